@@ -1,5 +1,10 @@
 //! Peregrine: a low-level, zero-copy A2A (Agent2Agent) protocol engine.
 
+pub mod agent;
+pub mod fault;
 pub mod http;
 pub mod json;
+pub mod limits;
+pub mod model;
+pub mod service;
 pub mod sse;

@@ -1,0 +1,165 @@
+//! Every error a peer can be answered with, one row each; dialects choose codes from the row.
+
+use std::borrow::Cow;
+
+/// What went wrong (A2A 1.0 §3.3.2 and §5.4; JSON-RPC 2.0 §5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FaultKind {
+    /// The body is not JSON.
+    Parse,
+    /// JSON, but not a request.
+    InvalidRequest,
+    /// No such method.
+    MethodNotFound,
+    /// A parameter is missing, of the wrong type or out of range.
+    InvalidParams,
+    /// Our fault.
+    Internal,
+    /// No such task, or none the caller may see.
+    TaskNotFound,
+    /// The task is past cancelling.
+    TaskNotCancelable,
+    /// Push notifications are not served.
+    PushNotificationNotSupported,
+    /// The operation is not served, or not in this state.
+    UnsupportedOperation,
+    /// Streaming is not served; 0.1 has a code of its own for it.
+    StreamingNotSupported,
+    /// The task is in a terminal state; 0.1 has a code of its own for it.
+    TaskTerminal,
+    /// A media type is not accepted.
+    ContentTypeNotSupported,
+    /// The agent broke the protocol.
+    InvalidAgentResponse,
+    /// There is no extended card.
+    ExtendedAgentCardNotConfigured,
+    /// The client must declare an extension.
+    ExtensionSupportRequired,
+    /// The protocol version is not served.
+    VersionNotSupported,
+    /// No room for another running task or stream; retry later.
+    Overloaded,
+}
+
+/// The columns of a fault's row.
+#[derive(Clone, Copy, Debug)]
+pub struct FaultRow {
+    /// JSON-RPC code in 0.2, 0.3 and 1.0.
+    pub code: i32,
+    /// JSON-RPC code in 0.1, where it differs (wire §2.2).
+    pub code_v01: i32,
+    /// `reason` of `google.rpc.ErrorInfo`.
+    pub reason: &'static str,
+    /// HTTP status on the HTTP+JSON binding, 1.0.1.
+    pub http: u16,
+    /// gRPC status name, 1.0.1.
+    pub grpc: &'static str,
+    /// Default message.
+    pub message: &'static str,
+}
+
+impl FaultKind {
+    /// Every kind, for tables and tests.
+    pub const ALL: [FaultKind; 17] = [
+        FaultKind::Parse,
+        FaultKind::InvalidRequest,
+        FaultKind::MethodNotFound,
+        FaultKind::InvalidParams,
+        FaultKind::Internal,
+        FaultKind::TaskNotFound,
+        FaultKind::TaskNotCancelable,
+        FaultKind::PushNotificationNotSupported,
+        FaultKind::UnsupportedOperation,
+        FaultKind::StreamingNotSupported,
+        FaultKind::TaskTerminal,
+        FaultKind::ContentTypeNotSupported,
+        FaultKind::InvalidAgentResponse,
+        FaultKind::ExtendedAgentCardNotConfigured,
+        FaultKind::ExtensionSupportRequired,
+        FaultKind::VersionNotSupported,
+        FaultKind::Overloaded,
+    ];
+
+    /// The row of this kind (wire §2.1 to §2.3, the 1.0.1 columns).
+    #[rustfmt::skip]
+    pub const fn row(self) -> FaultRow {
+        const fn row(
+            code: i32, code_v01: i32, reason: &'static str,
+            http: u16, grpc: &'static str, message: &'static str,
+        ) -> FaultRow {
+            FaultRow { code, code_v01, reason, http, grpc, message }
+        }
+        match self {
+            FaultKind::Parse => row(-32700, -32700, "PARSE_ERROR", 400, "INVALID_ARGUMENT", "Invalid JSON payload"),
+            FaultKind::InvalidRequest => row(-32600, -32600, "INVALID_REQUEST", 400, "INVALID_ARGUMENT", "Request payload validation error"),
+            FaultKind::MethodNotFound => row(-32601, -32601, "METHOD_NOT_FOUND", 404, "NOT_FOUND", "Method not found"),
+            FaultKind::InvalidParams => row(-32602, -32602, "INVALID_PARAMS", 400, "INVALID_ARGUMENT", "Invalid parameters"),
+            FaultKind::Internal => row(-32603, -32603, "INTERNAL_ERROR", 500, "INTERNAL", "Internal error"),
+            FaultKind::TaskNotFound => row(-32001, -32001, "TASK_NOT_FOUND", 404, "NOT_FOUND", "Task not found"),
+            FaultKind::TaskNotCancelable => row(-32002, -32002, "TASK_NOT_CANCELABLE", 400, "FAILED_PRECONDITION", "Task cannot be canceled"),
+            FaultKind::PushNotificationNotSupported => row(-32003, -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION", "Push Notification is not supported"),
+            FaultKind::UnsupportedOperation => row(-32004, -32004, "UNSUPPORTED_OPERATION", 400, "FAILED_PRECONDITION", "This operation is not supported"),
+            FaultKind::StreamingNotSupported => row(-32004, -32006, "UNSUPPORTED_OPERATION", 400, "FAILED_PRECONDITION", "Streaming is not supported"),
+            FaultKind::TaskTerminal => row(-32004, -32009, "UNSUPPORTED_OPERATION", 400, "FAILED_PRECONDITION", "The task is in a terminal state"),
+            FaultKind::ContentTypeNotSupported => row(-32005, -32005, "CONTENT_TYPE_NOT_SUPPORTED", 400, "INVALID_ARGUMENT", "Incompatible content types"),
+            FaultKind::InvalidAgentResponse => row(-32006, -32603, "INVALID_AGENT_RESPONSE", 500, "INTERNAL", "Invalid agent response"),
+            FaultKind::ExtendedAgentCardNotConfigured => row(-32007, -32004, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", 400, "FAILED_PRECONDITION", "Authenticated Extended Card is not configured"),
+            FaultKind::ExtensionSupportRequired => row(-32008, -32004, "EXTENSION_SUPPORT_REQUIRED", 400, "FAILED_PRECONDITION", "Extension support required"),
+            FaultKind::VersionNotSupported => row(-32009, -32600, "VERSION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION", "Version not supported"),
+            FaultKind::Overloaded => row(-32000, -32011, "RESOURCE_EXHAUSTED", 429, "RESOURCE_EXHAUSTED", "The server is at its limit, retry later"),
+        }
+    }
+
+    /// True for the errors that A2A 1.0 defines itself (domain `a2a-protocol.org`).
+    pub const fn is_a2a(self) -> bool {
+        let code = self.row().code;
+        code <= -32001 && code >= -32099
+    }
+}
+
+/// A fault with what is known about this occurrence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What went wrong.
+    pub kind: FaultKind,
+    /// One sentence for a human; the row's message when empty. Ordinary text, not yet escaped.
+    pub detail: Cow<'static, str>,
+    /// The offending parameter, as a path from `params`.
+    pub field: Option<&'static str>,
+}
+
+impl Fault {
+    /// A fault that says only what its row says.
+    pub const fn new(kind: FaultKind) -> Fault {
+        Fault { kind, detail: Cow::Borrowed(""), field: None }
+    }
+
+    /// A fault with a sentence of its own.
+    pub fn because(kind: FaultKind, detail: impl Into<Cow<'static, str>>) -> Fault {
+        Fault { kind, detail: detail.into(), field: None }
+    }
+
+    /// Invalid parameters: which one, and what is wrong with it.
+    pub fn param(field: &'static str, detail: impl Into<Cow<'static, str>>) -> Fault {
+        Fault { kind: FaultKind::InvalidParams, detail: detail.into(), field: Some(field) }
+    }
+
+    /// The sentence to show.
+    pub fn message(&self) -> &str {
+        if self.detail.is_empty() { self.kind.row().message } else { &self.detail }
+    }
+}
+
+impl From<FaultKind> for Fault {
+    fn from(kind: FaultKind) -> Fault {
+        Fault::new(kind)
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,179 @@
+//! Every number that bounds something, in one place.
+//!
+//! A limit is a number, a unit, a reason, a precedent and a test of the same name under `tests/`;
+//! `docs/limits.md` says what a peer sees when it is hit.
+
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $value:expr;)+) => {
+        /// All limits, with the defaults of [`Limits::default`].
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Limits { $($(#[doc = $doc])+ pub $name: $type,)+ }
+
+        impl Default for Limits {
+            fn default() -> Limits {
+                Limits { $($name: $value,)+ }
+            }
+        }
+
+        impl Limits {
+            /// The name of every limit, in the order of declaration.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)+];
+
+            /// Sets one limit by name.
+            ///
+            /// # Errors
+            /// [`LimitError`] when the name is unknown or the value is not a number above zero
+            /// that fits.
+            pub fn set(&mut self, name: &str, value: &str) -> Result<(), LimitError> {
+                match name {
+                    $(stringify!($name) => {
+                        let parsed = value.replace('_', "").parse::<$type>();
+                        self.$name = parsed.ok().filter(|v| *v > 0).ok_or(LimitError::Value)?;
+                    })+
+                    _ => return Err(LimitError::Name),
+                }
+                Ok(())
+            }
+
+            /// `(name, value)` of every limit.
+            pub fn rows(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name as u64),)+]
+            }
+        }
+    };
+}
+
+/// Why a limit could not be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitError {
+    /// There is no limit of this name.
+    Name,
+    /// The value is not a whole number above zero that fits the limit.
+    Value,
+}
+
+limits! {
+    /// Bytes of a request head. Browsers stay under 8 KiB; nginx allows 32 KiB, hyper 400 KiB.
+    head_bytes_max: usize = 16 * 1024;
+    /// Fields in a head. Apache and hyper allow 100.
+    head_fields_max: usize = 100;
+    /// Bytes of a method name. The longest registered one has 17.
+    method_bytes_max: usize = 32;
+    /// Bytes of a request target (RFC 9110 §4.1 asks for at least 8,000).
+    target_bytes_max: usize = 8 * 1024;
+    /// Bytes of a query: A2A has a handful of short parameters (dialect a2a-rust: 4 KiB).
+    query_bytes_max: usize = 4 * 1024;
+    /// Bytes of a request body (dialect a2a-rust and gRPC's default: 4 MiB).
+    body_bytes_max: usize = 4 * 1024 * 1024;
+    /// Calls in one JSON-RPC batch: a page of 100 tasks can be read in one go.
+    batch_calls_max: usize = 100;
+    /// Nested arrays and objects in a body; real messages stay under 20 (serde_json: 128).
+    json_depth_max: usize = 64;
+    /// Bytes of a JSON-RPC id, as it stands in the body, which every event of a stream repeats.
+    rpc_id_bytes_max: usize = 512;
+    /// Bytes of a task, context, message or artifact id; UUIDs have 36.
+    identifier_bytes_max: usize = 256;
+    /// Bytes of a name, media type, extension URI, file URL or description.
+    string_bytes_max: usize = 8 * 1024;
+    /// Parts in one message.
+    parts_max: usize = 1024;
+    /// Extensions, and referenced tasks, in one message.
+    references_max: usize = 64;
+    /// Milliseconds from a connection's first byte of a head to its last (slow loris).
+    head_timeout_ms: u64 = 10_000;
+    /// Milliseconds within which a body must move on by `body_progress_bytes_min`.
+    body_idle_ms: u64 = 30_000;
+    /// Bytes of body that must arrive in every `body_idle_ms` (a slow body; Apache: 500 B/s).
+    body_progress_bytes_min: usize = 16 * 1024;
+    /// Milliseconds a connection may stay idle between requests (nginx: 75 s).
+    keep_alive_idle_ms: u64 = 75_000;
+    /// Milliseconds without progress after which a peer that does not read is cut off.
+    write_stall_ms: u64 = 30_000;
+    /// Milliseconds between keep-alive comments on a quiet stream (proxies cut at 30 to 60 s).
+    sse_keep_alive_ms: u64 = 15_000;
+    /// Milliseconds that a closing connection is read and ignored, so that the peer sees our answer.
+    linger_ms: u64 = 1_000;
+    /// Milliseconds that running calls and streams get to end on shutdown.
+    drain_ms: u64 = 10_000;
+    /// Open connections, over all workers; file descriptors are the usual bound below it.
+    connections_max: usize = 65_536;
+    /// Open streams, over all workers.
+    streams_max: usize = 65_536;
+    /// Bytes of unsent output above which a connection's input is left waiting.
+    output_bytes_max: usize = 256 * 1024;
+    /// Tasks in memory, running and finished; the oldest finished ones leave first.
+    tasks_max: usize = 1_048_576;
+    /// Bytes of tasks in memory; the oldest finished ones leave first.
+    store_bytes_max: usize = 1024 * 1024 * 1024;
+    /// Milliseconds that a finished task can still be read.
+    task_ttl_ms: u64 = 3_600_000;
+    /// Bytes of one task: a 4 MiB body twice, as history and artifact, and as much again.
+    task_bytes_max: usize = 16 * 1024 * 1024;
+    /// Messages kept in a task's history; the oldest leave first.
+    history_max: usize = 1_000;
+    /// Artifacts in a task.
+    artifacts_max: usize = 256;
+    /// Events of a task that a subscriber can be replayed after an absence.
+    event_ring_max: u64 = 1_024;
+    /// Events that one turn of an agent may publish before it yields.
+    turn_events_max: usize = 16_384;
+}
+
+/// Memory that one connection holds beside its buffers; measured, see `docs/perf.md`.
+const CONNECTION_BYTES: u64 = 1024;
+/// Memory that one task holds beside its log: slot, order entry, context entry.
+const TASK_OVERHEAD_BYTES: u64 = 320;
+
+impl Limits {
+    /// The worst case of resident memory as labelled terms, in bytes, for `workers` threads.
+    ///
+    /// The sum bounds what peers can make the server hold at one moment; it is a ceiling, not an
+    /// estimate.
+    pub fn memory_bytes_terms(&self, workers: usize) -> Vec<(&'static str, u64)> {
+        let connections = self.connections_max as u64;
+        let per_input = (self.head_bytes_max + self.body_bytes_max) as u64;
+        let per_reply = (self.output_bytes_max + self.task_bytes_max) as u64;
+        let scratch = 8 * per_input + 2 * per_reply;
+        vec![
+            ("store: task logs", self.store_bytes_max as u64),
+            ("store: slots and indexes", self.tasks_max as u64 * TASK_OVERHEAD_BYTES),
+            ("store: the task that is being written", self.task_bytes_max as u64 * workers as u64),
+            ("connections: state", connections.saturating_mul(CONNECTION_BYTES)),
+            ("connections: partial requests", connections.saturating_mul(per_input)),
+            ("connections: unsent output", connections.saturating_mul(per_reply)),
+            ("workers: parser and output scratch", scratch * workers as u64),
+        ]
+    }
+
+    /// The sum of [`Limits::memory_bytes_terms`].
+    pub fn memory_bytes_max(&self, workers: usize) -> u64 {
+        self.memory_bytes_terms(workers).iter().fold(0, |sum, (_, b)| sum.saturating_add(*b))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_fit_each_other() {
+        let limits = Limits::default();
+        assert!(limits.target_bytes_max < limits.head_bytes_max);
+        assert!(limits.query_bytes_max < limits.target_bytes_max);
+        assert!(2 * limits.body_bytes_max < limits.task_bytes_max);
+        assert!(limits.task_bytes_max < limits.store_bytes_max);
+        assert!(limits.sse_keep_alive_ms < limits.write_stall_ms);
+        assert!(limits.identifier_bytes_max < usize::from(u16::MAX));
+    }
+
+    #[test]
+    fn limits_are_set_by_name() {
+        let mut limits = Limits::default();
+        assert_eq!(limits.set("tasks_max", "10_000"), Ok(()));
+        assert_eq!(limits.tasks_max, 10_000);
+        assert_eq!(limits.set("tasks", "1"), Err(LimitError::Name));
+        assert_eq!(limits.set("tasks_max", "0"), Err(LimitError::Value));
+        assert_eq!(limits.set("tasks_max", "many"), Err(LimitError::Value));
+        assert_eq!(Limits::NAMES.len(), limits.rows().len());
+    }
+}

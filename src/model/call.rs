@@ -1,0 +1,138 @@
+//! One decoded request, borrowed from the body it came in: what every dialect reads into.
+
+use super::{
+    pack::Message,
+    state::{Generation, TaskState},
+};
+
+/// The operations of A2A (A2A 1.0 §3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Send a message and wait (§3.1.1).
+    Send,
+    /// Send a message and stream (§3.1.2).
+    Stream,
+    /// Read a task (§3.1.3).
+    Get,
+    /// Page through tasks (§3.1.4).
+    List,
+    /// Cancel a task (§3.1.5).
+    Cancel,
+    /// Attach to a task's stream (§3.1.6).
+    Subscribe,
+    /// Create or replace a push configuration (§3.1.7).
+    PushSet,
+    /// Read a push configuration (§3.1.8).
+    PushGet,
+    /// List push configurations (§3.1.9).
+    PushList,
+    /// Delete a push configuration (§3.1.10).
+    PushDelete,
+    /// The card for authenticated callers (§3.1.11).
+    ExtendedCard,
+}
+
+impl Op {
+    /// True for the operations that answer with a stream of events.
+    pub fn is_streaming(self) -> bool {
+        matches!(self, Op::Stream | Op::Subscribe)
+    }
+}
+
+/// One request, ready for the service.
+#[derive(Clone, Copy)]
+pub enum Call<'a> {
+    /// [`Op::Send`] and [`Op::Stream`].
+    Send(Send<'a>),
+    /// [`Op::Get`].
+    Get(Get<'a>),
+    /// [`Op::List`].
+    List(List<'a>),
+    /// [`Op::Cancel`].
+    Cancel(Target<'a>),
+    /// [`Op::Subscribe`].
+    Subscribe(Target<'a>),
+    /// Any of the four push operations.
+    Push(Op),
+    /// [`Op::ExtendedCard`].
+    ExtendedCard,
+}
+
+/// How a sender wants its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMode {
+    /// When the task is terminal or interrupted (A2A 1.0 §3.2.2).
+    Wait,
+    /// As soon as the task exists.
+    Return,
+    /// As a stream of events.
+    Stream,
+}
+
+/// A message to an agent. Identifiers are raw strings in canonical form (`json::canonical_raw`).
+#[derive(Clone, Copy)]
+pub struct Send<'a> {
+    /// The message, packed by the dialect; it always has a `messageId`.
+    pub message: Message<'a>,
+    /// The task to continue.
+    pub task_id: Option<&'a [u8]>,
+    /// 0.1 only: an unknown `task_id` makes a task with this id.
+    pub client_chooses_id: bool,
+    /// The conversation.
+    pub context_id: Option<&'a [u8]>,
+    /// When to answer.
+    pub mode: SendMode,
+    /// At most this many messages of history; `None`: all.
+    pub history: Option<u32>,
+    /// Raw JSON array of media types, when given.
+    pub accepted_output_modes: Option<&'a [u8]>,
+    /// Raw JSON object of the request's metadata.
+    pub metadata: Option<&'a [u8]>,
+    /// The caller's wire family.
+    pub generation: Generation,
+}
+
+/// Which task to read.
+#[derive(Clone, Copy)]
+pub struct Get<'a> {
+    /// Raw task id.
+    pub id: &'a [u8],
+    /// LangSmith names the conversation too; a mismatch is "not found".
+    pub context_id: Option<&'a [u8]>,
+    /// At most this many messages of history; `None`: all.
+    pub history: Option<u32>,
+}
+
+/// Which task to act on.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// Raw task id.
+    pub id: &'a [u8],
+    /// LangSmith names the conversation too; a mismatch is "not found".
+    pub context_id: Option<&'a [u8]>,
+    /// Raw JSON object of the request's metadata (1.0 cancel).
+    pub metadata: Option<&'a [u8]>,
+    /// Before 1.0 a second cancel is an error; since 1.0 cancel is idempotent (§3.3.1).
+    pub generation: Generation,
+    /// Subscribe only: the last event the client has seen (`Last-Event-ID`).
+    pub after: Option<u64>,
+}
+
+/// Which tasks to page through (A2A 1.0 §3.1.4).
+#[derive(Clone, Copy, Default)]
+pub struct List<'a> {
+    /// Only this conversation; raw string.
+    pub context_id: Option<&'a [u8]>,
+    /// Only this state.
+    pub status: Option<TaskState>,
+    /// 1..=100; the dialect checks the range.
+    pub page_size: Option<u32>,
+    /// Where to go on; raw string, empty = from the start.
+    pub page_token: Option<&'a [u8]>,
+    /// At most this many messages of history in each task; `None`: none asked for.
+    pub history: Option<u32>,
+    /// Only tasks whose status changed at or after this time, ms since the Unix epoch.
+    pub after_ms: Option<u64>,
+    /// Artifacts are left out of each task unless asked for.
+    pub include_artifacts: bool,
+}

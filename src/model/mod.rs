@@ -1,0 +1,23 @@
+//! The A2A nouns: messages, parts, artifacts, tasks, events, calls and replies.
+//!
+//! Values are packed bytes and views over them; text is kept as the verbatim JSON the peer sent, so
+//! that what went in comes out. Nothing here knows a wire spelling, a socket, a clock or a lock.
+
+pub mod build;
+pub mod call;
+pub mod event;
+pub mod pack;
+pub mod reply;
+pub mod state;
+pub mod task;
+pub mod time;
+pub mod view;
+
+pub use build::{ArtifactBuf, MessageBuf, PartsBuf};
+pub use call::{Call, Get, List, Op, Send, SendMode, Target};
+pub use event::{EventBuf, TaskEvent};
+pub use pack::{Artifact, Content, Message, Part};
+pub use reply::Reply;
+pub use state::{Generation, Role, TaskState};
+pub use task::{Refusal, Task, TaskLimits};
+pub use view::{ArtifactView, Status, TaskView};

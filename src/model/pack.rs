@@ -1,0 +1,242 @@
+//! The packed form of messages, parts and artifacts: `tag u8, length u32 LE, bytes` per field.
+//!
+//! Tags are the field numbers of `lf.a2a.v1`. String fields hold the text *between* the quotes of
+//! a JSON string, escapes kept; `metadata` and `data` hold a whole JSON value, verbatim. A view is
+//! made only over bytes that a [`Packer`] wrote, so reading never fails; on foreign bytes it ends
+//! early instead of panicking.
+
+use super::state::Role;
+
+/// Field numbers of a packed message (`lf.a2a.v1.Message`).
+pub mod message_tag {
+    /// Raw string.
+    pub const MESSAGE_ID: u8 = 1;
+    /// Raw string.
+    pub const CONTEXT_ID: u8 = 2;
+    /// Raw string.
+    pub const TASK_ID: u8 = 3;
+    /// One byte, [`super::Role`].
+    pub const ROLE: u8 = 4;
+    /// Nested part; repeated.
+    pub const PART: u8 = 5;
+    /// Raw JSON object.
+    pub const METADATA: u8 = 6;
+    /// Raw string; repeated.
+    pub const EXTENSION: u8 = 7;
+    /// Raw string; repeated.
+    pub const REFERENCE: u8 = 8;
+}
+
+/// Field numbers of a packed part (`lf.a2a.v1.Part`); the content field comes first.
+pub mod part_tag {
+    /// Raw string.
+    pub const TEXT: u8 = 1;
+    /// Raw string of standard base64.
+    pub const RAW: u8 = 2;
+    /// Raw string.
+    pub const URL: u8 = 3;
+    /// Raw JSON value.
+    pub const DATA: u8 = 4;
+    /// Raw JSON object.
+    pub const METADATA: u8 = 5;
+    /// Raw string.
+    pub const FILENAME: u8 = 6;
+    /// Raw string.
+    pub const MEDIA_TYPE: u8 = 7;
+}
+
+/// Field numbers of a packed artifact (`lf.a2a.v1.Artifact`).
+pub mod artifact_tag {
+    /// Raw string.
+    pub const ARTIFACT_ID: u8 = 1;
+    /// Raw string.
+    pub const NAME: u8 = 2;
+    /// Raw string.
+    pub const DESCRIPTION: u8 = 3;
+    /// Nested part; repeated.
+    pub const PART: u8 = 4;
+    /// Raw JSON object.
+    pub const METADATA: u8 = 5;
+    /// Raw string; repeated.
+    pub const EXTENSION: u8 = 6;
+}
+
+/// Bytes of a field's tag and length.
+pub const FIELD_HEAD: usize = 5;
+
+/// Appends packed fields to a buffer.
+pub struct Packer<'v>(pub &'v mut Vec<u8>);
+
+/// Where a nested field began; give it back to [`Packer::close`].
+#[must_use]
+pub struct Nested(usize);
+
+impl Packer<'_> {
+    /// Appends one field. `bytes` must be shorter than 4 GiB (bodies are capped far below).
+    #[inline]
+    pub fn put(&mut self, tag: u8, bytes: &[u8]) {
+        self.0.reserve(FIELD_HEAD + bytes.len());
+        self.0.push(tag);
+        self.0.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Appends one field if there is a value.
+    #[inline]
+    pub fn put_some(&mut self, tag: u8, bytes: Option<&[u8]>) {
+        if let Some(bytes) = bytes {
+            self.put(tag, bytes);
+        }
+    }
+
+    /// Opens a nested field; everything appended until [`Packer::close`] is its content.
+    #[inline]
+    pub fn open(&mut self, tag: u8) -> Nested {
+        self.0.extend_from_slice(&[tag, 0, 0, 0, 0]);
+        Nested(self.0.len())
+    }
+
+    /// Closes a nested field by patching its length.
+    #[inline]
+    pub fn close(&mut self, nested: Nested) {
+        let length = (self.0.len() - nested.0) as u32;
+        self.0[nested.0 - 4..nested.0].copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+/// Iterates over the `(tag, bytes)` pairs of packed fields.
+#[derive(Clone, Copy)]
+pub struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (u8, &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u8, &'a [u8])> {
+        let (head, rest) = self.0.split_first_chunk::<FIELD_HEAD>()?;
+        let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let (field, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some((head[0], field))
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The first field with this tag.
+    pub fn first(mut self, tag: u8) -> Option<&'a [u8]> {
+        self.find(|(t, _)| *t == tag).map(|(_, bytes)| bytes)
+    }
+}
+
+/// A packed message (A2A 1.0 §4.1.4).
+#[derive(Clone, Copy)]
+pub struct Message<'a>(pub &'a [u8]);
+
+impl<'a> Message<'a> {
+    /// All fields, in the order they were packed.
+    pub fn fields(self) -> Fields<'a> {
+        Fields(self.0)
+    }
+
+    /// Raw `messageId`; empty when the message has none (0.1 before one was made up).
+    pub fn message_id(self) -> &'a [u8] {
+        self.fields().first(message_tag::MESSAGE_ID).unwrap_or_default()
+    }
+
+    /// Who wrote it; a message without the field was written by an agent.
+    pub fn role(self) -> Role {
+        match self.fields().first(message_tag::ROLE) {
+            Some([1]) => Role::User,
+            Some(_) | None => Role::Agent,
+        }
+    }
+
+    /// Raw `contextId` as the writer gave it.
+    pub fn context_id(self) -> Option<&'a [u8]> {
+        self.fields().first(message_tag::CONTEXT_ID)
+    }
+
+    /// Raw `taskId` as the writer gave it.
+    pub fn task_id(self) -> Option<&'a [u8]> {
+        self.fields().first(message_tag::TASK_ID)
+    }
+
+    /// The parts, in order.
+    pub fn parts(self) -> impl Iterator<Item = Part<'a>> {
+        self.fields().filter(|(tag, _)| *tag == message_tag::PART).map(|(_, part)| Part(part))
+    }
+}
+
+/// A packed artifact (A2A 1.0 §4.1.7), or one chunk of it.
+#[derive(Clone, Copy)]
+pub struct Artifact<'a>(pub &'a [u8]);
+
+impl<'a> Artifact<'a> {
+    /// All fields, in the order they were packed.
+    pub fn fields(self) -> Fields<'a> {
+        Fields(self.0)
+    }
+
+    /// Raw `artifactId`.
+    pub fn artifact_id(self) -> &'a [u8] {
+        self.fields().first(artifact_tag::ARTIFACT_ID).unwrap_or_default()
+    }
+
+    /// The parts, in order.
+    pub fn parts(self) -> impl Iterator<Item = Part<'a>> {
+        self.fields().filter(|(tag, _)| *tag == artifact_tag::PART).map(|(_, part)| Part(part))
+    }
+}
+
+/// A packed part (A2A 1.0 §4.1.6).
+#[derive(Clone, Copy)]
+pub struct Part<'a>(pub &'a [u8]);
+
+/// What a part holds: exactly one of four.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// Raw string text.
+    Text(&'a [u8]),
+    /// Raw string of standard base64.
+    Raw(&'a [u8]),
+    /// Raw string URL.
+    Url(&'a [u8]),
+    /// Raw JSON value.
+    Data(&'a [u8]),
+}
+
+impl<'a> Part<'a> {
+    /// All fields; the content comes first.
+    pub fn fields(self) -> Fields<'a> {
+        Fields(self.0)
+    }
+
+    /// The content; empty text if the bytes hold none.
+    pub fn content(self) -> Content<'a> {
+        for (tag, bytes) in self.fields() {
+            match tag {
+                part_tag::TEXT => return Content::Text(bytes),
+                part_tag::RAW => return Content::Raw(bytes),
+                part_tag::URL => return Content::Url(bytes),
+                part_tag::DATA => return Content::Data(bytes),
+                _ => {}
+            }
+        }
+        Content::Text(b"")
+    }
+
+    /// Raw JSON object of the part's metadata.
+    pub fn metadata(self) -> Option<&'a [u8]> {
+        self.fields().first(part_tag::METADATA)
+    }
+
+    /// Raw `filename`.
+    pub fn filename(self) -> Option<&'a [u8]> {
+        self.fields().first(part_tag::FILENAME)
+    }
+
+    /// Raw `mediaType`.
+    pub fn media_type(self) -> Option<&'a [u8]> {
+        self.fields().first(part_tag::MEDIA_TYPE)
+    }
+}

@@ -1,0 +1,43 @@
+//! What a service answers: views that live as long as the answer is being written.
+
+use super::{pack::Message, view::TaskView};
+
+/// One answer, or one piece of a page. The service hands it to the caller's writer by reference,
+/// while the task is locked, so that nothing is copied in between.
+#[derive(Clone, Copy)]
+pub enum Reply<'a> {
+    /// A task, with as much of its history as the call asked for.
+    Task {
+        /// The task.
+        view: TaskView<'a>,
+        /// At most this many messages of history; `None`: all.
+        history: Option<u32>,
+    },
+    /// A direct message; no task exists.
+    Message {
+        /// The agent's message.
+        message: Message<'a>,
+        /// The conversation it belongs to; raw string.
+        context_id: &'a [u8],
+    },
+    /// A page of tasks follows.
+    PageStart,
+    /// One task of the page.
+    PageTask {
+        /// The task.
+        view: TaskView<'a>,
+        /// At most this many messages; `None`: leave the history out.
+        history: Option<u32>,
+        /// False: leave the artifacts out.
+        artifacts: bool,
+    },
+    /// The page is complete.
+    PageEnd {
+        /// Token of the next page, ASCII; empty on the last page.
+        next: &'a str,
+        /// The page size that was applied.
+        page_size: u32,
+        /// Matching tasks before paging.
+        total: u64,
+    },
+}

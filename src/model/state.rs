@@ -1,0 +1,87 @@
+//! Task states, roles and protocol generations, each with the facts every module agrees on.
+
+/// State of a task (A2A 1.0 §4.1.3, `TaskState`); the discriminants are the proto numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum TaskState {
+    /// `TASK_STATE_UNSPECIFIED`, `unknown` before 1.0.
+    Unspecified = 0,
+    /// Accepted, not yet started.
+    Submitted = 1,
+    /// Being worked on.
+    Working = 2,
+    /// Done; terminal.
+    Completed = 3,
+    /// Ended by an error; terminal.
+    Failed = 4,
+    /// Ended by a client; terminal.
+    Canceled = 5,
+    /// Waits for a client's message; interrupted.
+    InputRequired = 6,
+    /// Refused by the agent; terminal.
+    Rejected = 7,
+    /// Waits for credentials; interrupted.
+    AuthRequired = 8,
+}
+
+impl TaskState {
+    /// Every state, in the order of the proto numbers.
+    pub const ALL: [TaskState; 9] = [
+        TaskState::Unspecified,
+        TaskState::Submitted,
+        TaskState::Working,
+        TaskState::Completed,
+        TaskState::Failed,
+        TaskState::Canceled,
+        TaskState::InputRequired,
+        TaskState::Rejected,
+        TaskState::AuthRequired,
+    ];
+
+    /// The state with this proto number, if there is one.
+    pub fn from_number(number: u8) -> Option<TaskState> {
+        TaskState::ALL.get(usize::from(number)).copied()
+    }
+
+    /// True for the four states after which nothing changes (A2A 1.0 §4.1.3).
+    pub fn is_terminal(self) -> bool {
+        match self {
+            TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Canceled
+            | TaskState::Rejected => true,
+            TaskState::Unspecified
+            | TaskState::Submitted
+            | TaskState::Working
+            | TaskState::InputRequired
+            | TaskState::AuthRequired => false,
+        }
+    }
+
+    /// True for the two states in which the task waits for its client.
+    pub fn is_interrupted(self) -> bool {
+        matches!(self, TaskState::InputRequired | TaskState::AuthRequired)
+    }
+}
+
+/// Who wrote a message (A2A 1.0 §4.1.5, `Role`); the discriminants are the proto numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// The client side.
+    User = 1,
+    /// The agent side.
+    Agent = 2,
+}
+
+/// Wire family of a call, and of the call that made a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Generation {
+    /// Protocol 0.1: `tasks/send`, parts by `type`.
+    V01 = 1,
+    /// Protocol 0.2 and 0.3: `message/send`, parts by `kind`.
+    V03 = 3,
+    /// Protocol 1.0: `SendMessage`, parts by member.
+    V1 = 10,
+}

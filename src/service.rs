@@ -1,0 +1,172 @@
+//! The waist: every binding calls a [`Service`], every kind of server is one.
+//!
+//! A call is borrowed from its body and answered through a writer while the task is locked, so
+//! nothing is copied in between. Time, entropy and wake-ups are arguments.
+
+use std::task::{Poll, Waker};
+
+use crate::{
+    agent::Profile,
+    fault::Fault,
+    model::{Call, EventBuf, Message, Reply, TaskEvent, TaskView, view::ReplayPlace},
+};
+
+/// The time, read once per turn of a worker's loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds on a clock that never goes back.
+    pub mono_ms: u64,
+    /// Milliseconds since the Unix epoch.
+    pub unix_ms: u64,
+}
+
+/// Unguessable bits; each worker has a generator of its own.
+pub trait Entropy {
+    /// 128 fresh bits from a cryptographic generator.
+    fn bits(&mut self) -> u128;
+}
+
+/// Index of an agent in its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AgentIndex(pub u16);
+
+/// Who calls whom. Credentials join it with authentication.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// The agent behind the path.
+    pub agent: AgentIndex,
+    /// The worker that handles the call.
+    pub worker: usize,
+    /// Values of the extension headers, comma separated, as they came.
+    pub extensions: Option<&'a str>,
+}
+
+/// What a call may use beside its parameters.
+pub struct CallCx<'a> {
+    /// Who calls whom.
+    pub caller: Caller<'a>,
+    /// The time.
+    pub now: Now,
+    /// Woken when a parked call or a stream may go on.
+    pub wake: &'a Waker,
+    /// Fresh bits for identifiers.
+    pub entropy: &'a mut dyn Entropy,
+    /// The worker's list in which an agent's events wait to be applied; empty between calls.
+    pub events: &'a mut EventBuf,
+}
+
+/// A task in a store: where it is, and a check against its successor in the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TaskKey {
+    /// Place in the store.
+    pub place: u32,
+    /// Changes each time the place is used again.
+    pub check: u32,
+}
+
+/// A call that waits for its task.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    /// The task.
+    pub key: TaskKey,
+    /// An interrupted state counts only if it was entered after this event.
+    pub after: u64,
+    /// At most this many messages of history; `None`: all.
+    pub history: Option<u32>,
+}
+
+/// A subscriber's place in a task's events: all that a stream costs.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor {
+    /// The task.
+    pub key: TaskKey,
+    /// The last event the subscriber was given.
+    pub seq: u64,
+    /// True: a snapshot of the task as it was after `seq` goes first.
+    pub snapshot: bool,
+    /// Where in the log `seq` is.
+    pub place: ReplayPlace,
+}
+
+/// What became of a call.
+pub enum Outcome {
+    /// Answered.
+    Ready,
+    /// Will be answered by [`Service::settle`].
+    Parked(Ticket),
+    /// Will be answered by [`Service::follow`].
+    Stream(Cursor),
+}
+
+/// One item of a stream.
+pub enum Followed<'a> {
+    /// The whole task, as it was after its `seq()`.
+    Snapshot(TaskView<'a>),
+    /// One event.
+    Event {
+        /// Its sequence number in the task.
+        seq: u64,
+        /// The event; never a turn.
+        event: TaskEvent<'a>,
+        /// Raw task id.
+        task_id: &'a [u8],
+        /// Raw context id.
+        context_id: &'a [u8],
+        /// True when the stream ends with this event.
+        last: bool,
+    },
+    /// A direct message: the only item of its stream.
+    Message {
+        /// The agent's message.
+        message: Message<'a>,
+        /// Raw context id.
+        context_id: &'a [u8],
+    },
+}
+
+/// What a follower can expect next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follow {
+    /// Nothing now; the waker is registered.
+    Pending,
+    /// The follower stopped early and should come back when it has room.
+    More,
+    /// The stream is complete.
+    End,
+    /// The task left the store; the stream ends.
+    Gone,
+}
+
+/// Takes the pieces of an answer.
+pub type Answer<'f> = dyn FnMut(Reply<'_>) + 'f;
+
+/// Takes the items of a stream; false: enough for now.
+pub type Each<'f> = dyn FnMut(Followed<'_>) -> bool + 'f;
+
+/// The narrow waist between bindings and everything that can answer them.
+pub trait Service: Send + Sync {
+    /// Handles one call; `answer` is called zero or more times before `Ok(Ready)`.
+    ///
+    /// # Errors
+    /// A [`Fault`]; `answer` has then not been called.
+    fn call(
+        &self,
+        cx: &mut CallCx<'_>,
+        call: Call<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault>;
+
+    /// Answers a parked call if its task is ready, and registers `wake` otherwise.
+    fn settle(
+        &self,
+        ticket: &Ticket,
+        wake: &Waker,
+        answer: &mut Answer<'_>,
+    ) -> Poll<Result<(), Fault>>;
+
+    /// Gives what is new to `each` and registers `wake` if there is nothing more.
+    fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow;
+
+    /// What the card of this agent says.
+    fn profile(&self, agent: AgentIndex) -> Option<&Profile>;
+}
