@@ -1,0 +1,104 @@
+//! The request target in its four forms (RFC 9112 §3.2).
+//!
+//! A [`Target`] holds visible ASCII only, has no fragment, and its path passed
+//! [`path::check`]: whoever reads it needs no second look.
+
+use super::{HeadLimits, Method, Reject, authority, path};
+
+/// Which of the four forms the request target had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TargetForm {
+    /// `/path?query`, the form a client sends to an origin server (RFC 9112 §3.2.1).
+    Origin,
+    /// `http://authority/path?query`, which wins over Host (RFC 9112 §3.2.2).
+    Absolute,
+    /// `host:port`, for CONNECT only; the path is empty (RFC 9112 §3.2.3).
+    Authority,
+    /// `*`, for OPTIONS only; the path is `*` (RFC 9112 §3.2.4).
+    Asterisk,
+}
+
+pub(super) struct Target<'b> {
+    pub(super) form: TargetForm,
+    pub(super) authority: Option<&'b str>,
+    pub(super) path: &'b str,
+    pub(super) query: Option<&'b str>,
+}
+
+/// Reads the target of a request with `method`.
+pub(super) fn parse<'b>(
+    method: Method,
+    text: &'b str,
+    limits: &HeadLimits,
+) -> Result<Target<'b>, Reject> {
+    let seen = text.bytes().fold(0, |seen, byte| seen | CLASS[byte as usize]);
+    if seen & INVALID != 0 {
+        return Err(Reject::TargetInvalid);
+    }
+    // RFC 9112 §3.2.3: CONNECT takes the authority form, and nothing else does.
+    if method == Method::Connect {
+        if !authority::is_valid_with_port(text) {
+            return Err(Reject::TargetAuthority);
+        }
+        let form = TargetForm::Authority;
+        return Ok(Target { form, authority: Some(text), path: "", query: None });
+    }
+    // RFC 9112 §3.2.4: the asterisk form is for OPTIONS alone.
+    if text == "*" && method == Method::Options {
+        let form = TargetForm::Asterisk;
+        return Ok(Target { form, authority: None, path: "*", query: None });
+    }
+    let (form, authority, rest) = if text.starts_with('/') {
+        (TargetForm::Origin, None, text)
+    } else {
+        let (authority, rest) = absolute(text)?;
+        (TargetForm::Absolute, Some(authority), rest)
+    };
+    let (path, query) = match rest.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (rest, None),
+    };
+    if query.is_some_and(|q| q.len() > limits.query_bytes_max) {
+        return Err(Reject::QueryTooLong);
+    }
+    // RFC 9110 §4.2.3: an empty path is the same as "/".
+    let path = if path.is_empty() { "/" } else { path };
+    if seen & SUSPECT != 0 {
+        path::check(path)?;
+    }
+    Ok(Target { form, authority, path, query })
+}
+
+/// Splits the absolute form into its authority and what follows.
+fn absolute(text: &str) -> Result<(&str, &str), Reject> {
+    let (scheme, rest) = text.split_once("://").ok_or(Reject::TargetForm)?;
+    // RFC 9110 §4.2: schemes are case-insensitive.
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return Err(Reject::TargetScheme);
+    }
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at(end);
+    if !authority::is_valid(authority) {
+        return Err(Reject::TargetAuthority);
+    }
+    Ok((authority, rest))
+}
+
+/// Not visible ASCII, or `#`, which would begin a fragment.
+const INVALID: u8 = 1;
+/// Something that makes the path worth a closer look.
+const SUSPECT: u8 = 2;
+
+const CLASS: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        table[i] = match i as u8 {
+            0..=0x20 | 0x7f..=0xff | b'#' => INVALID,
+            b'%' | b'.' | b'\\' => SUSPECT,
+            _ => 0,
+        };
+        i += 1;
+    }
+    table
+};
