@@ -85,8 +85,8 @@ impl Parser {
 
     /// Drops the buffers when a document longer than `keep` bytes went through them.
     ///
-    /// Scratch memory is up to about 45 times the longest document (text of brackets only;
-    /// two to four times for usual text), hence a worker calls this after a large body.
+    /// Scratch memory is up to about 45 times the longest document (brackets only), 12 times for
+    /// a usual envelope and twice for long strings; hence a worker calls this after a large body.
     pub fn shrink(&mut self, keep: usize) {
         if self.grown > keep {
             *self = Self::new();

@@ -371,8 +371,8 @@ mod tests {
         );
         assert!(a[4].is_null() && !a[0].is_null() && a[0].as_str().is_none());
         assert!(!a[0].str_eq("1") && a[0].get("x").is_none());
-        assert!(a[0].elements().next().is_none() && a[0].is_empty() && a[0].len() == 0);
-        assert_eq!((root.len(), root.get("a").unwrap().len()), (5, 5));
+        assert!(a[0].elements().next().is_none() && a[0].is_empty());
+        assert_eq!((root.len(), root.get("a").unwrap().len(), a[0].len()), (5, 5, 0));
         assert!(root.elements().next().is_none() && !root.is_empty());
         assert!(root.get("a").unwrap().members().next().is_none());
         assert_eq!((root.kind(), root.get("a").unwrap().kind()), (Kind::Object, Kind::Array));
