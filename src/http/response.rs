@@ -28,6 +28,15 @@ pub struct Mark {
     body_at: usize,
 }
 
+impl Mark {
+    /// Takes the response back like [`rollback`], but returns the body that stood behind the head.
+    pub fn take_body(self, out: &mut Vec<u8>) -> Vec<u8> {
+        let body = out.split_off(self.body_at.min(out.len()));
+        rollback(out, self);
+        body
+    }
+}
+
 /// A chunk that was begun: give it back to [`chunk_finish`].
 #[derive(Debug)]
 #[must_use = "finish the chunk"]

@@ -1,7 +1,7 @@
 //! Event frames: `id` and one `data` line, rendered in place, ended by a blank line.
 //!
 //! A frame is opened, its payload appended by anyone, then closed or taken back. The payload is
-//! one line: JSON without line breaks, which every writer of this crate produces.
+//! JSON, which may hold line breaks between its tokens where a peer's own JSON is given back.
 
 use crate::json::write::push_u64;
 
@@ -38,10 +38,15 @@ pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> Mark {
     open(out, start, id)
 }
 
-/// Closes the frame. The payload holds neither CR nor LF.
+/// Closes the frame.
+///
+/// The payload is JSON: a line break in it can only stand between two tokens, where a space means
+/// the same and does not end the line.
 pub fn finish(out: &mut Vec<u8>, mark: Mark) {
     debug_assert!(mark.start < mark.payload && mark.payload <= out.len());
-    debug_assert!(!out[mark.payload..].iter().any(|b| matches!(b, b'\r' | b'\n')));
+    for byte in &mut out[mark.payload..] {
+        *byte = if *byte < b' ' { b' ' } else { *byte };
+    }
     out.extend_from_slice(b"\n\n");
 }
 
