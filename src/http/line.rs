@@ -101,7 +101,6 @@ pub(super) fn method(bytes: &[u8], limits: &HeadLimits) -> Result<Option<usize>,
     for (i, &byte) in bytes.iter().enumerate() {
         match byte {
             b' ' if i > 0 => return Ok(Some(i)),
-            // RFC 9112 §3: longer than any method the server implements: 501.
             _ if i >= limits.method_bytes_max => return Err(Reject::MethodTooLong),
             b'\n' => return Err(Reject::BareLineFeed),
             _ if !is_token(byte) => return Err(Reject::MethodInvalid),

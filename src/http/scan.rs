@@ -33,7 +33,8 @@ pub enum Scan {
 /// Refuses as early as the bytes allow: [`Reject::EmptyLines`], [`Reject::MethodInvalid`],
 /// [`Reject::MethodTooLong`], [`Reject::BareLineFeed`], [`Reject::BareCarriageReturn`],
 /// [`Reject::ControlByte`], [`Reject::RequestLine`], [`Reject::VersionInvalid`],
-/// [`Reject::VersionUnsupported`], [`Reject::TargetTooLong`], [`Reject::HeadTooLarge`].
+/// [`Reject::VersionUnsupported`], [`Reject::TargetTooLong`], [`Reject::FieldFolded`],
+/// [`Reject::HeadTooLarge`].
 pub fn find_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Scan, Reject> {
     let view = &buf[..buf.len().min(limits.head_bytes_max)];
     let Some(start) = skip_empty_lines(view)? else {
@@ -44,6 +45,10 @@ pub fn find_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Scan
     let mut at = scanned.clamp(start, view.len());
     let mut in_first_line = !view[start..at].contains(&b'\n');
     loop {
+        // RFC 9112 §5.2 and §2.2: no line of a head may begin with white space.
+        if !in_first_line && view[at - 1] == b'\n' && matches!(view.get(at), Some(b' ' | b'\t')) {
+            return Err(Reject::FieldFolded);
+        }
         at = next_control(view, at);
         if in_first_line && at - start > line::bytes_max(limits) {
             return Err(Reject::TargetTooLong);
