@@ -173,7 +173,7 @@ impl Chunked {
         if self.state == State::Size {
             return self.size(byte);
         }
-        if byte == b'\n' && self.state != State::QuotedPair {
+        if byte == b'\n' {
             return Err(Reject::BareLineFeed);
         }
         extension(self.state, byte).ok_or(Reject::ChunkExtension)
