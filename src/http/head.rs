@@ -8,7 +8,7 @@ use httparse::{EMPTY_HEADER, Header, Status};
 
 use super::framing::{self, Body};
 use super::line::{self, Line};
-use super::target::{self, TargetForm};
+use super::target::{self, Target, TargetForm};
 use super::{Fields, HeadLimits, Method, Reject, Version, authority, fields, scan};
 
 /// No head has more fields than this, whatever `HeadLimits::fields_max` says.
@@ -110,12 +110,7 @@ pub fn parse_head<'b>(head: &'b [u8], limits: &HeadLimits) -> Result<Head<'b>, R
     let section = head.get(line_end + 2..).ok_or(Reject::RequestLine)?;
     // The final CRLF belongs to no field line; `parse_fields` proves that it is there.
     let lines = &section[..section.len().saturating_sub(2)];
-    let mut out = Head {
-        path: target.path,
-        query: target.query,
-        form: target.form,
-        ..Head::empty(&line, lines)
-    };
+    let mut out = Head::begin(&line, &target, lines);
     let mut pass = Pass::default();
     let fields_max = limits.fields_max.min(FIELDS_CEILING);
     let mut few = [EMPTY_HEADER; FIELDS_TYPICAL];
@@ -278,13 +273,14 @@ fn valid_host(host: &[u8]) -> Result<&str, Reject> {
 }
 
 impl<'b> Head<'b> {
-    fn empty(line: &Line<'b>, section: &'b [u8]) -> Self {
+    /// The head as far as the request line tells it.
+    fn begin(line: &Line<'b>, target: &Target<'b>, section: &'b [u8]) -> Self {
         Head {
             method: line.method,
             method_text: line.method_text,
-            path: "",
-            query: None,
-            form: TargetForm::Origin,
+            path: target.path,
+            query: target.query,
+            form: target.form,
             version: line.version,
             body: Body::None,
             keep_alive: false,
