@@ -602,6 +602,101 @@ fn nearly_sound(of: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// A request line and fields, each sound by itself; mostly with a Host.
+fn from_lines() -> impl Strategy<Value = Vec<u8>> {
+    let line = prop::sample::select(LINES);
+    let host = prop::sample::select(HOSTS);
+    let fields = prop::collection::vec(prop::sample::select(FIELDS), 0..4);
+    (line, host, fields).prop_map(|(line, host, mut fields)| {
+        fields.insert(fields.len() / 2, host);
+        format!("{line}\r\n{}\r\n", fields.concat()).into_bytes()
+    })
+}
+
+/// Chunks, each nearly sound by itself, and an end.
+fn from_chunks() -> impl Strategy<Value = Vec<u8>> {
+    let chunk =
+        (prop::sample::select(EXTENSIONS), 1..12usize, 0..8u8).prop_map(|(ext, len, odd)| {
+            let data = &"0123456789\r\n"[..len];
+            let end = if odd == 0 { "\n\n" } else { "\r\n" };
+            format!("{:x}{ext}\r\n{data}{end}", len + usize::from(odd == 1))
+        });
+    let end =
+        prop::sample::select(&["0\r\n\r\n", "00;a\r\nX: y\r\n\r\nG", "0\r\nX : y\r\n\r\n"][..]);
+    (prop::collection::vec(chunk, 0..4), end)
+        .prop_map(|(chunks, end)| (chunks.concat() + end).into_bytes())
+}
+
+const LINES: &[&str] = &[
+    "GET / HTTP/1.1",
+    "GET / HTTP/1.1",
+    "POST /a/b?c=d HTTP/1.1",
+    "POST / HTTP/1.0",
+    "G / HTTP/1.7",
+    "GET http://b:2?q HTTP/1.1",
+    "OPTIONS * HTTP/1.1",
+    "CONNECT c:3 HTTP/1.1",
+    "GET /%2e HTTP/1.1",
+    "GET /a%20. HTTP/1.0",
+    "GET /%41%25 HTTP/1.1",
+    "GET * HTTP/1.1",
+    "GET /.. HTTP/1.1",
+];
+
+const HOSTS: &[&str] = &[
+    "Host: a\r\n",
+    "Host: a\r\n",
+    "Host: a\r\n",
+    "hOsT:a.b:65535 \r\n",
+    "Host: [::1]:1\r\n",
+    "",
+    "Host: a:65536\r\n",
+    "Host: a:000001\r\n",
+    "Host: a@b\r\n",
+    "Host:\r\n",
+    "Host: %41:\r\n",
+];
+
+const FIELDS: &[&str] = &[
+    "X: y\r\n",
+    "X:\t y z \t\r\n",
+    "Connection: close\r\n",
+    "connection: x, Keep-Alive\r\n",
+    "Connection: keep-alive,CLOSE\r\n",
+    "Content-Length: 5\r\n",
+    "Content-Length: 065\r\n",
+    "content-length: 9999999\r\n",
+    "Content-Length: 1, 1\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "transfer-encoding: gzip, chunked\r\n",
+    "Transfer-Encoding: Chunked\r\n",
+    "Authorization: b\r\n",
+    "Expect: 100-continue\r\n",
+    "Expect: x\r\n",
+    "X: a\x7fb\r\n",
+    "X: a\rb\r\n",
+    "X: caf\u{e9}\r\n",
+    "X : y\r\n",
+    "X: y\r\n z\r\n",
+    "Content_Length: 7\r\n",
+    "Host: b\r\n",
+    "Connection: closed\r\n",
+];
+
+const EXTENSIONS: &[&str] = &[
+    "",
+    "",
+    "",
+    ";a",
+    ";a=b;c",
+    ";a=\"b;\\\"c\"",
+    " ; a = \"\"",
+    " ",
+    ";",
+    ";a=",
+    ";aaaaaaaaaaaaaaaaaa",
+];
+
 const REQUESTS: &[&str] = &[
     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     "POST /a?b HTTP/1.1\r\nHost: a:1\r\nContent-Length: 5\r\n\r\nhello",
@@ -620,7 +715,7 @@ const CHUNKED: &[&str] = &[
 proptest! {
     #[test]
     fn heads(bytes in prop_oneof![
-        pieces(PIECES), nearly_sound(REQUESTS), prop::collection::vec(any::<u8>(), 0..64),
+        pieces(PIECES), nearly_sound(REQUESTS), from_lines(), from_lines(), prop::collection::vec(any::<u8>(), 0..64),
     ]) {
         head_ends_where_it_ends(&bytes);
         heads_mean_what_the_rfc_says(&bytes);
@@ -628,7 +723,7 @@ proptest! {
 
     #[test]
     fn chunks(bytes in prop_oneof![
-        pieces(CHUNK_PIECES), nearly_sound(CHUNKED), prop::collection::vec(any::<u8>(), 0..64),
+        pieces(CHUNK_PIECES), nearly_sound(CHUNKED), from_chunks(), prop::collection::vec(any::<u8>(), 0..64),
     ]) {
         chunks_do_not_care_how_they_are_cut(&bytes);
         chunks_round_trip(&bytes);
