@@ -173,7 +173,7 @@ impl Chunked {
         if self.state == State::Size {
             return self.size(byte);
         }
-        if byte == b'\n' && self.state != State::QuotedPair {
+        if byte == b'\n' {
             return Err(Reject::BareLineFeed);
         }
         extension(self.state, byte).ok_or(Reject::ChunkExtension)
@@ -276,4 +276,118 @@ fn extension(state: State, byte: u8) -> Option<State> {
 /// HTAB, SP, visible ASCII and obs-text.
 const fn is_text(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ChunkLimits = ChunkLimits {
+        body_bytes_max: 20,
+        line_bytes_max: 20,
+        trailer_bytes_max: 12,
+        overhead_bytes_max: 20,
+    };
+
+    fn read(wire: &str) -> Result<(Vec<u8>, ChunkStep), Reject> {
+        let mut body = Vec::new();
+        let step = Chunked::new(LIMITS).advance(wire.as_bytes(), &mut body)?;
+        Ok((body, step))
+    }
+
+    fn refusal(wire: &str) -> Option<Reject> {
+        read(wire).err()
+    }
+
+    #[test]
+    fn rfc9112_7_1_chunks() {
+        let wire = "5\r\nhello\r\n0A\r\n0123456789\r\n000\r\n\r\nGET";
+        let step = ChunkStep { consumed: wire.len() - 3, done: true };
+        assert_eq!(read(wire), Ok((b"hello0123456789".to_vec(), step)));
+        assert_eq!(read("5\r\nhel").map(|(_, s)| s), Ok(ChunkStep { consumed: 6, done: false }));
+        for wire in ["+5\r\n", "-5\r\n", "0x5\r\n", " 5\r\n", "\r\n", ";a\r\n", "5_0\r\n", "g\r\n"]
+        {
+            assert_eq!(refusal(wire), Some(Reject::ChunkSize), "{wire:?}");
+        }
+        assert_eq!(refusal("00000000000000000\r\n"), Some(Reject::ChunkSize));
+        for wire in ["1\r\nxx", "1\r\nx\n", "1\r\nx\rx"] {
+            assert_eq!(refusal(wire), Some(Reject::ChunkData), "{wire:?}");
+        }
+    }
+
+    #[test]
+    fn rfc9112_7_1_1_extensions() {
+        for wire in
+            ["0;a\r\n", "0;a=b;c\r\n", "0;a=\"b;\\\"\"\r\n", "0 ; a\t= b ;c\r\n", "0;a=\"\"\r\n"]
+        {
+            assert!(read(wire).is_ok(), "{wire:?}");
+        }
+        for wire in [
+            "0 \r\n",
+            "0;\r\n",
+            "0;a=\r\n",
+            "0;=b\r\n",
+            "0;a=b c\r\n",
+            "0;a=\"b\r\n",
+            "0;a \r\n",
+            "0;a=\"b\"c\r\n",
+            "0;a=\"\x01\"\r\n",
+            "0;a\0",
+            "0;\"a\"\r\n",
+            "0;a=b \r\n",
+            "0;a=\"\\\x7f",
+        ] {
+            assert_eq!(refusal(wire), Some(Reject::ChunkExtension), "{wire:?}");
+        }
+        assert!(read("1;aaaaaaaaaaaaaaaaaa\r\n").is_ok());
+        assert_eq!(refusal("1;aaaaaaaaaaaaaaaaaaa"), Some(Reject::ChunkLineTooLong));
+    }
+
+    #[test]
+    fn chunk_lines_must_not_outweigh_their_data() {
+        let mut limits = LIMITS;
+        limits.line_bytes_max = 64;
+        let wire = format!("1;{}\r\nx\r\n", "a".repeat(30)).repeat(2);
+        let mut chunked = Chunked::new(limits);
+        assert_eq!(chunked.advance(wire.as_bytes(), &mut Vec::new()), Err(Reject::ChunkOverhead));
+    }
+
+    #[test]
+    fn rfc9112_7_1_2_trailers_are_checked_and_dropped() {
+        assert!(
+            read("0\r\nX: y\r\nZ:\r\n\r\n").is_ok_and(|(body, step)| body.is_empty() && step.done)
+        );
+        for wire in ["0\r\nX : y", "0\r\n: y", "0\r\n X", "0\r\nX: \0", "0\r\nX\r\n"] {
+            assert_eq!(refusal(wire), Some(Reject::TrailerInvalid), "{wire:?}");
+        }
+        assert_eq!(refusal("0\r\nX: 0123456789"), Some(Reject::TrailersTooLarge));
+    }
+
+    #[test]
+    fn rfc9112_2_2_line_ends() {
+        for wire in ["5\n", "5;a\n", "0\r\n\n", "0\r\nX: y\n", "0;a=\"\\\n"] {
+            assert_eq!(refusal(wire), Some(Reject::BareLineFeed), "{wire:?}");
+        }
+        for wire in ["5\rh", "0\r\n\rX", "0\r\nX: y\rZ"] {
+            assert_eq!(refusal(wire), Some(Reject::BareCarriageReturn), "{wire:?}");
+        }
+    }
+
+    #[test]
+    fn rfc9110_15_5_14_the_body_is_capped_before_its_data() {
+        assert!(read("14\r\n").is_ok());
+        assert_eq!(refusal("15\r\n"), Some(Reject::BodyTooLarge));
+        assert_eq!(refusal("a\r\n0123456789\r\nb\r\n"), Some(Reject::BodyTooLarge));
+        assert_eq!(refusal("ffffffffffffffff\r\n"), Some(Reject::BodyTooLarge));
+        assert_eq!(refusal("1\r\nx\r\nffffffffffffffff\r\n"), Some(Reject::BodyTooLarge));
+    }
+
+    #[test]
+    fn a_finished_decoder_eats_nothing() -> Result<(), Reject> {
+        let mut chunked = Chunked::new(LIMITS);
+        assert!(chunked.advance(b"0\r\n\r\n", &mut Vec::new())?.done && chunked.is_done());
+        let step = chunked.advance(b"5\r\n", &mut Vec::new())?;
+        assert_eq!(step, ChunkStep { consumed: 0, done: true });
+        Ok(())
+    }
 }

@@ -8,7 +8,7 @@ use httparse::{EMPTY_HEADER, Header, Status};
 
 use super::framing::{self, Body};
 use super::line::{self, Line};
-use super::target::{self, TargetForm};
+use super::target::{self, Target, TargetForm};
 use super::{Fields, HeadLimits, Method, Reject, Version, authority, fields, scan};
 
 /// No head has more fields than this, whatever `HeadLimits::fields_max` says.
@@ -110,12 +110,7 @@ pub fn parse_head<'b>(head: &'b [u8], limits: &HeadLimits) -> Result<Head<'b>, R
     let section = head.get(line_end + 2..).ok_or(Reject::RequestLine)?;
     // The final CRLF belongs to no field line; `parse_fields` proves that it is there.
     let lines = &section[..section.len().saturating_sub(2)];
-    let mut out = Head {
-        path: target.path,
-        query: target.query,
-        form: target.form,
-        ..Head::empty(&line, lines)
-    };
+    let mut out = Head::begin(&line, &target, lines);
     let mut pass = Pass::default();
     let fields_max = limits.fields_max.min(FIELDS_CEILING);
     let mut few = [EMPTY_HEADER; FIELDS_TYPICAL];
@@ -278,13 +273,14 @@ fn valid_host(host: &[u8]) -> Result<&str, Reject> {
 }
 
 impl<'b> Head<'b> {
-    fn empty(line: &Line<'b>, section: &'b [u8]) -> Self {
+    /// The head as far as the request line tells it.
+    fn begin(line: &Line<'b>, target: &Target<'b>, section: &'b [u8]) -> Self {
         Head {
             method: line.method,
             method_text: line.method_text,
-            path: "",
-            query: None,
-            form: TargetForm::Origin,
+            path: target.path,
+            query: target.query,
+            form: target.form,
             version: line.version,
             body: Body::None,
             keep_alive: false,
@@ -311,6 +307,152 @@ impl<'b> Head<'b> {
             x_forwarded_prefix: None,
             x_forwarded_proto: None,
             section,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::TEST_LIMITS as LIMITS;
+
+    fn with(fields: &str) -> String {
+        format!("POST /a?b HTTP/1.1\r\nHost: a:1\r\n{fields}\r\n")
+    }
+
+    fn parse(text: &str) -> Result<Head<'_>, Reject> {
+        parse_head(text.as_bytes(), &LIMITS)
+    }
+
+    fn refusal(fields: &str) -> Option<Reject> {
+        parse(&with(fields)).err()
+    }
+
+    #[test]
+    fn every_named_field_is_found_in_any_case() -> Result<(), Reject> {
+        type Named = for<'h, 'b> fn(&'h Head<'b>) -> Option<&'b [u8]>;
+        let named: [(&str, Named); 19] = [
+            ("Accept", |h| h.accept),
+            ("A2A-Version", |h| h.a2a_version),
+            ("A2A-Extensions", |h| h.a2a_extensions),
+            ("X-A2A-Extensions", |h| h.x_a2a_extensions),
+            ("Authorization", |h| h.authorization),
+            ("Content-Type", |h| h.content_type),
+            ("If-Modified-Since", |h| h.if_modified_since),
+            ("If-None-Match", |h| h.if_none_match),
+            ("Last-Event-ID", |h| h.last_event_id),
+            ("Origin", |h| h.origin),
+            ("Sec-WebSocket-Key", |h| h.sec_websocket_key),
+            ("Sec-WebSocket-Protocol", |h| h.sec_websocket_protocol),
+            ("Sec-WebSocket-Version", |h| h.sec_websocket_version),
+            ("Upgrade", |h| h.upgrade),
+            ("X-API-Key", |h| h.x_api_key),
+            ("X-Forwarded-For", |h| h.x_forwarded_for),
+            ("X-Forwarded-Host", |h| h.x_forwarded_host),
+            ("X-Forwarded-Prefix", |h| h.x_forwarded_prefix),
+            ("X-Forwarded-Proto", |h| h.x_forwarded_proto),
+        ];
+        for (name, value) in named {
+            for name in [name.to_string(), name.to_uppercase(), name.to_lowercase()] {
+                let text = with(&format!("{name}: \tv w \r\n"));
+                let head = parse(&text)?;
+                assert_eq!(value(&head), Some(&b"v w"[..]), "{name}");
+                let hits = named.iter().filter(|(_, other)| other(&head).is_some()).count();
+                assert_eq!(hits, 1, "{name} is filed once");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_first_value_is_named_and_all_can_be_walked() -> Result<(), Reject> {
+        let text = with("A2A-Extensions: x\r\nB: c\r\na2a-extensions: y\r\n");
+        let head = parse(&text)?;
+        assert_eq!(head.a2a_extensions, Some(&b"x"[..]));
+        assert_eq!(head.values("A2A-Extensions").collect::<Vec<_>>(), [b"x", b"y"]);
+        let names: Vec<_> = head.fields().map(|(name, _)| name).collect();
+        assert_eq!(names, ["Host", "A2A-Extensions", "B", "a2a-extensions"]);
+        Ok(())
+    }
+
+    #[test]
+    fn rfc9112_3_2_host() {
+        let get = |fields: &str| {
+            parse(&format!("GET / HTTP/1.1\r\n{fields}\r\n")).map(|h| h.host.map(str::to_string))
+        };
+        assert_eq!(get("Host: a:1\r\n"), Ok(Some("a:1".to_string())));
+        assert_eq!(get(""), Err(Reject::HostMissing));
+        assert_eq!(get("Host: \r\n"), Err(Reject::HostInvalid));
+        assert_eq!(get("Host: a\r\nhOST: a\r\n"), Err(Reject::HostRepeated));
+        assert_eq!(parse("GET / HTTP/1.0\r\n\r\n").map(|h| h.host), Ok(None));
+        // RFC 9112 §3.2.2: the target's authority wins.
+        let absolute = "GET http://t/ HTTP/1.1\r\nHost: h\r\n\r\n";
+        assert_eq!(parse(absolute).map(|h| h.host), Ok(Some("t")));
+    }
+
+    #[test]
+    fn rfc9112_9_3_persistence() {
+        let keeps = |version: &str, fields: &str| {
+            parse(&format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n")).map(|h| h.keep_alive)
+        };
+        assert_eq!(keeps("1.1", ""), Ok(true));
+        assert_eq!(keeps("1.1", "Connection: x, Close\r\n"), Ok(false));
+        assert_eq!(keeps("1.1", "Connection: keep-alive\r\nConnection: close\r\n"), Ok(false));
+        assert_eq!(keeps("1.0", ""), Ok(false));
+        assert_eq!(keeps("1.0", "Connection: Keep-Alive\r\n"), Ok(true));
+        assert_eq!(keeps("1.0", "Connection: keep-alive, close\r\n"), Ok(false));
+    }
+
+    #[test]
+    fn rfc9110_10_1_1_expectations() {
+        let waits = |fields: &str| parse(&with(fields)).map(|h| h.expect_continue);
+        assert_eq!(waits("Expect: 100-Continue\r\nContent-Length: 1\r\n"), Ok(true));
+        assert_eq!(waits("Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n"), Ok(true));
+        assert_eq!(waits("Expect: 100-continue\r\nContent-Length: 0\r\n"), Ok(false));
+        assert_eq!(waits("Expect: 100-continue\r\n"), Ok(false));
+        assert_eq!(waits("Expect: more\r\n"), Err(Reject::ExpectationUnknown));
+        let old = "POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n";
+        assert_eq!(parse(old).map(|h| h.expect_continue), Ok(false));
+    }
+
+    #[test]
+    fn rfc9110_7_8_upgrade() {
+        let upgrades = |fields: &str| parse(&with(fields)).map(|h| h.connection_upgrade);
+        assert_eq!(upgrades("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"), Ok(true));
+        assert_eq!(upgrades("Upgrade: websocket\r\n"), Ok(false));
+    }
+
+    #[test]
+    fn rfc9112_5_field_lines() {
+        assert_eq!(refusal("X : y\r\n"), Some(Reject::FieldName));
+        assert_eq!(refusal("X\r\n"), Some(Reject::FieldName));
+        assert_eq!(refusal("X: a\x7fb\r\n"), Some(Reject::FieldValue));
+        assert_eq!(refusal("X: a\r\n b\r\n"), Some(Reject::FieldFolded));
+        assert_eq!(
+            refusal("Authorization: a\r\nauthorization: b\r\n"),
+            Some(Reject::FieldRepeated)
+        );
+        assert_eq!(refusal("X: y\r\n\r\nZ: z\r\n"), Some(Reject::FieldName));
+    }
+
+    #[test]
+    fn fields_are_counted_exactly() {
+        for fields_max in [1, 2, FIELDS_TYPICAL, FIELDS_TYPICAL + 1, 100, FIELDS_CEILING] {
+            let limits = HeadLimits { fields_max, ..LIMITS };
+            let count = |n: usize| with(&"X: y\r\n".repeat(n - 1));
+            let fits = count(fields_max);
+            assert!(parse_head(fits.as_bytes(), &limits).is_ok(), "{fields_max}");
+            let more = count(fields_max + 1);
+            let got = parse_head(more.as_bytes(), &limits).err();
+            assert_eq!(got, Some(Reject::TooManyFields), "{fields_max}");
+        }
+    }
+
+    #[test]
+    fn a_head_that_nobody_measured_is_no_crash() {
+        let text = with("X: y\r\n");
+        for len in 0..text.len() {
+            assert!(parse(&text[..len]).is_err(), "{len}");
         }
     }
 }

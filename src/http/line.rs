@@ -101,7 +101,6 @@ pub(super) fn method(bytes: &[u8], limits: &HeadLimits) -> Result<Option<usize>,
     for (i, &byte) in bytes.iter().enumerate() {
         match byte {
             b' ' if i > 0 => return Ok(Some(i)),
-            // RFC 9112 §3: longer than any method the server implements: 501.
             _ if i >= limits.method_bytes_max => return Err(Reject::MethodTooLong),
             b'\n' => return Err(Reject::BareLineFeed),
             _ if !is_token(byte) => return Err(Reject::MethodInvalid),
@@ -149,3 +148,57 @@ const TOKEN: [bool; 256] = {
     }
     table
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::TEST_LIMITS as LIMITS;
+
+    fn refusal(line: &str) -> Option<Reject> {
+        parse(line.as_bytes(), &LIMITS).err()
+    }
+
+    #[test]
+    fn rfc9110_9_1_methods_are_case_sensitive() {
+        let all = ["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT"];
+        for name in all {
+            let line = format!("{name} / HTTP/1.1");
+            let read = parse(line.as_bytes(), &LIMITS).ok().map(|l| (l.method, l.method_text));
+            assert!(read.is_some_and(|(m, text)| m != Method::Other && text == name), "{name}");
+        }
+        assert_eq!(parse(b"get / HTTP/1.1", &LIMITS).ok().map(|l| l.method), Some(Method::Other));
+    }
+
+    #[test]
+    fn rfc9112_3_the_three_parts() {
+        let line = parse(b"POST /a?b HTTP/1.0", &LIMITS).ok();
+        let parts = line.map(|l| (l.method, l.target, l.version));
+        assert_eq!(parts, Some((Method::Post, "/a?b", Version::Http10)));
+        for line in ["", "GET", "GET HTTP/1.1", "GET  HTTP/1.1", "GET / HTTP/1.1 ", "GET /"] {
+            assert_eq!(refusal(line), Some(Reject::RequestLine), "{line}");
+        }
+        assert_eq!(refusal(" / HTTP/1.1"), Some(Reject::MethodInvalid));
+        assert_eq!(refusal("G(T / HTTP/1.1"), Some(Reject::MethodInvalid));
+    }
+
+    #[test]
+    fn rfc9112_2_3_versions() {
+        assert_eq!(version(b" HTTP/1.1"), Ok(Version::Http11));
+        assert_eq!(version(b" HTTP/1.9"), Ok(Version::Http11));
+        assert_eq!(version(b" HTTP/1.0"), Ok(Version::Http10));
+        assert_eq!(version(b" HTTP/3.0"), Err(Reject::VersionUnsupported));
+        assert_eq!(version(b" http/1.1"), Err(Reject::VersionInvalid));
+        assert_eq!(version(b" HTTP/1.x"), Err(Reject::VersionInvalid));
+    }
+
+    #[test]
+    fn limits_are_exact() {
+        let line = |method: usize, target: usize| {
+            format!("{} {} HTTP/1.1", "A".repeat(method), "/".repeat(target))
+        };
+        assert_eq!(refusal(&line(32, 8192)), None);
+        assert_eq!(line(32, 8192).len(), bytes_max(&LIMITS));
+        assert_eq!(refusal(&line(33, 1)), Some(Reject::MethodTooLong));
+        assert_eq!(refusal(&line(1, 8193)), Some(Reject::TargetTooLong));
+    }
+}

@@ -43,7 +43,7 @@ pub struct HeadLimits {
     pub target_bytes_max: usize,
     /// Bytes of the query inside the target; else 414.
     pub query_bytes_max: usize,
-    /// Bytes of the method; else 501 (RFC 9112 §3).
+    /// Bytes of the method; else 400 (RFC 9112 §3).
     pub method_bytes_max: usize,
     /// Bytes of a body; a larger Content-Length is refused at once with 413.
     pub body_bytes_max: u64,

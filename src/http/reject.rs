@@ -19,7 +19,7 @@ pub enum Reject {
     ControlByte,
     /// The first bytes are no method token (RFC 9112 §3.1): not HTTP at all.
     MethodInvalid,
-    /// The method is longer than any we know (RFC 9112 §3).
+    /// The method is too long to be one (RFC 9112 §3 would like 501; so long a word is no method).
     MethodTooLong,
     /// The request line is not `method SP target SP version` (RFC 9112 §3).
     RequestLine,
@@ -165,7 +165,7 @@ impl Reject {
             Self::BareCarriageReturn => (400, "A carriage return is not followed by LF."),
             Self::ControlByte => (400, "The head holds a control byte."),
             Self::MethodInvalid => (400, "The request does not begin with a method."),
-            Self::MethodTooLong => (501, "The method is longer than any known method."),
+            Self::MethodTooLong => (400, "The method is longer than any known method."),
             Self::RequestLine => (400, "The request line is not `method target version`."),
             Self::VersionInvalid => (400, "The version is not spelt `HTTP/1.1`."),
             Self::VersionUnsupported => (505, "Only HTTP/1.1 and HTTP/1.0 are spoken here."),

@@ -28,6 +28,15 @@ pub struct Mark {
     body_at: usize,
 }
 
+impl Mark {
+    /// Takes the response back like [`rollback`], but returns the body that stood behind the head.
+    pub fn take_body(self, out: &mut Vec<u8>) -> Vec<u8> {
+        let body = out.split_off(self.body_at.min(out.len()));
+        rollback(out, self);
+        body
+    }
+}
+
 /// A chunk that was begun: give it back to [`chunk_finish`].
 #[derive(Debug)]
 #[must_use = "finish the chunk"]
@@ -255,5 +264,113 @@ fn decimal(mut value: u64) -> ([u8; 20], usize) {
         if value == 0 {
             return (digits, count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+
+    fn text(out: &[u8]) -> String {
+        out.escape_ascii().to_string().replace("\\r\\n", "\n").replace("\\'", "'")
+    }
+
+    #[test]
+    fn rfc9112_6_2_the_length_is_patched_in() {
+        let mut out = b"before".to_vec();
+        let mark = begin(&mut out, 200, "application/json", DATE, b"X: y\r\n", true);
+        out.extend_from_slice(b"{\"answer\":42}");
+        finish(&mut out, mark);
+        let want = "beforeHTTP/1.1 200 OK\nDate: Sun, 06 Nov 1994 08:49:37 GMT\n\
+                    Content-Type: application/json\nContent-Length:         13\n\
+                    Connection: close\nX: y\n\n{\\\"answer\\\":42}";
+        assert_eq!(text(&out), want);
+    }
+
+    #[test]
+    fn rollback_leaves_nothing() {
+        let mut out = b"before".to_vec();
+        let mark = begin(&mut out, 200, "a/b", DATE, b"", false);
+        out.extend_from_slice(b"half an ans");
+        rollback(&mut out, mark);
+        assert_eq!(out, b"before");
+    }
+
+    #[test]
+    fn rfc9110_9_3_2_head_keeps_the_length_only() {
+        let mut out = Vec::new();
+        let mark = begin(&mut out, 200, "a/b", DATE, b"", false);
+        out.extend_from_slice(b"body");
+        finish_head_only(&mut out, mark);
+        assert!(out.ends_with(b"Content-Length:          4\r\n\r\n"));
+        let mut out = Vec::new();
+        simple(&mut out, 404, "a/b", b"body", DATE, b"", false, true);
+        assert!(out.ends_with(b"Content-Length: 4\r\n\r\n"));
+    }
+
+    #[test]
+    fn rfc9110_8_6_no_length_where_no_body_can_be() {
+        for status in [100, 101, 204, 304] {
+            let mut out = Vec::new();
+            simple(&mut out, status, "a/b", b"body", DATE, b"", false, false);
+            assert!(out.ends_with(b" GMT\r\n\r\n"), "{}", text(&out));
+        }
+        let mut out = Vec::new();
+        simple(&mut out, 202, "", b"", DATE, b"", false, false);
+        assert!(
+            text(&out).contains("202 Accepted\n") && out.ends_with(b"Content-Length: 0\r\n\r\n")
+        );
+    }
+
+    #[test]
+    fn rfc9112_6_1_streams_are_chunked_on_1_1_only() {
+        let head = |close, http10| {
+            let mut out = Vec::new();
+            stream_head(&mut out, DATE, close, http10, b"");
+            text(&out)
+        };
+        assert!(head(false, false).contains("Transfer-Encoding: chunked\n"));
+        assert!(!head(false, false).contains("Connection:"));
+        assert!(!head(false, true).contains("Transfer-Encoding"));
+        assert!(head(false, true).contains("Connection: close\n"));
+        for field in ["Content-Type: text/event-stream", "Cache-Control: no-cache"] {
+            assert!(head(true, false).contains(field));
+        }
+        assert!(head(true, false).contains("X-Accel-Buffering: no\n"));
+    }
+
+    #[test]
+    fn rfc9112_7_1_chunks() {
+        let mut out = Vec::new();
+        let mark = chunk_begin(&mut out);
+        out.extend_from_slice(&[b'x'; 26]);
+        chunk_finish(&mut out, mark);
+        assert_eq!(out, [b"0000001a\r\n".as_slice(), &[b'x'; 26], b"\r\n"].concat());
+        let len = out.len();
+        let mark = chunk_begin(&mut out);
+        chunk_finish(&mut out, mark);
+        assert_eq!(out.len(), len, "an empty chunk would end the stream");
+    }
+
+    #[test]
+    fn rfc9110_15_phrases() {
+        for reject in crate::http::Reject::ALL {
+            assert!(!reason_phrase(reject.status()).is_empty(), "{reject:?}");
+        }
+        let mut out = Vec::new();
+        simple(&mut out, 299, "", b"", DATE, b"", false, false);
+        // RFC 9112 §4: the space stays when the phrase is empty.
+        assert!(out.starts_with(b"HTTP/1.1 299 \r\n"));
+    }
+
+    #[test]
+    fn rfc9110_15_2_2_switching() {
+        let mut out = Vec::new();
+        switching(&mut out, "websocket", b"X: y\r\n");
+        let want = "HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\n\
+                    Upgrade: websocket\nX: y\n\n";
+        assert_eq!(text(&out), want);
     }
 }

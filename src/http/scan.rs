@@ -33,7 +33,8 @@ pub enum Scan {
 /// Refuses as early as the bytes allow: [`Reject::EmptyLines`], [`Reject::MethodInvalid`],
 /// [`Reject::MethodTooLong`], [`Reject::BareLineFeed`], [`Reject::BareCarriageReturn`],
 /// [`Reject::ControlByte`], [`Reject::RequestLine`], [`Reject::VersionInvalid`],
-/// [`Reject::VersionUnsupported`], [`Reject::TargetTooLong`], [`Reject::HeadTooLarge`].
+/// [`Reject::VersionUnsupported`], [`Reject::TargetTooLong`], [`Reject::FieldFolded`],
+/// [`Reject::HeadTooLarge`].
 pub fn find_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Scan, Reject> {
     let view = &buf[..buf.len().min(limits.head_bytes_max)];
     let Some(start) = skip_empty_lines(view)? else {
@@ -44,6 +45,10 @@ pub fn find_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Scan
     let mut at = scanned.clamp(start, view.len());
     let mut in_first_line = !view[start..at].contains(&b'\n');
     loop {
+        // RFC 9112 §5.2 and §2.2: no line of a head may begin with white space.
+        if !in_first_line && view[at - 1] == b'\n' && matches!(view.get(at), Some(b' ' | b'\t')) {
+            return Err(Reject::FieldFolded);
+        }
         at = next_control(view, at);
         if in_first_line && at - start > line::bytes_max(limits) {
             return Err(Reject::TargetTooLong);
@@ -116,4 +121,59 @@ pub(super) fn next_control(bytes: &[u8], from: usize) -> usize {
         rest = tail;
     }
     at + rest.iter().position(|&b| b < 0x20).unwrap_or(rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::TEST_LIMITS as LIMITS;
+
+    fn next_control_naive(bytes: &[u8], from: usize) -> usize {
+        (from..bytes.len()).find(|&i| bytes[i] < 0x20).unwrap_or(bytes.len())
+    }
+
+    #[test]
+    fn the_fast_scan_equals_its_slow_twin() {
+        for byte in [0, 9, 10, 13, 0x1f, 0x20, 0x7f, 0x80, 0x9f, 0xff] {
+            for other in [0x20, 0x21, 0x7f, 0x80, 0xa0, 0xff, 0] {
+                for at in 0..20 {
+                    let mut bytes = [other; 20];
+                    bytes[at] = byte;
+                    for from in 0..=20 {
+                        let want = next_control_naive(&bytes, from);
+                        assert_eq!(next_control(&bytes, from), want, "{bytes:?} from {from}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_ends_at_its_empty_line() {
+        let bytes = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\nGET";
+        let head_len = bytes.len() - 3;
+        assert_eq!(find_head(bytes, 0, &LIMITS), Ok(Scan::Complete { head_len }));
+        assert_eq!(find_head(b"", 0, &LIMITS), Ok(Scan::Partial { scanned: 0 }));
+        // The CR must be seen again: its LF decides.
+        assert_eq!(find_head(&bytes[..17], 0, &LIMITS), Ok(Scan::Partial { scanned: 16 }));
+        // A cursor beyond the buffer is a caller's mistake, not a crash.
+        assert_eq!(find_head(b"GET", 9, &LIMITS), Ok(Scan::Partial { scanned: 3 }));
+    }
+
+    #[test]
+    fn garbage_is_refused_at_its_first_byte() {
+        for byte in [0u8, 0x16, 0x80, 0xff, b' ', b'(', b'{'] {
+            assert_eq!(find_head(&[byte], 0, &LIMITS), Err(Reject::MethodInvalid), "{byte}");
+        }
+    }
+
+    #[test]
+    fn limits_hold_before_the_end_of_the_head() {
+        let small = HeadLimits { head_bytes_max: 40, ..LIMITS };
+        let bytes = b"GET / HTTP/1.1\r\nHost: a\r\nX: 0123456789\r\n\r\n";
+        assert_eq!(find_head(&bytes[..39], 0, &small), Ok(Scan::Partial { scanned: 38 }));
+        assert_eq!(find_head(&bytes[..40], 0, &small), Err(Reject::HeadTooLarge));
+        let target = [b"GET /".as_slice(), &[b'a'; 9000]].concat();
+        assert_eq!(find_head(&target, 0, &LIMITS), Err(Reject::TargetTooLong));
+    }
 }

@@ -102,3 +102,45 @@ const CLASS: [u8; 256] = {
     }
     table
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::TEST_LIMITS as LIMITS;
+
+    type Parts<'b> = (TargetForm, Option<&'b str>, &'b str, Option<&'b str>);
+
+    fn read(method: Method, text: &str) -> Result<Parts<'_>, Reject> {
+        parse(method, text, &LIMITS).map(|t| (t.form, t.authority, t.path, t.query))
+    }
+
+    #[test]
+    fn rfc9112_3_2_the_four_forms() {
+        use TargetForm::{Absolute, Asterisk, Authority, Origin};
+        let (get, options) = (Method::Get, Method::Options);
+        assert_eq!(read(get, "/a?b?c"), Ok((Origin, None, "/a", Some("b?c"))));
+        assert_eq!(read(get, "/?"), Ok((Origin, None, "/", Some(""))));
+        assert_eq!(read(get, "http://a:1/b"), Ok((Absolute, Some("a:1"), "/b", None)));
+        assert_eq!(read(get, "HTTP://a?b"), Ok((Absolute, Some("a"), "/", Some("b"))));
+        assert_eq!(read(options, "*"), Ok((Asterisk, None, "*", None)));
+        assert_eq!(read(Method::Connect, "a:1"), Ok((Authority, Some("a:1"), "", None)));
+    }
+
+    #[test]
+    fn rfc9112_3_2_other_targets() {
+        let get = |text| read(Method::Get, text).err();
+        assert_eq!(get("*"), Some(Reject::TargetForm));
+        assert_eq!(get("a"), Some(Reject::TargetForm));
+        assert_eq!(get("?a"), Some(Reject::TargetForm));
+        assert_eq!(get("ws://a/"), Some(Reject::TargetScheme));
+        assert_eq!(get("http://a@b/"), Some(Reject::TargetAuthority));
+        assert_eq!(get("/a#b"), Some(Reject::TargetInvalid));
+        assert_eq!(get("/ä"), Some(Reject::TargetInvalid));
+        assert_eq!(get("/a/.."), Some(Reject::PathDots));
+        assert_eq!(get("/a?/.."), None);
+        assert_eq!(read(Method::Connect, "/").err(), Some(Reject::TargetAuthority));
+        let (fits, long) = (format!("/?{}", "a".repeat(4096)), format!("/?{}", "a".repeat(4097)));
+        assert_eq!(get(&fits), None);
+        assert_eq!(get(&long), Some(Reject::QueryTooLong));
+    }
+}
