@@ -1,5 +1,8 @@
 //! Every form of a card holds what its clients require, and the strict ones nothing else.
 
+// A test that cannot go on has failed.
+#![allow(clippy::expect_used)]
+
 use std::collections::BTreeSet;
 
 use peregrine::{
