@@ -1,6 +1,7 @@
 //! Peregrine: a low-level, zero-copy A2A (Agent2Agent) protocol engine.
 
 pub mod agent;
+pub mod dialect;
 pub mod fault;
 pub mod http;
 pub mod json;
