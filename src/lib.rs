@@ -9,3 +9,4 @@ pub mod limits;
 pub mod model;
 pub mod service;
 pub mod sse;
+pub mod store;
