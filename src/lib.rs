@@ -7,6 +7,8 @@ pub mod http;
 pub mod json;
 pub mod limits;
 pub mod model;
+#[cfg(feature = "net")]
+pub mod net;
 pub mod service;
 pub mod sse;
 pub mod store;
