@@ -19,7 +19,7 @@ use crate::{
         timer::Wish,
     },
     service::{AgentIndex, Answer, CallCx, Cursor, Now, Outcome, TaskKey, Ticket},
-    store::{NewTask, Refused},
+    store::NewTask,
 };
 
 /// The event after which a new task is shown to the subscriber that made it: `submitted`.
@@ -71,7 +71,7 @@ impl Core {
             bits: cx.entropy.bits(),
         };
         let reserved = self.store.reserve(new, cx.now)?;
-        let (key, id) = (reserved.key(), SmallVec::<[u8; 40]>::from_slice(reserved.id()));
+        let (key, id) = (reserved.key(), SmallVec::<[u8; 64]>::from_slice(reserved.id()));
         let mut ending = Ending::Returned;
         let (generation, message) = (send.generation, send.message);
         let reserved = Some(reserved);
@@ -323,18 +323,4 @@ fn check_media(resident: &Resident, message: Message<'_>) -> Result<(), Fault> {
         }
     }
     Ok(())
-}
-
-impl From<Refused> for Fault {
-    fn from(refused: Refused) -> Fault {
-        match refused {
-            Refused::Full => FaultKind::Overloaded.into(),
-            Refused::Terminal => FaultKind::TaskTerminal.into(),
-            Refused::TooLarge => {
-                let detail = "the task has reached its size limit";
-                Fault::because(FaultKind::UnsupportedOperation, detail)
-            }
-            Refused::Taken => Fault::param("id", "a task with this id exists"),
-        }
-    }
 }
