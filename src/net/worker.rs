@@ -74,7 +74,9 @@ pub(super) fn run(
         Place::Thread(index) => index,
     };
     runtime.block_on(async {
-        let hearing = signals.map(|signals| tokio::task::spawn_local(signals.hear(shared.clone())));
+        if let Some(signals) = signals {
+            tokio::task::spawn_local(signals.hear(Arc::clone(&shared)));
+        }
         let worker = Worker::new(index, shared.engine.limits(), Box::new(entropy));
         let clock = Clock::new(shared.epoch, stale);
         let local = Rc::new(Local::new(shared, clock, worker));
@@ -84,8 +86,8 @@ pub(super) fn run(
         let ticker = tokio::task::spawn_local(tick(index, Rc::clone(&local), accepting));
         // A task ends when the server does, or with a panic that was already reported.
         let _ = ticker.await;
-        if let Some(hearing) = hearing {
-            let _ = hearing.await;
+        if let Place::Main = place {
+            others_ended(&local.shared).await;
         }
     });
 }
@@ -121,6 +123,15 @@ async fn tick(index: usize, local: Rc<Local>, accepting: Vec<JoinHandle<()>>) {
                 return Poll::Pending;
             }
         }
+    })
+    .await;
+}
+
+/// The worker that hears the signals stays until the others have ended.
+async fn others_ended(shared: &Shared) {
+    poll_fn(|cx: &mut Context<'_>| {
+        shared.listen_for_end(cx.waker());
+        if shared.has_one_worker() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }
