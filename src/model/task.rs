@@ -211,7 +211,10 @@ impl Task {
         if self.state.is_terminal() {
             return Err(Refusal::Terminal);
         }
-        if self.log.len() + Task::cost(event) - self.dead_bytes as usize > limits.bytes_max {
+        let (length, dead) = (self.log.len() + Task::cost(event), self.dead_bytes as usize);
+        // A squeeze of a full log must free a sixteenth: it copies all of it.
+        let is_worth_it = dead >= limits.bytes_max / 16;
+        if length > limits.bytes_max && (!is_worth_it || length - dead > limits.bytes_max) {
             return Err(Refusal::TooLarge);
         }
         let chain = match event {
@@ -302,7 +305,8 @@ impl Task {
 
     fn kill(&mut self, at: usize) {
         self.dead_bytes += self.u32_at(at);
-        self.put_u32(at + DEAD_AT, self.seq);
+        // Zero would say that it lives.
+        self.put_u32(at + DEAD_AT, self.seq.max(1));
     }
 
     fn trim_history(&mut self, history_max: usize) {
@@ -329,9 +333,10 @@ impl Task {
         if !tight && (dead < WORTH_IT || dead < self.log.len() / 2) {
             return;
         }
-        let floor =
-            if tight { self.seq } else { self.seq.saturating_sub(limits.replay_max as u32) };
-        if !tight && floor <= self.base_seq {
+        let window = u32::try_from(limits.replay_max).unwrap_or(u32::MAX);
+        let floor = if tight { self.seq } else { self.seq.saturating_sub(window) };
+        // One squeeze a window at most: it copies the window.
+        if !tight && floor < self.base_seq.saturating_add(window.max(1)) {
             return;
         }
         self.rebuild(floor);
@@ -346,7 +351,8 @@ impl Task {
         self.dead_bytes = 0;
         while let Some(entry) = Entry::at(&old, at) {
             let is_dead = entry.dead() != 0;
-            if !is_dead || entry.seq() > floor {
+            // What died after the floor is part of the task as it was at the floor.
+            if !is_dead || entry.dead() > floor {
                 moved.push((at as u32, log.len() as u32));
                 self.dead_bytes += if is_dead { entry.bytes.len() as u32 } else { 0 };
                 log.extend_from_slice(entry.bytes);

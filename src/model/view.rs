@@ -179,7 +179,9 @@ impl<'a> ArtifactView<'a> {
     /// The parts of all chunks, in order.
     pub fn parts(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
         self.chunks().flat_map(|chunk| {
-            Fields(chunk.0).filter(|(tag, _)| *tag == artifact_tag::PART).map(|(_, part)| Part(part))
+            Fields(chunk.0)
+                .filter(|(tag, _)| *tag == artifact_tag::PART)
+                .map(|(_, part)| Part(part))
         })
     }
 }
@@ -203,8 +205,7 @@ impl Task {
         each: &mut dyn FnMut(u64, TaskEvent<'a>) -> bool,
     ) -> u64 {
         if place.offset == 0 || place.squeezes != self.squeezes() {
-            *place =
-                ReplayPlace { offset: self.entries_at() as u32, squeezes: self.squeezes() };
+            *place = ReplayPlace { offset: self.entries_at() as u32, squeezes: self.squeezes() };
         }
         let mut given = seq;
         while let Some(entry) = Entry::at(self.log(), place.offset as usize) {
