@@ -65,6 +65,10 @@ limits! {
     query_bytes_max: usize = 4 * 1024;
     /// Bytes of a request body (dialect a2a-rust and gRPC's default: 4 MiB).
     body_bytes_max: usize = 4 * 1024 * 1024;
+    /// Bytes of a chunk's size line with its extensions (hyper and nginx are close).
+    chunk_line_bytes_max: usize = 256;
+    /// Bytes of a chunked body's trailers, which are checked and dropped.
+    trailer_bytes_max: usize = 8 * 1024;
     /// Calls in one JSON-RPC batch: a page of 100 tasks can be read in one go.
     batch_calls_max: usize = 100;
     /// Nested arrays and objects in a body; real messages stay under 20 (serde_json: 128).

@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use crate::{
     agent::Profile,
     fault::Fault,
-    model::{Call, EventBuf, Message, Reply, TaskEvent, TaskView, view::ReplayPlace},
+    model::{Call, EventBuf, Generation, Message, Reply, TaskEvent, TaskView, view::ReplayPlace},
 };
 
 /// The time, read once per turn of a worker's loop.
@@ -95,7 +95,12 @@ pub enum Outcome {
     /// Will be answered by [`Service::settle`].
     Parked(Ticket),
     /// Will be answered by [`Service::follow`].
-    Stream(Cursor),
+    Stream {
+        /// Where the stream begins.
+        cursor: Cursor,
+        /// The wire family of the call that made the task.
+        generation: Generation,
+    },
 }
 
 /// One item of a stream.

@@ -1,1 +1,239 @@
-//! The echo agent.
+//! The echo agent: what comes in goes out, as one artifact of a completed task.
+//!
+//! The law of this file: parts are copied once, packed as they came, into the turn's own list;
+//! echoing allocates nothing. Three texts are triggers for load tests: `ping`, `stream:N` and
+//! `hold:MS:N`. Anything that is not exactly a trigger is echoed.
+
+use super::{Agent, Profile, Turn};
+use crate::{
+    json::write::{push_u64, unescape},
+    model::{
+        Content, Message, MessageBuf, Part, PartsBuf, TaskState,
+        pack::{artifact_tag, part_tag},
+    },
+};
+
+/// Events that `stream:N` may ask for: what one turn may publish (`Limits::turn_events_max`).
+pub const STREAM_EVENTS_MAX: u64 = 16_384;
+
+/// Milliseconds that `hold:MS:N` may ask for: ten minutes, so that a typing error ends some day.
+pub const HOLD_MS_MAX: u64 = 600_000;
+
+/// The id of the one artifact.
+const ARTIFACT_ID: &[u8] = b"echo";
+
+/// Answers every message with its own parts.
+///
+/// `ping` alone is answered with a direct message `pong`. `stream:N` publishes N events: working,
+/// N - 2 chunks of an artifact, completed (N = 1: completed only). `hold:MS:N` waits MS
+/// milliseconds first; meanwhile a new task is submitted. A number out of bounds is rejected.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Echo;
+
+impl Echo {
+    /// What its card says.
+    pub fn profile() -> Profile {
+        let mut profile = Profile::new("echo", "Sends back the parts of every message");
+        profile.skills[0].examples =
+            ["ping", "stream:5", "hold:1000:5"].map(str::to_owned).to_vec();
+        profile
+    }
+}
+
+impl Agent for Echo {
+    fn start(&self, mut turn: Turn<'_>) {
+        match Trigger::of(turn.message) {
+            Trigger::Echo => echo(&mut turn),
+            Trigger::Ping => {
+                let message = MessageBuf::agent(&message_id(&turn), &PartsBuf::new().text("pong"));
+                turn.reply(message);
+            }
+            Trigger::Stream { events } if events <= STREAM_EVENTS_MAX => stream(&mut turn, events),
+            Trigger::Hold { ms, events } if events <= STREAM_EVENTS_MAX && ms <= HOLD_MS_MAX => {
+                if turn.state.is_none() {
+                    turn.status(TaskState::Submitted);
+                }
+                turn.resume_after(ms, events);
+            }
+            Trigger::Stream { .. } => {
+                reject(&mut turn, format!("stream:N takes at most {STREAM_EVENTS_MAX} events"));
+            }
+            Trigger::Hold { .. } => reject(
+                &mut turn,
+                format!("hold:MS:N takes at most {HOLD_MS_MAX} ms and {STREAM_EVENTS_MAX} events"),
+            ),
+        }
+    }
+
+    fn resume(&self, mut turn: Turn<'_>, token: u64) {
+        stream(&mut turn, token);
+    }
+}
+
+/// What a message asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trigger {
+    Echo,
+    Ping,
+    /// Numbers beyond u64 are as good as `u64::MAX`: both are out of bounds.
+    Stream {
+        events: u64,
+    },
+    Hold {
+        ms: u64,
+        events: u64,
+    },
+}
+
+impl Trigger {
+    /// Most messages are decided by the first byte of their first part.
+    fn of(message: Message<'_>) -> Trigger {
+        let mut parts = message.parts();
+        let Some(Content::Text(raw)) = parts.next().map(Part::content) else {
+            return Trigger::Echo;
+        };
+        let found = match raw.first() {
+            Some(b'p') => (raw == b"ping").then_some(Trigger::Ping),
+            Some(b's') => raw
+                .strip_prefix(b"stream:")
+                .and_then(positive)
+                .map(|events| Trigger::Stream { events }),
+            Some(b'h') => raw.strip_prefix(b"hold:").and_then(hold),
+            Some(_) | None => None,
+        };
+        found.filter(|_| parts.next().is_none()).unwrap_or(Trigger::Echo)
+    }
+}
+
+/// The `MS:N` of `hold:MS:N`.
+fn hold(raw: &[u8]) -> Option<Trigger> {
+    let colon = raw.iter().position(|&byte| byte == b':')?;
+    let (ms, events) = (number(&raw[..colon])?, positive(&raw[colon + 1..])?);
+    Some(Trigger::Hold { ms, events })
+}
+
+/// Decimal digits and nothing else.
+fn number(digits: &[u8]) -> Option<u64> {
+    let (first, rest) = digits.split_first()?;
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+    rest.iter().try_fold(digit(*first)?, |sum, &byte| {
+        Some(sum.saturating_mul(10).saturating_add(digit(byte)?))
+    })
+}
+
+/// A [`number`] above zero.
+fn positive(digits: &[u8]) -> Option<u64> {
+    number(digits).filter(|number| *number > 0)
+}
+
+fn echo(turn: &mut Turn<'_>) {
+    let message = turn.message;
+    turn.events.push_artifact_with(false, true, |packer| {
+        packer.put(artifact_tag::ARTIFACT_ID, ARTIFACT_ID);
+        for part in message.parts() {
+            packer.put(artifact_tag::PART, part.0);
+        }
+    });
+    turn.status(TaskState::Completed);
+}
+
+fn stream(turn: &mut Turn<'_>, events: u64) {
+    if events > 1 {
+        turn.status(TaskState::Working);
+    }
+    let chunks = events.saturating_sub(2);
+    for chunk in 1..=chunks {
+        turn.events.push_artifact_with(chunk > 1, chunk == chunks, |packer| {
+            packer.put(artifact_tag::ARTIFACT_ID, ARTIFACT_ID);
+            let part = packer.open(artifact_tag::PART);
+            let text = packer.open(part_tag::TEXT);
+            packer.0.extend_from_slice(b"chunk ");
+            push_u64(packer.0, chunk);
+            packer.close(text);
+            packer.close(part);
+        });
+    }
+    turn.status(TaskState::Completed);
+}
+
+fn reject(turn: &mut Turn<'_>, why: String) {
+    let message = MessageBuf::agent(&message_id(turn), &PartsBuf::new().text(&why));
+    turn.status_with(TaskState::Rejected, &message);
+}
+
+/// The id of a message that ends its task: an id of a task is unique, so this is.
+fn message_id(turn: &Turn<'_>) -> String {
+    let mut id = unescape(&String::from_utf8_lossy(turn.task_id)).into_owned();
+    id.push_str("-end");
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+
+    fn trigger(parts: &PartsBuf) -> Trigger {
+        Trigger::of(MessageBuf::agent("m", parts).view())
+    }
+
+    fn text(text: &str) -> Trigger {
+        trigger(&PartsBuf::new().text(text))
+    }
+
+    #[test]
+    fn texts_that_are_triggers() {
+        assert_eq!(text("ping"), Trigger::Ping);
+        assert_eq!(text("stream:1"), Trigger::Stream { events: 1 });
+        assert_eq!(text("stream:100"), Trigger::Stream { events: 100 });
+        assert_eq!(text("hold:0:3"), Trigger::Hold { ms: 0, events: 3 });
+        assert_eq!(text("hold:250:1"), Trigger::Hold { ms: 250, events: 1 });
+        assert_eq!(text("stream:99999999999999999999"), Trigger::Stream { events: u64::MAX });
+    }
+
+    #[test]
+    fn texts_that_are_not() {
+        for echoed in [
+            "",
+            "p",
+            "pin",
+            "pings",
+            "Ping",
+            " ping",
+            "ping\n",
+            "s",
+            "stream",
+            "stream:",
+            "stream:0",
+            "stream:-1",
+            "stream:+1",
+            "stream:1 ",
+            "stream:1.0",
+            "stream:x",
+            "hold:",
+            "hold:1",
+            "hold:1:",
+            "hold::1",
+            "hold:1:0",
+            "hold:1:2:3",
+            "hold:x:1",
+            "help",
+            "hello",
+        ] {
+            assert_eq!(text(echoed), Trigger::Echo, "{echoed:?}");
+        }
+    }
+
+    #[test]
+    fn a_trigger_stands_alone_and_first() {
+        assert_eq!(trigger(&PartsBuf::new().text("ping").text("x")), Trigger::Echo);
+        assert_eq!(trigger(&PartsBuf::new().data("1").text("ping")), Trigger::Echo);
+        assert_eq!(trigger(&PartsBuf::new().url("ping", None, None)), Trigger::Echo);
+        assert_eq!(trigger(&PartsBuf::new()), Trigger::Echo);
+    }
+
+    #[test]
+    fn a_stream_fits_one_turn() {
+        assert!(STREAM_EVENTS_MAX <= Limits::default().turn_events_max as u64);
+    }
+}

@@ -1,1 +1,60 @@
-//! http
+//! HTTP/1.1 server side as a strict, pure codec: bytes to views, values to bytes.
+//!
+//! The law of this folder: what RFC 9112 lets a server refuse is refused, and every refusal
+//! ([`Reject`]) closes the connection. Nothing here knows A2A, a socket, a clock or a thread;
+//! no bytes can make it panic, and no loop is longer than its input.
+//!
+//! The order of use: [`find_head`] until it is complete, [`parse_head`] once, then either
+//! `Content-Length` bytes or [`Chunked`], then [`response`].
+
+pub mod date;
+pub mod framing;
+pub mod path;
+pub mod query;
+pub mod response;
+
+mod authority;
+mod chunked;
+mod escape;
+mod fields;
+mod head;
+mod line;
+mod reject;
+mod scan;
+mod target;
+
+pub use chunked::{ChunkLimits, ChunkStep, Chunked};
+pub use fields::{Fields, list};
+pub use framing::Body;
+pub use head::{FIELDS_CEILING, Head, parse_head};
+pub use line::{Method, Version};
+pub use reject::Reject;
+pub use scan::{EMPTY_LINES_MAX, Scan, find_head};
+pub use target::TargetForm;
+
+/// The sizes a request head may have; the codec has no numbers of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// Bytes of a whole head, leading empty lines and the final empty line included; else 431.
+    pub head_bytes_max: usize,
+    /// Field lines in a head (at most [`FIELDS_CEILING`]); else 431.
+    pub fields_max: usize,
+    /// Bytes of the request target; else 414.
+    pub target_bytes_max: usize,
+    /// Bytes of the query inside the target; else 414.
+    pub query_bytes_max: usize,
+    /// Bytes of the method; else 400 (RFC 9112 §3).
+    pub method_bytes_max: usize,
+    /// Bytes of a body; a larger Content-Length is refused at once with 413.
+    pub body_bytes_max: u64,
+}
+
+#[cfg(test)]
+pub(crate) const TEST_LIMITS: HeadLimits = HeadLimits {
+    head_bytes_max: 16 * 1024,
+    fields_max: 100,
+    target_bytes_max: 8 * 1024,
+    query_bytes_max: 4 * 1024,
+    method_bytes_max: 32,
+    body_bytes_max: 4 * 1024 * 1024,
+};

@@ -1,1 +1,56 @@
-//! json
+//! The JSON codec: a span table over the caller's bytes, writers that append, base64.
+//!
+//! The law of this module: the caller's bytes are never changed and never copied into a value;
+//! every node of a document is the exact source text it was written as, so numbers and strings
+//! can be stored, echoed and compared verbatim. A document is RFC 8259 JSON in UTF-8 or it is
+//! refused; numbers of any size are JSON. Nothing here recurses and nothing here panics on bytes.
+//!
+//! In scope: parsing one complete document, reading it, escaping, integers, base64 text.
+//! Out of scope: streaming documents, floating point, trees that own their values, serde.
+
+use std::fmt;
+
+mod build;
+mod number;
+mod parse;
+mod slow;
+mod text;
+mod value;
+
+pub mod base64;
+pub mod write;
+
+pub use parse::{DEPTH_CAP, Parser, SIZE_MAX};
+pub use value::{Elements, Key, Kind, Members, Value};
+
+/// Why a document was refused. The sender of the bytes is to blame in each case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonError {
+    /// There is nothing but white space.
+    Empty,
+    /// The bytes are UTF-8 but not RFC 8259 JSON (or hold half a surrogate pair as an escape).
+    Syntax {
+        /// Byte offset of the first byte that cannot continue a document.
+        offset: usize,
+    },
+    /// The bytes are not UTF-8 (RFC 8259 §8.1).
+    Utf8,
+    /// Valid JSON, nested deeper than the caller allows.
+    Depth,
+    /// Longer than [`SIZE_MAX`] bytes.
+    TooLarge,
+}
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("empty JSON document"),
+            Self::Syntax { offset } => write!(f, "invalid JSON at byte {offset}"),
+            Self::Utf8 => f.write_str("JSON is not UTF-8"),
+            Self::Depth => f.write_str("JSON is nested too deeply"),
+            Self::TooLarge => f.write_str("JSON document is too large"),
+        }
+    }
+}
+
+impl std::error::Error for JsonError {}

@@ -1,7 +1,7 @@
 //! What can happen to a task, and the packed list in which an agent's events wait to be applied.
 
 use super::{
-    pack::{Artifact, Message},
+    pack::{Artifact, Message, Packer},
     state::TaskState,
 };
 
@@ -156,6 +156,37 @@ impl EventBuf {
         self.bytes.extend_from_slice(&[event.kind(), event.flag()]);
         event.write_payload(&mut self.bytes);
         self.count += 1;
+    }
+
+    /// Appends a status whose message `write` packs in place (`message_tag` fields).
+    pub fn push_status_with(
+        &mut self,
+        state: TaskState,
+        at_ms: u64,
+        write: impl FnOnce(&mut Packer<'_>),
+    ) {
+        self.push_with(&TaskEvent::Status { state, at_ms, message: None, metadata: None }, write);
+    }
+
+    /// Appends an artifact, or a chunk of one, that `write` packs in place (`artifact_tag` fields).
+    pub fn push_artifact_with(
+        &mut self,
+        append: bool,
+        last_chunk: bool,
+        write: impl FnOnce(&mut Packer<'_>),
+    ) {
+        let artifact = Artifact(&[]);
+        let event = TaskEvent::Artifact { artifact, append, last_chunk, metadata: None };
+        self.push_with(&event, write);
+    }
+
+    /// Both payloads end with what is packed, so `event` without it is a prefix of the whole.
+    fn push_with(&mut self, event: &TaskEvent<'_>, write: impl FnOnce(&mut Packer<'_>)) {
+        let at = self.bytes.len();
+        self.push(event);
+        write(&mut Packer(&mut self.bytes));
+        let length = (self.bytes.len() - at - ENTRY_HEAD) as u32;
+        self.bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
     }
 
     /// Forgets all events, keeping the memory.

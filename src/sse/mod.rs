@@ -1,1 +1,16 @@
-//! sse
+//! The Server-Sent Events codec: frames appended to a buffer, and an incremental parser.
+//!
+//! The law of this module: output is all or nothing, begun with a mark that can roll back, and
+//! a payload is rendered straight into the place it is sent from. Input is bounded, may be cut
+//! anywhere, and is read as the WHATWG event-stream standard says.
+//!
+//! In scope: event frames, comments, chunked framing around them, parsing. Out of scope: what
+//! the payload is, when to send, reconnecting.
+
+pub mod chunk;
+pub mod frame;
+pub mod parse;
+
+pub use chunk::{ChunkMark, chunk_begin, chunk_end, chunk_last};
+pub use frame::{KEEP_ALIVE, Mark, begin, cancel, error_event, finish};
+pub use parse::{Event, Parser, SseError, Step};

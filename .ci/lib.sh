@@ -1,0 +1,124 @@
+# Helpers of .ci/run: steps with their logs and tally, packages, servers on loopback.
+# shellcheck shell=bash
+
+LOGS=$WORK/log
+mkdir -p "$LOGS"
+STEPS_PASSED=0 STEPS_FAILED=0 FAILED_NAMES=()
+
+# --- Steps ---------------------------------------------------------------------------------------
+
+# Runs a function in a subshell that stops at its first failing command. The output goes to a log
+# that is shown when the step fails, or at once with --shown.
+step() { # [--shown] FUNCTION WHAT
+    local shown=no
+    if [ "$1" = --shown ]; then
+        shown=yes
+        shift
+    fi
+    local name=$1 what=$2 log="$LOGS/$1.log" began=$SECONDS rc
+    wanted "$name" || return 0
+    echo "== $name: $what"
+    set +e
+    if [ $shown = yes ]; then
+        (run_step "$name") 2>&1 | tee "$log"
+        rc=${PIPESTATUS[0]}
+    else
+        (run_step "$name") >"$log" 2>&1
+        rc=$?
+    fi
+    set -e
+    if [ "$rc" = 0 ]; then
+        STEPS_PASSED=$((STEPS_PASSED + 1))
+        [ $shown = yes ] || grep -E '^note: ' "$log" || true
+        echo "ok   $name ($((SECONDS - began)) s)"
+    else
+        STEPS_FAILED=$((STEPS_FAILED + 1))
+        FAILED_NAMES+=("$name")
+        [ $shown = yes ] || tail -n 120 "$log"
+        echo "FAIL $name (exit $rc, $((SECONDS - began)) s)"
+    fi
+}
+
+run_step() { # FUNCTION
+    set -euo pipefail
+    trap stop_server EXIT
+    "$1"
+}
+
+# All steps are wanted unless some are named on the command line.
+wanted() { # NAME
+    [ ${#ONLY[@]} = 0 ] && return 0
+    local name
+    for name in "${ONLY[@]}"; do [ "$name" = "$1" ] && return 0; done
+    return 1
+}
+
+# A line that stays visible although its step succeeds.
+note() { echo "note: $*"; }
+
+fail() {
+    echo "error: $*"
+    exit 1
+}
+
+# --- Packages ------------------------------------------------------------------------------------
+
+apt_install() { # PACKAGE...
+    local as_root=()
+    if [ "$(id -u)" != 0 ]; then as_root=(sudo -n); fi
+    export DEBIAN_FRONTEND=noninteractive
+    "${as_root[@]}" apt-get update -q
+    "${as_root[@]}" apt-get install -q -y --no-install-recommends "$@"
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# --- A server of ours ----------------------------------------------------------------------------
+
+SERVER_PID='' SERVER_PORT='' SERVER_LOG=''
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# Starts the release binary on a free loopback port and waits for its card.
+start_server() { # ARGUMENTS...
+    SERVER_PORT=$(free_port)
+    SERVER_LOG=$(mktemp "$LOGS/server-XXXXXX.log")
+    "$BINARY" serve --listen "127.0.0.1:$SERVER_PORT" "$@" >"$SERVER_LOG" 2>&1 &
+    SERVER_PID=$!
+    local card="http://127.0.0.1:$SERVER_PORT/.well-known/agent-card.json"
+    for _ in $(seq 100); do
+        if curl --silent --fail --max-time 2 --output /dev/null "$card"; then return 0; fi
+        kill -0 "$SERVER_PID" 2>/dev/null || break
+        sleep 0.1
+    done
+    cat "$SERVER_LOG"
+    fail "the server did not start"
+}
+
+# The server must still run, must not have panicked, and must leave within its grace when asked.
+finish_server() {
+    kill -0 "$SERVER_PID" 2>/dev/null || fail "the server has died: $(tail -n 20 "$SERVER_LOG")"
+    if grep -n panicked "$SERVER_LOG"; then fail "the server panicked"; fi
+    kill -TERM "$SERVER_PID"
+    local pid=$SERVER_PID rc=0
+    for _ in $(seq 300); do
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    if kill -0 "$pid" 2>/dev/null; then fail "the server did not leave within 30 s of SIGTERM"; fi
+    SERVER_PID=''
+    wait "$pid" || rc=$?
+    [ "$rc" = 0 ] || fail "the server left with exit code $rc"
+    if grep -n panicked "$SERVER_LOG"; then fail "the server panicked"; fi
+}
+
+# For the end of a step, whatever happened in it.
+stop_server() {
+    if [ -n "$SERVER_PID" ]; then
+        kill -KILL "$SERVER_PID" 2>/dev/null || true
+        wait "$SERVER_PID" 2>/dev/null || true
+        SERVER_PID=''
+    fi
+}

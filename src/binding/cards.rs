@@ -1,0 +1,147 @@
+//! Agent cards over HTTP: one body and one validator for each agent and base URL.
+//!
+//! A card names the URL under which it was asked for, so it is rendered per `Host`; the last few
+//! are kept, and a request for one of them copies it.
+
+use crate::{
+    binding::{Exchange, Site},
+    dialect::card::{self, CardForm, CardOptions, Endpoint},
+    http::{Method, date, query, response},
+    service::{AgentIndex, Service},
+};
+
+/// Cards a worker keeps. Hosts beyond that push the oldest one out.
+const CARDS_KEPT: usize = 16;
+
+/// The cards a worker rendered lately.
+#[derive(Default)]
+pub struct CardCache {
+    cards: Vec<Card>,
+    next: usize,
+}
+
+struct Card {
+    agent: AgentIndex,
+    form: CardForm,
+    /// `Host` and path that the card was rendered for.
+    host: String,
+    base: String,
+    body: Vec<u8>,
+    etag: [u8; 34],
+    /// Complete field lines.
+    fields: Vec<u8>,
+}
+
+/// Seconds that clients and proxies may use a card without asking again (A2A 1.0 §8.6).
+const MAX_AGE_S: u32 = 300;
+
+/// Answers GET and HEAD for a public card.
+pub fn answer(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, by_query: bool) {
+    let (agent, base) = match by_query.then(|| assistant(x)).flatten() {
+        Some((agent, name)) => (agent, format!("/a2a/{name}")),
+        None => (agent, base.to_owned()),
+    };
+    send(x, agent, &base, x.site.card);
+}
+
+/// Answers GET for the extended card of 0.2.
+pub fn answer_extended(x: &mut Exchange<'_>, agent: AgentIndex, base: &str) {
+    send(x, agent, base, CardForm::V03);
+}
+
+/// The agent named by `?assistant_id=` (LangSmith, wire §8).
+fn assistant(x: &Exchange<'_>) -> Option<(AgentIndex, String)> {
+    let mut pairs = query::pairs(x.head.query?).filter_map(Result::ok);
+    let (_, name) = pairs.find(|(key, _)| key == "assistant_id")?;
+    let agent = x.site.agents.get(name.as_ref())?;
+    Some((*agent, name.into_owned()))
+}
+
+fn send(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) {
+    let date = x.scratch.date(x.now);
+    let host = x.head.host.unwrap_or_default();
+    let index = match x.scratch.cards.find(agent, form, host, base) {
+        Some(index) => index,
+        None => match render(x, agent, base, form) {
+            Some(card) => x.scratch.cards.keep(card),
+            None => return super::jsonrpc::refuse_path(x, 404, "there is no such agent"),
+        },
+    };
+    let card = &x.scratch.cards.cards[index];
+    let head_only = x.head.method == Method::Head;
+    if is_unchanged(x, card) {
+        response::simple(x.out, 304, "", b"", &date, &card.fields, x.close, head_only);
+        return;
+    }
+    let kind = super::parked::JSON;
+    response::simple(x.out, 200, kind, &card.body, &date, &card.fields, x.close, head_only);
+}
+
+/// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
+fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
+    if let Some(tags) = x.head.if_none_match {
+        return card::none_match_names(tags, &card.etag);
+    }
+    let since = x.head.if_modified_since.and_then(date::parse_imf_fixdate);
+    since.is_some_and(|since| x.site.started_s <= since)
+}
+
+impl CardCache {
+    fn find(&self, agent: AgentIndex, form: CardForm, host: &str, base: &str) -> Option<usize> {
+        self.cards.iter().position(|card| {
+            card.agent == agent && card.form == form && card.host == host && card.base == base
+        })
+    }
+
+    fn keep(&mut self, card: Card) -> usize {
+        if self.cards.len() < CARDS_KEPT {
+            self.cards.push(card);
+            return self.cards.len() - 1;
+        }
+        self.next = (self.next + 1) % CARDS_KEPT;
+        self.cards[self.next] = card;
+        self.next
+    }
+}
+
+fn render(x: &Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) -> Option<Card> {
+    let host = x.head.host.unwrap_or_default();
+    let body = body(x.service, x.site, x.head.host, agent, base, form)?;
+    let etag = card::etag(&body);
+    let modified = date::imf_fixdate(x.site.started_s);
+    let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\nVary: Host\r\n");
+    let fields =
+        [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();
+    let (host, base) = (host.to_owned(), base.to_owned());
+    Some(Card { agent, form, host, base, body, etag, fields })
+}
+
+/// Renders the card of `agent`, whose RPC endpoint is at path `base` of `host`; `None` when there
+/// is no such agent.
+pub fn body(
+    service: &dyn Service,
+    site: &Site,
+    host: Option<&str>,
+    agent: AgentIndex,
+    base: &str,
+    form: CardForm,
+) -> Option<Vec<u8>> {
+    let profile = service.profile(agent)?;
+    let url = endpoint_url(site, host, base);
+    let endpoints = [
+        Endpoint { url: &url, binding: "JSONRPC", version: "1.0", tenant: None },
+        Endpoint { url: &url, binding: "JSONRPC", version: "0.3", tenant: None },
+    ];
+    let options = CardOptions { extended: site.extended_card };
+    Some(card::render(profile, &endpoints, form, options))
+}
+
+/// The URL of the endpoint at path `base`: under the public URL, else under the host asked for.
+fn endpoint_url(site: &Site, host: Option<&str>, base: &str) -> String {
+    let path = if base.is_empty() { "/" } else { base };
+    match (&site.public_url, host) {
+        (Some(url), _) => format!("{url}{path}"),
+        (None, Some(host)) => format!("http://{host}{path}"),
+        (None, None) => format!("{}{path}", site.base_url),
+    }
+}

@@ -1,0 +1,111 @@
+//! Bindings: from an HTTP request to calls of the service, and from its answers to bytes.
+//!
+//! A binding never sees a store. What it needs of the world stands in an [`Exchange`]; what it
+//! leaves behind when an answer has to wait is a [`Parked`] call or a [`stream::Pump`].
+
+pub mod cards;
+pub mod jsonrpc;
+pub mod parked;
+pub mod route;
+pub mod site;
+pub mod stream;
+
+use std::task::Waker;
+
+use crate::{
+    http::{Head, date},
+    json::Parser,
+    limits::Limits,
+    model::{EventBuf, uuid},
+    service::{Entropy, Now, Service},
+};
+
+pub use parked::Parked;
+pub use site::Site;
+
+/// What one worker reuses from request to request: nothing here outlives a call.
+pub struct Scratch {
+    /// Number of the worker, from 0.
+    pub worker: usize,
+    /// JSON parser with its buffers.
+    pub parser: Parser,
+    /// Where dialects pack messages.
+    pub pack: Vec<u8>,
+    /// Where an agent's events wait to be applied.
+    pub events: EventBuf,
+    /// Where identifiers come from.
+    pub entropy: Box<dyn Entropy + Send>,
+    /// Cards that were asked for lately.
+    pub cards: cards::CardCache,
+    fresh_id: [u8; 36],
+    date: [u8; 29],
+    date_s: u64,
+}
+
+impl Scratch {
+    /// Empty scratch for one worker.
+    pub fn new(worker: usize, mut entropy: Box<dyn Entropy + Send>) -> Scratch {
+        let fresh_id = uuid(entropy.bits());
+        Scratch {
+            worker,
+            parser: Parser::new(),
+            pack: Vec::new(),
+            events: EventBuf::default(),
+            entropy,
+            cards: cards::CardCache::default(),
+            fresh_id,
+            date: date::imf_fixdate(0),
+            date_s: 0,
+        }
+    }
+
+    /// The value of `Date`, rendered once a second.
+    pub fn date(&mut self, now: Now) -> [u8; 29] {
+        let seconds = now.unix_ms / 1000;
+        if seconds != self.date_s {
+            self.date_s = seconds;
+            self.date = date::imf_fixdate(seconds);
+        }
+        self.date
+    }
+
+    /// Gives buffers that a large request grew back to the allocator.
+    pub fn shrink(&mut self, limits: &Limits) {
+        let keep = 2 * limits.output_bytes_max;
+        self.parser.shrink(keep);
+        self.events.shrink(keep);
+        if self.pack.capacity() > keep {
+            self.pack = Vec::new();
+        }
+    }
+}
+
+/// One request and everything needed to answer it.
+pub struct Exchange<'x> {
+    /// The waist.
+    pub service: &'x dyn Service,
+    /// Mounts, agents and settings.
+    pub site: &'x Site,
+    /// The worker's buffers.
+    pub scratch: &'x mut Scratch,
+    /// The answer.
+    pub out: &'x mut Vec<u8>,
+    /// The time.
+    pub now: Now,
+    /// Woken when a parked call or a stream may go on.
+    pub wake: &'x Waker,
+    /// The request's head.
+    pub head: &'x Head<'x>,
+    /// True: the connection closes after this answer.
+    pub close: bool,
+}
+
+/// What became of a request.
+pub enum Handled {
+    /// The answer is complete.
+    Answered,
+    /// The answer waits for one or more tasks.
+    Parked(Box<Parked>),
+    /// The head of a stream is written; the pump writes the rest.
+    Stream(Box<stream::Pump>),
+}

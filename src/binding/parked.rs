@@ -1,0 +1,135 @@
+//! Calls whose tasks are not ready yet: one call, or what is left of a batch.
+
+use std::task::{Poll, Waker};
+
+use crate::{
+    binding::site::Permit,
+    dialect::{Dialect, Method, WriteCx},
+    http::response,
+    rpc,
+    service::{Service, Ticket},
+};
+
+/// One call that waits.
+pub struct ParkedCall {
+    /// What it waits for.
+    pub ticket: Ticket,
+    /// The request's id, as it stood in the body.
+    pub id: Box<str>,
+    /// The method.
+    pub method: &'static Method,
+}
+
+/// All that one HTTP request waits for.
+pub struct Parked {
+    /// The calls that are not answered yet; never empty.
+    pub calls: Vec<ParkedCall>,
+    /// The answers of a batch so far, without brackets; `None` for a single call.
+    pub batch: Option<Vec<u8>>,
+    /// Who spoke.
+    pub dialect: &'static Dialect,
+    /// True: the connection closes behind the answer.
+    pub close: bool,
+    /// The place among the parked calls.
+    pub permit: Permit,
+}
+
+impl Parked {
+    /// Answers every call whose task is ready; writes the response when none is left.
+    ///
+    /// Returns true when the response is written.
+    pub fn settle(
+        &mut self,
+        service: &dyn Service,
+        wake: &Waker,
+        out: &mut Vec<u8>,
+        date: &[u8; 29],
+        extra: &[u8],
+    ) -> bool {
+        match &mut self.batch {
+            None => {
+                let Some(call) = self.calls.first() else { return true };
+                let mark = response::begin(out, 200, JSON, date, extra, self.close);
+                let Some(status) = settle_one(call, self.dialect, service, wake, out) else {
+                    response::rollback(out, mark);
+                    return false;
+                };
+                finish_with(out, mark, status, date, extra, self.close);
+            }
+            Some(answers) => {
+                self.calls.retain(|call| {
+                    let at = answers.len();
+                    if at > 0 {
+                        answers.push(b',');
+                    }
+                    let settled = settle_one(call, self.dialect, service, wake, answers).is_some();
+                    if !settled {
+                        answers.truncate(at);
+                    }
+                    !settled
+                });
+                if !self.calls.is_empty() {
+                    return false;
+                }
+                let mark = response::begin(out, 200, JSON, date, extra, self.close);
+                out.push(b'[');
+                out.append(answers);
+                out.push(b']');
+                response::finish(out, mark);
+            }
+        }
+        true
+    }
+}
+
+/// The media type of JSON-RPC (A2A 1.0 §9.1).
+pub const JSON: &str = "application/json";
+
+/// Writes the answer of one call and returns its HTTP status; `None`: not ready, nothing written.
+fn settle_one(
+    call: &ParkedCall,
+    dialect: &Dialect,
+    service: &dyn Service,
+    wake: &Waker,
+    out: &mut Vec<u8>,
+) -> Option<u16> {
+    let (at, cx) = (out.len(), WriteCx::new(call.method.op));
+    rpc::open_result(out, &call.id);
+    let polled = service.settle(&call.ticket, wake, &mut |reply| {
+        (call.method.wire_of(&reply).reply)(out, &reply, &cx);
+    });
+    let status = match polled {
+        Poll::Pending => {
+            out.truncate(at);
+            return None;
+        }
+        Poll::Ready(Ok(())) => 200,
+        Poll::Ready(Err(fault)) => {
+            out.truncate(at);
+            rpc::open_error(out, &call.id);
+            (call.method.wire.fault)(out, &fault, &cx);
+            (dialect.quirks.fault_http)(&fault)
+        }
+    };
+    rpc::close(out);
+    Some(status)
+}
+
+/// Finishes a response that was begun with status 200, under another status if need be.
+pub fn finish_with(
+    out: &mut Vec<u8>,
+    mark: response::Mark,
+    status: u16,
+    date: &[u8; 29],
+    extra: &[u8],
+    close: bool,
+) {
+    if status == 200 {
+        response::finish(out, mark);
+        return;
+    }
+    let body = mark.take_body(out);
+    let retry: &[u8] = if status == 429 { b"Retry-After: 1\r\n" } else { b"" };
+    let extra = [extra, retry].concat();
+    response::simple(out, status, JSON, &body, date, &extra, close, false);
+}

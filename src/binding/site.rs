@@ -1,0 +1,90 @@
+//! What a server offers and where: agents, mounts and the settings that decide answers.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use crate::{
+    dialect::{Dialect, card::CardForm},
+    limits::Limits,
+    service::AgentIndex,
+};
+
+/// A path with a dialect and an agent behind it.
+#[derive(Clone)]
+pub struct Mount {
+    /// The path, without a slash at its end; empty for the root.
+    pub path: String,
+    /// Who speaks there.
+    pub dialect: &'static Dialect,
+    /// Who answers there.
+    pub agent: AgentIndex,
+}
+
+/// Everything about a server that does not change while it runs.
+pub struct Site {
+    /// All limits.
+    pub limits: Limits,
+    /// Mounts beside the standard ones; an earlier one wins.
+    pub mounts: Vec<Mount>,
+    /// Agents by name.
+    pub agents: HashMap<String, AgentIndex>,
+    /// Names by index.
+    pub names: Vec<String>,
+    /// The form of the cards at the well-known paths.
+    pub card: CardForm,
+    /// The URL that cards name, without a slash at its end; otherwise it is made of `Host`.
+    pub public_url: Option<String>,
+    /// Used when a request names no host.
+    pub base_url: String,
+    /// True: a 1.0 method without `A2A-Version` is refused, as the specification would have it.
+    pub strict_version: bool,
+    /// True: the extended card is served and announced.
+    pub extended_card: bool,
+    /// Paths below this one give every body back; for framing tests.
+    pub test_echo: Option<String>,
+    /// When the server started, in seconds since the Unix epoch: `Last-Modified` of the cards.
+    pub started_s: u64,
+    /// Open streams.
+    pub streams: Arc<AtomicUsize>,
+    /// Parked calls.
+    pub parked: Arc<AtomicUsize>,
+}
+
+/// Counts one open stream or parked call for as long as it lives.
+pub struct Permit(Arc<AtomicUsize>);
+
+impl Permit {
+    /// Takes one of at most `most` permits.
+    pub fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Permit> {
+        let taken = count.fetch_add(1, Ordering::Relaxed);
+        let permit = Permit(count.clone());
+        // A refused permit is dropped here, which takes it off the count again.
+        (taken < most).then_some(permit)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permits_are_counted_and_bounded() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let first = Permit::take(&count, 1);
+        assert!(first.is_some() && Permit::take(&count, 1).is_none());
+        drop(first);
+        assert!(Permit::take(&count, 1).is_some());
+        assert_eq!(count.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,138 @@
+//! Streams of JSON-RPC responses as server-sent events.
+//!
+//! A stream is a cursor and the text of its id. Every event is rendered straight from the task
+//! into the output; all that is ready leaves in one chunk, and what does not fit under the
+//! high-water mark waits in the task, not in memory of the stream.
+
+use std::task::Waker;
+
+use crate::{
+    binding::site::Permit,
+    dialect::{Wire, WriteCx},
+    fault::{Fault, FaultKind},
+    model::Op,
+    rpc,
+    service::{Cursor, Follow, Followed, Service},
+    sse,
+};
+
+/// A stream on its way to one subscriber.
+pub struct Pump {
+    /// Where it is.
+    pub cursor: Cursor,
+    /// The request's id, as it stood in the body.
+    pub id: Box<str>,
+    /// The operation that opened it.
+    pub op: Op,
+    /// At most this many messages of history in a snapshot.
+    pub history: Option<u32>,
+    /// The spelling of its events.
+    pub wire: &'static Wire,
+    /// False on HTTP/1.0: no chunks, the close ends the stream.
+    pub chunked: bool,
+    /// True: the connection closes behind the stream.
+    pub close: bool,
+    /// When something was last written, for keep-alive comments.
+    pub wrote_ms: u64,
+    /// The place among the open streams.
+    pub permit: Permit,
+}
+
+impl Pump {
+    /// Writes what is ready, at most until `out` holds `high_water` bytes.
+    ///
+    /// On [`Follow::End`] and [`Follow::Gone`] the end of the stream is written, too.
+    pub fn pump(
+        &mut self,
+        service: &dyn Service,
+        wake: &Waker,
+        out: &mut Vec<u8>,
+        high_water: usize,
+    ) -> Follow {
+        let chunk = self.chunked.then(|| sse::chunk_begin(out));
+        let write = self.write_cx();
+        let Pump { cursor, id, wire, .. } = self;
+        let follow = service.follow(cursor, wake, &mut |followed| {
+            frame(out, id, wire, &write, &followed);
+            out.len() < high_water
+        });
+        if follow == Follow::Gone {
+            let fault = Fault::because(FaultKind::TaskNotFound, "the task left the store");
+            error_frame(out, id, wire, &write, &fault);
+        }
+        self.end_chunk(out, chunk);
+        if matches!(follow, Follow::End | Follow::Gone) {
+            self.end(out);
+        }
+        follow
+    }
+
+    /// Writes a comment that keeps the connection alive.
+    pub fn keep_alive(&self, out: &mut Vec<u8>) {
+        let chunk = self.chunked.then(|| sse::chunk_begin(out));
+        out.extend_from_slice(sse::KEEP_ALIVE);
+        self.end_chunk(out, chunk);
+    }
+
+    /// Ends the stream before its task does, with an error the client can tell from an end.
+    pub fn cut(&self, out: &mut Vec<u8>, fault: &Fault) {
+        let chunk = self.chunked.then(|| sse::chunk_begin(out));
+        error_frame(out, &self.id, self.wire, &self.write_cx(), fault);
+        self.end_chunk(out, chunk);
+        self.end(out);
+    }
+
+    fn write_cx(&self) -> WriteCx<'static> {
+        WriteCx { history: self.history, ..WriteCx::new(self.op) }
+    }
+
+    fn end_chunk(&self, out: &mut Vec<u8>, chunk: Option<sse::ChunkMark>) {
+        if let Some(chunk) = chunk {
+            sse::chunk_end(out, chunk);
+        }
+    }
+
+    fn end(&self, out: &mut Vec<u8>) {
+        if self.chunked {
+            sse::chunk_last(out);
+        }
+    }
+}
+
+/// Writes one event as a frame, if the dialect has a form for it.
+pub fn frame(
+    out: &mut Vec<u8>,
+    id: &str,
+    wire: &Wire,
+    write: &WriteCx<'_>,
+    followed: &Followed<'_>,
+) {
+    let number = match followed {
+        Followed::Snapshot(view) => Some(view.seq()),
+        Followed::Event { seq, .. } => Some(*seq),
+        Followed::Message { .. } => None,
+    };
+    let frame = sse::begin(out, number);
+    rpc::open_result(out, id);
+    if (wire.event)(out, followed, write) {
+        rpc::close(out);
+        sse::finish(out, frame);
+    } else {
+        sse::cancel(out, frame);
+    }
+}
+
+/// Writes an `event: error` frame (wire §3.5).
+fn error_frame(
+    out: &mut Vec<u8>,
+    id: &str,
+    wire: &Wire,
+    write: &WriteCx<'_>,
+    fault: &Fault,
+) {
+    let frame = sse::error_event(out, None);
+    rpc::open_error(out, id);
+    (wire.fault)(out, fault, write);
+    rpc::close(out);
+    sse::finish(out, frame);
+}

@@ -1,0 +1,309 @@
+//! The wire forms of an agent card, and the entity tag under which they are cached.
+//!
+//! The law of this file: the strict forms hold only fields of their own schema; the hybrid form is
+//! the 1.0 card plus the keys of 0.3, which never collide (wire §7.3), so that clients of every
+//! generation read one document. Of several interfaces the 1.0 ones come first. Nothing is
+//! promised that the server does not do: push notifications are off until they are built.
+
+use crate::{
+    agent::{Profile, Skill},
+    json::write::push_string,
+};
+
+/// Which generations a card is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CardForm {
+    /// Strictly 1.0 (A2A 1.0 §4.4.1).
+    V1,
+    /// Strictly 0.3 (A2A 0.3 §5.5).
+    V03,
+    /// For the well-known paths: 1.0 with the keys that clients of 0.1 to 0.3 look for.
+    Hybrid,
+    /// What `GetExtendedAgentCard` answers, whatever the well-known paths serve: strictly 1.0,
+    /// because clients parse it strictly.
+    ExtendedV1,
+}
+
+/// One way to reach the agent (A2A 1.0 §4.4.6, `AgentInterface`); texts are ordinary text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint<'a> {
+    /// Absolute URL.
+    pub url: &'a str,
+    /// `JSONRPC`, `GRPC` or `HTTP+JSON`.
+    pub binding: &'a str,
+    /// Protocol version, `1.0` or `0.3`.
+    pub version: &'a str,
+    /// What clients must send as `tenant`; 1.0 only.
+    pub tenant: Option<&'a str>,
+}
+
+impl Endpoint<'_> {
+    fn is_v0(&self) -> bool {
+        self.version.starts_with("0.")
+    }
+}
+
+/// What the server adds to the agent's own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CardOptions {
+    /// True: the extended card is served.
+    pub extended: bool,
+}
+
+impl Default for CardOptions {
+    fn default() -> CardOptions {
+        CardOptions { extended: true }
+    }
+}
+
+/// Version on cards for 0.3 clients.
+const V03: &str = "0.3.0";
+
+/// Writes the card of an agent as one JSON object.
+///
+/// `endpoints` are in the server's order of preference; 0.x clients get the 0.x ones, or all of
+/// them when there is none. Give at least one: every generation requires it.
+pub fn render(
+    profile: &Profile,
+    endpoints: &[Endpoint<'_>],
+    form: CardForm,
+    options: CardOptions,
+) -> Vec<u8> {
+    let (is_v1, is_v03) = match form {
+        CardForm::V1 | CardForm::ExtendedV1 => (true, false),
+        CardForm::V03 => (false, true),
+        CardForm::Hybrid => (true, true),
+    };
+    let mut card = Card(Vec::with_capacity(1024));
+    card.0.push(b'{');
+    card.text("name", &profile.name);
+    card.text("description", &profile.description);
+    card.text("version", &profile.version);
+    if is_v1 {
+        card.supported_interfaces(endpoints);
+    }
+    if is_v03 {
+        card.v03_interfaces(endpoints);
+    }
+    card.open("capabilities", b'{');
+    card.flag("streaming", profile.streaming);
+    card.flag("pushNotifications", false);
+    if is_v03 {
+        card.flag("stateTransitionHistory", false);
+    }
+    if is_v1 {
+        card.flag("extendedAgentCard", options.extended);
+    }
+    card.0.push(b'}');
+    if is_v03 && options.extended {
+        card.flag("supportsAuthenticatedExtendedCard", true);
+    }
+    card.texts("defaultInputModes", &profile.input_modes);
+    card.texts("defaultOutputModes", &profile.output_modes);
+    card.open("skills", b'[');
+    for skill in &profile.skills {
+        card.skill(skill);
+    }
+    card.0.extend_from_slice(b"]}");
+    card.0
+}
+
+/// A card being written.
+struct Card(Vec<u8>);
+
+impl Card {
+    fn supported_interfaces(&mut self, endpoints: &[Endpoint<'_>]) {
+        self.open("supportedInterfaces", b'[');
+        let newest = endpoints.iter().filter(|endpoint| !endpoint.is_v0());
+        for endpoint in newest.chain(endpoints.iter().filter(|endpoint| endpoint.is_v0())) {
+            self.element(b'{');
+            self.text("url", endpoint.url);
+            self.text("protocolBinding", endpoint.binding);
+            self.text("protocolVersion", endpoint.version);
+            if let Some(tenant) = endpoint.tenant {
+                self.text("tenant", tenant);
+            }
+            self.0.push(b'}');
+        }
+        self.0.push(b']');
+    }
+
+    fn v03_interfaces(&mut self, endpoints: &[Endpoint<'_>]) {
+        let none = !endpoints.iter().any(Endpoint::is_v0);
+        let old = || endpoints.iter().filter(|endpoint| none || endpoint.is_v0());
+        self.text("protocolVersion", V03);
+        if let Some(preferred) = old().next() {
+            self.text("url", preferred.url);
+            self.text("preferredTransport", preferred.binding);
+        }
+        // A2A 0.3 §5.5.5: the list SHOULD include the main URL.
+        self.open("additionalInterfaces", b'[');
+        for endpoint in old() {
+            self.element(b'{');
+            self.text("url", endpoint.url);
+            self.text("transport", endpoint.binding);
+            self.0.push(b'}');
+        }
+        self.0.push(b']');
+    }
+
+    fn skill(&mut self, skill: &Skill) {
+        self.element(b'{');
+        self.text("id", &skill.id);
+        self.text("name", &skill.name);
+        self.text("description", &skill.description);
+        self.texts("tags", &skill.tags);
+        if !skill.examples.is_empty() {
+            self.texts("examples", &skill.examples);
+        }
+        self.0.push(b'}');
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.key(key);
+        push_string(&mut self.0, value);
+    }
+
+    fn texts(&mut self, key: &str, values: &[String]) {
+        self.open(key, b'[');
+        for value in values {
+            self.comma();
+            push_string(&mut self.0, value);
+        }
+        self.0.push(b']');
+    }
+
+    fn flag(&mut self, key: &str, value: bool) {
+        self.key(key);
+        self.0.extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    fn open(&mut self, key: &str, bracket: u8) {
+        self.key(key);
+        self.0.push(bracket);
+    }
+
+    fn element(&mut self, bracket: u8) {
+        self.comma();
+        self.0.push(bracket);
+    }
+
+    fn key(&mut self, key: &str) {
+        self.comma();
+        push_string(&mut self.0, key);
+        self.0.push(b':');
+    }
+
+    /// Values end with a quote, a letter or a closing bracket, never with an opening one.
+    fn comma(&mut self) {
+        if !matches!(self.0.last(), Some(b'{' | b'[')) {
+            self.0.push(b',');
+        }
+    }
+}
+
+/// A strong entity tag with its quotes (RFC 9110 §8.8.3): 128-bit FNV-1a of the bytes, in hex.
+///
+/// Equal bytes have equal tags in every process; it is no protection against forgers, and a card
+/// has none.
+pub fn etag(bytes: &[u8]) -> [u8; 34] {
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let hash =
+        bytes.iter().fold(BASIS, |hash, &byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    let mut tag = [b'"'; 34];
+    for (place, digit) in tag[1..33].iter_mut().enumerate() {
+        *digit = HEX[(hash >> (124 - 4 * place)) as usize & 15];
+    }
+    tag
+}
+
+/// True when `If-None-Match` names `etag`, so that GET and HEAD are answered with 304.
+///
+/// `field` is the field's value (several fields: joined by commas, or asked one by one); `etag` is
+/// quoted and may be weak. A list is read up to its first member that is no entity tag.
+pub fn none_match_names(field: &[u8], etag: &[u8]) -> bool {
+    // RFC 9110 §13.1.2: "*" is false for any current representation.
+    if field.trim_ascii() == b"*" {
+        return true;
+    }
+    let Some((wanted, _)) = opaque_tag(etag) else {
+        return false;
+    };
+    let mut rest = field;
+    loop {
+        // RFC 9110 §5.6.1.2: empty members of a list are ignored.
+        while let Some((b' ' | b'\t' | b',', after)) = rest.split_first() {
+            rest = after;
+        }
+        match opaque_tag(rest) {
+            Some((tag, _)) if tag == wanted => return true,
+            Some((_, after)) => rest = after,
+            None => return false,
+        }
+    }
+}
+
+/// The text between the quotes of the entity tag at the start, and what follows the tag.
+///
+/// RFC 9110 §8.8.3.2: in a weak comparison `W/` does not matter. A tag may hold commas.
+fn opaque_tag(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let quoted = bytes.strip_prefix(b"W/").unwrap_or(bytes).strip_prefix(b"\"")?;
+    let end = quoted.iter().position(|&byte| byte == b'"')?;
+    Some((&quoted[..end], &quoted[end + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_fnv_1a() {
+        assert_eq!(&etag(b""), b"\"6c62272e07bb014262b821756295c58d\"");
+        assert_eq!(&etag(b"a"), b"\"d228cb696f1a8caf78912b704e4a8964\"");
+        assert_ne!(etag(b"ab"), etag(b"ba"));
+    }
+
+    #[test]
+    fn if_none_match_names_the_tag() {
+        let tag = b"\"abc\"";
+        for field in [
+            "*",
+            " * ",
+            "\"abc\"",
+            "W/\"abc\"",
+            "\"x\", \"abc\"",
+            "\"x\",W/\"abc\"",
+            ",, \"abc\" ,",
+            "\"a,b\" ,\t\"abc\"",
+            "\"\", \"abc\"",
+        ] {
+            assert!(none_match_names(field.as_bytes(), tag), "{field}");
+            assert!(none_match_names(field.as_bytes(), b"W/\"abc\""), "{field}");
+        }
+    }
+
+    #[test]
+    fn if_none_match_names_another() {
+        for field in [
+            "",
+            ",",
+            "abc",
+            "\"ab\"",
+            "\"abcd\"",
+            "\"ABC\"",
+            "w/\"abc\"",
+            "\"abc",
+            "abc\"",
+            "\"*\"",
+            "*, \"x\"",
+            "x, \"abc\"",
+            "\"x, \"abc\"",
+            "W/abc",
+        ] {
+            assert!(!none_match_names(field.as_bytes(), b"\"abc\""), "{field}");
+        }
+        assert!(!none_match_names(b"\"abc\"", b"abc"));
+    }
+}

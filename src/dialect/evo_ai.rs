@@ -1,0 +1,57 @@
+//! Evo AI: 0.3 methods, tasks without `kind` that say whether they are `final` (wire §8).
+//!
+//! Stream items are those of 0.1 (`{id, status, final}`), artifacts keep their 0.3 identity. It
+//! has five states: `rejected` becomes `failed`; the two that wait for the client have no name
+//! there and become `input-required`. A direct message is shown as a completed task.
+
+use crate::{
+    fault::Fault,
+    model::{Generation, Op, Reply},
+    service::Followed,
+};
+
+use super::{
+    Dialect, Method, Quirks, Wire, WriteCx, fault, old::Style, standard::method, v01, v03,
+};
+
+/// Evo AI.
+pub static DIALECT: Dialect = Dialect { name: "evo_ai", methods: METHODS, quirks: Quirks::NONE };
+
+static WIRE: Wire =
+    Wire { generation: Generation::V03, read: v03::read, reply, event, fault: write_fault };
+
+const METHODS: &[Method] = &[
+    method("message/send", Op::Send, &WIRE),
+    method("message/stream", Op::Stream, &WIRE),
+    method("tasks/get", Op::Get, &WIRE),
+    method("tasks/cancel", Op::Cancel, &WIRE),
+    method("tasks/pushNotificationConfig/set", Op::PushSet, &WIRE),
+    method("tasks/pushNotificationConfig/get", Op::PushGet, &WIRE),
+    method("tasks/resubscribe", Op::Subscribe, &WIRE),
+    method("agent/authenticatedExtendedCard", Op::ExtendedCard, &WIRE),
+];
+
+const STYLE: Style = Style {
+    generation: Generation::V03,
+    task: b"{\"id\":\"",
+    context: b",\"contextId\":\"",
+    message: b"{\"messageId\":\"",
+    message_again: b"",
+    text: b"{\"type\":\"text\",\"text\":\"",
+    file: b"{\"type\":\"file\",\"file\":{",
+    data: b"{\"type\":\"data\",\"data\":",
+    task_final: true,
+    state: v01::state_name,
+};
+
+fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
+    v01::reply_in(out, &STYLE, reply, cx);
+}
+
+fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
+    v01::event_in(out, &STYLE, item, cx)
+}
+
+fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
+    fault::evo_ai(out, fault);
+}

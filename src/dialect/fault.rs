@@ -1,0 +1,101 @@
+//! Error objects: codes and `data` as each generation and platform writes them (wire §2).
+//!
+//! The message of a fault about a parameter begins with the parameter; machine-readable detail
+//! stands in `data`, in the one form that the generation defines.
+
+use crate::{
+    fault::{Fault, FaultKind},
+    json::write::{push_escaped, push_i64},
+};
+
+/// A2A 1.0 §9.5: `data` is an array of objects with `@type`; ErrorInfo is always the first.
+pub(super) fn v1(out: &mut Vec<u8>, fault: &Fault) {
+    let row = fault.kind.row();
+    head(out, row.code, fault);
+    out.extend_from_slice(
+        b",\"data\":[{\"@type\":\"type.googleapis.com/google.rpc.ErrorInfo\",\"reason\":\"",
+    );
+    out.extend_from_slice(row.reason.as_bytes());
+    out.extend_from_slice(b"\",\"domain\":\"a2a-protocol.org\"}");
+    if let Some(field) = fault.field {
+        out.extend_from_slice(
+            b",{\"@type\":\"type.googleapis.com/google.rpc.BadRequest\",\
+            \"fieldViolations\":[{\"field\":\"",
+        );
+        push_escaped(out, field);
+        out.extend_from_slice(b"\",\"description\":\"");
+        push_escaped(out, fault.message());
+        out.extend_from_slice(b"\"}]}");
+    }
+    out.extend_from_slice(b"]}");
+}
+
+/// 0.2 and 0.3: `data` is free; ours names the parameter.
+pub(super) fn v03(out: &mut Vec<u8>, fault: &Fault) {
+    head(out, fault.kind.row().code, fault);
+    field(out, fault);
+}
+
+/// 0.1: as 0.3, with codes of its own from -32006 down.
+pub(super) fn v01(out: &mut Vec<u8>, fault: &Fault) {
+    head(out, fault.kind.row().code_v01, fault);
+    field(out, fault);
+}
+
+/// Evo AI: the five codes of JSON-RPC, and -32000 "Agent error" for all else; `data.details`
+/// says what happened.
+pub(super) fn evo_ai(out: &mut Vec<u8>, fault: &Fault) {
+    let row = fault.kind.row();
+    let (code, message) = match fault.kind {
+        FaultKind::Parse
+        | FaultKind::InvalidRequest
+        | FaultKind::MethodNotFound
+        | FaultKind::InvalidParams
+        | FaultKind::Internal => (row.code, row.message),
+        FaultKind::TaskNotFound
+        | FaultKind::TaskNotCancelable
+        | FaultKind::PushNotificationNotSupported
+        | FaultKind::UnsupportedOperation
+        | FaultKind::StreamingNotSupported
+        | FaultKind::TaskTerminal
+        | FaultKind::ContentTypeNotSupported
+        | FaultKind::InvalidAgentResponse
+        | FaultKind::ExtendedAgentCardNotConfigured
+        | FaultKind::ExtensionSupportRequired
+        | FaultKind::VersionNotSupported
+        | FaultKind::Overloaded => (-32000, "Agent error"),
+    };
+    out.extend_from_slice(b"{\"code\":");
+    push_i64(out, i64::from(code));
+    out.extend_from_slice(b",\"message\":\"");
+    push_escaped(out, message);
+    out.extend_from_slice(b"\",\"data\":{\"details\":\"");
+    sentence(out, fault);
+    out.extend_from_slice(b"\"}}");
+}
+
+fn head(out: &mut Vec<u8>, code: i32, fault: &Fault) {
+    out.extend_from_slice(b"{\"code\":");
+    push_i64(out, i64::from(code));
+    out.extend_from_slice(b",\"message\":\"");
+    sentence(out, fault);
+    out.push(b'"');
+}
+
+fn field(out: &mut Vec<u8>, fault: &Fault) {
+    if let Some(field) = fault.field {
+        out.extend_from_slice(b",\"data\":{\"field\":\"");
+        push_escaped(out, field);
+        out.extend_from_slice(b"\"}");
+    }
+    out.push(b'}');
+}
+
+/// What happened, the parameter first.
+fn sentence(out: &mut Vec<u8>, fault: &Fault) {
+    if let Some(field) = fault.field {
+        push_escaped(out, field);
+        out.extend_from_slice(b": ");
+    }
+    push_escaped(out, fault.message());
+}

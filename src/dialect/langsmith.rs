@@ -1,0 +1,72 @@
+//! LangSmith (LangGraph): 0.3 with threads, text and data parts, and strict HTTP (wire §8).
+//!
+//! `contextId` is the thread and is demanded on get and cancel; `thread:run` is accepted as a task
+//! id (see `read::target::split_thread`). Resuming needs nothing of its own: a text part, or a
+//! data part `{"resume":[{"id","value"}]}`, reaches the agent as it came. Cancel works here.
+
+use crate::{
+    fault::{Fault, FaultKind},
+    json::Value,
+    model::{Call, Generation, Op},
+};
+
+use super::{Dialect, Method, Quirks, ReadCx, Wire, read, standard::method, v03};
+
+/// LangSmith.
+pub static DIALECT: Dialect = Dialect {
+    name: "langsmith",
+    methods: METHODS,
+    quirks: Quirks { accept_required: true, fault_http, ..Quirks::NONE },
+};
+
+static WIRE: Wire = Wire {
+    generation: Generation::V03,
+    read,
+    reply: v03::reply,
+    event: v03::event,
+    fault: v03::write_fault,
+};
+
+const METHODS: &[Method] = &[
+    method("message/send", Op::Send, &WIRE),
+    method("message/stream", Op::Stream, &WIRE),
+    method("tasks/get", Op::Get, &WIRE),
+    method("tasks/cancel", Op::Cancel, &WIRE),
+];
+
+const RULES: read::Rules = read::Rules {
+    files: false,
+    threads: true,
+    history_max: 10,
+    ..read::Rules::of(Generation::V03)
+};
+
+fn read<'p>(
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<Call<'p>, Fault> {
+    read::call(&RULES, cx, params, pack)
+}
+
+/// Errors of the client are 400, ours 500.
+fn fault_http(fault: &Fault) -> u16 {
+    match fault.kind {
+        FaultKind::Internal | FaultKind::InvalidAgentResponse => 500,
+        FaultKind::Overloaded => 429,
+        FaultKind::Parse
+        | FaultKind::InvalidRequest
+        | FaultKind::MethodNotFound
+        | FaultKind::InvalidParams
+        | FaultKind::TaskNotFound
+        | FaultKind::TaskNotCancelable
+        | FaultKind::PushNotificationNotSupported
+        | FaultKind::UnsupportedOperation
+        | FaultKind::StreamingNotSupported
+        | FaultKind::TaskTerminal
+        | FaultKind::ContentTypeNotSupported
+        | FaultKind::ExtendedAgentCardNotConfigured
+        | FaultKind::ExtensionSupportRequired
+        | FaultKind::VersionNotSupported => 400,
+    }
+}

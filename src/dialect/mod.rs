@@ -1,0 +1,195 @@
+//! Wire spellings: what each protocol generation and platform calls things.
+//!
+//! Law: a dialect is a value. It reads leniently, every alias anybody is known to send, into one
+//! [`Call`], and writes strictly, exactly what its generation specifies. No version is compared
+//! and no wire name is spelled outside this module; nothing here knows HTTP, a store or a clock.
+//!
+//! In scope: method tables, params, results, stream items, error objects. Out of scope: envelopes
+//! (`rpc`), headers and routes (`binding`), cards (`card`).
+
+mod a2a_rust;
+pub mod card;
+mod evo_ai;
+mod fault;
+mod langsmith;
+mod old;
+mod put;
+mod rabbithole;
+mod read;
+mod standard;
+mod tutorial;
+mod v01;
+mod v03;
+mod v1;
+pub mod version;
+
+use crate::{
+    fault::Fault,
+    json::Value,
+    limits::Limits,
+    model::{Call, Generation, Op, Reply},
+    service::Followed,
+};
+
+pub use standard::DIALECT as STANDARD;
+
+/// Every dialect; adding one is one file and one line.
+pub static ALL: &[&Dialect] = &[
+    &STANDARD,
+    &langsmith::DIALECT,
+    &evo_ai::DIALECT,
+    &rabbithole::DIALECT,
+    &a2a_rust::DIALECT,
+    &tutorial::DIALECT,
+];
+
+/// The dialect of this name, as written in `--mount PATH=DIALECT`.
+pub fn by_name(name: &str) -> Option<&'static Dialect> {
+    ALL.iter().copied().find(|dialect| dialect.name == name)
+}
+
+/// One way of speaking A2A over JSON-RPC.
+#[derive(Clone, Copy)]
+pub struct Dialect {
+    /// Its name in `--mount` and in the documentation.
+    pub name: &'static str,
+    /// Its methods; what is not here is -32601.
+    pub methods: &'static [Method],
+    /// What it asks of HTTP and of the JSON-RPC envelope.
+    pub quirks: Quirks,
+}
+
+impl Dialect {
+    /// The method of this name; `name` is unescaped text.
+    #[inline]
+    pub fn method(&self, name: &str) -> Option<&'static Method> {
+        self.methods.iter().find(|method| method.name == name)
+    }
+
+    /// The wire that writes a fault when no method of this dialect was named: of the generation
+    /// that `name` looks like (wire §1.2), else the dialect's first.
+    pub fn fault_wire(&self, name: &str) -> &'static Wire {
+        let slashed = name.contains('/');
+        let like = self.methods.iter().find(|method| method.name.contains('/') == slashed);
+        like.or(self.methods.first()).map_or(&v1::WIRE, |method| method.wire)
+    }
+}
+
+/// One row of a method table.
+#[derive(Clone, Copy)]
+pub struct Method {
+    /// The JSON-RPC `method`.
+    pub name: &'static str,
+    /// What it does.
+    pub op: Op,
+    /// How its params are read and its answers written.
+    pub wire: &'static Wire,
+    /// True where 0.1 and 0.3 share a name: see [`Method::wire_for`].
+    pub by_task: bool,
+}
+
+impl Method {
+    /// The wire that writes the answer when it is about a task made by a call of `made`.
+    ///
+    /// Wire §1.2: `tasks/get`, `tasks/cancel` and `tasks/resubscribe` exist in both slash
+    /// generations; a task made by `tasks/send*` is shown in its own shape, any other in that
+    /// of 0.3. Params and faults always take [`Method::wire`].
+    #[inline]
+    pub fn wire_for(&self, made: Generation) -> &'static Wire {
+        if self.by_task && made == Generation::V01 { &v01::WIRE } else { self.wire }
+    }
+}
+
+impl Method {
+    /// The wire that writes this answer.
+    #[inline]
+    pub fn wire_of(&self, reply: &Reply<'_>) -> &'static Wire {
+        match reply {
+            Reply::Task { view, .. } => self.wire_for(view.generation()),
+            Reply::Message { .. }
+            | Reply::PageStart
+            | Reply::PageTask { .. }
+            | Reply::PageEnd { .. } => self.wire,
+        }
+    }
+}
+
+/// What a dialect asks of HTTP and of the JSON-RPC envelope.
+#[derive(Clone, Copy)]
+pub struct Quirks {
+    /// True: `Accept` must name `text/event-stream` for streaming operations and
+    /// `application/json` for all others; otherwise HTTP 400.
+    pub accept_required: bool,
+    /// HTTP status of a JSON-RPC error that is answered alone (not in a batch or stream).
+    pub fault_http: fn(&Fault) -> u16,
+    /// True: a request without `id` outside a batch is a notification and gets no JSON-RPC
+    /// answer (JSON-RPC 2.0 §4.1); false: it is answered with `id: null`, as A2A servers do.
+    pub silent_notifications: bool,
+}
+
+impl Quirks {
+    /// Plain JSON-RPC over HTTP: every answer is 200.
+    pub const NONE: Quirks = Quirks {
+        accept_required: false,
+        fault_http: |_| 200,
+        silent_notifications: false,
+    };
+}
+
+/// Reads `params` (absent: `None`) into a call. `pack` is cleared and holds what the call borrows
+/// beside the body: the packed message, and identifiers that were spelled with escapes.
+pub type Read =
+    for<'p> fn(&ReadCx<'_>, Option<Value<'p>>, &'p mut Vec<u8>) -> Result<Call<'p>, Fault>;
+
+/// The pairs of one wire family.
+pub struct Wire {
+    /// The family.
+    pub generation: Generation,
+    /// Reads `params`.
+    ///
+    /// Errors: `InvalidParams` with its field, `PushNotificationNotSupported` when a push
+    /// configuration rides along.
+    pub read: Read,
+    /// Appends the JSON of `result`, or one piece of it: page pieces come as `PageStart`, any
+    /// number of `PageTask`, `PageEnd`, into the same buffer with nothing in between.
+    pub reply: fn(&mut Vec<u8>, &Reply<'_>, &WriteCx<'_>),
+    /// Appends the JSON of one stream item's `result`; false: the dialect has nothing to say
+    /// about this item and nothing was written.
+    pub event: fn(&mut Vec<u8>, &Followed<'_>, &WriteCx<'_>) -> bool,
+    /// Appends the JSON of `error`.
+    pub fault: fn(&mut Vec<u8>, &Fault, &WriteCx<'_>),
+}
+
+/// What a reader may use beside the params.
+#[derive(Clone, Copy)]
+pub struct ReadCx<'a> {
+    /// The operation of the method.
+    pub op: Op,
+    /// The limits.
+    pub limits: &'a Limits,
+    /// A fresh identifier for a message that came without one; needs no JSON escape.
+    pub fresh_id: &'a str,
+    /// `Last-Event-ID`, when a subscriber sent one.
+    pub after: Option<u64>,
+}
+
+/// What a writer may use beside the answer.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteCx<'a> {
+    /// The operation that is answered.
+    pub op: Op,
+    /// Raw task id the caller named (`Send::task_id`), empty if none: 0.1 and Evo AI answer a
+    /// direct message with a task, and this is its id.
+    pub task_id: &'a [u8],
+    /// `Send::history` of a streaming call: applies to the snapshots in its stream.
+    pub history: Option<u32>,
+    /// Milliseconds since the Unix epoch, for statuses that are made up on the way out.
+    pub unix_ms: u64,
+}
+
+impl WriteCx<'_> {
+    /// A context for `op` with nothing else known; enough for faults and for 1.0.
+    pub const fn new(op: Op) -> WriteCx<'static> {
+        WriteCx { op, task_id: b"", history: None, unix_ms: 0 }
+    }
+}

@@ -1,0 +1,259 @@
+//! What the generations before 1.0 write alike; a [`Style`] holds what they do not.
+//!
+//! Law: strict output. A member that the style's generation does not define is not written, and a
+//! value that it cannot express is mapped as wire §1.9 says.
+
+use crate::model::{
+    Artifact, Content, Generation, Message, Part, Role, TaskState, TaskView,
+    pack::{artifact_tag, message_tag},
+};
+
+use super::put;
+
+/// How one dialect before 1.0 spells its objects.
+pub(super) struct Style {
+    /// The family, for what is a rule of the generation and not a spelling.
+    pub generation: Generation,
+    /// Up to the opening quote of a task's id.
+    pub task: &'static [u8],
+    /// Up to the opening quote of a task's context id.
+    pub context: &'static [u8],
+    /// Up to the opening quote of a message's id.
+    pub message: &'static [u8],
+    /// Repeats the message's id, up to the opening quote; empty: it is not repeated.
+    pub message_again: &'static [u8],
+    /// Up to the opening quote of a part's text.
+    pub text: &'static [u8],
+    /// Up to the members of a part's `file`.
+    pub file: &'static [u8],
+    /// Up to the value of a part's `data`.
+    pub data: &'static [u8],
+    /// True: a task says whether it is `final`.
+    pub task_final: bool,
+    /// The name of a state.
+    pub state: fn(TaskState) -> &'static [u8],
+}
+
+/// The task and conversation in which a message is shown.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub task_id: &'a [u8],
+    pub context_id: &'a [u8],
+}
+
+/// What is to be written of a status.
+#[derive(Clone, Copy)]
+pub(super) struct Now<'a> {
+    pub state: TaskState,
+    pub at_ms: u64,
+    pub said: Option<Message<'a>>,
+}
+
+/// Appends a task.
+pub(super) fn task(out: &mut Vec<u8>, style: &Style, view: &TaskView<'_>, history: Option<u32>) {
+    let place = Place { task_id: view.id(), context_id: view.context_id() };
+    let now = view.status();
+    let now = Now { state: now.state, at_ms: now.at_ms, said: now.message };
+    task_head(out, style, now, place);
+    put::list(out, b",\"artifacts\":[", view.artifacts(), false, |out, whole| {
+        artifact(out, style, whole.head(), whole.parts());
+        out.push(b'}');
+    });
+    // 0.1: history is given only to those who ask for it; `None` is what a shared reader made
+    // of not asking.
+    let history = match style.generation {
+        Generation::V01 => Some(history.unwrap_or(0)),
+        Generation::V03 | Generation::V1 => history,
+    };
+    if history != Some(0) {
+        let messages = view.history(history);
+        put::list(out, b",\"history\":[", messages, false, |out, m| message(out, style, m, place));
+    }
+    task_tail(out, style, now.state);
+}
+
+/// Appends the task that stands for a direct message where there are only tasks.
+///
+/// Wire §1.9: a completed task with `status.message`.
+pub(super) fn direct_task(
+    out: &mut Vec<u8>,
+    style: &Style,
+    said: Message<'_>,
+    at_ms: u64,
+    place: Place<'_>,
+) {
+    let now = Now { state: TaskState::Completed, at_ms, said: Some(said) };
+    task_head(out, style, now, place);
+    task_tail(out, style, now.state);
+}
+
+fn task_head(out: &mut Vec<u8>, style: &Style, now: Now<'_>, place: Place<'_>) {
+    put::text(out, style.task, place.task_id);
+    put::text(out, style.context, place.context_id);
+    status(out, style, now, place);
+}
+
+fn task_tail(out: &mut Vec<u8>, style: &Style, state: TaskState) {
+    if style.task_final {
+        put::flag(out, b",\"final\":", state.is_terminal() || state == TaskState::InputRequired);
+    }
+    out.push(b'}');
+}
+
+/// Appends `,"status":{…}`.
+pub(super) fn status(out: &mut Vec<u8>, style: &Style, now: Now<'_>, place: Place<'_>) {
+    put::text(out, b",\"status\":{\"state\":\"", (style.state)(now.state));
+    if let Some(said) = now.said {
+        out.extend_from_slice(b",\"message\":");
+        message(out, style, said, place);
+    }
+    put::timestamp(out, now.at_ms);
+    out.push(b'}');
+}
+
+/// Appends a message.
+pub(super) fn message(out: &mut Vec<u8>, style: &Style, message: Message<'_>, place: Place<'_>) {
+    out.reserve(message.0.len() + 256);
+    let role = message.role();
+    match style.generation {
+        Generation::V01 => out.push(b'{'),
+        Generation::V03 | Generation::V1 => {
+            message_ids(out, style, message, place);
+            out.push(b',');
+        }
+    }
+    out.extend_from_slice(match role {
+        Role::User => b"\"role\":\"user\",\"parts\":[",
+        Role::Agent => b"\"role\":\"agent\",\"parts\":[",
+    });
+    put::list(out, b"", message.parts(), true, |out, p| part(out, style, p));
+    put::json_some(out, b",\"metadata\":", message.fields().first(message_tag::METADATA));
+    if style.generation != Generation::V01 {
+        let all = |tag: u8| message.fields().filter(move |f| f.0 == tag).map(|f| f.1);
+        put::texts(out, b",\"extensions\":[", all(message_tag::EXTENSION));
+        put::texts(out, b",\"referenceTaskIds\":[", all(message_tag::REFERENCE));
+    }
+    out.push(b'}');
+}
+
+/// Agent messages carry their task and conversation, user messages what they came with.
+fn message_ids(out: &mut Vec<u8>, style: &Style, message: Message<'_>, place: Place<'_>) {
+    put::text(out, style.message, message.message_id());
+    if !style.message_again.is_empty() {
+        put::text(out, style.message_again, message.message_id());
+    }
+    let place = match message.role() {
+        Role::Agent => place,
+        Role::User => Place { task_id: b"", context_id: b"" },
+    };
+    put::text_some(out, b",\"contextId\":\"", message.context_id().or(some(place.context_id)));
+    put::text_some(out, b",\"taskId\":\"", message.task_id().or(some(place.task_id)));
+}
+
+fn some(id: &[u8]) -> Option<&[u8]> {
+    (!id.is_empty()).then_some(id)
+}
+
+fn part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
+    let metadata = part.metadata();
+    match part.content() {
+        Content::Text(text) => put::text(out, style.text, text),
+        Content::Raw(raw) => file(out, style, part, b"\"bytes\":\"", raw),
+        Content::Url(url) => file(out, style, part, b"\"uri\":\"", url),
+        Content::Data(data) => {
+            out.extend_from_slice(style.data);
+            // 0.3: an object; 0.1: an object or an array. All else is wrapped, and marked.
+            let fits = match (data.first(), style.generation) {
+                (Some(b'{'), _) | (Some(b'['), Generation::V01) => true,
+                (_, Generation::V01 | Generation::V03 | Generation::V1) => false,
+            };
+            if !fits {
+                put::json(out, b"{\"value\":", data);
+                out.push(b'}');
+                mark(out, metadata);
+                out.push(b'}');
+                return;
+            }
+            out.extend_from_slice(data);
+        }
+    }
+    put::json_some(out, b",\"metadata\":", metadata);
+    out.push(b'}');
+}
+
+/// Appends the part metadata that says that `data` is wrapped, beside what is there already.
+fn mark(out: &mut Vec<u8>, metadata: Option<&[u8]>) {
+    out.extend_from_slice(b",\"metadata\":");
+    let before = metadata.and_then(|object| object.strip_suffix(b"}")).unwrap_or(b"{");
+    out.extend_from_slice(before);
+    if before.trim_ascii() != b"{" {
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"data_part_compat\":true}");
+}
+
+fn file(out: &mut Vec<u8>, style: &Style, part: Part<'_>, key: &[u8], content: &[u8]) {
+    out.extend_from_slice(style.file);
+    let member = |out: &mut Vec<u8>, key: &[u8], value: &[u8]| {
+        if out.last() != Some(&b'{') {
+            out.push(b',');
+        }
+        put::text(out, key, value);
+    };
+    // 0.1: a file that is known by its name alone has no `uri`.
+    let named_only = style.generation == Generation::V01
+        && matches!(part.content(), Content::Url(url) if url.is_empty());
+    if !named_only {
+        member(out, key, content);
+    }
+    if let Some(name) = part.filename() {
+        member(out, b"\"name\":\"", name);
+    }
+    if let Some(media_type) = part.media_type() {
+        member(out, b"\"mimeType\":\"", media_type);
+    }
+    out.push(b'}');
+}
+
+/// Appends an artifact up to its closing brace, which the caller writes.
+pub(super) fn artifact<'a>(
+    out: &mut Vec<u8>,
+    style: &Style,
+    head: Artifact<'a>,
+    parts: impl Iterator<Item = Part<'a>>,
+) {
+    match style.generation {
+        Generation::V01 => {
+            out.extend_from_slice(b"{\"index\":");
+            crate::json::write::push_u64(out, u64::from(artifact_index(head.artifact_id())));
+        }
+        Generation::V03 | Generation::V1 => {
+            put::text(out, b"{\"artifactId\":\"", head.artifact_id());
+        }
+    }
+    let fields = head.fields();
+    put::text_some(out, b",\"name\":\"", fields.first(artifact_tag::NAME));
+    put::text_some(out, b",\"description\":\"", fields.first(artifact_tag::DESCRIPTION));
+    put::list(out, b",\"parts\":[", parts, true, |out, p| part(out, style, p));
+    put::json_some(out, b",\"metadata\":", fields.first(artifact_tag::METADATA));
+    if style.generation != Generation::V01 {
+        let extensions = fields.filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
+        put::texts(out, b",\"extensions\":[", extensions);
+    }
+}
+
+/// The `index` under which 0.1 knows an artifact.
+///
+/// Wire §1.9: index n is artifact id `"n"`. An event does not say where its artifact stands in
+/// the task, so any other id becomes a number that depends on the id alone: chunks, replays and
+/// the whole task agree (FNV-1a, 31 bits).
+fn artifact_index(id: &[u8]) -> u32 {
+    let is_number = !id.is_empty() && id.len() <= 9 && id.iter().all(u8::is_ascii_digit);
+    if is_number && (id == b"0" || id[0] != b'0') {
+        return id.iter().fold(0, |n, digit| n * 10 + u32::from(digit - b'0'));
+    }
+    let hash = id
+        .iter()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    hash >> 1
+}

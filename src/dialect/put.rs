@@ -1,0 +1,105 @@
+//! Appending JSON members: keys are constants with their punctuation, values are raw text.
+//!
+//! Nothing here looks at a value: what is packed is valid JSON text already.
+
+use crate::{json::write::push_u64, model::time};
+
+/// Appends a string member: `key` ends with the opening quote.
+#[inline]
+pub(super) fn text(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
+    out.extend_from_slice(key);
+    out.extend_from_slice(raw);
+    out.push(b'"');
+}
+
+/// Appends a string member if there is a value.
+#[inline]
+pub(super) fn text_some(out: &mut Vec<u8>, key: &[u8], raw: Option<&[u8]>) {
+    if let Some(raw) = raw {
+        text(out, key, raw);
+    }
+}
+
+/// Appends a member whose value is JSON text: `key` ends with the colon.
+#[inline]
+pub(super) fn json(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    out.extend_from_slice(key);
+    out.extend_from_slice(value);
+}
+
+/// Appends a member whose value is JSON text, if there is one.
+#[inline]
+pub(super) fn json_some(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
+    if let Some(value) = value {
+        json(out, key, value);
+    }
+}
+
+/// Appends an array member: `key` ends with the opening bracket. Without items nothing at all
+/// is written, unless `even_empty`.
+#[inline]
+pub(super) fn list<T>(
+    out: &mut Vec<u8>,
+    key: &[u8],
+    items: impl Iterator<Item = T>,
+    even_empty: bool,
+    mut each: impl FnMut(&mut Vec<u8>, T),
+) {
+    let mut any = even_empty;
+    if even_empty {
+        out.extend_from_slice(key);
+    }
+    for (at, item) in items.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        } else if !even_empty {
+            out.extend_from_slice(key);
+            any = true;
+        }
+        each(out, item);
+    }
+    if any {
+        out.push(b']');
+    }
+}
+
+/// Appends an array of raw strings, if there are any.
+pub(super) fn texts<'a>(out: &mut Vec<u8>, key: &[u8], items: impl Iterator<Item = &'a [u8]>) {
+    list(out, key, items, false, |out, raw| text(out, b"\"", raw));
+}
+
+/// Appends `,"timestamp":"…"` unless the time is unknown.
+#[inline]
+pub(super) fn timestamp(out: &mut Vec<u8>, at_ms: u64) {
+    if at_ms != 0 {
+        text(out, b",\"timestamp\":\"", &time::rfc3339(at_ms));
+    }
+}
+
+/// Begins the result of ListTasks.
+pub(super) fn page_start(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"tasks\":[");
+}
+
+/// Separates a task of a page from the one before it.
+pub(super) fn page_comma(out: &mut Vec<u8>) {
+    // A task ends with a brace, so a bracket is the page's own.
+    if out.last() != Some(&b'[') {
+        out.push(b',');
+    }
+}
+
+/// Ends the result of ListTasks. A2A 1.0 §3.1.4: all four fields are always there.
+pub(super) fn page_end(out: &mut Vec<u8>, next: &str, page_size: u32, total: u64) {
+    text(out, b"],\"nextPageToken\":\"", next.as_bytes());
+    out.extend_from_slice(b",\"pageSize\":");
+    push_u64(out, u64::from(page_size));
+    out.extend_from_slice(b",\"totalSize\":");
+    push_u64(out, total);
+    out.push(b'}');
+}
+
+/// Appends a member that is true or false: `key` ends with the colon.
+pub(super) fn flag(out: &mut Vec<u8>, key: &[u8], value: bool) {
+    json(out, key, if value { b"true" } else { b"false" });
+}

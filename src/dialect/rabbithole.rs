@@ -1,0 +1,19 @@
+//! RabbitHole: 0.1 with its four task methods (wire §8).
+//!
+//! `tasks/send` always waits for the end of the task, as 0.1 does here anyway. States, parts and
+//! codes are those of 0.1; there are no push methods and no resubscribe.
+
+use crate::model::Op;
+
+use super::{Dialect, Method, Quirks, standard::method, v01};
+
+/// RabbitHole.
+pub static DIALECT: Dialect =
+    Dialect { name: "rabbithole", methods: METHODS, quirks: Quirks::NONE };
+
+const METHODS: &[Method] = &[
+    method("tasks/send", Op::Send, &v01::WIRE),
+    method("tasks/sendSubscribe", Op::Stream, &v01::WIRE),
+    method("tasks/get", Op::Get, &v01::WIRE),
+    method("tasks/cancel", Op::Cancel, &v01::WIRE),
+];

@@ -1,0 +1,97 @@
+//! Reading which tasks to page through (A2A 1.0 §3.1.4).
+
+use std::borrow::Cow;
+
+use crate::{
+    fault::Fault,
+    json::Value,
+    model::{List, TaskState, time},
+};
+
+use super::{Kept, ReadCx, boolean, canonical, count, identifier, keep, set, slots};
+
+slots!(ListSlots {
+    context_id: "contextId" | "context_id" | "sessionId" | "session_id";
+    status: "status";
+    page_size: "pageSize" | "page_size";
+    page_token: "pageToken" | "page_token";
+    history: "historyLength" | "history_length";
+    after: "statusTimestampAfter" | "status_timestamp_after";
+    artifacts: "includeArtifacts" | "include_artifacts";
+});
+
+/// Largest page.
+const PAGE_SIZE_MAX: u32 = 100;
+
+/// Reads the params of ListTasks; all of them are optional.
+pub(super) fn read<'p>(
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<List<'p>, Fault> {
+    let Some(params) = params else { return Ok(List::default()) };
+    let slots = ListSlots::of(params);
+    let context_id = identifier(slots.context_id, "contextId", cx)?;
+    let page_token = match set(slots.page_token) {
+        Some(value) => Some(canonical(value, "pageToken", cx.limits.string_bytes_max)?),
+        None => None,
+    };
+    let page_size = count(slots.page_size, "pageSize", PAGE_SIZE_MAX)?;
+    if page_size == Some(0) {
+        return Err(Fault::param("pageSize", "must be from 1 to 100"));
+    }
+    let status = state(slots.status)?;
+    let history = count(slots.history, "historyLength", i32::MAX as u32)?;
+    let after_ms = timestamp(slots.after)?;
+    let include_artifacts = boolean(slots.artifacts, "includeArtifacts")?.unwrap_or(false);
+    let mut kept = |text: Option<Cow<'p, str>>| text.map(|text| keep(pack, text));
+    let (context_id, page_token) = (kept(context_id), kept(page_token));
+    let pack: &'p [u8] = pack;
+    let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));
+    Ok(List {
+        context_id: bytes(context_id),
+        status,
+        page_size,
+        page_token: bytes(page_token),
+        history,
+        after_ms,
+        include_artifacts,
+    })
+}
+
+fn timestamp(value: Option<Value<'_>>) -> Result<Option<u64>, Fault> {
+    let Some(value) = set(value) else { return Ok(None) };
+    let ms = value.as_str().and_then(|text| time::parse_rfc3339(&text));
+    ms.map(Some)
+        .ok_or_else(|| Fault::param("statusTimestampAfter", "must be an RFC 3339 timestamp"))
+}
+
+/// A state by any of its names or by its number; unspecified is unset.
+fn state(value: Option<Value<'_>>) -> Result<Option<TaskState>, Fault> {
+    let Some(value) = set(value) else { return Ok(None) };
+    let state = match value.as_str() {
+        Some(name) => state_by_name(&name),
+        None => value.as_i64().and_then(|n| u8::try_from(n).ok()).and_then(TaskState::from_number),
+    };
+    match state {
+        Some(TaskState::Unspecified) => Ok(None),
+        Some(state) => Ok(Some(state)),
+        None => Err(Fault::param("status", "must be a task state")),
+    }
+}
+
+/// Wire §1.6, TaskState: 1.0, 0.3 proto (`CANCELLED`) and 0.x names.
+fn state_by_name(name: &str) -> Option<TaskState> {
+    Some(match name {
+        "TASK_STATE_UNSPECIFIED" | "unknown" | "" => TaskState::Unspecified,
+        "TASK_STATE_SUBMITTED" | "submitted" => TaskState::Submitted,
+        "TASK_STATE_WORKING" | "working" => TaskState::Working,
+        "TASK_STATE_COMPLETED" | "completed" => TaskState::Completed,
+        "TASK_STATE_FAILED" | "failed" => TaskState::Failed,
+        "TASK_STATE_CANCELED" | "TASK_STATE_CANCELLED" | "canceled" => TaskState::Canceled,
+        "TASK_STATE_INPUT_REQUIRED" | "input-required" => TaskState::InputRequired,
+        "TASK_STATE_REJECTED" | "rejected" => TaskState::Rejected,
+        "TASK_STATE_AUTH_REQUIRED" | "auth-required" => TaskState::AuthRequired,
+        _ => return None,
+    })
+}

@@ -1,0 +1,120 @@
+//! Reading a message into its packed form (A2A 1.0 §4.1.4).
+
+use std::borrow::Cow;
+
+use crate::{
+    fault::Fault,
+    json::{Kind, Value},
+    model::{
+        Role,
+        pack::{Packer, message_tag},
+    },
+};
+
+use super::{ReadCx, Rules, canonical, identifier, missing, object, part, set, slots};
+
+slots!(MessageSlots {
+    message_id: "messageId" | "message_id";
+    context_id: "contextId" | "context_id";
+    task_id: "taskId" | "task_id";
+    role: "role";
+    parts: "parts";
+    metadata: "metadata";
+    extensions: "extensions";
+    references: "referenceTaskIds" | "reference_task_ids";
+});
+
+/// The identifiers a message carries.
+pub(super) struct Ids<'p> {
+    pub context_id: Option<Cow<'p, str>>,
+    pub task_id: Option<Cow<'p, str>>,
+}
+
+/// Appends the packed message to `pack`.
+pub(super) fn read<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    message: Value<'p>,
+    pack: &mut Vec<u8>,
+) -> Result<Ids<'p>, Fault> {
+    let slots = MessageSlots::of(message);
+    let message_id = identifier(slots.message_id, "message.messageId", cx)?;
+    let context_id = identifier(slots.context_id, "message.contextId", cx)?;
+    let task_id = identifier(slots.task_id, "message.taskId", cx)?;
+    let role = role(slots.role)?;
+    let metadata = object(slots.metadata, "message.metadata")?;
+    let mut packer = Packer(pack);
+    packer.put(message_tag::MESSAGE_ID, message_id.as_deref().unwrap_or(cx.fresh_id).as_bytes());
+    packer.put_some(message_tag::CONTEXT_ID, context_id.as_deref().map(str::as_bytes));
+    packer.put_some(message_tag::TASK_ID, task_id.as_deref().map(str::as_bytes));
+    packer.put(message_tag::ROLE, &[role as u8]);
+    parts(rules, cx, slots.parts, &mut packer)?;
+    packer.put_some(message_tag::METADATA, metadata.map(|value| value.raw().as_bytes()));
+    let (field, bytes_max) = ("message.extensions", cx.limits.string_bytes_max);
+    strings(cx, slots.extensions, field, bytes_max, message_tag::EXTENSION, &mut packer)?;
+    let (field, bytes_max) = ("message.referenceTaskIds", cx.limits.identifier_bytes_max);
+    strings(cx, slots.references, field, bytes_max, message_tag::REFERENCE, &mut packer)?;
+    Ok(Ids { context_id, task_id })
+}
+
+/// Wire §1.6, Role: by any of its names or by its number.
+fn role(value: Option<Value<'_>>) -> Result<Role, Fault> {
+    let value = set(value).ok_or_else(|| missing("message.role"))?;
+    if value.str_eq("ROLE_USER") || value.str_eq("user") || value.as_i64() == Some(1) {
+        return Ok(Role::User);
+    }
+    if value.str_eq("ROLE_AGENT") || value.str_eq("agent") || value.as_i64() == Some(2) {
+        return Ok(Role::Agent);
+    }
+    Err(Fault::param("message.role", "must be a role: ROLE_USER or ROLE_AGENT, user or agent"))
+}
+
+fn parts(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    value: Option<Value<'_>>,
+    packer: &mut Packer<'_>,
+) -> Result<(), Fault> {
+    const FIELD: &str = "message.parts";
+    let value = set(value).ok_or_else(|| missing(FIELD))?;
+    if value.kind() != Kind::Array {
+        return Err(Fault::param(FIELD, "must be an array"));
+    }
+    // A2A 1.0 §5.7: a required array has at least one element.
+    if value.is_empty() {
+        return Err(Fault::param(FIELD, "must have at least one part"));
+    }
+    for (index, value) in value.elements().enumerate() {
+        if index >= cx.limits.parts_max {
+            let most = cx.limits.parts_max;
+            return Err(Fault::param(FIELD, format!("must not have more than {most} parts")));
+        }
+        let nested = packer.open(message_tag::PART);
+        part::read(rules, cx, value, packer)
+            .map_err(|wrong| Fault::param(FIELD, format!("part {index}: {wrong}")))?;
+        packer.close(nested);
+    }
+    Ok(())
+}
+
+fn strings(
+    cx: &ReadCx<'_>,
+    value: Option<Value<'_>>,
+    field: &'static str,
+    bytes_max: usize,
+    tag: u8,
+    packer: &mut Packer<'_>,
+) -> Result<(), Fault> {
+    let Some(value) = set(value) else { return Ok(()) };
+    if value.kind() != Kind::Array {
+        return Err(Fault::param(field, "must be an array"));
+    }
+    for (index, value) in value.elements().enumerate() {
+        if index >= cx.limits.references_max {
+            let most = cx.limits.references_max;
+            return Err(Fault::param(field, format!("must not have more than {most} elements")));
+        }
+        packer.put(tag, canonical(value, field, bytes_max)?.as_bytes());
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Reading params: one lenient reader for all generations; [`Rules`] are all that differs.
+//!
+//! Wire §8 and Appendix B: every alias is accepted everywhere, unknown members are ignored, `null`
+//! is unset. Members are visited once; of repeated ones the last counts. What is wrong is named.
+
+mod list;
+mod message;
+mod part;
+mod send;
+mod target;
+
+use std::borrow::Cow;
+
+use crate::{
+    fault::Fault,
+    json::{Kind, Value, write::canonical_raw},
+    model::{Call, Generation, Op},
+};
+
+use super::ReadCx;
+
+/// What differs between the readers of two dialects.
+#[derive(Clone, Copy)]
+pub(super) struct Rules {
+    /// The family; 0.1 lets the client choose the task id and asks for history explicitly.
+    pub generation: Generation,
+    /// False: text and data parts only.
+    pub files: bool,
+    /// True: `context:task` is a task id, and get and cancel demand `contextId`.
+    pub threads: bool,
+    /// Largest `historyLength` of a get.
+    pub history_max: u32,
+}
+
+impl Rules {
+    /// What the specification of this generation says.
+    pub const fn of(generation: Generation) -> Rules {
+        Rules { generation, files: true, threads: false, history_max: i32::MAX as u32 }
+    }
+}
+
+/// Reads the params of any operation.
+pub(super) fn call<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<Call<'p>, Fault> {
+    pack.clear();
+    let params = usable(params)?;
+    match cx.op {
+        Op::Send | Op::Stream => send::read(rules, cx, params, pack).map(Call::Send),
+        Op::Get => target::get(rules, cx, params, pack).map(Call::Get),
+        Op::List => list::read(cx, params, pack).map(Call::List),
+        Op::Cancel => target::read(rules, cx, params, pack).map(Call::Cancel),
+        Op::Subscribe => target::read(rules, cx, params, pack).map(Call::Subscribe),
+        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => Ok(Call::Push(cx.op)),
+        Op::ExtendedCard => Ok(Call::ExtendedCard),
+    }
+}
+
+/// Absent, `null`, `{}` and `[]` are all "no params".
+fn usable(params: Option<Value<'_>>) -> Result<Option<Value<'_>>, Fault> {
+    let Some(params) = set(params) else { return Ok(None) };
+    match params.kind() {
+        Kind::Object => Ok(Some(params)),
+        Kind::Array if params.is_empty() => Ok(None),
+        Kind::Array | Kind::Null | Kind::Bool(_) | Kind::Number | Kind::String => {
+            Err(Fault::param("params", "must be an object"))
+        }
+    }
+}
+
+/// Declares the members of an object and all their spellings: one slot each, filled in one pass.
+macro_rules! slots {
+    ($name:ident { $($slot:ident: $($spelling:literal)|+;)+ }) => {
+        #[derive(Clone, Copy, Default)]
+        struct $name<'p> { $($slot: Option<Value<'p>>,)+ }
+
+        impl<'p> $name<'p> {
+            fn of(object: Value<'p>) -> Self {
+                let mut slots = Self::default();
+                for (key, value) in object.members() {
+                    let raw = key.raw();
+                    if !slots.put(raw, value) && raw.contains('\\') {
+                        slots.put(&key.as_str(), value);
+                    }
+                }
+                slots
+            }
+
+            #[inline]
+            fn put(&mut self, name: &str, value: Value<'p>) -> bool {
+                match name {
+                    $($($spelling)|+ => self.$slot = Some(value),)+
+                    _ => return false,
+                }
+                true
+            }
+        }
+    };
+}
+use slots;
+
+/// The value, unless it is `null`: ProtoJSON treats that as unset.
+#[inline]
+fn set(value: Option<Value<'_>>) -> Option<Value<'_>> {
+    value.filter(|value| !value.is_null())
+}
+
+fn missing(field: &'static str) -> Fault {
+    Fault::param(field, "is required")
+}
+
+fn too_long(field: &'static str, bytes_max: usize) -> Fault {
+    Fault::param(field, format!("must not be longer than {bytes_max} bytes"))
+}
+
+/// An identifier in its one spelling; the empty string is unset (ProtoJSON default).
+#[inline]
+fn identifier<'p>(
+    value: Option<Value<'p>>,
+    field: &'static str,
+    cx: &ReadCx<'_>,
+) -> Result<Option<Cow<'p, str>>, Fault> {
+    let Some(value) = set(value) else { return Ok(None) };
+    let id = canonical(value, field, cx.limits.identifier_bytes_max)?;
+    Ok(Some(id).filter(|id| !id.is_empty()))
+}
+
+/// A string in its one spelling.
+#[inline]
+fn canonical<'p>(
+    value: Value<'p>,
+    field: &'static str,
+    bytes_max: usize,
+) -> Result<Cow<'p, str>, Fault> {
+    let raw = value.string_raw().ok_or_else(|| Fault::param(field, "must be a string"))?;
+    let text = if value.has_escapes() { canonical_raw(raw) } else { Cow::Borrowed(raw) };
+    if text.len() > bytes_max { Err(too_long(field, bytes_max)) } else { Ok(text) }
+}
+
+/// The verbatim text of an object.
+#[inline]
+fn object<'p>(value: Option<Value<'p>>, field: &'static str) -> Result<Option<Value<'p>>, Fault> {
+    match set(value) {
+        Some(value) if value.kind() != Kind::Object => {
+            Err(Fault::param(field, "must be an object"))
+        }
+        value => Ok(value),
+    }
+}
+
+fn boolean(value: Option<Value<'_>>, field: &'static str) -> Result<Option<bool>, Fault> {
+    let Some(value) = set(value) else { return Ok(None) };
+    value.as_bool().map(Some).ok_or_else(|| Fault::param(field, "must be true or false"))
+}
+
+/// A whole number from 0 to `most`; ProtoJSON also allows it as a string.
+fn count(value: Option<Value<'_>>, field: &'static str, most: u32) -> Result<Option<u32>, Fault> {
+    let Some(value) = set(value) else { return Ok(None) };
+    let number = match value.as_str() {
+        Some(text) => text.parse::<i64>().ok(),
+        None => value.as_i64(),
+    };
+    match number.map(u32::try_from) {
+        None => Err(Fault::param(field, "must be a whole number")),
+        Some(Ok(number)) if number <= most => Ok(Some(number)),
+        Some(_) => Err(Fault::param(field, format!("must be from 0 to {most}"))),
+    }
+}
+
+/// Text that outlives the reading: in the body, or at a place in the pack.
+enum Kept<'p> {
+    Body(&'p str),
+    Pack(usize, usize),
+}
+
+/// Moves text that is not in the body to the end of `pack`.
+fn keep<'p>(pack: &mut Vec<u8>, text: Cow<'p, str>) -> Kept<'p> {
+    match text {
+        Cow::Borrowed(text) => Kept::Body(text),
+        Cow::Owned(text) => {
+            let start = pack.len();
+            pack.extend_from_slice(text.as_bytes());
+            Kept::Pack(start, pack.len())
+        }
+    }
+}
+
+impl<'p> Kept<'p> {
+    fn bytes(&self, pack: &'p [u8]) -> &'p [u8] {
+        match *self {
+            Kept::Body(text) => text.as_bytes(),
+            Kept::Pack(start, end) => pack.get(start..end).unwrap_or_default(),
+        }
+    }
+}

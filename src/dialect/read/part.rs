@@ -1,0 +1,221 @@
+//! Reading a part: by `kind`, by `type` or by its member, in every generation.
+
+use std::borrow::Cow;
+
+use crate::{
+    json::{Kind, Value, base64},
+    model::{
+        Generation,
+        pack::{Packer, part_tag},
+    },
+};
+
+use super::{ReadCx, Rules, set, slots};
+
+slots!(PartSlots {
+    kind: "kind";
+    type_: "type";
+    text: "text";
+    raw: "raw";
+    url: "url";
+    data: "data";
+    file: "file";
+    metadata: "metadata";
+    filename: "filename";
+    media_type: "mediaType" | "media_type" | "mimeType" | "mime_type";
+});
+
+slots!(FileSlots {
+    bytes: "bytes" | "fileWithBytes" | "file_with_bytes";
+    uri: "uri" | "fileWithUri" | "file_with_uri";
+    name: "name";
+    media_type: "mimeType" | "mime_type" | "mediaType" | "media_type";
+});
+
+/// What is wrong with a part.
+pub(super) type Wrong = Cow<'static, str>;
+
+/// The value of `kind` or `type`, where it is one of the three that 0.x knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Text,
+    File,
+    Data,
+}
+
+/// Appends the fields of one part, content first.
+pub(super) fn read(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    value: Value<'_>,
+    packer: &mut Packer<'_>,
+) -> Result<(), Wrong> {
+    if value.kind() != Kind::Object {
+        return Err("must be an object".into());
+    }
+    let slots = PartSlots::of(value);
+    let named = named(set(slots.kind)).or_else(|| named(set(slots.type_)));
+    let text = set(slots.text);
+    let (raw, url, file) = (set(slots.raw), set(slots.url), set(slots.file));
+    // ProtoJSON: `null` is a value for `data`; beside `kind: "text"` it is a model's empty field.
+    let data = match named {
+        Some(Named::Text | Named::File) => set(slots.data),
+        Some(Named::Data) | None => slots.data,
+    };
+    let is_file = raw.is_some() || url.is_some() || file.is_some();
+    let fits = match named {
+        Some(Named::Text) => text.is_some(),
+        Some(Named::File) => is_file,
+        Some(Named::Data) => data.is_some(),
+        None => true,
+    };
+    let contents = [text, raw, url, file, data].iter().flatten().count();
+    if contents != 1 || !fits {
+        return Err("must hold exactly one of text, raw, url (or file) and data".into());
+    }
+    if is_file && !rules.files {
+        return Err("only text and data are accepted here".into());
+    }
+    let metadata = set(slots.metadata);
+    if metadata.is_some_and(|value| value.kind() != Kind::Object) {
+        return Err("metadata must be an object".into());
+    }
+    if let Some(data) = data {
+        put_data(rules, data, metadata, packer);
+    } else {
+        put_content(rules, cx, &slots, packer)?;
+        packer.put_some(part_tag::METADATA, metadata.map(|value| value.raw().as_bytes()));
+    }
+    put_string(cx, part_tag::FILENAME, slots.filename, "filename", packer)?;
+    put_string(cx, part_tag::MEDIA_TYPE, slots.media_type, "mediaType", packer)
+}
+
+fn named(value: Option<Value<'_>>) -> Option<Named> {
+    let value = value?;
+    let names = [("text", Named::Text), ("file", Named::File), ("data", Named::Data)];
+    names.iter().find(|(name, _)| value.str_eq(name)).map(|(_, named)| *named)
+}
+
+fn put_content(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    slots: &PartSlots<'_>,
+    packer: &mut Packer<'_>,
+) -> Result<(), Wrong> {
+    if let Some(text) = set(slots.text) {
+        let text = text.string_raw().ok_or("text must be a string")?;
+        packer.put(part_tag::TEXT, text.as_bytes());
+        Ok(())
+    } else if let Some(raw) = set(slots.raw) {
+        put_bytes(raw, packer)
+    } else if let Some(file) = set(slots.file) {
+        put_file(rules, cx, file, packer)
+    } else {
+        put_string(cx, part_tag::URL, slots.url, "url", packer)
+    }
+}
+
+fn put_bytes(value: Value<'_>, packer: &mut Packer<'_>) -> Result<(), Wrong> {
+    let base64 = value.string_raw().and_then(base64::normalise);
+    packer.put(part_tag::RAW, base64.ok_or("its bytes must be base64")?.as_bytes());
+    Ok(())
+}
+
+fn put_string(
+    cx: &ReadCx<'_>,
+    tag: u8,
+    value: Option<Value<'_>>,
+    name: &str,
+    packer: &mut Packer<'_>,
+) -> Result<(), Wrong> {
+    let Some(value) = set(value) else { return Ok(()) };
+    let raw = value.string_raw().ok_or_else(|| format!("{name} must be a string"))?;
+    let most = cx.limits.string_bytes_max;
+    if raw.len() > most {
+        return Err(format!("{name} must not be longer than {most} bytes").into());
+    }
+    packer.put(tag, raw.as_bytes());
+    Ok(())
+}
+
+/// Wire §1.6, Part: `file` of the 0.x generations.
+fn put_file(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    file: Value<'_>,
+    packer: &mut Packer<'_>,
+) -> Result<(), Wrong> {
+    if file.kind() != Kind::Object {
+        return Err("file must be an object".into());
+    }
+    let slots = FileSlots::of(file);
+    match (set(slots.bytes), set(slots.uri)) {
+        (Some(bytes), None) => put_bytes(bytes, packer)?,
+        (None, Some(_)) => put_string(cx, part_tag::URL, slots.uri, "file.uri", packer)?,
+        // 0.1: both may be absent, the file is known by its name.
+        (None, None) if rules.generation == Generation::V01 => packer.put(part_tag::URL, b""),
+        (None, None) | (Some(_), Some(_)) => {
+            return Err("file must hold exactly one of bytes and uri".into());
+        }
+    }
+    put_string(cx, part_tag::FILENAME, slots.name, "file.name", packer)?;
+    put_string(cx, part_tag::MEDIA_TYPE, slots.media_type, "file.mimeType", packer)
+}
+
+fn put_data(rules: &Rules, data: Value<'_>, metadata: Option<Value<'_>>, packer: &mut Packer<'_>) {
+    let wrapped = match rules.generation {
+        Generation::V1 => None,
+        Generation::V01 | Generation::V03 => {
+            metadata.filter(|metadata| is_marked(*metadata)).and_then(|_| only_value(data))
+        }
+    };
+    let Some(value) = wrapped else {
+        packer.put(part_tag::DATA, data.raw().as_bytes());
+        packer.put_some(part_tag::METADATA, metadata.map(|value| value.raw().as_bytes()));
+        return;
+    };
+    packer.put(part_tag::DATA, value.raw().as_bytes());
+    if let Some(metadata) = metadata {
+        put_unmarked(metadata, packer);
+    }
+}
+
+/// The part metadata with which 0.x carries data that is no object (wire §1.9).
+const MARK: &str = "data_part_compat";
+/// The same as [`super::super::old`] appends it.
+const MARK_AS_WRITTEN: &str = ",\"data_part_compat\":true}";
+
+fn is_marked(metadata: Value<'_>) -> bool {
+    let mark = metadata.members().filter(|(key, _)| key.eq(MARK)).last();
+    mark.is_some_and(|(_, value)| value.as_bool() == Some(true))
+}
+
+/// `X` of `{"value": X}`.
+fn only_value(data: Value<'_>) -> Option<Value<'_>> {
+    let mut members = data.members();
+    let (key, value) = members.next()?;
+    (key.eq("value") && members.next().is_none()).then_some(value)
+}
+
+/// Appends metadata without the mark; verbatim if the mark is where our own writer puts it.
+fn put_unmarked(metadata: Value<'_>, packer: &mut Packer<'_>) {
+    let raw = metadata.raw();
+    let before = raw.strip_suffix(MARK_AS_WRITTEN);
+    let others = || metadata.members().filter(|(key, _)| !key.eq(MARK));
+    if before.is_none() && others().next().is_none() {
+        return;
+    }
+    let nested = packer.open(part_tag::METADATA);
+    if let Some(before) = before {
+        packer.0.extend_from_slice(before.as_bytes());
+    } else {
+        for (index, (key, value)) in others().enumerate() {
+            packer.0.extend_from_slice(if index == 0 { b"{\"" } else { b",\"" });
+            packer.0.extend_from_slice(key.raw().as_bytes());
+            packer.0.extend_from_slice(b"\":");
+            packer.0.extend_from_slice(value.raw().as_bytes());
+        }
+    }
+    packer.0.push(b'}');
+    packer.close(nested);
+}

@@ -1,0 +1,170 @@
+//! Reading what to send, and how the answer is wanted.
+
+use std::borrow::Cow;
+
+use crate::{
+    fault::{Fault, FaultKind},
+    json::{Kind, Value},
+    model::{Generation, Message, Op, Send, SendMode},
+};
+
+use super::{
+    Kept, ReadCx, Rules, boolean, count, identifier, keep, message, missing, object, set, slots,
+    target::split_thread,
+};
+
+slots!(SendSlots {
+    message: "message";
+    configuration: "configuration";
+    metadata: "metadata";
+    id: "id";
+    task_id: "taskId" | "task_id";
+    context_id: "contextId" | "context_id";
+    session_id: "sessionId" | "session_id";
+    history: "historyLength" | "history_length";
+    push: "pushNotification" | "push_notification";
+});
+
+slots!(ConfigurationSlots {
+    modes: "acceptedOutputModes" | "accepted_output_modes";
+    history: "historyLength" | "history_length";
+    blocking: "blocking";
+    at_once: "returnImmediately" | "return_immediately";
+    push: "taskPushNotificationConfig" | "task_push_notification_config"
+        | "pushNotificationConfig" | "push_notification_config"
+        | "pushNotification" | "push_notification";
+});
+
+slots!(PushSlots {
+    url: "url";
+});
+
+impl Rules {
+    /// What `historyLength` means: in 0.1 absent is none, since then it is all.
+    pub(super) fn history(&self, asked: Option<u32>) -> Option<u32> {
+        match self.generation {
+            Generation::V01 => Some(asked.unwrap_or(0)),
+            Generation::V03 | Generation::V1 => asked,
+        }
+    }
+}
+
+/// Reads the params of send and stream.
+pub(super) fn read<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<Send<'p>, Fault> {
+    let slots = params.map(SendSlots::of).unwrap_or_default();
+    let message = object(slots.message, "message")?.ok_or_else(|| missing("message"))?;
+    let ids = message::read(rules, cx, message, pack)?;
+    let message_end = pack.len();
+    let wishes = wishes(rules, cx, &slots)?;
+    let metadata = object(slots.metadata, "metadata")?;
+    let (task_id, context_id) = targets(rules, cx, &slots, ids)?;
+    let task_id = task_id.map(|id| keep(pack, id));
+    let context_id = context_id.map(|id| keep(pack, id));
+    let pack: &'p [u8] = pack;
+    let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));
+    Ok(Send {
+        message: Message(pack.get(..message_end).unwrap_or_default()),
+        task_id: bytes(task_id),
+        client_chooses_id: rules.generation == Generation::V01,
+        context_id: bytes(context_id),
+        mode: wishes.mode,
+        history: wishes.history,
+        accepted_output_modes: wishes.modes.map(|modes| modes.raw().as_bytes()),
+        metadata: metadata.map(|value| value.raw().as_bytes()),
+        generation: rules.generation,
+    })
+}
+
+type Id<'p> = Option<Cow<'p, str>>;
+
+/// Which task and which conversation the message belongs to.
+fn targets<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    slots: &SendSlots<'p>,
+    message: message::Ids<'p>,
+) -> Result<(Id<'p>, Id<'p>), Fault> {
+    let task_id = match rules.generation {
+        // 0.1: `id` is the client's own; it always names the task.
+        Generation::V01 => {
+            let id = identifier(slots.id, "id", cx)?;
+            let id = if id.is_none() { identifier(slots.task_id, "id", cx)? } else { id };
+            Some(id.or(message.task_id).ok_or_else(|| missing("id"))?)
+        }
+        Generation::V03 | Generation::V1 => match message.task_id {
+            Some(id) => Some(id),
+            None => identifier(slots.task_id, "taskId", cx)?,
+        },
+    };
+    let mut context_id = message.context_id;
+    if context_id.is_none() {
+        context_id = identifier(slots.context_id, "contextId", cx)?;
+    }
+    if context_id.is_none() {
+        context_id = identifier(slots.session_id, "sessionId", cx)?;
+    }
+    match task_id {
+        Some(id) if rules.threads => {
+            let (id, context_id) = split_thread(id, context_id);
+            Ok((Some(id), context_id))
+        }
+        task_id => Ok((task_id, context_id)),
+    }
+}
+
+/// How the answer is wanted.
+struct Wishes<'p> {
+    mode: SendMode,
+    history: Option<u32>,
+    modes: Option<Value<'p>>,
+}
+
+fn wishes<'p>(rules: &Rules, cx: &ReadCx<'_>, slots: &SendSlots<'p>) -> Result<Wishes<'p>, Fault> {
+    refuse_push(slots.push, "pushNotification")?;
+    let most = i32::MAX as u32;
+    let mut history = count(slots.history, "historyLength", most)?;
+    let mut wishes = ConfigurationSlots::default();
+    if let Some(configuration) = object(slots.configuration, "configuration")? {
+        wishes = ConfigurationSlots::of(configuration);
+        refuse_push(wishes.push, "configuration.taskPushNotificationConfig")?;
+        history = count(wishes.history, "configuration.historyLength", most)?.or(history);
+    }
+    let at_once = boolean(wishes.at_once, "configuration.returnImmediately")?;
+    let blocking = boolean(wishes.blocking, "configuration.blocking")?;
+    let at_once = match rules.generation {
+        // 0.1 §`tasks/send`: it waits.
+        Generation::V01 => false,
+        Generation::V03 => blocking.map(|wait| !wait).or(at_once).unwrap_or(false),
+        Generation::V1 => at_once.or(blocking.map(|wait| !wait)).unwrap_or(false),
+    };
+    let mode = if cx.op == Op::Stream {
+        SendMode::Stream
+    } else if at_once {
+        SendMode::Return
+    } else {
+        SendMode::Wait
+    };
+    let modes = set(wishes.modes);
+    if modes.is_some_and(|modes| modes.kind() != Kind::Array)
+        || modes.is_some_and(|modes| modes.elements().any(|mode| !mode.is_string()))
+    {
+        let field = "configuration.acceptedOutputModes";
+        return Err(Fault::param(field, "must be an array of strings"));
+    }
+    Ok(Wishes { mode, history: rules.history(history), modes })
+}
+
+/// Wire §10, trap 30: a configuration without a URL is none.
+fn refuse_push(value: Option<Value<'_>>, field: &'static str) -> Result<(), Fault> {
+    let Some(value) = object(value, field)? else { return Ok(()) };
+    match set(PushSlots::of(value).url) {
+        None => Ok(()),
+        Some(url) if url.str_eq("") => Ok(()),
+        Some(_) => Err(Fault::new(FaultKind::PushNotificationNotSupported)),
+    }
+}

@@ -1,0 +1,102 @@
+//! Reading which task a call is about: get, cancel, subscribe.
+
+use std::borrow::Cow;
+
+use crate::{
+    fault::Fault,
+    json::Value,
+    model::{Get, Op, Target},
+};
+
+use super::{Kept, ReadCx, Rules, count, identifier, keep, missing, object, slots};
+
+slots!(TargetSlots {
+    id: "id";
+    task_id: "taskId" | "task_id";
+    context_id: "contextId" | "context_id" | "sessionId" | "session_id";
+    metadata: "metadata";
+    history: "historyLength" | "history_length";
+});
+
+struct Ids<'p> {
+    id: Kept<'p>,
+    context_id: Option<Kept<'p>>,
+}
+
+/// Reads the params of cancel and subscribe.
+pub(super) fn read<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<Target<'p>, Fault> {
+    let slots = params.map(TargetSlots::of).unwrap_or_default();
+    let ids = ids(rules, cx, &slots, pack)?;
+    let metadata = object(slots.metadata, "metadata")?;
+    let pack: &'p [u8] = pack;
+    Ok(Target {
+        id: ids.id.bytes(pack),
+        context_id: ids.context_id.map(|id| id.bytes(pack)),
+        metadata: metadata.map(|value| value.raw().as_bytes()),
+        generation: rules.generation,
+        after: cx.after.filter(|_| cx.op == Op::Subscribe),
+    })
+}
+
+/// Reads the params of get.
+pub(super) fn get<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<Get<'p>, Fault> {
+    let slots = params.map(TargetSlots::of).unwrap_or_default();
+    let ids = ids(rules, cx, &slots, pack)?;
+    let history = count(slots.history, "historyLength", rules.history_max)?;
+    let pack: &'p [u8] = pack;
+    Ok(Get {
+        id: ids.id.bytes(pack),
+        context_id: ids.context_id.map(|id| id.bytes(pack)),
+        history: rules.history(history),
+    })
+}
+
+fn ids<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    slots: &TargetSlots<'p>,
+    pack: &mut Vec<u8>,
+) -> Result<Ids<'p>, Fault> {
+    let id = match identifier(slots.id, "id", cx)? {
+        None => identifier(slots.task_id, "taskId", cx)?,
+        id => id,
+    };
+    let id = id.ok_or_else(|| missing("id"))?;
+    if !rules.threads {
+        return Ok(Ids { id: keep(pack, id), context_id: None });
+    }
+    let context_id =
+        identifier(slots.context_id, "contextId", cx)?.ok_or_else(|| missing("contextId"))?;
+    let (id, context_id) = split_thread(id, Some(context_id));
+    Ok(Ids { id: keep(pack, id), context_id: context_id.map(|id| keep(pack, id)) })
+}
+
+/// LangSmith's compound task ids (wire §8): `thread:run` is run `run` of thread `thread`, if that
+/// is the context that was named, or if none was; otherwise the colon is part of the id.
+pub(super) fn split_thread<'p>(
+    id: Cow<'p, str>,
+    context_id: Option<Cow<'p, str>>,
+) -> (Cow<'p, str>, Option<Cow<'p, str>>) {
+    let Some((thread, run)) = id.split_once(':') else { return (id, context_id) };
+    let named = context_id.as_deref().is_none_or(|context| context == thread);
+    if !named || thread.is_empty() || run.is_empty() {
+        return (id, context_id);
+    }
+    let at = thread.len();
+    let thread = |id: Cow<'p, str>| match id {
+        Cow::Borrowed(id) => (Cow::Borrowed(&id[at + 1..]), Cow::Borrowed(&id[..at])),
+        Cow::Owned(id) => (Cow::Owned(id[at + 1..].to_owned()), Cow::Owned(id[..at].to_owned())),
+    };
+    let (run, thread) = thread(id);
+    (run, context_id.or(Some(thread)))
+}

@@ -1,0 +1,75 @@
+//! The "Request/Response Structure" tutorial: 0.3 with parts by `type` and HTTP statuses (wire §8).
+//!
+//! Its readers look for `message_id` and for `type` in parts, readers of 0.3 for `messageId` and
+//! `kind`: both are written, as nowhere else. Results are tasks and messages as in 0.3.
+
+use crate::{
+    fault::{Fault, FaultKind},
+    model::{Generation, Op, Reply},
+    service::Followed,
+};
+
+use super::{Dialect, Method, Quirks, Wire, WriteCx, old::Style, standard::method, v03};
+
+/// The tutorial.
+pub static DIALECT: Dialect =
+    Dialect { name: "tutorial", methods: METHODS, quirks: Quirks { fault_http, ..Quirks::NONE } };
+
+/// 0.3 with both spellings.
+pub(super) static WIRE: Wire =
+    Wire { generation: Generation::V03, read: v03::read, reply, event, fault: v03::write_fault };
+
+const METHODS: &[Method] = &[
+    method("message/send", Op::Send, &WIRE),
+    // Singular, and in no specification.
+    method("task/subscribe", Op::Subscribe, &WIRE),
+    // The rest of 0.3, without which a subscription could not be begun or its task be read.
+    method("message/stream", Op::Stream, &WIRE),
+    method("tasks/get", Op::Get, &WIRE),
+    method("tasks/cancel", Op::Cancel, &WIRE),
+    method("tasks/resubscribe", Op::Subscribe, &WIRE),
+];
+
+const STYLE: Style = Style {
+    generation: Generation::V03,
+    task: b"{\"kind\":\"task\",\"id\":\"",
+    context: b",\"contextId\":\"",
+    message: b"{\"kind\":\"message\",\"messageId\":\"",
+    message_again: b",\"message_id\":\"",
+    text: b"{\"kind\":\"text\",\"type\":\"text\",\"text\":\"",
+    file: b"{\"kind\":\"file\",\"type\":\"file\",\"file\":{",
+    data: b"{\"kind\":\"data\",\"type\":\"data\",\"data\":",
+    task_final: false,
+    state: v03::state_name,
+};
+
+fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, _cx: &WriteCx<'_>) {
+    v03::reply_in(out, &STYLE, reply);
+}
+
+fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
+    v03::event_in(out, &STYLE, item, cx)
+}
+
+/// The TypeScript variant of the tutorial; all else is 200.
+fn fault_http(fault: &Fault) -> u16 {
+    match fault.kind {
+        FaultKind::InvalidRequest => 400,
+        FaultKind::MethodNotFound => 405,
+        FaultKind::Parse
+        | FaultKind::InvalidParams
+        | FaultKind::Internal
+        | FaultKind::TaskNotFound
+        | FaultKind::TaskNotCancelable
+        | FaultKind::PushNotificationNotSupported
+        | FaultKind::UnsupportedOperation
+        | FaultKind::StreamingNotSupported
+        | FaultKind::TaskTerminal
+        | FaultKind::ContentTypeNotSupported
+        | FaultKind::InvalidAgentResponse
+        | FaultKind::ExtendedAgentCardNotConfigured
+        | FaultKind::ExtensionSupportRequired
+        | FaultKind::VersionNotSupported
+        | FaultKind::Overloaded => 200,
+    }
+}

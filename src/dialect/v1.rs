@@ -1,0 +1,275 @@
+//! Protocol 1.0 (wire §1.5 to §1.7): ProtoJSON, `{"task":…}` or `{"message":…}`, ErrorInfo.
+//!
+//! Law: camelCase names, full enum names, defaults and empty lists left out, no member that the
+//! proto does not have. The hot path: members are constants, values are copied as they are.
+
+use crate::{
+    fault::Fault,
+    json::Value,
+    model::{
+        Artifact, ArtifactView, Call, Content, Generation, Message, Op, Part, Reply, Role,
+        TaskEvent, TaskState, TaskView,
+        pack::{Fields, artifact_tag, message_tag, part_tag},
+    },
+    service::Followed,
+};
+
+use super::{ReadCx, Wire, WriteCx, fault, put, read};
+
+/// The 1.0 pairs.
+pub(super) static WIRE: Wire =
+    Wire { generation: Generation::V1, read, reply, event, fault: write_fault };
+
+const RULES: read::Rules = read::Rules::of(Generation::V1);
+
+fn read<'p>(
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<Call<'p>, Fault> {
+    read::call(&RULES, cx, params, pack)
+}
+
+fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
+    fault::v1(out, fault);
+}
+
+/// The task and conversation in which a message is shown; agent messages carry both.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    task_id: &'a [u8],
+    context_id: &'a [u8],
+}
+
+fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
+    match *reply {
+        Reply::Task { view, history } => {
+            // A2A 1.0 §9.4: sending answers with a oneof, all else with the bare task.
+            let wrapped = matches!(cx.op, Op::Send | Op::Stream);
+            if wrapped {
+                out.extend_from_slice(b"{\"task\":");
+            }
+            task(out, &view, history, Artifacts::Some);
+            if wrapped {
+                out.push(b'}');
+            }
+        }
+        Reply::Message { message, context_id } => direct(out, message, context_id),
+        Reply::PageStart => put::page_start(out),
+        Reply::PageTask { view, history, artifacts } => {
+            put::page_comma(out);
+            // A2A 1.0 §3.1.4: left out, or there even if empty.
+            let artifacts = if artifacts { Artifacts::Always } else { Artifacts::Never };
+            task(out, &view, Some(history.unwrap_or(0)), artifacts);
+        }
+        Reply::PageEnd { next, page_size, total } => put::page_end(out, next, page_size, total),
+    }
+}
+
+fn direct(out: &mut Vec<u8>, message: Message<'_>, context_id: &[u8]) {
+    out.extend_from_slice(b"{\"message\":");
+    self::message(out, message, Place { task_id: b"", context_id });
+    out.push(b'}');
+}
+
+fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
+    match *item {
+        Followed::Snapshot(view) => {
+            out.extend_from_slice(b"{\"task\":");
+            task(out, &view, cx.history, Artifacts::Some);
+            out.push(b'}');
+            true
+        }
+        Followed::Message { message, context_id } => {
+            direct(out, message, context_id);
+            true
+        }
+        Followed::Event { event, task_id, context_id, .. } => {
+            update(out, &event, Place { task_id, context_id })
+        }
+    }
+}
+
+fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>) -> bool {
+    let metadata = match *event {
+        // A client's message is no event of the protocol.
+        TaskEvent::Turn { .. } => return false,
+        TaskEvent::Status { state, at_ms, message, metadata } => {
+            put::text(out, b"{\"statusUpdate\":{\"taskId\":\"", place.task_id);
+            put::text(out, b",\"contextId\":\"", place.context_id);
+            status(out, state, at_ms, message, place);
+            metadata
+        }
+        TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
+            out.reserve(artifact.0.len() + 256);
+            put::text(out, b"{\"artifactUpdate\":{\"taskId\":\"", place.task_id);
+            put::text(out, b",\"contextId\":\"", place.context_id);
+            chunk(out, artifact);
+            if append {
+                out.extend_from_slice(b",\"append\":true");
+            }
+            if last_chunk {
+                out.extend_from_slice(b",\"lastChunk\":true");
+            }
+            metadata
+        }
+    };
+    put::json_some(out, b",\"metadata\":", metadata);
+    out.extend_from_slice(b"}}");
+    true
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Artifacts {
+    Never,
+    Some,
+    Always,
+}
+
+fn task(out: &mut Vec<u8>, view: &TaskView<'_>, history: Option<u32>, artifacts: Artifacts) {
+    let place = Place { task_id: view.id(), context_id: view.context_id() };
+    put::text(out, b"{\"id\":\"", place.task_id);
+    put::text(out, b",\"contextId\":\"", place.context_id);
+    let now = view.status();
+    status(out, now.state, now.at_ms, now.message, place);
+    if artifacts != Artifacts::Never {
+        let even_empty = artifacts == Artifacts::Always;
+        put::list(out, b",\"artifacts\":[", view.artifacts(), even_empty, whole);
+    }
+    // A2A 1.0 §3.2.4: 0 is none, and none is left out.
+    if history != Some(0) {
+        let messages = view.history(history);
+        put::list(out, b",\"history\":[", messages, false, |out, m| message(out, m, place));
+    }
+    out.push(b'}');
+}
+
+fn status(
+    out: &mut Vec<u8>,
+    state: TaskState,
+    at_ms: u64,
+    said: Option<Message<'_>>,
+    place: Place<'_>,
+) {
+    put::text(out, b",\"status\":{\"state\":\"", state_name(state));
+    if let Some(said) = said {
+        out.extend_from_slice(b",\"message\":");
+        message(out, said, place);
+    }
+    put::timestamp(out, at_ms);
+    out.push(b'}');
+}
+
+/// Wire §1.6, TaskState.
+fn state_name(state: TaskState) -> &'static [u8] {
+    match state {
+        TaskState::Unspecified => b"TASK_STATE_UNSPECIFIED",
+        TaskState::Submitted => b"TASK_STATE_SUBMITTED",
+        TaskState::Working => b"TASK_STATE_WORKING",
+        TaskState::Completed => b"TASK_STATE_COMPLETED",
+        TaskState::Failed => b"TASK_STATE_FAILED",
+        TaskState::Canceled => b"TASK_STATE_CANCELED",
+        TaskState::InputRequired => b"TASK_STATE_INPUT_REQUIRED",
+        TaskState::Rejected => b"TASK_STATE_REJECTED",
+        TaskState::AuthRequired => b"TASK_STATE_AUTH_REQUIRED",
+    }
+}
+
+fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
+    out.reserve(message.0.len() + 256);
+    put::text(out, b"{\"messageId\":\"", message.message_id());
+    let mut role = Role::Agent;
+    let (mut has_context, mut has_task, mut has_lists) = (false, false, false);
+    for (tag, bytes) in message.fields() {
+        match tag {
+            message_tag::CONTEXT_ID => {
+                has_context = true;
+                put::text(out, b",\"contextId\":\"", bytes);
+            }
+            message_tag::TASK_ID => {
+                has_task = true;
+                put::text(out, b",\"taskId\":\"", bytes);
+            }
+            message_tag::ROLE if bytes == [Role::User as u8] => role = Role::User,
+            message_tag::METADATA => put::json(out, b",\"metadata\":", bytes),
+            message_tag::EXTENSION | message_tag::REFERENCE => has_lists = true,
+            _ => {}
+        }
+    }
+    match role {
+        Role::User => out.extend_from_slice(b",\"role\":\"ROLE_USER\",\"parts\":["),
+        Role::Agent => {
+            // A2A 1.0 §4.1.4: what an agent says names its conversation.
+            if !has_context && !place.context_id.is_empty() {
+                put::text(out, b",\"contextId\":\"", place.context_id);
+            }
+            if !has_task && !place.task_id.is_empty() {
+                put::text(out, b",\"taskId\":\"", place.task_id);
+            }
+            out.extend_from_slice(b",\"role\":\"ROLE_AGENT\",\"parts\":[");
+        }
+    }
+    parts(out, message.parts());
+    if has_lists {
+        let all = |tag: u8| message.fields().filter(move |f| f.0 == tag).map(|f| f.1);
+        put::texts(out, b",\"extensions\":[", all(message_tag::EXTENSION));
+        put::texts(out, b",\"referenceTaskIds\":[", all(message_tag::REFERENCE));
+    }
+    out.push(b'}');
+}
+
+/// Appends parts and the closing bracket.
+fn parts<'a>(out: &mut Vec<u8>, parts: impl Iterator<Item = Part<'a>>) {
+    put::list(out, b"", parts, true, part);
+}
+
+fn part(out: &mut Vec<u8>, part: Part<'_>) {
+    match part.content() {
+        Content::Text(text) => put::text(out, b"{\"text\":\"", text),
+        Content::Raw(raw) => put::text(out, b"{\"raw\":\"", raw),
+        Content::Url(url) => put::text(out, b"{\"url\":\"", url),
+        Content::Data(data) => put::json(out, b"{\"data\":", data),
+    }
+    for (tag, bytes) in part.fields() {
+        match tag {
+            part_tag::METADATA => put::json(out, b",\"metadata\":", bytes),
+            part_tag::FILENAME => put::text(out, b",\"filename\":\"", bytes),
+            part_tag::MEDIA_TYPE => put::text(out, b",\"mediaType\":\"", bytes),
+            _ => {}
+        }
+    }
+    out.push(b'}');
+}
+
+/// An artifact of a task.
+fn whole(out: &mut Vec<u8>, artifact: ArtifactView<'_>) {
+    let head = artifact.head();
+    put::text(out, b"{\"artifactId\":\"", head.artifact_id());
+    described(out, head, artifact.parts());
+}
+
+/// An artifact of an event.
+fn chunk(out: &mut Vec<u8>, artifact: Artifact<'_>) {
+    put::text(out, b",\"artifact\":{\"artifactId\":\"", artifact.artifact_id());
+    described(out, artifact, artifact.parts());
+}
+
+fn described<'a>(out: &mut Vec<u8>, head: Artifact<'a>, all_parts: impl Iterator<Item = Part<'a>>) {
+    let mut has_extensions = false;
+    for (tag, bytes) in head.fields() {
+        match tag {
+            artifact_tag::NAME => put::text(out, b",\"name\":\"", bytes),
+            artifact_tag::DESCRIPTION => put::text(out, b",\"description\":\"", bytes),
+            artifact_tag::METADATA => put::json(out, b",\"metadata\":", bytes),
+            artifact_tag::EXTENSION => has_extensions = true,
+            _ => {}
+        }
+    }
+    out.extend_from_slice(b",\"parts\":[");
+    parts(out, all_parts);
+    if has_extensions {
+        let extensions = Fields(head.0).filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
+        put::texts(out, b",\"extensions\":[", extensions);
+    }
+    out.push(b'}');
+}

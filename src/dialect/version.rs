@@ -1,0 +1,105 @@
+//! The `A2A-Version` a client asks for: the one place where versions are compared.
+//!
+//! A2A 1.0 §3.6: `Major.Minor`, a patch number is ignored, absent or empty means 0.3. The method
+//! name decides the generation; the version only decides whether the call is served at all.
+
+use crate::{
+    fault::{Fault, FaultKind},
+    model::Generation,
+};
+
+use super::Method;
+
+/// Newest minor version of 1.x that is served.
+const V1_MINOR_MAX: u32 = 0;
+
+/// Checks the version that a client named in the header, or else in the query, for `method`.
+///
+/// `strict`: a method that only 1.0 has is refused unless 1.x is named; otherwise it is served
+/// (wire Appendix B, step 3). A 0.x method is served whatever served version is named.
+///
+/// # Errors
+/// `VersionNotSupported`.
+pub fn check(asked: Option<&str>, method: &Method, strict: bool) -> Result<(), Fault> {
+    let asked = asked.map_or("", str::trim);
+    let generation = if asked.is_empty() { Some(Generation::V03) } else { generation(asked) };
+    match generation {
+        Some(Generation::V1) => Ok(()),
+        Some(Generation::V01 | Generation::V03)
+            if strict && method.wire.generation == Generation::V1 =>
+        {
+            Err(Fault::because(
+                FaultKind::VersionNotSupported,
+                "this method needs the header A2A-Version: 1.0",
+            ))
+        }
+        Some(Generation::V01 | Generation::V03) => Ok(()),
+        None => Err(Fault::because(
+            FaultKind::VersionNotSupported,
+            "versions 0.1, 0.2, 0.3 and 1.0 are served",
+        )),
+    }
+}
+
+/// The wire family of a version text; `None` when it is not served (wire §1.8).
+pub fn generation(version: &str) -> Option<Generation> {
+    let mut numbers = version.split('.').map(number);
+    let (major, minor) = (numbers.next()??, numbers.next()??);
+    let patch_is_fine = numbers.next().is_none_or(|patch| patch.is_some());
+    if !patch_is_fine || numbers.next().is_some() {
+        return None;
+    }
+    match (major, minor) {
+        (0, 1) => Some(Generation::V01),
+        (0, 2 | 3) => Some(Generation::V03),
+        (1, 0..=V1_MINOR_MAX) => Some(Generation::V1),
+        _ => None,
+    }
+}
+
+fn number(digits: &str) -> Option<u32> {
+    let plain = digits.len() <= 9 && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::dialect::STANDARD;
+
+    #[test]
+    fn versions_are_major_minor() {
+        for (text, expected) in [
+            ("1.0", Some(Generation::V1)),
+            ("1.0.1", Some(Generation::V1)),
+            ("0.3", Some(Generation::V03)),
+            ("0.3.0", Some(Generation::V03)),
+            ("0.2.6", Some(Generation::V03)),
+            ("0.1", Some(Generation::V01)),
+        ] {
+            assert_eq!(generation(text), expected, "{text}");
+        }
+        for text in ["", "1", "1.", ".0", "1.0.", "1.0.0.0", "1.1", "2.0", "99.0", "0.4", "v1.0"] {
+            assert_eq!(generation(text), None, "{text}");
+        }
+        assert_eq!(generation("+1.0"), None);
+        assert_eq!(generation("1.00000000000"), None);
+    }
+
+    #[test]
+    fn absent_is_0_3_and_refused_only_where_1_0_is_needed_and_strict() {
+        let (new, old) = (STANDARD.method("GetTask"), STANDARD.method("message/send"));
+        let (Some(new), Some(old)) = (new, old) else { panic!("both methods exist") };
+        for asked in [None, Some(""), Some(" "), Some("0.3")] {
+            assert!(check(asked, new, false).is_ok() && check(asked, old, true).is_ok());
+            let fault = check(asked, new, true).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::VersionNotSupported);
+        }
+        assert!(check(Some("1.0"), new, true).is_ok() && check(Some(" 1.0 "), old, true).is_ok());
+        for method in [new, old] {
+            let fault = check(Some("99.0"), method, false).unwrap_err();
+            assert_eq!(fault.kind.row().code, -32009);
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! One connection as a state machine.
+//!
+//! A request is handled when it is wholly in the input; until then nothing is consumed and only
+//! how much is missing is remembered (chunked bodies are eaten as they come). Output above the
+//! high-water mark stops input. After a framing error nothing is parsed again.
+
+use std::task::Waker;
+
+use crate::{
+    binding::{Handled, Parked, stream::Pump},
+    engine::{Engine, Worker, request},
+    fault::{Fault, FaultKind},
+    http::{Chunked, Reject, Scan, find_head, parse_head, response},
+    service::{Follow, Now},
+};
+
+/// What a connection is given each time.
+pub struct Cx<'a> {
+    /// Shared by all connections.
+    pub engine: &'a Engine,
+    /// Shared by the connections of this thread.
+    pub worker: &'a mut Worker,
+    /// The time.
+    pub now: Now,
+    /// Woken when something other than the socket lets the connection go on.
+    pub wake: &'a Waker,
+    /// Output is appended here; what is in it already counts as unsent.
+    pub out: &'a mut Vec<u8>,
+    /// Bytes of earlier output that the socket has not taken, beside those in `out`.
+    pub unsent: usize,
+}
+
+/// What a connection wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the input that are done with.
+    pub consumed: usize,
+    /// Bytes of input, from the first unconsumed one, below which more input changes nothing;
+    /// 0: unknown.
+    pub need: usize,
+    /// Advance again by then, in ms of the monotonic clock.
+    pub deadline_ms: Option<u64>,
+    /// False: leave input in the socket.
+    pub read: bool,
+    /// What to do with the socket.
+    pub next: Next,
+}
+
+/// What to do with the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Keep it.
+    Open,
+    /// Send what is unsent, then close for writing, ignore input for a while, and close.
+    Close,
+    /// Close it now.
+    Abort,
+}
+
+enum State {
+    /// Between requests, or in the middle of a head or of a body of known length.
+    Reading { scanned: u32, need: u32, continued: bool },
+    /// In the middle of a chunked body.
+    Chunks(Box<Chunks>),
+    /// A call waits for its task.
+    Parked(Box<Parked>),
+    /// A stream is open.
+    Streaming(Box<Pump>),
+    /// The last answer is written.
+    Closed,
+}
+
+/// A chunked body on its way.
+struct Chunks {
+    head: Vec<u8>,
+    body: Vec<u8>,
+    decoder: Chunked,
+}
+
+const FRESH: State = State::Reading { scanned: 0, need: 0, continued: false };
+
+/// One connection.
+pub struct Conn {
+    state: State,
+    /// When the current head, or the current window of a body, began; or the last answer ended.
+    since_ms: u64,
+    /// Input seen when the window of a body began.
+    seen: u64,
+    /// Input eaten of a chunked body.
+    eaten: u64,
+}
+
+/// What one step of a connection did.
+enum Step {
+    /// It ate this much and there may be more to do.
+    Ate(usize),
+    /// It can do nothing until something happens.
+    Wait,
+    /// It has no room for output.
+    Full,
+    /// It is over.
+    Over(Next),
+}
+
+impl Conn {
+    /// A connection that was just accepted.
+    pub fn new(now: Now) -> Conn {
+        Conn { state: FRESH, since_ms: now.mono_ms, seen: 0, eaten: 0 }
+    }
+
+    /// Goes on as far as possible: call it when input came, the waker fired, output was sent,
+    /// the deadline passed, or the peer ended its side.
+    ///
+    /// `input` is everything received and not yet consumed.
+    pub fn advance(&mut self, cx: &mut Cx<'_>, input: &[u8], eof: bool) -> Progress {
+        let mut consumed = 0;
+        loop {
+            let rest = &input[consumed..];
+            let step = match &mut self.state {
+                State::Reading { .. } => self.reading(cx, rest, eof),
+                State::Chunks(_) => self.chunks(cx, rest, eof),
+                State::Parked(_) => self.parked(cx),
+                State::Streaming(_) => self.streaming(cx, eof),
+                State::Closed => Step::Over(Next::Close),
+            };
+            match step {
+                Step::Ate(bytes) => consumed += bytes,
+                Step::Wait => return self.progress(cx, consumed, input.len() - consumed, true),
+                Step::Full => return self.progress(cx, consumed, input.len() - consumed, false),
+                Step::Over(next) => {
+                    self.state = State::Closed;
+                    let consumed = input.len();
+                    return Progress { consumed, need: 0, deadline_ms: None, read: true, next };
+                }
+            }
+        }
+    }
+
+    fn progress(&self, cx: &Cx<'_>, consumed: usize, left: usize, room: bool) -> Progress {
+        let limits = cx.engine.limits();
+        let (deadline_ms, need, read) = match &self.state {
+            State::Reading { need, .. } => {
+                let span = match (left, *need) {
+                    (0, 0) => limits.keep_alive_idle_ms,
+                    (_, 0) => limits.head_timeout_ms,
+                    (_, _) => limits.body_idle_ms,
+                };
+                (Some(self.since_ms + span), *need as usize, room)
+            }
+            State::Chunks(_) => (Some(self.since_ms + limits.body_idle_ms), 0, room),
+            State::Parked(_) => (None, 0, left < limits.head_bytes_max),
+            State::Streaming(pump) => {
+                let next = pump.wrote_ms + limits.sse_keep_alive_ms;
+                (Some(next), 0, left < limits.head_bytes_max)
+            }
+            State::Closed => (None, 0, true),
+        };
+        Progress { consumed, need, deadline_ms, read, next: Next::Open }
+    }
+
+    /// Looks for a whole request.
+    fn reading(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Step {
+        let State::Reading { scanned, need, continued } = self.state else { return Step::Wait };
+        if cx.out.len() + cx.unsent > cx.engine.limits().output_bytes_max {
+            return Step::Full;
+        }
+        if rest.is_empty() || rest.len() < need as usize {
+            return self.not_yet(cx, rest, need as usize, eof);
+        }
+        let limits = request::head_limits(cx.engine.limits());
+        let head_len = match find_head(rest, scanned as usize, &limits) {
+            Err(reject) => return self.reject(cx, reject),
+            Ok(Scan::Partial { scanned: upto }) => {
+                if scanned == 0 {
+                    self.since_ms = cx.now.mono_ms;
+                }
+                // At least one byte was seen, which tells a begun head from an idle connection.
+                let scanned = upto.max(1) as u32;
+                self.state = State::Reading { scanned, need: 0, continued };
+                return self.not_yet(cx, rest, 0, eof);
+            }
+            Ok(Scan::Complete { head_len }) => head_len,
+        };
+        let head = match parse_head(&rest[..head_len], &limits) {
+            Err(reject) => return self.reject(cx, reject),
+            Ok(head) => head,
+        };
+        let total = match request::body_end(&head, head_len) {
+            request::BodyEnd::At(total) if total <= rest.len() => total,
+            end => return self.begin_body(cx, rest, head_len, &head, end, eof, continued),
+        };
+        let (body, close) = (&rest[head_len..total], !head.keep_alive);
+        let handled = request::handle(cx, &head, body, close);
+        self.settle_into(cx, handled, close);
+        Step::Ate(total)
+    }
+
+    /// Notes what is missing; the peer has that long.
+    fn not_yet(&mut self, cx: &mut Cx<'_>, rest: &[u8], need: usize, eof: bool) -> Step {
+        let limits = cx.engine.limits();
+        let waited = cx.now.mono_ms.saturating_sub(self.since_ms);
+        if eof || (rest.is_empty() && cx.engine.is_draining()) {
+            return Step::Over(if rest.is_empty() { Next::Close } else { Next::Abort });
+        }
+        if rest.is_empty() {
+            let idle = waited >= limits.keep_alive_idle_ms;
+            return if idle { Step::Over(Next::Close) } else { Step::Wait };
+        }
+        if need == 0 && waited >= limits.head_timeout_ms {
+            return self.reject_with(cx, 408, "the head took too long");
+        }
+        if need > 0 && self.body_stalls(cx, rest.len() as u64) {
+            return self.reject_with(cx, 408, "the body took too long");
+        }
+        Step::Wait
+    }
+
+    /// True when a window of `body_idle_ms` passed without enough new input.
+    fn body_stalls(&mut self, cx: &Cx<'_>, seen: u64) -> bool {
+        let limits = cx.engine.limits();
+        if cx.now.mono_ms.saturating_sub(self.since_ms) < limits.body_idle_ms {
+            return false;
+        }
+        let progress = seen.saturating_sub(self.seen);
+        self.since_ms = cx.now.mono_ms;
+        self.seen = seen;
+        progress < limits.body_progress_bytes_min as u64
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the state of one request")]
+    fn begin_body(
+        &mut self,
+        cx: &mut Cx<'_>,
+        rest: &[u8],
+        head_len: usize,
+        head: &crate::http::Head<'_>,
+        end: request::BodyEnd,
+        eof: bool,
+        continued: bool,
+    ) -> Step {
+        if head.expect_continue && !continued && rest.len() == head_len {
+            cx.out.extend_from_slice(response::CONTINUE);
+        }
+        self.since_ms = cx.now.mono_ms;
+        self.seen = rest.len() as u64;
+        match end {
+            request::BodyEnd::At(total) => {
+                self.state = State::Reading { scanned: 0, need: total as u32, continued: true };
+                self.not_yet(cx, rest, total, eof)
+            }
+            request::BodyEnd::Chunked => {
+                let decoder = Chunked::new(request::chunk_limits(cx.engine.limits()));
+                let head = rest[..head_len].to_vec();
+                (self.seen, self.eaten) = (0, 0);
+                self.state = State::Chunks(Box::new(Chunks { head, body: Vec::new(), decoder }));
+                Step::Ate(head_len)
+            }
+        }
+    }
+
+    /// Eats a chunked body and handles the request when it is complete.
+    fn chunks(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Step {
+        let State::Chunks(chunks) = &mut self.state else { return Step::Wait };
+        let step = match chunks.decoder.advance(rest, &mut chunks.body) {
+            Err(reject) => return self.reject(cx, reject),
+            Ok(step) => step,
+        };
+        self.eaten += step.consumed as u64;
+        if !step.done {
+            let eaten = self.eaten;
+            if eof {
+                return Step::Over(Next::Abort);
+            }
+            if self.body_stalls(cx, eaten) {
+                return self.reject_with(cx, 408, "the body took too long");
+            }
+            return if step.consumed > 0 { Step::Ate(step.consumed) } else { Step::Wait };
+        }
+        let State::Chunks(chunks) = std::mem::replace(&mut self.state, FRESH) else {
+            return Step::Wait;
+        };
+        match parse_head(&chunks.head, &request::head_limits(cx.engine.limits())) {
+            Err(reject) => return self.reject(cx, reject),
+            Ok(head) => {
+                let close = !head.keep_alive;
+                let handled = request::handle(cx, &head, &chunks.body, close);
+                self.settle_into(cx, handled, close);
+            }
+        }
+        Step::Ate(step.consumed)
+    }
+
+    fn settle_into(&mut self, cx: &Cx<'_>, handled: Handled, close: bool) {
+        self.since_ms = cx.now.mono_ms;
+        self.state = match handled {
+            Handled::Answered if close || cx.engine.is_draining() => State::Closed,
+            Handled::Answered => FRESH,
+            Handled::Parked(parked) => State::Parked(parked),
+            Handled::Stream(pump) => State::Streaming(pump),
+        };
+    }
+
+    fn parked(&mut self, cx: &mut Cx<'_>) -> Step {
+        let State::Parked(parked) = &mut self.state else { return Step::Wait };
+        let date = cx.worker.scratch.date(cx.now);
+        let draining = cx.engine.is_draining();
+        parked.close |= draining;
+        if !parked.settle(cx.engine.service(), cx.wake, cx.out, &date, b"") {
+            return Step::Wait;
+        }
+        let close = parked.close;
+        self.settle_into(cx, Handled::Answered, close);
+        Step::Ate(0)
+    }
+
+    fn streaming(&mut self, cx: &mut Cx<'_>, eof: bool) -> Step {
+        let State::Streaming(pump) = &mut self.state else { return Step::Wait };
+        // A subscriber that leaves costs nothing more; its task runs on.
+        if eof {
+            return Step::Over(Next::Abort);
+        }
+        let limits = cx.engine.limits();
+        let room = limits.output_bytes_max.saturating_sub(cx.unsent);
+        if cx.out.len() >= room {
+            return Step::Full;
+        }
+        let before = cx.out.len();
+        let follow = pump.pump(cx.engine.service(), cx.wake, cx.out, room);
+        if cx.out.len() > before {
+            pump.wrote_ms = cx.now.mono_ms;
+        }
+        match follow {
+            Follow::More => Step::Full,
+            Follow::Pending if cx.engine.is_cut() => {
+                let detail = "the server is shutting down; subscribe again to go on";
+                pump.cut(cx.out, &Fault::because(FaultKind::Internal, detail));
+                Step::Over(Next::Close)
+            }
+            Follow::Pending => {
+                if cx.now.mono_ms >= pump.wrote_ms + limits.sse_keep_alive_ms {
+                    pump.keep_alive(cx.out);
+                    pump.wrote_ms = cx.now.mono_ms;
+                }
+                Step::Wait
+            }
+            Follow::End | Follow::Gone => {
+                let close = pump.close;
+                self.settle_into(cx, Handled::Answered, close);
+                Step::Ate(0)
+            }
+        }
+    }
+
+    fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {
+        self.reject_with(cx, reject.status(), reject.reason())
+    }
+
+    /// Answers what is not HTTP, or comes too slowly; nothing behind it is ever parsed.
+    fn reject_with(&mut self, cx: &mut Cx<'_>, status: u16, reason: &'static str) -> Step {
+        let date = cx.worker.scratch.date(cx.now);
+        crate::binding::jsonrpc::refuse_http(cx.out, status, reason, &date, b"", true);
+        Step::Over(Next::Close)
+    }
+}

@@ -1,0 +1,248 @@
+//! From settings to an engine: names are resolved and checked once, here.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::Waker,
+};
+
+use crate::{
+    agent::{Agent, Profile},
+    binding::{Site, site},
+    dialect::{self, card::CardForm},
+    engine::Worker,
+    limits::Limits,
+    op::{Core, TickCx},
+    service::{AgentIndex, Now, Service},
+};
+
+/// Everything a user decides about a server.
+pub struct Setup {
+    /// All limits.
+    pub limits: Limits,
+    /// Agents; the first one answers at the root.
+    pub agents: Vec<(Profile, Arc<dyn Agent>)>,
+    /// Dialects at paths of their own.
+    pub mounts: Vec<Mount>,
+    /// The form of the public cards.
+    pub card: CardForm,
+    /// The URL under which clients reach the server; otherwise cards name the host asked for.
+    pub public_url: Option<String>,
+    /// Keep to the letter of A2A 1.0 §3.6.2: a 1.0 method needs the version header.
+    pub strict_version: bool,
+    /// Serve the extended card.
+    pub extended_card: bool,
+    /// Give every body below this path back; for framing tests.
+    pub test_echo: Option<String>,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            limits: Limits::default(),
+            agents: Vec::new(),
+            mounts: Vec::new(),
+            card: CardForm::Hybrid,
+            public_url: None,
+            strict_version: false,
+            extended_card: true,
+            test_echo: None,
+        }
+    }
+}
+
+/// A dialect at a path.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    /// Absolute path; `/` for the root.
+    pub path: String,
+    /// Name of the dialect.
+    pub dialect: String,
+    /// Name of the agent; the first one if there is none.
+    pub agent: Option<String>,
+}
+
+/// What the world gives a server when it starts.
+pub struct Start {
+    /// Unguessable bits that keep task ids and hash tables from being predicted.
+    pub secret: u128,
+    /// Milliseconds since the Unix epoch, for agents that publish from threads of their own.
+    pub unix_ms: fn() -> u64,
+    /// Threads.
+    pub workers: usize,
+    /// Named by cards when a request has no `Host`.
+    pub base_url: String,
+}
+
+/// Why a server cannot be set up; one line for its operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// There is no agent.
+    NoAgent,
+    /// Two agents share a name.
+    SameName(String),
+    /// An agent's name does not fit into a path.
+    Name(String),
+    /// A mount's path is not absolute and clean.
+    Path(String),
+    /// A mount names no dialect that exists.
+    Dialect(String),
+    /// A mount names no agent that exists.
+    Agent(String),
+    /// More agents than an index can name.
+    TooManyAgents,
+}
+
+impl std::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BuildError::NoAgent => write!(f, "a server needs an agent"),
+            BuildError::SameName(name) => write!(f, "two agents are called {name:?}"),
+            BuildError::Name(name) => {
+                write!(f, "the agent name {name:?} is not made of letters, digits, '-', '_', '.'")
+            }
+            BuildError::Path(path) => {
+                write!(f, "the mount path {path:?} is not an absolute path without '.' or '%'")
+            }
+            BuildError::Dialect(name) => {
+                let names: Vec<_> = dialect::ALL.iter().map(|dialect| dialect.name).collect();
+                write!(f, "there is no dialect {name:?}; there are {}", names.join(", "))
+            }
+            BuildError::Agent(name) => write!(f, "there is no agent {name:?}"),
+            BuildError::TooManyAgents => write!(f, "there are more than 65,535 agents"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+/// What all connections of a server share.
+pub struct Engine {
+    pub(crate) core: Arc<Core>,
+    pub(crate) site: Site,
+    draining: AtomicBool,
+    cut: AtomicBool,
+}
+
+impl Setup {
+    /// Checks the settings and makes an engine of them.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
+        let (mut agents, mut names) = (HashMap::new(), Vec::new());
+        for (profile, _) in &self.agents {
+            let name = profile.name.clone();
+            if !is_name(&name) {
+                return Err(BuildError::Name(name));
+            }
+            let index = u16::try_from(names.len()).map_err(|_| BuildError::TooManyAgents)?;
+            if agents.insert(name.clone(), AgentIndex(index)).is_some() {
+                return Err(BuildError::SameName(name));
+            }
+            names.push(name);
+        }
+        if names.is_empty() {
+            return Err(BuildError::NoAgent);
+        }
+        let mounts = self.mounts.iter().map(|mount| resolve(mount, &agents));
+        let mounts = mounts.collect::<Result<Vec<_>, _>>()?;
+        let core = Core::new(&self.limits, self.agents, &start);
+        let site = Site {
+            limits: self.limits,
+            mounts,
+            agents,
+            names,
+            card: self.card,
+            public_url: self.public_url.map(|url| url.trim_end_matches('/').to_owned()),
+            base_url: start.base_url.trim_end_matches('/').to_owned(),
+            strict_version: self.strict_version,
+            extended_card: self.extended_card,
+            test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),
+            started_s: (start.unix_ms)() / 1000,
+            streams: Arc::new(AtomicUsize::new(0)),
+            parked: Arc::new(AtomicUsize::new(0)),
+        };
+        let (draining, cut) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Arc::new(Engine { core, site, draining, cut }))
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    !name.is_empty() && name.len() <= 128 && name.bytes().all(plain) && !name.starts_with('.')
+}
+
+fn resolve(
+    mount: &Mount,
+    agents: &HashMap<String, AgentIndex>,
+) -> Result<site::Mount, BuildError> {
+    let path = mount.path.trim_end_matches('/');
+    let clean = path.split('/').skip(1).all(is_name);
+    if !mount.path.starts_with('/') || !clean {
+        return Err(BuildError::Path(mount.path.clone()));
+    }
+    let dialect = dialect::by_name(&mount.dialect)
+        .ok_or_else(|| BuildError::Dialect(mount.dialect.clone()))?;
+    let agent = match &mount.agent {
+        None => AgentIndex(0),
+        Some(name) => *agents.get(name).ok_or_else(|| BuildError::Agent(name.clone()))?,
+    };
+    Ok(site::Mount { path: path.to_owned(), dialect, agent })
+}
+
+impl Engine {
+    /// All limits.
+    pub fn limits(&self) -> &Limits {
+        &self.site.limits
+    }
+
+    /// The waist.
+    pub(crate) fn service(&self) -> &dyn Service {
+        &*self.core
+    }
+
+    /// Runs the agents of this worker whose time has come, and forgets tasks that expired.
+    ///
+    /// Returns when to come back, in ms of the monotonic clock; `wake` is woken when an earlier
+    /// time turns up meanwhile.
+    pub fn tick(&self, worker: &mut Worker, now: Now, wake: &Waker) -> Option<u64> {
+        let scratch = &mut worker.scratch;
+        let mut cx = TickCx {
+            worker: scratch.worker,
+            now,
+            entropy: scratch.entropy.as_mut(),
+            events: &mut scratch.events,
+        };
+        self.core.tick(&mut cx, wake)
+    }
+
+    /// From now on answers close their connections and new tasks are refused.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+        self.core.drain();
+    }
+
+    /// Ends streams that are still open when their connections are advanced next.
+    pub fn cut_streams(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+    }
+
+    /// True after [`Engine::cut_streams`].
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed)
+    }
+
+    /// True after [`Engine::drain`].
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Parked calls and open streams.
+    pub fn running(&self) -> usize {
+        self.site.streams.load(Ordering::Relaxed) + self.site.parked.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,393 @@
+//! The chunked transfer coding, decoded as the bytes arrive (RFC 9112 §7.1).
+//!
+//! One state, one byte at a time on the lines, whole slices in the data; it never looks back, so
+//! the outcome does not depend on how the bytes were cut. Extensions and trailers are checked
+//! against their grammar, bounded, and dropped.
+
+use super::line::is_token;
+use super::{Reject, escape};
+
+/// The sizes a chunked body may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkLimits {
+    /// Bytes of all chunk data together; else 413.
+    pub body_bytes_max: u64,
+    /// Bytes of one chunk line, extensions included, CRLF not; else 400.
+    pub line_bytes_max: usize,
+    /// Bytes of the trailer section, CRLFs included; else 431.
+    pub trailer_bytes_max: usize,
+    /// Bytes of chunk lines beyond 16 a chunk and twice its data, summed; else 400.
+    pub overhead_bytes_max: usize,
+}
+
+/// What one call of [`Chunked::advance`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkStep {
+    /// Bytes of the input that were eaten: all of them, unless `done`.
+    pub consumed: usize,
+    /// Whether the body, trailers included, is complete.
+    pub done: bool,
+}
+
+/// An incremental decoder for one body.
+#[derive(Clone, Debug)]
+pub struct Chunked {
+    limits: ChunkLimits,
+    state: State,
+    /// Digits of the size read so far, then bytes of data still to come.
+    remaining: u64,
+    digits: u8,
+    line_bytes: usize,
+    trailer_bytes: usize,
+    overhead_bytes: usize,
+    body_bytes: u64,
+}
+
+/// What the next byte must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Size,
+    /// White space behind the size: only an extension may follow.
+    SizeSpace,
+    NameStart,
+    Name,
+    NameSpace,
+    ValueStart,
+    Value,
+    Quoted,
+    QuotedPair,
+    QuotedEnd,
+    ValueSpace,
+    LineLf,
+    Data,
+    DataCr,
+    DataLf,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    LastLf,
+    Done,
+}
+
+/// RFC 9112 §7.1: more than 16 digits would not fit 64 bits.
+const SIZE_DIGITS_MAX: u8 = 16;
+
+/// Overhead every chunk may have for free.
+const LINE_BYTES_FREE: u64 = 16;
+
+impl Chunked {
+    /// A decoder that stands before the first chunk line.
+    pub const fn new(limits: ChunkLimits) -> Self {
+        Self {
+            limits,
+            state: State::Size,
+            remaining: 0,
+            digits: 0,
+            line_bytes: 0,
+            trailer_bytes: 0,
+            overhead_bytes: 0,
+            body_bytes: 0,
+        }
+    }
+
+    /// Whether the body is complete.
+    pub const fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    /// Bytes of data decoded or announced so far.
+    pub const fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Eats `input` and appends its data to `body`; bytes behind the body are left alone.
+    ///
+    /// After an error the decoder must not be used again.
+    ///
+    /// # Errors
+    /// [`Reject::ChunkSize`], [`Reject::ChunkExtension`], [`Reject::ChunkLineTooLong`],
+    /// [`Reject::ChunkOverhead`], [`Reject::ChunkData`], [`Reject::BodyTooLarge`],
+    /// [`Reject::TrailerInvalid`], [`Reject::TrailersTooLarge`], [`Reject::BareLineFeed`],
+    /// [`Reject::BareCarriageReturn`].
+    pub fn advance(&mut self, input: &[u8], body: &mut Vec<u8>) -> Result<ChunkStep, Reject> {
+        let mut rest = input;
+        while self.state != State::Done {
+            if self.state == State::Data {
+                let len = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(rest.len());
+                let (data, tail) = rest.split_at(len);
+                body.extend_from_slice(data);
+                rest = tail;
+                self.remaining -= len as u64;
+                if self.remaining > 0 {
+                    break;
+                }
+                self.state = State::DataCr;
+            }
+            let Some((&byte, tail)) = rest.split_first() else { break };
+            rest = tail;
+            self.state = self.step(byte)?;
+        }
+        Ok(ChunkStep { consumed: input.len() - rest.len(), done: self.is_done() })
+    }
+
+    fn step(&mut self, byte: u8) -> Result<State, Reject> {
+        match self.state {
+            State::Size
+            | State::SizeSpace
+            | State::NameStart
+            | State::Name
+            | State::NameSpace
+            | State::ValueStart
+            | State::Value
+            | State::Quoted
+            | State::QuotedPair
+            | State::QuotedEnd
+            | State::ValueSpace => self.line(byte),
+            State::LineLf => self.line_end(byte),
+            State::DataCr if byte == b'\r' => Ok(State::DataLf),
+            State::DataLf if byte == b'\n' => {
+                self.digits = 0;
+                self.line_bytes = 0;
+                Ok(State::Size)
+            }
+            State::DataCr | State::DataLf => Err(Reject::ChunkData),
+            State::TrailerStart
+            | State::TrailerName
+            | State::TrailerValue
+            | State::TrailerLf
+            | State::LastLf => self.trailer(byte),
+            // `advance` steps in neither of them.
+            State::Data | State::Done => Ok(self.state),
+        }
+    }
+
+    /// chunk-size [ chunk-ext ] up to its CR.
+    fn line(&mut self, byte: u8) -> Result<State, Reject> {
+        if byte != b'\r' {
+            if self.line_bytes >= self.limits.line_bytes_max {
+                return Err(Reject::ChunkLineTooLong);
+            }
+            self.line_bytes += 1;
+        }
+        if self.state == State::Size {
+            return self.size(byte);
+        }
+        if byte == b'\n' {
+            return Err(Reject::BareLineFeed);
+        }
+        extension(self.state, byte).ok_or(Reject::ChunkExtension)
+    }
+
+    /// RFC 9112 §7.1: chunk-size = 1*HEXDIG.
+    fn size(&mut self, byte: u8) -> Result<State, Reject> {
+        if let Some(digit) = escape::hex(byte) {
+            if self.digits >= SIZE_DIGITS_MAX {
+                return Err(Reject::ChunkSize);
+            }
+            self.remaining = if self.digits == 0 { 0 } else { self.remaining << 4 };
+            self.remaining |= u64::from(digit);
+            self.digits += 1;
+            return Ok(State::Size);
+        }
+        let next = match byte {
+            b'\r' => State::LineLf,
+            b';' => State::NameStart,
+            b' ' | b'\t' => State::SizeSpace,
+            b'\n' if self.digits > 0 => return Err(Reject::BareLineFeed),
+            _ => return Err(Reject::ChunkSize),
+        };
+        if self.digits == 0 {
+            return Err(Reject::ChunkSize);
+        }
+        // RFC 9110 §15.5.14: refuse as soon as the size is known, before its data.
+        match self.body_bytes.checked_add(self.remaining) {
+            Some(sum) if sum <= self.limits.body_bytes_max => self.body_bytes = sum,
+            Some(_) | None => return Err(Reject::BodyTooLarge),
+        }
+        Ok(next)
+    }
+
+    fn line_end(&mut self, byte: u8) -> Result<State, Reject> {
+        if byte != b'\n' {
+            return Err(Reject::BareCarriageReturn);
+        }
+        // A body of one-byte chunks with long extensions costs much and carries nothing.
+        let free = LINE_BYTES_FREE.saturating_add(self.remaining.saturating_mul(2));
+        let free = usize::try_from(free).unwrap_or(usize::MAX);
+        self.overhead_bytes = (self.overhead_bytes + self.line_bytes).saturating_sub(free);
+        if self.overhead_bytes > self.limits.overhead_bytes_max {
+            return Err(Reject::ChunkOverhead);
+        }
+        Ok(if self.remaining == 0 { State::TrailerStart } else { State::Data })
+    }
+
+    /// RFC 9112 §7.1.2: trailer-section = *( field-line CRLF ), then CRLF.
+    fn trailer(&mut self, byte: u8) -> Result<State, Reject> {
+        if self.trailer_bytes >= self.limits.trailer_bytes_max && self.state != State::LastLf {
+            return Err(Reject::TrailersTooLarge);
+        }
+        self.trailer_bytes += 1;
+        match (self.state, byte) {
+            (State::TrailerStart, b'\r') => Ok(State::LastLf),
+            (State::TrailerName, b':') => Ok(State::TrailerValue),
+            (State::TrailerStart | State::TrailerName, _) if is_token(byte) => {
+                Ok(State::TrailerName)
+            }
+            (State::TrailerValue, b'\r') => Ok(State::TrailerLf),
+            (State::TrailerValue, b'\t' | b' '..=b'~' | 0x80..) => Ok(State::TrailerValue),
+            (State::TrailerLf, b'\n') => Ok(State::TrailerStart),
+            (State::LastLf, b'\n') => Ok(State::Done),
+            (State::TrailerLf | State::LastLf, _) => Err(Reject::BareCarriageReturn),
+            (_, b'\n') => Err(Reject::BareLineFeed),
+            _ => Err(Reject::TrailerInvalid),
+        }
+    }
+}
+
+/// RFC 9112 §7.1.1: chunk-ext = *( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] ).
+fn extension(state: State, byte: u8) -> Option<State> {
+    let is_space = byte == b' ' || byte == b'\t';
+    match state {
+        State::NameStart if is_space => Some(State::NameStart),
+        State::NameStart | State::Name if is_token(byte) => Some(State::Name),
+        State::Name | State::NameSpace if byte == b'=' => Some(State::ValueStart),
+        State::Name | State::NameSpace if is_space => Some(State::NameSpace),
+        State::ValueStart if is_space => Some(State::ValueStart),
+        State::ValueStart if byte == b'"' => Some(State::Quoted),
+        State::ValueStart | State::Value if is_token(byte) => Some(State::Value),
+        // RFC 9110 §5.6.4: qdtext and quoted-pair.
+        State::Quoted if byte == b'"' => Some(State::QuotedEnd),
+        State::Quoted if byte == b'\\' => Some(State::QuotedPair),
+        State::Quoted if is_text(byte) => Some(State::Quoted),
+        State::QuotedPair if is_text(byte) => Some(State::Quoted),
+        State::SizeSpace if is_space => Some(State::SizeSpace),
+        State::Value | State::QuotedEnd | State::ValueSpace if is_space => Some(State::ValueSpace),
+        // Bad white space may stand before the next `;`, never before the end of the line.
+        State::SizeSpace | State::ValueSpace | State::NameSpace if byte == b';' => {
+            Some(State::NameStart)
+        }
+        State::Name | State::Value | State::QuotedEnd if byte == b';' => Some(State::NameStart),
+        State::Name | State::Value | State::QuotedEnd if byte == b'\r' => Some(State::LineLf),
+        _ => None,
+    }
+}
+
+/// HTAB, SP, visible ASCII and obs-text.
+const fn is_text(byte: u8) -> bool {
+    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ChunkLimits = ChunkLimits {
+        body_bytes_max: 20,
+        line_bytes_max: 20,
+        trailer_bytes_max: 12,
+        overhead_bytes_max: 20,
+    };
+
+    fn read(wire: &str) -> Result<(Vec<u8>, ChunkStep), Reject> {
+        let mut body = Vec::new();
+        let step = Chunked::new(LIMITS).advance(wire.as_bytes(), &mut body)?;
+        Ok((body, step))
+    }
+
+    fn refusal(wire: &str) -> Option<Reject> {
+        read(wire).err()
+    }
+
+    #[test]
+    fn rfc9112_7_1_chunks() {
+        let wire = "5\r\nhello\r\n0A\r\n0123456789\r\n000\r\n\r\nGET";
+        let step = ChunkStep { consumed: wire.len() - 3, done: true };
+        assert_eq!(read(wire), Ok((b"hello0123456789".to_vec(), step)));
+        assert_eq!(read("5\r\nhel").map(|(_, s)| s), Ok(ChunkStep { consumed: 6, done: false }));
+        for wire in ["+5\r\n", "-5\r\n", "0x5\r\n", " 5\r\n", "\r\n", ";a\r\n", "5_0\r\n", "g\r\n"]
+        {
+            assert_eq!(refusal(wire), Some(Reject::ChunkSize), "{wire:?}");
+        }
+        assert_eq!(refusal("00000000000000000\r\n"), Some(Reject::ChunkSize));
+        for wire in ["1\r\nxx", "1\r\nx\n", "1\r\nx\rx"] {
+            assert_eq!(refusal(wire), Some(Reject::ChunkData), "{wire:?}");
+        }
+    }
+
+    #[test]
+    fn rfc9112_7_1_1_extensions() {
+        for wire in
+            ["0;a\r\n", "0;a=b;c\r\n", "0;a=\"b;\\\"\"\r\n", "0 ; a\t= b ;c\r\n", "0;a=\"\"\r\n"]
+        {
+            assert!(read(wire).is_ok(), "{wire:?}");
+        }
+        for wire in [
+            "0 \r\n",
+            "0;\r\n",
+            "0;a=\r\n",
+            "0;=b\r\n",
+            "0;a=b c\r\n",
+            "0;a=\"b\r\n",
+            "0;a \r\n",
+            "0;a=\"b\"c\r\n",
+            "0;a=\"\x01\"\r\n",
+            "0;a\0",
+            "0;\"a\"\r\n",
+            "0;a=b \r\n",
+            "0;a=\"\\\x7f",
+        ] {
+            assert_eq!(refusal(wire), Some(Reject::ChunkExtension), "{wire:?}");
+        }
+        assert!(read("1;aaaaaaaaaaaaaaaaaa\r\n").is_ok());
+        assert_eq!(refusal("1;aaaaaaaaaaaaaaaaaaa"), Some(Reject::ChunkLineTooLong));
+    }
+
+    #[test]
+    fn chunk_lines_must_not_outweigh_their_data() {
+        let mut limits = LIMITS;
+        limits.line_bytes_max = 64;
+        let wire = format!("1;{}\r\nx\r\n", "a".repeat(30)).repeat(2);
+        let mut chunked = Chunked::new(limits);
+        assert_eq!(chunked.advance(wire.as_bytes(), &mut Vec::new()), Err(Reject::ChunkOverhead));
+    }
+
+    #[test]
+    fn rfc9112_7_1_2_trailers_are_checked_and_dropped() {
+        assert!(
+            read("0\r\nX: y\r\nZ:\r\n\r\n").is_ok_and(|(body, step)| body.is_empty() && step.done)
+        );
+        for wire in ["0\r\nX : y", "0\r\n: y", "0\r\n X", "0\r\nX: \0", "0\r\nX\r\n"] {
+            assert_eq!(refusal(wire), Some(Reject::TrailerInvalid), "{wire:?}");
+        }
+        assert_eq!(refusal("0\r\nX: 0123456789"), Some(Reject::TrailersTooLarge));
+    }
+
+    #[test]
+    fn rfc9112_2_2_line_ends() {
+        for wire in ["5\n", "5;a\n", "0\r\n\n", "0\r\nX: y\n", "0;a=\"\\\n"] {
+            assert_eq!(refusal(wire), Some(Reject::BareLineFeed), "{wire:?}");
+        }
+        for wire in ["5\rh", "0\r\n\rX", "0\r\nX: y\rZ"] {
+            assert_eq!(refusal(wire), Some(Reject::BareCarriageReturn), "{wire:?}");
+        }
+    }
+
+    #[test]
+    fn rfc9110_15_5_14_the_body_is_capped_before_its_data() {
+        assert!(read("14\r\n").is_ok());
+        assert_eq!(refusal("15\r\n"), Some(Reject::BodyTooLarge));
+        assert_eq!(refusal("a\r\n0123456789\r\nb\r\n"), Some(Reject::BodyTooLarge));
+        assert_eq!(refusal("ffffffffffffffff\r\n"), Some(Reject::BodyTooLarge));
+        assert_eq!(refusal("1\r\nx\r\nffffffffffffffff\r\n"), Some(Reject::BodyTooLarge));
+    }
+
+    #[test]
+    fn a_finished_decoder_eats_nothing() -> Result<(), Reject> {
+        let mut chunked = Chunked::new(LIMITS);
+        assert!(chunked.advance(b"0\r\n\r\n", &mut Vec::new())?.done && chunked.is_done());
+        let step = chunked.advance(b"5\r\n", &mut Vec::new())?;
+        assert_eq!(step, ChunkStep { consumed: 0, done: true });
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Field lines of a head that was already proved valid (RFC 9112 §5).
+//!
+//! The iterator only cuts: every line has a token, a colon directly behind it, and a value
+//! without control bytes, because [`super::parse_head`] refused everything else.
+
+/// The fields of a head in their order, as `(name, value)`; the value without its white space.
+///
+/// Names keep the spelling of the peer; compare them without regard to ASCII case.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'b> {
+    /// The field lines, each with its CRLF.
+    pub(super) section: &'b [u8],
+}
+
+impl<'b> Iterator for Fields<'b> {
+    type Item = (&'b str, &'b [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let end = self.section.iter().position(|&b| b == b'\r')?;
+        let (line, rest) = self.section.split_at(end);
+        self.section = rest.get(2..).unwrap_or_default();
+        let colon = line.iter().position(|&b| b == b':')?;
+        let name = std::str::from_utf8(&line[..colon]).ok()?;
+        Some((name, trim(&line[colon + 1..])))
+    }
+}
+
+/// The non-empty elements of a comma list, trimmed (RFC 9110 §5.6.1.2).
+///
+/// Knows no quoted strings: use it for lists of tokens only.
+pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&b| b == b',').map(trim).filter(|element| !element.is_empty())
+}
+
+/// Cuts optional white space off both ends (RFC 9110 §5.6.3: spaces and tabs).
+pub(super) fn trim(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_in_order() {
+        let section = b"Host: a\r\nX:\r\nY:\t b c \t\r\n";
+        let got: Vec<_> = Fields { section }.collect();
+        assert_eq!(got, [("Host", &b"a"[..]), ("X", b""), ("Y", b"b c")]);
+    }
+
+    #[test]
+    fn rfc9110_5_6_1_lists_skip_empty_elements() {
+        let got: Vec<_> = list(b" a ,, b,\t,c").collect();
+        assert_eq!(got, [b"a", b"b", b"c"]);
+        assert_eq!(list(b"").count(), 0);
+    }
+}

@@ -1,0 +1,137 @@
+//! Paths that mean the same to every reader (RFC 3986 §3.3).
+//!
+//! A path that passed [`check`] holds no dot segment, no hidden separator and no control byte,
+//! however often somebody behind us decodes it. Decoding is done per segment, once.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use super::{Reject, escape};
+
+/// Refuses a path that another reader could take for another path.
+///
+/// Percent escapes are reduced until none is left (`%252e` is a dot, too). That takes linear
+/// time: two escapes never overlap, so reducing them eagerly on a stack finds the same end as
+/// decoding the whole path again and again.
+///
+/// # Errors
+/// [`Reject::EscapeInvalid`] for a broken escape or a byte that UTF-8 never uses,
+/// [`Reject::PathDots`] for a segment `.` or `..`, [`Reject::PathSeparator`] for a backslash, an
+/// encoded slash or an encoded control byte.
+pub fn check(path: &str) -> Result<(), Reject> {
+    let bytes = path.as_bytes();
+    if bytes.contains(&b'\\') {
+        return Err(Reject::PathSeparator);
+    }
+    if !bytes.contains(&b'%') {
+        return check_dots(bytes);
+    }
+    for (i, _) in bytes.iter().enumerate().filter(|&(_, &b)| b == b'%') {
+        escape::escape(&bytes[i + 1..]).ok_or(Reject::EscapeInvalid)?;
+    }
+    let mut stack: SmallVec<[u8; 256]> = SmallVec::new();
+    for &byte in bytes {
+        stack.push(byte);
+        while let Some(byte) = reducible(&stack) {
+            match byte {
+                b'/' | b'\\' | 0..=0x1f | 0x7f => return Err(Reject::PathSeparator),
+                // RFC 3629 §1: these octets appear in no UTF-8, only in overlong disguises.
+                0xc0 | 0xc1 | 0xf5..=0xff => return Err(Reject::EscapeInvalid),
+                _ => {}
+            }
+            stack.truncate(stack.len() - 3);
+            stack.push(byte);
+        }
+    }
+    check_dots(&stack)
+}
+
+/// Decodes one segment of a path, once.
+///
+/// # Errors
+/// [`Reject::EscapeInvalid`] when an escape is broken or the result is no UTF-8.
+pub fn decode_segment(segment: &str) -> Result<Cow<'_, str>, Reject> {
+    escape::decode(segment, false)
+}
+
+/// The byte for which the last three stand, if they are an escape.
+fn reducible(stack: &[u8]) -> Option<u8> {
+    let (_, &[mark, high, low]) = stack.split_last_chunk::<3>()?;
+    if mark != b'%' {
+        return None;
+    }
+    Some(escape::hex(high)? << 4 | escape::hex(low)?)
+}
+
+/// RFC 3986 §3.3: `.` and `..` are no names but steps; a client removes them before it sends.
+fn check_dots(path: &[u8]) -> Result<(), Reject> {
+    if path.split(|&b| b == b'/').any(|segment| segment == b"." || segment == b"..") {
+        return Err(Reject::PathDots);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_paths_pass() {
+        for path in ["/", "/a/b", "/.well-known/agent-card.json", "/a..b/...", "/x%20y", "/100%25"]
+        {
+            assert_eq!(check(path), Ok(()), "{path}");
+        }
+    }
+
+    #[test]
+    fn rfc3986_3_3_dot_segments_in_any_disguise() {
+        for path in [
+            "/..",
+            "/../a",
+            "/a/../b",
+            "..",
+            "/.",
+            "/./a",
+            "/%2e%2e/",
+            "/%2E.",
+            "/.%2e/x",
+            "/%252e%252e",
+            "/%25252e.",
+            "/%25%32%65%2e",
+            "/a/%2e",
+        ] {
+            assert_eq!(check(path), Err(Reject::PathDots), "{path}");
+        }
+    }
+
+    #[test]
+    fn rfc3986_2_2_hidden_separators() {
+        for path in [
+            "/a\\b", "/%5c", "/%5Cx", "/a%2fb", "/%2F", "/%252f", "/%25%32f", "/%00", "/%2500",
+            "/%0d%0a", "/%7f",
+        ] {
+            assert_eq!(check(path), Err(Reject::PathSeparator), "{path}");
+        }
+    }
+
+    #[test]
+    fn rfc3986_2_1_broken_escapes() {
+        for path in ["/%", "/%4", "/%zz", "/%%41", "/a%g0", "/%c0%ae", "/%ff"] {
+            assert_eq!(check(path), Err(Reject::EscapeInvalid), "{path}");
+        }
+    }
+
+    #[test]
+    fn deep_encoding_costs_linear_time() {
+        let path = format!("/%{}2e", "25".repeat(4_000));
+        assert_eq!(check(&path), Err(Reject::PathDots));
+    }
+
+    #[test]
+    fn segments_decode_once() {
+        assert_eq!(decode_segment("a%20b").as_deref(), Ok("a b"));
+        assert_eq!(decode_segment("a%2541").as_deref(), Ok("a%41"));
+        assert_eq!(decode_segment("%e2%82"), Err(Reject::EscapeInvalid));
+    }
+}

@@ -1,0 +1,232 @@
+//! Why bytes were refused.
+//!
+//! One variant per reason; each has one status and one sentence. After any of them the framing
+//! of the connection is unknown, so the answer carries `Connection: close` and nothing behind
+//! the refused bytes is ever parsed (RFC 9112 §2.2, §6.3, §9.6).
+
+/// A reason why the peer's bytes are no acceptable HTTP/1.1 request.
+///
+/// Always answer with [`Reject::status`], then close the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reject {
+    /// More empty lines before the request line than are forgiven (RFC 9112 §2.2).
+    EmptyLines,
+    /// A line feed without its carriage return (RFC 9112 §2.2).
+    BareLineFeed,
+    /// A carriage return without its line feed (RFC 9112 §2.2).
+    BareCarriageReturn,
+    /// A control byte inside the head (RFC 9110 §5.5).
+    ControlByte,
+    /// The first bytes are no method token (RFC 9112 §3.1): not HTTP at all.
+    MethodInvalid,
+    /// The method is too long to be one (RFC 9112 §3 would like 501; so long a word is no method).
+    MethodTooLong,
+    /// The request line is not `method SP target SP version` (RFC 9112 §3).
+    RequestLine,
+    /// The protocol version is misspelt (RFC 9112 §2.3).
+    VersionInvalid,
+    /// Another major version than 1, among them the HTTP/2 preface (RFC 9110 §15.6.6).
+    VersionUnsupported,
+    /// The target holds a byte no URI may hold, or a fragment (RFC 9112 §3.2).
+    TargetInvalid,
+    /// The target's form does not fit the method (RFC 9112 §3.2).
+    TargetForm,
+    /// An absolute target of another scheme than http and https (RFC 9112 §3.2.2).
+    TargetScheme,
+    /// The target's authority is invalid (RFC 9110 §4.2.1, §4.2.4).
+    TargetAuthority,
+    /// The target is too long (RFC 9112 §3).
+    TargetTooLong,
+    /// The query is too long (RFC 9112 §3).
+    QueryTooLong,
+    /// A percent escape is incomplete or no UTF-8 (RFC 3986 §2.1).
+    EscapeInvalid,
+    /// A path segment is `.` or `..`, however encoded (RFC 3986 §3.3).
+    PathDots,
+    /// A path segment hides a slash, a backslash or a control byte (RFC 3986 §2.2).
+    PathSeparator,
+    /// The head is too large (RFC 6585 §5).
+    HeadTooLarge,
+    /// The head has too many fields (RFC 6585 §5).
+    TooManyFields,
+    /// A field line has no valid name directly before its colon (RFC 9112 §5.1).
+    FieldName,
+    /// A field value holds a byte it must not hold (RFC 9110 §5.5).
+    FieldValue,
+    /// A field is folded over several lines (RFC 9112 §5.2).
+    FieldFolded,
+    /// A field that decides who asks is there twice (RFC 9110 §5.3).
+    FieldRepeated,
+    /// HTTP/1.1 without Host (RFC 9112 §3.2).
+    HostMissing,
+    /// More than one Host (RFC 9112 §3.2).
+    HostRepeated,
+    /// Host is no valid `host [":" port]` (RFC 9112 §3.2, RFC 9110 §7.2).
+    HostInvalid,
+    /// Content-Length is not one decimal number (RFC 9112 §6.3).
+    LengthInvalid,
+    /// More than one Content-Length (RFC 9112 §6.3).
+    LengthRepeated,
+    /// Content-Length together with Transfer-Encoding (RFC 9112 §6.1).
+    LengthAndEncoding,
+    /// Transfer-Encoding is empty, no list, or does not end in one `chunked` (RFC 9112 §6.3).
+    EncodingInvalid,
+    /// More than one Transfer-Encoding line (RFC 9112 §6.1).
+    EncodingRepeated,
+    /// A transfer coding besides `chunked` (RFC 9112 §6.1).
+    EncodingUnknown,
+    /// Transfer-Encoding in an HTTP/1.0 message (RFC 9112 §6.1).
+    EncodingOnHttp10,
+    /// The body is larger than allowed (RFC 9110 §15.5.14).
+    BodyTooLarge,
+    /// Another expectation than `100-continue` (RFC 9110 §10.1.1).
+    ExpectationUnknown,
+    /// A chunk size is not 1 to 16 hexadecimal digits (RFC 9112 §7.1).
+    ChunkSize,
+    /// A chunk extension breaks its grammar (RFC 9112 §7.1.1).
+    ChunkExtension,
+    /// A chunk line is too long (RFC 9112 §7.1.1).
+    ChunkLineTooLong,
+    /// Chunk lines outweigh the data they carry (RFC 9112 §7.1.1).
+    ChunkOverhead,
+    /// Chunk data is not followed by CRLF (RFC 9112 §7.1).
+    ChunkData,
+    /// A trailer field is malformed (RFC 9112 §7.1.2).
+    TrailerInvalid,
+    /// The trailer section is too large (RFC 6585 §5).
+    TrailersTooLarge,
+}
+
+impl Reject {
+    /// Every reason, for tables and for tests that must see each of them.
+    pub const ALL: [Self; 43] = {
+        use Reject::*;
+        [
+            EmptyLines,
+            BareLineFeed,
+            BareCarriageReturn,
+            ControlByte,
+            MethodInvalid,
+            MethodTooLong,
+            RequestLine,
+            VersionInvalid,
+            VersionUnsupported,
+            TargetInvalid,
+            TargetForm,
+            TargetScheme,
+            TargetAuthority,
+            TargetTooLong,
+            QueryTooLong,
+            EscapeInvalid,
+            PathDots,
+            PathSeparator,
+            HeadTooLarge,
+            TooManyFields,
+            FieldName,
+            FieldValue,
+            FieldFolded,
+            FieldRepeated,
+            HostMissing,
+            HostRepeated,
+            HostInvalid,
+            LengthInvalid,
+            LengthRepeated,
+            LengthAndEncoding,
+            EncodingInvalid,
+            EncodingRepeated,
+            EncodingUnknown,
+            EncodingOnHttp10,
+            BodyTooLarge,
+            ExpectationUnknown,
+            ChunkSize,
+            ChunkExtension,
+            ChunkLineTooLong,
+            ChunkOverhead,
+            ChunkData,
+            TrailerInvalid,
+            TrailersTooLarge,
+        ]
+    };
+
+    /// The status code of the answer.
+    pub const fn status(self) -> u16 {
+        self.row().0
+    }
+
+    /// One sentence for the answer's body; it quotes nothing the peer sent.
+    pub const fn reason(self) -> &'static str {
+        self.row().1
+    }
+
+    const fn row(self) -> (u16, &'static str) {
+        match self {
+            Self::EmptyLines => (400, "Too many empty lines before the request line."),
+            Self::BareLineFeed => (400, "A line ends in LF alone; HTTP lines end in CRLF."),
+            Self::BareCarriageReturn => (400, "A carriage return is not followed by LF."),
+            Self::ControlByte => (400, "The head holds a control byte."),
+            Self::MethodInvalid => (400, "The request does not begin with a method."),
+            Self::MethodTooLong => (400, "The method is longer than any known method."),
+            Self::RequestLine => (400, "The request line is not `method target version`."),
+            Self::VersionInvalid => (400, "The version is not spelt `HTTP/1.1`."),
+            Self::VersionUnsupported => (505, "Only HTTP/1.1 and HTTP/1.0 are spoken here."),
+            Self::TargetInvalid => (400, "The request target holds a byte that no URI may hold."),
+            Self::TargetForm => (400, "The form of the request target does not fit the method."),
+            Self::TargetScheme => (400, "The request target is neither an http nor an https URI."),
+            Self::TargetAuthority => (400, "The authority of the request target is invalid."),
+            Self::TargetTooLong => (414, "The request target is too long."),
+            Self::QueryTooLong => (414, "The query is too long."),
+            Self::EscapeInvalid => (400, "A percent escape is invalid."),
+            Self::PathDots => (400, "The path holds a dot segment."),
+            Self::PathSeparator => (400, "The path hides a separator or a control byte."),
+            Self::HeadTooLarge => (431, "The request head is too large."),
+            Self::TooManyFields => (431, "The request head has too many fields."),
+            Self::FieldName => (400, "A field line has no valid name before its colon."),
+            Self::FieldValue => (400, "A field value holds a control byte."),
+            Self::FieldFolded => (400, "A field is folded over several lines."),
+            Self::FieldRepeated => (400, "A field that may stand once stands twice."),
+            Self::HostMissing => (400, "The Host field is missing."),
+            Self::HostRepeated => (400, "There is more than one Host field."),
+            Self::HostInvalid => (400, "The Host field is not a valid host and port."),
+            Self::LengthInvalid => (400, "Content-Length is not one decimal number."),
+            Self::LengthRepeated => (400, "There is more than one Content-Length."),
+            Self::LengthAndEncoding => (400, "Content-Length and Transfer-Encoding exclude."),
+            Self::EncodingInvalid => (400, "Transfer-Encoding does not end in one `chunked`."),
+            Self::EncodingRepeated => (400, "There is more than one Transfer-Encoding."),
+            Self::EncodingUnknown => (501, "The only transfer coding known here is `chunked`."),
+            Self::EncodingOnHttp10 => (400, "HTTP/1.0 has no Transfer-Encoding."),
+            Self::BodyTooLarge => (413, "The body is larger than allowed."),
+            Self::ExpectationUnknown => (417, "The only expectation met here is `100-continue`."),
+            Self::ChunkSize => (400, "A chunk size is not 1 to 16 hexadecimal digits."),
+            Self::ChunkExtension => (400, "A chunk extension is malformed."),
+            Self::ChunkLineTooLong => (400, "A chunk line is too long."),
+            Self::ChunkOverhead => (400, "The chunk lines outweigh the data they carry."),
+            Self::ChunkData => (400, "Chunk data is not followed by CRLF."),
+            Self::TrailerInvalid => (400, "A trailer field is malformed."),
+            Self::TrailersTooLarge => (431, "The trailer section is too large."),
+        }
+    }
+}
+
+impl std::fmt::Display for Reject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.reason())
+    }
+}
+
+impl std::error::Error for Reject {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_one_sentence_with_an_error_status() {
+        for (i, reject) in Reject::ALL.iter().enumerate() {
+            assert!((400..=505).contains(&reject.status()), "{reject:?}");
+            assert!(reject.reason().ends_with('.') && reject.reason().is_ascii(), "{reject:?}");
+            assert!(!Reject::ALL[..i].contains(reject), "{reject:?} is listed twice");
+            assert_eq!(*reject as usize, i, "ALL keeps the order of the declaration");
+        }
+        assert_eq!(Reject::TrailersTooLarge as usize + 1, Reject::ALL.len());
+    }
+}

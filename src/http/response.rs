@@ -1,0 +1,376 @@
+//! Response heads, written straight into the caller's buffer (RFC 9112 §4, §6).
+//!
+//! All or nothing: a head is begun, its body is appended behind it, and then the length is
+//! patched into a padded field, or everything is rolled back. 1xx, 204 and 304 never carry a
+//! body, and an answer to HEAD carries the length of the body it leaves out.
+
+/// RFC 9110 §15.2.1: the interim answer to `Expect: 100-continue`.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// The `extra` an HTTP/1.0 client needs to keep the connection (RFC 9112 §9.3).
+pub const KEEP_ALIVE: &[u8] = b"Connection: keep-alive\r\n";
+
+/// RFC 9112 §7.1: ends a chunked stream that has no trailers.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Digits for which the padded Content-Length has room; a longer one moves the body once.
+const LENGTH_DIGITS: usize = 10;
+
+/// Digits of a chunk size written by [`chunk_begin`]; leading zeros are legal (RFC 9112 §7.1).
+const CHUNK_DIGITS: usize = 8;
+
+/// A response that was begun: give it back to [`finish`] or [`rollback`].
+#[derive(Debug)]
+#[must_use = "finish the response or roll it back"]
+pub struct Mark {
+    start: usize,
+    length_at: usize,
+    body_at: usize,
+}
+
+impl Mark {
+    /// Takes the response back like [`rollback`], but returns the body that stood behind the head.
+    pub fn take_body(self, out: &mut Vec<u8>) -> Vec<u8> {
+        let body = out.split_off(self.body_at.min(out.len()));
+        rollback(out, self);
+        body
+    }
+}
+
+/// A chunk that was begun: give it back to [`chunk_finish`].
+#[derive(Debug)]
+#[must_use = "finish the chunk"]
+pub struct ChunkMark {
+    start: usize,
+}
+
+/// Begins a response whose body the caller appends to `out`.
+///
+/// `status` must be one that has a body (see [`has_body`]); `extra` is complete field lines with
+/// their CRLF. The length is unknown yet: [`finish`] fills it in.
+pub fn begin(
+    out: &mut Vec<u8>,
+    status: u16,
+    content_type: &str,
+    date: &[u8; 29],
+    extra: &[u8],
+    close: bool,
+) -> Mark {
+    debug_assert!(has_body(status));
+    let start = out.len();
+    status_line(out, status, date);
+    push_field(out, b"Content-Type: ", content_type.as_bytes());
+    out.extend_from_slice(b"Content-Length: ");
+    let length_at = out.len();
+    out.extend_from_slice(&[b' '; LENGTH_DIGITS]);
+    out.extend_from_slice(b"\r\n");
+    end_head(out, extra, close);
+    Mark { start, length_at, body_at: out.len() }
+}
+
+/// Writes the length of what stands behind the head into the head.
+pub fn finish(out: &mut Vec<u8>, mark: Mark) {
+    let length = out.len().saturating_sub(mark.body_at) as u64;
+    let (digits, count) = decimal(length);
+    let digits = &digits[digits.len() - count..];
+    // RFC 9110 §5.5: white space before a value is no part of it, so the padding is legal.
+    match out.get_mut(mark.length_at..mark.length_at + LENGTH_DIGITS) {
+        Some(field) if count <= LENGTH_DIGITS => {
+            field[LENGTH_DIGITS - count..].copy_from_slice(digits);
+        }
+        Some(_) => {
+            let digits = digits.to_vec();
+            out.splice(mark.length_at..mark.length_at + LENGTH_DIGITS, digits);
+        }
+        None => debug_assert!(false, "the buffer shrank below the mark"),
+    }
+}
+
+/// Like [`finish`], for HEAD: the length stays, the body goes (RFC 9110 §9.3.2).
+pub fn finish_head_only(out: &mut Vec<u8>, mark: Mark) {
+    let body_at = mark.body_at;
+    finish(out, mark);
+    out.truncate(body_at);
+}
+
+/// Takes back everything since [`begin`], as if it had never been called.
+pub fn rollback(out: &mut Vec<u8>, mark: Mark) {
+    out.truncate(mark.start);
+}
+
+/// Writes the head of an event stream; events follow as chunks, or bare until the close.
+///
+/// HTTP/1.0 knows no chunks (RFC 9112 §6.1), so there the close ends the stream and is announced
+/// whatever `close` says.
+pub fn stream_head(out: &mut Vec<u8>, date: &[u8; 29], close: bool, http10: bool, extra: &[u8]) {
+    status_line(out, 200, date);
+    out.extend_from_slice(b"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\n");
+    out.extend_from_slice(b"X-Accel-Buffering: no\r\n");
+    if !http10 {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    end_head(out, extra, close || http10);
+}
+
+/// Writes a whole response, head and body.
+///
+/// Without a content type the field is left out. For 1xx, 204 and 304 the body, its type and its
+/// length are left out (RFC 9112 §6.3 (1), RFC 9110 §8.6).
+#[expect(clippy::too_many_arguments, reason = "the parts of a response, each of another type")]
+pub fn simple(
+    out: &mut Vec<u8>,
+    status: u16,
+    content_type: &str,
+    body: &[u8],
+    date: &[u8; 29],
+    extra: &[u8],
+    close: bool,
+    head_only: bool,
+) {
+    status_line(out, status, date);
+    if has_body(status) {
+        if !content_type.is_empty() {
+            push_field(out, b"Content-Type: ", content_type.as_bytes());
+        }
+        let (digits, count) = decimal(body.len() as u64);
+        push_field(out, b"Content-Length: ", &digits[digits.len() - count..]);
+    }
+    end_head(out, extra, close);
+    if has_body(status) && !head_only {
+        out.extend_from_slice(body);
+    }
+}
+
+/// Writes `101 Switching Protocols` (RFC 9110 §15.2.2); `extra` holds what the protocol adds.
+pub fn switching(out: &mut Vec<u8>, protocol: &str, extra: &[u8]) {
+    out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n");
+    push_field(out, b"Upgrade: ", protocol.as_bytes());
+    out.extend_from_slice(extra);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Begins a chunk (RFC 9112 §7.1) whose data the caller appends to `out`.
+pub fn chunk_begin(out: &mut Vec<u8>) -> ChunkMark {
+    let start = out.len();
+    out.extend_from_slice(b"00000000\r\n");
+    ChunkMark { start }
+}
+
+/// Fills in the size of the chunk; a chunk without data vanishes, for it would end the stream.
+pub fn chunk_finish(out: &mut Vec<u8>, mark: ChunkMark) {
+    let data_at = mark.start + CHUNK_DIGITS + 2;
+    let size = out.len().saturating_sub(data_at);
+    if size == 0 {
+        out.truncate(mark.start);
+        return;
+    }
+    debug_assert!(size <= u32::MAX as usize, "a chunk of 4 GiB");
+    for (i, digit) in out[mark.start..mark.start + CHUNK_DIGITS].iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[size >> (4 * (CHUNK_DIGITS - 1 - i)) & 15];
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Whether a response with this status has a body (RFC 9112 §6.3 (1)).
+pub const fn has_body(status: u16) -> bool {
+    !matches!(status, 100..=199 | 204 | 304)
+}
+
+/// The reason phrase of a status (RFC 9110 §15), empty if we never send it.
+pub const fn reason_phrase(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        101 => "Switching Protocols",
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        204 => "No Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        499 => "Client Closed Request",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        507 => "Insufficient Storage",
+        _ => "",
+    }
+}
+
+fn status_line(out: &mut Vec<u8>, status: u16, date: &[u8; 29]) {
+    if status == 200 {
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\nDate: ");
+    } else {
+        // RFC 9112 §4: status-code = 3DIGIT, then a space even before an empty phrase.
+        let digit = |value: u16| b'0' + (value % 10) as u8;
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status), b' ']);
+        out.extend_from_slice(reason_phrase(status).as_bytes());
+        out.extend_from_slice(b"\r\nDate: ");
+    }
+    out.extend_from_slice(date);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn push_field(out: &mut Vec<u8>, name_colon: &[u8], value: &[u8]) {
+    out.extend_from_slice(name_colon);
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn end_head(out: &mut Vec<u8>, extra: &[u8], close: bool) {
+    debug_assert!(extra.is_empty() || extra.ends_with(b"\r\n"));
+    if close {
+        out.extend_from_slice(b"Connection: close\r\n");
+    }
+    out.extend_from_slice(extra);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The decimal digits of `value` at the end of the array, and how many they are.
+fn decimal(mut value: u64) -> ([u8; 20], usize) {
+    let mut digits = [b'0'; 20];
+    let mut count = 0;
+    loop {
+        count += 1;
+        digits[20 - count] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            return (digits, count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+
+    fn text(out: &[u8]) -> String {
+        out.escape_ascii().to_string().replace("\\r\\n", "\n").replace("\\'", "'")
+    }
+
+    #[test]
+    fn rfc9112_6_2_the_length_is_patched_in() {
+        let mut out = b"before".to_vec();
+        let mark = begin(&mut out, 200, "application/json", DATE, b"X: y\r\n", true);
+        out.extend_from_slice(b"{\"answer\":42}");
+        finish(&mut out, mark);
+        let want = "beforeHTTP/1.1 200 OK\nDate: Sun, 06 Nov 1994 08:49:37 GMT\n\
+                    Content-Type: application/json\nContent-Length:         13\n\
+                    Connection: close\nX: y\n\n{\\\"answer\\\":42}";
+        assert_eq!(text(&out), want);
+    }
+
+    #[test]
+    fn rollback_leaves_nothing() {
+        let mut out = b"before".to_vec();
+        let mark = begin(&mut out, 200, "a/b", DATE, b"", false);
+        out.extend_from_slice(b"half an ans");
+        rollback(&mut out, mark);
+        assert_eq!(out, b"before");
+    }
+
+    #[test]
+    fn rfc9110_9_3_2_head_keeps_the_length_only() {
+        let mut out = Vec::new();
+        let mark = begin(&mut out, 200, "a/b", DATE, b"", false);
+        out.extend_from_slice(b"body");
+        finish_head_only(&mut out, mark);
+        assert!(out.ends_with(b"Content-Length:          4\r\n\r\n"));
+        let mut out = Vec::new();
+        simple(&mut out, 404, "a/b", b"body", DATE, b"", false, true);
+        assert!(out.ends_with(b"Content-Length: 4\r\n\r\n"));
+    }
+
+    #[test]
+    fn rfc9110_8_6_no_length_where_no_body_can_be() {
+        for status in [100, 101, 204, 304] {
+            let mut out = Vec::new();
+            simple(&mut out, status, "a/b", b"body", DATE, b"", false, false);
+            assert!(out.ends_with(b" GMT\r\n\r\n"), "{}", text(&out));
+        }
+        let mut out = Vec::new();
+        simple(&mut out, 202, "", b"", DATE, b"", false, false);
+        assert!(
+            text(&out).contains("202 Accepted\n") && out.ends_with(b"Content-Length: 0\r\n\r\n")
+        );
+    }
+
+    #[test]
+    fn rfc9112_6_1_streams_are_chunked_on_1_1_only() {
+        let head = |close, http10| {
+            let mut out = Vec::new();
+            stream_head(&mut out, DATE, close, http10, b"");
+            text(&out)
+        };
+        assert!(head(false, false).contains("Transfer-Encoding: chunked\n"));
+        assert!(!head(false, false).contains("Connection:"));
+        assert!(!head(false, true).contains("Transfer-Encoding"));
+        assert!(head(false, true).contains("Connection: close\n"));
+        for field in ["Content-Type: text/event-stream", "Cache-Control: no-cache"] {
+            assert!(head(true, false).contains(field));
+        }
+        assert!(head(true, false).contains("X-Accel-Buffering: no\n"));
+    }
+
+    #[test]
+    fn rfc9112_7_1_chunks() {
+        let mut out = Vec::new();
+        let mark = chunk_begin(&mut out);
+        out.extend_from_slice(&[b'x'; 26]);
+        chunk_finish(&mut out, mark);
+        assert_eq!(out, [b"0000001a\r\n".as_slice(), &[b'x'; 26], b"\r\n"].concat());
+        let len = out.len();
+        let mark = chunk_begin(&mut out);
+        chunk_finish(&mut out, mark);
+        assert_eq!(out.len(), len, "an empty chunk would end the stream");
+    }
+
+    #[test]
+    fn rfc9110_15_phrases() {
+        for reject in crate::http::Reject::ALL {
+            assert!(!reason_phrase(reject.status()).is_empty(), "{reject:?}");
+        }
+        let mut out = Vec::new();
+        simple(&mut out, 299, "", b"", DATE, b"", false, false);
+        // RFC 9112 §4: the space stays when the phrase is empty.
+        assert!(out.starts_with(b"HTTP/1.1 299 \r\n"));
+    }
+
+    #[test]
+    fn rfc9110_15_2_2_switching() {
+        let mut out = Vec::new();
+        switching(&mut out, "websocket", b"X: y\r\n");
+        let want = "HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\n\
+                    Upgrade: websocket\nX: y\n\n";
+        assert_eq!(text(&out), want);
+    }
+}

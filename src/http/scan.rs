@@ -1,0 +1,179 @@
+//! Finding the end of a head in a growing buffer.
+//!
+//! Every byte is looked at once, and a refusal comes with the first byte that proves it, so the
+//! outcome does not depend on how the bytes were cut into reads. Lines end in CRLF and in
+//! nothing else; no control byte but the tab gets past this file.
+
+use super::{HeadLimits, Reject, line};
+
+/// Empty lines forgiven before a request line (RFC 9112 §2.2: at least one SHOULD be).
+pub const EMPTY_LINES_MAX: usize = 4;
+
+/// What [`find_head`] knows so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// No end yet; pass `scanned` to the next call.
+    Partial {
+        /// Bytes that need not be looked at again.
+        scanned: usize,
+    },
+    /// The head is `buf[..head_len]`, leading empty lines and the final empty line included.
+    Complete {
+        /// Bytes of the head.
+        head_len: usize,
+    },
+}
+
+/// Searches the end of the head that begins at `buf[0]`.
+///
+/// `scanned` is 0 for a new head, then what the last [`Scan::Partial`] said; the bytes before it
+/// must not have changed.
+///
+/// # Errors
+/// Refuses as early as the bytes allow: [`Reject::EmptyLines`], [`Reject::MethodInvalid`],
+/// [`Reject::MethodTooLong`], [`Reject::BareLineFeed`], [`Reject::BareCarriageReturn`],
+/// [`Reject::ControlByte`], [`Reject::RequestLine`], [`Reject::VersionInvalid`],
+/// [`Reject::VersionUnsupported`], [`Reject::TargetTooLong`], [`Reject::FieldFolded`],
+/// [`Reject::HeadTooLarge`].
+pub fn find_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Scan, Reject> {
+    let view = &buf[..buf.len().min(limits.head_bytes_max)];
+    let Some(start) = skip_empty_lines(view)? else {
+        return partial(view, limits, 0);
+    };
+    // The method is short, so looking at it again costs less than remembering it.
+    line::method(&view[start..], limits)?;
+    let mut at = scanned.clamp(start, view.len());
+    let mut in_first_line = !view[start..at].contains(&b'\n');
+    loop {
+        // RFC 9112 §5.2 and §2.2: no line of a head may begin with white space.
+        if !in_first_line && view[at - 1] == b'\n' && matches!(view.get(at), Some(b' ' | b'\t')) {
+            return Err(Reject::FieldFolded);
+        }
+        at = next_control(view, at);
+        if in_first_line && at - start > line::bytes_max(limits) {
+            return Err(Reject::TargetTooLong);
+        }
+        match (view.get(at), view.get(at + 1)) {
+            (None, _) => break,
+            (Some(b'\t'), _) if in_first_line => return Err(Reject::RequestLine),
+            (Some(b'\t'), _) => at += 1,
+            (Some(b'\n'), _) => return Err(Reject::BareLineFeed),
+            (Some(b'\r'), None) => break,
+            (Some(b'\r'), Some(b'\n')) => {
+                if in_first_line {
+                    line::version(&view[start..at])?;
+                    in_first_line = false;
+                } else if view[at - 1] == b'\n' {
+                    return Ok(Scan::Complete { head_len: at + 2 });
+                }
+                at += 2;
+            }
+            (Some(b'\r'), Some(_)) => return Err(Reject::BareCarriageReturn),
+            (Some(_), _) => return Err(Reject::ControlByte),
+        }
+    }
+    if in_first_line && view.len() == limits.head_bytes_max {
+        return Err(Reject::TargetTooLong);
+    }
+    partial(view, limits, at)
+}
+
+/// `Partial`, unless the view is as large as a head may become.
+fn partial(view: &[u8], limits: &HeadLimits, scanned: usize) -> Result<Scan, Reject> {
+    if view.len() < limits.head_bytes_max {
+        Ok(Scan::Partial { scanned })
+    } else {
+        Err(Reject::HeadTooLarge)
+    }
+}
+
+/// Where the request line begins, or `None` while only (parts of) empty lines are there.
+pub(super) fn skip_empty_lines(buf: &[u8]) -> Result<Option<usize>, Reject> {
+    // RFC 9112 §2.2: a server SHOULD ignore at least one empty line before the request line.
+    for lines in 0..=EMPTY_LINES_MAX {
+        let at = 2 * lines;
+        match (buf.get(at), buf.get(at + 1)) {
+            (None, _) | (Some(b'\r'), None) => return Ok(None),
+            (Some(b'\r'), Some(b'\n')) => {}
+            (Some(b'\r'), Some(_)) => return Err(Reject::BareCarriageReturn),
+            (Some(_), _) => return Ok(Some(at)),
+        }
+    }
+    Err(Reject::EmptyLines)
+}
+
+/// The index of the first byte below 0x20 at or after `from`, else `bytes.len()`.
+///
+/// Eight bytes a step; `next_control_naive` in the tests is its slow twin.
+pub(super) fn next_control(bytes: &[u8], from: usize) -> usize {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
+    let mut rest = bytes.get(from..).unwrap_or_default();
+    let mut at = bytes.len() - rest.len();
+    while let Some((word, tail)) = rest.split_first_chunk::<8>() {
+        let word = u64::from_le_bytes(*word);
+        // A byte below 0x20 borrows from its high bit; false hits lie only above a true one.
+        let hits = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+        if hits != 0 {
+            return at + hits.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+        rest = tail;
+    }
+    at + rest.iter().position(|&b| b < 0x20).unwrap_or(rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::TEST_LIMITS as LIMITS;
+
+    fn next_control_naive(bytes: &[u8], from: usize) -> usize {
+        (from..bytes.len()).find(|&i| bytes[i] < 0x20).unwrap_or(bytes.len())
+    }
+
+    #[test]
+    fn the_fast_scan_equals_its_slow_twin() {
+        for byte in [0, 9, 10, 13, 0x1f, 0x20, 0x7f, 0x80, 0x9f, 0xff] {
+            for other in [0x20, 0x21, 0x7f, 0x80, 0xa0, 0xff, 0] {
+                for at in 0..20 {
+                    let mut bytes = [other; 20];
+                    bytes[at] = byte;
+                    for from in 0..=20 {
+                        let want = next_control_naive(&bytes, from);
+                        assert_eq!(next_control(&bytes, from), want, "{bytes:?} from {from}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_ends_at_its_empty_line() {
+        let bytes = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\nGET";
+        let head_len = bytes.len() - 3;
+        assert_eq!(find_head(bytes, 0, &LIMITS), Ok(Scan::Complete { head_len }));
+        assert_eq!(find_head(b"", 0, &LIMITS), Ok(Scan::Partial { scanned: 0 }));
+        // The CR must be seen again: its LF decides.
+        assert_eq!(find_head(&bytes[..17], 0, &LIMITS), Ok(Scan::Partial { scanned: 16 }));
+        // A cursor beyond the buffer is a caller's mistake, not a crash.
+        assert_eq!(find_head(b"GET", 9, &LIMITS), Ok(Scan::Partial { scanned: 3 }));
+    }
+
+    #[test]
+    fn garbage_is_refused_at_its_first_byte() {
+        for byte in [0u8, 0x16, 0x80, 0xff, b' ', b'(', b'{'] {
+            assert_eq!(find_head(&[byte], 0, &LIMITS), Err(Reject::MethodInvalid), "{byte}");
+        }
+    }
+
+    #[test]
+    fn limits_hold_before_the_end_of_the_head() {
+        let small = HeadLimits { head_bytes_max: 40, ..LIMITS };
+        let bytes = b"GET / HTTP/1.1\r\nHost: a\r\nX: 0123456789\r\n\r\n";
+        assert_eq!(find_head(&bytes[..39], 0, &small), Ok(Scan::Partial { scanned: 38 }));
+        assert_eq!(find_head(&bytes[..40], 0, &small), Err(Reject::HeadTooLarge));
+        let target = [b"GET /".as_slice(), &[b'a'; 9000]].concat();
+        assert_eq!(find_head(&target, 0, &LIMITS), Err(Reject::TargetTooLong));
+    }
+}

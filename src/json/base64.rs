@@ -1,0 +1,162 @@
+//! Base64 as text: what came in is checked and brought to one spelling, rarely decoded.
+//!
+//! Accepted is what proto3 JSON accepts for `bytes`: the standard or the URL-safe alphabet
+//! (RFC 4648 §4, §5; one of them, not both), with all of its padding or with none. Written is
+//! always the standard alphabet, padded, unused bits zero. White space is not base64.
+
+use std::borrow::Cow;
+
+use super::text::unescape;
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// In the table: no digit of either alphabet.
+const INVALID: u8 = 0xff;
+
+/// The six bits of each byte in either alphabet.
+const SEXTETS: [u8; 256] = {
+    let mut table = [INVALID; 256];
+    let mut at = 0;
+    while at < 64 {
+        table[ALPHABET[at] as usize] = at as u8;
+        at += 1;
+    }
+    table[b'-' as usize] = 62;
+    table[b'_' as usize] = 63;
+    table
+};
+
+/// The standard padded spelling of base64 that stands between the quotes of a JSON string.
+///
+/// Borrowed when `raw` is that spelling already; `None` when it is not base64.
+#[must_use]
+pub fn normalise(raw: &str) -> Option<Cow<'_, str>> {
+    let text = unescape(raw);
+    let digits = checked_digits(&text)?;
+    let last = digits.last().map_or(0, |&b| SEXTETS[b as usize]);
+    let unused = last & unused_bits(digits.len());
+    let padded = digits.len().next_multiple_of(4) == text.len();
+    if padded && unused == 0 && !digits.iter().any(|b| matches!(b, b'-' | b'_')) {
+        return Some(text);
+    }
+    let mut out = String::with_capacity(digits.len().next_multiple_of(4));
+    out.extend(digits.iter().map(|&b| char::from(ALPHABET[SEXTETS[b as usize] as usize])));
+    if unused != 0 {
+        out.pop();
+        out.push(char::from(ALPHABET[(last & !unused) as usize]));
+    }
+    while !out.len().is_multiple_of(4) {
+        out.push('=');
+    }
+    Some(Cow::Owned(out))
+}
+
+/// The bytes of unescaped base64 in any accepted spelling; `None` when it is not base64.
+#[must_use]
+pub fn decode(text: &str) -> Option<Vec<u8>> {
+    let digits = checked_digits(text)?;
+    let mut out = Vec::with_capacity(digits.len() / 4 * 3 + 2);
+    for group in digits.chunks(4) {
+        let bits = group.iter().fold(0_u32, |bits, &b| bits << 6 | SEXTETS[b as usize] as u32);
+        let [first, second, third, _] = (bits << (32 - 6 * group.len())).to_be_bytes();
+        out.extend_from_slice(&[first, second, third][..group.len() - 1]);
+    }
+    Some(out)
+}
+
+/// Appends `bytes` in the standard alphabet, padded; the text needs no JSON escape.
+pub fn push_encoded(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.reserve(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        let mut digits = [18, 12, 6, 0].map(|by| ALPHABET[(bits >> by & 63) as usize]);
+        digits[group.len() + 1..].fill(b'=');
+        out.extend_from_slice(&digits);
+    }
+}
+
+/// `bytes` in the standard alphabet, padded.
+#[must_use]
+pub fn encode(bytes: &[u8]) -> String {
+    let mut out = Vec::new();
+    push_encoded(&mut out, bytes);
+    // ASCII by construction.
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// The digits of `text` without its padding, if it is base64.
+fn checked_digits(text: &str) -> Option<&[u8]> {
+    let digits = text.trim_end_matches('=').as_bytes();
+    let padding = text.len() - digits.len();
+    let whole = match digits.len() % 4 {
+        0 => padding == 0,
+        2 => padding == 0 || padding == 2,
+        3 => padding == 0 || padding == 1,
+        _ => false,
+    };
+    let mut invalid = false;
+    let mut standard = false;
+    let mut url_safe = false;
+    for &byte in digits {
+        invalid |= SEXTETS[byte as usize] == INVALID;
+        standard |= (byte == b'+') | (byte == b'/');
+        url_safe |= (byte == b'-') | (byte == b'_');
+    }
+    (whole && !invalid && !(standard && url_safe)).then_some(digits)
+}
+
+/// The bits of the last digit that belong to no byte.
+fn unused_bits(digits: usize) -> u8 {
+    match digits % 4 {
+        2 => 0b1111,
+        3 => 0b11,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc_4648_vectors() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(encode(bytes.as_bytes()), text);
+            assert_eq!(decode(text).as_deref(), Some(bytes.as_bytes()));
+            assert_eq!(decode(text.trim_end_matches('=')).as_deref(), Some(bytes.as_bytes()));
+            assert!(matches!(normalise(text), Some(Cow::Borrowed(same)) if same == text));
+            assert_eq!(normalise(text.trim_end_matches('=')).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn both_alphabets_become_the_standard_one() {
+        assert_eq!(normalise("-_-_").as_deref(), Some("+/+/"));
+        assert_eq!(normalise(r"+\/+\/").as_deref(), Some("+/+/"));
+        assert_eq!(normalise("__8").as_deref(), Some("//8="));
+        assert_eq!(decode("-_8="), decode("+/8"));
+        // RFC 4648 §3.5: unused bits are zero in what is written
+        assert_eq!(normalise("Zh").as_deref(), Some("Zg=="));
+        assert_eq!(normalise("Zm9=").as_deref(), Some("Zm8="));
+        assert_eq!(normalise("Zm8=").as_deref(), Some("Zm8="));
+    }
+
+    #[test]
+    fn what_is_not_base64() {
+        for bad in [
+            "Z", "Zg=", "Zg===", "Zm9v=", "=", "====", "Zg==Zg==", "Zm9 v", "Zm\\n9v", "Zm9v\\n",
+            "Z\u{e9}", "+_+_", "Zm9*", "Zm9vY",
+        ] {
+            assert_eq!(normalise(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! One parser per worker: simd-json checks a private copy, the caller's bytes stay as they are.
+//!
+//! All buffers are kept between documents, so a warm parser does not allocate. What simd-json
+//! refuses is looked at once more by [`slow`], which alone decides whether it was invalid, too
+//! deep, or merely holds numbers that fit no machine type. Both must accept a document.
+
+use std::mem;
+
+use simd_json::value::tape::Node as TapeNode;
+use simd_json::{Buffers, Tape, fill_tape_padded};
+
+use super::build::{Node, build};
+use super::value::Value;
+use super::{JsonError, slow};
+
+/// Longest document in bytes: spans are 32-bit and the copy is padded.
+pub const SIZE_MAX: usize = u32::MAX as usize - 2 * PADDING;
+
+/// Deepest nesting that can be asked for. simd-json keeps 24 bytes per open bracket, so its
+/// stack stays below 24 KiB; it is simd-json's own default as well.
+pub const DEPTH_CAP: usize = 1024;
+
+/// simd-json reads whole SIMD blocks; its largest is 64 bytes.
+const PADDING: usize = 64;
+
+/// A reusable JSON parser; it owns all scratch memory of parsing.
+///
+/// ```
+/// use peregrine::json::Parser;
+/// let mut parser = Parser::new();
+/// let value = parser.parse(br#"{"id": 1.50, "ok": true}"#, 8)?;
+/// assert_eq!(value.get("id").map(|id| id.raw()), Some("1.50"));
+/// # Ok::<(), peregrine::json::JsonError>(())
+/// ```
+pub struct Parser {
+    copy: Vec<u8>,
+    buffers: Buffers,
+    tape: Vec<TapeNode<'static>>,
+    nodes: Vec<Node>,
+    /// Longest document since the buffers were made: simd-json hides the size of its own.
+    grown: usize,
+}
+
+impl Parser {
+    /// Makes a parser with empty buffers; they grow to the documents it is given.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            copy: Vec::new(),
+            buffers: Buffers::with_max_depth(0, DEPTH_CAP),
+            tape: Vec::new(),
+            nodes: Vec::new(),
+            grown: 0,
+        }
+    }
+
+    /// Parses one document of `src`, which may be surrounded by white space.
+    ///
+    /// `depth_max` counts nested arrays and objects (`[]` is 1, a scalar 0); above
+    /// [`DEPTH_CAP`] it counts as [`DEPTH_CAP`]. Duplicate keys are kept. The value borrows
+    /// `src` and this parser until the next document.
+    ///
+    /// # Errors
+    ///
+    /// [`JsonError::TooLarge`] before anything is read, [`JsonError::Utf8`],
+    /// [`JsonError::Empty`], [`JsonError::Syntax`] and, for valid documents only,
+    /// [`JsonError::Depth`].
+    pub fn parse<'p>(
+        &'p mut self,
+        src: &'p [u8],
+        depth_max: usize,
+    ) -> Result<Value<'p>, JsonError> {
+        if src.len() > SIZE_MAX {
+            return Err(JsonError::TooLarge);
+        }
+        let text = str::from_utf8(src).map_err(|_| JsonError::Utf8)?;
+        let depth_max = depth_max.min(DEPTH_CAP);
+        self.grown = self.grown.max(src.len());
+        self.fill(src);
+        if self.index(src, depth_max)?.is_none() {
+            self.index_slowly(src, depth_max)?;
+        }
+        Ok(Value::root(text, &self.nodes))
+    }
+
+    /// Drops the buffers when a document longer than `keep` bytes went through them.
+    ///
+    /// Scratch memory is up to about 45 times the longest document (brackets only), 12 times for
+    /// a usual envelope and twice for long strings; hence a worker calls this after a large body.
+    pub fn shrink(&mut self, keep: usize) {
+        if self.grown > keep {
+            *self = Self::new();
+        }
+    }
+
+    /// Copies `src` behind which simd-json may read a block too far.
+    fn fill(&mut self, src: &[u8]) {
+        self.copy.clear();
+        self.copy.reserve(src.len() + PADDING);
+        self.copy.extend_from_slice(src);
+        self.copy.extend_from_slice(&[b' '; PADDING]);
+    }
+
+    /// Runs simd-json over the copy and builds the node table; `None` when simd-json refuses.
+    fn index(&mut self, src: &[u8], depth_max: usize) -> Result<Option<()>, JsonError> {
+        let mut tape = Tape(mem::take(&mut self.tape)).reset();
+        let accepted =
+            fill_tape_padded(&mut self.copy, src.len(), &mut self.buffers, &mut tape).is_ok();
+        let built = if accepted {
+            let marks = self.buffers.structural_indexes();
+            build(&mut self.nodes, &tape.0, marks, src, depth_max).map(Some)
+        } else {
+            Ok(None)
+        };
+        self.tape = tape.reset().0;
+        built
+    }
+
+    /// Decides what simd-json refused; overlong numbers are masked in a fresh copy.
+    #[cold]
+    #[inline(never)]
+    fn index_slowly(&mut self, src: &[u8], depth_max: usize) -> Result<(), JsonError> {
+        self.fill(src);
+        if slow::survey(src, &mut self.copy)? > depth_max {
+            return Err(JsonError::Depth);
+        }
+        match self.index(src, depth_max)? {
+            Some(()) => Ok(()),
+            None => Err(JsonError::Syntax { offset: 0 }),
+        }
+    }
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn outcome(src: impl AsRef<[u8]>, depth_max: usize) -> Result<(), JsonError> {
+        Parser::new().parse(src.as_ref(), depth_max).map(|_| ())
+    }
+
+    fn syntax(src: impl AsRef<[u8]>) -> bool {
+        matches!(outcome(src, DEPTH_CAP), Err(JsonError::Syntax { .. }))
+    }
+
+    #[test]
+    fn each_error_has_a_document() {
+        assert_eq!(outcome("", 4), Err(JsonError::Empty));
+        assert_eq!(outcome(" \t\r\n", 4), Err(JsonError::Empty));
+        assert_eq!(outcome("[1,]", 4), Err(JsonError::Syntax { offset: 3 }));
+        assert_eq!(outcome(b"\"\xff\"", 4), Err(JsonError::Utf8));
+        assert_eq!(outcome("[[1]]", 1), Err(JsonError::Depth));
+        assert_eq!(outcome("1", 0), Ok(()));
+        assert_eq!(outcome("[]", 0), Err(JsonError::Depth));
+    }
+
+    #[test]
+    fn white_space_is_four_bytes_and_no_more() {
+        for byte in 0..=0x7f_u8 {
+            let white = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+            let digit = byte.is_ascii_digit();
+            assert_eq!(outcome([b'[', byte, b']'], 4).is_ok(), white || digit, "{byte:#x}");
+            assert_eq!(outcome([b'[', b']', byte], 4).is_ok(), white, "{byte:#x}");
+            assert_eq!(outcome([byte, b'[', b']'], 4).is_ok(), white, "{byte:#x}");
+            let control = byte < 0x20 || byte == b'"' || byte == b'\\';
+            assert_eq!(outcome([b'"', byte, b'"'], 4).is_ok(), !control, "{byte:#x}");
+        }
+    }
+
+    #[test]
+    fn leniencies_of_other_parsers_are_errors() {
+        for bad in [
+            "\u{feff}[]",
+            "[] x",
+            "[]]",
+            "01",
+            "-",
+            "+1",
+            "1.",
+            ".5",
+            "1e",
+            "nul",
+            "truex",
+            "NaN",
+            "Infinity",
+            "[1 2]",
+            "{\"a\" 1}",
+            "{a:1}",
+            "{\"a\":1,}",
+            "'a'",
+            "\"\\x\"",
+            "\"\\u12g4\"",
+            "\"a",
+            "[",
+            "{",
+            "{\"a\":",
+            "]",
+            "\0",
+            "[]\0",
+            "1\0",
+            "/**/1",
+            "\u{a0}1",
+            "\"\\ud800\"",
+            "\"\\udc00\"",
+            "\"\\ud800\\ud800\"",
+            "\"\\ud800x\"",
+            "{\"\\udead\":1}",
+        ] {
+            assert!(syntax(bad), "{bad:?}");
+        }
+        for good in ["-0", "0", "\"\\ud83d\\ude00\"", "{\"a\":1,\"a\":2}", "\"\u{7f}\u{2028}\""] {
+            assert_eq!(outcome(good, 4), Ok(()), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_json_and_keep_their_text() {
+        let mut parser = Parser::new();
+        for number in [
+            "1e400",
+            "-1e999",
+            "1E+99999999999999999999",
+            "1e-99999999999999999999",
+            "-0.0e00",
+            "1234567890123456789012345678901234567890",
+            "18446744073709551616",
+            "-9223372036854775809",
+            "0.00000000000000000000000000000000000000000000000001",
+        ] {
+            let doc = format!(" {{ \"a\\n\" : [ {number} , {number}],\"b\":{number}\n}} ");
+            let value = parser.parse(doc.as_bytes(), 4).unwrap();
+            assert_eq!(value.get("b").unwrap().raw(), number);
+            let first = value.get("a\n").unwrap().elements().next().unwrap();
+            assert_eq!(first.raw(), number);
+            assert_eq!(parser.parse(number.as_bytes(), 0).unwrap().raw(), number);
+            assert!(syntax(format!("[{number}x]")), "{number}");
+            assert!(syntax(format!("[{number},]")), "{number}");
+        }
+    }
+
+    #[test]
+    fn depth_is_for_valid_documents_only() {
+        let nest = |n: usize| "[".repeat(n) + &"]".repeat(n);
+        for depth in [1, 63, 64, 65, DEPTH_CAP - 1, DEPTH_CAP] {
+            assert_eq!(outcome(nest(depth), depth), Ok(()), "{depth}");
+            assert_eq!(outcome(nest(depth), depth - 1), Err(JsonError::Depth), "{depth}");
+        }
+        assert_eq!(outcome(nest(DEPTH_CAP + 1), usize::MAX), Err(JsonError::Depth));
+        assert_eq!(outcome(nest(100_000), 64), Err(JsonError::Depth));
+        assert!(syntax("[".repeat(100_000)));
+        assert!(syntax("{\"a\":".repeat(100_000)));
+        assert!(syntax(nest(100_000) + "]"));
+        let mixed = "{\"a\":[".repeat(5_000) + &"]}".repeat(5_000);
+        assert_eq!(outcome(&mixed, 64), Err(JsonError::Depth));
+        assert!(syntax(mixed.replacen("]}", "}]", 1)));
+    }
+
+    #[test]
+    fn a_parser_forgets_the_document_before() {
+        let mut parser = Parser::new();
+        assert_eq!(parser.parse(b"[1,\"\\u0041\",{}]", 4).unwrap().len(), 3);
+        assert!(parser.parse(b"[1,", 4).is_err());
+        assert_eq!(parser.parse(b" {} ", 4).unwrap().raw(), "{}");
+        parser.shrink(4);
+        assert_eq!(parser.copy.capacity(), 0);
+        assert_eq!(parser.parse(b"[2]", 4).unwrap().raw(), "[2]");
+        parser.shrink(1000);
+        assert_ne!(parser.copy.capacity(), 0);
+    }
+}

@@ -1,0 +1,303 @@
+//! The second look at a document simd-json refused: invalid, too deep, or large numbers?
+//!
+//! A plain RFC 8259 acceptor, one pass, one bit of memory per open bracket, no recursion. It
+//! decides every `Syntax` error and its offset. In the copy it writes over each number that may
+//! not fit a machine type, keeping all offsets, so that simd-json can index the rest.
+
+use super::JsonError;
+
+/// Longest number without exponent that is left to simd-json: it cannot overflow.
+const NUMBER_SAFE_MAX: usize = 17;
+
+/// What may come next.
+enum Expect {
+    Value,
+    FirstElement,
+    FirstKey,
+    Key,
+    After,
+}
+
+/// Checks `src` and masks numbers in `copy`, whose first bytes equal it; yields the depth.
+///
+/// # Errors
+///
+/// [`JsonError::Empty`] and [`JsonError::Syntax`].
+pub(super) fn survey(src: &[u8], copy: &mut [u8]) -> Result<usize, JsonError> {
+    let mut scan = Scan { src, at: 0 };
+    let mut nest = Nest::default();
+    let mut expect = Expect::Value;
+    scan.white();
+    if scan.at == src.len() {
+        return Err(JsonError::Empty);
+    }
+    loop {
+        scan.white();
+        expect = match expect {
+            Expect::Value => match scan.peek() {
+                Some(b'[') => nest.push(&mut scan, false),
+                Some(b'{') => nest.push(&mut scan, true),
+                Some(_) | None => scan.scalar(copy)?,
+            },
+            Expect::FirstElement => match scan.peek() {
+                Some(b']') => nest.pop(&mut scan),
+                Some(_) | None => Expect::Value,
+            },
+            Expect::FirstKey => match scan.peek() {
+                Some(b'}') => nest.pop(&mut scan),
+                Some(_) | None => Expect::Key,
+            },
+            Expect::Key => {
+                scan.string()?;
+                scan.white();
+                scan.eat(b':')?;
+                Expect::Value
+            }
+            Expect::After => match (nest.in_object(), scan.peek()) {
+                (None, None) => return Ok(nest.deepest),
+                (Some(true), Some(b'}')) | (Some(false), Some(b']')) => nest.pop(&mut scan),
+                (Some(object), Some(b',')) => {
+                    scan.at += 1;
+                    if object { Expect::Key } else { Expect::Value }
+                }
+                (None | Some(_), Some(_)) | (Some(_), None) => return Err(scan.fail()),
+            },
+        };
+    }
+}
+
+/// The open brackets, one bit each: 1 for an object.
+#[derive(Default)]
+struct Nest {
+    bits: Vec<u64>,
+    depth: usize,
+    deepest: usize,
+}
+
+impl Nest {
+    /// Steps over an opening bracket.
+    fn push(&mut self, scan: &mut Scan<'_>, object: bool) -> Expect {
+        scan.at += 1;
+        if self.depth.is_multiple_of(64) {
+            self.bits.push(0);
+        }
+        if let Some(word) = self.bits.last_mut() {
+            *word = *word << 1 | u64::from(object);
+        }
+        self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
+        if object { Expect::FirstKey } else { Expect::FirstElement }
+    }
+
+    /// Steps over a closing bracket that is known to match.
+    fn pop(&mut self, scan: &mut Scan<'_>) -> Expect {
+        scan.at += 1;
+        if let Some(word) = self.bits.last_mut() {
+            *word >>= 1;
+        }
+        self.depth -= 1;
+        if self.depth.is_multiple_of(64) {
+            self.bits.pop();
+        }
+        Expect::After
+    }
+
+    /// Whether the innermost open bracket is an object's; `None` outside of all.
+    fn in_object(&self) -> Option<bool> {
+        self.bits.last().map(|word| word & 1 == 1)
+    }
+}
+
+/// A cursor over the source: `at <= src.len()`.
+struct Scan<'s> {
+    src: &'s [u8],
+    at: usize,
+}
+
+impl Scan<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.src.get(self.at).copied()
+    }
+
+    fn fail(&self) -> JsonError {
+        JsonError::Syntax { offset: self.at }
+    }
+
+    /// Steps over the one byte that may stand here.
+    fn eat(&mut self, byte: u8) -> Result<(), JsonError> {
+        if self.peek() != Some(byte) {
+            return Err(self.fail());
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn white(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn scalar(&mut self, copy: &mut [u8]) -> Result<Expect, JsonError> {
+        match self.peek() {
+            Some(b'"') => self.string()?,
+            Some(b't') => self.word(b"true")?,
+            Some(b'f') => self.word(b"false")?,
+            Some(b'n') => self.word(b"null")?,
+            Some(b'-' | b'0'..=b'9') => {
+                let start = self.at;
+                let exponent = self.number()?;
+                if exponent || self.at - start > NUMBER_SAFE_MAX {
+                    mask(copy.get_mut(start..self.at).unwrap_or_default());
+                }
+            }
+            Some(_) | None => return Err(self.fail()),
+        }
+        Ok(Expect::After)
+    }
+
+    fn word(&mut self, word: &[u8]) -> Result<(), JsonError> {
+        word.iter().try_for_each(|&byte| self.eat(byte))
+    }
+
+    /// RFC 8259 §6; yields whether there is an exponent.
+    fn number(&mut self) -> Result<bool, JsonError> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            Some(_) | None => self.digits()?,
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if !matches!(self.peek(), Some(b'e' | b'E')) {
+            return Ok(false);
+        }
+        self.at += 1;
+        if let Some(b'+' | b'-') = self.peek() {
+            self.at += 1;
+        }
+        self.digits()?;
+        Ok(true)
+    }
+
+    /// One digit or more.
+    fn digits(&mut self) -> Result<(), JsonError> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at == start { Err(self.fail()) } else { Ok(()) }
+    }
+
+    /// RFC 8259 §7, and each escaped surrogate must be half of a pair.
+    fn string(&mut self) -> Result<(), JsonError> {
+        self.eat(b'"')?;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape()?,
+                Some(0..0x20) | None => return Err(self.fail()),
+                Some(_) => self.at += 1,
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), JsonError> {
+        let start = self.at;
+        self.eat(b'\\')?;
+        match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+            Some(b'u') => {
+                let paired = match self.hex()? {
+                    0xd800..0xdc00 => {
+                        self.eat(b'\\')?;
+                        matches!(self.hex()?, 0xdc00..0xe000)
+                    }
+                    unit => !matches!(unit, 0xdc00..0xe000),
+                };
+                if !paired {
+                    return Err(JsonError::Syntax { offset: start });
+                }
+            }
+            Some(_) | None => return Err(self.fail()),
+        }
+        Ok(())
+    }
+
+    /// `uXXXX`
+    fn hex(&mut self) -> Result<u32, JsonError> {
+        self.eat(b'u')?;
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = self.peek().and_then(|b| char::from(b).to_digit(16));
+            unit = unit << 4 | digit.ok_or_else(|| self.fail())?;
+            self.at += 1;
+        }
+        Ok(unit)
+    }
+}
+
+/// Puts a `0` and blanks in place of a number.
+fn mask(number: &mut [u8]) {
+    number.fill(b' ');
+    if let Some(first) = number.first_mut() {
+        *first = b'0';
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masked(src: &str) -> Result<(usize, String), JsonError> {
+        let mut copy = src.as_bytes().to_vec();
+        let depth = survey(src.as_bytes(), &mut copy)?;
+        Ok((depth, String::from_utf8_lossy(&copy).into_owned()))
+    }
+
+    #[test]
+    fn only_risky_numbers_are_masked() {
+        let (depth, copy) =
+            masked(r#"[1e4,{"9e9":123456789012345678},-12, 0.5]"#).unwrap_or_default();
+        assert_eq!(depth, 2);
+        assert_eq!(copy, r#"[0  ,{"9e9":0                 },-12, 0.5]"#);
+    }
+
+    #[test]
+    fn offsets_point_at_the_offence() {
+        for (src, offset) in [
+            ("[1,]", 3),
+            ("[1", 2),
+            ("{\"a\" 1}", 5),
+            ("{\"a\":1,}", 7),
+            ("\"a\u{1}\"", 2),
+            ("01", 1),
+            ("-x", 1),
+            ("tru", 3),
+            ("\"ab\\ud800\"", 9),
+            ("\"\\udfff\"", 1),
+            ("[}", 1),
+            ("[]]", 2),
+        ] {
+            assert_eq!(masked(src), Err(JsonError::Syntax { offset }), "{src}");
+        }
+        assert_eq!(masked(" "), Err(JsonError::Empty));
+    }
+
+    #[test]
+    fn the_bit_stack_holds_across_words() {
+        for depth in [63, 64, 65, 128, 129, 1000] {
+            let open = "[{\"a\":".repeat(depth / 2);
+            let doc = format!("{open}1{}", "}]".repeat(depth / 2));
+            assert_eq!(masked(&doc).map(|(depth, _)| depth), Ok(depth / 2 * 2));
+            assert!(masked(&doc.replacen("}]", "]}", 1)).is_err());
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Escapes of JSON strings, read piece by piece so that comparing needs no memory.
+//!
+//! The input is what stands between the quotes of a valid string. On other text nothing panics:
+//! an escape that is none yields U+FFFD.
+
+use std::borrow::Cow;
+
+/// The text a raw string stands for; borrowed when it holds no backslash.
+#[must_use]
+pub fn unescape(raw: &str) -> Cow<'_, str> {
+    if !raw.contains('\\') {
+        return Cow::Borrowed(raw);
+    }
+    let mut text = String::with_capacity(raw.len());
+    for piece in (Pieces { rest: raw }) {
+        match piece {
+            Piece::Text(part) => text.push_str(part),
+            Piece::Char(c) => text.push(c),
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// Whether `raw` stands for `text`; does not allocate.
+pub(super) fn eq_unescaped(raw: &str, text: &str) -> bool {
+    let mut left = text;
+    for piece in (Pieces { rest: raw }) {
+        let rest = match piece {
+            Piece::Text(part) => left.strip_prefix(part),
+            Piece::Char(c) => left.strip_prefix(c),
+        };
+        match rest {
+            Some(rest) => left = rest,
+            None => return false,
+        }
+    }
+    left.is_empty()
+}
+
+/// A run without backslashes, or what one escape stands for.
+enum Piece<'r> {
+    Text(&'r str),
+    Char(char),
+}
+
+struct Pieces<'r> {
+    rest: &'r str,
+}
+
+impl<'r> Iterator for Pieces<'r> {
+    type Item = Piece<'r>;
+
+    fn next(&mut self) -> Option<Piece<'r>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let run = self.rest.find('\\').unwrap_or(self.rest.len());
+        if run > 0 {
+            let (text, rest) = self.rest.split_at(run);
+            self.rest = rest;
+            return Some(Piece::Text(text));
+        }
+        let (c, length) = escape(self.rest.as_bytes());
+        self.rest = self.rest.get(length..).unwrap_or_default();
+        Some(Piece::Char(c))
+    }
+}
+
+/// What the escape at the start of `bytes` stands for and how long it is.
+///
+/// Only ASCII is stepped over, so the rest begins at a character.
+fn escape(bytes: &[u8]) -> (char, usize) {
+    let simple = match bytes.get(1) {
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(b'n') => '\n',
+        Some(b'r') => '\r',
+        Some(b't') => '\t',
+        Some(&same @ (b'"' | b'\\' | b'/')) => char::from(same),
+        Some(b'u') => return unicode_escape(bytes),
+        Some(_) | None => return (char::REPLACEMENT_CHARACTER, 1),
+    };
+    (simple, 2)
+}
+
+/// The same for `\uXXXX` and surrogate pairs.
+fn unicode_escape(bytes: &[u8]) -> (char, usize) {
+    let Some(unit) = hex(bytes, 2) else {
+        return (char::REPLACEMENT_CHARACTER, 2);
+    };
+    if let Some(c) = char::from_u32(unit) {
+        return (c, 6);
+    }
+    let low = bytes.get(6..8).filter(|mark| *mark == b"\\u").and_then(|_| hex(bytes, 8));
+    match (unit, low) {
+        // RFC 8259 §7: a character beyond the BMP is a pair of surrogates
+        (0xd800..0xdc00, Some(low @ 0xdc00..0xe000)) => {
+            let code = 0x1_0000 + ((unit - 0xd800) << 10 | (low - 0xdc00));
+            (char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER), 12)
+        }
+        _ => (char::REPLACEMENT_CHARACTER, 6),
+    }
+}
+
+/// Four hexadecimal digits at `at`.
+fn hex(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes
+        .get(at..at + 4)?
+        .iter()
+        .try_fold(0, |unit, &b| Some(unit << 4 | char::from(b).to_digit(16)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_read() {
+        for (raw, text) in [
+            ("", ""),
+            ("a\u{e9}", "a\u{e9}"),
+            (r#"\"\\\/\b\f\n\r\t"#, "\"\\/\u{8}\u{c}\n\r\t"),
+            (r"x\u0041\u00e9y\u20AC", "xA\u{e9}y\u{20ac}"),
+            (r"\ud83d\ude00!", "\u{1f600}!"),
+            (r"\u0000", "\0"),
+        ] {
+            assert_eq!(unescape(raw), text, "{raw}");
+            assert!(eq_unescaped(raw, text), "{raw}");
+            assert!(!eq_unescaped(raw, &format!("{text}.")), "{raw}");
+            assert!(text.is_empty() || !eq_unescaped(raw, ""), "{raw}");
+        }
+        assert!(matches!(unescape("plain"), Cow::Borrowed("plain")));
+    }
+
+    #[test]
+    fn what_is_no_escape_is_replaced() {
+        for (raw, text) in [
+            ("\\", "\u{fffd}"),
+            ("\\\u{e9}", "\u{fffd}\u{e9}"),
+            (r"\u12", "\u{fffd}12"),
+            (r"\ud800", "\u{fffd}"),
+            (r"\ud800\n", "\u{fffd}\n"),
+            (r"\ud800\u0041", "\u{fffd}A"),
+            (r"\udc00\ud800", "\u{fffd}\u{fffd}"),
+        ] {
+            assert_eq!(unescape(raw), text, "{raw}");
+        }
+    }
+}

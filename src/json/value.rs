@@ -1,0 +1,381 @@
+//! Views into a parsed document: copies of two pointers and an index, nothing is owned.
+//!
+//! Every view names one node of the table and the text it came from; reading never changes and
+//! never re-formats that text. What a value is not, it answers with `None`, never with a panic.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use super::build::{Node, Tag};
+use super::number;
+use super::text::{eq_unescaped, unescape};
+
+/// What a value is. Numbers and strings carry no payload: ask for their text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool(bool),
+    /// A number of any size and precision.
+    Number,
+    /// A string, with or without escapes.
+    String,
+    /// An array.
+    Array,
+    /// An object; keys may repeat.
+    Object,
+}
+
+/// A parsed document: its text and its nodes, the root first.
+#[derive(Clone, Copy)]
+struct Doc<'p> {
+    src: &'p str,
+    nodes: &'p [Node],
+}
+
+impl<'p> Doc<'p> {
+    /// The node at `at`. Views are only made of indexes the table itself gave, so it exists.
+    #[inline]
+    fn node(self, at: u32) -> Node {
+        self.nodes[at as usize]
+    }
+
+    /// The text of bytes `start..end`. Spans begin and end beside ASCII, so it exists.
+    #[inline]
+    fn text(self, start: u32, end: u32) -> &'p str {
+        self.src.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    /// The text of the string node at `at` between its quotes.
+    #[inline]
+    fn inner(self, at: u32) -> &'p str {
+        let node = self.node(at);
+        self.text(node.start + 1, node.end - 1)
+    }
+
+    /// Whether the string node at `at` spells `text`.
+    #[inline]
+    fn spells(self, at: u32, text: &str) -> bool {
+        let node = self.node(at);
+        match node.tag {
+            Tag::Plain => {
+                let span = node.start as usize + 1..node.end as usize - 1;
+                self.src.as_bytes().get(span) == Some(text.as_bytes())
+            }
+            Tag::Escaped => eq_unescaped(self.inner(at), text),
+            Tag::Null | Tag::True | Tag::False | Tag::Number | Tag::Array | Tag::Object => false,
+        }
+    }
+}
+
+/// One value of a parsed document, 40 bytes, free to copy.
+#[derive(Clone, Copy)]
+pub struct Value<'p> {
+    doc: Doc<'p>,
+    at: u32,
+}
+
+impl<'p> Value<'p> {
+    /// The root of the document `src`, whose table `nodes` is not empty.
+    pub(super) fn root(src: &'p str, nodes: &'p [Node]) -> Self {
+        Self { doc: Doc { src, nodes }, at: 0 }
+    }
+
+    /// What the value is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self.node().tag {
+            Tag::Null => Kind::Null,
+            Tag::True => Kind::Bool(true),
+            Tag::False => Kind::Bool(false),
+            Tag::Number => Kind::Number,
+            Tag::Plain | Tag::Escaped => Kind::String,
+            Tag::Array => Kind::Array,
+            Tag::Object => Kind::Object,
+        }
+    }
+
+    /// The exact source text, without surrounding white space; strings keep their quotes.
+    #[must_use]
+    pub fn raw(&self) -> &'p str {
+        let node = self.node();
+        self.doc.text(node.start, node.end)
+    }
+
+    /// Where [`Value::raw`] stands in the source, in bytes.
+    #[must_use]
+    pub fn span(&self) -> Range<usize> {
+        let node = self.node();
+        node.start as usize..node.end as usize
+    }
+
+    /// The text between the quotes with its escapes as written; `None` unless a string.
+    #[must_use]
+    pub fn string_raw(&self) -> Option<&'p str> {
+        self.is_string().then(|| self.doc.inner(self.at))
+    }
+
+    /// Whether this is a string with at least one backslash.
+    #[must_use]
+    pub fn has_escapes(&self) -> bool {
+        self.node().tag == Tag::Escaped
+    }
+
+    /// The text a string stands for; borrowed unless it has escapes. `None` unless a string.
+    #[must_use]
+    pub fn as_str(&self) -> Option<Cow<'p, str>> {
+        let raw = self.string_raw()?;
+        Some(if self.has_escapes() { unescape(raw) } else { Cow::Borrowed(raw) })
+    }
+
+    /// Whether this is a string that stands for `text`; does not allocate.
+    #[must_use]
+    pub fn str_eq(&self, text: &str) -> bool {
+        self.doc.spells(self.at, text)
+    }
+
+    /// The number as an integer when its exact value is one and fits: `1`, `1.0`, `1e2`, `-0`.
+    #[must_use]
+    pub fn as_i64(&self) -> Option<i64> {
+        match self.node().tag {
+            Tag::Number => number::integer(self.raw()),
+            Tag::Null
+            | Tag::True
+            | Tag::False
+            | Tag::Plain
+            | Tag::Escaped
+            | Tag::Array
+            | Tag::Object => None,
+        }
+    }
+
+    /// `true` or `false`; `None` for all else.
+    #[must_use]
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.kind() {
+            Kind::Bool(value) => Some(value),
+            Kind::Null | Kind::Number | Kind::String | Kind::Array | Kind::Object => None,
+        }
+    }
+
+    /// Whether this is `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.node().tag == Tag::Null
+    }
+
+    /// Whether this is a string.
+    #[must_use]
+    pub fn is_string(&self) -> bool {
+        matches!(self.node().tag, Tag::Plain | Tag::Escaped)
+    }
+
+    /// The first member of that name, names compared unescaped; `None` unless an object.
+    /// Linear in the number of members.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Value<'p>> {
+        self.members().find(|(name, _)| name.eq(key)).map(|(_, value)| value)
+    }
+
+    /// The members of an object in source order, repeated keys included; else nothing.
+    #[must_use]
+    pub fn members(&self) -> Members<'p> {
+        Members { nodes: self.children(Tag::Object) }
+    }
+
+    /// The elements of an array in source order; else nothing.
+    #[must_use]
+    pub fn elements(&self) -> Elements<'p> {
+        Elements { nodes: self.children(Tag::Array) }
+    }
+
+    /// How many elements or members there are, 0 for scalars. Linear in that number.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self.kind() {
+            Kind::Array => self.elements().count(),
+            Kind::Object => self.members().count(),
+            Kind::Null | Kind::Bool(_) | Kind::Number | Kind::String => 0,
+        }
+    }
+
+    /// Whether [`Value::len`] is 0; constant time.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.node().next == self.at + 1
+    }
+
+    #[inline]
+    fn node(&self) -> Node {
+        self.doc.node(self.at)
+    }
+
+    /// The nodes below this one if it has that tag, else none.
+    fn children(&self, tag: Tag) -> Nodes<'p> {
+        let node = self.node();
+        let end = if node.tag == tag { node.next } else { self.at + 1 };
+        Nodes { doc: self.doc, at: self.at + 1, end }
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.raw())
+    }
+}
+
+/// The name of a member.
+#[derive(Clone, Copy)]
+pub struct Key<'p> {
+    doc: Doc<'p>,
+    at: u32,
+}
+
+impl<'p> Key<'p> {
+    /// The text between the quotes with its escapes as written.
+    #[must_use]
+    pub fn raw(&self) -> &'p str {
+        self.doc.inner(self.at)
+    }
+
+    /// The text it stands for; borrowed unless it has escapes.
+    #[must_use]
+    pub fn as_str(&self) -> Cow<'p, str> {
+        unescape(self.raw())
+    }
+
+    /// Whether it stands for `text`; does not allocate.
+    #[must_use]
+    #[allow(clippy::should_implement_trait)] // `PartialEq<str>` would read `key == *name`.
+    pub fn eq(&self, text: &str) -> bool {
+        self.doc.spells(self.at, text)
+    }
+}
+
+impl fmt::Debug for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.raw())
+    }
+}
+
+/// The sibling nodes from `at` to before `end`.
+#[derive(Clone)]
+struct Nodes<'p> {
+    doc: Doc<'p>,
+    at: u32,
+    end: u32,
+}
+
+impl Nodes<'_> {
+    /// The index of the next sibling.
+    #[inline]
+    fn step(&mut self) -> Option<u32> {
+        if self.at >= self.end {
+            return None;
+        }
+        let at = self.at;
+        self.at = self.doc.node(at).next;
+        Some(at)
+    }
+}
+
+/// Iterates over the members of an object; see [`Value::members`].
+#[derive(Clone)]
+pub struct Members<'p> {
+    nodes: Nodes<'p>,
+}
+
+impl<'p> Iterator for Members<'p> {
+    type Item = (Key<'p>, Value<'p>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let doc = self.nodes.doc;
+        let key = self.nodes.step()?;
+        let value = self.nodes.step()?;
+        Some((Key { doc, at: key }, Value { doc, at: value }))
+    }
+}
+
+/// Iterates over the elements of an array; see [`Value::elements`].
+#[derive(Clone)]
+pub struct Elements<'p> {
+    nodes: Nodes<'p>,
+}
+
+impl<'p> Iterator for Elements<'p> {
+    type Item = Value<'p>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.nodes.step()?;
+        Some(Value { doc: self.nodes.doc, at })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::json::{Kind, Parser};
+
+    const DOC: &str = r#" { "a" : [ 1 , -2.50e1 ,true,false , null ] ,"b\u0041":"x\"y" ,
+        "b":{"":{}} , "a":"z" , "t": "\t\\" } "#;
+
+    #[test]
+    fn raw_is_the_source_text() {
+        let mut parser = Parser::new();
+        let root = parser.parse(DOC.as_bytes(), 8).unwrap();
+        assert_eq!(root.raw(), DOC.trim());
+        assert_eq!(&DOC[root.span()], root.raw());
+        let a = root.get("a").unwrap();
+        assert_eq!(a.raw(), "[ 1 , -2.50e1 ,true,false , null ]");
+        let raws: Vec<_> = a.elements().map(|v| v.raw()).collect();
+        assert_eq!(raws, ["1", "-2.50e1", "true", "false", "null"]);
+        let keys: Vec<_> = root.members().map(|(k, _)| k.raw()).collect();
+        assert_eq!(keys, ["a", "b\\u0041", "b", "a", "t"]);
+        assert_eq!(root.get("b").unwrap().raw(), r#"{"":{}}"#);
+        assert_eq!(root.get("b").unwrap().get("").unwrap().raw(), "{}");
+        assert_eq!(format!("{a:?}"), a.raw());
+    }
+
+    #[test]
+    fn strings_compare_unescaped() {
+        let mut parser = Parser::new();
+        let root = parser.parse(DOC.as_bytes(), 8).unwrap();
+        let value = root.get("bA").unwrap();
+        assert_eq!(value.string_raw(), Some("x\\\"y"));
+        assert_eq!(value.as_str().unwrap(), "x\"y");
+        assert!(value.has_escapes() && value.str_eq("x\"y"));
+        assert!(!value.str_eq("x\"") && !value.str_eq("x\"yz") && !value.str_eq("x\\\"y"));
+        let escaped = root.get("t").unwrap();
+        assert!(escaped.has_escapes() && escaped.str_eq("\t\\"));
+        assert_eq!(root.members().nth(1).unwrap().0.as_str(), "bA");
+        assert!(root.get("c").is_none() && root.get("b\\u0041").is_none());
+    }
+
+    #[test]
+    fn a_value_is_only_what_it_is() {
+        let mut parser = Parser::new();
+        let root = parser.parse(DOC.as_bytes(), 8).unwrap();
+        let a: Vec<_> = root.get("a").unwrap().elements().collect();
+        let kinds: Vec<_> = a.iter().map(|v| v.kind()).collect();
+        let expected =
+            [Kind::Number, Kind::Number, Kind::Bool(true), Kind::Bool(false), Kind::Null];
+        assert_eq!(kinds, expected);
+        assert_eq!((a[0].as_i64(), a[1].as_i64(), a[2].as_i64()), (Some(1), Some(-25), None));
+        assert_eq!(
+            (a[2].as_bool(), a[3].as_bool(), a[4].as_bool()),
+            (Some(true), Some(false), None)
+        );
+        assert!(a[4].is_null() && !a[0].is_null() && a[0].as_str().is_none());
+        assert!(!a[0].str_eq("1") && a[0].get("x").is_none());
+        assert!(a[0].elements().next().is_none() && a[0].is_empty());
+        assert_eq!((root.len(), root.get("a").unwrap().len(), a[0].len()), (5, 5, 0));
+        assert!(root.elements().next().is_none() && !root.is_empty());
+        assert!(root.get("a").unwrap().members().next().is_none());
+        assert_eq!((root.kind(), root.get("a").unwrap().kind()), (Kind::Object, Kind::Array));
+        assert_eq!(root.get("t").unwrap().kind(), Kind::String);
+    }
+}

@@ -1,0 +1,173 @@
+//! Writers that append JSON to the caller's buffer, and the one way a string is spelled.
+//!
+//! Escapes are written only where RFC 8259 §7 demands them, the short form where one exists:
+//! equal texts become equal bytes, and text that needs no escape is copied as it is.
+
+use std::borrow::Cow;
+
+pub use super::text::unescape;
+
+/// Appends `text` with escapes, without quotes.
+pub fn push_escaped(out: &mut Vec<u8>, text: &str) {
+    out.reserve(text.len());
+    let mut rest = text.as_bytes();
+    loop {
+        let (clean, dirty) = rest.split_at(clean_prefix(rest));
+        out.extend_from_slice(clean);
+        let Some((&byte, after)) = dirty.split_first() else {
+            return;
+        };
+        push_escape(out, byte);
+        rest = after;
+    }
+}
+
+/// Appends `text` as a JSON string with its quotes.
+pub fn push_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    push_escaped(out, text);
+    out.push(b'"');
+}
+
+/// Appends `value` in decimal.
+pub fn push_u64(out: &mut Vec<u8>, value: u64) {
+    // u64::MAX has 20 digits
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut left = value;
+    while left >= 100 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[(left % 100) as usize]);
+        left /= 100;
+    }
+    let pair = PAIRS[left as usize];
+    if left >= 10 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&pair);
+    } else {
+        at -= 1;
+        digits[at] = pair[1];
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends `value` in decimal, with a sign when it is negative.
+pub fn push_i64(out: &mut Vec<u8>, value: i64) {
+    if value < 0 {
+        out.push(b'-');
+    }
+    push_u64(out, value.unsigned_abs());
+}
+
+/// The one spelling of a raw string: escaped as [`push_escaped`] does.
+///
+/// `raw` stands between the quotes of a valid JSON string. Without a backslash it already is
+/// canonical and is returned as it is.
+#[must_use]
+pub fn canonical_raw(raw: &str) -> Cow<'_, str> {
+    match unescape(raw) {
+        Cow::Borrowed(raw) => Cow::Borrowed(raw),
+        Cow::Owned(text) => {
+            let mut out = Vec::with_capacity(raw.len());
+            push_escaped(&mut out, &text);
+            // UTF-8 because ASCII was put in place of ASCII in a `str`.
+            Cow::Owned(String::from_utf8(out).unwrap_or_default())
+        }
+    }
+}
+
+/// `00` to `99`.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut at = 0;
+    while at < 100 {
+        pairs[at] = [b'0' + (at / 10) as u8, b'0' + (at % 10) as u8];
+        at += 1;
+    }
+    pairs
+};
+
+/// Whether RFC 8259 §7 wants `byte` escaped.
+const fn needs_escape(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
+}
+
+/// How many bytes from the start need no escape.
+fn clean_prefix(bytes: &[u8]) -> usize {
+    // Branch-free over a block, so that the compiler can use vector instructions.
+    const BLOCK: usize = 32;
+    let dirty = |block: &&[u8]| block.iter().fold(false, |any, &byte| any | needs_escape(byte));
+    let blocks = bytes.chunks_exact(BLOCK).take_while(|block| !dirty(block)).count();
+    let start = blocks * BLOCK;
+    let tail = bytes.get(start..).unwrap_or_default();
+    start + tail.iter().position(|&byte| needs_escape(byte)).unwrap_or(tail.len())
+}
+
+fn push_escape(out: &mut Vec<u8>, byte: u8) {
+    let short = match byte {
+        b'"' | b'\\' => byte,
+        0x08 => b'b',
+        0x0c => b'f',
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        _ => {
+            const HEX: &[u8; 16] = b"0123456789abcdef";
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&[HEX[(byte >> 4) as usize], HEX[(byte & 15) as usize]]);
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = b">".to_vec();
+        write(&mut out);
+        String::from_utf8_lossy(&out[1..]).into_owned()
+    }
+
+    #[test]
+    fn only_what_must_be_is_escaped() {
+        let text = "\"\\/\u{8}\u{c}\n\r\t\u{0}\u{1f}\u{7f}\u{e9}\u{2028}";
+        let raw = "\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\u{7f}\u{e9}\u{2028}";
+        assert_eq!(written(|out| push_escaped(out, text)), raw);
+        assert_eq!(written(|out| push_string(out, "a\nb")), "\"a\\nb\"");
+        assert_eq!(written(|out| push_string(out, "")), "\"\"");
+    }
+
+    #[test]
+    fn a_block_and_its_naive_twin_agree() {
+        for length in [0, 1, 31, 32, 33, 64, 100] {
+            for at in 0..=length {
+                for byte in [b'"', b'\\', 0, 0x1f, b' ', b'a', 0x7f] {
+                    let mut bytes = vec![b'x'; length];
+                    bytes.insert(at, byte);
+                    let naive = bytes.iter().position(|&b| needs_escape(b));
+                    assert_eq!(clean_prefix(&bytes), naive.unwrap_or(bytes.len()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn integers_are_decimal() {
+        let powers = (0..20).map(|n| 10_u64.pow(n)).flat_map(|p| [p - 1, p, p + 1]);
+        for value in powers.chain([u64::MAX, u64::MAX - 1, 42, 99, 100, 101]) {
+            assert_eq!(written(|out| push_u64(out, value)), value.to_string());
+        }
+        for value in [0, 1, -1, -10, 12345, i64::MIN, i64::MAX] {
+            assert_eq!(written(|out| push_i64(out, value)), value.to_string());
+        }
+    }
+
+    #[test]
+    fn canonical_spelling() {
+        assert!(matches!(canonical_raw("a/\u{e9}"), Cow::Borrowed("a/\u{e9}")));
+        assert_eq!(canonical_raw(r"a\/\u00e9\u0041\u000A\t\u0022"), "a/\u{e9}A\\n\\t\\\"");
+    }
+}

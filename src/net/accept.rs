@@ -1,0 +1,47 @@
+//! Takes connections in, within `connections_max` and the file descriptors there are.
+//!
+//! Beyond `connections_max` a connection is told 503 and closed. When the system runs out of
+//! descriptors or memory, accepting pauses: what waits in the backlog is served afterwards.
+
+use std::{io, rc::Rc, sync::atomic::Ordering, time::Duration};
+
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{drive::Drive, local::Local};
+
+/// How long accepting pauses when the system has no more to give.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a connection beyond the limit is told.
+const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\
+    retry-after: 1\r\nconnection: close\r\n\r\n";
+
+/// Accepts until it is dropped.
+pub(super) async fn accept(listener: TcpListener, local: Rc<Local>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => admit(stream, &local),
+            Err(error) if concerns_one_connection(&error) => {}
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+fn admit(stream: TcpStream, local: &Rc<Local>) {
+    let open = &local.shared.open;
+    if open.fetch_add(1, Ordering::Relaxed) >= local.bounds.connections_max {
+        open.fetch_sub(1, Ordering::Relaxed);
+        // Best effort: whoever does not read it sees a closed connection.
+        let _ = SockRef::from(&stream).send(REFUSAL);
+        return;
+    }
+    // A socket that refuses the option is closed already, which its first read will show.
+    let _ = stream.set_nodelay(true);
+    tokio::task::spawn_local(Drive::new(stream, Rc::clone(local)));
+}
+
+fn concerns_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}

@@ -1,0 +1,332 @@
+//! One connection: read, advance, write.
+//!
+//! A poll reads what there is, lets the engine advance over it and writes its answers with one
+//! call, until the socket has nothing more to give. Between polls a quiet connection owns no
+//! buffer: it reads into its worker's. Whoever does not read what we write is cut off after
+//! `write_stall_ms`; whoever is told to go gets `linger_ms` to see our last words.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use crate::{
+    engine::{Conn, Cx, Next},
+    service::Now,
+};
+
+use super::{
+    input::Input,
+    local::{Desk, Local},
+    output::Output,
+    wheel::{NEVER, Slot},
+};
+
+/// Rounds of one poll before the other connections get their turn.
+const ROUNDS_MAX: usize = 8;
+
+/// The future of one connection.
+pub(super) struct Drive {
+    local: Rc<Local>,
+    io: Io,
+}
+
+struct Io {
+    stream: TcpStream,
+    conn: Conn,
+    input: Input,
+    output: Output,
+    need: usize,
+    due_ms: u64,
+    /// When the socket last took something while output waited.
+    moved_ms: u64,
+    slot: Option<Slot>,
+    phase: Phase,
+    read: bool,
+    eof: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Output goes, then our side closes.
+    Closing,
+    /// Our side is closed; input is ignored.
+    Lingering,
+}
+
+/// How a poll ends.
+enum End {
+    /// Everything that can move the connection will wake it.
+    Wait,
+    /// There is more to do; others first.
+    Yield,
+    /// The connection is over.
+    Done,
+}
+
+/// The connection failed, or must go at once.
+struct Gone;
+
+impl From<io::Error> for Gone {
+    fn from(_: io::Error) -> Gone {
+        Gone
+    }
+}
+
+impl Drive {
+    /// A connection that was just accepted, and counted in `Shared::open`.
+    pub(super) fn new(stream: TcpStream, local: Rc<Local>) -> Drive {
+        local.open.set(local.open.get() + 1);
+        let io = Io {
+            stream,
+            conn: Conn::new(local.clock.now()),
+            input: Input::default(),
+            output: Output::default(),
+            need: 0,
+            due_ms: NEVER,
+            moved_ms: 0,
+            slot: None,
+            phase: Phase::Open,
+            read: true,
+            eof: false,
+        };
+        Drive { local, io }
+    }
+}
+
+impl Future for Drive {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Drive { local, io } = self.get_mut();
+        let now = local.clock.now();
+        let new_slot = || local.wheel.borrow_mut().insert(cx.waker().clone());
+        let slot = *io.slot.get_or_insert_with(new_slot);
+        let end = io.rounds(&mut local.desk.borrow_mut(), local, now, cx);
+        match end.unwrap_or(End::Done) {
+            End::Done => return Poll::Ready(()),
+            End::Yield => cx.waker().wake_by_ref(),
+            End::Wait => local.arm(slot, io.deadline(local)),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        if let Some(slot) = self.io.slot {
+            self.local.wheel.borrow_mut().remove(slot);
+        }
+        if let Ok(mut desk) = self.local.desk.try_borrow_mut() {
+            self.io.input.release(&mut desk.inputs);
+            self.io.output.release(&mut desk.outputs);
+        }
+        self.local.connection_ended();
+    }
+}
+
+impl Io {
+    fn rounds(
+        &mut self,
+        desk: &mut Desk,
+        local: &Local,
+        now: Now,
+        cx: &mut Context<'_>,
+    ) -> Result<End, Gone> {
+        // Polled without a word why: unless a body is awaited, the engine may have been woken.
+        let mut due = !self.is_hungry() || now.mono_ms >= self.due_ms;
+        for _ in 0..ROUNDS_MAX {
+            let moved = self.flush(desk, local, now, cx)?;
+            if self.phase != Phase::Open {
+                return self.close(desk, local, now, cx);
+            }
+            due |= moved && self.output.len() < local.bounds.output_bytes_max;
+            let fresh = match self.fill(desk, local, cx)? {
+                Poll::Ready(fresh) => {
+                    due |= self.eof || !self.is_hungry();
+                    fresh
+                }
+                Poll::Pending if due => 0,
+                Poll::Pending => return Ok(End::Wait),
+            };
+            if due {
+                due = self.advance(fresh, desk, local, now, cx)?;
+            }
+        }
+        Ok(End::Yield)
+    }
+
+    /// More input is needed before the engine can do anything.
+    fn is_hungry(&self) -> bool {
+        self.need > self.input.len()
+    }
+
+    fn deadline(&self, local: &Local) -> u64 {
+        let stalled = self.moved_ms.saturating_add(local.bounds.write_stall_ms);
+        if self.output.is_empty() { self.due_ms } else { self.due_ms.min(stalled) }
+    }
+
+    /// Reads once. Ready: how many bytes lie in the worker's buffer; 0: the connection's own
+    /// buffer grew, or the peer has closed its side.
+    fn fill(
+        &mut self,
+        desk: &mut Desk,
+        local: &Local,
+        cx: &mut Context<'_>,
+    ) -> Result<Poll<usize>, Gone> {
+        if self.eof || !self.read {
+            return Ok(Poll::Pending);
+        }
+        let shared = self.input.is_empty() && self.need == 0;
+        let room = if shared {
+            &mut desk.read
+        } else {
+            self.input.room(self.need, local.bounds.input_bytes_max, &mut desk.inputs)
+        };
+        if room.is_empty() {
+            return Ok(Poll::Pending);
+        }
+        let Poll::Ready(count) = poll_read(&mut self.stream, room, cx)? else {
+            return Ok(Poll::Pending);
+        };
+        self.eof = count == 0;
+        if shared {
+            return Ok(Poll::Ready(count));
+        }
+        self.input.filled(count);
+        Ok(Poll::Ready(0))
+    }
+
+    /// Lets the engine work on what waits, or on `fresh` bytes of the worker's buffer, and writes
+    /// what it says. True: it stopped for want of room and there is room now.
+    fn advance(
+        &mut self,
+        fresh: usize,
+        desk: &mut Desk,
+        local: &Local,
+        now: Now,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, Gone> {
+        let Desk { worker, out, read, inputs, outputs } = desk;
+        let input = if fresh > 0 { &read[..fresh] } else { self.input.waiting() };
+        let (engine, wake) = (&*local.shared.engine, cx.waker());
+        let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len() };
+        let progress = self.conn.advance(&mut cx_engine, input, self.eof);
+        (self.need, self.read) = (progress.need, progress.read);
+        self.due_ms = progress.deadline_ms.unwrap_or(NEVER);
+        if fresh > 0 {
+            self.input.keep(&read[progress.consumed..fresh], progress.need, inputs);
+        } else {
+            self.input.consume(progress.consumed, inputs);
+        }
+        let said = out.len();
+        if said > 0 {
+            let sent = if self.output.is_empty() { self.write(out, cx)? } else { 0 };
+            if sent == said {
+                out.clear();
+            } else {
+                if self.output.is_empty() {
+                    self.moved_ms = now.mono_ms;
+                }
+                self.output.keep(out, sent, outputs);
+            }
+        }
+        match progress.next {
+            Next::Open => {}
+            Next::Close => (self.phase, self.due_ms) = (Phase::Closing, NEVER),
+            Next::Abort => return Err(Gone),
+        }
+        let stopped = !progress.read || said >= local.bounds.output_bytes_max / 2;
+        let again = said > 0 && stopped && self.output.len() < local.bounds.output_bytes_max;
+        Ok(again || self.phase == Phase::Closing)
+    }
+
+    /// Writes until the socket is full; says how much it took.
+    fn write(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<usize, Gone> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match Pin::new(&mut self.stream).poll_write(cx, &bytes[sent..])? {
+                Poll::Ready(0) => return Err(Gone),
+                Poll::Ready(count) => sent += count,
+                Poll::Pending => break,
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Writes what waits; true when some of it went.
+    fn flush(
+        &mut self,
+        desk: &mut Desk,
+        local: &Local,
+        now: Now,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, Gone> {
+        if self.output.is_empty() {
+            return Ok(false);
+        }
+        let output = std::mem::take(&mut self.output);
+        let sent = self.write(output.unsent(), cx)?;
+        self.output = output;
+        self.output.sent(sent, &mut desk.outputs);
+        if sent > 0 {
+            self.moved_ms = now.mono_ms;
+        } else if now.mono_ms >= self.moved_ms.saturating_add(local.bounds.write_stall_ms) {
+            // The peer does not read: a reset frees what the kernel holds for it.
+            let _ = self.stream.set_zero_linger();
+            return Err(Gone);
+        }
+        Ok(sent > 0)
+    }
+
+    /// RFC 9112 §9.6: sends what waits, closes our side, and reads a little longer, so that the
+    /// peer is not reset before it has read our answer.
+    fn close(
+        &mut self,
+        desk: &mut Desk,
+        local: &Local,
+        now: Now,
+        cx: &mut Context<'_>,
+    ) -> Result<End, Gone> {
+        if !self.output.is_empty() {
+            return Ok(End::Wait);
+        }
+        if self.phase == Phase::Closing {
+            self.input.release(&mut desk.inputs);
+            if self.eof || Pin::new(&mut self.stream).poll_shutdown(cx)?.is_pending() {
+                return Ok(End::Done);
+            }
+            self.phase = Phase::Lingering;
+            self.due_ms = now.mono_ms + local.bounds.linger_ms;
+        }
+        if now.mono_ms >= self.due_ms {
+            return Ok(End::Done);
+        }
+        for _ in 0..ROUNDS_MAX {
+            match poll_read(&mut self.stream, &mut desk.read, cx)? {
+                Poll::Ready(0) => return Ok(End::Done),
+                Poll::Ready(_) => {}
+                Poll::Pending => return Ok(End::Wait),
+            }
+        }
+        Ok(End::Yield)
+    }
+}
+
+fn poll_read(
+    stream: &mut TcpStream,
+    room: &mut [u8],
+    cx: &mut Context<'_>,
+) -> io::Result<Poll<usize>> {
+    let mut buffer = ReadBuf::new(room);
+    Ok(Pin::new(stream).poll_read(cx, &mut buffer)?.map(|()| buffer.filled().len()))
+}

@@ -1,0 +1,42 @@
+//! Unguessable bits: a ChaCha20 generator per worker, seeded once by the system.
+
+use chacha20::{
+    ChaCha20Rng,
+    rand_core::{Rng, SeedableRng},
+};
+
+use crate::service::Entropy;
+
+/// The generator of one worker.
+pub(super) struct Chacha(ChaCha20Rng);
+
+impl Chacha {
+    /// A generator with a seed of its own.
+    ///
+    /// # Errors
+    /// When the system has no randomness to give.
+    pub(super) fn new() -> std::io::Result<Chacha> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| std::io::Error::other(error.to_string()))?;
+        Ok(Chacha(ChaCha20Rng::from_seed(seed)))
+    }
+}
+
+impl Entropy for Chacha {
+    fn bits(&mut self) -> u128 {
+        u128::from(self.0.next_u64()) << 64 | u128::from(self.0.next_u64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_generators_never_agree() {
+        let (mut one, mut other) = (Chacha::new().unwrap(), Chacha::new().unwrap());
+        let ones: std::collections::HashSet<u128> = (0..1000).map(|_| one.bits()).collect();
+        assert_eq!(ones.len(), 1000);
+        assert!((0..1000).all(|_| !ones.contains(&other.bits())));
+    }
+}

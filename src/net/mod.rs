@@ -1,0 +1,23 @@
+//! The tokio driver: sockets, threads, time and randomness for the pure engine.
+//!
+//! In scope: listening, accepting within limits, one read, one `advance` and one write per event,
+//! timers, back-pressure, signals and the drain. Out of scope: what the bytes mean. Every worker is
+//! a thread with a runtime of its own; connections never move between workers.
+
+mod accept;
+mod bind;
+mod clock;
+mod drive;
+mod entropy;
+mod input;
+mod job;
+mod local;
+mod output;
+mod pool;
+mod server;
+mod wheel;
+mod worker;
+
+pub use bind::resolve;
+pub use job::{AsyncAgent, async_agent, sleep};
+pub use server::{LISTEN_DEFAULT, Running, Server, ServerError, workers_default};

@@ -1,0 +1,102 @@
+//! The bytes of a connection that its socket has not taken yet.
+//!
+//! `start <= bytes.len()`: sent | unsent. Only a connection whose peer reads slowly owns a buffer.
+
+use super::pool::Pool;
+
+/// Output that waits.
+#[derive(Default)]
+pub(super) struct Output {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Output {
+    /// What waits.
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// How many bytes wait.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// True: nothing waits and no buffer is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Keeps what the socket did not take of `fresh`, and leaves `fresh` empty.
+    ///
+    /// A large rest takes the buffer itself; a small one is copied, so that it pins little.
+    pub(super) fn keep(&mut self, fresh: &mut Vec<u8>, sent: usize, pool: &mut Pool) {
+        let left = fresh.len() - sent;
+        if self.is_empty() && left > fresh.capacity() / 4 {
+            let next = pool.take_empty(0);
+            pool.give(std::mem::replace(&mut self.bytes, std::mem::replace(fresh, next)));
+            self.start = sent;
+            return;
+        }
+        if self.bytes.capacity() == 0 && left > 0 {
+            self.bytes = pool.take_empty(left);
+        } else if self.start > self.bytes.len() / 2 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(&fresh[sent..]);
+        fresh.clear();
+    }
+
+    /// Forgets what the socket took, and gives the buffer back when nothing is left.
+    pub(super) fn sent(&mut self, count: usize, pool: &mut Pool) {
+        self.start += count;
+        debug_assert!(self.start <= self.bytes.len());
+        if self.is_empty() {
+            self.release(pool);
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn release(&mut self, pool: &mut Pool) {
+        pool.give(std::mem::take(&mut self.bytes));
+        self.start = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_is_kept_and_the_buffer_goes_back() {
+        let (mut output, mut pool) = (Output::default(), Pool::default());
+        let mut seen = Vec::new();
+        let mut sent = Vec::new();
+        let mut fresh = Vec::new();
+        for round in 0..500_usize {
+            fresh.extend((0..1 + round * 7 % 4096).map(|n| (n * 31 + round) as u8));
+            sent.extend_from_slice(&fresh);
+            let first = if output.is_empty() { fresh.len() / 3 } else { 0 };
+            seen.extend_from_slice(&fresh[..first]);
+            output.keep(&mut fresh, first, &mut pool);
+            assert!(fresh.is_empty());
+            let count = output.len() * (round % 3) / 2;
+            seen.extend_from_slice(&output.unsent()[..count]);
+            output.sent(count, &mut pool);
+        }
+        seen.extend_from_slice(output.unsent());
+        output.sent(output.len(), &mut pool);
+        assert!(seen == sent && output.bytes.capacity() == 0);
+    }
+
+    #[test]
+    fn a_small_rest_does_not_pin_a_large_buffer() {
+        let (mut output, mut pool) = (Output::default(), Pool::default());
+        let mut fresh = Vec::with_capacity(1 << 20);
+        fresh.extend_from_slice(&[1; 100_000]);
+        output.keep(&mut fresh, 99_000, &mut pool);
+        assert_eq!((output.len(), fresh.capacity()), (1000, 1 << 20));
+        assert!(output.bytes.capacity() <= 1024);
+    }
+}

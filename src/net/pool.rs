@@ -1,0 +1,100 @@
+//! Buffers that wait for their next use, so that a large body costs no page fault.
+//!
+//! A pool keeps at most [`BUFFERS_MAX`] buffers and [`BYTES_MAX`] bytes; what comes back beyond
+//! that is freed. A pool of input keeps buffers whose every byte is initialised, and never clears.
+
+/// Buffers that a pool keeps.
+const BUFFERS_MAX: usize = 64;
+/// Bytes that a pool keeps: some requests of the largest size, or many of 1 MiB.
+pub(super) const BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The smallest buffer worth keeping.
+const SIZE_MIN: usize = 1024;
+
+/// Buffers of one kind, of one worker.
+#[derive(Default)]
+pub(super) struct Pool {
+    free: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Pool {
+    /// A buffer of input: at least `size` bytes long, every one initialised with anything.
+    pub(super) fn take_filled(&mut self, size: usize) -> Vec<u8> {
+        self.take(size).unwrap_or_else(|| vec![0; round(size)])
+    }
+
+    /// A buffer of output: empty, with room for at least `size` bytes.
+    pub(super) fn take_empty(&mut self, size: usize) -> Vec<u8> {
+        let mut buffer = self.take(size).unwrap_or_else(|| Vec::with_capacity(round(size)));
+        buffer.clear();
+        buffer
+    }
+
+    /// Takes a buffer back.
+    pub(super) fn give(&mut self, buffer: Vec<u8>) {
+        let size = buffer.capacity();
+        let fits = self.free.len() < BUFFERS_MAX && self.bytes + size <= BYTES_MAX;
+        if size >= SIZE_MIN && fits {
+            self.bytes += size;
+            self.free.push(buffer);
+        }
+    }
+
+    /// The smallest buffer that is large enough and not out of all proportion.
+    fn take(&mut self, size: usize) -> Option<Vec<u8>> {
+        let fitting = size..=round(size).saturating_mul(4);
+        let best = (0..self.free.len())
+            .filter(|at| fitting.contains(&self.free[*at].capacity()))
+            .min_by_key(|at| self.free[*at].capacity())?;
+        let buffer = self.free.swap_remove(best);
+        self.bytes -= buffer.capacity();
+        Some(buffer)
+    }
+}
+
+/// Powers of two for small buffers, whole 64 KiB for large ones.
+fn round(size: usize) -> usize {
+    let step = 64 * 1024;
+    if size > step { size.next_multiple_of(step) } else { size.max(SIZE_MIN).next_power_of_two() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back_as_it_was() {
+        let mut pool = Pool::default();
+        let mut buffer = pool.take_filled(1_048_900);
+        assert_eq!(buffer.len(), 17 * 64 * 1024);
+        buffer[0] = 7;
+        pool.give(buffer);
+        assert_eq!(pool.take_filled(1_000_000)[0], 7);
+        assert_eq!(pool.bytes, 0);
+    }
+
+    #[test]
+    fn a_small_need_does_not_pin_a_large_buffer() {
+        let mut pool = Pool::default();
+        pool.give(vec![0; 4 * 1024 * 1024]);
+        assert_eq!(pool.take_filled(300).len(), SIZE_MIN);
+        assert_eq!(pool.free.len(), 1);
+    }
+
+    #[test]
+    fn the_best_fit_goes_first() {
+        let mut pool = Pool::default();
+        [8192, 2048, 4096].into_iter().for_each(|size| pool.give(Vec::with_capacity(size)));
+        assert_eq!(pool.take_empty(1500).capacity(), 2048);
+    }
+
+    #[test]
+    fn a_pool_is_bounded() {
+        let mut pool = Pool::default();
+        (0..20).for_each(|_| pool.give(vec![0; 4 * 1024 * 1024]));
+        assert_eq!(pool.bytes, BYTES_MAX);
+        let mut pool = Pool::default();
+        (0..1000).for_each(|_| pool.give(vec![0; SIZE_MIN]));
+        assert_eq!(pool.free.len(), BUFFERS_MAX);
+    }
+}

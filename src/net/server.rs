@@ -1,0 +1,337 @@
+//! A server of agents: what it is made of, and its life from `start` to the end of the drain.
+//!
+//! It binds before it builds, builds before it starts a thread, and starts every worker or none.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::{Arc, mpsc},
+    task::Poll,
+    thread::JoinHandle,
+};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{
+    agent::{Agent, Profile},
+    engine::{BuildError, Setup, Start},
+    limits::Limits,
+    service::Entropy,
+};
+
+use super::{
+    bind::{Listeners, bind},
+    clock::unix_ms,
+    entropy::Chacha,
+    local::{Shared, Stage},
+    worker,
+};
+
+/// Where a server listens that was told nothing else.
+pub const LISTEN_DEFAULT: &str = "127.0.0.1:3000";
+
+/// A server that has not started.
+///
+/// ```no_run
+/// use peregrine::{
+///     agent::{Agent, Profile, Turn},
+///     model::{MessageBuf, PartsBuf},
+///     net::{Server, ServerError},
+/// };
+///
+/// struct Hello;
+///
+/// impl Agent for Hello {
+///     fn start(&self, turn: Turn<'_>) {
+///         turn.reply(MessageBuf::agent("hello-1", &PartsBuf::new().text("hello")));
+///     }
+/// }
+///
+/// fn main() -> Result<(), ServerError> {
+///     Server::new().agent(Profile::new("hello", "Says hello."), Hello).run()
+/// }
+/// ```
+#[derive(Default)]
+pub struct Server {
+    setup: Setup,
+    listen: Vec<String>,
+    workers: Option<usize>,
+}
+
+impl Server {
+    /// A server without agents, on [`LISTEN_DEFAULT`], with a worker per core.
+    pub fn new() -> Server {
+        Server::default()
+    }
+
+    /// A server with everything that [`Setup`] can say.
+    pub fn with(setup: Setup) -> Server {
+        Server { setup, ..Server::default() }
+    }
+
+    /// Adds an agent; the first one is the default, which answers at `/`.
+    #[must_use]
+    pub fn agent(mut self, profile: Profile, agent: impl Agent + 'static) -> Server {
+        self.setup.agents.push((profile, Arc::new(agent)));
+        self
+    }
+
+    /// Adds an address to listen on: IP address or host name, and port; port 0: any free one.
+    #[must_use]
+    pub fn listen(mut self, address: impl Into<String>) -> Server {
+        self.listen.push(address.into());
+        self
+    }
+
+    /// Sets the number of workers, each a thread; at least one.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Server {
+        self.workers = Some(workers.max(1));
+        self
+    }
+
+    /// Sets the limits.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Server {
+        self.setup.limits = limits;
+        self
+    }
+
+    /// Sets the URL that cards name, for a server behind a proxy.
+    #[must_use]
+    pub fn public_url(mut self, url: impl Into<String>) -> Server {
+        self.setup.public_url = Some(url.into());
+        self
+    }
+
+    /// Starts the workers and returns; none of them needs the calling thread.
+    ///
+    /// # Errors
+    /// Every [`ServerError`]; nothing runs then.
+    pub fn start(mut self) -> Result<Running, ServerError> {
+        let workers = self.workers.unwrap_or_else(workers_default);
+        if self.listen.is_empty() {
+            self.listen.push(LISTEN_DEFAULT.to_owned());
+        }
+        let bound = self.listen.iter().map(|text| bind(text, workers));
+        let bound = bound.collect::<Result<Vec<Listeners>, _>>()?;
+        let addrs: Vec<SocketAddr> = bound.iter().map(|listeners| listeners.addr).collect();
+        let base_url = format!("http://{}", reachable(addrs[0]));
+        let secret = Chacha::new().map_err(ServerError::System)?.bits();
+        let base = base_url.clone();
+        let engine = self.setup.build(Start { secret, unix_ms, workers, base_url: base })?;
+        let shared = Arc::new(Shared::new(engine, workers));
+        let mut running = Running { addrs, base_url, workers, shared, threads: Vec::new() };
+        running.spawn(bound)?;
+        Ok(running)
+    }
+
+    /// Serves until SIGTERM or SIGINT, drains, and returns.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn run(self) -> Result<(), ServerError> {
+        self.run_then(|_| ())
+    }
+
+    /// As [`Server::run`]; calls `ready` when connections are accepted and signals are heard.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn run_then(self, ready: impl FnOnce(&Running)) -> Result<(), ServerError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.map_err(ServerError::System)?;
+        let hear = |kind| signal(kind).map_err(ServerError::System);
+        let context = runtime.enter();
+        let mut signals = [hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?];
+        drop(context);
+        let running = self.start()?;
+        ready(&running);
+        runtime.block_on(drained(&running.shared, running.workers, &mut signals));
+        running.join();
+        Ok(())
+    }
+}
+
+/// Waits for the end; the first signal drains, the second ends the process.
+async fn drained(shared: &Shared, workers: usize, signals: &mut [Signal; 2]) {
+    poll_fn(|cx| {
+        shared.listen(workers, cx.waker());
+        for signal in &mut *signals {
+            while signal.poll_recv(cx).is_ready() {
+                if shared.stage() != Stage::Serving {
+                    std::process::exit(1);
+                }
+                shared.enter(Stage::Draining);
+            }
+        }
+        if shared.is_alive() { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+}
+
+/// A server that runs. Dropping it ends it at once; [`Running::join`] waits instead.
+pub struct Running {
+    addrs: Vec<SocketAddr>,
+    base_url: String,
+    workers: usize,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Where it listens, with the ports that were chosen.
+    pub fn addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    /// A URL under which this machine reaches it, without a slash at the end.
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Stops accepting, lets what runs end within `drain_ms`, then ends; returns at once.
+    pub fn shutdown(&self) {
+        self.shared.enter(Stage::Draining);
+    }
+
+    /// Waits until every worker has ended.
+    pub fn join(mut self) {
+        for thread in self.threads.drain(..) {
+            // A panic of a worker was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+
+    fn spawn(&mut self, bound: Vec<Listeners>) -> Result<(), ServerError> {
+        let mut sockets: Vec<_> = bound.into_iter().map(|bound| bound.sockets).collect();
+        let (tell, hear) = mpsc::channel();
+        for index in 0..self.workers {
+            let sockets = sockets.iter_mut().filter_map(Vec::pop).collect();
+            let (shared, tell) = (Arc::clone(&self.shared), tell.clone());
+            let life = Life(Arc::clone(&shared));
+            let work = move || {
+                let _life = life;
+                worker::run(index, shared, sockets, |ready| {
+                    // Nobody hears it only when another worker has failed to start.
+                    let _ = tell.send(ready);
+                });
+            };
+            let thread = std::thread::Builder::new().name(format!("peregrine-{index}"));
+            self.threads.push(thread.spawn(work).map_err(ServerError::System)?);
+        }
+        drop(tell);
+        hear.into_iter().collect::<io::Result<()>>().map_err(ServerError::System)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.shared.enter(Stage::Ending);
+        }
+    }
+}
+
+/// Held by a worker's thread.
+struct Life(Arc<Shared>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.worker_ended();
+    }
+}
+
+/// Why a server did not start. `Debug` says the same as `Display`, for `main` to return it.
+pub enum ServerError {
+    /// Not an address and a port.
+    Address(String),
+    /// The address cannot be listened on.
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The setup contradicts itself.
+    Build(BuildError),
+    /// The system gives no thread, event queue or randomness.
+    System(io::Error),
+}
+
+impl From<BuildError> for ServerError {
+    fn from(error: BuildError) -> ServerError {
+        ServerError::Build(error)
+    }
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerError::Address(text) => {
+                write!(f, "cannot listen on {text:?}: not an address and a port, as 127.0.0.1:3000")
+            }
+            ServerError::Bind { addr, source } if source.kind() == io::ErrorKind::AddrInUse => {
+                write!(f, "cannot listen on {addr}: the port is taken")
+            }
+            ServerError::Bind { addr, source } => write!(f, "cannot listen on {addr}: {source}"),
+            ServerError::Build(error) => error.fmt(f),
+            ServerError::System(error) => write!(f, "cannot start: {error}"),
+        }
+    }
+}
+
+impl fmt::Debug for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+/// A worker per core.
+pub fn workers_default() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// The address under which this machine reaches a socket that listens on `addr`.
+fn reachable(mut addr: SocketAddr) -> SocketAddr {
+    match addr.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => addr.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => addr.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    addr
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_one_that_this_machine_reaches() {
+        for (addr, url) in [
+            ("0.0.0.0:1", "127.0.0.1:1"),
+            ("[::]:1", "[::1]:1"),
+            ("10.1.2.3:1", "10.1.2.3:1"),
+            ("[fe80::1]:1", "[fe80::1]:1"),
+        ] {
+            assert_eq!(reachable(addr.parse().unwrap()).to_string(), url);
+        }
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        let addr = "127.0.0.1:3000".parse().unwrap();
+        let source = io::Error::from(io::ErrorKind::AddrInUse);
+        let error = ServerError::Bind { addr, source };
+        assert_eq!(format!("{error:?}"), "cannot listen on 127.0.0.1:3000: the port is taken");
+    }
+}

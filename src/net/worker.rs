@@ -1,0 +1,140 @@
+//! A worker: one thread, one `current_thread` runtime, its listeners, connections and ticker.
+//!
+//! The ticker is the worker's only timer. It sleeps until the next deadline of a connection or the
+//! next agent that asked to be called again, whichever is first, and a second at most.
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    net::TcpListener,
+    pin::pin,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use tokio::{
+    runtime::{Builder, LocalOptions, LocalRuntime},
+    task::JoinHandle,
+};
+
+use crate::{engine::Worker, service::Now};
+
+use super::{
+    accept::accept,
+    clock::Clock,
+    entropy::Chacha,
+    local::{Local, Shared, Stage},
+};
+
+/// Milliseconds that the ticker sleeps at most: expired tasks are looked for that often.
+const SLEEP_MS_MAX: u64 = 1_000;
+/// Milliseconds that streams get after `drain_ms` to say their last words.
+const LAST_WORDS_MS: u64 = 500;
+
+/// Runs a worker until the server ends; `ready` hears once whether it serves.
+pub(super) fn run(
+    index: usize,
+    shared: Arc<Shared>,
+    sockets: Vec<TcpListener>,
+    ready: impl FnOnce(io::Result<()>),
+) {
+    let stale = Arc::new(AtomicBool::new(true));
+    let prepared = runtime(&stale).and_then(|runtime| {
+        let listeners = listeners(&runtime, sockets)?;
+        Ok((runtime, listeners, Chacha::new()?))
+    });
+    let (runtime, listeners, entropy) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return ready(Err(error)),
+    };
+    ready(Ok(()));
+    runtime.block_on(async {
+        let worker = Worker::new(index, shared.engine.limits(), Box::new(entropy));
+        let clock = Clock::new(shared.epoch, stale);
+        let local = Rc::new(Local::new(shared, clock, worker));
+        let accepting = |socket| tokio::task::spawn_local(accept(socket, Rc::clone(&local)));
+        let accepting = listeners.into_iter().map(accepting).collect();
+        // A task of its own: waking it from this thread is a push to a queue, not a system call.
+        let ticker = tokio::task::spawn_local(tick(index, Rc::clone(&local), accepting));
+        // A ticker ends when the server does, or with a panic that was already reported.
+        let _ = ticker.await;
+    });
+}
+
+fn runtime(stale: &Arc<AtomicBool>) -> io::Result<LocalRuntime> {
+    let stale = Arc::clone(stale);
+    Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .on_thread_unpark(move || stale.store(true, Ordering::Relaxed))
+        .build_local(LocalOptions::default())
+}
+
+fn listeners(
+    runtime: &LocalRuntime,
+    sockets: Vec<TcpListener>,
+) -> io::Result<Vec<tokio::net::TcpListener>> {
+    let _context = runtime.enter();
+    sockets.into_iter().map(tokio::net::TcpListener::from_std).collect()
+}
+
+/// Fires deadlines and agents until the server ends.
+async fn tick(index: usize, local: Rc<Local>, accepting: Vec<JoinHandle<()>>) {
+    let mut sleep = pin!(tokio::time::sleep_until(local.clock.instant(0).into()));
+    let mut drain = Drain { accepting, cut_ms: None, end_ms: None };
+    poll_fn(|cx: &mut Context<'_>| {
+        local.shared.listen(index, cx.waker());
+        loop {
+            let now = local.clock.refresh();
+            let Some(latest_ms) = drain.advance(&local, now) else { return Poll::Ready(()) };
+            local.wheel.borrow_mut().expire(now.mono_ms);
+            let worker = &mut local.desk.borrow_mut().worker;
+            let agents_ms = local.shared.engine.tick(worker, now, cx.waker());
+            let deadlines_ms = local.wheel.borrow().next_ms();
+            let latest_ms = latest_ms.min(now.mono_ms + SLEEP_MS_MAX);
+            let until_ms = [agents_ms, deadlines_ms].into_iter().flatten().fold(latest_ms, u64::min);
+            local.plan(until_ms, cx.waker());
+            sleep.as_mut().reset(local.clock.instant(until_ms).into());
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await;
+}
+
+/// The end of a worker: no more connections, `drain_ms` later no more streams, then no more.
+struct Drain {
+    accepting: Vec<JoinHandle<()>>,
+    cut_ms: Option<u64>,
+    end_ms: Option<u64>,
+}
+
+impl Drain {
+    /// Goes on with the end if there is one; says when to come back, or `None` when it is over.
+    fn advance(&mut self, local: &Local, now: Now) -> Option<u64> {
+        match local.shared.stage() {
+            Stage::Serving => return Some(u64::MAX),
+            Stage::Draining => {}
+            Stage::Ending => return None,
+        }
+        let cut_ms = *self.cut_ms.get_or_insert_with(|| {
+            self.accepting.drain(..).for_each(|task| task.abort());
+            local.wheel.borrow().wake_all();
+            now.mono_ms + local.bounds.drain_ms
+        });
+        if now.mono_ms < cut_ms {
+            return (local.open.get() > 0).then_some(cut_ms);
+        }
+        let end_ms = *self.end_ms.get_or_insert_with(|| {
+            local.shared.engine.cut_streams();
+            local.wheel.borrow().wake_all();
+            now.mono_ms + LAST_WORDS_MS
+        });
+        (local.open.get() > 0 && now.mono_ms < end_ms).then_some(end_ms)
+    }
+}

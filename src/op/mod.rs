@@ -1,0 +1,143 @@
+//! The local core: the [`Service`] that runs agents in this process and keeps tasks in memory.
+//!
+//! One file an operation. Nothing here sees HTTP, JSON-RPC or a wire spelling; time and entropy
+//! come with the call.
+
+mod cancel;
+mod host;
+mod read;
+mod send;
+mod subscribe;
+mod timer;
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Poll, Waker},
+};
+
+use crossbeam_utils::CachePadded;
+
+use crate::{
+    agent::{Agent, JobHost, Profile},
+    engine::Start,
+    fault::{Fault, FaultKind},
+    limits::Limits,
+    model::{Call, EventBuf},
+    service::{
+        AgentIndex, Answer, CallCx, Cursor, Each, Entropy, Follow, Now, Outcome, Service, Ticket,
+    },
+    store::Store,
+};
+
+use timer::Timers;
+
+/// Agents, their tasks, and when they want to be called again.
+pub struct Core {
+    this: Weak<Core>,
+    store: Store,
+    agents: Box<[Resident]>,
+    limits: Limits,
+    unix_ms: fn() -> u64,
+    /// One for each worker, so that workers do not wait for each other.
+    timers: Box<[CachePadded<Timers>]>,
+    draining: AtomicBool,
+}
+
+/// An agent and what its card says.
+struct Resident {
+    profile: Profile,
+    agent: Arc<dyn Agent>,
+    /// True when every media type is welcome, which spares the look at each part.
+    any_media: bool,
+}
+
+/// What a tick of a worker may use.
+pub struct TickCx<'a> {
+    /// Number of the worker.
+    pub worker: usize,
+    /// The time.
+    pub now: Now,
+    /// Fresh bits.
+    pub entropy: &'a mut dyn Entropy,
+    /// The worker's list of events; empty between calls.
+    pub events: &'a mut EventBuf,
+}
+
+impl Core {
+    /// A core with these agents, empty.
+    pub fn new(
+        limits: &Limits,
+        agents: Vec<(Profile, Arc<dyn Agent>)>,
+        start: &Start,
+    ) -> Arc<Core> {
+        let agents = agents.into_iter().map(|(profile, agent)| {
+            let any_media = profile.input_modes.iter().any(|mode| mode == "*/*");
+            Resident { profile, agent, any_media }
+        });
+        let agents: Box<[Resident]> = agents.collect();
+        let timers = (0..start.workers.max(1)).map(|_| CachePadded::new(Timers::default()));
+        Arc::new_cyclic(|this| Core {
+            this: this.clone(),
+            store: Store::new(limits, start.secret),
+            agents,
+            limits: limits.clone(),
+            unix_ms: start.unix_ms,
+            timers: timers.collect(),
+            draining: AtomicBool::new(false),
+        })
+    }
+
+    /// From now on no new task is made.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    fn resident(&self, agent: AgentIndex) -> Result<&Resident, Fault> {
+        let found = self.agents.get(usize::from(agent.0));
+        found.ok_or_else(|| Fault::because(FaultKind::Internal, "there is no such agent"))
+    }
+
+    /// The core as the host of jobs; only a core that is being dropped has none.
+    fn job_host(&self) -> Option<Arc<dyn JobHost>> {
+        self.this.upgrade().map(|core| core as Arc<dyn JobHost>)
+    }
+}
+
+impl Service for Core {
+    fn call(
+        &self,
+        cx: &mut CallCx<'_>,
+        call: Call<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        match call {
+            Call::Send(send) => self.send(cx, &send, answer),
+            Call::Get(get) => self.get(cx, &get, answer),
+            Call::List(list) => self.list(cx, &list, answer),
+            Call::Cancel(target) => self.cancel(cx, &target, answer),
+            Call::Subscribe(target) => self.subscribe(cx, &target),
+            Call::Push(_) => Err(FaultKind::PushNotificationNotSupported.into()),
+            Call::ExtendedCard => Err(FaultKind::ExtendedAgentCardNotConfigured.into()),
+        }
+    }
+
+    fn settle(
+        &self,
+        ticket: &Ticket,
+        wake: &Waker,
+        answer: &mut Answer<'_>,
+    ) -> Poll<Result<(), Fault>> {
+        self.store.settle(ticket, wake, answer)
+    }
+
+    fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow {
+        self.store.follow(cursor, wake, each)
+    }
+
+    fn profile(&self, agent: AgentIndex) -> Option<&Profile> {
+        self.agents.get(usize::from(agent.0)).map(|resident| &resident.profile)
+    }
+}

@@ -1,0 +1,53 @@
+//! Reading one task, and pages of tasks (A2A 1.0 §3.1.3, §3.1.4).
+
+use crate::{
+    fault::{Fault, FaultKind},
+    model::{Get, List, Reply, Task},
+    op::Core,
+    service::{Answer, CallCx, Outcome},
+};
+
+impl Core {
+    pub(super) fn get(
+        &self,
+        cx: &CallCx<'_>,
+        get: &Get<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let found = self.store.read_id(cx.caller.agent, get.id, |_, task| {
+            let is_it = is_in(task, get.context_id);
+            if is_it {
+                answer(Reply::Task { view: task.view(), history: get.history });
+            }
+            is_it
+        });
+        if found == Some(true) { Ok(Outcome::Ready) } else { Err(FaultKind::TaskNotFound.into()) }
+    }
+
+    pub(super) fn list(
+        &self,
+        cx: &CallCx<'_>,
+        list: &List<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let mut is_open = false;
+        let page = self.store.list(cx.caller.agent, list, &mut |view| {
+            if !std::mem::replace(&mut is_open, true) {
+                answer(Reply::PageStart);
+            }
+            let artifacts = list.include_artifacts;
+            answer(Reply::PageTask { view, history: list.history, artifacts });
+        })?;
+        if !is_open {
+            answer(Reply::PageStart);
+        }
+        let (next, page_size, total) = (page.next.as_str(), page.page_size, page.total);
+        answer(Reply::PageEnd { next, page_size, total });
+        Ok(Outcome::Ready)
+    }
+}
+
+/// A task outside the conversation that the caller named is not there for it.
+pub(super) fn is_in(task: &Task, context_id: Option<&[u8]>) -> bool {
+    context_id.is_none_or(|context_id| context_id == task.context_id())
+}

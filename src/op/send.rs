@@ -1,0 +1,326 @@
+//! Sending a message (A2A 1.0 §3.1.1, §3.1.2): to a new task, or to one that waits or runs.
+//!
+//! The agent runs first, on this thread, with its events in a list; then the task and all of them
+//! are stored under one lock, and the answer is written under the same. A direct message leaves
+//! nothing behind.
+
+use smallvec::SmallVec;
+
+use crate::{
+    agent::{Ending, Turn},
+    fault::{Fault, FaultKind},
+    model::{
+        EventBuf, Generation, Message, MessageBuf, PartsBuf, Reply, Send, SendMode, Task,
+        TaskEvent, TaskState, uuid, view::ReplayPlace,
+    },
+    op::{
+        Core, Resident, TickCx,
+        host::{NewTurn, NextTurn},
+        timer::Wish,
+    },
+    service::{AgentIndex, Answer, CallCx, Cursor, Now, Outcome, TaskKey, Ticket},
+    store::NewTask,
+};
+
+/// The event after which a new task is shown to the subscriber that made it: `submitted`.
+const FIRST_SEQ: u64 = 1;
+
+impl Core {
+    pub(super) fn send(
+        &self,
+        cx: &mut CallCx<'_>,
+        send: &Send<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let resident = self.resident(cx.caller.agent)?;
+        if send.mode == SendMode::Stream && !resident.profile.streaming {
+            return Err(FaultKind::StreamingNotSupported.into());
+        }
+        check_media(resident, send.message)?;
+        let Some(id) = send.task_id else { return self.send_new(cx, resident, send, answer) };
+        match self.store.find(cx.caller.agent, id) {
+            Some(key) => self.send_next(cx, resident, key, send, answer),
+            None if send.client_chooses_id => self.send_new(cx, resident, send, answer),
+            // A2A 1.0 §3.4.2: clients use only ids that a server made.
+            None => Err(FaultKind::TaskNotFound.into()),
+        }
+    }
+
+    fn send_new(
+        &self,
+        cx: &mut CallCx<'_>,
+        resident: &Resident,
+        send: &Send<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        if self.is_draining() {
+            return Err(Fault::because(FaultKind::Overloaded, "the server is shutting down"));
+        }
+        let made_context;
+        let context_id = match send.context_id {
+            Some(context_id) => context_id,
+            None => {
+                made_context = uuid(cx.entropy.bits());
+                &made_context[..]
+            }
+        };
+        let new = NewTask {
+            agent: cx.caller.agent,
+            context_id,
+            chosen_id: send.task_id.filter(|_| send.client_chooses_id),
+            bits: cx.entropy.bits(),
+        };
+        let reserved = self.store.reserve(new, cx.now)?;
+        let (key, id) = (reserved.key(), SmallVec::<[u8; 64]>::from_slice(reserved.id()));
+        let mut ending = Ending::Returned;
+        let (generation, message) = (send.generation, send.message);
+        let reserved = Some(reserved);
+        let mut host = NewTurn { core: self, reserved, key, generation, message, now: cx.now };
+        resident.agent.start(Turn {
+            message,
+            state: None,
+            task_id: &id,
+            context_id,
+            metadata: send.metadata,
+            now: cx.now,
+            events: cx.events,
+            ending: &mut ending,
+            host: &mut host,
+        });
+        let stored = match (host.reserved.take(), &ending) {
+            // Dropping the reservation gives the place back: no trace is left.
+            (Some(_), Ending::Replied(message)) => {
+                cx.events.clear();
+                answer(Reply::Message { message: message.view(), context_id });
+                return Ok(Outcome::Ready);
+            }
+            (reserved, _) => reserved,
+        };
+        self.conclude(cx.events, &ending, cx.now);
+        let mut answered = false;
+        let show = |task: &Task| answered = show(send, task, 0, &ending, answer);
+        let committed = match stored {
+            Some(reserved) => {
+                self.store.commit_new(reserved, generation, message, cx.events, cx.now, show)
+            }
+            None => Ok(self.commit(key, cx.events, cx.now, show)),
+        };
+        cx.events.clear();
+        committed?;
+        self.note_resume(cx.caller.worker, cx.caller.agent, key, cx.now, &ending);
+        Ok(outcome(send, key, answered, Joint { seq: FIRST_SEQ, after: 0, generation }))
+    }
+
+    fn send_next(
+        &self,
+        cx: &mut CallCx<'_>,
+        resident: &Resident,
+        key: TaskKey,
+        send: &Send<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let joined = self.join(cx.now, key, send)?;
+        let mut ending = Ending::Returned;
+        let mut host = NextTurn { core: self, key, now: cx.now };
+        resident.agent.start(Turn {
+            message: send.message,
+            state: Some(joined.state),
+            task_id: send.task_id.unwrap_or_default(),
+            context_id: &joined.context_id,
+            metadata: send.metadata,
+            now: cx.now,
+            events: cx.events,
+            ending: &mut ending,
+            host: &mut host,
+        });
+        self.conclude(cx.events, &ending, cx.now);
+        let mut answered = false;
+        self.commit(key, cx.events, cx.now, |task| {
+            answered = show(send, task, joined.seq, &ending, answer);
+        });
+        cx.events.clear();
+        self.note_resume(cx.caller.worker, cx.caller.agent, key, cx.now, &ending);
+        let (seq, generation) = (joined.seq, joined.generation);
+        Ok(outcome(send, key, answered, Joint { seq, after: seq, generation }))
+    }
+
+    /// Adds the message to the history of a task that can still take one.
+    fn join(&self, now: Now, key: TaskKey, send: &Send<'_>) -> Result<Joined, Fault> {
+        let joined = self.store.update(key, now, |edit| {
+            if !send.context_id.is_none_or(|id| id == edit.task().context_id()) {
+                // A2A 1.0 §3.4.3: a mismatch is refused.
+                let detail = "the task belongs to another context";
+                return Err(Fault::param("message.contextId", detail));
+            }
+            edit.turn(send.message)?;
+            let task = edit.task();
+            Ok(Joined {
+                seq: task.seq(),
+                state: task.state(),
+                generation: task.generation(),
+                context_id: task.context_id().to_vec(),
+            })
+        });
+        joined.unwrap_or(Err(FaultKind::TaskNotFound.into()))
+    }
+
+    /// Calls an agent again whose time has come, unless its task has ended.
+    pub(super) fn resume(&self, cx: &mut TickCx<'_>, wish: &Wish) {
+        let key = wish.key();
+        let Ok(resident) = self.resident(wish.agent()) else { return };
+        let mut known = None;
+        self.store.read(key, |task| {
+            if !task.state().is_terminal() {
+                let message = task.view().last_turn().map(|message| message.0.to_vec());
+                let ids = (task.id().to_vec(), task.context_id().to_vec());
+                known = message.map(|message| (message, ids, task.state()));
+            }
+        });
+        let Some((message, (task_id, context_id), state)) = known else { return };
+        let mut ending = Ending::Returned;
+        let mut host = NextTurn { core: self, key, now: cx.now };
+        let turn = Turn {
+            message: Message(&message),
+            state: Some(state),
+            task_id: &task_id,
+            context_id: &context_id,
+            metadata: None,
+            now: cx.now,
+            events: cx.events,
+            ending: &mut ending,
+            host: &mut host,
+        };
+        resident.agent.resume(turn, wish.token);
+        self.conclude(cx.events, &ending, cx.now);
+        self.commit(key, cx.events, cx.now, |_| ());
+        cx.events.clear();
+        self.note_resume(cx.worker, wish.agent(), key, cx.now, &ending);
+    }
+
+    /// Applies an agent's events to a task that exists, and shows it.
+    ///
+    /// What a task refuses that ended meanwhile is lost for its agent, not for its clients.
+    fn commit(&self, key: TaskKey, events: &EventBuf, now: Now, show: impl FnOnce(&Task)) {
+        self.store.update(key, now, |edit| {
+            let _ = edit.apply_all(events);
+            show(edit.task());
+        });
+    }
+
+    fn note_resume(
+        &self,
+        worker: usize,
+        agent: AgentIndex,
+        key: TaskKey,
+        now: Now,
+        ending: &Ending,
+    ) {
+        if let Ending::Resume { after_ms, token } = ending
+            && let Some(timers) = self.timers.get(worker % self.timers.len())
+        {
+            timers.push(agent, key, now.mono_ms.saturating_add(*after_ms), *token);
+        }
+    }
+
+    /// Bounds what a turn published, and adds what its ending means.
+    fn conclude(&self, events: &mut EventBuf, ending: &Ending, now: Now) {
+        if events.len() > self.limits.turn_events_max {
+            events.clear();
+            let text = PartsBuf::new().text("the agent published too many events in one turn");
+            let message = MessageBuf::agent("turn-limit", &text);
+            push_status(events, TaskState::Failed, &message, now);
+        }
+        if let Ending::Replied(message) = ending {
+            // A2A 1.0 §3.1.1: once a task exists, a direct message is how it completes.
+            push_status(events, TaskState::Completed, message, now);
+        }
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// A task that took another message.
+struct Joined {
+    /// The last event before the message.
+    seq: u64,
+    state: TaskState,
+    generation: Generation,
+    context_id: Vec<u8>,
+}
+
+/// Where the answer of a send begins.
+struct Joint {
+    /// The event after which a stream shows the task first.
+    seq: u64,
+    /// A waiting call is answered by an interruption after this event.
+    after: u64,
+    generation: Generation,
+}
+
+fn outcome(send: &Send<'_>, key: TaskKey, answered: bool, joint: Joint) -> Outcome {
+    let Joint { seq, after, generation } = joint;
+    match send.mode {
+        SendMode::Stream => {
+            let cursor = Cursor { key, seq, snapshot: true, place: ReplayPlace::default() };
+            Outcome::Stream { cursor, generation }
+        }
+        SendMode::Wait | SendMode::Return if answered => Outcome::Ready,
+        SendMode::Wait | SendMode::Return => {
+            Outcome::Parked(Ticket { key, after, history: send.history })
+        }
+    }
+}
+
+/// Answers a unary send with the task as it is, if it need not wait (A2A 1.0 §3.2.2).
+///
+/// A turn that is over without a result has nothing more to wait for.
+fn show(
+    send: &Send<'_>,
+    task: &Task,
+    after: u64,
+    ending: &Ending,
+    answer: &mut Answer<'_>,
+) -> bool {
+    let state = task.state();
+    let is_over = matches!(ending, Ending::Returned | Ending::Replied(_));
+    let shows = match send.mode {
+        SendMode::Stream => false,
+        SendMode::Return => true,
+        SendMode::Wait => {
+            is_over || state.is_terminal() || (state.is_interrupted() && task.seq() > after)
+        }
+    };
+    if shows {
+        answer(Reply::Task { view: task.view(), history: send.history });
+    }
+    shows
+}
+
+fn push_status(events: &mut EventBuf, state: TaskState, message: &MessageBuf, now: Now) {
+    let (at_ms, message) = (now.unix_ms, Some(message.view()));
+    events.push(&TaskEvent::Status { state, at_ms, message, metadata: None });
+}
+
+/// A2A 1.0 §3.1.1: a part of a media type that the agent does not declare is refused.
+fn check_media(resident: &Resident, message: Message<'_>) -> Result<(), Fault> {
+    if resident.any_media {
+        return Ok(());
+    }
+    for part in message.parts() {
+        let Some(media) = part.media_type() else { continue };
+        let media = media.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+        let known = resident.profile.input_modes.iter().any(|mode| {
+            let mode = mode.as_bytes();
+            mode.eq_ignore_ascii_case(media)
+                || mode.strip_suffix(b"*").is_some_and(|kind| {
+                    media.len() > kind.len() && media[..kind.len()].eq_ignore_ascii_case(kind)
+                })
+        });
+        if !known {
+            return Err(FaultKind::ContentTypeNotSupported.into());
+        }
+    }
+    Ok(())
+}

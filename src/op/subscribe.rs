@@ -1,0 +1,32 @@
+//! Attaching to a task's stream (A2A 1.0 §3.1.6).
+
+use crate::{
+    fault::{Fault, FaultKind},
+    model::{Target, view::ReplayPlace},
+    op::{Core, read::is_in},
+    service::{CallCx, Cursor, Outcome},
+};
+
+impl Core {
+    /// A new subscriber gets a snapshot and what follows; one that comes back gets what it
+    /// missed. A task that ended has nothing for the former (§3.1.6: UnsupportedOperation).
+    pub(super) fn subscribe(&self, cx: &CallCx<'_>, target: &Target<'_>) -> Result<Outcome, Fault> {
+        if !self.resident(cx.caller.agent)?.profile.streaming {
+            return Err(FaultKind::StreamingNotSupported.into());
+        }
+        let opened = self.store.read_id(cx.caller.agent, target.id, |key, task| {
+            if !is_in(task, target.context_id) {
+                return Err(FaultKind::TaskNotFound);
+            }
+            let after = target.after.filter(|after| *after <= task.seq());
+            let missed = after.is_some_and(|after| after < task.seq());
+            if task.state().is_terminal() && !missed {
+                return Err(FaultKind::TaskTerminal);
+            }
+            let (seq, place) = (after.unwrap_or(task.seq()), ReplayPlace::default());
+            let cursor = Cursor { key, seq, snapshot: after.is_none(), place };
+            Ok(Outcome::Stream { cursor, generation: task.generation() })
+        });
+        Ok(opened.unwrap_or(Err(FaultKind::TaskNotFound))?)
+    }
+}

@@ -1,0 +1,105 @@
+//! When agents want to be called again: a heap per worker, ordered by time.
+//!
+//! A task that ended leaves its entry behind until its time comes; there is at most one entry for
+//! each running turn, so the tasks' own limit bounds the heap.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    sync::{Mutex, PoisonError},
+    task::Waker,
+};
+
+use crate::{
+    op::{Core, TickCx},
+    service::{AgentIndex, TaskKey},
+};
+
+/// One agent's wish to be called again; ordered by time, then by the order of wishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Wish {
+    pub due_ms: u64,
+    pub number: u64,
+    pub place: u32,
+    pub check: u32,
+    pub agent: u16,
+    pub token: u64,
+}
+
+impl Wish {
+    pub fn key(&self) -> TaskKey {
+        TaskKey { place: self.place, check: self.check }
+    }
+
+    pub fn agent(&self) -> AgentIndex {
+        AgentIndex(self.agent)
+    }
+}
+
+/// The wishes of one worker's turns.
+#[derive(Default)]
+pub(super) struct Timers(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    heap: BinaryHeap<Reverse<Wish>>,
+    wake: Option<Waker>,
+    count: u64,
+}
+
+/// Wishes that one tick fulfils before it lets connections have their turn.
+const WISHES_PER_TICK: usize = 256;
+
+/// Milliseconds between looks at expired tasks.
+const SWEEP_EVERY_MS: u64 = 1_000;
+
+impl Timers {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a wish and wakes the worker's ticker if it is now the first one.
+    pub fn push(&self, agent: AgentIndex, key: TaskKey, due_ms: u64, token: u64) {
+        let mut inner = self.lock();
+        inner.count += 1;
+        let (number, first) = (inner.count, inner.heap.peek().map(|Reverse(wish)| wish.due_ms));
+        let (place, check, agent) = (key.place, key.check, agent.0);
+        inner.heap.push(Reverse(Wish { due_ms, number, place, check, agent, token }));
+        let wake = if first.is_none_or(|first| due_ms < first) { inner.wake.take() } else { None };
+        drop(inner);
+        if let Some(wake) = wake {
+            wake.wake();
+        }
+    }
+
+    fn pop(&self, now_ms: u64) -> Option<Wish> {
+        let mut inner = self.lock();
+        let due = inner.heap.peek().is_some_and(|Reverse(wish)| wish.due_ms <= now_ms);
+        if due { inner.heap.pop().map(|Reverse(wish)| wish) } else { None }
+    }
+
+    /// The time of the first wish; `wake` is woken when an earlier one turns up.
+    fn next(&self, wake: &Waker) -> Option<u64> {
+        let mut inner = self.lock();
+        inner.wake = Some(wake.clone());
+        inner.heap.peek().map(|Reverse(wish)| wish.due_ms)
+    }
+}
+
+impl Core {
+    /// Runs agents of `cx.worker` whose time has come and forgets expired tasks; returns when to
+    /// come back. `wake` is woken when that becomes earlier.
+    pub fn tick(&self, cx: &mut TickCx<'_>, wake: &Waker) -> Option<u64> {
+        let timers = self.timers.get(cx.worker % self.timers.len())?;
+        for _ in 0..WISHES_PER_TICK {
+            let Some(wish) = timers.pop(cx.now.mono_ms) else { break };
+            self.resume(cx, &wish);
+        }
+        // One worker forgets expired tasks for all.
+        let sweep = (cx.worker == 0).then(|| {
+            let soon = if self.store.sweep(cx.now) { 1 } else { SWEEP_EVERY_MS };
+            cx.now.mono_ms + soon
+        });
+        timers.next(wake).into_iter().chain(sweep).min()
+    }
+}

@@ -1,0 +1,174 @@
+//! JSON-RPC 2.0 envelopes: requests read from a parsed document, responses written around a body.
+//!
+//! An id is kept as the text it came in and given back as that text, whatever it is. A request
+//! that is not one still gives its id back if that much could be read.
+
+use crate::{
+    fault::{Fault, FaultKind},
+    json::{Kind, Value},
+    limits::Limits,
+};
+
+/// The id of a response when the request's could not be read (JSON-RPC 2.0 §5).
+pub const NULL_ID: &str = "null";
+
+/// A valid request object.
+#[derive(Clone, Copy)]
+pub struct Request<'p> {
+    /// The id as it stands in the body; `None` for a notification.
+    pub id: Option<&'p str>,
+    /// The method as it stands in the body, between the quotes.
+    pub method: Value<'p>,
+    /// The parameters, if there are any: absent, null and `[]` all mean none.
+    pub params: Option<Value<'p>>,
+    /// True for a non-empty array: A2A takes parameters by name only.
+    pub by_position: bool,
+}
+
+/// A request that is not one, and the id to answer it with.
+pub struct Invalid<'p> {
+    /// What is wrong.
+    pub fault: Fault,
+    /// The id, or [`NULL_ID`].
+    pub id: &'p str,
+}
+
+/// Reads one request object (JSON-RPC 2.0 §4).
+///
+/// # Errors
+/// [`Invalid`] with [`FaultKind::InvalidRequest`].
+pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invalid<'p>> {
+    if value.kind() != Kind::Object {
+        return Err(refuse(NULL_ID, "a request is an object"));
+    }
+    let (mut version, mut id, mut method, mut params) = (None, None, None, None);
+    let mut duplicate = false;
+    for (key, member) in value.members() {
+        let place = match key.raw().len() {
+            7 if key.eq("jsonrpc") => &mut version,
+            2 if key.eq("id") => &mut id,
+            6 if key.eq("method") => &mut method,
+            6 if key.eq("params") => &mut params,
+            // An escaped spelling of a member is still that member.
+            _ if !key.raw().contains('\\') => continue,
+            _ if key.eq("jsonrpc") => &mut version,
+            _ if key.eq("id") => &mut id,
+            _ if key.eq("method") => &mut method,
+            _ if key.eq("params") => &mut params,
+            _ => continue,
+        };
+        duplicate |= place.replace(member).is_some();
+    }
+    let id = match id.map(|id: Value<'p>| (id.kind(), id.raw())) {
+        None => None,
+        Some((Kind::String | Kind::Number | Kind::Null, raw)) => Some(raw),
+        Some((Kind::Bool(_) | Kind::Array | Kind::Object, _)) => {
+            return Err(refuse(NULL_ID, "an id is a string, a number or null"));
+        }
+    };
+    if id.is_some_and(|id| id.len() > limits.rpc_id_bytes_max) {
+        return Err(refuse(NULL_ID, "the id is too long"));
+    }
+    let answer = id.unwrap_or(NULL_ID);
+    // Which of two equal members counts is what two parsers disagree about; so neither does.
+    if duplicate {
+        return Err(refuse(answer, "a member of the request appears twice"));
+    }
+    if !version.is_some_and(|version: Value<'_>| version.str_eq("2.0")) {
+        return Err(refuse(answer, "jsonrpc must be \"2.0\""));
+    }
+    let Some(method) = method.filter(Value::is_string) else {
+        return Err(refuse(answer, "method must be a string"));
+    };
+    let (params, by_position) = match params.map(|params: Value<'p>| (params.kind(), params)) {
+        None | Some((Kind::Null, _)) => (None, false),
+        Some((Kind::Object, params)) => (Some(params), false),
+        Some((Kind::Array, params)) => (None, !params.is_empty()),
+        Some((Kind::Bool(_) | Kind::Number | Kind::String, _)) => {
+            return Err(refuse(answer, "params must be an object"));
+        }
+    };
+    Ok(Request { id, method, params, by_position })
+}
+
+fn refuse<'p>(id: &'p str, detail: &'static str) -> Invalid<'p> {
+    Invalid { fault: Fault::because(FaultKind::InvalidRequest, detail), id }
+}
+
+/// Opens a response with a result; write the result behind it, then [`close`].
+pub fn open_result(out: &mut Vec<u8>, id: &str) {
+    open(out, id, b",\"result\":");
+}
+
+/// Opens a response with an error; write the error object behind it, then [`close`].
+pub fn open_error(out: &mut Vec<u8>, id: &str) {
+    open(out, id, b",\"error\":");
+}
+
+/// Ends a response.
+pub fn close(out: &mut Vec<u8>) {
+    out.push(b'}');
+}
+
+fn open(out: &mut Vec<u8>, id: &str, member: &[u8]) {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(member);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::Parser;
+
+    fn read_text(text: &str) -> Result<(Option<String>, String, bool), (String, String)> {
+        let mut parser = Parser::new();
+        let value = parser.parse(text.as_bytes(), 64).expect("valid JSON");
+        match read(value, &Limits::default()) {
+            Ok(request) => Ok((
+                request.id.map(str::to_owned),
+                request.method.raw().to_owned(),
+                request.params.is_some(),
+            )),
+            Err(invalid) => Err((invalid.id.to_owned(), invalid.fault.message().to_owned())),
+        }
+    }
+
+    #[test]
+    fn ids_are_kept_as_text() {
+        for id in ["0", "-0", "1.0", "1e400", "9007199254740993", "\"a\\u0062\\/\"", "null"] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
+            assert_eq!(read_text(&text), Ok((Some(id.into()), "\"m\"".into(), false)));
+        }
+    }
+
+    #[test]
+    fn ids_of_other_types_are_refused() {
+        for id in ["{}", "[]", "true"] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
+            assert_eq!(read_text(&text).unwrap_err().0, "null");
+        }
+    }
+
+    #[test]
+    fn params_may_be_absent_null_or_empty() {
+        for params in ["", r#","params":null"#, r#","params":[]"#] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m"{params}}}"#);
+            assert_eq!(read_text(&text), Ok((Some("1".into()), "\"m\"".into(), false)));
+        }
+    }
+
+    #[test]
+    fn a_member_that_appears_twice_is_refused_with_the_id() {
+        let text = r#"{"jsonrpc":"2.0","id":7,"method":"a","m\u0065thod":"b"}"#;
+        assert_eq!(read_text(text).unwrap_err().0, "7");
+    }
+
+    #[test]
+    fn a_wrong_version_or_method_keeps_the_id() {
+        for rest in [r#""jsonrpc":"1.0","method":"m""#, r#""method":"m""#, r#""jsonrpc":"2.0""#] {
+            let text = format!(r#"{{"id":"x",{rest}}}"#);
+            assert_eq!(read_text(&text).unwrap_err().0, "\"x\"");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Event frames: `id` and one `data` line, rendered in place, ended by a blank line.
+//!
+//! A frame is opened, its payload appended by anyone, then closed or taken back. The payload is
+//! JSON, which may hold line breaks between its tokens where a peer's own JSON is given back.
+
+use crate::json::write::push_u64;
+
+/// A comment that keeps a quiet connection open; receivers ignore it (WHATWG HTML §9.2.6).
+pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+/// An open frame: where it begins and where its payload does.
+#[derive(Debug)]
+#[must_use = "an open frame is finished or cancelled"]
+pub struct Mark {
+    start: usize,
+    payload: usize,
+}
+
+/// Opens a frame; append the payload to `out`, then [`finish`] or [`cancel`] it.
+///
+/// ```
+/// use peregrine::sse::{begin, finish};
+/// let mut out = Vec::new();
+/// let mark = begin(&mut out, Some(7));
+/// out.extend_from_slice(b"{}");
+/// finish(&mut out, mark);
+/// assert_eq!(out, b"id: 7\ndata: {}\n\n");
+/// ```
+pub fn begin(out: &mut Vec<u8>, id: Option<u64>) -> Mark {
+    let start = out.len();
+    open(out, start, id)
+}
+
+/// Opens a frame of the event type `error`; otherwise like [`begin`].
+pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> Mark {
+    let start = out.len();
+    out.extend_from_slice(b"event: error\n");
+    open(out, start, id)
+}
+
+/// Closes the frame.
+///
+/// The payload is JSON: a line break in it can only stand between two tokens, where a space means
+/// the same and does not end the line.
+pub fn finish(out: &mut Vec<u8>, mark: Mark) {
+    debug_assert!(mark.start < mark.payload && mark.payload <= out.len());
+    for byte in &mut out[mark.payload..] {
+        *byte = if *byte < b' ' { b' ' } else { *byte };
+    }
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Takes the frame back: `out` is as it was before it was opened.
+pub fn cancel(out: &mut Vec<u8>, mark: Mark) {
+    out.truncate(mark.start);
+}
+
+fn open(out: &mut Vec<u8>, start: usize, id: Option<u64>) -> Mark {
+    if let Some(id) = id {
+        out.extend_from_slice(b"id: ");
+        push_u64(out, id);
+        out.push(b'\n');
+    }
+    out.extend_from_slice(b"data: ");
+    Mark { start, payload: out.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_id_data_and_a_blank_line() {
+        let mut out = Vec::new();
+        let mark = begin(&mut out, None);
+        out.extend_from_slice(b"[1]");
+        finish(&mut out, mark);
+        let mark = error_event(&mut out, Some(u64::MAX));
+        out.extend_from_slice(b"{}");
+        finish(&mut out, mark);
+        let expected = "data: [1]\n\nevent: error\nid: 18446744073709551615\ndata: {}\n\n";
+        assert_eq!(out, expected.as_bytes());
+    }
+
+    #[test]
+    fn a_cancelled_frame_leaves_nothing() {
+        let mut out = b"before".to_vec();
+        for mark in [begin, error_event] {
+            let mark = mark(&mut out, Some(1));
+            out.extend_from_slice(b"half");
+            cancel(&mut out, mark);
+            assert_eq!(out, b"before");
+        }
+    }
+}

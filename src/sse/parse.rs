@@ -1,0 +1,338 @@
+//! Reads an event stream (WHATWG HTML §9.2.5–9.2.6) that may be cut at any byte.
+//!
+//! Laws: the events are the same wherever the stream was cut. Memory is bounded by one limit on
+//! a line and on the data of an event; what is beyond it ends the stream with an error. An
+//! event not ended by a blank line is never delivered.
+
+use std::mem;
+
+/// Why a stream cannot be read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SseError {
+    /// A line, or the data of an event, is longer than the parser's limit.
+    TooLarge,
+}
+
+impl std::fmt::Display for SseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooLarge => f.write_str("event exceeds the size limit"),
+        }
+    }
+}
+
+impl std::error::Error for SseError {}
+
+/// An event; it lives until the parser is advanced again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'p> {
+    /// The event type, `message` when the stream names none.
+    pub kind: &'p str,
+    /// The data lines joined by LF.
+    pub data: &'p str,
+    /// The last event id the stream has set so far, empty when none.
+    pub id: &'p str,
+}
+
+/// How far [`Parser::advance`] came.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Step<'p> {
+    /// Bytes of the input that were used up; all of them when there is no event.
+    pub ate: usize,
+    /// The event these bytes completed.
+    pub event: Option<Event<'p>>,
+}
+
+/// An incremental event-stream parser.
+///
+/// ```
+/// let mut parser = peregrine::sse::Parser::new(1024);
+/// let step = parser.advance(b"id: 1\ndata: a\ndata: b\n\nda")?;
+/// let event = step.event.unwrap();
+/// assert_eq!((event.kind, event.data, event.id), ("message", "a\nb", "1"));
+/// assert_eq!(step.ate, 23);
+/// # Ok::<(), peregrine::sse::SseError>(())
+/// ```
+#[derive(Debug)]
+pub struct Parser {
+    bytes_max: usize,
+    /// The beginning of a line whose end has not come yet.
+    line: Vec<u8>,
+    data: String,
+    kind: String,
+    /// Set by `id` fields, takes effect when an event ends.
+    id_next: String,
+    id: String,
+    retry_ms: Option<u64>,
+    /// The byte before was a CR: an LF now belongs to it.
+    after_cr: bool,
+    /// No line has ended yet: a byte order mark may lead.
+    at_start: bool,
+    /// The event in the buffers was delivered and is to be forgotten.
+    delivered: bool,
+    failed: bool,
+}
+
+impl Parser {
+    /// Makes a parser for one stream. `bytes_max` limits each line, and the data of each event.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            line: Vec::new(),
+            data: String::new(),
+            kind: String::new(),
+            id_next: String::new(),
+            id: String::new(),
+            retry_ms: None,
+            after_cr: false,
+            at_start: true,
+            delivered: false,
+            failed: false,
+        }
+    }
+
+    /// Reads on until an event is complete or `input` is used up.
+    ///
+    /// # Errors
+    ///
+    /// [`SseError::TooLarge`], from then on always.
+    pub fn advance(&mut self, input: &[u8]) -> Result<Step<'_>, SseError> {
+        if mem::take(&mut self.delivered) {
+            self.forget();
+        }
+        let mut ate = 0;
+        while !self.failed {
+            let rest = input.get(ate..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(Step { ate, event: None });
+            }
+            if mem::take(&mut self.after_cr) && rest.first() == Some(&b'\n') {
+                ate += 1;
+                continue;
+            }
+            let end = rest.iter().position(|b| matches!(b, b'\r' | b'\n'));
+            let (part, _) = rest.split_at(end.unwrap_or(rest.len()));
+            if self.line.len() + part.len() > self.bytes_max {
+                break;
+            }
+            ate += part.len();
+            if end.is_none() {
+                self.line.extend_from_slice(part);
+                continue;
+            }
+            self.after_cr = rest.get(part.len()) == Some(&b'\r');
+            ate += 1;
+            if self.end_line(part) {
+                self.delivered = true;
+                return Ok(Step { ate, event: Some(self.event()) });
+            }
+        }
+        self.failed = true;
+        Err(SseError::TooLarge)
+    }
+
+    /// The last event id in force: what to send as `Last-Event-ID` when connecting again.
+    #[must_use]
+    pub fn last_event_id(&self) -> &str {
+        &self.id
+    }
+
+    /// The reconnection time the stream asked for last, in milliseconds.
+    #[must_use]
+    pub fn retry_ms(&self) -> Option<u64> {
+        self.retry_ms
+    }
+
+    /// Completes the line with its last part; yields whether an event is ready.
+    fn end_line(&mut self, part: &[u8]) -> bool {
+        if self.line.is_empty() {
+            return self.line(part);
+        }
+        let mut line = mem::take(&mut self.line);
+        line.extend_from_slice(part);
+        let ready = self.line(&line);
+        line.clear();
+        self.line = line;
+        ready
+    }
+
+    /// Interprets one line; yields whether an event is ready.
+    fn line(&mut self, line: &[u8]) -> bool {
+        let mut line = line;
+        if mem::take(&mut self.at_start) {
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
+        if line.is_empty() {
+            return self.blank();
+        }
+        let (name, value) = match line.iter().position(|&b| b == b':') {
+            // "If the line starts with a U+003A COLON character (:): Ignore the line."
+            Some(0) => return false,
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (line, &b""[..]),
+        };
+        // "If value starts with a U+0020 SPACE character, remove it from value."
+        self.field(name, value.strip_prefix(b" ").unwrap_or(value));
+        false
+    }
+
+    /// "Process the field"; names are case-sensitive, unknown ones ignored.
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        match name {
+            b"event" => replace(&mut self.kind, value),
+            b"data" => {
+                self.data.push_str(&String::from_utf8_lossy(value));
+                self.data.push('\n');
+                // The LF after the last line is not part of the data.
+                self.failed |= self.data.len() - 1 > self.bytes_max;
+            }
+            // "If the field value does not contain U+0000 NULL"
+            b"id" if !value.contains(&0) => replace(&mut self.id_next, value),
+            // "If the field value consists of only ASCII digits"
+            b"retry" if value.iter().all(u8::is_ascii_digit) => {
+                let number = str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+                self.retry_ms = number.or(self.retry_ms);
+            }
+            _ => {}
+        }
+    }
+
+    /// "Dispatch the event"; yields whether there is one.
+    fn blank(&mut self) -> bool {
+        self.id.clone_from(&self.id_next);
+        if self.data.is_empty() {
+            self.forget();
+            return false;
+        }
+        true
+    }
+
+    fn event(&self) -> Event<'_> {
+        Event {
+            kind: if self.kind.is_empty() { "message" } else { &self.kind },
+            data: self.data.strip_suffix('\n').unwrap_or(&self.data),
+            id: &self.id,
+        }
+    }
+
+    fn forget(&mut self) {
+        self.data.clear();
+        self.kind.clear();
+    }
+}
+
+/// Puts the text of `value` in place of what was there; bytes that are not UTF-8 become U+FFFD.
+fn replace(text: &mut String, value: &[u8]) {
+    text.clear();
+    text.push_str(&String::from_utf8_lossy(value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Seen = (String, String, String);
+
+    /// All events of a stream fed in pieces of `size` bytes, and the error that ended it.
+    fn events(stream: &[u8], size: usize, bytes_max: usize) -> (Vec<Seen>, Option<SseError>) {
+        let mut parser = Parser::new(bytes_max);
+        let mut seen = Vec::new();
+        for piece in stream.chunks(size) {
+            let mut left = piece;
+            while !left.is_empty() {
+                match parser.advance(left) {
+                    Ok(Step { ate, event }) => {
+                        seen.extend(event.map(|e| (e.kind.into(), e.data.into(), e.id.into())));
+                        left = &left[ate..];
+                    }
+                    Err(error) => return (seen, Some(error)),
+                }
+            }
+        }
+        (seen, None)
+    }
+
+    fn check(stream: &[u8], expected: &[(&str, &str, &str)]) {
+        for size in 1..=stream.len() {
+            let (seen, error) = events(stream, size, 64);
+            let seen: Vec<_> = seen.iter().map(|(k, d, i)| (&**k, &**d, &**i)).collect();
+            assert_eq!((&seen[..], error), (expected, None), "{stream:?} by {size}");
+        }
+    }
+
+    #[test]
+    fn examples_of_the_standard() {
+        check(b"data: YHOO\ndata: +2\ndata: 10\n\n", &[("message", "YHOO\n+2\n10", "")]);
+        check(
+            b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\n\
+              data:  third event\n\ndata: open",
+            &[
+                ("message", "first event", "1"),
+                ("message", "second event", ""),
+                ("message", " third event", ""),
+            ],
+        );
+        check(b"data\n\ndata\ndata\n\ndata:", &[("message", "", ""), ("message", "\n", "")]);
+        check(b"data:test\n\ndata: test\n\n", &[("message", "test", ""), ("message", "test", "")]);
+    }
+
+    #[test]
+    fn all_three_line_ends() {
+        check(
+            b"data: a\r\rdata: b\n\ndata: c\r\n\r\n",
+            &[("message", "a", ""), ("message", "b", ""), ("message", "c", "")],
+        );
+        check(b"data: a\r\ndata: b\rdata: c\ndata: d\r\n\n", &[("message", "a\nb\nc\nd", "")]);
+        check(b"data: a\n\rdata: b\r\n\r", &[("message", "a", ""), ("message", "b", "")]);
+    }
+
+    #[test]
+    fn ids_stay_and_types_do_not() {
+        check(
+            b"event: x\nid: 7\ndata: 1\n\ndata: 2\n\nid: 9\x000\ndata: 3\n\nid: 8\n\ndata: 4\n\n",
+            &[("x", "1", "7"), ("message", "2", "7"), ("message", "3", "7"), ("message", "4", "8")],
+        );
+        check(b"event: x\n\ndata: 1\n\n", &[("message", "1", "")]);
+        check(b"Data: 1\n data: 2\ndata : 3\n\n", &[]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_leads_once() {
+        check(b"\xef\xbb\xbfdata: 1\n\n", &[("message", "1", "")]);
+        check(b"\xef\xbb\xbf\xef\xbb\xbfdata: 1\n\n", &[]);
+        check(b"data: \xff\xc3\n\n", &[("message", "\u{fffd}\u{fffd}", "")]);
+    }
+
+    #[test]
+    fn retry_is_digits_only() {
+        let mut parser = Parser::new(64);
+        for (line, retry) in [
+            (&b"retry: 1500\n"[..], Some(1500)),
+            (b"retry: 15x\n", Some(1500)),
+            (b"retry: -1\n", Some(1500)),
+            (b"retry\n", Some(1500)),
+            (b"retry: 99999999999999999999999\n", Some(1500)),
+            (b"retry:0\n", Some(0)),
+        ] {
+            assert_eq!(parser.advance(line), Ok(Step { ate: line.len(), event: None }));
+            assert_eq!(parser.retry_ms(), retry);
+        }
+        assert_eq!(parser.last_event_id(), "");
+    }
+
+    #[test]
+    fn the_limit_holds_for_lines_and_for_data() {
+        for size in [1, 3, 100] {
+            assert_eq!(events(b"data: 45678\n\n", size, 11).1, None);
+            assert_eq!(events(b"data: 456789\n\n", size, 11).1, Some(SseError::TooLarge));
+            assert_eq!(events(b": a very long comment", size, 11).1, Some(SseError::TooLarge));
+            assert_eq!(events(b"data: 1234\ndata: 123456\n\n", size, 12).1, None);
+            let (seen, error) = events(b"data: a\n\ndata: 123456\ndata: 123456\n\n", size, 12);
+            assert_eq!((seen.len(), error), (1, Some(SseError::TooLarge)));
+        }
+        let mut parser = Parser::new(2);
+        assert_eq!(parser.advance(b"data"), Err(SseError::TooLarge));
+        assert_eq!(parser.advance(b""), Err(SseError::TooLarge));
+    }
+}

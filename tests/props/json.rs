@@ -1,0 +1,322 @@
+//! Properties of `peregrine::json` against serde_json, which shares no code with it.
+//!
+//! Where the two differ, on purpose:
+//! - half a surrogate pair as an escape is refused (serde_json keeps it in a raw value);
+//! - nesting deeper than `DEPTH_CAP` is refused (serde_json skips raw values at any depth).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use peregrine::json::write::{canonical_raw, push_escaped, push_string, unescape};
+use peregrine::json::{DEPTH_CAP, JsonError, Kind, Parser, Value, base64};
+use proptest::prelude::*;
+use serde_json::value::RawValue;
+
+/// A document is accepted exactly when serde_json accepts it, apart from the list above; what
+/// is accepted has the same text, and what is refused says where.
+pub fn agrees_with_serde(bytes: &[u8]) {
+    let mut parser = Parser::new();
+    let ours = parser.parse(bytes, DEPTH_CAP);
+    let theirs = serde_json::from_slice::<&RawValue>(bytes);
+    match (ours, theirs) {
+        (Ok(value), Ok(raw)) => assert_eq!(value.raw(), raw.get()),
+        (Ok(value), Err(error)) => panic!("accepted {value:?}: {error}"),
+        (Err(JsonError::Syntax { offset }), Ok(raw)) => {
+            assert!(offset < bytes.len());
+            assert!(has_lone_surrogate(raw.get()), "refused {raw}");
+        }
+        (Err(JsonError::Depth), Ok(raw)) => assert!(depth(raw.get()) > DEPTH_CAP),
+        (Err(error), Ok(raw)) => panic!("{error} in {raw}"),
+        (Err(JsonError::Syntax { offset }), Err(_)) => assert!(offset <= bytes.len()),
+        (Err(JsonError::Utf8), Err(_)) => assert!(str::from_utf8(bytes).is_err()),
+        (Err(JsonError::Empty), Err(_)) => assert!(bytes.trim_ascii().is_empty()),
+        (Err(error @ (JsonError::Depth | JsonError::TooLarge)), Err(_)) => panic!("{error}"),
+    }
+}
+
+/// Each node of a document is the verbatim text serde_json finds at its place, and its text
+/// parses to the same value again, whether it stands alone or in its document.
+pub fn spans_are_verbatim(bytes: &[u8]) {
+    let (mut parser, mut again) = (Parser::new(), Parser::new());
+    let Ok(root) = parser.parse(bytes, DEPTH_CAP) else {
+        return;
+    };
+    let mut left = vec![root];
+    while let Some(value) = left.pop() {
+        assert_eq!(value.raw().as_bytes(), &bytes[value.span()]);
+        let alone = again.parse(value.raw().as_bytes(), DEPTH_CAP).unwrap();
+        assert_same(value, alone);
+        assert_matches_serde(value);
+        left.extend(value.elements());
+        left.extend(value.members().map(|(_, member)| member));
+    }
+}
+
+/// A parser that has seen other documents reads like a new one.
+pub fn reuse_changes_nothing(bytes: &[u8]) {
+    let (mut used, mut fresh) = (Parser::new(), Parser::new());
+    for end in [bytes.len() / 2, bytes.len()] {
+        let show = |value: Value<'_>| (value.raw().to_owned(), value.kind(), value.len());
+        let ours = used.parse(&bytes[..end], 8).map(show);
+        assert_eq!(ours, fresh.parse(&bytes[..end], 8).map(show));
+        fresh.shrink(0);
+    }
+}
+
+/// Escaping is the inverse of unescaping, both as serde_json has them.
+pub fn escapes_invert(text: &str) {
+    let mut raw = Vec::new();
+    push_escaped(&mut raw, text);
+    let raw = String::from_utf8(raw).unwrap();
+    assert_eq!(unescape(&raw), text);
+    assert_eq!(canonical_raw(&raw), raw);
+    let mut quoted = Vec::new();
+    push_string(&mut quoted, text);
+    assert_eq!(quoted, serde_json::to_vec(text).unwrap());
+    let mut parser = Parser::new();
+    let value = parser.parse(&quoted, 0).unwrap();
+    assert_eq!(value.as_str().unwrap(), text);
+    assert!(value.str_eq(text));
+    // on text that is no JSON string nothing panics and nothing is borrowed wrongly
+    let _ = canonical_raw(text);
+}
+
+/// Base64 comes back as the bytes it stands for, in every accepted spelling, and all that is
+/// accepted has one standard spelling.
+pub fn base64_inverts(bytes: &[u8]) {
+    let standard = base64::encode(bytes);
+    let url_safe = standard.replace('+', "-").replace('/', "_");
+    for text in [&standard, &url_safe] {
+        for text in [text.as_str(), text.trim_end_matches('=')] {
+            assert_eq!(base64::decode(text).as_deref(), Some(bytes));
+            assert_eq!(base64::normalise(text).as_deref(), Some(standard.as_str()));
+        }
+    }
+    assert!(matches!(base64::normalise(&standard), Some(Cow::Borrowed(_))));
+    let Ok(text) = str::from_utf8(bytes) else {
+        return;
+    };
+    let unescaped = unescape(text);
+    let again = base64::decode(&unescaped).map(|bytes| base64::encode(&bytes));
+    assert_eq!(base64::normalise(text).as_deref(), again.as_deref());
+}
+
+/// `as_i64` is the exact decimal value, or nothing.
+pub fn integers_are_exact(value: i64, zeros: usize) {
+    let mut parser = Parser::new();
+    let mut read = |text: String| parser.parse(text.as_bytes(), 0).unwrap().as_i64();
+    // a leading zero is no JSON
+    let zeros = if value == 0 { 0 } else { zeros };
+    let pad = "0".repeat(zeros);
+    assert_eq!(read(format!("{value}")), Some(value));
+    assert_eq!(read(format!("{value}.{pad}0")), Some(value));
+    assert_eq!(read(format!("{value}{pad}e-{zeros}")), Some(value));
+    assert_eq!(read(format!("{value}.{pad}1")), None);
+    let shifted = 10_i64.checked_pow(zeros as u32).and_then(|by| value.checked_mul(by));
+    assert_eq!(read(format!("{value}e{zeros}")), shifted);
+}
+
+fn assert_same(left: Value<'_>, right: Value<'_>) {
+    assert_eq!((left.kind(), left.raw(), left.len()), (right.kind(), right.raw(), right.len()));
+    assert_eq!((left.as_str(), left.as_i64()), (right.as_str(), right.as_i64()));
+    assert!(left.elements().map(|v| v.raw()).eq(right.elements().map(|v| v.raw())));
+    let pair = |(k, v): (peregrine::json::Key<'_>, Value<'_>)| (k.raw().to_owned(), v.raw().len());
+    assert!(left.members().map(pair).eq(right.members().map(pair)));
+}
+
+fn assert_matches_serde(value: Value<'_>) {
+    let raw = value.raw();
+    match value.kind() {
+        Kind::Null => assert_eq!(raw, "null"),
+        Kind::Bool(truth) => assert_eq!(raw, truth.to_string()),
+        Kind::Number => assert!(raw.starts_with(|c: char| c == '-' || c.is_ascii_digit())),
+        Kind::String => {
+            let text = serde_json::from_str::<String>(raw).unwrap();
+            assert_eq!(value.as_str().unwrap(), text);
+            assert!(value.str_eq(&text) && !value.str_eq(&format!("{text}\0")));
+            assert_eq!(value.has_escapes(), raw.contains('\\'));
+        }
+        Kind::Array => {
+            let theirs = serde_json::from_str::<Vec<&RawValue>>(raw).unwrap();
+            assert!(value.elements().map(|v| v.raw()).eq(theirs.iter().map(|v| v.get())));
+        }
+        Kind::Object => {
+            let theirs = serde_json::from_str::<BTreeMap<String, &RawValue>>(raw).unwrap();
+            // both keep the last of equal keys
+            let ours: BTreeMap<_, _> =
+                value.members().map(|(k, v)| (k.as_str().into_owned(), v.raw())).collect();
+            assert!(ours.iter().map(|(k, v)| (k, *v)).eq(theirs.iter().map(|(k, v)| (k, v.get()))));
+            for (key, _) in value.members() {
+                let name = key.as_str();
+                assert!(key.eq(&name));
+                let first = value.members().find(|(other, _)| other.eq(&name)).unwrap().1;
+                assert_eq!(value.get(&name).unwrap().span(), first.span());
+            }
+        }
+    }
+}
+
+/// Whether a valid raw document holds an escaped surrogate that is no half of a pair.
+fn has_lone_surrogate(raw: &str) -> bool {
+    let mut rest = raw;
+    let mut high = false;
+    while let Some(c) = rest.chars().next() {
+        let mut length = c.len_utf8();
+        let mut unit = 0;
+        if c == '\\' {
+            length = if rest[1..].starts_with('u') { 6 } else { 2 };
+            unit = rest.get(2..length).map_or(0, |h| u32::from_str_radix(h, 16).unwrap_or(0));
+        }
+        if high != (0xdc00..0xe000).contains(&unit) {
+            return true;
+        }
+        high = (0xd800..0xdc00).contains(&unit);
+        rest = &rest[length..];
+    }
+    high
+}
+
+/// The deepest nesting of a valid raw document.
+fn depth(raw: &str) -> usize {
+    let (mut depth, mut deepest, mut quoted, mut escaped) = (0_usize, 0, false, false);
+    for byte in raw.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => depth += 1,
+            b']' | b'}' if !quoted => depth -= 1,
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// Text of JSON documents: odd white space, odd escapes, numbers of any size, repeated keys.
+fn document() -> impl Strategy<Value = String> {
+    let white = || "[ \t\n\r]{0,2}";
+    let number = "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,22})?([eE][+-]?[0-9]{1,5})?";
+    let scalar = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        Just("false".to_owned()),
+        number.prop_map(|number| number),
+        string(),
+    ];
+    let nested = scalar.prop_recursive(5, 40, 6, move |inner| {
+        let item = (white(), inner.clone(), white()).prop_map(|(a, v, b)| a + &v + &b);
+        let member = (white(), string(), white(), item.clone())
+            .prop_map(|(a, key, b, item)| format!("{a}{key}{b}:{item}"));
+        prop_oneof![
+            prop::collection::vec(item, 1..6).prop_map(|items| format!("[{}]", items.join(","))),
+            prop::collection::vec(member, 1..6)
+                .prop_map(|items| format!("{{{}}}", items.join(","))),
+            white().prop_map(|w| format!("[{w}]")),
+            white().prop_map(|w| format!("{{{w}}}")),
+        ]
+    });
+    (white(), nested, white()).prop_map(|(a, v, b)| a + &v + &b)
+}
+
+/// A string with its quotes; short keys repeat, long runs cross SIMD blocks.
+fn string() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        4 => "[a-c]{0,3}",
+        1 => "[ -!#-\\[\\]-~]{0,70}",
+        1 => "[{}\\[\\]:, ]{0,4}",
+        1 => "\\\\[\"\\\\/bfnrt]",
+        1 => "\\\\u[0-9a-cA-C][0-9a-fA-F]{3}",
+        1 => "\\\\ud[89abAB][0-9a-f]{2}\\\\ud[c-fC-F][0-9a-f]{2}",
+        1 => "[à-ÿ漢\u{1f600}]{1,3}",
+    ];
+    prop::collection::vec(piece, 0..4).prop_map(|pieces| format!("\"{}\"", pieces.concat()))
+}
+
+/// A document with a few bytes changed, dropped or put in.
+fn damaged() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![
+        prop::sample::select(b"{}[]:,\"\\ \n0123456789.eE+-truefalsnudDc\0\x1f/".to_vec()),
+        any::<u8>(),
+    ];
+    let edit = (any::<prop::sample::Index>(), 0..3_u8, byte);
+    (document(), prop::collection::vec(edit, 0..4)).prop_map(|(text, edits)| {
+        let mut bytes = text.into_bytes();
+        for (at, what, byte) in edits {
+            let at = at.index(bytes.len() + 1);
+            match what {
+                0 if at < bytes.len() => bytes[at] = byte,
+                1 if at < bytes.len() => drop(bytes.remove(at)),
+                _ => bytes.insert(at, byte),
+            }
+        }
+        bytes
+    })
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn documents(text in document()) {
+        assert!(Parser::new().parse(text.as_bytes(), DEPTH_CAP).is_ok(), "{text}");
+        agrees_with_serde(text.as_bytes());
+        spans_are_verbatim(text.as_bytes());
+    }
+
+    #[test]
+    fn damaged_documents(bytes in damaged()) {
+        agrees_with_serde(&bytes);
+        spans_are_verbatim(&bytes);
+        reuse_changes_nothing(&bytes);
+    }
+
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        agrees_with_serde(&bytes);
+        base64_inverts(&bytes);
+    }
+
+    #[test]
+    fn bytes_of_json(text in "[\\[\\]{}:,\"0-9eE.+\\-truefalsn\\\\ ud]{0,12}") {
+        agrees_with_serde(text.as_bytes());
+        reuse_changes_nothing(text.as_bytes());
+    }
+
+    #[test]
+    fn strings(text in ".{0,80}|[\\x00-\\x7f]{0,80}|(\\\\u?[0-9d]{0,4}){0,6}") {
+        escapes_invert(&text);
+    }
+
+    #[test]
+    fn base64_text(text in "[A-Za-z0-9+/=_\\-\\\\]{0,9}") {
+        base64_inverts(text.as_bytes());
+    }
+
+    #[test]
+    fn integers(value in any::<i64>(), digits in 0..19_u32, zeros in 0..25_usize) {
+        integers_are_exact(value, zeros);
+        integers_are_exact(value / 10_i64.pow(digits), zeros);
+    }
+}
+
+#[test]
+fn depths_around_the_cap() {
+    for depth in [DEPTH_CAP - 1, DEPTH_CAP, DEPTH_CAP + 1, 5000] {
+        agrees_with_serde(("[".repeat(depth) + &"]".repeat(depth)).as_bytes());
+        agrees_with_serde(("[".repeat(depth) + &"]".repeat(depth - 1)).as_bytes());
+    }
+}
+
+#[test]
+fn half_a_surrogate_pair_is_the_listed_difference() {
+    for raw in [r#""\ud800""#, r#"["\udfff"]"#, r#""\ud800\u0041""#, r#"{"\udc00\ud800":1}"#] {
+        assert!(has_lone_surrogate(raw));
+        assert!(Parser::new().parse(raw.as_bytes(), 8).is_err());
+        agrees_with_serde(raw.as_bytes());
+    }
+}
