@@ -1,10 +1,11 @@
 //! Reading a task: its status, history and artifacts as they were after a given event.
 
 use super::{
+    entry::{ENTRY_HEAD, Entries, Entry},
     event::{TaskEvent, kind},
     pack::{Artifact, Fields, Message, Part, artifact_tag},
     state::{Generation, TaskState},
-    task::{ENTRY_HEAD, Entry, Task},
+    task::Task,
 };
 
 /// A task as it was after one of its events.
@@ -77,8 +78,10 @@ impl<'a> TaskView<'a> {
         }
     }
 
-    fn entries(&self) -> Entries<'a> {
-        Entries { log: self.task.log(), at: self.task.entries_at(), seq: self.seq }
+    fn entries(&self) -> impl Iterator<Item = (usize, Entry<'a>)> + use<'a> {
+        let seq = self.seq;
+        Entries { log: self.task.log(), at: self.task.entries_at() }
+            .filter(move |(_, entry)| entry.lives_at(seq))
     }
 
     fn messages(&self) -> impl Iterator<Item = Message<'a>> + use<'a> {
@@ -124,27 +127,6 @@ impl<'a> TaskView<'a> {
             chained.extend((entry.next() != 0).then(|| entry.next()));
             Some(ArtifactView { log, at, seq })
         })
-    }
-}
-
-struct Entries<'a> {
-    log: &'a [u8],
-    at: usize,
-    seq: u32,
-}
-
-impl<'a> Iterator for Entries<'a> {
-    type Item = (usize, Entry<'a>);
-
-    fn next(&mut self) -> Option<(usize, Entry<'a>)> {
-        loop {
-            let at = self.at;
-            let entry = Entry::at(self.log, at)?;
-            self.at += entry.bytes.len();
-            if entry.lives_at(self.seq) {
-                return Some((at, entry));
-            }
-        }
     }
 }
 

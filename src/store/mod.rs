@@ -40,7 +40,7 @@ use crate::{
 
 pub use self::{
     edit::Edit,
-    id::{ID_LEN, uuid},
+    id::ID_LEN,
     page::{Page, PageToken},
     reserve::{NewTask, Reserved},
     room::Eviction,
@@ -237,3 +237,6 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

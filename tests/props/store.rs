@@ -14,10 +14,10 @@ use peregrine::{
     limits::Limits,
     model::{
         ArtifactBuf, EventBuf, Generation, List, MessageBuf, PartsBuf, Reply, TaskEvent, TaskState,
-        TaskView,
+        TaskView, uuid,
     },
     service::{AgentIndex, Cursor, Follow, Followed, Now, TaskKey, Ticket},
-    store::{Eviction, NewTask, PageToken, Refused, Store, uuid},
+    store::{Eviction, NewTask, PageToken, Refused, Store},
 };
 
 /// Steps are read from bytes, so that a fuzzer can write them.
@@ -320,7 +320,7 @@ impl Twin {
             message: None,
             metadata: None,
         };
-        self.change(at, &mut |edit| drop(edit.apply(&event)));
+        self.change(at, &mut |edit| _ = edit.apply(&event));
     }
 
     fn subscribe(&mut self, tape: &mut Tape<'_>) {
