@@ -96,7 +96,8 @@ async fn tick(index: usize, local: Rc<Local>, accepting: Vec<JoinHandle<()>>) {
             let agents_ms = local.shared.engine.tick(worker, now, cx.waker());
             let deadlines_ms = local.wheel.borrow().next_ms();
             let latest_ms = latest_ms.min(now.mono_ms + SLEEP_MS_MAX);
-            let until_ms = [agents_ms, deadlines_ms].into_iter().flatten().fold(latest_ms, u64::min);
+            let until_ms =
+                [agents_ms, deadlines_ms].into_iter().flatten().fold(latest_ms, u64::min);
             local.plan(until_ms, cx.waker());
             sleep.as_mut().reset(local.clock.instant(until_ms).into());
             if sleep.as_mut().poll(cx).is_pending() {
