@@ -1,5 +1,7 @@
 //! Many threads on one small store: no wake-up is lost, no event repeated, no limit exceeded.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::{
     sync::{
         Arc, Condvar, Mutex,
@@ -74,7 +76,8 @@ fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
 fn follow(store: &Store, key: TaskKey) -> Option<u64> {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
-    let mut cursor = Cursor { key, seq: 0, snapshot: false, place: Default::default() };
+    let mut cursor =
+        Cursor { key, seq: 0, snapshot: false, ends_at_input: true, place: Default::default() };
     let mut at = 0;
     loop {
         let follow = store.follow(&mut cursor, &waker, &mut |item| {

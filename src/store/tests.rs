@@ -84,7 +84,7 @@ fn follow(store: &Store, cursor: &mut Cursor, wake: &Waker) -> (Follow, Vec<i64>
 }
 
 fn cursor(key: TaskKey, seq: u64, snapshot: bool) -> Cursor {
-    Cursor { key, seq, snapshot, place: Default::default() }
+    Cursor { key, seq, snapshot, ends_at_input: true, place: Default::default() }
 }
 
 #[test]
