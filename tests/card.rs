@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 // A test that cannot go on has failed.
-#![allow(clippy::expect_used)]
 
 use std::collections::BTreeSet;
 

@@ -332,7 +332,7 @@ impl Twin {
             _ => known.seq / 2,
         };
         let snapshot = tape.next(2) == 0 && known.looks.contains_key(&after);
-        let cursor = Cursor { key: known.key, seq: after, snapshot, place: Default::default() };
+        let cursor = Cursor { key: known.key, seq: after, snapshot, ends_at_input: true, place: Default::default() };
         let flag = Arc::default();
         self.readers.push(Reader { cursor, flag, is_pending: false, is_first: true });
     }
