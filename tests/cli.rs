@@ -1,5 +1,6 @@
 //! The binary as its users meet it: flags, exit codes, signals, and sockets that misbehave.
 #![cfg(feature = "net")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
     io::{BufRead, BufReader, ErrorKind, Read, Write},
@@ -115,8 +116,10 @@ fn post(path: &str, body: &[u8]) -> Vec<u8> {
 }
 
 fn send_message(text: &str) -> Vec<u8> {
+    let message =
+        format!(r#"{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}"#);
     let body = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{message}}}}}"#
     );
     post("/", body.as_bytes())
 }
