@@ -1,5 +1,7 @@
 //! Many threads on one small store: no wake-up is lost, no event repeated, no limit exceeded.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{
     sync::{
         Arc, Condvar, Mutex,

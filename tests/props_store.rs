@@ -1,5 +1,7 @@
 //! Property test of the task store; the property lives in `props/store.rs`.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 #[path = "props/store.rs"]
 mod store;
 
