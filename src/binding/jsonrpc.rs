@@ -163,6 +163,7 @@ fn parse_fault(error: JsonError) -> Fault {
         JsonError::Syntax { offset } => {
             Fault::because(FaultKind::Parse, format!("invalid JSON at byte {offset}"))
         }
+        JsonError::Range { .. } => Fault::because(FaultKind::Parse, error.to_string()),
         JsonError::Utf8 => Fault::because(FaultKind::Parse, "the body is not UTF-8"),
         JsonError::Depth => Fault::because(FaultKind::InvalidRequest, "nested too deep"),
         JsonError::TooLarge => Fault::because(FaultKind::InvalidRequest, "the body is too large"),

@@ -263,7 +263,8 @@ fn outcome(send: &Send<'_>, key: TaskKey, answered: bool, joint: Joint) -> Outco
     let Joint { seq, after, generation } = joint;
     match send.mode {
         SendMode::Stream => {
-            let cursor = Cursor { key, seq, snapshot: true, place: ReplayPlace::default() };
+            let place = ReplayPlace::default();
+            let cursor = Cursor { key, seq, snapshot: true, ends_at_input: true, place };
             Outcome::Stream { cursor, generation }
         }
         SendMode::Wait | SendMode::Return if answered => Outcome::Ready,
