@@ -84,9 +84,9 @@ fn absolute(text: &str) -> Result<(&str, &str), Reject> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at(end);
     // RFC 9110 §4.2.4: user information is deprecated; it is not part of the host and names nobody.
-    let authority = authority.rsplit_once('@').map_or(authority, |(user, host)| {
-        if user.contains('@') { authority } else { host }
-    });
+    let authority = authority
+        .rsplit_once('@')
+        .map_or(authority, |(user, host)| if user.contains('@') { authority } else { host });
     if !authority::is_valid(authority) {
         return Err(Reject::TargetAuthority);
     }
