@@ -1,6 +1,6 @@
 //! Many threads on one small store: no wake-up is lost, no event repeated, no limit exceeded.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::{
     sync::{

@@ -385,7 +385,6 @@ impl Task {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::model::{ArtifactBuf, MessageBuf, PartsBuf};
