@@ -9,7 +9,7 @@ mod part;
 mod send;
 mod target;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::RangeInclusive};
 
 use crate::{
     fault::Fault,
@@ -18,6 +18,9 @@ use crate::{
 };
 
 use super::ReadCx;
+
+/// `historyLength` is an int32.
+const INT32_MAX: u32 = i32::MAX as u32;
 
 /// What differs between the readers of two dialects.
 #[derive(Clone, Copy)]
@@ -35,7 +38,7 @@ pub(super) struct Rules {
 impl Rules {
     /// What the specification of this generation says.
     pub const fn of(generation: Generation) -> Rules {
-        Rules { generation, files: true, threads: false, history_max: i32::MAX as u32 }
+        Rules { generation, files: true, threads: false, history_max: INT32_MAX }
     }
 }
 
@@ -156,8 +159,12 @@ fn boolean(value: Option<Value<'_>>, field: &'static str) -> Result<Option<bool>
     value.as_bool().map(Some).ok_or_else(|| Fault::param(field, "must be true or false"))
 }
 
-/// A whole number from 0 to `most`; ProtoJSON also allows it as a string.
-fn count(value: Option<Value<'_>>, field: &'static str, most: u32) -> Result<Option<u32>, Fault> {
+/// A whole number of that range; ProtoJSON also allows it as a string.
+fn count(
+    value: Option<Value<'_>>,
+    field: &'static str,
+    range: RangeInclusive<u32>,
+) -> Result<Option<u32>, Fault> {
     let Some(value) = set(value) else { return Ok(None) };
     let number = match value.as_str() {
         Some(text) => text.parse::<i64>().ok(),
@@ -165,8 +172,11 @@ fn count(value: Option<Value<'_>>, field: &'static str, most: u32) -> Result<Opt
     };
     match number.map(u32::try_from) {
         None => Err(Fault::param(field, "must be a whole number")),
-        Some(Ok(number)) if number <= most => Ok(Some(number)),
-        Some(_) => Err(Fault::param(field, format!("must be from 0 to {most}"))),
+        Some(Ok(number)) if range.contains(&number) => Ok(Some(number)),
+        Some(_) => {
+            let (least, most) = range.into_inner();
+            Err(Fault::param(field, format!("must be from {least} to {most}")))
+        }
     }
 }
 

@@ -82,12 +82,21 @@ pub(super) fn read(
     }
     if let Some(data) = data {
         put_data(rules, data, metadata, packer);
-    } else {
-        put_content(rules, cx, &slots, packer)?;
-        packer.put_some(part_tag::METADATA, metadata.map(|value| value.raw().as_bytes()));
+        return put_names(cx, slots.filename, slots.media_type, packer);
     }
-    put_string(cx, part_tag::FILENAME, slots.filename, "filename", packer)?;
-    put_string(cx, part_tag::MEDIA_TYPE, slots.media_type, "mediaType", packer)
+    let file = match file {
+        Some(file) if file.kind() != Kind::Object => return Err("file must be an object".into()),
+        file => file.map(FileSlots::of),
+    };
+    match file {
+        Some(file) => put_file(rules, cx, &file, packer)?,
+        None => put_content(cx, text, raw, slots.url, packer)?,
+    }
+    packer.put_some(part_tag::METADATA, metadata.map(|value| value.raw().as_bytes()));
+    match file {
+        Some(file) => put_names(cx, file.name, file.media_type, packer),
+        None => put_names(cx, slots.filename, slots.media_type, packer),
+    }
 }
 
 fn named(value: Option<Value<'_>>) -> Option<Named> {
@@ -97,22 +106,31 @@ fn named(value: Option<Value<'_>>) -> Option<Named> {
 }
 
 fn put_content(
-    rules: &Rules,
     cx: &ReadCx<'_>,
-    slots: &PartSlots<'_>,
+    text: Option<Value<'_>>,
+    raw: Option<Value<'_>>,
+    url: Option<Value<'_>>,
     packer: &mut Packer<'_>,
 ) -> Result<(), Wrong> {
-    if let Some(text) = set(slots.text) {
+    if let Some(text) = text {
         let text = text.string_raw().ok_or("text must be a string")?;
         packer.put(part_tag::TEXT, text.as_bytes());
         Ok(())
-    } else if let Some(raw) = set(slots.raw) {
+    } else if let Some(raw) = raw {
         put_bytes(raw, packer)
-    } else if let Some(file) = set(slots.file) {
-        put_file(rules, cx, file, packer)
     } else {
-        put_string(cx, part_tag::URL, slots.url, "url", packer)
+        put_string(cx, part_tag::URL, url, "url", packer)
     }
+}
+
+fn put_names(
+    cx: &ReadCx<'_>,
+    filename: Option<Value<'_>>,
+    media_type: Option<Value<'_>>,
+    packer: &mut Packer<'_>,
+) -> Result<(), Wrong> {
+    put_string(cx, part_tag::FILENAME, filename, "filename", packer)?;
+    put_string(cx, part_tag::MEDIA_TYPE, media_type, "mediaType", packer)
 }
 
 fn put_bytes(value: Value<'_>, packer: &mut Packer<'_>) -> Result<(), Wrong> {
@@ -142,24 +160,21 @@ fn put_string(
 fn put_file(
     rules: &Rules,
     cx: &ReadCx<'_>,
-    file: Value<'_>,
+    file: &FileSlots<'_>,
     packer: &mut Packer<'_>,
 ) -> Result<(), Wrong> {
-    if file.kind() != Kind::Object {
-        return Err("file must be an object".into());
-    }
-    let slots = FileSlots::of(file);
-    match (set(slots.bytes), set(slots.uri)) {
-        (Some(bytes), None) => put_bytes(bytes, packer)?,
-        (None, Some(_)) => put_string(cx, part_tag::URL, slots.uri, "file.uri", packer)?,
+    match (set(file.bytes), set(file.uri)) {
+        (Some(bytes), None) => put_bytes(bytes, packer),
+        (None, Some(_)) => put_string(cx, part_tag::URL, file.uri, "uri", packer),
         // 0.1: both may be absent, the file is known by its name.
-        (None, None) if rules.generation == Generation::V01 => packer.put(part_tag::URL, b""),
+        (None, None) if rules.generation == Generation::V01 => {
+            packer.put(part_tag::URL, b"");
+            Ok(())
+        }
         (None, None) | (Some(_), Some(_)) => {
-            return Err("file must hold exactly one of bytes and uri".into());
+            Err("file must hold exactly one of bytes and uri".into())
         }
     }
-    put_string(cx, part_tag::FILENAME, slots.name, "file.name", packer)?;
-    put_string(cx, part_tag::MEDIA_TYPE, slots.media_type, "file.mimeType", packer)
 }
 
 fn put_data(rules: &Rules, data: Value<'_>, metadata: Option<Value<'_>>, packer: &mut Packer<'_>) {

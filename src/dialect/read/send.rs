@@ -9,8 +9,8 @@ use crate::{
 };
 
 use super::{
-    Kept, ReadCx, Rules, boolean, count, identifier, keep, message, missing, object, set, slots,
-    target::split_thread,
+    INT32_MAX, Kept, ReadCx, Rules, boolean, count, identifier, keep, message, missing, object,
+    set, slots, target::split_thread,
 };
 
 slots!(SendSlots {
@@ -126,13 +126,12 @@ struct Wishes<'p> {
 
 fn wishes<'p>(rules: &Rules, cx: &ReadCx<'_>, slots: &SendSlots<'p>) -> Result<Wishes<'p>, Fault> {
     refuse_push(slots.push, "pushNotification")?;
-    let most = i32::MAX as u32;
-    let mut history = count(slots.history, "historyLength", most)?;
+    let mut history = count(slots.history, "historyLength", 0..=INT32_MAX)?;
     let mut wishes = ConfigurationSlots::default();
     if let Some(configuration) = object(slots.configuration, "configuration")? {
         wishes = ConfigurationSlots::of(configuration);
         refuse_push(wishes.push, "configuration.taskPushNotificationConfig")?;
-        history = count(wishes.history, "configuration.historyLength", most)?.or(history);
+        history = count(wishes.history, "configuration.historyLength", 0..=INT32_MAX)?.or(history);
     }
     let at_once = boolean(wishes.at_once, "configuration.returnImmediately")?;
     let blocking = boolean(wishes.blocking, "configuration.blocking")?;

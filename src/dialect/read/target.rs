@@ -52,7 +52,7 @@ pub(super) fn get<'p>(
 ) -> Result<Get<'p>, Fault> {
     let slots = params.map(TargetSlots::of).unwrap_or_default();
     let ids = ids(rules, cx, &slots, pack)?;
-    let history = count(slots.history, "historyLength", rules.history_max)?;
+    let history = count(slots.history, "historyLength", 0..=rules.history_max)?;
     let pack: &'p [u8] = pack;
     Ok(Get {
         id: ids.id.bytes(pack),
