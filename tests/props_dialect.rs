@@ -8,7 +8,7 @@
 //! `event METHOD` (the newest one), `answer METHOD` and `item METHOD` (the direct message),
 //! `error METHOD KIND FIELD DETAIL`, `method NAME`; options are `history=N`, `task=ID`,
 //! `artifacts`, `closes`. `gives TEXT` compares it as text, `is JSON` as a JSON value.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
 

@@ -23,7 +23,7 @@ mod v1;
 pub mod version;
 
 use crate::{
-    fault::Fault,
+    fault::{Fault, FaultKind},
     json::Value,
     limits::Limits,
     model::{Call, Generation, Op, Reply},
@@ -103,7 +103,7 @@ pub struct Quirks {
     /// answer (JSON-RPC 2.0 §4.1); false: it is answered with `id: null`, as A2A servers do.
     pub silent_notifications: bool,
     /// What `[]` is: JSON-RPC 2.0 §6 says an invalid request, a2a-rust a parse error.
-    pub empty_batch: crate::fault::FaultKind,
+    pub empty_batch: FaultKind,
 }
 
 impl Quirks {
@@ -112,7 +112,7 @@ impl Quirks {
         accept_required: false,
         fault_http: |_| 200,
         silent_notifications: false,
-        empty_batch: crate::fault::FaultKind::InvalidRequest,
+        empty_batch: FaultKind::InvalidRequest,
     };
 }
 

@@ -8,7 +8,7 @@ use crate::{
     model::{List, TaskState, time},
 };
 
-use super::{INT32_MAX, Kept, ReadCx, boolean, canonical, count, identifier, keep, set, slots};
+use super::{INT32_MAX, Kept, ReadCx, boolean, canonical, count, identifier, keep, slots};
 
 slots!(ListSlots {
     context_id: "contextId" | "context_id" | "sessionId" | "session_id";
@@ -30,9 +30,10 @@ pub(super) fn read<'p>(
     pack: &'p mut Vec<u8>,
 ) -> Result<List<'p>, Fault> {
     let Some(params) = params else { return Ok(List::default()) };
-    let slots = ListSlots::of(params);
+    let mut slots = ListSlots::default();
+    slots.fill(params);
     let context_id = identifier(slots.context_id, "contextId", cx)?;
-    let page_token = match set(slots.page_token) {
+    let page_token = match slots.page_token {
         Some(value) => Some(canonical(value, "pageToken", cx.limits.string_bytes_max)?),
         None => None,
     };
@@ -57,7 +58,7 @@ pub(super) fn read<'p>(
 }
 
 fn timestamp(value: Option<Value<'_>>) -> Result<Option<u64>, Fault> {
-    let Some(value) = set(value) else { return Ok(None) };
+    let Some(value) = value else { return Ok(None) };
     let ms = value.as_str().and_then(|text| time::parse_rfc3339(&text));
     ms.map(Some)
         .ok_or_else(|| Fault::param("statusTimestampAfter", "must be an RFC 3339 timestamp"))
@@ -65,7 +66,7 @@ fn timestamp(value: Option<Value<'_>>) -> Result<Option<u64>, Fault> {
 
 /// A state by any of its names or by its number; unspecified is unset.
 fn state(value: Option<Value<'_>>) -> Result<Option<TaskState>, Fault> {
-    let Some(value) = set(value) else { return Ok(None) };
+    let Some(value) = value else { return Ok(None) };
     let state = match value.as_str() {
         Some(name) => state_by_name(&name),
         None => value.as_i64().and_then(|n| u8::try_from(n).ok()).and_then(TaskState::from_number),
