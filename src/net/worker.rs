@@ -21,38 +21,60 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::engine::Worker;
+use crate::{engine::Worker, service::Now};
 
 use super::{
     accept::accept,
     clock::Clock,
     entropy::Chacha,
     local::{Local, Shared, Stage},
+    signals::Signals,
 };
 
 /// Milliseconds that the ticker sleeps at most: expired tasks are looked for that often.
 const SLEEP_MS_MAX: u64 = 1_000;
-/// Milliseconds on top of `drain_ms` in which the last answers can leave.
+/// Milliseconds that streams get after `drain_ms` to say their last words.
 const LAST_WORDS_MS: u64 = 500;
+
+/// Where a worker runs.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// Worker 0 on the thread that started the server; it hears the signals and ends last.
+    Main,
+    /// Any worker on a thread of its own.
+    Thread(usize),
+}
 
 /// Runs a worker until the server ends; `ready` hears once whether it serves.
 pub(super) fn run(
-    index: usize,
+    place: Place,
     shared: Arc<Shared>,
     sockets: Vec<TcpListener>,
     ready: impl FnOnce(io::Result<()>),
 ) {
     let stale = Arc::new(AtomicBool::new(true));
     let prepared = runtime(&stale).and_then(|runtime| {
-        let listeners = listeners(&runtime, sockets)?;
-        Ok((runtime, listeners, Chacha::new()?))
+        let context = runtime.enter();
+        let listeners = sockets.into_iter().map(tokio::net::TcpListener::from_std);
+        let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
+        let signals = match place {
+            Place::Main => Some(Signals::new()?),
+            Place::Thread(_) => None,
+        };
+        drop(context);
+        Ok((runtime, listeners, signals, Chacha::new()?))
     });
-    let (runtime, listeners, entropy) = match prepared {
+    let (runtime, listeners, signals, entropy) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return ready(Err(error)),
     };
     ready(Ok(()));
+    let index = match place {
+        Place::Main => 0,
+        Place::Thread(index) => index,
+    };
     runtime.block_on(async {
+        let hearing = signals.map(|signals| tokio::task::spawn_local(signals.hear(shared.clone())));
         let worker = Worker::new(index, shared.engine.limits(), Box::new(entropy));
         let clock = Clock::new(shared.epoch, stale);
         let local = Rc::new(Local::new(shared, clock, worker));
@@ -60,8 +82,11 @@ pub(super) fn run(
         let accepting = listeners.into_iter().map(accepting).collect();
         // A task of its own: waking it from this thread is a push to a queue, not a system call.
         let ticker = tokio::task::spawn_local(tick(index, Rc::clone(&local), accepting));
-        // A ticker ends when the server does, or with a panic that was already reported.
+        // A task ends when the server does, or with a panic that was already reported.
         let _ = ticker.await;
+        if let Some(hearing) = hearing {
+            let _ = hearing.await;
+        }
     });
 }
 
@@ -74,38 +99,22 @@ fn runtime(stale: &Arc<AtomicBool>) -> io::Result<LocalRuntime> {
         .build_local(LocalOptions::default())
 }
 
-fn listeners(
-    runtime: &LocalRuntime,
-    sockets: Vec<TcpListener>,
-) -> io::Result<Vec<tokio::net::TcpListener>> {
-    let _context = runtime.enter();
-    sockets.into_iter().map(tokio::net::TcpListener::from_std).collect()
-}
-
 /// Fires deadlines and agents until the server ends.
-async fn tick(index: usize, local: Rc<Local>, mut accepting: Vec<JoinHandle<()>>) {
+async fn tick(index: usize, local: Rc<Local>, accepting: Vec<JoinHandle<()>>) {
     let mut sleep = pin!(tokio::time::sleep_until(local.clock.instant(0).into()));
-    let mut end_ms = None;
+    let mut drain = Drain { accepting, cut_ms: None, end_ms: None };
     poll_fn(|cx: &mut Context<'_>| {
         local.shared.listen(index, cx.waker());
         loop {
             let now = local.clock.refresh();
-            let stage = local.shared.stage();
-            if stage >= Stage::Draining && end_ms.is_none() {
-                accepting.drain(..).for_each(|task| task.abort());
-                local.wheel.borrow().wake_all();
-                end_ms = Some(now.mono_ms + local.bounds.drain_ms + LAST_WORDS_MS);
-            }
-            let is_over = end_ms.is_some_and(|end| local.open.get() == 0 || now.mono_ms >= end);
-            if is_over || stage == Stage::Ending {
-                return Poll::Ready(());
-            }
+            let Some(latest_ms) = drain.advance(&local, now) else { return Poll::Ready(()) };
             local.wheel.borrow_mut().expire(now.mono_ms);
             let worker = &mut local.desk.borrow_mut().worker;
             let agents_ms = local.shared.engine.tick(worker, now, cx.waker());
             let deadlines_ms = local.wheel.borrow().next_ms();
-            let latest_ms = end_ms.unwrap_or(u64::MAX).min(now.mono_ms + SLEEP_MS_MAX);
-            let until_ms = [agents_ms, deadlines_ms].into_iter().flatten().fold(latest_ms, u64::min);
+            let latest_ms = latest_ms.min(now.mono_ms + SLEEP_MS_MAX);
+            let until_ms =
+                [agents_ms, deadlines_ms].into_iter().flatten().fold(latest_ms, u64::min);
             local.plan(until_ms, cx.waker());
             sleep.as_mut().reset(local.clock.instant(until_ms).into());
             if sleep.as_mut().poll(cx).is_pending() {
@@ -114,4 +123,36 @@ async fn tick(index: usize, local: Rc<Local>, mut accepting: Vec<JoinHandle<()>>
         }
     })
     .await;
+}
+
+/// The end of a worker: no more connections, `drain_ms` later no more streams, then no more.
+struct Drain {
+    accepting: Vec<JoinHandle<()>>,
+    cut_ms: Option<u64>,
+    end_ms: Option<u64>,
+}
+
+impl Drain {
+    /// Goes on with the end if there is one; says when to come back, or `None` when it is over.
+    fn advance(&mut self, local: &Local, now: Now) -> Option<u64> {
+        match local.shared.stage() {
+            Stage::Serving => return Some(u64::MAX),
+            Stage::Draining => {}
+            Stage::Ending => return None,
+        }
+        let cut_ms = *self.cut_ms.get_or_insert_with(|| {
+            self.accepting.drain(..).for_each(|task| task.abort());
+            local.wheel.borrow().wake_all();
+            now.mono_ms + local.bounds.drain_ms
+        });
+        if now.mono_ms < cut_ms {
+            return (local.open.get() > 0).then_some(cut_ms);
+        }
+        let end_ms = *self.end_ms.get_or_insert_with(|| {
+            local.shared.engine.cut_streams();
+            local.wheel.borrow().wake_all();
+            now.mono_ms + LAST_WORDS_MS
+        });
+        (local.open.get() > 0 && now.mono_ms < end_ms).then_some(end_ms)
+    }
 }

@@ -1,0 +1,119 @@
+//! Identifiers that carry their task's place, and the keyed hash behind every index.
+//!
+//! An id made here is a UUIDv4 in text: its first 32 bits are the place, permuted by the store's
+//! secret so that counts do not leak; its other 90 free bits are random. A lookup decodes the place
+//! and compares the whole text, so an id is as unguessable as its random bits.
+
+use std::hash::{DefaultHasher, Hasher};
+
+use crate::model::uuid;
+
+/// Length of an identifier made by this store.
+pub const ID_LEN: usize = 36;
+
+/// Bits of a place that name the shard.
+pub(super) const SHARD_BITS: u32 = 4;
+/// Number of shards; one context lives in one of them.
+pub(super) const SHARDS: usize = 1 << SHARD_BITS;
+
+/// The place of a slot.
+pub(super) fn place(shard: usize, index: u32) -> u32 {
+    index << SHARD_BITS | shard as u32
+}
+
+/// Shard and slot of a place.
+pub(super) fn split(place: u32) -> (usize, u32) {
+    (place as usize % SHARDS, place >> SHARD_BITS)
+}
+
+/// What the store's secret is used for.
+pub(super) struct Keys {
+    mask: u32,
+    odd: u32,
+    inverse: u32,
+    seed: DefaultHasher,
+}
+
+impl Keys {
+    pub fn new(secret: u128) -> Keys {
+        let odd = (secret >> 32) as u32 | 1;
+        // Newton's iteration doubles the valid bits of an inverse modulo 2^32: 3, 6, 12, 24, 48.
+        let mut inverse = odd;
+        for _ in 0..4 {
+            inverse = inverse.wrapping_mul(2u32.wrapping_sub(odd.wrapping_mul(inverse)));
+        }
+        let mut seed = DefaultHasher::new();
+        seed.write_u128(secret);
+        Keys { mask: secret as u32, odd, inverse, seed }
+    }
+
+    /// A hash that peers cannot predict; `domain` separates uses.
+    pub fn hash(&self, domain: u32, bytes: &[u8]) -> u64 {
+        let mut hasher = self.seed.clone();
+        hasher.write_u32(domain);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+
+    /// The id of a new task at `place`.
+    pub fn id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
+        let mixed = (place ^ self.mask).wrapping_mul(self.odd);
+        let mixed = mixed ^ mixed >> 16;
+        uuid(u128::from(mixed) << 96 | bits & (u128::MAX >> 32))
+    }
+
+    /// The place that an id of ours would name; `None` when it is none of ours.
+    pub fn place(&self, id: &[u8]) -> Option<u32> {
+        if id.len() != ID_LEN {
+            return None;
+        }
+        let mixed = unhex(id.first_chunk::<8>()?)? as u32;
+        let mixed = mixed ^ mixed >> 16;
+        Some(mixed.wrapping_mul(self.inverse) ^ self.mask)
+    }
+}
+
+/// Reads lower-case hexadecimal digits.
+pub(super) fn unhex(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0u64, |value, digit| {
+        let nibble = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some(value << 4 | u64::from(nibble))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_uuid_of_version_4_with_90_random_bits() {
+        let keys = Keys::new(5);
+        let (none, all) = (keys.id(3, 0), keys.id(3, u128::MAX));
+        assert_eq!(&none[8..], b"-0000-4000-8000-000000000000");
+        assert_eq!(&all[8..], b"-ffff-4fff-bfff-ffffffffffff");
+        assert_eq!(none[..8], all[..8]);
+    }
+
+    #[test]
+    fn a_place_comes_back_from_its_id() {
+        for secret in [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978] {
+            let keys = Keys::new(secret);
+            for place in [0, 1, 15, 16, 0x8000_0000, u32::MAX, 12_345_678] {
+                assert_eq!(keys.place(&keys.id(place, secret ^ 77)), Some(place));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_id_of_ours_names_no_place() {
+        let keys = Keys::new(9);
+        assert_eq!(keys.place(b""), None);
+        assert_eq!(keys.place(b"my-task"), None);
+        assert_eq!(keys.place(b"0123456G-89ab-4def-8123-456789abcdef"), None);
+        assert_eq!(keys.place(b"0123456A-89ab-4def-8123-456789abcdef"), None);
+    }
+}

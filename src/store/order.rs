@@ -1,0 +1,227 @@
+//! Slots in the order of their stamps: append at the new end, remove anywhere, count and walk.
+//!
+//! Entries lie in chunks; a removed entry leaves a tombstone, an empty chunk goes, a sparse one is
+//! squeezed and joined with its neighbour. So a chunk holds 16 live entries on average or more, and
+//! everything but [`Order::since`] is O(log n); that sums one small number a chunk.
+
+use std::collections::VecDeque;
+
+const CHUNK: usize = 128;
+const DEAD: u32 = u32::MAX;
+
+/// 12 bytes: a stamp in two halves and its slot.
+#[derive(Clone, Copy)]
+struct Entry {
+    high: u32,
+    low: u32,
+    slot: u32,
+}
+
+impl Entry {
+    fn new(stamp: u64, slot: u32) -> Entry {
+        Entry { high: (stamp >> 32) as u32, low: stamp as u32, slot }
+    }
+
+    fn stamp(&self) -> u64 {
+        u64::from(self.high) << 32 | u64::from(self.low)
+    }
+}
+
+/// Never empty of live entries.
+struct Chunk {
+    /// Its first stamp ever; all stamps of the chunk before are below.
+    first: u64,
+    entries: Vec<Entry>,
+}
+
+impl Chunk {
+    fn squeeze(&mut self) {
+        self.entries.retain(|entry| entry.slot != DEAD);
+    }
+}
+
+/// An ordered set of slots.
+#[derive(Default)]
+pub(super) struct Order {
+    chunks: VecDeque<Chunk>,
+    /// Live entries of each chunk, side by side so that many are summed quickly.
+    lives: VecDeque<u32>,
+    live: usize,
+}
+
+impl Order {
+    /// Number of slots.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Appends a slot; `stamp` must be above all stamps before it.
+    pub fn push(&mut self, stamp: u64, slot: u32) {
+        if self.chunks.back().is_none_or(|last| last.entries.len() >= CHUNK) {
+            // Most (agent, state) pairs of a shard never see many tasks.
+            let capacity = if self.chunks.is_empty() { 4 } else { CHUNK };
+            let entries = Vec::with_capacity(capacity);
+            self.chunks.push_back(Chunk { first: stamp, entries });
+            self.lives.push_back(0);
+        }
+        if let (Some(last), Some(live)) = (self.chunks.back_mut(), self.lives.back_mut()) {
+            debug_assert!(last.entries.last().is_none_or(|entry| entry.stamp() < stamp));
+            last.entries.push(Entry::new(stamp, slot));
+            *live += 1;
+            self.live += 1;
+        }
+    }
+
+    /// Removes the slot with this stamp; false when there is none.
+    pub fn remove(&mut self, stamp: u64) -> bool {
+        let Some(at) = self.chunk_of(stamp) else { return false };
+        let chunk = &mut self.chunks[at];
+        let found = chunk.entries.binary_search_by_key(&stamp, Entry::stamp);
+        let Some(entry) = found.ok().and_then(|found| chunk.entries.get_mut(found)) else {
+            return false;
+        };
+        if std::mem::replace(&mut entry.slot, DEAD) == DEAD {
+            return false;
+        }
+        self.lives[at] -= 1;
+        self.live -= 1;
+        let (live, length) = (self.lives[at] as usize, self.chunks[at].entries.len());
+        if live == 0 {
+            self.chunks.remove(at);
+            self.lives.remove(at);
+        } else if live * 4 < length {
+            self.chunks[at].squeeze();
+            self.join(at);
+        }
+        true
+    }
+
+    /// Joins a chunk that was just squeezed with a neighbour, if both are small.
+    fn join(&mut self, at: usize) {
+        let fits = |left: usize| (self.lives[left] + self.lives[left + 1]) as usize <= CHUNK / 2;
+        let left = if at > 0 && fits(at - 1) {
+            at - 1
+        } else if at + 2 < self.chunks.len() && fits(at) {
+            // Not with the newest chunk, which still grows by itself.
+            at
+        } else {
+            if at + 1 < self.chunks.len() {
+                self.chunks[at].entries.shrink_to_fit();
+            }
+            return;
+        };
+        if let (Some(mut right), Some(live)) =
+            (self.chunks.remove(left + 1), self.lives.remove(left + 1))
+        {
+            right.squeeze();
+            let joined = &mut self.chunks[left].entries;
+            joined.retain(|entry| entry.slot != DEAD);
+            joined.append(&mut right.entries);
+            self.lives[left] += live;
+        }
+    }
+
+    /// Index of the chunk that holds `stamp` if any does.
+    fn chunk_of(&self, stamp: u64) -> Option<usize> {
+        self.chunks.partition_point(|chunk| chunk.first <= stamp).checked_sub(1)
+    }
+
+    /// Number of slots whose stamp is `floor` or above.
+    pub fn since(&self, floor: u64) -> usize {
+        let Some(at) = self.chunk_of(floor) else { return self.live };
+        let older = self.chunks[at].entries.iter();
+        let older = older.take_while(|entry| entry.stamp() < floor);
+        let older = older.filter(|entry| entry.slot != DEAD).count();
+        let newer: u32 = self.lives.range(at..).sum();
+        newer as usize - older
+    }
+
+    /// The slots with stamps below `below`, newest first.
+    pub fn newest(&self, below: u64) -> impl Iterator<Item = (u64, u32)> {
+        let chunks = self.chunks.partition_point(|chunk| chunk.first < below);
+        let entries = chunks.checked_sub(1).map_or(0, |last| {
+            self.chunks[last].entries.partition_point(|entry| entry.stamp() < below)
+        });
+        let whole = self.chunks.range(..chunks.saturating_sub(1)).rev();
+        let part = chunks.checked_sub(1).map(|last| &self.chunks[last].entries[..entries]);
+        let slices = part.into_iter().chain(whole.map(|chunk| &chunk.entries[..]));
+        slices
+            .flat_map(|entries| entries.iter().rev())
+            .filter(|entry| entry.slot != DEAD)
+            .map(|entry| (entry.stamp(), entry.slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// A generator good enough to mix a test.
+    struct Lcg(u64);
+
+    impl Lcg {
+        fn next(&mut self, below: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 33) % below
+        }
+    }
+
+    fn agree(order: &Order, twin: &BTreeMap<u64, u32>, at: u64) {
+        assert_eq!(order.len(), twin.len());
+        assert_eq!(order.since(at), twin.range(at..).count());
+        assert!(order.newest(at).eq(twin.range(..at).rev().map(|(s, v)| (*s, *v))));
+        assert!(order.chunks.iter().all(|chunk| chunk.entries.len() <= CHUNK));
+        assert_eq!(order.chunks.len(), order.lives.len());
+        assert!(order.lives.iter().all(|live| *live > 0));
+        assert!(order.chunks.len() <= twin.len() / 16 + 2);
+    }
+
+    #[test]
+    fn an_order_is_a_sorted_map() {
+        for (seed, keep) in [(1, 3), (2, 10), (3, 100), (4, 2)] {
+            let (mut lcg, mut order) = (Lcg(seed), Order::default());
+            let (mut twin, mut stamp) = (BTreeMap::new(), 1 << 40);
+            for round in 0..6_000u32 {
+                stamp += 1 + lcg.next(3);
+                order.push(stamp, round);
+                twin.insert(stamp, round);
+                // Some live long, most go soon, some go from the old end.
+                let gone = match lcg.next(keep) {
+                    0 => twin.range(stamp - lcg.next(600)..).next().map(|e| *e.0),
+                    1 => twin.keys().next().copied(),
+                    _ => twin.range(stamp - lcg.next(9)..).next().map(|e| *e.0),
+                };
+                if let Some(gone) = gone {
+                    assert!(order.remove(gone));
+                    assert!(!order.remove(gone));
+                    twin.remove(&gone);
+                }
+                if round % 97 == 0 {
+                    agree(&order, &twin, stamp - lcg.next(8_000));
+                }
+            }
+            agree(&order, &twin, u64::MAX);
+            agree(&order, &twin, 0);
+            while let Some(stamp) = twin.keys().nth(twin.len() / 2).copied() {
+                assert!(order.remove(stamp));
+                twin.remove(&stamp);
+            }
+            assert!(order.chunks.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_few_that_stay_among_many_that_go_share_chunks() {
+        let mut order = Order::default();
+        for stamp in 1..=100_000u64 {
+            order.push(stamp, stamp as u32);
+            if stamp > 50 && (stamp - 50) % 100 != 0 {
+                order.remove(stamp - 50);
+            }
+        }
+        assert!(order.len() > 1_000);
+        assert!(order.chunks.len() <= order.len() / 16 + 2, "{}", order.chunks.len());
+    }
+}
