@@ -155,8 +155,7 @@ fn instructions(case: &str, count: u64) -> u64 {
 }
 
 fn main() {
-    let args: Vec<String> =
-        std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     if let [case, count] = &args[..] {
         return run(case, count.parse().expect("a count"));
     }

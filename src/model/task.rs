@@ -141,10 +141,9 @@ impl Task {
         (at != 0).then(|| Entry::at(&self.log, at)).flatten().map_or(0, |e| u64::from(e.seq()))
     }
 
-    /// True when streams of this task end here: it is terminal, or waits for its client's input
-    /// (A2A 1.0 §3.1.2). For credentials a client waits with its stream open.
-    pub fn ends_streams(&self) -> bool {
-        self.state.is_terminal() || (self.state == TaskState::InputRequired && !self.is_answered)
+    /// True when the task waits for input that its client has not given yet.
+    pub fn awaits_input(&self) -> bool {
+        self.state == TaskState::InputRequired && !self.is_answered
     }
 
     /// Heap bytes that applying `event` may add at most.
@@ -468,18 +467,18 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_answers_reopens_the_streams_of_its_task() {
+    fn a_task_awaits_input_until_its_client_speaks() {
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
         let said = MessageBuf::agent("m", &PartsBuf::new());
         let turn = TaskEvent::Turn { message: said.view() };
-        let mut ends = |event: &TaskEvent<'_>| {
+        let mut awaits = |event: &TaskEvent<'_>| {
             task.apply(event, &limits()).unwrap();
-            (task.ends_streams(), task.status_seq())
+            (task.awaits_input(), task.status_seq())
         };
-        assert_eq!(ends(&turn), (false, 0));
-        assert_eq!(ends(&status(TaskState::AuthRequired)), (false, 1));
-        assert_eq!(ends(&status(TaskState::InputRequired)), (true, 2));
-        assert_eq!(ends(&turn), (false, 2));
-        assert_eq!(ends(&status(TaskState::Completed)), (true, 3));
+        assert_eq!(awaits(&turn), (false, 0));
+        assert_eq!(awaits(&status(TaskState::AuthRequired)), (false, 1));
+        assert_eq!(awaits(&status(TaskState::InputRequired)), (true, 2));
+        assert_eq!(awaits(&turn), (false, 2));
+        assert_eq!(awaits(&status(TaskState::Completed)), (false, 3));
     }
 }

@@ -65,14 +65,14 @@ struct Best {
 impl Best {
     /// False when neither this stamp nor a lower one can be among the best.
     fn add(&mut self, stamp: u64, place: u32) -> bool {
-        let is_full = self.heap.len() == self.most;
-        if is_full && self.heap.peek().is_some_and(|Reverse(worst)| worst.0 > stamp) {
-            return false;
+        if self.heap.len() < self.most {
+            self.heap.push(Reverse((stamp, place)));
+        } else if let Some(mut worst) = self.heap.peek_mut() {
+            if worst.0.0 > stamp {
+                return false;
+            }
+            *worst = Reverse((stamp, place));
         }
-        if is_full {
-            self.heap.pop();
-        }
-        self.heap.push(Reverse((stamp, place)));
         true
     }
 }

@@ -294,6 +294,8 @@ fn a_stream_ends_at_the_end_and_at_input_required_but_not_at_auth_required() {
     assert_eq!(follow(&store, &mut live, waker), (Follow::Pending, vec![2], false));
     apply(&store, key, &status(TaskState::InputRequired)).unwrap().unwrap();
     assert_eq!(follow(&store, &mut live, waker), (Follow::End, vec![3], true));
+    let mut stays = Cursor { ends_at_input: false, ..cursor(key, 2, false) };
+    assert_eq!(follow(&store, &mut stays, waker), (Follow::Pending, vec![3], false));
     // The client answers: a stream that begins here waits for what comes.
     store.update(key, NOW, |edit| edit.turn(said(1).view())).unwrap().unwrap();
     let mut next = cursor(key, 3, true);

@@ -332,7 +332,9 @@ impl Twin {
             _ => known.seq / 2,
         };
         let snapshot = tape.next(2) == 0 && known.looks.contains_key(&after);
-        let cursor = Cursor { key: known.key, seq: after, snapshot, ends_at_input: true, place: Default::default() };
+        let ends_at_input = tape.next(2) == 0;
+        let place = Default::default();
+        let cursor = Cursor { key: known.key, seq: after, snapshot, ends_at_input, place };
         let flag = Arc::default();
         self.readers.push(Reader { cursor, flag, is_pending: false, is_first: true });
     }
@@ -390,12 +392,13 @@ impl Twin {
             Follow::Gone => assert!(known.is_none()),
             Follow::More => assert_eq!(given, enough),
             Follow::Pending => {
-                assert!(known.is_some_and(|k| k.seq == at && !k.state.is_terminal()))
+                assert!(known.is_some_and(|k| k.seq == at && !k.state.is_terminal()));
+                assert!(!is_last);
             }
-            Follow::End => {
-                assert!(known.is_some_and(|k| k.seq == at
-                    && (k.state.is_terminal() || k.state == TaskState::InputRequired)))
-            }
+            Follow::End => assert!(known.is_some_and(|k| {
+                let is_asked = k.state == TaskState::InputRequired;
+                k.seq == at && (k.state.is_terminal() || (is_asked && reader.cursor.ends_at_input))
+            })),
         }
         let ticket = Ticket { key: reader.cursor.key, after: 0, history: None };
         let settled = self.store.settle(&ticket, &waker, &mut |reply| {
