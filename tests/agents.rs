@@ -484,3 +484,32 @@ fn script_errors_outside_of_steps() {
         assert!(refused(toml).starts_with(expected), "{}", refused(toml));
     }
 }
+
+#[test]
+fn scripts_that_ship_are_valid() {
+    let mut found = 0;
+    for entry in std::fs::read_dir("tests/data").expect("the folder exists") {
+        let path = entry.expect("the folder can be read").path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let text = std::fs::read_to_string(&path).expect("the file can be read");
+            let script = Script::parse(&text);
+            assert!(script.is_ok(), "{}: {script:?}", path.display());
+            found += 1;
+        }
+    }
+    assert!(found >= 2, "the scripts of both conformance kits are there");
+}
+
+#[test]
+fn script_of_the_1_0_kit_does_what_the_kit_wants() {
+    let toml = std::fs::read_to_string("tests/data/conformance-1.0.toml").expect("it is there");
+    let parts = PartsBuf::new().text("hi");
+    let answer = |id: &str| script(&toml).send(id, &parts);
+    assert_eq!(answer("tck-complete-task-1f"), ["Completed task-1: [Hello from TCK]"]);
+    assert_eq!(answer("tck-message-response-1f"), ["message task-1: [Direct message response]"]);
+    let file = "[url=https://example.com/output.txt name=output.txt type=text/plain]";
+    assert!(answer("tck-artifact-file-url-1f")[0].ends_with(file));
+    assert!(answer("tck-artifact-file-1f")[0].contains("[raw="));
+    let chunked = ["Working", "out [chunk-1 ]", "out+. [chunk-2]", "Completed"];
+    assert_eq!(answer("tck-stream-artifact-chunked-1f"), chunked);
+}

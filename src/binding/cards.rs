@@ -27,7 +27,7 @@ struct Card {
     host: String,
     base: String,
     body: Vec<u8>,
-    etag: String,
+    etag: [u8; 34],
     /// Complete field lines.
     fields: Vec<u8>,
 }
@@ -51,8 +51,8 @@ pub fn answer_extended(x: &mut Exchange<'_>, agent: AgentIndex, base: &str) {
 
 /// The agent named by `?assistant_id=` (LangSmith, wire §8).
 fn assistant(x: &Exchange<'_>) -> Option<(AgentIndex, String)> {
-    let pairs = query::pairs(x.head.query?).filter_map(Result::ok);
-    let (_, name) = pairs.into_iter().find(|(key, _)| key == "assistant_id")?;
+    let mut pairs = query::pairs(x.head.query?).filter_map(Result::ok);
+    let (_, name) = pairs.find(|(key, _)| key == "assistant_id")?;
     let agent = x.site.agents.get(name.as_ref())?;
     Some((*agent, name.into_owned()))
 }
@@ -80,7 +80,7 @@ fn send(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) {
 /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
 fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
     if let Some(tags) = x.head.if_none_match {
-        return card::matches_etag(tags, &card.etag);
+        return card::none_match_names(tags, &card.etag);
     }
     let since = x.head.if_modified_since.and_then(date::parse_imf_fixdate);
     since.is_some_and(|since| x.site.started_s <= since)
@@ -109,10 +109,9 @@ fn render(x: &Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) -> Op
     let body = body(x.service, x.site, x.head.host, agent, base, form)?;
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(x.site.started_s);
-    let mut fields = format!("ETag: {etag}\r\nLast-Modified: ").into_bytes();
-    fields.extend_from_slice(&modified);
     let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\nVary: Host\r\n");
-    fields.extend_from_slice(rest.as_bytes());
+    let fields =
+        [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();
     let (host, base) = (host.to_owned(), base.to_owned());
     Some(Card { agent, form, host, base, body, etag, fields })
 }
@@ -134,7 +133,7 @@ pub fn body(
         Endpoint { url: &url, binding: "JSONRPC", version: "0.3", tenant: None },
     ];
     let options = CardOptions { extended: site.extended_card };
-    Some(card::render(profile, &endpoints, form, &options))
+    Some(card::render(profile, &endpoints, form, options))
 }
 
 /// The URL of the endpoint at path `base`: under the public URL, else under the host asked for.

@@ -3,7 +3,7 @@
 //! The body is parsed once. Whatever can go wrong with a call is answered with its id, in the
 //! spelling of its generation, and leaves the connection as it was.
 
-use std::task::Waker;
+use std::{borrow::Cow, task::Waker};
 
 use smallvec::SmallVec;
 
@@ -14,11 +14,11 @@ use crate::{
         site::Permit,
         stream::{self, Pump},
     },
-    dialect::{Dialect, Method, ReadCx, WriteCx, card::CardForm, version},
+    dialect::{Dialect, Method, ReadCx, Wire, WriteCx, card::CardForm, version},
     fault::{Fault, FaultKind},
     http::{self, Head, Version, query, response},
     json::{JsonError, Kind, Value},
-    model::{Call, EventBuf, Generation, Op, Reply, SendMode},
+    model::{Call, EventBuf, Generation, Op, Reply, SendMode, uuid},
     rpc,
     service::{AgentIndex, CallCx, Caller, Entropy, Followed, Now, Outcome, Service},
     sse,
@@ -36,13 +36,13 @@ pub struct Place {
 /// Handles the body of a POST to an RPC path.
 pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
     let date = x.scratch.date(x.now);
-    let asked = match check_head(x) {
-        Ok(asked) => asked,
-        Err(fault) => {
-            answer_fault(x.out, &date, x.close, place.dialect, (rpc::NULL_ID, None), &fault);
-            return Handled::Answered;
-        }
-    };
+    if !x.head.content_type.is_none_or(is_json) {
+        let detail = "the body must be application/json";
+        let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
+        answer_fault(x.out, &date, x.close, place.dialect, Known::NOTHING, &fault);
+        return Handled::Answered;
+    }
+    let asked = asked_version(x.head);
     let extensions = joined_extensions(x.head);
     let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = &mut *x.scratch;
     let mut desk = Desk {
@@ -67,26 +67,17 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
     match parser.parse(body, desk.site.limits.json_depth_max + 2) {
         Ok(value) if value.kind() == Kind::Array => desk.batch(value),
         Ok(value) => desk.single(value),
-        Err(error) => desk.fault((rpc::NULL_ID, None), &parse_fault(error)),
+        Err(error) => desk.fault(Known::NOTHING, &parse_fault(error)),
     }
 }
 
-/// What the head alone decides: media type and protocol version.
-fn check_head(x: &Exchange<'_>) -> Result<version::Asked, Fault> {
-    if !x.head.content_type.is_none_or(is_json) {
-        let detail = "the body must be application/json";
-        return Err(Fault::because(FaultKind::ContentTypeNotSupported, detail));
+/// A2A 1.0 §3.6.1: the version is a header, or else a query parameter of the same name.
+fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, str>> {
+    if let Some(value) = head.a2a_version {
+        return Some(String::from_utf8_lossy(value));
     }
-    // A2A 1.0 §3.6.1: the header, or else a query parameter of the same name.
-    match (x.head.a2a_version, x.head.query) {
-        (Some(value), _) => version::asked(&String::from_utf8_lossy(value)),
-        (None, None) => Ok(version::Asked::Nothing),
-        (None, Some(query)) => {
-            let pairs = query::pairs(query).filter_map(Result::ok);
-            let named = pairs.into_iter().find(|(key, _)| key.eq_ignore_ascii_case("a2a-version"));
-            named.map_or(Ok(version::Asked::Nothing), |(_, value)| version::asked(&value))
-        }
-    }
+    let mut pairs = query::pairs(head.query?).filter_map(Result::ok);
+    pairs.find(|(key, _)| key.eq_ignore_ascii_case("a2a-version")).map(|(_, value)| value)
 }
 
 /// `application/json`, with parameters, or a type with the `+json` suffix (RFC 6839 §3.1).
@@ -131,8 +122,18 @@ pub fn refuse_http(
     response::finish(out, mark);
 }
 
-/// The id to answer with, and the method as far as it is known.
-type Known<'p> = (&'p str, Option<&'static Method>);
+/// What is known of a request that is refused.
+#[derive(Clone, Copy)]
+struct Known<'p> {
+    id: &'p str,
+    /// Who writes the fault.
+    wire: Option<&'static Wire>,
+    op: Op,
+}
+
+impl Known<'_> {
+    const NOTHING: Known<'static> = Known { id: rpc::NULL_ID, wire: None, op: Op::Send };
+}
 
 /// Writes a response that holds one error.
 fn answer_fault(
@@ -140,19 +141,19 @@ fn answer_fault(
     date: &[u8; 29],
     close: bool,
     dialect: &Dialect,
-    (id, method): Known<'_>,
+    known: Known<'_>,
     fault: &Fault,
 ) {
     let status = (dialect.quirks.fault_http)(fault);
     let mark = response::begin(out, 200, JSON, date, b"", close);
-    push_fault(out, dialect, (id, method), fault);
+    push_fault(out, dialect, known, fault);
     finish_with(out, mark, status, date, b"", close);
 }
 
-fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, (id, method): Known<'_>, fault: &Fault) {
-    let wire = method.map_or(dialect.fault_wire, |method| method.wire);
-    rpc::open_error(out, id);
-    (wire.fault)(out, fault, &WriteCx { op: method.map_or(Op::Send, |method| method.op) });
+fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, known: Known<'_>, fault: &Fault) {
+    let wire = known.wire.unwrap_or_else(|| dialect.fault_wire(""));
+    rpc::open_error(out, known.id);
+    (wire.fault)(out, fault, &WriteCx::new(known.op));
     rpc::close(out);
 }
 
@@ -173,6 +174,21 @@ struct Ready<'p> {
     id: &'p str,
     method: &'static Method,
     call: Call<'p>,
+}
+
+impl<'p> Ready<'p> {
+    fn known(&self) -> Known<'p> {
+        Known { id: self.id, wire: Some(self.method.wire), op: self.method.op }
+    }
+
+    fn write_cx(&self, now: Now) -> WriteCx<'p> {
+        let (task_id, history) = match &self.call {
+            Call::Send(send) => (send.task_id.unwrap_or_default(), send.history),
+            Call::Get(_) | Call::List(_) | Call::Cancel(_) => (&[][..], None),
+            Call::Subscribe(_) | Call::Push(_) | Call::ExtendedCard => (&[][..], None),
+        };
+        WriteCx { op: self.method.op, task_id, history, unix_ms: now.unix_ms }
+    }
 }
 
 /// Why there is nothing to call.
@@ -200,14 +216,14 @@ struct Desk<'d> {
     site: &'d Site,
     pack: &'d mut Vec<u8>,
     events: &'d mut EventBuf,
-    entropy: &'d mut (dyn Entropy + std::marker::Send),
+    entropy: &'d mut (dyn Entropy + Send),
     fresh_id: &'d mut [u8; 36],
     worker: usize,
     out: &'d mut Vec<u8>,
     now: Now,
     wake: &'d Waker,
     head: &'d Head<'d>,
-    asked: version::Asked,
+    asked: Option<Cow<'d, str>>,
     extensions: Option<String>,
     date: [u8; 29],
     close: bool,
@@ -239,7 +255,7 @@ impl Desk<'_> {
     fn unary(&mut self, ready: &Ready<'_>) -> Handled {
         let extra = self.activated();
         let mark = response::begin(self.out, 200, JSON, &self.date, &extra, self.close);
-        let known = (ready.id, Some(ready.method));
+        let known = ready.known();
         match self.call(ready) {
             Ok(Outcome::Ready) => {
                 response::finish(self.out, mark);
@@ -271,7 +287,7 @@ impl Desk<'_> {
             rpc::close(self.out);
             return Ok(Outcome::Ready);
         }
-        let (out, write) = (&mut *self.out, WriteCx { op: ready.method.op });
+        let (out, write) = (&mut *self.out, ready.write_cx(self.now));
         let mut cx = CallCx {
             caller: Caller {
                 agent: self.place.agent,
@@ -309,7 +325,7 @@ impl Desk<'_> {
 
     /// Opens a stream; what fails before its first event is an ordinary error (wire §3.5).
     fn stream(&mut self, ready: &Ready<'_>) -> Handled {
-        let known = (ready.id, Some(ready.method));
+        let known = ready.known();
         let Some(permit) = Permit::take(&self.site.streams, self.site.limits.streams_max) else {
             return self.fault(known, &Fault::new(FaultKind::Overloaded));
         };
@@ -322,7 +338,8 @@ impl Desk<'_> {
             Ok(Outcome::Stream { cursor, generation }) => Handled::Stream(Box::new(Pump {
                 cursor,
                 id: ready.id.into(),
-                method: ready.method,
+                op: ready.method.op,
+                history: ready.write_cx(self.now).history,
                 wire: ready.method.wire_for(generation),
                 chunked,
                 close,
@@ -343,7 +360,7 @@ impl Desk<'_> {
 
     /// Calls the service; a direct message is written as a stream of one event (A2A 1.0 §3.1.2).
     fn open_stream(&mut self, ready: &Ready<'_>, chunked: bool) -> Result<Outcome, Fault> {
-        let out = &mut *self.out;
+        let (out, write) = (&mut *self.out, ready.write_cx(self.now));
         let mut cx = CallCx {
             caller: Caller {
                 agent: self.place.agent,
@@ -359,7 +376,7 @@ impl Desk<'_> {
             let Reply::Message { message, context_id } = reply else { return };
             let chunk = chunked.then(|| sse::chunk_begin(out));
             let followed = Followed::Message { message, context_id };
-            stream::frame(out, ready.id, ready.method, ready.method.wire, &followed);
+            stream::frame(out, ready.id, ready.method.wire, &write, &followed);
             if let Some(chunk) = chunk {
                 sse::chunk_end(out, chunk);
                 sse::chunk_last(out);
@@ -377,8 +394,7 @@ impl Desk<'_> {
                 permit,
             })),
             None => {
-                let known = (rpc::NULL_ID, calls.first().map(|call| call.method));
-                self.fault(known, &Fault::new(FaultKind::Overloaded))
+                self.fault(Known::NOTHING, &Fault::new(FaultKind::Overloaded))
             }
         }
     }
@@ -389,7 +405,7 @@ impl Desk<'_> {
         if count == 0 || count > self.site.limits.batch_calls_max {
             let detail = if count == 0 { "the batch is empty" } else { "the batch is too long" };
             let fault = Fault::because(FaultKind::InvalidRequest, detail);
-            return self.fault((rpc::NULL_ID, None), &fault);
+            return self.fault(Known::NOTHING, &fault);
         }
         let mark = response::begin(self.out, 200, JSON, &self.date, b"", self.close);
         self.out.push(b'[');
@@ -436,10 +452,8 @@ impl Desk<'_> {
                     let (id, method) = (ready.id.into(), ready.method);
                     return Element::Waits(ParkedCall { ticket, id, method });
                 }
-                Ok(Outcome::Stream { .. }) => {
-                    ((ready.id, Some(ready.method)), Fault::new(FaultKind::Internal))
-                }
-                Err(fault) => ((ready.id, Some(ready.method)), fault),
+                Ok(Outcome::Stream { .. }) => (ready.known(), Fault::new(FaultKind::Internal)),
+                Err(fault) => (ready.known(), fault),
             },
         };
         self.out.truncate(at);
@@ -455,9 +469,11 @@ impl Desk<'_> {
         pack: &'p mut Vec<u8>,
     ) -> Result<Ready<'p>, Unready<'p>> {
         let dialect = self.place.dialect;
-        let request = rpc::read(value, &self.site.limits)
-            .map_err(|invalid| Unready::Refused((invalid.id, None), invalid.fault))?;
-        let method = dialect.method(request.method);
+        let request = rpc::read(value, &self.site.limits).map_err(|invalid| {
+            Unready::Refused(Known { id: invalid.id, ..Known::NOTHING }, invalid.fault)
+        })?;
+        let name = request.method.as_str().unwrap_or_default();
+        let method = dialect.method(&name);
         let id = match request.id {
             Some(id) => id,
             None if is_notification(dialect, &request, method, in_batch) => {
@@ -465,12 +481,13 @@ impl Desk<'_> {
             }
             None => rpc::NULL_ID,
         };
-        let refused = |method, fault| Unready::Refused((id, method), fault);
         let Some(method) = method else {
-            return Err(refused(None, FaultKind::MethodNotFound.into()));
+            let known = Known { id, wire: Some(dialect.fault_wire(&name)), op: Op::Send };
+            return Err(Unready::Refused(known, FaultKind::MethodNotFound.into()));
         };
-        let refused = |fault| refused(Some(method), fault);
-        version::admit(self.asked, method.wire.generation, self.site.strict_version)
+        let known = Known { id, wire: Some(method.wire), op: method.op };
+        let refused = |fault| Unready::Refused(known, fault);
+        version::check(self.asked.as_deref(), method, self.site.strict_version)
             .map_err(refused)?;
         if request.by_position {
             return Err(refused(Fault::param("params", "parameters go by name")));
@@ -487,18 +504,14 @@ impl Desk<'_> {
             op: method.op,
             limits: &self.site.limits,
             fresh_id: std::str::from_utf8(&self.fresh_id[..]).unwrap_or_default(),
+            after: (method.op == Op::Subscribe).then(|| last_event_id(self.head)).flatten(),
         };
-        let mut call = (method.wire.read)(&cx, request.params, pack).map_err(refused)?;
-        match &mut call {
-            Call::Send(send) => {
-                if send.message.message_id() == self.fresh_id {
-                    *self.fresh_id = super::uuid(self.entropy.bits());
-                }
-                debug_assert_eq!(send.mode == SendMode::Stream, method.op == Op::Stream);
+        let call = (method.wire.read)(&cx, request.params, pack).map_err(refused)?;
+        if let Call::Send(send) = &call {
+            debug_assert_eq!(send.mode == SendMode::Stream, method.op == Op::Stream);
+            if send.message.message_id() == self.fresh_id {
+                *self.fresh_id = uuid(self.entropy.bits());
             }
-            Call::Subscribe(target) => target.after = last_event_id(self.head),
-            Call::Get(_) | Call::List(_) | Call::Cancel(_) | Call::Push(_) => {}
-            Call::ExtendedCard => {}
         }
         Ok(Ready { id, method, call })
     }
@@ -544,7 +557,7 @@ fn last_event_id(head: &Head<'_>) -> Option<u64> {
     if let Some(value) = head.last_event_id {
         return std::str::from_utf8(value).ok()?.trim().parse().ok();
     }
-    let pairs = query::pairs(head.query?).filter_map(Result::ok);
-    let (_, value) = pairs.into_iter().find(|(key, _)| key == "lastEventId")?;
+    let mut pairs = query::pairs(head.query?).filter_map(Result::ok);
+    let (_, value) = pairs.find(|(key, _)| key == "lastEventId")?;
     value.parse().ok()
 }

@@ -16,7 +16,7 @@ use crate::{
     http::{Head, date},
     json::Parser,
     limits::Limits,
-    model::EventBuf,
+    model::{EventBuf, uuid},
     service::{Entropy, Now, Service},
 };
 
@@ -78,20 +78,6 @@ impl Scratch {
             self.pack = Vec::new();
         }
     }
-}
-
-/// Random bits as the text of a version 4 UUID (RFC 9562 §5.4).
-pub fn uuid(bits: u128) -> [u8; 36] {
-    let bits = bits & !(0xf << 76 | 0xc << 60) | 0x4 << 76 | 0x8 << 60;
-    let mut text = [b'-'; 36];
-    let mut nibble = 32;
-    for (at, place) in text.iter_mut().enumerate() {
-        if !matches!(at, 8 | 13 | 18 | 23) {
-            nibble -= 1;
-            *place = b"0123456789abcdef"[(bits >> (4 * nibble)) as usize & 15];
-        }
-    }
-    text
 }
 
 /// One request and everything needed to answer it.

@@ -93,7 +93,7 @@ fn settle_one(
     wake: &Waker,
     out: &mut Vec<u8>,
 ) -> Option<u16> {
-    let (at, cx) = (out.len(), WriteCx { op: call.method.op });
+    let (at, cx) = (out.len(), WriteCx::new(call.method.op));
     rpc::open_result(out, &call.id);
     let polled = service.settle(&call.ticket, wake, &mut |reply| {
         (call.method.wire_of(&reply).reply)(out, &reply, &cx);

@@ -8,8 +8,9 @@ use std::task::Waker;
 
 use crate::{
     binding::site::Permit,
-    dialect::{Method, Wire, WriteCx},
+    dialect::{Wire, WriteCx},
     fault::{Fault, FaultKind},
+    model::Op,
     rpc,
     service::{Cursor, Follow, Followed, Service},
     sse,
@@ -21,8 +22,10 @@ pub struct Pump {
     pub cursor: Cursor,
     /// The request's id, as it stood in the body.
     pub id: Box<str>,
-    /// The method that opened it.
-    pub method: &'static Method,
+    /// The operation that opened it.
+    pub op: Op,
+    /// At most this many messages of history in a snapshot.
+    pub history: Option<u32>,
     /// The spelling of its events.
     pub wire: &'static Wire,
     /// False on HTTP/1.0: no chunks, the close ends the stream.
@@ -47,14 +50,15 @@ impl Pump {
         high_water: usize,
     ) -> Follow {
         let chunk = self.chunked.then(|| sse::chunk_begin(out));
-        let Pump { cursor, id, method, wire, .. } = self;
+        let write = self.write_cx();
+        let Pump { cursor, id, wire, .. } = self;
         let follow = service.follow(cursor, wake, &mut |followed| {
-            frame(out, id, method, wire, &followed);
+            frame(out, id, wire, &write, &followed);
             out.len() < high_water
         });
         if follow == Follow::Gone {
             let fault = Fault::because(FaultKind::TaskNotFound, "the task left the store");
-            error_frame(out, id, method, wire, &fault);
+            error_frame(out, id, wire, &write, &fault);
         }
         self.end_chunk(out, chunk);
         if matches!(follow, Follow::End | Follow::Gone) {
@@ -73,9 +77,13 @@ impl Pump {
     /// Ends the stream before its task does, with an error the client can tell from an end.
     pub fn cut(&self, out: &mut Vec<u8>, fault: &Fault) {
         let chunk = self.chunked.then(|| sse::chunk_begin(out));
-        error_frame(out, &self.id, self.method, self.wire, fault);
+        error_frame(out, &self.id, self.wire, &self.write_cx(), fault);
         self.end_chunk(out, chunk);
         self.end(out);
+    }
+
+    fn write_cx(&self) -> WriteCx<'static> {
+        WriteCx { history: self.history, ..WriteCx::new(self.op) }
     }
 
     fn end_chunk(&self, out: &mut Vec<u8>, chunk: Option<sse::ChunkMark>) {
@@ -95,8 +103,8 @@ impl Pump {
 pub fn frame(
     out: &mut Vec<u8>,
     id: &str,
-    method: &Method,
     wire: &Wire,
+    write: &WriteCx<'_>,
     followed: &Followed<'_>,
 ) {
     let number = match followed {
@@ -106,7 +114,7 @@ pub fn frame(
     };
     let frame = sse::begin(out, number);
     rpc::open_result(out, id);
-    if (wire.event)(out, followed, &WriteCx { op: method.op }) {
+    if (wire.event)(out, followed, write) {
         rpc::close(out);
         sse::finish(out, frame);
     } else {
@@ -115,10 +123,16 @@ pub fn frame(
 }
 
 /// Writes an `event: error` frame (wire §3.5).
-fn error_frame(out: &mut Vec<u8>, id: &str, method: &Method, wire: &Wire, fault: &Fault) {
+fn error_frame(
+    out: &mut Vec<u8>,
+    id: &str,
+    wire: &Wire,
+    write: &WriteCx<'_>,
+    fault: &Fault,
+) {
     let frame = sse::error_event(out, None);
     rpc::open_error(out, id);
-    (wire.fault)(out, fault, &WriteCx { op: method.op });
+    (wire.fault)(out, fault, write);
     rpc::close(out);
     sse::finish(out, frame);
 }

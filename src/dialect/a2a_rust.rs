@@ -1,9 +1,9 @@
 //! a2a-rust: 1.0 with JSON-RPC 2.0 to the letter (wire §8).
 //!
 //! Its documentation shows SendMessage answered with a bare task, its code wraps the task as 1.0
-//! says: we write what its code writes. Notifications are silent and `[]` is a parse error.
+//! says: we write what its code writes. Notifications are silent.
 
-use crate::{fault::FaultKind, model::Op};
+use crate::model::Op;
 
 use super::{Dialect, Method, Quirks, standard::method, v1};
 
@@ -11,7 +11,7 @@ use super::{Dialect, Method, Quirks, standard::method, v1};
 pub static DIALECT: Dialect = Dialect {
     name: "a2a_rust",
     methods: METHODS,
-    quirks: Quirks { silent_notifications: true, empty_batch: FaultKind::Parse, ..Quirks::NONE },
+    quirks: Quirks { silent_notifications: true, ..Quirks::NONE },
 };
 
 const METHODS: &[Method] = &[

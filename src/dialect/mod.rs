@@ -8,6 +8,7 @@
 //! (`rpc`), headers and routes (`binding`), cards (`card`).
 
 mod a2a_rust;
+pub mod card;
 mod evo_ai;
 mod fault;
 mod langsmith;
@@ -64,6 +65,14 @@ impl Dialect {
     pub fn method(&self, name: &str) -> Option<&'static Method> {
         self.methods.iter().find(|method| method.name == name)
     }
+
+    /// The wire that writes a fault when no method of this dialect was named: of the generation
+    /// that `name` looks like (wire §1.2), else the dialect's first.
+    pub fn fault_wire(&self, name: &str) -> &'static Wire {
+        let slashed = name.contains('/');
+        let like = self.methods.iter().find(|method| method.name.contains('/') == slashed);
+        like.or(self.methods.first()).map_or(&v1::WIRE, |method| method.wire)
+    }
 }
 
 /// One row of a method table.
@@ -91,6 +100,20 @@ impl Method {
     }
 }
 
+impl Method {
+    /// The wire that writes this answer.
+    #[inline]
+    pub fn wire_of(&self, reply: &Reply<'_>) -> &'static Wire {
+        match reply {
+            Reply::Task { view, .. } => self.wire_for(view.generation()),
+            Reply::Message { .. }
+            | Reply::PageStart
+            | Reply::PageTask { .. }
+            | Reply::PageEnd { .. } => self.wire,
+        }
+    }
+}
+
 /// What a dialect asks of HTTP and of the JSON-RPC envelope.
 #[derive(Clone, Copy)]
 pub struct Quirks {
@@ -102,8 +125,6 @@ pub struct Quirks {
     /// True: a request without `id` outside a batch is a notification and gets no JSON-RPC
     /// answer (JSON-RPC 2.0 §4.1); false: it is answered with `id: null`, as A2A servers do.
     pub silent_notifications: bool,
-    /// What `[]` is: JSON-RPC 2.0 §6 says an invalid request, a2a-rust a parse error.
-    pub empty_batch: crate::fault::FaultKind,
 }
 
 impl Quirks {
@@ -112,7 +133,6 @@ impl Quirks {
         accept_required: false,
         fault_http: |_| 200,
         silent_notifications: false,
-        empty_batch: crate::fault::FaultKind::InvalidRequest,
     };
 }
 

@@ -63,6 +63,7 @@ fn number(digits: &str) -> Option<u32> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::dialect::STANDARD;

@@ -11,6 +11,7 @@ pub mod reply;
 pub mod state;
 pub mod task;
 pub mod time;
+mod uuid;
 pub mod view;
 
 pub use build::{ArtifactBuf, MessageBuf, PartsBuf};
@@ -20,4 +21,5 @@ pub use pack::{Artifact, Content, Message, Part};
 pub use reply::Reply;
 pub use state::{Generation, Role, TaskState};
 pub use task::{Refusal, Task, TaskLimits};
+pub use uuid::uuid;
 pub use view::{ArtifactView, Status, TaskView};

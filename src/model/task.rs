@@ -60,6 +60,8 @@ pub struct Task {
     context_len: u16,
     state: TaskState,
     generation: Generation,
+    /// True: a client has spoken since the last status.
+    is_answered: bool,
     seq: u32,
     base_seq: u32,
     status_at: u32,
@@ -84,6 +86,7 @@ impl Task {
             context_len: context_id.len() as u16,
             state: TaskState::Unspecified,
             generation,
+            is_answered: false,
             seq: 0,
             base_seq: 0,
             status_at: 0,
@@ -141,6 +144,36 @@ impl Task {
         self.log.capacity() + chains
     }
 
+    /// Sequence number of the event that brought the current status; 0 before the first.
+    pub fn status_seq(&self) -> u64 {
+        let at = self.status_at();
+        (at != 0).then(|| Entry::at(&self.log, at)).flatten().map_or(0, |e| u64::from(e.seq()))
+    }
+
+    /// True when streams of this task end here: it is terminal, or waits for its client's input
+    /// (A2A 1.0 §3.1.2). For credentials a client waits with its stream open.
+    pub fn ends_streams(&self) -> bool {
+        self.state.is_terminal() || (self.state == TaskState::InputRequired && !self.is_answered)
+    }
+
+    /// Heap bytes that applying `event` may add at most.
+    pub fn growth(&self, event: &TaskEvent<'_>) -> usize {
+        let (held, need) = (self.log.capacity(), self.log.len() + Task::cost(event));
+        // A vector grows to twice its size or to what is needed.
+        let log = if need > held { held.max(need - held) } else { 0 };
+        let is_full = self.artifacts.len() == self.artifacts.capacity();
+        let chains = match event {
+            TaskEvent::Artifact { .. } if is_full => 2 * self.artifacts.capacity() * 8,
+            TaskEvent::Artifact { .. } | TaskEvent::Turn { .. } | TaskEvent::Status { .. } => 0,
+        };
+        log + chains
+    }
+
+    /// Makes the log long enough for one more event and no longer.
+    pub fn make_room(&mut self, event: &TaskEvent<'_>) {
+        self.log.reserve_exact(Task::cost(event));
+    }
+
     /// Times the log was squeezed: offsets from before are void.
     pub(super) fn squeezes(&self) -> u32 {
         self.squeezes
@@ -192,12 +225,16 @@ impl Task {
         self.squeeze(event, limits);
         let at = self.append(event);
         match event {
-            TaskEvent::Turn { .. } => self.messages += 1,
+            TaskEvent::Turn { .. } => {
+                self.messages += 1;
+                self.is_answered = true;
+            }
             TaskEvent::Status { state, at_ms, message, .. } => {
                 let before = std::mem::replace(&mut self.status_at, at);
                 self.retire_status(before);
                 self.state = *state;
                 self.updated_ms = *at_ms;
+                self.is_answered = false;
                 self.messages += u32::from(message.is_some());
             }
             TaskEvent::Artifact { append, .. } => self.link_artifact(chain, at, *append),

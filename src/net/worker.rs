@@ -21,7 +21,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::engine::Worker;
+use crate::{engine::Worker, service::Now};
 
 use super::{
     accept::accept,
@@ -32,7 +32,7 @@ use super::{
 
 /// Milliseconds that the ticker sleeps at most: expired tasks are looked for that often.
 const SLEEP_MS_MAX: u64 = 1_000;
-/// Milliseconds on top of `drain_ms` in which the last answers can leave.
+/// Milliseconds that streams get after `drain_ms` to say their last words.
 const LAST_WORDS_MS: u64 = 500;
 
 /// Runs a worker until the server ends; `ready` hears once whether it serves.
@@ -83,28 +83,19 @@ fn listeners(
 }
 
 /// Fires deadlines and agents until the server ends.
-async fn tick(index: usize, local: Rc<Local>, mut accepting: Vec<JoinHandle<()>>) {
+async fn tick(index: usize, local: Rc<Local>, accepting: Vec<JoinHandle<()>>) {
     let mut sleep = pin!(tokio::time::sleep_until(local.clock.instant(0).into()));
-    let mut end_ms = None;
+    let mut drain = Drain { accepting, cut_ms: None, end_ms: None };
     poll_fn(|cx: &mut Context<'_>| {
         local.shared.listen(index, cx.waker());
         loop {
             let now = local.clock.refresh();
-            let stage = local.shared.stage();
-            if stage >= Stage::Draining && end_ms.is_none() {
-                accepting.drain(..).for_each(|task| task.abort());
-                local.wheel.borrow().wake_all();
-                end_ms = Some(now.mono_ms + local.bounds.drain_ms + LAST_WORDS_MS);
-            }
-            let is_over = end_ms.is_some_and(|end| local.open.get() == 0 || now.mono_ms >= end);
-            if is_over || stage == Stage::Ending {
-                return Poll::Ready(());
-            }
+            let Some(latest_ms) = drain.advance(&local, now) else { return Poll::Ready(()) };
             local.wheel.borrow_mut().expire(now.mono_ms);
             let worker = &mut local.desk.borrow_mut().worker;
             let agents_ms = local.shared.engine.tick(worker, now, cx.waker());
             let deadlines_ms = local.wheel.borrow().next_ms();
-            let latest_ms = end_ms.unwrap_or(u64::MAX).min(now.mono_ms + SLEEP_MS_MAX);
+            let latest_ms = latest_ms.min(now.mono_ms + SLEEP_MS_MAX);
             let until_ms = [agents_ms, deadlines_ms].into_iter().flatten().fold(latest_ms, u64::min);
             local.plan(until_ms, cx.waker());
             sleep.as_mut().reset(local.clock.instant(until_ms).into());
@@ -114,4 +105,36 @@ async fn tick(index: usize, local: Rc<Local>, mut accepting: Vec<JoinHandle<()>>
         }
     })
     .await;
+}
+
+/// The end of a worker: no more connections, `drain_ms` later no more streams, then no more.
+struct Drain {
+    accepting: Vec<JoinHandle<()>>,
+    cut_ms: Option<u64>,
+    end_ms: Option<u64>,
+}
+
+impl Drain {
+    /// Goes on with the end if there is one; says when to come back, or `None` when it is over.
+    fn advance(&mut self, local: &Local, now: Now) -> Option<u64> {
+        match local.shared.stage() {
+            Stage::Serving => return Some(u64::MAX),
+            Stage::Draining => {}
+            Stage::Ending => return None,
+        }
+        let cut_ms = *self.cut_ms.get_or_insert_with(|| {
+            self.accepting.drain(..).for_each(|task| task.abort());
+            local.wheel.borrow().wake_all();
+            now.mono_ms + local.bounds.drain_ms
+        });
+        if now.mono_ms < cut_ms {
+            return (local.open.get() > 0).then_some(cut_ms);
+        }
+        let end_ms = *self.end_ms.get_or_insert_with(|| {
+            local.shared.engine.cut_streams();
+            local.wheel.borrow().wake_all();
+            now.mono_ms + LAST_WORDS_MS
+        });
+        (local.open.get() > 0 && now.mono_ms < end_ms).then_some(end_ms)
+    }
 }

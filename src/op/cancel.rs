@@ -16,32 +16,26 @@ impl Core {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         let key = self.store.find(cx.caller.agent, target.id).ok_or(FaultKind::TaskNotFound)?;
-        let at_ms = cx.now.unix_ms;
-        let event = TaskEvent::Status {
+        let canceled = TaskEvent::Status {
             state: TaskState::Canceled,
-            at_ms,
+            at_ms: cx.now.unix_ms,
             message: None,
             metadata: target.metadata,
         };
-        let mut refused = FaultKind::TaskNotFound;
-        let applied = self.store.update(key, cx.now, &mut |task| {
-            if !is_in(&task.view(), target.context_id) {
-                return false;
+        let done = self.store.update(key, cx.now, |edit| {
+            if !is_in(edit.task(), target.context_id) {
+                return Err(FaultKind::TaskNotFound);
             }
-            refused = FaultKind::TaskNotCancelable;
-            match task.state() {
-                // A2A 1.0 §3.3.1: cancelling is idempotent; before that, a second one is an error.
-                TaskState::Canceled if target.generation == Generation::V1 => {}
-                state if state.is_terminal() => return false,
-                _ => {
-                    if task.apply(&event, &self.task_limits()).is_err() {
-                        return false;
-                    }
-                }
+            // A2A 1.0 §3.3.1: cancelling is idempotent; before 1.0 a second one is an error.
+            let again = edit.task().state() == TaskState::Canceled
+                && target.generation == Generation::V1;
+            if !again {
+                edit.apply(&canceled).map_err(|_| FaultKind::TaskNotCancelable)?;
             }
-            answer(Reply::Task { view: task.view(), history: None });
-            true
+            answer(Reply::Task { view: edit.task().view(), history: None });
+            Ok(())
         });
-        if applied { Ok(Outcome::Ready) } else { Err(refused.into()) }
+        done.unwrap_or(Err(FaultKind::TaskNotFound))?;
+        Ok(Outcome::Ready)
     }
 }

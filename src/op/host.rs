@@ -4,32 +4,35 @@ use std::sync::Arc;
 
 use crate::{
     agent::{Closed, JobHost, TurnHost},
-    model::{EventBuf, TaskEvent, TaskView},
+    model::{EventBuf, Generation, Message, TaskEvent, TaskView},
     op::Core,
     service::{Now, TaskKey},
-    store::NewTask,
+    store::Reserved,
 };
 
 /// The host of a turn that starts a task: the task is stored when the agent detaches, or when
 /// the turn is over.
 pub(super) struct NewTurn<'t> {
     pub core: &'t Core,
-    pub new: NewTask<'t>,
+    /// The place of the task until it is stored.
+    pub reserved: Option<Reserved<'t>>,
+    pub key: TaskKey,
+    pub generation: Generation,
+    pub message: Message<'t>,
     pub now: Now,
-    /// The task, once it is stored.
-    pub stored: bool,
 }
 
 impl TurnHost for NewTurn<'_> {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(TaskKey, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
-        let key = self.new.key();
-        if !self.stored {
-            self.core.store.commit_new(&self.new, events, self.now, &mut |_| {});
-            self.stored = true;
+        if let Some(reserved) = self.reserved.take() {
+            let (store, now) = (&self.core.store, self.now);
+            store
+                .commit_new(reserved, self.generation, self.message, events, now, |_| ())
+                .map_err(|_| Closed)?;
             events.clear();
         }
-        Ok((key, host))
+        Ok((self.key, host))
     }
 
     fn read(&self, _each: &mut dyn FnMut(TaskView<'_>)) {}
@@ -45,20 +48,22 @@ pub(super) struct NextTurn<'t> {
 impl TurnHost for NextTurn<'_> {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(TaskKey, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
-        self.core.store.commit(self.key, events, self.now, &mut |_| {})?;
+        let applied = self.core.store.update(self.key, self.now, |edit| edit.apply_all(events));
         events.clear();
+        applied.ok_or(Closed)?.map_err(|_| Closed)?;
         Ok((self.key, host))
     }
 
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
-        self.core.store.read(self.key, each);
+        self.core.store.read(self.key, |task| each(task.view()));
     }
 }
 
 impl JobHost for Core {
     fn publish(&self, key: TaskKey, event: &TaskEvent<'_>) -> Result<(), Closed> {
         let now = Now { mono_ms: 0, unix_ms: (self.unix_ms)() };
-        self.store.publish(key, event, now)
+        let applied = self.store.update(key, now, |edit| edit.apply(event));
+        applied.ok_or(Closed)?.map(drop).map_err(|_| Closed)
     }
 
     fn unix_ms(&self) -> u64 {
@@ -66,8 +71,6 @@ impl JobHost for Core {
     }
 
     fn is_closed(&self, key: TaskKey) -> bool {
-        let mut open = false;
-        self.store.read(key, &mut |view| open = !view.status().state.is_terminal());
-        !open
+        self.store.read(key, |task| task.state().is_terminal()).unwrap_or(true)
     }
 }

@@ -2,13 +2,10 @@
 
 use crate::{
     fault::{Fault, FaultKind},
-    model::{Get, List, Reply, TaskView},
+    model::{Get, List, Reply, Task},
     op::Core,
     service::{Answer, CallCx, Outcome},
 };
-
-/// Page size when the client names none (A2A 1.0 §3.1.4).
-const PAGE_SIZE: u32 = 50;
 
 impl Core {
     pub(super) fn get(
@@ -17,14 +14,14 @@ impl Core {
         get: &Get<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let found = self.store.get(cx.caller.agent, get.id, &mut |view| {
-            if !is_in(&view, get.context_id) {
-                return false;
+        let found = self.store.read_id(cx.caller.agent, get.id, |_, task| {
+            let is_it = is_in(task, get.context_id);
+            if is_it {
+                answer(Reply::Task { view: task.view(), history: get.history });
             }
-            answer(Reply::Task { view, history: get.history });
-            true
+            is_it
         });
-        if found { Ok(Outcome::Ready) } else { Err(FaultKind::TaskNotFound.into()) }
+        if found == Some(true) { Ok(Outcome::Ready) } else { Err(FaultKind::TaskNotFound.into()) }
     }
 
     pub(super) fn list(
@@ -33,28 +30,24 @@ impl Core {
         list: &List<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let page_size = list.page_size.unwrap_or(PAGE_SIZE);
-        let list = List { page_size: Some(page_size), ..*list };
-        let mut started = false;
-        let page = self.store.list(cx.caller.agent, &list, &mut |view| {
-            if !std::mem::replace(&mut started, true) {
+        let mut is_open = false;
+        let page = self.store.list(cx.caller.agent, list, &mut |view| {
+            if !std::mem::replace(&mut is_open, true) {
                 answer(Reply::PageStart);
             }
-            answer(Reply::PageTask {
-                view,
-                history: list.history,
-                artifacts: list.include_artifacts,
-            });
+            let artifacts = list.include_artifacts;
+            answer(Reply::PageTask { view, history: list.history, artifacts });
         })?;
-        if !started {
+        if !is_open {
             answer(Reply::PageStart);
         }
-        answer(Reply::PageEnd { next: &page.next, page_size, total: page.total });
+        let (next, page_size, total) = (page.next.as_str(), page.page_size, page.total);
+        answer(Reply::PageEnd { next, page_size, total });
         Ok(Outcome::Ready)
     }
 }
 
 /// A task outside the conversation that the caller named is not there for it.
-pub(super) fn is_in(view: &TaskView<'_>, context_id: Option<&[u8]>) -> bool {
-    context_id.is_none_or(|context_id| context_id == view.context_id())
+pub(super) fn is_in(task: &Task, context_id: Option<&[u8]>) -> bool {
+    context_id.is_none_or(|context_id| context_id == task.context_id())
 }

@@ -4,12 +4,14 @@
 //! are stored under one lock, and the answer is written under the same. A direct message leaves
 //! nothing behind.
 
+use smallvec::SmallVec;
+
 use crate::{
-    agent::{Closed, Ending, Turn},
+    agent::{Ending, Turn},
     fault::{Fault, FaultKind},
     model::{
-        Generation, Message, MessageBuf, Reply, Send, SendMode, TaskEvent, TaskLimits, TaskState,
-        TaskView, view::ReplayPlace,
+        EventBuf, Generation, Message, MessageBuf, PartsBuf, Reply, Send, SendMode, Task,
+        TaskEvent, TaskState, uuid, view::ReplayPlace,
     },
     op::{
         Core, Resident, TickCx,
@@ -58,23 +60,26 @@ impl Core {
         let context_id = match send.context_id {
             Some(context_id) => context_id,
             None => {
-                made_context = self.store.new_context_id(cx.entropy.bits());
+                made_context = uuid(cx.entropy.bits());
                 &made_context[..]
             }
         };
-        let id = send.task_id.filter(|_| send.client_chooses_id);
-        let new = self
-            .store
-            .reserve(cx.caller.agent, id, context_id, send.generation, send.message, cx.entropy)
-            .map_err(|_| Fault::new(FaultKind::Overloaded))?;
-        let key = new.key();
+        let new = NewTask {
+            agent: cx.caller.agent,
+            context_id,
+            chosen_id: send.task_id.filter(|_| send.client_chooses_id),
+            bits: cx.entropy.bits(),
+        };
+        let reserved = self.store.reserve(new, cx.now)?;
+        let (key, id) = (reserved.key(), SmallVec::<[u8; 64]>::from_slice(reserved.id()));
         let mut ending = Ending::Returned;
-        let mut host = NewTurn { core: self, new, now: cx.now, stored: false };
-        let id_text = host.new.id_text();
+        let (generation, message) = (send.generation, send.message);
+        let reserved = Some(reserved);
+        let mut host = NewTurn { core: self, reserved, key, generation, message, now: cx.now };
         resident.agent.start(Turn {
-            message: send.message,
+            message,
             state: None,
-            task_id: &id_text,
+            task_id: &id,
             context_id,
             metadata: send.metadata,
             now: cx.now,
@@ -82,35 +87,28 @@ impl Core {
             ending: &mut ending,
             host: &mut host,
         });
-        let NewTurn { new, stored, .. } = host;
-        if let Ending::Replied(message) = &ending
-            && !stored
-        {
-            self.store.release(new);
-            cx.events.clear();
-            answer(Reply::Message { message: message.view(), context_id });
-            return Ok(Outcome::Ready);
-        }
-        self.bound_events(cx.events, cx.now);
-        if let Ending::Replied(message) = &ending {
-            push_completed(cx.events, message, cx.now);
-        }
-        let is_over = matches!(ending, Ending::Returned | Ending::Replied(_));
-        let mut answered = false;
-        let mut show = |view: TaskView<'_>| {
-            if answers_now(send.mode, &view, 0, is_over) {
-                answer(Reply::Task { view, history: send.history });
-                answered = true;
+        let stored = match (host.reserved.take(), &ending) {
+            // Dropping the reservation gives the place back: no trace is left.
+            (Some(_), Ending::Replied(message)) => {
+                cx.events.clear();
+                answer(Reply::Message { message: message.view(), context_id });
+                return Ok(Outcome::Ready);
             }
+            (reserved, _) => reserved,
         };
-        if stored {
-            let _ = self.store.commit(key, cx.events, cx.now, &mut show);
-        } else {
-            self.store.commit_new(&new, cx.events, cx.now, &mut show);
-        }
+        self.conclude(cx.events, &ending, cx.now);
+        let mut answered = false;
+        let show = |task: &Task| answered = show(send, task, 0, &ending, answer);
+        let committed = match stored {
+            Some(reserved) => {
+                self.store.commit_new(reserved, generation, message, cx.events, cx.now, show)
+            }
+            None => Ok(self.commit(key, cx.events, cx.now, show)),
+        };
         cx.events.clear();
+        committed?;
         self.note_resume(cx.caller.worker, cx.caller.agent, key, cx.now, &ending);
-        Ok(self.outcome(send, key, answered, FIRST_SEQ, 0, send.generation))
+        Ok(outcome(send, key, answered, Joint { seq: FIRST_SEQ, after: 0, generation }))
     }
 
     fn send_next(
@@ -135,54 +133,35 @@ impl Core {
             ending: &mut ending,
             host: &mut host,
         });
-        self.bound_events(cx.events, cx.now);
-        if let Ending::Replied(message) = &ending {
-            push_completed(cx.events, message, cx.now);
-        }
-        let is_over = matches!(ending, Ending::Returned | Ending::Replied(_));
+        self.conclude(cx.events, &ending, cx.now);
         let mut answered = false;
-        // What a task that ended meanwhile refuses is lost for its agent, not for its clients.
-        let _ = self.store.commit(key, cx.events, cx.now, &mut |view| {
-            if answers_now(send.mode, &view, joined.seq, is_over) {
-                answer(Reply::Task { view, history: send.history });
-                answered = true;
-            }
+        self.commit(key, cx.events, cx.now, |task| {
+            answered = show(send, task, joined.seq, &ending, answer);
         });
         cx.events.clear();
         self.note_resume(cx.caller.worker, cx.caller.agent, key, cx.now, &ending);
-        Ok(self.outcome(send, key, answered, joined.seq, joined.seq, joined.generation))
+        let (seq, generation) = (joined.seq, joined.generation);
+        Ok(outcome(send, key, answered, Joint { seq, after: seq, generation }))
     }
 
     /// Adds the message to the history of a task that can still take one.
     fn join(&self, now: Now, key: TaskKey, send: &Send<'_>) -> Result<Joined, Fault> {
-        let mut joined = Err(FaultKind::TaskNotFound.into());
-        self.store.update(key, now, &mut |task| {
-            let matches = send.context_id.is_none_or(|id| id == task.context_id());
-            joined = if !matches {
+        let joined = self.store.update(key, now, |edit| {
+            if !send.context_id.is_none_or(|id| id == edit.task().context_id()) {
                 // A2A 1.0 §3.4.3: a mismatch is refused.
                 let detail = "the task belongs to another context";
-                Err(Fault::param("message.contextId", detail))
-            } else if task.state().is_terminal() {
-                Err(FaultKind::TaskTerminal.into())
-            } else {
-                let seq = task.seq();
-                let turn = TaskEvent::Turn { message: send.message };
-                match task.apply(&turn, &self.task_limits()) {
-                    Ok(_) => Ok(Joined {
-                        seq,
-                        state: task.state(),
-                        generation: task.generation(),
-                        context_id: task.context_id().to_vec(),
-                    }),
-                    Err(_) => {
-                        let detail = "the task has reached its size limit";
-                        Err(Fault::because(FaultKind::UnsupportedOperation, detail))
-                    }
-                }
-            };
-            joined.is_ok()
+                return Err(Fault::param("message.contextId", detail));
+            }
+            edit.turn(send.message)?;
+            let task = edit.task();
+            Ok(Joined {
+                seq: task.seq(),
+                state: task.state(),
+                generation: task.generation(),
+                context_id: task.context_id().to_vec(),
+            })
         });
-        joined
+        joined.unwrap_or(Err(FaultKind::TaskNotFound.into()))
     }
 
     /// Calls an agent again whose time has come, unless its task has ended.
@@ -190,12 +169,11 @@ impl Core {
         let key = wish.key();
         let Ok(resident) = self.resident(wish.agent()) else { return };
         let mut known = None;
-        self.store.read(key, &mut |view| {
-            let state = view.status().state;
-            if !state.is_terminal() {
-                let message = view.last_turn().map(|message| message.0.to_vec());
-                let ids = (view.id().to_vec(), view.context_id().to_vec());
-                known = message.map(|message| (message, ids, state));
+        self.store.read(key, |task| {
+            if !task.state().is_terminal() {
+                let message = task.view().last_turn().map(|message| message.0.to_vec());
+                let ids = (task.id().to_vec(), task.context_id().to_vec());
+                known = message.map(|message| (message, ids, task.state()));
             }
         });
         let Some((message, (task_id, context_id), state)) = known else { return };
@@ -213,14 +191,20 @@ impl Core {
             host: &mut host,
         };
         resident.agent.resume(turn, wish.token);
-        self.bound_events(cx.events, cx.now);
-        if let Ending::Replied(message) = &ending {
-            push_completed(cx.events, message, cx.now);
-        }
-        // A task that was canceled meanwhile takes nothing more, as it should.
-        let _ = self.store.commit(key, cx.events, cx.now, &mut |_| {});
+        self.conclude(cx.events, &ending, cx.now);
+        self.commit(key, cx.events, cx.now, |_| ());
         cx.events.clear();
         self.note_resume(cx.worker, wish.agent(), key, cx.now, &ending);
+    }
+
+    /// Applies an agent's events to a task that exists, and shows it.
+    ///
+    /// What a task refuses that ended meanwhile is lost for its agent, not for its clients.
+    fn commit(&self, key: TaskKey, events: &EventBuf, now: Now, show: impl FnOnce(&Task)) {
+        self.store.update(key, now, |edit| {
+            let _ = edit.apply_all(events);
+            show(edit.task());
+        });
     }
 
     fn note_resume(
@@ -238,47 +222,22 @@ impl Core {
         }
     }
 
-    /// A turn that publishes without end is cut off with a failure.
-    fn bound_events(&self, events: &mut crate::model::EventBuf, now: Now) {
+    /// Bounds what a turn published, and adds what its ending means.
+    fn conclude(&self, events: &mut EventBuf, ending: &Ending, now: Now) {
         if events.len() > self.limits.turn_events_max {
             events.clear();
-            push_failed(events, "the agent published too many events in one turn", now);
+            let text = PartsBuf::new().text("the agent published too many events in one turn");
+            let message = MessageBuf::agent("turn-limit", &text);
+            push_status(events, TaskState::Failed, &message, now);
         }
-    }
-
-    fn outcome(
-        &self,
-        send: &Send<'_>,
-        key: TaskKey,
-        answered: bool,
-        seq: u64,
-        after: u64,
-        generation: Generation,
-    ) -> Outcome {
-        match send.mode {
-            SendMode::Stream => {
-                let place = ReplayPlace::default();
-                let cursor = Cursor { key, seq, snapshot: true, place };
-                Outcome::Stream { cursor, generation }
-            }
-            SendMode::Wait | SendMode::Return if answered => Outcome::Ready,
-            SendMode::Wait | SendMode::Return => {
-                Outcome::Parked(Ticket { key, after, history: send.history })
-            }
+        if let Ending::Replied(message) = ending {
+            // A2A 1.0 §3.1.1: once a task exists, a direct message is how it completes.
+            push_status(events, TaskState::Completed, message, now);
         }
     }
 
     fn is_draining(&self) -> bool {
         self.draining.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    pub(super) fn task_limits(&self) -> TaskLimits {
-        TaskLimits {
-            bytes_max: self.limits.task_bytes_max,
-            history_max: self.limits.history_max,
-            artifacts_max: self.limits.artifacts_max,
-            replay_max: self.limits.event_ring_max,
-        }
     }
 }
 
@@ -291,39 +250,57 @@ struct Joined {
     context_id: Vec<u8>,
 }
 
-/// Whether a unary send can be answered with the task as it is (A2A 1.0 §3.2.2).
-///
-/// A turn that is over without a result has nothing more to wait for.
-fn answers_now(mode: SendMode, view: &TaskView<'_>, after: u64, is_over: bool) -> bool {
-    let state = view.status().state;
-    match mode {
-        SendMode::Stream => false,
-        SendMode::Return => true,
-        SendMode::Wait => {
-            is_over || state.is_terminal() || (state.is_interrupted() && view.seq() > after)
+/// Where the answer of a send begins.
+struct Joint {
+    /// The event after which a stream shows the task first.
+    seq: u64,
+    /// A waiting call is answered by an interruption after this event.
+    after: u64,
+    generation: Generation,
+}
+
+fn outcome(send: &Send<'_>, key: TaskKey, answered: bool, joint: Joint) -> Outcome {
+    let Joint { seq, after, generation } = joint;
+    match send.mode {
+        SendMode::Stream => {
+            let cursor = Cursor { key, seq, snapshot: true, place: ReplayPlace::default() };
+            Outcome::Stream { cursor, generation }
+        }
+        SendMode::Wait | SendMode::Return if answered => Outcome::Ready,
+        SendMode::Wait | SendMode::Return => {
+            Outcome::Parked(Ticket { key, after, history: send.history })
         }
     }
 }
 
-/// A2A 1.0 §3.1.1: once a task exists, a direct message is how it completes.
-fn push_completed(events: &mut crate::model::EventBuf, message: &MessageBuf, now: Now) {
-    events.push(&TaskEvent::Status {
-        state: TaskState::Completed,
-        at_ms: now.unix_ms,
-        message: Some(message.view()),
-        metadata: None,
-    });
+/// Answers a unary send with the task as it is, if it need not wait (A2A 1.0 §3.2.2).
+///
+/// A turn that is over without a result has nothing more to wait for.
+fn show(
+    send: &Send<'_>,
+    task: &Task,
+    after: u64,
+    ending: &Ending,
+    answer: &mut Answer<'_>,
+) -> bool {
+    let state = task.state();
+    let is_over = matches!(ending, Ending::Returned | Ending::Replied(_));
+    let shows = match send.mode {
+        SendMode::Stream => false,
+        SendMode::Return => true,
+        SendMode::Wait => {
+            is_over || state.is_terminal() || (state.is_interrupted() && task.seq() > after)
+        }
+    };
+    if shows {
+        answer(Reply::Task { view: task.view(), history: send.history });
+    }
+    shows
 }
 
-fn push_failed(events: &mut crate::model::EventBuf, text: &str, now: Now) {
-    let parts = crate::model::PartsBuf::new().text(text);
-    let message = MessageBuf::agent("server-limit", &parts);
-    events.push(&TaskEvent::Status {
-        state: TaskState::Failed,
-        at_ms: now.unix_ms,
-        message: Some(message.view()),
-        metadata: None,
-    });
+fn push_status(events: &mut EventBuf, state: TaskState, message: &MessageBuf, now: Now) {
+    let (at_ms, message) = (now.unix_ms, Some(message.view()));
+    events.push(&TaskEvent::Status { state, at_ms, message, metadata: None });
 }
 
 /// A2A 1.0 §3.1.1: a part of a media type that the agent does not declare is refused.
@@ -346,10 +323,4 @@ fn check_media(resident: &Resident, message: Message<'_>) -> Result<(), Fault> {
         }
     }
     Ok(())
-}
-
-impl From<Closed> for Fault {
-    fn from(_: Closed) -> Fault {
-        FaultKind::TaskTerminal.into()
-    }
 }

@@ -50,8 +50,8 @@ struct Inner {
 /// Wishes that one tick fulfils before it lets connections have their turn.
 const WISHES_PER_TICK: usize = 256;
 
-/// Expired tasks that one tick forgets.
-const SWEEP_PER_TICK: usize = 256;
+/// Milliseconds between looks at expired tasks.
+const SWEEP_EVERY_MS: u64 = 1_000;
 
 impl Timers {
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -95,8 +95,11 @@ impl Core {
             let Some(wish) = timers.pop(cx.now.mono_ms) else { break };
             self.resume(cx, &wish);
         }
-        let swept = self.store.sweep(cx.now, SWEEP_PER_TICK);
-        let next = timers.next(wake);
-        if swept == SWEEP_PER_TICK { Some(cx.now.mono_ms + 1) } else { next }
+        // One worker forgets expired tasks for all.
+        let sweep = (cx.worker == 0).then(|| {
+            let soon = if self.store.sweep(cx.now) { 1 } else { SWEEP_EVERY_MS };
+            cx.now.mono_ms + soon
+        });
+        timers.next(wake).into_iter().chain(sweep).min()
     }
 }

@@ -12,7 +12,7 @@ use super::{Kept, ReadCx, boolean, canonical, count, identifier, keep, set, slot
 
 slots!(ListSlots {
     context_id: "contextId" | "context_id" | "sessionId" | "session_id";
-    status: "status" | "state";
+    status: "status";
     page_size: "pageSize" | "page_size";
     page_token: "pageToken" | "page_token";
     history: "historyLength" | "history_length";

@@ -18,7 +18,7 @@ slots!(MessageSlots {
     context_id: "contextId" | "context_id";
     task_id: "taskId" | "task_id";
     role: "role";
-    parts: "parts" | "content";
+    parts: "parts";
     metadata: "metadata";
     extensions: "extensions";
     references: "referenceTaskIds" | "reference_task_ids";

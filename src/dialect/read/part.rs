@@ -186,7 +186,8 @@ const MARK: &str = "data_part_compat";
 const MARK_AS_WRITTEN: &str = ",\"data_part_compat\":true}";
 
 fn is_marked(metadata: Value<'_>) -> bool {
-    metadata.get(MARK).is_some_and(|value| value.as_bool() == Some(true))
+    let mark = metadata.members().filter(|(key, _)| key.eq(MARK)).last();
+    mark.is_some_and(|(_, value)| value.as_bool() == Some(true))
 }
 
 /// `X` of `{"value": X}`.
@@ -198,15 +199,14 @@ fn only_value(data: Value<'_>) -> Option<Value<'_>> {
 
 /// Appends metadata without the mark; verbatim if the mark is where our own writer puts it.
 fn put_unmarked(metadata: Value<'_>, packer: &mut Packer<'_>) {
+    let raw = metadata.raw();
+    let before = raw.strip_suffix(MARK_AS_WRITTEN);
     let others = || metadata.members().filter(|(key, _)| !key.eq(MARK));
-    if others().next().is_none() {
+    if before.is_none() && others().next().is_none() {
         return;
     }
     let nested = packer.open(part_tag::METADATA);
-    let raw = metadata.raw();
-    if let Some(before) = raw.strip_suffix(MARK_AS_WRITTEN)
-        && others().count() + 1 == metadata.len()
-    {
+    if let Some(before) = before {
         packer.0.extend_from_slice(before.as_bytes());
     } else {
         for (index, (key, value)) in others().enumerate() {

@@ -11,7 +11,8 @@ use crate::{
 use super::{Kept, ReadCx, Rules, count, identifier, keep, missing, object, slots};
 
 slots!(TargetSlots {
-    id: "id" | "taskId" | "task_id";
+    id: "id";
+    task_id: "taskId" | "task_id";
     context_id: "contextId" | "context_id" | "sessionId" | "session_id";
     metadata: "metadata";
     history: "historyLength" | "history_length";
@@ -66,7 +67,11 @@ fn ids<'p>(
     slots: &TargetSlots<'p>,
     pack: &mut Vec<u8>,
 ) -> Result<Ids<'p>, Fault> {
-    let id = identifier(slots.id, "id", cx)?.ok_or_else(|| missing("id"))?;
+    let id = match identifier(slots.id, "id", cx)? {
+        None => identifier(slots.task_id, "taskId", cx)?,
+        id => id,
+    };
+    let id = id.ok_or_else(|| missing("id"))?;
     if !rules.threads {
         return Ok(Ids { id: keep(pack, id), context_id: None });
     }

@@ -1,0 +1,332 @@
+//! From words to a [`Command`].
+
+use std::{ffi::OsString, net::SocketAddr};
+
+use lexopt::{
+    Arg::{Long, Short, Value},
+    Parser, ValueExt,
+};
+use peregrine::{
+    dialect::card::CardForm,
+    engine::{Mount, Setup},
+    limits::{LimitError, Limits},
+    net,
+};
+
+use super::nearest::nearest;
+
+/// Printed by `--help`.
+pub const HELP: &str = "\
+peregrine: one port for every generation of A2A
+
+usage: peregrine serve [flags]
+
+  --listen ADDR                address and port; may be repeated [127.0.0.1:3000]
+  --agent [NAME=]KIND[:ARG]    adds an agent; without NAME it is the default one [echo]
+                               kinds: echo, script:FILE
+  --public-url URL             the URL that cards name, for a server behind a proxy
+  --workers N                  threads [one per core]
+  --limit NAME=VALUE           sets a limit, see docs/limits.md; may be repeated
+  --mount PATH=DIALECT[:AGENT] serves a dialect at a path of its own; may be repeated
+  --card v1|v03|hybrid         form of the public agent cards [hybrid]
+  --strict-version             a 1.0 method without the A2A-Version header is refused
+  --no-streaming               streaming operations are refused
+  --no-extended-card           the extended agent card is refused
+  --allow-anonymous            listen on addresses that other machines can reach
+  -h, --help                   print this
+  -V, --version                print the version
+
+SIGTERM or SIGINT ends the server when running calls have ended; a second one at once.
+";
+
+/// Flags, for the nearest one when a flag is unknown.
+const FLAGS: &[&str] = &[
+    "agent",
+    "allow-anonymous",
+    "card",
+    "help",
+    "limit",
+    "listen",
+    "mount",
+    "no-extended-card",
+    "no-streaming",
+    "public-url",
+    "strict-version",
+    "version",
+    "workers",
+];
+
+/// Most threads that make sense to ask for.
+const WORKERS_MAX: usize = 1024;
+
+/// What the user got wrong, in one line.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wrong(pub String);
+
+impl From<lexopt::Error> for Wrong {
+    fn from(error: lexopt::Error) -> Wrong {
+        Wrong(error.to_string())
+    }
+}
+
+/// What is to be done.
+pub enum Command {
+    /// Print the help.
+    Help,
+    /// Print the version.
+    Version,
+    /// Serve.
+    Serve(Box<Serve>),
+}
+
+/// What `serve` was told.
+pub struct Serve {
+    /// Everything that the flags say about the engine; agents are still missing.
+    pub setup: Setup,
+    /// Addresses; checked, and never empty.
+    pub listen: Vec<String>,
+    /// Agents, in the order of the flags.
+    pub agents: Vec<AgentFlag>,
+    /// Threads.
+    pub workers: usize,
+    /// Whether streaming operations are served.
+    pub streaming: bool,
+}
+
+/// One `--agent`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct AgentFlag {
+    /// Its name; the default agent has none of its own.
+    pub name: Option<String>,
+    /// What it is.
+    pub kind: String,
+    /// What the kind was given.
+    pub arg: Option<String>,
+}
+
+/// Reads the arguments, without the name of the program.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn parse(args: Vec<OsString>) -> Result<Command, Wrong> {
+    let mut parser = Parser::from_args(args);
+    let (mut is_serve, mut anonymous) = (false, false);
+    let mut serve = Serve {
+        setup: Setup::default(),
+        listen: Vec::new(),
+        agents: Vec::new(),
+        workers: net::workers_default(),
+        streaming: true,
+    };
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Short('h') | Long("help") => return Ok(Command::Help),
+            Short('V') | Long("version") => return Ok(Command::Version),
+            Value(word) if !is_serve && word == "serve" => is_serve = true,
+            Value(word) => return Err(Wrong(format!("what is {word:?}? see peregrine --help"))),
+            Short(letter) => return Err(Wrong(format!("unknown flag -{letter}"))),
+            Long("allow-anonymous") => anonymous = true,
+            Long(flag) => {
+                let flag = flag.to_owned();
+                set(&mut serve, &flag, &mut parser)?;
+            }
+        }
+    }
+    if !is_serve {
+        return Err(Wrong("nothing to do; try peregrine serve, or peregrine --help".to_owned()));
+    }
+    if serve.listen.is_empty() {
+        serve.listen.push(net::LISTEN_DEFAULT.to_owned());
+    }
+    serve.listen.iter().try_for_each(|text| check_listen(text, anonymous))?;
+    Ok(Command::Serve(Box::new(serve)))
+}
+
+fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> {
+    let setup = &mut serve.setup;
+    let mut value = || Ok::<String, Wrong>(parser.value()?.string()?);
+    match flag {
+        "listen" => serve.listen.push(value()?),
+        "agent" => serve.agents.push(agent(&value()?)),
+        "public-url" => setup.public_url = Some(public_url(value()?)?),
+        "workers" => serve.workers = workers(&value()?)?,
+        "limit" => limit(&mut setup.limits, &value()?)?,
+        "mount" => setup.mounts.push(mount(&value()?)?),
+        "card" => setup.card = card(&value()?)?,
+        "strict-version" => setup.strict_version = true,
+        "no-streaming" => serve.streaming = false,
+        "no-extended-card" => setup.extended_card = false,
+        // For the framing test suites; deliberately not in the help.
+        "test-echo" => setup.test_echo = Some(value()?),
+        _ => {
+            let hint = nearest(flag, FLAGS.iter().copied());
+            let hint = hint.map_or(String::new(), |name| format!("; did you mean --{name}?"));
+            return Err(Wrong(format!("unknown flag --{flag}{hint}")));
+        }
+    }
+    Ok(())
+}
+
+/// Without authentication, whoever reaches the port may use the agents.
+fn check_listen(text: &str, anonymous: bool) -> Result<(), Wrong> {
+    let addr: SocketAddr = net::resolve(text).map_err(|error| Wrong(error.to_string()))?;
+    if anonymous || addr.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(Wrong(format!(
+        "{text} can be reached by other machines, and there is no authentication yet; \
+         add --allow-anonymous if anybody may call the agents"
+    )))
+}
+
+/// `[NAME=]KIND[:ARG]`; a `=` behind something that is no name belongs to the argument.
+fn agent(text: &str) -> AgentFlag {
+    let is_name = |text: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        !text.is_empty() && text.chars().all(plain)
+    };
+    let (name, rest) = match text.split_once('=') {
+        Some((name, rest)) if is_name(name) => (Some(name.to_owned()), rest),
+        _ => (None, text),
+    };
+    let (kind, arg) = match rest.split_once(':') {
+        Some((kind, arg)) => (kind, Some(arg.to_owned())),
+        None => (rest, None),
+    };
+    AgentFlag { name, kind: kind.to_owned(), arg }
+}
+
+fn public_url(text: String) -> Result<String, Wrong> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let clean = text.bytes().all(|b| b.is_ascii_graphic() && !b"\"\\?#<>".contains(&b));
+    if clean && host.is_some_and(|host| !host.is_empty() && !host.starts_with('/')) {
+        return Ok(text);
+    }
+    Err(Wrong(format!("--public-url {text:?} is not an http or https URL without a query")))
+}
+
+fn workers(text: &str) -> Result<usize, Wrong> {
+    let number = text.parse().ok().filter(|n| (1..=WORKERS_MAX).contains(n));
+    number.ok_or_else(|| Wrong(format!("--workers {text:?} is not a number from 1 to 1024")))
+}
+
+fn limit(limits: &mut Limits, text: &str) -> Result<(), Wrong> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err(Wrong(format!("--limit {text:?} is not NAME=VALUE")));
+    };
+    limits.set(name, value).map_err(|error| match error {
+        LimitError::Name => {
+            let hint = nearest(name, Limits::NAMES.iter().copied());
+            let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
+            Wrong(format!("there is no limit {name:?}{hint}"))
+        }
+        LimitError::Value => {
+            Wrong(format!("--limit {name}: {value:?} is not a whole number above zero that fits"))
+        }
+    })
+}
+
+/// `PATH=DIALECT[:AGENT]`; whether the names exist is for the engine to say.
+fn mount(text: &str) -> Result<Mount, Wrong> {
+    let Some((path, dialect)) = text.split_once('=') else {
+        return Err(Wrong(format!("--mount {text:?} is not PATH=DIALECT[:AGENT]")));
+    };
+    let (dialect, agent) = match dialect.split_once(':') {
+        Some((dialect, agent)) => (dialect, Some(agent.to_owned())),
+        None => (dialect, None),
+    };
+    Ok(Mount { path: path.to_owned(), dialect: dialect.to_owned(), agent })
+}
+
+fn card(text: &str) -> Result<CardForm, Wrong> {
+    match text {
+        "v1" => Ok(CardForm::V1),
+        "v03" => Ok(CardForm::V03),
+        "hybrid" => Ok(CardForm::Hybrid),
+        _ => Err(Wrong(format!("--card {text:?} is none of v1, v03, hybrid"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serve(words: &str) -> Result<Box<Serve>, String> {
+        let words = words.split_whitespace().map(OsString::from).collect();
+        match parse(words) {
+            Ok(Command::Serve(serve)) => Ok(serve),
+            Ok(Command::Help | Command::Version) => Err("not serve".to_owned()),
+            Err(Wrong(line)) => Err(line),
+        }
+    }
+
+    #[test]
+    fn serve_alone_is_enough() {
+        let serve = serve("serve").unwrap();
+        assert_eq!(serve.listen, ["127.0.0.1:3000"]);
+        assert!(serve.workers >= 1 && serve.streaming && serve.agents.is_empty());
+    }
+
+    #[test]
+    fn every_flag_is_taken() {
+        let serve = serve(
+            "serve --listen 127.0.0.1:1 --listen=[::1]:2 --agent echo --agent bob=script:a=b:c \
+             --public-url https://a.example/x --workers 3 --limit tasks_max=9 --card v03 \
+             --mount /x=v1:bob --strict-version --no-streaming --no-extended-card --test-echo /e",
+        )
+        .unwrap();
+        assert_eq!(serve.listen, ["127.0.0.1:1", "[::1]:2"]);
+        assert_eq!((serve.workers, serve.streaming), (3, false));
+        let bob = &serve.agents[1];
+        assert_eq!(bob.name.as_deref(), Some("bob"));
+        assert_eq!((bob.kind.as_str(), bob.arg.as_deref()), ("script", Some("a=b:c")));
+        let setup = &serve.setup;
+        assert_eq!((setup.limits.tasks_max, setup.strict_version), (9, true));
+        assert!(!setup.extended_card && setup.test_echo.as_deref() == Some("/e"));
+        assert_eq!(setup.mounts[0].agent.as_deref(), Some("bob"));
+    }
+
+    #[test]
+    fn a_path_with_an_equals_sign_is_no_name() {
+        let flag = agent("script:/tmp/a=b.toml");
+        assert_eq!((flag.name, flag.arg.as_deref()), (None, Some("/tmp/a=b.toml")));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        for (words, said) in [
+            ("", "nothing to do"),
+            ("sevre", "what is \"sevre\"?"),
+            ("serve again", "what is \"again\"?"),
+            ("serve -x", "unknown flag -x"),
+            ("serve --lisen 1", "did you mean --listen?"),
+            ("serve --listen", "missing"),
+            ("serve --no-streaming=1", "unexpected"),
+            ("serve --listen 3000", "not an address and a port"),
+            ("serve --listen 0.0.0.0:1", "add --allow-anonymous"),
+            ("serve --listen [::]:1", "add --allow-anonymous"),
+            ("serve --workers 0", "not a number from 1"),
+            ("serve --limit body=1", "there is no limit \"body\""),
+            ("serve --limit task_max=1", "did you mean tasks_max?"),
+            ("serve --limit tasks_max=0", "not a whole number above zero"),
+            ("serve --limit tasks_max", "not NAME=VALUE"),
+            ("serve --mount /x", "not PATH=DIALECT"),
+            ("serve --card v2", "none of v1, v03, hybrid"),
+            ("serve --public-url example.org", "not an http or https URL"),
+        ] {
+            let line = serve(words).err().unwrap();
+            assert!(line.contains(said) && !line.contains('\n'), "{words}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_public_address_is_served_on_request() {
+        assert!(serve("serve --listen 0.0.0.0:1 --allow-anonymous").is_ok());
+    }
+
+    #[test]
+    fn the_help_names_every_flag() {
+        assert!(FLAGS.iter().all(|flag| HELP.contains(&format!("--{flag}"))));
+        assert!(HELP.lines().all(|line| line.len() <= 100));
+    }
+}

@@ -1,0 +1,90 @@
+//! What `serve` says when it is ready: where it is, a call to paste, and what it is bounded by.
+
+use std::fmt::Write;
+
+use peregrine::{limits::Limits, net::Running};
+
+/// A call that any shell can make, without what the URL is.
+const CURL_TAIL: &str = r#"-H 'Content-Type: application/json' -H 'A2A-Version: 1.0' -d '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"hello"}]}}}'"#;
+
+/// The limits worth a glance.
+const GLANCE: [&str; 6] = [
+    "body_bytes_max",
+    "connections_max",
+    "streams_max",
+    "tasks_max",
+    "store_bytes_max",
+    "task_ttl_ms",
+];
+
+/// The text for a server that runs.
+pub fn banner(running: &Running, limits: &Limits) -> String {
+    let url = running.base_url();
+    let mut text = format!("peregrine {} serves A2A\n", env!("CARGO_PKG_VERSION"));
+    // Writing to a String never fails.
+    let _ = writeln!(text, "  url     {url}/");
+    for addr in running.addrs().iter().skip(1) {
+        let _ = writeln!(text, "  also    http://{addr}/");
+    }
+    let _ = writeln!(text, "  card    {url}/.well-known/agent-card.json");
+    let _ = writeln!(text, "  try     curl -s {url}/ {CURL_TAIL}");
+    text.push_str(&bounds(limits, running.workers()));
+    text
+}
+
+fn bounds(limits: &Limits, workers: usize) -> String {
+    let terms = limits.memory_bytes_terms(workers);
+    let sum = bytes(limits.memory_bytes_max(workers));
+    let mut text = format!("  memory  {sum} at the very most with {workers} workers:\n");
+    for (label, size) in terms {
+        // Writing to a String never fails.
+        let _ = writeln!(text, "          {:>9}  {label}", bytes(size));
+    }
+    let rows = limits.rows().into_iter().filter(|(name, _)| GLANCE.contains(name));
+    let rows: Vec<String> = rows.map(|(name, value)| format!("{name}={value}")).collect();
+    let _ = writeln!(text, "  limits  {}", rows[..3].join(" "));
+    let _ = writeln!(text, "          {} (--limit NAME=VALUE)", rows[3..].join(" "));
+    text
+}
+
+/// Three digits and a binary unit.
+fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let (mut value, mut unit) = (count as f64, 0);
+    while value >= 1000.0 && unit + 1 < units.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    if value < 10.0 && unit > 0 {
+        format!("{value:.1} {}", units[unit])
+    } else {
+        format!("{value:.0} {}", units[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        for (count, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1024, "1.0 KiB"),
+            (1000 * 1024, "1.0 MiB"),
+            (64 * 1024 * 1024, "64 MiB"),
+            (u64::MAX, "16 EiB"),
+        ] {
+            assert_eq!(bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn every_term_and_limit_at_a_glance_is_shown() {
+        let text = bounds(&Limits::default(), 2);
+        for (label, _) in Limits::default().memory_bytes_terms(2) {
+            assert!(text.contains(label));
+        }
+        assert!(GLANCE.iter().all(|name| text.contains(name)));
+    }
+}

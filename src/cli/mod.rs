@@ -1,0 +1,73 @@
+//! The command line.
+//!
+//! What the user got wrong is one line on stderr and exit code 2; what the system refuses is one
+//! line and exit code 1. Nothing is started before everything that was said has been understood.
+
+mod agents;
+mod args;
+mod banner;
+mod nearest;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use peregrine::net::{Running, Server, ServerError};
+
+use args::{Command, Serve, Wrong};
+
+/// Does what the arguments of the process say.
+pub fn main() -> ExitCode {
+    match run(std::env::args_os().skip(1).collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((code, line)) => {
+            // Without stderr the exit code says it alone.
+            let _ = writeln!(io::stderr(), "peregrine: {line}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(args: Vec<OsString>) -> Result<(), (u8, String)> {
+    let wrong = |Wrong(line): Wrong| (2, line);
+    match args::parse(args).map_err(wrong)? {
+        Command::Help => say(args::HELP),
+        Command::Version => say(concat!("peregrine ", env!("CARGO_PKG_VERSION"), "\n")),
+        Command::Serve(serve) => {
+            let (server, limits) = server(*serve).map_err(wrong)?;
+            let greet = |running: &Running| say(&banner::banner(running, &limits));
+            server.run_then(greet).map_err(|error| (code(&error), error.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a server of what was said.
+fn server(serve: Serve) -> Result<(Server, peregrine::limits::Limits), Wrong> {
+    let Serve { mut setup, listen, agents, workers, streaming } = serve;
+    setup.agents = agents::load(&agents)?;
+    for (profile, _) in &mut setup.agents {
+        profile.streaming &= streaming;
+    }
+    let limits = setup.limits.clone();
+    let mut server = Server::with(setup).workers(workers);
+    for address in listen {
+        server = server.listen(address);
+    }
+    Ok((server, limits))
+}
+
+/// Blame decides: a contradiction in the flags is the user's, a taken port is the system's.
+fn code(error: &ServerError) -> u8 {
+    match error {
+        ServerError::Address(_) | ServerError::Build(_) => 2,
+        ServerError::Bind { .. } | ServerError::System(_) => 1,
+    }
+}
+
+fn say(text: &str) {
+    // A reader that left, as in `peregrine --help | head -1`, is no error.
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,155 @@
+//! One task in the hands of a caller: what it may do to it, and what follows from it.
+//!
+//! Law: bytes are taken from the store's budget before an event is applied. An agent's event beyond
+//! a limit ends the task as failed, for which room was kept back; a client's leaves it as it was.
+
+use super::{Refused, Store, room::Room, shard::Shard, slab::Slot, waiters::Wakes};
+use crate::{
+    model::{EventBuf, Message, Refusal, Task, TaskEvent, TaskState},
+    service::Now,
+};
+
+/// A stored task under its lock; see [`Store::update`].
+pub struct Edit<'e> {
+    store: &'e Store,
+    shard: &'e mut Shard,
+    at: usize,
+    index: u32,
+    now: Now,
+    wakes: &'e mut Wakes,
+    /// Sequence number of the task when it was opened.
+    seq: u64,
+    /// When the last new status says that it was entered.
+    status_ms: Option<u64>,
+}
+
+impl<'e> Edit<'e> {
+    /// Opens the task of a slot that holds one.
+    pub(super) fn open(
+        store: &'e Store,
+        shard: &'e mut Shard,
+        (at, index): (usize, u32),
+        now: Now,
+        wakes: &'e mut Wakes,
+    ) -> Option<Edit<'e>> {
+        let seq = shard.task(index)?.seq();
+        Some(Edit { store, shard, at, index, now, wakes, seq, status_ms: None })
+    }
+
+    /// The task as it is now.
+    ///
+    /// # Panics
+    /// Never: an edit is opened on a task, and only a finished task can be evicted.
+    pub fn task(&self) -> &Task {
+        match &self.shard.slab[self.index].task {
+            Some(task) => task,
+            None => unreachable!("an edit holds a task"),
+        }
+    }
+
+    /// Adds a client's message to the history.
+    ///
+    /// # Errors
+    /// [`Refused::Terminal`], [`Refused::TooLarge`], [`Refused::Full`]; the task is as it was.
+    pub fn turn(&mut self, message: Message<'_>) -> Result<(), Refused> {
+        self.put(&TaskEvent::Turn { message }).map(drop)
+    }
+
+    /// Applies an event of the agent and returns its sequence number.
+    ///
+    /// # Errors
+    /// [`Refused::Terminal`]; [`Refused::TooLarge`] and [`Refused::Full`] when a limit was reached,
+    /// which has ended the task as failed.
+    pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
+        self.put(event).inspect_err(|refused| match refused {
+            Refused::Terminal | Refused::Taken => {}
+            Refused::TooLarge => self.fail(0),
+            Refused::Full => self.fail(1),
+        })
+    }
+
+    /// Applies events in order, up to the first that is refused.
+    ///
+    /// # Errors
+    /// As [`Edit::apply`].
+    pub fn apply_all(&mut self, events: &EventBuf) -> Result<(), Refused> {
+        events.iter().try_for_each(|event| self.apply(&event).map(drop))
+    }
+
+    fn slot(&mut self) -> &mut Slot {
+        &mut self.shard.slab[self.index]
+    }
+
+    /// Applies an event; a refusal leaves the task as it was.
+    pub(super) fn put(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
+        let task = self.task();
+        if task.state().is_terminal() {
+            return Err(Refused::Terminal);
+        }
+        let growth = task.growth(event);
+        if growth > 0 {
+            let held = Some((self.at, &mut *self.shard));
+            self.store.make_byte_room(growth, held, self.wakes)?;
+            self.slot().charged += growth;
+        }
+        self.apply_charged(event, false).map_err(|refusal| match refusal {
+            Refusal::Terminal => Refused::Terminal,
+            Refusal::TooLarge | Refusal::TooManyArtifacts => Refused::TooLarge,
+        })
+    }
+
+    fn apply_charged(&mut self, event: &TaskEvent<'_>, is_last: bool) -> Result<u64, Refusal> {
+        let store = self.store;
+        let limits = if is_last { &store.limits } else { &store.agent_limits };
+        let Some(task) = &mut self.slot().task else { return Err(Refusal::Terminal) };
+        let seq = task.apply(event, limits)?;
+        if let TaskEvent::Status { at_ms, .. } = event {
+            self.status_ms = Some(*at_ms);
+        }
+        Ok(seq)
+    }
+
+    /// Ends the task with words for which its log and the store keep room.
+    fn fail(&mut self, why: usize) {
+        let store = self.store;
+        let event = TaskEvent::Status {
+            state: TaskState::Failed,
+            at_ms: self.now.unix_ms,
+            message: Some(store.last_words[why].view()),
+            metadata: None,
+        };
+        if let Some(task) = &mut self.slot().task {
+            task.make_room(&event);
+            let refused = self.apply_charged(&event, true);
+            debug_assert!(refused.is_ok(), "{refused:?}");
+        }
+    }
+}
+
+impl Drop for Edit<'_> {
+    /// What follows from the change: lists, budget, wakers.
+    fn drop(&mut self) {
+        let Some(status_ms) = self.status_ms.map(|ms| ms.min(self.now.unix_ms)) else {
+            return self.close();
+        };
+        if let Some(task) = self.slot().task.as_mut().filter(|task| task.state().is_terminal()) {
+            task.fit();
+        }
+        self.shard.list(self.index, self.store.room.stamp(status_ms));
+        self.store.note_oldest(self.at, self.shard);
+        self.close();
+    }
+}
+
+impl Edit<'_> {
+    fn close(&mut self) {
+        let room: &Room = &self.store.room;
+        let slot = &mut self.shard.slab[self.index];
+        let Some(task) = &slot.task else { return };
+        let held = task.heap_bytes();
+        room.settle_bytes(std::mem::replace(&mut slot.charged, held), held);
+        if task.seq() != self.seq {
+            self.shard.wake(self.index, self.wakes);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Waiting for a task: streams of its events, and calls that answer when it is ready.
+//!
+//! Looking and registering happen under one lock, so no change slips in between. A subscriber
+//! that fell behind the replay window gets the task as it is, then what follows: it never waits
+//! for an event that is gone and never sees one twice.
+
+use std::task::{Poll, Waker};
+
+use super::{Store, id::split, waiters::Wakes};
+use crate::{
+    fault::{Fault, FaultKind},
+    model::{Reply, Task},
+    service::{Answer, Cursor, Each, Follow, Followed, Ticket},
+};
+
+impl Store {
+    /// Gives what is new to `each`, oldest first, and registers `wake` if there is nothing more.
+    ///
+    /// An item on which `each` returns false counts as taken.
+    pub fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow {
+        let mut wakes = Wakes::default();
+        let index = split(cursor.key.place).1;
+        let Some(mut shard) = self.lock_key(cursor.key) else { return Follow::Gone };
+        let Some(task) = shard.task(index) else { return Follow::Gone };
+        let follow = give(task, cursor, each);
+        if follow == Follow::Pending {
+            shard.wait(index, wake, &mut wakes);
+        }
+        follow
+    }
+
+    /// Answers when the task is terminal, or interrupted since `ticket.after`; registers `wake`
+    /// otherwise.
+    pub fn settle(
+        &self,
+        ticket: &Ticket,
+        wake: &Waker,
+        answer: &mut Answer<'_>,
+    ) -> Poll<Result<(), Fault>> {
+        const GONE: Poll<Result<(), Fault>> = Poll::Ready(Err(Fault::new(FaultKind::TaskNotFound)));
+        let mut wakes = Wakes::default();
+        let index = split(ticket.key.place).1;
+        let Some(mut shard) = self.lock_key(ticket.key) else { return GONE };
+        let Some(task) = shard.task(index) else { return GONE };
+        let state = task.state();
+        // A2A 1.0 §3.2.2: wait until a terminal or interrupted state.
+        let is_new = task.status_seq() > ticket.after;
+        if state.is_terminal() || (state.is_interrupted() && is_new) {
+            answer(Reply::Task { view: task.view(), history: ticket.history });
+            return Poll::Ready(Ok(()));
+        }
+        shard.wait(index, wake, &mut wakes);
+        Poll::Pending
+    }
+}
+
+/// Gives the snapshot, if one is due, and the events after the cursor.
+fn give(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
+    let newest = task.seq();
+    let is_end = task.ends_streams();
+    // A resumed stream may name an event that never was.
+    cursor.seq = cursor.seq.min(newest);
+    if cursor.snapshot || cursor.seq < task.base_seq() {
+        if cursor.seq < task.base_seq() {
+            cursor.seq = newest;
+        }
+        cursor.snapshot = false;
+        if !each(Followed::Snapshot(task.view_at(cursor.seq))) {
+            return if cursor.seq == newest && is_end { Follow::End } else { Follow::More };
+        }
+    }
+    let mut is_enough = false;
+    cursor.seq = task.replay(cursor.seq, &mut cursor.place, &mut |seq, event| {
+        is_enough = !each(Followed::Event {
+            seq,
+            event,
+            task_id: task.id(),
+            context_id: task.context_id(),
+            last: is_end && seq == newest,
+        });
+        !is_enough
+    });
+    match (cursor.seq == newest && is_end, is_enough) {
+        (true, _) => Follow::End,
+        (false, true) => Follow::More,
+        (false, false) => Follow::Pending,
+    }
+}

@@ -1,0 +1,419 @@
+//! Tasks in memory: 16 shards under a lock each, a place in every id, bounded in three ways.
+//!
+//! Law: a task is changed and read under its shard's lock and nowhere else; callbacks run under it
+//! and must not call the store. Only finished tasks are evicted, the one that ended first goes
+//! first, and no limit is exceeded even for a moment. Wakers are woken after the lock is released.
+//!
+//! Lock order: one shard (others only by `try_lock`), then one map of chosen ids.
+
+mod edit;
+mod evict;
+mod follow;
+mod id;
+mod order;
+mod page;
+mod room;
+mod shard;
+mod slab;
+mod waiters;
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use crossbeam_utils::CachePadded;
+
+use self::{
+    id::{Keys, SHARDS, place, split},
+    room::Room,
+    shard::{HashedMap, Shard},
+    waiters::Wakes,
+};
+use crate::{
+    fault::{Fault, FaultKind},
+    limits::Limits,
+    model::{
+        EventBuf, Generation, Message, MessageBuf, PartsBuf, Task, TaskEvent, TaskLimits, TaskState,
+    },
+    service::{AgentIndex, Now, TaskKey},
+};
+
+pub use self::{
+    edit::Edit,
+    id::{ID_LEN, uuid},
+    page::{Page, PageToken},
+    room::Eviction,
+};
+
+/// Domains of [`Keys::hash`].
+const CONTEXT: u32 = u32::MAX;
+
+/// Bytes of a task's log kept back for the status that says it has reached a limit.
+const LAST_WORDS: usize = 256;
+
+/// Tasks in memory.
+pub struct Store {
+    shards: Box<[Cell]>,
+    /// From the hash of an id that a client chose to its place.
+    chosen: Box<[Mutex<HashedMap>]>,
+    keys: Keys,
+    room: Room,
+    /// What a task may hold, and what it may hold before its last words.
+    limits: TaskLimits,
+    agent_limits: TaskLimits,
+    /// What tasks say that reach a limit: of the task, of the store.
+    last_words: [MessageBuf; 2],
+}
+
+/// A shard, and the stamp of its oldest finished task for those who choose a shard.
+struct Cell {
+    oldest: CachePadded<AtomicU64>,
+    shard: CachePadded<Mutex<Shard>>,
+}
+
+/// Why the store did not take something; it is then as it was, unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// A limit of the store is reached and no task has finished.
+    Full,
+    /// The message, or the task with this event, is beyond a limit of one task.
+    TooLarge,
+    /// The id that the client chose belongs to a task already.
+    Taken,
+    /// The task is in a terminal state.
+    Terminal,
+}
+
+impl From<Refused> for Fault {
+    fn from(refused: Refused) -> Fault {
+        match refused {
+            Refused::Full => Fault::new(FaultKind::Overloaded),
+            Refused::TooLarge => Fault::param("message", "the task has no room for this message"),
+            Refused::Taken => Fault::param("id", "a task with this id is being made"),
+            Refused::Terminal => Fault::new(FaultKind::TaskTerminal),
+        }
+    }
+}
+
+/// What a task is reserved with.
+#[derive(Clone, Copy)]
+pub struct NewTask<'a> {
+    /// The agent that owns the task; no other sees it.
+    pub agent: AgentIndex,
+    /// Raw context id.
+    pub context_id: &'a [u8],
+    /// Raw id that a client chose; `None`: the store makes one.
+    pub chosen_id: Option<&'a [u8]>,
+    /// Fresh random bits for the id.
+    pub bits: u128,
+}
+
+/// Room for one task, and its id. Dropping it leaves no trace.
+pub struct Reserved<'a> {
+    store: &'a Store,
+    key: TaskKey,
+    made: [u8; ID_LEN],
+    chosen: Option<(&'a [u8], u64)>,
+    context_id: &'a [u8],
+    is_kept: bool,
+}
+
+impl Reserved<'_> {
+    /// The key that the task will have.
+    pub fn key(&self) -> TaskKey {
+        self.key
+    }
+
+    /// Raw id that the task will have.
+    pub fn id(&self) -> &[u8] {
+        self.chosen.map_or(&self.made[..], |(id, _)| id)
+    }
+
+    /// Raw context id that the task will have.
+    pub fn context_id(&self) -> &[u8] {
+        self.context_id
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.store.release(self);
+        }
+    }
+}
+
+/// What is counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Tasks by state, in the order of [`TaskState::ALL`].
+    pub by_state: [u64; TaskState::ALL.len()],
+    /// Tasks, those being made included.
+    pub tasks: u64,
+    /// Bytes of task logs.
+    pub bytes: u64,
+    /// Evictions, in the order of [`Eviction`].
+    pub evicted: [u64; 3],
+    /// Wakers that wait for a task to change.
+    pub waiting: u64,
+}
+
+impl Store {
+    /// An empty store; `secret` must be random, and the same for all its life.
+    pub fn new(limits: &Limits, secret: u128) -> Store {
+        let say = |text| MessageBuf::agent("limit-reached", &PartsBuf::new().text(text));
+        let index_max = u32::try_from(limits.tasks_max).unwrap_or(u32::MAX);
+        let cell = |_| Cell {
+            oldest: CachePadded::new(AtomicU64::new(u64::MAX)),
+            shard: CachePadded::new(Mutex::new(Shard::new(index_max.min(u32::MAX >> 4)))),
+        };
+        let task_limits = TaskLimits {
+            bytes_max: limits.task_bytes_max,
+            history_max: limits.history_max,
+            artifacts_max: limits.artifacts_max,
+            replay_max: limits.event_ring_max,
+        };
+        let kept_back = LAST_WORDS.min(limits.task_bytes_max / 2);
+        let bytes_max = limits.task_bytes_max - kept_back;
+        Store {
+            shards: (0..SHARDS).map(cell).collect(),
+            chosen: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            keys: Keys::new(secret),
+            room: Room::new(limits),
+            limits: task_limits,
+            agent_limits: TaskLimits { bytes_max, ..task_limits },
+            last_words: [
+                say("the task has reached a limit and was ended"),
+                say("the server has no room for more output and ended the task"),
+            ],
+        }
+    }
+
+    /// Takes room for a task and makes its id.
+    ///
+    /// # Errors
+    /// [`Refused::Full`]; [`Refused::Taken`] when there is a task with the chosen id, or one is
+    /// being made.
+    pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
+        let context = self.keys.hash(CONTEXT, new.context_id);
+        let at = self.shard_of(context);
+        let mut wakes = Wakes::default();
+        self.make_task_room(&mut wakes)?;
+        let taken = {
+            let mut shard = self.lock(at);
+            self.expire(at, &mut shard, now, &mut wakes, 2);
+            shard.slab.take().map(|index| {
+                let slot = &mut shard.slab[index];
+                (slot.agent, slot.context) = (new.agent, context);
+                TaskKey { place: place(at, index), check: slot.check }
+            })
+        };
+        let Some(key) = taken else {
+            self.room.give_task();
+            return Err(Refused::Full);
+        };
+        let mut reserved = Reserved {
+            store: self,
+            key,
+            made: self.keys.id(key.place, new.bits),
+            chosen: None,
+            context_id: new.context_id,
+            is_kept: false,
+        };
+        if let Some(id) = new.chosen_id {
+            let hash = self.keys.hash(u32::from(new.agent.0), id);
+            if self.find(new.agent, id).is_some() || !self.choose(hash, key.place) {
+                return Err(Refused::Taken);
+            }
+            reserved.chosen = Some((id, hash));
+        }
+        Ok(reserved)
+    }
+
+    fn release(&self, reserved: &Reserved<'_>) {
+        let (at, index) = split(reserved.key.place);
+        self.lock(at).slab.give(index);
+        self.room.give_task();
+        if let Some((_, hash)) = reserved.chosen {
+            self.unchoose(hash);
+        }
+    }
+
+    /// Stores a reserved task: the client's message, `submitted`, then what the agent said.
+    ///
+    /// `read` sees the task before anybody else does. An event beyond a limit fails the task, and
+    /// what follows it is dropped.
+    ///
+    /// # Errors
+    /// [`Refused::Full`]; [`Refused::TooLarge`] when the message alone is too large. The
+    /// reservation is then gone.
+    pub fn commit_new<R>(
+        &self,
+        mut reserved: Reserved<'_>,
+        generation: Generation,
+        message: Message<'_>,
+        events: &EventBuf,
+        now: Now,
+        read: impl FnOnce(&Task) -> R,
+    ) -> Result<R, Refused> {
+        let mut wakes = Wakes::default();
+        let (turn, first) = (TaskEvent::Turn { message }, submitted(now));
+        let log: usize = events.iter().map(|event| Task::cost(&event)).sum();
+        let log = (log + Task::cost(&turn) + Task::cost(&first)).min(self.limits.bytes_max);
+        let charged = reserved.id().len() + reserved.context_id.len() + log;
+        self.make_byte_room(charged, None, &mut wakes)?;
+        let (at, index) = split(reserved.key.place);
+        let mut shard = self.lock(at);
+        let slot = &mut shard.slab[index];
+        slot.task = Some(Task::new(reserved.id(), reserved.context_id, generation, log));
+        (slot.charged, slot.chosen) = (charged, reserved.chosen.map(|(_, hash)| hash));
+        reserved.is_kept = true;
+        let begun = Edit::open(self, &mut shard, (at, index), now, &mut wakes).map(|mut edit| {
+            edit.put(&turn)?;
+            edit.put(&first)?;
+            // A limit that is reached has failed the task, which is then what there is to read.
+            let _ = edit.apply_all(events);
+            Ok(())
+        });
+        match (begun, shard.task(index)) {
+            (Some(Ok(())), Some(task)) => Ok(read(task)),
+            (begun, _) => {
+                let slot = &mut shard.slab[index];
+                slot.task = None;
+                self.room.give_bytes(std::mem::take(&mut slot.charged));
+                reserved.is_kept = false;
+                drop(shard);
+                Err(begun.and_then(Result::err).unwrap_or(Refused::Full))
+            }
+        }
+    }
+
+    /// Calls `change` with a stored task; `None` when it is gone.
+    ///
+    /// The only way to change a task: its place in the lists follows and its waiters are woken.
+    pub fn update<R>(
+        &self,
+        key: TaskKey,
+        now: Now,
+        change: impl FnOnce(&mut Edit<'_>) -> R,
+    ) -> Option<R> {
+        let mut wakes = Wakes::default();
+        let mut guard = self.lock_key(key)?;
+        let mut edit = Edit::open(self, &mut guard, split(key.place), now, &mut wakes)?;
+        Some(change(&mut edit))
+    }
+
+    /// The key of an agent's task by its raw id.
+    pub fn find(&self, agent: AgentIndex, id: &[u8]) -> Option<TaskKey> {
+        self.read_id(agent, id, |key, _| key)
+    }
+
+    /// Calls `read` with a task; `None` when it is gone.
+    pub fn read<R>(&self, key: TaskKey, read: impl FnOnce(&Task) -> R) -> Option<R> {
+        let shard = self.lock_key(key)?;
+        shard.task(split(key.place).1).map(read)
+    }
+
+    /// Calls `read` with an agent's task by its raw id; `None` when there is none.
+    pub fn read_id<R>(
+        &self,
+        agent: AgentIndex,
+        id: &[u8],
+        read: impl FnOnce(TaskKey, &Task) -> R,
+    ) -> Option<R> {
+        let holder = |place: u32| {
+            let (at, index) = split(place);
+            let shard = self.lock(at);
+            let slot = shard.slab.slot(index).filter(|slot| slot.agent == agent)?;
+            let key = TaskKey { place, check: slot.check };
+            let is_it = slot.task.as_ref().is_some_and(|task| task.id() == id);
+            is_it.then_some((shard, key))
+        };
+        let (shard, key) = self
+            .keys
+            .place(id)
+            .and_then(holder)
+            .or_else(|| holder(self.chosen_place(agent, id)?))?;
+        shard.task(split(key.place).1).map(|task| read(key, task))
+    }
+
+    /// What the store holds and has let go.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            tasks: self.room.tasks() as u64,
+            bytes: self.room.bytes() as u64,
+            evicted: self.room.evicted(),
+            ..Stats::default()
+        };
+        for at in 0..SHARDS {
+            let shard = self.lock(at);
+            stats.waiting += shard.waiting as u64;
+            for orders in shard.all_orders() {
+                for (sum, order) in stats.by_state.iter_mut().zip(orders) {
+                    *sum += order.len() as u64;
+                }
+            }
+        }
+        stats
+    }
+
+    /// The shard of a context, by its hash; other bits than the map inside uses.
+    fn shard_of(&self, context: u64) -> usize {
+        (context >> 32) as usize % SHARDS
+    }
+
+    /// A panic under the lock is a caller's bug; the tasks are whole and others go on.
+    fn lock(&self, at: usize) -> MutexGuard<'_, Shard> {
+        self.shards[at].shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The shard of a task that is still the one the key was given for.
+    fn lock_key(&self, key: TaskKey) -> Option<MutexGuard<'_, Shard>> {
+        let (at, index) = split(key.place);
+        let shard = self.lock(at);
+        let is_it = shard.slab.slot(index).is_some_and(|slot| slot.check == key.check);
+        is_it.then_some(shard)
+    }
+
+    fn note_oldest(&self, at: usize, shard: &Shard) {
+        let oldest = &self.shards[at].oldest;
+        let stamp = shard.oldest_stamp();
+        if oldest.load(Relaxed) != stamp {
+            oldest.store(stamp, Relaxed);
+        }
+    }
+
+    fn chosen_map(&self, hash: u64) -> MutexGuard<'_, HashedMap> {
+        let map = &self.chosen[hash as usize % SHARDS];
+        map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn chosen_place(&self, agent: AgentIndex, id: &[u8]) -> Option<u32> {
+        let hash = self.keys.hash(u32::from(agent.0), id);
+        self.chosen_map(hash).get(&hash).copied()
+    }
+
+    fn choose(&self, hash: u64, place: u32) -> bool {
+        let mut map = self.chosen_map(hash);
+        let is_new = !map.contains_key(&hash);
+        if is_new {
+            map.insert(hash, place);
+        }
+        is_new
+    }
+
+    fn unchoose(&self, hash: u64) {
+        self.chosen_map(hash).remove(&hash);
+    }
+}
+
+/// The event with which every task begins.
+fn submitted(now: Now) -> TaskEvent<'static> {
+    TaskEvent::Status {
+        state: TaskState::Submitted,
+        at_ms: now.unix_ms,
+        message: None,
+        metadata: None,
+    }
+}

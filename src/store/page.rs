@@ -1,0 +1,215 @@
+//! Paging through an agent's tasks, newest status change first (A2A 1.0 §3.1.4).
+//!
+//! A page token is the stamp of the last task given, so a task keeps its place until its status
+//! changes; then it moves to the front, before any cursor. Tasks that do not change are neither
+//! lost nor repeated nor reordered. A page costs what it holds, whatever the store holds; within a
+//! context, what the context holds.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use super::{
+    CONTEXT, Store,
+    id::{SHARDS, place, unhex},
+    room::floor_of,
+    shard::Shard,
+};
+use crate::{
+    fault::Fault,
+    model::{List, Task, TaskState, TaskView},
+    service::{AgentIndex, TaskKey},
+};
+
+/// Tasks on a page when the caller does not say (A2A 1.0 §3.1.4).
+const PAGE_DEFAULT: u32 = 50;
+/// Tasks on a page at most (A2A 1.0 §3.1.4).
+const PAGE_MAX: u32 = 100;
+/// Domain of [`super::Keys::hash`] for page tokens.
+const TOKEN: u32 = u32::MAX - 1;
+/// Hexadecimal digits of a token: a stamp and a check of the same length.
+const TOKEN_LEN: usize = 32;
+
+/// Where the next page begins; ASCII, empty on the last page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageToken {
+    text: [u8; TOKEN_LEN],
+    len: u8,
+}
+
+impl PageToken {
+    const END: PageToken = PageToken { text: [0; TOKEN_LEN], len: 0 };
+
+    /// The text for `nextPageToken`.
+    pub fn as_str(&self) -> &str {
+        str::from_utf8(&self.text[..usize::from(self.len)]).unwrap_or_default()
+    }
+}
+
+/// What a page says beside its tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Token of the next page.
+    pub next: PageToken,
+    /// The page size that was applied.
+    pub page_size: u32,
+    /// Matching tasks before paging.
+    pub total: u64,
+}
+
+/// The newest tasks below a stamp, while they are collected.
+struct Best {
+    heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    most: usize,
+}
+
+impl Best {
+    /// False when neither this stamp nor a lower one can be among the best.
+    fn add(&mut self, stamp: u64, key: TaskKey) -> bool {
+        let is_full = self.heap.len() == self.most;
+        if is_full && self.heap.peek().is_some_and(|Reverse(worst)| worst.0 > stamp) {
+            return false;
+        }
+        if is_full {
+            self.heap.pop();
+        }
+        self.heap.push(Reverse((stamp, key.place, key.check)));
+        true
+    }
+}
+
+/// The range of stamps and the states that a call asks for.
+struct Filter {
+    agent: AgentIndex,
+    status: Option<TaskState>,
+    floor: u64,
+    below: u64,
+}
+
+impl Store {
+    /// Gives one page of an agent's tasks to `each`, newest status change first.
+    ///
+    /// Only `context_id`, `status`, `after_ms`, `page_size` and `page_token` of `list` are used.
+    ///
+    /// # Errors
+    /// Invalid parameters when the token is none of this store's, or the page size is 0.
+    pub fn list(
+        &self,
+        agent: AgentIndex,
+        list: &List<'_>,
+        each: &mut dyn FnMut(TaskView<'_>),
+    ) -> Result<Page, Fault> {
+        let page_size = list.page_size.unwrap_or(PAGE_DEFAULT).min(PAGE_MAX);
+        if page_size == 0 {
+            return Err(Fault::param("pageSize", "must be between 1 and 100"));
+        }
+        let filter = Filter {
+            agent,
+            status: list.status,
+            floor: list.after_ms.map_or(0, floor_of),
+            below: match list.page_token.filter(|token| !token.is_empty()) {
+                None => u64::MAX,
+                Some(token) => self.read_token(agent, token)?,
+            },
+        };
+        let most = page_size as usize + 1;
+        let mut best = Best { heap: BinaryHeap::with_capacity(most), most };
+        let total = match list.context_id {
+            Some(context_id) => self.best_of_context(context_id, &filter, &mut best),
+            None => {
+                (0..SHARDS).map(|at| best_of_shard(at, &self.lock(at), &filter, &mut best)).sum()
+            }
+        };
+        let mut found = best.heap.into_sorted_vec();
+        let is_more = found.len() > page_size as usize;
+        found.truncate(page_size as usize);
+        let next = match found.last() {
+            Some(Reverse((stamp, ..))) if is_more => self.token(agent, *stamp),
+            Some(_) | None => PageToken::END,
+        };
+        for Reverse((_, place, check)) in found {
+            self.read(TaskKey { place, check }, |task| {
+                // Its status may have changed since its shard was looked at.
+                if list.status.is_none_or(|status| status == task.state()) {
+                    each(task.view());
+                }
+            });
+        }
+        Ok(Page { next, page_size, total })
+    }
+
+    /// Walks the tasks of one context.
+    fn best_of_context(&self, context_id: &[u8], filter: &Filter, best: &mut Best) -> u64 {
+        let hash = self.keys.hash(CONTEXT, context_id);
+        let at = self.shard_of(hash);
+        let shard = self.lock(at);
+        let mut total = 0;
+        for index in shard.context(hash) {
+            let slot = &shard.slab[index];
+            if slot.stamp < filter.floor {
+                break;
+            }
+            let is_in = |task: &Task| {
+                slot.agent == filter.agent
+                    && filter.status.is_none_or(|status| status == task.state())
+                    && task.context_id() == context_id
+            };
+            if !slot.task.as_ref().is_some_and(is_in) {
+                continue;
+            }
+            total += 1;
+            if slot.stamp < filter.below {
+                best.add(slot.stamp, TaskKey { place: place(at, index), check: slot.check });
+            }
+        }
+        total
+    }
+
+    fn token(&self, agent: AgentIndex, stamp: u64) -> PageToken {
+        let mut text = [0; TOKEN_LEN];
+        let check = self.check(agent, stamp);
+        let value = u128::from(stamp ^ check) << 64 | u128::from(check);
+        for (at, digit) in text.iter_mut().enumerate() {
+            let nibble = (value >> (4 * (TOKEN_LEN - 1 - at))) as u8 & 15;
+            *digit = if nibble < 10 { b'0' + nibble } else { b'a' - 10 + nibble };
+        }
+        PageToken { text, len: TOKEN_LEN as u8 }
+    }
+
+    fn read_token(&self, agent: AgentIndex, token: &[u8]) -> Result<u64, Fault> {
+        let stamp = token.split_at_checked(TOKEN_LEN / 2).and_then(|(stamp, check)| {
+            let check = (check.len() == TOKEN_LEN / 2).then(|| unhex(check)).flatten()?;
+            let stamp = unhex(stamp)? ^ check;
+            (self.check(agent, stamp) == check).then_some(stamp)
+        });
+        stamp.ok_or_else(|| Fault::param("pageToken", "is not a token of this server"))
+    }
+
+    fn check(&self, agent: AgentIndex, stamp: u64) -> u64 {
+        let mut bytes = [0; 10];
+        bytes[..8].copy_from_slice(&stamp.to_le_bytes());
+        bytes[8..].copy_from_slice(&agent.0.to_le_bytes());
+        self.keys.hash(TOKEN, &bytes)
+    }
+}
+
+/// Adds a shard's candidates and returns how many of its tasks match.
+fn best_of_shard(at: usize, shard: &Shard, filter: &Filter, best: &mut Best) -> u64 {
+    let Some(orders) = shard.orders(filter.agent) else { return 0 };
+    let mut total = 0;
+    for state in TaskState::ALL {
+        if filter.status.is_some_and(|status| status != state) {
+            continue;
+        }
+        let order = &orders[state as usize];
+        if order.len() == 0 {
+            continue;
+        }
+        total += order.since(filter.floor) as u64;
+        for (stamp, index) in order.newest(filter.below) {
+            let key = TaskKey { place: place(at, index), check: shard.slab[index].check };
+            if stamp < filter.floor || !best.add(stamp, key) {
+                break;
+            }
+        }
+    }
+    total
+}

@@ -1,0 +1,194 @@
+//! One lock's worth of tasks and their indexes: by state and stamp, by context, by end.
+//!
+//! A task is in all indexes or in none. Its indexes change once per change of status, under the
+//! shard's lock, and every stamp taken there is above all stamps of the shard.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+};
+
+use super::{
+    order::Order,
+    room::{Eviction, Room, ms_of},
+    slab::{NONE, Slab},
+    waiters::{Waiters, Wakes},
+};
+use crate::{
+    model::{Task, TaskState},
+    service::AgentIndex,
+};
+
+/// Passes on a keyed hash.
+#[derive(Default)]
+pub(super) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        debug_assert!(false, "{bytes:?} is no keyed hash");
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// A map whose keys are keyed hashes already.
+pub(super) type HashedMap = HashMap<u64, u32, BuildHasherDefault<Hashed>>;
+
+/// One agent's tasks, by state.
+pub(super) type Orders = [Order; TaskState::ALL.len()];
+
+pub(super) struct Shard {
+    pub slab: Slab,
+    agents: Vec<Option<Box<Orders>>>,
+    /// From a context's hash to its newest task.
+    contexts: HashedMap,
+    /// Finished tasks, oldest first: what can be evicted.
+    oldest: u32,
+    youngest: u32,
+    /// Registered wakers.
+    pub waiting: usize,
+}
+
+impl Shard {
+    pub fn new(index_max: u32) -> Shard {
+        Shard {
+            slab: Slab::new(index_max),
+            agents: Vec::new(),
+            contexts: HashedMap::default(),
+            oldest: NONE,
+            youngest: NONE,
+            waiting: 0,
+        }
+    }
+
+    /// The task in a slot, if it is stored.
+    pub fn task(&self, index: u32) -> Option<&Task> {
+        self.slab.slot(index)?.task.as_ref()
+    }
+
+    /// The orders of one agent.
+    pub fn orders(&self, agent: AgentIndex) -> Option<&Orders> {
+        self.agents.get(usize::from(agent.0))?.as_deref()
+    }
+
+    /// The orders of all agents.
+    pub fn all_orders(&self) -> impl Iterator<Item = &Orders> {
+        self.agents.iter().filter_map(Option::as_deref)
+    }
+
+    /// The tasks under a context's hash, newest first.
+    pub fn context(&self, hash: u64) -> impl Iterator<Item = u32> {
+        let mut next = self.contexts.get(&hash).copied();
+        std::iter::from_fn(move || {
+            let index = next?;
+            next = Some(self.slab[index].older).filter(|older| *older != NONE);
+            Some(index)
+        })
+    }
+
+    /// Puts the task of a slot where a status of `stamp` belongs in every index.
+    pub fn list(&mut self, index: u32, stamp: u64) {
+        let slot = &mut self.slab[index];
+        let Some(state) = slot.task.as_ref().map(Task::state) else { return };
+        let (agent, before) = (usize::from(slot.agent.0), slot.listed.replace(state));
+        let old_stamp = std::mem::replace(&mut slot.stamp, stamp);
+        if agent >= self.agents.len() {
+            self.agents.resize_with(agent + 1, || None);
+        }
+        let orders = self.agents[agent].get_or_insert_default();
+        if let Some(before) = before {
+            orders[before as usize].remove(old_stamp);
+        }
+        orders[state as usize].push(stamp, index);
+        self.front(index, before.is_some());
+        if state.is_terminal() {
+            match self.youngest {
+                NONE => self.oldest = index,
+                youngest => self.slab[youngest].next = index,
+            }
+            self.youngest = index;
+        }
+    }
+
+    /// Moves a task to the front of its context.
+    fn front(&mut self, index: u32, is_linked: bool) {
+        if is_linked {
+            if self.slab[index].newer == NONE {
+                return;
+            }
+            self.unlink(index);
+        }
+        let older = self.contexts.insert(self.slab[index].context, index).unwrap_or(NONE);
+        (self.slab[index].newer, self.slab[index].older) = (NONE, older);
+        if older != NONE {
+            self.slab[older].newer = index;
+        }
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let (newer, older) = (self.slab[index].newer, self.slab[index].older);
+        if older != NONE {
+            self.slab[older].newer = newer;
+        }
+        match (newer, older) {
+            (NONE, NONE) => drop(self.contexts.remove(&self.slab[index].context)),
+            (NONE, older) => drop(self.contexts.insert(self.slab[index].context, older)),
+            (newer, older) => self.slab[newer].older = older,
+        }
+    }
+
+    /// Stamp of the task that would be evicted first; `u64::MAX` when there is none.
+    pub fn oldest_stamp(&self) -> u64 {
+        self.slab.slot(self.oldest).map_or(u64::MAX, |slot| slot.stamp)
+    }
+
+    /// Evicts the task that ended first, and returns the hash of its id if a client chose it.
+    pub fn evict(&mut self, room: &Room, why: Eviction, wakes: &mut Wakes) -> Option<Option<u64>> {
+        let index = self.oldest;
+        let slot = self.slab.slot(index)?;
+        let (agent, next, stamp) = (usize::from(slot.agent.0), slot.next, slot.stamp);
+        let chosen = slot.chosen;
+        self.oldest = next;
+        if next == NONE {
+            self.youngest = NONE;
+        }
+        if let (Some(state), Some(Some(orders))) = (slot.listed, self.agents.get_mut(agent)) {
+            orders[state as usize].remove(stamp);
+        }
+        self.unlink(index);
+        self.wake(index, wakes);
+        room.give_bytes(self.slab[index].charged);
+        room.give_task();
+        room.count(why);
+        self.slab.give(index);
+        Some(chosen)
+    }
+
+    /// True when the oldest finished task has outlived its time.
+    pub fn is_expired(&self, room: &Room, unix_ms: u64) -> bool {
+        let stamp = self.oldest_stamp();
+        stamp != u64::MAX && unix_ms.saturating_sub(ms_of(stamp)) > room.ttl_ms
+    }
+
+    /// Takes the wakers of a task.
+    pub fn wake(&mut self, index: u32, wakes: &mut Wakes) {
+        if let Some(waiters) = &mut self.slab[index].waiters {
+            self.waiting -= waiters.len();
+            waiters.take(wakes);
+        }
+    }
+
+    /// Registers a waker with a task.
+    pub fn wait(&mut self, index: u32, waker: &std::task::Waker, wakes: &mut Wakes) {
+        let waiters: &mut Waiters = self.slab[index].waiters.get_or_insert_default();
+        let before = waiters.len();
+        waiters.register(waker, wakes);
+        self.waiting = self.waiting + waiters.len() - before;
+    }
+}

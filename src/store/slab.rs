@@ -1,0 +1,140 @@
+//! Slots in chunks of 256: growth copies nothing, a place never moves.
+
+use std::ops::{Index, IndexMut};
+
+use super::waiters::Waiters;
+use crate::{
+    model::{Task, TaskState},
+    service::AgentIndex,
+};
+
+const CHUNK: usize = 256;
+
+/// No slot.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// One place for a task, and its links in the shard's indexes.
+pub(super) struct Slot {
+    /// `None` when free, and while reserved or being changed.
+    pub task: Option<Task>,
+    /// Place in the order of status changes.
+    pub stamp: u64,
+    /// Bytes that the task holds of the store's budget.
+    pub charged: usize,
+    /// Keyed hash of the context id.
+    pub context: u64,
+    /// Keyed hash of an id that a client chose.
+    pub chosen: Option<u64>,
+    pub waiters: Option<Box<Waiters>>,
+    /// Neighbours among the tasks of the context.
+    pub newer: u32,
+    pub older: u32,
+    /// The next finished task or the next free slot.
+    pub next: u32,
+    /// Changes whenever the slot is freed.
+    pub check: u32,
+    pub agent: AgentIndex,
+    /// The state under which the task is listed.
+    pub listed: Option<TaskState>,
+}
+
+impl Slot {
+    fn free() -> Slot {
+        Slot {
+            task: None,
+            stamp: 0,
+            charged: 0,
+            context: 0,
+            chosen: None,
+            waiters: None,
+            newer: NONE,
+            older: NONE,
+            next: NONE,
+            check: 0,
+            agent: AgentIndex(0),
+            listed: None,
+        }
+    }
+}
+
+/// The slots of one shard.
+pub(super) struct Slab {
+    chunks: Vec<Box<[Slot]>>,
+    free: u32,
+    used: u32,
+    index_max: u32,
+}
+
+impl Slab {
+    /// An empty slab for at most `index_max` slots.
+    pub fn new(index_max: u32) -> Slab {
+        Slab { chunks: Vec::new(), free: NONE, used: 0, index_max }
+    }
+
+    /// Takes a free slot, the last one freed first; `None` when there can be no more.
+    pub fn take(&mut self) -> Option<u32> {
+        if self.free != NONE {
+            let index = self.free;
+            self.free = self[index].next;
+            self[index].next = NONE;
+            return Some(index);
+        }
+        let index = self.used;
+        if index >= self.index_max {
+            return None;
+        }
+        if index as usize == self.chunks.len() * CHUNK {
+            self.chunks.push((0..CHUNK).map(|_| Slot::free()).collect());
+        }
+        self.used += 1;
+        Some(index)
+    }
+
+    /// Frees a slot: keys to it are void from now on.
+    pub fn give(&mut self, index: u32) {
+        let (check, next) = (self[index].check.wrapping_add(1), self.free);
+        self[index] = Slot { check, next, ..Slot::free() };
+        self.free = index;
+    }
+
+    /// The slot, if there is one.
+    pub fn slot(&self, index: u32) -> Option<&Slot> {
+        self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)
+    }
+}
+
+impl Index<u32> for Slab {
+    type Output = Slot;
+
+    fn index(&self, index: u32) -> &Slot {
+        &self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+}
+
+impl IndexMut<u32> for Slab {
+    fn index_mut(&mut self, index: u32) -> &mut Slot {
+        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_freed_slot_is_used_again_under_another_check() {
+        let mut slab = Slab::new(300);
+        let taken: Vec<u32> = std::iter::from_fn(|| slab.take()).collect();
+        assert_eq!(taken, (0..300).collect::<Vec<_>>());
+        let check = slab[7].check;
+        slab.give(7);
+        assert_ne!(slab[7].check, check);
+        assert_eq!((slab.take(), slab.take()), (Some(7), None));
+        assert!(slab.slot(299).is_some() && slab.slot(512).is_none());
+    }
+
+    #[test]
+    fn a_slot_is_small() {
+        assert!(size_of::<Slot>() <= 200, "{}", size_of::<Slot>());
+    }
+}
