@@ -84,6 +84,8 @@ pub struct Cursor {
     pub seq: u64,
     /// True: a snapshot of the task as it was after `seq` goes first.
     pub snapshot: bool,
+    /// True: the stream ends when the task asks for input; false: only when the task ends.
+    pub ends_at_input: bool,
     /// Where in the log `seq` is.
     pub place: ReplayPlace,
 }

@@ -1,7 +1,7 @@
 //! Every form of a card holds what its clients require, and the strict ones nothing else.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 // A test that cannot go on has failed.
-#![allow(clippy::expect_used)]
 
 use std::collections::BTreeSet;
 

@@ -50,9 +50,6 @@ impl Agent for Echo {
             }
             Trigger::Stream { events } if events <= STREAM_EVENTS_MAX => stream(&mut turn, events),
             Trigger::Hold { ms, events } if events <= STREAM_EVENTS_MAX && ms <= HOLD_MS_MAX => {
-                if turn.state.is_none() {
-                    turn.status(TaskState::Submitted);
-                }
                 turn.resume_after(ms, events);
             }
             Trigger::Stream { .. } => {

@@ -163,6 +163,7 @@ fn parse_fault(error: JsonError) -> Fault {
         JsonError::Syntax { offset } => {
             Fault::because(FaultKind::Parse, format!("invalid JSON at byte {offset}"))
         }
+        JsonError::Range { .. } => Fault::because(FaultKind::Parse, error.to_string()),
         JsonError::Utf8 => Fault::because(FaultKind::Parse, "the body is not UTF-8"),
         JsonError::Depth => Fault::because(FaultKind::InvalidRequest, "nested too deep"),
         JsonError::TooLarge => Fault::because(FaultKind::InvalidRequest, "the body is too large"),
@@ -263,8 +264,7 @@ impl Desk<'_> {
             }
             Ok(Outcome::Parked(ticket)) => {
                 response::rollback(self.out, mark);
-                let call =
-                    ParkedCall { ticket, id: ready.id.into(), method: ready.method };
+                let call = ParkedCall { ticket, id: ready.id.into(), method: ready.method };
                 self.park(vec![call], None)
             }
             Ok(Outcome::Stream { .. }) => {
@@ -393,9 +393,7 @@ impl Desk<'_> {
                 close: self.close,
                 permit,
             })),
-            None => {
-                self.fault(Known::NOTHING, &Fault::new(FaultKind::Overloaded))
-            }
+            None => self.fault(Known::NOTHING, &Fault::new(FaultKind::Overloaded)),
         }
     }
 
@@ -487,8 +485,7 @@ impl Desk<'_> {
         };
         let known = Known { id, wire: Some(method.wire), op: method.op };
         let refused = |fault| Unready::Refused(known, fault);
-        version::check(self.asked.as_deref(), method, self.site.strict_version)
-            .map_err(refused)?;
+        version::check(self.asked.as_deref(), method, self.site.strict_version).map_err(refused)?;
         if request.by_position {
             return Err(refused(Fault::param("params", "parameters go by name")));
         }
@@ -541,8 +538,7 @@ fn is_notification(
 
 /// LangSmith (wire §8): `Accept` must name the type of the answer, or a range that holds it.
 fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
-    let wanted: &[u8] =
-        if op.is_streaming() { b"text/event-stream" } else { b"application/json" };
+    let wanted: &[u8] = if op.is_streaming() { b"text/event-stream" } else { b"application/json" };
     http::list(accept.unwrap_or_default()).any(|range| {
         let range = range.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
         let kind = wanted.split(|b| *b == b'/').next().unwrap_or_default();

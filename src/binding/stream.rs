@@ -123,13 +123,7 @@ pub fn frame(
 }
 
 /// Writes an `event: error` frame (wire §3.5).
-fn error_frame(
-    out: &mut Vec<u8>,
-    id: &str,
-    wire: &Wire,
-    write: &WriteCx<'_>,
-    fault: &Fault,
-) {
+fn error_frame(out: &mut Vec<u8>, id: &str, wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
     let frame = sse::error_event(out, None);
     rpc::open_error(out, id);
     (wire.fault)(out, fault, write);

@@ -33,7 +33,9 @@ fn load_one(flag: &AgentFlag) -> Result<Loaded, Wrong> {
         ("script", Some(file)) if !file.is_empty() => script(file)?,
         ("script", _) => return Err(Wrong("the agent kind script needs a file".to_owned())),
         (kind, _) => {
-            return Err(Wrong(format!("there is no agent kind {kind:?}; kinds: echo, script:FILE")));
+            return Err(Wrong(format!(
+                "there is no agent kind {kind:?}; kinds: echo, script:FILE"
+            )));
         }
     };
     if let Some(name) = &flag.name {

@@ -129,11 +129,8 @@ pub struct Quirks {
 
 impl Quirks {
     /// Plain JSON-RPC over HTTP: every answer is 200.
-    pub const NONE: Quirks = Quirks {
-        accept_required: false,
-        fault_http: |_| 200,
-        silent_notifications: false,
-    };
+    pub const NONE: Quirks =
+        Quirks { accept_required: false, fault_http: |_| 200, silent_notifications: false };
 }
 
 /// Reads `params` (absent: `None`) into a call. `pack` is cleared and holds what the call borrows

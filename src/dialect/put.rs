@@ -45,20 +45,21 @@ pub(super) fn list<T>(
     even_empty: bool,
     mut each: impl FnMut(&mut Vec<u8>, T),
 ) {
-    let mut any = even_empty;
-    if even_empty {
+    let (mut open, mut first) = (even_empty, true);
+    if open {
         out.extend_from_slice(key);
     }
-    for (at, item) in items.enumerate() {
-        if at > 0 {
-            out.push(b',');
-        } else if !even_empty {
+    for item in items {
+        if !open {
             out.extend_from_slice(key);
-            any = true;
+            open = true;
+        } else if !first {
+            out.push(b',');
         }
+        first = false;
         each(out, item);
     }
-    if any {
+    if open {
         out.push(b']');
     }
 }

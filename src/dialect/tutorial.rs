@@ -1,4 +1,4 @@
-//! The "Request/Response Structure" tutorial: 0.3 with parts by `type` and HTTP statuses (wire §8).
+//! The "Request/Response Structure" tutorial (wire §8): 0.3, parts by `type`, HTTP statuses.
 //!
 //! Its readers look for `message_id` and for `type` in parts, readers of 0.3 for `messageId` and
 //! `kind`: both are written, as nowhere else. Results are tasks and messages as in 0.3.

@@ -176,10 +176,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 128 && name.bytes().all(plain) && !name.starts_with('.')
 }
 
-fn resolve(
-    mount: &Mount,
-    agents: &HashMap<String, AgentIndex>,
-) -> Result<site::Mount, BuildError> {
+fn resolve(mount: &Mount, agents: &HashMap<String, AgentIndex>) -> Result<site::Mount, BuildError> {
     let path = mount.path.trim_end_matches('/');
     let clean = path.split('/').skip(1).all(is_name);
     if !mount.path.starts_with('/') || !clean {

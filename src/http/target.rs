@@ -1,6 +1,6 @@
 //! The request target in its four forms (RFC 9112 §3.2).
 //!
-//! A [`Target`] holds visible ASCII only, has no fragment, and its path passed
+//! A [`Target`] holds visible ASCII only, no fragment, and its path passed
 //! [`path::check`]: whoever reads it needs no second look.
 
 use super::{HeadLimits, Method, Reject, authority, path};
@@ -55,9 +55,14 @@ pub(super) fn parse<'b>(
         (TargetForm::Absolute, Some(authority), rest)
     };
     let (path, query) = match rest.split_once('?') {
-        Some((path, query)) => (path, Some(query)),
+        // A fragment behind a query is what sloppy clients forget to cut off; it means nothing
+        // here. One behind a path could be read as part of the path, and is refused.
+        Some((path, query)) => (path, query.split('#').next()),
         None => (rest, None),
     };
+    if seen & FRAGMENT != 0 && path.contains('#') {
+        return Err(Reject::TargetInvalid);
+    }
     if query.is_some_and(|q| q.len() > limits.query_bytes_max) {
         return Err(Reject::QueryTooLong);
     }
@@ -76,25 +81,32 @@ fn absolute(text: &str) -> Result<(&str, &str), Reject> {
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return Err(Reject::TargetScheme);
     }
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, rest) = rest.split_at(end);
+    // RFC 9110 §4.2.4: user information is deprecated; it is not part of the host and names nobody.
+    let authority = authority
+        .rsplit_once('@')
+        .map_or(authority, |(user, host)| if user.contains('@') { authority } else { host });
     if !authority::is_valid(authority) {
         return Err(Reject::TargetAuthority);
     }
     Ok((authority, rest))
 }
 
-/// Not visible ASCII, or `#`, which would begin a fragment.
+/// Not visible ASCII.
 const INVALID: u8 = 1;
 /// Something that makes the path worth a closer look.
 const SUSPECT: u8 = 2;
+/// `#`, which begins a fragment.
+const FRAGMENT: u8 = 4;
 
 const CLASS: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
     while i < 256 {
         table[i] = match i as u8 {
-            0..=0x20 | 0x7f..=0xff | b'#' => INVALID,
+            0..=0x20 | 0x7f..=0xff => INVALID,
+            b'#' => FRAGMENT,
             b'%' | b'.' | b'\\' => SUSPECT,
             _ => 0,
         };
@@ -133,7 +145,9 @@ mod tests {
         assert_eq!(get("a"), Some(Reject::TargetForm));
         assert_eq!(get("?a"), Some(Reject::TargetForm));
         assert_eq!(get("ws://a/"), Some(Reject::TargetScheme));
-        assert_eq!(get("http://a@b/"), Some(Reject::TargetAuthority));
+        assert_eq!(read(Method::Get, "http://u:p@b:1/").map(|t| t.1), Ok(Some("b:1")));
+        assert_eq!(get("http://a@b@c/"), Some(Reject::TargetAuthority));
+        assert_eq!(read(Method::Get, "/a?b#c").map(|t| t.3), Ok(Some("b")));
         assert_eq!(get("/a#b"), Some(Reject::TargetInvalid));
         assert_eq!(get("/ä"), Some(Reject::TargetInvalid));
         assert_eq!(get("/a/.."), Some(Reject::PathDots));

@@ -3,7 +3,7 @@
 //! The law of this module: the caller's bytes are never changed and never copied into a value;
 //! every node of a document is the exact source text it was written as, so numbers and strings
 //! can be stored, echoed and compared verbatim. A document is RFC 8259 JSON in UTF-8 or it is
-//! refused; numbers of any size are JSON. Nothing here recurses and nothing here panics on bytes.
+//! refused; numbers of any size are JSON, exponents beyond 999 apart. Nothing here recurses and nothing here panics on bytes.
 //!
 //! In scope: parsing one complete document, reading it, escaping, integers, base64 text.
 //! Out of scope: streaming documents, floating point, trees that own their values, serde.
@@ -33,6 +33,11 @@ pub enum JsonError {
         /// Byte offset of the first byte that cannot continue a document.
         offset: usize,
     },
+    /// A number with an exponent that is beyond a double and beyond our own limits, too.
+    Range {
+        /// Byte offset of the number.
+        offset: usize,
+    },
     /// The bytes are not UTF-8 (RFC 8259 §8.1).
     Utf8,
     /// Valid JSON, nested deeper than the caller allows.
@@ -46,6 +51,7 @@ impl fmt::Display for JsonError {
         match self {
             Self::Empty => f.write_str("empty JSON document"),
             Self::Syntax { offset } => write!(f, "invalid JSON at byte {offset}"),
+            Self::Range { offset } => write!(f, "the number at byte {offset} is out of range"),
             Self::Utf8 => f.write_str("JSON is not UTF-8"),
             Self::Depth => f.write_str("JSON is nested too deeply"),
             Self::TooLarge => f.write_str("JSON document is too large"),

@@ -9,6 +9,12 @@ use super::JsonError;
 /// Longest number without exponent that is left to simd-json: it cannot overflow.
 const NUMBER_SAFE_MAX: usize = 17;
 
+/// Digits of an exponent beyond the range of a double.
+const EXPONENT_DIGITS_MAX: usize = 3;
+
+/// Digits before an exponent beyond the range of a double (IEEE 754 decimal128 has 34).
+const MANTISSA_DIGITS_MAX: usize = 34;
+
 /// What may come next.
 enum Expect {
     Value,
@@ -147,6 +153,9 @@ impl Scan<'_> {
             Some(b'-' | b'0'..=b'9') => {
                 let start = self.at;
                 let exponent = self.number()?;
+                if exponent && !is_in_range(&self.src[start..self.at]) {
+                    return Err(JsonError::Range { offset: start });
+                }
                 if exponent || self.at - start > NUMBER_SAFE_MAX {
                     mask(copy.get_mut(start..self.at).unwrap_or_default());
                 }
@@ -242,6 +251,23 @@ impl Scan<'_> {
         }
         Ok(unit)
     }
+}
+
+/// RFC 8259 §6: "this specification allows implementations to set limits on the range and
+/// precision of numbers accepted".
+///
+/// What a double cannot hold is text to us, but peers that it is passed on to may expand it:
+/// `1e1000000000` is ten characters and a gigabyte of digits. So a number with an exponent that is
+/// beyond a double has at most [`EXPONENT_DIGITS_MAX`] and [`MANTISSA_DIGITS_MAX`] digits.
+fn is_in_range(number: &[u8]) -> bool {
+    let text = std::str::from_utf8(number).unwrap_or_default();
+    if text.parse::<f64>().is_ok_and(f64::is_finite) {
+        return true;
+    }
+    let count = |text: &str| text.bytes().filter(u8::is_ascii_digit).count();
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, ""));
+    count(exponent.trim_start_matches(['+', '0'])) <= EXPONENT_DIGITS_MAX
+        && count(mantissa) <= MANTISSA_DIGITS_MAX
 }
 
 /// Puts a `0` and blanks in place of a number.

@@ -7,8 +7,8 @@
 use smallvec::SmallVec;
 
 use super::{
-    event::{TaskEvent, kind},
-    pack::Artifact,
+    entry::{DEAD_AT, ENTRY_HEAD, Entries, Entry, NEXT_AT},
+    event::TaskEvent,
     state::{Generation, TaskState},
     view::TaskView,
 };
@@ -36,15 +36,6 @@ pub enum Refusal {
     /// One artifact more than [`TaskLimits::artifacts_max`].
     TooManyArtifacts,
 }
-
-/// Fixed columns before each entry's payload.
-///
-/// `length u32` counts them; `seq`, `next` (offset of the artifact's next chunk, 0 = none) and
-/// `dead` (sequence number that replaced the entry, 0 = alive) are u32.
-pub(super) const ENTRY_HEAD: usize = 20;
-const SEQ_AT: usize = 4;
-const NEXT_AT: usize = 8;
-const DEAD_AT: usize = 12;
 
 /// First and last entry of one artifact.
 #[derive(Clone, Copy, Debug)]
@@ -150,10 +141,9 @@ impl Task {
         (at != 0).then(|| Entry::at(&self.log, at)).flatten().map_or(0, |e| u64::from(e.seq()))
     }
 
-    /// True when streams of this task end here: it is terminal, or waits for its client's input
-    /// (A2A 1.0 §3.1.2). For credentials a client waits with its stream open.
-    pub fn ends_streams(&self) -> bool {
-        self.state.is_terminal() || (self.state == TaskState::InputRequired && !self.is_answered)
+    /// True when the task waits for input that its client has not given yet.
+    pub fn awaits_input(&self) -> bool {
+        self.state == TaskState::InputRequired && !self.is_answered
     }
 
     /// Heap bytes that applying `event` may add at most.
@@ -211,7 +201,10 @@ impl Task {
         if self.state.is_terminal() {
             return Err(Refusal::Terminal);
         }
-        if self.log.len() + Task::cost(event) - self.dead_bytes as usize > limits.bytes_max {
+        let (length, dead) = (self.log.len() + Task::cost(event), self.dead_bytes as usize);
+        // A squeeze of a full log must free a sixteenth: it copies all of it.
+        let is_worth_it = dead >= limits.bytes_max / 16;
+        if length > limits.bytes_max && (!is_worth_it || length - dead > limits.bytes_max) {
             return Err(Refusal::TooLarge);
         }
         let chain = match event {
@@ -253,6 +246,8 @@ impl Task {
             self.seq += 1;
         }
         let at = self.log.len();
+        // At once: `growth` counts on it.
+        self.log.reserve(Task::cost(event));
         self.log.extend_from_slice(&(Task::cost(event) as u32).to_le_bytes());
         self.log.extend_from_slice(&self.seq.to_le_bytes());
         self.log.extend_from_slice(&[0; 8]);
@@ -302,7 +297,8 @@ impl Task {
 
     fn kill(&mut self, at: usize) {
         self.dead_bytes += self.u32_at(at);
-        self.put_u32(at + DEAD_AT, self.seq);
+        // Zero would say that it lives.
+        self.put_u32(at + DEAD_AT, self.seq.max(1));
     }
 
     fn trim_history(&mut self, history_max: usize) {
@@ -329,29 +325,35 @@ impl Task {
         if !tight && (dead < WORTH_IT || dead < self.log.len() / 2) {
             return;
         }
-        let floor =
-            if tight { self.seq } else { self.seq.saturating_sub(limits.replay_max as u32) };
-        if !tight && floor <= self.base_seq {
+        let window = u32::try_from(limits.replay_max).unwrap_or(u32::MAX);
+        let floor = if tight { self.seq } else { self.seq.saturating_sub(window) };
+        // One squeeze a window at most: it copies the window.
+        if !tight && floor < self.base_seq.saturating_add(window.max(1)) {
             return;
         }
-        self.rebuild(floor);
+        self.rebuild(floor, Task::cost(event));
     }
 
-    fn rebuild(&mut self, floor: u32) {
+    /// Copies what lives, and what died after `floor`, with room for `more` bytes.
+    fn rebuild(&mut self, floor: u32, more: usize) {
         let old = std::mem::take(&mut self.log);
-        let mut log = Vec::with_capacity(old.len() - self.dead_bytes as usize / 2);
+        // What died after the floor is part of the task as it was at the floor.
+        let is_kept = |entry: &Entry<'_>| entry.dead() == 0 || entry.dead() > floor;
+        let kept: usize = Entries { log: &old, at: self.entries_at() }
+            .filter(|(_, entry)| is_kept(entry))
+            .map(|(_, entry)| entry.bytes.len())
+            .sum();
+        let kept = self.entries_at() + kept;
+        let mut log = Vec::with_capacity(old.capacity().min(kept + more.max(kept / 2)));
         log.extend_from_slice(&old[..self.entries_at()]);
         let mut moved: Vec<(u32, u32)> = Vec::new();
-        let mut at = self.entries_at();
         self.dead_bytes = 0;
-        while let Some(entry) = Entry::at(&old, at) {
-            let is_dead = entry.dead() != 0;
-            if !is_dead || entry.seq() > floor {
+        for (at, entry) in (Entries { log: &old, at: self.entries_at() }) {
+            if is_kept(&entry) {
                 moved.push((at as u32, log.len() as u32));
-                self.dead_bytes += if is_dead { entry.bytes.len() as u32 } else { 0 };
+                self.dead_bytes += if entry.dead() != 0 { entry.bytes.len() as u32 } else { 0 };
                 log.extend_from_slice(entry.bytes);
             }
-            at += entry.bytes.len();
         }
         let new_place = |old: u32| match moved.binary_search_by_key(&old, |m| m.0) {
             Ok(index) => moved[index].1,
@@ -382,67 +384,101 @@ impl Task {
     }
 }
 
-/// One entry of a log.
-#[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
-    pub bytes: &'a [u8],
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ArtifactBuf, MessageBuf, PartsBuf};
 
-impl<'a> Entry<'a> {
-    /// The entry that starts at `at`; `None` at the end of the log.
-    pub fn at(log: &'a [u8], at: usize) -> Option<Entry<'a>> {
-        let rest = log.get(at..)?;
-        let length = u32::from_le_bytes(*rest.first_chunk()?) as usize;
-        let bytes = rest.get(..length)?;
-        (length >= ENTRY_HEAD).then_some(Entry { bytes })
+    fn limits() -> TaskLimits {
+        TaskLimits { bytes_max: 100_000, history_max: 10, artifacts_max: 10, replay_max: 8 }
     }
 
-    fn column(&self, at: usize) -> u32 {
-        self.bytes[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b))
+    fn status(state: TaskState) -> TaskEvent<'static> {
+        TaskEvent::Status { state, at_ms: 1, message: None, metadata: None }
     }
 
-    pub fn seq(&self) -> u32 {
-        self.column(SEQ_AT)
+    fn replace(task: &mut Task, length: usize, limits: &TaskLimits) -> Result<u64, Refusal> {
+        let artifact = ArtifactBuf::new("a", &PartsBuf::new().text(&"y".repeat(length)));
+        let (append, last_chunk) = (false, true);
+        let artifact = artifact.view();
+        task.apply(&TaskEvent::Artifact { artifact, append, last_chunk, metadata: None }, limits)
     }
 
-    pub fn next(&self) -> usize {
-        self.column(NEXT_AT) as usize
+    #[test]
+    fn a_task_can_be_seen_as_it_was_at_the_base_of_its_window() {
+        let mut task = Task::new(b"t", b"c", Generation::V1, 0);
+        let mut sizes = vec![(TaskState::Unspecified, 0)];
+        for round in 0..200 {
+            let state = if round % 2 == 0 { TaskState::Working } else { TaskState::AuthRequired };
+            for is_status in [true, false] {
+                let applied = match is_status {
+                    true => task.apply(&status(state), &limits()),
+                    false => replace(&mut task, 200 + round, &limits()),
+                };
+                let size = if is_status { sizes[sizes.len() - 1].1 } else { 200 + round };
+                assert_eq!(applied, Ok(sizes.len() as u64));
+                sizes.push((state, size));
+            }
+            for seq in task.base_seq()..=task.seq() {
+                let view = task.view_at(seq);
+                let size = view.artifacts().map(|a| a.parts().map(|p| p.0.len()).sum::<usize>());
+                let (state, length) = sizes[seq as usize];
+                assert_eq!(view.status().state, state);
+                let head = super::super::pack::FIELD_HEAD;
+                assert_eq!(size.sum::<usize>(), if length > 0 { length + head } else { 0 });
+            }
+        }
+        assert!(task.squeezes() > 0);
     }
 
-    pub fn dead(&self) -> u32 {
-        self.column(DEAD_AT)
+    #[test]
+    fn a_window_is_squeezed_once_and_a_full_log_only_when_it_is_worth_it() {
+        let mut task = Task::new(b"t", b"c", Generation::V1, 0);
+        for _ in 0..800 {
+            replace(&mut task, 600, &limits()).unwrap();
+        }
+        assert!((10..=100).contains(&task.squeezes()), "{}", task.squeezes());
+        let large = TaskLimits { replay_max: 100_000, ..limits() };
+        let parts = PartsBuf::new().text(&"x".repeat(95_000));
+        let said = MessageBuf::agent("m", &parts);
+        let mut task = Task::new(b"t", b"c", Generation::V1, 0);
+        task.apply(&TaskEvent::Turn { message: said.view() }, &large).unwrap();
+        let refused =
+            (0..10_000).find_map(|_| task.apply(&status(TaskState::Working), &large).err());
+        assert_eq!(refused, Some(Refusal::TooLarge));
+        assert_eq!(task.squeezes(), 0);
     }
 
-    /// True when the entry is alive in the task as it was after event `seq`.
-    pub fn lives_at(&self, seq: u32) -> bool {
-        self.seq() <= seq && (self.dead() == 0 || self.dead() > seq)
-    }
-
-    pub fn kind(&self) -> u8 {
-        self.bytes[16]
-    }
-
-    pub fn event(&self) -> Option<TaskEvent<'a>> {
-        TaskEvent::decode(self.bytes[16], self.bytes[17], &self.bytes[ENTRY_HEAD..])
-    }
-
-    pub fn artifact(&self) -> Option<Artifact<'a>> {
-        match self.event()? {
-            TaskEvent::Artifact { artifact, .. } => Some(artifact),
-            TaskEvent::Turn { .. } | TaskEvent::Status { .. } => None,
+    #[test]
+    fn growth_bounds_what_an_event_adds() {
+        let mut task = Task::new(b"t", b"c", Generation::V1, 10);
+        for round in 0..300usize {
+            let event = ArtifactBuf::new(&(round % 9).to_string(), &PartsBuf::new().text("y"));
+            let event = TaskEvent::Artifact {
+                artifact: event.view(),
+                append: round % 2 == 0,
+                last_chunk: false,
+                metadata: None,
+            };
+            let (before, growth) = (task.heap_bytes(), task.growth(&event));
+            task.apply(&event, &limits()).unwrap();
+            assert!(task.heap_bytes() <= before + growth);
         }
     }
 
-    /// True for a turn and for a status that says something.
-    pub fn holds_message(&self) -> bool {
-        match self.event() {
-            Some(TaskEvent::Turn { .. }) => true,
-            Some(TaskEvent::Status { message, .. }) => message.is_some(),
-            Some(TaskEvent::Artifact { .. }) | None => false,
-        }
-    }
-
-    pub fn is_turn(&self) -> bool {
-        self.kind() == kind::TURN
+    #[test]
+    fn a_task_awaits_input_until_its_client_speaks() {
+        let mut task = Task::new(b"t", b"c", Generation::V1, 0);
+        let said = MessageBuf::agent("m", &PartsBuf::new());
+        let turn = TaskEvent::Turn { message: said.view() };
+        let mut awaits = |event: &TaskEvent<'_>| {
+            task.apply(event, &limits()).unwrap();
+            (task.awaits_input(), task.status_seq())
+        };
+        assert_eq!(awaits(&turn), (false, 0));
+        assert_eq!(awaits(&status(TaskState::AuthRequired)), (false, 1));
+        assert_eq!(awaits(&status(TaskState::InputRequired)), (true, 2));
+        assert_eq!(awaits(&turn), (false, 2));
+        assert_eq!(awaits(&status(TaskState::Completed)), (false, 3));
     }
 }

@@ -1,10 +1,11 @@
 //! Reading a task: its status, history and artifacts as they were after a given event.
 
 use super::{
+    entry::{ENTRY_HEAD, Entries, Entry},
     event::{TaskEvent, kind},
     pack::{Artifact, Fields, Message, Part, artifact_tag},
     state::{Generation, TaskState},
-    task::{ENTRY_HEAD, Entry, Task},
+    task::Task,
 };
 
 /// A task as it was after one of its events.
@@ -77,8 +78,10 @@ impl<'a> TaskView<'a> {
         }
     }
 
-    fn entries(&self) -> Entries<'a> {
-        Entries { log: self.task.log(), at: self.task.entries_at(), seq: self.seq }
+    fn entries(&self) -> impl Iterator<Item = (usize, Entry<'a>)> + use<'a> {
+        let seq = self.seq;
+        Entries { log: self.task.log(), at: self.task.entries_at() }
+            .filter(move |(_, entry)| entry.lives_at(seq))
     }
 
     fn messages(&self) -> impl Iterator<Item = Message<'a>> + use<'a> {
@@ -127,27 +130,6 @@ impl<'a> TaskView<'a> {
     }
 }
 
-struct Entries<'a> {
-    log: &'a [u8],
-    at: usize,
-    seq: u32,
-}
-
-impl<'a> Iterator for Entries<'a> {
-    type Item = (usize, Entry<'a>);
-
-    fn next(&mut self) -> Option<(usize, Entry<'a>)> {
-        loop {
-            let at = self.at;
-            let entry = Entry::at(self.log, at)?;
-            self.at += entry.bytes.len();
-            if entry.lives_at(self.seq) {
-                return Some((at, entry));
-            }
-        }
-    }
-}
-
 /// One artifact with everything that was appended to it.
 #[derive(Clone, Copy)]
 pub struct ArtifactView<'a> {
@@ -179,7 +161,9 @@ impl<'a> ArtifactView<'a> {
     /// The parts of all chunks, in order.
     pub fn parts(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
         self.chunks().flat_map(|chunk| {
-            Fields(chunk.0).filter(|(tag, _)| *tag == artifact_tag::PART).map(|(_, part)| Part(part))
+            Fields(chunk.0)
+                .filter(|(tag, _)| *tag == artifact_tag::PART)
+                .map(|(_, part)| Part(part))
         })
     }
 }
@@ -203,8 +187,7 @@ impl Task {
         each: &mut dyn FnMut(u64, TaskEvent<'a>) -> bool,
     ) -> u64 {
         if place.offset == 0 || place.squeezes != self.squeezes() {
-            *place =
-                ReplayPlace { offset: self.entries_at() as u32, squeezes: self.squeezes() };
+            *place = ReplayPlace { offset: self.entries_at() as u32, squeezes: self.squeezes() };
         }
         let mut given = seq;
         while let Some(entry) = Entry::at(self.log(), place.offset as usize) {

@@ -9,9 +9,11 @@ use super::pool::Pool;
 /// The largest step by which an input of unknown length grows.
 const GROW_MAX: usize = 1024 * 1024;
 
-/// Input that waits.
+/// Input that waits. One word, for the many connections that hold nothing.
 #[derive(Default)]
-pub(super) struct Input {
+pub(super) struct Input(Option<Box<Held>>);
+
+struct Held {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
@@ -20,67 +22,82 @@ pub(super) struct Input {
 impl Input {
     /// What waits.
     pub(super) fn waiting(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
+        self.0.as_ref().map_or(&[], |held| &held.bytes[held.start..held.end])
     }
 
     /// How many bytes wait.
     pub(super) fn len(&self) -> usize {
-        self.end - self.start
+        self.0.as_ref().map_or(0, |held| held.end - held.start)
     }
 
-    /// True: nothing waits and no buffer is held.
-    pub(super) fn is_empty(&self) -> bool {
-        self.start == self.end
+    /// True: no buffer is held.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Room for more, such that `need` bytes fit in all; empty when that would pass `bytes_max`.
     pub(super) fn room(&mut self, need: usize, bytes_max: usize, pool: &mut Pool) -> &mut [u8] {
-        self.invariants();
         let waiting = self.len();
-        let wanted = need.max(waiting + 1).min(bytes_max);
-        if wanted > self.bytes.len() {
-            let grown = waiting + waiting.min(GROW_MAX);
-            let mut larger = pool.take_filled(wanted.max(grown.min(bytes_max)));
-            larger[..waiting].copy_from_slice(self.waiting());
-            pool.give(std::mem::replace(&mut self.bytes, larger));
-            (self.start, self.end) = (0, waiting);
-        } else if self.start + wanted > self.bytes.len() || self.start > self.bytes.len() / 2 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, waiting);
+        if waiting >= bytes_max {
+            return &mut [];
         }
-        if waiting >= bytes_max { &mut [] } else { &mut self.bytes[self.end..] }
+        let wanted = need.max(waiting + 1).min(bytes_max);
+        let held = self.0.get_or_insert_with(|| Held::new(wanted, pool));
+        if wanted > held.bytes.len() {
+            let grown = (waiting + waiting.min(GROW_MAX)).min(bytes_max);
+            let mut larger = pool.take_filled(wanted.max(grown));
+            larger[..waiting].copy_from_slice(&held.bytes[held.start..held.end]);
+            pool.give(std::mem::replace(&mut held.bytes, larger));
+            (held.start, held.end) = (0, waiting);
+        } else if held.start + wanted > held.bytes.len() || held.start > held.bytes.len() / 2 {
+            held.bytes.copy_within(held.start..held.end, 0);
+            (held.start, held.end) = (0, waiting);
+        }
+        held.invariants();
+        &mut held.bytes[held.end..]
     }
 
     /// Says how much of the room was filled.
     pub(super) fn filled(&mut self, count: usize) {
-        self.end += count;
-        self.invariants();
+        if let Some(held) = &mut self.0 {
+            held.end += count;
+            held.invariants();
+        }
     }
 
     /// Keeps what the engine left of bytes that were read elsewhere.
     pub(super) fn keep(&mut self, left: &[u8], need: usize, pool: &mut Pool) {
-        debug_assert!(self.is_empty());
+        debug_assert!(self.is_quiet());
         if left.is_empty() {
             return;
         }
-        self.bytes = pool.take_filled(need.max(left.len()));
-        self.bytes[..left.len()].copy_from_slice(left);
-        (self.start, self.end) = (0, left.len());
+        let mut held = Held::new(need.max(left.len()), pool);
+        held.bytes[..left.len()].copy_from_slice(left);
+        held.end = left.len();
+        self.0 = Some(held);
     }
 
     /// Forgets the first `count` bytes, and gives the buffer back when nothing is left.
     pub(super) fn consume(&mut self, count: usize, pool: &mut Pool) {
-        self.start += count;
-        self.invariants();
-        if self.is_empty() {
+        let Some(held) = &mut self.0 else { return };
+        held.start += count;
+        held.invariants();
+        if held.start == held.end {
             self.release(pool);
         }
     }
 
     /// Forgets everything.
     pub(super) fn release(&mut self, pool: &mut Pool) {
-        pool.give(std::mem::take(&mut self.bytes));
-        (self.start, self.end) = (0, 0);
+        if let Some(held) = self.0.take() {
+            pool.give(held.bytes);
+        }
+    }
+}
+
+impl Held {
+    fn new(size: usize, pool: &mut Pool) -> Box<Held> {
+        Box::new(Held { bytes: pool.take_filled(size), start: 0, end: 0 })
     }
 
     fn invariants(&self) {
@@ -106,12 +123,12 @@ mod tests {
     fn a_known_length_is_reserved_once() {
         let (mut input, mut pool) = (Input::default(), Pool::default());
         input.keep(b"head", 3_000_000, &mut pool);
-        let place = input.bytes.as_ptr();
+        let place = input.waiting().as_ptr();
         let body = vec![b'x'; 2_999_996];
         assert_eq!(read(&mut input, 3_000_000, &body, &mut pool), body.len());
-        assert_eq!((input.len(), input.bytes.as_ptr()), (3_000_000, place));
+        assert_eq!((input.len(), input.waiting().as_ptr()), (3_000_000, place));
         input.consume(3_000_000, &mut pool);
-        assert!(input.bytes.is_empty());
+        assert!(input.is_quiet());
     }
 
     #[test]
@@ -127,7 +144,7 @@ mod tests {
             input.consume(count, &mut pool);
             seen += count;
         }
-        assert!(input.is_empty());
+        assert!(input.is_quiet());
     }
 
     #[test]
@@ -135,6 +152,6 @@ mod tests {
         let (mut input, mut pool) = (Input::default(), Pool::default());
         let chunk = vec![0; 100_000];
         while read(&mut input, usize::MAX, &chunk, &mut pool) > 0 {}
-        assert!(input.len() >= MAX && input.bytes.len() < MAX + 64 * 1024);
+        assert!(input.len() >= MAX && input.len() < MAX + 64 * 1024);
     }
 }

@@ -80,15 +80,23 @@ impl Shared {
         self.wake_all();
     }
 
-    /// Registers who is woken by a new stage: a worker's index, or the number of workers.
+    /// Registers the ticker of a worker, which a new stage wakes.
     pub(super) fn listen(&self, index: usize, waker: &Waker) {
         let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
         wakers[index].clone_from(waker);
     }
 
-    /// True until the last worker has ended.
-    pub(super) fn is_alive(&self) -> bool {
-        self.workers.load(Ordering::Acquire) > 0
+    /// Registers who else is woken by a new stage or the end of a worker.
+    pub(super) fn listen_for_end(&self, waker: &Waker) {
+        let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = wakers.last_mut() {
+            last.clone_from(waker);
+        }
+    }
+
+    /// True when one worker is left.
+    pub(super) fn has_one_worker(&self) -> bool {
+        self.workers.load(Ordering::Acquire) <= 1
     }
 
     /// Says that a worker has ended.

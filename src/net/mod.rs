@@ -15,6 +15,7 @@ mod local;
 mod output;
 mod pool;
 mod server;
+mod signals;
 mod wheel;
 mod worker;
 

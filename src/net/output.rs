@@ -4,9 +4,11 @@
 
 use super::pool::Pool;
 
-/// Output that waits.
+/// Output that waits. One word, for the many connections that hold nothing.
 #[derive(Default)]
-pub(super) struct Output {
+pub(super) struct Output(Option<Box<Held>>);
+
+struct Held {
     bytes: Vec<u8>,
     start: usize,
 }
@@ -14,17 +16,17 @@ pub(super) struct Output {
 impl Output {
     /// What waits.
     pub(super) fn unsent(&self) -> &[u8] {
-        &self.bytes[self.start..]
+        self.0.as_ref().map_or(&[], |held| &held.bytes[held.start..])
     }
 
     /// How many bytes wait.
     pub(super) fn len(&self) -> usize {
-        self.bytes.len() - self.start
+        self.unsent().len()
     }
 
     /// True: nothing waits and no buffer is held.
     pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.0.is_none()
     }
 
     /// Keeps what the socket did not take of `fresh`, and leaves `fresh` empty.
@@ -32,35 +34,43 @@ impl Output {
     /// A large rest takes the buffer itself; a small one is copied, so that it pins little.
     pub(super) fn keep(&mut self, fresh: &mut Vec<u8>, sent: usize, pool: &mut Pool) {
         let left = fresh.len() - sent;
-        if self.is_empty() && left > fresh.capacity() / 4 {
-            let next = pool.take_empty(0);
-            pool.give(std::mem::replace(&mut self.bytes, std::mem::replace(fresh, next)));
-            self.start = sent;
-            return;
+        match &mut self.0 {
+            None if left == 0 => {}
+            None if left > fresh.capacity() / 4 => {
+                let bytes = std::mem::replace(fresh, pool.take_empty(0));
+                self.0 = Some(Box::new(Held { bytes, start: sent }));
+            }
+            None => {
+                let mut bytes = pool.take_empty(left);
+                bytes.extend_from_slice(&fresh[sent..]);
+                self.0 = Some(Box::new(Held { bytes, start: 0 }));
+            }
+            Some(held) => {
+                if held.start > held.bytes.len() / 2 {
+                    held.bytes.drain(..held.start);
+                    held.start = 0;
+                }
+                held.bytes.extend_from_slice(&fresh[sent..]);
+            }
         }
-        if self.bytes.capacity() == 0 && left > 0 {
-            self.bytes = pool.take_empty(left);
-        } else if self.start > self.bytes.len() / 2 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
-        self.bytes.extend_from_slice(&fresh[sent..]);
         fresh.clear();
     }
 
     /// Forgets what the socket took, and gives the buffer back when nothing is left.
     pub(super) fn sent(&mut self, count: usize, pool: &mut Pool) {
-        self.start += count;
-        debug_assert!(self.start <= self.bytes.len());
-        if self.is_empty() {
+        let Some(held) = &mut self.0 else { return };
+        held.start += count;
+        debug_assert!(held.start <= held.bytes.len());
+        if held.start == held.bytes.len() {
             self.release(pool);
         }
     }
 
     /// Forgets everything.
     pub(super) fn release(&mut self, pool: &mut Pool) {
-        pool.give(std::mem::take(&mut self.bytes));
-        self.start = 0;
+        if let Some(held) = self.0.take() {
+            pool.give(held.bytes);
+        }
     }
 }
 
@@ -87,7 +97,7 @@ mod tests {
         }
         seen.extend_from_slice(output.unsent());
         output.sent(output.len(), &mut pool);
-        assert!(seen == sent && output.bytes.capacity() == 0);
+        assert!(seen == sent && output.is_empty());
     }
 
     #[test]
@@ -97,6 +107,6 @@ mod tests {
         fresh.extend_from_slice(&[1; 100_000]);
         output.keep(&mut fresh, 99_000, &mut pool);
         assert_eq!((output.len(), fresh.capacity()), (1000, 1 << 20));
-        assert!(output.bytes.capacity() <= 1024);
+        assert!(output.0.unwrap().bytes.capacity() <= 1024);
     }
 }

@@ -3,16 +3,11 @@
 //! It binds before it builds, builds before it starts a thread, and starts every worker or none.
 
 use std::{
-    fmt,
-    future::poll_fn,
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    fmt, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     sync::{Arc, mpsc},
-    task::Poll,
     thread::JoinHandle,
 };
-
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     agent::{Agent, Profile},
@@ -22,7 +17,7 @@ use crate::{
 };
 
 use super::{
-    bind::{Listeners, bind},
+    bind::bind,
     clock::unix_ms,
     entropy::Chacha,
     local::{Shared, Stage},
@@ -110,25 +105,14 @@ impl Server {
     ///
     /// # Errors
     /// Every [`ServerError`]; nothing runs then.
-    pub fn start(mut self) -> Result<Running, ServerError> {
-        let workers = self.workers.unwrap_or_else(workers_default);
-        if self.listen.is_empty() {
-            self.listen.push(LISTEN_DEFAULT.to_owned());
-        }
-        let bound = self.listen.iter().map(|text| bind(text, workers));
-        let bound = bound.collect::<Result<Vec<Listeners>, _>>()?;
-        let addrs: Vec<SocketAddr> = bound.iter().map(|listeners| listeners.addr).collect();
-        let base_url = format!("http://{}", reachable(addrs[0]));
-        let secret = Chacha::new().map_err(ServerError::System)?.bits();
-        let base = base_url.clone();
-        let engine = self.setup.build(Start { secret, unix_ms, workers, base_url: base })?;
-        let shared = Arc::new(Shared::new(engine, workers));
-        let mut running = Running { addrs, base_url, workers, shared, threads: Vec::new() };
-        running.spawn(bound)?;
+    pub fn start(self) -> Result<Running, ServerError> {
+        let (mut running, sockets) = self.prepare()?;
+        running.spawn(sockets)?;
         Ok(running)
     }
 
-    /// Serves until SIGTERM or SIGINT, drains, and returns.
+    /// Serves on the calling thread and others until SIGTERM or SIGINT, drains, and returns. A
+    /// second signal ends the process at once, with code 1.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -141,35 +125,43 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn run_then(self, ready: impl FnOnce(&Running)) -> Result<(), ServerError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        let runtime = runtime.map_err(ServerError::System)?;
-        let hear = |kind| signal(kind).map_err(ServerError::System);
-        let context = runtime.enter();
-        let mut signals = [hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?];
-        drop(context);
-        let running = self.start()?;
-        ready(&running);
-        runtime.block_on(drained(&running.shared, running.workers, &mut signals));
+        let (mut running, mut sockets) = self.prepare()?;
+        // The calling thread is worker 0: a server of one worker is a process of one thread.
+        let own = sockets.remove(0);
+        running.spawn(sockets)?;
+        let shared = Arc::clone(&running.shared);
+        let life = Life(Arc::clone(&shared));
+        let mut started = Ok(());
+        worker::run(worker::Place::Main, shared, own, |outcome| match outcome {
+            Ok(()) => ready(&running),
+            Err(error) => started = Err(ServerError::System(error)),
+        });
+        drop(life);
+        started?;
         running.join();
         Ok(())
     }
-}
 
-/// Waits for the end; the first signal drains, the second ends the process.
-async fn drained(shared: &Shared, workers: usize, signals: &mut [Signal; 2]) {
-    poll_fn(|cx| {
-        shared.listen(workers, cx.waker());
-        for signal in &mut *signals {
-            while signal.poll_recv(cx).is_ready() {
-                if shared.stage() != Stage::Serving {
-                    std::process::exit(1);
-                }
-                shared.enter(Stage::Draining);
-            }
+    /// Binds and builds; the sockets are those of each worker.
+    fn prepare(mut self) -> Result<(Running, Vec<Vec<TcpListener>>), ServerError> {
+        let workers = self.workers.unwrap_or_else(workers_default);
+        if self.listen.is_empty() {
+            self.listen.push(LISTEN_DEFAULT.to_owned());
         }
-        if shared.is_alive() { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
+        let (mut addrs, mut sockets) = (Vec::new(), Vec::new());
+        sockets.resize_with(workers, Vec::new);
+        for text in &self.listen {
+            let bound = bind(text, workers)?;
+            addrs.push(bound.addr);
+            sockets.iter_mut().zip(bound.sockets).for_each(|(all, socket)| all.push(socket));
+        }
+        let base_url = format!("http://{}", reachable(addrs[0]));
+        let secret = Chacha::new().map_err(ServerError::System)?.bits();
+        let base = base_url.clone();
+        let engine = self.setup.build(Start { secret, unix_ms, workers, base_url: base })?;
+        let shared = Arc::new(Shared::new(engine, workers));
+        Ok((Running { addrs, base_url, workers, shared, threads: Vec::new() }, sockets))
+    }
 }
 
 /// A server that runs. Dropping it ends it at once; [`Running::join`] waits instead.
@@ -210,19 +202,18 @@ impl Running {
         }
     }
 
-    fn spawn(&mut self, bound: Vec<Listeners>) -> Result<(), ServerError> {
-        let mut sockets: Vec<_> = bound.into_iter().map(|bound| bound.sockets).collect();
+    /// Starts a thread for each of the last workers.
+    fn spawn(&mut self, sockets: Vec<Vec<TcpListener>>) -> Result<(), ServerError> {
         let (tell, hear) = mpsc::channel();
-        for index in 0..self.workers {
-            let sockets = sockets.iter_mut().filter_map(Vec::pop).collect();
+        let first = self.workers - sockets.len();
+        for (index, sockets) in (first..).zip(sockets) {
             let (shared, tell) = (Arc::clone(&self.shared), tell.clone());
             let life = Life(Arc::clone(&shared));
             let work = move || {
                 let _life = life;
-                worker::run(index, shared, sockets, |ready| {
-                    // Nobody hears it only when another worker has failed to start.
-                    let _ = tell.send(ready);
-                });
+                // Nobody hears it only when another worker has failed to start.
+                let ready = move |outcome| drop(tell.send(outcome));
+                worker::run(worker::Place::Thread(index), shared, sockets, ready);
             };
             let thread = std::thread::Builder::new().name(format!("peregrine-{index}"));
             self.threads.push(thread.spawn(work).map_err(ServerError::System)?);

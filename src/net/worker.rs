@@ -28,6 +28,7 @@ use super::{
     clock::Clock,
     entropy::Chacha,
     local::{Local, Shared, Stage},
+    signals::Signals,
 };
 
 /// Milliseconds that the ticker sleeps at most: expired tasks are looked for that often.
@@ -35,24 +36,45 @@ const SLEEP_MS_MAX: u64 = 1_000;
 /// Milliseconds that streams get after `drain_ms` to say their last words.
 const LAST_WORDS_MS: u64 = 500;
 
+/// Where a worker runs.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// Worker 0 on the thread that started the server; it hears the signals and ends last.
+    Main,
+    /// Any worker on a thread of its own.
+    Thread(usize),
+}
+
 /// Runs a worker until the server ends; `ready` hears once whether it serves.
 pub(super) fn run(
-    index: usize,
+    place: Place,
     shared: Arc<Shared>,
     sockets: Vec<TcpListener>,
     ready: impl FnOnce(io::Result<()>),
 ) {
     let stale = Arc::new(AtomicBool::new(true));
     let prepared = runtime(&stale).and_then(|runtime| {
-        let listeners = listeners(&runtime, sockets)?;
-        Ok((runtime, listeners, Chacha::new()?))
+        let context = runtime.enter();
+        let listeners = sockets.into_iter().map(tokio::net::TcpListener::from_std);
+        let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
+        let signals = match place {
+            Place::Main => Some(Signals::new()?),
+            Place::Thread(_) => None,
+        };
+        drop(context);
+        Ok((runtime, listeners, signals, Chacha::new()?))
     });
-    let (runtime, listeners, entropy) = match prepared {
+    let (runtime, listeners, signals, entropy) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return ready(Err(error)),
     };
     ready(Ok(()));
+    let index = match place {
+        Place::Main => 0,
+        Place::Thread(index) => index,
+    };
     runtime.block_on(async {
+        let hearing = signals.map(|signals| tokio::task::spawn_local(signals.hear(shared.clone())));
         let worker = Worker::new(index, shared.engine.limits(), Box::new(entropy));
         let clock = Clock::new(shared.epoch, stale);
         let local = Rc::new(Local::new(shared, clock, worker));
@@ -60,8 +82,11 @@ pub(super) fn run(
         let accepting = listeners.into_iter().map(accepting).collect();
         // A task of its own: waking it from this thread is a push to a queue, not a system call.
         let ticker = tokio::task::spawn_local(tick(index, Rc::clone(&local), accepting));
-        // A ticker ends when the server does, or with a panic that was already reported.
+        // A task ends when the server does, or with a panic that was already reported.
         let _ = ticker.await;
+        if let Some(hearing) = hearing {
+            let _ = hearing.await;
+        }
     });
 }
 
@@ -72,14 +97,6 @@ fn runtime(stale: &Arc<AtomicBool>) -> io::Result<LocalRuntime> {
         .enable_time()
         .on_thread_unpark(move || stale.store(true, Ordering::Relaxed))
         .build_local(LocalOptions::default())
-}
-
-fn listeners(
-    runtime: &LocalRuntime,
-    sockets: Vec<TcpListener>,
-) -> io::Result<Vec<tokio::net::TcpListener>> {
-    let _context = runtime.enter();
-    sockets.into_iter().map(tokio::net::TcpListener::from_std).collect()
 }
 
 /// Fires deadlines and agents until the server ends.
@@ -96,7 +113,8 @@ async fn tick(index: usize, local: Rc<Local>, accepting: Vec<JoinHandle<()>>) {
             let agents_ms = local.shared.engine.tick(worker, now, cx.waker());
             let deadlines_ms = local.wheel.borrow().next_ms();
             let latest_ms = latest_ms.min(now.mono_ms + SLEEP_MS_MAX);
-            let until_ms = [agents_ms, deadlines_ms].into_iter().flatten().fold(latest_ms, u64::min);
+            let until_ms =
+                [agents_ms, deadlines_ms].into_iter().flatten().fold(latest_ms, u64::min);
             local.plan(until_ms, cx.waker());
             sleep.as_mut().reset(local.clock.instant(until_ms).into());
             if sleep.as_mut().poll(cx).is_pending() {

@@ -27,8 +27,8 @@ impl Core {
                 return Err(FaultKind::TaskNotFound);
             }
             // A2A 1.0 §3.3.1: cancelling is idempotent; before 1.0 a second one is an error.
-            let again = edit.task().state() == TaskState::Canceled
-                && target.generation == Generation::V1;
+            let again =
+                edit.task().state() == TaskState::Canceled && target.generation == Generation::V1;
             if !again {
                 edit.apply(&canceled).map_err(|_| FaultKind::TaskNotCancelable)?;
             }

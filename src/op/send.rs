@@ -103,7 +103,10 @@ impl Core {
             Some(reserved) => {
                 self.store.commit_new(reserved, generation, message, cx.events, cx.now, show)
             }
-            None => Ok(self.commit(key, cx.events, cx.now, show)),
+            None => {
+                self.commit(key, cx.events, cx.now, show);
+                Ok(())
+            }
         };
         cx.events.clear();
         committed?;
@@ -147,7 +150,7 @@ impl Core {
     /// Adds the message to the history of a task that can still take one.
     fn join(&self, now: Now, key: TaskKey, send: &Send<'_>) -> Result<Joined, Fault> {
         let joined = self.store.update(key, now, |edit| {
-            if !send.context_id.is_none_or(|id| id == edit.task().context_id()) {
+            if send.context_id.is_some_and(|id| id != edit.task().context_id()) {
                 // A2A 1.0 §3.4.3: a mismatch is refused.
                 let detail = "the task belongs to another context";
                 return Err(Fault::param("message.contextId", detail));
@@ -263,7 +266,8 @@ fn outcome(send: &Send<'_>, key: TaskKey, answered: bool, joint: Joint) -> Outco
     let Joint { seq, after, generation } = joint;
     match send.mode {
         SendMode::Stream => {
-            let cursor = Cursor { key, seq, snapshot: true, place: ReplayPlace::default() };
+            let place = ReplayPlace::default();
+            let cursor = Cursor { key, seq, snapshot: true, ends_at_input: true, place };
             Outcome::Stream { cursor, generation }
         }
         SendMode::Wait | SendMode::Return if answered => Outcome::Ready,

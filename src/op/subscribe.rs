@@ -2,7 +2,7 @@
 
 use crate::{
     fault::{Fault, FaultKind},
-    model::{Target, view::ReplayPlace},
+    model::{Generation, Target, view::ReplayPlace},
     op::{Core, read::is_in},
     service::{CallCx, Cursor, Outcome},
 };
@@ -24,7 +24,10 @@ impl Core {
                 return Err(FaultKind::TaskTerminal);
             }
             let (seq, place) = (after.unwrap_or(task.seq()), ReplayPlace::default());
-            let cursor = Cursor { key, seq, snapshot: after.is_none(), place };
+            // A2A 1.0 §3.1.6: until the task is terminal; before 1.0 a stream pauses with its task.
+            let ends_at_input = target.generation != Generation::V1;
+            let snapshot = after.is_none();
+            let cursor = Cursor { key, seq, snapshot, ends_at_input, place };
             Ok(Outcome::Stream { cursor, generation: task.generation() })
         });
         Ok(opened.unwrap_or(Err(FaultKind::TaskNotFound))?)

@@ -74,33 +74,39 @@ impl Store {
     /// Evicts the task that ended first.
     fn evict_oldest(
         &self,
-        held: Option<(usize, &mut Shard)>,
+        mut held: Option<(usize, &mut Shard)>,
         why: Eviction,
         wakes: &mut Wakes,
     ) -> Result<(), Refused> {
-        let mut candidates = [(u64::MAX, 0); SHARDS];
-        for (at, candidate) in candidates.iter_mut().enumerate() {
-            *candidate = (self.shards[at].oldest.load(Relaxed), at);
-        }
-        candidates.sort_unstable();
-        let Some((held_at, held)) = held else {
-            let mut all = candidates.iter().take_while(|(stamp, _)| *stamp != u64::MAX);
-            let is_done = all.any(|(_, at)| self.evict_from(*at, &mut self.lock(*at), why, wakes));
-            return if is_done { Ok(()) } else { Err(Refused::Full) };
-        };
-        for (_, at) in candidates.iter().take_while(|(stamp, _)| *stamp != u64::MAX) {
-            let is_done = if *at == held_at {
-                self.evict_from(*at, held, why, wakes)
-            } else {
+        let mut skipped = 0u32;
+        while let Some(at) = self.oldest_shard(skipped) {
+            let is_done = match &mut held {
+                Some((held_at, shard)) if *held_at == at => self.evict_from(at, shard, why, wakes),
                 // Two that hold a shard each must not wait for one another.
-                let shard = self.try_lock(*at);
-                shard.is_some_and(|mut shard| self.evict_from(*at, &mut shard, why, wakes))
+                Some(_) => {
+                    let shard = self.try_lock(at);
+                    shard.is_some_and(|mut shard| self.evict_from(at, &mut shard, why, wakes))
+                }
+                None => self.evict_from(at, &mut self.lock(at), why, wakes),
             };
             if is_done {
                 return Ok(());
             }
+            skipped |= 1 << at;
         }
         Err(Refused::Full)
+    }
+
+    /// The shard with the task that ended first, among those not in the set `skipped`.
+    fn oldest_shard(&self, skipped: u32) -> Option<usize> {
+        let mut best = (u64::MAX, None);
+        for (at, cell) in self.shards.iter().enumerate() {
+            let stamp = cell.oldest.load(Relaxed);
+            if stamp < best.0 && skipped >> at & 1 == 0 {
+                best = (stamp, Some(at));
+            }
+        }
+        best.1
     }
 
     fn try_lock(&self, at: usize) -> Option<MutexGuard<'_, Shard>> {

@@ -57,7 +57,7 @@ impl Store {
 /// Gives the snapshot, if one is due, and the events after the cursor.
 fn give(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
     let newest = task.seq();
-    let is_end = task.ends_streams();
+    let is_end = task.state().is_terminal() || (cursor.ends_at_input && task.awaits_input());
     // A resumed stream may name an event that never was.
     cursor.seq = cursor.seq.min(newest);
     if cursor.snapshot || cursor.seq < task.base_seq() {

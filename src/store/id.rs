@@ -6,6 +6,8 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
+use crate::model::uuid;
+
 /// Length of an identifier made by this store.
 pub const ID_LEN: usize = 36;
 
@@ -71,23 +73,6 @@ impl Keys {
     }
 }
 
-/// Text of a UUIDv4 (RFC 9562 §5.4) with the free bits of `bits`.
-pub fn uuid(bits: u128) -> [u8; ID_LEN] {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    let mut bytes = bits.to_be_bytes();
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let mut text = [b'-'; ID_LEN];
-    let mut at = 0;
-    for (index, byte) in bytes.into_iter().enumerate() {
-        at += usize::from(matches!(index, 4 | 6 | 8 | 10));
-        text[at] = HEX[usize::from(byte >> 4)];
-        text[at + 1] = HEX[usize::from(byte & 15)];
-        at += 2;
-    }
-    text
-}
-
 /// Reads lower-case hexadecimal digits.
 pub(super) fn unhex(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |value, digit| {
@@ -105,14 +90,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_uuid_of_version_4() {
-        let text = uuid(u128::MAX);
-        assert_eq!(&text, b"ffffffff-ffff-4fff-bfff-ffffffffffff");
-        assert_eq!(&uuid(0), b"00000000-0000-4000-8000-000000000000");
-        assert_eq!(
-            &uuid(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef),
-            b"01234567-89ab-4def-8123-456789abcdef"
-        );
+    fn an_id_is_a_uuid_of_version_4_with_90_random_bits() {
+        let keys = Keys::new(5);
+        let (none, all) = (keys.id(3, 0), keys.id(3, u128::MAX));
+        assert_eq!(&none[8..], b"-0000-4000-8000-000000000000");
+        assert_eq!(&all[8..], b"-ffff-4fff-bfff-ffffffffffff");
+        assert_eq!(none[..8], all[..8]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Entries lie in chunks; a removed entry leaves a tombstone, an empty chunk goes, a sparse one is
 //! squeezed and joined with its neighbour. So a chunk holds 16 live entries on average or more, and
-//! everything but [`Order::since`] is O(log n); that is O(chunks) from the nearer end.
+//! everything but [`Order::since`] is O(log n); that sums one small number a chunk.
 
 use std::collections::VecDeque;
 
@@ -29,15 +29,12 @@ impl Entry {
 
 /// Never empty of live entries.
 struct Chunk {
+    /// Its first stamp ever; all stamps of the chunk before are below.
+    first: u64,
     entries: Vec<Entry>,
-    live: u32,
 }
 
 impl Chunk {
-    fn first(&self) -> u64 {
-        self.entries.first().map_or(0, Entry::stamp)
-    }
-
     fn squeeze(&mut self) {
         self.entries.retain(|entry| entry.slot != DEAD);
     }
@@ -47,6 +44,8 @@ impl Chunk {
 #[derive(Default)]
 pub(super) struct Order {
     chunks: VecDeque<Chunk>,
+    /// Live entries of each chunk, side by side so that many are summed quickly.
+    lives: VecDeque<u32>,
     live: usize,
 }
 
@@ -58,39 +57,38 @@ impl Order {
 
     /// Appends a slot; `stamp` must be above all stamps before it.
     pub fn push(&mut self, stamp: u64, slot: u32) {
-        let is_first = self.chunks.is_empty();
-        let last = match self.chunks.back_mut() {
-            Some(last) if last.entries.len() < CHUNK => last,
-            Some(_) | None => {
-                // Most (agent, state) pairs of a shard never see many tasks.
-                let capacity = if is_first { 4 } else { CHUNK };
-                self.chunks.push_back(Chunk { entries: Vec::with_capacity(capacity), live: 0 });
-                let end = self.chunks.len() - 1;
-                &mut self.chunks[end]
-            }
-        };
-        debug_assert!(last.entries.last().is_none_or(|entry| entry.stamp() < stamp));
-        last.entries.push(Entry::new(stamp, slot));
-        last.live += 1;
-        self.live += 1;
+        if self.chunks.back().is_none_or(|last| last.entries.len() >= CHUNK) {
+            // Most (agent, state) pairs of a shard never see many tasks.
+            let capacity = if self.chunks.is_empty() { 4 } else { CHUNK };
+            let entries = Vec::with_capacity(capacity);
+            self.chunks.push_back(Chunk { first: stamp, entries });
+            self.lives.push_back(0);
+        }
+        if let (Some(last), Some(live)) = (self.chunks.back_mut(), self.lives.back_mut()) {
+            debug_assert!(last.entries.last().is_none_or(|entry| entry.stamp() < stamp));
+            last.entries.push(Entry::new(stamp, slot));
+            *live += 1;
+            self.live += 1;
+        }
     }
 
     /// Removes the slot with this stamp; false when there is none.
     pub fn remove(&mut self, stamp: u64) -> bool {
         let Some(at) = self.chunk_of(stamp) else { return false };
         let chunk = &mut self.chunks[at];
-        let Ok(index) = chunk.entries.binary_search_by_key(&stamp, Entry::stamp) else {
+        let found = chunk.entries.binary_search_by_key(&stamp, Entry::stamp);
+        let Some(entry) = found.ok().and_then(|found| chunk.entries.get_mut(found)) else {
             return false;
         };
-        if chunk.entries[index].slot == DEAD {
+        if std::mem::replace(&mut entry.slot, DEAD) == DEAD {
             return false;
         }
-        chunk.entries[index].slot = DEAD;
-        chunk.live -= 1;
+        self.lives[at] -= 1;
         self.live -= 1;
-        let (live, length) = (chunk.live as usize, chunk.entries.len());
+        let (live, length) = (self.lives[at] as usize, self.chunks[at].entries.len());
         if live == 0 {
             self.chunks.remove(at);
+            self.lives.remove(at);
         } else if live * 4 < length {
             self.chunks[at].squeeze();
             self.join(at);
@@ -100,56 +98,47 @@ impl Order {
 
     /// Joins a chunk that was just squeezed with a neighbour, if both are small.
     fn join(&mut self, at: usize) {
-        let fits = |a: &Chunk, b: &Chunk| (a.live + b.live) as usize <= CHUNK / 2;
-        let left = match at.checked_sub(1) {
-            Some(left) if fits(&self.chunks[left], &self.chunks[at]) => left,
-            // The newest chunk still grows by itself.
-            Some(_) | None
-                if at + 2 < self.chunks.len() && fits(&self.chunks[at], &self.chunks[at + 1]) =>
-            {
-                at
+        let fits = |left: usize| (self.lives[left] + self.lives[left + 1]) as usize <= CHUNK / 2;
+        let left = if at > 0 && fits(at - 1) {
+            at - 1
+        } else if at + 2 < self.chunks.len() && fits(at) {
+            // Not with the newest chunk, which still grows by itself.
+            at
+        } else {
+            if at + 1 < self.chunks.len() {
+                self.chunks[at].entries.shrink_to_fit();
             }
-            Some(_) | None => {
-                if at + 1 < self.chunks.len() {
-                    self.chunks[at].entries.shrink_to_fit();
-                }
-                return;
-            }
+            return;
         };
-        if let Some(mut right) = self.chunks.remove(left + 1) {
+        if let (Some(mut right), Some(live)) =
+            (self.chunks.remove(left + 1), self.lives.remove(left + 1))
+        {
             right.squeeze();
-            let joined = &mut self.chunks[left];
-            joined.squeeze();
-            joined.entries.extend_from_slice(&right.entries);
-            joined.live += right.live;
+            let joined = &mut self.chunks[left].entries;
+            joined.retain(|entry| entry.slot != DEAD);
+            joined.append(&mut right.entries);
+            self.lives[left] += live;
         }
     }
 
     /// Index of the chunk that holds `stamp` if any does.
     fn chunk_of(&self, stamp: u64) -> Option<usize> {
-        self.chunks.partition_point(|chunk| chunk.first() <= stamp).checked_sub(1)
+        self.chunks.partition_point(|chunk| chunk.first <= stamp).checked_sub(1)
     }
 
     /// Number of slots whose stamp is `floor` or above.
     pub fn since(&self, floor: u64) -> usize {
         let Some(at) = self.chunk_of(floor) else { return self.live };
-        let count = |chunks: &mut dyn Iterator<Item = &Chunk>| -> usize {
-            chunks.map(|chunk| chunk.live as usize).sum()
-        };
         let older = self.chunks[at].entries.iter();
         let older = older.take_while(|entry| entry.stamp() < floor);
         let older = older.filter(|entry| entry.slot != DEAD).count();
-        let newer = if at > self.chunks.len() / 2 {
-            count(&mut self.chunks.range(at..))
-        } else {
-            self.live - count(&mut self.chunks.range(..at))
-        };
-        newer - older
+        let newer: u32 = self.lives.range(at..).sum();
+        newer as usize - older
     }
 
     /// The slots with stamps below `below`, newest first.
     pub fn newest(&self, below: u64) -> impl Iterator<Item = (u64, u32)> {
-        let chunks = self.chunks.partition_point(|chunk| chunk.first() < below);
+        let chunks = self.chunks.partition_point(|chunk| chunk.first < below);
         let entries = chunks.checked_sub(1).map_or(0, |last| {
             self.chunks[last].entries.partition_point(|entry| entry.stamp() < below)
         });
@@ -183,7 +172,9 @@ mod tests {
         assert_eq!(order.len(), twin.len());
         assert_eq!(order.since(at), twin.range(at..).count());
         assert!(order.newest(at).eq(twin.range(..at).rev().map(|(s, v)| (*s, *v))));
-        assert!(order.chunks.iter().all(|c| c.live > 0 && c.entries.len() <= CHUNK));
+        assert!(order.chunks.iter().all(|chunk| chunk.entries.len() <= CHUNK));
+        assert_eq!(order.chunks.len(), order.lives.len());
+        assert!(order.lives.iter().all(|live| *live > 0));
         assert!(order.chunks.len() <= twin.len() / 16 + 2);
     }
 

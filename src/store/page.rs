@@ -9,14 +9,14 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{
     CONTEXT, Store,
-    id::{SHARDS, place, unhex},
+    id::{SHARDS, place, split, unhex},
     room::floor_of,
     shard::Shard,
 };
 use crate::{
     fault::Fault,
     model::{List, Task, TaskState, TaskView},
-    service::{AgentIndex, TaskKey},
+    service::AgentIndex,
 };
 
 /// Tasks on a page when the caller does not say (A2A 1.0 §3.1.4).
@@ -57,21 +57,22 @@ pub struct Page {
 
 /// The newest tasks below a stamp, while they are collected.
 struct Best {
-    heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// `(stamp, place)`, the oldest on top.
+    heap: BinaryHeap<Reverse<(u64, u32)>>,
     most: usize,
 }
 
 impl Best {
     /// False when neither this stamp nor a lower one can be among the best.
-    fn add(&mut self, stamp: u64, key: TaskKey) -> bool {
-        let is_full = self.heap.len() == self.most;
-        if is_full && self.heap.peek().is_some_and(|Reverse(worst)| worst.0 > stamp) {
-            return false;
+    fn add(&mut self, stamp: u64, place: u32) -> bool {
+        if self.heap.len() < self.most {
+            self.heap.push(Reverse((stamp, place)));
+        } else if let Some(mut worst) = self.heap.peek_mut() {
+            if worst.0.0 > stamp {
+                return false;
+            }
+            *worst = Reverse((stamp, place));
         }
-        if is_full {
-            self.heap.pop();
-        }
-        self.heap.push(Reverse((stamp, key.place, key.check)));
         true
     }
 }
@@ -87,7 +88,7 @@ struct Filter {
 impl Store {
     /// Gives one page of an agent's tasks to `each`, newest status change first.
     ///
-    /// Only `context_id`, `status`, `after_ms`, `page_size` and `page_token` of `list` are used.
+    /// Shards are looked at one after another: the total is not that of one moment. Only `context_id`, `status`, `after_ms`, `page_size` and `page_token` of `list` are used.
     ///
     /// # Errors
     /// Invalid parameters when the token is none of this store's, or the page size is 0.
@@ -125,13 +126,19 @@ impl Store {
             Some(Reverse((stamp, ..))) if is_more => self.token(agent, *stamp),
             Some(_) | None => PageToken::END,
         };
-        for Reverse((_, place, check)) in found {
-            self.read(TaskKey { place, check }, |task| {
-                // Its status may have changed since its shard was looked at.
-                if list.status.is_none_or(|status| status == task.state()) {
-                    each(task.view());
-                }
+        for Reverse((_, place)) in found {
+            let (at, index) = split(place);
+            let shard = self.lock(at);
+            // Since its shard was looked at, its status may have changed, or its successor may
+            // be here: what matches is shown.
+            let slot = shard.slab.slot(index).filter(|slot| slot.agent == agent);
+            let task = slot.and_then(|slot| slot.task.as_ref()).filter(|task| {
+                list.status.is_none_or(|status| status == task.state())
+                    && list.context_id.is_none_or(|context_id| context_id == task.context_id())
             });
+            if let Some(task) = task {
+                each(task.view());
+            }
         }
         Ok(Page { next, page_size, total })
     }
@@ -157,7 +164,7 @@ impl Store {
             }
             total += 1;
             if slot.stamp < filter.below {
-                best.add(slot.stamp, TaskKey { place: place(at, index), check: slot.check });
+                best.add(slot.stamp, place(at, index));
             }
         }
         total
@@ -205,8 +212,7 @@ fn best_of_shard(at: usize, shard: &Shard, filter: &Filter, best: &mut Best) -> 
         }
         total += order.since(filter.floor) as u64;
         for (stamp, index) in order.newest(filter.below) {
-            let key = TaskKey { place: place(at, index), check: shard.slab[index].check };
-            if stamp < filter.floor || !best.add(stamp, key) {
+            if stamp < filter.floor || !best.add(stamp, place(at, index)) {
                 break;
             }
         }

@@ -116,9 +116,6 @@ impl Script {
             let is_full =
                 turn.events.len() >= TURN_EVENTS_MAX || turn.events.bytes_len() >= TURN_BYTES_MAX;
             if !waited && (step.delay_ms > 0 || is_full) {
-                if turn.state.is_none() && turn.events.is_empty() {
-                    turn.status(TaskState::Submitted);
-                }
                 return turn.resume_after(step.delay_ms, place.token());
             }
             waited = false;

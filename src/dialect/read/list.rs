@@ -1,6 +1,6 @@
 //! Reading which tasks to page through (A2A 1.0 §3.1.4).
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::RangeInclusive};
 
 use crate::{
     fault::Fault,
@@ -8,7 +8,7 @@ use crate::{
     model::{List, TaskState, time},
 };
 
-use super::{Kept, ReadCx, boolean, canonical, count, identifier, keep, set, slots};
+use super::{INT32_MAX, Kept, ReadCx, boolean, canonical, count, identifier, keep, slots};
 
 slots!(ListSlots {
     context_id: "contextId" | "context_id" | "sessionId" | "session_id";
@@ -20,8 +20,8 @@ slots!(ListSlots {
     artifacts: "includeArtifacts" | "include_artifacts";
 });
 
-/// Largest page.
-const PAGE_SIZE_MAX: u32 = 100;
+/// Wire §1.5: an explicit 0 is an error, absent is the default.
+const PAGE_SIZES: RangeInclusive<u32> = 1..=100;
 
 /// Reads the params of ListTasks; all of them are optional.
 pub(super) fn read<'p>(
@@ -30,18 +30,16 @@ pub(super) fn read<'p>(
     pack: &'p mut Vec<u8>,
 ) -> Result<List<'p>, Fault> {
     let Some(params) = params else { return Ok(List::default()) };
-    let slots = ListSlots::of(params);
+    let mut slots = ListSlots::default();
+    slots.fill(params);
     let context_id = identifier(slots.context_id, "contextId", cx)?;
-    let page_token = match set(slots.page_token) {
+    let page_token = match slots.page_token {
         Some(value) => Some(canonical(value, "pageToken", cx.limits.string_bytes_max)?),
         None => None,
     };
-    let page_size = count(slots.page_size, "pageSize", PAGE_SIZE_MAX)?;
-    if page_size == Some(0) {
-        return Err(Fault::param("pageSize", "must be from 1 to 100"));
-    }
+    let page_size = count(slots.page_size, "pageSize", PAGE_SIZES)?;
     let status = state(slots.status)?;
-    let history = count(slots.history, "historyLength", i32::MAX as u32)?;
+    let history = count(slots.history, "historyLength", 0..=INT32_MAX)?;
     let after_ms = timestamp(slots.after)?;
     let include_artifacts = boolean(slots.artifacts, "includeArtifacts")?.unwrap_or(false);
     let mut kept = |text: Option<Cow<'p, str>>| text.map(|text| keep(pack, text));
@@ -60,7 +58,7 @@ pub(super) fn read<'p>(
 }
 
 fn timestamp(value: Option<Value<'_>>) -> Result<Option<u64>, Fault> {
-    let Some(value) = set(value) else { return Ok(None) };
+    let Some(value) = value else { return Ok(None) };
     let ms = value.as_str().and_then(|text| time::parse_rfc3339(&text));
     ms.map(Some)
         .ok_or_else(|| Fault::param("statusTimestampAfter", "must be an RFC 3339 timestamp"))
@@ -68,7 +66,7 @@ fn timestamp(value: Option<Value<'_>>) -> Result<Option<u64>, Fault> {
 
 /// A state by any of its names or by its number; unspecified is unset.
 fn state(value: Option<Value<'_>>) -> Result<Option<TaskState>, Fault> {
-    let Some(value) = set(value) else { return Ok(None) };
+    let Some(value) = value else { return Ok(None) };
     let state = match value.as_str() {
         Some(name) => state_by_name(&name),
         None => value.as_i64().and_then(|n| u8::try_from(n).ok()).and_then(TaskState::from_number),

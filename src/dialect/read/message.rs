@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-use super::{ReadCx, Rules, canonical, identifier, missing, object, part, set, slots};
+use super::{ReadCx, Rules, canonical, identifier, missing, object, part, slots};
 
 slots!(MessageSlots {
     message_id: "messageId" | "message_id";
@@ -37,7 +37,8 @@ pub(super) fn read<'p>(
     message: Value<'p>,
     pack: &mut Vec<u8>,
 ) -> Result<Ids<'p>, Fault> {
-    let slots = MessageSlots::of(message);
+    let mut slots = MessageSlots::default();
+    slots.fill(message);
     let message_id = identifier(slots.message_id, "message.messageId", cx)?;
     let context_id = identifier(slots.context_id, "message.contextId", cx)?;
     let task_id = identifier(slots.task_id, "message.taskId", cx)?;
@@ -50,23 +51,26 @@ pub(super) fn read<'p>(
     packer.put(message_tag::ROLE, &[role as u8]);
     parts(rules, cx, slots.parts, &mut packer)?;
     packer.put_some(message_tag::METADATA, metadata.map(|value| value.raw().as_bytes()));
-    let (field, bytes_max) = ("message.extensions", cx.limits.string_bytes_max);
-    strings(cx, slots.extensions, field, bytes_max, message_tag::EXTENSION, &mut packer)?;
-    let (field, bytes_max) = ("message.referenceTaskIds", cx.limits.identifier_bytes_max);
-    strings(cx, slots.references, field, bytes_max, message_tag::REFERENCE, &mut packer)?;
+    if let Some(list) = slots.extensions {
+        let (field, bytes_max) = ("message.extensions", cx.limits.string_bytes_max);
+        strings(cx, list, field, bytes_max, message_tag::EXTENSION, &mut packer)?;
+    }
+    if let Some(list) = slots.references {
+        let (field, bytes_max) = ("message.referenceTaskIds", cx.limits.identifier_bytes_max);
+        strings(cx, list, field, bytes_max, message_tag::REFERENCE, &mut packer)?;
+    }
     Ok(Ids { context_id, task_id })
 }
 
 /// Wire §1.6, Role: by any of its names or by its number.
 fn role(value: Option<Value<'_>>) -> Result<Role, Fault> {
-    let value = set(value).ok_or_else(|| missing("message.role"))?;
-    if value.str_eq("ROLE_USER") || value.str_eq("user") || value.as_i64() == Some(1) {
-        return Ok(Role::User);
+    const ROLES: &str = "must be a role: ROLE_USER or ROLE_AGENT, user or agent";
+    let value = value.ok_or_else(|| missing("message.role"))?;
+    match (value.as_str().as_deref(), value.as_i64()) {
+        (Some("ROLE_USER" | "user"), _) | (None, Some(1)) => Ok(Role::User),
+        (Some("ROLE_AGENT" | "agent"), _) | (None, Some(2)) => Ok(Role::Agent),
+        _ => Err(Fault::param("message.role", ROLES)),
     }
-    if value.str_eq("ROLE_AGENT") || value.str_eq("agent") || value.as_i64() == Some(2) {
-        return Ok(Role::Agent);
-    }
-    Err(Fault::param("message.role", "must be a role: ROLE_USER or ROLE_AGENT, user or agent"))
 }
 
 fn parts(
@@ -76,7 +80,7 @@ fn parts(
     packer: &mut Packer<'_>,
 ) -> Result<(), Fault> {
     const FIELD: &str = "message.parts";
-    let value = set(value).ok_or_else(|| missing(FIELD))?;
+    let value = value.ok_or_else(|| missing(FIELD))?;
     if value.kind() != Kind::Array {
         return Err(Fault::param(FIELD, "must be an array"));
     }
@@ -99,13 +103,12 @@ fn parts(
 
 fn strings(
     cx: &ReadCx<'_>,
-    value: Option<Value<'_>>,
+    value: Value<'_>,
     field: &'static str,
     bytes_max: usize,
     tag: u8,
     packer: &mut Packer<'_>,
 ) -> Result<(), Fault> {
-    let Some(value) = set(value) else { return Ok(()) };
     if value.kind() != Kind::Array {
         return Err(Fault::param(field, "must be an array"));
     }

@@ -9,7 +9,7 @@ mod part;
 mod send;
 mod target;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::RangeInclusive};
 
 use crate::{
     fault::Fault,
@@ -18,6 +18,9 @@ use crate::{
 };
 
 use super::ReadCx;
+
+/// `historyLength` is an int32.
+const INT32_MAX: u32 = i32::MAX as u32;
 
 /// What differs between the readers of two dialects.
 #[derive(Clone, Copy)]
@@ -35,7 +38,7 @@ pub(super) struct Rules {
 impl Rules {
     /// What the specification of this generation says.
     pub const fn of(generation: Generation) -> Rules {
-        Rules { generation, files: true, threads: false, history_max: i32::MAX as u32 }
+        Rules { generation, files: true, threads: false, history_max: INT32_MAX }
     }
 }
 
@@ -61,7 +64,7 @@ pub(super) fn call<'p>(
 
 /// Absent, `null`, `{}` and `[]` are all "no params".
 fn usable(params: Option<Value<'_>>) -> Result<Option<Value<'_>>, Fault> {
-    let Some(params) = set(params) else { return Ok(None) };
+    let Some(params) = params.and_then(set) else { return Ok(None) };
     match params.kind() {
         Kind::Object => Ok(Some(params)),
         Kind::Array if params.is_empty() => Ok(None),
@@ -72,40 +75,43 @@ fn usable(params: Option<Value<'_>>) -> Result<Option<Value<'_>>, Fault> {
 }
 
 /// Declares the members of an object and all their spellings: one slot each, filled in one pass.
+///
+/// A member that is `null` is unset, as ProtoJSON has it, unless its slot is declared with `=`.
 macro_rules! slots {
-    ($name:ident { $($slot:ident: $($spelling:literal)|+;)+ }) => {
-        #[derive(Clone, Copy, Default)]
+    ($name:ident { $($slot:ident $keep:tt $($spelling:literal)|+;)+ }) => {
+        #[derive(Default)]
         struct $name<'p> { $($slot: Option<Value<'p>>,)+ }
 
         impl<'p> $name<'p> {
-            fn of(object: Value<'p>) -> Self {
-                let mut slots = Self::default();
+            /// Fills the slots in place: they are too large to be moved about.
+            #[inline]
+            fn fill(&mut self, object: Value<'p>) {
                 for (key, value) in object.members() {
                     let raw = key.raw();
-                    if !slots.put(raw, value) && raw.contains('\\') {
-                        slots.put(&key.as_str(), value);
+                    if !self.put(raw, value) && raw.contains('\\') {
+                        self.put(&key.as_str(), value);
                     }
                 }
-                slots
             }
 
-            #[inline]
             fn put(&mut self, name: &str, value: Value<'p>) -> bool {
                 match name {
-                    $($($spelling)|+ => self.$slot = Some(value),)+
+                    $($($spelling)|+ => self.$slot = slots!(@$keep value),)+
                     _ => return false,
                 }
                 true
             }
         }
     };
+    (@: $value:ident) => { crate::dialect::read::set($value) };
+    (@= $value:ident) => { Some($value) };
 }
 use slots;
 
-/// The value, unless it is `null`: ProtoJSON treats that as unset.
+/// The value, unless it is `null`.
 #[inline]
-fn set(value: Option<Value<'_>>) -> Option<Value<'_>> {
-    value.filter(|value| !value.is_null())
+fn set(value: Value<'_>) -> Option<Value<'_>> {
+    (!value.is_null()).then_some(value)
 }
 
 fn missing(field: &'static str) -> Fault {
@@ -123,7 +129,7 @@ fn identifier<'p>(
     field: &'static str,
     cx: &ReadCx<'_>,
 ) -> Result<Option<Cow<'p, str>>, Fault> {
-    let Some(value) = set(value) else { return Ok(None) };
+    let Some(value) = value else { return Ok(None) };
     let id = canonical(value, field, cx.limits.identifier_bytes_max)?;
     Ok(Some(id).filter(|id| !id.is_empty()))
 }
@@ -143,7 +149,7 @@ fn canonical<'p>(
 /// The verbatim text of an object.
 #[inline]
 fn object<'p>(value: Option<Value<'p>>, field: &'static str) -> Result<Option<Value<'p>>, Fault> {
-    match set(value) {
+    match value {
         Some(value) if value.kind() != Kind::Object => {
             Err(Fault::param(field, "must be an object"))
         }
@@ -151,22 +157,41 @@ fn object<'p>(value: Option<Value<'p>>, field: &'static str) -> Result<Option<Va
     }
 }
 
+#[inline]
 fn boolean(value: Option<Value<'_>>, field: &'static str) -> Result<Option<bool>, Fault> {
-    let Some(value) = set(value) else { return Ok(None) };
+    let Some(value) = value else { return Ok(None) };
     value.as_bool().map(Some).ok_or_else(|| Fault::param(field, "must be true or false"))
 }
 
-/// A whole number from 0 to `most`; ProtoJSON also allows it as a string.
-fn count(value: Option<Value<'_>>, field: &'static str, most: u32) -> Result<Option<u32>, Fault> {
-    let Some(value) = set(value) else { return Ok(None) };
+/// A whole number of that range; ProtoJSON also allows it as a string.
+#[inline]
+fn count(
+    value: Option<Value<'_>>,
+    field: &'static str,
+    range: RangeInclusive<u32>,
+) -> Result<Option<u32>, Fault> {
+    match value {
+        Some(value) => whole_number(value, field, range).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn whole_number(
+    value: Value<'_>,
+    field: &'static str,
+    range: RangeInclusive<u32>,
+) -> Result<u32, Fault> {
     let number = match value.as_str() {
         Some(text) => text.parse::<i64>().ok(),
         None => value.as_i64(),
     };
     match number.map(u32::try_from) {
         None => Err(Fault::param(field, "must be a whole number")),
-        Some(Ok(number)) if number <= most => Ok(Some(number)),
-        Some(_) => Err(Fault::param(field, format!("must be from 0 to {most}"))),
+        Some(Ok(number)) if range.contains(&number) => Ok(number),
+        Some(_) => {
+            let (least, most) = range.into_inner();
+            Err(Fault::param(field, format!("must be from {least} to {most}")))
+        }
     }
 }
 

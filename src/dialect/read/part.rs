@@ -18,7 +18,7 @@ slots!(PartSlots {
     text: "text";
     raw: "raw";
     url: "url";
-    data: "data";
+    data = "data";
     file: "file";
     metadata: "metadata";
     filename: "filename";
@@ -53,13 +53,13 @@ pub(super) fn read(
     if value.kind() != Kind::Object {
         return Err("must be an object".into());
     }
-    let slots = PartSlots::of(value);
-    let named = named(set(slots.kind)).or_else(|| named(set(slots.type_)));
-    let text = set(slots.text);
-    let (raw, url, file) = (set(slots.raw), set(slots.url), set(slots.file));
+    let mut slots = PartSlots::default();
+    slots.fill(value);
+    let PartSlots { text, raw, url, file, metadata, .. } = slots;
+    let named = slots.kind.and_then(named).or_else(|| slots.type_.and_then(named));
     // ProtoJSON: `null` is a value for `data`; beside `kind: "text"` it is a model's empty field.
     let data = match named {
-        Some(Named::Text | Named::File) => set(slots.data),
+        Some(Named::Text | Named::File) => slots.data.and_then(set),
         Some(Named::Data) | None => slots.data,
     };
     let is_file = raw.is_some() || url.is_some() || file.is_some();
@@ -76,43 +76,60 @@ pub(super) fn read(
     if is_file && !rules.files {
         return Err("only text and data are accepted here".into());
     }
-    let metadata = set(slots.metadata);
     if metadata.is_some_and(|value| value.kind() != Kind::Object) {
         return Err("metadata must be an object".into());
     }
     if let Some(data) = data {
         put_data(rules, data, metadata, packer);
-    } else {
-        put_content(rules, cx, &slots, packer)?;
-        packer.put_some(part_tag::METADATA, metadata.map(|value| value.raw().as_bytes()));
+        return put_names(cx, slots.filename, slots.media_type, packer);
     }
-    put_string(cx, part_tag::FILENAME, slots.filename, "filename", packer)?;
-    put_string(cx, part_tag::MEDIA_TYPE, slots.media_type, "mediaType", packer)
+    let metadata = metadata.map(|value| value.raw().as_bytes());
+    let Some(file) = file else {
+        put_content(cx, text, raw, url, packer)?;
+        packer.put_some(part_tag::METADATA, metadata);
+        return put_names(cx, slots.filename, slots.media_type, packer);
+    };
+    if file.kind() != Kind::Object {
+        return Err("file must be an object".into());
+    }
+    let mut slots = FileSlots::default();
+    slots.fill(file);
+    put_file(rules, cx, &slots, packer)?;
+    packer.put_some(part_tag::METADATA, metadata);
+    put_names(cx, slots.name, slots.media_type, packer)
 }
 
-fn named(value: Option<Value<'_>>) -> Option<Named> {
-    let value = value?;
+fn named(value: Value<'_>) -> Option<Named> {
     let names = [("text", Named::Text), ("file", Named::File), ("data", Named::Data)];
     names.iter().find(|(name, _)| value.str_eq(name)).map(|(_, named)| *named)
 }
 
 fn put_content(
-    rules: &Rules,
     cx: &ReadCx<'_>,
-    slots: &PartSlots<'_>,
+    text: Option<Value<'_>>,
+    raw: Option<Value<'_>>,
+    url: Option<Value<'_>>,
     packer: &mut Packer<'_>,
 ) -> Result<(), Wrong> {
-    if let Some(text) = set(slots.text) {
+    if let Some(text) = text {
         let text = text.string_raw().ok_or("text must be a string")?;
         packer.put(part_tag::TEXT, text.as_bytes());
         Ok(())
-    } else if let Some(raw) = set(slots.raw) {
+    } else if let Some(raw) = raw {
         put_bytes(raw, packer)
-    } else if let Some(file) = set(slots.file) {
-        put_file(rules, cx, file, packer)
     } else {
-        put_string(cx, part_tag::URL, slots.url, "url", packer)
+        put_string(cx, part_tag::URL, url, "url", packer)
     }
+}
+
+fn put_names(
+    cx: &ReadCx<'_>,
+    filename: Option<Value<'_>>,
+    media_type: Option<Value<'_>>,
+    packer: &mut Packer<'_>,
+) -> Result<(), Wrong> {
+    put_string(cx, part_tag::FILENAME, filename, "filename", packer)?;
+    put_string(cx, part_tag::MEDIA_TYPE, media_type, "mediaType", packer)
 }
 
 fn put_bytes(value: Value<'_>, packer: &mut Packer<'_>) -> Result<(), Wrong> {
@@ -128,7 +145,7 @@ fn put_string(
     name: &str,
     packer: &mut Packer<'_>,
 ) -> Result<(), Wrong> {
-    let Some(value) = set(value) else { return Ok(()) };
+    let Some(value) = value else { return Ok(()) };
     let raw = value.string_raw().ok_or_else(|| format!("{name} must be a string"))?;
     let most = cx.limits.string_bytes_max;
     if raw.len() > most {
@@ -142,24 +159,21 @@ fn put_string(
 fn put_file(
     rules: &Rules,
     cx: &ReadCx<'_>,
-    file: Value<'_>,
+    file: &FileSlots<'_>,
     packer: &mut Packer<'_>,
 ) -> Result<(), Wrong> {
-    if file.kind() != Kind::Object {
-        return Err("file must be an object".into());
-    }
-    let slots = FileSlots::of(file);
-    match (set(slots.bytes), set(slots.uri)) {
-        (Some(bytes), None) => put_bytes(bytes, packer)?,
-        (None, Some(_)) => put_string(cx, part_tag::URL, slots.uri, "file.uri", packer)?,
+    match (file.bytes, file.uri) {
+        (Some(bytes), None) => put_bytes(bytes, packer),
+        (None, Some(_)) => put_string(cx, part_tag::URL, file.uri, "uri", packer),
         // 0.1: both may be absent, the file is known by its name.
-        (None, None) if rules.generation == Generation::V01 => packer.put(part_tag::URL, b""),
+        (None, None) if rules.generation == Generation::V01 => {
+            packer.put(part_tag::URL, b"");
+            Ok(())
+        }
         (None, None) | (Some(_), Some(_)) => {
-            return Err("file must hold exactly one of bytes and uri".into());
+            Err("file must hold exactly one of bytes and uri".into())
         }
     }
-    put_string(cx, part_tag::FILENAME, slots.name, "file.name", packer)?;
-    put_string(cx, part_tag::MEDIA_TYPE, slots.media_type, "file.mimeType", packer)
 }
 
 fn put_data(rules: &Rules, data: Value<'_>, metadata: Option<Value<'_>>, packer: &mut Packer<'_>) {
@@ -182,7 +196,7 @@ fn put_data(rules: &Rules, data: Value<'_>, metadata: Option<Value<'_>>, packer:
 
 /// The part metadata with which 0.x carries data that is no object (wire §1.9).
 const MARK: &str = "data_part_compat";
-/// The same as [`super::super::old`] appends it.
+/// The same, as `old::mark` appends it to metadata that is not empty.
 const MARK_AS_WRITTEN: &str = ",\"data_part_compat\":true}";
 
 fn is_marked(metadata: Value<'_>) -> bool {

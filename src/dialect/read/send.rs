@@ -9,8 +9,8 @@ use crate::{
 };
 
 use super::{
-    Kept, ReadCx, Rules, boolean, count, identifier, keep, message, missing, object, set, slots,
-    target::split_thread,
+    INT32_MAX, Kept, ReadCx, Rules, boolean, count, identifier, keep, message, missing, object,
+    slots, target::split_thread,
 };
 
 slots!(SendSlots {
@@ -56,7 +56,10 @@ pub(super) fn read<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<Send<'p>, Fault> {
-    let slots = params.map(SendSlots::of).unwrap_or_default();
+    let mut slots = SendSlots::default();
+    if let Some(params) = params {
+        slots.fill(params);
+    }
     let message = object(slots.message, "message")?.ok_or_else(|| missing("message"))?;
     let ids = message::read(rules, cx, message, pack)?;
     let message_end = pack.len();
@@ -126,18 +129,17 @@ struct Wishes<'p> {
 
 fn wishes<'p>(rules: &Rules, cx: &ReadCx<'_>, slots: &SendSlots<'p>) -> Result<Wishes<'p>, Fault> {
     refuse_push(slots.push, "pushNotification")?;
-    let most = i32::MAX as u32;
-    let mut history = count(slots.history, "historyLength", most)?;
+    let mut history = count(slots.history, "historyLength", 0..=INT32_MAX)?;
     let mut wishes = ConfigurationSlots::default();
     if let Some(configuration) = object(slots.configuration, "configuration")? {
-        wishes = ConfigurationSlots::of(configuration);
+        wishes.fill(configuration);
         refuse_push(wishes.push, "configuration.taskPushNotificationConfig")?;
-        history = count(wishes.history, "configuration.historyLength", most)?.or(history);
+        history = count(wishes.history, "configuration.historyLength", 0..=INT32_MAX)?.or(history);
     }
     let at_once = boolean(wishes.at_once, "configuration.returnImmediately")?;
     let blocking = boolean(wishes.blocking, "configuration.blocking")?;
     let at_once = match rules.generation {
-        // 0.1 §`tasks/send`: it waits.
+        // 0.1 has no way to ask for an early answer.
         Generation::V01 => false,
         Generation::V03 => blocking.map(|wait| !wait).or(at_once).unwrap_or(false),
         Generation::V1 => at_once.or(blocking.map(|wait| !wait)).unwrap_or(false),
@@ -149,7 +151,7 @@ fn wishes<'p>(rules: &Rules, cx: &ReadCx<'_>, slots: &SendSlots<'p>) -> Result<W
     } else {
         SendMode::Wait
     };
-    let modes = set(wishes.modes);
+    let modes = wishes.modes;
     if modes.is_some_and(|modes| modes.kind() != Kind::Array)
         || modes.is_some_and(|modes| modes.elements().any(|mode| !mode.is_string()))
     {
@@ -160,9 +162,12 @@ fn wishes<'p>(rules: &Rules, cx: &ReadCx<'_>, slots: &SendSlots<'p>) -> Result<W
 }
 
 /// Wire §10, trap 30: a configuration without a URL is none.
+#[inline]
 fn refuse_push(value: Option<Value<'_>>, field: &'static str) -> Result<(), Fault> {
     let Some(value) = object(value, field)? else { return Ok(()) };
-    match set(PushSlots::of(value).url) {
+    let mut slots = PushSlots::default();
+    slots.fill(value);
+    match slots.url {
         None => Ok(()),
         Some(url) if url.str_eq("") => Ok(()),
         Some(_) => Err(Fault::new(FaultKind::PushNotificationNotSupported)),

@@ -30,7 +30,10 @@ pub(super) fn read<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<Target<'p>, Fault> {
-    let slots = params.map(TargetSlots::of).unwrap_or_default();
+    let mut slots = TargetSlots::default();
+    if let Some(params) = params {
+        slots.fill(params);
+    }
     let ids = ids(rules, cx, &slots, pack)?;
     let metadata = object(slots.metadata, "metadata")?;
     let pack: &'p [u8] = pack;
@@ -50,9 +53,12 @@ pub(super) fn get<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<Get<'p>, Fault> {
-    let slots = params.map(TargetSlots::of).unwrap_or_default();
+    let mut slots = TargetSlots::default();
+    if let Some(params) = params {
+        slots.fill(params);
+    }
     let ids = ids(rules, cx, &slots, pack)?;
-    let history = count(slots.history, "historyLength", rules.history_max)?;
+    let history = count(slots.history, "historyLength", 0..=rules.history_max)?;
     let pack: &'p [u8] = pack;
     Ok(Get {
         id: ids.id.bytes(pack),

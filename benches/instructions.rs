@@ -1,0 +1,175 @@
+//! User-space instructions per request of the pure engine, counted by callgrind.
+//!
+//! `cargo bench --bench instructions` runs itself under `valgrind --tool=callgrind` with two request
+//! counts for each case and subtracts; the figures repeat exactly for one binary. A case above its
+//! ceiling fails the run. `-- CASE COUNT` runs one case without valgrind, for profiles.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+use std::{process::Command, sync::Arc, task::Waker};
+
+use peregrine::{
+    agent::echo::Echo,
+    engine::{Conn, Cx, Engine, Setup, Start, Worker},
+    service::{Entropy, Now},
+};
+
+/// Case, instructions per request at most, requests in one input.
+const CASES: &[(&str, u64, u64)] = &[
+    ("send", 11_000, 1),
+    ("get", 7_000, 1),
+    ("get_pipelined_16", 7_000, 16),
+    ("batch_100", 400_000, 1),
+    ("stream_3", 16_000, 1),
+    ("stream_100", 160_000, 1),
+    ("card", 2_500, 1),
+    ("send_v03", 11_500, 1),
+    ("get_v03", 7_500, 1),
+];
+
+const TEXT: &str = "Please summarise the attached quarterly numbers and tell me which region grew \
+                    the fastest this year.";
+
+struct Counter(u128);
+
+impl Entropy for Counter {
+    fn bits(&mut self) -> u128 {
+        self.0 = self.0.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(1);
+        self.0
+    }
+}
+
+fn post(body: &str) -> Vec<u8> {
+    format!(
+        "POST / HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nContent-Type: application/json\r\nAccept: \
+         application/json, text/event-stream\r\nA2A-Version: 1.0\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+fn send(method: &str, text: &str) -> Vec<u8> {
+    post(&format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"message":{{"messageId":"0123456789abcdef","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}}}}}"#
+    ))
+}
+
+struct Bench {
+    engine: Arc<Engine>,
+    worker: Worker,
+    conn: Conn,
+    out: Vec<u8>,
+}
+
+const NOW: Now = Now { mono_ms: 1, unix_ms: 1_790_000_000_000 };
+
+impl Bench {
+    fn new() -> Bench {
+        let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
+            vec![(Echo::profile(), Arc::new(Echo))];
+        let setup = Setup { agents, ..Setup::default() };
+        let base_url = "http://127.0.0.1:3000".to_owned();
+        let start = Start { secret: 7, unix_ms: || 1_790_000_000_000, workers: 1, base_url };
+        let engine = setup.build(start).unwrap();
+        let worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
+        Bench { engine, worker, conn: Conn::new(NOW), out: Vec::with_capacity(1 << 20) }
+    }
+
+    fn round(&mut self, input: &[u8]) {
+        self.out.clear();
+        let mut cx = Cx {
+            engine: &self.engine,
+            worker: &mut self.worker,
+            now: NOW,
+            wake: Waker::noop(),
+            out: &mut self.out,
+            unsent: 0,
+        };
+        let progress = self.conn.advance(&mut cx, input, false);
+        assert_eq!(progress.consumed, input.len());
+        assert!(self.out.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", self.text());
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.out).into_owned()
+    }
+
+    fn task_id(&mut self) -> String {
+        self.round(&send("SendMessage", TEXT));
+        let text = self.text();
+        let at = text.find(r#""task":{"id":""#).expect("a task") + 14;
+        text[at..at + 36].to_owned()
+    }
+}
+
+fn get(method: &str, id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":2,"method":"{method}","params":{{"id":"{id}"}}}}"#)
+}
+
+fn run(case: &str, count: u64) {
+    let mut bench = Bench::new();
+    let id = bench.task_id();
+    let (input, expected) = match case {
+        "send" => (send("SendMessage", TEXT), "TASK_STATE_COMPLETED"),
+        "get" => (post(&get("GetTask", &id)), "TASK_STATE_COMPLETED"),
+        "get_pipelined_16" => (post(&get("GetTask", &id)).repeat(16), "TASK_STATE_COMPLETED"),
+        "batch_100" => {
+            (post(&format!("[{}]", vec![get("GetTask", &id); 100].join(","))), "},{\"jsonrpc\"")
+        }
+        "stream_3" => (send("SendStreamingMessage", "stream:3"), "\r\n0\r\n\r\n"),
+        "stream_100" => (send("SendStreamingMessage", "stream:100"), "\r\n0\r\n\r\n"),
+        "card" => (
+            b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nAccept: \
+              application/json\r\n\r\n"
+                .to_vec(),
+            "supportedInterfaces",
+        ),
+        "send_v03" => {
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"message/send","params":{{"message":{{"kind":"message","messageId":"0123456789abcdef","role":"user","parts":[{{"kind":"text","text":"{TEXT}"}}]}}}}}}"#
+            );
+            (post(&body), "\"completed\"")
+        }
+        "get_v03" => (post(&get("tasks/get", &id)), "\"completed\""),
+        other => panic!("no case {other}"),
+    };
+    for _ in 0..count {
+        bench.round(&input);
+    }
+    assert!(bench.text().contains(expected), "{}", bench.text());
+}
+
+/// Instructions of a whole run of `count` rounds, as callgrind says them.
+fn instructions(case: &str, count: u64) -> u64 {
+    let me = std::env::current_exe().expect("own path");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(me)
+        .args([case, &count.to_string()])
+        .output()
+        .expect("valgrind is installed");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    let line = log.lines().find(|line| line.contains("Collected :")).expect("a count");
+    line.rsplit(' ').next().and_then(|count| count.parse().ok()).expect("a number")
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    if let [case, count] = &args[..] {
+        return run(case, count.parse().expect("a count"));
+    }
+    let mut above = 0;
+    for &(case, ceiling, requests) in CASES {
+        if args.first().is_some_and(|only| only != case) {
+            continue;
+        }
+        let (few, many) = (100, 600);
+        let spent = instructions(case, many) - instructions(case, few);
+        let each = spent / (many - few) / requests;
+        let verdict = if each <= ceiling { "ok" } else { "ABOVE" };
+        above += u32::from(each > ceiling);
+        println!("{case:20} {each:>8} instructions per request (ceiling {ceiling}) {verdict}");
+    }
+    assert_eq!(above, 0, "cases above their ceilings");
+}

@@ -1,0 +1,198 @@
+//! Making a task: room and an id first, the agent next, and then the task, whole, or no trace.
+//!
+//! Law: an id has at most one task. A reservation that is dropped gives everything back.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use super::{
+    CONTEXT, Edit, ID_LEN, Refused, Store,
+    id::{SHARDS, place, split},
+    shard::HashedMap,
+    waiters::Wakes,
+};
+use crate::{
+    model::{EventBuf, Generation, Message, Task, TaskEvent, TaskState},
+    service::{AgentIndex, Now, TaskKey},
+};
+
+/// What a task is reserved with.
+#[derive(Clone, Copy)]
+pub struct NewTask<'a> {
+    /// The agent that owns the task; no other sees it.
+    pub agent: AgentIndex,
+    /// Raw context id.
+    pub context_id: &'a [u8],
+    /// Raw id that a client chose; `None`: the store makes one.
+    pub chosen_id: Option<&'a [u8]>,
+    /// Fresh random bits for the id.
+    pub bits: u128,
+}
+
+/// Room for one task, and its id. Dropping it leaves no trace.
+pub struct Reserved<'a> {
+    store: &'a Store,
+    key: TaskKey,
+    made: [u8; ID_LEN],
+    chosen: Option<(&'a [u8], u64)>,
+    context_id: &'a [u8],
+    is_kept: bool,
+}
+
+impl Reserved<'_> {
+    /// The key that the task will have.
+    pub fn key(&self) -> TaskKey {
+        self.key
+    }
+
+    /// Raw id that the task will have.
+    pub fn id(&self) -> &[u8] {
+        self.chosen.map_or(&self.made[..], |(id, _)| id)
+    }
+
+    /// Raw context id that the task will have.
+    pub fn context_id(&self) -> &[u8] {
+        self.context_id
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.store.release(self);
+        }
+    }
+}
+
+impl Store {
+    /// Takes room for a task and makes its id.
+    ///
+    /// # Errors
+    /// [`Refused::Full`]; [`Refused::Taken`] when there is a task with the chosen id, or one is
+    /// being made.
+    pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
+        let context = self.keys.hash(CONTEXT, new.context_id);
+        let at = self.shard_of(context);
+        let mut wakes = Wakes::default();
+        self.make_task_room(&mut wakes)?;
+        let taken = {
+            let mut shard = self.lock(at);
+            self.expire(at, &mut shard, now, &mut wakes, 2);
+            shard.slab.take().map(|index| {
+                let slot = &mut shard.slab[index];
+                (slot.agent, slot.context) = (new.agent, context);
+                TaskKey { place: place(at, index), check: slot.check }
+            })
+        };
+        let Some(key) = taken else {
+            self.room.give_task();
+            return Err(Refused::Full);
+        };
+        let mut reserved = Reserved {
+            store: self,
+            key,
+            made: self.keys.id(key.place, new.bits),
+            chosen: None,
+            context_id: new.context_id,
+            is_kept: false,
+        };
+        if let Some(id) = new.chosen_id {
+            let hash = self.keys.hash(u32::from(new.agent.0), id);
+            if self.find(new.agent, id).is_some() || !self.choose(hash, key.place) {
+                return Err(Refused::Taken);
+            }
+            reserved.chosen = Some((id, hash));
+        }
+        Ok(reserved)
+    }
+
+    fn release(&self, reserved: &Reserved<'_>) {
+        let (at, index) = split(reserved.key.place);
+        self.lock(at).slab.give(index);
+        self.room.give_task();
+        if let Some((_, hash)) = reserved.chosen {
+            self.unchoose(hash);
+        }
+    }
+
+    /// Stores a reserved task: the client's message, `submitted`, then what the agent said.
+    ///
+    /// `read` sees the task before anybody else does. An event beyond a limit fails the task, and
+    /// what follows it is dropped.
+    ///
+    /// # Errors
+    /// [`Refused::Full`]; [`Refused::TooLarge`] when the message alone is too large. The
+    /// reservation is then gone.
+    pub fn commit_new<R>(
+        &self,
+        mut reserved: Reserved<'_>,
+        generation: Generation,
+        message: Message<'_>,
+        events: &EventBuf,
+        now: Now,
+        read: impl FnOnce(&Task) -> R,
+    ) -> Result<R, Refused> {
+        let mut wakes = Wakes::default();
+        let (turn, first) = (TaskEvent::Turn { message }, submitted(now));
+        let log: usize = events.iter().map(|event| Task::cost(&event)).sum();
+        let log = (log + Task::cost(&turn) + Task::cost(&first)).min(self.limits.bytes_max);
+        let charged = reserved.id().len() + reserved.context_id.len() + log;
+        self.make_byte_room(charged, None, &mut wakes)?;
+        let (at, index) = split(reserved.key.place);
+        let mut shard = self.lock(at);
+        let slot = &mut shard.slab[index];
+        slot.task = Some(Task::new(reserved.id(), reserved.context_id, generation, log));
+        (slot.charged, slot.chosen) = (charged, reserved.chosen.map(|(_, hash)| hash));
+        reserved.is_kept = true;
+        let begun = Edit::open(self, &mut shard, (at, index), now, &mut wakes).map(|mut edit| {
+            edit.put(&turn)?;
+            edit.put(&first)?;
+            // A limit that is reached has failed the task, which is then what there is to read.
+            let _ = edit.apply_all(events);
+            Ok(())
+        });
+        match (begun, shard.task(index)) {
+            (Some(Ok(())), Some(task)) => Ok(read(task)),
+            (begun, _) => {
+                let slot = &mut shard.slab[index];
+                slot.task = None;
+                self.room.give_bytes(std::mem::take(&mut slot.charged));
+                reserved.is_kept = false;
+                drop(shard);
+                Err(begun.and_then(Result::err).unwrap_or(Refused::Full))
+            }
+        }
+    }
+
+    fn chosen_map(&self, hash: u64) -> MutexGuard<'_, HashedMap> {
+        let map = &self.chosen[hash as usize % SHARDS];
+        map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn chosen_place(&self, agent: AgentIndex, id: &[u8]) -> Option<u32> {
+        let hash = self.keys.hash(u32::from(agent.0), id);
+        self.chosen_map(hash).get(&hash).copied()
+    }
+
+    fn choose(&self, hash: u64, place: u32) -> bool {
+        let mut map = self.chosen_map(hash);
+        let is_new = !map.contains_key(&hash);
+        if is_new {
+            map.insert(hash, place);
+        }
+        is_new
+    }
+
+    pub(super) fn unchoose(&self, hash: u64) {
+        self.chosen_map(hash).remove(&hash);
+    }
+}
+
+/// The event with which every task begins.
+fn submitted(now: Now) -> TaskEvent<'static> {
+    TaskEvent::Status {
+        state: TaskState::Submitted,
+        at_ms: now.unix_ms,
+        message: None,
+        metadata: None,
+    }
+}

@@ -1,0 +1,393 @@
+//! One test a rule; `tests/props/store.rs` holds the rules together.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Poll, Wake, Waker},
+};
+
+use super::*;
+use crate::{
+    model::{ArtifactBuf, EventBuf, Generation, List, TaskEvent, uuid},
+    service::{Cursor, Follow, Followed, Ticket},
+};
+
+const NOW: Now = Now { mono_ms: 0, unix_ms: 1_000 };
+const AGENT: AgentIndex = AgentIndex(0);
+
+fn at(unix_ms: u64) -> Now {
+    Now { mono_ms: 0, unix_ms }
+}
+
+fn status(state: TaskState) -> TaskEvent<'static> {
+    TaskEvent::Status { state, at_ms: 1_000, message: None, metadata: None }
+}
+
+fn said(length: usize) -> MessageBuf {
+    MessageBuf::agent("m", &PartsBuf::new().text(&"x".repeat(length)))
+}
+
+fn new(bits: u128) -> NewTask<'static> {
+    NewTask { agent: AGENT, context_id: b"c", chosen_id: None, bits }
+}
+
+/// Makes a task in a context of its own that ends in `state`.
+fn make(store: &Store, bits: u128, state: TaskState, now: Now) -> Result<TaskKey, Refused> {
+    let context_id = bits.to_le_bytes();
+    let reserved = store.reserve(NewTask { context_id: &context_id, ..new(bits) }, now)?;
+    let (key, mut events) = (reserved.key(), EventBuf::default());
+    if state != TaskState::Submitted {
+        events.push(&TaskEvent::Status {
+            state,
+            at_ms: now.unix_ms,
+            message: None,
+            metadata: None,
+        });
+    }
+    store.commit_new(reserved, Generation::V1, said(9).view(), &events, now, |_| key)
+}
+
+fn apply(store: &Store, key: TaskKey, event: &TaskEvent<'_>) -> Option<Result<u64, Refused>> {
+    store.update(key, NOW, |edit| edit.apply(event))
+}
+
+fn state(store: &Store, key: TaskKey) -> Option<TaskState> {
+    store.read(key, Task::state)
+}
+
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// Follows until nothing is left; the sequence numbers of snapshots are negative.
+fn follow(store: &Store, cursor: &mut Cursor, wake: &Waker) -> (Follow, Vec<i64>, bool) {
+    let (mut seen, mut is_last) = (Vec::new(), false);
+    let follow = store.follow(cursor, wake, &mut |item| {
+        seen.push(match item {
+            Followed::Snapshot(view) => -(view.seq() as i64),
+            Followed::Event { seq, last, .. } => {
+                is_last = last;
+                seq as i64
+            }
+            Followed::Message { .. } => 0,
+        });
+        true
+    });
+    (follow, seen, is_last)
+}
+
+fn cursor(key: TaskKey, seq: u64, snapshot: bool) -> Cursor {
+    Cursor { key, seq, snapshot, ends_at_input: true, place: Default::default() }
+}
+
+#[test]
+fn a_task_is_found_by_its_whole_id_and_by_its_agent_only() {
+    let store = Store::new(&Limits::default(), 7);
+    let reserved = store.reserve(new(3), NOW).unwrap();
+    let (key, mut id) = (reserved.key(), reserved.id().to_vec());
+    assert_eq!(store.find(AGENT, &id), None);
+    let none = EventBuf::default();
+    store.commit_new(reserved, Generation::V1, said(9).view(), &none, NOW, |_| ()).unwrap();
+    assert_eq!(store.find(AGENT, &id), Some(key));
+    assert_eq!(store.find(AgentIndex(1), &id), None);
+    id[35] ^= 1;
+    assert_eq!(store.find(AGENT, &id), None);
+    let page = store.list(AgentIndex(1), &List::default(), &mut |_| panic!("not its own"));
+    assert_eq!(page.unwrap().total, 0);
+}
+
+#[test]
+fn a_dropped_reservation_leaves_no_trace() {
+    let store = Store::new(&Limits { tasks_max: 1, ..Limits::default() }, 7);
+    for _ in 0..3 {
+        let chosen = NewTask { chosen_id: Some(b"mine"), ..new(3) };
+        let reserved = store.reserve(chosen, NOW).unwrap();
+        assert_eq!(store.reserve(chosen, NOW).err(), Some(Refused::Full));
+        drop(reserved);
+        assert_eq!(store.stats(), Stats::default());
+    }
+}
+
+#[test]
+fn a_chosen_id_has_one_task_for_each_agent() {
+    let store = Store::new(&Limits::default(), 7);
+    let (ours, none) = (make(&store, 9, TaskState::Working, NOW).unwrap(), EventBuf::default());
+    let ours_id = store.read(ours, |task| task.id().to_vec()).unwrap();
+    let looks_like_ours = uuid(77);
+    for id in [&b"mine"[..], &looks_like_ours] {
+        for agent in [AgentIndex(0), AgentIndex(1)] {
+            let chosen = NewTask { agent, chosen_id: Some(id), ..new(3) };
+            let reserved = store.reserve(chosen, NOW).unwrap();
+            assert_eq!(reserved.id(), id);
+            assert_eq!(store.reserve(chosen, NOW).err(), Some(Refused::Taken));
+            let key = reserved.key();
+            let made = said(1);
+            store.commit_new(reserved, Generation::V01, made.view(), &none, NOW, |_| ()).unwrap();
+            assert_eq!(store.find(agent, id), Some(key));
+            assert_eq!(store.reserve(chosen, NOW).err(), Some(Refused::Taken));
+        }
+    }
+    let chosen = NewTask { chosen_id: Some(&ours_id), ..new(3) };
+    assert_eq!(store.reserve(chosen, NOW).err(), Some(Refused::Taken));
+    assert_eq!(store.stats().tasks, 5);
+}
+
+#[test]
+fn an_evicted_id_can_be_chosen_again() {
+    let store = Store::new(&Limits { tasks_max: 1, ..Limits::default() }, 7);
+    let (chosen, said) = (NewTask { chosen_id: Some(b"mine"), ..new(3) }, said(1));
+    let mut events = EventBuf::default();
+    events.push(&status(TaskState::Completed));
+    let mut last = None;
+    for _ in 0..3 {
+        // The first look finds the old task; making room for another evicts it.
+        let _ = store.reserve(new(4), NOW).unwrap();
+        let reserved = store.reserve(chosen, NOW).unwrap();
+        let key = reserved.key();
+        store.commit_new(reserved, Generation::V01, said.view(), &events, NOW, |_| ()).unwrap();
+        assert_eq!(store.find(AGENT, b"mine"), Some(key));
+        assert_ne!(last.replace(key), Some(key));
+    }
+    assert_eq!(store.stats().evicted, [0, 2, 0]);
+}
+
+#[test]
+fn the_task_that_ended_first_leaves_first_and_running_ones_stay() {
+    let store = Store::new(&Limits { tasks_max: 6, ..Limits::default() }, 7);
+    let running = make(&store, 0, TaskState::Working, NOW).unwrap();
+    let late = make(&store, 1, TaskState::Working, NOW).unwrap();
+    let ended: Vec<_> =
+        (2..6).map(|i| make(&store, i, TaskState::Completed, NOW).unwrap()).collect();
+    apply(&store, late, &status(TaskState::Failed)).unwrap().unwrap();
+    for (round, key) in ended.iter().chain([&late]).enumerate() {
+        assert!(state(&store, *key).is_some());
+        make(&store, 10 + round as u128, TaskState::Submitted, NOW).unwrap();
+        assert_eq!(state(&store, *key), None);
+    }
+    assert_eq!(make(&store, 99, TaskState::Completed, NOW), Err(Refused::Full));
+    assert_eq!(state(&store, running), Some(TaskState::Working));
+    assert_eq!(store.stats().evicted, [0, 5, 0]);
+}
+
+#[test]
+fn a_finished_task_lives_for_its_time() {
+    let store = Store::new(&Limits { task_ttl_ms: 100, ..Limits::default() }, 7);
+    let running = make(&store, 0, TaskState::Working, at(1_000)).unwrap();
+    for bits in 1..3_000 {
+        make(&store, bits, TaskState::Completed, at(1_000)).unwrap();
+    }
+    let first = store.find(AGENT, &store.read(running, |t| t.id().to_vec()).unwrap());
+    assert_eq!(first, Some(running));
+    assert!(!store.sweep(at(1_100)));
+    assert_eq!(store.stats().evicted, [0, 0, 0]);
+    assert!(store.sweep(at(1_101)));
+    assert!(store.stats().evicted[0] <= 1_024);
+    while store.sweep(at(1_101)) {}
+    let stats = store.stats();
+    assert_eq!((stats.tasks, stats.evicted), (1, [2_999, 0, 0]));
+    assert_eq!(stats.by_state[TaskState::Working as usize], 1);
+}
+
+#[test]
+fn bytes_are_bounded_whatever_tasks_do() {
+    let limits = Limits { store_bytes_max: 20_000, ..Limits::default() };
+    let store = Store::new(&limits, 7);
+    let (message, artifact) = (said(2_000), PartsBuf::new().text(&"y".repeat(1_500)));
+    let artifact = ArtifactBuf::new("a", &artifact);
+    let grow = TaskEvent::Artifact {
+        artifact: artifact.view(),
+        append: true,
+        last_chunk: false,
+        metadata: None,
+    };
+    let ended = make(&store, 1, TaskState::Completed, NOW).unwrap();
+    let mut running = Vec::new();
+    let full = loop {
+        let reserved = store.reserve(new(running.len() as u128), NOW).unwrap();
+        let (key, none) = (reserved.key(), EventBuf::default());
+        match store.commit_new(reserved, Generation::V1, message.view(), &none, NOW, |_| key) {
+            Ok(key) => running.push(key),
+            Err(refused) => break refused,
+        }
+        assert!(store.stats().bytes <= 20_000);
+    };
+    assert_eq!((full, state(&store, ended)), (Refused::Full, None));
+    assert_eq!(store.stats().tasks, running.len() as u64);
+    // A running task that cannot grow is ended; then it can make room for the others.
+    assert_eq!(apply(&store, running[0], &grow), Some(Err(Refused::Full)));
+    assert_eq!(state(&store, running[0]), Some(TaskState::Failed));
+    assert!(store.stats().bytes <= 20_000);
+    assert_eq!(apply(&store, running[1], &grow), Some(Ok(2)));
+    assert_eq!(state(&store, running[0]), None);
+    assert_eq!(store.stats().evicted, [0, 0, 2]);
+    assert!(store.stats().bytes <= 20_000);
+}
+
+#[test]
+fn an_event_beyond_a_limit_fails_its_task_with_words() {
+    for (bytes, artifacts) in [(600, 9), (4_000, 1)] {
+        let limits =
+            Limits { task_bytes_max: bytes, artifacts_max: artifacts, ..Limits::default() };
+        let store = Store::new(&limits, 7);
+        let key = make(&store, 1, TaskState::Working, NOW).unwrap();
+        let refused = (0..100).find_map(|round| {
+            let artifact = ArtifactBuf::new(&round.to_string(), &PartsBuf::new().text("y"));
+            let event = TaskEvent::Artifact {
+                artifact: artifact.view(),
+                append: false,
+                last_chunk: true,
+                metadata: None,
+            };
+            apply(&store, key, &event).unwrap().err()
+        });
+        assert_eq!(refused, Some(Refused::TooLarge));
+        let words = store.read(key, |task| task.view().status().message.map(|m| m.text()));
+        assert!(words.unwrap().unwrap().contains("limit"));
+        let closed = apply(&store, key, &status(TaskState::Working));
+        assert_eq!(closed, Some(Err(Refused::Terminal)));
+    }
+}
+
+#[test]
+fn last_words_fit_into_what_is_kept_back() {
+    let store = Store::new(&Limits::default(), 7);
+    for words in &store.last_words {
+        let event = TaskEvent::Status {
+            state: TaskState::Failed,
+            at_ms: 0,
+            message: Some(words.view()),
+            metadata: None,
+        };
+        assert!(Task::cost(&event) <= LAST_WORDS, "{}", Task::cost(&event));
+    }
+}
+
+#[test]
+fn a_message_too_large_makes_and_changes_nothing() {
+    let limits = Limits { task_bytes_max: 1_000, ..Limits::default() };
+    let store = Store::new(&limits, 7);
+    let (large, none) = (said(1_000), EventBuf::default());
+    let reserved = store.reserve(new(1), NOW).unwrap();
+    let made = store.commit_new(reserved, Generation::V1, large.view(), &none, NOW, |_| ());
+    assert_eq!(made, Err(Refused::TooLarge));
+    assert_eq!(store.stats(), Stats::default());
+    let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
+    let turn = store.update(key, NOW, |edit| edit.turn(large.view()));
+    assert_eq!(turn, Some(Err(Refused::TooLarge)));
+    assert_eq!(state(&store, key), Some(TaskState::InputRequired));
+}
+
+#[test]
+fn a_stream_ends_at_the_end_and_at_input_required_but_not_at_auth_required() {
+    let (store, waker) = (Store::new(&Limits::default(), 7), Waker::noop());
+    let key = make(&store, 1, TaskState::Submitted, NOW).unwrap();
+    let mut live = cursor(key, 1, true);
+    assert_eq!(follow(&store, &mut live, waker), (Follow::Pending, vec![-1], false));
+    apply(&store, key, &status(TaskState::AuthRequired)).unwrap().unwrap();
+    assert_eq!(follow(&store, &mut live, waker), (Follow::Pending, vec![2], false));
+    apply(&store, key, &status(TaskState::InputRequired)).unwrap().unwrap();
+    assert_eq!(follow(&store, &mut live, waker), (Follow::End, vec![3], true));
+    let mut stays = Cursor { ends_at_input: false, ..cursor(key, 2, false) };
+    assert_eq!(follow(&store, &mut stays, waker), (Follow::Pending, vec![3], false));
+    // The client answers: a stream that begins here waits for what comes.
+    store.update(key, NOW, |edit| edit.turn(said(1).view())).unwrap().unwrap();
+    let mut next = cursor(key, 3, true);
+    assert_eq!(follow(&store, &mut next, waker), (Follow::Pending, vec![-3], false));
+    apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
+    assert_eq!(follow(&store, &mut next, waker), (Follow::End, vec![4], true));
+    let mut late = cursor(key, 4, true);
+    assert_eq!(follow(&store, &mut late, waker), (Follow::End, vec![-4], false));
+    let mut resumed = cursor(key, 2, false);
+    assert_eq!(follow(&store, &mut resumed, waker), (Follow::End, vec![3, 4], true));
+    let mut beyond = cursor(key, 400, false);
+    assert_eq!(follow(&store, &mut beyond, waker), (Follow::End, vec![], false));
+}
+
+#[test]
+fn a_burst_wakes_each_subscriber_once_and_eviction_wakes_too() {
+    let store = Store::new(&Limits { tasks_max: 1, ..Limits::default() }, 7);
+    let key = make(&store, 1, TaskState::Submitted, NOW).unwrap();
+    let counters: [Arc<Counter>; 3] = Default::default();
+    let mut cursors = counters.clone().map(|counter| (cursor(key, 1, false), Waker::from(counter)));
+    for (cursor, waker) in &mut cursors {
+        assert_eq!(store.follow(cursor, waker, &mut |_| true), Follow::Pending);
+        assert_eq!(store.follow(cursor, waker, &mut |_| true), Follow::Pending);
+    }
+    assert_eq!(store.stats().waiting, 3);
+    for _ in 0..100 {
+        apply(&store, key, &status(TaskState::Working)).unwrap().unwrap();
+    }
+    assert_eq!(counters.each_ref().map(|c| c.0.load(Relaxed)), [1, 1, 1]);
+    apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
+    let ticket = Ticket { key, after: 0, history: None };
+    assert_eq!(store.settle(&ticket, &cursors[0].1, &mut |_| ()), Poll::Ready(Ok(())));
+    make(&store, 2, TaskState::Working, NOW).unwrap();
+    assert_eq!(follow(&store, &mut cursors[0].0, Waker::noop()).0, Follow::Gone);
+    let gone = store.settle(&ticket, &cursors[0].1, &mut |_| ());
+    assert!(matches!(gone, Poll::Ready(Err(fault)) if fault.kind == FaultKind::TaskNotFound));
+}
+
+#[test]
+fn a_parked_call_waits_for_a_new_interruption() {
+    let (store, counter) = (Store::new(&Limits::default(), 7), Arc::<Counter>::default());
+    let waker = Waker::from(Arc::clone(&counter));
+    let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
+    store.update(key, NOW, |edit| edit.turn(said(1).view())).unwrap().unwrap();
+    let ticket = Ticket { key, after: 2, history: Some(0) };
+    assert_eq!(store.settle(&ticket, &waker, &mut |_| ()), Poll::Pending);
+    apply(&store, key, &status(TaskState::Working)).unwrap().unwrap();
+    assert_eq!(store.settle(&ticket, &waker, &mut |_| ()), Poll::Pending);
+    apply(&store, key, &status(TaskState::AuthRequired)).unwrap().unwrap();
+    assert_eq!(counter.0.load(Relaxed), 2);
+    assert_eq!(store.settle(&ticket, &waker, &mut |_| ()), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_page_token_is_checked() {
+    let store = Store::new(&Limits::default(), 7);
+    for bits in 0..3 {
+        make(&store, bits, TaskState::Completed, NOW).unwrap();
+    }
+    let page_of = |agent, token: &[u8], page_size| {
+        let list = List { page_token: Some(token), page_size, ..List::default() };
+        store.list(agent, &list, &mut |_| ())
+    };
+    let first = page_of(AGENT, b"", Some(2)).unwrap();
+    let token = first.next.as_str().as_bytes();
+    assert_eq!((token.len(), first.total, first.page_size), (32, 3, 2));
+    assert_eq!(page_of(AGENT, token, Some(2)).unwrap().next.as_str(), "");
+    for at in 0..token.len() {
+        let mut wrong = token.to_vec();
+        wrong[at] ^= 1;
+        assert_eq!(page_of(AGENT, &wrong, None).unwrap_err().field, Some("pageToken"));
+    }
+    for wrong in [&token[1..], b"0", b"next", &[b'0'; 32], &[0xff; 32]] {
+        assert_eq!(page_of(AGENT, wrong, None).unwrap_err().field, Some("pageToken"));
+    }
+    assert!(page_of(AgentIndex(1), token, None).is_err());
+    assert_eq!(page_of(AGENT, b"", Some(0)).unwrap_err().field, Some("pageSize"));
+    assert_eq!(page_of(AGENT, b"", Some(1_000)).unwrap().page_size, 100);
+}
+
+#[test]
+fn a_panic_in_a_callback_leaves_the_store_whole() {
+    let store = Store::new(&Limits { tasks_max: 1, ..Limits::default() }, 7);
+    let key = make(&store, 1, TaskState::Working, NOW).unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        store.update(key, NOW, |edit| {
+            edit.apply(&status(TaskState::Completed)).unwrap();
+            panic!("a caller's bug");
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(store.stats().by_state[TaskState::Completed as usize], 1);
+    make(&store, 2, TaskState::Working, NOW).unwrap();
+    assert_eq!(state(&store, key), None);
+}

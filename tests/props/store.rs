@@ -1,0 +1,549 @@
+//! The store is a sorted list of tasks that forgets the oldest finished ones first: any sequence
+//! of steps gives what a naive twin gives, and no limit is ever exceeded.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::{Poll, Wake, Waker},
+};
+
+use peregrine::{
+    limits::Limits,
+    model::{
+        ArtifactBuf, EventBuf, Generation, List, MessageBuf, PartsBuf, Reply, TaskEvent, TaskState,
+        TaskView, uuid,
+    },
+    service::{AgentIndex, Cursor, Follow, Followed, Now, TaskKey, Ticket},
+    store::{Eviction, NewTask, PageToken, Refused, Store},
+};
+
+/// Steps are read from bytes, so that a fuzzer can write them.
+struct Tape<'a>(&'a [u8]);
+
+impl Tape<'_> {
+    fn next(&mut self, below: usize) -> usize {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        usize::from(*first) % below
+    }
+}
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// What the twin knows of a task.
+struct Known {
+    key: TaskKey,
+    agent: AgentIndex,
+    id: Vec<u8>,
+    context: Vec<u8>,
+    state: TaskState,
+    /// Position in the order of status changes, and the time it counts for.
+    order: u64,
+    ms: u64,
+    seq: u64,
+    /// How the task looked after each event.
+    looks: BTreeMap<u64, String>,
+}
+
+/// A stream and what it has been given.
+struct Reader {
+    cursor: Cursor,
+    flag: Arc<Flag>,
+    is_pending: bool,
+    is_first: bool,
+}
+
+/// A listing that is under way while tasks change.
+struct Listing {
+    agent: AgentIndex,
+    context: Option<Vec<u8>>,
+    status: Option<TaskState>,
+    after_ms: Option<u64>,
+    page_size: u32,
+    token: PageToken,
+    /// `(key, order)` of what matched at the start, newest first.
+    expected: Vec<(TaskKey, u64)>,
+    seen: Vec<TaskKey>,
+}
+
+struct Twin {
+    store: Store,
+    limits: Limits,
+    known: Vec<Known>,
+    readers: Vec<Reader>,
+    listing: Option<Listing>,
+    now: Now,
+    changes: u64,
+    last_ms: u64,
+    gone: u64,
+    bits: u128,
+}
+
+fn limits(tape: &mut Tape<'_>) -> Limits {
+    let defaults = Limits::default();
+    Limits {
+        tasks_max: [3, 12, 1000][tape.next(3)],
+        store_bytes_max: [12_000, 40_000, 10_000_000][tape.next(3)],
+        task_ttl_ms: [20, 1_000_000][tape.next(2)],
+        task_bytes_max: [2_000, 9_000, 100_000][tape.next(3)],
+        history_max: [1, 3, 100][tape.next(3)],
+        artifacts_max: [2, 100][tape.next(2)],
+        event_ring_max: [1, 4, 1_000][tape.next(3)],
+        ..defaults
+    }
+}
+
+/// Plays the steps that `bytes` spell.
+pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
+    let mut tape = Tape(bytes);
+    let limits = limits(&mut tape);
+    let mut twin = Twin {
+        store: Store::new(&limits, 0xfeed << 70 | 77),
+        limits,
+        known: Vec::new(),
+        readers: Vec::new(),
+        listing: None,
+        now: Now { mono_ms: 0, unix_ms: 1_000 },
+        changes: 0,
+        last_ms: 0,
+        gone: 0,
+        bits: 1,
+    };
+    while !tape.0.is_empty() {
+        match tape.next(12) {
+            0 | 1 => twin.create(&mut tape),
+            2..=4 => twin.publish(&mut tape),
+            5 => twin.speak(&mut tape),
+            6 => twin.cancel(&mut tape),
+            7 => twin.subscribe(&mut tape),
+            8 => twin.read_on(&mut tape),
+            9 => twin.turn_a_page(&mut tape),
+            10 => {
+                twin.now.unix_ms = (twin.now.unix_ms + tape.next(12) as u64).saturating_sub(2);
+            }
+            _ => while twin.store.sweep(twin.now) {},
+        }
+        twin.check();
+    }
+    while twin.listing.is_some() {
+        twin.turn_a_page(&mut tape);
+    }
+    for at in 0..twin.known.len() {
+        twin.list_all(at);
+    }
+}
+
+/// Everything that a view shows, long texts by their length.
+fn look(view: TaskView<'_>) -> String {
+    let short = |bytes: &[u8]| format!("{}:{:?}", bytes.len(), &bytes[..bytes.len().min(40)]);
+    let status = view.status();
+    let history: Vec<_> = view.history(None).map(|message| short(message.0)).collect();
+    let artifacts: Vec<(Vec<_>, Vec<_>)> = view
+        .artifacts()
+        .map(|a| (a.fields().collect(), a.parts().map(|part| short(part.0)).collect()))
+        .collect();
+    let said = status.message.map(|message| short(message.0));
+    format!("{:?} {} {said:?} {history:?} {artifacts:?}", status.state, status.at_ms)
+}
+
+fn message(tape: &mut Tape<'_>) -> MessageBuf {
+    let length = [0, 1, 100, 700, 2_000][tape.next(5)];
+    MessageBuf::agent("m", &PartsBuf::new().text(&"x".repeat(length)))
+}
+
+impl Twin {
+    fn pick(&self, tape: &mut Tape<'_>) -> Option<usize> {
+        // The newest are picked most often: they are still running.
+        let back = tape.next(7);
+        (!self.known.is_empty()).then(|| self.known.len() - 1 - back.min(self.known.len() - 1))
+    }
+
+    fn event(&self, tape: &mut Tape<'_>, events: &mut EventBuf) {
+        let at_ms = self.now.unix_ms - [0, 0, 3][tape.next(3)];
+        let said = message(tape);
+        match tape.next(8) {
+            kind @ 0..=4 => {
+                let state = [
+                    TaskState::Working,
+                    TaskState::InputRequired,
+                    TaskState::AuthRequired,
+                    TaskState::Completed,
+                    TaskState::Working,
+                ][kind];
+                let message = (tape.next(2) == 0).then(|| said.view());
+                events.push(&TaskEvent::Status { state, at_ms, message, metadata: None });
+            }
+            _ => {
+                let name = ["a", "b", "c"][tape.next(3)];
+                let parts = PartsBuf::new().text(&"y".repeat([1, 50, 900][tape.next(3)]));
+                events.push(&TaskEvent::Artifact {
+                    artifact: ArtifactBuf::new(name, &parts).view(),
+                    append: tape.next(3) > 0,
+                    last_chunk: false,
+                    metadata: None,
+                });
+            }
+        }
+    }
+
+    fn create(&mut self, tape: &mut Tape<'_>) {
+        let agent = AgentIndex(tape.next(4) as u16 / 3);
+        let context = [&b"c0"[..], b"c1", b"c2", b"c3"][tape.next(4)];
+        self.bits = self.bits.wrapping_mul(0x5851_f42d_4c95_7f2d_1405_7b7e_f767_814f) + 1;
+        let chosen = match tape.next(6) {
+            0 => Some(b"mine".to_vec()),
+            1 => Some(uuid(tape.next(3) as u128).to_vec()),
+            2 => self.pick(tape).map(|at| self.known[at].id.clone()),
+            _ => None,
+        };
+        let new =
+            NewTask { agent, context_id: context, chosen_id: chosen.as_deref(), bits: self.bits };
+        let is_taken = self
+            .known
+            .iter()
+            .any(|known| known.agent == agent && Some(&known.id) == chosen.as_ref());
+        let store = &self.store;
+        let reserved = match store.reserve(new, self.now) {
+            Ok(reserved) => reserved,
+            // What was taken may have been evicted to make room for its successor.
+            Err(Refused::Taken) => return assert!(is_taken),
+            Err(refused) => {
+                assert_eq!(refused, Refused::Full);
+                assert_eq!(self.known.len(), self.limits.tasks_max);
+                assert!(!self.known.iter().any(|known| known.state.is_terminal()));
+                return;
+            }
+        };
+        let (key, id) = (reserved.key(), reserved.id().to_vec());
+        assert_eq!(self.store.find(agent, &id), None);
+        if tape.next(5) == 0 {
+            return;
+        }
+        let mut events = EventBuf::default();
+        for _ in 0..tape.next(4) {
+            self.event(tape, &mut events);
+        }
+        let said = message(tape);
+        let read = |task: &peregrine::model::Task| {
+            (task.state(), task.seq(), task.updated_ms(), look(task.view()))
+        };
+        let made = store.commit_new(reserved, Generation::V1, said.view(), &events, self.now, read);
+        let Ok((state, seq, at_ms, look)) = made else { return };
+        let mut known = Known {
+            key,
+            agent,
+            id,
+            context: context.to_vec(),
+            state,
+            order: 0,
+            ms: 0,
+            seq,
+            looks: BTreeMap::from([(seq, look)]),
+        };
+        self.stamp(&mut known, at_ms);
+        self.known.push(known);
+    }
+
+    fn stamp(&mut self, known: &mut Known, at_ms: u64) {
+        self.changes += 1;
+        self.last_ms = self.last_ms.max(at_ms.min(self.now.unix_ms));
+        (known.order, known.ms) = (self.changes, self.last_ms);
+    }
+
+    /// Applies a change to one task, here and there.
+    fn change(&mut self, at: usize, change: &mut dyn FnMut(&mut peregrine::store::Edit<'_>)) {
+        let mut known = self.known.remove(at);
+        let status_before = known.looks.len();
+        let looks = &mut known.looks;
+        let result = self.store.update(known.key, self.now, |edit| {
+            let before = edit.task().status_seq();
+            change(edit);
+            let task = edit.task();
+            looks.insert(task.seq(), look(task.view()));
+            (task.state(), task.seq(), task.updated_ms(), task.status_seq() != before)
+        });
+        let (state, seq, at_ms, is_new) = result.expect("a known task is stored");
+        if seq != known.seq {
+            for reader in self.readers.iter_mut().filter(|r| r.cursor.key == known.key) {
+                assert!(!reader.is_pending || reader.flag.0.swap(false, SeqCst), "lost wake-up");
+                reader.is_pending = false;
+            }
+        }
+        assert!(known.looks.len() >= status_before);
+        (known.state, known.seq) = (state, seq);
+        if is_new {
+            self.stamp(&mut known, at_ms);
+        }
+        self.known.insert(at, known);
+    }
+
+    fn publish(&mut self, tape: &mut Tape<'_>) {
+        let Some(at) = self.pick(tape) else { return };
+        for _ in 0..=tape.next(3) {
+            let mut events = EventBuf::default();
+            self.event(tape, &mut events);
+            let was_terminal = self.known[at].state.is_terminal();
+            self.change(at, &mut |edit| match edit.apply_all(&events) {
+                Ok(()) => assert!(!was_terminal),
+                Err(Refused::Terminal) => assert!(was_terminal),
+                Err(_) => assert_eq!(edit.task().state(), TaskState::Failed),
+            });
+        }
+    }
+
+    fn speak(&mut self, tape: &mut Tape<'_>) {
+        let Some(at) = self.pick(tape) else { return };
+        let said = message(tape);
+        let before = self.known[at].state;
+        self.change(at, &mut |edit| {
+            let refused = edit.turn(said.view()).err();
+            assert_eq!(refused == Some(Refused::Terminal), before.is_terminal());
+            assert_eq!(edit.task().state(), before);
+        });
+    }
+
+    fn cancel(&mut self, tape: &mut Tape<'_>) {
+        let Some(at) = self.pick(tape) else { return };
+        let event = TaskEvent::Status {
+            state: TaskState::Canceled,
+            at_ms: self.now.unix_ms,
+            message: None,
+            metadata: None,
+        };
+        self.change(at, &mut |edit| _ = edit.apply(&event));
+    }
+
+    fn subscribe(&mut self, tape: &mut Tape<'_>) {
+        let Some(at) = self.pick(tape) else { return };
+        let known = &self.known[at];
+        let after = match tape.next(3) {
+            0 => 0,
+            1 => known.seq,
+            _ => known.seq / 2,
+        };
+        let snapshot = tape.next(2) == 0 && known.looks.contains_key(&after);
+        let ends_at_input = tape.next(2) == 0;
+        let place = Default::default();
+        let cursor = Cursor { key: known.key, seq: after, snapshot, ends_at_input, place };
+        let flag = Arc::default();
+        self.readers.push(Reader { cursor, flag, is_pending: false, is_first: true });
+    }
+
+    fn read_on(&mut self, tape: &mut Tape<'_>) {
+        let mut kept = Vec::new();
+        for mut reader in std::mem::take(&mut self.readers) {
+            let enough = [1, 3, 1_000][tape.next(3)];
+            if self.follow(&mut reader, enough) {
+                kept.push(reader);
+            }
+        }
+        self.readers = kept;
+    }
+
+    /// True when the stream goes on.
+    fn follow(&self, reader: &mut Reader, enough: usize) -> bool {
+        let waker = Waker::from(Arc::clone(&reader.flag));
+        let known = self.known.iter().find(|known| known.key == reader.cursor.key);
+        let base = self.store.read(reader.cursor.key, |task| task.base_seq());
+        let (mut at, mut given, mut is_last) = (reader.cursor.seq, 0, false);
+        let asked = reader.cursor.snapshot;
+        let follow = self.store.follow(&mut reader.cursor, &waker, &mut |item| {
+            let known = known.expect("a task that is gone says nothing");
+            assert!(!is_last);
+            given += 1;
+            match item {
+                Followed::Snapshot(view) => {
+                    assert_eq!(given, 1);
+                    assert!(asked || at < base.unwrap_or(0));
+                    if at < base.unwrap_or(0) {
+                        at = known.seq;
+                    }
+                    assert_eq!(view.seq(), at);
+                    if let Some(then) = known.looks.get(&at) {
+                        assert_eq!(&look(view), then);
+                    }
+                }
+                Followed::Event { seq, event, task_id, context_id, last } => {
+                    assert_eq!(
+                        (seq, task_id, context_id),
+                        (at + 1, &known.id[..], &known.context[..])
+                    );
+                    assert!(!matches!(event, TaskEvent::Turn { .. }));
+                    at = seq;
+                    is_last = last;
+                }
+                Followed::Message { .. } => panic!("a task's stream has no direct message"),
+            }
+            given < enough
+        });
+        assert_eq!(reader.cursor.seq, at);
+        (reader.is_first, reader.is_pending) = (false, follow == Follow::Pending);
+        match follow {
+            Follow::Gone => assert!(known.is_none()),
+            Follow::More => assert_eq!(given, enough),
+            Follow::Pending => {
+                assert!(known.is_some_and(|k| k.seq == at && !k.state.is_terminal()));
+                assert!(!is_last);
+            }
+            Follow::End => assert!(known.is_some_and(|k| {
+                let is_asked = k.state == TaskState::InputRequired;
+                k.seq == at && (k.state.is_terminal() || (is_asked && reader.cursor.ends_at_input))
+            })),
+        }
+        let ticket = Ticket { key: reader.cursor.key, after: 0, history: None };
+        let settled = self.store.settle(&ticket, &waker, &mut |reply| {
+            let Reply::Task { view, .. } = reply else { panic!("a ticket is for a task") };
+            assert_eq!(Some(look(view)), known.and_then(|k| k.looks.get(&k.seq).cloned()));
+        });
+        match settled {
+            Poll::Ready(Ok(())) => {
+                assert!(known.is_some_and(|k| k.state.is_terminal() || k.state.is_interrupted()))
+            }
+            Poll::Ready(Err(_)) => assert!(known.is_none()),
+            Poll::Pending => reader.is_pending = true,
+        }
+        matches!(follow, Follow::More | Follow::Pending)
+    }
+
+    fn matching(&self, listing: &Listing) -> Vec<(TaskKey, u64)> {
+        let mut found: Vec<(TaskKey, u64)> = self
+            .known
+            .iter()
+            .filter(|known| known.agent == listing.agent)
+            .filter(|known| listing.context.as_ref().is_none_or(|c| *c == known.context))
+            .filter(|known| listing.status.is_none_or(|s| s == known.state))
+            .filter(|known| listing.after_ms.is_none_or(|ms| known.ms >= ms))
+            .map(|known| (known.key, known.order))
+            .collect();
+        found.sort_by_key(|(_, order)| std::cmp::Reverse(*order));
+        found
+    }
+
+    fn start_listing(&mut self, tape: &mut Tape<'_>) -> Listing {
+        let mut listing = Listing {
+            agent: AgentIndex(tape.next(4) as u16 / 3),
+            context: [None, None, Some(b"c1".to_vec())][tape.next(3)].clone(),
+            status: [None, Some(TaskState::Working), Some(TaskState::Completed)][tape.next(3)],
+            after_ms: (tape.next(3) == 0).then(|| self.now.unix_ms - tape.next(20) as u64),
+            page_size: 1 + tape.next(5) as u32,
+            token: self.store.list(AgentIndex(9), &List::default(), &mut |_| ()).unwrap().next,
+            expected: Vec::new(),
+            seen: Vec::new(),
+        };
+        listing.expected = self.matching(&listing);
+        listing
+    }
+
+    /// Reads one page; at the end, compares with what did not change meanwhile.
+    fn turn_a_page(&mut self, tape: &mut Tape<'_>) {
+        let mut listing = match self.listing.take() {
+            Some(listing) => listing,
+            None => self.start_listing(tape),
+        };
+        let list = List {
+            context_id: listing.context.as_deref(),
+            status: listing.status,
+            page_size: Some(listing.page_size),
+            page_token: Some(listing.token.as_str().as_bytes()),
+            after_ms: listing.after_ms,
+            ..List::default()
+        };
+        let mut page = Vec::new();
+        let end = self.store.list(listing.agent, &list, &mut |view| {
+            page.push(self.store_key(view.id(), listing.agent));
+        });
+        let end = end.expect("a token of its own");
+        assert_eq!(end.total, self.matching(&listing).len() as u64);
+        assert!(page.len() <= listing.page_size as usize);
+        listing.seen.extend(page);
+        listing.token = end.next;
+        if !end.next.as_str().is_empty() {
+            self.listing = Some(listing);
+            return;
+        }
+        let unchanged = self.matching(&listing);
+        let expected = listing.expected.iter().filter(|task| unchanged.contains(task));
+        let expected: Vec<TaskKey> = expected.map(|(key, _)| *key).collect();
+        let mut seen = listing.seen.clone();
+        seen.retain(|key| expected.contains(key));
+        assert_eq!(seen, expected);
+        let mut once = listing.seen.clone();
+        once.sort_by_key(|key| (key.place, key.check));
+        once.dedup();
+        assert_eq!(once.len(), listing.seen.len());
+    }
+
+    fn store_key(&self, id: &[u8], agent: AgentIndex) -> TaskKey {
+        let known = self.known.iter().find(|known| known.id == id && known.agent == agent);
+        known.expect("only known tasks are listed").key
+    }
+
+    fn list_all(&self, at: usize) {
+        let known = &self.known[at];
+        let mut found = Vec::new();
+        let list = List { context_id: Some(&known.context), ..List::default() };
+        let page = self.store.list(known.agent, &list, &mut |view| found.push(view.id().to_vec()));
+        let page = page.expect("no token");
+        let mut expected: Vec<&Known> = self
+            .known
+            .iter()
+            .filter(|other| other.agent == known.agent && other.context == known.context)
+            .collect();
+        expected.sort_by_key(|other| std::cmp::Reverse(other.order));
+        assert_eq!(page.total, expected.len() as u64);
+        assert!(expected.iter().take(50).map(|known| &known.id).eq(&found));
+    }
+
+    /// Forgets what was evicted, if it was right to evict it, and counts the rest.
+    fn check(&mut self) {
+        let (kept, gone): (Vec<Known>, Vec<Known>) = std::mem::take(&mut self.known)
+            .into_iter()
+            .partition(|known| self.store.read(known.key, |_| ()).is_some());
+        self.known = kept;
+        for known in &gone {
+            assert!(known.state.is_terminal());
+            let is_expired = self.now.unix_ms.saturating_sub(known.ms) > self.limits.task_ttl_ms;
+            let is_oldest =
+                !self.known.iter().any(|k| k.state.is_terminal() && k.order < known.order);
+            assert!(is_expired || is_oldest);
+            assert_eq!(self.store.find(known.agent, &known.id), self.find(known.agent, &known.id));
+            for reader in self.readers.iter_mut().filter(|r| r.cursor.key == known.key) {
+                assert!(!reader.is_pending || reader.flag.0.swap(false, SeqCst), "lost wake-up");
+                reader.is_pending = false;
+            }
+        }
+        self.gone += gone.len() as u64;
+        let stats = self.store.stats();
+        assert_eq!(stats.evicted.iter().sum::<u64>(), self.gone);
+        assert_eq!(stats.tasks, self.known.len() as u64);
+        assert!(self.known.len() <= self.limits.tasks_max);
+        assert!(stats.bytes <= self.limits.store_bytes_max as u64);
+        let held = |known: &Known| self.store.read(known.key, |task| task.heap_bytes() as u64);
+        assert_eq!(stats.bytes, self.known.iter().filter_map(held).sum::<u64>());
+        for (state, count) in TaskState::ALL.into_iter().zip(stats.by_state) {
+            assert_eq!(count, self.known.iter().filter(|k| k.state == state).count() as u64);
+        }
+        for known in &self.known {
+            assert_eq!(self.store.find(known.agent, &known.id), Some(known.key));
+            assert_eq!(self.store.find(AgentIndex(7), &known.id), None);
+        }
+        if self.limits.task_ttl_ms > 1_000 {
+            assert_eq!(stats.evicted[Eviction::Ttl as usize], 0);
+        }
+    }
+
+    fn find(&self, agent: AgentIndex, id: &[u8]) -> Option<TaskKey> {
+        let mut found = self.known.iter().filter(|known| known.agent == agent && known.id == id);
+        found.next().map(|known| known.key)
+    }
+}
