@@ -625,6 +625,16 @@ fn test_items(code: &str) -> Vec<(usize, usize)> {
     items
 }
 
+/// The files that `file` declares as tests: `#[cfg(test)] mod name;`.
+fn test_files(file: &str, text: &str) -> Vec<String> {
+    let code = blank(text).0;
+    let stem = file.trim_end_matches(".rs");
+    let folder = stem.strip_suffix("/mod").or(stem.strip_suffix("/lib")).unwrap_or(stem);
+    let items = test_items(&code).into_iter().map(|(start, end)| &code[start..end]);
+    let names = items.filter_map(|item| item.rsplit_once("mod ")?.1.strip_suffix(';'));
+    names.map(|name| format!("{folder}/{}.rs", name.trim())).collect()
+}
+
 /// The end of the item that begins at or after `from`: a `;`, or the brace that closes its body.
 fn item_end(code: &str, from: usize) -> usize {
     let mut depth = 0usize;
@@ -829,9 +839,11 @@ impl Tree {
         }
     }
 
-    /// The library and the binary.
+    /// The library and the binary, without files that are tests as a whole.
     fn sources(&self) -> impl Iterator<Item = &File> {
-        self.files.iter().filter(|file| file.is_rust() && file.name.starts_with("src/"))
+        let all = || self.files.iter().filter(|f| f.is_rust() && f.name.starts_with("src/"));
+        let tests: Vec<String> = all().flat_map(|f| test_files(&f.name, &f.text)).collect();
+        all().filter(move |file| !tests.contains(&file.name))
     }
 
     fn text(&self, name: &str) -> String {
@@ -1080,6 +1092,15 @@ mod rules_can_fail {
         {
             assert!(!is_match(pattern, name), "{pattern}");
         }
+    }
+
+    #[test]
+    fn test_files_are_declared() {
+        let text = "#[cfg(test)]\n#[allow(x)]\nmod tests;\n#[cfg(test)]\nmod a { use b; }\nmod b;";
+        assert_eq!(test_files("src/store/mod.rs", text), ["src/store/tests.rs"]);
+        assert_eq!(test_files("src/lib.rs", text), ["src/tests.rs"]);
+        assert_eq!(test_files("src/store/page.rs", text), ["src/store/page/tests.rs"]);
+        assert_eq!(test_files("src/store/mod.rs", "mod tests;"), [""; 0]);
     }
 
     #[test]
