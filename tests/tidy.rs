@@ -7,7 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::{fmt, fs, path::Path};
+use std::{fmt, fs, path::Path, sync::LazyLock};
 
 // --- The rules as data ---------------------------------------------------------------------------
 
@@ -117,10 +117,10 @@ const SKIPPED: &[&str] = &["/.git", "/fuzz/corpus"];
 
 #[test]
 fn imports_go_down() {
-    let tree = Tree::read();
+    let tree = &*TREE;
     let mut findings = Vec::new();
     for file in tree.sources() {
-        imports(&file.name, &file.rust(), &mut findings);
+        imports(&file.name, &file.rust, &mut findings);
     }
     modules_have_ranks(&tree.text("src/lib.rs"), &mut findings);
     none(&findings);
@@ -148,11 +148,11 @@ fn versions_are_compared_in_dialects_only() {
 
 #[test]
 fn limits_have_a_test_and_a_row() {
-    let tree = Tree::read();
+    let tree = &*TREE;
     let limits = limit_names(&tree.text("src/limits.rs"));
     assert!(limits.len() > 30, "the limits are no longer found: {limits:?}");
     let rust = tree.files.iter().filter(|file| file.is_rust() && file.name != "tests/tidy.rs");
-    let tests: Vec<String> = rust.flat_map(|file| test_names(&Rust::of(&file.text))).collect();
+    let tests: Vec<String> = rust.flat_map(|file| test_names(&file.rust)).collect();
     let mut findings = Vec::new();
     limits_tested(&limits, &tests, &mut findings);
     limits_documented(&limits, &tree.text("docs/limits.md"), &mut findings);
@@ -161,7 +161,7 @@ fn limits_have_a_test_and_a_row() {
 
 #[test]
 fn dialects_have_transcripts() {
-    let tree = Tree::read();
+    let tree = &*TREE;
     let dialects = dialect_names(&tree.text("src/dialect/mod.rs"));
     assert!(!dialects.is_empty(), "the dialects are no longer found");
     let names: Vec<&str> = tree.files.iter().map(|file| file.name.as_str()).collect();
@@ -172,17 +172,17 @@ fn dialects_have_transcripts() {
 
 #[test]
 fn nothing_is_left_unfinished() {
-    let tree = Tree::read();
+    let tree = &*TREE;
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.is_rust()) {
-        unfinished(&file.name, &Rust::of(&file.text), &mut findings);
+        unfinished(&file.name, &file.rust, &mut findings);
     }
     none(&findings);
 }
 
 #[test]
 fn nothing_names_a_machine_or_a_registry() {
-    let tree = Tree::read();
+    let tree = &*TREE;
     let mut findings = Vec::new();
     for file in &tree.files {
         machine_names(&file.name, &file.text, &mut findings);
@@ -191,10 +191,10 @@ fn nothing_names_a_machine_or_a_registry() {
 }
 
 fn check_sources(rule: impl Fn(&File, &Rust, &mut Vec<Finding>)) {
-    let tree = Tree::read();
+    let tree = &*TREE;
     let mut findings = Vec::new();
     for file in tree.sources() {
-        rule(file, &file.rust(), &mut findings);
+        rule(file, &file.rust, &mut findings);
     }
     none(&findings);
 }
@@ -790,15 +790,16 @@ struct File {
     /// From the root of the repository, with slashes.
     name: String,
     text: String,
+    /// Empty for other files than Rust.
+    rust: Rust,
 }
+
+/// Read once for all rules.
+static TREE: LazyLock<Tree> = LazyLock::new(Tree::read);
 
 impl File {
     fn is_rust(&self) -> bool {
         self.name.ends_with(".rs")
-    }
-
-    fn rust(&self) -> Rust {
-        Rust::of(&self.text)
     }
 }
 
@@ -835,7 +836,8 @@ impl Tree {
     /// Bytes that are no text have nothing to say.
     fn add(&mut self, name: String, path: &Path) {
         if let Ok(text) = fs::read_to_string(path) {
-            self.files.push(File { name, text });
+            let rust = Rust::of(if name.ends_with(".rs") { &text } else { "" });
+            self.files.push(File { name, text, rust });
         }
     }
 
