@@ -346,10 +346,22 @@ impl Desk<'_> {
                 wrote_ms: self.now.mono_ms,
                 permit,
             })),
-            Ok(Outcome::Ready) => Handled::Answered,
+            Ok(Outcome::Ready) => answered(close),
             Ok(Outcome::Parked(_)) => {
                 self.out.truncate(start);
                 self.fault(known, &Fault::new(FaultKind::Internal))
+            }
+            // Wire §3.5: before 1.0 a resubscription is answered by a stream whatever happens,
+            // and its clients can read nothing else.
+            Err(fault)
+                if ready.method.op == Op::Subscribe
+                    && ready.method.wire.generation != Generation::V1
+                    && self.head.accept.is_some()
+                    && !names(self.head.accept, b"application/json") =>
+            {
+                let write = ready.write_cx(self.now);
+                stream::only_error(self.out, chunked, ready.id, ready.method.wire, &write, &fault);
+                answered(close)
             }
             Err(fault) => {
                 self.out.truncate(start);
@@ -536,9 +548,17 @@ fn is_notification(
         || (method.is_none() && request.params.is_none())
 }
 
+fn answered(close: bool) -> Handled {
+    if close { Handled::AnsweredLast } else { Handled::Answered }
+}
+
 /// LangSmith (wire §8): `Accept` must name the type of the answer, or a range that holds it.
 fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
-    let wanted: &[u8] = if op.is_streaming() { b"text/event-stream" } else { b"application/json" };
+    names(accept, if op.is_streaming() { b"text/event-stream" } else { b"application/json" })
+}
+
+/// Whether `Accept` names a media type or a range that holds it (RFC 9110 §12.5.1).
+fn names(accept: Option<&[u8]>, wanted: &[u8]) -> bool {
     http::list(accept.unwrap_or_default()).any(|range| {
         let range = range.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
         let kind = wanted.split(|b| *b == b'/').next().unwrap_or_default();

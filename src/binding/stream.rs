@@ -99,6 +99,25 @@ impl Pump {
     }
 }
 
+/// Writes a stream that consists of one error, behind its head.
+pub fn only_error(
+    out: &mut Vec<u8>,
+    chunked: bool,
+    id: &str,
+    wire: &Wire,
+    write: &WriteCx<'_>,
+    fault: &Fault,
+) {
+    let chunk = chunked.then(|| sse::chunk_begin(out));
+    let frame = sse::begin(out, None);
+    push_error(out, id, wire, write, fault);
+    sse::finish(out, frame);
+    if let Some(chunk) = chunk {
+        sse::chunk_end(out, chunk);
+        sse::chunk_last(out);
+    }
+}
+
 /// Writes one event as a frame, if the dialect has a form for it.
 pub fn frame(
     out: &mut Vec<u8>,
@@ -125,8 +144,12 @@ pub fn frame(
 /// Writes an `event: error` frame (wire §3.5).
 fn error_frame(out: &mut Vec<u8>, id: &str, wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
     let frame = sse::error_event(out, None);
+    push_error(out, id, wire, write, fault);
+    sse::finish(out, frame);
+}
+
+fn push_error(out: &mut Vec<u8>, id: &str, wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
     rpc::open_error(out, id);
     (wire.fault)(out, fault, write);
     rpc::close(out);
-    sse::finish(out, frame);
 }

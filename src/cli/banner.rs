@@ -5,7 +5,11 @@ use std::fmt::Write;
 use peregrine::{limits::Limits, net::Running};
 
 /// A call that any shell can make, without what the URL is.
-const CURL_TAIL: &str = r#"-H 'Content-Type: application/json' -H 'A2A-Version: 1.0' -d '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"hello"}]}}}'"#;
+const CURL_TAIL: &str = concat!(
+    "-H 'Content-Type: application/json' -H 'A2A-Version: 1.0' -d ",
+    r#"'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":"#,
+    r#"{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"hello"}]}}}'"#,
+);
 
 /// The limits worth a glance.
 const GLANCE: [&str; 6] = [

@@ -294,6 +294,7 @@ impl Conn {
         self.since_ms = cx.now.mono_ms;
         self.state = match handled {
             Handled::Answered if close || cx.engine.is_draining() => State::Closed,
+            Handled::AnsweredLast => State::Closed,
             Handled::Answered => FRESH,
             Handled::Parked(parked) => State::Parked(parked),
             Handled::Stream(pump) => State::Streaming(pump),

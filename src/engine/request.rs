@@ -2,7 +2,7 @@
 
 use crate::{
     binding::{
-        Exchange, Handled, cards,
+        Exchange, Handled, cards, echo,
         jsonrpc::{self, Place},
         route::{Route, route},
     },
@@ -96,7 +96,7 @@ fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },
-        Route::Echo => return echo(x, body),
+        Route::Echo => return echo::answer(x, body),
         Route::NoAgent => jsonrpc::refuse_path(x, 404, "there is no agent of this name"),
         Route::NotFound => jsonrpc::refuse_path(x, 404, "there is nothing at this path"),
     }
@@ -116,14 +116,4 @@ fn not_allowed(x: &mut Exchange<'_>, allow: &[u8]) {
         return;
     }
     jsonrpc::refuse_http(x.out, 405, "the method is not allowed here", &date, allow, x.close);
-}
-
-/// The framing tests' counterpart: whatever comes goes back. A GET that accepts an event stream
-/// gets a real one.
-fn echo(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
-    let date = x.scratch.date(x.now);
-    let head_only = x.head.method == Method::Head;
-    let kind = "application/octet-stream";
-    response::simple(x.out, 200, kind, body, &date, ALL_METHODS, x.close, head_only);
-    Handled::Answered
 }

@@ -217,6 +217,8 @@ impl Io {
         cx: &mut Context<'_>,
     ) -> Result<bool, Gone> {
         let Desk { worker, out, read, inputs, outputs } = desk;
+        // Empty already, unless an agent panicked in the middle of another connection's answer.
+        out.clear();
         let input = if fresh > 0 { &read[..fresh] } else { self.input.waiting() };
         let (engine, wake) = (&*local.shared.engine, cx.waker());
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len() };
@@ -333,11 +335,70 @@ fn poll_read(
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpStream,
+    };
+
+    use crate::{
+        agent::{Agent, Profile, Turn},
+        model::TaskState,
+        net::Server,
+    };
+
     use super::*;
 
     #[test]
     fn a_connection_fits_a_task_of_256_bytes() {
         // tokio adds less than 100 bytes, and rounds up to 128.
         assert!(size_of::<Drive>() <= 160, "{}", size_of::<Drive>());
+    }
+
+    struct Fragile;
+
+    impl Agent for Fragile {
+        fn start(&self, mut turn: Turn<'_>) {
+            match turn.message.parts().count() {
+                1 => turn.status(TaskState::Completed),
+                2 => panic!("a test of panics in start"),
+                _ => turn.resume_after(1, 0),
+            }
+        }
+
+        fn resume(&self, _turn: Turn<'_>, _token: u64) {
+            panic!("a test of panics in resume");
+        }
+    }
+
+    #[test]
+    fn an_agent_that_panics_takes_nobody_with_it() {
+        let server = Server::new().agent(Profile::new("a", "b"), Fragile).workers(1);
+        let running = server.listen("127.0.0.1:0").start().unwrap();
+        let send = |parts: usize| {
+            let parts = vec![r#"{"text":"hi"}"#; parts].join(",");
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":
+                {{"messageId":"m","role":"ROLE_USER","parts":[{parts}]}}}}}}"#
+            );
+            let length = body.len();
+            let mut stream = TcpStream::connect(running.addrs()[0]).unwrap();
+            stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+            write!(
+                stream,
+                "POST / HTTP/1.1\r\nHost: t\r\nConnection: close\r\nA2A-Version: 1.0\r\n\
+                 Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+            )
+            .unwrap();
+            let mut answer = Vec::new();
+            // Nothing comes from a call whose agent panicked and whose task still runs.
+            let _ = stream.read_to_end(&mut answer);
+            String::from_utf8(answer).unwrap()
+        };
+        for parts in [2, 3, 2] {
+            send(parts);
+            let answer = send(1);
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            assert!(answer.contains("TASK_STATE_COMPLETED"), "{answer}");
+        }
     }
 }

@@ -50,3 +50,61 @@ where
 pub async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpStream,
+    };
+
+    use crate::{
+        agent::{Closed, Profile},
+        model::{ArtifactBuf, PartsBuf, TaskState},
+        net::Server,
+    };
+
+    use super::*;
+
+    async fn slow_hello(mut job: Job) -> Result<(), Closed> {
+        job.status(TaskState::Working, None)?;
+        sleep(Duration::from_millis(30)).await;
+        let parts = PartsBuf::new().text("hello from afar");
+        job.artifact(&ArtifactBuf::new("greeting", &parts), false)?;
+        job.status(TaskState::Completed, None)
+    }
+
+    async fn no_end(_job: Job) {}
+
+    fn answer(server: Server) -> String {
+        let running = server.listen("127.0.0.1:0").workers(2).start().unwrap();
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":
+            {"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}"#;
+        let length = body.len();
+        let mut stream = TcpStream::connect(running.addrs()[0]).unwrap();
+        write!(
+            stream,
+            "POST / HTTP/1.1\r\nHost: t\r\nConnection: close\r\nA2A-Version: 1.0\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        running.shutdown();
+        running.join();
+        answer
+    }
+
+    #[test]
+    fn an_async_agent_answers_when_it_is_ready() {
+        let answer = answer(Server::new().agent(Profile::new("a", "b"), async_agent(slow_hello)));
+        assert!(answer.contains("TASK_STATE_COMPLETED"), "{answer}");
+        assert!(answer.contains("hello from afar"), "{answer}");
+    }
+
+    #[test]
+    fn a_future_without_a_result_fails_its_task() {
+        let answer = answer(Server::new().agent(Profile::new("a", "b"), async_agent(no_end)));
+        assert!(answer.contains("TASK_STATE_FAILED"), "{answer}");
+    }
+}

@@ -86,7 +86,7 @@ impl Shared {
         wakers[index].clone_from(waker);
     }
 
-    /// Registers who else is woken by a new stage or the end of a worker.
+    /// Registers who is woken by the end of a worker.
     pub(super) fn listen_for_end(&self, waker: &Waker) {
         let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = wakers.last_mut() {

@@ -37,7 +37,9 @@ impl Output {
         match &mut self.0 {
             None if left == 0 => {}
             None if left > fresh.capacity() / 4 => {
-                let bytes = std::mem::replace(fresh, pool.take_empty(0));
+                // The next large answer finds a buffer of this size, and its pages, in the pool.
+                let next = pool.take_empty(fresh.capacity());
+                let bytes = std::mem::replace(fresh, next);
                 self.0 = Some(Box::new(Held { bytes, start: sent }));
             }
             None => {

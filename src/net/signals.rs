@@ -23,10 +23,9 @@ impl Signals {
         Ok(Signals([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]))
     }
 
-    /// Hears signals until every other worker has ended.
+    /// Hears signals as long as it is polled.
     pub(super) async fn hear(mut self, shared: Arc<Shared>) {
         poll_fn(|cx: &mut Context<'_>| {
-            shared.listen_for_end(cx.waker());
             for signal in &mut self.0 {
                 while signal.poll_recv(cx).is_ready() {
                     if shared.stage() != Stage::Serving {
@@ -35,11 +34,8 @@ impl Signals {
                     shared.enter(Stage::Draining);
                 }
             }
-            if shared.has_one_worker() && shared.stage() != Stage::Serving {
-                return Poll::Ready(());
-            }
             Poll::Pending
         })
-        .await;
+        .await
     }
 }

@@ -4,6 +4,7 @@
 //! next agent that asked to be called again, whichever is first, and a second at most.
 
 use std::{
+    cell::RefCell,
     future::{Future, poll_fn},
     io,
     net::TcpListener,
@@ -14,6 +15,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::{
@@ -35,6 +37,8 @@ use super::{
 const SLEEP_MS_MAX: u64 = 1_000;
 /// Milliseconds that streams get after `drain_ms` to say their last words.
 const LAST_WORDS_MS: u64 = 500;
+/// How long the ticker pauses after the panic of an agent.
+const PANIC_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where a worker runs.
 #[derive(Clone, Copy)]
@@ -74,18 +78,24 @@ pub(super) fn run(
         Place::Thread(index) => index,
     };
     runtime.block_on(async {
-        let hearing = signals.map(|signals| tokio::task::spawn_local(signals.hear(shared.clone())));
+        if let Some(signals) = signals {
+            tokio::task::spawn_local(signals.hear(Arc::clone(&shared)));
+        }
         let worker = Worker::new(index, shared.engine.limits(), Box::new(entropy));
         let clock = Clock::new(shared.epoch, stale);
         let local = Rc::new(Local::new(shared, clock, worker));
         let accepting = |socket| tokio::task::spawn_local(accept(socket, Rc::clone(&local)));
         let accepting = listeners.into_iter().map(accepting).collect();
+        let drain = Drain { accepting, cut_ms: None, end_ms: None };
+        let drain = Rc::new(RefCell::new(drain));
         // A task of its own: waking it from this thread is a push to a queue, not a system call.
-        let ticker = tokio::task::spawn_local(tick(index, Rc::clone(&local), accepting));
-        // A task ends when the server does, or with a panic that was already reported.
-        let _ = ticker.await;
-        if let Some(hearing) = hearing {
-            let _ = hearing.await;
+        let ticker = || tokio::task::spawn_local(tick(index, Rc::clone(&local), drain.clone()));
+        while ticker().await.is_err() {
+            // An agent panicked, which was reported; the others are still served.
+            tokio::time::sleep(PANIC_PAUSE).await;
+        }
+        if let Place::Main = place {
+            others_ended(&local.shared).await;
         }
     });
 }
@@ -100,14 +110,15 @@ fn runtime(stale: &Arc<AtomicBool>) -> io::Result<LocalRuntime> {
 }
 
 /// Fires deadlines and agents until the server ends.
-async fn tick(index: usize, local: Rc<Local>, accepting: Vec<JoinHandle<()>>) {
+async fn tick(index: usize, local: Rc<Local>, drain: Rc<RefCell<Drain>>) {
     let mut sleep = pin!(tokio::time::sleep_until(local.clock.instant(0).into()));
-    let mut drain = Drain { accepting, cut_ms: None, end_ms: None };
     poll_fn(|cx: &mut Context<'_>| {
         local.shared.listen(index, cx.waker());
         loop {
             let now = local.clock.refresh();
-            let Some(latest_ms) = drain.advance(&local, now) else { return Poll::Ready(()) };
+            let Some(latest_ms) = drain.borrow_mut().advance(&local, now) else {
+                return Poll::Ready(());
+            };
             local.wheel.borrow_mut().expire(now.mono_ms);
             let worker = &mut local.desk.borrow_mut().worker;
             let agents_ms = local.shared.engine.tick(worker, now, cx.waker());
@@ -121,6 +132,15 @@ async fn tick(index: usize, local: Rc<Local>, accepting: Vec<JoinHandle<()>>) {
                 return Poll::Pending;
             }
         }
+    })
+    .await;
+}
+
+/// The worker that hears the signals stays until the others have ended.
+async fn others_ended(shared: &Shared) {
+    poll_fn(|cx: &mut Context<'_>| {
+        shared.listen_for_end(cx.waker());
+        if shared.has_one_worker() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }

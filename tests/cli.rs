@@ -1,0 +1,375 @@
+//! The binary as its users meet it: flags, exit codes, signals, and sockets that misbehave.
+#![cfg(feature = "net")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_peregrine");
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server on a port of its own; killed when dropped.
+struct Server {
+    child: Child,
+    addr: SocketAddr,
+    banner: String,
+}
+
+impl Server {
+    fn start(flags: &[&str]) -> Server {
+        let mut command = Command::new(BINARY);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags);
+        Server::of(command)
+    }
+
+    /// Under a limit of open files.
+    fn with_files(files: usize, flags: &[&str]) -> Server {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\""), BINARY]);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags);
+        Server::of(command)
+    }
+
+    fn of(mut command: Command) -> Server {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut reader = BufReader::new(child.stdout.take().unwrap());
+        let mut banner = String::new();
+        while !banner.contains("--limit") {
+            assert!(reader.read_line(&mut banner).unwrap() > 0, "no banner: {banner}");
+        }
+        let url = line(&banner, "url").to_owned();
+        let addr = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
+        Server { child, addr, banner }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.addr).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    fn exit_code(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the server does not end");
+    }
+
+    /// Processor time so far, in clock ticks of 10 ms.
+    fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let after_name = stat.rsplit(") ").next().unwrap();
+        let fields: Vec<&str> = after_name.split(' ').collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the banner says behind `label`.
+fn line<'a>(banner: &'a str, label: &str) -> &'a str {
+    let found = banner.lines().find_map(|line| line.trim_start().strip_prefix(label));
+    found.unwrap_or_else(|| panic!("no {label} in {banner}")).trim()
+}
+
+fn output(args: &[&str]) -> Output {
+    Command::new(BINARY).args(args).output().unwrap()
+}
+
+/// Asserts the exit code, and one line on stderr that says `said`.
+fn assert_refused(args: &[&str], code: i32, said: &str) {
+    let output = output(args);
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {line}");
+    assert!(line.contains(said) && line.lines().count() == 1, "{args:?}: {line}");
+    assert!(output.stdout.is_empty());
+}
+
+fn post(path: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let mut request = format!(
+        "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+         A2A-Version: 1.0\r\nContent-Length: {length}\r\n\r\n"
+    )
+    .into_bytes();
+    request.extend_from_slice(body);
+    request
+}
+
+fn send_message(text: &str) -> Vec<u8> {
+    let message =
+        format!(r#"{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}"#);
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{message}}}}}"#
+    );
+    post("/", body.as_bytes())
+}
+
+/// Reads one response: its head and its body.
+fn response(reader: &mut impl BufRead) -> (String, Vec<u8>) {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "closed after {head:?}");
+    }
+    let lower = head.to_ascii_lowercase();
+    let length = lower.split("content-length:").nth(1).unwrap().lines().next().unwrap();
+    let mut body = vec![0; length.trim().parse().unwrap()];
+    reader.read_exact(&mut body).unwrap();
+    (head, body)
+}
+
+fn ask(stream: &TcpStream, request: &[u8]) -> (String, Vec<u8>) {
+    let mut stream = stream;
+    stream.write_all(request).unwrap();
+    response(&mut BufReader::new(stream))
+}
+
+#[test]
+fn help_and_version_answer() {
+    for flag in ["--help", "-h", "--version", "-V"] {
+        for args in [vec![flag], vec!["serve", flag]] {
+            let output = output(&args);
+            assert!(output.status.success() && output.stderr.is_empty());
+            assert!(String::from_utf8(output.stdout).unwrap().starts_with("peregrine"));
+        }
+    }
+}
+
+#[test]
+fn wrong_flags_are_one_line_and_exit_2() {
+    let script = std::env::temp_dir().join(format!("peregrine-{}.toml", std::process::id()));
+    std::fs::write(&script, "[[rule]\nwhen = 3\n").unwrap();
+    let bad_script = format!("script:{}", script.display());
+    for (args, said) in [
+        (vec![], "peregrine serve"),
+        (vec!["srve"], "srve"),
+        (vec!["serve", "--lisen", "x"], "did you mean --listen?"),
+        (vec!["serve", "--limit", "body_byte_max=1"], "did you mean body_bytes_max?"),
+        (vec!["serve", "--limit", "tasks_max=none"], "not a whole number"),
+        (vec!["serve", "--listen", "0.0.0.0:0"], "--allow-anonymous"),
+        (vec!["serve", "--listen", "[::]:0"], "--allow-anonymous"),
+        (vec!["serve", "--agent", "nope"], "nope"),
+        (vec!["serve", "--agent", "script:/no/such/file"], "/no/such/file"),
+        (vec!["serve", "--agent", &bad_script], ".toml"),
+        (vec!["serve", "--listen", "127.0.0.1:0", "--mount", "/x=nope"], "nope"),
+        (vec!["serve", "--listen", "127.0.0.1:0", "--mount", "/x=standard:bob"], "bob"),
+    ] {
+        assert_refused(&args, 2, said);
+    }
+    std::fs::remove_file(script).unwrap();
+}
+
+#[test]
+fn a_taken_port_is_one_line_and_exit_1() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap().to_string();
+    for workers in ["1", "2"] {
+        assert_refused(&["serve", "--listen", &addr, "--workers", workers], 1, "port is taken");
+    }
+    let server = Server::start(&["--workers", "2"]);
+    assert_refused(&["serve", "--listen", &server.addr.to_string()], 1, "port is taken");
+}
+
+#[test]
+fn the_printed_call_works_when_pasted() {
+    let server = Server::start(&[]);
+    let pasted = Command::new("sh").args(["-c", line(&server.banner, "try")]).output().unwrap();
+    let answer = String::from_utf8(pasted.stdout).unwrap();
+    assert!(answer.contains("TASK_STATE_COMPLETED") && answer.contains("hello"), "{answer}");
+    assert!(line(&server.banner, "card").ends_with("/.well-known/agent-card.json"));
+    assert!(line(&server.banner, "memory").contains("at the very most"));
+}
+
+#[test]
+fn the_first_signal_lets_running_calls_end() {
+    for (signal, workers) in [("-TERM", "1"), ("-INT", "2")] {
+        let mut server = Server::start(&["--workers", workers]);
+        let idle = server.connect();
+        let mut busy = server.connect();
+        busy.write_all(&send_message("hold:500:2")).unwrap();
+        std::thread::sleep(Duration::from_millis(150));
+        server.signal(signal);
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(
+            TcpStream::connect(server.addr).unwrap_err().kind(),
+            ErrorKind::ConnectionRefused
+        );
+        let mut reader = BufReader::new(&busy);
+        let (head, body) = response(&mut reader);
+        assert!(head.to_ascii_lowercase().contains("connection: close"), "{head}");
+        assert!(String::from_utf8(body).unwrap().contains("TASK_STATE_COMPLETED"));
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+        assert_eq!((&idle).read(&mut [0]).unwrap(), 0);
+        drop((busy, idle));
+        assert_eq!(server.exit_code(), Some(0));
+    }
+}
+
+#[test]
+fn drain_ms() {
+    let mut server = Server::start(&["--limit", "drain_ms=200"]);
+    let mut busy = server.connect();
+    busy.write_all(&send_message("hold:60000:2")).unwrap();
+    std::thread::sleep(Duration::from_millis(150));
+    let start = Instant::now();
+    server.signal("-TERM");
+    assert_eq!(server.exit_code(), Some(0));
+    assert!(start.elapsed() > Duration::from_millis(150));
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut server = Server::start(&["--workers", "2"]);
+    let mut busy = server.connect();
+    busy.write_all(&send_message("hold:60000:2")).unwrap();
+    std::thread::sleep(Duration::from_millis(150));
+    server.signal("-TERM");
+    std::thread::sleep(Duration::from_millis(150));
+    assert!(server.child.try_wait().unwrap().is_none());
+    let start = Instant::now();
+    server.signal("-INT");
+    assert_eq!(server.exit_code(), Some(1));
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn without_descriptors_the_server_waits_and_resumes() {
+    let server = Server::with_files(40, &["--workers", "1", "--test-echo", "/echo"]);
+    let crowd: Vec<TcpStream> = (0..60).map(|_| server.connect()).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let before = server.ticks();
+    std::thread::sleep(Duration::from_millis(1000));
+    assert!(server.ticks() - before < 20, "it spins");
+    // Those that were accepted are served, the last ones wait in the backlog.
+    assert_eq!(ask(&crowd[0], &post("/echo", b"one")).1, b"one");
+    let waiting = crowd.into_iter().next_back().unwrap();
+    assert_eq!(ask(&waiting, &post("/echo", b"two")).1, b"two");
+    assert_eq!(ask(&server.connect(), &post("/echo", b"three")).1, b"three");
+}
+
+#[test]
+fn connections_max() {
+    let server = Server::start(&["--limit", "connections_max=3", "--test-echo", "/echo"]);
+    let mut served: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+    served.iter().for_each(|stream| assert_eq!(ask(stream, &post("/echo", b"x")).1, b"x"));
+    let refused = server.connect();
+    let mut answer = String::new();
+    BufReader::new(&refused).read_line(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    served.pop();
+    let start = Instant::now();
+    let served_again = || {
+        let mut stream = server.connect();
+        stream.write_all(&post("/echo", b"y")).is_ok() && {
+            let mut answer = String::new();
+            BufReader::new(&stream).read_line(&mut answer).is_ok() && answer.contains(" 200 ")
+        }
+    };
+    while !served_again() {
+        assert!(start.elapsed() < PATIENCE);
+    }
+}
+
+#[test]
+fn write_stall_ms() {
+    let server = Server::start(&["--limit", "write_stall_ms=300", "--test-echo", "/echo"]);
+    let mut stream = server.connect();
+    let request = post("/echo", &vec![b'x'; 4_000_000]);
+    // Far more than both kernels hold; not a byte of the answers is read.
+    stream.set_write_timeout(Some(Duration::from_secs(3))).unwrap();
+    let sent = (0..40).try_for_each(|_| stream.write_all(&request));
+    let error = sent.unwrap_err().kind();
+    let reset = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::WouldBlock];
+    assert!(reset.contains(&error), "{error}");
+    std::thread::sleep(Duration::from_millis(600));
+    // What the kernel already held may still be read; then the connection is over.
+    let mut held = Vec::new();
+    let end = stream.read_to_end(&mut held);
+    assert!(end.is_ok() || end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+    assert!(held.len() < 40 * 4_000_000);
+    assert_eq!(ask(&server.connect(), &post("/echo", b"others")).1, b"others");
+}
+
+#[test]
+fn a_slow_reader_gets_everything_in_order() {
+    let server = Server::start(&["--workers", "1", "--test-echo", "/echo"]);
+    let stream = server.connect();
+    let body = |n: usize| -> Vec<u8> { (0..400_000).map(|i| (i * 7 + n * 13) as u8).collect() };
+    std::thread::scope(|scope| {
+        scope
+            .spawn(|| (0..30).for_each(|n| (&stream).write_all(&post("/echo", &body(n))).unwrap()));
+        let mut reader = BufReader::with_capacity(8 * 1024, &stream);
+        for n in 0..30 {
+            std::thread::sleep(Duration::from_millis(n as u64 % 3 * 20));
+            assert!(response(&mut reader).1 == body(n), "answer {n}");
+        }
+    });
+}
+
+#[test]
+fn pipelined_requests_beyond_the_high_water_mark_are_all_answered() {
+    let server = Server::start(&["--workers", "1", "--test-echo", "/echo"]);
+    let stream = server.connect();
+    let text = |n: usize| format!("{n:0400}").into_bytes();
+    let all: Vec<u8> = (0..5000).flat_map(|n| post("/echo", &text(n))).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| (&stream).write_all(&all).unwrap());
+        let mut reader = BufReader::new(&stream);
+        (0..5000).for_each(|n| assert_eq!(response(&mut reader).1, text(n)));
+    });
+}
+
+#[test]
+fn a_large_body_in_pieces_is_one_request() {
+    let server = Server::start(&["--test-echo", "/echo"]);
+    let body: Vec<u8> = (0..1_500_000_u32).map(|n| (n % 253) as u8).collect();
+    let mut chunked =
+        b"POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for chunk in body.chunks(70_001) {
+        chunked.extend(format!("{:x}\r\n", chunk.len()).bytes().chain(chunk.iter().copied()));
+        chunked.extend_from_slice(b"\r\n");
+    }
+    chunked.extend_from_slice(b"0\r\n\r\n");
+    for request in [post("/echo", &body), chunked] {
+        let mut stream = server.connect();
+        stream.set_nodelay(true).unwrap();
+        for piece in request.chunks(33_333) {
+            stream.write_all(piece).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(response(&mut BufReader::new(&stream)).1 == body);
+    }
+}
+
+#[test]
+fn timeouts_are_kept() {
+    let flags = ["--limit", "keep_alive_idle_ms=200", "--limit", "head_timeout_ms=300"];
+    let server = Server::start(&flags);
+    let start = Instant::now();
+    assert_eq!(server.connect().read(&mut [0]).unwrap(), 0);
+    let idle = start.elapsed();
+    assert!(idle > Duration::from_millis(190) && idle < Duration::from_secs(3), "{idle:?}");
+    let mut slow = server.connect();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost:").unwrap();
+    assert!(response(&mut BufReader::new(&slow)).0.starts_with("HTTP/1.1 408 "));
+}
