@@ -190,6 +190,7 @@ impl Scene {
                 let item = Followed::Event {
                     seq: task.seq(),
                     event: self.newest.iter().last().expect(place),
+                    artifact_index: task.view().artifacts().last().map_or(0, |a| a.index()),
                     task_id: task.id(),
                     context_id: task.context_id(),
                     last: has("closes"),

@@ -274,7 +274,8 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: &[u8]) {
     for event in events(message, Artifact(&packed)) {
         task.apply(&event, &limits).unwrap();
         let (seq, task_id) = (task.seq(), task.id());
-        let item = Followed::Event { seq, event, task_id, context_id, last: false };
+        let (artifact_index, last) = (0, false);
+        let item = Followed::Event { seq, event, artifact_index, task_id, context_id, last };
         let is_turn = matches!(event, TaskEvent::Turn { .. });
         assert_eq!((wire.event)(&mut out, &item, &cx), !is_turn);
         if is_turn {
