@@ -72,12 +72,16 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
 }
 
 /// A2A 1.0 §3.6.1: the version is a header, or else a query parameter of the same name.
-fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, str>> {
+fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
     if let Some(value) = head.a2a_version {
-        return Some(String::from_utf8_lossy(value));
+        return Some(Cow::Borrowed(value));
     }
     let mut pairs = query::pairs(head.query?).filter_map(Result::ok);
-    pairs.find(|(key, _)| key.eq_ignore_ascii_case("a2a-version")).map(|(_, value)| value)
+    let (_, value) = pairs.find(|(key, _)| key.eq_ignore_ascii_case("a2a-version"))?;
+    Some(match value {
+        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
+        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
+    })
 }
 
 /// `application/json`, with parameters, or a type with the `+json` suffix (RFC 6839 §3.1).
@@ -125,7 +129,7 @@ pub fn refuse_http(
 /// What is known of a request that is refused.
 #[derive(Clone, Copy)]
 struct Known<'p> {
-    id: &'p str,
+    id: &'p [u8],
     /// Who writes the fault.
     wire: Option<&'static Wire>,
     op: Op,
@@ -151,7 +155,7 @@ fn answer_fault(
 }
 
 fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, known: Known<'_>, fault: &Fault) {
-    let wire = known.wire.unwrap_or_else(|| dialect.fault_wire(""));
+    let wire = known.wire.unwrap_or_else(|| dialect.fault_wire(b""));
     rpc::open_error(out, known.id);
     (wire.fault)(out, fault, &WriteCx::new(known.op));
     rpc::close(out);
@@ -172,7 +176,7 @@ fn parse_fault(error: JsonError) -> Fault {
 
 /// A call that was understood.
 struct Ready<'p> {
-    id: &'p str,
+    id: &'p [u8],
     method: &'static Method,
     call: Call<'p>,
 }
@@ -224,7 +228,7 @@ struct Desk<'d> {
     now: Now,
     wake: &'d Waker,
     head: &'d Head<'d>,
-    asked: Option<Cow<'d, str>>,
+    asked: Option<Cow<'d, [u8]>>,
     extensions: Option<String>,
     date: [u8; 29],
     close: bool,
@@ -482,7 +486,7 @@ impl Desk<'_> {
         let request = rpc::read(value, &self.site.limits).map_err(|invalid| {
             Unready::Refused(Known { id: invalid.id, ..Known::NOTHING }, invalid.fault)
         })?;
-        let name = request.method.as_str().unwrap_or_default();
+        let name = request.method.text().unwrap_or_default();
         let method = dialect.method(&name);
         let id = match request.id {
             Some(id) => id,
@@ -512,7 +516,7 @@ impl Desk<'_> {
         let cx = ReadCx {
             op: method.op,
             limits: &self.site.limits,
-            fresh_id: std::str::from_utf8(&self.fresh_id[..]).unwrap_or_default(),
+            fresh_id: &self.fresh_id[..],
             after: (method.op == Op::Subscribe).then(|| last_event_id(self.head)).flatten(),
         };
         let call = (method.wire.read)(&cx, request.params, pack).map_err(refused)?;
