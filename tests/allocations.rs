@@ -128,7 +128,8 @@ impl Client {
 
 fn post(body: &str) -> Vec<u8> {
     let length = body.len();
-    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n";
+    let head =
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n";
     format!("{head}Content-Length: {length}\r\n\r\n{body}").into_bytes()
 }
 
@@ -137,7 +138,8 @@ fn call(method: &str, params: &str) -> Vec<u8> {
 }
 
 fn send(method: &str, text: &str) -> Vec<u8> {
-    let message = format!(r#"{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}"#);
+    let message =
+        format!(r#"{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}"#);
     call(method, &format!(r#"{{"message":{message}}}"#))
 }
 

@@ -65,8 +65,10 @@ fn the_lists_agree() {
 
 /// Replays all inputs of one target and returns how many there were.
 fn replay(name: &str, property: Property) -> Result<usize, String> {
-    let mut inputs: Vec<PathBuf> =
-        fs::read_dir(fuzz().join("corpus").join(name)).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut inputs: Vec<PathBuf> = fs::read_dir(fuzz().join("corpus").join(name))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
     inputs.sort();
     for input in &inputs {
         let bytes = fs::read(input).unwrap();
