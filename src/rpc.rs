@@ -42,7 +42,7 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
         return Err(refuse(NULL_ID, "a request is an object"));
     }
     let (mut version, mut id, mut method, mut params) = (None, None, None, None);
-    let mut duplicate = false;
+    let (mut duplicate, mut twice_id) = (false, false);
     for (key, member) in value.members() {
         let place = match key.raw().len() {
             7 if key.eq("jsonrpc") => &mut version,
@@ -57,7 +57,9 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
             _ if key.eq("params") => &mut params,
             _ => continue,
         };
-        duplicate |= place.replace(member).is_some();
+        let again = place.replace(member).is_some();
+        duplicate |= again;
+        twice_id |= again && key.eq("id");
     }
     let id = match id.map(|id: Value<'p>| (id.kind(), id.raw())) {
         None => None,
@@ -69,7 +71,7 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
     if id.is_some_and(|id| id.len() > limits.rpc_id_bytes_max) {
         return Err(refuse(NULL_ID, "the id is too long"));
     }
-    let answer = id.unwrap_or(NULL_ID);
+    let answer = if twice_id { NULL_ID } else { id.unwrap_or(NULL_ID) };
     // Which of two equal members counts is what two parsers disagree about; so neither does.
     if duplicate {
         return Err(refuse(answer, "a member of the request appears twice"));
@@ -162,6 +164,12 @@ mod tests {
     fn a_member_that_appears_twice_is_refused_with_the_id() {
         let text = r#"{"jsonrpc":"2.0","id":7,"method":"a","m\u0065thod":"b"}"#;
         assert_eq!(read_text(text).unwrap_err().0, "7");
+    }
+
+    #[test]
+    fn of_two_ids_neither_counts() {
+        let text = r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#;
+        assert_eq!(read_text(text).unwrap_err().0, "null");
     }
 
     #[test]

@@ -20,6 +20,18 @@ pub struct Now {
     pub unix_ms: u64,
 }
 
+/// What the world gives a server when it starts.
+pub struct Start {
+    /// Unguessable bits that keep task ids and hash tables from being predicted.
+    pub secret: u128,
+    /// Milliseconds since the Unix epoch, for agents that publish from threads of their own.
+    pub unix_ms: fn() -> u64,
+    /// Threads.
+    pub workers: usize,
+    /// Named by cards when a request has no `Host`.
+    pub base_url: String,
+}
+
 /// Unguessable bits; each worker has a generator of its own.
 pub trait Entropy {
     /// 128 fresh bits from a cryptographic generator.

@@ -35,6 +35,11 @@ pub struct Parked {
 }
 
 impl Parked {
+    /// Bytes of answers that wait for the rest of their batch.
+    pub fn held_bytes(&self) -> usize {
+        self.batch.as_ref().map_or(0, Vec::capacity)
+    }
+
     /// Answers every call whose task is ready; writes the response when none is left.
     ///
     /// Returns true when the response is written.

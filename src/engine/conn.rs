@@ -136,6 +136,15 @@ impl Conn {
         }
     }
 
+    /// Bytes of buffers that the connection holds beside the caller's.
+    pub fn held_bytes(&self) -> usize {
+        match &self.state {
+            State::Reading { .. } | State::Streaming(_) | State::Closed => 0,
+            State::Chunks(chunks) => chunks.head.capacity() + chunks.body.capacity(),
+            State::Parked(parked) => parked.held_bytes(),
+        }
+    }
+
     fn progress(&self, cx: &Cx<'_>, consumed: usize, left: usize, room: bool) -> Progress {
         let limits = cx.engine.limits();
         let (deadline_ms, need, read) = match &self.state {

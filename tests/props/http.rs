@@ -310,9 +310,6 @@ mod naive {
         if target.is_empty() || !target.iter().all(|b| b.is_ascii_graphic()) {
             return None;
         }
-        if target.contains(&b'#') {
-            return None;
-        }
         if method == b"CONNECT" {
             return authority(target, true).then(|| (Some(target.to_vec()), vec![], None));
         }
@@ -324,15 +321,22 @@ mod naive {
         } else {
             let scheme = ["http://", "https://"].iter().find(|s| lower(target).starts_with(**s))?;
             let rest = &target[scheme.len()..];
-            let end = rest.iter().take_while(|b| !b"/?".contains(b)).count();
-            if !authority(&rest[..end], false) {
+            let end = rest.iter().take_while(|b| !b"/?#".contains(b)).count();
+            // One user may stand before the host, and is dropped.
+            let parts: Vec<&[u8]> = rest[..end].split(|&b| b == b'@').collect();
+            let host = *parts.last()?;
+            if parts.len() > 2 || !authority(host, false) {
                 return None;
             }
-            (Some(rest[..end].to_vec()), rest[end..].to_vec())
+            (Some(host.to_vec()), rest[end..].to_vec())
         };
         let mark = rest.iter().position(|&b| b == b'?');
         let mut path = rest[..mark.unwrap_or(rest.len())].to_vec();
-        let query = mark.map(|at| rest[at + 1..].to_vec());
+        // A fragment is cut off behind a query, and refused behind a path.
+        let query = mark.map(|at| rest[at + 1..].split(|&b| b == b'#').next().unwrap().to_vec());
+        if path.contains(&b'#') {
+            return None;
+        }
         if path.is_empty() {
             path.push(b'/');
         }
