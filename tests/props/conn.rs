@@ -161,7 +161,8 @@ const SEND: &str = r#"{"jsonrpc":"2.0","id":0,"method":"SendMessage","params":{"
 
 fn post(path: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {length}\r\n\r\n");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: {length}\r\n\r\n");
     [head.as_bytes(), body].concat()
 }
 
@@ -302,7 +303,10 @@ impl<'de> serde::Deserialize<'de> for Members {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<Members, A::Error> {
                 let mut members = Vec::new();
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
