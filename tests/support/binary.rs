@@ -115,6 +115,13 @@ impl Tcp {
         }
     }
 
+    /// Takes a complete response that has arrived already.
+    pub fn reply_at_hand(&mut self) -> Option<Reply> {
+        let (reply, used) = Reply::parse(&self.received, false, false)?;
+        self.received.drain(..used);
+        Some(reply)
+    }
+
     /// Reads one complete response.
     pub fn reply(&mut self) -> Reply {
         loop {
