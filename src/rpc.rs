@@ -91,11 +91,12 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
 /// The slot of a member.
 #[inline]
 fn index(name: &[u8]) -> Option<usize> {
-    match name {
-        b"jsonrpc" => Some(0),
-        b"id" => Some(1),
-        b"method" => Some(2),
-        b"params" => Some(3),
+    // `==` compares whole words where a pattern compares byte by byte.
+    match name.len() {
+        7 if name == b"jsonrpc" => Some(0),
+        2 if name == b"id" => Some(1),
+        6 if name == b"method" => Some(2),
+        6 if name == b"params" => Some(3),
         _ => None,
     }
 }

@@ -44,6 +44,9 @@ pub(super) struct Marked<'b> {
     pub(super) escapes: bool,
 }
 
+/// What closes the outermost level: nothing.
+const ROOT: u8 = 0;
+
 /// Fills `nodes`, which only ever grows, and says how many there are; `None` when the document is
 /// invalid or deeper than `depth_max`, which [`slow`] tells apart.
 ///
@@ -52,155 +55,137 @@ pub(super) fn build(nodes: &mut Vec<Node>, doc: &Marked<'_>, depth_max: usize) -
     if nodes.len() < doc.marks.len() {
         nodes.resize(doc.marks.len(), BLANK);
     }
-    let (src, marks) = (doc.src, doc.marks.iter());
-    let mut walk = Walk { src, marks, escapes: doc.escapes, nodes, count: 0 };
-    let (mut open, mut inside, mut depth) = (NONE, Tag::Null, 0);
-    let mut here = walk.step()?;
+    let mut table = Table { src: doc.src, escapes: doc.escapes, nodes, count: 0 };
+    let mut marks = doc.marks;
+    let (mut open, mut closer, mut depth) = (NONE, ROOT, 0);
     loop {
-        // A value begins here; behind it is a comma, a closing bracket or the end.
-        let mut after = match here.byte {
-            b'"' => {
-                let after = walk.step();
-                walk.string(here.at, after)?;
-                after
+        // A member or an element begins here.
+        if closer == b'}' {
+            let [key, colon, rest @ ..] = marks else { return None };
+            if table.byte(*key) != b'"' || table.byte(*colon) != b':' {
+                return None;
             }
-            b'{' | b'[' => {
+            table.string(*key, *colon as usize)?;
+            marks = rest;
+        }
+        let [value, rest @ ..] = marks else { return None };
+        marks = rest;
+        let end = marks.first().map_or(doc.src.len(), |after| *after as usize);
+        match table.byte(*value) {
+            b'"' => table.string(*value, end)?,
+            bracket @ (b'{' | b'[') => {
                 depth += 1;
                 if depth > depth_max {
                     return None;
                 }
-                inside = if here.byte == b'{' { Tag::Object } else { Tag::Array };
-                open = walk.push(here.at, open, inside)?;
-                here = walk.step()?;
-                match (here.byte, inside) {
-                    (b'}', Tag::Object) | (b']', Tag::Array) => Some(here),
-                    (_, Tag::Object) => {
-                        here = walk.key(here)?;
-                        continue;
-                    }
-                    _ => continue,
+                let tag = if bracket == b'{' { Tag::Object } else { Tag::Array };
+                closer = closer_of(tag);
+                let outer = std::mem::replace(&mut open, table.count);
+                table.push(*value, outer, tag)?;
+                if table.byte(*marks.first()?) != closer {
+                    continue;
                 }
             }
-            _ => {
-                let after = walk.step();
-                walk.scalar(here, after)?;
-                after
-            }
-        };
-        here = loop {
-            let Some(mark) = after else {
-                return (open == NONE).then_some(walk.count as usize);
+            byte => table.scalar(byte, *value, end)?,
+        }
+        // Behind it are closing brackets, and then a comma or the end.
+        loop {
+            let [mark, rest @ ..] = marks else {
+                return (open == NONE).then_some(table.count as usize);
             };
-            match (mark.byte, inside) {
-                (b',', Tag::Object) => {
-                    let key = walk.step()?;
-                    break walk.key(key)?;
-                }
-                (b',', Tag::Array) => break walk.step()?,
-                (b'}', Tag::Object) | (b']', Tag::Array) => {
-                    (open, inside) = walk.close(open, mark.at)?;
+            marks = rest;
+            match table.byte(*mark) {
+                b',' if closer != ROOT => break,
+                byte @ (b'}' | b']') if byte == closer => {
+                    open = table.close(open, *mark)?;
+                    closer = table.nodes.get(open as usize).map_or(ROOT, |node| closer_of(node.tag));
                     depth -= 1;
-                    after = walk.step();
                 }
                 _ => return None,
             }
-        };
+        }
     }
 }
 
-/// One structural index and the byte that stands there.
-#[derive(Clone, Copy)]
-struct Mark {
-    at: u32,
-    byte: u8,
+#[inline]
+fn closer_of(container: Tag) -> u8 {
+    if container == Tag::Object { b'}' } else { b']' }
 }
 
-/// The marks that are left and the nodes that are made, `count <= nodes.len()`.
-struct Walk<'b> {
+/// The nodes that are made, `count <= nodes.len()`.
+struct Table<'b> {
     src: &'b [u8],
-    marks: std::slice::Iter<'b, u32>,
     escapes: bool,
     nodes: &'b mut [Node],
     count: u32,
 }
 
-impl Walk<'_> {
+impl Table<'_> {
+    /// The byte at a mark. One beyond the source would be simd-json's error, and is refused:
+    /// nothing begins with a zero byte.
     #[inline]
-    fn step(&mut self) -> Option<Mark> {
-        let at = *self.marks.next()?;
-        // A mark beyond the source would be simd-json's error; no value begins with a zero byte.
-        Some(Mark { at, byte: self.src.get(at as usize).copied().unwrap_or(0) })
+    fn byte(&self, mark: u32) -> u8 {
+        self.src.get(mark as usize).copied().unwrap_or(0)
     }
 
     #[inline]
-    fn push(&mut self, start: u32, end: u32, tag: Tag) -> Option<u32> {
-        let index = self.count;
-        *self.nodes.get_mut(index as usize)? = Node { start, end, next: index + 1, tag };
+    fn push(&mut self, start: u32, end: u32, tag: Tag) -> Option<()> {
+        let node = self.nodes.get_mut(self.count as usize)?;
         self.count += 1;
-        Some(index)
+        *node = Node { start, end, next: self.count, tag };
+        Some(())
     }
 
     /// Ends the container `open` and yields the one around it.
     #[inline]
-    fn close(&mut self, open: u32, mark: u32) -> Option<(u32, Tag)> {
+    fn close(&mut self, open: u32, mark: u32) -> Option<u32> {
         let node = self.nodes.get_mut(open as usize)?;
-        let outer = node.end;
-        node.end = mark + 1;
+        let outer = std::mem::replace(&mut node.end, mark + 1);
         node.next = self.count;
-        Some((outer, self.nodes.get(outer as usize).map_or(Tag::Null, |node| node.tag)))
+        Some(outer)
     }
 
-    /// The end of the scalar before the mark `after`.
+    /// A string or key that ends before `end`.
     #[inline]
-    fn end(&self, after: Option<Mark>) -> u32 {
-        let mut end = after.map_or(self.src.len(), |mark| mark.at as usize);
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.src.get(end.wrapping_sub(1)) {
-            end -= 1;
+    fn string(&mut self, start: u32, mut end: usize) -> Option<()> {
+        if self.src.get(end.wrapping_sub(1)) != Some(&b'"') {
+            end = trimmed(self.src, end);
         }
-        end as u32
-    }
-
-    /// A key and its colon; yields the mark of its value.
-    #[inline]
-    fn key(&mut self, key: Mark) -> Option<Mark> {
-        let colon = self.step()?;
-        if key.byte != b'"' || colon.byte != b':' {
-            return None;
-        }
-        self.string(key.at, Some(colon))?;
-        self.step()
+        let escaped = self.escapes && is_escaped(self.src.get(start as usize..end)?)?;
+        self.push(start, end as u32, if escaped { Tag::Escaped } else { Tag::Plain })
     }
 
     #[inline]
-    fn string(&mut self, start: u32, after: Option<Mark>) -> Option<()> {
-        let end = self.end(after);
-        let tag = if self.escapes { self.spelling(start, end)? } else { Tag::Plain };
-        self.push(start, end, tag).map(drop)
-    }
-
-    /// Whether a string has escapes, if they are valid.
-    #[inline(never)]
-    fn spelling(&self, start: u32, end: u32) -> Option<Tag> {
-        let text = self.src.get(start as usize..end as usize)?;
-        if !text.contains(&b'\\') {
-            return Some(Tag::Plain);
-        }
-        slow::is_string(text).then_some(Tag::Escaped)
-    }
-
-    #[inline]
-    fn scalar(&mut self, mark: Mark, after: Option<Mark>) -> Option<()> {
-        let end = self.end(after);
-        let tag = match self.src.get(mark.at as usize..end as usize)? {
-            b"true" => Tag::True,
-            b"false" => Tag::False,
-            b"null" => Tag::Null,
-            [b'1'..=b'9'] => Tag::Number,
-            text if slow::is_number(text) => Tag::Number,
+    fn scalar(&mut self, byte: u8, start: u32, end: usize) -> Option<()> {
+        let end = trimmed(self.src, end);
+        let text = self.src.get(start as usize..end)?;
+        let tag = match byte {
+            b'-' | b'0'..=b'9' if slow::is_number(text) => Tag::Number,
+            b't' if text == b"true" => Tag::True,
+            b'f' if text == b"false" => Tag::False,
+            b'n' if text == b"null" => Tag::Null,
             _ => return None,
         };
-        self.push(mark.at, end, tag).map(drop)
+        self.push(start, end as u32, tag)
     }
+}
+
+/// `end` without the white space before it.
+#[inline]
+fn trimmed(src: &[u8], mut end: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n' | b'\r') = src.get(end.wrapping_sub(1)) {
+        end -= 1;
+    }
+    end
+}
+
+/// Whether a string has escapes; `None` if one is invalid.
+#[inline(never)]
+fn is_escaped(text: &[u8]) -> Option<bool> {
+    if !text.contains(&b'\\') {
+        return Some(false);
+    }
+    slow::is_string(text).then_some(true)
 }
 
 #[cfg(test)]

@@ -89,7 +89,8 @@ impl Parser {
             Some(count) => count,
             None => self.judge(src, depth_max)?,
         };
-        Ok(Value::root(src, self.nodes.get(..count).unwrap_or_default()))
+        let nodes = self.nodes.get(..count).unwrap_or_default();
+        Value::root(src, nodes).ok_or(JsonError::Empty)
     }
 
     /// Drops the buffers when a document longer than `keep` bytes went through them.

@@ -37,16 +37,25 @@ struct Doc<'p> {
 }
 
 impl<'p> Doc<'p> {
-    /// The node at `at`. Views are only made of indexes the table itself gave, so it exists.
+    /// The value at `at`. All indexes come from the table itself, so it exists.
     #[inline]
-    fn node(self, at: u32) -> &'p Node {
-        &self.nodes[at as usize]
+    fn value(self, at: u32) -> Option<Value<'p>> {
+        Some(Value { doc: self, node: self.nodes.get(at as usize)?, at })
+    }
+
+    /// The text of `start..end`, which exists as well.
+    #[inline]
+    fn span(self, start: usize, end: usize) -> &'p [u8] {
+        match self.src.get(start..end) {
+            Some(text) => text,
+            None => nothing(),
+        }
     }
 
     /// The text of a string node between its quotes.
     #[inline]
     fn inner(self, node: &Node) -> &'p [u8] {
-        self.src.get(node.start as usize + 1..node.end as usize - 1).unwrap_or_default()
+        self.span(node.start as usize + 1, node.end as usize - 1)
     }
 
     /// The text a string node stands for.
@@ -65,6 +74,12 @@ impl<'p> Doc<'p> {
             Tag::Null | Tag::True | Tag::False | Tag::Number | Tag::Array | Tag::Object => false,
         }
     }
+}
+
+/// Cold, so that what never happens is a branch and not a choice between two values.
+#[cold]
+fn nothing<'p>() -> &'p [u8] {
+    b""
 }
 
 /// A span as text. Spans begin and end beside ASCII in a document that is UTF-8, so it always is.
@@ -88,28 +103,29 @@ fn respelled(raw: &[u8]) -> Cow<'_, [u8]> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot(u32);
 
-/// One value of a parsed document, 40 bytes, free to copy.
+/// One value of a parsed document, 48 bytes, free to copy.
 ///
 /// A document is UTF-8 and so is every text that a value gives, as bytes because that costs
 /// nothing, or as `str` for those who need one.
 #[derive(Clone, Copy)]
 pub struct Value<'p> {
     doc: Doc<'p>,
+    node: &'p Node,
     at: u32,
 }
 
 impl<'p> Value<'p> {
-    /// The value of a whole document; `nodes` is not empty.
+    /// The value of a whole document; `None` when there are no nodes.
     #[inline]
-    pub(super) fn root(src: &'p [u8], nodes: &'p [Node]) -> Self {
-        Value { doc: Doc { src, nodes }, at: 0 }
+    pub(super) fn root(src: &'p [u8], nodes: &'p [Node]) -> Option<Self> {
+        Doc { src, nodes }.value(0)
     }
 
     /// What it is.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> Kind {
-        match self.node().tag {
+        match self.node.tag {
             Tag::Null => Kind::Null,
             Tag::True => Kind::Bool(true),
             Tag::False => Kind::Bool(false),
@@ -124,7 +140,7 @@ impl<'p> Value<'p> {
     #[inline]
     #[must_use]
     pub fn raw(&self) -> &'p [u8] {
-        self.doc.src.get(self.span()).unwrap_or_default()
+        self.doc.span(self.node.start as usize, self.node.end as usize)
     }
 
     /// [`Value::raw`] as a `str`; linear in its length.
@@ -137,16 +153,14 @@ impl<'p> Value<'p> {
     #[inline]
     #[must_use]
     pub fn span(&self) -> Range<usize> {
-        let node = self.node();
-        node.start as usize..node.end as usize
+        self.node.start as usize..self.node.end as usize
     }
 
     /// The text between the quotes with its escapes as written; `None` unless a string.
     #[inline]
     #[must_use]
     pub fn string_raw(&self) -> Option<&'p [u8]> {
-        let node = self.node();
-        is_text(node).then(|| self.doc.inner(node))
+        if is_text(self.node) { Some(self.doc.inner(self.node)) } else { None }
     }
 
     /// [`Value::string_raw`] as a `str`; linear in its length.
@@ -168,15 +182,14 @@ impl<'p> Value<'p> {
     #[inline]
     #[must_use]
     pub fn has_escapes(&self) -> bool {
-        self.node().tag == Tag::Escaped
+        self.node.tag == Tag::Escaped
     }
 
     /// The text a string stands for; borrowed unless it has escapes. `None` unless a string.
     #[inline]
     #[must_use]
     pub fn text(&self) -> Option<Cow<'p, [u8]>> {
-        let node = self.node();
-        is_text(node).then(|| self.doc.text(node))
+        if is_text(self.node) { Some(self.doc.text(self.node)) } else { None }
     }
 
     /// [`Value::text`] as a `str`; linear in its length.
@@ -190,13 +203,13 @@ impl<'p> Value<'p> {
     #[inline]
     #[must_use]
     pub fn str_eq(&self, text: &str) -> bool {
-        self.doc.spells(self.node(), text)
+        self.doc.spells(self.node, text)
     }
 
     /// The number as an integer when its exact value is one and fits: `1`, `1.0`, `1e2`, `-0`.
     #[must_use]
     pub fn as_i64(&self) -> Option<i64> {
-        match self.node().tag {
+        match self.node.tag {
             Tag::Number => number::integer(self.raw_str()),
             Tag::Null
             | Tag::True
@@ -221,14 +234,14 @@ impl<'p> Value<'p> {
     #[inline]
     #[must_use]
     pub fn is_null(&self) -> bool {
-        self.node().tag == Tag::Null
+        self.node.tag == Tag::Null
     }
 
     /// Whether this is a string.
     #[inline]
     #[must_use]
     pub fn is_string(&self) -> bool {
-        is_text(self.node())
+        is_text(self.node)
     }
 
     /// The first member of that name, names compared unescaped; `None` unless an object.
@@ -266,7 +279,7 @@ impl<'p> Value<'p> {
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.node().next == self.at + 1
+        self.node.next == self.at + 1
     }
 
     /// Where this value stands; nowhere for a whole document.
@@ -280,19 +293,13 @@ impl<'p> Value<'p> {
     #[inline]
     #[must_use]
     pub fn at(&self, slot: Slot) -> Option<Value<'p>> {
-        (slot.0 != 0).then_some(Value { doc: self.doc, at: slot.0 })
-    }
-
-    #[inline]
-    fn node(&self) -> &'p Node {
-        self.doc.node(self.at)
+        if slot.0 == 0 { None } else { self.doc.value(slot.0) }
     }
 
     /// The nodes below this one if it has that tag, else none.
     #[inline]
     fn children(&self, tag: Tag) -> Nodes<'p> {
-        let node = self.node();
-        let end = if node.tag == tag { node.next } else { self.at + 1 };
+        let end = if self.node.tag == tag { self.node.next } else { 0 };
         Nodes { doc: self.doc, at: self.at + 1, end }
     }
 }
@@ -312,7 +319,7 @@ impl fmt::Debug for Value<'_> {
 #[derive(Clone, Copy)]
 pub struct Key<'p> {
     doc: Doc<'p>,
-    at: u32,
+    node: &'p Node,
 }
 
 impl<'p> Key<'p> {
@@ -320,21 +327,20 @@ impl<'p> Key<'p> {
     #[inline]
     #[must_use]
     pub fn raw(&self) -> &'p [u8] {
-        self.doc.inner(self.doc.node(self.at))
+        self.doc.inner(self.node)
     }
 
     /// The text it stands for if it was written without escapes.
     #[inline]
     #[must_use]
     pub fn plain(&self) -> Option<&'p [u8]> {
-        let node = self.doc.node(self.at);
-        (node.tag == Tag::Plain).then(|| self.doc.inner(node))
+        if self.node.tag == Tag::Plain { Some(self.doc.inner(self.node)) } else { None }
     }
 
     /// The text it stands for; borrowed unless it has escapes.
     #[must_use]
     pub fn text(&self) -> Cow<'p, [u8]> {
-        self.doc.text(self.doc.node(self.at))
+        self.doc.text(self.node)
     }
 
     /// [`Key::text`] as a `str`; linear in its length.
@@ -347,7 +353,7 @@ impl<'p> Key<'p> {
     #[must_use]
     #[allow(clippy::should_implement_trait)] // `PartialEq<str>` would read `key == *name`.
     pub fn eq(&self, text: &str) -> bool {
-        self.doc.spells(self.doc.node(self.at), text)
+        self.doc.spells(self.node, text)
     }
 }
 
@@ -380,9 +386,9 @@ impl<'p> Iterator for Members<'p> {
         if at >= end {
             return None;
         }
-        // A key is one node.
-        self.nodes.at = doc.node(at + 1).next;
-        Some((Key { doc, at }, Value { doc, at: at + 1 }))
+        let (key, value) = (doc.nodes.get(at as usize)?, doc.value(at + 1)?);
+        self.nodes.at = value.node.next;
+        Some((Key { doc, node: key }, value))
     }
 }
 
@@ -401,8 +407,9 @@ impl<'p> Iterator for Elements<'p> {
         if at >= end {
             return None;
         }
-        self.nodes.at = doc.node(at).next;
-        Some(Value { doc, at })
+        let value = doc.value(at)?;
+        self.nodes.at = value.node.next;
+        Some(value)
     }
 }
 
