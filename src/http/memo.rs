@@ -118,24 +118,27 @@ impl HeadMemo {
 }
 
 impl Kept {
-    /// Whether the head at the start of `buf` is this one, under any valid length of as many
-    /// digits; the layout then has that length.
+    /// Whether the head at the start of `buf` is this one, or becomes it by other digits of
+    /// Content-Length.
     fn recall(&mut self, buf: &[u8], body_bytes_max: u64) -> bool {
         let Some(head) = buf.get(..self.bytes.len()) else { return false };
+        head == self.bytes || self.adopt(head, body_bytes_max)
+    }
+
+    /// Takes over the length of a head that is the same but for as many other digits.
+    fn adopt(&mut self, head: &[u8], body_bytes_max: u64) -> bool {
+        let (front, rest) = self.bytes.split_at_mut(self.length_at);
+        let (digits, tail) = rest.split_at_mut(self.tail_at - self.length_at);
+        let Body::Length(length) = &mut self.layout.body else { return false };
         // The tail first: where lengths differ it tells the heads apart soonest.
-        if head[self.tail_at..] != self.bytes[self.tail_at..]
-            || head[..self.length_at] != self.bytes[..self.length_at]
-        {
+        if head[self.tail_at..] != *tail || head[..self.length_at] != *front {
             return false;
         }
-        if let Body::Length(length) = &mut self.layout.body {
-            let digits = &head[self.length_at..self.tail_at];
-            match framing::content_length_value(digits, body_bytes_max) {
-                Ok(value) => *length = value,
-                // A fresh look says why.
-                Err(_) => return false,
-            }
-        }
+        let new = &head[self.length_at..self.tail_at];
+        // What is no length is looked at afresh, which says why.
+        let Ok(value) = framing::content_length_value(new, body_bytes_max) else { return false };
+        *length = value;
+        digits.copy_from_slice(new);
         true
     }
 }

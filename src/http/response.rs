@@ -242,7 +242,7 @@ pub const fn reason_phrase(status: u16) -> &'static str {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn status_line(out: &mut Vec<u8>, status: u16, date: &[u8; 29]) {
     if status == 200 {
         out.extend_from_slice(OK_DATE);
