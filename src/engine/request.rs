@@ -6,7 +6,6 @@ use crate::{
         jsonrpc::{self, Place},
         route::{Route, route},
     },
-    engine::Cx,
     http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, response},
     limits::Limits,
 };
@@ -54,25 +53,14 @@ const CARD_METHODS: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 const ALL_METHODS: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
 
 /// Handles a request whose body is complete.
-pub(super) fn handle(cx: &mut Cx<'_>, head: &Head<'_>, body: &[u8], close: bool) -> Handled {
-    let engine = cx.engine;
-    let mut x = Exchange {
-        service: engine.service(),
-        site: &engine.site,
-        scratch: &mut cx.worker.scratch,
-        out: cx.out,
-        now: cx.now,
-        wake: cx.wake,
-        head,
-        close: close || engine.is_draining(),
-    };
-    if head.form() == TargetForm::Asterisk {
+pub(super) fn handle(mut x: Exchange<'_>, body: &[u8]) -> Handled {
+    if x.head.form() == TargetForm::Asterisk {
         no_content(&mut x, ALL_METHODS);
         return Handled::Answered;
     }
     let handled = answer(&mut x, body);
-    if body.len() > engine.limits().output_bytes_max {
-        x.scratch.shrink(engine.limits());
+    if body.len() > x.site.limits.output_bytes_max {
+        x.scratch.shrink(&x.site.limits);
     }
     handled
 }
