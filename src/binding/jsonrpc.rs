@@ -486,8 +486,8 @@ impl Desk<'_> {
         let request = rpc::read(value, &self.site.limits).map_err(|invalid| {
             Unready::Refused(Known { id: invalid.id, ..Known::NOTHING }, invalid.fault)
         })?;
-        let name = request.method.text().unwrap_or_default();
-        let method = dialect.method(&name);
+        let name = &*request.method;
+        let method = dialect.method(name);
         let id = match request.id {
             Some(id) => id,
             None if is_notification(dialect, &request, method, in_batch) => {
@@ -496,7 +496,7 @@ impl Desk<'_> {
             None => rpc::NULL_ID,
         };
         let Some(method) = method else {
-            let known = Known { id, wire: Some(dialect.fault_wire(&name)), op: Op::Send };
+            let known = Known { id, wire: Some(dialect.fault_wire(name)), op: Op::Send };
             return Err(Unready::Refused(known, FaultKind::MethodNotFound.into()));
         };
         let known = Known { id, wire: Some(method.wire), op: method.op };
