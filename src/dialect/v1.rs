@@ -14,7 +14,7 @@ use crate::{
     service::Followed,
 };
 
-use super::{ReadCx, Wire, WriteCx, fault, put, read};
+use super::{ReadCx, Wire, WriteCx, fault, put, put::Template, read};
 
 /// The 1.0 pairs.
 pub(super) static WIRE: Wire =
@@ -90,20 +90,29 @@ fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
     }
 }
 
+/// Heads with blanks for the ids of the task and the context.
+const TASK: Template<95> = Template::new(b"{\"id\":\"------------------------------------\",\"contextId\":\"------------------------------------\"");
+const STATUS_UPDATE: Template<115> = Template::new(
+    b"{\"statusUpdate\":{\"taskId\":\"------------------------------------\
+    \",\"contextId\":\"------------------------------------\"",
+);
+const ARTIFACT_UPDATE: Template<144> = Template::new(
+    b"{\"artifactUpdate\":{\"taskId\":\"------------------------------------\
+    \",\"contextId\":\"------------------------------------\",\"artifact\":{\"artifactId\":\"",
+);
+
 fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>) -> bool {
     let metadata = match *event {
         // A client's message is no event of the protocol.
         TaskEvent::Turn { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
-            put::id(out, b"{\"statusUpdate\":{\"taskId\":\"", place.task_id);
-            put::id(out, b",\"contextId\":\"", place.context_id);
+            STATUS_UPDATE.put(out, place.task_id, place.context_id);
             status(out, state, at_ms, message, place);
             metadata
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
             out.reserve(artifact.0.len() + 512);
-            put::id(out, b"{\"artifactUpdate\":{\"taskId\":\"", place.task_id);
-            put::id(out, b",\"contextId\":\"", place.context_id);
+            ARTIFACT_UPDATE.put(out, place.task_id, place.context_id);
             chunk(out, artifact);
             if append {
                 out.extend_from_slice(b",\"append\":true");
@@ -130,8 +139,7 @@ fn task(out: &mut Vec<u8>, view: &TaskView<'_>, history: Option<u32>, artifacts:
     // Most logs hold less punctuation than their text; a short one fits with its own.
     out.reserve(view.bytes() + 1024);
     let place = Place { task_id: view.id(), context_id: view.context_id() };
-    put::id(out, b"{\"id\":\"", place.task_id);
-    put::id(out, b",\"contextId\":\"", place.context_id);
+    TASK.put(out, place.task_id, place.context_id);
     let now = view.status();
     status(out, now.state, now.at_ms, now.message, place);
     if artifacts != Artifacts::Never {
@@ -255,9 +263,9 @@ fn whole(out: &mut Vec<u8>, artifact: ArtifactView<'_>) {
     described(out, head, artifact.parts());
 }
 
-/// An artifact of an event.
+/// An artifact of an event, from the text of its id on.
 fn chunk(out: &mut Vec<u8>, artifact: Artifact<'_>) {
-    put::text(out, b",\"artifact\":{\"artifactId\":\"", artifact.artifact_id());
+    put::text(out, b"", artifact.artifact_id());
     described(out, artifact, artifact.parts());
 }
 

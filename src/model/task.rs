@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::{
     entry::{DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, SEQ_AT, mark},
     event::{EventBuf, TaskEvent, is_append, kind},
+    pack::Message,
     state::{Generation, TaskState},
     view::TaskView,
 };
@@ -68,9 +69,10 @@ pub struct Task {
 impl Task {
     /// A task without events; `id` and `context_id` are raw strings of at most 64 KiB each.
     ///
-    /// `reserve` bytes of log are allocated at once.
+    /// `reserve` bytes of log are allocated at once, identifiers included.
+    #[inline]
     pub fn new(id: &[u8], context_id: &[u8], generation: Generation, reserve: usize) -> Task {
-        let mut log = Vec::with_capacity(id.len() + context_id.len() + reserve);
+        let mut log = Vec::with_capacity(reserve.max(id.len() + context_id.len()));
         log.extend_from_slice(id);
         log.extend_from_slice(context_id);
         Task {
@@ -90,6 +92,32 @@ impl Task {
             updated_ms: 0,
             artifacts: SmallVec::new(),
         }
+    }
+
+    /// A task as it is after a client's message and then `submitted`; for the rest, see
+    /// [`Task::new`].
+    pub fn submitted(
+        id: &[u8],
+        context_id: &[u8],
+        generation: Generation,
+        (message, at_ms): (Message<'_>, u64),
+        reserve: usize,
+    ) -> Task {
+        let mut task = Task::new(id, context_id, generation, reserve);
+        TaskEvent::Turn { message }.encode(&mut task.log);
+        let state = TaskState::Submitted;
+        (task.status_at, task.updated_ms, task.state) = (task.log.len() as u32, at_ms, state);
+        TaskEvent::Status { state, at_ms, message: None, metadata: None }.encode(&mut task.log);
+        (task.seq, task.messages) = (1, 1);
+        task.put_u32(task.status_at() + SEQ_AT, task.seq);
+        task
+    }
+
+    /// Log bytes that [`Task::submitted`] takes beside the two ids.
+    pub fn submitted_cost(message: Message<'_>) -> usize {
+        let (state, at_ms) = (TaskState::Submitted, 0);
+        let first = TaskEvent::Status { state, at_ms, message: None, metadata: None };
+        Task::cost(&TaskEvent::Turn { message }) + Task::cost(&first)
     }
 
     /// Log bytes that an event will take.
@@ -187,6 +215,23 @@ impl Task {
 
     pub(super) fn status_at(&self) -> usize {
         self.status_at as usize
+    }
+
+    /// Before it, there is no message of the history as it is now.
+    pub(super) fn trimmed_at(&self) -> usize {
+        self.entries_at().max(self.trimmed_at as usize)
+    }
+
+    /// Where the first artifact may begin, and how many there are now.
+    pub(super) fn artifacts_at(&self) -> (usize, usize) {
+        let first = self.artifacts.iter().map(|chain| chain.first).min();
+        (first.unwrap_or(0) as usize, self.artifacts.len())
+    }
+
+    /// Messages of the history as it is now.
+    pub(super) fn history_len(&self) -> u32 {
+        let status = Entry::at(&self.log, self.status_at()).filter(|_| self.status_at != 0);
+        self.messages - u32::from(status.is_some_and(|entry| entry.holds_message()))
     }
 
     /// The task as it is now.
@@ -367,8 +412,7 @@ impl Task {
     /// Kills the oldest message of the history.
     fn forget_message(&mut self) {
         // No message that could go is before `trimmed_at`: each entry is looked at once or twice.
-        let at = self.entries_at().max(self.trimmed_at as usize);
-        for (at, entry) in (Entries { log: &self.log, at }) {
+        for (at, entry) in (Entries { log: &self.log, at: self.trimmed_at() }) {
             if entry.dead() == 0 && entry.holds_message() && at != self.status_at() {
                 self.trimmed_at = (at + entry.len()) as u32;
                 self.kill(at);
@@ -450,6 +494,66 @@ mod tests {
             (0..10_000).find_map(|_| task.apply(&status(TaskState::Working), &large).err());
         assert_eq!(refused, Some(Refusal::TooLarge));
         assert_eq!(task.squeezes(), 0);
+    }
+
+    #[test]
+    fn a_submitted_task_is_its_slow_twin() {
+        let said = MessageBuf::agent("m", &PartsBuf::new().text("hello"));
+        let mut slow = Task::new(b"t", b"c", Generation::V03, 0);
+        slow.apply(&TaskEvent::Turn { message: said.view() }, &limits()).unwrap();
+        slow.apply(&status(TaskState::Submitted), &limits()).unwrap();
+        let mut fast = Task::submitted(b"t", b"c", Generation::V03, (said.view(), 1), 0);
+        for task in [&mut slow, &mut fast] {
+            assert_eq!(task.log().len(), 2 + Task::submitted_cost(said.view()));
+            task.apply(&status(TaskState::Working), &limits()).unwrap();
+            assert_eq!((task.seq(), task.status_seq(), task.updated_ms()), (2, 2, 1));
+            assert_eq!(task.view_at(1).status().state, TaskState::Submitted);
+            assert_eq!(task.view().history(None).count(), 1);
+        }
+        assert_eq!(slow.log(), fast.log());
+    }
+
+    #[test]
+    fn events_at_once_are_events_one_by_one() {
+        for (bytes_max, artifacts_max, replay_max) in
+            [(100_000, 10, 1_000), (3_000, 10, 1_000), (100_000, 3, 1_000), (100_000, 10, 2)]
+        {
+            let limits = TaskLimits { bytes_max, artifacts_max, replay_max, history_max: 3 };
+            let (mut fast, mut slow) =
+                [b"f", b"s"].map(|id| Task::new(id, b"", Generation::V1, 0)).into();
+            for round in 0..40usize {
+                let mut events = EventBuf::default();
+                for step in 0..round % 7 {
+                    let mix = (round * 31 + step * 17) % 11;
+                    let said = MessageBuf::agent("m", &PartsBuf::new().text("x"));
+                    let artifact = ArtifactBuf::new(&(mix % 5).to_string(), &PartsBuf::new());
+                    let artifact = artifact.view();
+                    let (append, last_chunk, metadata) = (mix % 2 == 0, false, None);
+                    let (state, at_ms) = (TaskState::Working, round as u64);
+                    let message = (mix == 7).then(|| said.view());
+                    events.push(&match mix {
+                        0..=5 => TaskEvent::Artifact { artifact, append, last_chunk, metadata },
+                        6..=8 => TaskEvent::Status { state, at_ms, message, metadata },
+                        9 if round > 35 => status(TaskState::Completed),
+                        _ => TaskEvent::Turn { message: said.view() },
+                    });
+                }
+                let growth = fast.heap_bytes() + fast.growth_at_once(&events);
+                let applied = fast.apply_at_once(&events, &limits);
+                assert!(fast.heap_bytes() <= growth);
+                for (at, event) in events.iter().enumerate() {
+                    let result = slow.apply(&event, &limits);
+                    if at >= applied {
+                        assert_eq!(fast.apply(&event, &limits), result);
+                    }
+                }
+                assert_eq!(slow.log()[1..], fast.log()[1..]);
+                assert_eq!((slow.seq, slow.messages), (fast.seq, fast.messages));
+                assert_eq!((slow.state, slow.dead_bytes), (fast.state, fast.dead_bytes));
+                assert_eq!(slow.history_len() as usize, slow.view().history(None).count());
+                assert_eq!(slow.artifacts.len(), slow.view().artifacts().count());
+            }
+        }
     }
 
     #[test]
