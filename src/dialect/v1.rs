@@ -7,8 +7,8 @@ use crate::{
     fault::Fault,
     json::Value,
     model::{
-        Artifact, ArtifactView, Call, Generation, Message, Op, Part, Reply, Role, TaskEvent,
-        TaskState, TaskView,
+        Artifact, ArtifactView, Call, Content, Generation, Message, Op, Part, Reply, Role,
+        TaskEvent, TaskState, TaskView,
         pack::{Fields, artifact_tag, message_tag, part_tag},
     },
     service::Followed,
@@ -84,8 +84,8 @@ fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
             direct(out, message, context_id);
             true
         }
-        Followed::Event { event, task_id, context_id, .. } => {
-            update(out, &event, Place { task_id, context_id })
+        Followed::Event { ref event, task_id, context_id, .. } => {
+            update(out, event, Place { task_id, context_id })
         }
     }
 }
@@ -236,16 +236,24 @@ fn parts<'a>(out: &mut Vec<u8>, parts: impl Iterator<Item = Part<'a>>) {
 
 #[inline]
 fn part(out: &mut Vec<u8>, part: Part<'_>) {
-    // The content comes first.
-    let mut fields = part.fields();
-    match fields.next() {
-        Some((part_tag::TEXT, text)) => put::text(out, b"{\"text\":\"", text),
-        Some((part_tag::RAW, raw)) => put::text(out, b"{\"raw\":\"", raw),
-        Some((part_tag::URL, url)) => put::text(out, b"{\"url\":\"", url),
-        Some((part_tag::DATA, data)) => put::json(out, b"{\"data\":", data),
-        Some(_) | None => put::text(out, b"{\"text\":\"", b""),
+    match part.as_text() {
+        Some(text) => {
+            out.extend_from_slice(b"{\"text\":\"");
+            out.extend_from_slice(text);
+            out.extend_from_slice(b"\"}");
+        }
+        None => any_part(out, part),
     }
-    for (tag, bytes) in fields {
+}
+
+fn any_part(out: &mut Vec<u8>, part: Part<'_>) {
+    match part.content() {
+        Content::Text(text) => put::text(out, b"{\"text\":\"", text),
+        Content::Raw(raw) => put::text(out, b"{\"raw\":\"", raw),
+        Content::Url(url) => put::text(out, b"{\"url\":\"", url),
+        Content::Data(data) => put::json(out, b"{\"data\":", data),
+    }
+    for (tag, bytes) in part.fields() {
         match tag {
             part_tag::METADATA => put::json(out, b",\"metadata\":", bytes),
             part_tag::FILENAME => put::text(out, b",\"filename\":\"", bytes),
@@ -257,19 +265,37 @@ fn part(out: &mut Vec<u8>, part: Part<'_>) {
 }
 
 /// An artifact of a task.
+#[inline]
 fn whole(out: &mut Vec<u8>, artifact: ArtifactView<'_>) {
     let head = artifact.head();
-    put::text(out, b"{\"artifactId\":\"", head.artifact_id());
-    described(out, head, artifact.parts());
+    out.extend_from_slice(b"{\"artifactId\":\"");
+    match head.as_text().filter(|_| artifact.is_whole()) {
+        Some((id, text)) => only_text(out, id, text),
+        None => described(out, head, artifact.parts()),
+    }
 }
 
 /// An artifact of an event, from the text of its id on.
+#[inline]
 fn chunk(out: &mut Vec<u8>, artifact: Artifact<'_>) {
-    put::text(out, b"", artifact.artifact_id());
-    described(out, artifact, artifact.parts());
+    match artifact.as_text() {
+        Some((id, text)) => only_text(out, id, text),
+        None => described(out, artifact, artifact.parts()),
+    }
 }
 
+/// What [`described`] writes of an artifact that is one part of text.
+#[inline]
+fn only_text(out: &mut Vec<u8>, id: &[u8], text: &[u8]) {
+    out.extend_from_slice(id);
+    out.extend_from_slice(b"\",\"parts\":[{\"text\":\"");
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\"}]}");
+}
+
+/// An artifact from the text of its id on.
 fn described<'a>(out: &mut Vec<u8>, head: Artifact<'a>, all_parts: impl Iterator<Item = Part<'a>>) {
+    put::text(out, b"", head.artifact_id());
     let mut has_extensions = false;
     for (tag, bytes) in head.fields() {
         match tag {

@@ -22,7 +22,7 @@ pub const DEAD_AT: usize = 12;
 /// Where the kind and its marks are.
 pub const KIND_AT: usize = 16;
 /// Where the flag is.
-const FLAG_AT: usize = 17;
+pub const FLAG_AT: usize = 17;
 /// Where the number of the artifact is.
 pub const INDEX_AT: usize = 18;
 

@@ -194,6 +194,12 @@ impl<'a> ArtifactView<'a> {
         self.entry.artifact()
     }
 
+    /// True when nothing was appended, or nothing yet.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.entry.next() == 0
+    }
+
     /// Fields of the head other than parts.
     pub fn fields(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
         self.head().fields().filter(|(tag, _)| *tag != artifact_tag::PART)
@@ -259,11 +265,12 @@ impl Task {
     ///
     /// `place` remembers the position between calls, so that following N events costs O(N).
     /// Returns the sequence number up to which events were given.
+    #[inline]
     pub fn replay<'a>(
         &'a self,
         seq: u64,
         place: &mut ReplayPlace,
-        each: &mut dyn FnMut(Replayed<'a>) -> bool,
+        mut each: impl FnMut(Replayed<'a>) -> bool,
     ) -> u64 {
         if place.offset == 0 || place.squeezes != self.squeezes() {
             *place = ReplayPlace { offset: self.entries_at() as u32, squeezes: self.squeezes() };
