@@ -186,6 +186,19 @@ fn status_head(state: TaskState) -> &'static [u8] {
 }
 
 fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
+    match message.as_user_text() {
+        Some((id, text)) => {
+            out.extend_from_slice(b"{\"messageId\":\"");
+            out.extend_from_slice(id);
+            out.extend_from_slice(b"\",\"role\":\"ROLE_USER\",\"parts\":[{\"text\":\"");
+            out.extend_from_slice(text);
+            out.extend_from_slice(b"\"}]}");
+        }
+        None => any_message(out, message, place),
+    }
+}
+
+fn any_message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
     out.reserve(message.0.len() + 256);
     put::text(out, b"{\"messageId\":\"", message.message_id());
     let mut role = Role::Agent;

@@ -4,7 +4,7 @@
 
 use super::{
     event::{TaskEvent, kind},
-    pack::{Artifact, Message},
+    pack::{Artifact, FIELD_HEAD, Message, artifact_tag},
 };
 
 /// Fixed columns before each entry's payload.
@@ -128,6 +128,16 @@ impl<'a> Entry<'a> {
             if length == 0 { Some(rest) } else { rest.get(length..) }
         });
         Artifact(sized.unwrap_or_default())
+    }
+
+    /// What the payloads of an artifact and of its chunks begin with, metadata aside: the id.
+    #[inline]
+    pub fn artifact_key(&self) -> Option<&'a [u8]> {
+        const HEAD: usize = 4 + FIELD_HEAD;
+        let head: &[u8; HEAD] = self.payload.first_chunk()?;
+        let is_plain = head[..4] == [0; 4] && head[4] == artifact_tag::ARTIFACT_ID;
+        let length = u32::from_le_bytes([head[5], head[6], head[7], head[8]]) as usize;
+        self.payload.get(..HEAD + length).filter(|_| is_plain)
     }
 
     /// The message of an entry that [holds](Entry::holds_message) one.

@@ -144,6 +144,21 @@ impl<'a> Message<'a> {
         Fields(self.0)
     }
 
+    /// Its id and its text when it is a user's, and nothing but one part of text.
+    #[inline]
+    pub fn as_user_text(self) -> Option<(&'a [u8], &'a [u8])> {
+        const USER: &[u8] = &[Role::User as u8];
+        let mut fields = self.fields();
+        match (fields.next()?, fields.next()?, fields.next()?) {
+            (
+                (message_tag::MESSAGE_ID, id),
+                (message_tag::ROLE, USER),
+                (message_tag::PART, part),
+            ) if fields.is_empty() => Some((id, Part(part).as_text()?)),
+            _ => None,
+        }
+    }
+
     /// Raw `messageId`; empty when the message has none (0.1 before one was made up).
     pub fn message_id(self) -> &'a [u8] {
         self.fields().first(message_tag::MESSAGE_ID).unwrap_or_default()

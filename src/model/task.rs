@@ -263,7 +263,7 @@ impl Task {
         }
         if let TaskEvent::Artifact { artifact, .. } = event
             && self.artifacts.len() >= limits.artifacts_max
-            && self.chain_of(artifact.artifact_id()).is_none()
+            && self.chain_of_id(artifact.artifact_id()).is_none()
         {
             return Err(Refusal::TooManyArtifacts);
         }
@@ -320,6 +320,7 @@ impl Task {
     fn enter(&mut self, at: usize, limits: &TaskLimits) -> Option<usize> {
         let entry = Entry::at(&self.log, at)?;
         let (end, flag) = (at + entry.len(), entry.flag());
+        let (mut index, mut mark) = (0, 0);
         match entry.kind() {
             kind::STATUS => {
                 let at_ms = entry.payload.first_chunk().map_or(0, |ms| u64::from_le_bytes(*ms));
@@ -332,56 +333,68 @@ impl Task {
                 self.is_answered = false;
             }
             kind::ARTIFACT => {
-                let chain = self.chain_of(entry.artifact().artifact_id());
+                let chain = self.chain_of(&entry);
                 if chain.is_none() && self.artifacts.len() >= limits.artifacts_max {
                     return None;
                 }
                 self.seq += 1;
-                self.link_artifact(chain, at, is_append(flag));
+                index = chain.unwrap_or(self.artifacts.len());
+                mark = self.link_artifact(chain, at, is_append(flag));
             }
             _ => {
                 self.messages += 1;
                 self.is_answered = true;
             }
         }
-        self.put_u32(at + SEQ_AT, self.seq);
+        if let Some::<&mut [u8; ENTRY_HEAD]>(head) = self.log[at..].first_chunk_mut() {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            head[SEQ_AT..SEQ_AT + 4].copy_from_slice(&self.seq.to_le_bytes());
+            head[INDEX_AT..INDEX_AT + 2].copy_from_slice(&index.to_le_bytes());
+            head[KIND_AT] |= mark;
+        }
         self.trim_history(limits.history_max);
         Some(end)
     }
 
+    /// Which artifact an entry is about, if there is one of this id.
     #[inline]
-    fn chain_of(&self, artifact_id: &[u8]) -> Option<usize> {
+    fn chain_of(&self, entry: &Entry<'_>) -> Option<usize> {
         // The newest artifact is by far the likeliest to grow.
+        let newest = self.artifacts.last().and_then(|c| Entry::at(&self.log, c.first as usize));
+        if let (Some(newest), Some(key)) = (newest, entry.artifact_key())
+            && newest.payload.starts_with(key)
+        {
+            return Some(self.artifacts.len() - 1);
+        }
+        self.chain_of_id(entry.artifact().artifact_id())
+    }
+
+    fn chain_of_id(&self, artifact_id: &[u8]) -> Option<usize> {
         self.artifacts.iter().rposition(|chain| {
             Entry::at(&self.log, chain.first as usize)
                 .is_some_and(|entry| entry.artifact().artifact_id() == artifact_id)
         })
     }
 
+    /// Returns the mark of the new entry.
     #[inline]
-    fn link_artifact(&mut self, chain: Option<usize>, at: usize, append: bool) {
+    fn link_artifact(&mut self, chain: Option<usize>, at: usize, append: bool) -> u8 {
         let new = Chain { first: at as u32, last: at as u32 };
-        let index = chain.unwrap_or(self.artifacts.len());
-        if index > 0 {
-            let index = u16::try_from(index).unwrap_or(u16::MAX);
-            self.log[at + INDEX_AT..at + INDEX_AT + 2].copy_from_slice(&index.to_le_bytes());
-        }
-        if chain.is_none() {
+        let Some(chain) = chain.and_then(|index| self.artifacts.get_mut(index)) else {
             self.artifacts.push(new);
-            return;
-        }
+            return 0;
+        };
         if append {
-            self.log[at + KIND_AT] |= mark::CHUNK;
-            let last = std::mem::replace(&mut self.artifacts[index].last, at as u32);
+            let last = std::mem::replace(&mut chain.last, at as u32);
             self.put_u32(last as usize + NEXT_AT, at as u32);
-            return;
+            return mark::CHUNK;
         }
-        let mut old = self.artifacts[index].first as usize;
+        let mut old = std::mem::replace(chain, new).first as usize;
         while old != 0 {
             self.kill(old);
             old = self.u32_at(old + NEXT_AT) as usize;
         }
-        self.artifacts[index] = new;
+        0
     }
 
     /// A status without a message is dead once replaced; its message lives on in the history.
