@@ -82,8 +82,23 @@ impl<'a> TaskEvent<'a> {
     }
 
     /// Appends the event as an entry that no task has entered yet.
-    #[inline]
+    #[inline(always)]
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            TaskEvent::Status { state, at_ms, message: None, metadata: None } => {
+                let mut entry = [0; ENTRY_HEAD + STATUS_HEAD];
+                let columns = entry_head(STATUS_HEAD, kind::STATUS, state as u8);
+                entry[..ENTRY_HEAD].copy_from_slice(&columns);
+                entry[ENTRY_HEAD..ENTRY_HEAD + 8].copy_from_slice(&at_ms.to_le_bytes());
+                out.extend_from_slice(&entry);
+            }
+            TaskEvent::Turn { .. } | TaskEvent::Status { .. } | TaskEvent::Artifact { .. } => {
+                self.encode_any(out);
+            }
+        }
+    }
+
+    fn encode_any(&self, out: &mut Vec<u8>) {
         out.reserve(ENTRY_HEAD + self.payload_len());
         let payload_len = self.payload_len();
         match *self {
@@ -101,10 +116,8 @@ impl<'a> TaskEvent<'a> {
                 head[ENTRY_HEAD..ENTRY_HEAD + 8].copy_from_slice(&at_ms.to_le_bytes());
                 head[ENTRY_HEAD + 8..].copy_from_slice(&(metadata.len() as u32).to_le_bytes());
                 out.extend_from_slice(&head);
-                if metadata.len() + said.len() > 0 {
-                    out.extend_from_slice(metadata);
-                    out.extend_from_slice(said);
-                }
+                out.extend_from_slice(metadata);
+                out.extend_from_slice(said);
             }
             TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
                 let flag = artifact_flag(append, last_chunk);
@@ -114,9 +127,7 @@ impl<'a> TaskEvent<'a> {
                 head[..ENTRY_HEAD].copy_from_slice(&columns);
                 head[ENTRY_HEAD..].copy_from_slice(&(metadata.len() as u32).to_le_bytes());
                 out.extend_from_slice(&head);
-                if !metadata.is_empty() {
-                    out.extend_from_slice(metadata);
-                }
+                out.extend_from_slice(metadata);
                 out.extend_from_slice(artifact.0);
             }
         }

@@ -7,7 +7,9 @@
 use smallvec::SmallVec;
 
 use super::{
-    entry::{DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, SEQ_AT, mark},
+    entry::{
+        DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, SEQ_AT, entry_head, mark,
+    },
     event::{EventBuf, TaskEvent, is_append, kind},
     pack::Message,
     state::{Generation, TaskState},
@@ -104,7 +106,9 @@ impl Task {
         reserve: usize,
     ) -> Task {
         let mut task = Task::new(id, context_id, generation, reserve);
-        TaskEvent::Turn { message }.encode(&mut task.log);
+        let head = entry_head(message.0.len(), kind::TURN | mark::MESSAGE, 0);
+        task.log.extend_from_slice(&head);
+        task.log.extend_from_slice(message.0);
         let state = TaskState::Submitted;
         (task.status_at, task.updated_ms, task.state) = (task.log.len() as u32, at_ms, state);
         TaskEvent::Status { state, at_ms, message: None, metadata: None }.encode(&mut task.log);
@@ -277,17 +281,17 @@ impl Task {
 
     /// Applies the first events of a list at once, as [`Task::apply`] would one by one.
     ///
-    /// Returns how many: none where the list as a whole comes near a limit, fewer than all where
+    /// Returns how many, and whether a status was among them: none where the list as a whole comes near a limit, fewer than all where
     /// one of them is refused. The rest is for `apply`.
-    pub fn apply_at_once(&mut self, events: &EventBuf, limits: &TaskLimits) -> usize {
+    pub fn apply_at_once(&mut self, events: &EventBuf, limits: &TaskLimits) -> (usize, bool) {
         let bytes = events.bytes();
         if self.state.is_terminal()
             || self.log.len() + bytes.len() > limits.bytes_max
             || self.may_squeeze(bytes.len(), events.len() as u64, limits)
         {
-            return 0;
+            return (0, false);
         }
-        let mut at = self.log.len();
+        let (mut at, status_at) = (self.log.len(), self.status_at);
         self.log.extend_from_slice(bytes);
         let mut applied = 0;
         while !self.state.is_terminal()
@@ -297,7 +301,7 @@ impl Task {
             applied += 1;
         }
         self.log.truncate(at);
-        applied
+        (applied, self.status_at != status_at)
     }
 
     /// Heap bytes that [`Task::apply_at_once`] may add at most.
@@ -552,7 +556,7 @@ mod tests {
                     });
                 }
                 let growth = fast.heap_bytes() + fast.growth_at_once(&events);
-                let applied = fast.apply_at_once(&events, &limits);
+                let (applied, _) = fast.apply_at_once(&events, &limits);
                 assert!(fast.heap_bytes() <= growth);
                 for (at, event) in events.iter().enumerate() {
                     let result = slow.apply(&event, &limits);

@@ -103,9 +103,8 @@ impl<'e> Edit<'e> {
             }
             slot.charged += growth;
         }
-        let before = task.status_seq();
-        let applied = task.apply_at_once(events, &store.agent_limits);
-        if task.status_seq() != before {
+        let (applied, has_status) = task.apply_at_once(events, &store.agent_limits);
+        if has_status {
             self.status_ms = Some(task.updated_ms());
         }
         applied
