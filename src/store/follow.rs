@@ -68,7 +68,7 @@ fn give(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
         }
     }
     let mut is_enough = false;
-    cursor.seq = task.replay(cursor.seq, &mut cursor.place, &mut |replayed| {
+    cursor.seq = task.replay(cursor.seq, &mut cursor.place, |replayed| {
         let Replayed { seq, event, artifact_index } = replayed;
         is_enough = !each(Followed::Event {
             seq,
