@@ -284,6 +284,18 @@ fn parked_calls_end_with_an_error_when_their_task_leaves() {
     }
 }
 
+#[test]
+fn a_call_for_which_there_is_no_room_to_wait_keeps_its_id() {
+    let mut lab = Lab::limited(|limits| limits.connections_max = 1);
+    let hold = V03.params(say("hold:1000:1"));
+    let waits = lab.stream(V03.send(), &hold);
+    let reply = lab.ask(&post("/", &[], &rpc_id(ID, V03.send(), &hold)));
+    assert!(reply.text().starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{ID},"#)));
+    assert_form(&reply.json()["error"], Overloaded, V03, "no room");
+    lab.pass(1_000);
+    lab.reply(waits).result();
+}
+
 /// A fault that nothing provokes would be a row without a reader.
 #[test]
 fn every_kind_is_provoked_here_or_named() {

@@ -39,7 +39,8 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
     if !x.head.value(Field::ContentType).is_none_or(is_json) {
         let detail = "the body must be application/json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
-        answer_fault(x.out, &date, x.close, place.dialect, Known::NOTHING, &fault);
+        let (dialect, status) = (place.dialect, place.dialect.quirks.media_http);
+        answer_fault(x.out, &date, x.close, dialect, Known::NOTHING, &fault, status);
         return Handled::Answered;
     }
     let asked = asked_version(x.head);
@@ -144,7 +145,7 @@ impl Known<'_> {
     const NOTHING: Known<'static> = Known { id: rpc::NULL_ID, wire: None, op: Op::Send };
 }
 
-/// Writes a response that holds one error.
+/// Writes a response that holds one error, under an HTTP status.
 fn answer_fault(
     out: &mut Vec<u8>,
     date: &[u8; 29],
@@ -152,8 +153,8 @@ fn answer_fault(
     dialect: &Dialect,
     known: Known<'_>,
     fault: &Fault,
+    status: u16,
 ) {
-    let status = (dialect.quirks.fault_http)(fault);
     let mark = response::begin(out, 200, JSON, date, b"", close);
     push_fault(out, dialect, known, fault);
     finish_with(out, mark, status, date, b"", close);
@@ -243,7 +244,9 @@ struct Desk<'d> {
 
 impl Desk<'_> {
     fn fault(&mut self, known: Known<'_>, fault: &Fault) -> Handled {
-        answer_fault(self.out, &self.date, self.close, self.place.dialect, known, fault);
+        let (dialect, date) = (self.place.dialect, &self.date);
+        let status = (dialect.quirks.fault_http)(fault);
+        answer_fault(self.out, date, self.close, dialect, known, fault, status);
         Handled::Answered
     }
 
@@ -290,7 +293,7 @@ impl Desk<'_> {
             Ok(Outcome::Parked(ticket)) => {
                 response::rollback(self.out, mark);
                 let call = ParkedCall { ticket, id: ready.id.into(), method: ready.method };
-                self.park(vec![call], None)
+                self.park(known, vec![call], None)
             }
             Ok(Outcome::Stream { .. }) => {
                 response::rollback(self.out, mark);
@@ -421,7 +424,12 @@ impl Desk<'_> {
         })
     }
 
-    fn park(&mut self, calls: Vec<ParkedCall>, batch: Option<Vec<u8>>) -> Handled {
+    fn park(
+        &mut self,
+        known: Known<'_>,
+        calls: Vec<ParkedCall>,
+        batch: Option<Vec<u8>>,
+    ) -> Handled {
         match Permit::take(&self.site.parked, self.site.limits.connections_max) {
             Some(permit) => Handled::Parked(Box::new(Parked {
                 calls,
@@ -430,7 +438,7 @@ impl Desk<'_> {
                 close: self.close,
                 permit,
             })),
-            None => self.fault(Known::NOTHING, &Fault::new(FaultKind::Overloaded)),
+            None => self.fault(known, &Fault::new(FaultKind::Overloaded)),
         }
     }
 
@@ -464,7 +472,7 @@ impl Desk<'_> {
         if !waiting.is_empty() {
             let answers = self.out.split_off(body_at);
             response::rollback(self.out, mark);
-            return self.park(waiting, Some(answers));
+            return self.park(Known::NOTHING, waiting, Some(answers));
         }
         if self.out.len() == body_at {
             response::rollback(self.out, mark);
