@@ -48,6 +48,9 @@ pub fn answer(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, by_query: boo
 
 /// Answers GET for the extended card of 0.2.
 pub fn answer_extended(x: &mut Exchange<'_>, agent: AgentIndex, base: &str) {
+    if !x.site.extended_card {
+        return super::jsonrpc::refuse_path(x, 404, "this agent has no extended card");
+    }
     send(x, agent, base, CardForm::V03);
 }
 

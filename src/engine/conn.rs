@@ -383,7 +383,7 @@ impl Conn {
     /// Answers what is not HTTP, or comes too slowly; nothing behind it is ever parsed.
     fn reject_with(&mut self, cx: &mut Cx<'_>, status: u16, reason: &'static str) -> Step {
         let date = cx.worker.scratch.date(cx.now);
-        crate::binding::jsonrpc::refuse_http(cx.out, status, reason, &date, b"", true);
+        crate::binding::jsonrpc::refuse_http(cx.out, status, reason, &date, b"", true, false);
         Step::Over(Next::Close)
     }
 }
