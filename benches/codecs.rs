@@ -59,8 +59,8 @@ struct SentPart<'a> {
 fn read_send(parser: &mut Parser, pack: &mut Vec<u8>, limits: &Limits, body: &[u8]) -> usize {
     let value = parser.parse(body, 64).unwrap();
     let Ok(request) = rpc::read(value, limits) else { panic!("a request") };
-    let method = STANDARD.method(&request.method.as_str().unwrap()).unwrap();
-    let cx = ReadCx { op: method.op, limits, fresh_id: "fresh", after: None };
+    let method = STANDARD.method(request.method.string_raw().unwrap()).unwrap();
+    let cx = ReadCx { op: method.op, limits, fresh_id: b"fresh", after: None };
     let Call::Send(send) = (method.wire.read)(&cx, request.params, pack).unwrap() else {
         panic!("a send")
     };
@@ -124,7 +124,7 @@ fn task(body: &[u8]) -> Task {
 }
 
 fn writing(criterion: &mut Criterion) {
-    let wire = STANDARD.method("GetTask").unwrap().wire;
+    let wire = STANDARD.method(b"GetTask").unwrap().wire;
     let cx = WriteCx::new(Op::Get);
     let mut group = criterion.benchmark_group("write_task");
     for (name, text) in [("300B", TEXT.to_owned()), ("64KiB", TEXT.repeat(655))] {

@@ -127,6 +127,8 @@ pub enum Followed<'a> {
         seq: u64,
         /// The event; never a turn.
         event: TaskEvent<'a>,
+        /// Which of the task's artifacts the event is about, if it is about one; from 0.
+        artifact_index: u32,
         /// Raw task id.
         task_id: &'a [u8],
         /// Raw context id.

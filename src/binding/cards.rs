@@ -6,7 +6,7 @@
 use crate::{
     binding::{Exchange, Site},
     dialect::card::{self, CardForm, CardOptions, Endpoint},
-    http::{Method, date, query, response},
+    http::{Field, Method, date, query, response},
     service::{AgentIndex, Service},
 };
 
@@ -51,7 +51,7 @@ pub fn answer_extended(x: &mut Exchange<'_>, agent: AgentIndex, base: &str) {
 
 /// The agent named by `?assistant_id=` (LangSmith, wire §8).
 fn assistant(x: &Exchange<'_>) -> Option<(AgentIndex, String)> {
-    let mut pairs = query::pairs(x.head.query?).filter_map(Result::ok);
+    let mut pairs = query::pairs(x.head.query()?).filter_map(Result::ok);
     let (_, name) = pairs.find(|(key, _)| key == "assistant_id")?;
     let agent = x.site.agents.get(name.as_ref())?;
     Some((*agent, name.into_owned()))
@@ -59,7 +59,7 @@ fn assistant(x: &Exchange<'_>) -> Option<(AgentIndex, String)> {
 
 fn send(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) {
     let date = x.scratch.date(x.now);
-    let host = x.head.host.unwrap_or_default();
+    let host = x.head.host().unwrap_or_default();
     let index = match x.scratch.cards.find(agent, form, host, base) {
         Some(index) => index,
         None => match render(x, agent, base, form) {
@@ -68,7 +68,7 @@ fn send(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) {
         },
     };
     let card = &x.scratch.cards.cards[index];
-    let head_only = x.head.method == Method::Head;
+    let head_only = x.head.method() == Method::Head;
     if is_unchanged(x, card) {
         response::simple(x.out, 304, "", b"", &date, &card.fields, x.close, head_only);
         return;
@@ -79,10 +79,10 @@ fn send(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) {
 
 /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
 fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
-    if let Some(tags) = x.head.if_none_match {
+    if let Some(tags) = x.head.value(Field::IfNoneMatch) {
         return card::none_match_names(tags, &card.etag);
     }
-    let since = x.head.if_modified_since.and_then(date::parse_imf_fixdate);
+    let since = x.head.value(Field::IfModifiedSince).and_then(date::parse_imf_fixdate);
     since.is_some_and(|since| x.site.started_s <= since)
 }
 
@@ -105,8 +105,8 @@ impl CardCache {
 }
 
 fn render(x: &Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) -> Option<Card> {
-    let host = x.head.host.unwrap_or_default();
-    let body = body(x.service, x.site, x.head.host, agent, base, form)?;
+    let host = x.head.host().unwrap_or_default();
+    let body = body(x.service, x.site, x.head.host(), agent, base, form)?;
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(x.site.started_s);
     let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\nVary: Host\r\n");

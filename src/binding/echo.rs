@@ -4,7 +4,7 @@
 use crate::{
     binding::{Exchange, Handled, site::Permit, stream::Pump},
     dialect::STANDARD,
-    http::{Method, Version, response},
+    http::{Field, Method, Version, response},
     model::{Call, Generation, MessageBuf, Op, PartsBuf, Send, SendMode},
     rpc,
     service::{AgentIndex, CallCx, Caller, Outcome},
@@ -14,15 +14,16 @@ const ALLOW: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
 
 /// Answers any request below the prefix.
 pub fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
-    let wants_events = x.head.accept.is_some_and(|accept| accept.starts_with(b"text/event-stream"));
-    if x.head.method == Method::Get
+    let wants_events =
+        x.head.value(Field::Accept).is_some_and(|accept| accept.starts_with(b"text/event-stream"));
+    if x.head.method() == Method::Get
         && wants_events
         && let Some(handled) = stream(x)
     {
         return handled;
     }
     let (date, kind) = (x.scratch.date(x.now), "application/octet-stream");
-    let head_only = x.head.method == Method::Head;
+    let head_only = x.head.method() == Method::Head;
     response::simple(x.out, 200, kind, body, &date, ALLOW, x.close, head_only);
     Handled::Answered
 }
@@ -54,10 +55,12 @@ fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
     let called = x.service.call(&mut cx, Call::Send(send), &mut |_| ());
     let Ok(Outcome::Stream { mut cursor, .. }) = called else { return None };
     let text = |value| std::str::from_utf8(value).ok();
-    if let Some(after) = x.head.last_event_id.and_then(text).and_then(|text| text.parse().ok()) {
+    if let Some(after) =
+        x.head.value(Field::LastEventId).and_then(text).and_then(|text| text.parse().ok())
+    {
         (cursor.seq, cursor.snapshot) = (after, false);
     }
-    let chunked = x.head.version == Version::Http11;
+    let chunked = x.head.version() == Version::Http11;
     let date = x.scratch.date(x.now);
     response::stream_head(x.out, &date, x.close, !chunked, b"");
     Some(Handled::Stream(Box::new(Pump {

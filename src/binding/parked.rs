@@ -15,7 +15,7 @@ pub struct ParkedCall {
     /// What it waits for.
     pub ticket: Ticket,
     /// The request's id, as it stood in the body.
-    pub id: Box<str>,
+    pub id: Box<[u8]>,
     /// The method.
     pub method: &'static Method,
 }

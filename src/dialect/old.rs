@@ -56,7 +56,7 @@ pub(super) fn task(out: &mut Vec<u8>, style: &Style, view: &TaskView<'_>, histor
     let now = Now { state: now.state, at_ms: now.at_ms, said: now.message };
     task_head(out, style, now, place);
     put::list(out, b",\"artifacts\":[", view.artifacts(), false, |out, whole| {
-        artifact(out, style, whole.head(), whole.parts());
+        artifact(out, style, (whole.index(), whole.head()), whole.parts());
         out.push(b'}');
     });
     // 0.1: history is given only to those who ask for it; `None` is what a shared reader made
@@ -88,8 +88,8 @@ pub(super) fn direct_task(
 }
 
 fn task_head(out: &mut Vec<u8>, style: &Style, now: Now<'_>, place: Place<'_>) {
-    put::text(out, style.task, place.task_id);
-    put::text(out, style.context, place.context_id);
+    put::id(out, style.task, place.task_id);
+    put::id(out, style.context, place.context_id);
     status(out, style, now, place);
 }
 
@@ -219,13 +219,13 @@ fn file(out: &mut Vec<u8>, style: &Style, part: Part<'_>, key: &[u8], content: &
 pub(super) fn artifact<'a>(
     out: &mut Vec<u8>,
     style: &Style,
-    head: Artifact<'a>,
+    (index, head): (u32, Artifact<'a>),
     parts: impl Iterator<Item = Part<'a>>,
 ) {
     match style.generation {
         Generation::V01 => {
             out.extend_from_slice(b"{\"index\":");
-            crate::json::write::push_u64(out, u64::from(artifact_index(head.artifact_id())));
+            crate::json::write::push_u64(out, u64::from(artifact_index(head.artifact_id(), index)));
         }
         Generation::V03 | Generation::V1 => {
             put::text(out, b"{\"artifactId\":\"", head.artifact_id());
@@ -244,16 +244,12 @@ pub(super) fn artifact<'a>(
 
 /// The `index` under which 0.1 knows an artifact.
 ///
-/// Wire §1.9: index n is artifact id `"n"`. An event does not say where its artifact stands in
-/// the task, so any other id becomes a number that depends on the id alone: chunks, replays and
-/// the whole task agree (FNV-1a, 31 bits).
-fn artifact_index(id: &[u8]) -> u32 {
+/// Wire §1.9: index n is artifact id `"n"`; any other id goes by its number in the task, which
+/// chunks, replays and the whole task agree on.
+fn artifact_index(id: &[u8], in_task: u32) -> u32 {
     let is_number = !id.is_empty() && id.len() <= 9 && id.iter().all(u8::is_ascii_digit);
     if is_number && (id == b"0" || id[0] != b'0') {
         return id.iter().fold(0, |n, digit| n * 10 + u32::from(digit - b'0'));
     }
-    let hash = id
-        .iter()
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-    hash >> 1
+    in_task
 }

@@ -45,23 +45,29 @@ pub(super) fn list<T>(
     even_empty: bool,
     mut each: impl FnMut(&mut Vec<u8>, T),
 ) {
-    let (mut open, mut first) = (even_empty, true);
-    if open {
-        out.extend_from_slice(key);
-    }
+    let start = out.len();
+    out.extend_from_slice(key);
+    let first = out.len();
     for item in items {
-        if !open {
-            out.extend_from_slice(key);
-            open = true;
-        } else if !first {
-            out.push(b',');
-        }
-        first = false;
         each(out, item);
+        out.push(b',');
     }
-    if open {
-        out.push(b']');
+    match out.get_mut(first..).and_then(<[u8]>::last_mut) {
+        Some(comma) => *comma = b']',
+        None if even_empty => out.push(b']'),
+        None => out.truncate(start),
     }
+}
+
+/// Appends a string member that is likely to be a UUID, whose copy needs no call.
+#[inline]
+pub(super) fn id(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
+    out.extend_from_slice(key);
+    match <&[u8; 36]>::try_from(raw) {
+        Ok(uuid) => out.extend_from_slice(uuid),
+        Err(_) => out.extend_from_slice(raw),
+    }
+    out.push(b'"');
 }
 
 /// Appends an array of raw strings, if there are any.
@@ -72,8 +78,11 @@ pub(super) fn texts<'a>(out: &mut Vec<u8>, key: &[u8], items: impl Iterator<Item
 /// Appends `,"timestamp":"…"` unless the time is unknown.
 #[inline]
 pub(super) fn timestamp(out: &mut Vec<u8>, at_ms: u64) {
+    const KEY: usize = 14;
     if at_ms != 0 {
-        text(out, b",\"timestamp\":\"", &time::rfc3339(at_ms));
+        let mut member = *b",\"timestamp\":\"0000-00-00T00:00:00.000Z\"";
+        member[KEY..KEY + 24].copy_from_slice(&time::rfc3339(at_ms));
+        out.extend_from_slice(&member);
     }
 }
 

@@ -7,8 +7,8 @@ use crate::{
     fault::Fault,
     json::Value,
     model::{
-        Artifact, ArtifactView, Call, Content, Generation, Message, Op, Part, Reply, Role,
-        TaskEvent, TaskState, TaskView,
+        Artifact, ArtifactView, Call, Generation, Message, Op, Part, Reply, Role, TaskEvent,
+        TaskState, TaskView,
         pack::{Fields, artifact_tag, message_tag, part_tag},
     },
     service::Followed,
@@ -95,15 +95,15 @@ fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>) -> bool {
         // A client's message is no event of the protocol.
         TaskEvent::Turn { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
-            put::text(out, b"{\"statusUpdate\":{\"taskId\":\"", place.task_id);
-            put::text(out, b",\"contextId\":\"", place.context_id);
+            put::id(out, b"{\"statusUpdate\":{\"taskId\":\"", place.task_id);
+            put::id(out, b",\"contextId\":\"", place.context_id);
             status(out, state, at_ms, message, place);
             metadata
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-            out.reserve(artifact.0.len() + 256);
-            put::text(out, b"{\"artifactUpdate\":{\"taskId\":\"", place.task_id);
-            put::text(out, b",\"contextId\":\"", place.context_id);
+            out.reserve(artifact.0.len() + 512);
+            put::id(out, b"{\"artifactUpdate\":{\"taskId\":\"", place.task_id);
+            put::id(out, b",\"contextId\":\"", place.context_id);
             chunk(out, artifact);
             if append {
                 out.extend_from_slice(b",\"append\":true");
@@ -127,9 +127,11 @@ enum Artifacts {
 }
 
 fn task(out: &mut Vec<u8>, view: &TaskView<'_>, history: Option<u32>, artifacts: Artifacts) {
+    // Most logs hold less punctuation than their text; a short one fits with its own.
+    out.reserve(view.bytes() + 1024);
     let place = Place { task_id: view.id(), context_id: view.context_id() };
-    put::text(out, b"{\"id\":\"", place.task_id);
-    put::text(out, b",\"contextId\":\"", place.context_id);
+    put::id(out, b"{\"id\":\"", place.task_id);
+    put::id(out, b",\"contextId\":\"", place.context_id);
     let now = view.status();
     status(out, now.state, now.at_ms, now.message, place);
     if artifacts != Artifacts::Never {
@@ -151,7 +153,7 @@ fn status(
     said: Option<Message<'_>>,
     place: Place<'_>,
 ) {
-    put::text(out, b",\"status\":{\"state\":\"", state_name(state));
+    out.extend_from_slice(status_head(state));
     if let Some(said) = said {
         out.extend_from_slice(b",\"message\":");
         message(out, said, place);
@@ -161,17 +163,17 @@ fn status(
 }
 
 /// Wire §1.6, TaskState.
-fn state_name(state: TaskState) -> &'static [u8] {
+fn status_head(state: TaskState) -> &'static [u8] {
     match state {
-        TaskState::Unspecified => b"TASK_STATE_UNSPECIFIED",
-        TaskState::Submitted => b"TASK_STATE_SUBMITTED",
-        TaskState::Working => b"TASK_STATE_WORKING",
-        TaskState::Completed => b"TASK_STATE_COMPLETED",
-        TaskState::Failed => b"TASK_STATE_FAILED",
-        TaskState::Canceled => b"TASK_STATE_CANCELED",
-        TaskState::InputRequired => b"TASK_STATE_INPUT_REQUIRED",
-        TaskState::Rejected => b"TASK_STATE_REJECTED",
-        TaskState::AuthRequired => b"TASK_STATE_AUTH_REQUIRED",
+        TaskState::Unspecified => b",\"status\":{\"state\":\"TASK_STATE_UNSPECIFIED\"",
+        TaskState::Submitted => b",\"status\":{\"state\":\"TASK_STATE_SUBMITTED\"",
+        TaskState::Working => b",\"status\":{\"state\":\"TASK_STATE_WORKING\"",
+        TaskState::Completed => b",\"status\":{\"state\":\"TASK_STATE_COMPLETED\"",
+        TaskState::Failed => b",\"status\":{\"state\":\"TASK_STATE_FAILED\"",
+        TaskState::Canceled => b",\"status\":{\"state\":\"TASK_STATE_CANCELED\"",
+        TaskState::InputRequired => b",\"status\":{\"state\":\"TASK_STATE_INPUT_REQUIRED\"",
+        TaskState::Rejected => b",\"status\":{\"state\":\"TASK_STATE_REJECTED\"",
+        TaskState::AuthRequired => b",\"status\":{\"state\":\"TASK_STATE_AUTH_REQUIRED\"",
     }
 }
 
@@ -201,10 +203,10 @@ fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
         Role::Agent => {
             // A2A 1.0 §4.1.4: what an agent says names its conversation.
             if !has_context && !place.context_id.is_empty() {
-                put::text(out, b",\"contextId\":\"", place.context_id);
+                put::id(out, b",\"contextId\":\"", place.context_id);
             }
             if !has_task && !place.task_id.is_empty() {
-                put::text(out, b",\"taskId\":\"", place.task_id);
+                put::id(out, b",\"taskId\":\"", place.task_id);
             }
             out.extend_from_slice(b",\"role\":\"ROLE_AGENT\",\"parts\":[");
         }
@@ -219,18 +221,23 @@ fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
 }
 
 /// Appends parts and the closing bracket.
+#[inline]
 fn parts<'a>(out: &mut Vec<u8>, parts: impl Iterator<Item = Part<'a>>) {
     put::list(out, b"", parts, true, part);
 }
 
+#[inline]
 fn part(out: &mut Vec<u8>, part: Part<'_>) {
-    match part.content() {
-        Content::Text(text) => put::text(out, b"{\"text\":\"", text),
-        Content::Raw(raw) => put::text(out, b"{\"raw\":\"", raw),
-        Content::Url(url) => put::text(out, b"{\"url\":\"", url),
-        Content::Data(data) => put::json(out, b"{\"data\":", data),
+    // The content comes first.
+    let mut fields = part.fields();
+    match fields.next() {
+        Some((part_tag::TEXT, text)) => put::text(out, b"{\"text\":\"", text),
+        Some((part_tag::RAW, raw)) => put::text(out, b"{\"raw\":\"", raw),
+        Some((part_tag::URL, url)) => put::text(out, b"{\"url\":\"", url),
+        Some((part_tag::DATA, data)) => put::json(out, b"{\"data\":", data),
+        Some(_) | None => put::text(out, b"{\"text\":\"", b""),
     }
-    for (tag, bytes) in part.fields() {
+    for (tag, bytes) in fields {
         match tag {
             part_tag::METADATA => put::json(out, b",\"metadata\":", bytes),
             part_tag::FILENAME => put::text(out, b",\"filename\":\"", bytes),

@@ -21,7 +21,7 @@ pub(super) enum BodyEnd {
 }
 
 pub(super) fn body_end(head: &Head<'_>, head_len: usize) -> BodyEnd {
-    match head.body {
+    match head.body() {
         Body::None => BodyEnd::At(head_len),
         Body::Length(length) => BodyEnd::At(head_len + length as usize),
         Body::Chunked => BodyEnd::Chunked,
@@ -66,7 +66,7 @@ pub(super) fn handle(cx: &mut Cx<'_>, head: &Head<'_>, body: &[u8], close: bool)
         head,
         close: close || engine.is_draining(),
     };
-    if head.form == TargetForm::Asterisk {
+    if head.form() == TargetForm::Asterisk {
         no_content(&mut x, ALL_METHODS);
         return Handled::Answered;
     }
@@ -79,19 +79,19 @@ pub(super) fn handle(cx: &mut Cx<'_>, head: &Head<'_>, body: &[u8], close: bool)
 
 fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
     let site = x.site;
-    let path = x.head.path;
+    let path = x.head.path();
     match route(site, path) {
-        Route::Rpc { dialect, agent } => match x.head.method {
+        Route::Rpc { dialect, agent } => match x.head.method() {
             Method::Post => return jsonrpc::handle(x, Place { dialect, agent }, body),
             Method::Options => no_content(x, RPC_METHODS),
             _ => not_allowed(x, RPC_METHODS),
         },
-        Route::Card { agent, base, by_query } => match x.head.method {
+        Route::Card { agent, base, by_query } => match x.head.method() {
             Method::Get | Method::Head => cards::answer(x, agent, base, by_query),
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },
-        Route::ExtendedCard { agent, base } => match x.head.method {
+        Route::ExtendedCard { agent, base } => match x.head.method() {
             Method::Get | Method::Head => cards::answer_extended(x, agent, base),
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
@@ -111,7 +111,7 @@ fn no_content(x: &mut Exchange<'_>, allow: &[u8]) {
 /// RFC 9110 §15.5.6: 405 names the methods that would do.
 fn not_allowed(x: &mut Exchange<'_>, allow: &[u8]) {
     let date = x.scratch.date(x.now);
-    if x.head.method == Method::Head {
+    if x.head.method() == Method::Head {
         response::simple(x.out, 405, "", b"", &date, allow, x.close, true);
         return;
     }

@@ -21,7 +21,7 @@ pub mod base64;
 pub mod write;
 
 pub use parse::{DEPTH_CAP, Parser, SIZE_MAX};
-pub use value::{Elements, Key, Kind, Members, Value};
+pub use value::{Elements, Key, Kind, Members, Slot, Value};
 
 /// Why a document was refused. The sender of the bytes is to blame in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,10 +44,23 @@ pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> Mark {
 /// the same and does not end the line.
 pub fn finish(out: &mut Vec<u8>, mark: Mark) {
     debug_assert!(mark.start < mark.payload && mark.payload <= out.len());
-    for byte in &mut out[mark.payload..] {
-        *byte = if *byte < b' ' { b' ' } else { *byte };
-    }
+    blank_controls(&mut out[mark.payload..]);
     out.extend_from_slice(b"\n\n");
+}
+
+/// Puts a space in the place of every control character.
+#[inline]
+fn blank_controls(payload: &mut [u8]) {
+    const BLOCK: usize = 32;
+    // Whole blocks, the last of them once more up to the end, so that vectors do it all.
+    let blank = |block: &mut [u8]| block.iter_mut().for_each(|byte| *byte = (*byte).max(b' '));
+    for block in payload.as_chunks_mut::<BLOCK>().0 {
+        blank(block);
+    }
+    match payload.last_chunk_mut::<BLOCK>() {
+        Some(last) => blank(last),
+        None => blank(payload),
+    }
 }
 
 /// Takes the frame back: `out` is as it was before it was opened.
@@ -80,6 +93,19 @@ mod tests {
         finish(&mut out, mark);
         let expected = "data: [1]\n\nevent: error\nid: 18446744073709551615\ndata: {}\n\n";
         assert_eq!(out, expected.as_bytes());
+    }
+
+    #[test]
+    fn no_payload_ends_its_line() {
+        for length in 0..100usize {
+            let payload: Vec<u8> = (0..length).map(|at| (at * 7) as u8 % 64).collect();
+            let mut out = Vec::new();
+            let mark = begin(&mut out, None);
+            out.extend_from_slice(&payload);
+            finish(&mut out, mark);
+            let twin: Vec<u8> = payload.iter().map(|&b| if b < 32 { 32 } else { b }).collect();
+            assert_eq!(out, [b"data: ", &twin[..], b"\n\n"].concat());
+        }
     }
 
     #[test]

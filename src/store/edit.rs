@@ -73,7 +73,31 @@ impl<'e> Edit<'e> {
     /// # Errors
     /// As [`Edit::apply`].
     pub fn apply_all(&mut self, events: &EventBuf) -> Result<(), Refused> {
-        events.iter().try_for_each(|event| self.apply(&event).map(drop))
+        let applied = self.apply_at_once(events);
+        if applied == events.len() {
+            return Ok(());
+        }
+        events.iter().skip(applied).try_for_each(|event| self.apply(&event).map(drop))
+    }
+
+    /// Applies the first events of a list, as far as nothing is in the way; returns how many.
+    fn apply_at_once(&mut self, events: &EventBuf) -> usize {
+        let store = self.store;
+        let slot = self.slot();
+        let Some(task) = &mut slot.task else { return 0 };
+        let growth = task.growth_at_once(events);
+        if growth > 0 {
+            if !store.room.take_bytes(growth) {
+                return 0;
+            }
+            slot.charged += growth;
+        }
+        let before = task.status_seq();
+        let applied = task.apply_at_once(events, &store.agent_limits);
+        if task.status_seq() != before {
+            self.status_ms = Some(task.updated_ms());
+        }
+        applied
     }
 
     fn slot(&mut self) -> &mut Slot {

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use super::{Store, id::split, waiters::Wakes};
 use crate::{
     fault::{Fault, FaultKind},
-    model::{Reply, Task},
+    model::{Reply, Task, view::Replayed},
     service::{Answer, Cursor, Each, Follow, Followed, Ticket},
 };
 
@@ -70,10 +70,12 @@ fn give(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
         }
     }
     let mut is_enough = false;
-    cursor.seq = task.replay(cursor.seq, &mut cursor.place, &mut |seq, event| {
+    cursor.seq = task.replay(cursor.seq, &mut cursor.place, &mut |replayed| {
+        let Replayed { seq, event, artifact_index } = replayed;
         is_enough = !each(Followed::Event {
             seq,
             event,
+            artifact_index,
             task_id: task.id(),
             context_id: task.context_id(),
             last: is_end && seq == newest,

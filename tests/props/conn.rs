@@ -227,8 +227,8 @@ pub fn every_call_is_answered_once(bytes: &[u8]) {
     let depth = server.engine.limits().json_depth_max + 2;
     let calls = match parser.parse(&body, depth) {
         Err(_) => vec![Wanted::Id("null".to_owned())],
-        Ok(value) if value.raw().starts_with('[') => {
-            let calls: Vec<&RawValue> = serde_json::from_str(value.raw()).unwrap();
+        Ok(value) if value.raw().starts_with(b"[") => {
+            let calls: Vec<&RawValue> = serde_json::from_slice(value.raw()).unwrap();
             match calls.len() {
                 0 => vec![Wanted::Id("null".to_owned())],
                 n if n > server.engine.limits().batch_calls_max => {
@@ -237,7 +237,7 @@ pub fn every_call_is_answered_once(bytes: &[u8]) {
                 _ => calls.into_iter().map(|call| wanted(call.get())).collect(),
             }
         }
-        Ok(value) => vec![match wanted(value.raw()) {
+        Ok(value) => vec![match wanted(str::from_utf8(value.raw()).unwrap()) {
             Wanted::Nothing if head.starts_with("HTTP/1.1 204") => Wanted::Nothing,
             Wanted::Nothing => Wanted::Id("null".to_owned()),
             id => id,

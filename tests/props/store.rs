@@ -373,7 +373,7 @@ impl Twin {
                         assert_eq!(&look(view), then);
                     }
                 }
-                Followed::Event { seq, event, task_id, context_id, last } => {
+                Followed::Event { seq, event, task_id, context_id, last, .. } => {
                     assert_eq!(
                         (seq, task_id, context_id),
                         (at + 1, &known.id[..], &known.context[..])
