@@ -140,11 +140,9 @@ mod tests {
         let mut parser = Parser::new();
         let value = parser.parse(text.as_bytes(), 64).expect("valid JSON");
         match read(value, &Limits::default()) {
-            Ok(request) => Ok((
-                request.id.map(owned),
-                owned(request.method.raw()),
-                request.params.is_some(),
-            )),
+            Ok(request) => {
+                Ok((request.id.map(owned), owned(request.method.raw()), request.params.is_some()))
+            }
             Err(invalid) => Err((owned(invalid.id), invalid.fault.message().to_owned())),
         }
     }

@@ -133,7 +133,8 @@ impl Scene {
                 self.output = method.map_or("none".to_owned(), |m| format!("{:?}", m.op));
             }
             _ => {
-                let method = dialect.method(first.as_bytes()).unwrap_or_else(|| panic!("{place}no method"));
+                let method =
+                    dialect.method(first.as_bytes()).unwrap_or_else(|| panic!("{place}no method"));
                 self.output = self.produce(command, method, tail, place);
             }
         }

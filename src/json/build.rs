@@ -98,7 +98,8 @@ pub(super) fn build(nodes: &mut Vec<Node>, doc: &Marked<'_>, depth_max: usize) -
                 b',' if closer != ROOT => break,
                 byte @ (b'}' | b']') if byte == closer => {
                     open = table.close(open, *mark)?;
-                    closer = table.nodes.get(open as usize).map_or(ROOT, |node| closer_of(node.tag));
+                    closer =
+                        table.nodes.get(open as usize).map_or(ROOT, |node| closer_of(node.tag));
                     depth -= 1;
                 }
                 _ => return None,

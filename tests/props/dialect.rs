@@ -204,7 +204,11 @@ fn read<'p>(
     pack: &'p mut Vec<u8>,
 ) -> Result<Call<'p>, Fault> {
     let limits = Limits::default();
-    (wire.read)(&ReadCx { op, limits: &limits, fresh_id: FRESH.as_bytes(), after: Some(3) }, params, pack)
+    (wire.read)(
+        &ReadCx { op, limits: &limits, fresh_id: FRESH.as_bytes(), after: Some(3) },
+        params,
+        pack,
+    )
 }
 
 /// The message in what was written for a direct message: bare, wrapped, or said by a status.
@@ -540,7 +544,10 @@ fn tables_are_sound() {
         assert!(dialect::ALL[..at].iter().all(|other| other.name != dialect.name));
         for (at, method) in dialect.methods.iter().enumerate() {
             assert!(dialect.methods[..at].iter().all(|other| other.name != method.name));
-            assert_eq!(dialect.method(method.name.as_bytes()).map(|found| found.op), Some(method.op));
+            assert_eq!(
+                dialect.method(method.name.as_bytes()).map(|found| found.op),
+                Some(method.op)
+            );
             let made = method.wire_for(Generation::V01).generation;
             assert!(made == method.wire.generation || method.by_task);
             assert_eq!(method.wire_for(Generation::V1).generation, method.wire.generation);

@@ -123,10 +123,14 @@ pub fn integers_are_exact(value: i64, zeros: usize) {
 }
 
 fn assert_same(left: Value<'_>, right: Value<'_>) {
-    assert_eq!((left.kind(), left.raw_str(), left.len()), (right.kind(), right.raw_str(), right.len()));
+    assert_eq!(
+        (left.kind(), left.raw_str(), left.len()),
+        (right.kind(), right.raw_str(), right.len())
+    );
     assert_eq!((left.as_str(), left.as_i64()), (right.as_str(), right.as_i64()));
     assert!(left.elements().map(|v| v.raw_str()).eq(right.elements().map(|v| v.raw_str())));
-    let pair = |(k, v): (peregrine::json::Key<'_>, Value<'_>)| (k.raw().to_owned(), v.raw_str().len());
+    let pair =
+        |(k, v): (peregrine::json::Key<'_>, Value<'_>)| (k.raw().to_owned(), v.raw_str().len());
     assert!(left.members().map(pair).eq(right.members().map(pair)));
 }
 

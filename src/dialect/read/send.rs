@@ -7,8 +7,8 @@ use crate::{
 };
 
 use super::{
-    INT32_MAX, Kept, ReadCx, Rules, Text, boolean, count, identifier, keep, message, missing, object,
-    slots, target::split_thread,
+    INT32_MAX, Kept, ReadCx, Rules, Text, boolean, count, identifier, keep, message, missing,
+    object, slots, target::split_thread,
 };
 
 slots!(SendSlots {
