@@ -146,8 +146,8 @@ impl Server {
 
     /// Lets a minute pass for agents and connection, then ends the input.
     fn end(&mut self) {
-        for _ in 0..60 {
-            self.now.mono_ms += 1_000;
+        for _ in 0..12 {
+            self.now.mono_ms += 5_000;
             let waker = Waker::from(Arc::clone(&self.bell));
             self.engine.tick(&mut self.worker, self.now, &waker);
             self.advance(false);
@@ -281,9 +281,11 @@ fn wanted(call: &str) -> Wanted {
         && versions.first().is_some_and(|raw| text(raw).as_deref() == Some("2.0"))
         && methods.first().is_some_and(|raw| text(raw).is_some())
         && !params.first().is_some_and(|raw| is_scalar(raw));
-    match ids.last() {
+    match ids.first() {
         None if is_request => Wanted::Nothing,
         None => null,
+        // Of two ids neither counts.
+        Some(_) if ids.len() > 1 => null,
         Some(id) if id.starts_with(['{', '[', 't', 'f']) => null,
         Some(id) if id.len() > limits().rpc_id_bytes_max => null,
         Some(id) => Wanted::Id((*id).to_owned()),
