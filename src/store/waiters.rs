@@ -39,6 +39,7 @@ impl Waiters {
 
     /// Moves the armed wakers to `wakes`.
     pub fn ring(&self, wakes: &mut Wakes) {
+        wakes.0.reserve(self.bells.len());
         wakes.0.extend(self.bells.iter().filter_map(|bell| bell.ring()));
     }
 }
