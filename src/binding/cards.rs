@@ -4,9 +4,9 @@
 //! are kept, and a request for one of them copies it.
 
 use crate::{
-    binding::{Exchange, Site},
+    binding::{Exchange, Site, parked::JSON},
     dialect::card::{self, CardForm, CardOptions, Endpoint},
-    http::{Method, date, query, response},
+    http::{Field, Method, date, query, response},
     service::{AgentIndex, Service},
 };
 
@@ -26,7 +26,10 @@ struct Card {
     /// `Host` and path that the card was rendered for.
     host: String,
     base: String,
-    body: Vec<u8>,
+    /// A complete response for whoever asks for no more than the card.
+    whole: Vec<u8>,
+    /// Where in `whole` the card begins.
+    body_at: usize,
     etag: [u8; 34],
     /// Complete field lines.
     fields: Vec<u8>,
@@ -37,11 +40,10 @@ const MAX_AGE_S: u32 = 300;
 
 /// Answers GET and HEAD for a public card.
 pub fn answer(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, by_query: bool) {
-    let (agent, base) = match by_query.then(|| assistant(x)).flatten() {
-        Some((agent, name)) => (agent, format!("/a2a/{name}")),
-        None => (agent, base.to_owned()),
-    };
-    send(x, agent, &base, x.site.card);
+    match by_query.then(|| assistant(x)).flatten() {
+        Some((agent, name)) => send(x, agent, &format!("/a2a/{name}"), x.site.card),
+        None => send(x, agent, base, x.site.card),
+    }
 }
 
 /// Answers GET for the extended card of 0.2.
@@ -51,7 +53,7 @@ pub fn answer_extended(x: &mut Exchange<'_>, agent: AgentIndex, base: &str) {
 
 /// The agent named by `?assistant_id=` (LangSmith, wire §8).
 fn assistant(x: &Exchange<'_>) -> Option<(AgentIndex, String)> {
-    let mut pairs = query::pairs(x.head.query?).filter_map(Result::ok);
+    let mut pairs = query::pairs(x.head.query()?).filter_map(Result::ok);
     let (_, name) = pairs.find(|(key, _)| key == "assistant_id")?;
     let agent = x.site.agents.get(name.as_ref())?;
     Some((*agent, name.into_owned()))
@@ -59,7 +61,7 @@ fn assistant(x: &Exchange<'_>) -> Option<(AgentIndex, String)> {
 
 fn send(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) {
     let date = x.scratch.date(x.now);
-    let host = x.head.host.unwrap_or_default();
+    let host = x.head.host().unwrap_or_default();
     let index = match x.scratch.cards.find(agent, form, host, base) {
         Some(index) => index,
         None => match render(x, agent, base, form) {
@@ -68,21 +70,25 @@ fn send(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) {
         },
     };
     let card = &x.scratch.cards.cards[index];
-    let head_only = x.head.method == Method::Head;
+    let head_only = x.head.method() == Method::Head;
     if is_unchanged(x, card) {
         response::simple(x.out, 304, "", b"", &date, &card.fields, x.close, head_only);
         return;
     }
-    let kind = super::parked::JSON;
-    response::simple(x.out, 200, kind, &card.body, &date, &card.fields, x.close, head_only);
+    if !head_only && !x.close {
+        response::again(x.out, &card.whole, &date);
+        return;
+    }
+    let body = &card.whole[card.body_at..];
+    response::simple(x.out, 200, JSON, body, &date, &card.fields, x.close, head_only);
 }
 
 /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
 fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
-    if let Some(tags) = x.head.if_none_match {
+    if let Some(tags) = x.head.value(Field::IfNoneMatch) {
         return card::none_match_names(tags, &card.etag);
     }
-    let since = x.head.if_modified_since.and_then(date::parse_imf_fixdate);
+    let since = x.head.value(Field::IfModifiedSince).and_then(date::parse_imf_fixdate);
     since.is_some_and(|since| x.site.started_s <= since)
 }
 
@@ -105,15 +111,17 @@ impl CardCache {
 }
 
 fn render(x: &Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) -> Option<Card> {
-    let host = x.head.host.unwrap_or_default();
-    let body = body(x.service, x.site, x.head.host, agent, base, form)?;
+    let host = x.head.host().unwrap_or_default();
+    let body = body(x.service, x.site, x.head.host(), agent, base, form)?;
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(x.site.started_s);
     let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\nVary: Host\r\n");
     let fields =
         [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();
-    let (host, base) = (host.to_owned(), base.to_owned());
-    Some(Card { agent, form, host, base, body, etag, fields })
+    let mut whole = Vec::new();
+    response::simple(&mut whole, 200, JSON, &body, &date::imf_fixdate(0), &fields, false, false);
+    let (host, base, body_at) = (host.to_owned(), base.to_owned(), whole.len() - body.len());
+    Some(Card { agent, form, host, base, whole, body_at, etag, fields })
 }
 
 /// Renders the card of `agent`, whose RPC endpoint is at path `base` of `host`; `None` when there

@@ -16,7 +16,7 @@ use crate::{
     },
     dialect::{Dialect, Method, ReadCx, Wire, WriteCx, card::CardForm, version},
     fault::{Fault, FaultKind},
-    http::{self, Head, Version, query, response},
+    http::{self, Field, Head, Version, query, response},
     json::{JsonError, Kind, Value},
     model::{Call, EventBuf, Generation, Op, Reply, SendMode, uuid},
     rpc,
@@ -36,7 +36,7 @@ pub struct Place {
 /// Handles the body of a POST to an RPC path.
 pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
     let date = x.scratch.date(x.now);
-    if !x.head.content_type.is_none_or(is_json) {
+    if !x.head.value(Field::ContentType).is_none_or(is_json) {
         let detail = "the body must be application/json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
         answer_fault(x.out, &date, x.close, place.dialect, Known::NOTHING, &fault);
@@ -72,12 +72,16 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
 }
 
 /// A2A 1.0 §3.6.1: the version is a header, or else a query parameter of the same name.
-fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, str>> {
-    if let Some(value) = head.a2a_version {
-        return Some(String::from_utf8_lossy(value));
+fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
+    if let Some(value) = head.value(Field::A2aVersion) {
+        return Some(Cow::Borrowed(value));
     }
-    let mut pairs = query::pairs(head.query?).filter_map(Result::ok);
-    pairs.find(|(key, _)| key.eq_ignore_ascii_case("a2a-version")).map(|(_, value)| value)
+    let mut pairs = query::pairs(head.query()?).filter_map(Result::ok);
+    let (_, value) = pairs.find(|(key, _)| key.eq_ignore_ascii_case("a2a-version"))?;
+    Some(match value {
+        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
+        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
+    })
 }
 
 /// `application/json`, with parameters, or a type with the `+json` suffix (RFC 6839 §3.1).
@@ -91,7 +95,7 @@ fn is_json(value: &[u8]) -> bool {
 
 /// RFC 9110 §5.3: repeated extension headers are one list (wire §1.8).
 fn joined_extensions(head: &Head<'_>) -> Option<String> {
-    head.a2a_extensions.or(head.x_a2a_extensions)?;
+    head.value(Field::A2aExtensions).or(head.value(Field::XA2aExtensions))?;
     let values = head.values("a2a-extensions").chain(head.values("x-a2a-extensions"));
     let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
     Some(values.join(","))
@@ -125,7 +129,7 @@ pub fn refuse_http(
 /// What is known of a request that is refused.
 #[derive(Clone, Copy)]
 struct Known<'p> {
-    id: &'p str,
+    id: &'p [u8],
     /// Who writes the fault.
     wire: Option<&'static Wire>,
     op: Op,
@@ -151,7 +155,7 @@ fn answer_fault(
 }
 
 fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, known: Known<'_>, fault: &Fault) {
-    let wire = known.wire.unwrap_or_else(|| dialect.fault_wire(""));
+    let wire = known.wire.unwrap_or_else(|| dialect.fault_wire(b""));
     rpc::open_error(out, known.id);
     (wire.fault)(out, fault, &WriteCx::new(known.op));
     rpc::close(out);
@@ -172,7 +176,7 @@ fn parse_fault(error: JsonError) -> Fault {
 
 /// A call that was understood.
 struct Ready<'p> {
-    id: &'p str,
+    id: &'p [u8],
     method: &'static Method,
     call: Call<'p>,
 }
@@ -224,7 +228,7 @@ struct Desk<'d> {
     now: Now,
     wake: &'d Waker,
     head: &'d Head<'d>,
-    asked: Option<Cow<'d, str>>,
+    asked: Option<Cow<'d, [u8]>>,
     extensions: Option<String>,
     date: [u8; 29],
     close: bool,
@@ -316,9 +320,9 @@ impl Desk<'_> {
             Generation::V1 => CardForm::V1,
             Generation::V01 | Generation::V03 => CardForm::V03,
         };
-        let base = self.head.path.strip_suffix('/').unwrap_or(self.head.path);
+        let base = self.head.path().strip_suffix('/').unwrap_or(self.head.path());
         let card =
-            cards::body(self.service, self.site, self.head.host, self.place.agent, base, form);
+            cards::body(self.service, self.site, self.head.host(), self.place.agent, base, form);
         self.out.extend_from_slice(&card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?);
         Ok(())
     }
@@ -329,7 +333,7 @@ impl Desk<'_> {
         let Some(permit) = Permit::take(&self.site.streams, self.site.limits.streams_max) else {
             return self.fault(known, &Fault::new(FaultKind::Overloaded));
         };
-        let chunked = self.head.version == Version::Http11;
+        let chunked = self.head.version() == Version::Http11;
         let close = self.close || !chunked;
         let start = self.out.len();
         let extra = self.activated();
@@ -346,10 +350,22 @@ impl Desk<'_> {
                 wrote_ms: self.now.mono_ms,
                 permit,
             })),
-            Ok(Outcome::Ready) => Handled::Answered,
+            Ok(Outcome::Ready) => answered(close),
             Ok(Outcome::Parked(_)) => {
                 self.out.truncate(start);
                 self.fault(known, &Fault::new(FaultKind::Internal))
+            }
+            // Wire §3.5: before 1.0 a resubscription is answered by a stream whatever happens,
+            // and its clients can read nothing else.
+            Err(fault)
+                if ready.method.op == Op::Subscribe
+                    && ready.method.wire.generation != Generation::V1
+                    && self.head.value(Field::Accept).is_some()
+                    && !names(self.head.value(Field::Accept), b"application/json") =>
+            {
+                let write = ready.write_cx(self.now);
+                stream::only_error(self.out, chunked, ready.id, ready.method.wire, &write, &fault);
+                answered(close)
             }
             Err(fault) => {
                 self.out.truncate(start);
@@ -470,8 +486,8 @@ impl Desk<'_> {
         let request = rpc::read(value, &self.site.limits).map_err(|invalid| {
             Unready::Refused(Known { id: invalid.id, ..Known::NOTHING }, invalid.fault)
         })?;
-        let name = request.method.as_str().unwrap_or_default();
-        let method = dialect.method(&name);
+        let name = &*request.method;
+        let method = dialect.method(name);
         let id = match request.id {
             Some(id) => id,
             None if is_notification(dialect, &request, method, in_batch) => {
@@ -480,7 +496,7 @@ impl Desk<'_> {
             None => rpc::NULL_ID,
         };
         let Some(method) = method else {
-            let known = Known { id, wire: Some(dialect.fault_wire(&name)), op: Op::Send };
+            let known = Known { id, wire: Some(dialect.fault_wire(name)), op: Op::Send };
             return Err(Unready::Refused(known, FaultKind::MethodNotFound.into()));
         };
         let known = Known { id, wire: Some(method.wire), op: method.op };
@@ -493,14 +509,14 @@ impl Desk<'_> {
             let detail = "streams cannot be part of a batch";
             return Err(refused(Fault::because(FaultKind::InvalidRequest, detail)));
         }
-        if dialect.quirks.accept_required && !accepts(self.head.accept, method.op) {
+        if dialect.quirks.accept_required && !accepts(self.head.value(Field::Accept), method.op) {
             let detail = "Accept must name the media type of the answer";
             return Err(refused(Fault::because(FaultKind::InvalidRequest, detail)));
         }
         let cx = ReadCx {
             op: method.op,
             limits: &self.site.limits,
-            fresh_id: std::str::from_utf8(&self.fresh_id[..]).unwrap_or_default(),
+            fresh_id: &self.fresh_id[..],
             after: (method.op == Op::Subscribe).then(|| last_event_id(self.head)).flatten(),
         };
         let call = (method.wire.read)(&cx, request.params, pack).map_err(refused)?;
@@ -536,9 +552,17 @@ fn is_notification(
         || (method.is_none() && request.params.is_none())
 }
 
+fn answered(close: bool) -> Handled {
+    if close { Handled::AnsweredLast } else { Handled::Answered }
+}
+
 /// LangSmith (wire §8): `Accept` must name the type of the answer, or a range that holds it.
 fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
-    let wanted: &[u8] = if op.is_streaming() { b"text/event-stream" } else { b"application/json" };
+    names(accept, if op.is_streaming() { b"text/event-stream" } else { b"application/json" })
+}
+
+/// Whether `Accept` names a media type or a range that holds it (RFC 9110 §12.5.1).
+fn names(accept: Option<&[u8]>, wanted: &[u8]) -> bool {
     http::list(accept.unwrap_or_default()).any(|range| {
         let range = range.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
         let kind = wanted.split(|b| *b == b'/').next().unwrap_or_default();
@@ -550,10 +574,10 @@ fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
 
 /// The last event a returning subscriber has seen: the header, or `lastEventId` in the query.
 fn last_event_id(head: &Head<'_>) -> Option<u64> {
-    if let Some(value) = head.last_event_id {
+    if let Some(value) = head.value(Field::LastEventId) {
         return std::str::from_utf8(value).ok()?.trim().parse().ok();
     }
-    let mut pairs = query::pairs(head.query?).filter_map(Result::ok);
+    let mut pairs = query::pairs(head.query()?).filter_map(Result::ok);
     let (_, value) = pairs.find(|(key, _)| key == "lastEventId")?;
     value.parse().ok()
 }

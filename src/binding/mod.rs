@@ -4,6 +4,7 @@
 //! leaves behind when an answer has to wait is a [`Parked`] call or a [`stream::Pump`].
 
 pub mod cards;
+pub mod echo;
 pub mod jsonrpc;
 pub mod parked;
 pub mod route;
@@ -104,6 +105,8 @@ pub struct Exchange<'x> {
 pub enum Handled {
     /// The answer is complete.
     Answered,
+    /// The answer is complete and only the end of the connection ends it.
+    AnsweredLast,
     /// The answer waits for one or more tasks.
     Parked(Box<Parked>),
     /// The head of a stream is written; the pump writes the rest.

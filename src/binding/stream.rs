@@ -21,7 +21,7 @@ pub struct Pump {
     /// Where it is.
     pub cursor: Cursor,
     /// The request's id, as it stood in the body.
-    pub id: Box<str>,
+    pub id: Box<[u8]>,
     /// The operation that opened it.
     pub op: Op,
     /// At most this many messages of history in a snapshot.
@@ -99,10 +99,29 @@ impl Pump {
     }
 }
 
+/// Writes a stream that consists of one error, behind its head.
+pub fn only_error(
+    out: &mut Vec<u8>,
+    chunked: bool,
+    id: &[u8],
+    wire: &Wire,
+    write: &WriteCx<'_>,
+    fault: &Fault,
+) {
+    let chunk = chunked.then(|| sse::chunk_begin(out));
+    let frame = sse::begin(out, None);
+    push_error(out, id, wire, write, fault);
+    sse::finish(out, frame);
+    if let Some(chunk) = chunk {
+        sse::chunk_end(out, chunk);
+        sse::chunk_last(out);
+    }
+}
+
 /// Writes one event as a frame, if the dialect has a form for it.
 pub fn frame(
     out: &mut Vec<u8>,
-    id: &str,
+    id: &[u8],
     wire: &Wire,
     write: &WriteCx<'_>,
     followed: &Followed<'_>,
@@ -123,10 +142,14 @@ pub fn frame(
 }
 
 /// Writes an `event: error` frame (wire §3.5).
-fn error_frame(out: &mut Vec<u8>, id: &str, wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
+fn error_frame(out: &mut Vec<u8>, id: &[u8], wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
     let frame = sse::error_event(out, None);
+    push_error(out, id, wire, write, fault);
+    sse::finish(out, frame);
+}
+
+fn push_error(out: &mut Vec<u8>, id: &[u8], wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
     rpc::open_error(out, id);
     (wire.fault)(out, fault, write);
     rpc::close(out);
-    sse::finish(out, frame);
 }

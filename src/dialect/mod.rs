@@ -62,14 +62,14 @@ pub struct Dialect {
 impl Dialect {
     /// The method of this name; `name` is unescaped text.
     #[inline]
-    pub fn method(&self, name: &str) -> Option<&'static Method> {
-        self.methods.iter().find(|method| method.name == name)
+    pub fn method(&self, name: &[u8]) -> Option<&'static Method> {
+        self.methods.iter().find(|method| method.name.as_bytes() == name)
     }
 
     /// The wire that writes a fault when no method of this dialect was named: of the generation
     /// that `name` looks like (wire §1.2), else the dialect's first.
-    pub fn fault_wire(&self, name: &str) -> &'static Wire {
-        let slashed = name.contains('/');
+    pub fn fault_wire(&self, name: &[u8]) -> &'static Wire {
+        let slashed = name.contains(&b'/');
         let like = self.methods.iter().find(|method| method.name.contains('/') == slashed);
         like.or(self.methods.first()).map_or(&v1::WIRE, |method| method.wire)
     }
@@ -165,7 +165,7 @@ pub struct ReadCx<'a> {
     /// The limits.
     pub limits: &'a Limits,
     /// A fresh identifier for a message that came without one; needs no JSON escape.
-    pub fresh_id: &'a str,
+    pub fresh_id: &'a [u8],
     /// `Last-Event-ID`, when a subscriber sent one.
     pub after: Option<u64>,
 }

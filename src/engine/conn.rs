@@ -7,10 +7,10 @@
 use std::task::Waker;
 
 use crate::{
-    binding::{Handled, Parked, stream::Pump},
+    binding::{Exchange, Handled, Parked, stream::Pump},
     engine::{Engine, Worker, request},
     fault::{Fault, FaultKind},
-    http::{Chunked, Reject, Scan, find_head, parse_head, response},
+    http::{Chunked, Found, HeadLayout, Reject, response},
     service::{Follow, Now},
 };
 
@@ -73,6 +73,7 @@ enum State {
 /// A chunked body on its way.
 struct Chunks {
     head: Vec<u8>,
+    layout: HeadLayout,
     body: Vec<u8>,
     decoder: Chunked,
 }
@@ -136,6 +137,15 @@ impl Conn {
         }
     }
 
+    /// Bytes of buffers that the connection holds beside the caller's.
+    pub fn held_bytes(&self) -> usize {
+        match &self.state {
+            State::Reading { .. } | State::Streaming(_) | State::Closed => 0,
+            State::Chunks(chunks) => chunks.head.capacity() + chunks.body.capacity(),
+            State::Parked(parked) => parked.held_bytes(),
+        }
+    }
+
     fn progress(&self, cx: &Cx<'_>, consumed: usize, left: usize, room: bool) -> Progress {
         let limits = cx.engine.limits();
         let (deadline_ms, need, read) = match &self.state {
@@ -167,10 +177,9 @@ impl Conn {
         if rest.is_empty() || rest.len() < need as usize {
             return self.not_yet(cx, rest, need as usize, eof);
         }
-        let limits = request::head_limits(cx.engine.limits());
-        let head_len = match find_head(rest, scanned as usize, &limits) {
+        let layout = match cx.worker.heads.read(rest, scanned as usize) {
             Err(reject) => return self.reject(cx, reject),
-            Ok(Scan::Partial { scanned: upto }) => {
+            Ok(Found::Partial { scanned: upto }) => {
                 if scanned == 0 {
                     self.since_ms = cx.now.mono_ms;
                 }
@@ -179,18 +188,28 @@ impl Conn {
                 self.state = State::Reading { scanned, need: 0, continued };
                 return self.not_yet(cx, rest, 0, eof);
             }
-            Ok(Scan::Complete { head_len }) => head_len,
+            Ok(Found::Complete(layout)) => layout,
         };
-        let head = match parse_head(&rest[..head_len], &limits) {
-            Err(reject) => return self.reject(cx, reject),
-            Ok(head) => head,
-        };
+        let (head, head_len) = (layout.head(rest), layout.head_len());
         let total = match request::body_end(&head, head_len) {
             request::BodyEnd::At(total) if total <= rest.len() => total,
-            end => return self.begin_body(cx, rest, head_len, &head, end, eof, continued),
+            end => {
+                let layout = *layout;
+                return self.begin_body(cx, rest, &layout, end, eof, continued);
+            }
         };
-        let (body, close) = (&rest[head_len..total], !head.keep_alive);
-        let handled = request::handle(cx, &head, body, close);
+        let (body, close) = (&rest[head_len..total], !head.keep_alive());
+        let exchange = Exchange {
+            service: cx.engine.service(),
+            site: &cx.engine.site,
+            scratch: &mut cx.worker.scratch,
+            out: cx.out,
+            now: cx.now,
+            wake: cx.wake,
+            head: &head,
+            close: close || cx.engine.is_draining(),
+        };
+        let handled = request::handle(exchange, body);
         self.settle_into(cx, handled, close);
         Step::Ate(total)
     }
@@ -227,18 +246,17 @@ impl Conn {
         progress < limits.body_progress_bytes_min as u64
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the state of one request")]
     fn begin_body(
         &mut self,
         cx: &mut Cx<'_>,
         rest: &[u8],
-        head_len: usize,
-        head: &crate::http::Head<'_>,
+        layout: &HeadLayout,
         end: request::BodyEnd,
         eof: bool,
         continued: bool,
     ) -> Step {
-        if head.expect_continue && !continued && rest.len() == head_len {
+        let head_len = layout.head_len();
+        if layout.head(rest).expect_continue() && !continued && rest.len() == head_len {
             cx.out.extend_from_slice(response::CONTINUE);
         }
         self.since_ms = cx.now.mono_ms;
@@ -250,9 +268,9 @@ impl Conn {
             }
             request::BodyEnd::Chunked => {
                 let decoder = Chunked::new(request::chunk_limits(cx.engine.limits()));
-                let head = rest[..head_len].to_vec();
+                let (head, layout, body) = (rest[..head_len].to_vec(), *layout, Vec::new());
                 (self.seen, self.eaten) = (0, 0);
-                self.state = State::Chunks(Box::new(Chunks { head, body: Vec::new(), decoder }));
+                self.state = State::Chunks(Box::new(Chunks { head, layout, body, decoder }));
                 Step::Ate(head_len)
             }
         }
@@ -279,14 +297,20 @@ impl Conn {
         let State::Chunks(chunks) = std::mem::replace(&mut self.state, FRESH) else {
             return Step::Wait;
         };
-        match parse_head(&chunks.head, &request::head_limits(cx.engine.limits())) {
-            Err(reject) => return self.reject(cx, reject),
-            Ok(head) => {
-                let close = !head.keep_alive;
-                let handled = request::handle(cx, &head, &chunks.body, close);
-                self.settle_into(cx, handled, close);
-            }
-        }
+        let head = chunks.layout.head(&chunks.head);
+        let close = !head.keep_alive();
+        let exchange = Exchange {
+            service: cx.engine.service(),
+            site: &cx.engine.site,
+            scratch: &mut cx.worker.scratch,
+            out: cx.out,
+            now: cx.now,
+            wake: cx.wake,
+            head: &head,
+            close: close || cx.engine.is_draining(),
+        };
+        let handled = request::handle(exchange, &chunks.body);
+        self.settle_into(cx, handled, close);
         Step::Ate(step.consumed)
     }
 
@@ -294,6 +318,7 @@ impl Conn {
         self.since_ms = cx.now.mono_ms;
         self.state = match handled {
             Handled::Answered if close || cx.engine.is_draining() => State::Closed,
+            Handled::AnsweredLast => State::Closed,
             Handled::Answered => FRESH,
             Handled::Parked(parked) => State::Parked(parked),
             Handled::Stream(pump) => State::Streaming(pump),

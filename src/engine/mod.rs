@@ -7,19 +7,22 @@ mod conn;
 mod request;
 mod setup;
 
+pub use crate::service::Start;
 pub use conn::{Conn, Cx, Next, Progress};
-pub use setup::{BuildError, Engine, Mount, Setup, Start};
+pub use setup::{BuildError, Engine, Mount, Setup};
 
-use crate::{binding::Scratch, limits::Limits, service::Entropy};
+use crate::{binding::Scratch, http::HeadMemo, limits::Limits, service::Entropy};
 
 /// What the connections of one thread share: buffers that no request outlives.
 pub struct Worker {
     pub(crate) scratch: Scratch,
+    heads: HeadMemo,
 }
 
 impl Worker {
-    /// Scratch for worker number `index`.
-    pub fn new(index: usize, _limits: &Limits, entropy: Box<dyn Entropy + Send>) -> Worker {
-        Worker { scratch: Scratch::new(index, entropy) }
+    /// Scratch for worker number `index`, which reads heads under `limits`.
+    pub fn new(index: usize, limits: &Limits, entropy: Box<dyn Entropy + Send>) -> Worker {
+        let heads = HeadMemo::new(request::head_limits(limits));
+        Worker { scratch: Scratch::new(index, entropy), heads }
     }
 }

@@ -2,11 +2,10 @@
 
 use crate::{
     binding::{
-        Exchange, Handled, cards,
+        Exchange, Handled, cards, echo,
         jsonrpc::{self, Place},
         route::{Route, route},
     },
-    engine::Cx,
     http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, response},
     limits::Limits,
 };
@@ -21,7 +20,7 @@ pub(super) enum BodyEnd {
 }
 
 pub(super) fn body_end(head: &Head<'_>, head_len: usize) -> BodyEnd {
-    match head.body {
+    match head.body() {
         Body::None => BodyEnd::At(head_len),
         Body::Length(length) => BodyEnd::At(head_len + length as usize),
         Body::Chunked => BodyEnd::Chunked,
@@ -54,49 +53,38 @@ const CARD_METHODS: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 const ALL_METHODS: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
 
 /// Handles a request whose body is complete.
-pub(super) fn handle(cx: &mut Cx<'_>, head: &Head<'_>, body: &[u8], close: bool) -> Handled {
-    let engine = cx.engine;
-    let mut x = Exchange {
-        service: engine.service(),
-        site: &engine.site,
-        scratch: &mut cx.worker.scratch,
-        out: cx.out,
-        now: cx.now,
-        wake: cx.wake,
-        head,
-        close: close || engine.is_draining(),
-    };
-    if head.form == TargetForm::Asterisk {
+pub(super) fn handle(mut x: Exchange<'_>, body: &[u8]) -> Handled {
+    if x.head.form() == TargetForm::Asterisk {
         no_content(&mut x, ALL_METHODS);
         return Handled::Answered;
     }
     let handled = answer(&mut x, body);
-    if body.len() > engine.limits().output_bytes_max {
-        x.scratch.shrink(engine.limits());
+    if body.len() > x.site.limits.output_bytes_max {
+        x.scratch.shrink(&x.site.limits);
     }
     handled
 }
 
 fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
     let site = x.site;
-    let path = x.head.path;
+    let path = x.head.path();
     match route(site, path) {
-        Route::Rpc { dialect, agent } => match x.head.method {
+        Route::Rpc { dialect, agent } => match x.head.method() {
             Method::Post => return jsonrpc::handle(x, Place { dialect, agent }, body),
             Method::Options => no_content(x, RPC_METHODS),
             _ => not_allowed(x, RPC_METHODS),
         },
-        Route::Card { agent, base, by_query } => match x.head.method {
+        Route::Card { agent, base, by_query } => match x.head.method() {
             Method::Get | Method::Head => cards::answer(x, agent, base, by_query),
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },
-        Route::ExtendedCard { agent, base } => match x.head.method {
+        Route::ExtendedCard { agent, base } => match x.head.method() {
             Method::Get | Method::Head => cards::answer_extended(x, agent, base),
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },
-        Route::Echo => return echo(x, body),
+        Route::Echo => return echo::answer(x, body),
         Route::NoAgent => jsonrpc::refuse_path(x, 404, "there is no agent of this name"),
         Route::NotFound => jsonrpc::refuse_path(x, 404, "there is nothing at this path"),
     }
@@ -111,19 +99,9 @@ fn no_content(x: &mut Exchange<'_>, allow: &[u8]) {
 /// RFC 9110 §15.5.6: 405 names the methods that would do.
 fn not_allowed(x: &mut Exchange<'_>, allow: &[u8]) {
     let date = x.scratch.date(x.now);
-    if x.head.method == Method::Head {
+    if x.head.method() == Method::Head {
         response::simple(x.out, 405, "", b"", &date, allow, x.close, true);
         return;
     }
     jsonrpc::refuse_http(x.out, 405, "the method is not allowed here", &date, allow, x.close);
-}
-
-/// The framing tests' counterpart: whatever comes goes back. A GET that accepts an event stream
-/// gets a real one.
-fn echo(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
-    let date = x.scratch.date(x.now);
-    let head_only = x.head.method == Method::Head;
-    let kind = "application/octet-stream";
-    response::simple(x.out, 200, kind, body, &date, ALL_METHODS, x.close, head_only);
-    Handled::Answered
 }

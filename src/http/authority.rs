@@ -8,53 +8,70 @@ use std::net::Ipv6Addr;
 use super::escape::escape;
 
 /// Whether `text` is a non-empty host with an optional port.
-pub(super) fn is_valid(text: &str) -> bool {
-    split(text).is_some_and(|(host, port)| {
-        let host_is_valid = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
-            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
-            None => is_reg_name(host.as_bytes()),
-        };
-        host_is_valid && port.is_none_or(is_port)
-    })
+pub(super) fn is_valid(text: &[u8]) -> bool {
+    read(text).is_some()
 }
 
 /// Whether `text` is a valid authority whose port is there, as CONNECT needs (RFC 9110 §9.3.6).
-pub(super) fn is_valid_with_port(text: &str) -> bool {
-    is_valid(text) && split(text).is_some_and(|(_, port)| port.is_some_and(|p| !p.is_empty()))
+pub(super) fn is_valid_with_port(text: &[u8]) -> bool {
+    read(text).flatten().is_some_and(|port| !port.is_empty())
 }
 
-fn split(text: &str) -> Option<(&str, Option<&str>)> {
-    let host_end = if text.starts_with('[') { text.find(']')? + 1 } else { 0 };
-    match text[host_end..].find(':') {
-        Some(0) if host_end == 0 => None,
-        Some(at) => Some((&text[..host_end + at], Some(&text[host_end + at + 1..]))),
-        None => Some((text, None)),
+/// The port of a valid authority, or `None` for an invalid one.
+fn read(text: &[u8]) -> Option<Option<&[u8]>> {
+    let rest = match text {
+        [b'[', inside @ ..] => behind_address(inside)?,
+        _ => behind_name(text)?,
+    };
+    match rest {
+        [] => Some(None),
+        [b':', port @ ..] if is_port(port) => Some(Some(port)),
+        _ => None,
+    }
+}
+
+/// RFC 3986 §3.2.2: what follows `IPv6address "]"`.
+fn behind_address(inside: &[u8]) -> Option<&[u8]> {
+    let end = inside.iter().position(|&b| b == b']')?;
+    std::str::from_utf8(&inside[..end]).ok()?.parse::<Ipv6Addr>().ok()?;
+    Some(&inside[end + 1..])
+}
+
+/// RFC 3986 §3.2.2: what follows a name that is not empty; an IPv4 address is a name, too.
+fn behind_name(text: &[u8]) -> Option<&[u8]> {
+    let mut rest = text;
+    loop {
+        let len = rest.iter().position(|&b| !NAME[usize::from(b)]).unwrap_or(rest.len());
+        rest = &rest[len..];
+        match rest {
+            [b'%', digits @ ..] => (_, rest) = escape(digits)?,
+            _ => return (rest.len() < text.len()).then_some(rest),
+        }
     }
 }
 
 /// RFC 3986 §3.2.3: `*DIGIT`, so it may be empty.
-fn is_port(port: &str) -> bool {
-    port.len() <= 5
-        && port.bytes().all(|b| b.is_ascii_digit())
-        && (port.is_empty() || port.parse::<u16>().is_ok())
+fn is_port(port: &[u8]) -> bool {
+    let add = |sum: u32, b: &u8| b.is_ascii_digit().then(|| sum * 10 + u32::from(b - b'0'));
+    port.len() <= 5 && port.iter().try_fold(0, add).is_some_and(|port| port <= u16::MAX.into())
 }
 
-/// RFC 3986 §3.2.2: unreserved / sub-delims without the comma / escapes; IPv4 is among them.
-fn is_reg_name(host: &[u8]) -> bool {
-    let mut rest = host;
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => tail,
-            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=' => tail,
-            b'%' => match escape(tail) {
-                Some((_, tail)) => tail,
-                None => return false,
-            },
-            _ => return false,
-        };
+/// RFC 3986 §3.2.2: unreserved and sub-delims, without the comma and parentheses.
+const NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut i = 0;
+    while i < 128 {
+        table[i] = (i as u8).is_ascii_alphanumeric();
+        i += 1;
     }
-    !host.is_empty()
-}
+    let marks = b"-._~!$&'*+;=";
+    let mut i = 0;
+    while i < marks.len() {
+        table[marks[i] as usize] = true;
+        i += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {
@@ -65,7 +82,7 @@ mod tests {
         for text in
             ["a", "a.b:1", "a:", "127.0.0.1:65535", "[::1]", "[::1]:80", "x_y", "a%41", "A-b"]
         {
-            assert!(is_valid(text), "{text}");
+            assert!(is_valid(text.as_bytes()), "{text}");
         }
         for text in [
             "",
@@ -95,13 +112,13 @@ mod tests {
             "[[::1]]",
             "a:+1",
         ] {
-            assert!(!is_valid(text), "{text}");
+            assert!(!is_valid(text.as_bytes()), "{text}");
         }
     }
 
     #[test]
     fn connect_needs_a_port() {
-        assert!(is_valid_with_port("a:443") && is_valid_with_port("[::1]:443"));
-        assert!(!is_valid_with_port("a") && !is_valid_with_port("a:"));
+        assert!(is_valid_with_port(b"a:443") && is_valid_with_port(b"[::1]:443"));
+        assert!(!is_valid_with_port(b"a") && !is_valid_with_port(b"a:"));
     }
 }

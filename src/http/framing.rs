@@ -70,7 +70,8 @@ fn encoding(codings: &[u8]) -> Result<Body, Reject> {
     Err(Reject::EncodingUnknown)
 }
 
-fn content_length_value(text: &[u8], body_bytes_max: u64) -> Result<u64, Reject> {
+/// RFC 9110 §8.6: the value of Content-Length.
+pub(super) fn content_length_value(text: &[u8], body_bytes_max: u64) -> Result<u64, Reject> {
     // RFC 9110 §8.6: Content-Length = 1*DIGIT; no sign, no list, no space.
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return Err(Reject::LengthInvalid);

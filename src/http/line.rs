@@ -26,7 +26,7 @@ pub enum Method {
     Trace,
     /// `CONNECT`
     Connect,
-    /// Any other token; its text is in `Head::method_text`.
+    /// Any other token; its text is `Head::method_text`.
     Other,
 }
 
@@ -59,8 +59,9 @@ pub enum Version {
 /// The three parts of a request line, the target still unread.
 pub(super) struct Line<'b> {
     pub(super) method: Method,
-    pub(super) method_text: &'b str,
-    pub(super) target: &'b str,
+    pub(super) method_len: usize,
+    /// It begins one byte behind the method.
+    pub(super) target: &'b [u8],
     pub(super) version: Version,
 }
 
@@ -75,23 +76,17 @@ pub(super) const fn bytes_max(limits: &HeadLimits) -> usize {
 /// Takes a request line, without its CRLF, apart.
 pub(super) fn parse<'b>(line: &'b [u8], limits: &HeadLimits) -> Result<Line<'b>, Reject> {
     let version = version(line)?;
-    let method_end = method(line, limits)?.ok_or(Reject::RequestLine)?;
+    let method_len = method(line, limits)?.ok_or(Reject::RequestLine)?;
     // `version` proved that the line is at least VERSION_BYTES long.
     let target_end = line.len() - VERSION_BYTES;
-    let target = line.get(method_end + 1..target_end).ok_or(Reject::RequestLine)?;
+    let target = line.get(method_len + 1..target_end).ok_or(Reject::RequestLine)?;
     if target.is_empty() {
         return Err(Reject::RequestLine);
     }
     if target.len() > limits.target_bytes_max {
         return Err(Reject::TargetTooLong);
     }
-    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Reject::TargetInvalid);
-    Ok(Line {
-        method: Method::of(&line[..method_end]),
-        method_text: text(&line[..method_end])?,
-        target: text(target)?,
-        version,
-    })
+    Ok(Line { method: Method::of(&line[..method_len]), method_len, target, version })
 }
 
 /// Where the method ends, or `None` while its space is not there yet.
@@ -163,8 +158,9 @@ mod tests {
         let all = ["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT"];
         for name in all {
             let line = format!("{name} / HTTP/1.1");
-            let read = parse(line.as_bytes(), &LIMITS).ok().map(|l| (l.method, l.method_text));
-            assert!(read.is_some_and(|(m, text)| m != Method::Other && text == name), "{name}");
+            let read = parse(line.as_bytes(), &LIMITS).ok().map(|l| (l.method, l.method_len));
+            let len = name.len();
+            assert!(read.is_some_and(|(m, l)| m != Method::Other && l == len), "{name}");
         }
         assert_eq!(parse(b"get / HTTP/1.1", &LIMITS).ok().map(|l| l.method), Some(Method::Other));
     }
@@ -173,7 +169,7 @@ mod tests {
     fn rfc9112_3_the_three_parts() {
         let line = parse(b"POST /a?b HTTP/1.0", &LIMITS).ok();
         let parts = line.map(|l| (l.method, l.target, l.version));
-        assert_eq!(parts, Some((Method::Post, "/a?b", Version::Http10)));
+        assert_eq!(parts, Some((Method::Post, &b"/a?b"[..], Version::Http10)));
         for line in ["", "GET", "GET HTTP/1.1", "GET  HTTP/1.1", "GET / HTTP/1.1 ", "GET /"] {
             assert_eq!(refusal(line), Some(Reject::RequestLine), "{line}");
         }

@@ -4,8 +4,8 @@
 //! ([`Reject`]) closes the connection. Nothing here knows A2A, a socket, a clock or a thread;
 //! no bytes can make it panic, and no loop is longer than its input.
 //!
-//! The order of use: [`find_head`] until it is complete, [`parse_head`] once, then either
-//! `Content-Length` bytes or [`Chunked`], then [`response`].
+//! The order of use: [`find_head`] until it is complete, [`parse_head`] once (or [`HeadMemo`] for
+//! both), then either `Content-Length` bytes or [`Chunked`], then [`response`].
 
 pub mod date;
 pub mod framing;
@@ -19,6 +19,8 @@ mod escape;
 mod fields;
 mod head;
 mod line;
+mod memo;
+mod parse;
 mod reject;
 mod scan;
 mod target;
@@ -26,8 +28,10 @@ mod target;
 pub use chunked::{ChunkLimits, ChunkStep, Chunked};
 pub use fields::{Fields, list};
 pub use framing::Body;
-pub use head::{FIELDS_CEILING, Head, parse_head};
+pub use head::{Field, HEAD_BYTES_CEILING, Head, HeadLayout};
 pub use line::{Method, Version};
+pub use memo::{Found, HeadMemo};
+pub use parse::{FIELDS_CEILING, parse_head};
 pub use reject::Reject;
 pub use scan::{EMPTY_LINES_MAX, Scan, find_head};
 pub use target::TargetForm;
@@ -35,7 +39,8 @@ pub use target::TargetForm;
 /// The sizes a request head may have; the codec has no numbers of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Bytes of a whole head, leading empty lines and the final empty line included; else 431.
+    /// Bytes of a whole head, leading empty lines and the final empty line included (at most
+    /// [`HEAD_BYTES_CEILING`]); else 431.
     pub head_bytes_max: usize,
     /// Field lines in a head (at most [`FIELDS_CEILING`]); else 431.
     pub fields_max: usize,

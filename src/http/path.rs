@@ -11,6 +11,8 @@ use super::{Reject, escape};
 
 /// Refuses a path that another reader could take for another path.
 ///
+/// `path` must be visible ASCII, as every request target is.
+///
 /// Percent escapes are reduced until none is left (`%252e` is a dot, too). That takes linear
 /// time: two escapes never overlap, so reducing them eagerly on a stack finds the same end as
 /// decoding the whole path again and again.
@@ -20,11 +22,18 @@ use super::{Reject, escape};
 /// [`Reject::PathDots`] for a segment `.` or `..`, [`Reject::PathSeparator`] for a backslash, an
 /// encoded slash or an encoded control byte.
 pub fn check(path: &str) -> Result<(), Reject> {
-    let bytes = path.as_bytes();
-    if bytes.contains(&b'\\') {
+    check_bytes(path.as_bytes())
+}
+
+/// [`check`] before the path is known to be text.
+pub(super) fn check_bytes(bytes: &[u8]) -> Result<(), Reject> {
+    let (escapes, backslashes) = bytes
+        .iter()
+        .fold((false, false), |(e, b), &byte| (e | (byte == b'%'), b | (byte == b'\\')));
+    if backslashes {
         return Err(Reject::PathSeparator);
     }
-    if !bytes.contains(&b'%') {
+    if !escapes {
         return check_dots(bytes);
     }
     for (i, _) in bytes.iter().enumerate().filter(|&(_, &b)| b == b'%') {
@@ -66,10 +75,17 @@ fn reducible(stack: &[u8]) -> Option<u8> {
 
 /// RFC 3986 §3.3: `.` and `..` are no names but steps; a client removes them before it sends.
 fn check_dots(path: &[u8]) -> Result<(), Reject> {
-    if path.split(|&b| b == b'/').any(|segment| segment == b"." || segment == b"..") {
-        return Err(Reject::PathDots);
+    // Dots since the last slash, or more than two when the segment holds anything else.
+    let mut dots = 0u8;
+    for &byte in path {
+        dots = match byte {
+            b'/' if dots == 1 || dots == 2 => return Err(Reject::PathDots),
+            b'/' => 0,
+            b'.' => dots.saturating_add(1),
+            _ => u8::MAX,
+        };
     }
-    Ok(())
+    if dots == 1 || dots == 2 { Err(Reject::PathDots) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! outcome does not depend on how the bytes were cut into reads. Lines end in CRLF and in
 //! nothing else; no control byte but the tab gets past this file.
 
-use super::{HeadLimits, Reject, line};
+use super::{HEAD_BYTES_CEILING, HeadLimits, Reject, line};
 
 /// Empty lines forgiven before a request line (RFC 9112 §2.2: at least one SHOULD be).
 pub const EMPTY_LINES_MAX: usize = 4;
@@ -36,9 +36,10 @@ pub enum Scan {
 /// [`Reject::VersionUnsupported`], [`Reject::TargetTooLong`], [`Reject::FieldFolded`],
 /// [`Reject::HeadTooLarge`].
 pub fn find_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Scan, Reject> {
-    let view = &buf[..buf.len().min(limits.head_bytes_max)];
+    let bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
+    let view = &buf[..buf.len().min(bytes_max)];
     let Some(start) = skip_empty_lines(view)? else {
-        return partial(view, limits, 0);
+        return partial(view, bytes_max, 0);
     };
     // The method is short, so looking at it again costs less than remembering it.
     line::method(&view[start..], limits)?;
@@ -72,19 +73,15 @@ pub fn find_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Scan
             (Some(_), _) => return Err(Reject::ControlByte),
         }
     }
-    if in_first_line && view.len() == limits.head_bytes_max {
+    if in_first_line && view.len() == bytes_max {
         return Err(Reject::TargetTooLong);
     }
-    partial(view, limits, at)
+    partial(view, bytes_max, at)
 }
 
 /// `Partial`, unless the view is as large as a head may become.
-fn partial(view: &[u8], limits: &HeadLimits, scanned: usize) -> Result<Scan, Reject> {
-    if view.len() < limits.head_bytes_max {
-        Ok(Scan::Partial { scanned })
-    } else {
-        Err(Reject::HeadTooLarge)
-    }
+fn partial(view: &[u8], bytes_max: usize, scanned: usize) -> Result<Scan, Reject> {
+    if view.len() < bytes_max { Ok(Scan::Partial { scanned }) } else { Err(Reject::HeadTooLarge) }
 }
 
 /// Where the request line begins, or `None` while only (parts of) empty lines are there.
@@ -104,23 +101,48 @@ pub(super) fn skip_empty_lines(buf: &[u8]) -> Result<Option<usize>, Reject> {
 
 /// The index of the first byte below 0x20 at or after `from`, else `bytes.len()`.
 ///
-/// Eight bytes a step; `next_control_naive` in the tests is its slow twin.
+/// Eight bytes a step; the tests know a slow twin.
 pub(super) fn next_control(bytes: &[u8], from: usize) -> usize {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
+    next(bytes, from, below_0x20, |b| b < 0x20)
+}
+
+/// Like [`next_control`], and it stops at DEL, too.
+pub(super) fn next_control_or_del(bytes: &[u8], from: usize) -> usize {
+    let hits = |word| {
+        let del = word ^ (ONES * 0x7f);
+        below_0x20(word) | (del.wrapping_sub(ONES) & !del & HIGHS)
+    };
+    next(bytes, from, hits, |b| b.is_ascii_control())
+}
+
+const ONES: u64 = u64::from_le_bytes([1; 8]);
+const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
+
+/// The high bit of every byte below 0x20: such a byte borrows from it. False hits lie only above
+/// a true one.
+fn below_0x20(word: u64) -> u64 {
+    word.wrapping_sub(ONES * 0x20) & !word & HIGHS
+}
+
+/// The first byte that `is_hit`, eight at a time; the lowest bit of `hits` belongs to a true one.
+#[inline(always)]
+fn next(
+    bytes: &[u8],
+    from: usize,
+    hits: impl Fn(u64) -> u64,
+    is_hit: impl Fn(u8) -> bool,
+) -> usize {
     let mut rest = bytes.get(from..).unwrap_or_default();
     let mut at = bytes.len() - rest.len();
     while let Some((word, tail)) = rest.split_first_chunk::<8>() {
-        let word = u64::from_le_bytes(*word);
-        // A byte below 0x20 borrows from its high bit; false hits lie only above a true one.
-        let hits = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+        let hits = hits(u64::from_le_bytes(*word));
         if hits != 0 {
             return at + hits.trailing_zeros() as usize / 8;
         }
         at += 8;
         rest = tail;
     }
-    at + rest.iter().position(|&b| b < 0x20).unwrap_or(rest.len())
+    at + rest.iter().position(|&b| is_hit(b)).unwrap_or(rest.len())
 }
 
 #[cfg(test)]
@@ -128,20 +150,23 @@ mod tests {
     use super::*;
     use crate::http::TEST_LIMITS as LIMITS;
 
-    fn next_control_naive(bytes: &[u8], from: usize) -> usize {
-        (from..bytes.len()).find(|&i| bytes[i] < 0x20).unwrap_or(bytes.len())
+    fn naive(bytes: &[u8], from: usize, is_hit: impl Fn(u8) -> bool) -> usize {
+        (from..bytes.len()).find(|&i| is_hit(bytes[i])).unwrap_or(bytes.len())
     }
 
     #[test]
     fn the_fast_scan_equals_its_slow_twin() {
         for byte in [0, 9, 10, 13, 0x1f, 0x20, 0x7f, 0x80, 0x9f, 0xff] {
-            for other in [0x20, 0x21, 0x7f, 0x80, 0xa0, 0xff, 0] {
+            for other in [0x20, 0x21, 0x7e, 0x7f, 0x80, 0xa0, 0xff, 0] {
                 for at in 0..20 {
                     let mut bytes = [other; 20];
                     bytes[at] = byte;
                     for from in 0..=20 {
-                        let want = next_control_naive(&bytes, from);
+                        let want = naive(&bytes, from, |b| b < 0x20);
                         assert_eq!(next_control(&bytes, from), want, "{bytes:?} from {from}");
+                        let want = naive(&bytes, from, |b| b < 0x20 || b == 0x7f);
+                        let got = next_control_or_del(&bytes, from);
+                        assert_eq!(got, want, "{bytes:?} from {from}");
                     }
                 }
             }

@@ -1,8 +1,9 @@
 //! The request target in its four forms (RFC 9112 §3.2).
 //!
-//! A [`Target`] holds visible ASCII only, no fragment, and its path passed
-//! [`path::check`]: whoever reads it needs no second look.
+//! The parts of a [`Target`] are visible ASCII without a fragment, and its path passed
+//! [`path::check`]: whoever reads them needs no second look.
 
+use super::head::Span;
 use super::{HeadLimits, Method, Reject, authority, path};
 
 /// Which of the four forms the request target had.
@@ -18,79 +19,83 @@ pub enum TargetForm {
     Asterisk,
 }
 
-pub(super) struct Target<'b> {
+/// Where the parts of a target stand in its text.
+pub(super) struct Target {
     pub(super) form: TargetForm,
-    pub(super) authority: Option<&'b str>,
-    pub(super) path: &'b str,
-    pub(super) query: Option<&'b str>,
+    pub(super) authority: Span,
+    /// Empty for an absolute target that means "/".
+    pub(super) path: Span,
+    pub(super) query: Span,
 }
 
 /// Reads the target of a request with `method`.
-pub(super) fn parse<'b>(
-    method: Method,
-    text: &'b str,
-    limits: &HeadLimits,
-) -> Result<Target<'b>, Reject> {
-    let seen = text.bytes().fold(0, |seen, byte| seen | CLASS[byte as usize]);
+pub(super) fn parse(method: Method, text: &[u8], limits: &HeadLimits) -> Result<Target, Reject> {
+    let seen = text.iter().fold(0, |seen, &byte| seen | CLASS[usize::from(byte)]);
     if seen & INVALID != 0 {
         return Err(Reject::TargetInvalid);
     }
+    let whole = Span::new(0, text.len());
     // RFC 9112 §3.2.3: CONNECT takes the authority form, and nothing else does.
     if method == Method::Connect {
         if !authority::is_valid_with_port(text) {
             return Err(Reject::TargetAuthority);
         }
         let form = TargetForm::Authority;
-        return Ok(Target { form, authority: Some(text), path: "", query: None });
+        return Ok(Target { form, authority: whole, path: Span::new(0, 0), query: Span::ABSENT });
     }
     // RFC 9112 §3.2.4: the asterisk form is for OPTIONS alone.
-    if text == "*" && method == Method::Options {
-        let form = TargetForm::Asterisk;
-        return Ok(Target { form, authority: None, path: "*", query: None });
+    if text == b"*" && method == Method::Options {
+        let (form, authority) = (TargetForm::Asterisk, Span::ABSENT);
+        return Ok(Target { form, authority, path: whole, query: Span::ABSENT });
     }
-    let (form, authority, rest) = if text.starts_with('/') {
-        (TargetForm::Origin, None, text)
-    } else {
-        let (authority, rest) = absolute(text)?;
-        (TargetForm::Absolute, Some(authority), rest)
+    let (form, authority, path_at) = match text.first() {
+        Some(b'/') => (TargetForm::Origin, Span::ABSENT, 0),
+        Some(_) | None => {
+            let (authority, path_at) = absolute(text)?;
+            (TargetForm::Absolute, authority, path_at)
+        }
     };
-    let (path, query) = match rest.split_once('?') {
+    let (path_end, query) = match find(text, path_at, b"?") {
+        at if at == text.len() => (at, Span::ABSENT),
         // A fragment behind a query is what sloppy clients forget to cut off; it means nothing
         // here. One behind a path could be read as part of the path, and is refused.
-        Some((path, query)) => (path, query.split('#').next()),
-        None => (rest, None),
+        at => (at, Span::new(at + 1, find(text, at + 1, b"#"))),
     };
-    if seen & FRAGMENT != 0 && path.contains('#') {
+    let path = &text[path_at..path_end];
+    if seen & FRAGMENT != 0 && path.contains(&b'#') {
         return Err(Reject::TargetInvalid);
     }
-    if query.is_some_and(|q| q.len() > limits.query_bytes_max) {
+    if query.range().is_some_and(|query| query.len() > limits.query_bytes_max) {
         return Err(Reject::QueryTooLong);
     }
-    // RFC 9110 §4.2.3: an empty path is the same as "/".
-    let path = if path.is_empty() { "/" } else { path };
     if seen & SUSPECT != 0 {
-        path::check(path)?;
+        path::check_bytes(path)?;
     }
-    Ok(Target { form, authority, path, query })
+    Ok(Target { form, authority, path: Span::new(path_at, path_end), query })
 }
 
-/// Splits the absolute form into its authority and what follows.
-fn absolute(text: &str) -> Result<(&str, &str), Reject> {
-    let (scheme, rest) = text.split_once("://").ok_or(Reject::TargetForm)?;
+/// The authority of an absolute target, and where its path begins.
+fn absolute(text: &[u8]) -> Result<(Span, usize), Reject> {
+    let scheme_end = text.windows(3).position(|three| three == b"://").ok_or(Reject::TargetForm)?;
+    let scheme = &text[..scheme_end];
     // RFC 9110 §4.2: schemes are case-insensitive.
-    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
         return Err(Reject::TargetScheme);
     }
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, rest) = rest.split_at(end);
-    // RFC 9110 §4.2.4: user information is deprecated; it is not part of the host and names nobody.
-    let authority = authority
-        .rsplit_once('@')
-        .map_or(authority, |(user, host)| if user.contains('@') { authority } else { host });
-    if !authority::is_valid(authority) {
+    let (begin, end) = (scheme_end + 3, find(text, scheme_end + 3, b"/?#"));
+    // RFC 9110 §4.2.4: user information is deprecated; it is not part of the host and names
+    // nobody. A second `@` stays behind the first and is no part of a host, either.
+    let user_end = find(&text[..end], begin, b"@");
+    let host_at = if user_end < end { user_end + 1 } else { begin };
+    if !authority::is_valid(&text[host_at..end]) {
         return Err(Reject::TargetAuthority);
     }
-    Ok((authority, rest))
+    Ok((Span::new(host_at, end), end))
+}
+
+/// Where the first of `marks` stands at or behind `from`, else the end of `text`.
+fn find(text: &[u8], from: usize, marks: &[u8]) -> usize {
+    text[from..].iter().position(|b| marks.contains(b)).map_or(text.len(), |at| from + at)
 }
 
 /// Not visible ASCII.
@@ -123,7 +128,10 @@ mod tests {
     type Parts<'b> = (TargetForm, Option<&'b str>, &'b str, Option<&'b str>);
 
     fn read(method: Method, text: &str) -> Result<Parts<'_>, Reject> {
-        parse(method, text, &LIMITS).map(|t| (t.form, t.authority, t.path, t.query))
+        let part = |span: Span| span.range().map(|range| &text[range]);
+        let target = parse(method, text.as_bytes(), &LIMITS)?;
+        let path = part(target.path).unwrap_or_default();
+        Ok((target.form, part(target.authority), path, part(target.query)))
     }
 
     #[test]
@@ -133,7 +141,7 @@ mod tests {
         assert_eq!(read(get, "/a?b?c"), Ok((Origin, None, "/a", Some("b?c"))));
         assert_eq!(read(get, "/?"), Ok((Origin, None, "/", Some(""))));
         assert_eq!(read(get, "http://a:1/b"), Ok((Absolute, Some("a:1"), "/b", None)));
-        assert_eq!(read(get, "HTTP://a?b"), Ok((Absolute, Some("a"), "/", Some("b"))));
+        assert_eq!(read(get, "HTTP://a?b"), Ok((Absolute, Some("a"), "", Some("b"))));
         assert_eq!(read(options, "*"), Ok((Asterisk, None, "*", None)));
         assert_eq!(read(Method::Connect, "a:1"), Ok((Authority, Some("a:1"), "", None)));
     }

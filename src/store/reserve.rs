@@ -2,12 +2,13 @@
 //!
 //! Law: an id has at most one task. A reservation that is dropped gives everything back.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use super::{
     CONTEXT, Edit, ID_LEN, Refused, Store,
     id::{SHARDS, place, split},
     shard::HashedMap,
+    sync::MutexGuard,
     waiters::Wakes,
 };
 use crate::{

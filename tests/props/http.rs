@@ -4,8 +4,8 @@
 //! call it; below, proptest calls it with random bytes and with bytes close to real requests.
 
 use peregrine::http::{
-    Body, ChunkLimits, Chunked, HeadLimits, Reject, Scan, Version, date, find_head, parse_head,
-    path,
+    Body, ChunkLimits, Chunked, Found, Head, HeadLimits, HeadMemo, Reject, Scan, Version, date,
+    find_head, parse_head, path,
 };
 use proptest::prelude::*;
 
@@ -77,26 +77,49 @@ pub fn heads_mean_what_the_rfc_says(bytes: &[u8]) {
     for limits in [&LIMITS, &SMALL] {
         let got = match find_head(bytes, 0, limits) {
             Ok(Scan::Partial { .. }) => continue,
-            Ok(Scan::Complete { head_len }) => parse_head(&bytes[..head_len], limits)
-                .map(|head| naive::Read {
-                    head_len,
-                    method: head.method_text.as_bytes().to_vec(),
-                    path: head.path.as_bytes().to_vec(),
-                    query: head.query.map(|q| q.as_bytes().to_vec()),
-                    host: head.host.map(|h| h.as_bytes().to_vec()),
-                    old: head.version == Version::Http10,
-                    body: head.body,
-                    keep_alive: head.keep_alive,
-                    fields: head
-                        .fields()
-                        .map(|(n, v)| (n.as_bytes().to_vec(), v.to_vec()))
-                        .collect(),
-                })
-                .ok(),
+            Ok(Scan::Complete { head_len }) => {
+                let layout = parse_head(&bytes[..head_len], limits);
+                layout.map(|layout| naive_words(layout.head(bytes), head_len)).ok()
+            }
             Err(_) => None,
         };
         assert_eq!(got, naive::read(bytes, limits), "{}", bytes.escape_ascii());
     }
+}
+
+/// A head means the same whether it was seen before or not.
+///
+/// `heads` are shown to one memo, cut at `cut` and whole, and all of them again; each time it must
+/// say what a fresh reader says.
+pub fn memoised_heads_equal_fresh_ones(heads: &[Vec<u8>], cut: usize) {
+    for limits in [LIMITS, SMALL] {
+        let mut memo = HeadMemo::new(limits);
+        for bytes in heads.iter().chain(heads) {
+            let begun = &bytes[..cut.min(bytes.len())];
+            let scanned = same_as_fresh(&mut memo, begun, 0);
+            for scanned in [scanned, 0, 0] {
+                same_as_fresh(&mut memo, bytes, scanned);
+            }
+        }
+    }
+}
+
+/// Compares the memo with a new reader; returns the bytes that need not be looked at again.
+fn same_as_fresh(memo: &mut HeadMemo, bytes: &[u8], scanned: usize) -> usize {
+    let limits = *memo.limits();
+    let got = memo.read(bytes, scanned);
+    let (fresh, rest) = match find_head(bytes, 0, &limits) {
+        Ok(Scan::Partial { scanned }) => (Ok(None), scanned),
+        Ok(Scan::Complete { head_len }) => (parse_head(&bytes[..head_len], &limits).map(Some), 0),
+        Err(reject) => (Err(reject), 0),
+    };
+    let want = match &fresh {
+        Ok(Some(layout)) => Ok(Found::Complete(layout)),
+        Ok(None) => Ok(Found::Partial { scanned: rest }),
+        Err(reject) => Err(*reject),
+    };
+    assert_eq!(got, want, "{}", bytes.escape_ascii());
+    rest
 }
 
 /// A chunked body decodes to the same bytes, or is refused for the same reason, however it is cut;
@@ -133,7 +156,8 @@ pub fn chunks_round_trip(bytes: &[u8]) {
 /// A path that passes holds no `..`, no new slash and no NUL after any number of decodings.
 pub fn no_path_hides_dots(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    if path::check(text).is_err() {
+    // A target is visible ASCII before anybody looks at its path.
+    if !bytes.iter().all(u8::is_ascii_graphic) || path::check(text).is_err() {
         return;
     }
     let slashes = bytes.iter().filter(|&&b| b == b'/').count();
@@ -169,6 +193,21 @@ struct Decoded {
     body: Vec<u8>,
     consumed: usize,
     done: bool,
+}
+
+/// A head in the words of the naive reader.
+fn naive_words(head: Head<'_>, head_len: usize) -> naive::Read {
+    naive::Read {
+        head_len,
+        method: head.method_text().as_bytes().to_vec(),
+        path: head.path().as_bytes().to_vec(),
+        query: head.query().map(|q| q.as_bytes().to_vec()),
+        host: head.host().map(|h| h.as_bytes().to_vec()),
+        old: head.version() == Version::Http10,
+        body: head.body(),
+        keep_alive: head.keep_alive(),
+        fields: head.fields().map(|(n, v)| (n.as_bytes().to_vec(), v.to_vec())).collect(),
+    }
 }
 
 fn decode(bytes: &[u8], size: usize, limits: ChunkLimits) -> Result<Decoded, Reject> {
@@ -310,9 +349,6 @@ mod naive {
         if target.is_empty() || !target.iter().all(|b| b.is_ascii_graphic()) {
             return None;
         }
-        if target.contains(&b'#') {
-            return None;
-        }
         if method == b"CONNECT" {
             return authority(target, true).then(|| (Some(target.to_vec()), vec![], None));
         }
@@ -324,15 +360,22 @@ mod naive {
         } else {
             let scheme = ["http://", "https://"].iter().find(|s| lower(target).starts_with(**s))?;
             let rest = &target[scheme.len()..];
-            let end = rest.iter().take_while(|b| !b"/?".contains(b)).count();
-            if !authority(&rest[..end], false) {
+            let end = rest.iter().take_while(|b| !b"/?#".contains(b)).count();
+            // One user may stand before the host, and is dropped.
+            let parts: Vec<&[u8]> = rest[..end].split(|&b| b == b'@').collect();
+            let host = *parts.last()?;
+            if parts.len() > 2 || !authority(host, false) {
                 return None;
             }
-            (Some(rest[..end].to_vec()), rest[end..].to_vec())
+            (Some(host.to_vec()), rest[end..].to_vec())
         };
         let mark = rest.iter().position(|&b| b == b'?');
         let mut path = rest[..mark.unwrap_or(rest.len())].to_vec();
-        let query = mark.map(|at| rest[at + 1..].to_vec());
+        // A fragment is cut off behind a query, and refused behind a path.
+        let query = mark.map(|at| rest[at + 1..].split(|&b| b == b'#').next().unwrap().to_vec());
+        if path.contains(&b'#') {
+            return None;
+        }
         if path.is_empty() {
             path.push(b'/');
         }
@@ -712,7 +755,40 @@ const CHUNKED: &[&str] = &[
     "1 ; a = b ;c\r\nx\r\n1;aaaaaaaaaaaaaaa\r\ny\r\n000\r\n\r\n",
 ];
 
+/// Heads as a few clients send them: each again and again, with other lengths, or with one byte
+/// replaced, added or taken away.
+fn repeated_heads() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let base = prop_oneof![from_lines(), nearly_sound(REQUESTS)];
+    let turn = (any::<prop::sample::Index>(), 0..4u8, any::<prop::sample::Index>(), any::<u8>());
+    (prop::collection::vec(base, 1..7), prop::collection::vec(turn, 1..16)).prop_map(
+        |(bases, turns)| {
+            let vary =
+                |(base, kind, at, byte): (prop::sample::Index, u8, prop::sample::Index, u8)| {
+                    let mut bytes = bases[base.index(bases.len())].clone();
+                    let at = at.index(bytes.len().max(1));
+                    match kind {
+                        0 if at < bytes.len() => bytes[at] = byte,
+                        // Mostly the Content-Length.
+                        1 => bytes
+                            .iter_mut()
+                            .filter(|b| b.is_ascii_digit())
+                            .for_each(|b| *b = b'0' + b.wrapping_add(byte) % 10),
+                        2 => bytes.extend_from_slice(b"GET / HTTP/1.1\r\n"),
+                        _ => {}
+                    }
+                    bytes
+                };
+            turns.into_iter().map(vary).collect()
+        },
+    )
+}
+
 proptest! {
+    #[test]
+    fn memoised_heads(heads in repeated_heads(), cut in 0..200usize) {
+        memoised_heads_equal_fresh_ones(&heads, cut);
+    }
+
     #[test]
     fn heads(bytes in prop_oneof![
         pieces(PIECES), nearly_sound(REQUESTS), from_lines(), from_lines(), prop::collection::vec(any::<u8>(), 0..64),
@@ -795,9 +871,10 @@ fn replay(bytes: &[u8]) -> String {
 /// The length of the first message and whether the connection persists.
 fn message(bytes: &[u8]) -> Result<Option<(usize, bool)>, Reject> {
     let Scan::Complete { head_len } = find_head(bytes, 0, &LIMITS)? else { return Ok(None) };
-    let head = parse_head(&bytes[..head_len], &LIMITS)?;
-    let body = &bytes[head_len..];
-    let body_len = match head.body {
+    let layout = parse_head(&bytes[..head_len], &LIMITS)?;
+    let (head, body) = bytes.split_at(head_len);
+    let head = layout.head(head);
+    let body_len = match head.body() {
         Body::None => 0,
         Body::Length(len) if (body.len() as u64) < len => return Ok(None),
         Body::Length(len) => len as usize,
@@ -809,7 +886,7 @@ fn message(bytes: &[u8]) -> Result<Option<(usize, bool)>, Reject> {
             step.consumed
         }
     };
-    Ok(Some((head_len + body_len, head.keep_alive)))
+    Ok(Some((head_len + body_len, head.keep_alive())))
 }
 
 fn table() -> impl Iterator<Item = (&'static str, &'static str, Vec<u8>)> {
@@ -833,6 +910,20 @@ fn the_table_of_requests_holds() {
         })
         .collect();
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn the_table_is_remembered_right() {
+    let heads: Vec<_> = table().map(|(_, _, bytes)| bytes).filter(|b| b.len() < 2_000).collect();
+    memoised_heads_equal_fresh_ones(&heads, 20);
+    // One client after the other: each head right behind itself but for one byte.
+    for head in &heads {
+        for at in (0..head.len()).step_by(3) {
+            let mut other = head.clone();
+            other[at] = if other[at] == b'1' { b'2' } else { b'1' };
+            memoised_heads_equal_fresh_ones(&[head.clone(), other], at);
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,77 @@
+//! The counterpart of framing tests: whatever comes goes back, and a GET that wants an event
+//! stream gets one, from a real task through the real pump. Off unless a prefix is configured.
+
+use crate::{
+    binding::{Exchange, Handled, site::Permit, stream::Pump},
+    dialect::STANDARD,
+    http::{Field, Method, Version, response},
+    model::{Call, Generation, MessageBuf, Op, PartsBuf, Send, SendMode},
+    rpc,
+    service::{AgentIndex, CallCx, Caller, Outcome},
+};
+
+const ALLOW: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
+
+/// Answers any request below the prefix.
+pub fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
+    let wants_events =
+        x.head.value(Field::Accept).is_some_and(|accept| accept.starts_with(b"text/event-stream"));
+    if x.head.method() == Method::Get
+        && wants_events
+        && let Some(handled) = stream(x)
+    {
+        return handled;
+    }
+    let (date, kind) = (x.scratch.date(x.now), "application/octet-stream");
+    let head_only = x.head.method() == Method::Head;
+    response::simple(x.out, 200, kind, body, &date, ALLOW, x.close, head_only);
+    Handled::Answered
+}
+
+/// Streams five events of the default agent, or those after `Last-Event-ID`.
+fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
+    let method = STANDARD.methods.iter().find(|method| method.op == Op::Stream)?;
+    let permit = Permit::take(&x.site.streams, x.site.limits.streams_max)?;
+    let message = MessageBuf::agent("echo-stream", &PartsBuf::new().text("stream:5"));
+    let send = Send {
+        message: message.view(),
+        task_id: None,
+        client_chooses_id: false,
+        context_id: None,
+        mode: SendMode::Stream,
+        history: Some(0),
+        accepted_output_modes: None,
+        metadata: None,
+        generation: Generation::V1,
+    };
+    let caller = Caller { agent: AgentIndex(0), worker: x.scratch.worker, extensions: None };
+    let mut cx = CallCx {
+        caller,
+        now: x.now,
+        wake: x.wake,
+        entropy: x.scratch.entropy.as_mut(),
+        events: &mut x.scratch.events,
+    };
+    let called = x.service.call(&mut cx, Call::Send(send), &mut |_| ());
+    let Ok(Outcome::Stream { mut cursor, .. }) = called else { return None };
+    let text = |value| std::str::from_utf8(value).ok();
+    if let Some(after) =
+        x.head.value(Field::LastEventId).and_then(text).and_then(|text| text.parse().ok())
+    {
+        (cursor.seq, cursor.snapshot) = (after, false);
+    }
+    let chunked = x.head.version() == Version::Http11;
+    let date = x.scratch.date(x.now);
+    response::stream_head(x.out, &date, x.close, !chunked, b"");
+    Some(Handled::Stream(Box::new(Pump {
+        cursor,
+        id: rpc::NULL_ID.into(),
+        op: Op::Stream,
+        history: Some(0),
+        wire: method.wire,
+        chunked,
+        close: x.close || !chunked,
+        wrote_ms: x.now.mono_ms,
+        permit,
+    })))
+}

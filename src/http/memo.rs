@@ -1,0 +1,199 @@
+//! Heads that came before.
+//!
+//! A client that keeps its connection repeats its head byte for byte but for the digits of
+//! Content-Length. What a head means depends on its bytes and the limits alone, so the last few
+//! are kept with their layouts, and the same bytes are not parsed twice. Heads with credentials
+//! are not kept: a secret does not outlive its request, and no answer is faster for guessing it.
+
+use super::{
+    Body, Field, HeadLayout, HeadLimits, Method, Reject, Scan, TargetForm, Version, find_head,
+    framing, parse_head,
+};
+
+/// Heads that are kept; a further one pushes the oldest out.
+const HEADS_KEPT: usize = 4;
+
+/// Bytes of the largest head that is kept. Heads of A2A clients have 150 to 500.
+const KEPT_BYTES_MAX: usize = 1024;
+
+/// What [`HeadMemo::read`] knows so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<'m> {
+    /// No end yet; pass `scanned` to the next call.
+    Partial {
+        /// Bytes that need not be looked at again.
+        scanned: usize,
+    },
+    /// The head is `buf[..layout.head_len()]`.
+    Complete(&'m HeadLayout),
+}
+
+/// Finds and parses heads under fixed limits, and keeps the last few.
+///
+/// It answers exactly as [`find_head`] and [`parse_head`] do, in constant memory: at most four
+/// heads of one KiB.
+#[derive(Debug)]
+pub struct HeadMemo {
+    limits: HeadLimits,
+    kept: Vec<Kept>,
+    /// Which one was asked for last.
+    recent: usize,
+    /// What is pushed out next.
+    oldest: usize,
+    /// The last head that was not kept.
+    passing: HeadLayout,
+}
+
+#[derive(Debug)]
+struct Kept {
+    bytes: Vec<u8>,
+    /// The digits of Content-Length are `bytes[length_at..tail_at]`; both are the end without.
+    length_at: usize,
+    tail_at: usize,
+    layout: HeadLayout,
+}
+
+impl HeadMemo {
+    /// Keeps nothing yet.
+    pub const fn new(limits: HeadLimits) -> HeadMemo {
+        let passing = HeadLayout::begin(Method::Other, Version::Http10, TargetForm::Origin);
+        HeadMemo { limits, kept: Vec::new(), recent: 0, oldest: 0, passing }
+    }
+
+    /// The limits that every head must keep.
+    pub const fn limits(&self) -> &HeadLimits {
+        &self.limits
+    }
+
+    /// Reads the head that begins at `buf[0]`; `scanned` is as for [`find_head`].
+    ///
+    /// # Errors
+    /// Those of [`find_head`] and [`parse_head`].
+    pub fn read(&mut self, buf: &[u8], scanned: usize) -> Result<Found<'_>, Reject> {
+        if self.recall(buf) {
+            return Ok(Found::Complete(&self.kept[self.recent].layout));
+        }
+        let head_len = match find_head(buf, scanned, &self.limits)? {
+            Scan::Partial { scanned } => return Ok(Found::Partial { scanned }),
+            Scan::Complete { head_len } => head_len,
+        };
+        let head = &buf[..head_len];
+        let layout = parse_head(head, &self.limits)?;
+        Ok(Found::Complete(self.keep(head, layout)))
+    }
+
+    /// Whether the head at the start of `buf` is kept; then it is the recent one.
+    fn recall(&mut self, buf: &[u8]) -> bool {
+        let most = self.limits.body_bytes_max;
+        if self.kept.get_mut(self.recent).is_some_and(|kept| kept.recall(buf, most)) {
+            return true;
+        }
+        let found = self.kept.iter_mut().position(|kept| kept.recall(buf, most));
+        self.recent = found.unwrap_or(self.recent);
+        found.is_some()
+    }
+
+    fn keep(&mut self, head: &[u8], layout: HeadLayout) -> &HeadLayout {
+        let is_there = |field| layout.head(head).value(field).is_some();
+        let is_secret = is_there(Field::Authorization) || is_there(Field::XApiKey);
+        if is_secret || head.len() > KEPT_BYTES_MAX {
+            self.passing = layout;
+            return &self.passing;
+        }
+        let length = layout.length.range().unwrap_or(head.len()..head.len());
+        let (length_at, tail_at) = (length.start, length.end);
+        if self.kept.len() < HEADS_KEPT {
+            self.recent = self.kept.len();
+            self.kept.push(Kept { bytes: head.to_vec(), length_at, tail_at, layout });
+        } else {
+            self.recent = self.oldest;
+            self.oldest = (self.oldest + 1) % HEADS_KEPT;
+            let kept = &mut self.kept[self.recent];
+            kept.bytes.clear();
+            kept.bytes.extend_from_slice(head);
+            (kept.length_at, kept.tail_at, kept.layout) = (length_at, tail_at, layout);
+        }
+        &self.kept[self.recent].layout
+    }
+}
+
+impl Kept {
+    /// Whether the head at the start of `buf` is this one, or becomes it by other digits of
+    /// Content-Length.
+    fn recall(&mut self, buf: &[u8], body_bytes_max: u64) -> bool {
+        let Some(head) = buf.get(..self.bytes.len()) else { return false };
+        head == self.bytes || self.adopt(head, body_bytes_max)
+    }
+
+    /// Takes over the length of a head that is the same but for as many other digits.
+    fn adopt(&mut self, head: &[u8], body_bytes_max: u64) -> bool {
+        let (front, rest) = self.bytes.split_at_mut(self.length_at);
+        let (digits, tail) = rest.split_at_mut(self.tail_at - self.length_at);
+        let Body::Length(length) = &mut self.layout.body else { return false };
+        // The tail first: where lengths differ it tells the heads apart soonest.
+        if head[self.tail_at..] != *tail || head[..self.length_at] != *front {
+            return false;
+        }
+        let new = &head[self.length_at..self.tail_at];
+        // What is no length is looked at afresh, which says why.
+        let Ok(value) = framing::content_length_value(new, body_bytes_max) else { return false };
+        *length = value;
+        digits.copy_from_slice(new);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::TEST_LIMITS as LIMITS;
+
+    fn post(field: &str, length: &str) -> String {
+        format!("POST / HTTP/1.1\r\nHost: a\r\n{field}Content-Length: {length}\r\n\r\nbody")
+    }
+
+    /// Whether the memo knows the head without parsing it.
+    fn knows(memo: &mut HeadMemo, text: &str) -> bool {
+        memo.recall(text.as_bytes())
+    }
+
+    #[test]
+    fn heads_are_kept_whatever_their_length_is() {
+        let mut memo = HeadMemo::new(LIMITS);
+        let (first, other) = (post("", "10"), post("", "42"));
+        assert!(!knows(&mut memo, &first));
+        assert!(memo.read(first.as_bytes(), 0).is_ok());
+        assert!(knows(&mut memo, &first) && knows(&mut memo, &other));
+        let length = |found| match found {
+            Ok(Found::Complete(layout)) => layout.body,
+            Ok(Found::Partial { .. }) | Err(_) => Body::None,
+        };
+        assert_eq!(length(memo.read(other.as_bytes(), 0)), Body::Length(42));
+        for length in ["1", "123", "4x", " 4"] {
+            assert!(!knows(&mut memo, &post("", length)), "{length}");
+        }
+        assert!(!knows(&mut memo, &first[..first.len() - 5]));
+    }
+
+    #[test]
+    fn the_oldest_is_pushed_out() {
+        let mut memo = HeadMemo::new(LIMITS);
+        let heads: Vec<_> = (0..=HEADS_KEPT).map(|i| post(&format!("X: {i}\r\n"), "1")).collect();
+        for head in &heads {
+            assert!(memo.read(head.as_bytes(), 0).is_ok());
+        }
+        let known: Vec<_> = heads.iter().map(|head| knows(&mut memo, head)).collect();
+        assert_eq!(known, [false, true, true, true, true]);
+    }
+
+    #[test]
+    fn secrets_and_giants_are_not_kept() {
+        let mut memo = HeadMemo::new(LIMITS);
+        let giant = format!("X: {}\r\n", "x".repeat(KEPT_BYTES_MAX));
+        for field in ["Authorization: Bearer x\r\n", "X-API-Key: x\r\n", &giant] {
+            let head = post(field, "1");
+            assert!(memo.read(head.as_bytes(), 0).is_ok());
+            assert!(!knows(&mut memo, &head), "{field}");
+        }
+    }
+}

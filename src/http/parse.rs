@@ -1,0 +1,369 @@
+//! From the bytes of a head to its layout.
+//!
+//! One pass over the field lines cuts them, checks them and files what an engine asks for; the
+//! rules that need the whole head come last. Nothing is copied or allocated.
+
+use super::head::{Field, HEAD_BYTES_CEILING, HeadLayout, Span};
+use super::line::{self, is_token};
+use super::{HeadLimits, Reject, Version, authority, fields, framing, scan, target};
+
+/// No head has more fields than this, whatever `HeadLimits::fields_max` says.
+pub const FIELDS_CEILING: usize = 128;
+
+/// Parses the head that [`super::find_head`] measured: `buf[..head_len]`.
+///
+/// # Errors
+/// Any [`Reject`] but those of chunked bodies.
+pub fn parse_head(head: &[u8], limits: &HeadLimits) -> Result<HeadLayout, Reject> {
+    if head.len() > HEAD_BYTES_CEILING {
+        return Err(Reject::HeadTooLarge);
+    }
+    let start = scan::skip_empty_lines(head)?.ok_or(Reject::RequestLine)?;
+    let line_end = scan::next_control(head, start);
+    let line = line::parse(&head[start..line_end], limits)?;
+    let target = target::parse(line.method, line.target, limits)?;
+    let target_at = start + line.method_len + 1;
+    let mut out = HeadLayout::begin(line.method, line.version, target.form);
+    out.head_len = head.len() as u16;
+    out.method_text = Span::new(start, start + line.method_len);
+    out.path = target.path.behind(target_at);
+    out.query = target.query.behind(target_at);
+    let mut pass = Pass { head, out, length: None, encoding: None, close: false, persist: false };
+    pass.fields(line_end + 2, limits.fields_max.min(FIELDS_CEILING))?;
+    pass.finish(target.authority.behind(target_at), limits)
+}
+
+/// The pass over the fields, and what it remembers for the rules that need several of them.
+struct Pass<'b> {
+    head: &'b [u8],
+    out: HeadLayout,
+    length: Option<&'b [u8]>,
+    encoding: Option<&'b [u8]>,
+    close: bool,
+    persist: bool,
+}
+
+impl<'b> Pass<'b> {
+    /// Files the field lines from `from` on, up to the empty line that must end the head.
+    fn fields(&mut self, from: usize, fields_max: usize) -> Result<(), Reject> {
+        let (head, mut at, mut count) = (self.head, from, 0);
+        while head.get(at..) != Some(b"\r\n") {
+            if count == fields_max {
+                return Err(Reject::TooManyFields);
+            }
+            let rest = head.get(at..).unwrap_or_default();
+            let name_len = rest.iter().position(|&b| !is_token(b)).unwrap_or(rest.len());
+            match rest.get(name_len) {
+                Some(b':') if name_len > 0 => {}
+                // RFC 9112 §5.2: a server MUST refuse obs-fold or replace it; we refuse.
+                Some(b' ' | b'\t') if name_len == 0 => return Err(Reject::FieldFolded),
+                // RFC 9112 §5.1: no white space between name and colon.
+                Some(_) | None => return Err(Reject::FieldName),
+            }
+            let value_at = at + name_len + 1;
+            let end = value_end(head, value_at)?;
+            self.take(&rest[..name_len], trimmed(head, value_at, end))?;
+            (at, count) = (end + 2, count + 1);
+        }
+        self.out.section = Span::new(from, at);
+        Ok(())
+    }
+
+    /// Files one field: a switch on length and first byte, then one comparison.
+    fn take(&mut self, name: &[u8], span: Span) -> Result<(), Reject> {
+        let is = |text: &str| name.eq_ignore_ascii_case(text.as_bytes());
+        let value = span.of(self.head).unwrap_or_default();
+        let field = match (name.len(), name.first().map(u8::to_ascii_lowercase)) {
+            (4, Some(b'h')) if is("host") => {
+                if !self.out.host.is_absent() {
+                    return Err(Reject::HostRepeated);
+                }
+                self.out.host = span;
+                return Ok(());
+            }
+            (14, Some(b'c')) if is("content-length") => {
+                self.out.length = span;
+                return once(&mut self.length, value, Reject::LengthRepeated);
+            }
+            (17, Some(b't')) if is("transfer-encoding") => {
+                return once(&mut self.encoding, value, Reject::EncodingRepeated);
+            }
+            (10, Some(b'c')) if is("connection") => {
+                self.connection(value);
+                return Ok(());
+            }
+            (6, Some(b'e')) if is("expect") => return self.expect(value),
+            (6, Some(b'a')) if is("accept") => Field::Accept,
+            (6, Some(b'o')) if is("origin") => Field::Origin,
+            (7, Some(b'u')) if is("upgrade") => Field::Upgrade,
+            (9, Some(b'x')) if is("x-api-key") => Field::XApiKey,
+            (11, Some(b'a')) if is("a2a-version") => Field::A2aVersion,
+            (12, Some(b'c')) if is("content-type") => Field::ContentType,
+            (13, Some(b'a')) if is("authorization") => Field::Authorization,
+            (13, Some(b'i')) if is("if-none-match") => Field::IfNoneMatch,
+            (13, Some(b'l')) if is("last-event-id") => Field::LastEventId,
+            (14, Some(b'a')) if is("a2a-extensions") => Field::A2aExtensions,
+            (15, Some(b'x')) if is("x-forwarded-for") => Field::XForwardedFor,
+            (16, Some(b'x')) if is("x-a2a-extensions") => Field::XA2aExtensions,
+            (16, Some(b'x')) if is("x-forwarded-host") => Field::XForwardedHost,
+            (17, Some(b'i')) if is("if-modified-since") => Field::IfModifiedSince,
+            (17, Some(b's')) if is("sec-websocket-key") => Field::SecWebSocketKey,
+            (17, Some(b'x')) if is("x-forwarded-proto") => Field::XForwardedProto,
+            (18, Some(b'x')) if is("x-forwarded-prefix") => Field::XForwardedPrefix,
+            (21, Some(b's')) if is("sec-websocket-version") => Field::SecWebSocketVersion,
+            (22, Some(b's')) if is("sec-websocket-protocol") => Field::SecWebSocketProtocol,
+            _ => return Ok(()),
+        };
+        let slot = &mut self.out.named[field as usize];
+        if slot.is_absent() {
+            *slot = span;
+        } else if field == Field::Authorization {
+            return Err(Reject::FieldRepeated);
+        }
+        Ok(())
+    }
+
+    /// RFC 9110 §7.6.1: a list of case-insensitive tokens, over any number of lines.
+    fn connection(&mut self, value: &[u8]) {
+        for option in fields::list(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.persist |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.out.connection_upgrade |= option.eq_ignore_ascii_case(b"upgrade");
+        }
+    }
+
+    /// RFC 9110 §10.1.1: 417 for what we cannot meet; HTTP/1.0 knows no expectations.
+    fn expect(&mut self, value: &[u8]) -> Result<(), Reject> {
+        let is_new = self.out.version == Version::Http11;
+        if is_new && !value.eq_ignore_ascii_case(b"100-continue") {
+            return Err(Reject::ExpectationUnknown);
+        }
+        self.out.expects = is_new;
+        Ok(())
+    }
+
+    /// Applies the rules that need the whole head.
+    fn finish(self, authority: Span, limits: &HeadLimits) -> Result<HeadLayout, Reject> {
+        let Pass { head, mut out, length, encoding, close, persist } = self;
+        match out.host.of(head) {
+            Some(host) if authority::is_valid(host) => {}
+            Some(_) => return Err(Reject::HostInvalid),
+            // RFC 9112 §3.2: 400 to any HTTP/1.1 request that lacks a Host field.
+            None if out.version == Version::Http11 => return Err(Reject::HostMissing),
+            None => {}
+        }
+        // RFC 9112 §3.2.2: the authority of an absolute target replaces Host.
+        if !authority.is_absent() {
+            out.host = authority;
+        }
+        out.body = framing::body(out.version, encoding, length, limits.body_bytes_max)?;
+        // RFC 9112 §9.3: close wins; then 1.1 persists, and 1.0 only if it asks.
+        out.keep_alive = !close && (out.version == Version::Http11 || persist);
+        Ok(out)
+    }
+}
+
+/// Where the value that begins at `from` ends: at its CRLF.
+fn value_end(head: &[u8], from: usize) -> Result<usize, Reject> {
+    let mut at = from;
+    loop {
+        at = scan::next_control_or_del(head, at);
+        match (head.get(at), head.get(at + 1)) {
+            (Some(b'\t'), _) => at += 1,
+            (Some(b'\r'), Some(b'\n')) => return Ok(at),
+            // RFC 9110 §5.5: no DEL; the control bytes were refused when the head was found.
+            (Some(_), _) => return Err(Reject::FieldValue),
+            (None, _) => return Err(Reject::FieldName),
+        }
+    }
+}
+
+/// `start..end` of `head` without optional white space at both ends (RFC 9110 §5.6.3).
+fn trimmed(head: &[u8], mut start: usize, mut end: usize) -> Span {
+    let is_blank = |at: usize| matches!(head.get(at), Some(b' ' | b'\t'));
+    while start < end && is_blank(start) {
+        start += 1;
+    }
+    while start < end && is_blank(end - 1) {
+        end -= 1;
+    }
+    Span::new(start, end)
+}
+
+fn once<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8], repeated: Reject) -> Result<(), Reject> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(repeated),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::{Head, TEST_LIMITS as LIMITS};
+
+    fn with(fields: &str) -> String {
+        format!("POST /a?b HTTP/1.1\r\nHost: a:1\r\n{fields}\r\n")
+    }
+
+    /// What `ask` says of the head.
+    fn parse<T>(text: &str, ask: impl Fn(Head<'_>) -> T) -> Result<T, Reject> {
+        parse_head(text.as_bytes(), &LIMITS).map(|layout| ask(layout.head(text.as_bytes())))
+    }
+
+    fn refusal(fields: &str) -> Option<Reject> {
+        parse(&with(fields), |_| ()).err()
+    }
+
+    #[test]
+    fn every_named_field_is_found_in_any_case() {
+        let named = [
+            ("Accept", Field::Accept),
+            ("A2A-Version", Field::A2aVersion),
+            ("A2A-Extensions", Field::A2aExtensions),
+            ("X-A2A-Extensions", Field::XA2aExtensions),
+            ("Authorization", Field::Authorization),
+            ("Content-Type", Field::ContentType),
+            ("If-Modified-Since", Field::IfModifiedSince),
+            ("If-None-Match", Field::IfNoneMatch),
+            ("Last-Event-ID", Field::LastEventId),
+            ("Origin", Field::Origin),
+            ("Sec-WebSocket-Key", Field::SecWebSocketKey),
+            ("Sec-WebSocket-Protocol", Field::SecWebSocketProtocol),
+            ("Sec-WebSocket-Version", Field::SecWebSocketVersion),
+            ("Upgrade", Field::Upgrade),
+            ("X-API-Key", Field::XApiKey),
+            ("X-Forwarded-For", Field::XForwardedFor),
+            ("X-Forwarded-Host", Field::XForwardedHost),
+            ("X-Forwarded-Prefix", Field::XForwardedPrefix),
+            ("X-Forwarded-Proto", Field::XForwardedProto),
+        ];
+        for (name, field) in named {
+            for name in [name.to_string(), name.to_uppercase(), name.to_lowercase()] {
+                let text = with(&format!("{name}: \tv w \r\n"));
+                let filed = parse(&text, |head| {
+                    assert_eq!(head.value(field), Some(&b"v w"[..]), "{name}");
+                    named.iter().filter(|(_, other)| head.value(*other).is_some()).count()
+                });
+                assert_eq!(filed, Ok(1), "{name} is filed once");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_value_is_named_and_all_can_be_walked() -> Result<(), Reject> {
+        let text = with("A2A-Extensions: x\r\nB: c\r\na2a-extensions: y\r\n");
+        let layout = parse_head(text.as_bytes(), &LIMITS)?;
+        let head = layout.head(text.as_bytes());
+        assert_eq!(head.value(Field::A2aExtensions), Some(&b"x"[..]));
+        assert_eq!(head.values("A2A-Extensions").collect::<Vec<_>>(), [b"x", b"y"]);
+        let names: Vec<_> = head.fields().map(|(name, _)| name).collect();
+        assert_eq!(names, ["Host", "A2A-Extensions", "B", "a2a-extensions"]);
+        Ok(())
+    }
+
+    #[test]
+    fn rfc9112_3_2_host() {
+        let get = |fields: &str| {
+            parse(&format!("GET / HTTP/1.1\r\n{fields}\r\n"), |h| h.host().map(str::to_string))
+        };
+        assert_eq!(get("Host: a:1\r\n"), Ok(Some("a:1".to_string())));
+        assert_eq!(get(""), Err(Reject::HostMissing));
+        assert_eq!(get("Host: \r\n"), Err(Reject::HostInvalid));
+        assert_eq!(get("Host: a\r\nhOST: a\r\n"), Err(Reject::HostRepeated));
+        assert_eq!(parse("GET / HTTP/1.0\r\n\r\n", |h| h.host().is_none()), Ok(true));
+        // RFC 9112 §3.2.2: the target's authority wins.
+        let absolute = "GET http://t/ HTTP/1.1\r\nHost: h\r\n\r\n";
+        assert_eq!(parse(absolute, |h| h.host() == Some("t")), Ok(true));
+    }
+
+    #[test]
+    fn rfc9112_9_3_persistence() {
+        let keeps = |version: &str, fields: &str| {
+            let head = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
+            parse(&head, |h| h.keep_alive())
+        };
+        assert_eq!(keeps("1.1", ""), Ok(true));
+        assert_eq!(keeps("1.1", "Connection: x, Close\r\n"), Ok(false));
+        assert_eq!(keeps("1.1", "Connection: keep-alive\r\nConnection: close\r\n"), Ok(false));
+        assert_eq!(keeps("1.0", ""), Ok(false));
+        assert_eq!(keeps("1.0", "Connection: Keep-Alive\r\n"), Ok(true));
+        assert_eq!(keeps("1.0", "Connection: keep-alive, close\r\n"), Ok(false));
+    }
+
+    #[test]
+    fn rfc9110_10_1_1_expectations() {
+        let waits = |fields: &str| parse(&with(fields), |h| h.expect_continue());
+        assert_eq!(waits("Expect: 100-Continue\r\nContent-Length: 1\r\n"), Ok(true));
+        assert_eq!(waits("Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n"), Ok(true));
+        assert_eq!(waits("Expect: 100-continue\r\nContent-Length: 0\r\n"), Ok(false));
+        assert_eq!(waits("Expect: 100-continue\r\n"), Ok(false));
+        assert_eq!(waits("Expect: more\r\n"), Err(Reject::ExpectationUnknown));
+        let old = "POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n";
+        assert_eq!(parse(old, |h| h.expect_continue()), Ok(false));
+    }
+
+    #[test]
+    fn rfc9110_7_8_upgrade() {
+        let upgrades = |fields: &str| parse(&with(fields), |h| h.connection_upgrade());
+        assert_eq!(upgrades("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"), Ok(true));
+        assert_eq!(upgrades("Upgrade: websocket\r\n"), Ok(false));
+    }
+
+    #[test]
+    fn rfc9112_5_field_lines() {
+        assert_eq!(refusal("X : y\r\n"), Some(Reject::FieldName));
+        assert_eq!(refusal("X\r\n"), Some(Reject::FieldName));
+        assert_eq!(refusal("X: a\x7fb\r\n"), Some(Reject::FieldValue));
+        assert_eq!(refusal("X: a\r\n b\r\n"), Some(Reject::FieldFolded));
+        assert_eq!(
+            refusal("Authorization: a\r\nauthorization: b\r\n"),
+            Some(Reject::FieldRepeated)
+        );
+        assert_eq!(refusal("X: y\r\n\r\nZ: z\r\n"), Some(Reject::FieldName));
+    }
+
+    #[test]
+    fn fields_are_counted_exactly() {
+        for fields_max in [1, 2, 24, 100, FIELDS_CEILING] {
+            let limits = HeadLimits { fields_max, ..LIMITS };
+            let count = |n: usize| with(&"X: y\r\n".repeat(n - 1));
+            let fits = count(fields_max);
+            assert!(parse_head(fits.as_bytes(), &limits).is_ok(), "{fields_max}");
+            let more = count(fields_max + 1);
+            let got = parse_head(more.as_bytes(), &limits).err();
+            assert_eq!(got, Some(Reject::TooManyFields), "{fields_max}");
+        }
+    }
+
+    #[test]
+    fn rfc9110_4_2_3_an_empty_path_is_a_slash() {
+        let path = |target: &str| {
+            parse(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"), |h| h.path().to_string())
+        };
+        for (target, want) in [("http://a", "/"), ("http://a?b", "/"), ("/", "/"), ("/a?b", "/a")] {
+            assert_eq!(path(target).as_deref(), Ok(want), "{target}");
+        }
+        let connect = parse("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", |h| h.path().len());
+        assert_eq!(connect, Ok(0));
+    }
+
+    #[test]
+    fn no_head_is_longer_than_its_offsets_reach() {
+        let limits = HeadLimits { head_bytes_max: usize::MAX, ..LIMITS };
+        let fits = with(&format!("X: {}\r\n", "x".repeat(HEAD_BYTES_CEILING - 38)));
+        assert_eq!(fits.len(), HEAD_BYTES_CEILING);
+        assert!(parse_head(fits.as_bytes(), &limits).is_ok());
+        let long = fits.replace("X: ", "XX: ");
+        assert_eq!(parse_head(long.as_bytes(), &limits), Err(Reject::HeadTooLarge));
+        assert_eq!(scan::find_head(long.as_bytes(), 0, &limits), Err(Reject::HeadTooLarge));
+    }
+
+    #[test]
+    fn a_head_that_nobody_measured_is_no_crash() {
+        let text = with("X: y\r\n");
+        for len in 0..text.len() {
+            assert!(parse(&text[..len], |_| ()).is_err(), "{len}");
+        }
+    }
+}
