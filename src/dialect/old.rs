@@ -51,6 +51,7 @@ pub(super) struct Now<'a> {
 
 /// Appends a task.
 pub(super) fn task(out: &mut Vec<u8>, style: &Style, view: &TaskView<'_>, history: Option<u32>) {
+    out.reserve(view.bytes() + 1024);
     let place = Place { task_id: view.id(), context_id: view.context_id() };
     let now = view.status();
     let now = Now { state: now.state, at_ms: now.at_ms, said: now.message };
@@ -114,6 +115,19 @@ pub(super) fn status(out: &mut Vec<u8>, style: &Style, now: Now<'_>, place: Plac
 /// Appends a message.
 pub(super) fn message(out: &mut Vec<u8>, style: &Style, message: Message<'_>, place: Place<'_>) {
     out.reserve(message.0.len() + 256);
+    if let (Some((id, text)), true) = (message.as_user_text(), style.message_again.is_empty()) {
+        match style.generation {
+            Generation::V01 => out.extend_from_slice(b"{\"role\":\"user\",\"parts\":["),
+            Generation::V03 | Generation::V1 => {
+                out.extend_from_slice(style.message);
+                out.extend_from_slice(id);
+                out.extend_from_slice(b"\",\"role\":\"user\",\"parts\":[");
+            }
+        }
+        text_part(out, style, text);
+        out.extend_from_slice(b"]}");
+        return;
+    }
     let role = message.role();
     match style.generation {
         Generation::V01 => out.push(b'{'),
@@ -154,7 +168,22 @@ fn some(id: &[u8]) -> Option<&[u8]> {
     (!id.is_empty()).then_some(id)
 }
 
+#[inline]
+fn text_part(out: &mut Vec<u8>, style: &Style, text: &[u8]) {
+    out.extend_from_slice(style.text);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\"}");
+}
+
+#[inline]
 fn part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
+    match part.as_text() {
+        Some(text) => text_part(out, style, text),
+        None => any_part(out, style, part),
+    }
+}
+
+fn any_part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
     let metadata = part.metadata();
     match part.content() {
         Content::Text(text) => put::text(out, style.text, text),
@@ -232,6 +261,11 @@ pub(super) fn artifact<'a>(
         }
     }
     let fields = head.fields();
+    if head.as_text().is_some() {
+        // Neither named nor described nor anything else.
+        put::list(out, b",\"parts\":[", parts, true, |out, p| part(out, style, p));
+        return;
+    }
     put::text_some(out, b",\"name\":\"", fields.first(artifact_tag::NAME));
     put::text_some(out, b",\"description\":\"", fields.first(artifact_tag::DESCRIPTION));
     put::list(out, b",\"parts\":[", parts, true, |out, p| part(out, style, p));
