@@ -59,7 +59,7 @@ struct SentPart<'a> {
 fn read_send(parser: &mut Parser, pack: &mut Vec<u8>, limits: &Limits, body: &[u8]) -> usize {
     let value = parser.parse(body, 64).unwrap();
     let Ok(request) = rpc::read(value, limits) else { panic!("a request") };
-    let method = STANDARD.method(request.method.string_raw().unwrap()).unwrap();
+    let method = STANDARD.method(&request.method).unwrap();
     let cx = ReadCx { op: method.op, limits, fresh_id: b"fresh", after: None };
     let Call::Send(send) = (method.wire.read)(&cx, request.params, pack).unwrap() else {
         panic!("a send")
@@ -171,14 +171,13 @@ fn heads(criterion: &mut Criterion) {
         let Ok(Scan::Complete { head_len }) = http::find_head(bytes, 0, &limits) else {
             panic!("a whole head")
         };
-        let layout = http::parse_head(&bytes[..head_len], &limits).unwrap();
-        layout.head(bytes).fields().count()
+        assert!(http::parse_head(&bytes[..head_len], &limits).is_ok());
+        head_len
     };
     let twin = |bytes: &[u8]| {
         let mut fields = [httparse::EMPTY_HEADER; 100];
         let mut parsed = httparse::Request::new(&mut fields);
-        assert!(parsed.parse(bytes).unwrap().is_complete());
-        parsed.headers.len()
+        parsed.parse(bytes).unwrap().unwrap()
     };
     assert_eq!(read(&request), twin(&request));
     let mut group = criterion.benchmark_group("read_head");

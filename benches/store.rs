@@ -136,13 +136,19 @@ fn following(criterion: &mut Criterion) {
         let event = status(TaskState::Working);
         maker.store.update(key, now(0), |edit| edit.apply(&event).map(drop)).unwrap().unwrap();
     }
-    let start =
-        Cursor { key, seq: 0, snapshot: false, ends_at_input: true, place: Default::default() };
+    let start = Cursor {
+        key,
+        seq: 0,
+        snapshot: false,
+        ends_at_input: true,
+        place: Default::default(),
+        waiter: Default::default(),
+    };
     let mut group = criterion.benchmark_group("store");
     group.throughput(Throughput::Elements(100));
     group.bench_function("follow_100_events", |bencher| {
         bencher.iter_batched_ref(
-            || start,
+            || start.clone(),
             |cursor| {
                 let mut events = 0;
                 let follow = maker.store.follow(cursor, Waker::noop(), &mut |_| {

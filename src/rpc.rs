@@ -3,6 +3,8 @@
 //! An id is kept as the text it came in and given back as that text, whatever it is. A request
 //! that is not one still gives its id back if that much could be read.
 
+use std::borrow::Cow;
+
 use crate::{
     fault::{Fault, FaultKind},
     json::{Kind, Slot, Value},
@@ -13,12 +15,11 @@ use crate::{
 pub const NULL_ID: &[u8] = b"null";
 
 /// A valid request object.
-#[derive(Clone, Copy)]
 pub struct Request<'p> {
     /// The id as it stands in the body; `None` for a notification.
     pub id: Option<&'p [u8]>,
-    /// The method as it stands in the body, between the quotes.
-    pub method: Value<'p>,
+    /// The method, unescaped.
+    pub method: Cow<'p, [u8]>,
     /// The parameters, if there are any: absent, null and `[]` all mean none.
     pub params: Option<Value<'p>>,
     /// True for a non-empty array: A2A takes parameters by name only.
@@ -74,7 +75,7 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
     if !version.is_some_and(|version: Value<'_>| version.str_eq("2.0")) {
         return Err(refuse(answer, "jsonrpc must be \"2.0\""));
     }
-    let Some(method) = method.filter(Value::is_string) else {
+    let Some(method) = method.and_then(|method| method.text()) else {
         return Err(refuse(answer, "method must be a string"));
     };
     let (params, by_position) = match params.map(|params: Value<'p>| (params.kind(), params)) {
@@ -141,7 +142,7 @@ mod tests {
         let value = parser.parse(text.as_bytes(), 64).expect("valid JSON");
         match read(value, &Limits::default()) {
             Ok(request) => {
-                Ok((request.id.map(owned), owned(request.method.raw()), request.params.is_some()))
+                Ok((request.id.map(owned), owned(&request.method), request.params.is_some()))
             }
             Err(invalid) => Err((owned(invalid.id), invalid.fault.message().to_owned())),
         }
@@ -151,7 +152,7 @@ mod tests {
     fn ids_are_kept_as_text() {
         for id in ["0", "-0", "1.0", "1e400", "9007199254740993", "\"a\\u0062\\/\"", "null"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
-            assert_eq!(read_text(&text), Ok((Some(id.into()), "\"m\"".into(), false)));
+            assert_eq!(read_text(&text), Ok((Some(id.into()), "m".into(), false)));
         }
     }
 
@@ -167,7 +168,7 @@ mod tests {
     fn params_may_be_absent_null_or_empty() {
         for params in ["", r#","params":null"#, r#","params":[]"#] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m"{params}}}"#);
-            assert_eq!(read_text(&text), Ok((Some("1".into()), "\"m\"".into(), false)));
+            assert_eq!(read_text(&text), Ok((Some("1".into()), "m".into(), false)));
         }
     }
 

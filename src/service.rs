@@ -9,6 +9,7 @@ use crate::{
     agent::Profile,
     fault::Fault,
     model::{Call, EventBuf, Generation, Message, Reply, TaskEvent, TaskView, view::ReplayPlace},
+    waiter::Waiter,
 };
 
 /// The time, read once per turn of a worker's loop.
@@ -77,7 +78,7 @@ pub struct TaskKey {
 }
 
 /// A call that waits for its task.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Ticket {
     /// The task.
     pub key: TaskKey,
@@ -85,10 +86,12 @@ pub struct Ticket {
     pub after: u64,
     /// At most this many messages of history; `None`: all.
     pub history: Option<u32>,
+    /// How it is woken.
+    pub waiter: Waiter,
 }
 
 /// A subscriber's place in a task's events: all that a stream costs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Cursor {
     /// The task.
     pub key: TaskKey,
@@ -100,6 +103,8 @@ pub struct Cursor {
     pub ends_at_input: bool,
     /// Where in the log `seq` is.
     pub place: ReplayPlace,
+    /// How it is woken.
+    pub waiter: Waiter,
 }
 
 /// What became of a call.
@@ -180,7 +185,7 @@ pub trait Service: Send + Sync {
     /// Answers a parked call if its task is ready, and registers `wake` otherwise.
     fn settle(
         &self,
-        ticket: &Ticket,
+        ticket: &mut Ticket,
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>>;

@@ -91,8 +91,14 @@ fn publish(store: &Store, key: TaskKey, state: TaskState) -> bool {
 fn follow(store: &Store, key: TaskKey) -> Option<u64> {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
-    let mut cursor =
-        Cursor { key, seq: 0, snapshot: false, ends_at_input: true, place: Default::default() };
+    let mut cursor = Cursor {
+        key,
+        seq: 0,
+        snapshot: false,
+        ends_at_input: true,
+        place: Default::default(),
+        waiter: Default::default(),
+    };
     let mut at = 0;
     loop {
         let follow = store.follow(&mut cursor, &waker, &mut |item| {
@@ -118,9 +124,9 @@ fn follow(store: &Store, key: TaskKey) -> Option<u64> {
 fn settle(store: &Store, key: TaskKey) -> bool {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
-    let ticket = Ticket { key, after: 0, history: None };
+    let mut ticket = Ticket { key, after: 0, history: None, waiter: Default::default() };
     loop {
-        match store.settle(&ticket, &waker, &mut |_| ()) {
+        match store.settle(&mut ticket, &waker, &mut |_| ()) {
             Poll::Pending => bell.wait(),
             Poll::Ready(result) => return result.is_ok(),
         }
@@ -216,8 +222,8 @@ fn those_who_are_probed_come_back() {
         // Wakers whose owners have left fill the list, so that newcomers probe.
         for _ in 0..9 {
             let waker = Waker::from(Arc::<Bell>::default());
-            let ticket = Ticket { key, after: 0, history: None };
-            assert!(store.settle(&ticket, &waker, &mut |_| ()).is_pending());
+            let mut ticket = Ticket { key, after: 0, history: None, waiter: Default::default() };
+            assert!(store.settle(&mut ticket, &waker, &mut |_| ()).is_pending());
         }
         let first = spawn!(store, follow(&store, key));
         let second = spawn!(store, follow(&store, key));

@@ -266,7 +266,7 @@ fn packed_message(json: &str) -> Vec<u8> {
 fn packed_artifact(value: Value<'_>) -> Vec<u8> {
     let mut packed = Vec::new();
     let mut packer = Packer(&mut packed);
-    let string = |name: &str| Some(value.get(name)?.string_raw()?);
+    let string = |name: &str| value.get(name)?.string_raw();
     packer.put_some(artifact_tag::ARTIFACT_ID, string("artifactId"));
     packer.put_some(artifact_tag::NAME, string("name"));
     packer.put_some(artifact_tag::DESCRIPTION, string("description"));

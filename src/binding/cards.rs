@@ -4,7 +4,7 @@
 //! are kept, and a request for one of them copies it.
 
 use crate::{
-    binding::{Exchange, Site},
+    binding::{Exchange, Site, parked::JSON},
     dialect::card::{self, CardForm, CardOptions, Endpoint},
     http::{Field, Method, date, query, response},
     service::{AgentIndex, Service},
@@ -26,7 +26,10 @@ struct Card {
     /// `Host` and path that the card was rendered for.
     host: String,
     base: String,
-    body: Vec<u8>,
+    /// A complete response for whoever asks for no more than the card.
+    whole: Vec<u8>,
+    /// Where in `whole` the card begins.
+    body_at: usize,
     etag: [u8; 34],
     /// Complete field lines.
     fields: Vec<u8>,
@@ -37,15 +40,17 @@ const MAX_AGE_S: u32 = 300;
 
 /// Answers GET and HEAD for a public card.
 pub fn answer(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, by_query: bool) {
-    let (agent, base) = match by_query.then(|| assistant(x)).flatten() {
-        Some((agent, name)) => (agent, format!("/a2a/{name}")),
-        None => (agent, base.to_owned()),
-    };
-    send(x, agent, &base, x.site.card);
+    match by_query.then(|| assistant(x)).flatten() {
+        Some((agent, name)) => send(x, agent, &format!("/a2a/{name}"), x.site.card),
+        None => send(x, agent, base, x.site.card),
+    }
 }
 
 /// Answers GET for the extended card of 0.2.
 pub fn answer_extended(x: &mut Exchange<'_>, agent: AgentIndex, base: &str) {
+    if !x.site.extended_card {
+        return super::jsonrpc::refuse_path(x, 404, "this agent has no extended card");
+    }
     send(x, agent, base, CardForm::V03);
 }
 
@@ -73,8 +78,12 @@ fn send(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) {
         response::simple(x.out, 304, "", b"", &date, &card.fields, x.close, head_only);
         return;
     }
-    let kind = super::parked::JSON;
-    response::simple(x.out, 200, kind, &card.body, &date, &card.fields, x.close, head_only);
+    if !head_only && !x.close {
+        response::again(x.out, &card.whole, &date);
+        return;
+    }
+    let body = &card.whole[card.body_at..];
+    response::simple(x.out, 200, JSON, body, &date, &card.fields, x.close, head_only);
 }
 
 /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
@@ -112,8 +121,10 @@ fn render(x: &Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) -> Op
     let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\nVary: Host\r\n");
     let fields =
         [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();
-    let (host, base) = (host.to_owned(), base.to_owned());
-    Some(Card { agent, form, host, base, body, etag, fields })
+    let mut whole = Vec::new();
+    response::simple(&mut whole, 200, JSON, &body, &date::imf_fixdate(0), &fields, false, false);
+    let (host, base, body_at) = (host.to_owned(), base.to_owned(), whole.len() - body.len());
+    Some(Card { agent, form, host, base, whole, body_at, etag, fields })
 }
 
 /// Renders the card of `agent`, whose RPC endpoint is at path `base` of `host`; `None` when there

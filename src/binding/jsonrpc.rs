@@ -39,7 +39,8 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
     if !x.head.value(Field::ContentType).is_none_or(is_json) {
         let detail = "the body must be application/json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
-        answer_fault(x.out, &date, x.close, place.dialect, Known::NOTHING, &fault);
+        let (dialect, status) = (place.dialect, place.dialect.quirks.media_http);
+        answer_fault(x.out, &date, x.close, dialect, Known::NOTHING, &fault, status);
         return Handled::Answered;
     }
     let asked = asked_version(x.head);
@@ -104,11 +105,11 @@ fn joined_extensions(head: &Head<'_>) -> Option<String> {
 /// Answers a path-level problem with a JSON-RPC error under `status`.
 pub fn refuse_path(x: &mut Exchange<'_>, status: u16, detail: &'static str) {
     let date = x.scratch.date(x.now);
-    refuse_http(x.out, status, detail, &date, b"", x.close);
+    refuse_http(x.out, status, detail, &date, b"", x.close, x.head.method() == http::Method::Head);
 }
 
 /// Writes a JSON-RPC error with a null id under an HTTP status of its own: what peers get for
-/// trouble below JSON-RPC.
+/// trouble below JSON-RPC. For HEAD the content is left out (RFC 9110 §9.3.2).
 pub fn refuse_http(
     out: &mut Vec<u8>,
     status: u16,
@@ -116,6 +117,7 @@ pub fn refuse_http(
     date: &[u8; 29],
     extra: &[u8],
     close: bool,
+    head_only: bool,
 ) {
     let mark = response::begin(out, status, JSON, date, extra, close);
     rpc::open_error(out, rpc::NULL_ID);
@@ -123,7 +125,11 @@ pub fn refuse_http(
     crate::json::write::push_string(out, detail);
     out.push(b'}');
     rpc::close(out);
-    response::finish(out, mark);
+    if head_only {
+        response::finish_head_only(out, mark);
+    } else {
+        response::finish(out, mark);
+    }
 }
 
 /// What is known of a request that is refused.
@@ -139,7 +145,7 @@ impl Known<'_> {
     const NOTHING: Known<'static> = Known { id: rpc::NULL_ID, wire: None, op: Op::Send };
 }
 
-/// Writes a response that holds one error.
+/// Writes a response that holds one error, under an HTTP status.
 fn answer_fault(
     out: &mut Vec<u8>,
     date: &[u8; 29],
@@ -147,8 +153,8 @@ fn answer_fault(
     dialect: &Dialect,
     known: Known<'_>,
     fault: &Fault,
+    status: u16,
 ) {
-    let status = (dialect.quirks.fault_http)(fault);
     let mark = response::begin(out, 200, JSON, date, b"", close);
     push_fault(out, dialect, known, fault);
     finish_with(out, mark, status, date, b"", close);
@@ -177,6 +183,8 @@ fn parse_fault(error: JsonError) -> Fault {
 /// A call that was understood.
 struct Ready<'p> {
     id: &'p [u8],
+    /// True: done, but not answered.
+    is_silent: bool,
     method: &'static Method,
     call: Call<'p>,
 }
@@ -198,7 +206,7 @@ impl<'p> Ready<'p> {
 
 /// Why there is nothing to call.
 enum Unready<'p> {
-    /// A notification that nobody has to answer.
+    /// A notification: nobody hears what is wrong with it.
     Silent,
     /// What to answer instead.
     Refused(Known<'p>, Fault),
@@ -236,7 +244,9 @@ struct Desk<'d> {
 
 impl Desk<'_> {
     fn fault(&mut self, known: Known<'_>, fault: &Fault) -> Handled {
-        answer_fault(self.out, &self.date, self.close, self.place.dialect, known, fault);
+        let (dialect, date) = (self.place.dialect, &self.date);
+        let status = (dialect.quirks.fault_http)(fault);
+        answer_fault(self.out, date, self.close, dialect, known, fault, status);
         Handled::Answered
     }
 
@@ -244,17 +254,31 @@ impl Desk<'_> {
     fn single(&mut self, value: Value<'_>) -> Handled {
         let mut pack = std::mem::take(self.pack);
         let handled = match self.read(value, false, &mut pack) {
+            Ok(ready) if ready.is_silent => {
+                self.call_silently(&ready);
+                self.no_content()
+            }
             Ok(ready) if ready.method.op.is_streaming() => self.stream(&ready),
             Ok(ready) => self.unary(&ready),
-            Err(Unready::Silent) => {
-                // JSON-RPC 2.0 §4.1: nothing to say, which HTTP says with an empty answer.
-                response::simple(self.out, 204, "", b"", &self.date, b"", self.close, false);
-                Handled::Answered
-            }
+            Err(Unready::Silent) => self.no_content(),
             Err(Unready::Refused(known, fault)) => self.fault(known, &fault),
         };
         *self.pack = pack;
         handled
+    }
+
+    /// JSON-RPC 2.0 §4.1: nothing to say, which HTTP says with an empty answer.
+    fn no_content(&mut self) -> Handled {
+        response::simple(self.out, 204, "", b"", &self.date, b"", self.close, false);
+        Handled::Answered
+    }
+
+    /// Does what a notification asks for (JSON-RPC 2.0 §4.1): only the answer is left out.
+    fn call_silently(&mut self, ready: &Ready<'_>) {
+        let at = self.out.len();
+        // Whatever becomes of it, the caller has said that it does not want to know.
+        let _ = self.call(ready);
+        self.out.truncate(at);
     }
 
     fn unary(&mut self, ready: &Ready<'_>) -> Handled {
@@ -269,7 +293,7 @@ impl Desk<'_> {
             Ok(Outcome::Parked(ticket)) => {
                 response::rollback(self.out, mark);
                 let call = ParkedCall { ticket, id: ready.id.into(), method: ready.method };
-                self.park(vec![call], None)
+                self.park(known, vec![call], None)
             }
             Ok(Outcome::Stream { .. }) => {
                 response::rollback(self.out, mark);
@@ -400,7 +424,12 @@ impl Desk<'_> {
         })
     }
 
-    fn park(&mut self, calls: Vec<ParkedCall>, batch: Option<Vec<u8>>) -> Handled {
+    fn park(
+        &mut self,
+        known: Known<'_>,
+        calls: Vec<ParkedCall>,
+        batch: Option<Vec<u8>>,
+    ) -> Handled {
         match Permit::take(&self.site.parked, self.site.limits.connections_max) {
             Some(permit) => Handled::Parked(Box::new(Parked {
                 calls,
@@ -409,7 +438,7 @@ impl Desk<'_> {
                 close: self.close,
                 permit,
             })),
-            None => self.fault(Known::NOTHING, &Fault::new(FaultKind::Overloaded)),
+            None => self.fault(known, &Fault::new(FaultKind::Overloaded)),
         }
     }
 
@@ -443,12 +472,11 @@ impl Desk<'_> {
         if !waiting.is_empty() {
             let answers = self.out.split_off(body_at);
             response::rollback(self.out, mark);
-            return self.park(waiting, Some(answers));
+            return self.park(Known::NOTHING, waiting, Some(answers));
         }
         if self.out.len() == body_at {
             response::rollback(self.out, mark);
-            response::simple(self.out, 204, "", b"", &self.date, b"", self.close, false);
-            return Handled::Answered;
+            return self.no_content();
         }
         self.out.push(b']');
         response::finish(self.out, mark);
@@ -460,6 +488,10 @@ impl Desk<'_> {
         let (known, fault) = match self.read(value, true, pack) {
             Err(Unready::Silent) => return Element::Silent,
             Err(Unready::Refused(known, fault)) => (known, fault),
+            Ok(ready) if ready.is_silent => {
+                self.call_silently(&ready);
+                return Element::Silent;
+            }
             Ok(ready) => match self.call(&ready) {
                 Ok(Outcome::Ready) => return Element::Written,
                 Ok(Outcome::Parked(ticket)) => {
@@ -486,21 +518,21 @@ impl Desk<'_> {
         let request = rpc::read(value, &self.site.limits).map_err(|invalid| {
             Unready::Refused(Known { id: invalid.id, ..Known::NOTHING }, invalid.fault)
         })?;
-        let name = request.method.text().unwrap_or_default();
-        let method = dialect.method(&name);
-        let id = match request.id {
-            Some(id) => id,
-            None if is_notification(dialect, &request, method, in_batch) => {
-                return Err(Unready::Silent);
-            }
-            None => rpc::NULL_ID,
-        };
+        let name = &*request.method;
+        let method = dialect.method(name);
+        let id = request.id.unwrap_or(rpc::NULL_ID);
+        let is_silent =
+            request.id.is_none() && is_notification(dialect, &request, method, in_batch);
         let Some(method) = method else {
-            let known = Known { id, wire: Some(dialect.fault_wire(&name)), op: Op::Send };
-            return Err(Unready::Refused(known, FaultKind::MethodNotFound.into()));
+            let known = Known { id, wire: Some(dialect.fault_wire(name)), op: Op::Send };
+            let refused = Unready::Refused(known, FaultKind::MethodNotFound.into());
+            return Err(if is_silent { Unready::Silent } else { refused });
         };
         let known = Known { id, wire: Some(method.wire), op: method.op };
-        let refused = |fault| Unready::Refused(known, fault);
+        let refused = |fault| match is_silent {
+            true => Unready::Silent,
+            false => Unready::Refused(known, fault),
+        };
         version::check(self.asked.as_deref(), method, self.site.strict_version).map_err(refused)?;
         if request.by_position {
             return Err(refused(Fault::param("params", "parameters go by name")));
@@ -526,7 +558,7 @@ impl Desk<'_> {
                 *self.fresh_id = uuid(self.entropy.bits());
             }
         }
-        Ok(Ready { id, method, call })
+        Ok(Ready { id, is_silent, method, call })
     }
 
     /// The extensions in force, echoed to the client (wire §1.8). None are implemented here, so

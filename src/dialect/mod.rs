@@ -125,12 +125,18 @@ pub struct Quirks {
     /// True: a request without `id` outside a batch is a notification and gets no JSON-RPC
     /// answer (JSON-RPC 2.0 §4.1); false: it is answered with `id: null`, as A2A servers do.
     pub silent_notifications: bool,
+    /// HTTP status of a POST whose body is not JSON by its `Content-Type`.
+    pub media_http: u16,
 }
 
 impl Quirks {
     /// Plain JSON-RPC over HTTP: every answer is 200.
-    pub const NONE: Quirks =
-        Quirks { accept_required: false, fault_http: |_| 200, silent_notifications: false };
+    pub const NONE: Quirks = Quirks {
+        accept_required: false,
+        fault_http: |_| 200,
+        silent_notifications: false,
+        media_http: 200,
+    };
 }
 
 /// Reads `params` (absent: `None`) into a call. `pack` is cleared and holds what the call borrows

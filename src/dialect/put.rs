@@ -70,6 +70,53 @@ pub(super) fn id(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
     out.push(b'"');
 }
 
+/// Text with two blanks, each of 36 dashes, for the ids of a task and of its context.
+pub(super) struct Template<const N: usize> {
+    text: &'static [u8; N],
+    task_at: usize,
+    context_at: usize,
+}
+
+/// Length of a blank: that of a UUID.
+const BLANK: usize = 36;
+
+impl<const N: usize> Template<N> {
+    /// Finds the blanks; does not compile without them, as it is for constants.
+    pub const fn new(text: &'static [u8; N]) -> Template<N> {
+        let mut task_at = 0;
+        while text[task_at] != b'-' {
+            task_at += 1;
+        }
+        let mut context_at = task_at + BLANK;
+        while text[context_at] != b'-' {
+            context_at += 1;
+        }
+        assert!(text[context_at + BLANK - 1] == b'-' && text[context_at + BLANK] == b'"');
+        Template { text, task_at, context_at }
+    }
+
+    /// Appends the text with its blanks filled in: with two UUIDs, as nearly always, in one piece.
+    #[inline(always)]
+    pub fn put(&self, out: &mut Vec<u8>, task_id: &[u8], context_id: &[u8]) {
+        let Template { text, task_at, context_at } = *self;
+        let ids: (Result<&[u8; BLANK], _>, Result<&[u8; BLANK], _>) =
+            (task_id.try_into(), context_id.try_into());
+        if let (Ok(task_id), Ok(context_id)) = ids {
+            out.extend_from_slice(text);
+            if let Some(text) = out.last_chunk_mut::<N>() {
+                text[task_at..task_at + BLANK].copy_from_slice(task_id);
+                text[context_at..context_at + BLANK].copy_from_slice(context_id);
+            }
+            return;
+        }
+        out.extend_from_slice(&text[..task_at]);
+        out.extend_from_slice(task_id);
+        out.extend_from_slice(&text[task_at + BLANK..context_at]);
+        out.extend_from_slice(context_id);
+        out.extend_from_slice(&text[context_at + BLANK..]);
+    }
+}
+
 /// Appends an array of raw strings, if there are any.
 pub(super) fn texts<'a>(out: &mut Vec<u8>, key: &[u8], items: impl Iterator<Item = &'a [u8]>) {
     list(out, key, items, false, |out, raw| text(out, b"\"", raw));

@@ -7,7 +7,7 @@
 use std::task::Waker;
 
 use crate::{
-    binding::{Handled, Parked, stream::Pump},
+    binding::{Exchange, Handled, Parked, stream::Pump},
     engine::{Engine, Worker, request},
     fault::{Fault, FaultKind},
     http::{Chunked, Found, HeadLayout, Reject, response},
@@ -193,10 +193,23 @@ impl Conn {
         let (head, head_len) = (layout.head(rest), layout.head_len());
         let total = match request::body_end(&head, head_len) {
             request::BodyEnd::At(total) if total <= rest.len() => total,
-            end => return self.begin_body(cx, rest, &layout, end, eof, continued),
+            end => {
+                let layout = *layout;
+                return self.begin_body(cx, rest, &layout, end, eof, continued);
+            }
         };
         let (body, close) = (&rest[head_len..total], !head.keep_alive());
-        let handled = request::handle(cx, &head, body, close);
+        let exchange = Exchange {
+            service: cx.engine.service(),
+            site: &cx.engine.site,
+            scratch: &mut cx.worker.scratch,
+            out: cx.out,
+            now: cx.now,
+            wake: cx.wake,
+            head: &head,
+            close: close || cx.engine.is_draining(),
+        };
+        let handled = request::handle(exchange, body);
         self.settle_into(cx, handled, close);
         Step::Ate(total)
     }
@@ -286,7 +299,17 @@ impl Conn {
         };
         let head = chunks.layout.head(&chunks.head);
         let close = !head.keep_alive();
-        let handled = request::handle(cx, &head, &chunks.body, close);
+        let exchange = Exchange {
+            service: cx.engine.service(),
+            site: &cx.engine.site,
+            scratch: &mut cx.worker.scratch,
+            out: cx.out,
+            now: cx.now,
+            wake: cx.wake,
+            head: &head,
+            close: close || cx.engine.is_draining(),
+        };
+        let handled = request::handle(exchange, &chunks.body);
         self.settle_into(cx, handled, close);
         Step::Ate(step.consumed)
     }
@@ -360,7 +383,7 @@ impl Conn {
     /// Answers what is not HTTP, or comes too slowly; nothing behind it is ever parsed.
     fn reject_with(&mut self, cx: &mut Cx<'_>, status: u16, reason: &'static str) -> Step {
         let date = cx.worker.scratch.date(cx.now);
-        crate::binding::jsonrpc::refuse_http(cx.out, status, reason, &date, b"", true);
+        crate::binding::jsonrpc::refuse_http(cx.out, status, reason, &date, b"", true, false);
         Step::Over(Next::Close)
     }
 }

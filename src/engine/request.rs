@@ -6,8 +6,7 @@ use crate::{
         jsonrpc::{self, Place},
         route::{Route, route},
     },
-    engine::Cx,
-    http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, response},
+    http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, Version, response},
     limits::Limits,
 };
 
@@ -54,30 +53,38 @@ const CARD_METHODS: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 const ALL_METHODS: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
 
 /// Handles a request whose body is complete.
-pub(super) fn handle(cx: &mut Cx<'_>, head: &Head<'_>, body: &[u8], close: bool) -> Handled {
-    let engine = cx.engine;
-    let mut x = Exchange {
-        service: engine.service(),
-        site: &engine.site,
-        scratch: &mut cx.worker.scratch,
-        out: cx.out,
-        now: cx.now,
-        wake: cx.wake,
-        head,
-        close: close || engine.is_draining(),
-    };
-    if head.form() == TargetForm::Asterisk {
-        no_content(&mut x, ALL_METHODS);
-        return Handled::Answered;
+pub(super) fn handle(mut x: Exchange<'_>, body: &[u8]) -> Handled {
+    let start = x.out.len();
+    let mut handled = answer(&mut x, body);
+    if x.head.version() == Version::Http10 && !x.close {
+        keep_old_client(x.out, start, &mut handled);
     }
-    let handled = answer(&mut x, body);
-    if body.len() > engine.limits().output_bytes_max {
-        x.scratch.shrink(engine.limits());
+    if body.len() > x.site.limits.output_bytes_max {
+        x.scratch.shrink(&x.site.limits);
     }
     handled
 }
 
+/// RFC 9112 §9.3: an HTTP/1.0 client that asked to stay may do so if the answer says so, too.
+fn keep_old_client(out: &mut Vec<u8>, start: usize, handled: &mut Handled) {
+    match handled {
+        Handled::Answered => {
+            let line_end = out[start..].windows(2).position(|two| two == b"\r\n");
+            let at = start + line_end.map_or(0, |line_end| line_end + 2);
+            out.splice(at..at, response::KEEP_ALIVE.iter().copied());
+        }
+        // A late answer closes: it is written where the version is no longer known.
+        Handled::Parked(parked) => parked.close = true,
+        // The end of a stream is the end of its connection.
+        Handled::AnsweredLast | Handled::Stream(_) => {}
+    }
+}
+
 fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
+    if x.head.form() == TargetForm::Asterisk {
+        no_content(x, ALL_METHODS);
+        return Handled::Answered;
+    }
     let site = x.site;
     let path = x.head.path();
     match route(site, path) {
@@ -110,10 +117,7 @@ fn no_content(x: &mut Exchange<'_>, allow: &[u8]) {
 
 /// RFC 9110 §15.5.6: 405 names the methods that would do.
 fn not_allowed(x: &mut Exchange<'_>, allow: &[u8]) {
-    let date = x.scratch.date(x.now);
-    if x.head.method() == Method::Head {
-        response::simple(x.out, 405, "", b"", &date, allow, x.close, true);
-        return;
-    }
-    jsonrpc::refuse_http(x.out, 405, "the method is not allowed here", &date, allow, x.close);
+    let (date, head_only) = (x.scratch.date(x.now), x.head.method() == Method::Head);
+    let detail = "the method is not allowed here";
+    jsonrpc::refuse_http(x.out, 405, detail, &date, allow, x.close, head_only);
 }

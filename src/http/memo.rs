@@ -5,7 +5,10 @@
 //! are kept with their layouts, and the same bytes are not parsed twice. Heads with credentials
 //! are not kept: a secret does not outlive its request, and no answer is faster for guessing it.
 
-use super::{Body, Field, HeadLayout, HeadLimits, Reject, Scan, find_head, framing, parse_head};
+use super::{
+    Body, Field, HeadLayout, HeadLimits, Method, Reject, Scan, TargetForm, Version, find_head,
+    framing, parse_head,
+};
 
 /// Heads that are kept; a further one pushes the oldest out.
 const HEADS_KEPT: usize = 4;
@@ -15,14 +18,14 @@ const KEPT_BYTES_MAX: usize = 1024;
 
 /// What [`HeadMemo::read`] knows so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Found<'m> {
     /// No end yet; pass `scanned` to the next call.
     Partial {
         /// Bytes that need not be looked at again.
         scanned: usize,
     },
     /// The head is `buf[..layout.head_len()]`.
-    Complete(HeadLayout),
+    Complete(&'m HeadLayout),
 }
 
 /// Finds and parses heads under fixed limits, and keeps the last few.
@@ -33,10 +36,12 @@ pub enum Found {
 pub struct HeadMemo {
     limits: HeadLimits,
     kept: Vec<Kept>,
-    /// Where the last hit was.
+    /// Which one was asked for last.
     recent: usize,
     /// What is pushed out next.
     oldest: usize,
+    /// The last head that was not kept.
+    passing: HeadLayout,
 }
 
 #[derive(Debug)]
@@ -51,7 +56,8 @@ struct Kept {
 impl HeadMemo {
     /// Keeps nothing yet.
     pub const fn new(limits: HeadLimits) -> HeadMemo {
-        HeadMemo { limits, kept: Vec::new(), recent: 0, oldest: 0 }
+        let passing = HeadLayout::begin(Method::Other, Version::Http10, TargetForm::Origin);
+        HeadMemo { limits, kept: Vec::new(), recent: 0, oldest: 0, passing }
     }
 
     /// The limits that every head must keep.
@@ -63,80 +69,77 @@ impl HeadMemo {
     ///
     /// # Errors
     /// Those of [`find_head`] and [`parse_head`].
-    #[inline]
-    pub fn read(&mut self, buf: &[u8], scanned: usize) -> Result<Found, Reject> {
-        if let Some(layout) = self.recall(buf) {
-            return Ok(Found::Complete(layout));
+    pub fn read(&mut self, buf: &[u8], scanned: usize) -> Result<Found<'_>, Reject> {
+        if self.recall(buf) {
+            return Ok(Found::Complete(&self.kept[self.recent].layout));
         }
-        self.read_fresh(buf, scanned)
-    }
-
-    fn read_fresh(&mut self, buf: &[u8], scanned: usize) -> Result<Found, Reject> {
         let head_len = match find_head(buf, scanned, &self.limits)? {
             Scan::Partial { scanned } => return Ok(Found::Partial { scanned }),
             Scan::Complete { head_len } => head_len,
         };
-        let layout = parse_head(&buf[..head_len], &self.limits)?;
-        self.keep(&buf[..head_len], &layout);
-        Ok(Found::Complete(layout))
+        let head = &buf[..head_len];
+        let layout = parse_head(head, &self.limits)?;
+        Ok(Found::Complete(self.keep(head, layout)))
     }
 
-    fn recall(&mut self, buf: &[u8]) -> Option<HeadLayout> {
+    /// Whether the head at the start of `buf` is kept; then it is the recent one.
+    fn recall(&mut self, buf: &[u8]) -> bool {
         let most = self.limits.body_bytes_max;
-        if let Some(layout) = self.kept.get(self.recent)?.recall(buf, most) {
-            return Some(layout);
+        if self.kept.get_mut(self.recent).is_some_and(|kept| kept.recall(buf, most)) {
+            return true;
         }
-        let hits = self.kept.iter().enumerate();
-        let mut hits = hits.filter_map(|(at, kept)| Some((at, kept.recall(buf, most)?)));
-        let (at, layout) = hits.next()?;
-        self.recent = at;
-        Some(layout)
+        let found = self.kept.iter_mut().position(|kept| kept.recall(buf, most));
+        self.recent = found.unwrap_or(self.recent);
+        found.is_some()
     }
 
-    fn keep(&mut self, head: &[u8], layout: &HeadLayout) {
-        let view = layout.head(head);
-        let is_secret = |field| view.value(field).is_some();
-        if head.len() > KEPT_BYTES_MAX
-            || is_secret(Field::Authorization)
-            || is_secret(Field::XApiKey)
-        {
-            return;
+    fn keep(&mut self, head: &[u8], layout: HeadLayout) -> &HeadLayout {
+        let is_there = |field| layout.head(head).value(field).is_some();
+        let is_secret = is_there(Field::Authorization) || is_there(Field::XApiKey);
+        if is_secret || head.len() > KEPT_BYTES_MAX {
+            self.passing = layout;
+            return &self.passing;
         }
         let length = layout.length.range().unwrap_or(head.len()..head.len());
-        let (length_at, tail_at, layout) = (length.start, length.end, *layout);
+        let (length_at, tail_at) = (length.start, length.end);
         if self.kept.len() < HEADS_KEPT {
             self.recent = self.kept.len();
             self.kept.push(Kept { bytes: head.to_vec(), length_at, tail_at, layout });
-            return;
+        } else {
+            self.recent = self.oldest;
+            self.oldest = (self.oldest + 1) % HEADS_KEPT;
+            let kept = &mut self.kept[self.recent];
+            kept.bytes.clear();
+            kept.bytes.extend_from_slice(head);
+            (kept.length_at, kept.tail_at, kept.layout) = (length_at, tail_at, layout);
         }
-        let kept = &mut self.kept[self.oldest];
-        kept.bytes.clear();
-        kept.bytes.extend_from_slice(head);
-        (kept.length_at, kept.tail_at, kept.layout) = (length_at, tail_at, layout);
-        self.recent = self.oldest;
-        self.oldest = (self.oldest + 1) % HEADS_KEPT;
+        &self.kept[self.recent].layout
     }
 }
 
 impl Kept {
-    /// The layout of the head at the start of `buf`, if it is this one under any valid length of
-    /// as many digits.
-    #[inline]
-    fn recall(&self, buf: &[u8], body_bytes_max: u64) -> Option<HeadLayout> {
-        let head = buf.get(..self.bytes.len())?;
+    /// Whether the head at the start of `buf` is this one, or becomes it by other digits of
+    /// Content-Length.
+    fn recall(&mut self, buf: &[u8], body_bytes_max: u64) -> bool {
+        let Some(head) = buf.get(..self.bytes.len()) else { return false };
+        head == self.bytes || self.adopt(head, body_bytes_max)
+    }
+
+    /// Takes over the length of a head that is the same but for as many other digits.
+    fn adopt(&mut self, head: &[u8], body_bytes_max: u64) -> bool {
+        let (front, rest) = self.bytes.split_at_mut(self.length_at);
+        let (digits, tail) = rest.split_at_mut(self.tail_at - self.length_at);
+        let Body::Length(length) = &mut self.layout.body else { return false };
         // The tail first: where lengths differ it tells the heads apart soonest.
-        if head[self.tail_at..] != self.bytes[self.tail_at..]
-            || head[..self.length_at] != self.bytes[..self.length_at]
-        {
-            return None;
+        if head[self.tail_at..] != *tail || head[..self.length_at] != *front {
+            return false;
         }
-        let mut layout = self.layout;
-        if let Body::Length(_) = layout.body {
-            let digits = &head[self.length_at..self.tail_at];
-            let length = framing::content_length_value(digits, body_bytes_max).ok()?;
-            layout.body = Body::Length(length);
-        }
-        Some(layout)
+        let new = &head[self.length_at..self.tail_at];
+        // What is no length is looked at afresh, which says why.
+        let Ok(value) = framing::content_length_value(new, body_bytes_max) else { return false };
+        *length = value;
+        digits.copy_from_slice(new);
+        true
     }
 }
 
@@ -151,7 +154,7 @@ mod tests {
 
     /// Whether the memo knows the head without parsing it.
     fn knows(memo: &mut HeadMemo, text: &str) -> bool {
-        memo.recall(text.as_bytes()).is_some()
+        memo.recall(text.as_bytes())
     }
 
     #[test]

@@ -16,6 +16,15 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Digits for which the padded Content-Length has room; a longer one moves the body once.
 const LENGTH_DIGITS: usize = 10;
 
+/// The longest body whose length fits the padded field.
+const LENGTH_PADDED_MAX: u64 = 9_999_999_999;
+
+/// Bytes of a head beside its media type and extra fields; making room once is cheaper.
+const HEAD_BYTES_TYPICAL: usize = 160;
+
+/// What stands before the date of every response with status 200.
+const OK_DATE: &[u8; 23] = b"HTTP/1.1 200 OK\r\nDate: ";
+
 /// Digits of a chunk size written by [`chunk_begin`]; leading zeros are legal (RFC 9112 §7.1).
 const CHUNK_DIGITS: usize = 8;
 
@@ -58,12 +67,12 @@ pub fn begin(
 ) -> Mark {
     debug_assert!(has_body(status));
     let start = out.len();
+    out.reserve(HEAD_BYTES_TYPICAL + content_type.len() + extra.len());
     status_line(out, status, date);
-    push_field(out, b"Content-Type: ", content_type.as_bytes());
-    out.extend_from_slice(b"Content-Length: ");
-    let length_at = out.len();
-    out.extend_from_slice(&[b' '; LENGTH_DIGITS]);
-    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(b"Content-Type: ");
+    out.extend_from_slice(content_type.as_bytes());
+    out.extend_from_slice(b"\r\nContent-Length:           \r\n");
+    let length_at = out.len() - LENGTH_DIGITS - 2;
     end_head(out, extra, close);
     Mark { start, length_at, body_at: out.len() }
 }
@@ -71,15 +80,14 @@ pub fn begin(
 /// Writes the length of what stands behind the head into the head.
 pub fn finish(out: &mut Vec<u8>, mark: Mark) {
     let length = out.len().saturating_sub(mark.body_at) as u64;
-    let (digits, count) = decimal(length);
-    let digits = &digits[digits.len() - count..];
     // RFC 9110 §5.5: white space before a value is no part of it, so the padding is legal.
-    match out.get_mut(mark.length_at..mark.length_at + LENGTH_DIGITS) {
-        Some(field) if count <= LENGTH_DIGITS => {
-            field[LENGTH_DIGITS - count..].copy_from_slice(digits);
+    let field = out.get_mut(mark.length_at..mark.length_at + LENGTH_DIGITS);
+    match field.and_then(|field| field.first_chunk_mut::<LENGTH_DIGITS>()) {
+        Some(field) if length <= LENGTH_PADDED_MAX => {
+            decimal(length, field);
         }
         Some(_) => {
-            let digits = digits.to_vec();
+            let digits = length.to_string().into_bytes();
             out.splice(mark.length_at..mark.length_at + LENGTH_DIGITS, digits);
         }
         None => debug_assert!(false, "the buffer shrank below the mark"),
@@ -132,12 +140,23 @@ pub fn simple(
         if !content_type.is_empty() {
             push_field(out, b"Content-Type: ", content_type.as_bytes());
         }
-        let (digits, count) = decimal(body.len() as u64);
+        let mut digits = [b' '; 20];
+        let count = decimal(body.len() as u64, &mut digits);
         push_field(out, b"Content-Length: ", &digits[digits.len() - count..]);
     }
     end_head(out, extra, close);
     if has_body(status) && !head_only {
         out.extend_from_slice(body);
+    }
+}
+
+/// Writes a response again that [`simple`] wrote with status 200, under another date.
+pub fn again(out: &mut Vec<u8>, whole: &[u8], date: &[u8; 29]) {
+    debug_assert!(whole.starts_with(OK_DATE));
+    let date_at = out.len() + OK_DATE.len();
+    out.extend_from_slice(whole);
+    if let Some(old) = out.get_mut(date_at..date_at + date.len()) {
+        old.copy_from_slice(date);
     }
 }
 
@@ -223,9 +242,10 @@ pub const fn reason_phrase(status: u16) -> &'static str {
     }
 }
 
+#[inline(always)]
 fn status_line(out: &mut Vec<u8>, status: u16, date: &[u8; 29]) {
     if status == 200 {
-        out.extend_from_slice(b"HTTP/1.1 200 OK\r\nDate: ");
+        out.extend_from_slice(OK_DATE);
     } else {
         // RFC 9112 §4: status-code = 3DIGIT, then a space even before an empty phrase.
         let digit = |value: u16| b'0' + (value % 10) as u8;
@@ -244,27 +264,29 @@ fn push_field(out: &mut Vec<u8>, name_colon: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+#[inline]
 fn end_head(out: &mut Vec<u8>, extra: &[u8], close: bool) {
     debug_assert!(extra.is_empty() || extra.ends_with(b"\r\n"));
     if close {
         out.extend_from_slice(b"Connection: close\r\n");
     }
-    out.extend_from_slice(extra);
+    if !extra.is_empty() {
+        out.extend_from_slice(extra);
+    }
     out.extend_from_slice(b"\r\n");
 }
 
-/// The decimal digits of `value` at the end of the array, and how many they are.
-fn decimal(mut value: u64) -> ([u8; 20], usize) {
-    let mut digits = [b'0'; 20];
-    let mut count = 0;
-    loop {
-        count += 1;
-        digits[20 - count] = b'0' + (value % 10) as u8;
+/// Writes the decimal digits of `value` to the end of `field`, and says how many they are.
+#[inline]
+fn decimal<const N: usize>(mut value: u64, field: &mut [u8; N]) -> usize {
+    for (count, digit) in (1..).zip(field.iter_mut().rev()) {
+        *digit = b'0' + (value % 10) as u8;
         value /= 10;
         if value == 0 {
-            return (digits, count);
+            return count;
         }
     }
+    N
 }
 
 #[cfg(test)]
@@ -287,6 +309,34 @@ mod tests {
                     Content-Type: application/json\nContent-Length:         13\n\
                     Connection: close\nX: y\n\n{\\\"answer\\\":42}";
         assert_eq!(text(&out), want);
+    }
+
+    #[test]
+    fn lengths_of_any_size_are_right() {
+        let mut field = [b' '; 20];
+        for value in [0, 9, 10, 4096, 9_999_999_999, u64::MAX] {
+            let count = decimal(value, &mut field);
+            assert_eq!(field[20 - count..], *value.to_string().as_bytes());
+        }
+        let mut out = Vec::new();
+        let mark = begin(&mut out, 200, "a/b", DATE, b"", false);
+        finish(&mut out, mark);
+        assert!(text(&out).contains("Content-Length:          0\n"));
+        let padded = "9".repeat(LENGTH_DIGITS).parse();
+        assert_eq!(padded, Ok(LENGTH_PADDED_MAX));
+    }
+
+    #[test]
+    fn a_response_is_written_again_under_its_new_date() {
+        let now = b"Thu, 01 Jan 1970 00:00:00 GMT";
+        let write = |date, out: &mut Vec<u8>| {
+            simple(out, 200, "a/b", b"body", date, b"X: y\r\n", false, false);
+        };
+        let (mut whole, mut want, mut out) = (Vec::new(), b"before".to_vec(), b"before".to_vec());
+        write(DATE, &mut whole);
+        write(now, &mut want);
+        again(&mut out, &whole, now);
+        assert_eq!(text(&out), text(&want));
     }
 
     #[test]

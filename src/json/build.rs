@@ -55,24 +55,40 @@ pub(super) fn build(nodes: &mut Vec<Node>, doc: &Marked<'_>, depth_max: usize) -
     if nodes.len() < doc.marks.len() {
         nodes.resize(doc.marks.len(), BLANK);
     }
-    let mut table = Table { src: doc.src, escapes: doc.escapes, nodes, count: 0 };
+    match doc.escapes {
+        true => fill::<true>(nodes, doc, depth_max),
+        false => fill::<false>(nodes, doc, depth_max),
+    }
+}
+
+fn fill<const ESCAPES: bool>(
+    nodes: &mut [Node],
+    doc: &Marked<'_>,
+    depth_max: usize,
+) -> Option<usize> {
+    let mut table = Table::<ESCAPES> { src: doc.src, nodes, count: 0 };
     let mut marks = doc.marks;
     let (mut open, mut closer, mut depth) = (NONE, ROOT, 0);
     loop {
         // A member or an element begins here.
+        let value;
+        let mut end = doc.src.len();
         if closer == b'}' {
-            let [key, colon, rest @ ..] = marks else { return None };
-            if table.byte(*key) != b'"' || table.byte(*colon) != b':' {
+            let &[key, colon, member, after, ..] = marks else { return None };
+            if table.byte(key) != b'"' || table.byte(colon) != b':' {
                 return None;
             }
-            table.string(*key, *colon as usize)?;
-            marks = rest;
+            table.string(key, colon as usize)?;
+            marks = marks.get(3..)?;
+            (value, end) = (member, after as usize);
+        } else {
+            (value, marks) = marks.split_first().map(|(first, rest)| (*first, rest))?;
+            if let [after, ..] = marks {
+                end = *after as usize;
+            }
         }
-        let [value, rest @ ..] = marks else { return None };
-        marks = rest;
-        let end = marks.first().map_or(doc.src.len(), |after| *after as usize);
-        match table.byte(*value) {
-            b'"' => table.string(*value, end)?,
+        match table.byte(value) {
+            b'"' => table.string(value, end)?,
             bracket @ (b'{' | b'[') => {
                 depth += 1;
                 if depth > depth_max {
@@ -81,12 +97,12 @@ pub(super) fn build(nodes: &mut Vec<Node>, doc: &Marked<'_>, depth_max: usize) -
                 let tag = if bracket == b'{' { Tag::Object } else { Tag::Array };
                 closer = closer_of(tag);
                 let outer = std::mem::replace(&mut open, table.count);
-                table.push(*value, outer, tag)?;
+                table.push(value, outer, tag)?;
                 if table.byte(*marks.first()?) != closer {
                     continue;
                 }
             }
-            byte => table.scalar(byte, *value, end)?,
+            byte => table.scalar(byte, value, end)?,
         }
         // Behind it are closing brackets, and then a comma or the end.
         loop {
@@ -114,14 +130,13 @@ fn closer_of(container: Tag) -> u8 {
 }
 
 /// The nodes that are made, `count <= nodes.len()`.
-struct Table<'b> {
+struct Table<'b, const ESCAPES: bool> {
     src: &'b [u8],
-    escapes: bool,
     nodes: &'b mut [Node],
     count: u32,
 }
 
-impl Table<'_> {
+impl<const ESCAPES: bool> Table<'_, ESCAPES> {
     /// The byte at a mark. One beyond the source would be simd-json's error, and is refused:
     /// nothing begins with a zero byte.
     #[inline]
@@ -152,7 +167,7 @@ impl Table<'_> {
         if self.src.get(end.wrapping_sub(1)) != Some(&b'"') {
             end = trimmed(self.src, end);
         }
-        let escaped = self.escapes && is_escaped(self.src.get(start as usize..end)?)?;
+        let escaped = ESCAPES && is_escaped(self.src.get(start as usize..end)?)?;
         self.push(start, end as u32, if escaped { Tag::Escaped } else { Tag::Plain })
     }
 

@@ -69,7 +69,15 @@ pub(super) fn survey(src: &[u8]) -> Result<usize, JsonError> {
 }
 
 /// Whether `text` is a number and nothing else, in range.
+#[inline]
 pub(super) fn is_number(text: &[u8]) -> bool {
+    match text {
+        [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => true,
+        _ => is_any_number(text),
+    }
+}
+
+fn is_any_number(text: &[u8]) -> bool {
     let mut scan = Scan { src: text, at: 0 };
     match scan.number() {
         Ok(exponent) => scan.at == text.len() && (!exponent || is_in_range(text)),

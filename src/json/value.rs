@@ -8,6 +8,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::build::{Node, Tag};
+use super::members::{Elements, Members, Nodes};
 use super::number;
 use super::text::{eq_unescaped, unescape};
 use super::write::canonical_raw;
@@ -31,15 +32,15 @@ pub enum Kind {
 
 /// A parsed document: its text and its nodes, the root first.
 #[derive(Clone, Copy)]
-struct Doc<'p> {
+pub(super) struct Doc<'p> {
     src: &'p [u8],
-    nodes: &'p [Node],
+    pub(super) nodes: &'p [Node],
 }
 
 impl<'p> Doc<'p> {
     /// The value at `at`. All indexes come from the table itself, so it exists.
     #[inline]
-    fn value(self, at: u32) -> Option<Value<'p>> {
+    pub(super) fn value(self, at: u32) -> Option<Value<'p>> {
         Some(Value { doc: self, node: self.nodes.get(at as usize)?, at })
     }
 
@@ -54,20 +55,20 @@ impl<'p> Doc<'p> {
 
     /// The text of a string node between its quotes.
     #[inline]
-    fn inner(self, node: &Node) -> &'p [u8] {
+    pub(super) fn inner(self, node: &Node) -> &'p [u8] {
         self.span(node.start as usize + 1, node.end as usize - 1)
     }
 
     /// The text a string node stands for.
     #[inline]
-    fn text(self, node: &Node) -> Cow<'p, [u8]> {
+    pub(super) fn text(self, node: &Node) -> Cow<'p, [u8]> {
         let raw = self.inner(node);
         if node.tag == Tag::Escaped { unescaped(raw) } else { Cow::Borrowed(raw) }
     }
 
     /// Whether the string node spells `text`.
     #[inline]
-    fn spells(self, node: &Node, text: &str) -> bool {
+    pub(super) fn spells(self, node: &Node, text: &str) -> bool {
         match node.tag {
             Tag::Plain => self.inner(node) == text.as_bytes(),
             Tag::Escaped => eq_unescaped(utf8(self.inner(node)), text),
@@ -83,7 +84,7 @@ fn nothing<'p>() -> &'p [u8] {
 }
 
 /// A span as text. Spans begin and end beside ASCII in a document that is UTF-8, so it always is.
-fn utf8(span: &[u8]) -> &str {
+pub(super) fn utf8(span: &[u8]) -> &str {
     str::from_utf8(span).unwrap_or_default()
 }
 
@@ -110,7 +111,7 @@ pub struct Slot(u32);
 #[derive(Clone, Copy)]
 pub struct Value<'p> {
     doc: Doc<'p>,
-    node: &'p Node,
+    pub(super) node: &'p Node,
     at: u32,
 }
 
@@ -312,104 +313,6 @@ fn is_text(node: &Node) -> bool {
 impl fmt::Debug for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.raw_str())
-    }
-}
-
-/// The name of a member.
-#[derive(Clone, Copy)]
-pub struct Key<'p> {
-    doc: Doc<'p>,
-    node: &'p Node,
-}
-
-impl<'p> Key<'p> {
-    /// The text between the quotes with its escapes as written.
-    #[inline]
-    #[must_use]
-    pub fn raw(&self) -> &'p [u8] {
-        self.doc.inner(self.node)
-    }
-
-    /// The text it stands for if it was written without escapes.
-    #[inline]
-    #[must_use]
-    pub fn plain(&self) -> Option<&'p [u8]> {
-        if self.node.tag == Tag::Plain { Some(self.doc.inner(self.node)) } else { None }
-    }
-
-    /// The text it stands for; borrowed unless it has escapes.
-    #[must_use]
-    pub fn text(&self) -> Cow<'p, [u8]> {
-        self.doc.text(self.node)
-    }
-
-    /// [`Key::text`] as a `str`; linear in its length.
-    #[must_use]
-    pub fn as_str(&self) -> Cow<'p, str> {
-        unescape(utf8(self.raw()))
-    }
-
-    /// Whether it stands for `text`; does not allocate.
-    #[must_use]
-    #[allow(clippy::should_implement_trait)] // `PartialEq<str>` would read `key == *name`.
-    pub fn eq(&self, text: &str) -> bool {
-        self.doc.spells(self.node, text)
-    }
-}
-
-impl fmt::Debug for Key<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(utf8(self.raw()))
-    }
-}
-
-/// The sibling nodes from `at` to before `end`.
-#[derive(Clone, Copy)]
-struct Nodes<'p> {
-    doc: Doc<'p>,
-    at: u32,
-    end: u32,
-}
-
-/// Iterates over the members of an object; see [`Value::members`].
-#[derive(Clone)]
-pub struct Members<'p> {
-    nodes: Nodes<'p>,
-}
-
-impl<'p> Iterator for Members<'p> {
-    type Item = (Key<'p>, Value<'p>);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let Nodes { doc, at, end } = self.nodes;
-        if at >= end {
-            return None;
-        }
-        let (key, value) = (doc.nodes.get(at as usize)?, doc.value(at + 1)?);
-        self.nodes.at = value.node.next;
-        Some((Key { doc, node: key }, value))
-    }
-}
-
-/// Iterates over the elements of an array; see [`Value::elements`].
-#[derive(Clone)]
-pub struct Elements<'p> {
-    nodes: Nodes<'p>,
-}
-
-impl<'p> Iterator for Elements<'p> {
-    type Item = Value<'p>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let Nodes { doc, at, end } = self.nodes;
-        if at >= end {
-            return None;
-        }
-        let value = doc.value(at)?;
-        self.nodes.at = value.node.next;
-        Some(value)
     }
 }
 

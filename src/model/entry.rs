@@ -4,7 +4,7 @@
 
 use super::{
     event::{TaskEvent, kind},
-    pack::{Artifact, Message},
+    pack::{Artifact, FIELD_HEAD, Message, artifact_tag},
 };
 
 /// Fixed columns before each entry's payload.
@@ -22,7 +22,7 @@ pub const DEAD_AT: usize = 12;
 /// Where the kind and its marks are.
 pub const KIND_AT: usize = 16;
 /// Where the flag is.
-const FLAG_AT: usize = 17;
+pub const FLAG_AT: usize = 17;
 /// Where the number of the artifact is.
 pub const INDEX_AT: usize = 18;
 
@@ -35,6 +35,7 @@ pub mod mark {
 }
 
 /// The columns of an entry that no task has entered yet.
+#[inline]
 pub fn entry_head(payload_len: usize, kind: u8, flag: u8) -> [u8; ENTRY_HEAD] {
     let mut head = [0; ENTRY_HEAD];
     head[..4].copy_from_slice(&((ENTRY_HEAD + payload_len) as u32).to_le_bytes());
@@ -128,6 +129,16 @@ impl<'a> Entry<'a> {
             if length == 0 { Some(rest) } else { rest.get(length..) }
         });
         Artifact(sized.unwrap_or_default())
+    }
+
+    /// What the payloads of an artifact and of its chunks begin with, metadata aside: the id.
+    #[inline]
+    pub fn artifact_key(&self) -> Option<&'a [u8]> {
+        const HEAD: usize = 4 + FIELD_HEAD;
+        let head: &[u8; HEAD] = self.payload.first_chunk()?;
+        let is_plain = head[..4] == [0; 4] && head[4] == artifact_tag::ARTIFACT_ID;
+        let length = u32::from_le_bytes([head[5], head[6], head[7], head[8]]) as usize;
+        self.payload.get(..HEAD + length).filter(|_| is_plain)
     }
 
     /// The message of an entry that [holds](Entry::holds_message) one.

@@ -1,7 +1,7 @@
 //! What can happen to a task, and the packed list in which an agent's events wait to be applied.
 
 use super::{
-    entry::{ENTRY_HEAD, Entries, KIND_AT, entry_head, mark},
+    entry::{ENTRY_HEAD, Entries, FLAG_AT, KIND_AT, entry_head, mark},
     pack::{Artifact, Message, Packer},
     state::TaskState,
 };
@@ -49,6 +49,11 @@ pub(super) mod kind {
 const APPEND: u8 = 1;
 const LAST_CHUNK: u8 = 2;
 
+#[inline]
+fn artifact_flag(append: bool, last_chunk: bool) -> u8 {
+    u8::from(append) * APPEND | u8::from(last_chunk) * LAST_CHUNK
+}
+
 /// True when the flag of an artifact says that it extends another.
 pub(super) fn is_append(flag: u8) -> bool {
     flag & APPEND != 0
@@ -77,8 +82,23 @@ impl<'a> TaskEvent<'a> {
     }
 
     /// Appends the event as an entry that no task has entered yet.
-    #[inline]
+    #[inline(always)]
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            TaskEvent::Status { state, at_ms, message: None, metadata: None } => {
+                let mut entry = [0; ENTRY_HEAD + STATUS_HEAD];
+                let columns = entry_head(STATUS_HEAD, kind::STATUS, state as u8);
+                entry[..ENTRY_HEAD].copy_from_slice(&columns);
+                entry[ENTRY_HEAD..ENTRY_HEAD + 8].copy_from_slice(&at_ms.to_le_bytes());
+                out.extend_from_slice(&entry);
+            }
+            TaskEvent::Turn { .. } | TaskEvent::Status { .. } | TaskEvent::Artifact { .. } => {
+                self.encode_any(out);
+            }
+        }
+    }
+
+    fn encode_any(&self, out: &mut Vec<u8>) {
         out.reserve(ENTRY_HEAD + self.payload_len());
         let payload_len = self.payload_len();
         match *self {
@@ -96,22 +116,18 @@ impl<'a> TaskEvent<'a> {
                 head[ENTRY_HEAD..ENTRY_HEAD + 8].copy_from_slice(&at_ms.to_le_bytes());
                 head[ENTRY_HEAD + 8..].copy_from_slice(&(metadata.len() as u32).to_le_bytes());
                 out.extend_from_slice(&head);
-                if metadata.len() + said.len() > 0 {
-                    out.extend_from_slice(metadata);
-                    out.extend_from_slice(said);
-                }
+                out.extend_from_slice(metadata);
+                out.extend_from_slice(said);
             }
             TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-                let flag = u8::from(append) * APPEND | u8::from(last_chunk) * LAST_CHUNK;
+                let flag = artifact_flag(append, last_chunk);
                 let metadata = metadata.unwrap_or_default();
                 let mut head = [0; ENTRY_HEAD + ARTIFACT_HEAD];
                 let columns = entry_head(payload_len, kind::ARTIFACT, flag);
                 head[..ENTRY_HEAD].copy_from_slice(&columns);
                 head[ENTRY_HEAD..].copy_from_slice(&(metadata.len() as u32).to_le_bytes());
                 out.extend_from_slice(&head);
-                if !metadata.is_empty() {
-                    out.extend_from_slice(metadata);
-                }
+                out.extend_from_slice(metadata);
                 out.extend_from_slice(artifact.0);
             }
         }
@@ -171,13 +187,19 @@ impl EventBuf {
     }
 
     /// Appends a status whose message `write` packs in place (`message_tag` fields).
+    #[inline]
     pub fn push_status_with(
         &mut self,
         state: TaskState,
         at_ms: u64,
         write: impl FnOnce(&mut Packer<'_>),
     ) {
-        self.push_with(&TaskEvent::Status { state, at_ms, message: None, metadata: None }, write);
+        let start = self.bytes.len();
+        self.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
+        let said = self.bytes.len();
+        write(&mut Packer(&mut self.bytes));
+        let kind = kind::STATUS | if self.bytes.len() > said { mark::MESSAGE } else { 0 };
+        self.close(start, kind);
     }
 
     /// Appends an artifact, or a chunk of one, that `write` packs in place (`artifact_tag` fields).
@@ -188,24 +210,23 @@ impl EventBuf {
         last_chunk: bool,
         write: impl FnOnce(&mut Packer<'_>),
     ) {
-        let artifact = Artifact(&[]);
-        let event = TaskEvent::Artifact { artifact, append, last_chunk, metadata: None };
-        self.push_with(&event, write);
+        let start = self.bytes.len();
+        let mut head = [0; ENTRY_HEAD + ARTIFACT_HEAD];
+        head[FLAG_AT] = artifact_flag(append, last_chunk);
+        self.bytes.extend_from_slice(&head);
+        write(&mut Packer(&mut self.bytes));
+        (self.count, self.artifacts) = (self.count + 1, self.artifacts + 1);
+        self.close(start, kind::ARTIFACT);
     }
 
-    /// Both payloads end with what is packed, so `event` without it is a prefix of the whole.
+    /// Corrects the columns of the newest entry, to which something was packed.
     #[inline]
-    fn push_with(&mut self, event: &TaskEvent<'_>, write: impl FnOnce(&mut Packer<'_>)) {
-        let at = self.bytes.len();
-        self.push(event);
-        let packed_at = self.bytes.len();
-        write(&mut Packer(&mut self.bytes));
-        let is_said = matches!(event, TaskEvent::Status { .. }) && self.bytes.len() > packed_at;
-        let length = (self.bytes.len() - at) as u32;
-        if let Some(head) = self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
-            let head: &mut [u8; ENTRY_HEAD] = head;
+    fn close(&mut self, start: usize, kind: u8) {
+        let length = (self.bytes.len() - start) as u32;
+        let entry = self.bytes.get_mut(start..).and_then(|entry| entry.first_chunk_mut());
+        if let Some::<&mut [u8; ENTRY_HEAD]>(head) = entry {
             head[..4].copy_from_slice(&length.to_le_bytes());
-            head[KIND_AT] |= if is_said { mark::MESSAGE } else { 0 };
+            head[KIND_AT] = kind;
         }
     }
 

@@ -7,8 +7,11 @@
 use smallvec::SmallVec;
 
 use super::{
-    entry::{DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, SEQ_AT, mark},
+    entry::{
+        DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, SEQ_AT, entry_head, mark,
+    },
     event::{EventBuf, TaskEvent, is_append, kind},
+    pack::Message,
     state::{Generation, TaskState},
     view::TaskView,
 };
@@ -68,9 +71,10 @@ pub struct Task {
 impl Task {
     /// A task without events; `id` and `context_id` are raw strings of at most 64 KiB each.
     ///
-    /// `reserve` bytes of log are allocated at once.
+    /// `reserve` bytes of log are allocated at once, identifiers included.
+    #[inline]
     pub fn new(id: &[u8], context_id: &[u8], generation: Generation, reserve: usize) -> Task {
-        let mut log = Vec::with_capacity(id.len() + context_id.len() + reserve);
+        let mut log = Vec::with_capacity(reserve.max(id.len() + context_id.len()));
         log.extend_from_slice(id);
         log.extend_from_slice(context_id);
         Task {
@@ -90,6 +94,34 @@ impl Task {
             updated_ms: 0,
             artifacts: SmallVec::new(),
         }
+    }
+
+    /// A task as it is after a client's message and then `submitted`; for the rest, see
+    /// [`Task::new`].
+    pub fn submitted(
+        id: &[u8],
+        context_id: &[u8],
+        generation: Generation,
+        (message, at_ms): (Message<'_>, u64),
+        reserve: usize,
+    ) -> Task {
+        let mut task = Task::new(id, context_id, generation, reserve);
+        let head = entry_head(message.0.len(), kind::TURN | mark::MESSAGE, 0);
+        task.log.extend_from_slice(&head);
+        task.log.extend_from_slice(message.0);
+        let state = TaskState::Submitted;
+        (task.status_at, task.updated_ms, task.state) = (task.log.len() as u32, at_ms, state);
+        TaskEvent::Status { state, at_ms, message: None, metadata: None }.encode(&mut task.log);
+        (task.seq, task.messages) = (1, 1);
+        task.put_u32(task.status_at() + SEQ_AT, task.seq);
+        task
+    }
+
+    /// Log bytes that [`Task::submitted`] takes beside the two ids.
+    pub fn submitted_cost(message: Message<'_>) -> usize {
+        let (state, at_ms) = (TaskState::Submitted, 0);
+        let first = TaskEvent::Status { state, at_ms, message: None, metadata: None };
+        Task::cost(&TaskEvent::Turn { message }) + Task::cost(&first)
     }
 
     /// Log bytes that an event will take.
@@ -189,6 +221,23 @@ impl Task {
         self.status_at as usize
     }
 
+    /// Before it, there is no message of the history as it is now.
+    pub(super) fn trimmed_at(&self) -> usize {
+        self.entries_at().max(self.trimmed_at as usize)
+    }
+
+    /// Where the first artifact may begin, and how many there are now.
+    pub(super) fn artifacts_at(&self) -> (usize, usize) {
+        let first = self.artifacts.iter().map(|chain| chain.first).min();
+        (first.unwrap_or(0) as usize, self.artifacts.len())
+    }
+
+    /// Messages of the history as it is now.
+    pub(super) fn history_len(&self) -> u32 {
+        let status = Entry::at(&self.log, self.status_at()).filter(|_| self.status_at != 0);
+        self.messages - u32::from(status.is_some_and(|entry| entry.holds_message()))
+    }
+
     /// The task as it is now.
     pub fn view(&self) -> TaskView<'_> {
         TaskView::new(self, self.seq())
@@ -218,7 +267,7 @@ impl Task {
         }
         if let TaskEvent::Artifact { artifact, .. } = event
             && self.artifacts.len() >= limits.artifacts_max
-            && self.chain_of(artifact.artifact_id()).is_none()
+            && self.chain_of_id(artifact.artifact_id()).is_none()
         {
             return Err(Refusal::TooManyArtifacts);
         }
@@ -232,17 +281,17 @@ impl Task {
 
     /// Applies the first events of a list at once, as [`Task::apply`] would one by one.
     ///
-    /// Returns how many: none where the list as a whole comes near a limit, fewer than all where
+    /// Returns how many, and whether a status was among them: none where the list as a whole comes near a limit, fewer than all where
     /// one of them is refused. The rest is for `apply`.
-    pub fn apply_at_once(&mut self, events: &EventBuf, limits: &TaskLimits) -> usize {
+    pub fn apply_at_once(&mut self, events: &EventBuf, limits: &TaskLimits) -> (usize, bool) {
         let bytes = events.bytes();
         if self.state.is_terminal()
             || self.log.len() + bytes.len() > limits.bytes_max
             || self.may_squeeze(bytes.len(), events.len() as u64, limits)
         {
-            return 0;
+            return (0, false);
         }
-        let mut at = self.log.len();
+        let (mut at, status_at) = (self.log.len(), self.status_at);
         self.log.extend_from_slice(bytes);
         let mut applied = 0;
         while !self.state.is_terminal()
@@ -252,7 +301,7 @@ impl Task {
             applied += 1;
         }
         self.log.truncate(at);
-        applied
+        (applied, self.status_at != status_at)
     }
 
     /// Heap bytes that [`Task::apply_at_once`] may add at most.
@@ -275,6 +324,7 @@ impl Task {
     fn enter(&mut self, at: usize, limits: &TaskLimits) -> Option<usize> {
         let entry = Entry::at(&self.log, at)?;
         let (end, flag) = (at + entry.len(), entry.flag());
+        let (mut index, mut mark) = (0, 0);
         match entry.kind() {
             kind::STATUS => {
                 let at_ms = entry.payload.first_chunk().map_or(0, |ms| u64::from_le_bytes(*ms));
@@ -287,56 +337,68 @@ impl Task {
                 self.is_answered = false;
             }
             kind::ARTIFACT => {
-                let chain = self.chain_of(entry.artifact().artifact_id());
+                let chain = self.chain_of(&entry);
                 if chain.is_none() && self.artifacts.len() >= limits.artifacts_max {
                     return None;
                 }
                 self.seq += 1;
-                self.link_artifact(chain, at, is_append(flag));
+                index = chain.unwrap_or(self.artifacts.len());
+                mark = self.link_artifact(chain, at, is_append(flag));
             }
             _ => {
                 self.messages += 1;
                 self.is_answered = true;
             }
         }
-        self.put_u32(at + SEQ_AT, self.seq);
+        if let Some::<&mut [u8; ENTRY_HEAD]>(head) = self.log[at..].first_chunk_mut() {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            head[SEQ_AT..SEQ_AT + 4].copy_from_slice(&self.seq.to_le_bytes());
+            head[INDEX_AT..INDEX_AT + 2].copy_from_slice(&index.to_le_bytes());
+            head[KIND_AT] |= mark;
+        }
         self.trim_history(limits.history_max);
         Some(end)
     }
 
+    /// Which artifact an entry is about, if there is one of this id.
     #[inline]
-    fn chain_of(&self, artifact_id: &[u8]) -> Option<usize> {
+    fn chain_of(&self, entry: &Entry<'_>) -> Option<usize> {
         // The newest artifact is by far the likeliest to grow.
+        let newest = self.artifacts.last().and_then(|c| Entry::at(&self.log, c.first as usize));
+        if let (Some(newest), Some(key)) = (newest, entry.artifact_key())
+            && newest.payload.starts_with(key)
+        {
+            return Some(self.artifacts.len() - 1);
+        }
+        self.chain_of_id(entry.artifact().artifact_id())
+    }
+
+    fn chain_of_id(&self, artifact_id: &[u8]) -> Option<usize> {
         self.artifacts.iter().rposition(|chain| {
             Entry::at(&self.log, chain.first as usize)
                 .is_some_and(|entry| entry.artifact().artifact_id() == artifact_id)
         })
     }
 
+    /// Returns the mark of the new entry.
     #[inline]
-    fn link_artifact(&mut self, chain: Option<usize>, at: usize, append: bool) {
+    fn link_artifact(&mut self, chain: Option<usize>, at: usize, append: bool) -> u8 {
         let new = Chain { first: at as u32, last: at as u32 };
-        let index = chain.unwrap_or(self.artifacts.len());
-        if index > 0 {
-            let index = u16::try_from(index).unwrap_or(u16::MAX);
-            self.log[at + INDEX_AT..at + INDEX_AT + 2].copy_from_slice(&index.to_le_bytes());
-        }
-        if chain.is_none() {
+        let Some(chain) = chain.and_then(|index| self.artifacts.get_mut(index)) else {
             self.artifacts.push(new);
-            return;
-        }
+            return 0;
+        };
         if append {
-            self.log[at + KIND_AT] |= mark::CHUNK;
-            let last = std::mem::replace(&mut self.artifacts[index].last, at as u32);
+            let last = std::mem::replace(&mut chain.last, at as u32);
             self.put_u32(last as usize + NEXT_AT, at as u32);
-            return;
+            return mark::CHUNK;
         }
-        let mut old = self.artifacts[index].first as usize;
+        let mut old = std::mem::replace(chain, new).first as usize;
         while old != 0 {
             self.kill(old);
             old = self.u32_at(old + NEXT_AT) as usize;
         }
-        self.artifacts[index] = new;
+        0
     }
 
     /// A status without a message is dead once replaced; its message lives on in the history.
@@ -367,8 +429,7 @@ impl Task {
     /// Kills the oldest message of the history.
     fn forget_message(&mut self) {
         // No message that could go is before `trimmed_at`: each entry is looked at once or twice.
-        let at = self.entries_at().max(self.trimmed_at as usize);
-        for (at, entry) in (Entries { log: &self.log, at }) {
+        for (at, entry) in (Entries { log: &self.log, at: self.trimmed_at() }) {
             if entry.dead() == 0 && entry.holds_message() && at != self.status_at() {
                 self.trimmed_at = (at + entry.len()) as u32;
                 self.kill(at);
@@ -450,6 +511,66 @@ mod tests {
             (0..10_000).find_map(|_| task.apply(&status(TaskState::Working), &large).err());
         assert_eq!(refused, Some(Refusal::TooLarge));
         assert_eq!(task.squeezes(), 0);
+    }
+
+    #[test]
+    fn a_submitted_task_is_its_slow_twin() {
+        let said = MessageBuf::agent("m", &PartsBuf::new().text("hello"));
+        let mut slow = Task::new(b"t", b"c", Generation::V03, 0);
+        slow.apply(&TaskEvent::Turn { message: said.view() }, &limits()).unwrap();
+        slow.apply(&status(TaskState::Submitted), &limits()).unwrap();
+        let mut fast = Task::submitted(b"t", b"c", Generation::V03, (said.view(), 1), 0);
+        for task in [&mut slow, &mut fast] {
+            assert_eq!(task.log().len(), 2 + Task::submitted_cost(said.view()));
+            task.apply(&status(TaskState::Working), &limits()).unwrap();
+            assert_eq!((task.seq(), task.status_seq(), task.updated_ms()), (2, 2, 1));
+            assert_eq!(task.view_at(1).status().state, TaskState::Submitted);
+            assert_eq!(task.view().history(None).count(), 1);
+        }
+        assert_eq!(slow.log(), fast.log());
+    }
+
+    #[test]
+    fn events_at_once_are_events_one_by_one() {
+        for (bytes_max, artifacts_max, replay_max) in
+            [(100_000, 10, 1_000), (3_000, 10, 1_000), (100_000, 3, 1_000), (100_000, 10, 2)]
+        {
+            let limits = TaskLimits { bytes_max, artifacts_max, replay_max, history_max: 3 };
+            let (mut fast, mut slow) =
+                [b"f", b"s"].map(|id| Task::new(id, b"", Generation::V1, 0)).into();
+            for round in 0..40usize {
+                let mut events = EventBuf::default();
+                for step in 0..round % 7 {
+                    let mix = (round * 31 + step * 17) % 11;
+                    let said = MessageBuf::agent("m", &PartsBuf::new().text("x"));
+                    let artifact = ArtifactBuf::new(&(mix % 5).to_string(), &PartsBuf::new());
+                    let artifact = artifact.view();
+                    let (append, last_chunk, metadata) = (mix % 2 == 0, false, None);
+                    let (state, at_ms) = (TaskState::Working, round as u64);
+                    let message = (mix == 7).then(|| said.view());
+                    events.push(&match mix {
+                        0..=5 => TaskEvent::Artifact { artifact, append, last_chunk, metadata },
+                        6..=8 => TaskEvent::Status { state, at_ms, message, metadata },
+                        9 if round > 35 => status(TaskState::Completed),
+                        _ => TaskEvent::Turn { message: said.view() },
+                    });
+                }
+                let growth = fast.heap_bytes() + fast.growth_at_once(&events);
+                let (applied, _) = fast.apply_at_once(&events, &limits);
+                assert!(fast.heap_bytes() <= growth);
+                for (at, event) in events.iter().enumerate() {
+                    let result = slow.apply(&event, &limits);
+                    if at >= applied {
+                        assert_eq!(fast.apply(&event, &limits), result);
+                    }
+                }
+                assert_eq!(slow.log()[1..], fast.log()[1..]);
+                assert_eq!((slow.seq, slow.messages), (fast.seq, fast.messages));
+                assert_eq!((slow.state, slow.dead_bytes), (fast.state, fast.dead_bytes));
+                assert_eq!(slow.history_len() as usize, slow.view().history(None).count());
+                assert_eq!(slow.artifacts.len(), slow.view().artifacts().count());
+            }
+        }
     }
 
     #[test]

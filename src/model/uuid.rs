@@ -6,30 +6,31 @@ pub fn uuid(bits: u128) -> [u8; 36] {
     const VERSION: u128 = 0xf000 << 64;
     const VARIANT: u128 = 0xc000 << 48;
     let bits = bits & !(VERSION | VARIANT) | 0x4000 << 64 | 0x8000 << 48;
-    let [a, b, c, d] = [96, 64, 32, 0].map(|shift| hex((bits >> shift) as u32));
+    let bytes = bits.to_be_bytes();
     let mut text = [b'-'; 36];
-    text[..8].copy_from_slice(&a);
-    text[9..13].copy_from_slice(&b[..4]);
-    text[14..18].copy_from_slice(&b[4..]);
-    text[19..23].copy_from_slice(&c[..4]);
-    text[24..28].copy_from_slice(&c[4..]);
-    text[28..].copy_from_slice(&d);
+    let mut at = 0;
+    while at < bytes.len() {
+        let [high, low] = HEX[bytes[at] as usize];
+        (text[PLACES[at]], text[PLACES[at] + 1]) = (high, low);
+        at += 1;
+    }
     text
 }
 
-/// Eight hexadecimal digits, computed side by side in one word.
-#[inline]
-fn hex(word: u32) -> [u8; 8] {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    // Each nibble to a byte of its own.
-    let mut nibbles = u64::from(word);
-    nibbles = (nibbles | nibbles << 16) & 0x0000_ffff_0000_ffff;
-    nibbles = (nibbles | nibbles << 8) & 0x00ff_00ff_00ff_00ff;
-    nibbles = (nibbles | nibbles << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    // 10 to 15 reach 16 with 6 more, and are letters.
-    let letters = (nibbles + 6 * ONES) >> 4 & ONES;
-    (nibbles + u64::from(b'0') * ONES + letters * u64::from(b'a' - b'0' - 10)).to_be_bytes()
-}
+/// Where the digits of each byte are.
+const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+
+/// `00` to `ff`.
+const HEX: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut at = 0;
+    while at < 256 {
+        pairs[at] = [digits[at >> 4], digits[at & 15]];
+        at += 1;
+    }
+    pairs
+};
 
 #[cfg(test)]
 mod tests {

@@ -85,13 +85,19 @@ impl<'a> TaskView<'a> {
     }
 
     #[inline]
-    fn messages(&self) -> impl Iterator<Item = Message<'a>> + use<'a> {
-        let TaskView { seq, status_at, .. } = *self;
-        self.entries()
-            .filter(move |(at, entry)| {
-                entry.holds_message() && *at != status_at && entry.lives_at(seq)
-            })
-            .filter_map(|(_, entry)| entry.message())
+    fn is_now(&self) -> bool {
+        u64::from(self.seq) == self.task.seq()
+    }
+
+    /// Walks the messages of the history.
+    #[inline]
+    fn messages(&self) -> Walk<'a> {
+        let (task, TaskView { seq, status_at, .. }) = (self.task, *self);
+        let (at, left) = match self.is_now() {
+            true => (task.trimmed_at(), task.history_len()),
+            false => (task.entries_at(), u32::MAX),
+        };
+        Walk { log: task.log(), at, seq, left, status_at }
     }
 
     /// The newest `most` messages of the history (`None`: all), oldest first.
@@ -99,15 +105,14 @@ impl<'a> TaskView<'a> {
     /// The message of the current status is not part of it (A2A 1.0 §4.1.1).
     #[inline]
     pub fn history(&self, most: Option<u32>) -> impl Iterator<Item = Message<'a>> + use<'a> {
-        let mut skip = match most {
-            None => 0,
-            Some(most) => self.messages().count().saturating_sub(most as usize),
-        };
-        self.messages().filter(move |_| {
-            let is_skipped = skip > 0;
-            skip -= usize::from(is_skipped);
-            !is_skipped
-        })
+        let mut walk = self.messages();
+        if let Some(most) = most {
+            let all = if self.is_now() { walk.left } else { self.messages().count() as u32 };
+            for _ in most..all {
+                walk.next();
+            }
+        }
+        walk
     }
 
     /// The newest message a client sent.
@@ -120,10 +125,52 @@ impl<'a> TaskView<'a> {
     /// The artifacts, in the order in which they appeared.
     #[inline]
     pub fn artifacts(&self) -> impl Iterator<Item = ArtifactView<'a>> + use<'a> {
-        let (log, seq) = (self.task.log(), self.seq);
-        self.entries()
-            .filter(move |(_, entry)| entry.is_artifact_start() && entry.lives_at(seq))
-            .map(move |(_, entry)| ArtifactView { log, entry, seq })
+        let (task, seq) = (self.task, self.seq);
+        let (mut at, mut left) = match self.is_now() {
+            true => task.artifacts_at(),
+            false => (task.entries_at(), usize::MAX),
+        };
+        std::iter::from_fn(move || {
+            let log = task.log();
+            while left > 0 {
+                let entry = Entry::at(log, at).filter(|entry| entry.seq() <= seq)?;
+                at += entry.len();
+                if entry.is_artifact_start() && entry.lives_at(seq) {
+                    left -= 1;
+                    return Some(ArtifactView { log, entry, seq });
+                }
+            }
+            None
+        })
+    }
+}
+
+/// Iterates over the messages of a history.
+struct Walk<'a> {
+    log: &'a [u8],
+    at: usize,
+    seq: u32,
+    /// How many there still are at most.
+    left: u32,
+    /// The current status, which is no history.
+    status_at: usize,
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = Message<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Message<'a>> {
+        while self.left > 0 {
+            let at = self.at;
+            let entry = Entry::at(self.log, at).filter(|entry| entry.seq() <= self.seq)?;
+            self.at += entry.len();
+            if entry.holds_message() && at != self.status_at && entry.lives_at(self.seq) {
+                self.left -= 1;
+                return entry.message();
+            }
+        }
+        None
     }
 }
 
@@ -145,6 +192,12 @@ impl<'a> ArtifactView<'a> {
     #[inline]
     pub fn head(&self) -> Artifact<'a> {
         self.entry.artifact()
+    }
+
+    /// True when nothing was appended, or nothing yet.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.entry.next() == 0
     }
 
     /// Fields of the head other than parts.
@@ -212,11 +265,12 @@ impl Task {
     ///
     /// `place` remembers the position between calls, so that following N events costs O(N).
     /// Returns the sequence number up to which events were given.
+    #[inline]
     pub fn replay<'a>(
         &'a self,
         seq: u64,
         place: &mut ReplayPlace,
-        each: &mut dyn FnMut(Replayed<'a>) -> bool,
+        mut each: impl FnMut(Replayed<'a>) -> bool,
     ) -> u64 {
         if place.offset == 0 || place.squeezes != self.squeezes() {
             *place = ReplayPlace { offset: self.entries_at() as u32, squeezes: self.squeezes() };

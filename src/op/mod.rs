@@ -126,7 +126,7 @@ impl Service for Core {
 
     fn settle(
         &self,
-        ticket: &Ticket,
+        ticket: &mut Ticket,
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>> {

@@ -48,19 +48,28 @@ pub fn finish(out: &mut Vec<u8>, mark: Mark) {
     out.extend_from_slice(b"\n\n");
 }
 
-/// Puts a space in the place of every control character.
+/// Puts a space in the place of every control character; as a rule there is none.
 #[inline]
 fn blank_controls(payload: &mut [u8]) {
-    const BLOCK: usize = 32;
-    // Whole blocks, the last of them once more up to the end, so that vectors do it all.
-    let blank = |block: &mut [u8]| block.iter_mut().for_each(|byte| *byte = (*byte).max(b' '));
-    for block in payload.as_chunks_mut::<BLOCK>().0 {
-        blank(block);
+    if has_controls(payload) {
+        payload.iter_mut().for_each(|byte| *byte = (*byte).max(b' '));
     }
-    match payload.last_chunk_mut::<BLOCK>() {
-        Some(last) => blank(last),
-        None => blank(payload),
+}
+
+/// Whole blocks, and the last of them once more up to the end, so that vectors do it all.
+#[inline]
+fn has_controls(payload: &[u8]) -> bool {
+    const BLOCK: usize = 64;
+    let Some(last) = payload.last_chunk::<BLOCK>() else {
+        return payload.iter().any(|byte| *byte < b' ');
+    };
+    let mut least = *last;
+    for block in payload.as_chunks::<BLOCK>().0 {
+        for (least, byte) in least.iter_mut().zip(block) {
+            *least = (*least).min(*byte);
+        }
     }
+    least.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < b' '
 }
 
 /// Takes the frame back: `out` is as it was before it was opened.
@@ -68,13 +77,16 @@ pub fn cancel(out: &mut Vec<u8>, mark: Mark) {
     out.truncate(mark.start);
 }
 
+#[inline]
 fn open(out: &mut Vec<u8>, start: usize, id: Option<u64>) -> Mark {
-    if let Some(id) = id {
-        out.extend_from_slice(b"id: ");
-        push_u64(out, id);
-        out.push(b'\n');
+    match id {
+        Some(id) => {
+            out.extend_from_slice(b"id: ");
+            push_u64(out, id);
+            out.extend_from_slice(b"\ndata: ");
+        }
+        None => out.extend_from_slice(b"data: "),
     }
-    out.extend_from_slice(b"data: ");
     Mark { start, payload: out.len() }
 }
 
@@ -97,8 +109,11 @@ mod tests {
 
     #[test]
     fn no_payload_ends_its_line() {
-        for length in 0..100usize {
-            let payload: Vec<u8> = (0..length).map(|at| (at * 7) as u8 % 64).collect();
+        for length in 0..200usize {
+            let mut payload = vec![b'x'; length];
+            if let Some(byte) = payload.get_mut(length * 7 % 199) {
+                *byte = length as u8 % 32;
+            }
             let mut out = Vec::new();
             let mark = begin(&mut out, None);
             out.extend_from_slice(&payload);

@@ -36,6 +36,17 @@ impl<'e> Edit<'e> {
         Some(Edit { store, shard, at, index, now, wakes, seq, status_ms: None })
     }
 
+    /// Opens the task of a slot that was made just now, submitted.
+    pub(super) fn begun(
+        store: &'e Store,
+        shard: &'e mut Shard,
+        (at, index): (usize, u32),
+        now: Now,
+        wakes: &'e mut Wakes,
+    ) -> Edit<'e> {
+        Edit { store, shard, at, index, now, wakes, seq: 0, status_ms: Some(now.unix_ms) }
+    }
+
     /// The task as it is now.
     ///
     /// # Panics
@@ -92,9 +103,8 @@ impl<'e> Edit<'e> {
             }
             slot.charged += growth;
         }
-        let before = task.status_seq();
-        let applied = task.apply_at_once(events, &store.agent_limits);
-        if task.status_seq() != before {
+        let (applied, has_status) = task.apply_at_once(events, &store.agent_limits);
+        if has_status {
             self.status_ms = Some(task.updated_ms());
         }
         applied

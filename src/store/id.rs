@@ -61,7 +61,8 @@ impl Keys {
     #[inline]
     pub fn hash(&self, domain: u32, bytes: &[u8]) -> u64 {
         let [a, b, c] = self.fold;
-        let mut hash = a ^ u64::from(domain);
+        // The length tells a padded tail from one that ends with zeros.
+        let mut hash = fold(a ^ (u64::from(domain) << 32 | bytes.len() as u64), b);
         let (blocks, tail) = bytes.as_chunks::<16>();
         for block in blocks {
             let block = u128::from_le_bytes(*block);
@@ -73,8 +74,7 @@ impl Keys {
             None => last[..tail.len()].copy_from_slice(tail),
         }
         let last = u128::from_le_bytes(last);
-        // The length tells a padded tail from one that ends with zeros.
-        hash = fold(last as u64 ^ hash, (last >> 64) as u64 ^ c ^ bytes.len() as u64);
+        hash = fold(last as u64 ^ hash, (last >> 64) as u64 ^ c);
         fold(hash ^ b, c)
     }
 

@@ -334,7 +334,14 @@ impl Twin {
         let snapshot = tape.next(2) == 0 && known.looks.contains_key(&after);
         let ends_at_input = tape.next(2) == 0;
         let place = Default::default();
-        let cursor = Cursor { key: known.key, seq: after, snapshot, ends_at_input, place };
+        let cursor = Cursor {
+            key: known.key,
+            seq: after,
+            snapshot,
+            ends_at_input,
+            place,
+            waiter: Default::default(),
+        };
         let flag = Arc::default();
         self.readers.push(Reader { cursor, flag, is_pending: false, is_first: true });
     }
@@ -400,8 +407,9 @@ impl Twin {
                 k.seq == at && (k.state.is_terminal() || (is_asked && reader.cursor.ends_at_input))
             })),
         }
-        let ticket = Ticket { key: reader.cursor.key, after: 0, history: None };
-        let settled = self.store.settle(&ticket, &waker, &mut |reply| {
+        let mut ticket =
+            Ticket { key: reader.cursor.key, after: 0, history: None, waiter: Default::default() };
+        let settled = self.store.settle(&mut ticket, &waker, &mut |reply| {
             let Reply::Task { view, .. } = reply else { panic!("a ticket is for a task") };
             assert_eq!(Some(look(view)), known.and_then(|k| k.looks.get(&k.seq).cloned()));
         });

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// One response, or as much of a stream as has arrived.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// The status code.
     pub status: u16,

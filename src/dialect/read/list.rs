@@ -30,17 +30,19 @@ pub(super) fn read<'p>(
     pack: &'p mut Vec<u8>,
 ) -> Result<List<'p>, Fault> {
     let Some(params) = params else { return Ok(List::default()) };
-    let slots = ListSlots::of(params);
-    let context_id = identifier(slots.context_id(), "contextId", cx)?;
-    let page_token = match slots.page_token() {
+    let mut slots = ListSlots::default();
+    slots.fill(params);
+    let context_id = identifier(params.at(slots.context_id), "contextId", cx)?;
+    let page_token = match params.at(slots.page_token) {
         Some(value) => Some(canonical(value, "pageToken", cx.limits.string_bytes_max)?),
         None => None,
     };
-    let page_size = count(slots.page_size(), "pageSize", PAGE_SIZES)?;
-    let status = state(slots.status())?;
-    let history = count(slots.history(), "historyLength", 0..=INT32_MAX)?;
-    let after_ms = timestamp(slots.after())?;
-    let include_artifacts = boolean(slots.artifacts(), "includeArtifacts")?.unwrap_or(false);
+    let page_size = count(params.at(slots.page_size), "pageSize", PAGE_SIZES)?;
+    let status = state(params.at(slots.status))?;
+    let history = count(params.at(slots.history), "historyLength", 0..=INT32_MAX)?;
+    let after_ms = timestamp(params.at(slots.after))?;
+    let include_artifacts =
+        boolean(params.at(slots.artifacts), "includeArtifacts")?.unwrap_or(false);
     let mut kept = |text: Option<Text<'p>>| text.map(|text| keep(pack, text));
     let (context_id, page_token) = (kept(context_id), kept(page_token));
     let pack: &'p [u8] = pack;

@@ -35,24 +35,25 @@ pub(super) fn read<'p>(
     message: Value<'p>,
     pack: &mut Vec<u8>,
 ) -> Result<Ids<'p>, Fault> {
-    let slots = MessageSlots::of(message);
-    let message_id = identifier(slots.message_id(), "message.messageId", cx)?;
-    let context_id = identifier(slots.context_id(), "message.contextId", cx)?;
-    let task_id = identifier(slots.task_id(), "message.taskId", cx)?;
-    let role = role(slots.role())?;
-    let metadata = object(slots.metadata(), "message.metadata")?;
+    let mut slots = MessageSlots::default();
+    slots.fill(message);
+    let message_id = identifier(message.at(slots.message_id), "message.messageId", cx)?;
+    let context_id = identifier(message.at(slots.context_id), "message.contextId", cx)?;
+    let task_id = identifier(message.at(slots.task_id), "message.taskId", cx)?;
+    let role = role(message.at(slots.role))?;
+    let metadata = object(message.at(slots.metadata), "message.metadata")?;
     let mut packer = Packer(pack);
     packer.put(message_tag::MESSAGE_ID, message_id.as_deref().unwrap_or(cx.fresh_id));
     packer.put_some(message_tag::CONTEXT_ID, context_id.as_deref());
     packer.put_some(message_tag::TASK_ID, task_id.as_deref());
     packer.put(message_tag::ROLE, &[role as u8]);
-    parts(rules, cx, slots.parts(), &mut packer)?;
+    parts(rules, cx, message.at(slots.parts), &mut packer)?;
     packer.put_some(message_tag::METADATA, metadata.map(|value| value.raw()));
-    if let Some(list) = slots.extensions() {
+    if let Some(list) = message.at(slots.extensions) {
         let (field, bytes_max) = ("message.extensions", cx.limits.string_bytes_max);
         strings(cx, list, field, bytes_max, message_tag::EXTENSION, &mut packer)?;
     }
-    if let Some(list) = slots.references() {
+    if let Some(list) = message.at(slots.references) {
         let (field, bytes_max) = ("message.referenceTaskIds", cx.limits.identifier_bytes_max);
         strings(cx, list, field, bytes_max, message_tag::REFERENCE, &mut packer)?;
     }
@@ -63,19 +64,17 @@ pub(super) fn read<'p>(
 fn role(value: Option<Value<'_>>) -> Result<Role, Fault> {
     const ROLES: &str = "must be a role: ROLE_USER or ROLE_AGENT, user or agent";
     let value = value.ok_or_else(|| missing("message.role"))?;
-    let role = match value.text() {
-        Some(name) => match &*name {
-            b"ROLE_USER" | b"user" => Some(Role::User),
-            b"ROLE_AGENT" | b"agent" => Some(Role::Agent),
-            _ => None,
-        },
-        None => match value.as_i64() {
-            Some(1) => Some(Role::User),
-            Some(2) => Some(Role::Agent),
-            _ => None,
-        },
-    };
-    role.ok_or_else(|| Fault::param("message.role", ROLES))
+    if value.str_eq("ROLE_USER") || value.str_eq("user") {
+        return Ok(Role::User);
+    }
+    if value.str_eq("ROLE_AGENT") || value.str_eq("agent") {
+        return Ok(Role::Agent);
+    }
+    match value.as_i64() {
+        Some(1) => Ok(Role::User),
+        Some(2) => Ok(Role::Agent),
+        Some(_) | None => Err(Fault::param("message.role", ROLES)),
+    }
 }
 
 fn parts(

@@ -79,50 +79,34 @@ fn usable(params: Option<Value<'_>>) -> Result<Option<Value<'_>>, Fault> {
 /// A member that is `null` is unset, as ProtoJSON has it, unless its slot is declared with `=`.
 macro_rules! slots {
     ($name:ident { $($slot:ident $keep:tt $($spelling:literal)|+;)+ }) => {
-        #[derive(Clone, Copy)]
-        struct $name<'p> {
-            object: Value<'p>,
-            $($slot: Slot,)+
-        }
+        #[derive(Default)]
+        struct $name { $($slot: Slot,)+ }
 
-        impl<'p> $name<'p> {
+        impl $name {
+            /// Fills the slots in place: they are many and stay where they are.
             #[inline]
-            fn of(object: Value<'p>) -> $name<'p> {
-                let mut slots = $name { object, $($slot: Slot::default(),)+ };
+            fn fill(&mut self, object: Value<'_>) {
                 for (key, value) in object.members() {
+                    let set = !value.is_null();
                     match key.plain() {
-                        Some(name) => slots.put(name, value),
-                        None => slots.put_escaped(&key.text(), value),
+                        Some(name) => self.put(name, value.slot(), set),
+                        None => self.put(&key.text(), value.slot(), set),
                     }
                 }
-                slots
             }
 
-            #[inline]
-            fn put(&mut self, name: &[u8], value: Value<'p>) {
+            fn put(&mut self, name: &[u8], slot: Slot, set: bool) {
                 $(
                     if $(name == $spelling.as_bytes())||+ {
-                        self.$slot = slots!(@$keep value);
+                        self.$slot = if set || slots!(@$keep) { slot } else { Slot::default() };
                         return;
                     }
                 )+
             }
-
-            #[cold]
-            fn put_escaped(&mut self, name: &[u8], value: Value<'p>) {
-                self.put(name, value);
-            }
-
-            $(
-                #[inline]
-                fn $slot(&self) -> Option<Value<'p>> {
-                    self.object.at(self.$slot)
-                }
-            )+
         }
     };
-    (@: $value:ident) => { if $value.is_null() { Slot::default() } else { $value.slot() } };
-    (@= $value:ident) => { $value.slot() };
+    (@:) => { false };
+    (@=) => { true };
 }
 use slots;
 

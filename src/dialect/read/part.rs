@@ -53,14 +53,17 @@ pub(super) fn read(
     if value.kind() != Kind::Object {
         return Err("must be an object".into());
     }
-    let slots = PartSlots::of(value);
-    let named = slots.kind().and_then(named).or_else(|| slots.type_().and_then(named));
+    let mut slots = PartSlots::default();
+    slots.fill(value);
+    let named =
+        value.at(slots.kind).and_then(named).or_else(|| value.at(slots.type_).and_then(named));
     // ProtoJSON: `null` is a value for `data`; beside `kind: "text"` it is a model's empty field.
     let data = match named {
-        Some(Named::Text | Named::File) => slots.data().and_then(set),
-        Some(Named::Data) | None => slots.data(),
+        Some(Named::Text | Named::File) => value.at(slots.data).and_then(set),
+        Some(Named::Data) | None => value.at(slots.data),
     };
-    let (text, raw, url, file) = (slots.text(), slots.raw(), slots.url(), slots.file());
+    let (text, raw, url, file) =
+        (value.at(slots.text), value.at(slots.raw), value.at(slots.url), value.at(slots.file));
     let is_file = raw.is_some() || url.is_some() || file.is_some();
     let fits = match named {
         Some(Named::Text) => text.is_some(),
@@ -75,27 +78,28 @@ pub(super) fn read(
     if is_file && !rules.files {
         return Err("only text and data are accepted here".into());
     }
-    let metadata = slots.metadata();
+    let metadata = value.at(slots.metadata);
     if metadata.is_some_and(|value| value.kind() != Kind::Object) {
         return Err("metadata must be an object".into());
     }
     if let Some(data) = data {
         put_data(rules, data, metadata, packer);
-        return put_names(cx, slots.filename(), slots.media_type(), packer);
+        return put_names(cx, value.at(slots.filename), value.at(slots.media_type), packer);
     }
     let metadata = metadata.map(|value| value.raw());
     let Some(file) = file else {
         put_content(cx, text, raw, url, packer)?;
         packer.put_some(part_tag::METADATA, metadata);
-        return put_names(cx, slots.filename(), slots.media_type(), packer);
+        return put_names(cx, value.at(slots.filename), value.at(slots.media_type), packer);
     };
     if file.kind() != Kind::Object {
         return Err("file must be an object".into());
     }
-    let slots = FileSlots::of(file);
-    put_file(rules, cx, &slots, packer)?;
+    let mut slots = FileSlots::default();
+    slots.fill(file);
+    put_file(rules, cx, [file.at(slots.bytes), file.at(slots.uri)], packer)?;
     packer.put_some(part_tag::METADATA, metadata);
-    put_names(cx, slots.name(), slots.media_type(), packer)
+    put_names(cx, file.at(slots.name), file.at(slots.media_type), packer)
 }
 
 fn named(value: Value<'_>) -> Option<Named> {
@@ -158,12 +162,12 @@ fn put_string(
 fn put_file(
     rules: &Rules,
     cx: &ReadCx<'_>,
-    file: &FileSlots<'_>,
+    [bytes, uri]: [Option<Value<'_>>; 2],
     packer: &mut Packer<'_>,
 ) -> Result<(), Wrong> {
-    match (file.bytes(), file.uri()) {
+    match (bytes, uri) {
         (Some(bytes), None) => put_bytes(bytes, packer),
-        (None, Some(_)) => put_string(cx, part_tag::URL, file.uri(), "uri", packer),
+        (None, Some(_)) => put_string(cx, part_tag::URL, uri, "uri", packer),
         // 0.1: both may be absent, the file is known by its name.
         (None, None) if rules.generation == Generation::V01 => {
             packer.put(part_tag::URL, b"");

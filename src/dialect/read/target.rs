@@ -30,9 +30,11 @@ pub(super) fn read<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<Target<'p>, Fault> {
-    let slots = TargetSlots::of(params.ok_or_else(|| missing("id"))?);
-    let ids = ids(rules, cx, &slots, pack)?;
-    let metadata = object(slots.metadata(), "metadata")?;
+    let params = params.ok_or_else(|| missing("id"))?;
+    let mut slots = TargetSlots::default();
+    slots.fill(params);
+    let ids = ids(rules, cx, (params, &slots), pack)?;
+    let metadata = object(params.at(slots.metadata), "metadata")?;
     let pack: &'p [u8] = pack;
     Ok(Target {
         id: ids.id.bytes(pack),
@@ -50,9 +52,11 @@ pub(super) fn get<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<Get<'p>, Fault> {
-    let slots = TargetSlots::of(params.ok_or_else(|| missing("id"))?);
-    let ids = ids(rules, cx, &slots, pack)?;
-    let history = count(slots.history(), "historyLength", 0..=rules.history_max)?;
+    let params = params.ok_or_else(|| missing("id"))?;
+    let mut slots = TargetSlots::default();
+    slots.fill(params);
+    let ids = ids(rules, cx, (params, &slots), pack)?;
+    let history = count(params.at(slots.history), "historyLength", 0..=rules.history_max)?;
     let pack: &'p [u8] = pack;
     Ok(Get {
         id: ids.id.bytes(pack),
@@ -64,19 +68,19 @@ pub(super) fn get<'p>(
 fn ids<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
-    slots: &TargetSlots<'p>,
+    (params, slots): (Value<'p>, &TargetSlots),
     pack: &mut Vec<u8>,
 ) -> Result<Ids<'p>, Fault> {
-    let id = match identifier(slots.id(), "id", cx)? {
-        None => identifier(slots.task_id(), "taskId", cx)?,
+    let id = match identifier(params.at(slots.id), "id", cx)? {
+        None => identifier(params.at(slots.task_id), "taskId", cx)?,
         id => id,
     };
     let id = id.ok_or_else(|| missing("id"))?;
     if !rules.threads {
         return Ok(Ids { id: keep(pack, id), context_id: None });
     }
-    let context_id =
-        identifier(slots.context_id(), "contextId", cx)?.ok_or_else(|| missing("contextId"))?;
+    let context_id = identifier(params.at(slots.context_id), "contextId", cx)?
+        .ok_or_else(|| missing("contextId"))?;
     let (id, context_id) = split_thread(id, Some(context_id));
     Ok(Ids { id: keep(pack, id), context_id: context_id.map(|id| keep(pack, id)) })
 }
