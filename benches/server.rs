@@ -190,7 +190,8 @@ fn ratios(server: &Served, wanted: &dyn Fn(&str) -> bool) {
         let sizes = [case.request.len().to_string(), answer.len().to_string()];
         let floor = Served::start(&[me.to_str().unwrap(), "floor", "PORT", &sizes[0], &sizes[1]]);
         let [mut below, mut ours] = [&floor, server].map(|s| Load::new(s, &case, answer.len()));
-        (below.turn(), ours.turn());
+        below.turn();
+        ours.turn();
         let mut rounds: Vec<(f64, f64)> =
             (0..ROUNDS).map(|_| (below.slice(&floor), ours.slice(server))).collect();
         rounds.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));

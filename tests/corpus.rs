@@ -4,7 +4,9 @@
 //! own tests run elsewhere; this is a `main` so that they do not run twice. It takes a filter and
 //! `--list` as the standard harness does.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, dead_code, unused_imports)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+// Each target includes its properties, and uses some of what stands beside them.
+#![allow(clippy::duplicate_mod, clippy::module_inception, dead_code, unused_imports)]
 
 use std::{
     collections::BTreeSet,
