@@ -180,10 +180,14 @@ impl Edit<'_> {
         let room: &Room = &self.store.room;
         let slot = &mut self.shard.slab[self.index];
         let Some(task) = &slot.task else { return };
-        let held = task.heap_bytes();
+        let (held, is_new) = (task.heap_bytes(), task.seq() != self.seq);
+        let is_over = task.state().is_terminal();
         room.settle_bytes(std::mem::replace(&mut slot.charged, held), held);
-        if task.seq() != self.seq {
-            self.shard.wake(self.index, self.wakes);
+        match (is_new, is_over) {
+            (false, _) => {}
+            (true, false) => self.shard.wake(self.index, self.wakes),
+            // Nothing more will happen that anybody could wait for.
+            (true, true) => self.shard.forget(self.index, self.wakes),
         }
     }
 }
