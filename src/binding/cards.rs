@@ -152,15 +152,15 @@ pub fn body(
 ) -> Option<Vec<u8>> {
     let profile = service.profile(place.agent)?;
     let url = endpoint_url(site, host, base);
-    // A card names what is really spoken at its place, the newest first.
-    let versions = [(Generation::V1, "1.0"), (Generation::V03, "0.3"), (Generation::V01, "0.1")];
-    let spoken = versions.into_iter().filter(|(generation, _)| place.dialect.speaks(*generation));
-    let endpoint = |(_, version)| Endpoint { url: &url, binding: "JSONRPC", version, tenant: None };
-    // Clients of 0.1 read the card, but never a version: the entry is for those who know no more.
-    let mut endpoints: SmallVec<[Endpoint<'_>; 3]> = spoken.map(endpoint).collect();
-    if endpoints.len() > 1 {
-        endpoints.retain(|endpoint| endpoint.version != "0.1");
-    }
+    // A card names what is really spoken at its place, the newest first; that 0.1 is spoken is
+    // said only where nothing newer is, for its clients never look.
+    let dialect = place.dialect;
+    let mut versions: SmallVec<[&str; 3]> = SmallVec::new();
+    versions.extend(dialect.speaks(Generation::V1).then_some("1.0"));
+    versions.extend(dialect.speaks(Generation::V03).then_some("0.3"));
+    versions.extend(versions.is_empty().then_some("0.1"));
+    let endpoint = |version| Endpoint { url: &url, binding: "JSONRPC", version, tenant: None };
+    let endpoints: SmallVec<[Endpoint<'_>; 3]> = versions.into_iter().map(endpoint).collect();
     let options = CardOptions { extended: site.extended_card };
     Some(card::render(profile, &endpoints, form, options))
 }

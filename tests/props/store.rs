@@ -58,6 +58,8 @@ struct Known {
 /// A stream and what it has been given.
 struct Reader {
     cursor: Cursor,
+    /// Kept, for who drops a ticket waits for nothing.
+    ticket: Option<Ticket>,
     flag: Arc<Flag>,
     is_pending: bool,
     is_first: bool,
@@ -343,7 +345,7 @@ impl Twin {
             waiter: Default::default(),
         };
         let flag = Arc::default();
-        self.readers.push(Reader { cursor, flag, is_pending: false, is_first: true });
+        self.readers.push(Reader { cursor, ticket: None, flag, is_pending: false, is_first: true });
     }
 
     fn read_on(&mut self, tape: &mut Tape<'_>) {
@@ -418,7 +420,10 @@ impl Twin {
                 assert!(known.is_some_and(|k| k.state.is_terminal() || k.state.is_interrupted()))
             }
             Poll::Ready(Err(_)) => assert!(known.is_none()),
-            Poll::Pending => reader.is_pending = true,
+            Poll::Pending => {
+                reader.is_pending = true;
+                reader.ticket = Some(ticket);
+            }
         }
         matches!(follow, Follow::More | Follow::Pending)
     }
