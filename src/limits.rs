@@ -95,7 +95,7 @@ limits! {
     write_stall_ms: u64 = 30_000;
     /// Milliseconds between keep-alive comments on a quiet stream (proxies cut at 30 to 60 s).
     sse_keep_alive_ms: u64 = 15_000;
-    /// Milliseconds that a closing connection is read and ignored, so that the peer sees our answer.
+    /// Milliseconds that a closing connection is read and ignored, so that our answer arrives.
     linger_ms: u64 = 1_000;
     /// Milliseconds that running calls and streams get to end on shutdown.
     drain_ms: u64 = 10_000;

@@ -450,6 +450,26 @@ fn connections_max() {
 }
 
 #[test]
+fn buffers_bytes_max() {
+    let server = Binary::limited(&["buffers_bytes_max=262144"]);
+    // Room for a body of 1 MiB would take more than all connections together may hold.
+    let mut large = server.connect();
+    large.write(
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+          Content-Length: 1048576\r\n\r\n{",
+    );
+    assert!(large.read_to_end().is_empty(), "it is cut off without an answer");
+    server.assert_lives();
+    // What fits is served, again and again: the sum goes down with each answer.
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(100_000))));
+    for _ in 0..8 {
+        let mut small = server.connect();
+        small.write(&post("/", &[], &body));
+        assert_eq!(small.reply().status, 200);
+    }
+}
+
+#[test]
 fn streams_max() {
     let mut lab = Lab::limited(|limits| limits.streams_max = 2);
     let hold = V1.params(say("hold:1000:1"));

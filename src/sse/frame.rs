@@ -81,7 +81,24 @@ pub fn cancel(out: &mut Vec<u8>, mark: Mark) {
 
 #[inline]
 fn open(out: &mut Vec<u8>, start: usize, id: Option<u64>) -> Mark {
+    let digit = |value: u64| b'0' + (value % 10) as u8;
     match id {
+        // Most streams are short, and their heads one copy.
+        Some(id @ 0..=9) => {
+            let mut head = *b"id: 0\ndata: ";
+            head[4] = digit(id);
+            out.extend_from_slice(&head);
+        }
+        Some(id @ 10..=99) => {
+            let mut head = *b"id: 00\ndata: ";
+            (head[4], head[5]) = (digit(id / 10), digit(id));
+            out.extend_from_slice(&head);
+        }
+        Some(id @ 100..=999) => {
+            let mut head = *b"id: 000\ndata: ";
+            (head[4], head[5], head[6]) = (digit(id / 100), digit(id / 10), digit(id));
+            out.extend_from_slice(&head);
+        }
         Some(id) => {
             out.extend_from_slice(b"id: ");
             push_u64(out, id);
@@ -124,6 +141,16 @@ mod tests {
             let twin = payload.iter().map(|&byte| if is_break(byte) { b' ' } else { byte });
             let twin: Vec<u8> = twin.collect();
             assert_eq!(out, [b"data: ", &twin[..], b"\n\n"].concat());
+        }
+    }
+
+    #[test]
+    fn ids_of_every_length_are_decimal() {
+        for id in (0..1100).chain([9_999, u64::MAX]) {
+            let mut out = Vec::new();
+            let mark = begin(&mut out, Some(id));
+            finish(&mut out, mark);
+            assert_eq!(out, format!("id: {id}\ndata: \n\n").as_bytes());
         }
     }
 

@@ -58,8 +58,8 @@ struct Known {
 /// A stream and what it has been given.
 struct Reader {
     cursor: Cursor,
-    /// Kept, for who drops a ticket waits for nothing.
-    ticket: Option<Ticket>,
+    /// Waits beside the stream, for as long.
+    ticket: Ticket,
     flag: Arc<Flag>,
     is_pending: bool,
     is_first: bool,
@@ -344,8 +344,9 @@ impl Twin {
             place,
             waiter: Default::default(),
         };
+        let ticket = Ticket { key: known.key, after: 0, history: None, waiter: Default::default() };
         let flag = Arc::default();
-        self.readers.push(Reader { cursor, ticket: None, flag, is_pending: false, is_first: true });
+        self.readers.push(Reader { cursor, ticket, flag, is_pending: false, is_first: true });
     }
 
     fn read_on(&mut self, tape: &mut Tape<'_>) {
@@ -409,9 +410,7 @@ impl Twin {
                 k.seq == at && (k.state.is_terminal() || (is_asked && reader.cursor.ends_at_input))
             })),
         }
-        let mut ticket =
-            Ticket { key: reader.cursor.key, after: 0, history: None, waiter: Default::default() };
-        let settled = self.store.settle(&mut ticket, &waker, &mut |reply| {
+        let settled = self.store.settle(&mut reader.ticket, &waker, &mut |reply| {
             let Reply::Task { view, .. } = reply else { panic!("a ticket is for a task") };
             assert_eq!(Some(look(view)), known.and_then(|k| k.looks.get(&k.seq).cloned()));
         });
@@ -420,10 +419,7 @@ impl Twin {
                 assert!(known.is_some_and(|k| k.state.is_terminal() || k.state.is_interrupted()))
             }
             Poll::Ready(Err(_)) => assert!(known.is_none()),
-            Poll::Pending => {
-                reader.is_pending = true;
-                reader.ticket = Some(ticket);
-            }
+            Poll::Pending => reader.is_pending = true,
         }
         matches!(follow, Follow::More | Follow::Pending)
     }
