@@ -16,3 +16,4 @@ pub mod rpc;
 pub mod service;
 pub mod sse;
 pub mod store;
+pub mod waiter;

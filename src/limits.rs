@@ -105,6 +105,9 @@ limits! {
     streams_max: usize = 65_536;
     /// Bytes of unsent output above which a connection's input is left waiting.
     output_bytes_max: usize = 256 * 1024;
+    /// Bytes that all connections together hold of partial requests and unsent output; one that
+    /// would need more is cut off.
+    buffers_bytes_max: usize = 1024 * 1024 * 1024;
     /// Tasks in memory, running and finished; the oldest finished ones leave first.
     tasks_max: usize = 1_048_576;
     /// Bytes of tasks in memory; the oldest finished ones leave first.
@@ -128,24 +131,26 @@ const CONNECTION_BYTES: u64 = 1024;
 /// Memory that one task holds beside its log: slot, order entry, context entry.
 const TASK_OVERHEAD_BYTES: u64 = 320;
 
+/// Memory that a worker's buffer pools keep; see `net/pool.rs`.
+const WORKER_POOL_BYTES: u64 = 2 * 32 * 1024 * 1024;
+
 impl Limits {
     /// The worst case of resident memory as labelled terms, in bytes, for `workers` threads.
     ///
     /// The sum bounds what peers can make the server hold at one moment; it is a ceiling, not an
     /// estimate.
     pub fn memory_bytes_terms(&self, workers: usize) -> Vec<(&'static str, u64)> {
-        let connections = self.connections_max as u64;
-        let per_input = (self.head_bytes_max + self.body_bytes_max) as u64;
-        let per_reply = (self.output_bytes_max + self.task_bytes_max) as u64;
-        let scratch = 8 * per_input + 2 * per_reply;
+        let (connections, workers) = (self.connections_max as u64, workers as u64);
+        let request = (self.head_bytes_max + self.body_bytes_max) as u64;
+        let reply = (self.output_bytes_max + self.task_bytes_max) as u64;
         vec![
             ("store: task logs", self.store_bytes_max as u64),
             ("store: slots and indexes", self.tasks_max as u64 * TASK_OVERHEAD_BYTES),
-            ("store: the task that is being written", self.task_bytes_max as u64 * workers as u64),
-            ("connections: state", connections.saturating_mul(CONNECTION_BYTES)),
-            ("connections: partial requests", connections.saturating_mul(per_input)),
-            ("connections: unsent output", connections.saturating_mul(per_reply)),
-            ("workers: parser and output scratch", scratch * workers as u64),
+            ("connections: state", connections * CONNECTION_BYTES),
+            ("connections: partial requests and unsent output", self.buffers_bytes_max as u64),
+            ("workers: the request and the answer at hand", workers * (request + reply)),
+            ("workers: parser, up to 45 bytes for each of a body", workers * 45 * request),
+            ("workers: buffers kept for reuse", workers * WORKER_POOL_BYTES),
         ]
     }
 

@@ -3,22 +3,23 @@
 //! An id is kept as the text it came in and given back as that text, whatever it is. A request
 //! that is not one still gives its id back if that much could be read.
 
+use std::borrow::Cow;
+
 use crate::{
     fault::{Fault, FaultKind},
-    json::{Kind, Value},
+    json::{Kind, Slot, Value},
     limits::Limits,
 };
 
 /// The id of a response when the request's could not be read (JSON-RPC 2.0 §5).
-pub const NULL_ID: &str = "null";
+pub const NULL_ID: &[u8] = b"null";
 
 /// A valid request object.
-#[derive(Clone, Copy)]
 pub struct Request<'p> {
     /// The id as it stands in the body; `None` for a notification.
-    pub id: Option<&'p str>,
-    /// The method as it stands in the body, between the quotes.
-    pub method: Value<'p>,
+    pub id: Option<&'p [u8]>,
+    /// The method, unescaped.
+    pub method: Cow<'p, [u8]>,
     /// The parameters, if there are any: absent, null and `[]` all mean none.
     pub params: Option<Value<'p>>,
     /// True for a non-empty array: A2A takes parameters by name only.
@@ -30,7 +31,7 @@ pub struct Invalid<'p> {
     /// What is wrong.
     pub fault: Fault,
     /// The id, or [`NULL_ID`].
-    pub id: &'p str,
+    pub id: &'p [u8],
 }
 
 /// Reads one request object (JSON-RPC 2.0 §4).
@@ -41,24 +42,21 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
     if value.kind() != Kind::Object {
         return Err(refuse(NULL_ID, "a request is an object"));
     }
-    let (mut version, mut id, mut method, mut params) = (None, None, None, None);
-    let mut duplicate = false;
+    let mut slots = [Slot::default(); 4];
+    let (mut duplicate, mut twice_id) = (false, false);
     for (key, member) in value.members() {
-        let place = match key.raw().len() {
-            7 if key.eq("jsonrpc") => &mut version,
-            2 if key.eq("id") => &mut id,
-            6 if key.eq("method") => &mut method,
-            6 if key.eq("params") => &mut params,
+        let index = match key.plain() {
+            Some(name) => index(name),
             // An escaped spelling of a member is still that member.
-            _ if !key.raw().contains('\\') => continue,
-            _ if key.eq("jsonrpc") => &mut version,
-            _ if key.eq("id") => &mut id,
-            _ if key.eq("method") => &mut method,
-            _ if key.eq("params") => &mut params,
-            _ => continue,
+            None => index(&key.text()),
         };
-        duplicate |= place.replace(member).is_some();
+        let Some(slot) = index.and_then(|index| slots.get_mut(index)) else { continue };
+        let again = *slot != Slot::default();
+        duplicate |= again;
+        twice_id |= again && index == Some(1);
+        *slot = member.slot();
     }
+    let [version, id, method, params] = slots.map(|slot| value.at(slot));
     let id = match id.map(|id: Value<'p>| (id.kind(), id.raw())) {
         None => None,
         Some((Kind::String | Kind::Number | Kind::Null, raw)) => Some(raw),
@@ -69,7 +67,7 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
     if id.is_some_and(|id| id.len() > limits.rpc_id_bytes_max) {
         return Err(refuse(NULL_ID, "the id is too long"));
     }
-    let answer = id.unwrap_or(NULL_ID);
+    let answer = if twice_id { NULL_ID } else { id.unwrap_or(NULL_ID) };
     // Which of two equal members counts is what two parsers disagree about; so neither does.
     if duplicate {
         return Err(refuse(answer, "a member of the request appears twice"));
@@ -77,7 +75,7 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
     if !version.is_some_and(|version: Value<'_>| version.str_eq("2.0")) {
         return Err(refuse(answer, "jsonrpc must be \"2.0\""));
     }
-    let Some(method) = method.filter(Value::is_string) else {
+    let Some(method) = method.and_then(|method| method.text()) else {
         return Err(refuse(answer, "method must be a string"));
     };
     let (params, by_position) = match params.map(|params: Value<'p>| (params.kind(), params)) {
@@ -91,17 +89,31 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
     Ok(Request { id, method, params, by_position })
 }
 
-fn refuse<'p>(id: &'p str, detail: &'static str) -> Invalid<'p> {
+/// The slot of a member.
+#[inline]
+fn index(name: &[u8]) -> Option<usize> {
+    // `==` compares whole words where a pattern compares byte by byte.
+    match name.len() {
+        7 if name == b"jsonrpc" => Some(0),
+        2 if name == b"id" => Some(1),
+        6 if name == b"method" => Some(2),
+        6 if name == b"params" => Some(3),
+        _ => None,
+    }
+}
+
+#[cold]
+fn refuse<'p>(id: &'p [u8], detail: &'static str) -> Invalid<'p> {
     Invalid { fault: Fault::because(FaultKind::InvalidRequest, detail), id }
 }
 
 /// Opens a response with a result; write the result behind it, then [`close`].
-pub fn open_result(out: &mut Vec<u8>, id: &str) {
+pub fn open_result(out: &mut Vec<u8>, id: &[u8]) {
     open(out, id, b",\"result\":");
 }
 
 /// Opens a response with an error; write the error object behind it, then [`close`].
-pub fn open_error(out: &mut Vec<u8>, id: &str) {
+pub fn open_error(out: &mut Vec<u8>, id: &[u8]) {
     open(out, id, b",\"error\":");
 }
 
@@ -110,9 +122,9 @@ pub fn close(out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn open(out: &mut Vec<u8>, id: &str, member: &[u8]) {
+fn open(out: &mut Vec<u8>, id: &[u8], member: &[u8]) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(id);
     out.extend_from_slice(member);
 }
 
@@ -121,16 +133,18 @@ mod tests {
     use super::*;
     use crate::json::Parser;
 
+    fn owned(text: &[u8]) -> String {
+        String::from_utf8_lossy(text).into_owned()
+    }
+
     fn read_text(text: &str) -> Result<(Option<String>, String, bool), (String, String)> {
         let mut parser = Parser::new();
         let value = parser.parse(text.as_bytes(), 64).expect("valid JSON");
         match read(value, &Limits::default()) {
-            Ok(request) => Ok((
-                request.id.map(str::to_owned),
-                request.method.raw().to_owned(),
-                request.params.is_some(),
-            )),
-            Err(invalid) => Err((invalid.id.to_owned(), invalid.fault.message().to_owned())),
+            Ok(request) => {
+                Ok((request.id.map(owned), owned(&request.method), request.params.is_some()))
+            }
+            Err(invalid) => Err((owned(invalid.id), invalid.fault.message().to_owned())),
         }
     }
 
@@ -138,7 +152,7 @@ mod tests {
     fn ids_are_kept_as_text() {
         for id in ["0", "-0", "1.0", "1e400", "9007199254740993", "\"a\\u0062\\/\"", "null"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
-            assert_eq!(read_text(&text), Ok((Some(id.into()), "\"m\"".into(), false)));
+            assert_eq!(read_text(&text), Ok((Some(id.into()), "m".into(), false)));
         }
     }
 
@@ -154,7 +168,7 @@ mod tests {
     fn params_may_be_absent_null_or_empty() {
         for params in ["", r#","params":null"#, r#","params":[]"#] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m"{params}}}"#);
-            assert_eq!(read_text(&text), Ok((Some("1".into()), "\"m\"".into(), false)));
+            assert_eq!(read_text(&text), Ok((Some("1".into()), "m".into(), false)));
         }
     }
 
@@ -162,6 +176,12 @@ mod tests {
     fn a_member_that_appears_twice_is_refused_with_the_id() {
         let text = r#"{"jsonrpc":"2.0","id":7,"method":"a","m\u0065thod":"b"}"#;
         assert_eq!(read_text(text).unwrap_err().0, "7");
+    }
+
+    #[test]
+    fn of_two_ids_neither_counts() {
+        let text = r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#;
+        assert_eq!(read_text(text).unwrap_err().0, "null");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::{
     agent::Profile,
     fault::Fault,
     model::{Call, EventBuf, Generation, Message, Reply, TaskEvent, TaskView, view::ReplayPlace},
+    waiter::Waiter,
 };
 
 /// The time, read once per turn of a worker's loop.
@@ -18,6 +19,18 @@ pub struct Now {
     pub mono_ms: u64,
     /// Milliseconds since the Unix epoch.
     pub unix_ms: u64,
+}
+
+/// What the world gives a server when it starts.
+pub struct Start {
+    /// Unguessable bits that keep task ids and hash tables from being predicted.
+    pub secret: u128,
+    /// Milliseconds since the Unix epoch, for agents that publish from threads of their own.
+    pub unix_ms: fn() -> u64,
+    /// Threads.
+    pub workers: usize,
+    /// Named by cards when a request has no `Host`.
+    pub base_url: String,
 }
 
 /// Unguessable bits; each worker has a generator of its own.
@@ -65,7 +78,7 @@ pub struct TaskKey {
 }
 
 /// A call that waits for its task.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Ticket {
     /// The task.
     pub key: TaskKey,
@@ -73,10 +86,12 @@ pub struct Ticket {
     pub after: u64,
     /// At most this many messages of history; `None`: all.
     pub history: Option<u32>,
+    /// How it is woken.
+    pub waiter: Waiter,
 }
 
 /// A subscriber's place in a task's events: all that a stream costs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Cursor {
     /// The task.
     pub key: TaskKey,
@@ -88,6 +103,8 @@ pub struct Cursor {
     pub ends_at_input: bool,
     /// Where in the log `seq` is.
     pub place: ReplayPlace,
+    /// How it is woken.
+    pub waiter: Waiter,
 }
 
 /// What became of a call.
@@ -115,6 +132,8 @@ pub enum Followed<'a> {
         seq: u64,
         /// The event; never a turn.
         event: TaskEvent<'a>,
+        /// Which of the task's artifacts the event is about, if it is about one; from 0.
+        artifact_index: u32,
         /// Raw task id.
         task_id: &'a [u8],
         /// Raw context id.
@@ -166,7 +185,7 @@ pub trait Service: Send + Sync {
     /// Answers a parked call if its task is ready, and registers `wake` otherwise.
     fn settle(
         &self,
-        ticket: &Ticket,
+        ticket: &mut Ticket,
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>>;

@@ -76,8 +76,14 @@ fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
 fn follow(store: &Store, key: TaskKey) -> Option<u64> {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
-    let mut cursor =
-        Cursor { key, seq: 0, snapshot: false, ends_at_input: true, place: Default::default() };
+    let mut cursor = Cursor {
+        key,
+        seq: 0,
+        snapshot: false,
+        ends_at_input: true,
+        place: Default::default(),
+        waiter: Default::default(),
+    };
     let mut at = 0;
     loop {
         let follow = store.follow(&mut cursor, &waker, &mut |item| {
@@ -103,9 +109,9 @@ fn follow(store: &Store, key: TaskKey) -> Option<u64> {
 fn settle(store: &Store, key: TaskKey) -> bool {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
-    let ticket = Ticket { key, after: 0, history: None };
+    let mut ticket = Ticket { key, after: 0, history: None, waiter: Default::default() };
     loop {
-        match store.settle(&ticket, &waker, &mut |_| ()) {
+        match store.settle(&mut ticket, &waker, &mut |_| ()) {
             Poll::Pending => bell.wait(),
             Poll::Ready(result) => return result.is_ok(),
         }

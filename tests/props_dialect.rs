@@ -129,11 +129,12 @@ impl Scene {
             "artifact" => self.artifact(rest),
             "direct" => self.direct = Some((first.to_owned(), packed_message(tail))),
             "method" => {
-                let method = dialect.method(first);
+                let method = dialect.method(first.as_bytes());
                 self.output = method.map_or("none".to_owned(), |m| format!("{:?}", m.op));
             }
             _ => {
-                let method = dialect.method(first).unwrap_or_else(|| panic!("{place}no method"));
+                let method =
+                    dialect.method(first.as_bytes()).unwrap_or_else(|| panic!("{place}no method"));
                 self.output = self.produce(command, method, tail, place);
             }
         }
@@ -190,6 +191,7 @@ impl Scene {
                 let item = Followed::Event {
                     seq: task.seq(),
                     event: self.newest.iter().last().expect(place),
+                    artifact_index: task.view().artifacts().last().map_or(0, |a| a.index()),
                     task_id: task.id(),
                     context_id: task.context_id(),
                     last: has("closes"),
@@ -214,9 +216,9 @@ impl Scene {
         let value = parser.parse(json.as_bytes(), 64).unwrap();
         let state = value.get("state").unwrap();
         let state = TaskState::ALL.into_iter().find(|s| state.str_eq(&format!("{s:?}"))).unwrap();
-        let message = value.get("message").map(|message| packed_message(message.raw()));
+        let message = value.get("message").map(|message| packed_message(message.raw_str()));
         let at_ms = NEW_YEAR_MS + value.get("at").map_or(0, |at| at.as_i64().unwrap() as u64);
-        let metadata = value.get("metadata").map(|metadata| metadata.raw().as_bytes());
+        let metadata = value.get("metadata").map(|metadata| metadata.raw_str().as_bytes());
         let message = message.as_deref().map(Message);
         self.apply(&TaskEvent::Status { state, at_ms, message, metadata });
     }
@@ -230,7 +232,7 @@ impl Scene {
             artifact: Artifact(&packed),
             append: is("append"),
             last_chunk: is("lastChunk"),
-            metadata: value.get("metadata").map(|metadata| metadata.raw().as_bytes()),
+            metadata: value.get("metadata").map(|metadata| metadata.raw_str().as_bytes()),
         });
     }
 }
@@ -252,9 +254,9 @@ fn fault(kind: &str, said: &str) -> Fault {
 fn packed_message(json: &str) -> Vec<u8> {
     let (limits, mut parser, mut pack) = (Limits::default(), Parser::new(), Vec::new());
     let params = format!("{{\"message\":{json}}}");
-    let cx = ReadCx { op: Op::Send, limits: &limits, fresh_id: FRESH, after: None };
+    let cx = ReadCx { op: Op::Send, limits: &limits, fresh_id: FRESH.as_bytes(), after: None };
     let value = parser.parse(params.as_bytes(), 64).unwrap();
-    let method = dialect::STANDARD.method("SendMessage").unwrap();
+    let method = dialect::STANDARD.method(b"SendMessage").unwrap();
     match (method.wire.read)(&cx, Some(value), &mut pack).unwrap() {
         Call::Send(send) => send.message.0.to_vec(),
         _ => unreachable!(),
@@ -264,18 +266,18 @@ fn packed_message(json: &str) -> Vec<u8> {
 fn packed_artifact(value: Value<'_>) -> Vec<u8> {
     let mut packed = Vec::new();
     let mut packer = Packer(&mut packed);
-    let string = |name: &str| Some(value.get(name)?.string_raw()?.as_bytes());
+    let string = |name: &str| value.get(name)?.string_raw();
     packer.put_some(artifact_tag::ARTIFACT_ID, string("artifactId"));
     packer.put_some(artifact_tag::NAME, string("name"));
     packer.put_some(artifact_tag::DESCRIPTION, string("description"));
-    let parts = value.get("parts").unwrap().raw();
+    let parts = value.get("parts").unwrap().raw_str();
     let message = packed_message(&format!("{{\"role\":\"ROLE_AGENT\",\"parts\":{parts}}}"));
     for part in Message(&message).parts() {
         packer.put(artifact_tag::PART, part.0);
     }
-    packer.put_some(artifact_tag::METADATA, value.get("metadata").map(|m| m.raw().as_bytes()));
+    packer.put_some(artifact_tag::METADATA, value.get("metadata").map(|m| m.raw_str().as_bytes()));
     for extension in value.get("extensions").iter().flat_map(|list| list.elements()) {
-        packer.put(artifact_tag::EXTENSION, extension.string_raw().unwrap().as_bytes());
+        packer.put(artifact_tag::EXTENSION, extension.string_raw().unwrap());
     }
     packed
 }
@@ -283,7 +285,7 @@ fn packed_artifact(value: Value<'_>) -> Vec<u8> {
 /// Reads params, and describes the call or the fault.
 fn read(method: &Method, params: &str) -> String {
     let (limits, mut parser, mut pack) = (Limits::default(), Parser::new(), Vec::new());
-    let cx = ReadCx { op: method.op, limits: &limits, fresh_id: FRESH, after: Some(7) };
+    let cx = ReadCx { op: method.op, limits: &limits, fresh_id: FRESH.as_bytes(), after: Some(7) };
     let value = (!params.is_empty()).then(|| parser.parse(params.as_bytes(), 64).expect("params"));
     match (method.wire.read)(&cx, value, &mut pack) {
         Ok(call) => describe(&call),

@@ -9,6 +9,8 @@ pub mod script;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::{
     model::{ArtifactBuf, EventBuf, Message, MessageBuf, TaskEvent, TaskState, TaskView},
     service::{Now, TaskKey},
@@ -204,7 +206,7 @@ impl Turn<'_> {
     pub fn detach(self) -> Result<Job, Closed> {
         let text = |raw: &[u8]| String::from_utf8_lossy(raw).into_owned();
         let (task_id, context_id) = (text(self.task_id), text(self.context_id));
-        let message = self.message.0.to_vec();
+        let message = Bytes::copy_from_slice(self.message.0);
         let (key, host) = self.host.commit(self.events)?;
         *self.ending = Ending::Detached;
         Ok(Job { task_id, context_id, message, key, host, done: false })
@@ -215,7 +217,7 @@ impl Turn<'_> {
 pub struct Job {
     task_id: String,
     context_id: String,
-    message: Vec<u8>,
+    message: Bytes,
     key: TaskKey,
     host: Arc<dyn JobHost>,
     done: bool,
@@ -237,6 +239,11 @@ impl Job {
         Message(&self.message)
     }
 
+    /// The same message, packed, for tasks of the agent that outlive a borrow; shared, not copied.
+    pub fn message_bytes(&self) -> Bytes {
+        self.message.clone()
+    }
+
     /// True when the task has ended, for instance because a client canceled it.
     pub fn is_closed(&self) -> bool {
         self.host.is_closed(self.key)
@@ -253,13 +260,23 @@ impl Job {
         self.publish(TaskEvent::Status { state, at_ms, message, metadata: None })
     }
 
-    /// Publishes an artifact or, with `append`, a chunk of one.
+    /// Publishes a whole artifact.
     ///
     /// # Errors
     /// [`Closed`].
-    pub fn artifact(&mut self, artifact: &ArtifactBuf, append: bool) -> Result<(), Closed> {
+    pub fn artifact(&mut self, artifact: &ArtifactBuf) -> Result<(), Closed> {
         let artifact = artifact.view();
-        self.publish(TaskEvent::Artifact { artifact, append, last_chunk: !append, metadata: None })
+        let (append, last_chunk) = (false, true);
+        self.publish(TaskEvent::Artifact { artifact, append, last_chunk, metadata: None })
+    }
+
+    /// Publishes one chunk of an artifact: the first one makes it, `last` completes it.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub fn chunk(&mut self, chunk: &ArtifactBuf, append: bool, last: bool) -> Result<(), Closed> {
+        let artifact = chunk.view();
+        self.publish(TaskEvent::Artifact { artifact, append, last_chunk: last, metadata: None })
     }
 
     /// Publishes any event.

@@ -15,7 +15,7 @@ pub struct ParkedCall {
     /// What it waits for.
     pub ticket: Ticket,
     /// The request's id, as it stood in the body.
-    pub id: Box<str>,
+    pub id: Box<[u8]>,
     /// The method.
     pub method: &'static Method,
 }
@@ -35,6 +35,11 @@ pub struct Parked {
 }
 
 impl Parked {
+    /// Bytes of answers that wait for the rest of their batch.
+    pub fn held_bytes(&self) -> usize {
+        self.batch.as_ref().map_or(0, Vec::capacity)
+    }
+
     /// Answers every call whose task is ready; writes the response when none is left.
     ///
     /// Returns true when the response is written.
@@ -48,7 +53,7 @@ impl Parked {
     ) -> bool {
         match &mut self.batch {
             None => {
-                let Some(call) = self.calls.first() else { return true };
+                let Some(call) = self.calls.first_mut() else { return true };
                 let mark = response::begin(out, 200, JSON, date, extra, self.close);
                 let Some(status) = settle_one(call, self.dialect, service, wake, out) else {
                     response::rollback(out, mark);
@@ -57,7 +62,7 @@ impl Parked {
                 finish_with(out, mark, status, date, extra, self.close);
             }
             Some(answers) => {
-                self.calls.retain(|call| {
+                self.calls.retain_mut(|call| {
                     let at = answers.len();
                     if at > 0 {
                         answers.push(b',');
@@ -87,7 +92,7 @@ pub const JSON: &str = "application/json";
 
 /// Writes the answer of one call and returns its HTTP status; `None`: not ready, nothing written.
 fn settle_one(
-    call: &ParkedCall,
+    call: &mut ParkedCall,
     dialect: &Dialect,
     service: &dyn Service,
     wake: &Waker,
@@ -95,7 +100,7 @@ fn settle_one(
 ) -> Option<u16> {
     let (at, cx) = (out.len(), WriteCx::new(call.method.op));
     rpc::open_result(out, &call.id);
-    let polled = service.settle(&call.ticket, wake, &mut |reply| {
+    let polled = service.settle(&mut call.ticket, wake, &mut |reply| {
         (call.method.wire_of(&reply).reply)(out, &reply, &cx);
     });
     let status = match polled {

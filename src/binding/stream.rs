@@ -21,7 +21,7 @@ pub struct Pump {
     /// Where it is.
     pub cursor: Cursor,
     /// The request's id, as it stood in the body.
-    pub id: Box<str>,
+    pub id: Box<[u8]>,
     /// The operation that opened it.
     pub op: Op,
     /// At most this many messages of history in a snapshot.
@@ -103,7 +103,7 @@ impl Pump {
 pub fn only_error(
     out: &mut Vec<u8>,
     chunked: bool,
-    id: &str,
+    id: &[u8],
     wire: &Wire,
     write: &WriteCx<'_>,
     fault: &Fault,
@@ -121,7 +121,7 @@ pub fn only_error(
 /// Writes one event as a frame, if the dialect has a form for it.
 pub fn frame(
     out: &mut Vec<u8>,
-    id: &str,
+    id: &[u8],
     wire: &Wire,
     write: &WriteCx<'_>,
     followed: &Followed<'_>,
@@ -142,13 +142,13 @@ pub fn frame(
 }
 
 /// Writes an `event: error` frame (wire §3.5).
-fn error_frame(out: &mut Vec<u8>, id: &str, wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
+fn error_frame(out: &mut Vec<u8>, id: &[u8], wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
     let frame = sse::error_event(out, None);
     push_error(out, id, wire, write, fault);
     sse::finish(out, frame);
 }
 
-fn push_error(out: &mut Vec<u8>, id: &str, wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
+fn push_error(out: &mut Vec<u8>, id: &[u8], wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
     rpc::open_error(out, id);
     (wire.fault)(out, fault, write);
     rpc::close(out);

@@ -1,7 +1,8 @@
 //! a2a-rust: 1.0 with JSON-RPC 2.0 to the letter (wire §8).
 //!
 //! Its documentation shows SendMessage answered with a bare task, its code wraps the task as 1.0
-//! says: we write what its code writes. Notifications are silent.
+//! says: we write what its code writes. Notifications are silent, and another media type than
+//! JSON is 415.
 
 use crate::model::Op;
 
@@ -11,7 +12,7 @@ use super::{Dialect, Method, Quirks, standard::method, v1};
 pub static DIALECT: Dialect = Dialect {
     name: "a2a_rust",
     methods: METHODS,
-    quirks: Quirks { silent_notifications: true, ..Quirks::NONE },
+    quirks: Quirks { silent_notifications: true, media_http: 415, ..Quirks::NONE },
 };
 
 const METHODS: &[Method] = &[

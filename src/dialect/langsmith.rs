@@ -16,7 +16,7 @@ use super::{Dialect, Method, Quirks, ReadCx, Wire, read, standard::method, v03};
 pub static DIALECT: Dialect = Dialect {
     name: "langsmith",
     methods: METHODS,
-    quirks: Quirks { accept_required: true, fault_http, ..Quirks::NONE },
+    quirks: Quirks { accept_required: true, fault_http, media_http: 400, ..Quirks::NONE },
 };
 
 static WIRE: Wire = Wire {

@@ -62,14 +62,19 @@ pub struct Dialect {
 impl Dialect {
     /// The method of this name; `name` is unescaped text.
     #[inline]
-    pub fn method(&self, name: &str) -> Option<&'static Method> {
-        self.methods.iter().find(|method| method.name == name)
+    pub fn method(&self, name: &[u8]) -> Option<&'static Method> {
+        self.methods.iter().find(|method| method.name.as_bytes() == name)
+    }
+
+    /// Whether clients of this generation can use the dialect.
+    pub fn speaks(&self, generation: Generation) -> bool {
+        self.methods.iter().any(|method| method.wire.generation == generation)
     }
 
     /// The wire that writes a fault when no method of this dialect was named: of the generation
     /// that `name` looks like (wire §1.2), else the dialect's first.
-    pub fn fault_wire(&self, name: &str) -> &'static Wire {
-        let slashed = name.contains('/');
+    pub fn fault_wire(&self, name: &[u8]) -> &'static Wire {
+        let slashed = name.contains(&b'/');
         let like = self.methods.iter().find(|method| method.name.contains('/') == slashed);
         like.or(self.methods.first()).map_or(&v1::WIRE, |method| method.wire)
     }
@@ -125,12 +130,18 @@ pub struct Quirks {
     /// True: a request without `id` outside a batch is a notification and gets no JSON-RPC
     /// answer (JSON-RPC 2.0 §4.1); false: it is answered with `id: null`, as A2A servers do.
     pub silent_notifications: bool,
+    /// HTTP status of a POST whose body is not JSON by its `Content-Type`.
+    pub media_http: u16,
 }
 
 impl Quirks {
     /// Plain JSON-RPC over HTTP: every answer is 200.
-    pub const NONE: Quirks =
-        Quirks { accept_required: false, fault_http: |_| 200, silent_notifications: false };
+    pub const NONE: Quirks = Quirks {
+        accept_required: false,
+        fault_http: |_| 200,
+        silent_notifications: false,
+        media_http: 200,
+    };
 }
 
 /// Reads `params` (absent: `None`) into a call. `pack` is cleared and holds what the call borrows
@@ -165,7 +176,7 @@ pub struct ReadCx<'a> {
     /// The limits.
     pub limits: &'a Limits,
     /// A fresh identifier for a message that came without one; needs no JSON escape.
-    pub fresh_id: &'a str,
+    pub fresh_id: &'a [u8],
     /// `Last-Event-ID`, when a subscriber sent one.
     pub after: Option<u64>,
 }

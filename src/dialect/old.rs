@@ -51,12 +51,13 @@ pub(super) struct Now<'a> {
 
 /// Appends a task.
 pub(super) fn task(out: &mut Vec<u8>, style: &Style, view: &TaskView<'_>, history: Option<u32>) {
+    out.reserve(view.bytes() + 1024);
     let place = Place { task_id: view.id(), context_id: view.context_id() };
     let now = view.status();
     let now = Now { state: now.state, at_ms: now.at_ms, said: now.message };
     task_head(out, style, now, place);
     put::list(out, b",\"artifacts\":[", view.artifacts(), false, |out, whole| {
-        artifact(out, style, whole.head(), whole.parts());
+        artifact(out, style, (whole.index(), whole.head()), whole.parts());
         out.push(b'}');
     });
     // 0.1: history is given only to those who ask for it; `None` is what a shared reader made
@@ -88,8 +89,8 @@ pub(super) fn direct_task(
 }
 
 fn task_head(out: &mut Vec<u8>, style: &Style, now: Now<'_>, place: Place<'_>) {
-    put::text(out, style.task, place.task_id);
-    put::text(out, style.context, place.context_id);
+    put::id(out, style.task, place.task_id);
+    put::id(out, style.context, place.context_id);
     status(out, style, now, place);
 }
 
@@ -114,6 +115,19 @@ pub(super) fn status(out: &mut Vec<u8>, style: &Style, now: Now<'_>, place: Plac
 /// Appends a message.
 pub(super) fn message(out: &mut Vec<u8>, style: &Style, message: Message<'_>, place: Place<'_>) {
     out.reserve(message.0.len() + 256);
+    if let (Some((id, text)), true) = (message.as_user_text(), style.message_again.is_empty()) {
+        match style.generation {
+            Generation::V01 => out.extend_from_slice(b"{\"role\":\"user\",\"parts\":["),
+            Generation::V03 | Generation::V1 => {
+                out.extend_from_slice(style.message);
+                out.extend_from_slice(id);
+                out.extend_from_slice(b"\",\"role\":\"user\",\"parts\":[");
+            }
+        }
+        text_part(out, style, text);
+        out.extend_from_slice(b"]}");
+        return;
+    }
     let role = message.role();
     match style.generation {
         Generation::V01 => out.push(b'{'),
@@ -154,7 +168,22 @@ fn some(id: &[u8]) -> Option<&[u8]> {
     (!id.is_empty()).then_some(id)
 }
 
+#[inline]
+fn text_part(out: &mut Vec<u8>, style: &Style, text: &[u8]) {
+    out.extend_from_slice(style.text);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\"}");
+}
+
+#[inline]
 fn part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
+    match part.as_text() {
+        Some(text) => text_part(out, style, text),
+        None => any_part(out, style, part),
+    }
+}
+
+fn any_part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
     let metadata = part.metadata();
     match part.content() {
         Content::Text(text) => put::text(out, style.text, text),
@@ -219,19 +248,24 @@ fn file(out: &mut Vec<u8>, style: &Style, part: Part<'_>, key: &[u8], content: &
 pub(super) fn artifact<'a>(
     out: &mut Vec<u8>,
     style: &Style,
-    head: Artifact<'a>,
+    (index, head): (u32, Artifact<'a>),
     parts: impl Iterator<Item = Part<'a>>,
 ) {
     match style.generation {
         Generation::V01 => {
             out.extend_from_slice(b"{\"index\":");
-            crate::json::write::push_u64(out, u64::from(artifact_index(head.artifact_id())));
+            crate::json::write::push_u64(out, u64::from(artifact_index(head.artifact_id(), index)));
         }
         Generation::V03 | Generation::V1 => {
             put::text(out, b"{\"artifactId\":\"", head.artifact_id());
         }
     }
     let fields = head.fields();
+    if head.as_text().is_some() {
+        // Neither named nor described nor anything else.
+        put::list(out, b",\"parts\":[", parts, true, |out, p| part(out, style, p));
+        return;
+    }
     put::text_some(out, b",\"name\":\"", fields.first(artifact_tag::NAME));
     put::text_some(out, b",\"description\":\"", fields.first(artifact_tag::DESCRIPTION));
     put::list(out, b",\"parts\":[", parts, true, |out, p| part(out, style, p));
@@ -244,16 +278,12 @@ pub(super) fn artifact<'a>(
 
 /// The `index` under which 0.1 knows an artifact.
 ///
-/// Wire §1.9: index n is artifact id `"n"`. An event does not say where its artifact stands in
-/// the task, so any other id becomes a number that depends on the id alone: chunks, replays and
-/// the whole task agree (FNV-1a, 31 bits).
-fn artifact_index(id: &[u8]) -> u32 {
+/// Wire §1.9: index n is artifact id `"n"`; any other id goes by its number in the task, which
+/// chunks, replays and the whole task agree on.
+fn artifact_index(id: &[u8], in_task: u32) -> u32 {
     let is_number = !id.is_empty() && id.len() <= 9 && id.iter().all(u8::is_ascii_digit);
     if is_number && (id == b"0" || id[0] != b'0') {
         return id.iter().fold(0, |n, digit| n * 10 + u32::from(digit - b'0'));
     }
-    let hash = id
-        .iter()
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-    hash >> 1
+    in_task
 }

@@ -45,22 +45,75 @@ pub(super) fn list<T>(
     even_empty: bool,
     mut each: impl FnMut(&mut Vec<u8>, T),
 ) {
-    let (mut open, mut first) = (even_empty, true);
-    if open {
-        out.extend_from_slice(key);
-    }
+    let start = out.len();
+    out.extend_from_slice(key);
+    let first = out.len();
     for item in items {
-        if !open {
-            out.extend_from_slice(key);
-            open = true;
-        } else if !first {
-            out.push(b',');
-        }
-        first = false;
         each(out, item);
+        out.push(b',');
     }
-    if open {
-        out.push(b']');
+    match out.get_mut(first..).and_then(<[u8]>::last_mut) {
+        Some(comma) => *comma = b']',
+        None if even_empty => out.push(b']'),
+        None => out.truncate(start),
+    }
+}
+
+/// Appends a string member that is likely to be a UUID, whose copy needs no call.
+#[inline]
+pub(super) fn id(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
+    out.extend_from_slice(key);
+    match <&[u8; 36]>::try_from(raw) {
+        Ok(uuid) => out.extend_from_slice(uuid),
+        Err(_) => out.extend_from_slice(raw),
+    }
+    out.push(b'"');
+}
+
+/// Text with two blanks, each of 36 dashes, for the ids of a task and of its context.
+pub(super) struct Template<const N: usize> {
+    text: &'static [u8; N],
+    task_at: usize,
+    context_at: usize,
+}
+
+/// Length of a blank: that of a UUID.
+const BLANK: usize = 36;
+
+impl<const N: usize> Template<N> {
+    /// Finds the blanks; does not compile without them, as it is for constants.
+    pub const fn new(text: &'static [u8; N]) -> Template<N> {
+        let mut task_at = 0;
+        while text[task_at] != b'-' {
+            task_at += 1;
+        }
+        let mut context_at = task_at + BLANK;
+        while text[context_at] != b'-' {
+            context_at += 1;
+        }
+        assert!(text[context_at + BLANK - 1] == b'-' && text[context_at + BLANK] == b'"');
+        Template { text, task_at, context_at }
+    }
+
+    /// Appends the text with its blanks filled in: with two UUIDs, as nearly always, in one piece.
+    #[inline(always)]
+    pub fn put(&self, out: &mut Vec<u8>, task_id: &[u8], context_id: &[u8]) {
+        let Template { text, task_at, context_at } = *self;
+        let ids: (Result<&[u8; BLANK], _>, Result<&[u8; BLANK], _>) =
+            (task_id.try_into(), context_id.try_into());
+        if let (Ok(task_id), Ok(context_id)) = ids {
+            out.extend_from_slice(text);
+            if let Some(text) = out.last_chunk_mut::<N>() {
+                text[task_at..task_at + BLANK].copy_from_slice(task_id);
+                text[context_at..context_at + BLANK].copy_from_slice(context_id);
+            }
+            return;
+        }
+        out.extend_from_slice(&text[..task_at]);
+        out.extend_from_slice(task_id);
+        out.extend_from_slice(&text[task_at + BLANK..context_at]);
+        out.extend_from_slice(context_id);
+        out.extend_from_slice(&text[context_at + BLANK..]);
     }
 }
 
@@ -72,8 +125,11 @@ pub(super) fn texts<'a>(out: &mut Vec<u8>, key: &[u8], items: impl Iterator<Item
 /// Appends `,"timestamp":"…"` unless the time is unknown.
 #[inline]
 pub(super) fn timestamp(out: &mut Vec<u8>, at_ms: u64) {
+    const KEY: usize = 14;
     if at_ms != 0 {
-        text(out, b",\"timestamp\":\"", &time::rfc3339(at_ms));
+        let mut member = *b",\"timestamp\":\"0000-00-00T00:00:00.000Z\"";
+        member[KEY..KEY + 24].copy_from_slice(&time::rfc3339(at_ms));
+        out.extend_from_slice(&member);
     }
 }
 

@@ -98,7 +98,7 @@ pub(super) fn event_in(
             let now = Now { state, at_ms: cx.unix_ms, said: Some(message) };
             status_event(out, style, now, place, true);
         }
-        Followed::Event { event, task_id, context_id, last, .. } => {
+        Followed::Event { event, artifact_index, task_id, context_id, last, .. } => {
             let place = Place { task_id, context_id };
             match event {
                 // A client's message is no event of the protocol.
@@ -111,7 +111,7 @@ pub(super) fn event_in(
                 TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
                     put::text(out, b"{\"id\":\"", task_id);
                     out.extend_from_slice(b",\"artifact\":");
-                    old::artifact(out, style, artifact, artifact.parts());
+                    old::artifact(out, style, (artifact_index, artifact), artifact.parts());
                     put::flag(out, b",\"append\":", append);
                     put::flag(out, b",\"lastChunk\":", last_chunk);
                     out.push(b'}');

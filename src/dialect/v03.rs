@@ -84,8 +84,9 @@ pub(super) fn event_in(
     match *item {
         Followed::Snapshot(view) => old::task(out, style, &view, cx.history),
         Followed::Message { message, context_id } => direct(out, style, message, context_id),
-        Followed::Event { event, task_id, context_id, last, .. } => {
-            return update(out, style, &event, Place { task_id, context_id }, last);
+        Followed::Event { event, artifact_index, task_id, context_id, last, .. } => {
+            let place = Place { task_id, context_id };
+            return update(out, style, (&event, artifact_index), place, last);
         }
     }
     true
@@ -94,19 +95,22 @@ pub(super) fn event_in(
 fn update(
     out: &mut Vec<u8>,
     style: &Style,
-    event: &TaskEvent<'_>,
+    (event, index): (&TaskEvent<'_>, u32),
     place: Place<'_>,
     last: bool,
 ) -> bool {
-    let (kind, metadata) = match *event {
+    let (head, metadata) = match *event {
         // A client's message is no event of the protocol.
         TaskEvent::Turn { .. } => return false,
-        TaskEvent::Status { metadata, .. } => ("status-update", metadata),
-        TaskEvent::Artifact { metadata, .. } => ("artifact-update", metadata),
+        TaskEvent::Status { metadata, .. } => {
+            (&b"{\"kind\":\"status-update\",\"taskId\":\""[..], metadata)
+        }
+        TaskEvent::Artifact { metadata, .. } => {
+            (&b"{\"kind\":\"artifact-update\",\"taskId\":\""[..], metadata)
+        }
     };
-    put::text(out, b"{\"kind\":\"", kind.as_bytes());
-    put::text(out, b",\"taskId\":\"", place.task_id);
-    put::text(out, b",\"contextId\":\"", place.context_id);
+    put::id(out, head, place.task_id);
+    put::id(out, b",\"contextId\":\"", place.context_id);
     match *event {
         TaskEvent::Turn { .. } => {}
         TaskEvent::Status { state, at_ms, message, .. } => {
@@ -115,7 +119,7 @@ fn update(
         }
         TaskEvent::Artifact { artifact, append, last_chunk, .. } => {
             out.extend_from_slice(b",\"artifact\":");
-            old::artifact(out, style, artifact, artifact.parts());
+            old::artifact(out, style, (index, artifact), artifact.parts());
             out.push(b'}');
             put::flag(out, b",\"append\":", append);
             put::flag(out, b",\"lastChunk\":", last_chunk);

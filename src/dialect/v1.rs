@@ -14,7 +14,7 @@ use crate::{
     service::Followed,
 };
 
-use super::{ReadCx, Wire, WriteCx, fault, put, read};
+use super::{ReadCx, Wire, WriteCx, fault, put, put::Template, read};
 
 /// The 1.0 pairs.
 pub(super) static WIRE: Wire =
@@ -84,26 +84,35 @@ fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
             direct(out, message, context_id);
             true
         }
-        Followed::Event { event, task_id, context_id, .. } => {
-            update(out, &event, Place { task_id, context_id })
+        Followed::Event { ref event, task_id, context_id, .. } => {
+            update(out, event, Place { task_id, context_id })
         }
     }
 }
+
+/// Heads with blanks for the ids of the task and the context.
+const TASK: Template<95> = Template::new(b"{\"id\":\"------------------------------------\",\"contextId\":\"------------------------------------\"");
+const STATUS_UPDATE: Template<115> = Template::new(
+    b"{\"statusUpdate\":{\"taskId\":\"------------------------------------\
+    \",\"contextId\":\"------------------------------------\"",
+);
+const ARTIFACT_UPDATE: Template<144> = Template::new(
+    b"{\"artifactUpdate\":{\"taskId\":\"------------------------------------\
+    \",\"contextId\":\"------------------------------------\",\"artifact\":{\"artifactId\":\"",
+);
 
 fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>) -> bool {
     let metadata = match *event {
         // A client's message is no event of the protocol.
         TaskEvent::Turn { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
-            put::text(out, b"{\"statusUpdate\":{\"taskId\":\"", place.task_id);
-            put::text(out, b",\"contextId\":\"", place.context_id);
+            STATUS_UPDATE.put(out, place.task_id, place.context_id);
             status(out, state, at_ms, message, place);
             metadata
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-            out.reserve(artifact.0.len() + 256);
-            put::text(out, b"{\"artifactUpdate\":{\"taskId\":\"", place.task_id);
-            put::text(out, b",\"contextId\":\"", place.context_id);
+            out.reserve(artifact.0.len() + 512);
+            ARTIFACT_UPDATE.put(out, place.task_id, place.context_id);
             chunk(out, artifact);
             if append {
                 out.extend_from_slice(b",\"append\":true");
@@ -127,9 +136,10 @@ enum Artifacts {
 }
 
 fn task(out: &mut Vec<u8>, view: &TaskView<'_>, history: Option<u32>, artifacts: Artifacts) {
+    // Most logs hold less punctuation than their text; a short one fits with its own.
+    out.reserve(view.bytes() + 1024);
     let place = Place { task_id: view.id(), context_id: view.context_id() };
-    put::text(out, b"{\"id\":\"", place.task_id);
-    put::text(out, b",\"contextId\":\"", place.context_id);
+    TASK.put(out, place.task_id, place.context_id);
     let now = view.status();
     status(out, now.state, now.at_ms, now.message, place);
     if artifacts != Artifacts::Never {
@@ -151,7 +161,7 @@ fn status(
     said: Option<Message<'_>>,
     place: Place<'_>,
 ) {
-    put::text(out, b",\"status\":{\"state\":\"", state_name(state));
+    out.extend_from_slice(status_head(state));
     if let Some(said) = said {
         out.extend_from_slice(b",\"message\":");
         message(out, said, place);
@@ -161,21 +171,34 @@ fn status(
 }
 
 /// Wire §1.6, TaskState.
-fn state_name(state: TaskState) -> &'static [u8] {
+fn status_head(state: TaskState) -> &'static [u8] {
     match state {
-        TaskState::Unspecified => b"TASK_STATE_UNSPECIFIED",
-        TaskState::Submitted => b"TASK_STATE_SUBMITTED",
-        TaskState::Working => b"TASK_STATE_WORKING",
-        TaskState::Completed => b"TASK_STATE_COMPLETED",
-        TaskState::Failed => b"TASK_STATE_FAILED",
-        TaskState::Canceled => b"TASK_STATE_CANCELED",
-        TaskState::InputRequired => b"TASK_STATE_INPUT_REQUIRED",
-        TaskState::Rejected => b"TASK_STATE_REJECTED",
-        TaskState::AuthRequired => b"TASK_STATE_AUTH_REQUIRED",
+        TaskState::Unspecified => b",\"status\":{\"state\":\"TASK_STATE_UNSPECIFIED\"",
+        TaskState::Submitted => b",\"status\":{\"state\":\"TASK_STATE_SUBMITTED\"",
+        TaskState::Working => b",\"status\":{\"state\":\"TASK_STATE_WORKING\"",
+        TaskState::Completed => b",\"status\":{\"state\":\"TASK_STATE_COMPLETED\"",
+        TaskState::Failed => b",\"status\":{\"state\":\"TASK_STATE_FAILED\"",
+        TaskState::Canceled => b",\"status\":{\"state\":\"TASK_STATE_CANCELED\"",
+        TaskState::InputRequired => b",\"status\":{\"state\":\"TASK_STATE_INPUT_REQUIRED\"",
+        TaskState::Rejected => b",\"status\":{\"state\":\"TASK_STATE_REJECTED\"",
+        TaskState::AuthRequired => b",\"status\":{\"state\":\"TASK_STATE_AUTH_REQUIRED\"",
     }
 }
 
 fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
+    match message.as_user_text() {
+        Some((id, text)) => {
+            out.extend_from_slice(b"{\"messageId\":\"");
+            out.extend_from_slice(id);
+            out.extend_from_slice(b"\",\"role\":\"ROLE_USER\",\"parts\":[{\"text\":\"");
+            out.extend_from_slice(text);
+            out.extend_from_slice(b"\"}]}");
+        }
+        None => any_message(out, message, place),
+    }
+}
+
+fn any_message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
     out.reserve(message.0.len() + 256);
     put::text(out, b"{\"messageId\":\"", message.message_id());
     let mut role = Role::Agent;
@@ -201,10 +224,10 @@ fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
         Role::Agent => {
             // A2A 1.0 §4.1.4: what an agent says names its conversation.
             if !has_context && !place.context_id.is_empty() {
-                put::text(out, b",\"contextId\":\"", place.context_id);
+                put::id(out, b",\"contextId\":\"", place.context_id);
             }
             if !has_task && !place.task_id.is_empty() {
-                put::text(out, b",\"taskId\":\"", place.task_id);
+                put::id(out, b",\"taskId\":\"", place.task_id);
             }
             out.extend_from_slice(b",\"role\":\"ROLE_AGENT\",\"parts\":[");
         }
@@ -219,11 +242,24 @@ fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
 }
 
 /// Appends parts and the closing bracket.
+#[inline]
 fn parts<'a>(out: &mut Vec<u8>, parts: impl Iterator<Item = Part<'a>>) {
     put::list(out, b"", parts, true, part);
 }
 
+#[inline]
 fn part(out: &mut Vec<u8>, part: Part<'_>) {
+    match part.as_text() {
+        Some(text) => {
+            out.extend_from_slice(b"{\"text\":\"");
+            out.extend_from_slice(text);
+            out.extend_from_slice(b"\"}");
+        }
+        None => any_part(out, part),
+    }
+}
+
+fn any_part(out: &mut Vec<u8>, part: Part<'_>) {
     match part.content() {
         Content::Text(text) => put::text(out, b"{\"text\":\"", text),
         Content::Raw(raw) => put::text(out, b"{\"raw\":\"", raw),
@@ -242,19 +278,37 @@ fn part(out: &mut Vec<u8>, part: Part<'_>) {
 }
 
 /// An artifact of a task.
+#[inline]
 fn whole(out: &mut Vec<u8>, artifact: ArtifactView<'_>) {
     let head = artifact.head();
-    put::text(out, b"{\"artifactId\":\"", head.artifact_id());
-    described(out, head, artifact.parts());
+    out.extend_from_slice(b"{\"artifactId\":\"");
+    match head.as_text().filter(|_| artifact.is_whole()) {
+        Some((id, text)) => only_text(out, id, text),
+        None => described(out, head, artifact.parts()),
+    }
 }
 
-/// An artifact of an event.
+/// An artifact of an event, from the text of its id on.
+#[inline]
 fn chunk(out: &mut Vec<u8>, artifact: Artifact<'_>) {
-    put::text(out, b",\"artifact\":{\"artifactId\":\"", artifact.artifact_id());
-    described(out, artifact, artifact.parts());
+    match artifact.as_text() {
+        Some((id, text)) => only_text(out, id, text),
+        None => described(out, artifact, artifact.parts()),
+    }
 }
 
+/// What [`described`] writes of an artifact that is one part of text.
+#[inline]
+fn only_text(out: &mut Vec<u8>, id: &[u8], text: &[u8]) {
+    out.extend_from_slice(id);
+    out.extend_from_slice(b"\",\"parts\":[{\"text\":\"");
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\"}]}");
+}
+
+/// An artifact from the text of its id on.
 fn described<'a>(out: &mut Vec<u8>, head: Artifact<'a>, all_parts: impl Iterator<Item = Part<'a>>) {
+    put::text(out, b"", head.artifact_id());
     let mut has_extensions = false;
     for (tag, bytes) in head.fields() {
         match tag {

@@ -20,21 +20,27 @@ const V1_MINOR_MAX: u32 = 0;
 ///
 /// # Errors
 /// `VersionNotSupported`.
-pub fn check(asked: Option<&str>, method: &Method, strict: bool) -> Result<(), Fault> {
-    let asked = asked.map_or("", str::trim);
+pub fn check(asked: Option<&[u8]>, method: &Method, strict: bool) -> Result<(), Fault> {
+    let needs = if strict { method.wire.generation } else { Generation::V03 };
+    match (asked, needs) {
+        (Some(b"1.0"), _) => Ok(()),
+        (None | Some(b"" | b"0.3"), Generation::V01 | Generation::V03) => Ok(()),
+        _ => compare(asked.unwrap_or_default(), needs),
+    }
+}
+
+#[cold]
+fn compare(asked: &[u8], needs: Generation) -> Result<(), Fault> {
+    let asked = str::from_utf8(asked).unwrap_or("?").trim();
     let generation = if asked.is_empty() { Some(Generation::V03) } else { generation(asked) };
-    match generation {
-        Some(Generation::V1) => Ok(()),
-        Some(Generation::V01 | Generation::V03)
-            if strict && method.wire.generation == Generation::V1 =>
-        {
-            Err(Fault::because(
-                FaultKind::VersionNotSupported,
-                "this method needs the header A2A-Version: 1.0",
-            ))
-        }
-        Some(Generation::V01 | Generation::V03) => Ok(()),
-        None => Err(Fault::because(
+    match (generation, needs) {
+        (Some(Generation::V1), _) => Ok(()),
+        (Some(_), Generation::V01 | Generation::V03) => Ok(()),
+        (Some(Generation::V01 | Generation::V03), Generation::V1) => Err(Fault::because(
+            FaultKind::VersionNotSupported,
+            "this method needs the header A2A-Version: 1.0",
+        )),
+        (None, _) => Err(Fault::because(
             FaultKind::VersionNotSupported,
             "versions 0.1, 0.2, 0.3 and 1.0 are served",
         )),
@@ -89,17 +95,19 @@ mod tests {
 
     #[test]
     fn absent_is_0_3_and_refused_only_where_1_0_is_needed_and_strict() {
-        let (new, old) = (STANDARD.method("GetTask"), STANDARD.method("message/send"));
+        let (new, old) = (STANDARD.method(b"GetTask"), STANDARD.method(b"message/send"));
         let (Some(new), Some(old)) = (new, old) else { panic!("both methods exist") };
-        for asked in [None, Some(""), Some(" "), Some("0.3")] {
+        for asked in [None, Some(&b""[..]), Some(b" "), Some(b"0.3"), Some(b"0.2.6")] {
             assert!(check(asked, new, false).is_ok() && check(asked, old, true).is_ok());
             let fault = check(asked, new, true).unwrap_err();
             assert_eq!(fault.kind, FaultKind::VersionNotSupported);
         }
-        assert!(check(Some("1.0"), new, true).is_ok() && check(Some(" 1.0 "), old, true).is_ok());
-        for method in [new, old] {
-            let fault = check(Some("99.0"), method, false).unwrap_err();
-            assert_eq!(fault.kind.row().code, -32009);
+        assert!(check(Some(b"1.0"), new, true).is_ok() && check(Some(b" 1.0 "), old, true).is_ok());
+        for asked in [&b"99.0"[..], b"\xff", b"1.0\xff"] {
+            for method in [new, old] {
+                let fault = check(Some(asked), method, false).unwrap_err();
+                assert_eq!(fault.kind.row().code, -32009);
+            }
         }
     }
 }

@@ -137,6 +137,15 @@ impl Conn {
         }
     }
 
+    /// Bytes of buffers that the connection holds beside the caller's.
+    pub fn held_bytes(&self) -> usize {
+        match &self.state {
+            State::Reading { .. } | State::Streaming(_) | State::Closed => 0,
+            State::Chunks(chunks) => chunks.head.capacity() + chunks.body.capacity(),
+            State::Parked(parked) => parked.held_bytes(),
+        }
+    }
+
     fn progress(&self, cx: &Cx<'_>, consumed: usize, left: usize, room: bool) -> Progress {
         let limits = cx.engine.limits();
         let (deadline_ms, need, read) = match &self.state {
@@ -374,7 +383,7 @@ impl Conn {
     /// Answers what is not HTTP, or comes too slowly; nothing behind it is ever parsed.
     fn reject_with(&mut self, cx: &mut Cx<'_>, status: u16, reason: &'static str) -> Step {
         let date = cx.worker.scratch.date(cx.now);
-        crate::binding::jsonrpc::refuse_http(cx.out, status, reason, &date, b"", true);
+        crate::binding::jsonrpc::refuse_http(cx.out, status, reason, &date, b"", true, false);
         Step::Over(Next::Close)
     }
 }

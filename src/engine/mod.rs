@@ -7,8 +7,9 @@ mod conn;
 mod request;
 mod setup;
 
+pub use crate::service::Start;
 pub use conn::{Conn, Cx, Next, Progress};
-pub use setup::{BuildError, Engine, Mount, Setup, Start};
+pub use setup::{BuildError, Engine, Mount, Setup};
 
 use crate::{binding::Scratch, http::HeadMemo, limits::Limits, service::Entropy};
 

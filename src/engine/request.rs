@@ -6,7 +6,7 @@ use crate::{
         jsonrpc::{self, Place},
         route::{Route, route},
     },
-    http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, response},
+    http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, Version, response},
     limits::Limits,
 };
 
@@ -54,18 +54,37 @@ const ALL_METHODS: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
 
 /// Handles a request whose body is complete.
 pub(super) fn handle(mut x: Exchange<'_>, body: &[u8]) -> Handled {
-    if x.head.form() == TargetForm::Asterisk {
-        no_content(&mut x, ALL_METHODS);
-        return Handled::Answered;
+    let start = x.out.len();
+    let mut handled = answer(&mut x, body);
+    if x.head.version() == Version::Http10 && !x.close {
+        keep_old_client(x.out, start, &mut handled);
     }
-    let handled = answer(&mut x, body);
     if body.len() > x.site.limits.output_bytes_max {
         x.scratch.shrink(&x.site.limits);
     }
     handled
 }
 
+/// RFC 9112 §9.3: an HTTP/1.0 client that asked to stay may do so if the answer says so, too.
+fn keep_old_client(out: &mut Vec<u8>, start: usize, handled: &mut Handled) {
+    match handled {
+        Handled::Answered => {
+            let line_end = out[start..].windows(2).position(|two| two == b"\r\n");
+            let at = start + line_end.map_or(0, |line_end| line_end + 2);
+            out.splice(at..at, response::KEEP_ALIVE.iter().copied());
+        }
+        // A late answer closes: it is written where the version is no longer known.
+        Handled::Parked(parked) => parked.close = true,
+        // The end of a stream is the end of its connection.
+        Handled::AnsweredLast | Handled::Stream(_) => {}
+    }
+}
+
 fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
+    if x.head.form() == TargetForm::Asterisk {
+        no_content(x, ALL_METHODS);
+        return Handled::Answered;
+    }
     let site = x.site;
     let path = x.head.path();
     match route(site, path) {
@@ -74,13 +93,17 @@ fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
             Method::Options => no_content(x, RPC_METHODS),
             _ => not_allowed(x, RPC_METHODS),
         },
-        Route::Card { agent, base, by_query } => match x.head.method() {
-            Method::Get | Method::Head => cards::answer(x, agent, base, by_query),
+        Route::Card { dialect, agent, base, by_query } => match x.head.method() {
+            Method::Get | Method::Head => {
+                cards::answer(x, Place { dialect, agent }, base, by_query);
+            }
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },
-        Route::ExtendedCard { agent, base } => match x.head.method() {
-            Method::Get | Method::Head => cards::answer_extended(x, agent, base),
+        Route::ExtendedCard { dialect, agent, base } => match x.head.method() {
+            Method::Get | Method::Head => {
+                cards::answer_extended(x, Place { dialect, agent }, base);
+            }
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },
@@ -98,10 +121,7 @@ fn no_content(x: &mut Exchange<'_>, allow: &[u8]) {
 
 /// RFC 9110 §15.5.6: 405 names the methods that would do.
 fn not_allowed(x: &mut Exchange<'_>, allow: &[u8]) {
-    let date = x.scratch.date(x.now);
-    if x.head.method() == Method::Head {
-        response::simple(x.out, 405, "", b"", &date, allow, x.close, true);
-        return;
-    }
-    jsonrpc::refuse_http(x.out, 405, "the method is not allowed here", &date, allow, x.close);
+    let (date, head_only) = (x.scratch.date(x.now), x.head.method() == Method::Head);
+    let detail = "the method is not allowed here";
+    jsonrpc::refuse_http(x.out, 405, detail, &date, allow, x.close, head_only);
 }

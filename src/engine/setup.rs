@@ -16,7 +16,7 @@ use crate::{
     engine::Worker,
     limits::Limits,
     op::{Core, TickCx},
-    service::{AgentIndex, Now, Service},
+    service::{AgentIndex, Now, Service, Start},
 };
 
 /// Everything a user decides about a server.
@@ -63,18 +63,6 @@ pub struct Mount {
     pub dialect: String,
     /// Name of the agent; the first one if there is none.
     pub agent: Option<String>,
-}
-
-/// What the world gives a server when it starts.
-pub struct Start {
-    /// Unguessable bits that keep task ids and hash tables from being predicted.
-    pub secret: u128,
-    /// Milliseconds since the Unix epoch, for agents that publish from threads of their own.
-    pub unix_ms: fn() -> u64,
-    /// Threads.
-    pub workers: usize,
-    /// Named by cards when a request has no `Host`.
-    pub base_url: String,
 }
 
 /// Why a server cannot be set up; one line for its operator.

@@ -11,6 +11,8 @@ use super::{Reject, escape};
 
 /// Refuses a path that another reader could take for another path.
 ///
+/// `path` must be visible ASCII, as every request target is.
+///
 /// Percent escapes are reduced until none is left (`%252e` is a dot, too). That takes linear
 /// time: two escapes never overlap, so reducing them eagerly on a stack finds the same end as
 /// decoding the whole path again and again.

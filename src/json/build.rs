@@ -1,13 +1,12 @@
-//! Turns simd-json's tape and its structural indexes into a table of exact source spans.
+//! Turns the structural indexes of a document into a table of exact source spans.
 //!
-//! Law: each node of the tape begins at exactly one structural index; the indexes left over are
-//! the commas, colons and closing brackets. A scalar ends at the last byte before the next index
-//! that is not white space. Nodes are in document order, a container before what it holds.
+//! Law: simd-json has seen that the bytes are UTF-8, that strings end and hold no control
+//! characters, and has marked where each of `{}[]:,`, each string and each other scalar begins.
+//! All else is checked here: the order of the marks, escapes, numbers and words. A scalar ends
+//! at the last byte before the next mark that is not white space. Nodes are in document order, a
+//! container before what it holds.
 
-use simd_json::StaticNode;
-use simd_json::value::tape::Node as TapeNode;
-
-use super::JsonError;
+use super::slow;
 
 /// What a node is; strings are told apart by whether their text holds a backslash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,83 +30,191 @@ pub(super) struct Node {
     pub(super) tag: Tag,
 }
 
+/// What the unused end of a table is filled with.
+const BLANK: Node = Node { start: 0, end: 0, next: 0, tag: Tag::Null };
+
 /// Marks the absence of an open container; no table is that long.
 const NONE: u32 = u32::MAX;
 
-/// The tape and the indexes do not belong together. Unreachable with simd-json 0.19, and an
-/// error instead of a panic should a later one break its promise.
-const TORN: JsonError = JsonError::Syntax { offset: 0 };
-
-/// Fills `nodes` from the tape of `src`; `marks` are the structural indexes of the same run.
-///
-/// While a container is open its `end` holds the index of the container around it.
-pub(super) fn build(
-    nodes: &mut Vec<Node>,
-    tape: &[TapeNode<'_>],
-    marks: &[u32],
-    src: &[u8],
-    depth_max: usize,
-) -> Result<(), JsonError> {
-    nodes.clear();
-    nodes.reserve(tape.len());
-    let mut marks = marks.iter();
-    let mut open = NONE;
-    let mut depth = 0;
-    for node in tape {
-        let start = *marks.next().ok_or(TORN)?;
-        let index = nodes.len() as u32;
-        let (tag, end) = match *node {
-            TapeNode::String(text) => {
-                let end = scalar_end(src, marks.as_slice());
-                let plain = (end as usize).wrapping_sub(start as usize) == text.len() + 2;
-                (if plain { Tag::Plain } else { Tag::Escaped }, end)
-            }
-            TapeNode::Static(StaticNode::Null) => (Tag::Null, start + 4),
-            TapeNode::Static(StaticNode::Bool(true)) => (Tag::True, start + 4),
-            TapeNode::Static(StaticNode::Bool(false)) => (Tag::False, start + 5),
-            TapeNode::Static(StaticNode::I64(_) | StaticNode::U64(_) | StaticNode::F64(_)) => {
-                (Tag::Number, scalar_end(src, marks.as_slice()))
-            }
-            TapeNode::Object { .. } => (Tag::Object, open),
-            TapeNode::Array { .. } => (Tag::Array, open),
-        };
-        nodes.push(Node { start, end, next: index + 1, tag });
-        if matches!(tag, Tag::Object | Tag::Array) {
-            open = index;
-            depth += 1;
-            if depth > depth_max {
-                return Err(JsonError::Depth);
-            }
-        }
-        // What follows a node: closing brackets, then at most one comma or colon.
-        while let Some(&mark) = marks.as_slice().first() {
-            let byte = *src.get(mark as usize).ok_or(TORN)?;
-            if !matches!(byte, b',' | b':' | b'}' | b']') {
-                break;
-            }
-            marks.next();
-            if matches!(byte, b',' | b':') {
-                break;
-            }
-            let node = nodes.get_mut(open as usize).ok_or(TORN)?;
-            open = node.end;
-            node.end = mark + 1;
-            node.next = index + 1;
-            depth -= 1;
-        }
-    }
-    let whole = open == NONE && !nodes.is_empty() && marks.len() == 0;
-    if whole { Ok(()) } else { Err(TORN) }
+/// A document whose bytes simd-json has marked.
+pub(super) struct Marked<'b> {
+    pub(super) src: &'b [u8],
+    pub(super) marks: &'b [u32],
+    /// Whether there is any backslash.
+    pub(super) escapes: bool,
 }
 
-/// The end of a string or number; `marks` are the structural indexes after its own.
+/// What closes the outermost level: nothing.
+const ROOT: u8 = 0;
+
+/// The least nodes of a table: a usual envelope has 20.
+const NODES_MIN: usize = 256;
+
+/// Fills `nodes`, which only ever grows, and says how many there are; `None` when the document is
+/// invalid or deeper than `depth_max`, which [`slow`] tells apart.
+///
+/// There is at most one node for a mark, but the table grows by what was used: a document that is
+/// refused at its start must not cost what its length would allow.
+pub(super) fn build(nodes: &mut Vec<Node>, doc: &Marked<'_>, depth_max: usize) -> Option<usize> {
+    loop {
+        if let Some(last) = nodes.last_mut() {
+            *last = BLANK;
+        }
+        let count = match doc.escapes {
+            true => fill::<true>(nodes, doc, depth_max),
+            false => fill::<false>(nodes, doc, depth_max),
+        };
+        let full = nodes.last().is_none_or(|last| last.next != BLANK.next);
+        if count.is_some() || !full || nodes.len() >= doc.marks.len() {
+            return count;
+        }
+        let most = doc.marks.len().max(NODES_MIN);
+        nodes.resize((nodes.len() * 4).clamp(NODES_MIN, most), BLANK);
+    }
+}
+
+/// While a container is open its `end` holds the index of the container around it.
+fn fill<const ESCAPES: bool>(
+    nodes: &mut [Node],
+    doc: &Marked<'_>,
+    depth_max: usize,
+) -> Option<usize> {
+    let mut table = Table::<ESCAPES> { src: doc.src, nodes, count: 0 };
+    let mut marks = doc.marks;
+    let (mut open, mut closer, mut depth) = (NONE, ROOT, 0);
+    loop {
+        // A member or an element begins here.
+        let value;
+        let mut end = doc.src.len();
+        if closer == b'}' {
+            let &[key, colon, member, after, ..] = marks else { return None };
+            if table.byte(key) != b'"' || table.byte(colon) != b':' {
+                return None;
+            }
+            table.string(key, colon as usize)?;
+            marks = marks.get(3..)?;
+            (value, end) = (member, after as usize);
+        } else {
+            (value, marks) = marks.split_first().map(|(first, rest)| (*first, rest))?;
+            if let [after, ..] = marks {
+                end = *after as usize;
+            }
+        }
+        match table.byte(value) {
+            b'"' => table.string(value, end)?,
+            bracket @ (b'{' | b'[') => {
+                depth += 1;
+                if depth > depth_max {
+                    return None;
+                }
+                let tag = if bracket == b'{' { Tag::Object } else { Tag::Array };
+                closer = closer_of(tag);
+                let outer = std::mem::replace(&mut open, table.count);
+                table.push(value, outer, tag)?;
+                if table.byte(*marks.first()?) != closer {
+                    continue;
+                }
+            }
+            byte => table.scalar(byte, value, end)?,
+        }
+        // Behind it are closing brackets, and then a comma or the end.
+        loop {
+            let [mark, rest @ ..] = marks else {
+                return (open == NONE).then_some(table.count as usize);
+            };
+            marks = rest;
+            match table.byte(*mark) {
+                b',' if closer != ROOT => break,
+                byte @ (b'}' | b']') if byte == closer => {
+                    open = table.close(open, *mark)?;
+                    closer =
+                        table.nodes.get(open as usize).map_or(ROOT, |node| closer_of(node.tag));
+                    depth -= 1;
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
 #[inline]
-fn scalar_end(src: &[u8], marks: &[u32]) -> u32 {
-    let mut end = marks.first().map_or(src.len(), |&next| next as usize);
+fn closer_of(container: Tag) -> u8 {
+    if container == Tag::Object { b'}' } else { b']' }
+}
+
+/// The nodes that are made, `count <= nodes.len()`.
+struct Table<'b, const ESCAPES: bool> {
+    src: &'b [u8],
+    nodes: &'b mut [Node],
+    count: u32,
+}
+
+impl<const ESCAPES: bool> Table<'_, ESCAPES> {
+    /// The byte at a mark. One beyond the source would be simd-json's error, and is refused:
+    /// nothing begins with a zero byte.
+    #[inline]
+    fn byte(&self, mark: u32) -> u8 {
+        self.src.get(mark as usize).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn push(&mut self, start: u32, end: u32, tag: Tag) -> Option<()> {
+        let node = self.nodes.get_mut(self.count as usize)?;
+        self.count += 1;
+        *node = Node { start, end, next: self.count, tag };
+        Some(())
+    }
+
+    /// Ends the container `open` and yields the one around it.
+    #[inline]
+    fn close(&mut self, open: u32, mark: u32) -> Option<u32> {
+        let node = self.nodes.get_mut(open as usize)?;
+        let outer = std::mem::replace(&mut node.end, mark + 1);
+        node.next = self.count;
+        Some(outer)
+    }
+
+    /// A string or key that ends before `end`.
+    #[inline]
+    fn string(&mut self, start: u32, mut end: usize) -> Option<()> {
+        if self.src.get(end.wrapping_sub(1)) != Some(&b'"') {
+            end = trimmed(self.src, end);
+        }
+        let escaped = ESCAPES && is_escaped(self.src.get(start as usize..end)?)?;
+        self.push(start, end as u32, if escaped { Tag::Escaped } else { Tag::Plain })
+    }
+
+    #[inline]
+    fn scalar(&mut self, byte: u8, start: u32, end: usize) -> Option<()> {
+        let end = trimmed(self.src, end);
+        let text = self.src.get(start as usize..end)?;
+        let tag = match byte {
+            b'-' | b'0'..=b'9' if slow::is_number(text) => Tag::Number,
+            b't' if text == b"true" => Tag::True,
+            b'f' if text == b"false" => Tag::False,
+            b'n' if text == b"null" => Tag::Null,
+            _ => return None,
+        };
+        self.push(start, end as u32, tag)
+    }
+}
+
+/// `end` without the white space before it.
+#[inline]
+fn trimmed(src: &[u8], mut end: usize) -> usize {
     while let Some(b' ' | b'\t' | b'\n' | b'\r') = src.get(end.wrapping_sub(1)) {
         end -= 1;
     }
-    end as u32
+    end
+}
+
+/// Whether a string has escapes; `None` if one is invalid.
+#[inline(never)]
+fn is_escaped(text: &[u8]) -> Option<bool> {
+    if !text.contains(&b'\\') {
+        return Some(false);
+    }
+    slow::is_string(text).then_some(true)
 }
 
 #[cfg(test)]
@@ -120,18 +227,27 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_tape_is_an_error() {
+    fn a_table_grows_by_what_is_used() {
         let mut nodes = Vec::new();
-        let none = TapeNode::Static(StaticNode::Null);
-        let array = TapeNode::Array { len: 0, count: 0 };
-        for (tape, marks) in [
-            (&[][..], &[0_u32][..]),
-            (&[none, none], &[0]),
-            (&[], &[]),
-            (&[array], &[0]),
-            (&[array], &[0, 1, 1]),
-        ] {
-            assert_eq!(build(&mut nodes, tape, marks, b"[]", 4), Err(TORN), "{tape:?} {marks:?}");
+        let marks: Vec<u32> = (0..5_000).collect();
+        let deep = Marked { src: &[b'['; 5_000], marks: &marks, escapes: false };
+        assert_eq!(build(&mut nodes, &deep, 300), None);
+        assert_eq!(nodes.len(), 4 * NODES_MIN);
+        let wide: Vec<u8> = b"[".iter().chain(b"1,".iter().cycle().take(4_997)).copied().collect();
+        let wide = [&wide[..], b"]"].concat();
+        let wide = Marked { src: &wide, marks: &marks[..wide.len()], escapes: false };
+        assert_eq!(build(&mut nodes, &wide, 300), Some(2_500));
+        assert_eq!(nodes.len(), 16 * NODES_MIN);
+    }
+
+    #[test]
+    fn marks_that_do_not_fit_are_refused() {
+        let mut nodes = Vec::new();
+        for marks in [&[][..], &[0], &[0, 1, 1], &[1], &[0, 9], &[0, 1, 9]] {
+            let doc = Marked { src: b"[]", marks, escapes: false };
+            assert_eq!(build(&mut nodes, &doc, 4), None, "{marks:?}");
         }
+        let doc = Marked { src: b"[]", marks: &[0, 1], escapes: false };
+        assert_eq!(build(&mut nodes, &doc, 4), Some(1));
     }
 }

@@ -3,7 +3,8 @@
 //! The law of this module: the caller's bytes are never changed and never copied into a value;
 //! every node of a document is the exact source text it was written as, so numbers and strings
 //! can be stored, echoed and compared verbatim. A document is RFC 8259 JSON in UTF-8 or it is
-//! refused; numbers of any size are JSON, exponents beyond 999 apart. Nothing here recurses and nothing here panics on bytes.
+//! refused; numbers of any size are JSON, exponents beyond 999 apart. Nothing here recurses and
+//! nothing here panics on bytes. Texts are bytes that were seen to be UTF-8 once.
 //!
 //! In scope: parsing one complete document, reading it, escaping, integers, base64 text.
 //! Out of scope: streaming documents, floating point, trees that own their values, serde.
@@ -11,6 +12,7 @@
 use std::fmt;
 
 mod build;
+mod members;
 mod number;
 mod parse;
 mod slow;
@@ -20,8 +22,9 @@ mod value;
 pub mod base64;
 pub mod write;
 
+pub use members::{Elements, Key, Members};
 pub use parse::{DEPTH_CAP, Parser, SIZE_MAX};
-pub use value::{Elements, Key, Kind, Members, Value};
+pub use value::{Kind, Slot, Value};
 
 /// Why a document was refused. The sender of the bytes is to blame in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,23 +1,24 @@
-//! One parser per worker: simd-json checks a private copy, the caller's bytes stay as they are.
+//! One parser per worker: simd-json marks a private copy, the caller's bytes stay as they are.
 //!
-//! All buffers are kept between documents, so a warm parser does not allocate. What simd-json
-//! refuses is looked at once more by [`slow`], which alone decides whether it was invalid, too
-//! deep, or merely holds numbers that fit no machine type. Both must accept a document.
+//! simd-json's first stage checks UTF-8 and finds where everything begins; its second, which would
+//! unescape strings and convert numbers that nobody asks for, is not entered: the depth it may
+//! reach is 0. [`build`] takes its place. What is refused is looked at once more by [`slow`],
+//! which alone decides what was wrong. All buffers are kept between documents, so a warm parser
+//! does not allocate.
 
 use std::mem;
 
 use simd_json::value::tape::Node as TapeNode;
-use simd_json::{Buffers, Tape, fill_tape_padded};
+use simd_json::{Buffers, ErrorType, Tape, fill_tape_padded};
 
-use super::build::{Node, build};
+use super::build::{Marked, Node, build};
 use super::value::Value;
 use super::{JsonError, slow};
 
 /// Longest document in bytes: spans are 32-bit and the copy is padded.
 pub const SIZE_MAX: usize = u32::MAX as usize - 2 * PADDING;
 
-/// Deepest nesting that can be asked for. simd-json keeps 24 bytes per open bracket, so its
-/// stack stays below 24 KiB; it is simd-json's own default as well.
+/// Deepest nesting that can be asked for: simd-json's own default.
 pub const DEPTH_CAP: usize = 1024;
 
 /// simd-json reads whole SIMD blocks; its largest is 64 bytes.
@@ -29,12 +30,13 @@ const PADDING: usize = 64;
 /// use peregrine::json::Parser;
 /// let mut parser = Parser::new();
 /// let value = parser.parse(br#"{"id": 1.50, "ok": true}"#, 8)?;
-/// assert_eq!(value.get("id").map(|id| id.raw()), Some("1.50"));
+/// assert_eq!(value.get("id").map(|id| id.raw()), Some(&b"1.50"[..]));
 /// # Ok::<(), peregrine::json::JsonError>(())
 /// ```
 pub struct Parser {
     copy: Vec<u8>,
     buffers: Buffers,
+    /// Stays empty; kept because simd-json reserves memory in it.
     tape: Vec<TapeNode<'static>>,
     nodes: Vec<Node>,
     /// Longest document since the buffers were made: simd-json hides the size of its own.
@@ -47,7 +49,7 @@ impl Parser {
     pub fn new() -> Self {
         Self {
             copy: Vec::new(),
-            buffers: Buffers::with_max_depth(0, DEPTH_CAP),
+            buffers: Buffers::with_max_depth(0, 0),
             tape: Vec::new(),
             nodes: Vec::new(),
             grown: 0,
@@ -63,8 +65,8 @@ impl Parser {
     /// # Errors
     ///
     /// [`JsonError::TooLarge`] before anything is read, [`JsonError::Utf8`],
-    /// [`JsonError::Empty`], [`JsonError::Syntax`] and, for valid documents only,
-    /// [`JsonError::Depth`].
+    /// [`JsonError::Empty`], [`JsonError::Syntax`], [`JsonError::Range`] and, for valid documents
+    /// only, [`JsonError::Depth`].
     pub fn parse<'p>(
         &'p mut self,
         src: &'p [u8],
@@ -73,14 +75,22 @@ impl Parser {
         if src.len() > SIZE_MAX {
             return Err(JsonError::TooLarge);
         }
-        let text = str::from_utf8(src).map_err(|_| JsonError::Utf8)?;
         let depth_max = depth_max.min(DEPTH_CAP);
         self.grown = self.grown.max(src.len());
         self.fill(src);
-        if self.index(src, depth_max)?.is_none() {
-            self.index_slowly(src, depth_max)?;
-        }
-        Ok(Value::root(text, &self.nodes))
+        let escapes = self.has_backslash();
+        let count = if self.mark(src.len()) {
+            let doc = Marked { src, marks: self.buffers.structural_indexes(), escapes };
+            build(&mut self.nodes, &doc, depth_max)
+        } else {
+            None
+        };
+        let count = match count {
+            Some(count) => count,
+            None => self.judge(src, depth_max)?,
+        };
+        let nodes = self.nodes.get(..count).unwrap_or_default();
+        Value::root(src, nodes).ok_or(JsonError::Empty)
     }
 
     /// Drops the buffers when a document longer than `keep` bytes went through them.
@@ -94,6 +104,7 @@ impl Parser {
     }
 
     /// Copies `src` behind which simd-json may read a block too far.
+    #[inline]
     fn fill(&mut self, src: &[u8]) {
         self.copy.clear();
         self.copy.reserve(src.len() + PADDING);
@@ -101,33 +112,42 @@ impl Parser {
         self.copy.extend_from_slice(&[b' '; PADDING]);
     }
 
-    /// Runs simd-json over the copy and builds the node table; `None` when simd-json refuses.
-    fn index(&mut self, src: &[u8], depth_max: usize) -> Result<Option<()>, JsonError> {
-        let mut tape = Tape(mem::take(&mut self.tape)).reset();
-        let accepted =
-            fill_tape_padded(&mut self.copy, src.len(), &mut self.buffers, &mut tape).is_ok();
-        let built = if accepted {
-            let marks = self.buffers.structural_indexes();
-            build(&mut self.nodes, &tape.0, marks, src, depth_max).map(Some)
-        } else {
-            Ok(None)
-        };
-        self.tape = tape.reset().0;
-        built
+    /// Whether the document holds a backslash; all whole blocks of the copy reach beyond its end.
+    #[inline]
+    fn has_backslash(&self) -> bool {
+        // Branch-free over a block, so that the compiler can use vector instructions.
+        let found = |block: &[u8]| block.iter().fold(false, |any, &byte| any | (byte == b'\\'));
+        self.copy.chunks_exact(PADDING).any(found)
     }
 
-    /// Decides what simd-json refused; overlong numbers are masked in a fresh copy.
+    /// Runs the first stage of simd-json over the copy of a document of `length` bytes; false when
+    /// it, or the second stage for a document that is one scalar, refuses.
+    #[inline]
+    fn mark(&mut self, length: usize) -> bool {
+        let mut tape = Tape(mem::take(&mut self.tape)).reset();
+        let result = fill_tape_padded(&mut self.copy, length, &mut self.buffers, &mut tape);
+        // Only the second stage counts depth, and it does so at the first bracket.
+        let marked = match &result {
+            Ok(()) => true,
+            Err(error) => matches!(error.error(), ErrorType::DepthLimitExceeded),
+        };
+        self.tape = tape.reset().0;
+        marked
+    }
+
+    /// Decides what is wrong with a document that was refused.
     #[cold]
     #[inline(never)]
-    fn index_slowly(&mut self, src: &[u8], depth_max: usize) -> Result<(), JsonError> {
-        self.fill(src);
-        if slow::survey(src, &mut self.copy)? > depth_max {
+    fn judge(&mut self, src: &[u8], depth_max: usize) -> Result<usize, JsonError> {
+        str::from_utf8(src).map_err(|_| JsonError::Utf8)?;
+        let depth = slow::survey(src)?;
+        if depth > depth_max {
             return Err(JsonError::Depth);
         }
-        match self.index(src, depth_max)? {
-            Some(()) => Ok(()),
-            None => Err(JsonError::Syntax { offset: 0 }),
-        }
+        // Nothing is, if it is one number that fits no machine type.
+        let start = src.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(0) as u32;
+        let doc = Marked { src, marks: &[start], escapes: true };
+        build(&mut self.nodes, &doc, 0).ok_or(JsonError::Syntax { offset: 0 })
     }
 }
 
@@ -236,10 +256,10 @@ mod tests {
         ] {
             let doc = format!(" {{ \"a\\n\" : [ {number} , {number}],\"b\":{number}\n}} ");
             let value = parser.parse(doc.as_bytes(), 4).unwrap();
-            assert_eq!(value.get("b").unwrap().raw(), number);
+            assert_eq!(value.get("b").unwrap().raw_str(), number);
             let first = value.get("a\n").unwrap().elements().next().unwrap();
-            assert_eq!(first.raw(), number);
-            assert_eq!(parser.parse(number.as_bytes(), 0).unwrap().raw(), number);
+            assert_eq!(first.raw_str(), number);
+            assert_eq!(parser.parse(number.as_bytes(), 0).unwrap().raw_str(), number);
             assert!(syntax(format!("[{number}x]")), "{number}");
             assert!(syntax(format!("[{number},]")), "{number}");
         }
@@ -267,14 +287,29 @@ mod tests {
     }
 
     #[test]
+    fn the_second_stage_of_simd_json_is_not_entered() {
+        let mut parser = Parser::new();
+        for (src, marks) in [(&b"[1,2]"[..], 5), (b"{\"a\":{}}", 6), (b"[1e999,\"\\x\"]", 5)] {
+            parser.fill(src);
+            assert!(parser.mark(src.len()));
+            assert_eq!(parser.buffers.structural_indexes().len(), marks);
+            assert!(parser.tape.is_empty());
+        }
+        for src in [&b"[\"]"[..], b"[\"\xff\"]", b"[\"\n\"]", b"  ", b""] {
+            parser.fill(src);
+            assert!(!parser.mark(src.len()));
+        }
+    }
+
+    #[test]
     fn a_parser_forgets_the_document_before() {
         let mut parser = Parser::new();
         assert_eq!(parser.parse(b"[1,\"\\u0041\",{}]", 4).unwrap().len(), 3);
         assert!(parser.parse(b"[1,", 4).is_err());
-        assert_eq!(parser.parse(b" {} ", 4).unwrap().raw(), "{}");
+        assert_eq!(parser.parse(b" {} ", 4).unwrap().raw(), b"{}");
         parser.shrink(4);
         assert_eq!(parser.copy.capacity(), 0);
-        assert_eq!(parser.parse(b"[2]", 4).unwrap().raw(), "[2]");
+        assert_eq!(parser.parse(b"[2]", 4).unwrap().raw(), b"[2]");
         parser.shrink(1000);
         assert_ne!(parser.copy.capacity(), 0);
     }

@@ -1,13 +1,9 @@
-//! The second look at a document simd-json refused: invalid, too deep, or large numbers?
+//! The second look at a document that was refused: invalid, out of range, or too deep?
 //!
 //! A plain RFC 8259 acceptor, one pass, one bit of memory per open bracket, no recursion. It
-//! decides every `Syntax` error and its offset. In the copy it writes over each number that may
-//! not fit a machine type, keeping all offsets, so that simd-json can index the rest.
+//! decides every `Syntax` error and its offset; the fast path borrows its numbers and escapes.
 
 use super::JsonError;
-
-/// Longest number without exponent that is left to simd-json: it cannot overflow.
-const NUMBER_SAFE_MAX: usize = 17;
 
 /// Digits of an exponent beyond the range of a double.
 const EXPONENT_DIGITS_MAX: usize = 3;
@@ -24,12 +20,12 @@ enum Expect {
     After,
 }
 
-/// Checks `src` and masks numbers in `copy`, whose first bytes equal it; yields the depth.
+/// Checks `src`; yields its depth.
 ///
 /// # Errors
 ///
-/// [`JsonError::Empty`] and [`JsonError::Syntax`].
-pub(super) fn survey(src: &[u8], copy: &mut [u8]) -> Result<usize, JsonError> {
+/// [`JsonError::Empty`], [`JsonError::Syntax`] and [`JsonError::Range`].
+pub(super) fn survey(src: &[u8]) -> Result<usize, JsonError> {
     let mut scan = Scan { src, at: 0 };
     let mut nest = Nest::default();
     let mut expect = Expect::Value;
@@ -43,7 +39,7 @@ pub(super) fn survey(src: &[u8], copy: &mut [u8]) -> Result<usize, JsonError> {
             Expect::Value => match scan.peek() {
                 Some(b'[') => nest.push(&mut scan, false),
                 Some(b'{') => nest.push(&mut scan, true),
-                Some(_) | None => scan.scalar(copy)?,
+                Some(_) | None => scan.scalar()?,
             },
             Expect::FirstElement => match scan.peek() {
                 Some(b']') => nest.pop(&mut scan),
@@ -70,6 +66,29 @@ pub(super) fn survey(src: &[u8], copy: &mut [u8]) -> Result<usize, JsonError> {
             },
         };
     }
+}
+
+/// Whether `text` is a number and nothing else, in range.
+#[inline]
+pub(super) fn is_number(text: &[u8]) -> bool {
+    match text {
+        [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => true,
+        _ => is_any_number(text),
+    }
+}
+
+fn is_any_number(text: &[u8]) -> bool {
+    let mut scan = Scan { src: text, at: 0 };
+    match scan.number() {
+        Ok(exponent) => scan.at == text.len() && (!exponent || is_in_range(text)),
+        Err(_) => false,
+    }
+}
+
+/// Whether `text` is a string and nothing else.
+pub(super) fn is_string(text: &[u8]) -> bool {
+    let mut scan = Scan { src: text, at: 0 };
+    scan.string().is_ok() && scan.at == text.len()
 }
 
 /// The open brackets, one bit each: 1 for an object.
@@ -144,7 +163,7 @@ impl Scan<'_> {
         }
     }
 
-    fn scalar(&mut self, copy: &mut [u8]) -> Result<Expect, JsonError> {
+    fn scalar(&mut self) -> Result<Expect, JsonError> {
         match self.peek() {
             Some(b'"') => self.string()?,
             Some(b't') => self.word(b"true")?,
@@ -152,12 +171,8 @@ impl Scan<'_> {
             Some(b'n') => self.word(b"null")?,
             Some(b'-' | b'0'..=b'9') => {
                 let start = self.at;
-                let exponent = self.number()?;
-                if exponent && !is_in_range(&self.src[start..self.at]) {
+                if self.number()? && !is_in_range(&self.src[start..self.at]) {
                     return Err(JsonError::Range { offset: start });
-                }
-                if exponent || self.at - start > NUMBER_SAFE_MAX {
-                    mask(copy.get_mut(start..self.at).unwrap_or_default());
                 }
             }
             Some(_) | None => return Err(self.fail()),
@@ -270,31 +285,9 @@ fn is_in_range(number: &[u8]) -> bool {
         && count(mantissa) <= MANTISSA_DIGITS_MAX
 }
 
-/// Puts a `0` and blanks in place of a number.
-fn mask(number: &mut [u8]) {
-    number.fill(b' ');
-    if let Some(first) = number.first_mut() {
-        *first = b'0';
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn masked(src: &str) -> Result<(usize, String), JsonError> {
-        let mut copy = src.as_bytes().to_vec();
-        let depth = survey(src.as_bytes(), &mut copy)?;
-        Ok((depth, String::from_utf8_lossy(&copy).into_owned()))
-    }
-
-    #[test]
-    fn only_risky_numbers_are_masked() {
-        let (depth, copy) =
-            masked(r#"[1e4,{"9e9":123456789012345678},-12, 0.5]"#).unwrap_or_default();
-        assert_eq!(depth, 2);
-        assert_eq!(copy, r#"[0  ,{"9e9":0                 },-12, 0.5]"#);
-    }
 
     #[test]
     fn offsets_point_at_the_offence() {
@@ -312,9 +305,9 @@ mod tests {
             ("[}", 1),
             ("[]]", 2),
         ] {
-            assert_eq!(masked(src), Err(JsonError::Syntax { offset }), "{src}");
+            assert_eq!(survey(src.as_bytes()), Err(JsonError::Syntax { offset }), "{src}");
         }
-        assert_eq!(masked(" "), Err(JsonError::Empty));
+        assert_eq!(survey(b" "), Err(JsonError::Empty));
     }
 
     #[test]
@@ -322,8 +315,8 @@ mod tests {
         for depth in [63, 64, 65, 128, 129, 1000] {
             let open = "[{\"a\":".repeat(depth / 2);
             let doc = format!("{open}1{}", "}]".repeat(depth / 2));
-            assert_eq!(masked(&doc).map(|(depth, _)| depth), Ok(depth / 2 * 2));
-            assert!(masked(&doc.replacen("}]", "]}", 1)).is_err());
+            assert_eq!(survey(doc.as_bytes()), Ok(depth / 2 * 2));
+            assert!(survey(doc.replacen("}]", "]}", 1).as_bytes()).is_err());
         }
     }
 }

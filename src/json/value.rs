@@ -8,8 +8,10 @@ use std::fmt;
 use std::ops::Range;
 
 use super::build::{Node, Tag};
+use super::members::{Elements, Members, Nodes};
 use super::number;
 use super::text::{eq_unescaped, unescape};
+use super::write::canonical_raw;
 
 /// What a value is. Numbers and strings carry no payload: ask for their text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,63 +32,101 @@ pub enum Kind {
 
 /// A parsed document: its text and its nodes, the root first.
 #[derive(Clone, Copy)]
-struct Doc<'p> {
-    src: &'p str,
-    nodes: &'p [Node],
+pub(super) struct Doc<'p> {
+    src: &'p [u8],
+    pub(super) nodes: &'p [Node],
 }
 
 impl<'p> Doc<'p> {
-    /// The node at `at`. Views are only made of indexes the table itself gave, so it exists.
+    /// The value at `at`. All indexes come from the table itself, so it exists.
     #[inline]
-    fn node(self, at: u32) -> Node {
-        self.nodes[at as usize]
+    pub(super) fn value(self, at: u32) -> Option<Value<'p>> {
+        Some(Value { doc: self, node: self.nodes.get(at as usize)?, at })
     }
 
-    /// The text of bytes `start..end`. Spans begin and end beside ASCII, so it exists.
+    /// The text of `start..end`, which exists as well.
     #[inline]
-    fn text(self, start: u32, end: u32) -> &'p str {
-        self.src.get(start as usize..end as usize).unwrap_or_default()
+    fn span(self, start: usize, end: usize) -> &'p [u8] {
+        match self.src.get(start..end) {
+            Some(text) => text,
+            None => nothing(),
+        }
     }
 
-    /// The text of the string node at `at` between its quotes.
+    /// The text of a string node between its quotes.
     #[inline]
-    fn inner(self, at: u32) -> &'p str {
-        let node = self.node(at);
-        self.text(node.start + 1, node.end - 1)
+    pub(super) fn inner(self, node: &Node) -> &'p [u8] {
+        self.span(node.start as usize + 1, node.end as usize - 1)
     }
 
-    /// Whether the string node at `at` spells `text`.
+    /// The text a string node stands for.
     #[inline]
-    fn spells(self, at: u32, text: &str) -> bool {
-        let node = self.node(at);
+    pub(super) fn text(self, node: &Node) -> Cow<'p, [u8]> {
+        let raw = self.inner(node);
+        if node.tag == Tag::Escaped { unescaped(raw) } else { Cow::Borrowed(raw) }
+    }
+
+    /// Whether the string node spells `text`.
+    #[inline]
+    pub(super) fn spells(self, node: &Node, text: &str) -> bool {
         match node.tag {
-            Tag::Plain => {
-                let span = node.start as usize + 1..node.end as usize - 1;
-                self.src.as_bytes().get(span) == Some(text.as_bytes())
-            }
-            Tag::Escaped => eq_unescaped(self.inner(at), text),
+            Tag::Plain => self.inner(node) == text.as_bytes(),
+            Tag::Escaped => eq_unescaped(utf8(self.inner(node)), text),
             Tag::Null | Tag::True | Tag::False | Tag::Number | Tag::Array | Tag::Object => false,
         }
     }
 }
 
-/// One value of a parsed document, 40 bytes, free to copy.
+/// Cold, so that what never happens is a branch and not a choice between two values.
+#[cold]
+fn nothing<'p>() -> &'p [u8] {
+    b""
+}
+
+/// A span as text. Spans begin and end beside ASCII in a document that is UTF-8, so it always is.
+pub(super) fn utf8(span: &[u8]) -> &str {
+    str::from_utf8(span).unwrap_or_default()
+}
+
+#[cold]
+#[inline(never)]
+fn unescaped(raw: &[u8]) -> Cow<'_, [u8]> {
+    Cow::Owned(unescape(utf8(raw)).into_owned().into_bytes())
+}
+
+#[cold]
+#[inline(never)]
+fn respelled(raw: &[u8]) -> Cow<'_, [u8]> {
+    Cow::Owned(canonical_raw(utf8(raw)).into_owned().into_bytes())
+}
+
+/// Where a member's value stands in its document, four bytes; by default nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot(u32);
+
+/// One value of a parsed document, 48 bytes, free to copy.
+///
+/// A document is UTF-8 and so is every text that a value gives, as bytes because that costs
+/// nothing, or as `str` for those who need one.
 #[derive(Clone, Copy)]
 pub struct Value<'p> {
     doc: Doc<'p>,
+    pub(super) node: &'p Node,
     at: u32,
 }
 
 impl<'p> Value<'p> {
-    /// The root of the document `src`, whose table `nodes` is not empty.
-    pub(super) fn root(src: &'p str, nodes: &'p [Node]) -> Self {
-        Self { doc: Doc { src, nodes }, at: 0 }
+    /// The value of a whole document; `None` when there are no nodes.
+    #[inline]
+    pub(super) fn root(src: &'p [u8], nodes: &'p [Node]) -> Option<Self> {
+        Doc { src, nodes }.value(0)
     }
 
-    /// What the value is.
+    /// What it is.
+    #[inline]
     #[must_use]
     pub fn kind(&self) -> Kind {
-        match self.node().tag {
+        match self.node.tag {
             Tag::Null => Kind::Null,
             Tag::True => Kind::Bool(true),
             Tag::False => Kind::Bool(false),
@@ -98,49 +138,80 @@ impl<'p> Value<'p> {
     }
 
     /// The exact source text, without surrounding white space; strings keep their quotes.
+    #[inline]
     #[must_use]
-    pub fn raw(&self) -> &'p str {
-        let node = self.node();
-        self.doc.text(node.start, node.end)
+    pub fn raw(&self) -> &'p [u8] {
+        self.doc.span(self.node.start as usize, self.node.end as usize)
+    }
+
+    /// [`Value::raw`] as a `str`; linear in its length.
+    #[must_use]
+    pub fn raw_str(&self) -> &'p str {
+        utf8(self.raw())
     }
 
     /// Where [`Value::raw`] stands in the source, in bytes.
+    #[inline]
     #[must_use]
     pub fn span(&self) -> Range<usize> {
-        let node = self.node();
-        node.start as usize..node.end as usize
+        self.node.start as usize..self.node.end as usize
     }
 
     /// The text between the quotes with its escapes as written; `None` unless a string.
+    #[inline]
     #[must_use]
-    pub fn string_raw(&self) -> Option<&'p str> {
-        self.is_string().then(|| self.doc.inner(self.at))
+    pub fn string_raw(&self) -> Option<&'p [u8]> {
+        if is_text(self.node) { Some(self.doc.inner(self.node)) } else { None }
+    }
+
+    /// [`Value::string_raw`] as a `str`; linear in its length.
+    #[must_use]
+    pub fn string_raw_str(&self) -> Option<&'p str> {
+        self.string_raw().map(utf8)
+    }
+
+    /// The text between the quotes in its one spelling, see [`canonical_raw`]; borrowed unless it
+    /// has escapes. `None` unless a string.
+    #[inline]
+    #[must_use]
+    pub fn string_canonical(&self) -> Option<Cow<'p, [u8]>> {
+        let raw = self.string_raw()?;
+        Some(if self.has_escapes() { respelled(raw) } else { Cow::Borrowed(raw) })
     }
 
     /// Whether this is a string with at least one backslash.
+    #[inline]
     #[must_use]
     pub fn has_escapes(&self) -> bool {
-        self.node().tag == Tag::Escaped
+        self.node.tag == Tag::Escaped
     }
 
     /// The text a string stands for; borrowed unless it has escapes. `None` unless a string.
+    #[inline]
+    #[must_use]
+    pub fn text(&self) -> Option<Cow<'p, [u8]>> {
+        if is_text(self.node) { Some(self.doc.text(self.node)) } else { None }
+    }
+
+    /// [`Value::text`] as a `str`; linear in its length.
     #[must_use]
     pub fn as_str(&self) -> Option<Cow<'p, str>> {
-        let raw = self.string_raw()?;
+        let raw = utf8(self.string_raw()?);
         Some(if self.has_escapes() { unescape(raw) } else { Cow::Borrowed(raw) })
     }
 
     /// Whether this is a string that stands for `text`; does not allocate.
+    #[inline]
     #[must_use]
     pub fn str_eq(&self, text: &str) -> bool {
-        self.doc.spells(self.at, text)
+        self.doc.spells(self.node, text)
     }
 
     /// The number as an integer when its exact value is one and fits: `1`, `1.0`, `1e2`, `-0`.
     #[must_use]
     pub fn as_i64(&self) -> Option<i64> {
-        match self.node().tag {
-            Tag::Number => number::integer(self.raw()),
+        match self.node.tag {
+            Tag::Number => number::integer(self.raw_str()),
             Tag::Null
             | Tag::True
             | Tag::False
@@ -161,15 +232,17 @@ impl<'p> Value<'p> {
     }
 
     /// Whether this is `null`.
+    #[inline]
     #[must_use]
     pub fn is_null(&self) -> bool {
-        self.node().tag == Tag::Null
+        self.node.tag == Tag::Null
     }
 
     /// Whether this is a string.
+    #[inline]
     #[must_use]
     pub fn is_string(&self) -> bool {
-        matches!(self.node().tag, Tag::Plain | Tag::Escaped)
+        is_text(self.node)
     }
 
     /// The first member of that name, names compared unescaped; `None` unless an object.
@@ -180,12 +253,14 @@ impl<'p> Value<'p> {
     }
 
     /// The members of an object in source order, repeated keys included; else nothing.
+    #[inline]
     #[must_use]
     pub fn members(&self) -> Members<'p> {
         Members { nodes: self.children(Tag::Object) }
     }
 
     /// The elements of an array in source order; else nothing.
+    #[inline]
     #[must_use]
     pub fn elements(&self) -> Elements<'p> {
         Elements { nodes: self.children(Tag::Array) }
@@ -202,116 +277,42 @@ impl<'p> Value<'p> {
     }
 
     /// Whether [`Value::len`] is 0; constant time.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.node().next == self.at + 1
+        self.node.next == self.at + 1
     }
 
+    /// Where this value stands; nowhere for a whole document.
     #[inline]
-    fn node(&self) -> Node {
-        self.doc.node(self.at)
+    #[must_use]
+    pub fn slot(&self) -> Slot {
+        Slot(self.at)
+    }
+
+    /// The value at `slot` of the same document; `None` for nowhere.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, slot: Slot) -> Option<Value<'p>> {
+        if slot.0 == 0 { None } else { self.doc.value(slot.0) }
     }
 
     /// The nodes below this one if it has that tag, else none.
+    #[inline]
     fn children(&self, tag: Tag) -> Nodes<'p> {
-        let node = self.node();
-        let end = if node.tag == tag { node.next } else { self.at + 1 };
+        let end = if self.node.tag == tag { self.node.next } else { 0 };
         Nodes { doc: self.doc, at: self.at + 1, end }
     }
 }
 
+#[inline]
+fn is_text(node: &Node) -> bool {
+    matches!(node.tag, Tag::Plain | Tag::Escaped)
+}
+
 impl fmt::Debug for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.raw())
-    }
-}
-
-/// The name of a member.
-#[derive(Clone, Copy)]
-pub struct Key<'p> {
-    doc: Doc<'p>,
-    at: u32,
-}
-
-impl<'p> Key<'p> {
-    /// The text between the quotes with its escapes as written.
-    #[must_use]
-    pub fn raw(&self) -> &'p str {
-        self.doc.inner(self.at)
-    }
-
-    /// The text it stands for; borrowed unless it has escapes.
-    #[must_use]
-    pub fn as_str(&self) -> Cow<'p, str> {
-        unescape(self.raw())
-    }
-
-    /// Whether it stands for `text`; does not allocate.
-    #[must_use]
-    #[allow(clippy::should_implement_trait)] // `PartialEq<str>` would read `key == *name`.
-    pub fn eq(&self, text: &str) -> bool {
-        self.doc.spells(self.at, text)
-    }
-}
-
-impl fmt::Debug for Key<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.raw())
-    }
-}
-
-/// The sibling nodes from `at` to before `end`.
-#[derive(Clone)]
-struct Nodes<'p> {
-    doc: Doc<'p>,
-    at: u32,
-    end: u32,
-}
-
-impl Nodes<'_> {
-    /// The index of the next sibling.
-    #[inline]
-    fn step(&mut self) -> Option<u32> {
-        if self.at >= self.end {
-            return None;
-        }
-        let at = self.at;
-        self.at = self.doc.node(at).next;
-        Some(at)
-    }
-}
-
-/// Iterates over the members of an object; see [`Value::members`].
-#[derive(Clone)]
-pub struct Members<'p> {
-    nodes: Nodes<'p>,
-}
-
-impl<'p> Iterator for Members<'p> {
-    type Item = (Key<'p>, Value<'p>);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let doc = self.nodes.doc;
-        let key = self.nodes.step()?;
-        let value = self.nodes.step()?;
-        Some((Key { doc, at: key }, Value { doc, at: value }))
-    }
-}
-
-/// Iterates over the elements of an array; see [`Value::elements`].
-#[derive(Clone)]
-pub struct Elements<'p> {
-    nodes: Nodes<'p>,
-}
-
-impl<'p> Iterator for Elements<'p> {
-    type Item = Value<'p>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let at = self.nodes.step()?;
-        Some(Value { doc: self.nodes.doc, at })
+        f.write_str(self.raw_str())
     }
 }
 
@@ -327,17 +328,17 @@ mod tests {
     fn raw_is_the_source_text() {
         let mut parser = Parser::new();
         let root = parser.parse(DOC.as_bytes(), 8).unwrap();
-        assert_eq!(root.raw(), DOC.trim());
-        assert_eq!(&DOC[root.span()], root.raw());
+        assert_eq!(root.raw_str(), DOC.trim());
+        assert_eq!(&DOC[root.span()], root.raw_str());
         let a = root.get("a").unwrap();
-        assert_eq!(a.raw(), "[ 1 , -2.50e1 ,true,false , null ]");
-        let raws: Vec<_> = a.elements().map(|v| v.raw()).collect();
+        assert_eq!(a.raw_str(), "[ 1 , -2.50e1 ,true,false , null ]");
+        let raws: Vec<_> = a.elements().map(|v| v.raw_str()).collect();
         assert_eq!(raws, ["1", "-2.50e1", "true", "false", "null"]);
-        let keys: Vec<_> = root.members().map(|(k, _)| k.raw()).collect();
+        let keys: Vec<_> = root.members().map(|(k, _)| format!("{k:?}")).collect();
         assert_eq!(keys, ["a", "b\\u0041", "b", "a", "t"]);
-        assert_eq!(root.get("b").unwrap().raw(), r#"{"":{}}"#);
-        assert_eq!(root.get("b").unwrap().get("").unwrap().raw(), "{}");
-        assert_eq!(format!("{a:?}"), a.raw());
+        assert_eq!(root.get("b").unwrap().raw_str(), r#"{"":{}}"#);
+        assert_eq!(root.get("b").unwrap().get("").unwrap().raw_str(), "{}");
+        assert_eq!(format!("{a:?}"), a.raw_str());
     }
 
     #[test]
@@ -345,7 +346,7 @@ mod tests {
         let mut parser = Parser::new();
         let root = parser.parse(DOC.as_bytes(), 8).unwrap();
         let value = root.get("bA").unwrap();
-        assert_eq!(value.string_raw(), Some("x\\\"y"));
+        assert_eq!(value.string_raw(), Some(&b"x\\\"y"[..]));
         assert_eq!(value.as_str().unwrap(), "x\"y");
         assert!(value.has_escapes() && value.str_eq("x\"y"));
         assert!(!value.str_eq("x\"") && !value.str_eq("x\"yz") && !value.str_eq("x\\\"y"));

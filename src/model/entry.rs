@@ -1,81 +1,169 @@
 //! One entry of a task's log: fixed columns, then the payload of an event.
+//!
+//! An agent's events wait in the same form ([`super::EventBuf`]), so they join a log by one copy.
 
 use super::{
     event::{TaskEvent, kind},
-    pack::Artifact,
+    pack::{Artifact, FIELD_HEAD, Message, artifact_tag},
 };
 
 /// Fixed columns before each entry's payload.
 ///
 /// `length u32` counts them; `seq`, `next` (offset of the artifact's next chunk, 0 = none) and
-/// `dead` (sequence number that replaced the entry, 0 = alive) are u32.
+/// `dead` (sequence number that replaced the entry, 0 = alive) are u32; then `kind u8` with marks
+/// in its high bits, `flag u8` and `index u16` (which artifact).
 pub const ENTRY_HEAD: usize = 20;
-const SEQ_AT: usize = 4;
+/// Where the sequence number is.
+pub const SEQ_AT: usize = 4;
 /// Where the next chunk's offset is.
 pub const NEXT_AT: usize = 8;
 /// Where the sequence number is that killed the entry.
 pub const DEAD_AT: usize = 12;
+/// Where the kind and its marks are.
+pub const KIND_AT: usize = 16;
+/// Where the flag is.
+pub const FLAG_AT: usize = 17;
+/// Where the number of the artifact is.
+pub const INDEX_AT: usize = 18;
+
+/// Marks in the kind column: the rest of it is the kind.
+pub mod mark {
+    /// A turn, or a status that says something.
+    pub const MESSAGE: u8 = 0x80;
+    /// A chunk of an artifact that began in an earlier entry.
+    pub const CHUNK: u8 = 0x40;
+}
+
+/// The columns of an entry that no task has entered yet.
+#[inline]
+pub fn entry_head(payload_len: usize, kind: u8, flag: u8) -> [u8; ENTRY_HEAD] {
+    let mut head = [0; ENTRY_HEAD];
+    head[..4].copy_from_slice(&((ENTRY_HEAD + payload_len) as u32).to_le_bytes());
+    head[KIND_AT] = kind;
+    head[FLAG_AT] = flag;
+    head
+}
 
 /// One entry of a log.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
-    pub bytes: &'a [u8],
+    head: &'a [u8; ENTRY_HEAD],
+    pub payload: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
     /// The entry that starts at `at`; `None` at the end of the log.
+    #[inline]
     pub fn at(log: &'a [u8], at: usize) -> Option<Entry<'a>> {
-        let rest = log.get(at..)?;
-        let length = u32::from_le_bytes(*rest.first_chunk()?) as usize;
-        let bytes = rest.get(..length)?;
-        (length >= ENTRY_HEAD).then_some(Entry { bytes })
+        let (head, rest) = log.get(at..)?.split_first_chunk()?;
+        let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let payload = rest.get(..length.checked_sub(ENTRY_HEAD)?)?;
+        Some(Entry { head, payload })
     }
 
-    fn column(&self, at: usize) -> u32 {
-        self.bytes[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b))
+    #[inline]
+    fn column<const AT: usize>(&self) -> u32 {
+        let head = self.head;
+        u32::from_le_bytes([head[AT], head[AT + 1], head[AT + 2], head[AT + 3]])
     }
 
+    /// Bytes of the whole entry.
+    #[inline]
+    pub fn len(&self) -> usize {
+        ENTRY_HEAD + self.payload.len()
+    }
+
+    #[inline]
     pub fn seq(&self) -> u32 {
-        self.column(SEQ_AT)
+        self.column::<SEQ_AT>()
     }
 
+    #[inline]
     pub fn next(&self) -> usize {
-        self.column(NEXT_AT) as usize
+        self.column::<NEXT_AT>() as usize
     }
 
+    #[inline]
     pub fn dead(&self) -> u32 {
-        self.column(DEAD_AT)
+        self.column::<DEAD_AT>()
+    }
+
+    /// Which of the task's artifacts it belongs to.
+    #[inline]
+    pub fn index(&self) -> u16 {
+        u16::from_le_bytes([self.head[INDEX_AT], self.head[INDEX_AT + 1]])
     }
 
     /// True when the entry is alive in the task as it was after event `seq`.
+    #[inline]
     pub fn lives_at(&self, seq: u32) -> bool {
         self.seq() <= seq && (self.dead() == 0 || self.dead() > seq)
     }
 
+    #[inline]
     pub fn kind(&self) -> u8 {
-        self.bytes[16]
+        self.head[KIND_AT] & !(mark::MESSAGE | mark::CHUNK)
     }
 
+    #[inline]
+    pub fn flag(&self) -> u8 {
+        self.head[FLAG_AT]
+    }
+
+    /// The bytes as they are in the log.
+    pub fn copy_to(&self, log: &mut Vec<u8>) {
+        log.extend_from_slice(self.head);
+        log.extend_from_slice(self.payload);
+    }
+
+    #[inline]
     pub fn event(&self) -> Option<TaskEvent<'a>> {
-        TaskEvent::decode(self.bytes[16], self.bytes[17], &self.bytes[ENTRY_HEAD..])
+        TaskEvent::decode(self.kind(), self.flag(), self.payload)
     }
 
-    pub fn artifact(&self) -> Option<Artifact<'a>> {
+    /// The artifact of an entry of that kind, without its metadata.
+    #[inline]
+    pub fn artifact(&self) -> Artifact<'a> {
+        let sized = self.payload.split_first_chunk().and_then(|(length, rest)| {
+            let length = u32::from_le_bytes(*length) as usize;
+            if length == 0 { Some(rest) } else { rest.get(length..) }
+        });
+        Artifact(sized.unwrap_or_default())
+    }
+
+    /// What the payloads of an artifact and of its chunks begin with, metadata aside: the id.
+    #[inline]
+    pub fn artifact_key(&self) -> Option<&'a [u8]> {
+        const HEAD: usize = 4 + FIELD_HEAD;
+        let head: &[u8; HEAD] = self.payload.first_chunk()?;
+        let is_plain = head[..4] == [0; 4] && head[4] == artifact_tag::ARTIFACT_ID;
+        let length = u32::from_le_bytes([head[5], head[6], head[7], head[8]]) as usize;
+        self.payload.get(..HEAD + length).filter(|_| is_plain)
+    }
+
+    /// The message of an entry that [holds](Entry::holds_message) one.
+    #[inline]
+    pub fn message(&self) -> Option<Message<'a>> {
         match self.event()? {
-            TaskEvent::Artifact { artifact, .. } => Some(artifact),
-            TaskEvent::Turn { .. } | TaskEvent::Status { .. } => None,
+            TaskEvent::Turn { message } => Some(message),
+            TaskEvent::Status { message, .. } => message,
+            TaskEvent::Artifact { .. } => None,
         }
     }
 
     /// True for a turn and for a status that says something.
+    #[inline]
     pub fn holds_message(&self) -> bool {
-        match self.event() {
-            Some(TaskEvent::Turn { .. }) => true,
-            Some(TaskEvent::Status { message, .. }) => message.is_some(),
-            Some(TaskEvent::Artifact { .. }) | None => false,
-        }
+        self.head[KIND_AT] & mark::MESSAGE != 0
     }
 
+    /// True for the entry with which an artifact begins.
+    #[inline]
+    pub fn is_artifact_start(&self) -> bool {
+        self.head[KIND_AT] == kind::ARTIFACT
+    }
+
+    #[inline]
     pub fn is_turn(&self) -> bool {
         self.kind() == kind::TURN
     }
@@ -90,10 +178,11 @@ pub struct Entries<'a> {
 impl<'a> Iterator for Entries<'a> {
     type Item = (usize, Entry<'a>);
 
+    #[inline]
     fn next(&mut self) -> Option<(usize, Entry<'a>)> {
         let at = self.at;
         let entry = Entry::at(self.log, at)?;
-        self.at += entry.bytes.len();
+        self.at += entry.len();
         Some((at, entry))
     }
 }

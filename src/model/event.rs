@@ -1,6 +1,7 @@
 //! What can happen to a task, and the packed list in which an agent's events wait to be applied.
 
 use super::{
+    entry::{ENTRY_HEAD, Entries, FLAG_AT, KIND_AT, entry_head, mark},
     pack::{Artifact, Message, Packer},
     state::TaskState,
 };
@@ -48,63 +49,92 @@ pub(super) mod kind {
 const APPEND: u8 = 1;
 const LAST_CHUNK: u8 = 2;
 
+#[inline]
+fn artifact_flag(append: bool, last_chunk: bool) -> u8 {
+    u8::from(append) * APPEND | u8::from(last_chunk) * LAST_CHUNK
+}
+
+/// True when the flag of an artifact says that it extends another.
+pub(super) fn is_append(flag: u8) -> bool {
+    flag & APPEND != 0
+}
+
+/// Bytes of a status's payload before its metadata, and of an artifact's.
+const STATUS_HEAD: usize = 12;
+const ARTIFACT_HEAD: usize = 4;
+
 /// An event cut into the columns of its encoding: `kind, flag, payload`.
 ///
 /// Payloads: turn = message; status = `at_ms u64, metadata length u32, metadata, message`;
 /// artifact = `metadata length u32, metadata, artifact`.
 impl<'a> TaskEvent<'a> {
-    pub(super) fn kind(&self) -> u8 {
-        match self {
-            TaskEvent::Turn { .. } => kind::TURN,
-            TaskEvent::Status { .. } => kind::STATUS,
-            TaskEvent::Artifact { .. } => kind::ARTIFACT,
-        }
-    }
-
-    pub(super) fn flag(&self) -> u8 {
-        match self {
-            TaskEvent::Turn { .. } => 0,
-            TaskEvent::Status { state, .. } => *state as u8,
-            TaskEvent::Artifact { append, last_chunk, .. } => {
-                (if *append { APPEND } else { 0 }) | (if *last_chunk { LAST_CHUNK } else { 0 })
-            }
-        }
-    }
-
     /// Length of the payload in bytes.
     pub fn payload_len(&self) -> usize {
         match self {
             TaskEvent::Turn { message } => message.0.len(),
             TaskEvent::Status { message, metadata, .. } => {
-                12 + metadata.map_or(0, <[u8]>::len) + message.map_or(0, |m| m.0.len())
+                STATUS_HEAD + metadata.map_or(0, <[u8]>::len) + message.map_or(0, |m| m.0.len())
             }
             TaskEvent::Artifact { artifact, metadata, .. } => {
-                4 + metadata.map_or(0, <[u8]>::len) + artifact.0.len()
+                ARTIFACT_HEAD + metadata.map_or(0, <[u8]>::len) + artifact.0.len()
             }
         }
     }
 
-    pub(super) fn write_payload(&self, out: &mut Vec<u8>) {
-        let sized = |out: &mut Vec<u8>, bytes: Option<&[u8]>| {
-            let bytes = bytes.unwrap_or_default();
-            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-            out.extend_from_slice(bytes);
-        };
-        match self {
-            TaskEvent::Turn { message } => out.extend_from_slice(message.0),
-            TaskEvent::Status { at_ms, message, metadata, .. } => {
-                out.extend_from_slice(&at_ms.to_le_bytes());
-                sized(out, *metadata);
-                out.extend_from_slice(message.map_or(&[][..], |m| m.0));
+    /// Appends the event as an entry that no task has entered yet.
+    #[inline(always)]
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            TaskEvent::Status { state, at_ms, message: None, metadata: None } => {
+                let mut entry = [0; ENTRY_HEAD + STATUS_HEAD];
+                let columns = entry_head(STATUS_HEAD, kind::STATUS, state as u8);
+                entry[..ENTRY_HEAD].copy_from_slice(&columns);
+                entry[ENTRY_HEAD..ENTRY_HEAD + 8].copy_from_slice(&at_ms.to_le_bytes());
+                out.extend_from_slice(&entry);
             }
-            TaskEvent::Artifact { artifact, metadata, .. } => {
-                sized(out, *metadata);
+            TaskEvent::Turn { .. } | TaskEvent::Status { .. } | TaskEvent::Artifact { .. } => {
+                self.encode_any(out);
+            }
+        }
+    }
+
+    fn encode_any(&self, out: &mut Vec<u8>) {
+        out.reserve(ENTRY_HEAD + self.payload_len());
+        let payload_len = self.payload_len();
+        match *self {
+            TaskEvent::Turn { message } => {
+                let kind = kind::TURN | mark::MESSAGE;
+                out.extend_from_slice(&entry_head(payload_len, kind, 0));
+                out.extend_from_slice(message.0);
+            }
+            TaskEvent::Status { state, at_ms, message, metadata } => {
+                let said = message.map_or(&[][..], |message| message.0);
+                let metadata = metadata.unwrap_or_default();
+                let kind = kind::STATUS | if said.is_empty() { 0 } else { mark::MESSAGE };
+                let mut head = [0; ENTRY_HEAD + STATUS_HEAD];
+                head[..ENTRY_HEAD].copy_from_slice(&entry_head(payload_len, kind, state as u8));
+                head[ENTRY_HEAD..ENTRY_HEAD + 8].copy_from_slice(&at_ms.to_le_bytes());
+                head[ENTRY_HEAD + 8..].copy_from_slice(&(metadata.len() as u32).to_le_bytes());
+                out.extend_from_slice(&head);
+                out.extend_from_slice(metadata);
+                out.extend_from_slice(said);
+            }
+            TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
+                let flag = artifact_flag(append, last_chunk);
+                let metadata = metadata.unwrap_or_default();
+                let mut head = [0; ENTRY_HEAD + ARTIFACT_HEAD];
+                let columns = entry_head(payload_len, kind::ARTIFACT, flag);
+                head[..ENTRY_HEAD].copy_from_slice(&columns);
+                head[ENTRY_HEAD..].copy_from_slice(&(metadata.len() as u32).to_le_bytes());
+                out.extend_from_slice(&head);
+                out.extend_from_slice(metadata);
                 out.extend_from_slice(artifact.0);
             }
         }
     }
 
     /// Reads an event back from its columns; `None` on bytes that no event wrote.
+    #[inline]
     pub(super) fn decode(kind: u8, flag: u8, payload: &'a [u8]) -> Option<TaskEvent<'a>> {
         let sized = |bytes: &'a [u8]| {
             let (length, rest) = bytes.split_first_chunk::<4>()?;
@@ -137,69 +167,79 @@ impl<'a> TaskEvent<'a> {
     }
 }
 
-/// Encoded events one after another: `length u32, kind u8, flag u8, payload`.
+/// Encoded events one after another, each as the entry of a log that no task has entered yet.
 ///
 /// It is reused from call to call, so that an agent that answers inline allocates nothing.
 #[derive(Default)]
 pub struct EventBuf {
     bytes: Vec<u8>,
     count: usize,
+    artifacts: usize,
 }
-
-const ENTRY_HEAD: usize = 6;
 
 impl EventBuf {
     /// Appends one event.
+    #[inline]
     pub fn push(&mut self, event: &TaskEvent<'_>) {
-        let length = event.payload_len() as u32;
-        self.bytes.extend_from_slice(&length.to_le_bytes());
-        self.bytes.extend_from_slice(&[event.kind(), event.flag()]);
-        event.write_payload(&mut self.bytes);
+        event.encode(&mut self.bytes);
         self.count += 1;
+        self.artifacts += usize::from(matches!(event, TaskEvent::Artifact { .. }));
     }
 
     /// Appends a status whose message `write` packs in place (`message_tag` fields).
+    #[inline]
     pub fn push_status_with(
         &mut self,
         state: TaskState,
         at_ms: u64,
         write: impl FnOnce(&mut Packer<'_>),
     ) {
-        self.push_with(&TaskEvent::Status { state, at_ms, message: None, metadata: None }, write);
+        let start = self.bytes.len();
+        self.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
+        let said = self.bytes.len();
+        write(&mut Packer(&mut self.bytes));
+        let kind = kind::STATUS | if self.bytes.len() > said { mark::MESSAGE } else { 0 };
+        self.close(start, kind);
     }
 
     /// Appends an artifact, or a chunk of one, that `write` packs in place (`artifact_tag` fields).
+    #[inline]
     pub fn push_artifact_with(
         &mut self,
         append: bool,
         last_chunk: bool,
         write: impl FnOnce(&mut Packer<'_>),
     ) {
-        let artifact = Artifact(&[]);
-        let event = TaskEvent::Artifact { artifact, append, last_chunk, metadata: None };
-        self.push_with(&event, write);
+        let start = self.bytes.len();
+        let mut head = [0; ENTRY_HEAD + ARTIFACT_HEAD];
+        head[FLAG_AT] = artifact_flag(append, last_chunk);
+        self.bytes.extend_from_slice(&head);
+        write(&mut Packer(&mut self.bytes));
+        (self.count, self.artifacts) = (self.count + 1, self.artifacts + 1);
+        self.close(start, kind::ARTIFACT);
     }
 
-    /// Both payloads end with what is packed, so `event` without it is a prefix of the whole.
-    fn push_with(&mut self, event: &TaskEvent<'_>, write: impl FnOnce(&mut Packer<'_>)) {
-        let at = self.bytes.len();
-        self.push(event);
-        write(&mut Packer(&mut self.bytes));
-        let length = (self.bytes.len() - at - ENTRY_HEAD) as u32;
-        self.bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
+    /// Corrects the columns of the newest entry, to which something was packed.
+    #[inline]
+    fn close(&mut self, start: usize, kind: u8) {
+        let length = (self.bytes.len() - start) as u32;
+        let entry = self.bytes.get_mut(start..).and_then(|entry| entry.first_chunk_mut());
+        if let Some::<&mut [u8; ENTRY_HEAD]>(head) = entry {
+            head[..4].copy_from_slice(&length.to_le_bytes());
+            head[KIND_AT] = kind;
+        }
     }
 
     /// Forgets all events, keeping the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        self.count = 0;
+        (self.count, self.artifacts) = (0, 0);
     }
 
     /// Gives memory beyond `keep` bytes back.
     pub fn shrink(&mut self, keep: usize) {
         if self.bytes.capacity() > keep {
-            self.bytes = Vec::new();
-            self.count = 0;
+            *self = EventBuf::default();
         }
     }
 
@@ -213,20 +253,23 @@ impl EventBuf {
         self.count == 0
     }
 
-    /// Encoded size in bytes.
+    /// Encoded size in bytes: what the events will take of a task's log.
     pub fn bytes_len(&self) -> usize {
         self.bytes.len()
     }
 
+    /// The entries.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Number of artifacts and chunks among the events.
+    pub(super) fn artifacts(&self) -> usize {
+        self.artifacts
+    }
+
     /// The events, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = TaskEvent<'_>> {
-        let mut rest = &self.bytes[..];
-        std::iter::from_fn(move || {
-            let (head, tail) = rest.split_first_chunk::<ENTRY_HEAD>()?;
-            let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
-            let (payload, tail) = tail.split_at_checked(length)?;
-            rest = tail;
-            TaskEvent::decode(head[4], head[5], payload)
-        })
+        Entries { log: &self.bytes, at: 0 }.map_while(|(_, entry)| entry.event())
     }
 }

@@ -9,6 +9,7 @@ mod entry;
 pub mod event;
 pub mod pack;
 pub mod reply;
+mod squeeze;
 pub mod state;
 pub mod task;
 pub mod time;

@@ -122,6 +122,12 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// True when there are no more.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The first field with this tag.
     pub fn first(mut self, tag: u8) -> Option<&'a [u8]> {
         self.find(|(t, _)| *t == tag).map(|(_, bytes)| bytes)
@@ -136,6 +142,21 @@ impl<'a> Message<'a> {
     /// All fields, in the order they were packed.
     pub fn fields(self) -> Fields<'a> {
         Fields(self.0)
+    }
+
+    /// Its id and its text when it is a user's, and nothing but one part of text.
+    #[inline]
+    pub fn as_user_text(self) -> Option<(&'a [u8], &'a [u8])> {
+        const USER: &[u8] = &[Role::User as u8];
+        let mut fields = self.fields();
+        match (fields.next()?, fields.next()?, fields.next()?) {
+            (
+                (message_tag::MESSAGE_ID, id),
+                (message_tag::ROLE, USER),
+                (message_tag::PART, part),
+            ) if fields.is_empty() => Some((id, Part(part).as_text()?)),
+            _ => None,
+        }
     }
 
     /// Raw `messageId`; empty when the message has none (0.1 before one was made up).
@@ -177,6 +198,18 @@ impl<'a> Artifact<'a> {
         Fields(self.0)
     }
 
+    /// Its id and its text when it is nothing but one part of text, as most chunks are.
+    #[inline]
+    pub fn as_text(self) -> Option<(&'a [u8], &'a [u8])> {
+        let mut fields = self.fields();
+        match (fields.next()?, fields.next()?) {
+            ((artifact_tag::ARTIFACT_ID, id), (artifact_tag::PART, part)) if fields.is_empty() => {
+                Some((id, Part(part).as_text()?))
+            }
+            _ => None,
+        }
+    }
+
     /// Raw `artifactId`.
     pub fn artifact_id(self) -> &'a [u8] {
         self.fields().first(artifact_tag::ARTIFACT_ID).unwrap_or_default()
@@ -209,6 +242,16 @@ impl<'a> Part<'a> {
     /// All fields; the content comes first.
     pub fn fields(self) -> Fields<'a> {
         Fields(self.0)
+    }
+
+    /// Its text when it is nothing else.
+    #[inline]
+    pub fn as_text(self) -> Option<&'a [u8]> {
+        let mut fields = self.fields();
+        match fields.next()? {
+            (part_tag::TEXT, text) if fields.is_empty() => Some(text),
+            _ => None,
+        }
     }
 
     /// The content; empty text if the bytes hold none.

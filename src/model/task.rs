@@ -7,8 +7,11 @@
 use smallvec::SmallVec;
 
 use super::{
-    entry::{DEAD_AT, ENTRY_HEAD, Entries, Entry, NEXT_AT},
-    event::TaskEvent,
+    entry::{
+        DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, SEQ_AT, entry_head, mark,
+    },
+    event::{EventBuf, TaskEvent, is_append, kind},
+    pack::Message,
     state::{Generation, TaskState},
     view::TaskView,
 };
@@ -39,36 +42,39 @@ pub enum Refusal {
 
 /// First and last entry of one artifact.
 #[derive(Clone, Copy, Debug)]
-struct Chain {
-    first: u32,
-    last: u32,
+pub(super) struct Chain {
+    pub first: u32,
+    pub last: u32,
 }
 
 /// One task.
 pub struct Task {
-    log: Vec<u8>,
+    pub(super) log: Vec<u8>,
     id_len: u16,
     context_len: u16,
     state: TaskState,
     generation: Generation,
     /// True: a client has spoken since the last status.
     is_answered: bool,
-    seq: u32,
-    base_seq: u32,
-    status_at: u32,
-    dead_bytes: u32,
-    squeezes: u32,
+    pub(super) seq: u32,
+    pub(super) base_seq: u32,
+    pub(super) status_at: u32,
+    pub(super) dead_bytes: u32,
+    pub(super) squeezes: u32,
     messages: u32,
+    /// Before it, no message can be trimmed from the history.
+    pub(super) trimmed_at: u32,
     updated_ms: u64,
-    artifacts: SmallVec<[Chain; 2]>,
+    pub(super) artifacts: SmallVec<[Chain; 2]>,
 }
 
 impl Task {
     /// A task without events; `id` and `context_id` are raw strings of at most 64 KiB each.
     ///
-    /// `reserve` bytes of log are allocated at once.
+    /// `reserve` bytes of log are allocated at once, identifiers included.
+    #[inline]
     pub fn new(id: &[u8], context_id: &[u8], generation: Generation, reserve: usize) -> Task {
-        let mut log = Vec::with_capacity(id.len() + context_id.len() + reserve);
+        let mut log = Vec::with_capacity(reserve.max(id.len() + context_id.len()));
         log.extend_from_slice(id);
         log.extend_from_slice(context_id);
         Task {
@@ -84,9 +90,38 @@ impl Task {
             dead_bytes: 0,
             squeezes: 0,
             messages: 0,
+            trimmed_at: 0,
             updated_ms: 0,
             artifacts: SmallVec::new(),
         }
+    }
+
+    /// A task as it is after a client's message and then `submitted`; for the rest, see
+    /// [`Task::new`].
+    pub fn submitted(
+        id: &[u8],
+        context_id: &[u8],
+        generation: Generation,
+        (message, at_ms): (Message<'_>, u64),
+        reserve: usize,
+    ) -> Task {
+        let mut task = Task::new(id, context_id, generation, reserve);
+        let head = entry_head(message.0.len(), kind::TURN | mark::MESSAGE, 0);
+        task.log.extend_from_slice(&head);
+        task.log.extend_from_slice(message.0);
+        let state = TaskState::Submitted;
+        (task.status_at, task.updated_ms, task.state) = (task.log.len() as u32, at_ms, state);
+        TaskEvent::Status { state, at_ms, message: None, metadata: None }.encode(&mut task.log);
+        (task.seq, task.messages) = (1, 1);
+        task.put_u32(task.status_at() + SEQ_AT, task.seq);
+        task
+    }
+
+    /// Log bytes that [`Task::submitted`] takes beside the two ids.
+    pub fn submitted_cost(message: Message<'_>) -> usize {
+        let (state, at_ms) = (TaskState::Submitted, 0);
+        let first = TaskEvent::Status { state, at_ms, message: None, metadata: None };
+        Task::cost(&TaskEvent::Turn { message }) + Task::cost(&first)
     }
 
     /// Log bytes that an event will take.
@@ -148,15 +183,20 @@ impl Task {
 
     /// Heap bytes that applying `event` may add at most.
     pub fn growth(&self, event: &TaskEvent<'_>) -> usize {
-        let (held, need) = (self.log.capacity(), self.log.len() + Task::cost(event));
-        // A vector grows to twice its size or to what is needed.
-        let log = if need > held { held.max(need - held) } else { 0 };
         let is_full = self.artifacts.len() == self.artifacts.capacity();
         let chains = match event {
-            TaskEvent::Artifact { .. } if is_full => 2 * self.artifacts.capacity() * 8,
+            TaskEvent::Artifact { .. } if is_full => {
+                2 * self.artifacts.capacity() * size_of::<Chain>()
+            }
             TaskEvent::Artifact { .. } | TaskEvent::Turn { .. } | TaskEvent::Status { .. } => 0,
         };
-        log + chains
+        self.log_growth(Task::cost(event)) + chains
+    }
+
+    /// A vector grows to twice its size or to what is needed.
+    fn log_growth(&self, more: usize) -> usize {
+        let (held, need) = (self.log.capacity(), self.log.len() + more);
+        if need > held { held.max(need - held) } else { 0 }
     }
 
     /// Makes the log long enough for one more event and no longer.
@@ -181,6 +221,23 @@ impl Task {
         self.status_at as usize
     }
 
+    /// Before it, there is no message of the history as it is now.
+    pub(super) fn trimmed_at(&self) -> usize {
+        self.entries_at().max(self.trimmed_at as usize)
+    }
+
+    /// Where the first artifact may begin, and how many there are now.
+    pub(super) fn artifacts_at(&self) -> (usize, usize) {
+        let first = self.artifacts.iter().map(|chain| chain.first).min();
+        (first.unwrap_or(0) as usize, self.artifacts.len())
+    }
+
+    /// Messages of the history as it is now.
+    pub(super) fn history_len(&self) -> u32 {
+        let status = Entry::at(&self.log, self.status_at()).filter(|_| self.status_at != 0);
+        self.messages - u32::from(status.is_some_and(|entry| entry.holds_message()))
+    }
+
     /// The task as it is now.
     pub fn view(&self) -> TaskView<'_> {
         TaskView::new(self, self.seq())
@@ -201,39 +258,58 @@ impl Task {
         if self.state.is_terminal() {
             return Err(Refusal::Terminal);
         }
-        let (length, dead) = (self.log.len() + Task::cost(event), self.dead_bytes as usize);
+        let cost = Task::cost(event);
+        let (length, dead) = (self.log.len() + cost, self.dead_bytes as usize);
         // A squeeze of a full log must free a sixteenth: it copies all of it.
         let is_worth_it = dead >= limits.bytes_max / 16;
         if length > limits.bytes_max && (!is_worth_it || length - dead > limits.bytes_max) {
             return Err(Refusal::TooLarge);
         }
-        let chain = match event {
-            TaskEvent::Artifact { artifact, .. } => self.chain_of(artifact.artifact_id()),
-            TaskEvent::Turn { .. } | TaskEvent::Status { .. } => None,
-        };
-        let is_new = matches!(event, TaskEvent::Artifact { .. }) && chain.is_none();
-        if is_new && self.artifacts.len() >= limits.artifacts_max {
+        if let TaskEvent::Artifact { artifact, .. } = event
+            && self.artifacts.len() >= limits.artifacts_max
+            && self.chain_of_id(artifact.artifact_id()).is_none()
+        {
             return Err(Refusal::TooManyArtifacts);
         }
-        self.squeeze(event, limits);
-        let at = self.append(event);
-        match event {
-            TaskEvent::Turn { .. } => {
-                self.messages += 1;
-                self.is_answered = true;
-            }
-            TaskEvent::Status { state, at_ms, message, .. } => {
-                let before = std::mem::replace(&mut self.status_at, at);
-                self.retire_status(before);
-                self.state = *state;
-                self.updated_ms = *at_ms;
-                self.is_answered = false;
-                self.messages += u32::from(message.is_some());
-            }
-            TaskEvent::Artifact { append, .. } => self.link_artifact(chain, at, *append),
-        }
-        self.trim_history(limits.history_max);
+        self.squeeze(cost, limits);
+        let at = self.log.len();
+        // It reserves at once: `growth` counts on it.
+        event.encode(&mut self.log);
+        self.enter(at, limits);
         Ok(self.seq())
+    }
+
+    /// Applies the first events of a list at once, as [`Task::apply`] would one by one.
+    ///
+    /// Returns how many, and whether a status was among them: none where the list as a whole comes near a limit, fewer than all where
+    /// one of them is refused. The rest is for `apply`.
+    pub fn apply_at_once(&mut self, events: &EventBuf, limits: &TaskLimits) -> (usize, bool) {
+        let bytes = events.bytes();
+        if self.state.is_terminal()
+            || self.log.len() + bytes.len() > limits.bytes_max
+            || self.may_squeeze(bytes.len(), events.len() as u64, limits)
+        {
+            return (0, false);
+        }
+        let (mut at, status_at) = (self.log.len(), self.status_at);
+        self.log.extend_from_slice(bytes);
+        let mut applied = 0;
+        while !self.state.is_terminal()
+            && let Some(end) = self.enter(at, limits)
+        {
+            at = end;
+            applied += 1;
+        }
+        self.log.truncate(at);
+        (applied, self.status_at != status_at)
+    }
+
+    /// Heap bytes that [`Task::apply_at_once`] may add at most.
+    pub fn growth_at_once(&self, events: &EventBuf) -> usize {
+        let chains = self.artifacts.len() + events.artifacts();
+        let is_full = events.artifacts() > 0 && chains > self.artifacts.capacity();
+        self.log_growth(events.bytes_len())
+            + if is_full { chains.next_power_of_two() * size_of::<Chain>() } else { 0 }
     }
 
     /// Gives back log memory that nothing will fill; call it when no event is expected soon.
@@ -241,48 +317,88 @@ impl Task {
         self.log.shrink_to_fit();
     }
 
-    fn append(&mut self, event: &TaskEvent<'_>) -> u32 {
-        if !matches!(event, TaskEvent::Turn { .. }) {
-            self.seq += 1;
+    /// Makes the entry at `at`, the newest, part of the task; returns where it ends.
+    ///
+    /// `None`: there is none, or it is an artifact too many.
+    #[inline]
+    fn enter(&mut self, at: usize, limits: &TaskLimits) -> Option<usize> {
+        let entry = Entry::at(&self.log, at)?;
+        let (end, flag) = (at + entry.len(), entry.flag());
+        let (mut index, mut mark) = (0, 0);
+        match entry.kind() {
+            kind::STATUS => {
+                let at_ms = entry.payload.first_chunk().map_or(0, |ms| u64::from_le_bytes(*ms));
+                self.messages += u32::from(entry.holds_message());
+                self.seq += 1;
+                let before = std::mem::replace(&mut self.status_at, at as u32);
+                self.retire_status(before);
+                self.state = TaskState::from_number(flag).unwrap_or(TaskState::Unspecified);
+                self.updated_ms = at_ms;
+                self.is_answered = false;
+            }
+            kind::ARTIFACT => {
+                let chain = self.chain_of(&entry);
+                if chain.is_none() && self.artifacts.len() >= limits.artifacts_max {
+                    return None;
+                }
+                self.seq += 1;
+                index = chain.unwrap_or(self.artifacts.len());
+                mark = self.link_artifact(chain, at, is_append(flag));
+            }
+            _ => {
+                self.messages += 1;
+                self.is_answered = true;
+            }
         }
-        let at = self.log.len();
-        // At once: `growth` counts on it.
-        self.log.reserve(Task::cost(event));
-        self.log.extend_from_slice(&(Task::cost(event) as u32).to_le_bytes());
-        self.log.extend_from_slice(&self.seq.to_le_bytes());
-        self.log.extend_from_slice(&[0; 8]);
-        self.log.extend_from_slice(&[event.kind(), event.flag(), 0, 0]);
-        event.write_payload(&mut self.log);
-        at as u32
+        if let Some::<&mut [u8; ENTRY_HEAD]>(head) = self.log[at..].first_chunk_mut() {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            head[SEQ_AT..SEQ_AT + 4].copy_from_slice(&self.seq.to_le_bytes());
+            head[INDEX_AT..INDEX_AT + 2].copy_from_slice(&index.to_le_bytes());
+            head[KIND_AT] |= mark;
+        }
+        self.trim_history(limits.history_max);
+        Some(end)
     }
 
-    fn chain_of(&self, artifact_id: &[u8]) -> Option<usize> {
+    /// Which artifact an entry is about, if there is one of this id.
+    #[inline]
+    fn chain_of(&self, entry: &Entry<'_>) -> Option<usize> {
         // The newest artifact is by far the likeliest to grow.
+        let newest = self.artifacts.last().and_then(|c| Entry::at(&self.log, c.first as usize));
+        if let (Some(newest), Some(key)) = (newest, entry.artifact_key())
+            && newest.payload.starts_with(key)
+        {
+            return Some(self.artifacts.len() - 1);
+        }
+        self.chain_of_id(entry.artifact().artifact_id())
+    }
+
+    fn chain_of_id(&self, artifact_id: &[u8]) -> Option<usize> {
         self.artifacts.iter().rposition(|chain| {
-            match Entry::at(&self.log, chain.first as usize).and_then(|e| e.event()) {
-                Some(TaskEvent::Artifact { artifact, .. }) => artifact.artifact_id() == artifact_id,
-                Some(TaskEvent::Turn { .. } | TaskEvent::Status { .. }) | None => false,
-            }
+            Entry::at(&self.log, chain.first as usize)
+                .is_some_and(|entry| entry.artifact().artifact_id() == artifact_id)
         })
     }
 
-    fn link_artifact(&mut self, chain: Option<usize>, at: u32, append: bool) {
-        let Some(index) = chain else {
-            self.artifacts.push(Chain { first: at, last: at });
-            return;
+    /// Returns the mark of the new entry.
+    #[inline]
+    fn link_artifact(&mut self, chain: Option<usize>, at: usize, append: bool) -> u8 {
+        let new = Chain { first: at as u32, last: at as u32 };
+        let Some(chain) = chain.and_then(|index| self.artifacts.get_mut(index)) else {
+            self.artifacts.push(new);
+            return 0;
         };
         if append {
-            let last = self.artifacts[index].last as usize;
-            self.put_u32(last + NEXT_AT, at);
-            self.artifacts[index].last = at;
-            return;
+            let last = std::mem::replace(&mut chain.last, at as u32);
+            self.put_u32(last as usize + NEXT_AT, at as u32);
+            return mark::CHUNK;
         }
-        let mut old = self.artifacts[index].first as usize;
+        let mut old = std::mem::replace(chain, new).first as usize;
         while old != 0 {
             self.kill(old);
             old = self.u32_at(old + NEXT_AT) as usize;
         }
-        self.artifacts[index] = Chain { first: at, last: at };
+        0
     }
 
     /// A status without a message is dead once replaced; its message lives on in the history.
@@ -290,7 +406,9 @@ impl Task {
         let Some(entry) = (at != 0).then(|| Entry::at(&self.log, at as usize)).flatten() else {
             return;
         };
-        if !entry.holds_message() {
+        if entry.holds_message() {
+            self.trimmed_at = self.trimmed_at.min(at);
+        } else {
             self.kill(at as usize);
         }
     }
@@ -301,78 +419,24 @@ impl Task {
         self.put_u32(at + DEAD_AT, self.seq.max(1));
     }
 
+    #[inline]
     fn trim_history(&mut self, history_max: usize) {
-        if self.messages as usize <= history_max {
-            return;
+        if self.messages as usize > history_max {
+            self.forget_message();
         }
-        let mut at = self.entries_at();
-        while let Some(entry) = Entry::at(&self.log, at) {
-            let end = at + entry.bytes.len();
+    }
+
+    /// Kills the oldest message of the history.
+    fn forget_message(&mut self) {
+        // No message that could go is before `trimmed_at`: each entry is looked at once or twice.
+        for (at, entry) in (Entries { log: &self.log, at: self.trimmed_at() }) {
             if entry.dead() == 0 && entry.holds_message() && at != self.status_at() {
+                self.trimmed_at = (at + entry.len()) as u32;
                 self.kill(at);
                 self.messages -= 1;
                 return;
             }
-            at = end;
         }
-    }
-
-    /// Drops dead entries that no replay needs once they are half of a log of some size.
-    fn squeeze(&mut self, event: &TaskEvent<'_>, limits: &TaskLimits) {
-        const WORTH_IT: usize = 4096;
-        let dead = self.dead_bytes as usize;
-        let tight = self.log.len() + Task::cost(event) > limits.bytes_max;
-        if !tight && (dead < WORTH_IT || dead < self.log.len() / 2) {
-            return;
-        }
-        let window = u32::try_from(limits.replay_max).unwrap_or(u32::MAX);
-        let floor = if tight { self.seq } else { self.seq.saturating_sub(window) };
-        // One squeeze a window at most: it copies the window.
-        if !tight && floor < self.base_seq.saturating_add(window.max(1)) {
-            return;
-        }
-        self.rebuild(floor, Task::cost(event));
-    }
-
-    /// Copies what lives, and what died after `floor`, with room for `more` bytes.
-    fn rebuild(&mut self, floor: u32, more: usize) {
-        let old = std::mem::take(&mut self.log);
-        // What died after the floor is part of the task as it was at the floor.
-        let is_kept = |entry: &Entry<'_>| entry.dead() == 0 || entry.dead() > floor;
-        let kept: usize = Entries { log: &old, at: self.entries_at() }
-            .filter(|(_, entry)| is_kept(entry))
-            .map(|(_, entry)| entry.bytes.len())
-            .sum();
-        let kept = self.entries_at() + kept;
-        let mut log = Vec::with_capacity(old.capacity().min(kept + more.max(kept / 2)));
-        log.extend_from_slice(&old[..self.entries_at()]);
-        let mut moved: Vec<(u32, u32)> = Vec::new();
-        self.dead_bytes = 0;
-        for (at, entry) in (Entries { log: &old, at: self.entries_at() }) {
-            if is_kept(&entry) {
-                moved.push((at as u32, log.len() as u32));
-                self.dead_bytes += if entry.dead() != 0 { entry.bytes.len() as u32 } else { 0 };
-                log.extend_from_slice(entry.bytes);
-            }
-        }
-        let new_place = |old: u32| match moved.binary_search_by_key(&old, |m| m.0) {
-            Ok(index) => moved[index].1,
-            Err(_) => 0,
-        };
-        for &(_, at) in &moved {
-            let next_at = at as usize + NEXT_AT;
-            if let Some(next) = log[next_at..].first_chunk::<4>() {
-                let next = new_place(u32::from_le_bytes(*next));
-                log[next_at..next_at + 4].copy_from_slice(&next.to_le_bytes());
-            }
-        }
-        for chain in &mut self.artifacts {
-            *chain = Chain { first: new_place(chain.first), last: new_place(chain.last) };
-        }
-        self.status_at = new_place(self.status_at);
-        self.log = log;
-        self.base_seq = self.base_seq.max(floor);
-        self.squeezes += 1;
     }
 
     fn u32_at(&self, at: usize) -> u32 {
@@ -447,6 +511,66 @@ mod tests {
             (0..10_000).find_map(|_| task.apply(&status(TaskState::Working), &large).err());
         assert_eq!(refused, Some(Refusal::TooLarge));
         assert_eq!(task.squeezes(), 0);
+    }
+
+    #[test]
+    fn a_submitted_task_is_its_slow_twin() {
+        let said = MessageBuf::agent("m", &PartsBuf::new().text("hello"));
+        let mut slow = Task::new(b"t", b"c", Generation::V03, 0);
+        slow.apply(&TaskEvent::Turn { message: said.view() }, &limits()).unwrap();
+        slow.apply(&status(TaskState::Submitted), &limits()).unwrap();
+        let mut fast = Task::submitted(b"t", b"c", Generation::V03, (said.view(), 1), 0);
+        for task in [&mut slow, &mut fast] {
+            assert_eq!(task.log().len(), 2 + Task::submitted_cost(said.view()));
+            task.apply(&status(TaskState::Working), &limits()).unwrap();
+            assert_eq!((task.seq(), task.status_seq(), task.updated_ms()), (2, 2, 1));
+            assert_eq!(task.view_at(1).status().state, TaskState::Submitted);
+            assert_eq!(task.view().history(None).count(), 1);
+        }
+        assert_eq!(slow.log(), fast.log());
+    }
+
+    #[test]
+    fn events_at_once_are_events_one_by_one() {
+        for (bytes_max, artifacts_max, replay_max) in
+            [(100_000, 10, 1_000), (3_000, 10, 1_000), (100_000, 3, 1_000), (100_000, 10, 2)]
+        {
+            let limits = TaskLimits { bytes_max, artifacts_max, replay_max, history_max: 3 };
+            let (mut fast, mut slow) =
+                [b"f", b"s"].map(|id| Task::new(id, b"", Generation::V1, 0)).into();
+            for round in 0..40usize {
+                let mut events = EventBuf::default();
+                for step in 0..round % 7 {
+                    let mix = (round * 31 + step * 17) % 11;
+                    let said = MessageBuf::agent("m", &PartsBuf::new().text("x"));
+                    let artifact = ArtifactBuf::new(&(mix % 5).to_string(), &PartsBuf::new());
+                    let artifact = artifact.view();
+                    let (append, last_chunk, metadata) = (mix % 2 == 0, false, None);
+                    let (state, at_ms) = (TaskState::Working, round as u64);
+                    let message = (mix == 7).then(|| said.view());
+                    events.push(&match mix {
+                        0..=5 => TaskEvent::Artifact { artifact, append, last_chunk, metadata },
+                        6..=8 => TaskEvent::Status { state, at_ms, message, metadata },
+                        9 if round > 35 => status(TaskState::Completed),
+                        _ => TaskEvent::Turn { message: said.view() },
+                    });
+                }
+                let growth = fast.heap_bytes() + fast.growth_at_once(&events);
+                let (applied, _) = fast.apply_at_once(&events, &limits);
+                assert!(fast.heap_bytes() <= growth);
+                for (at, event) in events.iter().enumerate() {
+                    let result = slow.apply(&event, &limits);
+                    if at >= applied {
+                        assert_eq!(fast.apply(&event, &limits), result);
+                    }
+                }
+                assert_eq!(slow.log()[1..], fast.log()[1..]);
+                assert_eq!((slow.seq, slow.messages), (fast.seq, fast.messages));
+                assert_eq!((slow.state, slow.dead_bytes), (fast.state, fast.dead_bytes));
+                assert_eq!(slow.history_len() as usize, slow.view().history(None).count());
+                assert_eq!(slow.artifacts.len(), slow.view().artifacts().count());
+            }
+        }
     }
 
     #[test]

@@ -1,37 +1,60 @@
 //! RFC 3339 timestamps in UTC with milliseconds, written and read without allocation.
 
 /// `2026-01-01T00:00:00.000Z` for milliseconds since the Unix epoch (years 1970 to 9999).
+#[inline]
 pub fn rfc3339(unix_ms: u64) -> [u8; 24] {
-    let (seconds, ms) = (unix_ms / 1000, unix_ms % 1000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Beyond the year 9999 there is no such text; `as` is safe below.
+    let unix_ms = unix_ms.min(LAST_MS);
+    let (days, ms) = ((unix_ms / 86_400_000) as u32, (unix_ms % 86_400_000) as u32);
     let (year, month, day) = civil(days);
-    let mut text = *b"0000-00-00T00:00:00.000Z";
-    let mut put = |at: usize, digits: usize, mut value: u64| {
-        for place in (at..at + digits).rev() {
-            text[place] = b'0' + (value % 10) as u8;
-            value /= 10;
-        }
-    };
-    put(0, 4, year);
-    put(5, 2, month);
-    put(8, 2, day);
-    put(11, 2, second / 3600);
-    put(14, 2, second / 60 % 60);
-    put(17, 2, second % 60);
-    put(20, 3, ms);
-    text
+    let (second, ms) = (ms / 1000, ms % 1000);
+    let (minute, second) = (second / 60, second % 60);
+    let (hour, minute) = (minute / 60, minute % 60);
+    let [c, y, mo, d] = [year / 100, year % 100, month, day].map(pair);
+    let [h, mi, s, f] = [hour, minute, second, ms / 10].map(pair);
+    let last = b'0' + (ms % 10) as u8;
+    [
+        c[0], c[1], y[0], y[1], b'-', mo[0], mo[1], b'-', d[0], d[1], b'T', h[0], h[1], b':',
+        mi[0], mi[1], b':', s[0], s[1], b'.', f[0], f[1], last, b'Z',
+    ]
 }
 
-/// Days since the epoch to (year, month, day), after Howard Hinnant's `civil_from_days`.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let z = days + 719_468;
-    let (era, doe) = (z / 146_097, z % 146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let day = doy - (153 * mp + 2) / 5 + 1;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    (yoe + era * 400 + u64::from(month <= 2), month, day)
+/// 9999-12-31T23:59:59.999Z.
+const LAST_MS: u64 = 253_402_300_799_999;
+
+/// Two digits of a number below 100.
+#[inline]
+fn pair(number: u32) -> [u8; 2] {
+    PAIRS[number as usize % 128]
+}
+
+/// `00` to `99`; the length is a power of two so that no index is beyond it.
+const PAIRS: [[u8; 2]; 128] = {
+    let mut pairs = [[b'?'; 2]; 128];
+    let mut at = 0;
+    while at < 100 {
+        pairs[at] = [b'0' + (at / 10) as u8, b'0' + (at % 10) as u8];
+        at += 1;
+    }
+    pairs
+};
+
+/// Days since the epoch to (year, month, day), after Cassio Neri and Lorenz Schneider, "Euclidean
+/// affine functions and their application to calendar algorithms" (2022); 32 bits are enough up
+/// to the year 9999.
+#[inline]
+fn civil(days: u32) -> (u32, u32, u32) {
+    // Days since 0000-03-01, in quarters.
+    let quarters = 4 * (days + 719_468) + 3;
+    let (century, of_century) = (quarters / 146_097, quarters % 146_097 / 4);
+    let of_four_years = 2_939_745 * u64::from(4 * of_century + 3);
+    let (year, of_year) = ((of_four_years >> 32) as u32, of_four_years as u32 / 2_939_745 / 4);
+    let month_and_day = 2_141 * of_year + 197_913;
+    let (month, day) = (month_and_day >> 16, (month_and_day & 0xffff) / 2_141 + 1);
+    // The year begins in March: January and February belong to the next one.
+    let is_next = of_year >= 306;
+    let (year, month) = (100 * century + year, month);
+    if is_next { (year + 1, month - 12, day) } else { (year, month, day) }
 }
 
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
@@ -106,6 +129,16 @@ mod tests {
         ] {
             assert_eq!(std::str::from_utf8(&rfc3339(ms)), Ok(text));
             assert_eq!(parse_rfc3339(text), Some(ms));
+        }
+    }
+
+    #[test]
+    fn every_day_is_its_own_twin() {
+        for day in 0..=LAST_MS / 86_400_000 {
+            let (year, month, date) = civil(day as u32);
+            let twin = days_from_civil(i64::from(year), i64::from(month), i64::from(date));
+            assert_eq!(twin, day as i64);
+            assert!((1..=12).contains(&month) && (1..=31).contains(&date));
         }
     }
 

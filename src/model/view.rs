@@ -1,7 +1,7 @@
 //! Reading a task: its status, history and artifacts as they were after a given event.
 
 use super::{
-    entry::{ENTRY_HEAD, Entries, Entry},
+    entry::{Entries, Entry},
     event::{TaskEvent, kind},
     pack::{Artifact, Fields, Message, Part, artifact_tag},
     state::{Generation, TaskState},
@@ -31,19 +31,12 @@ pub struct Status<'a> {
 
 impl<'a> TaskView<'a> {
     pub(super) fn new(task: &'a Task, seq: u64) -> TaskView<'a> {
-        let seq = seq as u32;
-        let mut status_at = task.status_at();
-        if u64::from(seq) < task.seq() {
-            status_at = 0;
-            let mut at = task.entries_at();
-            while let Some(entry) = Entry::at(task.log(), at).filter(|e| e.seq() <= seq) {
-                if entry.kind() == kind::STATUS {
-                    status_at = at;
-                }
-                at += entry.bytes.len();
-            }
+        let mut view = TaskView { task, seq: seq as u32, status_at: task.status_at() };
+        if u64::from(view.seq) < task.seq() {
+            let statuses = view.entries().filter(|(_, entry)| entry.kind() == kind::STATUS);
+            view.status_at = statuses.last().map_or(0, |(at, _)| at);
         }
-        TaskView { task, seq, status_at }
+        view
     }
 
     /// Raw task id.
@@ -66,6 +59,11 @@ impl<'a> TaskView<'a> {
         u64::from(self.seq)
     }
 
+    /// Bytes of the log behind it: about what its text will take, without its punctuation.
+    pub fn bytes(&self) -> usize {
+        self.task.log().len()
+    }
+
     /// The status.
     pub fn status(&self) -> Status<'a> {
         match Entry::at(self.task.log(), self.status_at).and_then(|entry| entry.event()) {
@@ -78,55 +76,101 @@ impl<'a> TaskView<'a> {
         }
     }
 
+    /// The entries that there were, dead ones included; sequence numbers never fall in a log.
+    #[inline]
     fn entries(&self) -> impl Iterator<Item = (usize, Entry<'a>)> + use<'a> {
         let seq = self.seq;
         Entries { log: self.task.log(), at: self.task.entries_at() }
-            .filter(move |(_, entry)| entry.lives_at(seq))
+            .take_while(move |(_, entry)| entry.seq() <= seq)
     }
 
-    fn messages(&self) -> impl Iterator<Item = Message<'a>> + use<'a> {
-        let status_at = self.status_at;
-        self.entries().filter_map(move |(at, entry)| match entry.event()? {
-            TaskEvent::Turn { message } => Some(message),
-            TaskEvent::Status { message, .. } => message.filter(|_| at != status_at),
-            TaskEvent::Artifact { .. } => None,
-        })
+    #[inline]
+    fn is_now(&self) -> bool {
+        u64::from(self.seq) == self.task.seq()
+    }
+
+    /// Walks the messages of the history.
+    #[inline]
+    fn messages(&self) -> Walk<'a> {
+        let (task, TaskView { seq, status_at, .. }) = (self.task, *self);
+        let (at, left) = match self.is_now() {
+            true => (task.trimmed_at(), task.history_len()),
+            false => (task.entries_at(), u32::MAX),
+        };
+        Walk { log: task.log(), at, seq, left, status_at }
     }
 
     /// The newest `most` messages of the history (`None`: all), oldest first.
     ///
     /// The message of the current status is not part of it (A2A 1.0 §4.1.1).
+    #[inline]
     pub fn history(&self, most: Option<u32>) -> impl Iterator<Item = Message<'a>> + use<'a> {
-        let skip = match most {
-            None => 0,
-            Some(most) => self.messages().count().saturating_sub(most as usize),
-        };
-        self.messages().skip(skip)
+        let mut walk = self.messages();
+        if let Some(most) = most {
+            let all = if self.is_now() { walk.left } else { self.messages().count() as u32 };
+            for _ in most..all {
+                walk.next();
+            }
+        }
+        walk
     }
 
     /// The newest message a client sent.
     pub fn last_turn(&self) -> Option<Message<'a>> {
-        let turns = self.entries().filter(|(_, entry)| entry.is_turn());
-        turns.last().map(|(_, entry)| Message(&entry.bytes[ENTRY_HEAD..]))
+        let seq = self.seq;
+        let turns = self.entries().filter(|(_, entry)| entry.is_turn() && entry.lives_at(seq));
+        turns.last().map(|(_, entry)| Message(entry.payload))
     }
 
     /// The artifacts, in the order in which they appeared.
+    #[inline]
     pub fn artifacts(&self) -> impl Iterator<Item = ArtifactView<'a>> + use<'a> {
-        let (log, seq) = (self.task.log(), self.seq);
-        let mut chained: smallvec::SmallVec<[usize; 8]> = smallvec::SmallVec::new();
-        self.entries().filter_map(move |(at, entry)| {
-            if entry.kind() != kind::ARTIFACT {
-                return None;
+        let (task, seq) = (self.task, self.seq);
+        let (mut at, mut left) = match self.is_now() {
+            true => task.artifacts_at(),
+            false => (task.entries_at(), usize::MAX),
+        };
+        std::iter::from_fn(move || {
+            let log = task.log();
+            while left > 0 {
+                let entry = Entry::at(log, at).filter(|entry| entry.seq() <= seq)?;
+                at += entry.len();
+                if entry.is_artifact_start() && entry.lives_at(seq) {
+                    left -= 1;
+                    return Some(ArtifactView { log, entry, seq });
+                }
             }
-            // A chunk is announced by the entry before it; what nobody announced starts a chain.
-            if let Some(found) = chained.iter().position(|next| *next == at) {
-                chained.swap_remove(found);
-                chained.extend((entry.next() != 0).then(|| entry.next()));
-                return None;
-            }
-            chained.extend((entry.next() != 0).then(|| entry.next()));
-            Some(ArtifactView { log, at, seq })
+            None
         })
+    }
+}
+
+/// Iterates over the messages of a history.
+struct Walk<'a> {
+    log: &'a [u8],
+    at: usize,
+    seq: u32,
+    /// How many there still are at most.
+    left: u32,
+    /// The current status, which is no history.
+    status_at: usize,
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = Message<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Message<'a>> {
+        while self.left > 0 {
+            let at = self.at;
+            let entry = Entry::at(self.log, at).filter(|entry| entry.seq() <= self.seq)?;
+            self.at += entry.len();
+            if entry.holds_message() && at != self.status_at && entry.lives_at(self.seq) {
+                self.left -= 1;
+                return entry.message();
+            }
+        }
+        None
     }
 }
 
@@ -134,37 +178,68 @@ impl<'a> TaskView<'a> {
 #[derive(Clone, Copy)]
 pub struct ArtifactView<'a> {
     log: &'a [u8],
-    at: usize,
+    entry: Entry<'a>,
     seq: u32,
 }
 
 impl<'a> ArtifactView<'a> {
-    fn chunks(&self) -> impl Iterator<Item = Artifact<'a>> + use<'a> {
-        let ArtifactView { log, mut at, seq } = *self;
-        std::iter::from_fn(move || {
-            let entry = (at != 0).then(|| Entry::at(log, at)).flatten()?;
-            at = entry.next();
-            (entry.seq() <= seq).then(|| entry.artifact()).flatten()
-        })
+    /// Which of the task's artifacts it is, from 0; one that replaces another takes its number.
+    pub fn index(&self) -> u32 {
+        u32::from(self.entry.index())
     }
 
     /// The first chunk: identity, name, description, extensions and metadata are its own.
+    #[inline]
     pub fn head(&self) -> Artifact<'a> {
-        self.chunks().next().unwrap_or(Artifact(&[]))
+        self.entry.artifact()
+    }
+
+    /// True when nothing was appended, or nothing yet.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.entry.next() == 0
     }
 
     /// Fields of the head other than parts.
     pub fn fields(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
-        Fields(self.head().0).filter(|(tag, _)| *tag != artifact_tag::PART)
+        self.head().fields().filter(|(tag, _)| *tag != artifact_tag::PART)
     }
 
     /// The parts of all chunks, in order.
-    pub fn parts(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
-        self.chunks().flat_map(|chunk| {
-            Fields(chunk.0)
-                .filter(|(tag, _)| *tag == artifact_tag::PART)
-                .map(|(_, part)| Part(part))
-        })
+    #[inline]
+    pub fn parts(&self) -> AllParts<'a> {
+        let (fields, next) = (self.head().fields(), self.entry.next());
+        AllParts { log: self.log, fields, next, seq: self.seq }
+    }
+}
+
+/// Iterates over the parts of an artifact and of its chunks.
+pub struct AllParts<'a> {
+    log: &'a [u8],
+    /// What is left of the chunk.
+    fields: Fields<'a>,
+    /// Where the next chunk is.
+    next: usize,
+    seq: u32,
+}
+
+impl<'a> Iterator for AllParts<'a> {
+    type Item = Part<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Part<'a>> {
+        loop {
+            for (tag, bytes) in self.fields.by_ref() {
+                if tag == artifact_tag::PART {
+                    return Some(Part(bytes));
+                }
+            }
+            if self.next == 0 {
+                return None;
+            }
+            let entry = Entry::at(self.log, self.next).filter(|e| e.seq() <= self.seq)?;
+            (self.fields, self.next) = (entry.artifact().fields(), entry.next());
+        }
     }
 }
 
@@ -175,30 +250,42 @@ pub struct ReplayPlace {
     squeezes: u32,
 }
 
+/// One event of a task, seen again.
+pub struct Replayed<'a> {
+    /// Its sequence number.
+    pub seq: u64,
+    /// The event; never a turn.
+    pub event: TaskEvent<'a>,
+    /// Which of the task's artifacts it is about, if it is about one.
+    pub artifact_index: u32,
+}
+
 impl Task {
     /// Gives the events after `seq` to `each`, oldest first, until it returns false.
     ///
     /// `place` remembers the position between calls, so that following N events costs O(N).
     /// Returns the sequence number up to which events were given.
+    #[inline]
     pub fn replay<'a>(
         &'a self,
         seq: u64,
         place: &mut ReplayPlace,
-        each: &mut dyn FnMut(u64, TaskEvent<'a>) -> bool,
+        mut each: impl FnMut(Replayed<'a>) -> bool,
     ) -> u64 {
         if place.offset == 0 || place.squeezes != self.squeezes() {
             *place = ReplayPlace { offset: self.entries_at() as u32, squeezes: self.squeezes() };
         }
         let mut given = seq;
         while let Some(entry) = Entry::at(self.log(), place.offset as usize) {
-            let fresh = u64::from(entry.seq()) > given && !entry.is_turn();
-            place.offset += entry.bytes.len() as u32;
-            if !fresh {
+            let seq = u64::from(entry.seq());
+            place.offset += entry.len() as u32;
+            if seq <= given || entry.is_turn() {
                 continue;
             }
-            given = u64::from(entry.seq());
+            given = seq;
+            let artifact_index = u32::from(entry.index());
             if let Some(event) = entry.event()
-                && !each(given, event)
+                && !each(Replayed { seq, event, artifact_index })
             {
                 break;
             }

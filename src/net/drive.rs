@@ -48,6 +48,8 @@ struct Io {
     due_ms: u64,
     /// When the socket last took something while output waited.
     moved_ms: u64,
+    /// Bytes of buffers that are counted in `Shared::buffers`.
+    charged: usize,
     slot: Option<Slot>,
     phase: Phase,
     read: bool,
@@ -94,6 +96,7 @@ impl Drive {
             need: 0,
             due_ms: NEVER,
             moved_ms: 0,
+            charged: 0,
             slot: None,
             phase: Phase::Open,
             read: true,
@@ -130,6 +133,7 @@ impl Drop for Drive {
             self.io.input.release(&mut desk.inputs);
             self.io.output.release(&mut desk.outputs);
         }
+        self.local.shared.charge_buffers(self.io.charged, 0);
         self.local.connection_ended();
     }
 }
@@ -161,8 +165,21 @@ impl Io {
             if due {
                 due = self.advance(fresh, desk, local, now, cx)?;
             }
+            self.charge(local)?;
         }
         Ok(End::Yield)
+    }
+
+    /// Counts the buffers that this connection holds. One that grows when all connections together
+    /// hold too much is cut off: it could not be served without harm to the others.
+    fn charge(&mut self, local: &Local) -> Result<(), Gone> {
+        let held = self.input.held_bytes() + self.output.held_bytes() + self.conn.held_bytes();
+        if held == self.charged {
+            return Ok(());
+        }
+        let grown = held > self.charged;
+        let all = local.shared.charge_buffers(std::mem::replace(&mut self.charged, held), held);
+        if grown && all > local.bounds.buffers_bytes_max { Err(Gone) } else { Ok(()) }
     }
 
     /// More input is needed before the engine can do anything.

@@ -30,6 +30,11 @@ impl Input {
         self.0.as_ref().map_or(0, |held| held.end - held.start)
     }
 
+    /// Bytes of the buffer that is held.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |held| held.bytes.capacity())
+    }
+
     /// True: no buffer is held.
     pub(super) fn is_quiet(&self) -> bool {
         self.0.is_none()

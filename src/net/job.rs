@@ -70,7 +70,7 @@ mod tests {
         job.status(TaskState::Working, None)?;
         sleep(Duration::from_millis(30)).await;
         let parts = PartsBuf::new().text("hello from afar");
-        job.artifact(&ArtifactBuf::new("greeting", &parts), false)?;
+        job.artifact(&ArtifactBuf::new("greeting", &parts))?;
         job.status(TaskState::Completed, None)
     }
 

@@ -43,6 +43,8 @@ pub(super) struct Shared {
     pub(super) epoch: Instant,
     /// Open connections of all workers.
     pub(super) open: AtomicUsize,
+    /// Bytes of buffers that connections hold.
+    buffers: AtomicUsize,
     stage: AtomicU8,
     workers: AtomicUsize,
     /// One for each worker's ticker, and a last one for whoever waits for the end.
@@ -56,9 +58,20 @@ impl Shared {
             engine,
             epoch: Instant::now(),
             open: AtomicUsize::new(0),
+            buffers: AtomicUsize::new(0),
             stage: AtomicU8::new(0),
             workers: AtomicUsize::new(workers),
             wakers: Mutex::new(vec![Waker::noop().clone(); workers + 1]),
+        }
+    }
+
+    /// Notes that a connection holds `now` bytes of buffers instead of `before`; returns the sum
+    /// over all connections.
+    pub(super) fn charge_buffers(&self, before: usize, now: usize) -> usize {
+        if now >= before {
+            self.buffers.fetch_add(now - before, Ordering::Relaxed) + (now - before)
+        } else {
+            self.buffers.fetch_sub(before - now, Ordering::Relaxed) - (before - now)
         }
     }
 
@@ -116,6 +129,8 @@ pub(super) struct Bounds {
     /// See [`Limits`].
     pub(super) connections_max: usize,
     /// See [`Limits`].
+    pub(super) buffers_bytes_max: usize,
+    /// See [`Limits`].
     pub(super) output_bytes_max: usize,
     /// See [`Limits`].
     pub(super) write_stall_ms: u64,
@@ -165,6 +180,7 @@ impl Local {
         let limits: &Limits = shared.engine.limits();
         let bounds = Bounds {
             connections_max: limits.connections_max,
+            buffers_bytes_max: limits.buffers_bytes_max,
             output_bytes_max: limits.output_bytes_max,
             write_stall_ms: limits.write_stall_ms,
             linger_ms: limits.linger_ms,

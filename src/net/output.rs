@@ -24,6 +24,11 @@ impl Output {
         self.unsent().len()
     }
 
+    /// Bytes of the buffer that is held.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |held| held.bytes.capacity())
+    }
+
     /// True: nothing waits and no buffer is held.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()

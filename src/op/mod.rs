@@ -22,12 +22,12 @@ use crossbeam_utils::CachePadded;
 
 use crate::{
     agent::{Agent, JobHost, Profile},
-    engine::Start,
     fault::{Fault, FaultKind},
     limits::Limits,
     model::{Call, EventBuf},
     service::{
-        AgentIndex, Answer, CallCx, Cursor, Each, Entropy, Follow, Now, Outcome, Service, Ticket,
+        AgentIndex, Answer, CallCx, Cursor, Each, Entropy, Follow, Now, Outcome, Service, Start,
+        Ticket,
     },
     store::Store,
 };
@@ -126,7 +126,7 @@ impl Service for Core {
 
     fn settle(
         &self,
-        ticket: &Ticket,
+        ticket: &mut Ticket,
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>> {

@@ -20,6 +20,7 @@ use crate::{
     },
     service::{AgentIndex, Answer, CallCx, Cursor, Now, Outcome, TaskKey, Ticket},
     store::NewTask,
+    waiter::Waiter,
 };
 
 /// The event after which a new task is shown to the subscriber that made it: `submitted`.
@@ -267,12 +268,14 @@ fn outcome(send: &Send<'_>, key: TaskKey, answered: bool, joint: Joint) -> Outco
     match send.mode {
         SendMode::Stream => {
             let place = ReplayPlace::default();
-            let cursor = Cursor { key, seq, snapshot: true, ends_at_input: true, place };
+            let waiter = Waiter::default();
+            let cursor = Cursor { key, seq, snapshot: true, ends_at_input: true, place, waiter };
             Outcome::Stream { cursor, generation }
         }
         SendMode::Wait | SendMode::Return if answered => Outcome::Ready,
         SendMode::Wait | SendMode::Return => {
-            Outcome::Parked(Ticket { key, after, history: send.history })
+            let (history, waiter) = (send.history, Waiter::default());
+            Outcome::Parked(Ticket { key, after, history, waiter })
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     model::{Generation, Target, view::ReplayPlace},
     op::{Core, read::is_in},
     service::{CallCx, Cursor, Outcome},
+    waiter::Waiter,
 };
 
 impl Core {
@@ -27,7 +28,8 @@ impl Core {
             // A2A 1.0 §3.1.6: until the task is terminal; before 1.0 a stream pauses with its task.
             let ends_at_input = target.generation != Generation::V1;
             let snapshot = after.is_none();
-            let cursor = Cursor { key, seq, snapshot, ends_at_input, place };
+            let waiter = Waiter::default();
+            let cursor = Cursor { key, seq, snapshot, ends_at_input, place, waiter };
             Ok(Outcome::Stream { cursor, generation: task.generation() })
         });
         Ok(opened.unwrap_or(Err(FaultKind::TaskNotFound))?)

@@ -44,10 +44,34 @@ pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> Mark {
 /// the same and does not end the line.
 pub fn finish(out: &mut Vec<u8>, mark: Mark) {
     debug_assert!(mark.start < mark.payload && mark.payload <= out.len());
-    for byte in &mut out[mark.payload..] {
-        *byte = if *byte < b' ' { b' ' } else { *byte };
-    }
+    blank_line_breaks(&mut out[mark.payload..]);
     out.extend_from_slice(b"\n\n");
+}
+
+/// Puts a space in the place of every line break; as a rule there is no control character at all.
+#[inline]
+fn blank_line_breaks(payload: &mut [u8]) {
+    if has_controls(payload) {
+        for byte in payload.iter_mut().filter(|byte| matches!(**byte, b'\r' | b'\n')) {
+            *byte = b' ';
+        }
+    }
+}
+
+/// Whole blocks, and the last of them once more up to the end, so that vectors do it all.
+#[inline]
+fn has_controls(payload: &[u8]) -> bool {
+    const BLOCK: usize = 64;
+    let Some(last) = payload.last_chunk::<BLOCK>() else {
+        return payload.iter().any(|byte| *byte < b' ');
+    };
+    let mut least = *last;
+    for block in payload.as_chunks::<BLOCK>().0 {
+        for (least, byte) in least.iter_mut().zip(block) {
+            *least = (*least).min(*byte);
+        }
+    }
+    least.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < b' '
 }
 
 /// Takes the frame back: `out` is as it was before it was opened.
@@ -55,13 +79,16 @@ pub fn cancel(out: &mut Vec<u8>, mark: Mark) {
     out.truncate(mark.start);
 }
 
+#[inline]
 fn open(out: &mut Vec<u8>, start: usize, id: Option<u64>) -> Mark {
-    if let Some(id) = id {
-        out.extend_from_slice(b"id: ");
-        push_u64(out, id);
-        out.push(b'\n');
+    match id {
+        Some(id) => {
+            out.extend_from_slice(b"id: ");
+            push_u64(out, id);
+            out.extend_from_slice(b"\ndata: ");
+        }
+        None => out.extend_from_slice(b"data: "),
     }
-    out.extend_from_slice(b"data: ");
     Mark { start, payload: out.len() }
 }
 
@@ -80,6 +107,24 @@ mod tests {
         finish(&mut out, mark);
         let expected = "data: [1]\n\nevent: error\nid: 18446744073709551615\ndata: {}\n\n";
         assert_eq!(out, expected.as_bytes());
+    }
+
+    #[test]
+    fn no_payload_ends_its_line() {
+        for length in 0..200usize {
+            let mut payload = vec![b'x'; length];
+            if let Some(byte) = payload.get_mut(length * 7 % 199) {
+                *byte = [b'\n', b'\r', b'\t', 7][length % 4];
+            }
+            let mut out = Vec::new();
+            let mark = begin(&mut out, None);
+            out.extend_from_slice(&payload);
+            finish(&mut out, mark);
+            let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
+            let twin = payload.iter().map(|&byte| if is_break(byte) { b' ' } else { byte });
+            let twin: Vec<u8> = twin.collect();
+            assert_eq!(out, [b"data: ", &twin[..], b"\n\n"].concat());
+        }
     }
 
     #[test]

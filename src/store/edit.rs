@@ -36,6 +36,17 @@ impl<'e> Edit<'e> {
         Some(Edit { store, shard, at, index, now, wakes, seq, status_ms: None })
     }
 
+    /// Opens the task of a slot that was made just now, submitted.
+    pub(super) fn begun(
+        store: &'e Store,
+        shard: &'e mut Shard,
+        (at, index): (usize, u32),
+        now: Now,
+        wakes: &'e mut Wakes,
+    ) -> Edit<'e> {
+        Edit { store, shard, at, index, now, wakes, seq: 0, status_ms: Some(now.unix_ms) }
+    }
+
     /// The task as it is now.
     ///
     /// # Panics
@@ -73,7 +84,30 @@ impl<'e> Edit<'e> {
     /// # Errors
     /// As [`Edit::apply`].
     pub fn apply_all(&mut self, events: &EventBuf) -> Result<(), Refused> {
-        events.iter().try_for_each(|event| self.apply(&event).map(drop))
+        let applied = self.apply_at_once(events);
+        if applied == events.len() {
+            return Ok(());
+        }
+        events.iter().skip(applied).try_for_each(|event| self.apply(&event).map(drop))
+    }
+
+    /// Applies the first events of a list, as far as nothing is in the way; returns how many.
+    fn apply_at_once(&mut self, events: &EventBuf) -> usize {
+        let store = self.store;
+        let slot = self.slot();
+        let Some(task) = &mut slot.task else { return 0 };
+        let growth = task.growth_at_once(events);
+        if growth > 0 {
+            if !store.room.take_bytes(growth) {
+                return 0;
+            }
+            slot.charged += growth;
+        }
+        let (applied, has_status) = task.apply_at_once(events, &store.agent_limits);
+        if has_status {
+            self.status_ms = Some(task.updated_ms());
+        }
+        applied
     }
 
     fn slot(&mut self) -> &mut Slot {
@@ -146,10 +180,14 @@ impl Edit<'_> {
         let room: &Room = &self.store.room;
         let slot = &mut self.shard.slab[self.index];
         let Some(task) = &slot.task else { return };
-        let held = task.heap_bytes();
+        let (held, is_new) = (task.heap_bytes(), task.seq() != self.seq);
+        let is_over = task.state().is_terminal();
         room.settle_bytes(std::mem::replace(&mut slot.charged, held), held);
-        if task.seq() != self.seq {
-            self.shard.wake(self.index, self.wakes);
+        match (is_new, is_over) {
+            (false, _) => {}
+            (true, false) => self.shard.wake(self.index, self.wakes),
+            // Nothing more will happen that anybody could wait for.
+            (true, true) => self.shard.forget(self.index, self.wakes),
         }
     }
 }

@@ -3,9 +3,16 @@
 //! Room is made before it is used. The task that ended first in the whole store goes first; each
 //! shard notes the stamp of its oldest so that the choice costs 16 loads and one lock.
 
-use std::sync::{MutexGuard, PoisonError, TryLockError, atomic::Ordering::Relaxed};
+use std::sync::{PoisonError, TryLockError};
 
-use super::{Refused, Store, id::SHARDS, room::Eviction, shard::Shard, waiters::Wakes};
+use super::{
+    Refused, Store,
+    id::SHARDS,
+    room::Eviction,
+    shard::Shard,
+    sync::{MutexGuard, atomic::Ordering::Relaxed},
+    waiters::Wakes,
+};
 use crate::service::Now;
 
 /// Finished tasks that one [`Store::sweep`] evicts from one shard at most.

@@ -6,10 +6,10 @@
 
 use std::task::{Poll, Waker};
 
-use super::{Store, id::split, waiters::Wakes};
+use super::{Store, id::split};
 use crate::{
     fault::{Fault, FaultKind},
-    model::{Reply, Task},
+    model::{Reply, Task, view::Replayed},
     service::{Answer, Cursor, Each, Follow, Followed, Ticket},
 };
 
@@ -18,13 +18,12 @@ impl Store {
     ///
     /// An item on which `each` returns false counts as taken.
     pub fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow {
-        let mut wakes = Wakes::default();
         let index = split(cursor.key.place).1;
         let Some(mut shard) = self.lock_key(cursor.key) else { return Follow::Gone };
         let Some(task) = shard.task(index) else { return Follow::Gone };
         let follow = give(task, cursor, each);
         if follow == Follow::Pending {
-            shard.wait(index, wake, &mut wakes);
+            shard.wait(index, &mut cursor.waiter, wake);
         }
         follow
     }
@@ -33,12 +32,11 @@ impl Store {
     /// otherwise.
     pub fn settle(
         &self,
-        ticket: &Ticket,
+        ticket: &mut Ticket,
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>> {
         const GONE: Poll<Result<(), Fault>> = Poll::Ready(Err(Fault::new(FaultKind::TaskNotFound)));
-        let mut wakes = Wakes::default();
         let index = split(ticket.key.place).1;
         let Some(mut shard) = self.lock_key(ticket.key) else { return GONE };
         let Some(task) = shard.task(index) else { return GONE };
@@ -49,7 +47,7 @@ impl Store {
             answer(Reply::Task { view: task.view(), history: ticket.history });
             return Poll::Ready(Ok(()));
         }
-        shard.wait(index, wake, &mut wakes);
+        shard.wait(index, &mut ticket.waiter, wake);
         Poll::Pending
     }
 }
@@ -70,10 +68,12 @@ fn give(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
         }
     }
     let mut is_enough = false;
-    cursor.seq = task.replay(cursor.seq, &mut cursor.place, &mut |seq, event| {
+    cursor.seq = task.replay(cursor.seq, &mut cursor.place, |replayed| {
+        let Replayed { seq, event, artifact_index } = replayed;
         is_enough = !each(Followed::Event {
             seq,
             event,
+            artifact_index,
             task_id: task.id(),
             context_id: task.context_id(),
             last: is_end && seq == newest,

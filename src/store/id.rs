@@ -8,6 +8,9 @@ use std::hash::{DefaultHasher, Hasher};
 
 use crate::model::uuid;
 
+/// Domain of [`Keys::code`] for the keys of [`Keys::hash`].
+const FOLD: u32 = u32::MAX - 2;
+
 /// Length of an identifier made by this store.
 pub const ID_LEN: usize = 36;
 
@@ -32,6 +35,7 @@ pub(super) struct Keys {
     odd: u32,
     inverse: u32,
     seed: DefaultHasher,
+    fold: [u64; 3],
 }
 
 impl Keys {
@@ -44,11 +48,38 @@ impl Keys {
         }
         let mut seed = DefaultHasher::new();
         seed.write_u128(secret);
-        Keys { mask: secret as u32, odd, inverse, seed }
+        let mut keys = Keys { mask: secret as u32, odd, inverse, seed, fold: [0; 3] };
+        keys.fold = [0, 1, 2].map(|key| keys.code(FOLD, &[key]));
+        keys
     }
 
-    /// A hash that peers cannot predict; `domain` separates uses.
+    /// A hash for the indexes: peers can neither predict it nor ever see it. `domain` separates
+    /// uses.
+    ///
+    /// Each 16 bytes are masked by the keys, multiplied to 128 bits and folded, as wyhash and
+    /// foldhash do.
+    #[inline]
     pub fn hash(&self, domain: u32, bytes: &[u8]) -> u64 {
+        let [a, b, c] = self.fold;
+        // The length tells a padded tail from one that ends with zeros.
+        let mut hash = fold(a ^ (u64::from(domain) << 32 | bytes.len() as u64), b);
+        let (blocks, tail) = bytes.as_chunks::<16>();
+        for block in blocks {
+            let block = u128::from_le_bytes(*block);
+            hash = fold(block as u64 ^ hash, (block >> 64) as u64 ^ b);
+        }
+        let mut last = [0; 16];
+        match bytes.last_chunk::<16>() {
+            Some(end) => last = *end,
+            None => last[..tail.len()].copy_from_slice(tail),
+        }
+        let last = u128::from_le_bytes(last);
+        hash = fold(last as u64 ^ hash, (last >> 64) as u64 ^ c);
+        fold(hash ^ b, c)
+    }
+
+    /// A code that peers may see but not make, nor learn a key from.
+    pub fn code(&self, domain: u32, bytes: &[u8]) -> u64 {
         let mut hasher = self.seed.clone();
         hasher.write_u32(domain);
         hasher.write(bytes);
@@ -71,6 +102,13 @@ impl Keys {
         let mixed = mixed ^ mixed >> 16;
         Some(mixed.wrapping_mul(self.inverse) ^ self.mask)
     }
+}
+
+/// The halves of a product, one over the other.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
 }
 
 /// Reads lower-case hexadecimal digits.
@@ -106,6 +144,36 @@ mod tests {
                 assert_eq!(keys.place(&keys.id(place, secret ^ 77)), Some(place));
             }
         }
+    }
+
+    #[test]
+    fn a_hash_depends_on_every_byte_the_length_the_domain_and_the_secret() {
+        let keys = Keys::new(3);
+        let mut seen = std::collections::HashSet::new();
+        for length in 0..70usize {
+            let mut bytes = vec![0; length];
+            assert!(seen.insert(keys.hash(1, &bytes)));
+            assert!(seen.insert(keys.hash(2, &bytes)));
+            assert!(seen.insert(Keys::new(4).hash(1, &bytes)));
+            for at in 0..length {
+                bytes[at] = 1;
+                assert!(seen.insert(keys.hash(1, &bytes)));
+                bytes[at] = 0;
+            }
+        }
+    }
+
+    #[test]
+    fn hashes_spread_over_shards_and_buckets() {
+        let keys = Keys::new(11);
+        let (mut high, mut low) = ([0; SHARDS], [0; 256]);
+        for count in 0..16_384u32 {
+            let hash = keys.hash(7, format!("context-{count}").as_bytes());
+            high[(hash >> 32) as usize % SHARDS] += 1;
+            low[hash as usize % 256] += 1;
+        }
+        assert!(high.iter().all(|n| (900..1150).contains(n)), "{high:?}");
+        assert!(low.iter().all(|n| (30..110).contains(n)), "{low:?}");
     }
 
     #[test]

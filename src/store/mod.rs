@@ -16,12 +16,10 @@ mod reserve;
 mod room;
 mod shard;
 mod slab;
+mod sync;
 mod waiters;
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::PoisonError;
 
 use crossbeam_utils::CachePadded;
 
@@ -29,6 +27,10 @@ use self::{
     id::{Keys, SHARDS, split},
     room::Room,
     shard::{HashedMap, Shard},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     waiters::Wakes,
 };
 use crate::{

@@ -23,7 +23,7 @@ use crate::{
 const PAGE_DEFAULT: u32 = 50;
 /// Tasks on a page at most (A2A 1.0 §3.1.4).
 const PAGE_MAX: u32 = 100;
-/// Domain of [`super::Keys::hash`] for page tokens.
+/// Domain of [`super::Keys::code`] for page tokens.
 const TOKEN: u32 = u32::MAX - 1;
 /// Hexadecimal digits of a token: a stamp and a check of the same length.
 const TOKEN_LEN: usize = 32;
@@ -194,7 +194,7 @@ impl Store {
         let mut bytes = [0; 10];
         bytes[..8].copy_from_slice(&stamp.to_le_bytes());
         bytes[8..].copy_from_slice(&agent.0.to_le_bytes());
-        self.keys.hash(TOKEN, &bytes)
+        self.keys.code(TOKEN, &bytes)
     }
 }
 

@@ -2,16 +2,17 @@
 //!
 //! Law: an id has at most one task. A reservation that is dropped gives everything back.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use super::{
     CONTEXT, Edit, ID_LEN, Refused, Store,
     id::{SHARDS, place, split},
     shard::HashedMap,
+    sync::MutexGuard,
     waiters::Wakes,
 };
 use crate::{
-    model::{EventBuf, Generation, Message, Task, TaskEvent, TaskState},
+    model::{EventBuf, Generation, Message, Task},
     service::{AgentIndex, Now, TaskKey},
 };
 
@@ -132,35 +133,23 @@ impl Store {
         read: impl FnOnce(&Task) -> R,
     ) -> Result<R, Refused> {
         let mut wakes = Wakes::default();
-        let (turn, first) = (TaskEvent::Turn { message }, submitted(now));
-        let log: usize = events.iter().map(|event| Task::cost(&event)).sum();
-        let log = (log + Task::cost(&turn) + Task::cost(&first)).min(self.limits.bytes_max);
-        let charged = reserved.id().len() + reserved.context_id.len() + log;
-        self.make_byte_room(charged, None, &mut wakes)?;
+        let (id, context_id) = (reserved.id(), reserved.context_id);
+        let first = id.len() + context_id.len() + Task::submitted_cost(message);
+        if first > self.agent_limits.bytes_max {
+            return Err(Refused::TooLarge);
+        }
+        let log = (first + events.bytes_len()).min(self.limits.bytes_max);
+        self.make_byte_room(log, None, &mut wakes)?;
         let (at, index) = split(reserved.key.place);
         let mut shard = self.lock(at);
         let slot = &mut shard.slab[index];
-        slot.task = Some(Task::new(reserved.id(), reserved.context_id, generation, log));
-        (slot.charged, slot.chosen) = (charged, reserved.chosen.map(|(_, hash)| hash));
+        let begun = (message, now.unix_ms);
+        slot.task = Some(Task::submitted(id, context_id, generation, begun, log));
+        (slot.charged, slot.chosen) = (log, reserved.chosen.map(|(_, hash)| hash));
         reserved.is_kept = true;
-        let begun = Edit::open(self, &mut shard, (at, index), now, &mut wakes).map(|mut edit| {
-            edit.put(&turn)?;
-            edit.put(&first)?;
-            // A limit that is reached has failed the task, which is then what there is to read.
-            let _ = edit.apply_all(events);
-            Ok(())
-        });
-        match (begun, shard.task(index)) {
-            (Some(Ok(())), Some(task)) => Ok(read(task)),
-            (begun, _) => {
-                let slot = &mut shard.slab[index];
-                slot.task = None;
-                self.room.give_bytes(std::mem::take(&mut slot.charged));
-                reserved.is_kept = false;
-                drop(shard);
-                Err(begun.and_then(Result::err).unwrap_or(Refused::Full))
-            }
-        }
+        // A limit that is reached has failed the task, which is then what there is to read.
+        let _ = Edit::begun(self, &mut shard, (at, index), now, &mut wakes).apply_all(events);
+        shard.task(index).map(read).ok_or(Refused::Full)
     }
 
     fn chosen_map(&self, hash: u64) -> MutexGuard<'_, HashedMap> {
@@ -184,15 +173,5 @@ impl Store {
 
     pub(super) fn unchoose(&self, hash: u64) {
         self.chosen_map(hash).remove(&hash);
-    }
-}
-
-/// The event with which every task begins.
-fn submitted(now: Now) -> TaskEvent<'static> {
-    TaskEvent::Status {
-        state: TaskState::Submitted,
-        at_ms: now.unix_ms,
-        message: None,
-        metadata: None,
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Tasks and bytes are taken first and filled then, so no limit is exceeded even for a moment.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-
-use super::{LAST_WORDS, id::SHARDS};
+use super::{
+    LAST_WORDS,
+    id::SHARDS,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
 use crate::limits::Limits;
 
 /// Bytes for the last words of tasks that reach a limit. One at a time in each shard can use them:

@@ -6,6 +6,7 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
+    task::Waker,
 };
 
 use super::{
@@ -17,6 +18,7 @@ use super::{
 use crate::{
     model::{Task, TaskState},
     service::AgentIndex,
+    waiter::Waiter,
 };
 
 /// Passes on a keyed hash.
@@ -51,7 +53,7 @@ pub(super) struct Shard {
     /// Finished tasks, oldest first: what can be evicted.
     oldest: u32,
     youngest: u32,
-    /// Registered wakers.
+    /// Bells that hang.
     pub waiting: usize,
 }
 
@@ -162,7 +164,7 @@ impl Shard {
             orders[state as usize].remove(stamp);
         }
         self.unlink(index);
-        self.wake(index, wakes);
+        self.forget(index, wakes);
         room.give_bytes(self.slab[index].charged);
         room.give_task();
         room.count(why);
@@ -176,19 +178,26 @@ impl Shard {
         stamp != u64::MAX && unix_ms.saturating_sub(ms_of(stamp)) > room.ttl_ms
     }
 
-    /// Takes the wakers of a task.
+    /// Rings the bells of a task.
     pub fn wake(&mut self, index: u32, wakes: &mut Wakes) {
-        if let Some(waiters) = &mut self.slab[index].waiters {
-            self.waiting -= waiters.len();
-            waiters.take(wakes);
+        if let Some(waiters) = &self.slab[index].waiters {
+            waiters.ring(wakes);
         }
     }
 
-    /// Registers a waker with a task.
-    pub fn wait(&mut self, index: u32, waker: &std::task::Waker, wakes: &mut Wakes) {
+    /// Rings the bells of a task for the last time: it has ended, or is evicted.
+    pub fn forget(&mut self, index: u32, wakes: &mut Wakes) {
+        if let Some(waiters) = self.slab[index].waiters.take() {
+            waiters.ring(wakes);
+            self.waiting -= waiters.len();
+        }
+    }
+
+    /// Registers one who waits with a task.
+    pub fn wait(&mut self, index: u32, waiter: &mut Waiter, wake: &Waker) {
         let waiters: &mut Waiters = self.slab[index].waiters.get_or_insert_default();
         let before = waiters.len();
-        waiters.register(waker, wakes);
+        waiters.register(waiter, wake);
         self.waiting = self.waiting + waiters.len() - before;
     }
 }

@@ -204,7 +204,11 @@ fn read<'p>(
     pack: &'p mut Vec<u8>,
 ) -> Result<Call<'p>, Fault> {
     let limits = Limits::default();
-    (wire.read)(&ReadCx { op, limits: &limits, fresh_id: FRESH, after: Some(3) }, params, pack)
+    (wire.read)(
+        &ReadCx { op, limits: &limits, fresh_id: FRESH.as_bytes(), after: Some(3) },
+        params,
+        pack,
+    )
 }
 
 /// The message in what was written for a direct message: bare, wrapped, or said by a status.
@@ -219,7 +223,7 @@ fn round_trip(wire: &Wire, packed: &[u8]) -> Vec<u8> {
     let reply = Reply::Message { message: Message(packed), context_id: b"c" };
     (wire.reply)(&mut out, &reply, &cx);
     let mut parser = Parser::new();
-    let written = message_of(parser.parse(&out, 64).unwrap()).raw().to_owned();
+    let written = message_of(parser.parse(&out, 64).unwrap()).raw_str().to_owned();
     let params = format!("{{\"id\":\"t\",\"message\":{written}}}");
     let (mut parser, mut pack) = (Parser::new(), Vec::new());
     let params = parser.parse(params.as_bytes(), 64).unwrap();
@@ -274,7 +278,8 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: &[u8]) {
     for event in events(message, Artifact(&packed)) {
         task.apply(&event, &limits).unwrap();
         let (seq, task_id) = (task.seq(), task.id());
-        let item = Followed::Event { seq, event, task_id, context_id, last: false };
+        let (artifact_index, last) = (0, false);
+        let item = Followed::Event { seq, event, artifact_index, task_id, context_id, last };
         let is_turn = matches!(event, TaskEvent::Turn { .. });
         assert_eq!((wire.event)(&mut out, &item, &cx), !is_turn);
         if is_turn {
@@ -500,9 +505,9 @@ fn limits_hold() {
         references_max: 1,
         ..Limits::default()
     };
-    let wire = dialect::STANDARD.method("SendMessage").unwrap().wire;
+    let wire = dialect::STANDARD.method(b"SendMessage").unwrap().wire;
     let outcome = |params: String| {
-        let cx = ReadCx { op: Op::Send, limits: &limits, fresh_id: FRESH, after: None };
+        let cx = ReadCx { op: Op::Send, limits: &limits, fresh_id: FRESH.as_bytes(), after: None };
         let (mut parser, mut pack) = (Parser::new(), Vec::new());
         let params = parser.parse(params.as_bytes(), 64).unwrap();
         let fault = (wire.read)(&cx, Some(params), &mut pack).err();
@@ -539,12 +544,15 @@ fn tables_are_sound() {
         assert!(dialect::ALL[..at].iter().all(|other| other.name != dialect.name));
         for (at, method) in dialect.methods.iter().enumerate() {
             assert!(dialect.methods[..at].iter().all(|other| other.name != method.name));
-            assert_eq!(dialect.method(method.name).map(|found| found.op), Some(method.op));
+            assert_eq!(
+                dialect.method(method.name.as_bytes()).map(|found| found.op),
+                Some(method.op)
+            );
             let made = method.wire_for(Generation::V01).generation;
             assert!(made == method.wire.generation || method.by_task);
             assert_eq!(method.wire_for(Generation::V1).generation, method.wire.generation);
         }
-        assert!(dialect.method("").is_none() && dialect.method("sendmessage").is_none());
+        assert!(dialect.method(b"").is_none() && dialect.method(b"sendmessage").is_none());
         for kind in FaultKind::ALL {
             let status = (dialect.quirks.fault_http)(&Fault::new(kind));
             assert!([200, 400, 405, 429, 500].contains(&status));

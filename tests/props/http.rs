@@ -156,7 +156,8 @@ pub fn chunks_round_trip(bytes: &[u8]) {
 /// A path that passes holds no `..`, no new slash and no NUL after any number of decodings.
 pub fn no_path_hides_dots(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    if path::check(text).is_err() {
+    // A target is visible ASCII before anybody looks at its path.
+    if !bytes.iter().all(u8::is_ascii_graphic) || path::check(text).is_err() {
         return;
     }
     let slashes = bytes.iter().filter(|&&b| b == b'/').count();
@@ -427,9 +428,7 @@ mod naive {
             let escapes = (host.len() - decoded.len()) / 2;
             !host.is_empty()
                 && host.matches('%').count() == escapes
-                && host
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b"-._~!$&'()*+;=%".contains(&b))
+                && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~!$&'*+;=%".contains(&b))
         };
         let port_is_valid = port.is_none_or(|p| {
             p.len() <= 5

@@ -20,19 +20,19 @@ pub fn agrees_with_serde(bytes: &[u8]) {
     let ours = parser.parse(bytes, DEPTH_CAP);
     let theirs = serde_json::from_slice::<&RawValue>(bytes);
     match (ours, theirs) {
-        (Ok(value), Ok(raw)) => assert_eq!(value.raw(), raw.get()),
+        (Ok(value), Ok(raw)) => assert_eq!(value.raw_str(), raw.get()),
         (Ok(value), Err(error)) => panic!("accepted {value:?}: {error}"),
         (Err(JsonError::Syntax { offset }), Ok(raw)) => {
             assert!(offset < bytes.len());
             assert!(has_lone_surrogate(raw.get()), "refused {raw}");
         }
         (Err(JsonError::Depth), Ok(raw)) => assert!(depth(raw.get()) > DEPTH_CAP),
-        (Err(error), Ok(raw)) => panic!("{error} in {raw}"),
-        (Err(JsonError::Syntax { offset }), Err(_)) => assert!(offset <= bytes.len()),
         // A double overflows in serde_json only when it is read as one, which a raw value is not.
         (Err(JsonError::Range { offset }), Ok(raw)) => {
-            assert!(raw.get()[offset..].contains(['e', 'E']));
+            assert!(bytes[offset..].iter().any(|byte| matches!(byte, b'e' | b'E')), "{raw}");
         }
+        (Err(error), Ok(raw)) => panic!("{error} in {raw}"),
+        (Err(JsonError::Syntax { offset }), Err(_)) => assert!(offset <= bytes.len()),
         (Err(JsonError::Range { offset }), Err(_)) => assert!(offset < bytes.len()),
         (Err(JsonError::Utf8), Err(_)) => assert!(str::from_utf8(bytes).is_err()),
         (Err(JsonError::Empty), Err(_)) => assert!(bytes.trim_ascii().is_empty()),
@@ -49,8 +49,8 @@ pub fn spans_are_verbatim(bytes: &[u8]) {
     };
     let mut left = vec![root];
     while let Some(value) = left.pop() {
-        assert_eq!(value.raw().as_bytes(), &bytes[value.span()]);
-        let alone = again.parse(value.raw().as_bytes(), DEPTH_CAP).unwrap();
+        assert_eq!(value.raw_str().as_bytes(), &bytes[value.span()]);
+        let alone = again.parse(value.raw_str().as_bytes(), DEPTH_CAP).unwrap();
         assert_same(value, alone);
         assert_matches_serde(value);
         left.extend(value.elements());
@@ -62,7 +62,7 @@ pub fn spans_are_verbatim(bytes: &[u8]) {
 pub fn reuse_changes_nothing(bytes: &[u8]) {
     let (mut used, mut fresh) = (Parser::new(), Parser::new());
     for end in [bytes.len() / 2, bytes.len()] {
-        let show = |value: Value<'_>| (value.raw().to_owned(), value.kind(), value.len());
+        let show = |value: Value<'_>| (value.raw_str().to_owned(), value.kind(), value.len());
         let ours = used.parse(&bytes[..end], 8).map(show);
         assert_eq!(ours, fresh.parse(&bytes[..end], 8).map(show));
         fresh.shrink(0);
@@ -123,15 +123,19 @@ pub fn integers_are_exact(value: i64, zeros: usize) {
 }
 
 fn assert_same(left: Value<'_>, right: Value<'_>) {
-    assert_eq!((left.kind(), left.raw(), left.len()), (right.kind(), right.raw(), right.len()));
+    assert_eq!(
+        (left.kind(), left.raw_str(), left.len()),
+        (right.kind(), right.raw_str(), right.len())
+    );
     assert_eq!((left.as_str(), left.as_i64()), (right.as_str(), right.as_i64()));
-    assert!(left.elements().map(|v| v.raw()).eq(right.elements().map(|v| v.raw())));
-    let pair = |(k, v): (peregrine::json::Key<'_>, Value<'_>)| (k.raw().to_owned(), v.raw().len());
+    assert!(left.elements().map(|v| v.raw_str()).eq(right.elements().map(|v| v.raw_str())));
+    let pair =
+        |(k, v): (peregrine::json::Key<'_>, Value<'_>)| (k.raw().to_owned(), v.raw_str().len());
     assert!(left.members().map(pair).eq(right.members().map(pair)));
 }
 
 fn assert_matches_serde(value: Value<'_>) {
-    let raw = value.raw();
+    let raw = value.raw_str();
     match value.kind() {
         Kind::Null => assert_eq!(raw, "null"),
         Kind::Bool(truth) => assert_eq!(raw, truth.to_string()),
@@ -144,13 +148,13 @@ fn assert_matches_serde(value: Value<'_>) {
         }
         Kind::Array => {
             let theirs = serde_json::from_str::<Vec<&RawValue>>(raw).unwrap();
-            assert!(value.elements().map(|v| v.raw()).eq(theirs.iter().map(|v| v.get())));
+            assert!(value.elements().map(|v| v.raw_str()).eq(theirs.iter().map(|v| v.get())));
         }
         Kind::Object => {
             let theirs = serde_json::from_str::<BTreeMap<String, &RawValue>>(raw).unwrap();
             // both keep the last of equal keys
             let ours: BTreeMap<_, _> =
-                value.members().map(|(k, v)| (k.as_str().into_owned(), v.raw())).collect();
+                value.members().map(|(k, v)| (k.as_str().into_owned(), v.raw_str())).collect();
             assert!(ours.iter().map(|(k, v)| (k, *v)).eq(theirs.iter().map(|(k, v)| (k, v.get()))));
             for (key, _) in value.members() {
                 let name = key.as_str();
@@ -269,7 +273,10 @@ proptest! {
 
     #[test]
     fn documents(text in document()) {
-        assert!(Parser::new().parse(text.as_bytes(), DEPTH_CAP).is_ok(), "{text}");
+        match Parser::new().parse(text.as_bytes(), DEPTH_CAP) {
+            Ok(_) | Err(JsonError::Range { .. }) => {}
+            Err(error) => panic!("{error} in {text}"),
+        }
         agrees_with_serde(text.as_bytes());
         spans_are_verbatim(text.as_bytes());
     }

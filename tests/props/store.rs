@@ -58,6 +58,8 @@ struct Known {
 /// A stream and what it has been given.
 struct Reader {
     cursor: Cursor,
+    /// Kept, for who drops a ticket waits for nothing.
+    ticket: Option<Ticket>,
     flag: Arc<Flag>,
     is_pending: bool,
     is_first: bool,
@@ -334,9 +336,16 @@ impl Twin {
         let snapshot = tape.next(2) == 0 && known.looks.contains_key(&after);
         let ends_at_input = tape.next(2) == 0;
         let place = Default::default();
-        let cursor = Cursor { key: known.key, seq: after, snapshot, ends_at_input, place };
+        let cursor = Cursor {
+            key: known.key,
+            seq: after,
+            snapshot,
+            ends_at_input,
+            place,
+            waiter: Default::default(),
+        };
         let flag = Arc::default();
-        self.readers.push(Reader { cursor, flag, is_pending: false, is_first: true });
+        self.readers.push(Reader { cursor, ticket: None, flag, is_pending: false, is_first: true });
     }
 
     fn read_on(&mut self, tape: &mut Tape<'_>) {
@@ -373,7 +382,7 @@ impl Twin {
                         assert_eq!(&look(view), then);
                     }
                 }
-                Followed::Event { seq, event, task_id, context_id, last } => {
+                Followed::Event { seq, event, task_id, context_id, last, .. } => {
                     assert_eq!(
                         (seq, task_id, context_id),
                         (at + 1, &known.id[..], &known.context[..])
@@ -400,8 +409,9 @@ impl Twin {
                 k.seq == at && (k.state.is_terminal() || (is_asked && reader.cursor.ends_at_input))
             })),
         }
-        let ticket = Ticket { key: reader.cursor.key, after: 0, history: None };
-        let settled = self.store.settle(&ticket, &waker, &mut |reply| {
+        let mut ticket =
+            Ticket { key: reader.cursor.key, after: 0, history: None, waiter: Default::default() };
+        let settled = self.store.settle(&mut ticket, &waker, &mut |reply| {
             let Reply::Task { view, .. } = reply else { panic!("a ticket is for a task") };
             assert_eq!(Some(look(view)), known.and_then(|k| k.looks.get(&k.seq).cloned()));
         });
@@ -410,7 +420,10 @@ impl Twin {
                 assert!(known.is_some_and(|k| k.state.is_terminal() || k.state.is_interrupted()))
             }
             Poll::Ready(Err(_)) => assert!(known.is_none()),
-            Poll::Pending => reader.is_pending = true,
+            Poll::Pending => {
+                reader.is_pending = true;
+                reader.ticket = Some(ticket);
+            }
         }
         matches!(follow, Follow::More | Follow::Pending)
     }

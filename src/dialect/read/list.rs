@@ -1,14 +1,14 @@
 //! Reading which tasks to page through (A2A 1.0 §3.1.4).
 
-use std::{borrow::Cow, ops::RangeInclusive};
+use std::ops::RangeInclusive;
 
 use crate::{
     fault::Fault,
-    json::Value,
+    json::{Slot, Value},
     model::{List, TaskState, time},
 };
 
-use super::{INT32_MAX, Kept, ReadCx, boolean, canonical, count, identifier, keep, slots};
+use super::{INT32_MAX, Kept, ReadCx, Text, boolean, canonical, count, identifier, keep, slots};
 
 slots!(ListSlots {
     context_id: "contextId" | "context_id" | "sessionId" | "session_id";
@@ -32,17 +32,18 @@ pub(super) fn read<'p>(
     let Some(params) = params else { return Ok(List::default()) };
     let mut slots = ListSlots::default();
     slots.fill(params);
-    let context_id = identifier(slots.context_id, "contextId", cx)?;
-    let page_token = match slots.page_token {
+    let context_id = identifier(params.at(slots.context_id), "contextId", cx)?;
+    let page_token = match params.at(slots.page_token) {
         Some(value) => Some(canonical(value, "pageToken", cx.limits.string_bytes_max)?),
         None => None,
     };
-    let page_size = count(slots.page_size, "pageSize", PAGE_SIZES)?;
-    let status = state(slots.status)?;
-    let history = count(slots.history, "historyLength", 0..=INT32_MAX)?;
-    let after_ms = timestamp(slots.after)?;
-    let include_artifacts = boolean(slots.artifacts, "includeArtifacts")?.unwrap_or(false);
-    let mut kept = |text: Option<Cow<'p, str>>| text.map(|text| keep(pack, text));
+    let page_size = count(params.at(slots.page_size), "pageSize", PAGE_SIZES)?;
+    let status = state(params.at(slots.status))?;
+    let history = count(params.at(slots.history), "historyLength", 0..=INT32_MAX)?;
+    let after_ms = timestamp(params.at(slots.after))?;
+    let include_artifacts =
+        boolean(params.at(slots.artifacts), "includeArtifacts")?.unwrap_or(false);
+    let mut kept = |text: Option<Text<'p>>| text.map(|text| keep(pack, text));
     let (context_id, page_token) = (kept(context_id), kept(page_token));
     let pack: &'p [u8] = pack;
     let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));
@@ -67,7 +68,7 @@ fn timestamp(value: Option<Value<'_>>) -> Result<Option<u64>, Fault> {
 /// A state by any of its names or by its number; unspecified is unset.
 fn state(value: Option<Value<'_>>) -> Result<Option<TaskState>, Fault> {
     let Some(value) = value else { return Ok(None) };
-    let state = match value.as_str() {
+    let state = match value.text() {
         Some(name) => state_by_name(&name),
         None => value.as_i64().and_then(|n| u8::try_from(n).ok()).and_then(TaskState::from_number),
     };
@@ -79,17 +80,17 @@ fn state(value: Option<Value<'_>>) -> Result<Option<TaskState>, Fault> {
 }
 
 /// Wire §1.6, TaskState: 1.0, 0.3 proto (`CANCELLED`) and 0.x names.
-fn state_by_name(name: &str) -> Option<TaskState> {
+fn state_by_name(name: &[u8]) -> Option<TaskState> {
     Some(match name {
-        "TASK_STATE_UNSPECIFIED" | "unknown" | "" => TaskState::Unspecified,
-        "TASK_STATE_SUBMITTED" | "submitted" => TaskState::Submitted,
-        "TASK_STATE_WORKING" | "working" => TaskState::Working,
-        "TASK_STATE_COMPLETED" | "completed" => TaskState::Completed,
-        "TASK_STATE_FAILED" | "failed" => TaskState::Failed,
-        "TASK_STATE_CANCELED" | "TASK_STATE_CANCELLED" | "canceled" => TaskState::Canceled,
-        "TASK_STATE_INPUT_REQUIRED" | "input-required" => TaskState::InputRequired,
-        "TASK_STATE_REJECTED" | "rejected" => TaskState::Rejected,
-        "TASK_STATE_AUTH_REQUIRED" | "auth-required" => TaskState::AuthRequired,
+        b"TASK_STATE_UNSPECIFIED" | b"unknown" | b"" => TaskState::Unspecified,
+        b"TASK_STATE_SUBMITTED" | b"submitted" => TaskState::Submitted,
+        b"TASK_STATE_WORKING" | b"working" => TaskState::Working,
+        b"TASK_STATE_COMPLETED" | b"completed" => TaskState::Completed,
+        b"TASK_STATE_FAILED" | b"failed" => TaskState::Failed,
+        b"TASK_STATE_CANCELED" | b"TASK_STATE_CANCELLED" | b"canceled" => TaskState::Canceled,
+        b"TASK_STATE_INPUT_REQUIRED" | b"input-required" => TaskState::InputRequired,
+        b"TASK_STATE_REJECTED" | b"rejected" => TaskState::Rejected,
+        b"TASK_STATE_AUTH_REQUIRED" | b"auth-required" => TaskState::AuthRequired,
         _ => return None,
     })
 }

@@ -1,17 +1,15 @@
 //! Reading a message into its packed form (A2A 1.0 §4.1.4).
 
-use std::borrow::Cow;
-
 use crate::{
     fault::Fault,
-    json::{Kind, Value},
+    json::{Kind, Slot, Value},
     model::{
         Role,
         pack::{Packer, message_tag},
     },
 };
 
-use super::{ReadCx, Rules, canonical, identifier, missing, object, part, slots};
+use super::{ReadCx, Rules, Text, canonical, identifier, missing, object, part, slots};
 
 slots!(MessageSlots {
     message_id: "messageId" | "message_id";
@@ -26,8 +24,8 @@ slots!(MessageSlots {
 
 /// The identifiers a message carries.
 pub(super) struct Ids<'p> {
-    pub context_id: Option<Cow<'p, str>>,
-    pub task_id: Option<Cow<'p, str>>,
+    pub context_id: Option<Text<'p>>,
+    pub task_id: Option<Text<'p>>,
 }
 
 /// Appends the packed message to `pack`.
@@ -39,23 +37,23 @@ pub(super) fn read<'p>(
 ) -> Result<Ids<'p>, Fault> {
     let mut slots = MessageSlots::default();
     slots.fill(message);
-    let message_id = identifier(slots.message_id, "message.messageId", cx)?;
-    let context_id = identifier(slots.context_id, "message.contextId", cx)?;
-    let task_id = identifier(slots.task_id, "message.taskId", cx)?;
-    let role = role(slots.role)?;
-    let metadata = object(slots.metadata, "message.metadata")?;
+    let message_id = identifier(message.at(slots.message_id), "message.messageId", cx)?;
+    let context_id = identifier(message.at(slots.context_id), "message.contextId", cx)?;
+    let task_id = identifier(message.at(slots.task_id), "message.taskId", cx)?;
+    let role = role(message.at(slots.role))?;
+    let metadata = object(message.at(slots.metadata), "message.metadata")?;
     let mut packer = Packer(pack);
-    packer.put(message_tag::MESSAGE_ID, message_id.as_deref().unwrap_or(cx.fresh_id).as_bytes());
-    packer.put_some(message_tag::CONTEXT_ID, context_id.as_deref().map(str::as_bytes));
-    packer.put_some(message_tag::TASK_ID, task_id.as_deref().map(str::as_bytes));
+    packer.put(message_tag::MESSAGE_ID, message_id.as_deref().unwrap_or(cx.fresh_id));
+    packer.put_some(message_tag::CONTEXT_ID, context_id.as_deref());
+    packer.put_some(message_tag::TASK_ID, task_id.as_deref());
     packer.put(message_tag::ROLE, &[role as u8]);
-    parts(rules, cx, slots.parts, &mut packer)?;
-    packer.put_some(message_tag::METADATA, metadata.map(|value| value.raw().as_bytes()));
-    if let Some(list) = slots.extensions {
+    parts(rules, cx, message.at(slots.parts), &mut packer)?;
+    packer.put_some(message_tag::METADATA, metadata.map(|value| value.raw()));
+    if let Some(list) = message.at(slots.extensions) {
         let (field, bytes_max) = ("message.extensions", cx.limits.string_bytes_max);
         strings(cx, list, field, bytes_max, message_tag::EXTENSION, &mut packer)?;
     }
-    if let Some(list) = slots.references {
+    if let Some(list) = message.at(slots.references) {
         let (field, bytes_max) = ("message.referenceTaskIds", cx.limits.identifier_bytes_max);
         strings(cx, list, field, bytes_max, message_tag::REFERENCE, &mut packer)?;
     }
@@ -66,10 +64,16 @@ pub(super) fn read<'p>(
 fn role(value: Option<Value<'_>>) -> Result<Role, Fault> {
     const ROLES: &str = "must be a role: ROLE_USER or ROLE_AGENT, user or agent";
     let value = value.ok_or_else(|| missing("message.role"))?;
-    match (value.as_str().as_deref(), value.as_i64()) {
-        (Some("ROLE_USER" | "user"), _) | (None, Some(1)) => Ok(Role::User),
-        (Some("ROLE_AGENT" | "agent"), _) | (None, Some(2)) => Ok(Role::Agent),
-        _ => Err(Fault::param("message.role", ROLES)),
+    if value.str_eq("ROLE_USER") || value.str_eq("user") {
+        return Ok(Role::User);
+    }
+    if value.str_eq("ROLE_AGENT") || value.str_eq("agent") {
+        return Ok(Role::Agent);
+    }
+    match value.as_i64() {
+        Some(1) => Ok(Role::User),
+        Some(2) => Ok(Role::Agent),
+        Some(_) | None => Err(Fault::param("message.role", ROLES)),
     }
 }
 
@@ -117,7 +121,7 @@ fn strings(
             let most = cx.limits.references_max;
             return Err(Fault::param(field, format!("must not have more than {most} elements")));
         }
-        packer.put(tag, canonical(value, field, bytes_max)?.as_bytes());
+        packer.put(tag, &canonical(value, field, bytes_max)?);
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use std::{borrow::Cow, ops::RangeInclusive};
 
 use crate::{
     fault::Fault,
-    json::{Kind, Value, write::canonical_raw},
+    json::{Kind, Value},
     model::{Call, Generation, Op},
 };
 
@@ -80,31 +80,33 @@ fn usable(params: Option<Value<'_>>) -> Result<Option<Value<'_>>, Fault> {
 macro_rules! slots {
     ($name:ident { $($slot:ident $keep:tt $($spelling:literal)|+;)+ }) => {
         #[derive(Default)]
-        struct $name<'p> { $($slot: Option<Value<'p>>,)+ }
+        struct $name { $($slot: Slot,)+ }
 
-        impl<'p> $name<'p> {
-            /// Fills the slots in place: they are too large to be moved about.
+        impl $name {
+            /// Fills the slots in place: they are many and stay where they are.
             #[inline]
-            fn fill(&mut self, object: Value<'p>) {
+            fn fill(&mut self, object: Value<'_>) {
                 for (key, value) in object.members() {
-                    let raw = key.raw();
-                    if !self.put(raw, value) && raw.contains('\\') {
-                        self.put(&key.as_str(), value);
+                    let set = !value.is_null();
+                    match key.plain() {
+                        Some(name) => self.put(name, value.slot(), set),
+                        None => self.put(&key.text(), value.slot(), set),
                     }
                 }
             }
 
-            fn put(&mut self, name: &str, value: Value<'p>) -> bool {
-                match name {
-                    $($($spelling)|+ => self.$slot = slots!(@$keep value),)+
-                    _ => return false,
-                }
-                true
+            fn put(&mut self, name: &[u8], slot: Slot, set: bool) {
+                $(
+                    if $(name == $spelling.as_bytes())||+ {
+                        self.$slot = if set || slots!(@$keep) { slot } else { Slot::default() };
+                        return;
+                    }
+                )+
             }
         }
     };
-    (@: $value:ident) => { crate::dialect::read::set($value) };
-    (@= $value:ident) => { Some($value) };
+    (@:) => { false };
+    (@=) => { true };
 }
 use slots;
 
@@ -122,13 +124,16 @@ fn too_long(field: &'static str, bytes_max: usize) -> Fault {
     Fault::param(field, format!("must not be longer than {bytes_max} bytes"))
 }
 
+/// A string between its quotes: in the body, or spelled anew.
+type Text<'p> = Cow<'p, [u8]>;
+
 /// An identifier in its one spelling; the empty string is unset (ProtoJSON default).
 #[inline]
 fn identifier<'p>(
     value: Option<Value<'p>>,
     field: &'static str,
     cx: &ReadCx<'_>,
-) -> Result<Option<Cow<'p, str>>, Fault> {
+) -> Result<Option<Text<'p>>, Fault> {
     let Some(value) = value else { return Ok(None) };
     let id = canonical(value, field, cx.limits.identifier_bytes_max)?;
     Ok(Some(id).filter(|id| !id.is_empty()))
@@ -140,9 +145,8 @@ fn canonical<'p>(
     value: Value<'p>,
     field: &'static str,
     bytes_max: usize,
-) -> Result<Cow<'p, str>, Fault> {
-    let raw = value.string_raw().ok_or_else(|| Fault::param(field, "must be a string"))?;
-    let text = if value.has_escapes() { canonical_raw(raw) } else { Cow::Borrowed(raw) };
+) -> Result<Text<'p>, Fault> {
+    let text = value.string_canonical().ok_or_else(|| Fault::param(field, "must be a string"))?;
     if text.len() > bytes_max { Err(too_long(field, bytes_max)) } else { Ok(text) }
 }
 
@@ -197,17 +201,17 @@ fn whole_number(
 
 /// Text that outlives the reading: in the body, or at a place in the pack.
 enum Kept<'p> {
-    Body(&'p str),
+    Body(&'p [u8]),
     Pack(usize, usize),
 }
 
 /// Moves text that is not in the body to the end of `pack`.
-fn keep<'p>(pack: &mut Vec<u8>, text: Cow<'p, str>) -> Kept<'p> {
+fn keep<'p>(pack: &mut Vec<u8>, text: Text<'p>) -> Kept<'p> {
     match text {
         Cow::Borrowed(text) => Kept::Body(text),
         Cow::Owned(text) => {
             let start = pack.len();
-            pack.extend_from_slice(text.as_bytes());
+            pack.extend_from_slice(&text);
             Kept::Pack(start, pack.len())
         }
     }
@@ -216,7 +220,7 @@ fn keep<'p>(pack: &mut Vec<u8>, text: Cow<'p, str>) -> Kept<'p> {
 impl<'p> Kept<'p> {
     fn bytes(&self, pack: &'p [u8]) -> &'p [u8] {
         match *self {
-            Kept::Body(text) => text.as_bytes(),
+            Kept::Body(text) => text,
             Kept::Pack(start, end) => pack.get(start..end).unwrap_or_default(),
         }
     }

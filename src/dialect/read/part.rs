@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    json::{Kind, Value, base64},
+    json::{Kind, Slot, Value, base64},
     model::{
         Generation,
         pack::{Packer, part_tag},
@@ -55,13 +55,15 @@ pub(super) fn read(
     }
     let mut slots = PartSlots::default();
     slots.fill(value);
-    let PartSlots { text, raw, url, file, metadata, .. } = slots;
-    let named = slots.kind.and_then(named).or_else(|| slots.type_.and_then(named));
+    let named =
+        value.at(slots.kind).and_then(named).or_else(|| value.at(slots.type_).and_then(named));
     // ProtoJSON: `null` is a value for `data`; beside `kind: "text"` it is a model's empty field.
     let data = match named {
-        Some(Named::Text | Named::File) => slots.data.and_then(set),
-        Some(Named::Data) | None => slots.data,
+        Some(Named::Text | Named::File) => value.at(slots.data).and_then(set),
+        Some(Named::Data) | None => value.at(slots.data),
     };
+    let (text, raw, url, file) =
+        (value.at(slots.text), value.at(slots.raw), value.at(slots.url), value.at(slots.file));
     let is_file = raw.is_some() || url.is_some() || file.is_some();
     let fits = match named {
         Some(Named::Text) => text.is_some(),
@@ -69,34 +71,35 @@ pub(super) fn read(
         Some(Named::Data) => data.is_some(),
         None => true,
     };
-    let contents = [text, raw, url, file, data].iter().flatten().count();
-    if contents != 1 || !fits {
+    let contents = [text, raw, url, file, data].map(|content| u32::from(content.is_some()));
+    if contents.iter().sum::<u32>() != 1 || !fits {
         return Err("must hold exactly one of text, raw, url (or file) and data".into());
     }
     if is_file && !rules.files {
         return Err("only text and data are accepted here".into());
     }
+    let metadata = value.at(slots.metadata);
     if metadata.is_some_and(|value| value.kind() != Kind::Object) {
         return Err("metadata must be an object".into());
     }
     if let Some(data) = data {
         put_data(rules, data, metadata, packer);
-        return put_names(cx, slots.filename, slots.media_type, packer);
+        return put_names(cx, value.at(slots.filename), value.at(slots.media_type), packer);
     }
-    let metadata = metadata.map(|value| value.raw().as_bytes());
+    let metadata = metadata.map(|value| value.raw());
     let Some(file) = file else {
         put_content(cx, text, raw, url, packer)?;
         packer.put_some(part_tag::METADATA, metadata);
-        return put_names(cx, slots.filename, slots.media_type, packer);
+        return put_names(cx, value.at(slots.filename), value.at(slots.media_type), packer);
     };
     if file.kind() != Kind::Object {
         return Err("file must be an object".into());
     }
     let mut slots = FileSlots::default();
     slots.fill(file);
-    put_file(rules, cx, &slots, packer)?;
+    put_file(rules, cx, [file.at(slots.bytes), file.at(slots.uri)], packer)?;
     packer.put_some(part_tag::METADATA, metadata);
-    put_names(cx, slots.name, slots.media_type, packer)
+    put_names(cx, file.at(slots.name), file.at(slots.media_type), packer)
 }
 
 fn named(value: Value<'_>) -> Option<Named> {
@@ -113,7 +116,7 @@ fn put_content(
 ) -> Result<(), Wrong> {
     if let Some(text) = text {
         let text = text.string_raw().ok_or("text must be a string")?;
-        packer.put(part_tag::TEXT, text.as_bytes());
+        packer.put(part_tag::TEXT, text);
         Ok(())
     } else if let Some(raw) = raw {
         put_bytes(raw, packer)
@@ -133,7 +136,7 @@ fn put_names(
 }
 
 fn put_bytes(value: Value<'_>, packer: &mut Packer<'_>) -> Result<(), Wrong> {
-    let base64 = value.string_raw().and_then(base64::normalise);
+    let base64 = value.string_raw_str().and_then(base64::normalise);
     packer.put(part_tag::RAW, base64.ok_or("its bytes must be base64")?.as_bytes());
     Ok(())
 }
@@ -151,7 +154,7 @@ fn put_string(
     if raw.len() > most {
         return Err(format!("{name} must not be longer than {most} bytes").into());
     }
-    packer.put(tag, raw.as_bytes());
+    packer.put(tag, raw);
     Ok(())
 }
 
@@ -159,12 +162,12 @@ fn put_string(
 fn put_file(
     rules: &Rules,
     cx: &ReadCx<'_>,
-    file: &FileSlots<'_>,
+    [bytes, uri]: [Option<Value<'_>>; 2],
     packer: &mut Packer<'_>,
 ) -> Result<(), Wrong> {
-    match (file.bytes, file.uri) {
+    match (bytes, uri) {
         (Some(bytes), None) => put_bytes(bytes, packer),
-        (None, Some(_)) => put_string(cx, part_tag::URL, file.uri, "uri", packer),
+        (None, Some(_)) => put_string(cx, part_tag::URL, uri, "uri", packer),
         // 0.1: both may be absent, the file is known by its name.
         (None, None) if rules.generation == Generation::V01 => {
             packer.put(part_tag::URL, b"");
@@ -184,11 +187,11 @@ fn put_data(rules: &Rules, data: Value<'_>, metadata: Option<Value<'_>>, packer:
         }
     };
     let Some(value) = wrapped else {
-        packer.put(part_tag::DATA, data.raw().as_bytes());
-        packer.put_some(part_tag::METADATA, metadata.map(|value| value.raw().as_bytes()));
+        packer.put(part_tag::DATA, data.raw());
+        packer.put_some(part_tag::METADATA, metadata.map(|value| value.raw()));
         return;
     };
-    packer.put(part_tag::DATA, value.raw().as_bytes());
+    packer.put(part_tag::DATA, value.raw());
     if let Some(metadata) = metadata {
         put_unmarked(metadata, packer);
     }
@@ -197,7 +200,7 @@ fn put_data(rules: &Rules, data: Value<'_>, metadata: Option<Value<'_>>, packer:
 /// The part metadata with which 0.x carries data that is no object (wire §1.9).
 const MARK: &str = "data_part_compat";
 /// The same, as `old::mark` appends it to metadata that is not empty.
-const MARK_AS_WRITTEN: &str = ",\"data_part_compat\":true}";
+const MARK_AS_WRITTEN: &[u8] = b",\"data_part_compat\":true}";
 
 fn is_marked(metadata: Value<'_>) -> bool {
     let mark = metadata.members().filter(|(key, _)| key.eq(MARK)).last();
@@ -221,13 +224,13 @@ fn put_unmarked(metadata: Value<'_>, packer: &mut Packer<'_>) {
     }
     let nested = packer.open(part_tag::METADATA);
     if let Some(before) = before {
-        packer.0.extend_from_slice(before.as_bytes());
+        packer.0.extend_from_slice(before);
     } else {
         for (index, (key, value)) in others().enumerate() {
             packer.0.extend_from_slice(if index == 0 { b"{\"" } else { b",\"" });
-            packer.0.extend_from_slice(key.raw().as_bytes());
+            packer.0.extend_from_slice(key.raw());
             packer.0.extend_from_slice(b"\":");
-            packer.0.extend_from_slice(value.raw().as_bytes());
+            packer.0.extend_from_slice(value.raw());
         }
     }
     packer.0.push(b'}');

@@ -1,16 +1,14 @@
 //! Reading what to send, and how the answer is wanted.
 
-use std::borrow::Cow;
-
 use crate::{
     fault::{Fault, FaultKind},
-    json::{Kind, Value},
+    json::{Kind, Slot, Value},
     model::{Generation, Message, Op, Send, SendMode},
 };
 
 use super::{
-    INT32_MAX, Kept, ReadCx, Rules, boolean, count, identifier, keep, message, missing, object,
-    slots, target::split_thread,
+    INT32_MAX, Kept, ReadCx, Rules, Text, boolean, count, identifier, keep, message, missing,
+    object, slots, target::split_thread,
 };
 
 slots!(SendSlots {
@@ -56,16 +54,15 @@ pub(super) fn read<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<Send<'p>, Fault> {
+    let params = params.ok_or_else(|| missing("message"))?;
     let mut slots = SendSlots::default();
-    if let Some(params) = params {
-        slots.fill(params);
-    }
-    let message = object(slots.message, "message")?.ok_or_else(|| missing("message"))?;
+    slots.fill(params);
+    let message = object(params.at(slots.message), "message")?.ok_or_else(|| missing("message"))?;
     let ids = message::read(rules, cx, message, pack)?;
     let message_end = pack.len();
-    let wishes = wishes(rules, cx, &slots)?;
-    let metadata = object(slots.metadata, "metadata")?;
-    let (task_id, context_id) = targets(rules, cx, &slots, ids)?;
+    let wishes = wishes(rules, cx, (params, &slots))?;
+    let metadata = object(params.at(slots.metadata), "metadata")?;
+    let (task_id, context_id) = targets(rules, cx, (params, &slots), ids)?;
     let task_id = task_id.map(|id| keep(pack, id));
     let context_id = context_id.map(|id| keep(pack, id));
     let pack: &'p [u8] = pack;
@@ -77,39 +74,40 @@ pub(super) fn read<'p>(
         context_id: bytes(context_id),
         mode: wishes.mode,
         history: wishes.history,
-        accepted_output_modes: wishes.modes.map(|modes| modes.raw().as_bytes()),
-        metadata: metadata.map(|value| value.raw().as_bytes()),
+        accepted_output_modes: wishes.modes.map(|modes| modes.raw()),
+        metadata: metadata.map(|value| value.raw()),
         generation: rules.generation,
     })
 }
 
-type Id<'p> = Option<Cow<'p, str>>;
+type Id<'p> = Option<Text<'p>>;
 
 /// Which task and which conversation the message belongs to.
 fn targets<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
-    slots: &SendSlots<'p>,
+    (params, slots): (Value<'p>, &SendSlots),
     message: message::Ids<'p>,
 ) -> Result<(Id<'p>, Id<'p>), Fault> {
     let task_id = match rules.generation {
         // 0.1: `id` is the client's own; it always names the task.
         Generation::V01 => {
-            let id = identifier(slots.id, "id", cx)?;
-            let id = if id.is_none() { identifier(slots.task_id, "id", cx)? } else { id };
+            let id = identifier(params.at(slots.id), "id", cx)?;
+            let id =
+                if id.is_none() { identifier(params.at(slots.task_id), "id", cx)? } else { id };
             Some(id.or(message.task_id).ok_or_else(|| missing("id"))?)
         }
         Generation::V03 | Generation::V1 => match message.task_id {
             Some(id) => Some(id),
-            None => identifier(slots.task_id, "taskId", cx)?,
+            None => identifier(params.at(slots.task_id), "taskId", cx)?,
         },
     };
     let mut context_id = message.context_id;
     if context_id.is_none() {
-        context_id = identifier(slots.context_id, "contextId", cx)?;
+        context_id = identifier(params.at(slots.context_id), "contextId", cx)?;
     }
     if context_id.is_none() {
-        context_id = identifier(slots.session_id, "sessionId", cx)?;
+        context_id = identifier(params.at(slots.session_id), "sessionId", cx)?;
     }
     match task_id {
         Some(id) if rules.threads => {
@@ -127,17 +125,25 @@ struct Wishes<'p> {
     modes: Option<Value<'p>>,
 }
 
-fn wishes<'p>(rules: &Rules, cx: &ReadCx<'_>, slots: &SendSlots<'p>) -> Result<Wishes<'p>, Fault> {
-    refuse_push(slots.push, "pushNotification")?;
-    let mut history = count(slots.history, "historyLength", 0..=INT32_MAX)?;
-    let mut wishes = ConfigurationSlots::default();
-    if let Some(configuration) = object(slots.configuration, "configuration")? {
+fn wishes<'p>(
+    rules: &Rules,
+    cx: &ReadCx<'_>,
+    (params, slots): (Value<'p>, &SendSlots),
+) -> Result<Wishes<'p>, Fault> {
+    refuse_push(params.at(slots.push), "pushNotification")?;
+    let mut history = count(params.at(slots.history), "historyLength", 0..=INT32_MAX)?;
+    let (mut at_once, mut blocking, mut modes) = (None, None, None);
+    if let Some(configuration) = object(params.at(slots.configuration), "configuration")? {
+        let mut wishes = ConfigurationSlots::default();
         wishes.fill(configuration);
-        refuse_push(wishes.push, "configuration.taskPushNotificationConfig")?;
-        history = count(wishes.history, "configuration.historyLength", 0..=INT32_MAX)?.or(history);
+        let of = |slot| configuration.at(slot);
+        refuse_push(of(wishes.push), "configuration.taskPushNotificationConfig")?;
+        let own = count(of(wishes.history), "configuration.historyLength", 0..=INT32_MAX)?;
+        history = own.or(history);
+        at_once = boolean(of(wishes.at_once), "configuration.returnImmediately")?;
+        blocking = boolean(of(wishes.blocking), "configuration.blocking")?;
+        modes = of(wishes.modes);
     }
-    let at_once = boolean(wishes.at_once, "configuration.returnImmediately")?;
-    let blocking = boolean(wishes.blocking, "configuration.blocking")?;
     let at_once = match rules.generation {
         // 0.1 has no way to ask for an early answer.
         Generation::V01 => false,
@@ -151,7 +157,6 @@ fn wishes<'p>(rules: &Rules, cx: &ReadCx<'_>, slots: &SendSlots<'p>) -> Result<W
     } else {
         SendMode::Wait
     };
-    let modes = wishes.modes;
     if modes.is_some_and(|modes| modes.kind() != Kind::Array)
         || modes.is_some_and(|modes| modes.elements().any(|mode| !mode.is_string()))
     {
@@ -167,7 +172,7 @@ fn refuse_push(value: Option<Value<'_>>, field: &'static str) -> Result<(), Faul
     let Some(value) = object(value, field)? else { return Ok(()) };
     let mut slots = PushSlots::default();
     slots.fill(value);
-    match slots.url {
+    match value.at(slots.url) {
         None => Ok(()),
         Some(url) if url.str_eq("") => Ok(()),
         Some(_) => Err(Fault::new(FaultKind::PushNotificationNotSupported)),

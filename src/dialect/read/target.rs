@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use crate::{
     fault::Fault,
-    json::Value,
+    json::{Slot, Value},
     model::{Get, Op, Target},
 };
 
-use super::{Kept, ReadCx, Rules, count, identifier, keep, missing, object, slots};
+use super::{Kept, ReadCx, Rules, Text, count, identifier, keep, missing, object, slots};
 
 slots!(TargetSlots {
     id: "id";
@@ -30,17 +30,16 @@ pub(super) fn read<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<Target<'p>, Fault> {
+    let params = params.ok_or_else(|| missing("id"))?;
     let mut slots = TargetSlots::default();
-    if let Some(params) = params {
-        slots.fill(params);
-    }
-    let ids = ids(rules, cx, &slots, pack)?;
-    let metadata = object(slots.metadata, "metadata")?;
+    slots.fill(params);
+    let ids = ids(rules, cx, (params, &slots), pack)?;
+    let metadata = object(params.at(slots.metadata), "metadata")?;
     let pack: &'p [u8] = pack;
     Ok(Target {
         id: ids.id.bytes(pack),
         context_id: ids.context_id.map(|id| id.bytes(pack)),
-        metadata: metadata.map(|value| value.raw().as_bytes()),
+        metadata: metadata.map(|value| value.raw()),
         generation: rules.generation,
         after: cx.after.filter(|_| cx.op == Op::Subscribe),
     })
@@ -53,12 +52,11 @@ pub(super) fn get<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<Get<'p>, Fault> {
+    let params = params.ok_or_else(|| missing("id"))?;
     let mut slots = TargetSlots::default();
-    if let Some(params) = params {
-        slots.fill(params);
-    }
-    let ids = ids(rules, cx, &slots, pack)?;
-    let history = count(slots.history, "historyLength", 0..=rules.history_max)?;
+    slots.fill(params);
+    let ids = ids(rules, cx, (params, &slots), pack)?;
+    let history = count(params.at(slots.history), "historyLength", 0..=rules.history_max)?;
     let pack: &'p [u8] = pack;
     Ok(Get {
         id: ids.id.bytes(pack),
@@ -70,19 +68,19 @@ pub(super) fn get<'p>(
 fn ids<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
-    slots: &TargetSlots<'p>,
+    (params, slots): (Value<'p>, &TargetSlots),
     pack: &mut Vec<u8>,
 ) -> Result<Ids<'p>, Fault> {
-    let id = match identifier(slots.id, "id", cx)? {
-        None => identifier(slots.task_id, "taskId", cx)?,
+    let id = match identifier(params.at(slots.id), "id", cx)? {
+        None => identifier(params.at(slots.task_id), "taskId", cx)?,
         id => id,
     };
     let id = id.ok_or_else(|| missing("id"))?;
     if !rules.threads {
         return Ok(Ids { id: keep(pack, id), context_id: None });
     }
-    let context_id =
-        identifier(slots.context_id, "contextId", cx)?.ok_or_else(|| missing("contextId"))?;
+    let context_id = identifier(params.at(slots.context_id), "contextId", cx)?
+        .ok_or_else(|| missing("contextId"))?;
     let (id, context_id) = split_thread(id, Some(context_id));
     Ok(Ids { id: keep(pack, id), context_id: context_id.map(|id| keep(pack, id)) })
 }
@@ -90,16 +88,15 @@ fn ids<'p>(
 /// LangSmith's compound task ids (wire §8): `thread:run` is run `run` of thread `thread`, if that
 /// is the context that was named, or if none was; otherwise the colon is part of the id.
 pub(super) fn split_thread<'p>(
-    id: Cow<'p, str>,
-    context_id: Option<Cow<'p, str>>,
-) -> (Cow<'p, str>, Option<Cow<'p, str>>) {
-    let Some((thread, run)) = id.split_once(':') else { return (id, context_id) };
-    let named = context_id.as_deref().is_none_or(|context| context == thread);
-    if !named || thread.is_empty() || run.is_empty() {
+    id: Text<'p>,
+    context_id: Option<Text<'p>>,
+) -> (Text<'p>, Option<Text<'p>>) {
+    let Some(at) = id.iter().position(|byte| *byte == b':') else { return (id, context_id) };
+    let named = context_id.as_deref().is_none_or(|context| *context == id[..at]);
+    if !named || at == 0 || at + 1 == id.len() {
         return (id, context_id);
     }
-    let at = thread.len();
-    let thread = |id: Cow<'p, str>| match id {
+    let thread = |id: Text<'p>| match id {
         Cow::Borrowed(id) => (Cow::Borrowed(&id[at + 1..]), Cow::Borrowed(&id[..at])),
         Cow::Owned(id) => (Cow::Owned(id[at + 1..].to_owned()), Cow::Owned(id[..at].to_owned())),
     };

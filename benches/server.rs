@@ -1,0 +1,345 @@
+//! The whole server over loopback, beside a floor that answers any request with fixed bytes.
+//!
+//! `cargo bench --bench server [-- CASE...]`: `ratio` is the floor's CPU time for a request
+//! divided by the server's, the median of interleaved rounds; `memory` and `instructions` print
+//! bytes and counts. CPU time is read from schedstat, so a busy neighbour moves it little; the
+//! server has core 0, the load core 1. Needs Linux, `taskset` and, for instructions, `valgrind`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod support;
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use support::{CARD, TEXT, call, count, post, send, task_id};
+
+const SERVER: &str = env!("CARGO_BIN_EXE_peregrine");
+const ROUNDS: usize = 7;
+const SLICE: Duration = Duration::from_millis(400);
+
+/// A case: what is sent on how many connections, how many at once, and the ratio to reach.
+struct Case {
+    name: &'static str,
+    request: Vec<u8>,
+    connections: usize,
+    depth: usize,
+    at_least: f64,
+    /// In the answer, this often.
+    holds: (&'static str, usize),
+}
+
+fn cases(id: &str) -> Vec<Case> {
+    let get = call("GetTask", &format!(r#"{{"id":"{id}"}}"#));
+    let batch = format!("[{}]", vec![get.clone(); 100].join(","));
+    let stream = send("SendStreamingMessage", "stream:3");
+    let large = send("SendMessage", &"x".repeat((1 << 20) - 200));
+    let case = |name, request, at_least, holds| {
+        let (connections, depth) = (16, 1);
+        Case { name, request, connections, depth, at_least, holds }
+    };
+    let done = "TASK_STATE_COMPLETED";
+    let pipelined = case("get_pipelined_16", post(&get), 0.50, (done, 1));
+    let body = case("body_1MiB", post(&large), 0.45, (done, 1));
+    vec![
+        case("send", post(&send("SendMessage", TEXT)), 0.75, (done, 1)),
+        case("get", post(&get), 0.85, (done, 1)),
+        case("card", CARD.to_vec(), 0.93, ("supportedInterfaces", 1)),
+        Case { depth: 16, ..pipelined },
+        case("batch_100", post(&batch), 0.35, (done, 100)),
+        case("stream_3", post(&stream), 0.70, ("\ndata: ", 4)),
+        Case { connections: 4, ..body },
+    ]
+}
+
+/// A process that listens on a port of loopback; it ends with this value.
+struct Served {
+    child: Child,
+    port: u16,
+}
+
+impl Served {
+    /// Starts a program; `PORT` in its arguments becomes the port.
+    fn start(words: &[&str]) -> Served {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let words = words.iter().map(|word| word.replace("PORT", &port.to_string()));
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0"]).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
+        let served = Served { child: command.spawn().expect("taskset"), port };
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{} does not listen", SERVER);
+            sleep(Duration::from_millis(10));
+        }
+        served
+    }
+
+    fn server(prefix: &[&str]) -> Served {
+        let words = [SERVER, "serve", "--workers", "1", "--listen", "127.0.0.1:PORT"];
+        Served::start(&[prefix, &words].concat())
+    }
+
+    /// Nanoseconds of CPU that all threads have had.
+    fn cpu_ns(&self) -> u64 {
+        let folder = format!("/proc/{}/task", self.child.id());
+        let threads = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let spent = |path: std::path::PathBuf| -> u64 {
+            let text = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+            text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+        };
+        threads.map(spent).sum()
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    /// The whole answer to one request, read until nothing more comes.
+    fn ask(&self, request: &[u8]) -> Vec<u8> {
+        let mut stream = self.connect();
+        stream.write_all(request).unwrap();
+        let (mut answer, mut buffer) = (Vec::new(), vec![0; 1 << 20]);
+        let first = stream.read(&mut buffer).unwrap();
+        answer.extend_from_slice(&buffer[..first]);
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        while let Ok(length @ 1..) = stream.read(&mut buffer) {
+            answer.extend_from_slice(&buffer[..length]);
+        }
+        answer
+    }
+
+    /// Asks it to end, and gives what it wrote to its standard error.
+    fn end(mut self) -> String {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Connections that send the same request again and again; every answer has the same length.
+struct Load {
+    streams: Vec<TcpStream>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    depth: u64,
+}
+
+impl Load {
+    fn new(served: &Served, case: &Case, answer_bytes: usize) -> Load {
+        Load {
+            streams: (0..case.connections).map(|_| served.connect()).collect(),
+            input: case.request.repeat(case.depth),
+            output: vec![0; answer_bytes * case.depth],
+            depth: case.depth as u64,
+        }
+    }
+
+    /// One request, or one pipeline, on every connection; returns how many requests that were.
+    fn turn(&mut self) -> u64 {
+        for stream in &mut self.streams {
+            stream.write_all(&self.input).unwrap();
+        }
+        for stream in &mut self.streams {
+            stream.read_exact(&mut self.output).unwrap();
+            assert!(self.output.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        }
+        self.streams.len() as u64 * self.depth
+    }
+
+    /// CPU nanoseconds of `served` for each request of one slice.
+    fn slice(&mut self, served: &Served) -> f64 {
+        let (start, before, mut requests) = (Instant::now(), served.cpu_ns(), 0);
+        while start.elapsed() < SLICE {
+            requests += self.turn();
+        }
+        (served.cpu_ns() - before) as f64 / requests as f64
+    }
+}
+
+fn ratios(server: &Served, wanted: &dyn Fn(&str) -> bool) {
+    let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
+    let me = std::env::current_exe().unwrap();
+    for case in cases(&id).into_iter().filter(|case| wanted(case.name)) {
+        let answer = server.ask(&case.request);
+        let found = count(&answer, case.holds.0.as_bytes());
+        assert_eq!(found, case.holds.1, "{}: {}", case.name, String::from_utf8_lossy(&answer));
+        let sizes = [case.request.len().to_string(), answer.len().to_string()];
+        let floor = Served::start(&[me.to_str().unwrap(), "floor", "PORT", &sizes[0], &sizes[1]]);
+        let [mut below, mut ours] = [&floor, server].map(|s| Load::new(s, &case, answer.len()));
+        below.turn();
+        ours.turn();
+        let mut rounds: Vec<(f64, f64)> =
+            (0..ROUNDS).map(|_| (below.slice(&floor), ours.slice(server))).collect();
+        rounds.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
+        let (below, ours) = rounds[ROUNDS / 2];
+        let (ratio, most) = (below / ours, case.at_least);
+        let [below, ours] = [below, ours].map(|ns| ns / 1_000.0);
+        let name = case.name;
+        println!(
+            "{name:18} ratio {ratio:.2} (at least {most:.2}); floor {below:.2} us, server {ours:.2} us"
+        );
+    }
+}
+
+/// Bytes of resident memory that `count` calls of `hold` add, each.
+fn growth<T>(server: &Served, count: usize, hold: &mut dyn FnMut(usize) -> T) -> f64 {
+    let warm: Vec<T> = (0..count / 4).map(&mut *hold).collect();
+    let before = server.resident_bytes();
+    let held: Vec<T> = (0..count).map(hold).collect();
+    let grown = server.resident_bytes().saturating_sub(before);
+    drop((warm, held));
+    grown as f64 / count as f64
+}
+
+fn memory() {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let files: usize = files.split_whitespace().nth(3).unwrap().parse().unwrap_or(1 << 20);
+    let connections = (files.saturating_sub(64) * 4 / 5).min(8_000);
+
+    let server = Served::server(&[]);
+    let one = post(&send("SendMessage", TEXT));
+    let length = server.ask(&one).len();
+    let (mut stream, mut answer) = (server.connect(), vec![0; length]);
+    let bytes = growth(&server, 200_000, &mut |_| {
+        stream.write_all(&one).unwrap();
+        stream.read_exact(&mut answer).unwrap();
+    });
+    println!("stored echo task   {bytes:.0} bytes (at most 1126)");
+
+    let server = Served::server(&[]);
+    let mut buffer = vec![0; 1 << 16];
+    let bytes = growth(&server, connections, &mut |_| {
+        let mut stream = server.connect();
+        stream.write_all(CARD).unwrap();
+        assert!(stream.read(&mut buffer).unwrap() > 0);
+        stream
+    });
+    println!("idle connection    {bytes:.0} bytes (at most 1024), of {connections}");
+
+    let server = Served::server(&[]);
+    let mut first = server.connect();
+    first.write_all(&post(&send("SendStreamingMessage", "hold:600000:2"))).unwrap();
+    let length = first.read(&mut buffer).unwrap();
+    let id = task_id(&buffer[..length]);
+    let subscribe = post(&call("SubscribeToTask", &format!(r#"{{"id":"{id}"}}"#)));
+    let bytes = growth(&server, connections, &mut |_| {
+        let mut stream = server.connect();
+        stream.write_all(&subscribe).unwrap();
+        let length = stream.read(&mut buffer).unwrap();
+        assert_eq!(count(&buffer[..length], b"\ndata: "), 1);
+        stream
+    });
+    println!("held stream        {bytes:.0} bytes (at most 2048), of {connections}");
+}
+
+/// User-space instructions of the whole server for each request: two runs, subtracted.
+fn instructions() {
+    let valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
+    let run = |name: &str, requests: usize| -> u64 {
+        let server = Served::server(&valgrind);
+        let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
+        let case = cases(&id).into_iter().find(|case| case.name == name).unwrap();
+        let length = server.ask(&case.request).len();
+        let mut load = Load::new(&server, &Case { connections: 1, ..case }, length);
+        (0..requests).for_each(|_| _ = load.turn());
+        drop(load);
+        let log = server.end();
+        let line = log.lines().find(|line| line.contains("Collected :")).expect(&log);
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    for (name, ceiling) in [("send", 11_000), ("get", 7_000), ("card", 3_500)] {
+        let each = (run(name, 3_500) - run(name, 500)) / 3_000;
+        println!("{name:18} {each} instructions (at most {ceiling})");
+    }
+}
+
+/// The floor: for every so many bytes of input the same bytes of output, one write for each read.
+fn floor(port: u16, request_bytes: usize, answer_bytes: usize) {
+    use tokio::io::Interest;
+    let mut answer = b"HTTP/1.1 200 OK\r\n".to_vec();
+    answer.resize(answer_bytes, b'x');
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            let answer = answer.clone();
+            tokio::task::spawn_local(async move {
+                let (mut input, mut seen) = (vec![0; 1 << 16], 0);
+                let mut output = Vec::new();
+                loop {
+                    stream.readable().await.unwrap();
+                    match stream.try_read(&mut input) {
+                        Ok(0) => return,
+                        Ok(length) => seen += length,
+                        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+                        Err(_) => return,
+                    }
+                    output.clear();
+                    for _ in 0..seen / request_bytes {
+                        output.extend_from_slice(&answer);
+                    }
+                    seen %= request_bytes;
+                    let mut sent = 0;
+                    while sent < output.len() {
+                        match stream.try_write(&output[sent..]) {
+                            Ok(length) => sent += length,
+                            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                                stream.ready(Interest::WRITABLE).await.unwrap();
+                            }
+                            Err(_) => return,
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    if args.first().is_some_and(|word| word == "floor") {
+        let number = |at: usize| args[at].parse::<usize>().expect("a number");
+        return floor(number(1) as u16, number(2), number(3));
+    }
+    let wanted = |name: &str| args.is_empty() || args.iter().any(|arg| arg == name);
+    // With one core there is nothing to keep apart.
+    let pin = ["-pc", "1", &std::process::id().to_string()].map(str::to_owned);
+    let _ = Command::new("taskset").args(pin).output();
+    if cases("").iter().any(|case| wanted(case.name)) {
+        ratios(&Served::server(&[]), &wanted);
+    }
+    if wanted("memory") {
+        memory();
+    }
+    if wanted("instructions") {
+        instructions();
+    }
+}

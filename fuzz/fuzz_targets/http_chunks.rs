@@ -1,0 +1,14 @@
+//! A chunked body decodes to what a naive reader of RFC 9112 decodes, wherever it is cut.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/http.rs"]
+mod http;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    http::chunks_do_not_care_how_they_are_cut(bytes);
+    http::chunks_round_trip(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

@@ -1,0 +1,14 @@
+//! A head means what a naive reader of RFC 9112 says it means, wherever it is cut.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/http.rs"]
+mod http;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    http::head_ends_where_it_ends(bytes);
+    http::heads_mean_what_the_rfc_says(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

@@ -1,0 +1,15 @@
+//! A head means the same whether it was seen before or not.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/http.rs"]
+mod http;
+
+/// The property, for heads that are divided by NUL behind the byte that says where they are cut.
+pub fn property(bytes: &[u8]) {
+    let Some((cut, heads)) = bytes.split_first() else { return };
+    let heads: Vec<Vec<u8>> = heads.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect();
+    http::memoised_heads_equal_fresh_ones(&heads, usize::from(*cut));
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

@@ -1,0 +1,13 @@
+//! A path that is let through has no dot segment and no new slash at any depth of decoding.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/http.rs"]
+mod http;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    http::no_path_hides_dots(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

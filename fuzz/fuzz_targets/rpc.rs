@@ -1,0 +1,13 @@
+//! Any body is answered once, and a batch once for each call, with the id as it stood.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/conn.rs"]
+mod conn;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    conn::every_call_is_answered_once(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

@@ -1,0 +1,13 @@
+//! A stream has the events that a naive reading of the standard finds, wherever it is cut.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/sse.rs"]
+mod sse;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    sse::cuts_change_nothing(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

@@ -1,0 +1,13 @@
+//! The store does what a naive list of tasks does, and no limit is ever exceeded.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/store.rs"]
+mod store;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    store::the_store_is_its_naive_twin(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

@@ -1,0 +1,16 @@
+//! Escaping inverts unescaping, and base64 text stands for the bytes it was made of.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/json.rs"]
+mod json;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    if let Ok(text) = str::from_utf8(bytes) {
+        json::escapes_invert(text);
+    }
+    json::base64_inverts(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

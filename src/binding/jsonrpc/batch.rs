@@ -1,0 +1,94 @@
+//! Batches: every element is a call of its own (JSON-RPC 2.0 §6).
+
+use super::{
+    Desk,
+    fault::{Known, push_fault},
+    read::Unready,
+};
+use crate::{
+    binding::{
+        Handled,
+        parked::{JSON, ParkedCall},
+    },
+    fault::{Fault, FaultKind},
+    http::response,
+    json::Value,
+    service::Outcome,
+};
+
+/// What became of one element of a batch.
+enum Element {
+    /// Its answer is written.
+    Written,
+    /// It needs no answer.
+    Silent,
+    /// It waits.
+    Waits(ParkedCall),
+}
+
+impl Desk<'_> {
+    /// Answers a batch (JSON-RPC 2.0 §6).
+    pub(super) fn batch(&mut self, value: Value<'_>) -> Handled {
+        let count = value.elements().take(self.site.limits.batch_calls_max + 1).count();
+        if count == 0 || count > self.site.limits.batch_calls_max {
+            let detail = if count == 0 { "the batch is empty" } else { "the batch is too long" };
+            let fault = Fault::because(FaultKind::InvalidRequest, detail);
+            return self.fault(Known::NOTHING, &fault);
+        }
+        let mark = response::begin(self.out, 200, JSON, &self.date, b"", self.close);
+        self.out.push(b'[');
+        let (body_at, mut waiting) = (self.out.len(), Vec::new());
+        let mut pack = std::mem::take(self.pack);
+        for element in value.elements() {
+            let at = self.out.len();
+            if at > body_at {
+                self.out.push(b',');
+            }
+            match self.element(element, &mut pack) {
+                Element::Written => {}
+                Element::Silent => self.out.truncate(at),
+                Element::Waits(call) => {
+                    self.out.truncate(at);
+                    waiting.push(call);
+                }
+            }
+        }
+        *self.pack = pack;
+        if !waiting.is_empty() {
+            let answers = self.out.split_off(body_at);
+            response::rollback(self.out, mark);
+            return self.park(Known::NOTHING, waiting, Some(answers));
+        }
+        if self.out.len() == body_at {
+            response::rollback(self.out, mark);
+            return self.no_content();
+        }
+        self.out.push(b']');
+        response::finish(self.out, mark);
+        Handled::Answered
+    }
+
+    fn element(&mut self, value: Value<'_>, pack: &mut Vec<u8>) -> Element {
+        let at = self.out.len();
+        let (known, fault) = match self.read(value, true, pack) {
+            Err(Unready::Silent) => return Element::Silent,
+            Err(Unready::Refused(known, fault)) => (known, fault),
+            Ok(ready) if ready.is_silent => {
+                self.call_silently(&ready);
+                return Element::Silent;
+            }
+            Ok(ready) => match self.call(&ready) {
+                Ok(Outcome::Ready) => return Element::Written,
+                Ok(Outcome::Parked(ticket)) => {
+                    let (id, method) = (ready.id.into(), ready.method);
+                    return Element::Waits(ParkedCall { ticket, id, method });
+                }
+                Ok(Outcome::Stream { .. }) => (ready.known(), Fault::new(FaultKind::Internal)),
+                Err(fault) => (ready.known(), fault),
+            },
+        };
+        self.out.truncate(at);
+        push_fault(self.out, self.place.dialect, known, &fault);
+        Element::Written
+    }
+}

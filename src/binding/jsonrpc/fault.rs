@@ -1,0 +1,92 @@
+//! Responses that hold one error, in the spelling of whoever is answered.
+
+use crate::{
+    binding::{
+        Exchange,
+        parked::{JSON, finish_with},
+    },
+    dialect::{Dialect, Wire, WriteCx},
+    fault::{Fault, FaultKind},
+    http::{self, response},
+    json::JsonError,
+    model::Op,
+    rpc,
+};
+
+/// Answers a path-level problem with a JSON-RPC error under `status`.
+pub fn refuse_path(x: &mut Exchange<'_>, status: u16, detail: &'static str) {
+    let date = x.scratch.date(x.now);
+    refuse_http(x.out, status, detail, &date, b"", x.close, x.head.method() == http::Method::Head);
+}
+
+/// Writes a JSON-RPC error with a null id under an HTTP status of its own: what peers get for
+/// trouble below JSON-RPC. For HEAD the content is left out (RFC 9110 §9.3.2).
+pub fn refuse_http(
+    out: &mut Vec<u8>,
+    status: u16,
+    detail: &'static str,
+    date: &[u8; 29],
+    extra: &[u8],
+    close: bool,
+    head_only: bool,
+) {
+    let mark = response::begin(out, status, JSON, date, extra, close);
+    rpc::open_error(out, rpc::NULL_ID);
+    out.extend_from_slice(b"{\"code\":-32600,\"message\":");
+    crate::json::write::push_string(out, detail);
+    out.push(b'}');
+    rpc::close(out);
+    if head_only {
+        response::finish_head_only(out, mark);
+    } else {
+        response::finish(out, mark);
+    }
+}
+
+/// What is known of a request that is refused.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'p> {
+    pub(super) id: &'p [u8],
+    /// Who writes the fault.
+    pub(super) wire: Option<&'static Wire>,
+    pub(super) op: Op,
+}
+
+impl Known<'_> {
+    pub(super) const NOTHING: Known<'static> = Known { id: rpc::NULL_ID, wire: None, op: Op::Send };
+}
+
+/// Writes a response that holds one error, under an HTTP status.
+pub(super) fn answer_fault(
+    out: &mut Vec<u8>,
+    date: &[u8; 29],
+    close: bool,
+    dialect: &Dialect,
+    known: Known<'_>,
+    fault: &Fault,
+    status: u16,
+) {
+    let mark = response::begin(out, 200, JSON, date, b"", close);
+    push_fault(out, dialect, known, fault);
+    finish_with(out, mark, status, date, b"", close);
+}
+
+pub(super) fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, known: Known<'_>, fault: &Fault) {
+    let wire = known.wire.unwrap_or_else(|| dialect.fault_wire(b""));
+    rpc::open_error(out, known.id);
+    (wire.fault)(out, fault, &WriteCx::new(known.op));
+    rpc::close(out);
+}
+
+pub(super) fn parse_fault(error: JsonError) -> Fault {
+    match error {
+        JsonError::Empty => Fault::because(FaultKind::Parse, "the body is empty"),
+        JsonError::Syntax { offset } => {
+            Fault::because(FaultKind::Parse, format!("invalid JSON at byte {offset}"))
+        }
+        JsonError::Range { .. } => Fault::because(FaultKind::Parse, error.to_string()),
+        JsonError::Utf8 => Fault::because(FaultKind::Parse, "the body is not UTF-8"),
+        JsonError::Depth => Fault::because(FaultKind::InvalidRequest, "nested too deep"),
+        JsonError::TooLarge => Fault::because(FaultKind::InvalidRequest, "the body is too large"),
+    }
+}

@@ -1,0 +1,249 @@
+//! JSON-RPC over HTTP POST: one call or a batch in, one response, a batch or a stream out.
+//!
+//! The body is parsed once. Whatever can go wrong with a call is answered with its id, in the
+//! spelling of its generation, and leaves the connection as it was.
+
+mod batch;
+mod fault;
+mod read;
+mod stream;
+
+use std::{borrow::Cow, task::Waker};
+
+use crate::{
+    binding::{
+        Exchange, Handled, Parked, Scratch, Site, cards,
+        parked::{JSON, ParkedCall},
+        site::Permit,
+    },
+    dialect::{Dialect, Method, WriteCx, card::CardForm},
+    fault::{Fault, FaultKind},
+    http::{Field, Head, response},
+    json::{Kind, Value},
+    model::{Call, EventBuf, Generation},
+    rpc,
+    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Service},
+};
+
+use fault::{Known, answer_fault, parse_fault};
+pub use fault::{refuse_http, refuse_path};
+use read::{Unready, asked_version, is_json, joined_extensions};
+
+/// Who speaks and who answers at the path of a request.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// Who speaks.
+    pub dialect: &'static Dialect,
+    /// Who answers.
+    pub agent: AgentIndex,
+}
+
+/// Handles the body of a POST to an RPC path.
+pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
+    let date = x.scratch.date(x.now);
+    if !x.head.value(Field::ContentType).is_none_or(is_json) {
+        let detail = "the body must be application/json";
+        let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
+        let (dialect, status) = (place.dialect, place.dialect.quirks.media_http);
+        answer_fault(x.out, &date, x.close, dialect, Known::NOTHING, &fault, status);
+        return Handled::Answered;
+    }
+    let asked = asked_version(x.head);
+    let extensions = joined_extensions(x.head);
+    let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = &mut *x.scratch;
+    let mut desk = Desk {
+        place,
+        service: x.service,
+        site: x.site,
+        pack,
+        events,
+        entropy: entropy.as_mut(),
+        fresh_id,
+        worker: *worker,
+        out: x.out,
+        now: x.now,
+        wake: x.wake,
+        head: x.head,
+        asked,
+        extensions,
+        date,
+        close: x.close,
+    };
+    // The envelope's levels, and a batch's, are not the peer's to spend.
+    match parser.parse(body, desk.site.limits.json_depth_max + 2) {
+        Ok(value) if value.kind() == Kind::Array => desk.batch(value),
+        Ok(value) => desk.single(value),
+        Err(error) => desk.fault(Known::NOTHING, &parse_fault(error)),
+    }
+}
+
+/// A call that was understood.
+struct Ready<'p> {
+    id: &'p [u8],
+    /// True: done, but not answered.
+    is_silent: bool,
+    method: &'static Method,
+    call: Call<'p>,
+}
+
+impl<'p> Ready<'p> {
+    fn known(&self) -> Known<'p> {
+        Known { id: self.id, wire: Some(self.method.wire), op: self.method.op }
+    }
+
+    fn write_cx(&self, now: Now) -> WriteCx<'p> {
+        let (task_id, history) = match &self.call {
+            Call::Send(send) => (send.task_id.unwrap_or_default(), send.history),
+            Call::Get(_) | Call::List(_) | Call::Cancel(_) => (&[][..], None),
+            Call::Subscribe(_) | Call::Push(_) | Call::ExtendedCard => (&[][..], None),
+        };
+        WriteCx { op: self.method.op, task_id, history, unix_ms: now.unix_ms }
+    }
+}
+
+/// The parts of an exchange that a call needs, so that they can be borrowed side by side.
+struct Desk<'d> {
+    place: Place,
+    service: &'d dyn Service,
+    site: &'d Site,
+    pack: &'d mut Vec<u8>,
+    events: &'d mut EventBuf,
+    entropy: &'d mut (dyn Entropy + Send),
+    fresh_id: &'d mut [u8; 36],
+    worker: usize,
+    out: &'d mut Vec<u8>,
+    now: Now,
+    wake: &'d Waker,
+    head: &'d Head<'d>,
+    asked: Option<Cow<'d, [u8]>>,
+    extensions: Option<String>,
+    date: [u8; 29],
+    close: bool,
+}
+
+impl Desk<'_> {
+    fn fault(&mut self, known: Known<'_>, fault: &Fault) -> Handled {
+        let (dialect, date) = (self.place.dialect, &self.date);
+        let status = (dialect.quirks.fault_http)(fault);
+        answer_fault(self.out, date, self.close, dialect, known, fault, status);
+        Handled::Answered
+    }
+
+    /// Answers one request object.
+    fn single(&mut self, value: Value<'_>) -> Handled {
+        let mut pack = std::mem::take(self.pack);
+        let handled = match self.read(value, false, &mut pack) {
+            Ok(ready) if ready.is_silent => {
+                self.call_silently(&ready);
+                self.no_content()
+            }
+            Ok(ready) if ready.method.op.is_streaming() => self.stream(&ready),
+            Ok(ready) => self.unary(&ready),
+            Err(Unready::Silent) => self.no_content(),
+            Err(Unready::Refused(known, fault)) => self.fault(known, &fault),
+        };
+        *self.pack = pack;
+        handled
+    }
+
+    /// JSON-RPC 2.0 §4.1: nothing to say, which HTTP says with an empty answer.
+    fn no_content(&mut self) -> Handled {
+        response::simple(self.out, 204, "", b"", &self.date, b"", self.close, false);
+        Handled::Answered
+    }
+
+    /// Does what a notification asks for (JSON-RPC 2.0 §4.1): only the answer is left out.
+    fn call_silently(&mut self, ready: &Ready<'_>) {
+        let at = self.out.len();
+        // Whatever becomes of it, the caller has said that it does not want to know.
+        let _ = self.call(ready);
+        self.out.truncate(at);
+    }
+
+    fn unary(&mut self, ready: &Ready<'_>) -> Handled {
+        let extra = self.activated();
+        let mark = response::begin(self.out, 200, JSON, &self.date, &extra, self.close);
+        let known = ready.known();
+        match self.call(ready) {
+            Ok(Outcome::Ready) => {
+                response::finish(self.out, mark);
+                Handled::Answered
+            }
+            Ok(Outcome::Parked(ticket)) => {
+                response::rollback(self.out, mark);
+                let call = ParkedCall { ticket, id: ready.id.into(), method: ready.method };
+                self.park(known, vec![call], None)
+            }
+            Ok(Outcome::Stream { .. }) => {
+                response::rollback(self.out, mark);
+                self.fault(known, &Fault::new(FaultKind::Internal))
+            }
+            Err(fault) => {
+                response::rollback(self.out, mark);
+                self.fault(known, &fault)
+            }
+        }
+    }
+
+    /// Calls the service and writes the envelope with its answer; on anything but an answer,
+    /// what was written is the caller's to take back.
+    fn call(&mut self, ready: &Ready<'_>) -> Result<Outcome, Fault> {
+        rpc::open_result(self.out, ready.id);
+        if let Call::ExtendedCard = ready.call {
+            self.extended_card(ready)?;
+            rpc::close(self.out);
+            return Ok(Outcome::Ready);
+        }
+        let (out, write) = (&mut *self.out, ready.write_cx(self.now));
+        let mut cx = CallCx {
+            caller: Caller {
+                agent: self.place.agent,
+                worker: self.worker,
+                extensions: self.extensions.as_deref(),
+            },
+            now: self.now,
+            wake: self.wake,
+            entropy: self.entropy,
+            events: self.events,
+        };
+        let outcome = self.service.call(&mut cx, ready.call, &mut |reply| {
+            (ready.method.wire_of(&reply).reply)(out, &reply, &write);
+        })?;
+        rpc::close(self.out);
+        Ok(outcome)
+    }
+
+    /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
+    fn extended_card(&mut self, ready: &Ready<'_>) -> Result<(), Fault> {
+        if !self.site.extended_card {
+            let detail = "this agent has no extended card";
+            return Err(Fault::because(FaultKind::UnsupportedOperation, detail));
+        }
+        let form = match ready.method.wire.generation {
+            Generation::V1 => CardForm::V1,
+            Generation::V01 | Generation::V03 => CardForm::V03,
+        };
+        let base = self.head.path().strip_suffix('/').unwrap_or(self.head.path());
+        let card = cards::body(self.service, self.site, self.head.host(), self.place, base, form);
+        self.out.extend_from_slice(&card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?);
+        Ok(())
+    }
+
+    fn park(
+        &mut self,
+        known: Known<'_>,
+        calls: Vec<ParkedCall>,
+        batch: Option<Vec<u8>>,
+    ) -> Handled {
+        match Permit::take(&self.site.parked, self.site.limits.connections_max) {
+            Some(permit) => Handled::Parked(Box::new(Parked {
+                calls,
+                batch,
+                dialect: self.place.dialect,
+                close: self.close,
+                permit,
+            })),
+            None => self.fault(known, &Fault::new(FaultKind::Overloaded)),
+        }
+    }
+}

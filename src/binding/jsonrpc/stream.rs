@@ -1,0 +1,94 @@
+//! Calls that are answered by a stream.
+
+use super::{Desk, Ready, read::names};
+use crate::{
+    binding::{
+        Handled,
+        site::Permit,
+        stream::{self, Pump},
+    },
+    fault::{Fault, FaultKind},
+    http::{Field, Version, response},
+    model::{Generation, Op, Reply},
+    service::{CallCx, Caller, Followed, Outcome},
+    sse,
+};
+
+impl Desk<'_> {
+    /// Opens a stream; what fails before its first event is an ordinary error (wire §3.5).
+    pub(super) fn stream(&mut self, ready: &Ready<'_>) -> Handled {
+        let known = ready.known();
+        let Some(permit) = Permit::take(&self.site.streams, self.site.limits.streams_max) else {
+            return self.fault(known, &Fault::new(FaultKind::Overloaded));
+        };
+        let chunked = self.head.version() == Version::Http11;
+        let close = self.close || !chunked;
+        let start = self.out.len();
+        let extra = self.activated();
+        response::stream_head(self.out, &self.date, self.close, !chunked, &extra);
+        match self.open_stream(ready, chunked) {
+            Ok(Outcome::Stream { cursor, generation }) => Handled::Stream(Box::new(Pump {
+                cursor,
+                id: ready.id.into(),
+                op: ready.method.op,
+                history: ready.write_cx(self.now).history,
+                wire: ready.method.wire_for(generation),
+                chunked,
+                close,
+                wrote_ms: self.now.mono_ms,
+                permit,
+            })),
+            Ok(Outcome::Ready) => answered(close),
+            Ok(Outcome::Parked(_)) => {
+                self.out.truncate(start);
+                self.fault(known, &Fault::new(FaultKind::Internal))
+            }
+            // Wire §3.5: before 1.0 a resubscription is answered by a stream whatever happens,
+            // and its clients can read nothing else.
+            Err(fault)
+                if ready.method.op == Op::Subscribe
+                    && ready.method.wire.generation != Generation::V1
+                    && self.head.value(Field::Accept).is_some()
+                    && !names(self.head.value(Field::Accept), b"application/json") =>
+            {
+                let write = ready.write_cx(self.now);
+                stream::only_error(self.out, chunked, ready.id, ready.method.wire, &write, &fault);
+                answered(close)
+            }
+            Err(fault) => {
+                self.out.truncate(start);
+                self.fault(known, &fault)
+            }
+        }
+    }
+
+    /// Calls the service; a direct message is written as a stream of one event (A2A 1.0 §3.1.2).
+    fn open_stream(&mut self, ready: &Ready<'_>, chunked: bool) -> Result<Outcome, Fault> {
+        let (out, write) = (&mut *self.out, ready.write_cx(self.now));
+        let mut cx = CallCx {
+            caller: Caller {
+                agent: self.place.agent,
+                worker: self.worker,
+                extensions: self.extensions.as_deref(),
+            },
+            now: self.now,
+            wake: self.wake,
+            entropy: self.entropy,
+            events: self.events,
+        };
+        self.service.call(&mut cx, ready.call, &mut |reply| {
+            let Reply::Message { message, context_id } = reply else { return };
+            let chunk = chunked.then(|| sse::chunk_begin(out));
+            let followed = Followed::Message { message, context_id };
+            stream::frame(out, ready.id, ready.method.wire, &write, &followed);
+            if let Some(chunk) = chunk {
+                sse::chunk_end(out, chunk);
+                sse::chunk_last(out);
+            }
+        })
+    }
+}
+
+fn answered(close: bool) -> Handled {
+    if close { Handled::AnsweredLast } else { Handled::Answered }
+}

@@ -1,0 +1,6 @@
+//! Locks and atomics of the store: std's, or the model checker's of `tests/concurrency_shuttle.rs`.
+
+#[cfg(shuttle)]
+pub(super) use shuttle::sync::{Mutex, MutexGuard, atomic};
+#[cfg(not(shuttle))]
+pub(super) use std::sync::{Mutex, MutexGuard, atomic};

@@ -1,0 +1,670 @@
+//! One test for each limit, of the same name: what the peer sees at the limit, what it sees one
+//! beyond, and that the connection is in a defined state and the server lives.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
+
+use peregrine::{
+    engine::{Next, Setup},
+    limits::Limits,
+};
+use serde_json::{Value, json};
+use support::{
+    Lab, Peer,
+    ask::{V1, V03, get, get_with, post, post_chunked, rpc, rpc_id, say},
+    binary::{Binary, PATIENCE},
+    reply::Reply,
+    script,
+};
+
+const CARD: &str = "/.well-known/agent-card.json";
+
+/// Sends what is at the limit and what is beyond: the former is served on a connection that
+/// lives, the latter refused with `status` on one that closes.
+fn refused_beyond(lab: &mut Lab, at: &[u8], beyond: &[u8], status: u16) {
+    let peer = lab.open();
+    lab.write(peer, at);
+    assert_eq!(lab.reply(peer).status, 200);
+    assert!(lab.is_open(peer));
+    lab.write(peer, beyond);
+    let reply = lab.reply(peer);
+    assert_eq!((reply.status, reply.closes(), lab.next(peer)), (status, true, Next::Close));
+    assert_eq!(reply.code(), -32600);
+    lab.write(peer, &get(CARD));
+    assert!(lab.received(peer).is_empty(), "nothing behind a framing error is parsed");
+    lab.assert_lives();
+}
+
+/// Calls with what is at the limit and what is beyond: the latter is an error of the call, and
+/// the connection goes on.
+fn error_beyond(lab: &mut Lab, at: &str, beyond: &str, code: i64) -> Value {
+    let peer = lab.open();
+    lab.write(peer, &post("/", &[], at));
+    assert!(!lab.reply(peer).text().contains("\"error\""));
+    lab.write(peer, &post("/", &[], beyond));
+    let reply = lab.reply(peer);
+    assert_eq!((reply.status, reply.code()), (200, code));
+    lab.write(peer, &post("/", &[], at));
+    assert_eq!(lab.reply(peer).status, 200);
+    assert!(lab.is_open(peer));
+    reply.json()
+}
+
+fn message(parts: Value) -> Value {
+    json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": parts}})
+}
+
+/// A message with one more member.
+fn with(key: &str, value: Value) -> String {
+    let mut params = message(json!([{"text": "hi"}]));
+    params["message"][key] = value;
+    rpc("SendMessage", &params)
+}
+
+// --- The head
+
+#[test]
+fn head_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.head_bytes_max = 300);
+    let padded = |total: usize| {
+        let bare = get_with(CARD, "X: \r\n").len();
+        get_with(CARD, &format!("X: {}\r\n", "x".repeat(total - bare)))
+    };
+    assert_eq!(padded(300).len(), 300);
+    refused_beyond(&mut lab, &padded(300), &padded(301), 431);
+}
+
+#[test]
+fn head_fields_max() {
+    let mut lab = Lab::limited(|limits| limits.head_fields_max = 3);
+    let at = get_with(CARD, "A: 1\r\nB: 2\r\n");
+    refused_beyond(&mut lab, &at, &get_with(CARD, "A: 1\r\nB: 2\r\nC: 3\r\n"), 431);
+}
+
+#[test]
+fn method_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.method_bytes_max = 4);
+    let at = post("/", &[], &rpc("ListTasks", &Value::Null));
+    let beyond = b"PATCH / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    refused_beyond(&mut lab, &at, beyond, 400);
+}
+
+#[test]
+fn target_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.target_bytes_max = 100);
+    let target = |bytes: usize| get(&format!("{CARD}?{}", "q".repeat(bytes - CARD.len() - 1)));
+    refused_beyond(&mut lab, &target(100), &target(101), 414);
+}
+
+#[test]
+fn query_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.query_bytes_max = 10);
+    let at = get(&format!("{CARD}?a=12345678"));
+    refused_beyond(&mut lab, &at, &get(&format!("{CARD}?a=123456789")), 414);
+}
+
+// --- The body
+
+#[test]
+fn body_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.body_bytes_max = 200);
+    let body = |bytes: usize| {
+        let bare = rpc("ListTasks", &json!({"x": ""})).len();
+        rpc("ListTasks", &json!({"x": "x".repeat(bytes - bare)}))
+    };
+    // Beyond the limit the head alone decides: no byte of the body is sent.
+    let head_only = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 201\r\n\r\n";
+    refused_beyond(&mut lab, &post("/", &[], &body(200)), head_only, 413);
+    let (at, beyond) = (post_chunked("/", &body(200), 150), post_chunked("/", &body(201), 150));
+    refused_beyond(&mut lab, &at, &beyond, 413);
+    // Nor is it waited for after `Expect`.
+    let expects =
+        b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 201\r\n\r\n";
+    assert_eq!(lab.ask(expects).status, 413);
+}
+
+#[test]
+fn chunk_line_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.chunk_line_bytes_max = 20);
+    let body = rpc("ListTasks", &Value::Null);
+    let chunked = |line: usize| {
+        let size = format!("{:x};", body.len());
+        let size = format!("{size}{}", "e".repeat(line - size.len()));
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        format!("{head}{size}\r\n{body}\r\n0\r\n\r\n").into_bytes()
+    };
+    refused_beyond(&mut lab, &chunked(20), &chunked(21), 400);
+}
+
+#[test]
+fn trailer_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.trailer_bytes_max = 40);
+    let body = rpc("ListTasks", &Value::Null);
+    let chunked = |trailers: usize| {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let (size, value) = (body.len(), "t".repeat(trailers - 7));
+        format!("{head}{size:x}\r\n{body}\r\n0\r\nT: {value}\r\n\r\n").into_bytes()
+    };
+    // The section and the CR that ends it; the last LF is free.
+    refused_beyond(&mut lab, &chunked(41), &chunked(42), 431);
+}
+
+#[test]
+fn batch_calls_max() {
+    let mut lab = Lab::limited(|limits| limits.batch_calls_max = 3);
+    let batch =
+        |calls: usize| format!("[{}]", vec![rpc("ListTasks", &Value::Null); calls].join(","));
+    let error = error_beyond(&mut lab, &batch(3), &batch(4), -32600);
+    assert_eq!(error["id"], Value::Null);
+}
+
+#[test]
+fn json_depth_max() {
+    let mut lab = Lab::limited(|limits| limits.json_depth_max = 10);
+    // Params, message, metadata and seven more: the envelope, and a batch's brackets, are free.
+    let nested = |levels: usize| {
+        let value = format!("{}{}", r#"{"a":"#.repeat(levels), "1");
+        let value = format!("{value}{}", "}".repeat(levels));
+        let message = format!(
+            r#"{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"hi"}}],"metadata":{value}}}"#
+        );
+        format!(
+            r#"[{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{message}}}}}]"#
+        )
+    };
+    let error = error_beyond(&mut lab, &nested(8), &nested(9), -32600);
+    assert_eq!(error["id"], Value::Null);
+    // A depth far beyond costs no stack.
+    let deep = "[".repeat(100_000);
+    assert!([-32600, -32700].contains(&lab.ask(&post("/", &[], &deep)).code()));
+}
+
+#[test]
+fn rpc_id_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.rpc_id_bytes_max = 8);
+    let list = |id: &str| rpc_id(id, "ListTasks", &Value::Null);
+    let error = error_beyond(&mut lab, &list("\"123456\""), &list("\"1234567\""), -32600);
+    assert_eq!(error["id"], Value::Null);
+    error_beyond(&mut lab, &list("12345678"), &list("123456789"), -32600);
+}
+
+#[test]
+fn identifier_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.identifier_bytes_max = 40);
+    for key in ["messageId", "contextId"] {
+        let (at, beyond) = (with(key, json!("i".repeat(40))), with(key, json!("i".repeat(41))));
+        let error = error_beyond(&mut lab, &at, &beyond, -32602);
+        assert_eq!(error["id"], 1);
+    }
+    let get_task = |id: String| rpc("GetTask", &json!({"id": id}));
+    assert_eq!(lab.ask(&post("/", &[], &get_task("i".repeat(40)))).code(), -32001);
+    assert_eq!(lab.ask(&post("/", &[], &get_task("i".repeat(41)))).code(), -32602);
+}
+
+#[test]
+fn string_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.string_bytes_max = 50);
+    let part = |key: &str, bytes: usize| {
+        let mut part = json!({"text": "hi"});
+        part[key] = json!("s".repeat(bytes));
+        if key == "url" {
+            part.as_object_mut().unwrap().remove("text");
+        }
+        rpc("SendMessage", &message(json!([part])))
+    };
+    for key in ["filename", "mediaType", "url"] {
+        let error = error_beyond(&mut lab, &part(key, 50), &part(key, 51), -32602);
+        assert_eq!(error["id"], 1, "{key}");
+    }
+    let uris = |bytes: usize| with("extensions", json!(["s".repeat(bytes)]));
+    error_beyond(&mut lab, &uris(50), &uris(51), -32602);
+    // What a message says is no name: it may be as long as the body.
+    let text = rpc("SendMessage", &message(json!([{"text": "t".repeat(5_000)}])));
+    lab.ask(&post("/", &[], &text)).result();
+}
+
+#[test]
+fn parts_max() {
+    let mut lab = Lab::limited(|limits| limits.parts_max = 3);
+    let parts = |count: usize| {
+        rpc("SendMessage", &message(Value::Array(vec![json!({"text": "hi"}); count])))
+    };
+    error_beyond(&mut lab, &parts(3), &parts(4), -32602);
+}
+
+#[test]
+fn references_max() {
+    let mut lab = Lab::limited(|limits| limits.references_max = 2);
+    for key in ["extensions", "referenceTaskIds"] {
+        let list = |count: usize| with(key, Value::Array(vec![json!("r"); count]));
+        error_beyond(&mut lab, &list(2), &list(3), -32602);
+    }
+}
+
+// --- Time
+
+/// Waits `ms` for a rest of a request and returns what the server says then.
+fn after(lab: &mut Lab, peer: Peer, ms: u64) -> Option<Reply> {
+    lab.pass(ms);
+    lab.try_reply(peer)
+}
+
+#[test]
+fn head_timeout_ms() {
+    let mut lab = Lab::limited(|limits| limits.head_timeout_ms = 1_000);
+    let peer = lab.open();
+    // An idle connection is not slow; the time begins with the first byte.
+    lab.pass(5_000);
+    lab.write(peer, b"G");
+    assert!(after(&mut lab, peer, 900).is_none() && lab.is_open(peer));
+    // A byte now and then gains nothing.
+    lab.write(peer, b"ET / HT");
+    let reply = after(&mut lab, peer, 100).expect("an answer");
+    assert_eq!((reply.status, reply.closes(), lab.next(peer)), (408, true, Next::Close));
+    let peer = lab.open();
+    lab.write(peer, &get(CARD)[..20]);
+    lab.pass(999);
+    lab.write(peer, &get(CARD)[20..]);
+    assert_eq!(lab.reply(peer).status, 200);
+}
+
+#[test]
+fn body_idle_ms() {
+    let mut lab = Lab::limited(|limits| limits.body_idle_ms = 2_000);
+    for head in ["Content-Length: 100000", "Transfer-Encoding: chunked"] {
+        let peer = lab.open();
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n");
+        lab.write(peer, head.as_bytes());
+        assert!(after(&mut lab, peer, 1_999).is_none() && lab.is_open(peer), "{head}");
+        let reply = after(&mut lab, peer, 1).expect("an answer");
+        assert_eq!((reply.status, reply.closes(), lab.next(peer)), (408, true, Next::Close));
+    }
+}
+
+#[test]
+fn body_progress_bytes_min() {
+    let mut lab = Lab::limited(|limits| {
+        limits.body_idle_ms = 2_000;
+        limits.body_progress_bytes_min = 1_000;
+    });
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
+    let (slow, steady) = (lab.open(), lab.open());
+    lab.write(slow, head);
+    lab.write(steady, head);
+    for _ in 0..5 {
+        lab.write(slow, &[b' '; 999]);
+        lab.write(steady, &[b' '; 1_000]);
+        lab.pass(2_000);
+    }
+    assert_eq!(lab.reply(slow).status, 408);
+    assert!(lab.received(steady).is_empty() && lab.is_open(steady));
+    lab.pass(2_000);
+    assert_eq!(lab.reply(steady).status, 408);
+}
+
+#[test]
+fn keep_alive_idle_ms() {
+    let mut lab = Lab::limited(|limits| limits.keep_alive_idle_ms = 3_000);
+    let peer = lab.open();
+    lab.pass(2_999);
+    lab.write(peer, &get(CARD));
+    assert_eq!(lab.reply(peer).status, 200);
+    lab.pass(2_999);
+    assert!(lab.is_open(peer));
+    lab.pass(1);
+    assert_eq!(lab.next(peer), Next::Close);
+    assert!(lab.received(peer).is_empty(), "an idle connection is closed without a word");
+    // One that never says anything goes, too.
+    let peer = lab.open();
+    lab.pass(3_000);
+    assert_eq!(lab.next(peer), Next::Close);
+}
+
+#[test]
+fn sse_keep_alive_ms() {
+    let mut lab = Lab::limited(|limits| limits.sse_keep_alive_ms = 1_000);
+    let peer = lab.stream(V1.stream(), &V1.params(say("hold:2500:1")));
+    lab.pass(999);
+    assert_eq!(lab.peek(peer).comments(), 0);
+    lab.pass(1);
+    assert_eq!(lab.peek(peer).comments(), 1);
+    lab.pass(1_500);
+    let reply = lab.reply(peer);
+    assert_eq!((reply.comments(), reply.events().len()), (2, 2));
+}
+
+#[test]
+fn task_ttl_ms() {
+    let mut lab = Lab::limited(|limits| limits.task_ttl_ms = 10_000);
+    let read = |lab: &mut Lab, id: &Value| lab.call("GetTask", &json!({"id": id}));
+    let done = V1.task(&lab.result(V1.send(), &V1.params(say("hi"))))["id"].clone();
+    let running = lab.stream(V1.stream(), &V1.params(say("hold:60000:1")));
+    lab.pass(9_000);
+    assert!(read(&mut lab, &done).get("result").is_some());
+    lab.pass(3_000);
+    assert_eq!(read(&mut lab, &done)["error"]["code"], -32001);
+    // A task that runs is never forgotten.
+    lab.pass(50_000);
+    let events = lab.reply(running).events();
+    let id = events[0].result()["task"]["id"].clone();
+    assert!(read(&mut lab, &id).get("result").is_some());
+}
+
+// --- Connections and output: through the real binary where a socket matters
+
+#[test]
+fn write_stall_ms() {
+    let server = Binary::limited(&["write_stall_ms=300"]);
+    // Its answers do not fit into the kernel's buffers, and nobody reads them.
+    let mut stalled = server.connect();
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(1 << 20))));
+    let request = post("/", &[], &body);
+    let began = Instant::now();
+    stalled.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    while stalled.stream.write(&request).is_ok() {
+        assert!(began.elapsed() < PATIENCE, "the server takes input without end");
+    }
+    // Others are served meanwhile, and one that reads slowly but steadily is not cut.
+    server.assert_lives();
+    let mut slow = server.connect();
+    slow.write(&get(CARD));
+    // A second, which is more than the limit and its grain.
+    std::thread::sleep(Duration::from_millis(1_000));
+    assert_eq!(slow.reply().status, 200);
+    let bytes = stalled.read_to_end();
+    assert!(began.elapsed() < PATIENCE && !bytes.ends_with(b"\r\n\r\n"));
+    server.assert_lives();
+}
+
+#[test]
+fn linger_ms() {
+    let server = Binary::limited(&["linger_ms=200"]);
+    let mut peer = server.connect();
+    // The answer to bytes that are no HTTP arrives although we go on sending.
+    peer.write(b"\x16\x03\x01");
+    let replies = Reply::parse_all(&peer.read_to_end(), true);
+    assert_eq!((replies.len(), replies[0].status), (1, 400));
+    let began = Instant::now();
+    while peer.stream.write_all(b"more").is_ok() {
+        assert!(began.elapsed() < PATIENCE, "the server listens for ever");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server.assert_lives();
+}
+
+#[test]
+fn drain_ms() {
+    let mut server = Binary::limited(&["drain_ms=300"]);
+    let mut endless = server.connect();
+    endless.write(&post("/", &[], &rpc(V1.stream(), &V1.params(say("hold:600000:1")))));
+    endless.read_until("TASK_STATE_SUBMITTED");
+    let mut short = server.connect();
+    short.write(&post("/", &[], &rpc(V03.stream(), &V03.params(say("hold:100:1")))));
+    short.read_until("submitted");
+    let began = Instant::now();
+    server.terminate();
+    // What ends within the time ends well; what does not hears why.
+    let short = Reply::parse_all(&short.read_to_end(), true).remove(0);
+    assert!(short.complete && short.text().contains("completed"), "{}", short.text());
+    let endless = Reply::parse_all(&endless.read_to_end(), true).remove(0);
+    let events = endless.events();
+    assert!(endless.complete);
+    assert_eq!(events.last().unwrap().name.as_deref(), Some("error"));
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert!(server.wait(), "the end of a drain is a success");
+    assert!(began.elapsed() < PATIENCE);
+}
+
+#[test]
+fn connections_max() {
+    let server = Binary::limited(&["connections_max=2"]);
+    let (mut first, mut second) = (server.connect(), server.connect());
+    for peer in [&mut first, &mut second] {
+        peer.write(&get(CARD));
+        assert_eq!(peer.reply().status, 200);
+    }
+    let mut third = server.connect();
+    let refusal = String::from_utf8(third.read_to_end()).unwrap();
+    assert!(refusal.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{refusal}");
+    assert!(refusal.contains("retry-after: 1") && refusal.contains("connection: close"));
+    // The two go on, and a place that becomes free is given again.
+    first.write(&get(CARD));
+    assert_eq!(first.reply().status, 200);
+    drop(second);
+    let began = Instant::now();
+    loop {
+        let mut again = server.connect();
+        // A refused connection may be gone before it is written to.
+        let _ = again.stream.write_all(&get(CARD));
+        if again.read_first().is_some_and(|status| status == 200) {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "the place is lost");
+    }
+}
+
+#[test]
+fn streams_max() {
+    let mut lab = Lab::limited(|limits| limits.streams_max = 2);
+    let hold = V1.params(say("hold:1000:1"));
+    let first = lab.stream(V1.stream(), &hold);
+    let second = lab.stream(V03.stream(), &V03.params(say("hold:9000:1")));
+    assert!(lab.peek(first).events().len() == 1 && lab.peek(second).events().len() == 1);
+    assert_eq!(lab.code(V1.stream(), &hold), -32000);
+    assert_eq!(lab.code(V1.subscribe(), &json!({"id": "x"})), -32000);
+    // Other calls are not concerned, and the error left no task behind.
+    assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 2);
+    // An end gives the place back, and so does a subscriber that leaves.
+    lab.pass(1_000);
+    assert!(lab.reply(first).complete);
+    let third = lab.stream(V1.stream(), &hold);
+    assert_eq!(lab.peek(third).events().len(), 1);
+    lab.end(second);
+    let fourth = lab.stream(V1.stream(), &hold);
+    assert_eq!(lab.peek(fourth).events().len(), 1);
+    assert_eq!(lab.code(V1.stream(), &hold), -32000);
+}
+
+#[test]
+fn output_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.output_bytes_max = 10_000);
+    // Pipelined requests of a peer that does not read: input waits, nothing is lost.
+    let (peer, request) = (lab.open(), get(CARD));
+    lab.write(peer, &request);
+    let one = lab.take(peer).len();
+    lab.set_reads(peer, false);
+    lab.write(peer, &request.repeat(100));
+    assert!((10_000..=10_000 + one).contains(&lab.unsent(peer)), "{}", lab.unsent(peer));
+    assert!(lab.unread(peer) > 0 && !lab.progress(peer).read);
+    lab.set_reads(peer, true);
+    assert_eq!(Reply::parse_all(&lab.take(peer), false).len(), 100);
+    assert_eq!(lab.unread(peer), 0);
+    // A stream stops at the mark and goes on where it stopped.
+    let peer = lab.open();
+    lab.set_reads(peer, false);
+    lab.write(peer, &post("/", &[], &rpc(V1.stream(), &V1.params(say("stream:500")))));
+    assert!((10_000..=11_000).contains(&lab.unsent(peer)), "{}", lab.unsent(peer));
+    lab.set_reads(peer, true);
+    let reply = lab.reply(peer);
+    let ids: Vec<_> = reply.events().iter().map(|event| event.id.unwrap()).collect();
+    assert_eq!(ids, (1..=501).collect::<Vec<_>>());
+}
+
+// --- Tasks
+
+#[test]
+fn tasks_max() {
+    let mut lab = Lab::limited(|limits| limits.tasks_max = 2);
+    let mut send = |text: &str| {
+        let mut params = V1.params(say(text));
+        params["configuration"]["returnImmediately"] = json!(true);
+        let answer = lab.call(V1.send(), &params);
+        lab.pass(1);
+        answer
+    };
+    let [first, second, third] = ["1", "2", "3"].map(&mut send);
+    // Two that run push out the two that are done; a third finds no room.
+    let running = ["hold:9000:1", "hold:9000:1"].map(&mut send);
+    assert_eq!(send("hold:9000:1")["error"]["code"], -32000);
+    for (answer, is_there) in
+        [(&first, false), (&second, false), (&third, false), (&running[0], true)]
+    {
+        let id = &V1.task(&answer["result"])["id"];
+        let read = lab.call("GetTask", &json!({"id": id}));
+        assert_eq!(read.get("result").is_some(), is_there, "{read}");
+    }
+    // A task that leaves tells who still follows it, and room comes with the end of others.
+    lab.pass(9_000);
+    lab.result(V1.send(), &V1.params(say("hi")));
+    assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 2);
+}
+
+#[test]
+fn store_bytes_max() {
+    let mut lab = Lab::limited(|limits| {
+        limits.store_bytes_max = 200_000;
+        limits.task_bytes_max = 100_000;
+    });
+    // Each echo is held twice: as history and as artifact.
+    let text = "x".repeat(20_000);
+    for _ in 0..20 {
+        lab.result(V1.send(), &V1.params(say(&text)));
+        lab.pass(1);
+    }
+    let held = lab.result("ListTasks", &Value::Null)["totalSize"].as_u64().unwrap();
+    assert!((3..=4).contains(&held), "{held} tasks of 40 kB in 200 kB");
+    // Tasks that run are not pushed out: whoever comes then is told so, and lives.
+    let mut params = V1.params(say("hold:9000:1"));
+    params["configuration"]["returnImmediately"] = json!(true);
+    params["message"]["metadata"] = json!({"weight": "x".repeat(30_000)});
+    let codes: Vec<_> = (0..10).map(|_| lab.call(V1.send(), &params)).collect();
+    let refused = codes.iter().filter(|answer| answer["error"]["code"] == -32000).count();
+    assert!((4..=5).contains(&refused), "{refused} of ten tasks of 30 kB in 200 kB");
+    lab.assert_lives();
+    lab.pass(9_000);
+    lab.result(V1.send(), &V1.params(say("there is room again")));
+}
+
+#[test]
+fn task_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.task_bytes_max = 10_000);
+    // The message alone is too large: the client's fault.
+    assert_eq!(lab.code(V1.send(), &V1.params(say(&"x".repeat(10_000)))), -32602);
+    // With what the agent says it is: the task fails, and says why.
+    let result = lab.result(V1.send(), &V1.params(say(&"x".repeat(6_000))));
+    let task = V1.task(&result);
+    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
+    assert!(task["status"]["message"]["parts"][0]["text"].as_str().unwrap().contains("limit"));
+    // Half of it fits.
+    let result = lab.result(V1.send(), &V1.params(say(&"x".repeat(4_000))));
+    assert_eq!(V1.task(&result)["status"]["state"], "TASK_STATE_COMPLETED");
+    // A stream that outgrows its task ends with the same words.
+    let stream = lab.stream(V1.stream(), &V1.params(say("stream:1000")));
+    let events = lab.reply(stream).events();
+    let last = &events.last().unwrap().result()["statusUpdate"]["status"];
+    assert_eq!(last["state"], "TASK_STATE_FAILED");
+}
+
+#[test]
+fn history_max() {
+    let toml = "[[rule]]\n[[rule.step]]\nstatus = \"input-required\"\n";
+    let mut setup = Setup { agents: vec![script("ask", toml)], ..Setup::default() };
+    setup.limits.history_max = 3;
+    let mut lab = Lab::new(setup);
+    let first = lab.result(V1.send(), &V1.params(say("turn 0")));
+    let id = V1.task(&first)["id"].as_str().unwrap().to_owned();
+    for turn in 1..=5 {
+        let text = format!("turn {turn}");
+        let say = support::ask::Say { text: &text, task: Some(&id), ..say("") };
+        let result = lab.result(V1.send(), &V1.params(say));
+        let history = V1.task(&result)["history"].as_array().unwrap().clone();
+        assert_eq!(history.len(), (turn + 1).min(3));
+        // The oldest leave first.
+        assert_eq!(history.last().unwrap()["parts"][0]["text"], text);
+    }
+}
+
+#[test]
+fn artifacts_max() {
+    let steps = |count: usize| {
+        let step =
+            |n: usize| format!("[[rule.step]]\nartifact = \"a{n}\"\nparts = [{{text = \"x\"}}]\n");
+        let steps: String = (0..count).map(step).collect();
+        format!("[[rule]]\n{steps}[[rule.step]]\nstatus = \"completed\"\n")
+    };
+    for (count, state) in [(4, "TASK_STATE_COMPLETED"), (5, "TASK_STATE_FAILED")] {
+        let mut setup = Setup { agents: vec![script("a", &steps(count))], ..Setup::default() };
+        setup.limits.artifacts_max = 4;
+        let mut lab = Lab::new(setup);
+        let result = lab.result(V1.send(), &V1.params(say("hi")));
+        let task = V1.task(&result);
+        assert_eq!(task["status"]["state"], state);
+        assert_eq!(task["artifacts"].as_array().unwrap().len(), 4);
+    }
+}
+
+#[test]
+fn event_ring_max() {
+    // An artifact that is replaced again and again: what was replaced is kept for the ring only.
+    let toml = r#"
+        [[rule]]
+        [[rule.step]]
+        artifact = "a"
+        repeat = 200
+        payload_bytes = 500
+        [[rule.step]]
+        status = "working"
+        [[rule.step]]
+        delay_ms = 60000
+        status = "completed"
+    "#;
+    let mut setup = Setup { agents: vec![script("a", toml)], ..Setup::default() };
+    setup.limits.event_ring_max = 20;
+    let mut lab = Lab::new(setup);
+    let first = lab.stream(V1.stream(), &V1.params(say("hi")));
+    let events = lab.peek(first).events();
+    let id = events[0].result()["task"]["id"].clone();
+    let last = events.last().unwrap().id.unwrap();
+    let mut back = |seen: u64| {
+        let seen = seen.to_string();
+        let body = rpc("SubscribeToTask", &json!({"id": id}));
+        let peer = lab.open();
+        lab.write(peer, &post("/", &[("Last-Event-ID", &seen)], &body));
+        lab.peek(peer).events()
+    };
+    // Within the ring: every event that was missed, none twice.
+    let within = back(last - 20);
+    let ids: Vec<_> = within.iter().map(|event| event.id.unwrap()).collect();
+    assert_eq!(ids, (last - 19..=last).collect::<Vec<_>>());
+    // Behind it: the task as it is, then what follows.
+    let behind = back(1);
+    assert_eq!((behind.len(), behind[0].id), (1, Some(last)));
+    assert!(behind[0].result().get("task").is_some());
+}
+
+#[test]
+fn turn_events_max() {
+    let mut lab = Lab::limited(|limits| limits.turn_events_max = 10);
+    for (text, state) in [("stream:10", "TASK_STATE_COMPLETED"), ("stream:11", "TASK_STATE_FAILED")]
+    {
+        let result = lab.result(V1.send(), &V1.params(say(text)));
+        assert_eq!(V1.task(&result)["status"]["state"], state, "{text}");
+    }
+    lab.assert_lives();
+}
+
+/// `tests/tidy.rs` looks for the names; this one for the numbers: all of them can be set.
+#[test]
+fn every_limit_can_be_set() {
+    let mut limits = Limits::default();
+    for name in Limits::NAMES {
+        assert_eq!(limits.set(name, "7"), Ok(()), "{name}");
+    }
+    assert!(limits.rows().iter().all(|(_, value)| *value == 7));
+}

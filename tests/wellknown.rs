@@ -1,0 +1,222 @@
+//! Agent cards over HTTP: where they are, what they name, and how they are cached.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::sync::Arc;
+
+use peregrine::{
+    agent::{Profile, echo::Echo},
+    dialect::card::CardForm,
+    engine::{Mount, Setup},
+};
+use serde_json::{Value, json};
+use support::{
+    Lab,
+    ask::{get, get_with, post, rpc},
+    echo,
+};
+
+const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
+
+fn two_agents() -> Lab {
+    let bob = Profile::new("bob", "The other one");
+    Lab::new(Setup { agents: vec![echo(), (bob, Arc::new(Echo))], ..Setup::default() })
+}
+
+#[test]
+fn both_well_known_paths_serve_one_card() {
+    let mut lab = Lab::echo();
+    let [new, old] = PATHS.map(|path| lab.ask(&get(path)));
+    assert_eq!((new.status, &new.fields, &new.body), (200, &old.fields, &old.body));
+    let card = new.json();
+    // What a client of 1.0 needs, and what one of 0.3 and 0.1 needs.
+    for key in ["name", "description", "version", "supportedInterfaces", "capabilities", "skills"] {
+        assert!(card.get(key).is_some(), "{key}");
+    }
+    for key in ["url", "protocolVersion", "preferredTransport", "defaultInputModes"] {
+        assert!(card.get(key).is_some(), "{key}");
+    }
+    assert_eq!(card["capabilities"]["streaming"], true);
+}
+
+#[test]
+fn each_agent_has_its_card_below_its_path() {
+    let mut lab = two_agents();
+    for (base, name, url) in [
+        ("", "echo", "http://a.example/"),
+        ("/agents/echo", "echo", "http://a.example/agents/echo"),
+        ("/agents/bob", "bob", "http://a.example/agents/bob"),
+        ("/a2a/bob", "bob", "http://a.example/a2a/bob"),
+        ("/api/v1/a2a/bob", "bob", "http://a.example/api/v1/a2a/bob"),
+        ("/tenants/t-1", "echo", "http://a.example/tenants/t-1"),
+    ] {
+        for path in PATHS {
+            let card = lab.ask(&get(&format!("{base}{path}"))).json();
+            assert_eq!((&card["name"], &card["url"]), (&json!(name), &json!(url)), "{base}");
+            assert_eq!(card["supportedInterfaces"][0]["url"], url);
+        }
+        // The URL that the card names is served.
+        let path = url.trim_start_matches("http://a.example");
+        lab.ask(&post(
+            path,
+            &[("Accept", "*/*")],
+            &rpc("tasks/get", &json!({"id": "x", "contextId": "c"})),
+        ));
+    }
+    for path in PATHS {
+        assert_eq!(lab.ask(&get(&format!("/agents/nobody{path}"))).status, 404);
+        // LangSmith asks for the card of an assistant.
+        let card = lab.ask(&get(&format!("{path}?assistant_id=bob"))).json();
+        assert_eq!(card["url"], "http://a.example/a2a/bob");
+    }
+}
+
+#[test]
+fn a_card_names_the_host_that_was_asked_or_the_public_url() {
+    let mut lab = Lab::echo();
+    let hosts = ["b.example:8080", "[::1]:9", "127.0.0.1:3000"];
+    for host in hosts.iter().chain(&hosts) {
+        let request = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", PATHS[0]);
+        let card = lab.ask(request.as_bytes()).json();
+        assert_eq!(card["url"], format!("http://{host}/"));
+    }
+    let card = lab.ask(format!("GET {} HTTP/1.0\r\n\r\n", PATHS[0]).as_bytes()).json();
+    assert_eq!(card["url"], "http://127.0.0.1:3000/");
+    // A name that nobody checked does not come from a forwarded header.
+    let forged =
+        get_with(PATHS[0], "X-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: https\r\n");
+    assert_eq!(lab.ask(&forged).json()["url"], "http://a.example/");
+    let public_url = Some("https://mesh.example/base/".to_owned());
+    let mut lab = Lab::new(Setup { public_url, ..Setup::default() });
+    assert_eq!(lab.ask(&get(PATHS[0])).json()["url"], "https://mesh.example/base/");
+    let named = lab.ask(&get(&format!("/agents/echo{}", PATHS[0]))).json();
+    assert_eq!(named["url"], "https://mesh.example/base/agents/echo");
+}
+
+#[test]
+fn more_hosts_than_a_worker_keeps_cards_for_are_served_all_the_same() {
+    let mut lab = Lab::echo();
+    for _ in 0..2 {
+        for number in 0..50 {
+            let request = format!("GET {} HTTP/1.1\r\nHost: h{number}\r\n\r\n", PATHS[0]);
+            assert_eq!(lab.ask(request.as_bytes()).json()["url"], format!("http://h{number}/"));
+        }
+    }
+}
+
+#[test]
+fn a_card_is_validated_by_its_tag_or_its_date() {
+    let mut lab = Lab::echo();
+    let card = lab.ask(&get(PATHS[0]));
+    let field = |name: &str| card.field(name).unwrap_or_else(|| panic!("no {name}")).to_owned();
+    let (tag, modified) = (field("etag"), field("last-modified"));
+    assert!(field("cache-control").contains("max-age="));
+    assert!(field("vary").contains("Host"));
+    let asked = |lab: &mut Lab, lines: &str| {
+        let peer = lab.open();
+        lab.write(peer, &get_with(PATHS[0], lines));
+        let reply = lab.reply(peer);
+        assert!(lab.received(peer).is_empty());
+        if reply.status == 304 {
+            // RFC 9110 §15.4.5: the fields that a 200 would have had.
+            assert_eq!(reply.field("etag"), Some(tag.as_str()));
+            assert!(reply.field("cache-control").is_some() && reply.body.is_empty());
+        }
+        reply.status
+    };
+    for (lines, status) in [
+        (format!("If-None-Match: {tag}\r\n"), 304),
+        (format!("If-None-Match: W/{tag}\r\n"), 304),
+        (format!("If-None-Match: \"x\", {tag}\r\n"), 304),
+        ("If-None-Match: *\r\n".to_owned(), 304),
+        ("If-None-Match: \"x\"\r\n".to_owned(), 200),
+        (format!("If-Modified-Since: {modified}\r\n"), 304),
+        ("If-Modified-Since: Mon, 21 Sep 2026 14:13:19 GMT\r\n".to_owned(), 200),
+        ("If-Modified-Since: yesterday\r\n".to_owned(), 200),
+        // RFC 9110 §13.2.2: the tag decides alone.
+        (format!("If-None-Match: \"x\"\r\nIf-Modified-Since: {modified}\r\n"), 200),
+    ] {
+        assert_eq!(asked(&mut lab, &lines), status, "{lines}");
+    }
+    let peer = lab.open();
+    lab.write(peer, format!("HEAD {} HTTP/1.1\r\nHost: a.example\r\n\r\n", PATHS[0]).as_bytes());
+    let head = lab.head_reply(peer);
+    assert_eq!((head.status, head.fields), (200, card.fields));
+    assert!(lab.received(peer).is_empty());
+}
+
+#[test]
+fn the_extended_card_has_the_form_of_the_caller() {
+    let mut lab = two_agents();
+    let new = lab.result("GetExtendedAgentCard", &Value::Null);
+    assert!(new["supportedInterfaces"].is_array() && new.get("url").is_none(), "pure 1.0: {new}");
+    assert_eq!(new["capabilities"]["extendedAgentCard"], true);
+    for method in ["agent/getAuthenticatedExtendedCard", "agent/authenticatedExtendedCard"] {
+        let old = lab.result(method, &Value::Null);
+        assert!(old["url"].is_string() && old.get("supportedInterfaces").is_none(), "{old}");
+        assert_eq!(old["supportsAuthenticatedExtendedCard"], true);
+    }
+    let by_get = lab.ask(&get("/agents/bob/agent/authenticatedExtendedCard")).json();
+    assert_eq!(by_get["name"], "bob");
+    let reply = lab.ask(&post("/agents/bob/", &[], &rpc("GetExtendedAgentCard", &Value::Null)));
+    let card = reply.result();
+    assert_eq!(card["supportedInterfaces"][0]["url"], "http://a.example/agents/bob");
+}
+
+#[test]
+fn an_extended_card_that_is_off_is_neither_served_nor_announced() {
+    let mut lab = Lab::new(Setup { extended_card: false, ..Setup::default() });
+    assert_eq!(lab.code("GetExtendedAgentCard", &Value::Null), -32004);
+    assert_eq!(lab.code("agent/getAuthenticatedExtendedCard", &Value::Null), -32004);
+    let card = lab.ask(&get(PATHS[0])).json();
+    assert_ne!(card["capabilities"]["extendedAgentCard"], true);
+    assert_ne!(card["supportsAuthenticatedExtendedCard"], true);
+    assert_eq!(lab.ask(&get("/agent/authenticatedExtendedCard")).status, 404);
+}
+
+#[test]
+fn the_form_of_the_card_can_be_chosen() {
+    for (form, new, old) in
+        [(CardForm::V1, true, false), (CardForm::V03, false, true), (CardForm::Hybrid, true, true)]
+    {
+        let mut lab = Lab::new(Setup { card: form, ..Setup::default() });
+        for path in PATHS {
+            let card = lab.ask(&get(path)).json();
+            let has = |key: &str| card.get(key).is_some();
+            assert_eq!((has("supportedInterfaces"), has("url")), (new, old), "{form:?}");
+        }
+    }
+}
+
+#[test]
+fn a_card_says_whether_streams_are_served() {
+    let mut silent = echo();
+    silent.0.streaming = false;
+    let mut lab = Lab::new(Setup { agents: vec![silent], ..Setup::default() });
+    let card = lab.ask(&get(PATHS[0])).json();
+    assert_ne!(card["capabilities"]["streaming"], true);
+}
+
+#[test]
+fn a_mount_has_cards_of_its_own() {
+    let mount = |path: &str, dialect: &str| Mount {
+        path: path.to_owned(),
+        dialect: dialect.to_owned(),
+        agent: None,
+    };
+    let mounts = vec![mount("/old", "rabbithole"), mount("/deep/er", "a2a_rust")];
+    let mut lab = Lab::new(Setup { mounts, ..Setup::default() });
+    for (base, url) in [
+        ("/old", "http://a.example/old"),
+        ("/deep/er", "http://a.example/deep/er"),
+        ("", "http://a.example/"),
+    ] {
+        for path in PATHS {
+            assert_eq!(lab.ask(&get(&format!("{base}{path}"))).json()["url"], url);
+        }
+    }
+    // A prefix is a path of segments, not of letters.
+    assert_eq!(lab.ask(&get("/older/.well-known/agent.json")).status, 404);
+}
