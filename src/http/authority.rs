@@ -56,7 +56,7 @@ fn is_port(port: &[u8]) -> bool {
     port.len() <= 5 && port.iter().try_fold(0, add).is_some_and(|port| port <= u16::MAX.into())
 }
 
-/// RFC 3986 §3.2.2: unreserved and sub-delims, without the comma and parentheses.
+/// RFC 3986 §3.2.2: unreserved and sub-delims, without the comma.
 const NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut i = 0;
@@ -64,7 +64,7 @@ const NAME: [bool; 256] = {
         table[i] = (i as u8).is_ascii_alphanumeric();
         i += 1;
     }
-    let marks = b"-._~!$&'*+;=";
+    let marks = b"-._~!$&'()*+;=";
     let mut i = 0;
     while i < marks.len() {
         table[marks[i] as usize] = true;
@@ -79,9 +79,18 @@ mod tests {
 
     #[test]
     fn hosts_and_ports() {
-        for text in
-            ["a", "a.b:1", "a:", "127.0.0.1:65535", "[::1]", "[::1]:80", "x_y", "a%41", "A-b"]
-        {
+        for text in [
+            "a",
+            "a.b:1",
+            "a:",
+            "a!$&'()*+;=-_.~",
+            "127.0.0.1:65535",
+            "[::1]",
+            "[::1]:80",
+            "x_y",
+            "a%41",
+            "A-b",
+        ] {
             assert!(is_valid(text.as_bytes()), "{text}");
         }
         for text in [

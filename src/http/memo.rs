@@ -85,12 +85,13 @@ impl HeadMemo {
     /// Whether the head at the start of `buf` is kept; then it is the recent one.
     fn recall(&mut self, buf: &[u8]) -> bool {
         let most = self.limits.body_bytes_max;
-        if self.kept.get_mut(self.recent).is_some_and(|kept| kept.recall(buf, most)) {
-            return true;
+        for at in (self.recent..self.kept.len()).chain(0..self.recent) {
+            if self.kept[at].recall(buf, most) {
+                self.recent = at;
+                return true;
+            }
         }
-        let found = self.kept.iter_mut().position(|kept| kept.recall(buf, most));
-        self.recent = found.unwrap_or(self.recent);
-        found.is_some()
+        false
     }
 
     fn keep(&mut self, head: &[u8], layout: HeadLayout) -> &HeadLayout {
@@ -120,25 +121,28 @@ impl HeadMemo {
 impl Kept {
     /// Whether the head at the start of `buf` is this one, or becomes it by other digits of
     /// Content-Length.
+    #[inline]
     fn recall(&mut self, buf: &[u8], body_bytes_max: u64) -> bool {
         let Some(head) = buf.get(..self.bytes.len()) else { return false };
-        head == self.bytes || self.adopt(head, body_bytes_max)
+        let (front, rest) = head.split_at(self.length_at);
+        let (kept_front, kept_rest) = self.bytes.split_at(self.length_at);
+        front == kept_front && (rest == kept_rest || self.adopt(rest, body_bytes_max))
     }
 
-    /// Takes over the length of a head that is the same but for as many other digits.
-    fn adopt(&mut self, head: &[u8], body_bytes_max: u64) -> bool {
-        let (front, rest) = self.bytes.split_at_mut(self.length_at);
-        let (digits, tail) = rest.split_at_mut(self.tail_at - self.length_at);
+    /// Takes over the length of a head that is the same but for as many other digits; `rest`
+    /// begins with them.
+    fn adopt(&mut self, rest: &[u8], body_bytes_max: u64) -> bool {
+        let kept = &mut self.bytes[self.length_at..];
+        let (kept_digits, kept_tail) = kept.split_at_mut(self.tail_at - self.length_at);
+        let (digits, tail) = rest.split_at(kept_digits.len());
         let Body::Length(length) = &mut self.layout.body else { return false };
-        // The tail first: where lengths differ it tells the heads apart soonest.
-        if head[self.tail_at..] != *tail || head[..self.length_at] != *front {
+        if tail != kept_tail {
             return false;
         }
-        let new = &head[self.length_at..self.tail_at];
         // What is no length is looked at afresh, which says why.
-        let Ok(value) = framing::content_length_value(new, body_bytes_max) else { return false };
+        let Ok(value) = framing::content_length_value(digits, body_bytes_max) else { return false };
         *length = value;
-        digits.copy_from_slice(new);
+        kept_digits.copy_from_slice(digits);
         true
     }
 }

@@ -51,76 +51,51 @@ impl<'b> Pass<'b> {
             if count == fields_max {
                 return Err(Reject::TooManyFields);
             }
-            let rest = head.get(at..).unwrap_or_default();
-            let name_len = rest.iter().position(|&b| !is_token(b)).unwrap_or(rest.len());
-            match rest.get(name_len) {
-                Some(b':') if name_len > 0 => {}
-                // RFC 9112 §5.2: a server MUST refuse obs-fold or replace it; we refuse.
-                Some(b' ' | b'\t') if name_len == 0 => return Err(Reject::FieldFolded),
-                // RFC 9112 §5.1: no white space between name and colon.
-                Some(_) | None => return Err(Reject::FieldName),
+            let colon = scan::next_colon(head, at);
+            let name = head.get(at..colon).unwrap_or_default();
+            let known = known(name);
+            if known.is_none() {
+                check_name(name)?;
             }
-            let value_at = at + name_len + 1;
-            let end = value_end(head, value_at)?;
-            self.take(&rest[..name_len], trimmed(head, value_at, end))?;
+            let end = value_end(head, colon + 1)?;
+            if let Some(known) = known {
+                self.take(known, trimmed(head, colon + 1, end))?;
+            }
             (at, count) = (end + 2, count + 1);
         }
         self.out.section = Span::new(from, at);
         Ok(())
     }
 
-    /// Files one field: a switch on length and first byte, then one comparison.
-    fn take(&mut self, name: &[u8], span: Span) -> Result<(), Reject> {
-        let is = |text: &str| name.eq_ignore_ascii_case(text.as_bytes());
+    /// Files one field.
+    fn take(&mut self, known: Known, span: Span) -> Result<(), Reject> {
         let value = span.of(self.head).unwrap_or_default();
-        let field = match (name.len(), name.first().map(u8::to_ascii_lowercase)) {
-            (4, Some(b'h')) if is("host") => {
-                if !self.out.host.is_absent() {
-                    return Err(Reject::HostRepeated);
-                }
+        match known {
+            Known::Host => {
+                let is_first = self.out.host.is_absent();
                 self.out.host = span;
-                return Ok(());
+                if is_first { Ok(()) } else { Err(Reject::HostRepeated) }
             }
-            (14, Some(b'c')) if is("content-length") => {
+            Known::ContentLength => {
                 self.out.length = span;
-                return once(&mut self.length, value, Reject::LengthRepeated);
+                once(&mut self.length, value, Reject::LengthRepeated)
             }
-            (17, Some(b't')) if is("transfer-encoding") => {
-                return once(&mut self.encoding, value, Reject::EncodingRepeated);
-            }
-            (10, Some(b'c')) if is("connection") => {
+            Known::TransferEncoding => once(&mut self.encoding, value, Reject::EncodingRepeated),
+            Known::Connection => {
                 self.connection(value);
-                return Ok(());
+                Ok(())
             }
-            (6, Some(b'e')) if is("expect") => return self.expect(value),
-            (6, Some(b'a')) if is("accept") => Field::Accept,
-            (6, Some(b'o')) if is("origin") => Field::Origin,
-            (7, Some(b'u')) if is("upgrade") => Field::Upgrade,
-            (9, Some(b'x')) if is("x-api-key") => Field::XApiKey,
-            (11, Some(b'a')) if is("a2a-version") => Field::A2aVersion,
-            (12, Some(b'c')) if is("content-type") => Field::ContentType,
-            (13, Some(b'a')) if is("authorization") => Field::Authorization,
-            (13, Some(b'i')) if is("if-none-match") => Field::IfNoneMatch,
-            (13, Some(b'l')) if is("last-event-id") => Field::LastEventId,
-            (14, Some(b'a')) if is("a2a-extensions") => Field::A2aExtensions,
-            (15, Some(b'x')) if is("x-forwarded-for") => Field::XForwardedFor,
-            (16, Some(b'x')) if is("x-a2a-extensions") => Field::XA2aExtensions,
-            (16, Some(b'x')) if is("x-forwarded-host") => Field::XForwardedHost,
-            (17, Some(b'i')) if is("if-modified-since") => Field::IfModifiedSince,
-            (17, Some(b's')) if is("sec-websocket-key") => Field::SecWebSocketKey,
-            (17, Some(b'x')) if is("x-forwarded-proto") => Field::XForwardedProto,
-            (18, Some(b'x')) if is("x-forwarded-prefix") => Field::XForwardedPrefix,
-            (21, Some(b's')) if is("sec-websocket-version") => Field::SecWebSocketVersion,
-            (22, Some(b's')) if is("sec-websocket-protocol") => Field::SecWebSocketProtocol,
-            _ => return Ok(()),
-        };
-        let slot = &mut self.out.named[field as usize];
-        if slot.is_absent() {
-            *slot = span;
-        } else if field == Field::Authorization {
-            return Err(Reject::FieldRepeated);
+            Known::Expect => self.expect(value),
+            Known::Named(field) => {
+                let slot = &mut self.out.named[field as usize];
+                if slot.is_absent() {
+                    *slot = span;
+                } else if field == Field::Authorization {
+                    return Err(Reject::FieldRepeated);
+                }
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// RFC 9110 §7.6.1: a list of case-insensitive tokens, over any number of lines.
@@ -160,6 +135,68 @@ impl<'b> Pass<'b> {
         // RFC 9112 §9.3: close wins; then 1.1 persists, and 1.0 only if it asks.
         out.keep_alive = !close && (out.version == Version::Http11 || persist);
         Ok(out)
+    }
+}
+
+/// The fields that are looked at.
+#[derive(Clone, Copy)]
+enum Known {
+    Host,
+    ContentLength,
+    TransferEncoding,
+    Connection,
+    Expect,
+    Named(Field),
+}
+
+/// The field of this name: a switch on length and first byte, then one comparison.
+fn known(name: &[u8]) -> Option<Known> {
+    let field = match (name.len(), name.first().map(u8::to_ascii_lowercase)?) {
+        (4, b'h') if is(name, b"host") => return Some(Known::Host),
+        (6, b'e') if is(name, b"expect") => return Some(Known::Expect),
+        (10, b'c') if is(name, b"connection") => return Some(Known::Connection),
+        (14, b'c') if is(name, b"content-length") => return Some(Known::ContentLength),
+        (17, b't') if is(name, b"transfer-encoding") => return Some(Known::TransferEncoding),
+        (6, b'a') if is(name, b"accept") => Field::Accept,
+        (6, b'o') if is(name, b"origin") => Field::Origin,
+        (7, b'u') if is(name, b"upgrade") => Field::Upgrade,
+        (9, b'x') if is(name, b"x-api-key") => Field::XApiKey,
+        (11, b'a') if is(name, b"a2a-version") => Field::A2aVersion,
+        (12, b'c') if is(name, b"content-type") => Field::ContentType,
+        (13, b'a') if is(name, b"authorization") => Field::Authorization,
+        (13, b'i') if is(name, b"if-none-match") => Field::IfNoneMatch,
+        (13, b'l') if is(name, b"last-event-id") => Field::LastEventId,
+        (14, b'a') if is(name, b"a2a-extensions") => Field::A2aExtensions,
+        (15, b'x') if is(name, b"x-forwarded-for") => Field::XForwardedFor,
+        (16, b'x') if is(name, b"x-a2a-extensions") => Field::XA2aExtensions,
+        (16, b'x') if is(name, b"x-forwarded-host") => Field::XForwardedHost,
+        (17, b'i') if is(name, b"if-modified-since") => Field::IfModifiedSince,
+        (17, b's') if is(name, b"sec-websocket-key") => Field::SecWebSocketKey,
+        (17, b'x') if is(name, b"x-forwarded-proto") => Field::XForwardedProto,
+        (18, b'x') if is(name, b"x-forwarded-prefix") => Field::XForwardedPrefix,
+        (21, b's') if is(name, b"sec-websocket-version") => Field::SecWebSocketVersion,
+        (22, b's') if is(name, b"sec-websocket-protocol") => Field::SecWebSocketProtocol,
+        _ => return None,
+    };
+    Some(Known::Named(field))
+}
+
+/// Whether `name` is `lower` in any case, without a branch for each byte.
+#[inline(always)]
+fn is<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
+    let case = |byte: u8| if byte.is_ascii_lowercase() { 0x20 } else { 0 };
+    let differ = |(a, b): (&u8, &u8)| (a | case(*b)) ^ b;
+    name.len() == N && name.iter().zip(lower).map(differ).fold(0, |sum, bits| sum | bits) == 0
+}
+
+/// Why a name that nobody knows is no name.
+fn check_name(name: &[u8]) -> Result<(), Reject> {
+    match name.first() {
+        // RFC 9112 §5.2: a server MUST refuse obs-fold or replace it; we refuse.
+        Some(b' ' | b'\t') => Err(Reject::FieldFolded),
+        // RFC 9112 §5.1: no white space between name and colon.
+        Some(_) if name.iter().all(|&b| is_token(b)) => Ok(()),
+        Some(_) | None => Err(Reject::FieldName),
     }
 }
 

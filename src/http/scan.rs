@@ -108,11 +108,12 @@ pub(super) fn next_control(bytes: &[u8], from: usize) -> usize {
 
 /// Like [`next_control`], and it stops at DEL, too.
 pub(super) fn next_control_or_del(bytes: &[u8], from: usize) -> usize {
-    let hits = |word| {
-        let del = word ^ (ONES * 0x7f);
-        below_0x20(word) | (del.wrapping_sub(ONES) & !del & HIGHS)
-    };
-    next(bytes, from, hits, |b| b.is_ascii_control())
+    next(bytes, from, |word| below_0x20(word) | equal_to(word, 0x7f), |b| b.is_ascii_control())
+}
+
+/// The index of the first colon at or after `from`, else `bytes.len()`.
+pub(super) fn next_colon(bytes: &[u8], from: usize) -> usize {
+    next(bytes, from, |word| equal_to(word, b':'), |b| b == b':')
 }
 
 const ONES: u64 = u64::from_le_bytes([1; 8]);
@@ -122,6 +123,12 @@ const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
 /// a true one.
 fn below_0x20(word: u64) -> u64 {
     word.wrapping_sub(ONES * 0x20) & !word & HIGHS
+}
+
+/// The high bit of every byte that is `byte`. False hits lie only above a true one.
+fn equal_to(word: u64, byte: u8) -> u64 {
+    let difference = word ^ (ONES * u64::from(byte));
+    difference.wrapping_sub(ONES) & !difference & HIGHS
 }
 
 /// The first byte that `is_hit`, eight at a time; the lowest bit of `hits` belongs to a true one.
@@ -156,8 +163,8 @@ mod tests {
 
     #[test]
     fn the_fast_scan_equals_its_slow_twin() {
-        for byte in [0, 9, 10, 13, 0x1f, 0x20, 0x7f, 0x80, 0x9f, 0xff] {
-            for other in [0x20, 0x21, 0x7e, 0x7f, 0x80, 0xa0, 0xff, 0] {
+        for byte in [0, 9, 10, 13, 0x1f, 0x20, b':', 0x7f, 0x80, 0x9f, 0xff] {
+            for other in [0x20, 0x21, b':', b';', 0x7e, 0x7f, 0x80, 0xa0, 0xff, 0] {
                 for at in 0..20 {
                     let mut bytes = [other; 20];
                     bytes[at] = byte;
@@ -167,6 +174,8 @@ mod tests {
                         let want = naive(&bytes, from, |b| b < 0x20 || b == 0x7f);
                         let got = next_control_or_del(&bytes, from);
                         assert_eq!(got, want, "{bytes:?} from {from}");
+                        let want = naive(&bytes, from, |b| b == b':');
+                        assert_eq!(next_colon(&bytes, from), want, "{bytes:?} from {from}");
                     }
                 }
             }

@@ -766,11 +766,14 @@ fn repeated_heads() -> impl Strategy<Value = Vec<Vec<u8>>> {
                     let at = at.index(bytes.len().max(1));
                     match kind {
                         0 if at < bytes.len() => bytes[at] = byte,
-                        // Mostly the Content-Length.
-                        1 => bytes
-                            .iter_mut()
-                            .filter(|b| b.is_ascii_digit())
-                            .for_each(|b| *b = b'0' + b.wrapping_add(byte) % 10),
+                        1 => {
+                            let is_length = |w: &[u8]| w.eq_ignore_ascii_case(b"-length:");
+                            let from = bytes.windows(8).position(is_length).unwrap_or(bytes.len());
+                            let value = bytes[from..].iter_mut().take_while(|b| **b != b'\r');
+                            for digit in value.filter(|b| b.is_ascii_digit()) {
+                                *digit = b'0' + digit.wrapping_add(byte) % 10;
+                            }
+                        }
                         2 => bytes.extend_from_slice(b"GET / HTTP/1.1\r\n"),
                         _ => {}
                     }
