@@ -108,6 +108,8 @@ limits! {
     /// Bytes that all connections together hold of partial requests and unsent output; one that
     /// would need more is cut off.
     buffers_bytes_max: usize = 1024 * 1024 * 1024;
+    /// Bytes of one answer beyond which a page of tasks ends and more calls of a batch are refused.
+    answer_bytes_max: usize = 16 * 1024 * 1024;
     /// Tasks in memory, running and finished; the oldest finished ones leave first.
     tasks_max: usize = 1_048_576;
     /// Bytes of tasks in memory; the oldest finished ones leave first.
@@ -142,7 +144,9 @@ impl Limits {
     pub fn memory_bytes_terms(&self, workers: usize) -> Vec<(&'static str, u64)> {
         let (connections, workers) = (self.connections_max as u64, workers as u64);
         let request = (self.head_bytes_max + self.body_bytes_max) as u64;
-        let reply = (self.output_bytes_max + self.task_bytes_max) as u64;
+        // A batch passes its bound by one page, a page by one task.
+        let answer = 2 * self.answer_bytes_max + self.task_bytes_max;
+        let reply = (self.output_bytes_max + answer) as u64;
         vec![
             ("store: task logs", self.store_bytes_max as u64),
             ("store: slots and indexes", self.tasks_max as u64 * TASK_OVERHEAD_BYTES),
@@ -171,6 +175,7 @@ mod tests {
         assert!(limits.query_bytes_max < limits.target_bytes_max);
         assert!(2 * limits.body_bytes_max < limits.task_bytes_max);
         assert!(limits.task_bytes_max < limits.store_bytes_max);
+        assert!(limits.task_bytes_max <= limits.answer_bytes_max);
         assert!(limits.sse_keep_alive_ms < limits.write_stall_ms);
         assert!(limits.identifier_bytes_max < usize::from(u16::MAX));
     }

@@ -516,6 +516,48 @@ fn output_bytes_max() {
     assert_eq!(ids, (1..=501).collect::<Vec<_>>());
 }
 
+#[test]
+fn answer_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.answer_bytes_max = 10_000);
+    // Echoes of 3 kB hold 6 kB: every second one passes the bound.
+    let (text, mut ids) = ("x".repeat(3_000), Vec::new());
+    for expected in [vec![1], vec![2], vec![2, 1], vec![2, 2], vec![2, 2, 1]] {
+        let task = lab.result(V1.send(), &V1.params(say(&text)));
+        ids.insert(0, V1.task(&task)["id"].clone());
+        // A page ends early, and the pages after it go on where it ended.
+        let (mut sizes, mut seen, mut token) = (Vec::new(), Vec::new(), String::new());
+        while sizes.is_empty() || !token.is_empty() {
+            let params = json!({"includeArtifacts": true, "pageToken": token});
+            let page = lab.result("ListTasks", &params);
+            let tasks = page["tasks"].as_array().unwrap();
+            sizes.push(tasks.len());
+            seen.extend(tasks.iter().map(|task| task["id"].clone()));
+            page["nextPageToken"].as_str().unwrap().clone_into(&mut token);
+        }
+        assert_eq!((sizes, &seen), (expected, &ids));
+    }
+    // Where neither artifacts nor history are asked for, the size of a task does not count.
+    assert_eq!(lab.result("ListTasks", &Value::Null)["tasks"].as_array().unwrap().len(), 5);
+    // Of a batch, what is behind the bound is refused, and each call is told so.
+    let get_task = |id: &Value| rpc("GetTask", &json!({"id": id}));
+    let body = format!("[{}]", ids.iter().map(get_task).collect::<Vec<_>>().join(","));
+    let answers = lab.ask(&post("/", &[], &body)).json();
+    let codes: Vec<_> = answers.as_array().unwrap().iter().map(|a| &a["error"]["code"]).collect();
+    assert_eq!(codes, [&Value::Null, &Value::Null, &json!(-32000), &json!(-32000), &json!(-32000)]);
+    assert!(answers.as_array().unwrap().iter().all(|answer| answer["id"] == 1));
+    // The same for calls that wait: they were heard, but their answers are too large together.
+    let mut params = V1.params(say("hold:100:1"));
+    params["message"]["metadata"] = json!({"weight": text});
+    let body = format!("[{}]", vec![rpc(V1.send(), &params); 6].join(","));
+    let peer = lab.open();
+    lab.write(peer, &post("/", &[], &body));
+    lab.pass(100);
+    let answers = lab.reply(peer).json();
+    let refused = answers.as_array().unwrap().iter().filter(|a| a["error"]["code"] == -32000);
+    assert_eq!(refused.count(), 2);
+    assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 11);
+}
+
 // --- Tasks
 
 #[test]

@@ -5,6 +5,7 @@ use std::task::{Poll, Waker};
 use crate::{
     binding::site::Permit,
     dialect::{Dialect, Method, WriteCx},
+    fault::{Fault, FaultKind},
     http::response,
     rpc,
     service::{Service, Ticket},
@@ -28,6 +29,8 @@ pub struct Parked {
     pub batch: Option<Vec<u8>>,
     /// Who spoke.
     pub dialect: &'static Dialect,
+    /// Bytes of a batch's answers beyond which the rest of its calls are refused.
+    pub answer_bytes_max: usize,
     /// True: the connection closes behind the answer.
     pub close: bool,
     /// The place among the parked calls.
@@ -55,7 +58,7 @@ impl Parked {
             None => {
                 let Some(call) = self.calls.first_mut() else { return true };
                 let mark = response::begin(out, 200, JSON, date, extra, self.close);
-                let Some(status) = settle_one(call, self.dialect, service, wake, out) else {
+                let Some(status) = settle_one(call, self.dialect, false, service, wake, out) else {
                     response::rollback(out, mark);
                     return false;
                 };
@@ -67,7 +70,9 @@ impl Parked {
                     if at > 0 {
                         answers.push(b',');
                     }
-                    let settled = settle_one(call, self.dialect, service, wake, answers).is_some();
+                    let is_full = at > self.answer_bytes_max;
+                    let settled =
+                        settle_one(call, self.dialect, is_full, service, wake, answers).is_some();
                     if !settled {
                         answers.truncate(at);
                     }
@@ -90,10 +95,16 @@ impl Parked {
 /// The media type of JSON-RPC (A2A 1.0 §9.1).
 pub const JSON: &str = "application/json";
 
+/// What the calls of a batch hear whose answers would make it too large.
+pub(super) fn too_large() -> Fault {
+    Fault::because(FaultKind::Overloaded, "the answers of this batch are too large; ask for less")
+}
+
 /// Writes the answer of one call and returns its HTTP status; `None`: not ready, nothing written.
 fn settle_one(
     call: &mut ParkedCall,
     dialect: &Dialect,
+    is_full: bool,
     service: &dyn Service,
     wake: &Waker,
     out: &mut Vec<u8>,
@@ -108,8 +119,9 @@ fn settle_one(
             out.truncate(at);
             return None;
         }
-        Poll::Ready(Ok(())) => 200,
-        Poll::Ready(Err(fault)) => {
+        Poll::Ready(Ok(())) if !is_full => 200,
+        Poll::Ready(outcome) => {
+            let fault = outcome.err().unwrap_or_else(too_large);
             out.truncate(at);
             rpc::open_error(out, &call.id);
             (call.method.wire.fault)(out, &fault, &cx);

@@ -64,6 +64,8 @@ pub struct Store {
     /// What a task may hold, and what it may hold before its last words.
     limits: TaskLimits,
     agent_limits: TaskLimits,
+    /// What the tasks of a page may hold, the last one apart.
+    page_bytes_max: usize,
     /// What tasks say that reach a limit: of the task, of the store.
     last_words: [MessageBuf; 2],
 }
@@ -135,6 +137,7 @@ impl Store {
             chosen: (0..SHARDS).map(|_| Mutex::default()).collect(),
             keys: Keys::new(secret),
             room: Room::new(limits),
+            page_bytes_max: limits.answer_bytes_max,
             limits: task_limits,
             agent_limits: TaskLimits { bytes_max, ..task_limits },
             last_words: [

@@ -2,8 +2,8 @@
 //!
 //! A page token is the stamp of the last task given, so a task keeps its place until its status
 //! changes; then it moves to the front, before any cursor. Tasks that do not change are neither
-//! lost nor repeated nor reordered. A page costs what it holds, whatever the store holds; within a
-//! context, what the context holds.
+//! lost nor repeated nor reordered. A page ends early when its tasks are large. It costs what it
+//! holds, whatever the store holds; within a context, what the context holds.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -123,11 +123,12 @@ impl Store {
         let mut found = best.heap.into_sorted_vec();
         let is_more = found.len() > page_size as usize;
         found.truncate(page_size as usize);
-        let next = match found.last() {
+        let mut next = match found.last() {
             Some(Reverse((stamp, ..))) if is_more => self.token(agent, *stamp),
             Some(_) | None => PageToken::END,
         };
-        for Reverse((_, place)) in found {
+        let (mut shown, mut left) = (0, found.len());
+        for Reverse((stamp, place)) in found {
             let (at, index) = split(place);
             let shard = self.lock(at);
             // Since its shard was looked at, its status may have changed, or its successor may
@@ -139,6 +140,13 @@ impl Store {
             });
             if let Some(task) = task {
                 each(task.view());
+                shown += weight(task, list);
+            }
+            left -= 1;
+            // A2A 1.0 §3.1.4: a page may hold fewer tasks than were asked for.
+            if left > 0 && shown > self.page_bytes_max {
+                next = self.token(agent, stamp);
+                break;
             }
         }
         Ok(Page { next, page_size, total })
@@ -197,6 +205,14 @@ impl Store {
         bytes[8..].copy_from_slice(&agent.0.to_le_bytes());
         self.keys.code(TOKEN, &bytes)
     }
+}
+
+/// Bytes that showing a task costs, about.
+fn weight(task: &Task, list: &List<'_>) -> usize {
+    if list.include_artifacts || list.history.is_some_and(|most| most > 0) {
+        return task.heap_bytes();
+    }
+    task.view().status().message.map_or(0, |message| message.0.len())
 }
 
 /// Adds a shard's candidates and returns how many of its tasks match.

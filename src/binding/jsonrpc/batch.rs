@@ -8,7 +8,7 @@ use super::{
 use crate::{
     binding::{
         Handled,
-        parked::{JSON, ParkedCall},
+        parked::{JSON, ParkedCall, too_large},
     },
     fault::{Fault, FaultKind},
     http::response,
@@ -44,7 +44,8 @@ impl Desk<'_> {
             if at > body_at {
                 self.out.push(b',');
             }
-            match self.element(element, &mut pack) {
+            let is_full = at - body_at > self.site.limits.answer_bytes_max;
+            match self.element(element, is_full, &mut pack) {
                 Element::Written => {}
                 Element::Silent => self.out.truncate(at),
                 Element::Waits(call) => {
@@ -68,7 +69,8 @@ impl Desk<'_> {
         Handled::Answered
     }
 
-    fn element(&mut self, value: Value<'_>, pack: &mut Vec<u8>) -> Element {
+    /// Answers one element; a call whose answer would make the batch too large is not begun.
+    fn element(&mut self, value: Value<'_>, is_full: bool, pack: &mut Vec<u8>) -> Element {
         let at = self.out.len();
         let (known, fault) = match self.read(value, true, pack) {
             Err(Unready::Silent) => return Element::Silent,
@@ -77,6 +79,7 @@ impl Desk<'_> {
                 self.call_silently(&ready);
                 return Element::Silent;
             }
+            Ok(ready) if is_full => (ready.known(), too_large()),
             Ok(ready) => match self.call(&ready) {
                 Ok(Outcome::Ready) => return Element::Written,
                 Ok(Outcome::Parked(ticket)) => {

@@ -240,6 +240,7 @@ impl Desk<'_> {
                 calls,
                 batch,
                 dialect: self.place.dialect,
+                answer_bytes_max: self.site.limits.answer_bytes_max,
                 close: self.close,
                 permit,
             })),
