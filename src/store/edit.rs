@@ -180,10 +180,14 @@ impl Edit<'_> {
         let room: &Room = &self.store.room;
         let slot = &mut self.shard.slab[self.index];
         let Some(task) = &slot.task else { return };
-        let held = task.heap_bytes();
+        let (held, is_over) = (task.heap_bytes(), task.state().is_terminal());
+        let is_changed = task.seq() != self.seq;
         room.settle_bytes(std::mem::replace(&mut slot.charged, held), held);
-        if task.seq() != self.seq {
-            self.shard.wake(self.index, self.wakes);
+        match (is_changed, is_over) {
+            (false, _) => {}
+            (true, false) => self.shard.wake(self.index, self.wakes),
+            // Nobody waits for a task that has ended.
+            (true, true) => self.shard.forget(self.index, self.wakes),
         }
     }
 }
