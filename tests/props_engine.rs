@@ -29,6 +29,11 @@ proptest! {
     }
 
     #[test]
+    fn a_slow_reader_gets_the_same(dice in dice()) {
+        engine::a_slow_reader_gets_the_same(&dice);
+    }
+
+    #[test]
     fn any_bytes_are_survived(bytes in bytes()) {
         engine::any_bytes_are_survived(&bytes);
     }

@@ -3,10 +3,16 @@
 //! A card names the URL under which it was asked for, so it is rendered per `Host`; the last few
 //! are kept, and a request for one of them copies it.
 
+use smallvec::SmallVec;
+
 use crate::{
-    binding::{Exchange, Site, parked::JSON},
-    dialect::card::{self, CardForm, CardOptions, Endpoint},
+    binding::{Exchange, Site, jsonrpc::Place, parked::JSON},
+    dialect::{
+        self,
+        card::{self, CardForm, CardOptions, Endpoint},
+    },
     http::{Field, Method, date, query, response},
+    model::Generation,
     service::{AgentIndex, Service},
 };
 
@@ -39,35 +45,41 @@ struct Card {
 const MAX_AGE_S: u32 = 300;
 
 /// Answers GET and HEAD for a public card.
-pub fn answer(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, by_query: bool) {
-    match by_query.then(|| assistant(x)).flatten() {
-        Some((agent, name)) => send(x, agent, &format!("/a2a/{name}"), x.site.card),
-        None => send(x, agent, base, x.site.card),
+pub fn answer(x: &mut Exchange<'_>, place: Place, base: &str, by_query: bool) {
+    let Some(name) = by_query.then(|| assistant(x)).flatten() else {
+        return send(x, place, base, x.site.card);
+    };
+    // LangSmith (wire §8): the card of an assistant, whose place is below its own prefix.
+    let dialect = dialect::by_name("langsmith").unwrap_or(place.dialect);
+    match x.site.agents.get(&name) {
+        Some(&agent) => {
+            let place = Place { dialect, agent };
+            send(x, place, &format!("/a2a/{name}"), x.site.card);
+        }
+        None => super::jsonrpc::refuse_path(x, 404, "there is no agent of this name"),
     }
 }
 
 /// Answers GET for the extended card of 0.2.
-pub fn answer_extended(x: &mut Exchange<'_>, agent: AgentIndex, base: &str) {
+pub fn answer_extended(x: &mut Exchange<'_>, place: Place, base: &str) {
     if !x.site.extended_card {
         return super::jsonrpc::refuse_path(x, 404, "this agent has no extended card");
     }
-    send(x, agent, base, CardForm::V03);
+    send(x, place, base, CardForm::V03);
 }
 
-/// The agent named by `?assistant_id=` (LangSmith, wire §8).
-fn assistant(x: &Exchange<'_>) -> Option<(AgentIndex, String)> {
+/// The value of `?assistant_id=`.
+fn assistant(x: &Exchange<'_>) -> Option<String> {
     let mut pairs = query::pairs(x.head.query()?).filter_map(Result::ok);
-    let (_, name) = pairs.find(|(key, _)| key == "assistant_id")?;
-    let agent = x.site.agents.get(name.as_ref())?;
-    Some((*agent, name.into_owned()))
+    pairs.find(|(key, _)| key == "assistant_id").map(|(_, name)| name.into_owned())
 }
 
-fn send(x: &mut Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) {
+fn send(x: &mut Exchange<'_>, place: Place, base: &str, form: CardForm) {
     let date = x.scratch.date(x.now);
     let host = x.head.host().unwrap_or_default();
-    let index = match x.scratch.cards.find(agent, form, host, base) {
+    let index = match x.scratch.cards.find(place.agent, form, host, base) {
         Some(index) => index,
-        None => match render(x, agent, base, form) {
+        None => match render(x, place, base, form) {
             Some(card) => x.scratch.cards.keep(card),
             None => return super::jsonrpc::refuse_path(x, 404, "there is no such agent"),
         },
@@ -113,9 +125,10 @@ impl CardCache {
     }
 }
 
-fn render(x: &Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) -> Option<Card> {
+fn render(x: &Exchange<'_>, place: Place, base: &str, form: CardForm) -> Option<Card> {
     let host = x.head.host().unwrap_or_default();
-    let body = body(x.service, x.site, x.head.host(), agent, base, form)?;
+    let body = body(x.service, x.site, x.head.host(), place, base, form)?;
+    let agent = place.agent;
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(x.site.started_s);
     let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\nVary: Host\r\n");
@@ -127,22 +140,27 @@ fn render(x: &Exchange<'_>, agent: AgentIndex, base: &str, form: CardForm) -> Op
     Some(Card { agent, form, host, base, whole, body_at, etag, fields })
 }
 
-/// Renders the card of `agent`, whose RPC endpoint is at path `base` of `host`; `None` when there
+/// Renders the card of an agent, whose RPC endpoint is at path `base` of `host`; `None` when there
 /// is no such agent.
 pub fn body(
     service: &dyn Service,
     site: &Site,
     host: Option<&str>,
-    agent: AgentIndex,
+    place: Place,
     base: &str,
     form: CardForm,
 ) -> Option<Vec<u8>> {
-    let profile = service.profile(agent)?;
+    let profile = service.profile(place.agent)?;
     let url = endpoint_url(site, host, base);
-    let endpoints = [
-        Endpoint { url: &url, binding: "JSONRPC", version: "1.0", tenant: None },
-        Endpoint { url: &url, binding: "JSONRPC", version: "0.3", tenant: None },
-    ];
+    // A card names what is really spoken at its place, the newest first.
+    let versions = [(Generation::V1, "1.0"), (Generation::V03, "0.3"), (Generation::V01, "0.1")];
+    let spoken = versions.into_iter().filter(|(generation, _)| place.dialect.speaks(*generation));
+    let endpoint = |(_, version)| Endpoint { url: &url, binding: "JSONRPC", version, tenant: None };
+    // Clients of 0.1 read the card, but never a version: the entry is for those who know no more.
+    let mut endpoints: SmallVec<[Endpoint<'_>; 3]> = spoken.map(endpoint).collect();
+    if endpoints.len() > 1 {
+        endpoints.retain(|endpoint| endpoint.version != "0.1");
+    }
     let options = CardOptions { extended: site.extended_card };
     Some(card::render(profile, &endpoints, form, options))
 }

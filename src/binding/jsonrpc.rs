@@ -345,8 +345,7 @@ impl Desk<'_> {
             Generation::V01 | Generation::V03 => CardForm::V03,
         };
         let base = self.head.path().strip_suffix('/').unwrap_or(self.head.path());
-        let card =
-            cards::body(self.service, self.site, self.head.host(), self.place.agent, base, form);
+        let card = cards::body(self.service, self.site, self.head.host(), self.place, base, form);
         self.out.extend_from_slice(&card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?);
         Ok(())
     }

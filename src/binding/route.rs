@@ -21,6 +21,8 @@ pub enum Route<'r> {
     },
     /// An agent's public card by GET; `base` is the path of the agent.
     Card {
+        /// Who speaks at the place the card describes.
+        dialect: &'static Dialect,
         /// Whose card.
         agent: AgentIndex,
         /// Path of the RPC endpoint the card describes.
@@ -30,6 +32,8 @@ pub enum Route<'r> {
     },
     /// The extended card of 0.2 by GET (wire §7.1).
     ExtendedCard {
+        /// Who speaks at the place the card describes.
+        dialect: &'static Dialect,
         /// Whose card.
         agent: AgentIndex,
         /// Path of the RPC endpoint the card describes.
@@ -63,7 +67,10 @@ pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
     }
     for mount in &site.mounts {
         if let Some(rest) = below(path, &mount.path) {
-            let found = place(mount.dialect, mount.agent, &mount.path, rest);
+            let found = match mount.dialect.name {
+                "a2a_rust" if rest.starts_with(TENANTS) => tenant(mount.agent, &mount.path, path),
+                _ => place(mount.dialect, mount.agent, &mount.path, rest),
+            };
             if !matches!(found, Route::NotFound) {
                 return found;
             }
@@ -75,7 +82,7 @@ pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
         }
     }
     if path.starts_with(TENANTS) {
-        return tenant("", path);
+        return tenant(AgentIndex(0), "", path);
     }
     place(&dialect::STANDARD, AgentIndex(0), "", path)
 }
@@ -104,14 +111,13 @@ fn named<'r>(site: &Site, dialect: &str, path: &'r str, rest: &'r str) -> Route<
     }
 }
 
-fn tenant<'r>(mount: &str, path: &'r str) -> Route<'r> {
+/// A tenant of dialect a2a-rust below `mount`: a place like any other (wire §8).
+fn tenant<'r>(agent: AgentIndex, mount: &str, path: &'r str) -> Route<'r> {
     let from = mount.len() + TENANTS.len();
     let name = path[from..].split('/').next().unwrap_or_default();
     let base = &path[..from + name.len()];
     match dialect::by_name("a2a_rust") {
-        Some(dialect) if !name.is_empty() => {
-            place(dialect, AgentIndex(0), base, &path[base.len()..])
-        }
+        Some(dialect) if !name.is_empty() => place(dialect, agent, base, &path[base.len()..]),
         Some(_) | None => Route::NotFound,
     }
 }
@@ -127,16 +133,10 @@ fn place<'r>(
         return Route::Rpc { dialect, agent };
     }
     if WELL_KNOWN.contains(&rest) {
-        return Route::Card { agent, base, by_query: base.is_empty() };
+        return Route::Card { dialect, agent, base, by_query: base.is_empty() };
     }
     if rest == EXTENDED {
-        return Route::ExtendedCard { agent, base };
+        return Route::ExtendedCard { dialect, agent, base };
     }
-    // A mounted dialect a2a-rust has its tenants below the mount.
-    match rest.strip_prefix(TENANTS) {
-        Some(name) if dialect.name == "a2a_rust" && !name.is_empty() && !name.contains('/') => {
-            Route::Rpc { dialect, agent }
-        }
-        Some(_) | None => Route::NotFound,
-    }
+    Route::NotFound
 }

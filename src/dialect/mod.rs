@@ -66,6 +66,11 @@ impl Dialect {
         self.methods.iter().find(|method| method.name.as_bytes() == name)
     }
 
+    /// Whether clients of this generation can use the dialect.
+    pub fn speaks(&self, generation: Generation) -> bool {
+        self.methods.iter().any(|method| method.wire.generation == generation)
+    }
+
     /// The wire that writes a fault when no method of this dialect was named: of the generation
     /// that `name` looks like (wire §1.2), else the dialect's first.
     pub fn fault_wire(&self, name: &[u8]) -> &'static Wire {

@@ -93,13 +93,17 @@ fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
             Method::Options => no_content(x, RPC_METHODS),
             _ => not_allowed(x, RPC_METHODS),
         },
-        Route::Card { agent, base, by_query } => match x.head.method() {
-            Method::Get | Method::Head => cards::answer(x, agent, base, by_query),
+        Route::Card { dialect, agent, base, by_query } => match x.head.method() {
+            Method::Get | Method::Head => {
+                cards::answer(x, Place { dialect, agent }, base, by_query);
+            }
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },
-        Route::ExtendedCard { agent, base } => match x.head.method() {
-            Method::Get | Method::Head => cards::answer_extended(x, agent, base),
+        Route::ExtendedCard { dialect, agent, base } => match x.head.method() {
+            Method::Get | Method::Head => {
+                cards::answer_extended(x, Place { dialect, agent }, base);
+            }
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },

@@ -47,20 +47,33 @@ pub(super) struct Marked<'b> {
 /// What closes the outermost level: nothing.
 const ROOT: u8 = 0;
 
+/// The least nodes of a table: a usual envelope has 20.
+const NODES_MIN: usize = 256;
+
 /// Fills `nodes`, which only ever grows, and says how many there are; `None` when the document is
 /// invalid or deeper than `depth_max`, which [`slow`] tells apart.
 ///
-/// While a container is open its `end` holds the index of the container around it.
+/// There is at most one node for a mark, but the table grows by what was used: a document that is
+/// refused at its start must not cost what its length would allow.
 pub(super) fn build(nodes: &mut Vec<Node>, doc: &Marked<'_>, depth_max: usize) -> Option<usize> {
-    if nodes.len() < doc.marks.len() {
-        nodes.resize(doc.marks.len(), BLANK);
-    }
-    match doc.escapes {
-        true => fill::<true>(nodes, doc, depth_max),
-        false => fill::<false>(nodes, doc, depth_max),
+    loop {
+        if let Some(last) = nodes.last_mut() {
+            *last = BLANK;
+        }
+        let count = match doc.escapes {
+            true => fill::<true>(nodes, doc, depth_max),
+            false => fill::<false>(nodes, doc, depth_max),
+        };
+        let full = nodes.last().is_none_or(|last| last.next != BLANK.next);
+        if count.is_some() || !full || nodes.len() >= doc.marks.len() {
+            return count;
+        }
+        let most = doc.marks.len().max(NODES_MIN);
+        nodes.resize((nodes.len() * 4).clamp(NODES_MIN, most), BLANK);
     }
 }
 
+/// While a container is open its `end` holds the index of the container around it.
 fn fill<const ESCAPES: bool>(
     nodes: &mut [Node],
     doc: &Marked<'_>,
@@ -211,6 +224,20 @@ mod tests {
     #[test]
     fn a_node_is_sixteen_bytes() {
         assert_eq!(size_of::<Node>(), 16);
+    }
+
+    #[test]
+    fn a_table_grows_by_what_is_used() {
+        let mut nodes = Vec::new();
+        let marks: Vec<u32> = (0..5_000).collect();
+        let deep = Marked { src: &[b'['; 5_000], marks: &marks, escapes: false };
+        assert_eq!(build(&mut nodes, &deep, 300), None);
+        assert_eq!(nodes.len(), 4 * NODES_MIN);
+        let wide: Vec<u8> = b"[".iter().chain(b"1,".iter().cycle().take(4_997)).copied().collect();
+        let wide = [&wide[..], b"]"].concat();
+        let wide = Marked { src: &wide, marks: &marks[..wide.len()], escapes: false };
+        assert_eq!(build(&mut nodes, &wide, 300), Some(2_500));
+        assert_eq!(nodes.len(), 16 * NODES_MIN);
     }
 
     #[test]

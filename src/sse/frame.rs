@@ -44,15 +44,17 @@ pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> Mark {
 /// the same and does not end the line.
 pub fn finish(out: &mut Vec<u8>, mark: Mark) {
     debug_assert!(mark.start < mark.payload && mark.payload <= out.len());
-    blank_controls(&mut out[mark.payload..]);
+    blank_line_breaks(&mut out[mark.payload..]);
     out.extend_from_slice(b"\n\n");
 }
 
-/// Puts a space in the place of every control character; as a rule there is none.
+/// Puts a space in the place of every line break; as a rule there is no control character at all.
 #[inline]
-fn blank_controls(payload: &mut [u8]) {
+fn blank_line_breaks(payload: &mut [u8]) {
     if has_controls(payload) {
-        payload.iter_mut().for_each(|byte| *byte = (*byte).max(b' '));
+        for byte in payload.iter_mut().filter(|byte| matches!(**byte, b'\r' | b'\n')) {
+            *byte = b' ';
+        }
     }
 }
 
@@ -112,13 +114,15 @@ mod tests {
         for length in 0..200usize {
             let mut payload = vec![b'x'; length];
             if let Some(byte) = payload.get_mut(length * 7 % 199) {
-                *byte = length as u8 % 32;
+                *byte = [b'\n', b'\r', b'\t', 7][length % 4];
             }
             let mut out = Vec::new();
             let mark = begin(&mut out, None);
             out.extend_from_slice(&payload);
             finish(&mut out, mark);
-            let twin: Vec<u8> = payload.iter().map(|&b| if b < 32 { 32 } else { b }).collect();
+            let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
+            let twin = payload.iter().map(|&byte| if is_break(byte) { b' ' } else { byte });
+            let twin: Vec<u8> = twin.collect();
             assert_eq!(out, [b"data: ", &twin[..], b"\n\n"].concat());
         }
     }

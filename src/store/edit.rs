@@ -180,13 +180,13 @@ impl Edit<'_> {
         let room: &Room = &self.store.room;
         let slot = &mut self.shard.slab[self.index];
         let Some(task) = &slot.task else { return };
-        let (held, is_over) = (task.heap_bytes(), task.state().is_terminal());
-        let is_changed = task.seq() != self.seq;
+        let (held, is_new) = (task.heap_bytes(), task.seq() != self.seq);
+        let is_over = task.state().is_terminal();
         room.settle_bytes(std::mem::replace(&mut slot.charged, held), held);
-        match (is_changed, is_over) {
+        match (is_new, is_over) {
             (false, _) => {}
             (true, false) => self.shard.wake(self.index, self.wakes),
-            // Nobody waits for a task that has ended.
+            // Nothing more will happen that anybody could wait for.
             (true, true) => self.shard.forget(self.index, self.wakes),
         }
     }

@@ -185,7 +185,7 @@ impl Shard {
         }
     }
 
-    /// Rings the bells of a task for the last time.
+    /// Rings the bells of a task for the last time: it has ended, or is evicted.
     pub fn forget(&mut self, index: u32, wakes: &mut Wakes) {
         if let Some(waiters) = self.slab[index].waiters.take() {
             waiters.ring(wakes);

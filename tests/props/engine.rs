@@ -37,6 +37,15 @@ const SCRIPT: &str = r#"
     [[rule.step]]
     status = "completed"
     [[rule]]
+    text = "pile"
+    [[rule.step]]
+    artifact = "a"
+    repeat = 40
+    append = true
+    payload_bytes = 100
+    [[rule.step]]
+    status = "completed"
+    [[rule]]
     text = "grow"
     [[rule.step]]
     artifact = "a"
@@ -77,8 +86,9 @@ fn call(dice: &mut Dice<'_>) -> String {
     let generation = dice.one_of(&Gen::ALL);
     let task = dice.one_of(&["t0", "t1", "t2", "nowhere"]);
     let id = dice.one_of(&["1", "\"a\\u00e9\"", "null", "-0", "1e400", "{}", "true"]);
-    let text = dice.one_of(&["hi", "ask", "slow", "grow", "\u{1f980} \"quoted\"", ""]);
-    match dice.below(12) {
+    let long = "x".repeat(1_200);
+    let text = dice.one_of(&["hi", "ask", "slow", "grow", "pile", "\u{1f980} \"q\"", "", &long]);
+    match dice.below(14) {
         0..=2 => rpc_id(id, V01.send(), &V01.params(Say { task: Some(task), ..say(text) })),
         3 => rpc_id(id, generation.send(), &generation.params(say(text))),
         4 => {
@@ -90,6 +100,7 @@ fn call(dice: &mut Dice<'_>) -> String {
         8 => rpc_id(id, generation.subscribe(), &json!({"id": task})),
         9 => rpc_id(id, "ListTasks", &json!({"pageSize": dice.below(5), "includeArtifacts": true})),
         10 => rpc(dice.one_of(&["NoSuch", "no/such", "GetExtendedAgentCard"]), &Value::Null),
+        11 | 12 => rpc_id(id, generation.stream(), &generation.params(say("grow"))),
         _ => {
             let text = format!("{}", dice.roll());
             json!({"jsonrpc": "2.0", "method": V1.send(), "params": V1.params(say(&text))})
@@ -169,15 +180,50 @@ pub fn whole_is_split_is_bytewise(bytes: &[u8]) {
     assert_eq!(whole, answers(&pieces), "cut at {ends:?}: {}", input.escape_ascii());
 }
 
+/// A peer that does not read is answered up to the high-water mark, no answer is begun beyond it,
+/// and once the peer reads it gets what any other would have got.
+pub fn a_slow_reader_gets_the_same(bytes: &[u8]) {
+    let mut dice = Dice(bytes);
+    let limits = Limits { output_bytes_max: 1_024 + 16 * dice.below(256), ..Limits::default() };
+    let mark = limits.output_bytes_max;
+    let input = requests(&mut dice).repeat(1 + dice.below(4));
+    let expected = answers_of(&mut lab(limits.clone()), &[&input]);
+    let mut lab = lab(limits);
+    let peer = lab.open();
+    lab.set_reads(peer, false);
+    lab.write(peer, &input);
+    let waiting = lab.unsent_bytes(peer);
+    let mut at = 0;
+    while let Some((reply, used)) = Reply::parse(&waiting[at..], false, false) {
+        assert!(at <= mark, "an answer is begun at {at}, behind {mark}");
+        // An answer is one piece; a stream stops at the mark, but for the event that passes it.
+        let is_stream = reply.field("content-type") == Some("text/event-stream");
+        assert!(!is_stream || at + used <= mark + 1_024, "a stream goes on at {}", at + used);
+        at += used;
+        if !reply.complete || at == waiting.len() {
+            break;
+        }
+    }
+    lab.set_reads(peer, true);
+    assert_eq!(settled(&mut lab, peer), expected, "{}", input.escape_ascii());
+}
+
 /// What a server says to pieces that come at the same moment, and whether it stays.
 fn answers(pieces: &[&[u8]]) -> (Vec<Reply>, bool) {
-    let mut lab = lab(Limits::default());
+    answers_of(&mut lab(Limits::default()), pieces)
+}
+
+fn answers_of(lab: &mut Lab, pieces: &[&[u8]]) -> (Vec<Reply>, bool) {
     let peer = lab.open();
     for piece in pieces {
         lab.write(peer, piece);
     }
-    // Everything that waits for time is done within a second for each request.
-    lab.pass(8_000);
+    settled(lab, peer)
+}
+
+fn settled(lab: &mut Lab, peer: Peer) -> (Vec<Reply>, bool) {
+    // A call waits 300 ms at most, and there are fewer than thirty.
+    lab.pass(9_000);
     let ended = !lab.is_open(peer);
     let mut replies = Reply::parse_all(lab.received(peer), ended);
     // RFC 9110 §10.1.1: the interim answer may be left out when the body has come already.
@@ -228,19 +274,19 @@ pub fn every_limit_holds(bytes: &[u8]) {
     let mut dice = Dice(bytes);
     let limits = Limits {
         streams_max: 1 + dice.below(3),
-        tasks_max: 1 + dice.below(6),
+        tasks_max: 1 + dice.below(12),
         batch_calls_max: 1 + dice.below(5),
         task_bytes_max: 600 + 10 * dice.below(256),
-        store_bytes_max: 5_000 + 100 * dice.below(256),
+        store_bytes_max: 3_000 + 50 * dice.below(256),
         history_max: 1 + dice.below(4),
         event_ring_max: 1 + dice.below(10) as u64,
         ..small()
     };
     let most = limits.clone();
-    let mut lab = lab(limits);
-    let mut peers = [(); 4].map(|()| lab.open());
-    for _ in 0..12 {
-        let peer = &mut peers[dice.below(4)];
+    let (mut lab, long) = (lab(limits), "x".repeat(1_500));
+    let mut peers = [(); 8].map(|()| lab.open());
+    for _ in 0..16 {
+        let peer = &mut peers[dice.below(8)];
         match dice.below(8) {
             0 => lab.set_reads(*peer, false),
             1 => lab.set_reads(*peer, true),
@@ -249,25 +295,49 @@ pub fn every_limit_holds(bytes: &[u8]) {
                 *peer = lab.open();
             }
             3 => lab.pass(u64::from(dice.roll())),
+            // What fills the server: streams that go on, and tasks that are large.
+            4 => lab.write(*peer, &post("/", &[], &rpc(V1.stream(), &V1.params(say("slow"))))),
+            5 => {
+                let large = &long[..long.len().min(8 * usize::from(dice.roll()))];
+                lab.write(
+                    *peer,
+                    &post("/agents/echo", &[], &rpc(V1.send(), &V1.params(say(large)))),
+                );
+            }
             _ => lab.write(*peer, &requests(&mut dice)),
         }
         if !lab.is_open(*peer) {
             *peer = lab.open();
         }
         peers.iter().for_each(|peer| assert_bounded(&lab, *peer));
-        assert!(lab.engine.running() <= most.streams_max + peers.len());
-        let page =
-            lab.result("ListTasks", &json!({"includeArtifacts": true, "historyLength": 100}));
-        let tasks = page["tasks"].as_array().expect("tasks");
-        assert!(tasks.len() <= most.tasks_max, "{} tasks", tasks.len());
-        let held: usize = tasks.iter().map(content).sum();
-        assert!(held <= most.store_bytes_max, "{held} bytes of content in the store");
-        for task in tasks {
+        let open = peers.iter().filter(|peer| is_streaming(&lab, **peer)).count();
+        assert!(open <= most.streams_max, "{open} streams");
+        assert_store_bounded(&mut lab, &most);
+    }
+}
+
+/// True when the last answer of a connection is a stream that goes on.
+fn is_streaming(lab: &Lab, peer: Peer) -> bool {
+    let all = [lab.received(peer), lab.unsent_bytes(peer)].concat();
+    Reply::parse_all(&all, false).last().is_some_and(|reply| !reply.complete)
+}
+
+/// What can be read of all tasks is within the limits of the store and of each task.
+fn assert_store_bounded(lab: &mut Lab, most: &Limits) {
+    let (mut count, mut held) = (0, 0);
+    for path in ["/", "/agents/echo"] {
+        let params = json!({"includeArtifacts": true, "historyLength": 100, "pageSize": 100});
+        let page = lab.ask(&post(path, &[], &rpc("ListTasks", &params))).result();
+        for task in page["tasks"].as_array().expect("tasks") {
+            count += 1;
+            held += content(task);
             assert!(content(task) <= most.task_bytes_max, "{task}");
             let history = task["history"].as_array().map_or(0, Vec::len);
             assert!(history <= most.history_max, "{task}");
         }
     }
+    assert!(count <= most.tasks_max, "{count} tasks");
+    assert!(held <= most.store_bytes_max, "{held} bytes of text in the store");
 }
 
 /// Bytes of the texts of a task: less than what the store holds for them.

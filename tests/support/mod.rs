@@ -226,9 +226,14 @@ impl Lab {
         self.lines[peer.0].bell.total.load(Relaxed)
     }
 
-    /// Bytes that wait for a peer that does not read.
+    /// How many bytes wait for a peer that does not read.
     pub fn unsent(&self, peer: Peer) -> usize {
         self.lines[peer.0].unsent.len()
+    }
+
+    /// The bytes that wait for a peer that does not read.
+    pub fn unsent_bytes(&self, peer: Peer) -> &[u8] {
+        &self.lines[peer.0].unsent
     }
 
     /// Bytes that wait for the server, in the socket and in its input.
