@@ -392,8 +392,7 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::EventBuf;
-    use crate::model::{ArtifactBuf, MessageBuf, PartsBuf};
+    use crate::model::{ArtifactBuf, EventBuf, MessageBuf, PartsBuf};
 
     fn limits() -> TaskLimits {
         TaskLimits { bytes_max: 100_000, history_max: 10, artifacts_max: 10, replay_max: 8 }
