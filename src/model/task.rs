@@ -279,8 +279,8 @@ impl Task {
 
     /// Applies the first events of a list at once, as [`Task::apply`] would one by one.
     ///
-    /// Returns how many, and whether a status was among them: none where the list as a whole comes near a limit, fewer than all where
-    /// one of them is refused. The rest is for `apply`.
+    /// Returns how many, and whether a status was among them: none where the list as a whole
+    /// comes near a limit, fewer than all where one of them is refused. The rest is for `apply`.
     pub fn apply_at_once(&mut self, events: &EventBuf, limits: &TaskLimits) -> (usize, bool) {
         let bytes = events.bytes();
         if self.state.is_terminal()

@@ -88,7 +88,9 @@ struct Filter {
 impl Store {
     /// Gives one page of an agent's tasks to `each`, newest status change first.
     ///
-    /// Shards are looked at one after another: the total is not that of one moment. Only `context_id`, `status`, `after_ms`, `page_size` and `page_token` of `list` are used.
+    /// Shards are looked at one after another: the total is not that of one
+    /// moment. Only `context_id`, `status`, `after_ms`, `page_size` and `page_token` of `list`
+    /// are used.
     ///
     /// # Errors
     /// Invalid parameters when the token is none of this store's, or the page size is 0.
