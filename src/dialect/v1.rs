@@ -92,8 +92,8 @@ fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
 
 /// Heads with blanks for the ids of the task and the context.
 const TASK: Template<95> = Template::new(
-    b"{\"id\":\"------------------------------------\",\
-      \"contextId\":\"------------------------------------\"",
+    b"{\"id\":\"------------------------------------\
+    \",\"contextId\":\"------------------------------------\"",
 );
 const STATUS_UPDATE: Template<115> = Template::new(
     b"{\"statusUpdate\":{\"taskId\":\"------------------------------------\

@@ -51,7 +51,7 @@ const LAST_CHUNK: u8 = 2;
 
 #[inline]
 fn artifact_flag(append: bool, last_chunk: bool) -> u8 {
-    u8::from(append) * APPEND | u8::from(last_chunk) * LAST_CHUNK
+    (u8::from(append) * APPEND) | (u8::from(last_chunk) * LAST_CHUNK)
 }
 
 /// True when the flag of an artifact says that it extends another.

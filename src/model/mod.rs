@@ -5,6 +5,7 @@
 
 pub mod build;
 pub mod call;
+mod enter;
 mod entry;
 pub mod event;
 pub mod pack;

@@ -4,15 +4,11 @@
 //! dead with the sequence number that killed them, stay as long as the replay window needs them,
 //! and are then squeezed out: the log holds at most what is alive, the window, and as much again.
 
-mod bulk;
-
 use smallvec::SmallVec;
 
 use super::{
-    entry::{
-        DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, SEQ_AT, entry_head, mark,
-    },
-    event::{TaskEvent, is_append, kind},
+    entry::{ENTRY_HEAD, Entry, SEQ_AT, entry_head, mark},
+    event::{EventBuf, TaskEvent, kind},
     pack::Message,
     state::{Generation, TaskState},
     view::TaskView,
@@ -54,19 +50,19 @@ pub struct Task {
     pub(super) log: Vec<u8>,
     id_len: u16,
     context_len: u16,
-    state: TaskState,
+    pub(super) state: TaskState,
     generation: Generation,
     /// True: a client has spoken since the last status.
-    is_answered: bool,
+    pub(super) is_answered: bool,
     pub(super) seq: u32,
     pub(super) base_seq: u32,
     pub(super) status_at: u32,
     pub(super) dead_bytes: u32,
     pub(super) squeezes: u32,
-    messages: u32,
+    pub(super) messages: u32,
     /// Before it, no message can be trimmed from the history.
     pub(super) trimmed_at: u32,
-    updated_ms: u64,
+    pub(super) updated_ms: u64,
     pub(super) artifacts: SmallVec<[Chain; 2]>,
 }
 
@@ -183,6 +179,29 @@ impl Task {
         self.state == TaskState::InputRequired && !self.is_answered
     }
 
+    /// Heap bytes that applying `event` may add at most.
+    pub fn growth(&self, event: &TaskEvent<'_>) -> usize {
+        let is_full = self.artifacts.len() == self.artifacts.capacity();
+        let chains = match event {
+            TaskEvent::Artifact { .. } if is_full => {
+                2 * self.artifacts.capacity() * size_of::<Chain>()
+            }
+            TaskEvent::Artifact { .. } | TaskEvent::Turn { .. } | TaskEvent::Status { .. } => 0,
+        };
+        self.log_growth(Task::cost(event)) + chains
+    }
+
+    /// A vector grows to twice its size or to what is needed.
+    fn log_growth(&self, more: usize) -> usize {
+        let (held, need) = (self.log.capacity(), self.log.len() + more);
+        if need > held { held.max(need - held) } else { 0 }
+    }
+
+    /// Makes the log long enough for one more event and no longer.
+    pub fn make_room(&mut self, event: &TaskEvent<'_>) {
+        self.log.reserve_exact(Task::cost(event));
+    }
+
     /// Times the log was squeezed: offsets from before are void.
     pub(super) fn squeezes(&self) -> u32 {
         self.squeezes
@@ -258,141 +277,49 @@ impl Task {
         Ok(self.seq())
     }
 
-    /// Makes the entry at `at`, the newest, part of the task; returns where it ends.
+    /// Applies the first events of a list at once, as [`Task::apply`] would one by one.
     ///
-    /// `None`: there is none, or it is an artifact too many.
-    #[inline]
-    fn enter(&mut self, at: usize, limits: &TaskLimits) -> Option<usize> {
-        let entry = Entry::at(&self.log, at)?;
-        let (end, flag) = (at + entry.len(), entry.flag());
-        let (mut index, mut mark) = (0, 0);
-        match entry.kind() {
-            kind::STATUS => {
-                let at_ms = entry.payload.first_chunk().map_or(0, |ms| u64::from_le_bytes(*ms));
-                self.messages += u32::from(entry.holds_message());
-                self.seq += 1;
-                let before = std::mem::replace(&mut self.status_at, at as u32);
-                self.retire_status(before);
-                self.state = TaskState::from_number(flag).unwrap_or(TaskState::Unspecified);
-                self.updated_ms = at_ms;
-                self.is_answered = false;
-            }
-            kind::ARTIFACT => {
-                let chain = self.chain_of(&entry);
-                if chain.is_none() && self.artifacts.len() >= limits.artifacts_max {
-                    return None;
-                }
-                self.seq += 1;
-                index = chain.unwrap_or(self.artifacts.len());
-                mark = self.link_artifact(chain, at, is_append(flag));
-            }
-            _ => {
-                self.messages += 1;
-                self.is_answered = true;
-            }
-        }
-        if let Some::<&mut [u8; ENTRY_HEAD]>(head) = self.log[at..].first_chunk_mut() {
-            let index = u16::try_from(index).unwrap_or(u16::MAX);
-            head[SEQ_AT..SEQ_AT + 4].copy_from_slice(&self.seq.to_le_bytes());
-            head[INDEX_AT..INDEX_AT + 2].copy_from_slice(&index.to_le_bytes());
-            head[KIND_AT] |= mark;
-        }
-        self.trim_history(limits.history_max);
-        Some(end)
-    }
-
-    /// Which artifact an entry is about, if there is one of this id.
-    #[inline]
-    fn chain_of(&self, entry: &Entry<'_>) -> Option<usize> {
-        // The newest artifact is by far the likeliest to grow.
-        let newest = self.artifacts.last().and_then(|c| Entry::at(&self.log, c.first as usize));
-        if let (Some(newest), Some(key)) = (newest, entry.artifact_key())
-            && newest.payload.starts_with(key)
+    /// Returns how many, and whether a status was among them: none where the list as a whole
+    /// comes near a limit, fewer than all where one of them is refused. The rest is for `apply`.
+    pub fn apply_at_once(&mut self, events: &EventBuf, limits: &TaskLimits) -> (usize, bool) {
+        let bytes = events.bytes();
+        if self.state.is_terminal()
+            || self.log.len() + bytes.len() > limits.bytes_max
+            || self.may_squeeze(bytes.len(), events.len() as u64, limits)
         {
-            return Some(self.artifacts.len() - 1);
+            return (0, false);
         }
-        self.chain_of_id(entry.artifact().artifact_id())
-    }
-
-    fn chain_of_id(&self, artifact_id: &[u8]) -> Option<usize> {
-        self.artifacts.iter().rposition(|chain| {
-            Entry::at(&self.log, chain.first as usize)
-                .is_some_and(|entry| entry.artifact().artifact_id() == artifact_id)
-        })
-    }
-
-    /// Returns the mark of the new entry.
-    #[inline]
-    fn link_artifact(&mut self, chain: Option<usize>, at: usize, append: bool) -> u8 {
-        let new = Chain { first: at as u32, last: at as u32 };
-        let Some(chain) = chain.and_then(|index| self.artifacts.get_mut(index)) else {
-            self.artifacts.push(new);
-            return 0;
-        };
-        if append {
-            let last = std::mem::replace(&mut chain.last, at as u32);
-            self.put_u32(last as usize + NEXT_AT, at as u32);
-            return mark::CHUNK;
+        let (mut at, status_at) = (self.log.len(), self.status_at);
+        self.log.extend_from_slice(bytes);
+        let mut applied = 0;
+        while !self.state.is_terminal()
+            && let Some(end) = self.enter(at, limits)
+        {
+            at = end;
+            applied += 1;
         }
-        let mut old = std::mem::replace(chain, new).first as usize;
-        while old != 0 {
-            self.kill(old);
-            old = self.u32_at(old + NEXT_AT) as usize;
-        }
-        0
+        self.log.truncate(at);
+        (applied, self.status_at != status_at)
     }
 
-    /// A status without a message is dead once replaced; its message lives on in the history.
-    fn retire_status(&mut self, at: u32) {
-        let Some(entry) = (at != 0).then(|| Entry::at(&self.log, at as usize)).flatten() else {
-            return;
-        };
-        if entry.holds_message() {
-            self.trimmed_at = self.trimmed_at.min(at);
-        } else {
-            self.kill(at as usize);
-        }
+    /// Heap bytes that [`Task::apply_at_once`] may add at most.
+    pub fn growth_at_once(&self, events: &EventBuf) -> usize {
+        let chains = self.artifacts.len() + events.artifacts();
+        let is_full = events.artifacts() > 0 && chains > self.artifacts.capacity();
+        self.log_growth(events.bytes_len())
+            + if is_full { chains.next_power_of_two() * size_of::<Chain>() } else { 0 }
     }
 
-    fn kill(&mut self, at: usize) {
-        self.dead_bytes += self.u32_at(at);
-        // Zero would say that it lives.
-        self.put_u32(at + DEAD_AT, self.seq.max(1));
-    }
-
-    #[inline]
-    fn trim_history(&mut self, history_max: usize) {
-        if self.messages as usize > history_max {
-            self.forget_message();
-        }
-    }
-
-    /// Kills the oldest message of the history.
-    fn forget_message(&mut self) {
-        // No message that could go is before `trimmed_at`: each entry is looked at once or twice.
-        for (at, entry) in (Entries { log: &self.log, at: self.trimmed_at() }) {
-            if entry.dead() == 0 && entry.holds_message() && at != self.status_at() {
-                self.trimmed_at = (at + entry.len()) as u32;
-                self.kill(at);
-                self.messages -= 1;
-                return;
-            }
-        }
-    }
-
-    fn u32_at(&self, at: usize) -> u32 {
-        self.log.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b))
-    }
-
-    fn put_u32(&mut self, at: usize, value: u32) {
-        self.log[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    /// Gives back log memory that nothing will fill; call it when no event is expected soon.
+    pub fn fit(&mut self) {
+        self.log.shrink_to_fit();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ArtifactBuf, EventBuf, MessageBuf, PartsBuf};
+    use crate::model::{ArtifactBuf, MessageBuf, PartsBuf};
 
     fn limits() -> TaskLimits {
         TaskLimits { bytes_max: 100_000, history_max: 10, artifacts_max: 10, replay_max: 8 }

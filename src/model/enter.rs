@@ -1,0 +1,142 @@
+//! What a task becomes with its newest entry: state, history and artifacts follow from the log.
+//!
+//! Each entry is looked at once or twice in its life, whatever the length of the log.
+
+use super::{
+    entry::{DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, SEQ_AT, mark},
+    event::{is_append, kind},
+    state::TaskState,
+    task::{Chain, Task, TaskLimits},
+};
+
+impl Task {
+    /// Makes the entry at `at`, the newest, part of the task; returns where it ends.
+    ///
+    /// `None`: there is none, or it is an artifact too many.
+    #[inline]
+    pub(super) fn enter(&mut self, at: usize, limits: &TaskLimits) -> Option<usize> {
+        let entry = Entry::at(&self.log, at)?;
+        let (end, flag) = (at + entry.len(), entry.flag());
+        let (mut index, mut mark) = (0, 0);
+        match entry.kind() {
+            kind::STATUS => {
+                let at_ms = entry.payload.first_chunk().map_or(0, |ms| u64::from_le_bytes(*ms));
+                self.messages += u32::from(entry.holds_message());
+                self.seq += 1;
+                let before = std::mem::replace(&mut self.status_at, at as u32);
+                self.retire_status(before);
+                self.state = TaskState::from_number(flag).unwrap_or(TaskState::Unspecified);
+                self.updated_ms = at_ms;
+                self.is_answered = false;
+            }
+            kind::ARTIFACT => {
+                let chain = self.chain_of(&entry);
+                if chain.is_none() && self.artifacts.len() >= limits.artifacts_max {
+                    return None;
+                }
+                self.seq += 1;
+                index = chain.unwrap_or(self.artifacts.len());
+                mark = self.link_artifact(chain, at, is_append(flag));
+            }
+            _ => {
+                self.messages += 1;
+                self.is_answered = true;
+            }
+        }
+        if let Some::<&mut [u8; ENTRY_HEAD]>(head) = self.log[at..].first_chunk_mut() {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            head[SEQ_AT..SEQ_AT + 4].copy_from_slice(&self.seq.to_le_bytes());
+            head[INDEX_AT..INDEX_AT + 2].copy_from_slice(&index.to_le_bytes());
+            head[KIND_AT] |= mark;
+        }
+        self.trim_history(limits.history_max);
+        Some(end)
+    }
+
+    /// Which artifact an entry is about, if there is one of this id.
+    #[inline]
+    fn chain_of(&self, entry: &Entry<'_>) -> Option<usize> {
+        // The newest artifact is by far the likeliest to grow.
+        let newest = self.artifacts.last().and_then(|c| Entry::at(&self.log, c.first as usize));
+        if let (Some(newest), Some(key)) = (newest, entry.artifact_key())
+            && newest.payload.starts_with(key)
+        {
+            return Some(self.artifacts.len() - 1);
+        }
+        self.chain_of_id(entry.artifact().artifact_id())
+    }
+
+    pub(super) fn chain_of_id(&self, artifact_id: &[u8]) -> Option<usize> {
+        self.artifacts.iter().rposition(|chain| {
+            Entry::at(&self.log, chain.first as usize)
+                .is_some_and(|entry| entry.artifact().artifact_id() == artifact_id)
+        })
+    }
+
+    /// Returns the mark of the new entry.
+    #[inline]
+    fn link_artifact(&mut self, chain: Option<usize>, at: usize, append: bool) -> u8 {
+        let new = Chain { first: at as u32, last: at as u32 };
+        let Some(chain) = chain.and_then(|index| self.artifacts.get_mut(index)) else {
+            self.artifacts.push(new);
+            return 0;
+        };
+        if append {
+            let last = std::mem::replace(&mut chain.last, at as u32);
+            self.put_u32(last as usize + NEXT_AT, at as u32);
+            return mark::CHUNK;
+        }
+        let mut old = std::mem::replace(chain, new).first as usize;
+        while old != 0 {
+            self.kill(old);
+            old = self.u32_at(old + NEXT_AT) as usize;
+        }
+        0
+    }
+
+    /// A status without a message is dead once replaced; its message lives on in the history.
+    fn retire_status(&mut self, at: u32) {
+        let Some(entry) = (at != 0).then(|| Entry::at(&self.log, at as usize)).flatten() else {
+            return;
+        };
+        if entry.holds_message() {
+            self.trimmed_at = self.trimmed_at.min(at);
+        } else {
+            self.kill(at as usize);
+        }
+    }
+
+    fn kill(&mut self, at: usize) {
+        self.dead_bytes += self.u32_at(at);
+        // Zero would say that it lives.
+        self.put_u32(at + DEAD_AT, self.seq.max(1));
+    }
+
+    #[inline]
+    fn trim_history(&mut self, history_max: usize) {
+        if self.messages as usize > history_max {
+            self.forget_message();
+        }
+    }
+
+    /// Kills the oldest message of the history.
+    fn forget_message(&mut self) {
+        // No message that could go is before `trimmed_at`: each entry is looked at once or twice.
+        for (at, entry) in (Entries { log: &self.log, at: self.trimmed_at() }) {
+            if entry.dead() == 0 && entry.holds_message() && at != self.status_at() {
+                self.trimmed_at = (at + entry.len()) as u32;
+                self.kill(at);
+                self.messages -= 1;
+                return;
+            }
+        }
+    }
+
+    fn u32_at(&self, at: usize) -> u32 {
+        self.log.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b))
+    }
+
+    pub(super) fn put_u32(&mut self, at: usize, value: u32) {
+        self.log[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+}
