@@ -1,7 +1,7 @@
 //! `uri-host [":" port]`, the value of Host and the authority of a target.
 //!
-//! RFC 9110 §7.2, RFC 3986 §3.2.2, narrowed: no user information, comma, parenthesis or zone, an
-//! IPv6 address that really is one, and a port that fits sixteen bits.
+//! RFC 9110 §7.2, RFC 3986 §3.2.2, narrowed: no user information, no comma, no zone, an IPv6
+//! address that really is one, and a port that fits sixteen bits.
 
 use std::net::Ipv6Addr;
 

@@ -428,7 +428,9 @@ mod naive {
             let escapes = (host.len() - decoded.len()) / 2;
             !host.is_empty()
                 && host.matches('%').count() == escapes
-                && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~!$&'*+;=%".contains(&b))
+                && host
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"-._~!$&'()*+;=%".contains(&b))
         };
         let port_is_valid = port.is_none_or(|p| {
             p.len() <= 5
