@@ -129,6 +129,18 @@ fn body_bytes_max() {
     assert_eq!(lab.ask(expects).status, 413);
 }
 
+/// A body may be allowed to pass four gigabytes; what is missing of it is then still counted.
+#[test]
+fn a_body_beyond_32_bits_is_waited_for() {
+    let mut lab = Lab::limited(|limits| limits.body_bytes_max = 1 << 33);
+    let peer = lab.open();
+    lab.write(peer, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4294967300\r\n\r\n");
+    assert!(lab.progress(peer).need >= u32::MAX as usize, "{:?}", lab.progress(peer));
+    lab.write(peer, b"slow");
+    lab.pass(lab.engine.limits().body_idle_ms);
+    assert_eq!(lab.reply(peer).status, 408);
+}
+
 #[test]
 fn chunk_line_bytes_max() {
     let mut lab = Lab::limited(|limits| limits.chunk_line_bytes_max = 20);
@@ -502,6 +514,9 @@ fn output_bytes_max() {
     lab.write(peer, &request.repeat(100));
     assert!((10_000..=10_000 + one).contains(&lab.unsent(peer)), "{}", lab.unsent(peer));
     assert!(lab.unread(peer) > 0 && !lab.progress(peer).read);
+    // Only room lets it go on: until then the engine asks for no time.
+    lab.pass(100_000);
+    assert_eq!(lab.progress(peer).deadline_ms, None);
     lab.set_reads(peer, true);
     assert_eq!(Reply::parse_all(&lab.take(peer), false).len(), 100);
     assert_eq!(lab.unread(peer), 0);
@@ -510,6 +525,8 @@ fn output_bytes_max() {
     lab.set_reads(peer, false);
     lab.write(peer, &post("/", &[], &rpc(V1.stream(), &V1.params(say("stream:500")))));
     assert!((10_000..=11_000).contains(&lab.unsent(peer)), "{}", lab.unsent(peer));
+    lab.pass(100_000);
+    assert_eq!(lab.progress(peer).deadline_ms, None);
     lab.set_reads(peer, true);
     let reply = lab.reply(peer);
     let ids: Vec<_> = reply.events().iter().map(|event| event.id.unwrap()).collect();

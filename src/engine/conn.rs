@@ -165,6 +165,8 @@ impl Conn {
             }
             State::Closed => (None, 0, true),
         };
+        // Without room time changes nothing, and a peer that does not read is the driver's to cut.
+        let deadline_ms = deadline_ms.filter(|_| room);
         Progress { consumed, need, deadline_ms, read, next: Next::Open }
     }
 
@@ -263,7 +265,9 @@ impl Conn {
         self.seen = rest.len() as u64;
         match end {
             request::BodyEnd::At(total) => {
-                self.state = State::Reading { scanned: 0, need: total as u32, continued: true };
+                // Beyond 32 bits it is asked for piece by piece.
+                let need = u32::try_from(total).unwrap_or(u32::MAX);
+                self.state = State::Reading { scanned: 0, need, continued: true };
                 self.not_yet(cx, rest, total, eof)
             }
             request::BodyEnd::Chunked => {

@@ -365,6 +365,7 @@ fn small() -> Limits {
         parts_max: 4,
         output_bytes_max: 4_096,
         task_bytes_max: 4_096,
+        answer_bytes_max: 4_096,
         store_bytes_max: 64 * 1024,
         tasks_max: 8,
         artifacts_max: 4,
@@ -377,9 +378,9 @@ fn small() -> Limits {
 /// asks for at most one request.
 fn assert_bounded(lab: &Lab, peer: Peer) {
     let limits = lab.engine.limits();
-    // A part of a few bytes has some fifty bytes around it; a page holds every task.
-    let task = 16 * limits.task_bytes_max + 1_000;
-    let answer = limits.batch_calls_max * limits.tasks_max * task;
+    // A part of a few bytes has some fifty bytes around it, a refused call an error of its own.
+    let held = 2 * limits.answer_bytes_max + limits.task_bytes_max;
+    let answer = 16 * held + 1_000 * limits.batch_calls_max;
     let most = limits.output_bytes_max + answer;
     assert!(lab.unsent(peer) <= most, "{} bytes of output", lab.unsent(peer));
     let progress = lab.progress(peer);
