@@ -207,7 +207,7 @@ fn frames(criterion: &mut Criterion) {
     });
     group.finish();
 
-    let bytes: Vec<u8> = (0..30_000_u32).map(|at| (at * 7 >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..30_000_u32).map(|at| ((at * 7) >> 3) as u8).collect();
     let text = base64::encode(&bytes);
     assert_eq!(base64::decode(&text), Some(bytes));
     let mut group = criterion.benchmark_group("base64");

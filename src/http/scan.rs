@@ -106,16 +106,6 @@ pub(super) fn next_control(bytes: &[u8], from: usize) -> usize {
     next(bytes, from, below_0x20, |b| b < 0x20)
 }
 
-/// Like [`next_control`], and it stops at DEL, too.
-pub(super) fn next_control_or_del(bytes: &[u8], from: usize) -> usize {
-    next(bytes, from, |word| below_0x20(word) | equal_to(word, 0x7f), |b| b.is_ascii_control())
-}
-
-/// The index of the first colon at or after `from`, else `bytes.len()`.
-pub(super) fn next_colon(bytes: &[u8], from: usize) -> usize {
-    next(bytes, from, |word| equal_to(word, b':'), |b| b == b':')
-}
-
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
 
@@ -123,12 +113,6 @@ const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
 /// a true one.
 fn below_0x20(word: u64) -> u64 {
     word.wrapping_sub(ONES * 0x20) & !word & HIGHS
-}
-
-/// The high bit of every byte that is `byte`. False hits lie only above a true one.
-fn equal_to(word: u64, byte: u8) -> u64 {
-    let difference = word ^ (ONES * u64::from(byte));
-    difference.wrapping_sub(ONES) & !difference & HIGHS
 }
 
 /// The first byte that `is_hit`, eight at a time; the lowest bit of `hits` belongs to a true one.
@@ -171,11 +155,6 @@ mod tests {
                     for from in 0..=20 {
                         let want = naive(&bytes, from, |b| b < 0x20);
                         assert_eq!(next_control(&bytes, from), want, "{bytes:?} from {from}");
-                        let want = naive(&bytes, from, |b| b < 0x20 || b == 0x7f);
-                        let got = next_control_or_del(&bytes, from);
-                        assert_eq!(got, want, "{bytes:?} from {from}");
-                        let want = naive(&bytes, from, |b| b == b':');
-                        assert_eq!(next_colon(&bytes, from), want, "{bytes:?} from {from}");
                     }
                 }
             }
