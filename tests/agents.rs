@@ -1,8 +1,6 @@
 //! The agents that come with the crate, run on a task without a server.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-// A test that cannot go on has failed.
-#![allow(clippy::expect_used)]
 
 use std::sync::Arc;
 
