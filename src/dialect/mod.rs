@@ -24,7 +24,7 @@ mod v1;
 pub mod version;
 
 use crate::{
-    fault::Fault,
+    fault::{Fault, FaultKind},
     json::Value,
     limits::Limits,
     model::{Call, Generation, Op, Reply},
@@ -135,10 +135,11 @@ pub struct Quirks {
 }
 
 impl Quirks {
-    /// Plain JSON-RPC over HTTP: every answer is 200.
+    /// Plain JSON-RPC over HTTP: every answer is 200, but what a client should try again later
+    /// says so to everything on the way (with `Retry-After`).
     pub const NONE: Quirks = Quirks {
         accept_required: false,
-        fault_http: |_| 200,
+        fault_http: |fault| if matches!(fault.kind, FaultKind::Overloaded) { 429 } else { 200 },
         silent_notifications: false,
         media_http: 200,
     };

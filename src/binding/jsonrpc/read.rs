@@ -99,6 +99,9 @@ pub(super) fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
 
 /// `application/json`, with parameters, or a type with the `+json` suffix (RFC 6839 §3.1).
 pub(super) fn is_json(value: &[u8]) -> bool {
+    if value == b"application/json" {
+        return true;
+    }
     let media = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
     media.eq_ignore_ascii_case(b"application/json")
         || (media.len() > 17
