@@ -470,6 +470,22 @@ fn buffers_bytes_max() {
 }
 
 #[test]
+fn batches_that_wait_count_as_buffers() {
+    let server = Binary::limited(&["buffers_bytes_max=30000"]);
+    let call = |at: usize| {
+        let params = V1.params(say("hold:60000:1"));
+        let id = format!("{at:0>480}");
+        json!({"jsonrpc": "2.0", "id": id, "method": V1.send(), "params": params})
+    };
+    let batch: Vec<Value> = (0..60).map(call).collect();
+    // The ids alone of 60 calls that wait are 28,920 bytes.
+    let mut peer = server.connect();
+    peer.write(&post("/", &[], &Value::from(batch).to_string()));
+    assert!(peer.read_to_end().is_empty(), "it is cut off without an answer");
+    server.assert_lives();
+}
+
+#[test]
 fn streams_max() {
     let mut lab = Lab::limited(|limits| limits.streams_max = 2);
     let hold = V1.params(say("hold:1000:1"));
