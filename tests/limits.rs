@@ -452,12 +452,17 @@ fn connections_max() {
 #[test]
 fn buffers_bytes_max() {
     let server = Binary::limited(&["buffers_bytes_max=262144"]);
-    // Room for a body of 1 MiB would take more than all connections together may hold.
+    // A body that is announced takes what it sends, and some room for more.
+    let announce = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+          Content-Length: 1048576\r\n\r\n{";
+    let mut idle: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    idle.iter_mut().for_each(|peer| peer.write(announce));
+    server.assert_lives();
+    drop(idle);
+    // A body of 1 MiB would take more than all connections together may hold.
     let mut large = server.connect();
-    large.write(
-        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
-          Content-Length: 1048576\r\n\r\n{",
-    );
+    large.write(announce);
+    let _ = large.stream.write_all(&vec![b' '; 600_000]);
     assert!(large.read_to_end().is_empty(), "it is cut off without an answer");
     server.assert_lives();
     // What fits is served, again and again: the sum goes down with each answer.
