@@ -133,6 +133,9 @@ const CONNECTION_BYTES: u64 = 1024;
 /// Memory that one task holds beside its log: slot, order entry, context entry.
 const TASK_OVERHEAD_BYTES: u64 = 320;
 
+/// Memory of one agent's wish to be called again; see `op/timer.rs`.
+const WISH_BYTES: u64 = 40;
+
 /// Memory that a worker's buffer pools keep; see `net/pool.rs`.
 const WORKER_POOL_BYTES: u64 = 2 * 32 * 1024 * 1024;
 
@@ -155,6 +158,7 @@ impl Limits {
             ("workers: the request and the answer at hand", workers * (request + reply)),
             ("workers: parser, up to 45 bytes for each of a body", workers * 45 * request),
             ("workers: buffers kept for reuse", workers * WORKER_POOL_BYTES),
+            ("workers: agents to be called again", workers * self.tasks_max as u64 * WISH_BYTES),
         ]
     }
 

@@ -464,12 +464,17 @@ fn connections_max() {
 #[test]
 fn buffers_bytes_max() {
     let server = Binary::limited(&["buffers_bytes_max=262144"]);
-    // Room for a body of 1 MiB would take more than all connections together may hold.
+    // A body that is announced takes what it sends, and some room for more.
+    let announce = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+          Content-Length: 1048576\r\n\r\n{";
+    let mut idle: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    idle.iter_mut().for_each(|peer| peer.write(announce));
+    server.assert_lives();
+    drop(idle);
+    // A body of 1 MiB would take more than all connections together may hold.
     let mut large = server.connect();
-    large.write(
-        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
-          Content-Length: 1048576\r\n\r\n{",
-    );
+    large.write(announce);
+    let _ = large.stream.write_all(&vec![b' '; 600_000]);
     assert!(large.read_to_end().is_empty(), "it is cut off without an answer");
     server.assert_lives();
     // What fits is served, again and again: the sum goes down with each answer.
@@ -479,6 +484,22 @@ fn buffers_bytes_max() {
         small.write(&post("/", &[], &body));
         assert_eq!(small.reply().status, 200);
     }
+}
+
+#[test]
+fn batches_that_wait_count_as_buffers() {
+    let server = Binary::limited(&["buffers_bytes_max=30000"]);
+    let call = |at: usize| {
+        let params = V1.params(say("hold:60000:1"));
+        let id = format!("{at:0>480}");
+        json!({"jsonrpc": "2.0", "id": id, "method": V1.send(), "params": params})
+    };
+    let batch: Vec<Value> = (0..60).map(call).collect();
+    // The ids alone of 60 calls that wait are 28,920 bytes.
+    let mut peer = server.connect();
+    peer.write(&post("/", &[], &Value::from(batch).to_string()));
+    assert!(peer.read_to_end().is_empty(), "it is cut off without an answer");
+    server.assert_lives();
 }
 
 #[test]

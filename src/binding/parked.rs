@@ -21,6 +21,9 @@ pub struct ParkedCall {
     pub method: &'static Method,
 }
 
+/// Bytes of the bell that hangs at a task for each call, and of its places in lists.
+const BELL_BYTES: usize = 64;
+
 /// All that one HTTP request waits for.
 pub struct Parked {
     /// The calls that are not answered yet; never empty.
@@ -38,9 +41,12 @@ pub struct Parked {
 }
 
 impl Parked {
-    /// Bytes of answers that wait for the rest of their batch.
+    /// Bytes of a batch that waits: its answers so far, and the calls without one.
     pub fn held_bytes(&self) -> usize {
-        self.batch.as_ref().map_or(0, Vec::capacity)
+        let Some(answers) = &self.batch else { return 0 };
+        let ids: usize = self.calls.iter().map(|call| call.id.len()).sum();
+        let calls = self.calls.capacity() * size_of::<ParkedCall>() + self.calls.len() * BELL_BYTES;
+        answers.capacity() + calls + ids
     }
 
     /// Answers every call whose task is ready; writes the response when none is left.
@@ -112,7 +118,10 @@ fn settle_one(
     let (at, cx) = (out.len(), WriteCx::new(call.method.op));
     rpc::open_result(out, &call.id);
     let polled = service.settle(&mut call.ticket, wake, &mut |reply| {
-        (call.method.wire_of(&reply).reply)(out, &reply, &cx);
+        // What is refused anyway need not be written first.
+        if !is_full {
+            (call.method.wire_of(&reply).reply)(out, &reply, &cx);
+        }
     });
     let status = match polled {
         Poll::Pending => {

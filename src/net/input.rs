@@ -6,6 +6,12 @@
 
 use super::pool::Pool;
 
+/// Input of known length gets room for so many times what has come, and for [`FIRST`] bytes as
+/// often: who announces a body without sending it reserves little.
+const AHEAD: usize = 4;
+/// See [`AHEAD`].
+const FIRST: usize = 16 * 1024;
+
 /// The largest step by which an input of unknown length grows.
 const GROW_MAX: usize = 1024 * 1024;
 
@@ -40,13 +46,15 @@ impl Input {
         self.0.is_none()
     }
 
-    /// Room for more, such that `need` bytes fit in all; empty when that would pass `bytes_max`.
+    /// Room for more, towards `need` bytes in all; empty when that would pass `bytes_max`.
     pub(super) fn room(&mut self, need: usize, bytes_max: usize, pool: &mut Pool) -> &mut [u8] {
         let waiting = self.len();
         if waiting >= bytes_max {
             return &mut [];
         }
-        let wanted = need.max(waiting + 1).min(bytes_max);
+        let length = self.0.as_ref().map_or(0, |held| held.bytes.len());
+        let reserved = if length > waiting { need.min(length) } else { ahead(need, waiting) };
+        let wanted = reserved.max(waiting + 1).min(bytes_max);
         let held = self.0.get_or_insert_with(|| Held::new(wanted, pool));
         if wanted > held.bytes.len() {
             let grown = (waiting + waiting.min(GROW_MAX)).min(bytes_max);
@@ -76,7 +84,7 @@ impl Input {
         if left.is_empty() {
             return;
         }
-        let mut held = Held::new(need.max(left.len()), pool);
+        let mut held = Held::new(ahead(need, left.len()).max(left.len()), pool);
         held.bytes[..left.len()].copy_from_slice(left);
         held.end = left.len();
         self.0 = Some(held);
@@ -98,6 +106,11 @@ impl Input {
             pool.give(held.bytes);
         }
     }
+}
+
+/// How much of `need` bytes is reserved when `waiting` have come.
+fn ahead(need: usize, waiting: usize) -> usize {
+    need.min(AHEAD * waiting.max(FIRST))
 }
 
 impl Held {
@@ -125,14 +138,21 @@ mod tests {
     }
 
     #[test]
-    fn a_known_length_is_reserved_once() {
+    fn a_known_length_is_reserved_as_it_comes() {
         let (mut input, mut pool) = (Input::default(), Pool::default());
-        input.keep(b"head", 3_000_000, &mut pool);
-        let place = input.waiting().as_ptr();
-        let body = vec![b'x'; 2_999_996];
-        assert_eq!(read(&mut input, 3_000_000, &body, &mut pool), body.len());
-        assert_eq!((input.len(), input.waiting().as_ptr()), (3_000_000, place));
-        input.consume(3_000_000, &mut pool);
+        let body: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+        input.keep(&body[..4], body.len(), &mut pool);
+        assert!(input.held_bytes() <= AHEAD * FIRST);
+        let (mut sent, mut places) = (4, vec![input.waiting().as_ptr()]);
+        while sent < body.len() {
+            let most = AHEAD * sent.max(FIRST) + 65_536;
+            sent += read(&mut input, body.len(), &body[sent..], &mut pool);
+            places.push(input.waiting().as_ptr());
+            assert!(input.len() == sent && input.held_bytes() <= most);
+        }
+        // It moves a few times, whatever its length.
+        assert!(input.waiting() == body && places.len() <= 6, "{}", places.len());
+        input.consume(body.len(), &mut pool);
         assert!(input.is_quiet());
     }
 

@@ -222,8 +222,24 @@ impl Core {
         if let Ending::Resume { after_ms, token } = ending
             && let Some(timers) = self.timers.get(worker % self.timers.len())
         {
-            timers.push(agent, key, now.mono_ms.saturating_add(*after_ms), *token);
+            let (due_ms, TaskKey { place, check }) = (now.mono_ms.saturating_add(*after_ms), key);
+            let wish = Wish { due_ms, number: 0, place, check, agent: agent.0, token: *token };
+            let runs = |key| self.store.read(key, |task| !task.state().is_terminal());
+            let runs = |key| runs(key).unwrap_or(false);
+            if !timers.push(wish, now.mono_ms, self.limits.tasks_max, runs) {
+                self.refuse_resume(key, now);
+            }
         }
+    }
+
+    /// Nobody would ever go on with the task.
+    fn refuse_resume(&self, key: TaskKey, now: Now) {
+        let text = PartsBuf::new().text("too many agents wait to be called again");
+        let message = MessageBuf::agent("resume-limit", &text);
+        let (state, at_ms, message) = (TaskState::Failed, now.unix_ms, Some(message.view()));
+        let failed = TaskEvent::Status { state, at_ms, message, metadata: None };
+        // A task that ended meanwhile needs no end.
+        let _ = self.store.update(key, now, |edit| edit.apply(&failed));
     }
 
     /// Bounds what a turn published, and adds what its ending means.

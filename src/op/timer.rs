@@ -1,7 +1,7 @@
 //! When agents want to be called again: a heap per worker, ordered by time.
 //!
-//! A task that ended leaves its entry behind until its time comes; there is at most one entry for
-//! each running turn, so the tasks' own limit bounds the heap.
+//! A task that ended leaves its entry behind until its time comes, and each message to a running
+//! task may add one: the heap has a limit of its own, and forgets ended tasks when it reaches it.
 
 use std::{
     cmp::Reverse,
@@ -45,6 +45,8 @@ struct Inner {
     heap: BinaryHeap<Reverse<Wish>>,
     wake: Option<Waker>,
     count: u64,
+    /// Before it, nobody looks again for wishes of tasks that ended.
+    look_ms: u64,
 }
 
 /// Wishes that one tick fulfils before it lets connections have their turn.
@@ -58,18 +60,34 @@ impl Timers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a wish and wakes the worker's ticker if it is now the first one.
-    pub fn push(&self, agent: AgentIndex, key: TaskKey, due_ms: u64, token: u64) {
+    /// Adds a wish and wakes the worker's ticker if it is now the first one; false: there are
+    /// `most` already, as far as is known of tasks that run.
+    pub fn push(
+        &self,
+        mut wish: Wish,
+        now_ms: u64,
+        most: usize,
+        runs: impl Fn(TaskKey) -> bool,
+    ) -> bool {
         let mut inner = self.lock();
+        if inner.heap.len() >= most && now_ms >= inner.look_ms {
+            // It costs as much as the heap is large: not more often than that.
+            inner.look_ms = now_ms.saturating_add(SWEEP_EVERY_MS);
+            inner.heap.retain(|Reverse(wish)| runs(wish.key()));
+        }
+        if inner.heap.len() >= most {
+            return false;
+        }
         inner.count += 1;
-        let (number, first) = (inner.count, inner.heap.peek().map(|Reverse(wish)| wish.due_ms));
-        let (place, check, agent) = (key.place, key.check, agent.0);
-        inner.heap.push(Reverse(Wish { due_ms, number, place, check, agent, token }));
+        wish.number = inner.count;
+        let (due_ms, first) = (wish.due_ms, inner.heap.peek().map(|Reverse(wish)| wish.due_ms));
+        inner.heap.push(Reverse(wish));
         let wake = if first.is_none_or(|first| due_ms < first) { inner.wake.take() } else { None };
         drop(inner);
         if let Some(wake) = wake {
             wake.wake();
         }
+        true
     }
 
     fn pop(&self, now_ms: u64) -> Option<Wish> {
@@ -101,5 +119,29 @@ impl Core {
             cx.now.mono_ms + soon
         });
         timers.next(wake).into_iter().chain(sweep).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(place: u32) -> Wish {
+        Wish { due_ms: 600_000, number: 0, place, check: 0, agent: 0, token: 0 }
+    }
+
+    #[test]
+    fn wishes_are_bounded_and_those_of_ended_tasks_make_room() {
+        let timers = Timers::default();
+        let push = |place, now_ms, ended: u32| {
+            timers.push(wish(place), now_ms, 4, |key| key.place >= ended)
+        };
+        // One task that is sent message after message.
+        assert!((0..4).all(|_| push(7, 0, 0)));
+        assert!((0..100).all(|_| !push(7, 0, 0)));
+        assert_eq!(timers.lock().heap.len(), 4);
+        // It ends; that is not looked at for every push.
+        assert!(!push(9, 0, 8) && push(9, SWEEP_EVERY_MS, 8));
+        assert_eq!(timers.lock().heap.len(), 1);
     }
 }
