@@ -103,9 +103,7 @@ impl Method {
     pub fn wire_for(&self, made: Generation) -> &'static Wire {
         if self.by_task && made == Generation::V01 { &v01::WIRE } else { self.wire }
     }
-}
 
-impl Method {
     /// The wire that writes this answer.
     #[inline]
     pub fn wire_of(&self, reply: &Reply<'_>) -> &'static Wire {
