@@ -71,6 +71,11 @@ impl Dialect {
         self.methods.iter().any(|method| method.wire.generation == generation)
     }
 
+    /// Whether it has a method for this operation.
+    pub fn offers(&self, op: Op) -> bool {
+        self.methods.iter().any(|method| method.op == op)
+    }
+
     /// The wire that writes a fault when no method of this dialect was named: of the generation
     /// that `name` looks like (wire §1.2), else the dialect's first.
     pub fn fault_wire(&self, name: &[u8]) -> &'static Wire {
