@@ -17,3 +17,8 @@ pub mod service;
 pub mod sse;
 pub mod store;
 pub mod waiter;
+
+/// The programs of the README, compiled by `cargo test`.
+#[cfg(all(doctest, feature = "net"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -186,7 +186,15 @@ fn a_taken_port_is_one_line_and_exit_1() {
         assert_refused(&["serve", "--listen", &addr, "--workers", workers], 1, "port is taken");
     }
     let server = Server::start(&["--workers", "2"]);
-    assert_refused(&["serve", "--listen", &server.addr.to_string()], 1, "port is taken");
+    let addr = server.addr.to_string();
+    assert_refused(&["serve", "--listen", &addr], 1, "port is taken");
+    // Who is wrong twice hears of the flag first: another port would not help.
+    assert_refused(&["serve", "--listen", &addr, "--mount", "/x=nope"], 2, "nope");
+    assert_refused(
+        &["serve", "--listen", &addr, "--agent", "a=echo", "--agent", "a=echo"],
+        2,
+        "two",
+    );
 }
 
 #[test]

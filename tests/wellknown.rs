@@ -177,6 +177,19 @@ fn an_extended_card_that_is_off_is_neither_served_nor_announced() {
 }
 
 #[test]
+fn an_extended_card_is_announced_only_where_a_method_answers_with_it() {
+    let mut lab = Lab::new(Setup { agents: vec![echo()], ..Setup::default() });
+    for (base, announced) in
+        [("", true), ("/api/v1/a2a/echo", true), ("/tenants/t", true), ("/a2a/echo", false)]
+    {
+        let card = lab.ask(&get(&format!("{base}{}", PATHS[0]))).json();
+        assert_eq!(card["capabilities"]["extendedAgentCard"], announced, "{base}");
+        let old = card.get("supportsAuthenticatedExtendedCard").is_some();
+        assert_eq!(old, announced, "{base}");
+    }
+}
+
+#[test]
 fn the_form_of_the_card_can_be_chosen() {
     for (form, new, old) in
         [(CardForm::V1, true, false), (CardForm::V03, false, true), (CardForm::Hybrid, true, true)]

@@ -12,7 +12,7 @@ use crate::{
         card::{self, CardForm, CardOptions, Endpoint},
     },
     http::{Field, Method, date, query, response},
-    model::Generation,
+    model::{Generation, Op},
     service::{AgentIndex, Service},
 };
 
@@ -161,7 +161,7 @@ pub fn body(
     versions.extend(versions.is_empty().then_some("0.1"));
     let endpoint = |version| Endpoint { url: &url, binding: "JSONRPC", version, tenant: None };
     let endpoints: SmallVec<[Endpoint<'_>; 3]> = versions.into_iter().map(endpoint).collect();
-    let options = CardOptions { extended: site.extended_card };
+    let options = CardOptions { extended: site.extended_card && dialect.offers(Op::ExtendedCard) };
     Some(card::render(profile, &endpoints, form, options))
 }
 

@@ -1,6 +1,6 @@
 //! From a path to what is served there.
 //!
-//! Fixed paths first, then the mounts of the command line, then the platforms' own prefixes. Every
+//! The mounts of the command line first, then the platforms' own prefixes, then the root. Every
 //! place that speaks JSON-RPC has its well-known cards below it, and ignores one slash at its end.
 
 use crate::{

@@ -39,7 +39,8 @@ pub fn banner(running: &Running, limits: &Limits) -> String {
 fn bounds(limits: &Limits, workers: usize) -> String {
     let terms = limits.memory_bytes_terms(workers);
     let sum = bytes(limits.memory_bytes_max(workers));
-    let mut text = format!("  memory  {sum} at the very most with {workers} workers:\n");
+    let plural = if workers == 1 { "" } else { "s" };
+    let mut text = format!("  memory  {sum} at the very most with {workers} worker{plural}:\n");
     for (label, size) in terms {
         // Writing to a String never fails.
         let _ = writeln!(text, "          {:>9}  {label}", bytes(size));
@@ -90,5 +91,7 @@ mod tests {
             assert!(text.contains(label));
         }
         assert!(GLANCE.iter().all(|name| text.contains(name)));
+        assert!(text.contains("with 2 workers:"));
+        assert!(bounds(&Limits::default(), 1).contains("with 1 worker:"));
     }
 }

@@ -71,6 +71,11 @@ impl Dialect {
         self.methods.iter().any(|method| method.wire.generation == generation)
     }
 
+    /// Whether it has a method for this operation.
+    pub fn offers(&self, op: Op) -> bool {
+        self.methods.iter().any(|method| method.op == op)
+    }
+
     /// The wire that writes a fault when no method of this dialect was named: of the generation
     /// that `name` looks like (wire §1.2), else the dialect's first.
     pub fn fault_wire(&self, name: &[u8]) -> &'static Wire {
@@ -103,9 +108,7 @@ impl Method {
     pub fn wire_for(&self, made: Generation) -> &'static Wire {
         if self.by_task && made == Generation::V01 { &v01::WIRE } else { self.wire }
     }
-}
 
-impl Method {
     /// The wire that writes this answer.
     #[inline]
     pub fn wire_of(&self, reply: &Reply<'_>) -> &'static Wire {

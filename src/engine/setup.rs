@@ -115,12 +115,23 @@ pub struct Engine {
     cut: AtomicBool,
 }
 
+/// The names of a setup, resolved.
+struct Names {
+    agents: HashMap<String, AgentIndex>,
+    names: Vec<String>,
+    mounts: Vec<site::Mount>,
+}
+
 impl Setup {
-    /// Checks the settings and makes an engine of them.
+    /// Says what [`Setup::build`] would refuse, for whoever must know before there is an address.
     ///
     /// # Errors
     /// [`BuildError`].
-    pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
+    pub fn check(&self) -> Result<(), BuildError> {
+        self.resolve().map(drop)
+    }
+
+    fn resolve(&self) -> Result<Names, BuildError> {
         let (mut agents, mut names) = (HashMap::new(), Vec::new());
         for (profile, _) in &self.agents {
             let name = profile.name.clone();
@@ -138,6 +149,15 @@ impl Setup {
         }
         let mounts = self.mounts.iter().map(|mount| resolve(mount, &agents));
         let mounts = mounts.collect::<Result<Vec<_>, _>>()?;
+        Ok(Names { agents, names, mounts })
+    }
+
+    /// Checks the settings and makes an engine of them.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
+        let Names { agents, names, mounts } = self.resolve()?;
         let core = Core::new(&self.limits, self.agents, &start);
         let site = Site {
             limits: self.limits,

@@ -1,6 +1,7 @@
 //! A server of agents: what it is made of, and its life from `start` to the end of the drain.
 //!
-//! It binds before it builds, builds before it starts a thread, and starts every worker or none.
+//! It checks before it binds, binds before it builds, builds before it starts a thread, and starts
+//! every worker or none.
 
 use std::{
     fmt, io,
@@ -142,8 +143,9 @@ impl Server {
         Ok(())
     }
 
-    /// Binds and builds; the sockets are those of each worker.
+    /// Checks, binds and builds; the sockets are those of each worker.
     fn prepare(mut self) -> Result<(Running, Vec<Vec<TcpListener>>), ServerError> {
+        self.setup.check()?;
         let workers = self.workers.unwrap_or_else(workers_default);
         if self.listen.is_empty() {
             self.listen.push(LISTEN_DEFAULT.to_owned());
