@@ -138,7 +138,7 @@ pub struct Turn<'a> {
     pub task_id: &'a [u8],
     /// Raw context id.
     pub context_id: &'a [u8],
-    /// Raw JSON object of the request's metadata.
+    /// Raw JSON object of the request's metadata; `None` on resume.
     pub metadata: Option<&'a [u8]>,
     /// The time.
     pub now: Now,
@@ -202,7 +202,8 @@ impl Turn<'_> {
     /// Takes the task out of the turn: from now on the job publishes, from any thread.
     ///
     /// # Errors
-    /// [`Closed`] when the server has no room for another running task.
+    /// [`Closed`] when the server has no room for another running task, or the task has ended
+    /// meanwhile; the client is told.
     pub fn detach(self) -> Result<Job, Closed> {
         let text = |raw: &[u8]| String::from_utf8_lossy(raw).into_owned();
         let (task_id, context_id) = (text(self.task_id), text(self.context_id));
@@ -213,7 +214,8 @@ impl Turn<'_> {
     }
 }
 
-/// A running task that its agent owns. Dropping it without a last status fails the task.
+/// A running task that its agent owns. Dropping it fails the task, unless the last status it
+/// published is terminal or waits for the client.
 pub struct Job {
     task_id: String,
     context_id: String,
@@ -254,7 +256,6 @@ impl Job {
     /// # Errors
     /// [`Closed`].
     pub fn status(&mut self, state: TaskState, message: Option<&MessageBuf>) -> Result<(), Closed> {
-        self.done |= state.is_terminal() || state.is_interrupted();
         let at_ms = self.host.unix_ms();
         let message = message.map(MessageBuf::view);
         self.publish(TaskEvent::Status { state, at_ms, message, metadata: None })
@@ -285,7 +286,7 @@ impl Job {
     /// [`Closed`].
     pub fn publish(&mut self, event: TaskEvent<'_>) -> Result<(), Closed> {
         if let TaskEvent::Status { state, .. } = event {
-            self.done |= state.is_terminal() || state.is_interrupted();
+            self.done = state.is_terminal() || state.is_interrupted();
         }
         self.host.publish(self.key, &event)
     }

@@ -1,0 +1,67 @@
+//! Jobs: agents that take their task out of the turn.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use peregrine::{
+    agent::{Agent, Job, Profile, Turn},
+    engine::Setup,
+    limits::Limits,
+    model::TaskState,
+};
+use serde_json::{Value, json};
+use support::Lab;
+
+/// Keeps the job of every turn for the test.
+#[derive(Clone, Default)]
+struct Keep(Arc<Mutex<Vec<Job>>>);
+
+impl Agent for Keep {
+    fn start(&self, turn: Turn<'_>) {
+        if let Ok(job) = turn.detach() {
+            self.0.lock().unwrap().push(job);
+        }
+    }
+}
+
+fn lab(limits: Limits) -> (Lab, Keep) {
+    let keep = Keep::default();
+    let agents: Vec<(Profile, Arc<dyn Agent>)> =
+        vec![(Profile::new("keep", "Keeps its jobs."), Arc::new(keep.clone()))];
+    (Lab::new(Setup { agents, limits, ..Setup::default() }), keep)
+}
+
+fn say(text: &str) -> Value {
+    json!({
+        "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": text }] },
+        "configuration": { "returnImmediately": true },
+    })
+}
+
+/// Publishes `states`, drops the job, and returns the state its task is in then.
+fn state_after(states: &[TaskState]) -> Value {
+    let (mut lab, keep) = lab(Limits::default());
+    let task = lab.result("SendMessage", &say("go"))["task"].clone();
+    let mut job = keep.0.lock().unwrap().pop().unwrap();
+    for state in states {
+        job.status(*state, None).unwrap();
+    }
+    drop(job);
+    lab.result("GetTask", &json!({ "id": task["id"] }))["status"]["state"].clone()
+}
+
+#[test]
+fn a_dropped_job_fails_its_task_unless_its_last_status_stands() {
+    for (states, state) in [
+        (&[][..], "TASK_STATE_FAILED"),
+        (&[TaskState::Working], "TASK_STATE_FAILED"),
+        (&[TaskState::Working, TaskState::Completed], "TASK_STATE_COMPLETED"),
+        (&[TaskState::InputRequired], "TASK_STATE_INPUT_REQUIRED"),
+        (&[TaskState::AuthRequired, TaskState::Working], "TASK_STATE_FAILED"),
+    ] {
+        assert_eq!(state_after(states), state, "{states:?}");
+    }
+}
