@@ -65,3 +65,21 @@ fn a_dropped_job_fails_its_task_unless_its_last_status_stands() {
         assert_eq!(state_after(states), state, "{states:?}");
     }
 }
+
+#[test]
+fn a_task_that_finds_no_room_when_its_agent_detaches_is_refused() {
+    let mut limits = Limits::default();
+    (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
+    let (mut lab, keep) = lab(limits);
+    // Larger than any task may be: the client's fault.
+    assert_eq!(lab.code("SendMessage", &say(&"x".repeat(30_000))), -32602);
+    let text = "x".repeat(9_000);
+    let codes: Vec<Value> =
+        (0..9).map(|_| lab.call("SendMessage", &say(&text))["error"]["code"].clone()).collect();
+    let refused = codes.iter().filter(|code| **code == json!(-32000)).count();
+    let held = keep.0.lock().unwrap().len();
+    assert!(refused > 0 && held > 0 && refused + held == 9, "{codes:?}");
+    // A stream that cannot begin is an ordinary error.
+    assert_eq!(lab.code("SendStreamingMessage", &say(&text)), -32000);
+    lab.assert_lives();
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     agent::{Closed, JobHost, TurnHost},
+    fault::Fault,
     model::{EventBuf, Generation, Message, TaskEvent, TaskView},
     op::Core,
     service::{Now, TaskKey},
@@ -20,6 +21,8 @@ pub(super) struct NewTurn<'t> {
     pub generation: Generation,
     pub message: Message<'t>,
     pub now: Now,
+    /// Why the store did not take the task when the agent detached: the client is told.
+    pub refused: Option<Fault>,
 }
 
 impl TurnHost for NewTurn<'_> {
@@ -27,10 +30,13 @@ impl TurnHost for NewTurn<'_> {
         let host = self.core.job_host().ok_or(Closed)?;
         if let Some(reserved) = self.reserved.take() {
             let (store, now) = (&self.core.store, self.now);
-            store
-                .commit_new(reserved, self.generation, self.message, events, now, |_| ())
-                .map_err(|_| Closed)?;
+            let stored =
+                store.commit_new(reserved, self.generation, self.message, events, now, |_| ());
             events.clear();
+            if let Err(refused) = stored {
+                self.refused = Some(refused.into());
+                return Err(Closed);
+            }
         }
         Ok((self.key, host))
     }

@@ -75,8 +75,8 @@ impl Core {
         let (key, id) = (reserved.key(), SmallVec::<[u8; 64]>::from_slice(reserved.id()));
         let mut ending = Ending::Returned;
         let (generation, message) = (send.generation, send.message);
-        let reserved = Some(reserved);
-        let mut host = NewTurn { core: self, reserved, key, generation, message, now: cx.now };
+        let (reserved, now, refused) = (Some(reserved), cx.now, None);
+        let mut host = NewTurn { core: self, reserved, key, generation, message, now, refused };
         resident.agent.start(Turn {
             message,
             state: None,
@@ -88,6 +88,9 @@ impl Core {
             ending: &mut ending,
             host: &mut host,
         });
+        if let Some(fault) = host.refused.take() {
+            return Err(fault);
+        }
         let stored = match (host.reserved.take(), &ending) {
             // Dropping the reservation gives the place back: no trace is left.
             (Some(_), Ending::Replied(message)) => {
