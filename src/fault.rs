@@ -109,12 +109,6 @@ impl FaultKind {
             FaultKind::Overloaded => row(-32000, -32011, "RESOURCE_EXHAUSTED", 429, "RESOURCE_EXHAUSTED", "The server is at its limit, retry later"),
         }
     }
-
-    /// True for the errors that A2A 1.0 defines itself (domain `a2a-protocol.org`).
-    pub const fn is_a2a(self) -> bool {
-        let code = self.row().code;
-        code <= -32001 && code >= -32099
-    }
 }
 
 /// A fault with what is known about this occurrence.

@@ -161,8 +161,7 @@ impl Desk<'_> {
     }
 
     fn unary(&mut self, ready: &Ready<'_>) -> Handled {
-        let extra = self.activated();
-        let mark = response::begin(self.out, 200, JSON, &self.date, &extra, self.close);
+        let mark = response::begin(self.out, 200, JSON, &self.date, b"", self.close);
         let known = ready.known();
         match self.call(ready) {
             Ok(Outcome::Ready) => {

@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use smallvec::SmallVec;
-
 use super::{Desk, Ready, fault::Known};
 use crate::{
     dialect::{Dialect, Method, ReadCx, version},
@@ -75,12 +73,6 @@ impl Desk<'_> {
             }
         }
         Ok(Ready { id, is_silent, method, call })
-    }
-
-    /// The extensions in force, echoed to the client (wire §1.8). None are implemented here, so
-    /// none is activated and nothing is echoed.
-    pub(super) fn activated(&self) -> SmallVec<[u8; 64]> {
-        SmallVec::new()
     }
 }
 

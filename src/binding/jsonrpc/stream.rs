@@ -24,8 +24,7 @@ impl Desk<'_> {
         let chunked = self.head.version() == Version::Http11;
         let close = self.close || !chunked;
         let start = self.out.len();
-        let extra = self.activated();
-        response::stream_head(self.out, &self.date, self.close, !chunked, &extra);
+        response::stream_head(self.out, &self.date, self.close, !chunked, b"");
         match self.open_stream(ready, chunked) {
             Ok(Outcome::Stream { cursor, generation }) => Handled::Stream(Box::new(Pump {
                 cursor,
