@@ -20,7 +20,7 @@ use crate::{
     fault::{Fault, FaultKind},
     http::{Field, Head, response},
     json::{Kind, Value},
-    model::{Call, EventBuf, Generation},
+    model::{Call, EventBuf, Generation, Reply},
     rpc,
     service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Service},
 };
@@ -193,6 +193,19 @@ impl Desk<'_> {
             rpc::close(self.out);
             return Ok(Outcome::Ready);
         }
+        let outcome = self.ask(ready, |out, reply, write| {
+            (ready.method.wire_of(&reply).reply)(out, &reply, write);
+        })?;
+        rpc::close(self.out);
+        Ok(outcome)
+    }
+
+    /// Calls the service; `answer` writes what it says.
+    fn ask(
+        &mut self,
+        ready: &Ready<'_>,
+        answer: impl Fn(&mut Vec<u8>, Reply<'_>, &WriteCx<'_>),
+    ) -> Result<Outcome, Fault> {
         let (out, write) = (&mut *self.out, ready.write_cx(self.now));
         let mut cx = CallCx {
             caller: Caller {
@@ -205,11 +218,7 @@ impl Desk<'_> {
             entropy: self.entropy,
             events: self.events,
         };
-        let outcome = self.service.call(&mut cx, ready.call, &mut |reply| {
-            (ready.method.wire_of(&reply).reply)(out, &reply, &write);
-        })?;
-        rpc::close(self.out);
-        Ok(outcome)
+        self.service.call(&mut cx, ready.call, &mut |reply| answer(out, reply, &write))
     }
 
     /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.

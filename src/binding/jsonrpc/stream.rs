@@ -10,7 +10,7 @@ use crate::{
     fault::{Fault, FaultKind},
     http::{Field, Version, response},
     model::{Generation, Op, Reply},
-    service::{CallCx, Caller, Followed, Outcome},
+    service::{Followed, Outcome},
     sse,
 };
 
@@ -63,23 +63,11 @@ impl Desk<'_> {
 
     /// Calls the service; a direct message is written as a stream of one event (A2A 1.0 §3.1.2).
     fn open_stream(&mut self, ready: &Ready<'_>, chunked: bool) -> Result<Outcome, Fault> {
-        let (out, write) = (&mut *self.out, ready.write_cx(self.now));
-        let mut cx = CallCx {
-            caller: Caller {
-                agent: self.place.agent,
-                worker: self.worker,
-                extensions: self.extensions.as_deref(),
-            },
-            now: self.now,
-            wake: self.wake,
-            entropy: self.entropy,
-            events: self.events,
-        };
-        self.service.call(&mut cx, ready.call, &mut |reply| {
+        self.ask(ready, |out, reply, write| {
             let Reply::Message { message, context_id } = reply else { return };
             let chunk = chunked.then(|| sse::chunk_begin(out));
             let followed = Followed::Message { message, context_id };
-            stream::frame(out, ready.id, ready.method.wire, &write, &followed);
+            stream::frame(out, ready.id, ready.method.wire, write, &followed);
             if let Some(chunk) = chunk {
                 sse::chunk_end(out, chunk);
                 sse::chunk_last(out);
