@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::{
     binding::{Exchange, Site, jsonrpc::Place, parked::JSON},
     dialect::{
-        self,
+        self, Dialect,
         card::{self, CardForm, CardOptions, Endpoint},
     },
     http::{Field, Method, date, query, response},
@@ -46,15 +46,13 @@ const MAX_AGE_S: u32 = 300;
 
 /// Answers GET and HEAD for a public card.
 pub fn answer(x: &mut Exchange<'_>, place: Place, base: &str, by_query: bool) {
-    let Some(name) = by_query.then(|| assistant(x)).flatten() else {
+    let Some((dialect, prefix, name)) = by_query.then(|| asked_agent(x)).flatten() else {
         return send(x, place, base, x.site.card);
     };
-    // LangSmith (wire §8): the card of an assistant, whose place is below its own prefix.
-    let dialect = dialect::by_name("langsmith").unwrap_or(place.dialect);
     match x.site.agents.get(&name) {
         Some(&agent) => {
             let place = Place { dialect, agent };
-            send(x, place, &format!("/a2a/{name}"), x.site.card);
+            send(x, place, &format!("{prefix}{name}"), x.site.card);
         }
         None => super::jsonrpc::refuse_path(x, 404, "there is no agent of this name"),
     }
@@ -68,10 +66,13 @@ pub fn answer_extended(x: &mut Exchange<'_>, place: Place, base: &str) {
     send(x, place, base, CardForm::V03);
 }
 
-/// The value of `?assistant_id=`.
-fn assistant(x: &Exchange<'_>) -> Option<String> {
-    let mut pairs = query::pairs(x.head.query()?).filter_map(Result::ok);
-    pairs.find(|(key, _)| key == "assistant_id").map(|(_, name)| name.into_owned())
+/// The agent that a platform names in the query: its dialect, the prefix of its place, its name.
+fn asked_agent(x: &Exchange<'_>) -> Option<(&'static Dialect, &'static str, String)> {
+    query::pairs(x.head.query()?).filter_map(Result::ok).find_map(|(key, name)| {
+        let asked = |dialect: &&&Dialect| dialect.routes.card_query == Some(&*key);
+        let dialect = dialect::ALL.iter().find(asked)?;
+        Some((*dialect, dialect.routes.by_name?, name.into_owned()))
+    })
 }
 
 fn send(x: &mut Exchange<'_>, place: Place, base: &str, form: CardForm) {
@@ -161,6 +162,13 @@ pub fn body(
     versions.extend(versions.is_empty().then_some("0.1"));
     let endpoint = |version| Endpoint { url: &url, binding: "JSONRPC", version, tenant: None };
     let endpoints: SmallVec<[Endpoint<'_>; 3]> = versions.into_iter().map(endpoint).collect();
+    // Where 0.3 is not spoken, its part of the hybrid would promise what is not there.
+    let form = match form {
+        CardForm::Hybrid if dialect.speaks(Generation::V1) && !dialect.speaks(Generation::V03) => {
+            CardForm::V1
+        }
+        form => form,
+    };
     let options = CardOptions { extended: site.extended_card && dialect.offers(Op::ExtendedCard) };
     Some(card::render(profile, &endpoints, form, options))
 }

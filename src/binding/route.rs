@@ -27,7 +27,7 @@ pub enum Route<'r> {
         agent: AgentIndex,
         /// Path of the RPC endpoint the card describes.
         base: &'r str,
-        /// The name behind `?assistant_id=` may choose another agent (LangSmith).
+        /// A query parameter may name another agent (`Routes::card_query`).
         by_query: bool,
     },
     /// The extended card of 0.2 by GET (wire §7.1).
@@ -50,13 +50,6 @@ pub enum Route<'r> {
 const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
 const EXTENDED: &str = "/agent/authenticatedExtendedCard";
 
-/// Prefixes under which every agent is served by name, and the dialect spoken there.
-const BY_NAME: [(&str, &str); 3] =
-    [("/agents/", "standard"), ("/a2a/", "langsmith"), ("/api/v1/a2a/", "evo_ai")];
-
-/// Prefix under which dialect a2a-rust puts its tenants (wire §8).
-const TENANTS: &str = "/tenants/";
-
 /// Finds what is served at `path`, which is in origin form and has passed `http::path::check`.
 pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
     if path.len() <= 1 {
@@ -67,22 +60,21 @@ pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
     }
     for mount in &site.mounts {
         if let Some(rest) = below(path, &mount.path) {
-            let found = match mount.dialect.name {
-                "a2a_rust" if rest.starts_with(TENANTS) => tenant(mount.agent, &mount.path, path),
-                _ => place(mount.dialect, mount.agent, &mount.path, rest),
-            };
+            let found = tenant(mount.dialect, mount.agent, path, rest)
+                .unwrap_or_else(|| place(mount.dialect, mount.agent, &mount.path, rest));
             if !matches!(found, Route::NotFound) {
                 return found;
             }
         }
     }
-    for (prefix, dialect) in BY_NAME {
-        if let Some(rest) = path.strip_prefix(prefix) {
+    for dialect in dialect::ALL {
+        let by_name = dialect.routes.by_name.and_then(|prefix| path.strip_prefix(prefix));
+        if let Some(rest) = by_name {
             return named(site, dialect, path, rest);
         }
-    }
-    if path.starts_with(TENANTS) {
-        return tenant(AgentIndex(0), "", path);
+        if let Some(found) = tenant(dialect, AgentIndex(0), path, path) {
+            return found;
+        }
     }
     place(&dialect::STANDARD, AgentIndex(0), "", path)
 }
@@ -101,25 +93,26 @@ fn below<'r>(path: &'r str, prefix: &str) -> Option<&'r str> {
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
-fn named<'r>(site: &Site, dialect: &str, path: &'r str, rest: &'r str) -> Route<'r> {
+fn named<'r>(site: &Site, dialect: &'static Dialect, path: &'r str, rest: &'r str) -> Route<'r> {
     let name = rest.split('/').next().unwrap_or_default();
     let base = &path[..path.len() - rest.len() + name.len()];
-    let dialect = dialect::by_name(dialect).unwrap_or(&dialect::STANDARD);
     match site.agents.get(name) {
         Some(agent) => place(dialect, *agent, base, &rest[name.len()..]),
         None => Route::NoAgent,
     }
 }
 
-/// A tenant of dialect a2a-rust below `mount`: a place like any other (wire §8).
-fn tenant<'r>(agent: AgentIndex, mount: &str, path: &'r str) -> Route<'r> {
-    let from = mount.len() + TENANTS.len();
-    let name = path[from..].split('/').next().unwrap_or_default();
-    let base = &path[..from + name.len()];
-    match dialect::by_name("a2a_rust") {
-        Some(dialect) if !name.is_empty() => place(dialect, agent, base, &path[base.len()..]),
-        Some(_) | None => Route::NotFound,
-    }
+/// A tenant's place, if the dialect has tenants and `rest`, the end of `path`, names one.
+fn tenant<'r>(
+    dialect: &'static Dialect,
+    agent: AgentIndex,
+    path: &'r str,
+    rest: &'r str,
+) -> Option<Route<'r>> {
+    let named = rest.strip_prefix(dialect.routes.tenants?)?;
+    let name = named.split('/').next().filter(|name| !name.is_empty())?;
+    let base = &path[..path.len() - named.len() + name.len()];
+    Some(place(dialect, agent, base, &named[name.len()..]))
 }
 
 /// What is served at `rest` below a place that speaks JSON-RPC.

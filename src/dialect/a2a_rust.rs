@@ -6,13 +6,14 @@
 
 use crate::model::Op;
 
-use super::{Dialect, Method, Quirks, standard::method, v1};
+use super::{Dialect, Method, Quirks, Routes, standard::method, v1};
 
 /// a2a-rust.
 pub static DIALECT: Dialect = Dialect {
     name: "a2a_rust",
     methods: METHODS,
     quirks: Quirks { silent_notifications: true, media_http: 415, ..Quirks::NONE },
+    routes: Routes { tenants: Some("/tenants/"), ..Routes::NONE },
 };
 
 const METHODS: &[Method] = &[

@@ -11,11 +11,16 @@ use crate::{
 };
 
 use super::{
-    Dialect, Method, Quirks, Wire, WriteCx, fault, old::Style, standard::method, v01, v03,
+    Dialect, Method, Quirks, Routes, Wire, WriteCx, fault, old::Style, standard::method, v01, v03,
 };
 
 /// Evo AI.
-pub static DIALECT: Dialect = Dialect { name: "evo_ai", methods: METHODS, quirks: Quirks::NONE };
+pub static DIALECT: Dialect = Dialect {
+    name: "evo_ai",
+    methods: METHODS,
+    quirks: Quirks::NONE,
+    routes: Routes { by_name: Some("/api/v1/a2a/"), ..Routes::NONE },
+};
 
 static WIRE: Wire =
     Wire { generation: Generation::V03, read: v03::read, reply, event, fault: write_fault };

@@ -10,13 +10,14 @@ use crate::{
     model::{Call, Generation, Op},
 };
 
-use super::{Dialect, Method, Quirks, ReadCx, Wire, read, standard::method, v03};
+use super::{Dialect, Method, Quirks, ReadCx, Routes, Wire, read, standard::method, v03};
 
 /// LangSmith.
 pub static DIALECT: Dialect = Dialect {
     name: "langsmith",
     methods: METHODS,
     quirks: Quirks { accept_required: true, fault_http, media_http: 400, ..Quirks::NONE },
+    routes: Routes { by_name: Some("/a2a/"), card_query: Some("assistant_id"), ..Routes::NONE },
 };
 
 static WIRE: Wire = Wire {

@@ -57,6 +57,24 @@ pub struct Dialect {
     pub methods: &'static [Method],
     /// What it asks of HTTP and of the JSON-RPC envelope.
     pub quirks: Quirks,
+    /// Where it is served without being mounted.
+    pub routes: Routes,
+}
+
+/// Where a platform's clients look for a dialect.
+#[derive(Clone, Copy)]
+pub struct Routes {
+    /// Prefix under which every agent is served by its name; it ends with a slash.
+    pub by_name: Option<&'static str>,
+    /// Prefix, at the root and below each mount, under which any name is a tenant of one agent.
+    pub tenants: Option<&'static str>,
+    /// Query parameter of the root's card that names the agent instead.
+    pub card_query: Option<&'static str>,
+}
+
+impl Routes {
+    /// Only where it is mounted.
+    pub const NONE: Routes = Routes { by_name: None, tenants: None, card_query: None };
 }
 
 impl Dialect {

@@ -5,11 +5,11 @@
 
 use crate::model::Op;
 
-use super::{Dialect, Method, Quirks, standard::method, v01};
+use super::{Dialect, Method, Quirks, Routes, standard::method, v01};
 
 /// RabbitHole.
 pub static DIALECT: Dialect =
-    Dialect { name: "rabbithole", methods: METHODS, quirks: Quirks::NONE };
+    Dialect { name: "rabbithole", methods: METHODS, quirks: Quirks::NONE, routes: Routes::NONE };
 
 const METHODS: &[Method] = &[
     method("tasks/send", Op::Send, &v01::WIRE),

@@ -5,10 +5,15 @@
 
 use crate::model::Op;
 
-use super::{Dialect, Method, Quirks, Wire, tutorial, v01, v1, v03};
+use super::{Dialect, Method, Quirks, Routes, Wire, tutorial, v01, v1, v03};
 
 /// The specification.
-pub static DIALECT: Dialect = Dialect { name: "standard", methods: METHODS, quirks: Quirks::NONE };
+pub static DIALECT: Dialect = Dialect {
+    name: "standard",
+    methods: METHODS,
+    quirks: Quirks::NONE,
+    routes: Routes { by_name: Some("/agents/"), ..Routes::NONE },
+};
 
 /// A row of a method table.
 pub(super) const fn method(name: &'static str, op: Op, wire: &'static Wire) -> Method {

@@ -9,11 +9,15 @@ use crate::{
     service::Followed,
 };
 
-use super::{Dialect, Method, Quirks, Wire, WriteCx, old::Style, standard::method, v03};
+use super::{Dialect, Method, Quirks, Routes, Wire, WriteCx, old::Style, standard::method, v03};
 
 /// The tutorial.
-pub static DIALECT: Dialect =
-    Dialect { name: "tutorial", methods: METHODS, quirks: Quirks { fault_http, ..Quirks::NONE } };
+pub static DIALECT: Dialect = Dialect {
+    name: "tutorial",
+    methods: METHODS,
+    quirks: Quirks { fault_http, ..Quirks::NONE },
+    routes: Routes::NONE,
+};
 
 /// 0.3 with both spellings.
 pub(super) static WIRE: Wire =
