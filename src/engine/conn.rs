@@ -165,6 +165,8 @@ impl Conn {
             }
             State::Closed => (None, 0, true),
         };
+        // Without room for output nothing can be done by any time; `write_stall_ms` counts.
+        let deadline_ms = deadline_ms.filter(|_| room);
         Progress { consumed, need, deadline_ms, read, next: Next::Open }
     }
 
