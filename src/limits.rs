@@ -28,7 +28,8 @@ macro_rules! limits {
                 match name {
                     $(stringify!($name) => {
                         let parsed = value.replace('_', "").parse::<$type>();
-                        self.$name = parsed.ok().filter(|v| *v > 0).ok_or(LimitError::Value)?;
+                        let fits = |v: &$type| *v > 0 && *v as u64 <= ceiling(name);
+                        self.$name = parsed.ok().filter(fits).ok_or(LimitError::Value)?;
                     })+
                     _ => return Err(LimitError::Name),
                 }
@@ -50,6 +51,18 @@ pub enum LimitError {
     Name,
     /// The value is not a whole number above zero that fits the limit.
     Value,
+}
+
+/// What a limit may be at most: more does not fit the numbers in which it is counted.
+fn ceiling(name: &str) -> u64 {
+    match name {
+        // Lengths of ids and numbers of artifacts in the log of a task.
+        "identifier_bytes_max" | "artifacts_max" => u16::MAX as u64,
+        // Offsets in the log of a task, and how much of a request is missing.
+        "task_bytes_max" | "body_bytes_max" => i32::MAX as u64,
+        // Sums of bytes, of milliseconds, and of the worst case of memory.
+        _ => 1 << 48,
+    }
 }
 
 limits! {
@@ -192,6 +205,12 @@ mod tests {
         assert_eq!(limits.set("tasks", "1"), Err(LimitError::Name));
         assert_eq!(limits.set("tasks_max", "0"), Err(LimitError::Value));
         assert_eq!(limits.set("tasks_max", "many"), Err(LimitError::Value));
+        // Whatever wraps or is cut short where it is used.
+        for name in Limits::NAMES {
+            assert_eq!(limits.set(name, &u64::MAX.to_string()), Err(LimitError::Value), "{name}");
+        }
+        assert_eq!(limits.set("identifier_bytes_max", "65_536"), Err(LimitError::Value));
+        assert_eq!(limits.set("identifier_bytes_max", "65_535"), Ok(()));
         assert_eq!(Limits::NAMES.len(), limits.rows().len());
     }
 }

@@ -555,6 +555,39 @@ fn output_bytes_max() {
 }
 
 #[test]
+fn a_caller_that_leaves_does_not_hold_its_place() {
+    let mut lab = Lab::limited(|limits| limits.connections_max = 1);
+    let hold = post("/", &[], &rpc(V1.send(), &V1.params(say("hold:60000:1"))));
+    let gone = lab.open();
+    lab.write(gone, &hold);
+    lab.end(gone);
+    assert_eq!(lab.next(gone), Next::Abort);
+    // One that ends its side behind a call that need not wait gets its answer.
+    let (quick, begun) = (lab.open(), lab.received(gone).len());
+    lab.write(quick, &post("/", &[], &rpc(V1.send(), &V1.params(say("hi")))));
+    lab.end(quick);
+    assert_eq!((lab.reply(quick).status, begun), (200, 0));
+}
+
+#[test]
+fn a_connection_without_room_for_output_has_no_deadline() {
+    let mut lab = Lab::limited(|limits| limits.output_bytes_max = 10_000);
+    let (stream, pipeline) = (lab.open(), lab.open());
+    lab.set_reads(stream, false);
+    lab.write(stream, &post("/", &[], &rpc(V1.stream(), &V1.params(say("stream:500")))));
+    lab.set_reads(pipeline, false);
+    lab.write(pipeline, &get(CARD).repeat(100));
+    lab.pass(80_000);
+    // One in the past would be looked at again and again, to no avail.
+    for peer in [stream, pipeline] {
+        assert_eq!(lab.progress(peer).deadline_ms, None);
+        lab.set_reads(peer, true);
+    }
+    assert_eq!(lab.reply(stream).events().len(), 501);
+    assert_eq!(Reply::parse_all(&lab.take(pipeline), false).len(), 100);
+}
+
+#[test]
 fn answer_bytes_max() {
     let mut lab = Lab::limited(|limits| limits.answer_bytes_max = 10_000);
     // Echoes of 3 kB hold 6 kB: every second one passes the bound.

@@ -120,7 +120,7 @@ impl Conn {
             let step = match &mut self.state {
                 State::Reading { .. } => self.reading(cx, rest, eof),
                 State::Chunks(_) => self.chunks(cx, rest, eof),
-                State::Parked(_) => self.parked(cx),
+                State::Parked(_) => self.parked(cx, eof),
                 State::Streaming(_) => self.streaming(cx, eof),
                 State::Closed => Step::Over(Next::Close),
             };
@@ -329,13 +329,15 @@ impl Conn {
         };
     }
 
-    fn parked(&mut self, cx: &mut Cx<'_>) -> Step {
+    fn parked(&mut self, cx: &mut Cx<'_>, eof: bool) -> Step {
         let State::Parked(parked) = &mut self.state else { return Step::Wait };
         let date = cx.worker.scratch.date(cx.now);
         let draining = cx.engine.is_draining();
         parked.close |= draining;
         if !parked.settle(cx.engine.service(), cx.wake, cx.out, &date, b"") {
-            return Step::Wait;
+            // A caller that left would hold its place until the task ends. One that only ended its
+            // side looks the same; nginx, too, takes it for gone (499).
+            return if eof { Step::Over(Next::Abort) } else { Step::Wait };
         }
         let close = parked.close;
         self.settle_into(cx, Handled::Answered, close);
