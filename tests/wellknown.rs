@@ -54,8 +54,11 @@ fn each_agent_has_its_card_below_its_path() {
     ] {
         for path in PATHS {
             let card = lab.ask(&get(&format!("{base}{path}"))).json();
-            assert_eq!((&card["name"], &card["url"]), (&json!(name), &json!(url)), "{base}");
+            assert_eq!(card["name"], name, "{base}");
             assert_eq!(card["supportedInterfaces"][0]["url"], url);
+            // Where 0.3 is not spoken, a card has none of its keys.
+            let speaks_old = !base.starts_with("/tenants/");
+            assert_eq!(card.get("url"), speaks_old.then(|| json!(url)).as_ref(), "{base}");
         }
         // The URL that the card names is served.
         let path = url.trim_start_matches("http://a.example");
@@ -185,7 +188,7 @@ fn an_extended_card_is_announced_only_where_a_method_answers_with_it() {
         let card = lab.ask(&get(&format!("{base}{}", PATHS[0]))).json();
         assert_eq!(card["capabilities"]["extendedAgentCard"], announced, "{base}");
         let old = card.get("supportsAuthenticatedExtendedCard").is_some();
-        assert_eq!(old, announced, "{base}");
+        assert_eq!(old, announced && card.get("url").is_some(), "{base}");
     }
 }
 
@@ -227,7 +230,8 @@ fn a_mount_has_cards_of_its_own() {
         ("", "http://a.example/"),
     ] {
         for path in PATHS {
-            assert_eq!(lab.ask(&get(&format!("{base}{path}"))).json()["url"], url);
+            let card = lab.ask(&get(&format!("{base}{path}"))).json();
+            assert_eq!(card["supportedInterfaces"][0]["url"], url);
         }
     }
     // A prefix is a path of segments, not of letters.
