@@ -24,6 +24,9 @@ use crate::{
 pub use parked::Parked;
 pub use site::Site;
 
+/// Milliseconds without a large body after which buffers for large bodies are given back.
+const QUIET_MS: u64 = 1_000;
+
 /// What one worker reuses from request to request: nothing here outlives a call.
 pub struct Scratch {
     /// Number of the worker, from 0.
@@ -36,6 +39,8 @@ pub struct Scratch {
     pub events: EventBuf,
     /// Where identifiers come from.
     pub entropy: Box<dyn Entropy + Send>,
+    /// When the last large body came; its buffers are kept for a next one until it is quiet.
+    pub large_ms: Option<u64>,
     /// Cards that were asked for lately.
     pub cards: cards::CardCache,
     fresh_id: [u8; 36],
@@ -53,6 +58,7 @@ impl Scratch {
             pack: Vec::new(),
             events: EventBuf::default(),
             entropy,
+            large_ms: None,
             cards: cards::CardCache::default(),
             fresh_id,
             date: date::imf_fixdate(0),
@@ -70,8 +76,13 @@ impl Scratch {
         self.date
     }
 
-    /// Gives buffers that a large request grew back to the allocator.
-    pub fn shrink(&mut self, limits: &Limits) {
+    /// Gives buffers that a large request grew back to the allocator, once none has come for a
+    /// second: growing them anew for each would cost more than the request.
+    pub fn shrink(&mut self, limits: &Limits, now: Now) {
+        if self.large_ms.is_none_or(|at_ms| now.mono_ms < at_ms + QUIET_MS) {
+            return;
+        }
+        self.large_ms = None;
         let keep = 2 * limits.output_bytes_max;
         self.parser.shrink(keep);
         self.events.shrink(keep);

@@ -60,7 +60,7 @@ pub(super) fn handle(mut x: Exchange<'_>, body: &[u8]) -> Handled {
         keep_old_client(x.out, start, &mut handled);
     }
     if body.len() > x.site.limits.output_bytes_max {
-        x.scratch.shrink(&x.site.limits);
+        x.scratch.large_ms = Some(x.now.mono_ms);
     }
     handled
 }

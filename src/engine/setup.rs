@@ -216,6 +216,7 @@ impl Engine {
     /// time turns up meanwhile.
     pub fn tick(&self, worker: &mut Worker, now: Now, wake: &Waker) -> Option<u64> {
         let scratch = &mut worker.scratch;
+        scratch.shrink(&self.site.limits, now);
         let mut cx = TickCx {
             worker: scratch.worker,
             now,
