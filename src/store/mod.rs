@@ -48,8 +48,9 @@ pub use self::{
     room::Eviction,
 };
 
-/// Domains of [`Keys::hash`].
-const CONTEXT: u32 = u32::MAX;
+/// Domains of [`Keys::hash`]: an agent's number for the ids that its clients chose, and with this
+/// bit for its contexts.
+const CONTEXT: u32 = 1 << 16;
 
 /// Bytes of a task's log kept back for the status that says it has reached a limit.
 const LAST_WORDS: usize = 256;
@@ -214,6 +215,11 @@ impl Store {
             }
         }
         stats
+    }
+
+    /// The hash of an agent's context: contexts of two agents have nothing in common.
+    fn context_hash(&self, agent: AgentIndex, context_id: &[u8]) -> u64 {
+        self.keys.hash(CONTEXT | u32::from(agent.0), context_id)
     }
 
     /// The shard of a context, by its hash; other bits than the map inside uses.

@@ -3,15 +3,15 @@
 //! A page token is the stamp of the last task given, so a task keeps its place until its status
 //! changes; then it moves to the front, before any cursor. Tasks that do not change are neither
 //! lost nor repeated nor reordered. A page ends early when its tasks are large. It costs what it
-//! holds, whatever the store holds; within a context, what the context holds.
+//! holds, whatever the store or the context holds: only a small context is walked.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{
-    CONTEXT, Store,
+    Store,
     id::{SHARDS, place, split, unhex},
     room::floor_of,
-    shard::Shard,
+    shard::{Orders, Shard},
 };
 use crate::{
     fault::Fault,
@@ -117,7 +117,11 @@ impl Store {
         let total = match list.context_id {
             Some(context_id) => self.best_of_context(context_id, &filter, &mut best),
             None => {
-                (0..SHARDS).map(|at| best_of_shard(at, &self.lock(at), &filter, &mut best)).sum()
+                let best_of = |at| match self.lock(at).orders(agent) {
+                    Some(orders) => best_of_orders(at, orders, &filter, &mut best),
+                    None => 0,
+                };
+                (0..SHARDS).map(best_of).sum()
             }
         };
         let mut found = best.heap.into_sorted_vec();
@@ -152,31 +156,15 @@ impl Store {
         Ok(Page { next, page_size, total })
     }
 
-    /// Walks the tasks of one context.
+    /// Looks at the tasks of one context: by its orders if it has many, else at each.
     fn best_of_context(&self, context_id: &[u8], filter: &Filter, best: &mut Best) -> u64 {
-        let hash = self.keys.hash(CONTEXT, context_id);
+        let hash = self.context_hash(filter.agent, context_id);
         let at = self.shard_of(hash);
         let shard = self.lock(at);
-        let mut total = 0;
-        for index in shard.context(hash) {
-            let slot = &shard.slab[index];
-            if slot.stamp < filter.floor {
-                break;
-            }
-            let is_in = |task: &Task| {
-                slot.agent == filter.agent
-                    && filter.status.is_none_or(|status| status == task.state())
-                    && task.context_id() == context_id
-            };
-            if !slot.task.as_ref().is_some_and(is_in) {
-                continue;
-            }
-            total += 1;
-            if slot.stamp < filter.below {
-                best.add(slot.stamp, place(at, index));
-            }
+        match shard.crowd(hash) {
+            Some(orders) => best_of_orders(at, orders, filter, best),
+            None => best_of_few(at, &shard, (hash, context_id), filter, best),
         }
-        total
     }
 
     fn token(&self, agent: AgentIndex, stamp: u64) -> PageToken {
@@ -215,9 +203,38 @@ fn weight(task: &Task, list: &List<'_>) -> usize {
     task.view().status().message.map_or(0, |message| message.0.len())
 }
 
-/// Adds a shard's candidates and returns how many of its tasks match.
-fn best_of_shard(at: usize, shard: &Shard, filter: &Filter, best: &mut Best) -> u64 {
-    let Some(orders) = shard.orders(filter.agent) else { return 0 };
+/// Adds the candidates of a context without orders and returns how many of its tasks match.
+fn best_of_few(
+    at: usize,
+    shard: &Shard,
+    (hash, context_id): (u64, &[u8]),
+    filter: &Filter,
+    best: &mut Best,
+) -> u64 {
+    let mut total = 0;
+    for index in shard.context(hash) {
+        let slot = &shard.slab[index];
+        if slot.stamp < filter.floor {
+            break;
+        }
+        let is_in = |task: &Task| {
+            slot.agent == filter.agent
+                && filter.status.is_none_or(|status| status == task.state())
+                && task.context_id() == context_id
+        };
+        if !slot.task.as_ref().is_some_and(is_in) {
+            continue;
+        }
+        total += 1;
+        if slot.stamp < filter.below {
+            best.add(slot.stamp, place(at, index));
+        }
+    }
+    total
+}
+
+/// Adds the candidates in the orders of a shard and returns how many of their tasks match.
+fn best_of_orders(at: usize, orders: &Orders, filter: &Filter, best: &mut Best) -> u64 {
     let mut total = 0;
     for state in TaskState::ALL {
         if filter.status.is_some_and(|status| status != state) {

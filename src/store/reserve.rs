@@ -5,7 +5,7 @@
 use std::sync::PoisonError;
 
 use super::{
-    CONTEXT, Edit, ID_LEN, Refused, Store,
+    Edit, ID_LEN, Refused, Store,
     id::{SHARDS, place, split},
     shard::HashedMap,
     sync::MutexGuard,
@@ -71,7 +71,7 @@ impl Store {
     /// [`Refused::Full`]; [`Refused::Taken`] when there is a task with the chosen id, or one is
     /// being made.
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
-        let context = self.keys.hash(CONTEXT, new.context_id);
+        let context = self.context_hash(new.agent, new.context_id);
         let at = self.shard_of(context);
         let mut wakes = Wakes::default();
         self.make_task_room(&mut wakes)?;

@@ -2,6 +2,9 @@
 //!
 //! A task is in all indexes or in none. Its indexes change once per change of status, under the
 //! shard's lock, and every stamp taken there is above all stamps of the shard.
+//!
+//! A context is a chain of its tasks, newest first, and belongs to one agent. One that grows to
+//! [`MANY`] tasks has orders of its own too, until it has shrunk below [`FEW`].
 
 use std::{
     collections::HashMap,
@@ -40,16 +43,23 @@ impl Hasher for Hashed {
 }
 
 /// A map whose keys are keyed hashes already.
-pub(super) type HashedMap = HashMap<u64, u32, BuildHasherDefault<Hashed>>;
+pub(super) type HashedMap<V = u32> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
 
-/// One agent's tasks, by state.
+/// Tasks of one agent or of one context, by state.
 pub(super) type Orders = [Order; TaskState::ALL.len()];
+
+/// Tasks of a context that are too many to be walked: it is given orders.
+pub(super) const MANY: u32 = 32;
+/// A context with fewer tasks has no orders; a gap, lest one at the edge be sorted again and again.
+pub(super) const FEW: u32 = MANY / 2;
 
 pub(super) struct Shard {
     pub slab: Slab,
     agents: Vec<Option<Box<Orders>>>,
     /// From a context's hash to its newest task.
     contexts: HashedMap,
+    /// The orders of the contexts with many tasks.
+    crowds: HashedMap<Box<Orders>>,
     /// Finished tasks, oldest first: what can be evicted.
     oldest: u32,
     youngest: u32,
@@ -63,6 +73,7 @@ impl Shard {
             slab: Slab::new(index_max),
             agents: Vec::new(),
             contexts: HashedMap::default(),
+            crowds: HashedMap::default(),
             oldest: NONE,
             youngest: NONE,
             waiting: 0,
@@ -94,6 +105,11 @@ impl Shard {
         })
     }
 
+    /// The orders of the context under a hash, if it has many tasks.
+    pub fn crowd(&self, hash: u64) -> Option<&Orders> {
+        self.crowds.get(&hash).map(Box::as_ref)
+    }
+
     /// Puts the task of a slot where a status of `stamp` belongs in every index.
     pub fn list(&mut self, index: u32, stamp: u64) {
         let slot = &mut self.slab[index];
@@ -109,6 +125,9 @@ impl Shard {
         }
         orders[state as usize].push(stamp, index);
         self.front(index, before.is_some());
+        if self.slab[index].among >= FEW {
+            self.sort(index, before.map(|before| (before, old_stamp)));
+        }
         if state.is_terminal() {
             match self.youngest {
                 NONE => self.oldest = index,
@@ -127,9 +146,63 @@ impl Shard {
             self.unlink(index);
         }
         let older = self.contexts.insert(self.slab[index].context, index).unwrap_or(NONE);
-        (self.slab[index].newer, self.slab[index].older) = (NONE, older);
+        let mut among = 1;
         if older != NONE {
-            self.slab[older].newer = index;
+            let older = &mut self.slab[older];
+            older.newer = index;
+            among = older.among + u32::from(!is_linked);
+        }
+        let slot = &mut self.slab[index];
+        (slot.newer, slot.older, slot.among) = (NONE, older, among);
+    }
+
+    /// Puts the newest task of a context where it belongs in the context's orders, if those are
+    /// due; `before` is where it was.
+    #[inline(never)]
+    fn sort(&mut self, index: u32, before: Option<(TaskState, u64)>) {
+        let slot = &self.slab[index];
+        let (hash, stamp, among) = (slot.context, slot.stamp, slot.among);
+        let Some(state) = slot.listed else { return };
+        if let Some(orders) = self.crowds.get_mut(&hash) {
+            if let Some((before, old_stamp)) = before {
+                orders[before as usize].remove(old_stamp);
+            }
+            orders[state as usize].push(stamp, index);
+        } else if among >= MANY {
+            let mut orders = Box::<Orders>::default();
+            let newest: Vec<u32> = self.context(hash).collect();
+            for index in newest.into_iter().rev() {
+                let slot = &self.slab[index];
+                if let Some(state) = slot.listed {
+                    orders[state as usize].push(slot.stamp, index);
+                }
+            }
+            self.crowds.insert(hash, orders);
+        }
+    }
+
+    /// Takes a task out of its context.
+    fn leave(&mut self, index: u32) {
+        let slot = &self.slab[index];
+        let (hash, stamp, listed) = (slot.context, slot.stamp, slot.listed);
+        let (newer, older) = (slot.newer, slot.older);
+        self.unlink(index);
+        let (before, newest) = match newer {
+            NONE => (self.slab[index].among, older),
+            _ => {
+                let newest = self.contexts.get(&hash).copied().unwrap_or(newer);
+                (self.slab[newest].among, newest)
+            }
+        };
+        if newest != NONE {
+            self.slab[newest].among = before - 1;
+        }
+        if before == FEW {
+            self.crowds.remove(&hash);
+        } else if let (true, Some(state)) = (before > FEW, listed)
+            && let Some(orders) = self.crowds.get_mut(&hash)
+        {
+            orders[state as usize].remove(stamp);
         }
     }
 
@@ -163,7 +236,7 @@ impl Shard {
         if let (Some(state), Some(Some(orders))) = (slot.listed, self.agents.get_mut(agent)) {
             orders[state as usize].remove(stamp);
         }
-        self.unlink(index);
+        self.leave(index);
         self.forget(index, wakes);
         room.give_bytes(self.slab[index].charged);
         room.give_task();

@@ -29,6 +29,8 @@ pub(super) struct Slot {
     /// Neighbours among the tasks of the context.
     pub newer: u32,
     pub older: u32,
+    /// How many tasks the context has, if this is its newest.
+    pub among: u32,
     /// The next finished task or the next free slot.
     pub next: u32,
     /// Changes whenever the slot is freed.
@@ -49,6 +51,7 @@ impl Slot {
             waiters: None,
             newer: NONE,
             older: NONE,
+            among: 0,
             next: NONE,
             check: 0,
             agent: AgentIndex(0),

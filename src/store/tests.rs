@@ -1,5 +1,7 @@
 //! One test a rule; `tests/props/store.rs` holds the rules together.
 
+mod pages;
+
 use std::{
     sync::{
         Arc,
@@ -354,33 +356,6 @@ fn a_parked_call_waits_for_a_new_interruption() {
     apply(&store, key, &status(TaskState::AuthRequired)).unwrap().unwrap();
     assert_eq!(counter.0.load(Relaxed), 2);
     assert_eq!(store.settle(&mut ticket, &waker, &mut |_| ()), Poll::Ready(Ok(())));
-}
-
-#[test]
-fn a_page_token_is_checked() {
-    let store = Store::new(&Limits::default(), 7);
-    for bits in 0..3 {
-        make(&store, bits, TaskState::Completed, NOW).unwrap();
-    }
-    let page_of = |agent, token: &[u8], page_size| {
-        let list = List { page_token: Some(token), page_size, ..List::default() };
-        store.list(agent, &list, &mut |_| ())
-    };
-    let first = page_of(AGENT, b"", Some(2)).unwrap();
-    let token = first.next.as_str().as_bytes();
-    assert_eq!((token.len(), first.total, first.page_size), (32, 3, 2));
-    assert_eq!(page_of(AGENT, token, Some(2)).unwrap().next.as_str(), "");
-    for at in 0..token.len() {
-        let mut wrong = token.to_vec();
-        wrong[at] ^= 1;
-        assert_eq!(page_of(AGENT, &wrong, None).unwrap_err().field, Some("pageToken"));
-    }
-    for wrong in [&token[1..], b"0", b"next", &[b'0'; 32], &[0xff; 32]] {
-        assert_eq!(page_of(AGENT, wrong, None).unwrap_err().field, Some("pageToken"));
-    }
-    assert!(page_of(AgentIndex(1), token, None).is_err());
-    assert_eq!(page_of(AGENT, b"", Some(0)).unwrap_err().field, Some("pageSize"));
-    assert_eq!(page_of(AGENT, b"", Some(1_000)).unwrap().page_size, 100);
 }
 
 #[test]

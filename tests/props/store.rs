@@ -122,7 +122,7 @@ pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
         bits: 1,
     };
     while !tape.0.is_empty() {
-        match tape.next(12) {
+        match tape.next(13) {
             0 | 1 => twin.create(&mut tape),
             2..=4 => twin.publish(&mut tape),
             5 => twin.speak(&mut tape),
@@ -133,7 +133,8 @@ pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
             10 => {
                 twin.now.unix_ms = (twin.now.unix_ms + tape.next(12) as u64).saturating_sub(2);
             }
-            _ => while twin.store.sweep(twin.now) {},
+            11 => while twin.store.sweep(twin.now) {},
+            _ => twin.crowd(&mut tape),
         }
         twin.check();
     }
@@ -254,6 +255,18 @@ impl Twin {
         };
         self.stamp(&mut known, at_ms);
         self.known.push(known);
+    }
+
+    /// Makes many tasks in one context, which then is listed in another way.
+    fn crowd(&mut self, tape: &mut Tape<'_>) {
+        let (events, state) = (tape.next(2) as u8, tape.next(5) as u8);
+        for round in 0..18 {
+            if self.known.len() < 100 {
+                let state = (state + round) % 5;
+                self.create(&mut Tape(&[0, 1, 3, 1, events, 0, 1, state, 1, 1]));
+                self.check();
+            }
+        }
     }
 
     fn stamp(&mut self, known: &mut Known, at_ms: u64) {

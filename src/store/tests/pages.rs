@@ -1,0 +1,179 @@
+//! Tokens, and what a context with many tasks lists.
+
+use super::*;
+use crate::{
+    model::TaskView,
+    store::shard::{FEW, MANY},
+};
+
+#[test]
+fn a_page_token_is_checked() {
+    let store = Store::new(&Limits::default(), 7);
+    for bits in 0..3 {
+        make(&store, bits, TaskState::Completed, NOW).unwrap();
+    }
+    let page_of = |agent, token: &[u8], page_size| {
+        let list = List { page_token: Some(token), page_size, ..List::default() };
+        store.list(agent, &list, &mut |_| ())
+    };
+    let first = page_of(AGENT, b"", Some(2)).unwrap();
+    let token = first.next.as_str().as_bytes();
+    assert_eq!((token.len(), first.total, first.page_size), (32, 3, 2));
+    assert_eq!(page_of(AGENT, token, Some(2)).unwrap().next.as_str(), "");
+    for at in 0..token.len() {
+        let mut wrong = token.to_vec();
+        wrong[at] ^= 1;
+        assert_eq!(page_of(AGENT, &wrong, None).unwrap_err().field, Some("pageToken"));
+    }
+    for wrong in [&token[1..], b"0", b"next", &[b'0'; 32], &[0xff; 32]] {
+        assert_eq!(page_of(AGENT, wrong, None).unwrap_err().field, Some("pageToken"));
+    }
+    assert!(page_of(AgentIndex(1), token, None).is_err());
+    assert_eq!(page_of(AGENT, b"", Some(0)).unwrap_err().field, Some("pageSize"));
+    assert_eq!(page_of(AGENT, b"", Some(1_000)).unwrap().page_size, 100);
+}
+
+/// A context as a plain list: `(id, state, time)`, oldest status change first.
+struct Plain {
+    store: Store,
+    tasks: Vec<(Vec<u8>, TaskState, u64)>,
+}
+
+impl Plain {
+    fn new() -> Plain {
+        let limits = Limits { tasks_max: 100_000, task_ttl_ms: 1_000_000, ..Limits::default() };
+        Plain { store: Store::new(&limits, 7), tasks: Vec::new() }
+    }
+
+    /// Makes a task of an agent in the one context.
+    fn make(&mut self, agent: AgentIndex, state: TaskState, ms: u64) {
+        let bits = self.tasks.len() as u128 * 2 + u128::from(agent.0);
+        let reserved = self.store.reserve(NewTask { agent, ..new(bits) }, at(ms)).unwrap();
+        let mut events = EventBuf::default();
+        if state != TaskState::Submitted {
+            events.push(&TaskEvent::Status { state, at_ms: ms, message: None, metadata: None });
+        }
+        let id = reserved.id().to_vec();
+        let (said, generation) = (said(1), Generation::V1);
+        self.store.commit_new(reserved, generation, said.view(), &events, at(ms), |_| ()).unwrap();
+        if agent == AGENT {
+            self.tasks.push((id, state, ms));
+        }
+    }
+
+    /// Gives the task at a position a new status.
+    fn change(&mut self, position: usize, state: TaskState, ms: u64) {
+        let (id, ..) = self.tasks.remove(position);
+        let key = self.store.find(AGENT, &id).unwrap();
+        let event = TaskEvent::Status { state, at_ms: ms, message: None, metadata: None };
+        self.store.update(key, at(ms), |edit| edit.apply(&event)).unwrap().unwrap();
+        self.tasks.push((id, state, ms));
+    }
+
+    /// Evicts what ended before, and forgets it.
+    fn sweep(&mut self, before_ms: u64) {
+        while self.store.sweep(at(before_ms + 1_000_000)) {}
+        self.tasks.retain(|(_, state, ms)| !state.is_terminal() || *ms >= before_ms);
+    }
+
+    /// Reads all pages of a listing and compares; returns how many tasks it has.
+    fn agree(&self, status: Option<TaskState>, after_ms: Option<u64>, page_size: u32) -> usize {
+        let wanted = self.tasks.iter().rev().filter(|(_, state, ms)| {
+            status.is_none_or(|status| status == *state)
+                && after_ms.is_none_or(|after| *ms >= after)
+        });
+        let wanted: Vec<&Vec<u8>> = wanted.map(|(id, ..)| id).collect();
+        let (mut found, mut token) = (Vec::new(), String::new());
+        loop {
+            let list = List {
+                context_id: Some(b"c"),
+                status,
+                after_ms,
+                page_size: Some(page_size),
+                page_token: Some(token.as_bytes()),
+                ..List::default()
+            };
+            let mut each = |view: TaskView<'_>| found.push(view.id().to_vec());
+            let page = self.store.list(AGENT, &list, &mut each).unwrap();
+            assert_eq!(page.total, wanted.len() as u64);
+            token = page.next.as_str().to_owned();
+            if token.is_empty() {
+                break;
+            }
+        }
+        assert!(found.iter().eq(wanted.iter().copied()));
+        found.len()
+    }
+
+    fn agree_on_all(&self) {
+        for status in [None].into_iter().chain(TaskState::ALL.map(Some)) {
+            for after_ms in [None, Some(0), Some(1_007), Some(6_000), Some(u64::MAX / 4)] {
+                self.agree(status, after_ms, 100);
+            }
+        }
+        self.agree(Some(TaskState::Working), None, 7);
+    }
+
+    /// True when the agent's context has orders of its own.
+    fn is_crowd(&self) -> bool {
+        let hash = self.store.context_hash(AGENT, b"c");
+        self.store.lock(self.store.shard_of(hash)).crowd(hash).is_some()
+    }
+}
+
+#[test]
+fn a_context_of_10_000_tasks_lists_as_a_plain_list_does() {
+    let states = [TaskState::Submitted, TaskState::Working, TaskState::InputRequired];
+    let mut plain = Plain::new();
+    for count in 0..10_000 {
+        plain.make(AGENT, states[count % 3], 1_000 + count as u64);
+        plain.make(AgentIndex(1), TaskState::Working, 1_000 + count as u64);
+    }
+    assert_eq!(plain.agree(None, None, 100), 10_000);
+    let mut pick = 1;
+    for round in 0..5_000 {
+        pick = (pick * 75 + 74) % 65_537;
+        let position = pick * plain.tasks.len() / 65_537;
+        if !plain.tasks[position].1.is_terminal() {
+            let state = [TaskState::Working, TaskState::Completed, TaskState::Failed][round % 3];
+            plain.change(position, state, 11_000 + round as u64);
+        }
+    }
+    plain.agree_on_all();
+    for before_ms in [11_001, 12_000, 14_000, 17_000] {
+        plain.sweep(before_ms);
+        plain.agree_on_all();
+    }
+    assert!(plain.is_crowd());
+    while let Some(position) = plain.tasks.iter().position(|(_, state, _)| !state.is_terminal()) {
+        plain.change(position, TaskState::Completed, 20_000);
+    }
+    plain.agree_on_all();
+    plain.sweep(20_001);
+    assert_eq!((plain.agree(None, None, 1), plain.is_crowd()), (0, false));
+}
+
+#[test]
+fn a_context_has_orders_from_many_tasks_down_to_few() {
+    let mut plain = Plain::new();
+    for ms in [1_000, 2_000, 3_000] {
+        for count in 0..u64::from(MANY) {
+            assert!(!plain.is_crowd());
+            plain.make(AGENT, TaskState::Working, ms + count);
+            plain.agree_on_all();
+        }
+        assert!(plain.is_crowd());
+        // The one that leaves is the newest, the oldest, or one between.
+        for count in 0..u64::from(MANY) {
+            let len = plain.tasks.len();
+            plain.change((count * 7) as usize % len, TaskState::Completed, ms + 500);
+            if count % 2 == 0 && len > 1 {
+                plain.change(0, TaskState::Working, ms + 500);
+            }
+            plain.sweep(ms + 501);
+            plain.agree_on_all();
+            assert_eq!(plain.is_crowd(), plain.tasks.len() >= FEW as usize);
+        }
+        assert!(plain.tasks.is_empty());
+    }
+}
