@@ -27,6 +27,8 @@ pub struct CardCache {
 }
 
 struct Card {
+    /// Whose place it describes: two dialects may share a path, by a mount and by a query.
+    dialect: &'static str,
     agent: AgentIndex,
     form: CardForm,
     /// `Host` and path that the card was rendered for.
@@ -78,7 +80,7 @@ fn asked_agent(x: &Exchange<'_>) -> Option<(&'static Dialect, &'static str, Stri
 fn send(x: &mut Exchange<'_>, place: Place, base: &str, form: CardForm) {
     let date = x.scratch.date(x.now);
     let host = x.head.host().unwrap_or_default();
-    let index = match x.scratch.cards.find(place.agent, form, host, base) {
+    let index = match x.scratch.cards.find(place, form, host, base) {
         Some(index) => index,
         None => match render(x, place, base, form) {
             Some(card) => x.scratch.cards.keep(card),
@@ -109,9 +111,13 @@ fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
 }
 
 impl CardCache {
-    fn find(&self, agent: AgentIndex, form: CardForm, host: &str, base: &str) -> Option<usize> {
+    fn find(&self, place: Place, form: CardForm, host: &str, base: &str) -> Option<usize> {
         self.cards.iter().position(|card| {
-            card.agent == agent && card.form == form && card.host == host && card.base == base
+            card.agent == place.agent
+                && card.dialect == place.dialect.name
+                && card.form == form
+                && card.host == host
+                && card.base == base
         })
     }
 
@@ -129,7 +135,7 @@ impl CardCache {
 fn render(x: &Exchange<'_>, place: Place, base: &str, form: CardForm) -> Option<Card> {
     let host = x.head.host().unwrap_or_default();
     let body = body(x.service, x.site, x.head.host(), place, base, form)?;
-    let agent = place.agent;
+    let (dialect, agent) = (place.dialect.name, place.agent);
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(x.site.started_s);
     let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\nVary: Host\r\n");
@@ -138,7 +144,7 @@ fn render(x: &Exchange<'_>, place: Place, base: &str, form: CardForm) -> Option<
     let mut whole = Vec::new();
     response::simple(&mut whole, 200, JSON, &body, &date::imf_fixdate(0), &fields, false, false);
     let (host, base, body_at) = (host.to_owned(), base.to_owned(), whole.len() - body.len());
-    Some(Card { agent, form, host, base, whole, body_at, etag, fields })
+    Some(Card { dialect, agent, form, host, base, whole, body_at, etag, fields })
 }
 
 /// Renders the card of an agent, whose RPC endpoint is at path `base` of `host`; `None` when there
