@@ -57,6 +57,7 @@ impl<A: Agent> Server<A> {
                 task_id: b"task",
                 context_id: b"context",
                 metadata: None,
+                extensions: None,
                 now: Now { mono_ms: self.now_ms, unix_ms: self.now_ms },
                 events: &mut events,
                 ending: &mut ending,

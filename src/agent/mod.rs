@@ -140,6 +140,8 @@ pub struct Turn<'a> {
     pub context_id: &'a [u8],
     /// Raw JSON object of the request's metadata; `None` on resume.
     pub metadata: Option<&'a [u8]>,
+    /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.
+    pub extensions: Option<&'a str>,
     /// The time.
     pub now: Now,
     /// Events published so far.

@@ -57,14 +57,9 @@ impl Core {
         if self.is_draining() {
             return Err(Fault::because(FaultKind::Overloaded, "the server is shutting down"));
         }
-        let made_context;
-        let context_id = match send.context_id {
-            Some(context_id) => context_id,
-            None => {
-                made_context = uuid(cx.entropy.bits());
-                &made_context[..]
-            }
-        };
+        let made = send.context_id.is_none().then(|| uuid(cx.entropy.bits()));
+        let made = made.as_ref().map_or(&[][..], |made| &made[..]);
+        let context_id = send.context_id.unwrap_or(made);
         let new = NewTask {
             agent: cx.caller.agent,
             context_id,
@@ -83,6 +78,7 @@ impl Core {
             task_id: &id,
             context_id,
             metadata: send.metadata,
+            extensions: cx.caller.extensions,
             now: cx.now,
             events: cx.events,
             ending: &mut ending,
@@ -135,6 +131,7 @@ impl Core {
             task_id: send.task_id.unwrap_or_default(),
             context_id: &joined.context_id,
             metadata: send.metadata,
+            extensions: cx.caller.extensions,
             now: cx.now,
             events: cx.events,
             ending: &mut ending,
@@ -192,6 +189,7 @@ impl Core {
             task_id: &task_id,
             context_id: &context_id,
             metadata: None,
+            extensions: None,
             now: cx.now,
             events: cx.events,
             ending: &mut ending,
