@@ -50,10 +50,6 @@ pub struct FaultRow {
     pub code_v01: i32,
     /// `reason` of `google.rpc.ErrorInfo`.
     pub reason: &'static str,
-    /// HTTP status on the HTTP+JSON binding, 1.0.1.
-    pub http: u16,
-    /// gRPC status name, 1.0.1.
-    pub grpc: &'static str,
     /// Default message.
     pub message: &'static str,
 }
@@ -84,29 +80,28 @@ impl FaultKind {
     #[rustfmt::skip]
     pub const fn row(self) -> FaultRow {
         const fn row(
-            code: i32, code_v01: i32, reason: &'static str,
-            http: u16, grpc: &'static str, message: &'static str,
+            code: i32, code_v01: i32, reason: &'static str, message: &'static str,
         ) -> FaultRow {
-            FaultRow { code, code_v01, reason, http, grpc, message }
+            FaultRow { code, code_v01, reason, message }
         }
         match self {
-            FaultKind::Parse => row(-32700, -32700, "PARSE_ERROR", 400, "INVALID_ARGUMENT", "Invalid JSON payload"),
-            FaultKind::InvalidRequest => row(-32600, -32600, "INVALID_REQUEST", 400, "INVALID_ARGUMENT", "Request payload validation error"),
-            FaultKind::MethodNotFound => row(-32601, -32601, "METHOD_NOT_FOUND", 404, "NOT_FOUND", "Method not found"),
-            FaultKind::InvalidParams => row(-32602, -32602, "INVALID_PARAMS", 400, "INVALID_ARGUMENT", "Invalid parameters"),
-            FaultKind::Internal => row(-32603, -32603, "INTERNAL_ERROR", 500, "INTERNAL", "Internal error"),
-            FaultKind::TaskNotFound => row(-32001, -32001, "TASK_NOT_FOUND", 404, "NOT_FOUND", "Task not found"),
-            FaultKind::TaskNotCancelable => row(-32002, -32002, "TASK_NOT_CANCELABLE", 400, "FAILED_PRECONDITION", "Task cannot be canceled"),
-            FaultKind::PushNotificationNotSupported => row(-32003, -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION", "Push Notification is not supported"),
-            FaultKind::UnsupportedOperation => row(-32004, -32004, "UNSUPPORTED_OPERATION", 400, "FAILED_PRECONDITION", "This operation is not supported"),
-            FaultKind::StreamingNotSupported => row(-32004, -32006, "UNSUPPORTED_OPERATION", 400, "FAILED_PRECONDITION", "Streaming is not supported"),
-            FaultKind::TaskTerminal => row(-32004, -32009, "UNSUPPORTED_OPERATION", 400, "FAILED_PRECONDITION", "The task is in a terminal state"),
-            FaultKind::ContentTypeNotSupported => row(-32005, -32005, "CONTENT_TYPE_NOT_SUPPORTED", 400, "INVALID_ARGUMENT", "Incompatible content types"),
-            FaultKind::InvalidAgentResponse => row(-32006, -32603, "INVALID_AGENT_RESPONSE", 500, "INTERNAL", "Invalid agent response"),
-            FaultKind::ExtendedAgentCardNotConfigured => row(-32007, -32004, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", 400, "FAILED_PRECONDITION", "Authenticated Extended Card is not configured"),
-            FaultKind::ExtensionSupportRequired => row(-32008, -32004, "EXTENSION_SUPPORT_REQUIRED", 400, "FAILED_PRECONDITION", "Extension support required"),
-            FaultKind::VersionNotSupported => row(-32009, -32600, "VERSION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION", "Version not supported"),
-            FaultKind::Overloaded => row(-32000, -32011, "RESOURCE_EXHAUSTED", 429, "RESOURCE_EXHAUSTED", "The server is at its limit, retry later"),
+            FaultKind::Parse => row(-32700, -32700, "PARSE_ERROR", "Invalid JSON payload"),
+            FaultKind::InvalidRequest => row(-32600, -32600, "INVALID_REQUEST", "Request payload validation error"),
+            FaultKind::MethodNotFound => row(-32601, -32601, "METHOD_NOT_FOUND", "Method not found"),
+            FaultKind::InvalidParams => row(-32602, -32602, "INVALID_PARAMS", "Invalid parameters"),
+            FaultKind::Internal => row(-32603, -32603, "INTERNAL_ERROR", "Internal error"),
+            FaultKind::TaskNotFound => row(-32001, -32001, "TASK_NOT_FOUND", "Task not found"),
+            FaultKind::TaskNotCancelable => row(-32002, -32002, "TASK_NOT_CANCELABLE", "Task cannot be canceled"),
+            FaultKind::PushNotificationNotSupported => row(-32003, -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", "Push Notification is not supported"),
+            FaultKind::UnsupportedOperation => row(-32004, -32004, "UNSUPPORTED_OPERATION", "This operation is not supported"),
+            FaultKind::StreamingNotSupported => row(-32004, -32006, "UNSUPPORTED_OPERATION", "Streaming is not supported"),
+            FaultKind::TaskTerminal => row(-32004, -32009, "UNSUPPORTED_OPERATION", "The task is in a terminal state"),
+            FaultKind::ContentTypeNotSupported => row(-32005, -32005, "CONTENT_TYPE_NOT_SUPPORTED", "Incompatible content types"),
+            FaultKind::InvalidAgentResponse => row(-32006, -32603, "INVALID_AGENT_RESPONSE", "Invalid agent response"),
+            FaultKind::ExtendedAgentCardNotConfigured => row(-32007, -32004, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "Authenticated Extended Card is not configured"),
+            FaultKind::ExtensionSupportRequired => row(-32008, -32004, "EXTENSION_SUPPORT_REQUIRED", "Extension support required"),
+            FaultKind::VersionNotSupported => row(-32009, -32600, "VERSION_NOT_SUPPORTED", "Version not supported"),
+            FaultKind::Overloaded => row(-32000, -32011, "RESOURCE_EXHAUSTED", "The server is at its limit, retry later"),
         }
     }
 }

@@ -160,14 +160,6 @@ pub fn again(out: &mut Vec<u8>, whole: &[u8], date: &[u8; 29]) {
     }
 }
 
-/// Writes `101 Switching Protocols` (RFC 9110 §15.2.2); `extra` holds what the protocol adds.
-pub fn switching(out: &mut Vec<u8>, protocol: &str, extra: &[u8]) {
-    out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n");
-    push_field(out, b"Upgrade: ", protocol.as_bytes());
-    out.extend_from_slice(extra);
-    out.extend_from_slice(b"\r\n");
-}
-
 /// Begins a chunk (RFC 9112 §7.1) whose data the caller appends to `out`.
 pub fn chunk_begin(out: &mut Vec<u8>) -> ChunkMark {
     let start = out.len();
@@ -413,14 +405,5 @@ mod tests {
         simple(&mut out, 299, "", b"", DATE, b"", false, false);
         // RFC 9112 §4: the space stays when the phrase is empty.
         assert!(out.starts_with(b"HTTP/1.1 299 \r\n"));
-    }
-
-    #[test]
-    fn rfc9110_15_2_2_switching() {
-        let mut out = Vec::new();
-        switching(&mut out, "websocket", b"X: y\r\n");
-        let want = "HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\n\
-                    Upgrade: websocket\nX: y\n\n";
-        assert_eq!(text(&out), want);
     }
 }

@@ -159,18 +159,7 @@ impl Desk<'_> {
         }
         // An answer is not even written: a batch could ask for far more than it may be given.
         // Whatever becomes of it, the caller has said that it does not want to know.
-        let mut cx = CallCx {
-            caller: Caller {
-                agent: self.place.agent,
-                worker: self.worker,
-                extensions: self.extensions.as_deref(),
-            },
-            now: self.now,
-            wake: self.wake,
-            entropy: self.entropy,
-            events: self.events,
-        };
-        let _ = self.service.call(&mut cx, ready.call, &mut |_| ());
+        let _ = self.ask(ready, |_, _, _| ());
     }
 
     fn unary(&mut self, ready: &Ready<'_>) -> Handled {
