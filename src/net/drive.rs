@@ -20,6 +20,7 @@ use tokio::{
 
 use crate::{
     engine::{Conn, Cx, Next},
+    json::Source,
     service::Now,
 };
 
@@ -236,7 +237,7 @@ impl Io {
         let Desk { worker, out, read, inputs, outputs } = desk;
         // Empty already, unless an agent panicked in the middle of another connection's answer.
         out.clear();
-        let input = if fresh > 0 { &read[..fresh] } else { self.input.waiting() };
+        let input = if fresh > 0 { Source::roomy(read, fresh) } else { self.input.source() };
         let (engine, wake) = (&*local.shared.engine, cx.waker());
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len() };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);
