@@ -128,7 +128,7 @@ impl Server {
             // Room or not, nothing changes: some steps are given it and some not.
             let length = self.input.len();
             let before = self.input.clone();
-            let progress = if length % 2 == 0 {
+            let progress = if length.is_multiple_of(2) {
                 self.conn.advance(&mut cx, &self.input, eof)
             } else {
                 self.input.resize(length + 64, b'\\');
