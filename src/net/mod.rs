@@ -16,6 +16,7 @@ mod output;
 mod pool;
 mod server;
 mod signals;
+mod transport;
 mod wheel;
 mod worker;
 
