@@ -240,8 +240,8 @@ impl<S: Transport> Io<S> {
         // Empty already, unless an agent panicked in the middle of another connection's answer.
         out.clear();
         let input = if fresh > 0 { &read[..fresh] } else { self.input.waiting() };
-        let (engine, wake) = (&*local.shared.engine, cx.waker());
-        let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len() };
+        let (engine, wake, peer) = (&*local.shared.engine, cx.waker(), self.stream.peer());
+        let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);
         (self.need, self.read) = (progress.need, progress.read);
         self.due_ms = progress.deadline_ms.unwrap_or(NEVER);

@@ -9,8 +9,13 @@ use tokio::{
     net::TcpStream,
 };
 
+use crate::service::Peer;
+
 /// A connected byte stream.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
+    /// What is known of the other side.
+    fn peer(&self) -> Peer<'_>;
+
     /// False: it has taken bytes that the socket has not, and `poll_flush` moves them on.
     fn is_flushed(&self) -> bool;
 
@@ -22,6 +27,10 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
 }
 
 impl Transport for TcpStream {
+    fn peer(&self) -> Peer<'_> {
+        Peer::default()
+    }
+
     fn is_flushed(&self) -> bool {
         true
     }

@@ -12,7 +12,8 @@ use std::{borrow::Cow, task::Waker};
 
 use crate::{
     binding::{
-        Exchange, Handled, Parked, Scratch, Site, cards,
+        Exchange, Handled, Parked, Scratch, Site,
+        cards::{self, Origin},
         parked::{JSON, ParkedCall},
         site::Permit,
     },
@@ -22,7 +23,7 @@ use crate::{
     json::{Kind, Value},
     model::{Call, EventBuf, Generation, Reply},
     rpc,
-    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Service},
+    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
 };
 
 use fault::{Known, answer_fault, parse_fault};
@@ -63,6 +64,7 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
         out: x.out,
         now: x.now,
         wake: x.wake,
+        peer: x.peer,
         head: x.head,
         asked,
         extensions,
@@ -114,6 +116,7 @@ struct Desk<'d> {
     out: &'d mut Vec<u8>,
     now: Now,
     wake: &'d Waker,
+    peer: Peer<'d>,
     head: &'d Head<'d>,
     asked: Option<Cow<'d, [u8]>>,
     extensions: Option<String>,
@@ -214,6 +217,7 @@ impl Desk<'_> {
                 agent: self.place.agent,
                 worker: self.worker,
                 extensions: self.extensions.as_deref(),
+                identity: self.peer.identity,
             },
             now: self.now,
             wake: self.wake,
@@ -234,7 +238,8 @@ impl Desk<'_> {
             Generation::V01 | Generation::V03 => CardForm::V03,
         };
         let base = self.head.path().strip_suffix('/').unwrap_or(self.head.path());
-        let card = cards::body(self.service, self.site, self.head.host(), self.place, base, form);
+        let origin = Origin { is_secure: self.peer.is_secure, host: self.head.host() };
+        let card = cards::body(self.service, self.site, origin, self.place, base, form);
         self.out.extend_from_slice(&card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?);
         Ok(())
     }
