@@ -96,6 +96,8 @@ limits! {
     parts_max: usize = 1024;
     /// Extensions, and referenced tasks, in one message.
     references_max: usize = 64;
+    /// Milliseconds from accepting a connection to the end of its TLS handshake (nginx: 60 s).
+    tls_handshake_timeout_ms: u64 = 10_000;
     /// Milliseconds from a connection's first byte of a head to its last (slow loris).
     head_timeout_ms: u64 = 10_000;
     /// Milliseconds within which a body must move on by `body_progress_bytes_min`.

@@ -27,11 +27,13 @@ pub fn banner(running: &Running, limits: &Limits) -> String {
     let mut text = format!("peregrine {} serves A2A\n", env!("CARGO_PKG_VERSION"));
     // Writing to a String never fails.
     let _ = writeln!(text, "  url     {url}/");
+    let is_secure = url.starts_with("https:");
+    let (scheme, curl) = if is_secure { ("https", "curl -sk") } else { ("http", "curl -s") };
     for addr in running.addrs().iter().skip(1) {
-        let _ = writeln!(text, "  also    http://{addr}/");
+        let _ = writeln!(text, "  also    {scheme}://{addr}/");
     }
     let _ = writeln!(text, "  card    {url}/.well-known/agent-card.json");
-    let _ = writeln!(text, "  try     curl -s {url}/ {CURL_TAIL}");
+    let _ = writeln!(text, "  try     {curl} {url}/ {CURL_TAIL}");
     text.push_str(&bounds(limits, running.workers()));
     text
 }

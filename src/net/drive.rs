@@ -9,7 +9,6 @@ use std::{
     future::Future,
     io,
     pin::Pin,
-    rc::Rc,
     task::{Context, Poll},
 };
 
@@ -22,7 +21,7 @@ use crate::{
 
 use super::{
     input::Input,
-    local::{Desk, Local},
+    local::{Desk, Local, Seat},
     output::Output,
     transport::Transport,
     wheel::{NEVER, Slot},
@@ -33,7 +32,7 @@ const ROUNDS_MAX: usize = 8;
 
 /// The future of one connection, for each kind of transport a type of its own.
 pub(super) struct Drive<S: Transport> {
-    local: Rc<Local>,
+    local: Seat,
     io: Io<S>,
 }
 
@@ -83,9 +82,8 @@ impl From<io::Error> for Gone {
 }
 
 impl<S: Transport> Drive<S> {
-    /// A connection that was just accepted, and counted in `Shared::open`.
-    pub(super) fn new(stream: S, local: Rc<Local>) -> Drive<S> {
-        local.open.set(local.open.get() + 1);
+    /// A connection that was just accepted.
+    pub(super) fn new(stream: S, local: Seat) -> Drive<S> {
         let io = Io {
             stream,
             conn: Conn::new(local.clock.now()),
@@ -132,7 +130,6 @@ impl<S: Transport> Drop for Drive<S> {
             self.io.output.release(&mut desk.outputs);
         }
         self.local.shared.charge_buffers(self.io.charged, 0);
-        self.local.connection_ended();
     }
 }
 
@@ -171,7 +168,8 @@ impl<S: Transport> Io<S> {
     /// Counts the buffers that this connection holds. One that grows when all connections together
     /// hold too much is cut off: it could not be served without harm to the others.
     fn charge(&mut self, local: &Local) -> Result<(), Gone> {
-        let held = self.input.held_bytes() + self.output.held_bytes() + self.conn.held_bytes();
+        let (input, output) = (self.input.held_bytes(), self.output.held_bytes());
+        let held = input + output + self.conn.held_bytes() + self.stream.held_bytes();
         if held == self.charged {
             return Ok(());
         }

@@ -19,6 +19,9 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
     /// False: it has taken bytes that the socket has not, and `poll_flush` moves them on.
     fn is_flushed(&self) -> bool;
 
+    /// Bytes of output that it holds back, as far as they are to be counted.
+    fn held_bytes(&self) -> usize;
+
     /// True: ending it is a word to the peer, which is said even to one that ended its own side.
     fn says_goodbye(&self) -> bool;
 
@@ -33,6 +36,10 @@ impl Transport for TcpStream {
 
     fn is_flushed(&self) -> bool {
         true
+    }
+
+    fn held_bytes(&self) -> usize {
+        0
     }
 
     fn says_goodbye(&self) -> bool {
