@@ -1,7 +1,7 @@
 //! A server of agents: what it is made of, and its life from `start` to the end of the drain.
 //!
-//! It checks and reads files before it binds, binds before it builds, builds before it starts a thread, and starts
-//! every worker or none.
+//! It checks and reads files before it binds, binds before it builds, builds before it starts a
+//! thread, and starts every worker or none.
 
 use std::{
     fmt, io,
@@ -211,8 +211,8 @@ impl Running {
         self.shared.tls.as_ref().map_or(Ok(()), Current::reload)
     }
 
-    /// Handshakes of TLS that came to nothing since the start: the peer spoke something else, showed
-    /// no certificate that was good enough, took too long, or left.
+    /// Handshakes of TLS that came to nothing since the start: the peer spoke something else,
+    /// showed no certificate that was good enough, took too long, or left.
     pub fn tls_handshakes_failed(&self) -> u64 {
         self.shared.tls.as_ref().map_or(0, Current::failed)
     }
