@@ -664,8 +664,8 @@ fn store_bytes_max() {
         limits.store_bytes_max = 200_000;
         limits.task_bytes_max = 100_000;
     });
-    // Each echo is held twice: as history and as artifact.
-    let text = "x".repeat(20_000);
+    // What is echoed is held once, and shown as history and as artifact.
+    let text = "x".repeat(40_000);
     for _ in 0..20 {
         lab.result(V1.send(), &V1.params(say(&text)));
         lab.pass(1);

@@ -9,7 +9,7 @@ use crate::{
     model::{
         Artifact, ArtifactView, Call, Content, Generation, Message, Op, Part, Reply, Role,
         TaskEvent, TaskState, TaskView,
-        pack::{Fields, artifact_tag, message_tag, part_tag},
+        pack::{artifact_tag, message_tag, part_tag},
     },
     service::Followed,
 };
@@ -122,7 +122,7 @@ fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>) -> bool {
             metadata
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-            out.reserve(artifact.0.len() + 512);
+            out.reserve(artifact.packed_len() + 512);
             ARTIFACT_UPDATE.put(out, place.task_id, place.context_id);
             chunk(out, artifact);
             if append {
@@ -333,7 +333,7 @@ fn described<'a>(out: &mut Vec<u8>, head: Artifact<'a>, all_parts: impl Iterator
     out.extend_from_slice(b",\"parts\":[");
     parts(out, all_parts);
     if has_extensions {
-        let extensions = Fields(head.0).filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
+        let extensions = head.fields().filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
         put::texts(out, b",\"extensions\":[", extensions);
     }
     out.push(b'}');

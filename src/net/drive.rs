@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
     engine::{Conn, Cx, Next},
+    json::Source,
     service::Now,
 };
 
@@ -237,7 +238,7 @@ impl<S: Transport> Io<S> {
         let Desk { worker, out, read, inputs, outputs } = desk;
         // Empty already, unless an agent panicked in the middle of another connection's answer.
         out.clear();
-        let input = if fresh > 0 { &read[..fresh] } else { self.input.waiting() };
+        let input = if fresh > 0 { Source::roomy(read, fresh) } else { self.input.source() };
         let (engine, wake, peer) = (&*local.shared.engine, cx.waker(), self.stream.peer());
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);

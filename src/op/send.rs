@@ -210,7 +210,7 @@ impl Core {
     /// What a task refuses that ended meanwhile is lost for its agent, not for its clients.
     fn commit(&self, key: TaskKey, events: &EventBuf, now: Now, show: impl FnOnce(&Task)) {
         self.store.update(key, now, |edit| {
-            let _ = edit.apply_all(events);
+            let _ = edit.apply_all(events, None);
             show(edit.task());
         });
     }

@@ -148,7 +148,8 @@ impl Store {
         (slot.charged, slot.chosen) = (log, reserved.chosen.map(|(_, hash)| hash));
         reserved.is_kept = true;
         // A limit that is reached has failed the task, which is then what there is to read.
-        let _ = Edit::begun(self, &mut shard, (at, index), now, &mut wakes).apply_all(events);
+        let _ = Edit::begun(self, &mut shard, (at, index), now, &mut wakes)
+            .apply_all(events, Some(message));
         shard.task(index).map(read).ok_or(Refused::Full)
     }
 
