@@ -12,7 +12,7 @@ use crate::{
     fault::{Fault, FaultKind},
     http::{Chunked, Found, HeadLayout, Reject, response},
     json::Source,
-    service::{Follow, Now},
+    service::{Follow, Now, Peer},
 };
 
 /// What a connection is given each time.
@@ -29,6 +29,8 @@ pub struct Cx<'a> {
     pub out: &'a mut Vec<u8>,
     /// Bytes of earlier output that the socket has not taken, beside those in `out`.
     pub unsent: usize,
+    /// What is known of the other side; the same each time.
+    pub peer: Peer<'a>,
 }
 
 /// What a connection wants next.
@@ -213,7 +215,8 @@ impl Conn {
         let (head, body) = rest.split(head_len, total - head_len);
         let (head, close) = (layout.head(head), !layout.head(head).keep_alive());
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
-        let handled = request::handle(request::exchange(tools, (cx.now, cx.wake), &head), body);
+        let handled =
+            request::handle(request::exchange(tools, (cx.now, cx.wake, cx.peer), &head), body);
         self.settle_into(cx, handled, close);
         Step::Ate(total)
     }
@@ -307,7 +310,7 @@ impl Conn {
         let close = !head.keep_alive();
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
         let handled = request::handle(
-            request::exchange(tools, (cx.now, cx.wake), &head),
+            request::exchange(tools, (cx.now, cx.wake, cx.peer), &head),
             Source::from(&chunks.body),
         );
         self.settle_into(cx, handled, close);

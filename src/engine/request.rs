@@ -6,13 +6,14 @@ use crate::{
     binding::{
         Exchange, Handled, Scratch, cards, echo,
         jsonrpc::{self, Place},
-        route::{Route, route},
+        rest,
+        route::{NO_AGENT, NOTHING, Route, route},
     },
     engine::Engine,
     http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, Version, response},
     json::Source,
     limits::Limits,
-    service::Now,
+    service::{Now, Peer},
 };
 
 /// Where the body of a request ends.
@@ -61,12 +62,12 @@ const ALL_METHODS: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
 #[inline(always)]
 pub(super) fn exchange<'x>(
     (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
-    (now, wake): (Now, &'x Waker),
+    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
     head: &'x Head<'x>,
 ) -> Exchange<'x> {
     let (service, site) = (engine.service(), &engine.site);
     let close = !head.keep_alive() || engine.is_draining();
-    Exchange { service, site, scratch, out, now, wake, head, close }
+    Exchange { service, site, scratch, out, now, wake, peer, head, close }
 }
 
 /// Handles a request whose body is complete.
@@ -125,8 +126,10 @@ fn answer(x: &mut Exchange<'_>, body: Source<'_>) -> Handled {
             _ => not_allowed(x, CARD_METHODS),
         },
         Route::Echo => return echo::answer(x, body.bytes()),
-        Route::NoAgent => jsonrpc::refuse_path(x, 404, "there is no agent of this name"),
-        Route::NotFound => jsonrpc::refuse_path(x, 404, "there is nothing at this path"),
+        Route::Rest(at) => return rest::handle(x, at, body),
+        Route::Lost(form, detail) => return rest::lost(x, form, detail),
+        Route::NoAgent => jsonrpc::refuse_path(x, 404, NO_AGENT),
+        Route::NotFound => jsonrpc::refuse_path(x, 404, NOTHING),
     }
     Handled::Answered
 }

@@ -15,7 +15,7 @@ use peregrine::{
     engine::{Conn, Cx, Engine, Mount, Next, Setup, Start, Worker},
     json::{Parser, Source},
     limits::Limits,
-    service::{Entropy, Now},
+    service::{Entropy, Now, Peer},
 };
 use serde_json::value::RawValue;
 
@@ -124,6 +124,7 @@ impl Server {
                 wake: &waker,
                 out: &mut out,
                 unsent: 0,
+                peer: Peer::default(),
             };
             // Room or not, nothing changes: some steps are given it and some not.
             let length = self.input.len();
