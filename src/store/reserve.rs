@@ -98,22 +98,16 @@ impl Store {
         };
         let key = TaskKey { place: place(at, index), check };
         let [bits, context_bits] = new.bits;
-        let (context, made_context) = match named {
-            Some((_, context)) => (context, [0; ID_LEN]),
-            // A lone task is not looked up by the hash.
-            None => {
-                let context = Context { hash: 0, home: index };
-                (context, self.keys.context_id(key.place, context_bits))
-            }
-        };
+        // A lone task is not looked up by a hash.
+        let alone = Context { hash: 0, home: index };
         let mut reserved = Reserved {
             store: self,
             key,
             agent: new.agent,
-            context,
+            context: named.map_or(alone, |(_, context)| context),
             made: self.keys.id(key.place, bits),
             chosen: None,
-            made_context,
+            made_context: self.keys.context_id(key.place, context_bits),
             context_id: new.context_id,
             is_kept: Cell::new(false),
         };

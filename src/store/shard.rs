@@ -143,9 +143,13 @@ impl Shard {
             orders[before as usize].remove(old_stamp);
         }
         orders[state as usize].push(stamp, index);
-        self.front(index, before.is_some());
-        if self.slab[index].among >= FEW {
-            self.sort(index, before.map(|before| (before, old_stamp)));
+        if slot.is_lone {
+            slot.among = 1;
+        } else {
+            self.front(index, before.is_some());
+            if self.slab[index].among >= FEW {
+                self.sort(index, before.map(|before| (before, old_stamp)));
+            }
         }
         if state.is_terminal() {
             match self.youngest {
@@ -165,11 +169,7 @@ impl Shard {
             self.unlink(index);
         }
         let mut among = 1;
-        let slot = &mut self.slab[index];
-        if slot.is_lone {
-            slot.among = among;
-            return;
-        }
+        let slot = &self.slab[index];
         let (agent, hash) = (slot.agent, slot.context);
         let mut older = self.contexts.insert(hash, index).unwrap_or(NONE);
         let slot = &self.slab[index];
