@@ -4,8 +4,14 @@
 //! else. Whatever a transport keeps back is told by [`Transport::is_flushed`], and counts as output
 //! that waits.
 
+use std::{
+    future::Future,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, Interest},
     net::TcpStream,
 };
 
@@ -15,6 +21,9 @@ use crate::service::Peer;
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
     /// What is known of the other side.
     fn peer(&self) -> Peer<'_>;
+
+    /// True: the peer has ended its side or reset the connection, whatever of it is still unread.
+    fn has_left(&self) -> bool;
 
     /// False: it has taken bytes that the socket has not, and `poll_flush` moves them on.
     fn is_flushed(&self) -> bool;
@@ -32,6 +41,13 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
 impl Transport for TcpStream {
     fn peer(&self) -> Peer<'_> {
         Peer::default()
+    }
+
+    fn has_left(&self) -> bool {
+        // The flags that the system has told of, without a wait and without a system call.
+        let ready = pin!(self.ready(Interest::READABLE));
+        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     fn is_flushed(&self) -> bool {
