@@ -315,7 +315,8 @@ impl<S: Transport> Io<S> {
         let sent = self.write(output.unsent(), cx)?;
         self.output = output;
         self.output.sent(sent, &mut desk.outputs);
-        let moved = sent > 0 || self.flush_transport(cx)?;
+        // Always: what the transport took just now may not be on its way.
+        let moved = self.flush_transport(cx)? || sent > 0;
         if moved {
             self.moved_ms = now.mono_ms;
         } else if now.mono_ms >= self.moved_ms.saturating_add(local.bounds.write_stall_ms) {
