@@ -7,10 +7,10 @@
 use std::task::Waker;
 
 use crate::{
-    binding::{Exchange, Handled, Parked, Scratch, stream::Pump},
+    binding::{Handled, Parked, stream::Pump},
     engine::{Engine, Worker, request},
     fault::{Fault, FaultKind},
-    http::{Chunked, Found, Head, HeadLayout, Reject, response},
+    http::{Chunked, Found, HeadLayout, Reject, response},
     json::Source,
     service::{Follow, Now, Peer},
 };
@@ -215,7 +215,8 @@ impl Conn {
         let (head, body) = rest.split(head_len, total - head_len);
         let (head, close) = (layout.head(head), !layout.head(head).keep_alive());
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
-        let handled = request::handle(exchange(tools, (cx.now, cx.wake, cx.peer), &head), body);
+        let handled =
+            request::handle(request::exchange(tools, (cx.now, cx.wake, cx.peer), &head), body);
         self.settle_into(cx, handled, close);
         Step::Ate(total)
     }
@@ -309,13 +310,14 @@ impl Conn {
         let close = !head.keep_alive();
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
         let handled = request::handle(
-            exchange(tools, (cx.now, cx.wake, cx.peer), &head),
+            request::exchange(tools, (cx.now, cx.wake, cx.peer), &head),
             Source::from(&chunks.body),
         );
         self.settle_into(cx, handled, close);
         Step::Ate(step.consumed)
     }
 
+    #[inline(always)]
     fn settle_into(&mut self, cx: &Cx<'_>, handled: Handled, close: bool) {
         self.since_ms = cx.now.mono_ms;
         self.state = match handled {
@@ -390,15 +392,4 @@ impl Conn {
         crate::binding::jsonrpc::refuse_http(cx.out, status, reason, &date, b"", true, false);
         Step::Over(Next::Close)
     }
-}
-
-/// All that is needed to answer the request of a head.
-fn exchange<'x>(
-    (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
-    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
-    head: &'x Head<'x>,
-) -> Exchange<'x> {
-    let (service, site) = (engine.service(), &engine.site);
-    let close = !head.keep_alive() || engine.is_draining();
-    Exchange { service, site, scratch, out, now, wake, peer, head, close }
 }

@@ -1,15 +1,19 @@
 //! One whole request: where its body ends, and who answers it.
 
+use std::task::Waker;
+
 use crate::{
     binding::{
-        Exchange, Handled, cards, echo,
+        Exchange, Handled, Scratch, cards, echo,
         jsonrpc::{self, Place},
         rest,
         route::{NO_AGENT, NOTHING, Route, route},
     },
+    engine::Engine,
     http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, Version, response},
     json::Source,
     limits::Limits,
+    service::{Now, Peer},
 };
 
 /// Where the body of a request ends.
@@ -53,6 +57,18 @@ pub(super) fn chunk_limits(limits: &Limits) -> ChunkLimits {
 const RPC_METHODS: &[u8] = b"Allow: POST, OPTIONS\r\n";
 const CARD_METHODS: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 const ALL_METHODS: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
+
+/// All that is needed to answer the request of a head.
+#[inline(always)]
+pub(super) fn exchange<'x>(
+    (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
+    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
+    head: &'x Head<'x>,
+) -> Exchange<'x> {
+    let (service, site) = (engine.service(), &engine.site);
+    let close = !head.keep_alive() || engine.is_draining();
+    Exchange { service, site, scratch, out, now, wake, peer, head, close }
+}
 
 /// Handles a request whose body is complete.
 pub(super) fn handle(mut x: Exchange<'_>, body: Source<'_>) -> Handled {

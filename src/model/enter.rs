@@ -109,23 +109,33 @@ impl Task {
         }
     }
 
+    #[inline]
     fn kill(&mut self, at: usize) {
         // Zero would say that it lives.
         self.put_u32(at + DEAD_AT, self.seq.max(1));
-        let (first, repeats_at) = (self.entries_at(), self.repeats_at as usize);
-        let dies = |at: usize| self.u32_at(at + DEAD_AT) != 0;
-        // A message that is repeated goes with what repeats it.
-        self.dead_bytes += match repeats_at != 0 {
-            true if at == first && !dies(repeats_at) => 0,
-            true if at == repeats_at && dies(first) => self.u32_at(at) + self.u32_at(first),
-            _ => self.u32_at(at),
+        self.dead_bytes += match self.repeats_at {
+            0 => self.u32_at(at),
+            repeats_at => self.freed(at, repeats_at as usize),
         };
+    }
+
+    /// What the death of an entry frees: a message that is repeated goes with what repeats it.
+    #[cold]
+    fn freed(&self, at: usize, repeats_at: usize) -> u32 {
+        let first = self.entries_at();
+        let is_dead = |at: usize| self.u32_at(at + DEAD_AT) != 0;
+        match self.u32_at(at) {
+            _ if at == first && !is_dead(repeats_at) => 0,
+            freed if at == repeats_at && is_dead(first) => freed + self.u32_at(first),
+            freed => freed,
+        }
     }
 
     /// Notes the artifact at `at`, which ends at `end`, as the one that repeats the first message.
     ///
     /// `None`: there is another, the message is not the only one of the task and alive, or the
     /// task would show more than it may hold; parts must then be copied.
+    #[cold]
     fn repeat(&mut self, at: usize, end: usize, limits: &TaskLimits) -> Option<()> {
         let first = self.entries_at();
         let entry = Entry::at(&self.log, first)?;

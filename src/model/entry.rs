@@ -122,6 +122,21 @@ impl<'a> Entry<'a> {
 
     #[inline]
     pub fn event(&self) -> Option<TaskEvent<'a>> {
+        if self.is_repeating() {
+            return self.repeating_event();
+        }
+        self.plain_event()
+    }
+
+    /// The event of an entry that does not repeat, as no turn and no status does.
+    #[inline]
+    pub fn plain_event(&self) -> Option<TaskEvent<'a>> {
+        TaskEvent::decode(self.kind(), self.flag(), self.payload)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn repeating_event(&self) -> Option<TaskEvent<'a>> {
         let event = TaskEvent::decode(self.kind(), self.flag(), self.own_payload())?;
         Some(match event {
             TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
@@ -139,19 +154,15 @@ impl<'a> Entry<'a> {
         self.kind() == kind::ARTIFACT && is_repeating(self.flag())
     }
 
-    /// The payload without the place of a message.
-    #[inline]
+    /// The payload of a repeating entry without the place of the message.
     fn own_payload(&self) -> &'a [u8] {
-        let place = if self.is_repeating() { PLACE } else { 0 };
-        self.payload.get(..self.payload.len().saturating_sub(place)).unwrap_or_default()
+        self.payload.get(..self.payload.len().saturating_sub(PLACE)).unwrap_or_default()
     }
 
-    /// The message that the artifact repeats; `None` also where no task has entered it yet.
-    #[inline]
+    /// The message that a repeating entry repeats; `None` where no task has entered it yet.
+    #[cold]
+    #[inline(never)]
     fn repeated(&self) -> Option<Message<'a>> {
-        if !self.is_repeating() {
-            return None;
-        }
         let at = u32::from_le_bytes(*self.payload.last_chunk::<PLACE>()?) as usize;
         let turn = Entry::at(self.log, at).filter(|entry| at > 0 && entry.is_turn())?;
         Some(Message(turn.payload))
@@ -160,11 +171,15 @@ impl<'a> Entry<'a> {
     /// The artifact of an entry of that kind, without its metadata.
     #[inline]
     pub fn artifact(&self) -> Artifact<'a> {
-        let sized = self.own_payload().split_first_chunk().and_then(|(length, rest)| {
+        let (payload, repeats) = match is_repeating(self.flag()) {
+            true => (self.own_payload(), self.repeated()),
+            false => (self.payload, None),
+        };
+        let sized = payload.split_first_chunk().and_then(|(length, rest)| {
             let length = u32::from_le_bytes(*length) as usize;
             if length == 0 { Some(rest) } else { rest.get(length..) }
         });
-        Artifact { packed: sized.unwrap_or_default(), repeats: self.repeated() }
+        Artifact { packed: sized.unwrap_or_default(), repeats }
     }
 
     /// What the payloads of an artifact and of its chunks begin with, metadata aside: the id.
@@ -180,7 +195,7 @@ impl<'a> Entry<'a> {
     /// The message of an entry that [holds](Entry::holds_message) one.
     #[inline]
     pub fn message(&self) -> Option<Message<'a>> {
-        match self.event()? {
+        match self.plain_event()? {
             TaskEvent::Turn { message } => Some(message),
             TaskEvent::Status { message, .. } => message,
             TaskEvent::Artifact { .. } => None,

@@ -229,21 +229,26 @@ impl<'a> Artifact<'a> {
     /// Its id and its text when it is nothing but one part of text, as most chunks are.
     #[inline]
     pub fn as_text(self) -> Option<(&'a [u8], &'a [u8])> {
-        let mut fields = self.fields();
         if let Some(message) = self.repeats {
-            let mut parts = message.parts();
-            return match (fields.next()?, parts.next()?) {
-                ((artifact_tag::ARTIFACT_ID, id), part)
-                    if fields.is_empty() && parts.next().is_none() =>
-                {
-                    Some((id, part.as_text()?))
-                }
-                _ => None,
-            };
+            return self.as_repeated_text(message);
         }
+        let mut fields = self.fields();
         match (fields.next()?, fields.next()?) {
             ((artifact_tag::ARTIFACT_ID, id), (artifact_tag::PART, part)) if fields.is_empty() => {
                 Some((id, Part(part).as_text()?))
+            }
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn as_repeated_text(self, message: Message<'a>) -> Option<(&'a [u8], &'a [u8])> {
+        let (mut fields, mut parts) = (self.fields(), message.parts());
+        match (fields.next()?, parts.next()?) {
+            ((artifact_tag::ARTIFACT_ID, id), part)
+                if fields.is_empty() && parts.next().is_none() =>
+            {
+                Some((id, part.as_text()?))
             }
             _ => None,
         }

@@ -499,7 +499,8 @@ mod tests {
                     _ => status(TaskState::Working),
                 };
                 assert_eq!(fast.apply(&event, &limits), slow.apply(&event, &limits));
-                for seq in fast.base_seq().max(slow.base_seq())..=fast.seq() {
+                let base = fast.base_seq().max(slow.base_seq());
+                for seq in (base..=fast.seq()).filter(|seq| (seq + step as u64).is_multiple_of(5)) {
                     assert_eq!(shown(&fast, seq), shown(&slow, seq));
                 }
                 assert!(fast.length() <= limits.bytes_max);

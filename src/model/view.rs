@@ -66,7 +66,7 @@ impl<'a> TaskView<'a> {
 
     /// The status.
     pub fn status(&self) -> Status<'a> {
-        match Entry::at(self.task.log(), self.status_at).and_then(|entry| entry.event()) {
+        match Entry::at(self.task.log(), self.status_at).and_then(|entry| entry.plain_event()) {
             Some(TaskEvent::Status { state, at_ms, message, metadata }) => {
                 Status { state, at_ms, message, metadata }
             }
