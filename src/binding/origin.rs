@@ -21,11 +21,13 @@ pub struct Origin<'a> {
 
 impl<'a> Origin<'a> {
     /// The origin of the request with this head.
+    #[inline]
     pub fn of(site: &Site, head: &Head<'a>) -> Origin<'a> {
         let origin = Origin { is_secure: false, host: head.host(), prefix: "" };
         if site.trust_forwarded { origin.forwarded(head) } else { origin }
     }
 
+    #[cold]
     fn forwarded(self, head: &Head<'a>) -> Origin<'a> {
         let first = |name| {
             let value = http::list(head.values(name).next()?).next()?;

@@ -34,7 +34,8 @@ pub(super) struct Rules {
     /// Largest `historyLength` of a get.
     pub history_max: u32,
     /// True: the ProtoJSON of 0.3 (wire §3.4). Requests and parts have its names as well, a data
-    /// part is a message of its own, and `blocking` left out of a configuration is false.
+    /// part is a message of its own, `blocking` left out of a configuration is false, and no
+    /// message goes without an id.
     pub proto: bool,
 }
 
