@@ -329,11 +329,11 @@ fn tasks_are_listed_by_every_filter() {
     let (one, two) = (first["id"].clone(), second["id"].clone());
     assert_eq!(ids(&mut lab, ""), [two.clone(), one.clone()]);
     let context = first["contextId"].as_str().unwrap();
-    assert_eq!(ids(&mut lab, &format!("contextId={context}")), [one.clone()]);
+    assert_eq!(ids(&mut lab, &format!("contextId={context}")), std::slice::from_ref(&one));
     assert_eq!(ids(&mut lab, "status=TASK_STATE_WORKING"), Vec::<Value>::new());
     assert_eq!(ids(&mut lab, "status=TASK_STATE_COMPLETED").len(), 2);
     let after = second["status"]["timestamp"].as_str().unwrap().replace(':', "%3A");
-    assert_eq!(ids(&mut lab, &format!("statusTimestampAfter={after}")), [two.clone()]);
+    assert_eq!(ids(&mut lab, &format!("statusTimestampAfter={after}")), [two]);
     let page = ok(&lab.ask(&get("/tasks?pageSize=1&includeArtifacts=True&historyLength=1")));
     assert!(page["tasks"][0]["artifacts"].is_array() && page["tasks"][0]["history"].is_array());
     let token = page["nextPageToken"].as_str().unwrap();
@@ -543,14 +543,6 @@ fn the_version_that_is_named_wins_over_the_path() {
 }
 
 #[test]
-fn extensions_reach_the_agent_of_a_rest_call_as_well() {
-    // The echo agent says nothing of them; the call is served whatever they are.
-    let mut lab = Lab::echo();
-    let fields = [("A2A-Extensions", "urn:a, urn:b"), ("X-A2A-Extensions", "urn:c")];
-    ok(&lab.ask(&post("/message:send", &fields, &message("hi").to_string())));
-}
-
-#[test]
 fn a_switched_off_extended_card_is_an_unsupported_operation() {
     let mut lab = Lab::new(Setup { extended_card: false, ..Setup::default() });
     refused(&lab.ask(&get("/extendedAgentCard")), 400, "UNSUPPORTED_OPERATION");
@@ -710,4 +702,76 @@ fn requests_of_both_bindings_share_a_connection_and_its_tasks() {
     let id = ok(&lab.reply(peer))["task"]["id"].clone();
     assert_eq!(lab.reply(peer).result()["tasks"][0]["id"], id);
     assert_eq!(ok(&lab.reply(peer))["tasks"][0]["id"], id);
+}
+
+/// Names, chunks, metadata and questions, as a script publishes them.
+const SCRIPT: &str = r#"
+    [[rule]]
+    [[rule.step]]
+    status = "working"
+    text = "Thinking"
+    [[rule.step]]
+    delay_ms = 1000
+    artifact = "out"
+    parts = [{ text = "one" }, { url = "http://a/f", filename = "f", media_type = "text/plain" }]
+    [[rule.step]]
+    artifact = "out"
+    append = true
+    last_chunk = true
+    parts = [{ data = '{"n":1.0}' }]
+    [[rule.step]]
+    status = "input-required"
+    text = "What next?"
+"#;
+
+#[test]
+fn every_event_of_0_3_has_its_own_shape() {
+    let mut lab = Lab::scripted(SCRIPT);
+    let peer = lab.open();
+    lab.write(peer, &post("/v1/message:stream", &[], &old_message("go").to_string()));
+    lab.pass(1_000);
+    let reply = lab.reply(peer);
+    let mut events: Vec<Value> = reply.events().into_iter().map(|event| event.data).collect();
+    let task = events.remove(0)["task"].take();
+    let (id, context) = (task["id"].clone(), task["contextId"].clone());
+    let said = |status: &mut Value| {
+        let at = status.as_object_mut().unwrap().remove("timestamp").unwrap();
+        assert!(at.as_str().unwrap().ends_with('Z'));
+        let message = status["message"].as_object_mut().unwrap();
+        assert!(message.remove("messageId").is_some());
+    };
+    said(&mut events[0]["statusUpdate"]["status"]);
+    said(&mut events[3]["statusUpdate"]["status"]);
+    let message = |text: &str| {
+        json!({"taskId": id, "contextId": context, "role": "ROLE_AGENT",
+        "content": [{"text": text}]})
+    };
+    let file =
+        json!({"file": {"fileWithUri": "http://a/f", "mimeType": "text/plain", "name": "f"}});
+    let expected = [
+        json!({"statusUpdate": {"taskId": id, "contextId": context,
+            "status": {"state": "TASK_STATE_WORKING", "message": message("Thinking")}}}),
+        json!({"artifactUpdate": {"taskId": id, "contextId": context,
+            "artifact": {"artifactId": "out", "parts": [{"text": "one"}, file]}}}),
+        json!({"artifactUpdate": {"taskId": id, "contextId": context, "append": true, "lastChunk": true,
+            "artifact": {"artifactId": "out", "parts": [{"data": {"data": {"n": 1.0}}}]}}}),
+        json!({"statusUpdate": {"taskId": id, "contextId": context, "final": true,
+            "status": {"state": "TASK_STATE_INPUT_REQUIRED", "message": message("What next?")}}}),
+    ];
+    assert_eq!(events, expected);
+    // The follow-up goes to the task that asked, in 1.0.
+    let mut more = message_to(&id, "more");
+    more["message"]["contextId"] = context;
+    let peer = lab.open();
+    lab.write(peer, &post("/message:send", &[], &more.to_string()));
+    lab.pass(1_000);
+    let task = ok(&lab.reply(peer))["task"].clone();
+    assert_eq!((&task["id"], &task["status"]["state"]), (&id, &json!("TASK_STATE_INPUT_REQUIRED")));
+    assert!(task["history"].as_array().unwrap().len() >= 2);
+}
+
+fn message_to(task: &Value, text: &str) -> Value {
+    let mut body = message(text);
+    body["message"]["taskId"] = task.clone();
+    body
 }

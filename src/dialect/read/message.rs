@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-use super::{ReadCx, Rules, Text, canonical, identifier, missing, object, part, set, slots};
+use super::{ReadCx, Rules, Text, canonical, identifier, missing, object, part, proto_slot, slots};
 
 slots!(MessageSlots {
     message_id: "messageId" | "message_id";
@@ -52,7 +52,7 @@ pub(super) fn read<'p>(
     packer.put(message_tag::ROLE, &[role as u8]);
     if rules.proto && slots.parts == Slot::default() {
         // Wire §3.4: what 0.3 calls the parts of a message in its proto.
-        slots.parts = message.get("content").and_then(set).map(|it| it.slot()).unwrap_or_default();
+        slots.parts = proto_slot(message, "content");
     }
     parts(rules, cx, message.at(slots.parts), &mut packer)?;
     packer.put_some(message_tag::METADATA, metadata.map(|value| value.raw()));

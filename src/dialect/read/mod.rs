@@ -13,7 +13,7 @@ use std::{borrow::Cow, ops::RangeInclusive};
 
 use crate::{
     fault::Fault,
-    json::{Kind, Value},
+    json::{Kind, Slot, Value},
     model::{Call, Generation, Op},
 };
 
@@ -118,6 +118,12 @@ use slots;
 #[inline]
 fn set(value: Value<'_>) -> Option<Value<'_>> {
     (!value.is_null()).then_some(value)
+}
+
+/// Where a member is that only the ProtoJSON of 0.3 has; kept out of the way of all others.
+#[cold]
+fn proto_slot(object: Value<'_>, name: &str) -> Slot {
+    object.get(name).and_then(set).map(|value| value.slot()).unwrap_or_default()
 }
 
 fn missing(field: &'static str) -> Fault {

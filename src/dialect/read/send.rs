@@ -8,7 +8,7 @@ use crate::{
 
 use super::{
     INT32_MAX, Kept, ReadCx, Rules, Text, boolean, count, identifier, keep, message, missing,
-    object, set, slots, target::split_thread,
+    object, proto_slot, slots, target::split_thread,
 };
 
 slots!(SendSlots {
@@ -59,7 +59,7 @@ pub(super) fn read<'p>(
     slots.fill(params);
     if rules.proto && slots.message == Slot::default() {
         // Wire §3.4: the name in the proto, which Python's client sends.
-        slots.message = params.get("request").and_then(set).map(|it| it.slot()).unwrap_or_default();
+        slots.message = proto_slot(params, "request");
     }
     let message = object(params.at(slots.message), "message")?.ok_or_else(|| missing("message"))?;
     let ids = message::read(rules, cx, message, pack)?;
