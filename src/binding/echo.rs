@@ -44,9 +44,13 @@ fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
         metadata: None,
         generation: Generation::V1,
     };
-    let caller = Caller { agent: AgentIndex(0), worker: x.scratch.worker, extensions: None };
     let mut cx = CallCx {
-        caller,
+        caller: Caller {
+            agent: AgentIndex(0),
+            worker: x.scratch.worker,
+            extensions: None,
+            identity: x.peer.identity,
+        },
         now: x.now,
         wake: x.wake,
         entropy: x.scratch.entropy.as_mut(),
@@ -65,7 +69,7 @@ fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
     response::stream_head(x.out, &date, x.close, !chunked, b"");
     Some(Handled::Stream(Box::new(Pump {
         cursor,
-        id: rpc::NULL_ID.into(),
+        id: Some(rpc::NULL_ID.into()),
         op: Op::Stream,
         history: Some(0),
         wire: method.wire,

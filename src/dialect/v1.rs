@@ -9,7 +9,7 @@ use crate::{
     model::{
         Artifact, ArtifactView, Call, Content, Generation, Message, Op, Part, Reply, Role,
         TaskEvent, TaskState, TaskView,
-        pack::{Fields, artifact_tag, message_tag, part_tag},
+        pack::{artifact_tag, message_tag, part_tag},
     },
     service::Followed,
 };
@@ -19,6 +19,10 @@ use super::{ReadCx, Wire, WriteCx, fault, put, put::Template, read};
 /// The 1.0 pairs.
 pub(super) static WIRE: Wire =
     Wire { generation: Generation::V1, read, reply, event, fault: write_fault };
+
+/// The same in the HTTP+JSON binding, whose errors are AIP-193 (A2A 1.0 §11.6).
+pub(super) static REST: Wire =
+    Wire { generation: Generation::V1, read, reply, event, fault: write_rest_fault };
 
 const RULES: read::Rules = read::Rules::of(Generation::V1);
 
@@ -32,6 +36,10 @@ fn read<'p>(
 
 fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
     fault::v1(out, fault);
+}
+
+fn write_rest_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
+    fault::rest_v1(out, fault, fault.kind.row().status.http());
 }
 
 /// The task and conversation in which a message is shown; agent messages carry both.
@@ -114,7 +122,7 @@ fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>) -> bool {
             metadata
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-            out.reserve(artifact.0.len() + 512);
+            out.reserve(artifact.packed_len() + 512);
             ARTIFACT_UPDATE.put(out, place.task_id, place.context_id);
             chunk(out, artifact);
             if append {
@@ -337,7 +345,7 @@ fn described<'a>(out: &mut Vec<u8>, head: Artifact<'a>, all_parts: impl Iterator
     out.extend_from_slice(b",\"parts\":[");
     parts(out, all_parts);
     if has_extensions {
-        let extensions = Fields(head.0).filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
+        let extensions = head.fields().filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
         put::texts(out, b",\"extensions\":[", extensions);
     }
     out.push(b'}');

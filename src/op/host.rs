@@ -56,7 +56,8 @@ pub(super) struct NextTurn<'t> {
 impl TurnHost for NextTurn<'_> {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(TaskKey, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
-        let applied = self.core.store.update(self.key, self.now, |edit| edit.apply_all(events));
+        let applied =
+            self.core.store.update(self.key, self.now, |edit| edit.apply_all(events, None));
         events.clear();
         applied.ok_or(Closed)?.map_err(|_| Closed)?;
         Ok((self.key, host))

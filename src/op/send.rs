@@ -75,6 +75,7 @@ impl Core {
             context_id,
             metadata: send.metadata,
             extensions: cx.caller.extensions,
+            identity: cx.caller.identity,
             now: cx.now,
             events: cx.events,
             ending: &mut ending,
@@ -122,6 +123,7 @@ impl Core {
             context_id: &joined.context_id,
             metadata: send.metadata,
             extensions: cx.caller.extensions,
+            identity: cx.caller.identity,
             now: cx.now,
             events: cx.events,
             ending: &mut ending,
@@ -180,6 +182,7 @@ impl Core {
             context_id: &context_id,
             metadata: None,
             extensions: None,
+            identity: None,
             now: cx.now,
             events: cx.events,
             ending: &mut ending,
@@ -197,7 +200,7 @@ impl Core {
     /// What a task refuses that ended meanwhile is lost for its agent, not for its clients.
     fn commit(&self, key: TaskKey, events: &EventBuf, now: Now, show: impl FnOnce(&Task)) {
         self.store.update(key, now, |edit| {
-            let _ = edit.apply_all(events);
+            let _ = edit.apply_all(events, None);
             show(edit.task());
         });
     }

@@ -197,7 +197,7 @@ impl Store {
 /// Bytes that showing a task costs, about.
 fn weight(task: &Task, list: &List<'_>) -> usize {
     if list.include_artifacts || list.history.is_some_and(|most| most > 0) {
-        return task.heap_bytes();
+        return task.view().bytes();
     }
     task.view().status().message.map_or(0, |message| message.0.len())
 }

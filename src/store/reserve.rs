@@ -168,7 +168,8 @@ impl Store {
         (slot.home, slot.is_lone) = (reserved.context.home, reserved.context_id.is_none());
         reserved.is_kept.set(true);
         // A limit that is reached has failed the task, which is then what there is to read.
-        let _ = Edit::begun(self, &mut shard, (at, index), now, &mut wakes).apply_all(events);
+        let _ = Edit::begun(self, &mut shard, (at, index), now, &mut wakes)
+            .apply_all(events, Some(message));
         shard.task(index).map(read).ok_or(Refused::Full)
     }
 

@@ -321,7 +321,7 @@ impl Twin {
             let mut events = EventBuf::default();
             self.event(tape, &mut events);
             let was_terminal = self.known[at].state.is_terminal();
-            self.change(at, &mut |edit| match edit.apply_all(&events) {
+            self.change(at, &mut |edit| match edit.apply_all(&events, None) {
                 Ok(()) => assert!(!was_terminal),
                 Err(Refused::Terminal) => assert!(was_terminal),
                 Err(_) => assert_eq!(edit.task().state(), TaskState::Failed),
