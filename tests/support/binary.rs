@@ -44,13 +44,14 @@ impl Binary {
         Binary { addr: addr.parse().expect(addr), child }
     }
 
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
     /// Opens a connection.
     pub fn connect(&self) -> Tcp {
-        let stream = TcpStream::connect(self.addr).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_nodelay(true).expect("no delay");
-        Tcp { stream, received: Vec::new() }
+        Tcp::to(self.addr)
     }
 
     /// Tells the process to end.
@@ -96,6 +97,15 @@ pub struct Tcp {
 }
 
 impl Tcp {
+    /// Opens a connection.
+    pub fn to(addr: SocketAddr) -> Tcp {
+        let stream = TcpStream::connect(addr).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_nodelay(true).expect("no delay");
+        Tcp { stream, received: Vec::new() }
+    }
+
     /// Sends bytes.
     pub fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server takes it");
@@ -113,6 +123,11 @@ impl Tcp {
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
             Err(error) => panic!("{error} after {}", self.received.escape_ascii()),
         }
+    }
+
+    /// As much of the response as has arrived, without taking it.
+    pub fn peek(&self) -> Option<Reply> {
+        Reply::parse(&self.received, false, false).map(|(reply, _)| reply)
     }
 
     /// Takes a complete response that has arrived already.

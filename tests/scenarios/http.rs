@@ -1,0 +1,107 @@
+//! HTTP as the bindings need it: one answer, or the blocks of an event stream.
+
+use std::net::SocketAddr;
+
+use crate::support::{
+    binary::Tcp,
+    reply::{Event, Reply},
+};
+
+/// A request; `Host` and the length are added.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub method: &'static str,
+    pub target: String,
+    pub fields: Vec<(&'static str, String)>,
+    pub body: Option<String>,
+}
+
+/// The blocks of an event stream.
+pub trait Blocks {
+    /// The next one; `None` at the end.
+    fn next(&mut self) -> Option<Event>;
+}
+
+/// A version of HTTP.
+pub trait Http: Send {
+    /// Asks for a response that is complete.
+    fn ask(&mut self, request: &Request) -> Reply;
+
+    /// Asks for an event stream; any other response is an error.
+    fn open(&mut self, request: &Request) -> Result<Box<dyn Blocks>, Reply>;
+}
+
+pub fn is_stream(reply: &Reply) -> bool {
+    reply.field("content-type") == Some("text/event-stream")
+}
+
+/// HTTP/1.1: one connection for answers, one for each stream.
+pub struct Http1 {
+    addr: SocketAddr,
+    line: Tcp,
+}
+
+impl Http1 {
+    pub fn new(addr: SocketAddr) -> Http1 {
+        Http1 { addr, line: Tcp::to(addr) }
+    }
+}
+
+fn bytes(request: &Request, addr: SocketAddr) -> Vec<u8> {
+    let mut head = format!("{} {} HTTP/1.1\r\nHost: {addr}\r\n", request.method, request.target);
+    for (name, value) in &request.fields {
+        head += &format!("{name}: {value}\r\n");
+    }
+    if let Some(body) = &request.body {
+        head += &format!("Content-Length: {}\r\n", body.len());
+    }
+    format!("{head}\r\n{}", request.body.as_deref().unwrap_or_default()).into_bytes()
+}
+
+impl Http for Http1 {
+    fn ask(&mut self, request: &Request) -> Reply {
+        self.line.write(&bytes(request, self.addr));
+        let reply = self.line.reply();
+        if reply.closes() {
+            self.line = Tcp::to(self.addr);
+        }
+        reply
+    }
+
+    fn open(&mut self, request: &Request) -> Result<Box<dyn Blocks>, Reply> {
+        let mut line = Tcp::to(self.addr);
+        line.write(&bytes(request, self.addr));
+        loop {
+            match line.peek() {
+                Some(reply) if is_stream(&reply) => {
+                    assert_eq!(reply.status, 200, "{reply:?}");
+                    return Ok(Box::new(Blocks1 { line, seen: 0 }));
+                }
+                Some(reply) if reply.complete => return Err(reply),
+                Some(_) | None => assert!(line.read(), "an end instead of an answer"),
+            }
+        }
+    }
+}
+
+/// A stream in chunks.
+struct Blocks1 {
+    line: Tcp,
+    seen: usize,
+}
+
+impl Blocks for Blocks1 {
+    fn next(&mut self) -> Option<Event> {
+        loop {
+            let reply = self.line.peek().expect("a head");
+            if let Some(event) = reply.events().get(self.seen) {
+                self.seen += 1;
+                return Some(event.clone());
+            }
+            if reply.complete {
+                return None;
+            }
+            assert!(self.line.read(), "the connection ended within a stream");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The pairs of binding and generation, and what each of them lacks.
+
+use super::canon::{Form, Gen, V01, V1, V03};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    JsonRpc,
+    Rest,
+}
+
+/// A pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub binding: Binding,
+    pub generation: Gen,
+}
+
+const fn way(binding: Binding, generation: Gen) -> Way {
+    Way { binding, generation }
+}
+
+/// Every pair: 0.1 was JSON-RPC only (wire §1.1), which a WebSocket carries, too; REST and gRPC
+/// begin with 0.2 and 0.3.
+pub const WAYS: &[Way] =
+    &[way(Binding::JsonRpc, V01), way(Binding::JsonRpc, V03), way(Binding::JsonRpc, V1)];
+
+/// What the scenarios look at with, beside the pair under test.
+pub const WITNESS: Way = way(Binding::JsonRpc, V1);
+
+impl Way {
+    /// JSON-RPC messages, whatever carries them.
+    pub fn is_rpc(self) -> bool {
+        match self.binding {
+            Binding::JsonRpc => true,
+            Binding::Rest => false,
+        }
+    }
+
+    /// Bodies of JSON, with words that a protobuf does not have.
+    pub fn is_json(self) -> bool {
+        match self.binding {
+            Binding::JsonRpc | Binding::Rest => true,
+        }
+    }
+
+    /// Wire §2.4: the field of an invalid parameter is in `data`.
+    pub fn names_fields(self) -> bool {
+        match self.binding {
+            Binding::JsonRpc | Binding::Rest => true,
+        }
+    }
+
+    /// The spelling of what it sends, and of answers to it.
+    pub fn form(self) -> Form {
+        super::spell::form_of(self.is_rpc(), self.generation, self.generation)
+    }
+
+    /// The spelling of a task in the answer to a read, a cancel or a subscription.
+    pub fn form_for(self, made: Gen) -> Form {
+        super::spell::form_of(self.is_rpc(), self.generation, made)
+    }
+
+    /// Wire §1.3: the list came with 1.0; 0.3's text mentions it for REST and gRPC, its proto has
+    /// no rpc and no SDK ships it.
+    pub fn lists(self) -> bool {
+        self.generation == V1
+    }
+
+    /// Wire §1.5: `tasks/send` of 0.1 has no wish to be answered at once.
+    pub fn can_return_at_once(self) -> bool {
+        self.generation != V01
+    }
+
+    /// Wire §5.4: only a client of 0.1 names its tasks.
+    pub fn names_tasks(self) -> bool {
+        self.generation == V01
+    }
+
+    /// A2A 1.0 §3.1.6: a subscription lasts to the end of the task; before 1.0 a stream pauses
+    /// with its task (wire §5.1, "closes at").
+    pub fn subscription_outlasts_input(self) -> bool {
+        self.generation == V1
+    }
+
+    /// A2A 1.0 §3.3.1: cancel is idempotent; before, a second one is TaskNotCancelable.
+    pub fn cancels_twice(self) -> bool {
+        self.generation == V1
+    }
+
+    /// Wire §1.9: 0.1 has only tasks, so a direct message is a completed one.
+    pub fn has_messages(self) -> bool {
+        self.generation != V01
+    }
+}
