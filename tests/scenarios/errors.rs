@@ -74,6 +74,8 @@ pub fn assert_fault(way: Way, op: Op, name: &str, fault: &Fault) {
             // Wire §1.4: 200 for all errors of JSON-RPC; 429 is HTTP's own.
             assert_eq!(fault.http, Some(if is_overload { 429 } else { 200 }), "{what}");
         }
+        Binding::WebSocket => assert_eq!((fault.code, fault.http), (Some(code), None), "{what}"),
+        Binding::Grpc => assert_eq!(fault.status.as_deref(), Some(row.status), "{what}"),
         // Wire §2.4: HTTP+JSON of 0.3 says the code of JSON-RPC; its status is that of Python's
         // SDK (wire §2.3, last column).
         Binding::Rest if way.generation == V03 => {
@@ -127,13 +129,13 @@ fn what_is_no_call_is_refused_and_the_client_goes_on() {
                 eprintln!("cannot be said in {:?}: {junk:?}", client.way);
                 continue;
             };
-            // What is no call is of no generation; over JSON-RPC it is answered in the first
+            // What is no call is of no generation; in JSON-RPC it is answered in the first
             // form of the dialect, or in that which its method looks like.
             let looks_old = junk == Junk::NoSuchMethod && client.way.generation != V1;
             let generation = match client.way.binding {
-                Binding::JsonRpc if looks_old => V03,
-                Binding::JsonRpc => V1,
-                Binding::Rest => client.way.generation,
+                Binding::JsonRpc | Binding::WebSocket if looks_old => V03,
+                Binding::JsonRpc | Binding::WebSocket => V1,
+                Binding::Rest | Binding::Grpc => client.way.generation,
             };
             assert_fault(Way { generation, ..client.way }, Op::Get, name, &fault);
             ended(client);

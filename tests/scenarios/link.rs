@@ -88,7 +88,8 @@ pub trait Link: Send {
     /// Asks for one answer.
     fn call(&mut self, ask: &Ask) -> Result<Value, Fault>;
 
-    /// Asks for a stream.
+    /// Asks for a stream. A binding that has nothing in front of the first event says a refusal
+    /// in its place.
     fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault>;
 
     /// Sends junk; `None` where the binding cannot express it.
@@ -194,11 +195,14 @@ impl Client {
 
     /// Whatever the call is answered with, in one word.
     pub fn fault(&mut self, ask: &Ask) -> Fault {
+        let way = self.way;
         let answer = match ask.op {
-            Op::Stream | Op::Subscribe => self.link.open(ask).map(|_| "a stream".to_owned()),
+            Op::Stream | Op::Subscribe => match self.link.open(ask).map(|mut items| items.next()) {
+                Ok(Item::Fault(fault)) if !way.heads_streams() => return fault,
+                answer => answer.map(|item| format!("{item:?}")),
+            },
             _ => self.link.call(ask).map(|value| value.to_string()),
         };
-        let way = self.way;
         answer.map_or_else(|fault| fault, |answer| panic!("{way:?}, {ask:?}: {answer}"))
     }
 

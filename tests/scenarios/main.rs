@@ -11,17 +11,22 @@
 mod support;
 
 mod canon;
+mod cards;
 mod errors;
 mod expect;
+mod grpc;
+mod h2;
 mod http;
 mod jsonrpc;
 mod life;
 mod link;
 mod listing;
 mod pairs;
+mod pb;
 mod rest;
 mod server;
 mod spell;
 mod streams;
 mod talk;
 mod ways;
+mod ws;

@@ -1,11 +1,14 @@
 //! The real binary with the agent of the scenarios, and clients of it.
 
 use super::{
+    grpc::Grpc,
+    h2::Http2,
     http::{Http, Http1},
     jsonrpc::JsonRpc,
     link::{Client, Link},
     rest::Rest,
-    ways::{Binding, WITNESS, Way},
+    ways::{Binding, Carrier, WITNESS, Way},
+    ws::Ws,
 };
 use crate::support::binary::Binary;
 
@@ -25,11 +28,18 @@ impl Server {
 
     /// A client with connections of its own.
     pub fn client(&self, way: Way) -> Client {
-        let http = || -> Box<dyn Http> { Box::new(Http1::new(self.binary.addr())) };
-        let generation = way.generation;
+        let (addr, generation) = (self.binary.addr(), way.generation);
+        let http = || -> Box<dyn Http> {
+            match way.carrier {
+                Carrier::Http1 => Box::new(Http1::new(addr)),
+                Carrier::Http2 => Box::new(Http2::new(addr)),
+            }
+        };
         let link: Box<dyn Link> = match way.binding {
             Binding::JsonRpc => Box::new(JsonRpc { http: http(), generation, next_id: 0 }),
             Binding::Rest => Box::new(Rest { http: http(), generation, subscribed: 0 }),
+            Binding::WebSocket => Box::new(Ws::new(addr, generation)),
+            Binding::Grpc => Box::new(Grpc { line: Http2::new(addr), generation }),
         };
         Client { way, link }
     }

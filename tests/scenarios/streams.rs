@@ -1,10 +1,12 @@
 //! Streams in every pair: what they hold, in which order, where they end, and how they go on.
 
+use serde_json::json;
+
 use super::{
     canon::{Event, Numbered, Role},
     expect::{Story, stream_in},
     life::in_every_way,
-    link::{Client, Op, Resume, Stream, Target},
+    link::{Ask, Client, Op, Resume, Stream, Target},
     server::Server,
     talk::{Talk, talk},
     ways::WAYS,
@@ -219,9 +221,8 @@ fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
             }
         }
         // Who has seen all of a finished task has nothing to come for.
-        let Err(fault) = client.subscribe_after(&target, Some((story.seq, Resume::Field))) else {
-            panic!("a stream without an event to come");
-        };
+        let ask = Ask::new(Op::Subscribe, json!({"id": target.id}));
+        let fault = client.fault(&Ask { after: Some((story.seq, Resume::Field)), ..ask });
         super::errors::assert_fault(client.way, Op::Subscribe, "UnsupportedOperation", &fault);
     });
 }

@@ -1,11 +1,23 @@
 //! The pairs of binding and generation, and what each of them lacks.
 
+use std::net::SocketAddr;
+
 use super::canon::{Form, Gen, V01, V1, V03};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
     JsonRpc,
     Rest,
+    WebSocket,
+    Grpc,
+}
+
+/// What carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    Http1,
+    /// With prior knowledge.
+    Http2,
 }
 
 /// A pair.
@@ -13,10 +25,11 @@ pub enum Binding {
 pub struct Way {
     pub binding: Binding,
     pub generation: Gen,
+    pub carrier: Carrier,
 }
 
 const fn way(binding: Binding, generation: Gen) -> Way {
-    Way { binding, generation }
+    Way { binding, generation, carrier: Carrier::Http1 }
 }
 
 /// Every pair: 0.1 was JSON-RPC only (wire §1.1), which a WebSocket carries, too; REST and gRPC
@@ -31,22 +44,54 @@ impl Way {
     /// JSON-RPC messages, whatever carries them.
     pub fn is_rpc(self) -> bool {
         match self.binding {
-            Binding::JsonRpc => true,
-            Binding::Rest => false,
+            Binding::JsonRpc | Binding::WebSocket => true,
+            Binding::Rest | Binding::Grpc => false,
         }
+    }
+
+    /// How a card names it (A2A 1.0 §4.4.6): binding, version and URL. Cards know no 0.1, and one
+    /// entry for all carriers of a binding.
+    pub fn interface(self, addr: SocketAddr) -> Option<(&'static str, &'static str, String)> {
+        let version = match self.generation {
+            V01 => return None,
+            V03 => "0.3",
+            V1 => "1.0",
+        };
+        if self.carrier != Carrier::Http1 {
+            return None;
+        }
+        let (binding, url) = match (self.binding, self.generation) {
+            (Binding::JsonRpc, _) => ("JSONRPC", format!("http://{addr}/")),
+            (Binding::Rest, V1) => ("HTTP+JSON", format!("http://{addr}")),
+            (Binding::Rest, _) => ("HTTP+JSON", format!("http://{addr}/v1")),
+            (Binding::Grpc, _) => ("GRPC", addr.to_string()),
+            (Binding::WebSocket, _) => return None,
+        };
+        Some((binding, version, url))
     }
 
     /// Bodies of JSON, with words that a protobuf does not have.
     pub fn is_json(self) -> bool {
         match self.binding {
+            Binding::JsonRpc | Binding::Rest | Binding::WebSocket => true,
+            Binding::Grpc => false,
+        }
+    }
+
+    /// A stream has a head, and a refusal comes in its place (wire §3.5); of a WebSocket there
+    /// are only messages, and gRPC says how a call ended behind them.
+    pub fn heads_streams(self) -> bool {
+        match self.binding {
             Binding::JsonRpc | Binding::Rest => true,
+            Binding::WebSocket | Binding::Grpc => false,
         }
     }
 
     /// Wire §2.4: the field of an invalid parameter is in `data`.
     pub fn names_fields(self) -> bool {
         match self.binding {
-            Binding::JsonRpc | Binding::Rest => true,
+            Binding::JsonRpc | Binding::Rest | Binding::WebSocket => true,
+            Binding::Grpc => false,
         }
     }
 
