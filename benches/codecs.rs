@@ -60,7 +60,7 @@ fn read_send(parser: &mut Parser, pack: &mut Vec<u8>, limits: &Limits, body: &[u
     let value = parser.parse(body, 64).unwrap();
     let Ok(request) = rpc::read(value, limits) else { panic!("a request") };
     let method = STANDARD.method(&request.method).unwrap();
-    let cx = ReadCx { op: method.op, limits, fresh_id: b"fresh", after: None };
+    let cx = ReadCx { op: method.op, limits, fresh_id: b"fresh", after: None, task: None };
     let Call::Send(send) = (method.wire.read)(&cx, request.params, pack).unwrap() else {
         panic!("a send")
     };

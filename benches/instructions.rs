@@ -25,6 +25,10 @@ const CASES: &[(&str, u64, u64)] = &[
     ("card", 2_500, 1),
     ("send_v03", 11_500, 1),
     ("get_v03", 7_500, 1),
+    ("rest_send", 10_300, 1),
+    ("rest_get", 5_300, 1),
+    // Sixteen tasks in turn: every head is a new one.
+    ("rest_get_any", 5_300, 16),
 ];
 
 const TEXT: &str = "Please summarise the attached quarterly numbers and tell me which region grew \
@@ -44,6 +48,18 @@ fn post(body: &str) -> Vec<u8> {
         "POST / HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nContent-Type: application/json\r\nAccept: \
          application/json, text/event-stream\r\nA2A-Version: 1.0\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
+    )
+    .into_bytes()
+}
+
+fn rest(line: &str, body: &str) -> Vec<u8> {
+    let length = match body.len() {
+        0 => String::new(),
+        length => format!("Content-Type: application/json\r\nContent-Length: {length}\r\n"),
+    };
+    format!(
+        "{line} HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nAccept: application/json, text/event-stream\r\n\
+         A2A-Version: 1.0\r\n{length}\r\n{body}"
     )
     .into_bytes()
 }
@@ -129,6 +145,18 @@ fn run(case: &str, count: u64) {
                 r#"{{"jsonrpc":"2.0","id":1,"method":"message/send","params":{{"message":{{"kind":"message","messageId":"0123456789abcdef","role":"user","parts":[{{"kind":"text","text":"{TEXT}"}}]}}}}}}"#
             );
             (post(&body), "\"completed\"")
+        }
+        "rest_send" => {
+            let body = format!(
+                r#"{{"message":{{"messageId":"0123456789abcdef","role":"ROLE_USER","parts":[{{"text":"{TEXT}"}}]}}}}"#
+            );
+            (rest("POST /message:send", &body), "TASK_STATE_COMPLETED")
+        }
+        "rest_get" => (rest(&format!("GET /tasks/{id}"), ""), "TASK_STATE_COMPLETED"),
+        "rest_get_any" => {
+            let tasks: Vec<Vec<u8>> =
+                (0..16).map(|_| rest(&format!("GET /tasks/{}", bench.task_id()), "")).collect();
+            (tasks.concat(), "TASK_STATE_COMPLETED")
         }
         "get_v03" => (post(&get("tasks/get", &id)), "\"completed\""),
         other => panic!("no case {other}"),

@@ -25,6 +25,8 @@ usage: peregrine serve [flags]
   --agent [NAME=]KIND[:ARG]    adds an agent; without NAME it is the default one [echo]
                                kinds: echo, script:FILE
   --public-url URL             the URL that cards name, for a server behind a proxy
+  --trust-forwarded            cards believe X-Forwarded-Proto, -Host and -Prefix: only
+                               behind a proxy that sets them and that nobody can pass by
   --workers N                  threads [one per core]
   --limit NAME=VALUE           sets a limit, see docs/limits.md; may be repeated
   --mount PATH=DIALECT[:AGENT] serves a dialect at a path of its own; may be repeated
@@ -52,6 +54,7 @@ const FLAGS: &[&str] = &[
     "no-streaming",
     "public-url",
     "strict-version",
+    "trust-forwarded",
     "version",
     "workers",
 ];
@@ -153,6 +156,7 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
         "limit" => limit(&mut setup.limits, &value()?)?,
         "mount" => setup.mounts.push(mount(&value()?)?),
         "card" => setup.card = card(&value()?)?,
+        "trust-forwarded" => setup.trust_forwarded = true,
         "strict-version" => setup.strict_version = true,
         "no-streaming" => serve.streaming = false,
         "no-extended-card" => setup.extended_card = false,

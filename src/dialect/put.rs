@@ -160,3 +160,14 @@ pub(super) fn page_end(out: &mut Vec<u8>, next: &str, page_size: u32, total: u64
 pub(super) fn flag(out: &mut Vec<u8>, key: &[u8], value: bool) {
     json(out, key, if value { b"true" } else { b"false" });
 }
+
+/// Appends the part metadata that says that `data` is wrapped, beside what is there already.
+pub(super) fn wrapped_mark(out: &mut Vec<u8>, metadata: Option<&[u8]>) {
+    out.extend_from_slice(b",\"metadata\":");
+    let before = metadata.and_then(|object| object.strip_suffix(b"}")).unwrap_or(b"{");
+    out.extend_from_slice(before);
+    if before.trim_ascii() != b"{" {
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"data_part_compat\":true}");
+}

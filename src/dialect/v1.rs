@@ -20,6 +20,10 @@ use super::{ReadCx, Wire, WriteCx, fault, put, put::Template, read};
 pub(super) static WIRE: Wire =
     Wire { generation: Generation::V1, read, reply, event, fault: write_fault };
 
+/// The same in the HTTP+JSON binding, whose errors are AIP-193 (A2A 1.0 §11.6).
+pub(super) static REST: Wire =
+    Wire { generation: Generation::V1, read, reply, event, fault: write_rest_fault };
+
 const RULES: read::Rules = read::Rules::of(Generation::V1);
 
 fn read<'p>(
@@ -32,6 +36,10 @@ fn read<'p>(
 
 fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
     fault::v1(out, fault);
+}
+
+fn write_rest_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
+    fault::rest_v1(out, fault, fault.kind.row().status.http());
 }
 
 /// The task and conversation in which a message is shown; agent messages carry both.

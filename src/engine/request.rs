@@ -4,7 +4,8 @@ use crate::{
     binding::{
         Exchange, Handled, cards, echo,
         jsonrpc::{self, Place},
-        route::{Route, route},
+        rest,
+        route::{NO_AGENT, NOTHING, Route, route},
     },
     http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, Version, response},
     limits::Limits,
@@ -108,8 +109,10 @@ fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
             _ => not_allowed(x, CARD_METHODS),
         },
         Route::Echo => return echo::answer(x, body),
-        Route::NoAgent => jsonrpc::refuse_path(x, 404, "there is no agent of this name"),
-        Route::NotFound => jsonrpc::refuse_path(x, 404, "there is nothing at this path"),
+        Route::Rest(at) => return rest::handle(x, at, body),
+        Route::Lost(form, detail) => return rest::lost(x, form, detail),
+        Route::NoAgent => jsonrpc::refuse_path(x, 404, NO_AGENT),
+        Route::NotFound => jsonrpc::refuse_path(x, 404, NOTHING),
     }
     Handled::Answered
 }

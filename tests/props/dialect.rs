@@ -205,7 +205,7 @@ fn read<'p>(
 ) -> Result<Call<'p>, Fault> {
     let limits = Limits::default();
     (wire.read)(
-        &ReadCx { op, limits: &limits, fresh_id: FRESH.as_bytes(), after: Some(3) },
+        &ReadCx { op, limits: &limits, fresh_id: FRESH.as_bytes(), after: Some(3), task: None },
         params,
         pack,
     )
@@ -507,7 +507,13 @@ fn limits_hold() {
     };
     let wire = dialect::STANDARD.method(b"SendMessage").unwrap().wire;
     let outcome = |params: String| {
-        let cx = ReadCx { op: Op::Send, limits: &limits, fresh_id: FRESH.as_bytes(), after: None };
+        let cx = ReadCx {
+            op: Op::Send,
+            limits: &limits,
+            fresh_id: FRESH.as_bytes(),
+            after: None,
+            task: None,
+        };
         let (mut parser, mut pack) = (Parser::new(), Vec::new());
         let params = parser.parse(params.as_bytes(), 64).unwrap();
         let fault = (wire.read)(&cx, Some(params), &mut pack).err();

@@ -12,22 +12,26 @@ use std::{borrow::Cow, task::Waker};
 
 use crate::{
     binding::{
-        Exchange, Handled, Parked, Scratch, Site, cards,
+        Exchange, Handled, Parked, Scratch, Site,
+        asked::{asked_version, joined_extensions},
+        cards,
+        origin::Origin,
         parked::{JSON, ParkedCall},
         site::Permit,
     },
-    dialect::{Dialect, Method, WriteCx, card::CardForm},
+    dialect::{Dialect, Method, WriteCx},
     fault::{Fault, FaultKind},
     http::{Field, Head, response},
     json::{Kind, Value},
-    model::{Call, EventBuf, Generation, Reply},
+    model::{Call, EventBuf, Reply},
     rpc,
     service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Service},
 };
 
-use fault::{Known, answer_fault, parse_fault};
+pub(super) use fault::parse_fault;
+use fault::{Known, answer_fault};
 pub use fault::{refuse_http, refuse_path};
-use read::{Unready, asked_version, is_json, joined_extensions};
+use read::{Unready, is_json};
 
 /// Who speaks and who answers at the path of a request.
 #[derive(Clone, Copy)]
@@ -172,7 +176,7 @@ impl Desk<'_> {
             }
             Ok(Outcome::Parked(ticket)) => {
                 response::rollback(self.out, mark);
-                let call = ParkedCall { ticket, id: ready.id.into(), method: ready.method };
+                let call = ParkedCall { ticket, id: Some(ready.id.into()), method: ready.method };
                 self.park(known, vec![call], None)
             }
             Ok(Outcome::Stream { .. }) => {
@@ -225,17 +229,11 @@ impl Desk<'_> {
 
     /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
     fn extended_card(&mut self, ready: &Ready<'_>) -> Result<(), Fault> {
-        if !self.site.extended_card {
-            let detail = "this agent has no extended card";
-            return Err(Fault::because(FaultKind::UnsupportedOperation, detail));
-        }
-        let form = match ready.method.wire.generation {
-            Generation::V1 => CardForm::V1,
-            Generation::V01 | Generation::V03 => CardForm::V03,
-        };
+        let (origin, generation) = (Origin::of(self.site, self.head), ready.method.wire.generation);
         let base = self.head.path().strip_suffix('/').unwrap_or(self.head.path());
-        let card = cards::body(self.service, self.site, self.head.host(), self.place, base, form);
-        self.out.extend_from_slice(&card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?);
+        let (service, site) = (self.service, self.site);
+        let card = cards::extended(service, site, &origin, self.place, base, generation)?;
+        self.out.extend_from_slice(&card);
         Ok(())
     }
 
@@ -249,7 +247,8 @@ impl Desk<'_> {
             Some(permit) => Handled::Parked(Box::new(Parked {
                 calls,
                 batch,
-                dialect: self.place.dialect,
+                status: self.place.dialect.quirks.fault_http,
+                media: JSON,
                 answer_bytes_max: self.site.limits.answer_bytes_max,
                 close: self.close,
                 permit,

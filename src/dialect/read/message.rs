@@ -20,6 +20,7 @@ slots!(MessageSlots {
     metadata: "metadata";
     extensions: "extensions";
     references: "referenceTaskIds" | "reference_task_ids";
+    content: "content";
 });
 
 /// The identifiers a message carries.
@@ -47,7 +48,12 @@ pub(super) fn read<'p>(
     packer.put_some(message_tag::CONTEXT_ID, context_id.as_deref());
     packer.put_some(message_tag::TASK_ID, task_id.as_deref());
     packer.put(message_tag::ROLE, &[role as u8]);
-    parts(rules, cx, message.at(slots.parts), &mut packer)?;
+    let mut list = message.at(slots.parts);
+    if rules.proto && list.is_none() {
+        // Wire §3.4: what 0.3 calls the parts of a message in its proto.
+        list = message.at(slots.content);
+    }
+    parts(rules, cx, list, &mut packer)?;
     packer.put_some(message_tag::METADATA, metadata.map(|value| value.raw()));
     if let Some(list) = message.at(slots.extensions) {
         let (field, bytes_max) = ("message.extensions", cx.limits.string_bytes_max);

@@ -33,12 +33,15 @@ pub(super) struct Rules {
     pub threads: bool,
     /// Largest `historyLength` of a get.
     pub history_max: u32,
+    /// True: the ProtoJSON of 0.3 (wire §3.4). Requests and parts have its names as well, a data
+    /// part is a message of its own, and `blocking` left out of a configuration is false.
+    pub proto: bool,
 }
 
 impl Rules {
     /// What the specification of this generation says.
     pub const fn of(generation: Generation) -> Rules {
-        Rules { generation, files: true, threads: false, history_max: INT32_MAX }
+        Rules { generation, files: true, threads: false, history_max: INT32_MAX, proto: false }
     }
 }
 
