@@ -40,6 +40,7 @@ impl Form {
     }
 
     fn write_part(self, part: &Part) -> Value {
+        let part = &self.wrapped(part);
         let named = |mut object: Value, name: &str, media: &str| {
             set(&mut object, name, part.filename.clone().into());
             set(&mut object, media, part.media_type.clone().into());
@@ -74,6 +75,26 @@ impl Form {
         };
         set(&mut out, "metadata", part.metadata.clone());
         out
+    }
+
+    /// Wire §1.9: before 1.0, data that is no object is wrapped, and marked; 0.1 takes arrays.
+    fn wrapped(self, part: &Part) -> Part {
+        let mut part = part.clone();
+        match &part.content {
+            Content::Data(data) if !self.takes(data) => {
+                part.content = Content::Data(json!({"value": data}));
+                if part.metadata.is_null() {
+                    part.metadata = json!({});
+                }
+                part.metadata["data_part_compat"] = json!(true);
+            }
+            _ => {}
+        }
+        part
+    }
+
+    fn takes(self, data: &Value) -> bool {
+        self == Form::V1 || data.is_object() || self == Form::V01 && data.is_array()
     }
 
     fn tagged(self, kind: &str, member: &str, value: Value) -> Value {
@@ -378,9 +399,9 @@ impl Form {
         Event::Artifact { task, artifact, append, last_chunk }
     }
 
-    /// A page of a list: 1.0 alone has one, and writes all four members (wire §1.7).
+    /// A page of a list, with all four members (wire §1.7).
     pub fn page(self, value: &Value) -> Page {
-        assert_eq!(self, Form::V1);
+        assert!(self.is_proto(), "{self:?} has no list");
         let mut members = Members::of(value);
         assert!(value["tasks"].is_array(), "{value}");
         let number = |value: Value| value.as_u64().unwrap_or_else(|| panic!("{value}"));
@@ -399,7 +420,7 @@ impl Part {
     /// Wire §1.9: data that is no object is wrapped, and marked in the part's metadata; 0.1 has
     /// arrays, too.
     fn data(&mut self, data: Value, form: Form) {
-        assert!(data.is_object() || form == Form::V01 && data.is_array(), "{form:?}: {data}");
+        assert!(form.takes(&data), "{form:?}: {data}");
         let is_wrapped = self.metadata["data_part_compat"] == true;
         if !is_wrapped {
             self.content = Content::Data(data);

@@ -34,8 +34,14 @@ const fn way(binding: Binding, generation: Gen) -> Way {
 
 /// Every pair: 0.1 was JSON-RPC only (wire §1.1), which a WebSocket carries, too; REST and gRPC
 /// begin with 0.2 and 0.3.
-pub const WAYS: &[Way] =
-    &[way(Binding::JsonRpc, V01), way(Binding::JsonRpc, V03), way(Binding::JsonRpc, V1)];
+#[rustfmt::skip]
+pub const WAYS: &[Way] = &[
+    way(Binding::JsonRpc, V01),
+    way(Binding::JsonRpc, V03),
+    way(Binding::JsonRpc, V1),
+    way(Binding::Rest, V03),
+    way(Binding::Rest, V1),
+];
 
 /// What the scenarios look at with, beside the pair under test.
 pub const WITNESS: Way = way(Binding::JsonRpc, V1);
@@ -62,8 +68,8 @@ impl Way {
         }
         let (binding, url) = match (self.binding, self.generation) {
             (Binding::JsonRpc, _) => ("JSONRPC", format!("http://{addr}/")),
-            (Binding::Rest, V1) => ("HTTP+JSON", format!("http://{addr}")),
-            (Binding::Rest, _) => ("HTTP+JSON", format!("http://{addr}/v1")),
+            // Wire §3.1: the paths of 0.3 begin with /v1, its URL does not end with it.
+            (Binding::Rest, _) => ("HTTP+JSON", format!("http://{addr}")),
             (Binding::Grpc, _) => ("GRPC", addr.to_string()),
             (Binding::WebSocket, _) => return None,
         };
@@ -105,10 +111,10 @@ impl Way {
         super::spell::form_of(self.is_rpc(), self.generation, made)
     }
 
-    /// Wire §1.3: the list came with 1.0; 0.3's text mentions it for REST and gRPC, its proto has
-    /// no rpc and no SDK ships it.
+    /// Wire §1.3: the list came with 1.0. The text of 0.3 mentions it for REST and gRPC; it has a
+    /// path for REST (wire §3.1) and no rpc, and JSON-RPC has no such method.
     pub fn lists(self) -> bool {
-        self.generation == V1
+        self.generation == V1 || (self.binding, self.generation) == (Binding::Rest, V03)
     }
 
     /// Wire §1.5: `tasks/send` of 0.1 has no wish to be answered at once.
