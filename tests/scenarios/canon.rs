@@ -53,6 +53,9 @@ pub struct Message {
     pub role: Role,
     pub parts: Vec<Part>,
     pub metadata: Value,
+    pub extensions: Vec<String>,
+    /// `referenceTaskIds`.
+    pub references: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -156,15 +159,27 @@ impl Part {
 impl Message {
     pub fn says(id: &str, role: Role, text: &str) -> Message {
         let parts = vec![Part::text(text)];
-        Message { id: id.to_owned(), role, parts, metadata: Value::Null }
+        Message {
+            id: id.to_owned(),
+            role,
+            parts,
+            metadata: Value::Null,
+            extensions: Vec::new(),
+            references: Vec::new(),
+        }
     }
 
     pub fn shown_in(&self, form: Form) -> Message {
         let mut message = self.clone();
         message.parts = self.parts.iter().map(|part| part.shown_in(form)).collect();
         if form == Form::V01 {
-            // Wire §1.6, Message: 0.1 has no `messageId`.
+            // Wire §1.6, Message: 0.1 has no `messageId` and no `extensions`.
             message.id.clear();
+            message.extensions.clear();
+        }
+        if matches!(form, Form::V01 | Form::Proto03) {
+            // Wire §4.2, Message: the proto of 0.3 has no reference ids.
+            message.references.clear();
         }
         message
     }

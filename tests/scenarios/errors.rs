@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     canon::{Content, Part, V01, V1, V03},
     life::in_every_way,
-    link::{Ask, Client, Fault, Junk, Op},
+    link::{Ask, By, Client, Fault, Junk, Op},
     server::Server,
     talk::{Talk, talk},
     ways::{Binding, Way},
@@ -261,8 +261,10 @@ fn an_unknown_version_is_refused_by_every_operation() {
             asks.push(about(op, &task.id));
         }
         for ask in asks {
-            let ask = Ask { version: Some("99.0"), ..ask };
-            assert_refused(client, "VersionNotSupported", &ask);
+            for by in [By::Field, By::Query] {
+                let ask = Ask { version: Some(("99.0", by)), ..ask.clone() };
+                assert_refused(client, "VersionNotSupported", &ask);
+            }
         }
         let target = client.target(&task);
         assert_eq!(client.get(&target).expect("a task").state, "working");

@@ -147,6 +147,8 @@ fn told(talk: &Talk) -> Message {
         role: Role::User,
         parts: talk.parts.clone(),
         metadata: talk.metadata.clone(),
+        extensions: talk.extensions.clone(),
+        references: talk.references.clone(),
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{
     canon::Gen,
     h2::{Http2, Incoming},
+    jsonrpc::version,
     link::{Ask, Fault, Item, Items, Junk, Link, Op},
     pb::{self, Package, unbase64},
 };
@@ -185,8 +186,9 @@ impl Grpc {
         let (method, request, _) = rpc(ask.op, self.generation);
         let message = self.package().write(request, &params(ask, self.generation));
         let mut fields = Vec::new();
-        let version = ask.version.or((self.generation == Gen::V1).then_some("1.0"));
-        fields.extend(version.map(|version| ("a2a-version", version.to_owned())));
+        // Metadata alone: there is no query.
+        let version = version(ask, self.generation);
+        fields.extend(version.map(|(version, _)| ("a2a-version", version.to_owned())));
         fields.extend(ask.after.map(|(seq, _)| ("a2a-last-event-id", seq.to_string())));
         self.ask(method, &message, &fields)
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     canon::Gen,
     http::{Blocks, Http, Request},
-    link::{Ask, Fault, Item, Items, Junk, Link, Op, Resume},
+    link::{Ask, By, Fault, Item, Items, Junk, Link, Op},
 };
 
 /// The method of an operation (wire §1.3); `None` where the generation has none.
@@ -95,21 +95,31 @@ impl JsonRpc {
         self.next_id += 1;
         let body = request(self.next_id, ask, self.generation);
         let mut request = post(&body.to_string(), "application/json");
-        // A2A 1.0 §3.6.1: its clients say the version in every request; older ones do not.
-        let version = ask.version.or((self.generation == Gen::V1).then_some("1.0"));
-        request.fields.extend(version.map(|version| ("A2A-Version", version.to_owned())));
-        resume(&mut request, ask.after);
+        place(&mut request, ask, self.generation);
         (json!(self.next_id), request)
     }
 }
 
-/// Says in the request what was seen already.
-pub fn resume(request: &mut Request, after: Option<(u64, Resume)>) {
-    match after {
-        Some((seq, Resume::Field)) => request.fields.push(("Last-Event-ID", seq.to_string())),
-        Some((seq, Resume::Query)) => request.target += &format!("?lastEventId={seq}"),
-        None => {}
+/// Says in the request which version is spoken and what was seen already.
+pub fn place(request: &mut Request, ask: &Ask, generation: Gen) {
+    let mut say = |field: &'static str, parameter: &str, value: String, by: By| match by {
+        By::Field => request.fields.push((field, value)),
+        By::Query => {
+            let separator = if request.target.contains('?') { '&' } else { '?' };
+            request.target += &format!("{separator}{parameter}={value}");
+        }
+    };
+    if let Some((version, by)) = version(ask, generation) {
+        say("A2A-Version", "A2A-Version", version.to_owned(), by);
     }
+    if let Some((seq, by)) = ask.after {
+        say("Last-Event-ID", "lastEventId", seq.to_string(), by);
+    }
+}
+
+/// A2A 1.0 §3.6.1: its clients say the version in every request; older ones do not.
+pub fn version(ask: &Ask, generation: Gen) -> Option<(&'static str, By)> {
+    ask.version.or((generation == Gen::V1).then_some(("1.0", By::Field)))
 }
 
 fn post(body: &str, media: &str) -> Request {

@@ -22,9 +22,14 @@ fn rich(text: &str, way: Way) -> Talk {
     let mut talk = talk(text).with(&rich_parts());
     talk.metadata = serde_json::json!({"trace": {"id": "t-1", "n": 2.5}});
     // What the generation cannot express is not sent, and so not to be shown elsewhere.
-    let sent = Message { parts: talk.parts.clone(), ..Message::says("", Role::User, "") };
-    talk.parts = sent.shown_in(way.form()).parts;
-    talk
+    let sent = Message {
+        parts: talk.parts.clone(),
+        extensions: vec!["https://example.com/ext/v1".to_owned()],
+        references: vec!["an-older-task".to_owned(), "another".to_owned()],
+        ..Message::says("", Role::User, "")
+    };
+    let sent = sent.shown_in(way.form());
+    Talk { parts: sent.parts, extensions: sent.extensions, references: sent.references, ..talk }
 }
 
 pub fn assert_shown(client: &mut Client, target: &Target, story: &Story) {

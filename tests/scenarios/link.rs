@@ -21,12 +21,12 @@ pub enum Op {
     ExtendedCard,
 }
 
-/// How a subscriber that comes back says what it has seen.
+/// Where a client says what belongs to no operation: the version, the last event it has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resume {
-    /// The header `Last-Event-ID`, or what the binding has in its place.
+pub enum By {
+    /// A header, or what the binding has in its place.
     Field,
-    /// The query parameter, where the binding has a query.
+    /// The query, where the binding has one.
     Query,
 }
 
@@ -36,9 +36,9 @@ pub struct Ask {
     pub op: Op,
     pub params: Value,
     /// The last event seen.
-    pub after: Option<(u64, Resume)>,
+    pub after: Option<(u64, By)>,
     /// Another version than the generation's.
-    pub version: Option<&'static str>,
+    pub version: Option<(&'static str, By)>,
 }
 
 /// A refusal, with what the binding says of it.
@@ -186,7 +186,7 @@ impl Client {
     pub fn subscribe_after(
         &mut self,
         target: &Target,
-        after: Option<(u64, Resume)>,
+        after: Option<(u64, By)>,
     ) -> Result<Stream, Fault> {
         let ask = Ask { after, ..Ask::new(Op::Subscribe, json!({"id": target.id})) };
         let items = self.link.open(&ask)?;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     canon::Gen,
     http::{Blocks, Http, Request},
-    jsonrpc::{read_details, resume},
+    jsonrpc::{place, read_details},
     link::{Ask, Fault, Item, Items, Junk, Link, Op},
 };
 
@@ -45,11 +45,9 @@ impl Rest {
         if body.is_some() {
             fields.push(("Content-Type", "application/json".to_owned()));
         }
-        let version = ask.version.or((self.generation == Gen::V1).then_some("1.0"));
-        fields.extend(version.map(|version| ("A2A-Version", version.to_owned())));
         let body = body.map(|body| body.to_string());
         let mut request = Request { method, target: format!("{base}{path}"), fields, body };
-        resume(&mut request, ask.after);
+        place(&mut request, ask, self.generation);
         request
     }
 

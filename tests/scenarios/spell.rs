@@ -29,6 +29,9 @@ impl Form {
             set(&mut params, "sessionId", talk.context.clone().into());
             return params;
         }
+        let list = |texts: &[String]| if texts.is_empty() { Value::Null } else { json!(texts) };
+        set(&mut message, "extensions", list(&talk.extensions));
+        set(&mut message, "referenceTaskIds", list(&talk.references));
         set(&mut message, "taskId", talk.task.clone().into());
         set(&mut message, "contextId", talk.context.clone().into());
         let wish = if self == Form::V1 {
@@ -266,15 +269,21 @@ impl Form {
         assert!(!parts.is_empty(), "a message has parts: {value}");
         let metadata = members.object("metadata");
         let mut id = String::new();
+        let text = |value: &Value| value.as_str().expect("a string").to_owned();
+        let (mut extensions, mut references) = (Vec::new(), Vec::new());
         if self != Form::V01 {
             id = members.need_text("messageId");
             let context = members.text("contextId");
             // A2A 1.0 §4.1.4: what an agent says names its conversation.
             assert!(role == Role::User || context.is_some_and(|id| !id.is_empty()), "{value}");
             members.text("taskId");
+            extensions = members.list("extensions", text);
+        }
+        if matches!(self, Form::V03 | Form::V1) {
+            references = members.list("referenceTaskIds", text);
         }
         members.end();
-        Message { id, role, parts, metadata }
+        Message { id, role, parts, metadata, extensions, references }
     }
 
     fn artifact(self, members: &mut Members<'_>) -> Artifact {

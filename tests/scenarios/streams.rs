@@ -6,7 +6,7 @@ use super::{
     canon::{Event, Numbered, Role},
     expect::{Story, stream_in},
     life::in_every_way,
-    link::{Ask, Client, Op, Resume, Stream, Target},
+    link::{Ask, By, Client, Op, Stream, Target},
     server::Server,
     talk::{Talk, talk},
     ways::WAYS,
@@ -206,7 +206,7 @@ fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
         let whole = client.subscribe(&target).expect("a stream");
         // Comes back before there is anything new, and waits.
         let waits =
-            client.subscribe_after(&target, Some((story.seq, Resume::Field))).expect("a stream");
+            client.subscribe_after(&target, Some((story.seq, By::Field))).expect("a stream");
         let mut told = vec![story.shown()];
         told.extend(finish(&mut witness, &mut story));
         let expected = stream_in(form, target.made, &told);
@@ -214,7 +214,7 @@ fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
         assert_eq!(waits.rest(), expected[1..]);
         // Comes back after the end, having seen all but some.
         for (count, one) in told.iter().enumerate().take(told.len() - 1) {
-            for by in [Resume::Field, Resume::Query] {
+            for by in [By::Field, By::Query] {
                 let after = one.seq.expect("a number");
                 let back = client.subscribe_after(&target, Some((after, by))).expect("a stream");
                 assert_eq!(back.rest(), expected[count + 1..], "{after} by {by:?}");
@@ -222,7 +222,7 @@ fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
         }
         // Who has seen all of a finished task has nothing to come for.
         let ask = Ask::new(Op::Subscribe, json!({"id": target.id}));
-        let fault = client.fault(&Ask { after: Some((story.seq, Resume::Field)), ..ask });
+        let fault = client.fault(&Ask { after: Some((story.seq, By::Field)), ..ask });
         super::errors::assert_fault(client.way, Op::Subscribe, "UnsupportedOperation", &fault);
     });
 }

@@ -13,6 +13,8 @@ pub struct Talk {
     pub id: String,
     pub parts: Vec<Part>,
     pub metadata: Value,
+    pub extensions: Vec<String>,
+    pub references: Vec<String>,
     pub task: Option<String>,
     pub context: Option<String>,
     /// True: answer as soon as there is a task.
@@ -26,6 +28,8 @@ pub fn talk(text: &str) -> Talk {
         id: format!("m-{}", NEXT.fetch_add(1, Relaxed)),
         parts: vec![Part::text(text)],
         metadata: Value::Null,
+        extensions: Vec::new(),
+        references: Vec::new(),
         task: None,
         context: None,
         at_once: false,

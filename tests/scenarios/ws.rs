@@ -13,7 +13,7 @@ use tungstenite::{ClientRequestBuilder, Message, WebSocket, http::Uri};
 use super::{
     canon::Gen,
     jsonrpc::{request, response},
-    link::{Ask, Fault, Item, Items, Junk, Link, Resume},
+    link::{Ask, By, Fault, Item, Items, Junk, Link},
 };
 use crate::support::binary::Tcp;
 
@@ -37,11 +37,15 @@ struct Shared {
 
 impl Line {
     /// Upgrades a connection; the version is that of all its calls.
-    fn open(addr: SocketAddr, version: Option<&str>) -> Line {
+    fn open(addr: SocketAddr, version: Option<(&str, By)>) -> Line {
         // The sequence numbers of events are asked for: strict clients see nothing new.
-        let uri: Uri = format!("ws://{addr}/?eventIds=1").parse().expect("a URI");
+        let mut url = format!("ws://{addr}/?eventIds=1");
+        if let Some((version, By::Query)) = version {
+            url += &format!("&A2A-Version={version}");
+        }
+        let uri: Uri = url.parse().expect("a URI");
         let mut builder = ClientRequestBuilder::new(uri).with_sub_protocol("a2a");
-        if let Some(version) = version {
+        if let Some((version, By::Field)) = version {
             builder = builder.with_header("A2A-Version", version);
         }
         let opened = tungstenite::client(builder, Tcp::to(addr).stream);
@@ -81,7 +85,7 @@ impl Line {
 
 impl Ws {
     pub fn new(addr: SocketAddr, generation: Gen) -> Ws {
-        let version = (generation == Gen::V1).then_some("1.0");
+        let version = (generation == Gen::V1).then_some(("1.0", By::Field));
         Ws { addr, generation, line: Line::open(addr, version), next_id: 0 }
     }
 
@@ -91,8 +95,8 @@ impl Ws {
         let mut request = request(self.next_id, ask, self.generation);
         // There is no header and no query here: params have it, as a number or as its text.
         match ask.after {
-            Some((seq, Resume::Field)) => request["params"]["lastEventId"] = json!(seq),
-            Some((seq, Resume::Query)) => request["params"]["lastEventId"] = json!(seq.to_string()),
+            Some((seq, By::Field)) => request["params"]["lastEventId"] = json!(seq),
+            Some((seq, By::Query)) => request["params"]["lastEventId"] = json!(seq.to_string()),
             None => {}
         }
         let line = match ask.version {
