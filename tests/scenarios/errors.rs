@@ -43,6 +43,7 @@ const ROWS: &[Row] = &[
     row("ContentTypeNotSupported", -32005, -32005, 400, 415, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"),
     // 0.1 has no such error, and -32009 means something else there.
     row("VersionNotSupported", -32009, -32600, 400, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),
+    row("Internal", -32603, -32603, 500, 500, "INTERNAL", "INTERNAL_ERROR"),
     // Not in the tables (wire §2.5: unspecified, 429). 0.1: RateLimitExceeded is about the caller,
     // ResourceUnavailable about the server.
     row("Overloaded", -32000, -32011, 429, 429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
@@ -95,6 +96,21 @@ pub fn assert_fault(way: Way, op: Op, name: &str, fault: &Fault) {
         assert!(fault.fields.is_empty(), "{what}");
     }
     assert!(!fault.message.is_empty(), "{what}");
+}
+
+/// Panics unless a stream is told so that the server ends before its task. There is no answer any
+/// more that could have a status of HTTP.
+pub fn assert_cut(way: Way, fault: &Fault) {
+    let is_rest_v1 = way.binding == Binding::Rest && way.generation == V1;
+    let http = match way.binding {
+        Binding::JsonRpc => Some(200),
+        Binding::Rest => Some(500),
+        Binding::WebSocket | Binding::Grpc => None,
+    };
+    if is_rest_v1 {
+        assert_eq!(fault.http, http, "{fault:?}");
+    }
+    assert_fault(way, Op::Stream, "Internal", &Fault { http, ..fault.clone() });
 }
 
 fn assert_refused(client: &mut Client, name: &str, ask: &Ask) {

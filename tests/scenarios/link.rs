@@ -230,6 +230,14 @@ impl Stream {
         self.next().expect("an event before the end")
     }
 
+    /// The fault that ends the stream before its task.
+    pub fn fault(&mut self) -> Fault {
+        match self.items.next() {
+            Item::Fault(fault) => fault,
+            other => panic!("no fault: {other:?}"),
+        }
+    }
+
     /// All that comes up to the end.
     pub fn rest(mut self) -> Vec<Numbered> {
         std::iter::from_fn(|| self.next()).collect()

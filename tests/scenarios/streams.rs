@@ -264,3 +264,23 @@ fn a_task_outlives_the_stream_that_made_it() {
         assert_eq!(client.get(&target).expect("a task").state, "completed");
     });
 }
+
+#[test]
+fn the_end_of_the_server_is_an_error_in_every_stream() {
+    let mut server = Server::with(&["--limit", "drain_ms=100"]);
+    let mut streams = Vec::new();
+    for &way in WAYS {
+        let mut client = server.client(way);
+        let mut stream = open(&mut client, &talk("hold"));
+        stream.expect();
+        let working = stream.expect();
+        assert!(matches!(&working.event, Event::Status { state, .. } if state == "working"));
+        streams.push((client, stream));
+    }
+    server.binary.terminate();
+    for (client, mut stream) in streams {
+        let fault = stream.fault();
+        super::errors::assert_cut(client.way, &fault);
+    }
+    assert!(server.binary.wait(), "an orderly end");
+}
