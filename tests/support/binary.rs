@@ -44,14 +44,14 @@ impl Binary {
         Binary { addr: addr.parse().expect(addr), child }
     }
 
-    /// Where it listens.
-    pub fn addr(&self) -> SocketAddr {
-        self.addr
-    }
-
     /// Opens a connection.
     pub fn connect(&self) -> Tcp {
         Tcp::to(self.addr)
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
     }
 
     /// Tells the process to end.
