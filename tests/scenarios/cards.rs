@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     canon::{V01, V1},
-    http::{Http, Http1, Request},
+    http::{Http, Http1, Request, plain},
     link::{Ask, Op},
     server::Server,
     talk::talk,
@@ -37,7 +37,8 @@ fn the_extended_card_is_the_same_in_every_pair() {
 
 /// An entry of the public card: URL, binding, version.
 fn entries(server: &Server) -> Vec<(String, String, String)> {
-    let reply = Http1::new(server.binary.addr()).ask(&Request {
+    let addr = server.binary.addr();
+    let reply = Http1::new(addr, plain(addr)).ask(&Request {
         method: "GET",
         target: "/.well-known/agent-card.json".to_owned(),
         fields: Vec::new(),

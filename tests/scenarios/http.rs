@@ -1,9 +1,12 @@
 //! HTTP as the bindings need it: one answer, or the blocks of an event stream.
 
-use std::net::SocketAddr;
+use std::{
+    io::{Read, Write},
+    net::SocketAddr,
+};
 
 use crate::support::{
-    binary::Tcp,
+    binary::{Line, Tcp},
     reply::{Event, Reply},
 };
 
@@ -35,16 +38,31 @@ pub fn is_stream(reply: &Reply) -> bool {
     reply.field("content-type") == Some("text/event-stream")
 }
 
+/// What carries bytes: TCP, or TLS above it.
+pub trait Socket: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Socket for S {}
+
+/// How a connection is opened.
+pub type Dial = Box<dyn Fn() -> Box<dyn Socket> + Send>;
+
 /// HTTP/1.1: one connection for answers, one for each stream.
 pub struct Http1 {
     addr: SocketAddr,
-    line: Tcp,
+    dial: Dial,
+    line: Line<Box<dyn Socket>>,
 }
 
 impl Http1 {
-    pub fn new(addr: SocketAddr) -> Http1 {
-        Http1 { addr, line: Tcp::to(addr) }
+    pub fn new(addr: SocketAddr, dial: Dial) -> Http1 {
+        let line = Line::over(dial());
+        Http1 { addr, dial, line }
     }
+}
+
+/// Opens connections of TCP alone.
+pub fn plain(addr: SocketAddr) -> Dial {
+    Box::new(move || Box::new(Tcp::to(addr).stream))
 }
 
 fn bytes(request: &Request, addr: SocketAddr) -> Vec<u8> {
@@ -63,13 +81,13 @@ impl Http for Http1 {
         self.line.write(&bytes(request, self.addr));
         let reply = self.line.reply();
         if reply.closes() {
-            self.line = Tcp::to(self.addr);
+            self.line = Line::over((self.dial)());
         }
         reply
     }
 
     fn open(&mut self, request: &Request) -> Result<Box<dyn Blocks>, Reply> {
-        let mut line = Tcp::to(self.addr);
+        let mut line = Line::over((self.dial)());
         line.write(&bytes(request, self.addr));
         loop {
             match line.peek() {
@@ -86,7 +104,7 @@ impl Http for Http1 {
 
 /// A stream in chunks.
 struct Blocks1 {
-    line: Tcp,
+    line: Line<Box<dyn Socket>>,
     seen: usize,
 }
 

@@ -3,7 +3,7 @@
 use super::{
     grpc::Grpc,
     h2::Http2,
-    http::{Http, Http1},
+    http::{Http, Http1, plain},
     jsonrpc::JsonRpc,
     link::{Client, Link},
     rest::Rest,
@@ -31,14 +31,14 @@ impl Server {
         let (addr, generation) = (self.binary.addr(), way.generation);
         let http = || -> Box<dyn Http> {
             match way.carrier {
-                Carrier::Http1 => Box::new(Http1::new(addr)),
+                Carrier::Http1 => Box::new(Http1::new(addr, plain(addr))),
                 Carrier::Http2 => Box::new(Http2::new(addr)),
             }
         };
         let link: Box<dyn Link> = match way.binding {
             Binding::JsonRpc => Box::new(JsonRpc { http: http(), generation, next_id: 0 }),
             Binding::Rest => Box::new(Rest { http: http(), generation, subscribed: 0 }),
-            Binding::WebSocket => Box::new(Ws::new(addr, generation)),
+            Binding::WebSocket => Box::new(Ws::new(addr, plain(addr), generation)),
             Binding::Grpc => Box::new(Grpc { line: Http2::new(addr), generation }),
         };
         Client { way, link }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -12,14 +12,15 @@ use tungstenite::{ClientRequestBuilder, Message, WebSocket, http::Uri};
 
 use super::{
     canon::Gen,
+    http::{Socket, Dial},
     jsonrpc::{request, response},
     link::{Ask, By, Fault, Item, Items, Junk, Link},
 };
-use crate::support::binary::Tcp;
 
 /// JSON-RPC over a WebSocket.
 pub struct Ws {
     addr: SocketAddr,
+    dial: Dial,
     generation: Gen,
     line: Line,
     next_id: u64,
@@ -30,14 +31,14 @@ pub struct Ws {
 struct Line(Arc<Mutex<Shared>>);
 
 struct Shared {
-    socket: WebSocket<TcpStream>,
+    socket: WebSocket<Box<dyn Socket>>,
     /// What came for somebody else, by the id of the request.
     inbox: HashMap<String, VecDeque<Value>>,
 }
 
 impl Line {
     /// Upgrades a connection; the version is that of all its calls.
-    fn open(addr: SocketAddr, version: Option<(&str, By)>) -> Line {
+    fn open(addr: SocketAddr, dial: &Dial, version: Option<(&str, By)>) -> Line {
         // The sequence numbers of events are asked for: strict clients see nothing new.
         let mut url = format!("ws://{addr}/?eventIds=1");
         if let Some((version, By::Query)) = version {
@@ -48,7 +49,7 @@ impl Line {
         if let Some((version, By::Field)) = version {
             builder = builder.with_header("A2A-Version", version);
         }
-        let opened = tungstenite::client(builder, Tcp::to(addr).stream);
+        let opened = tungstenite::client(builder, dial());
         let (socket, reply) = opened.expect("an upgrade");
         assert_eq!(reply.headers()["sec-websocket-protocol"], "a2a");
         Line(Arc::new(Mutex::new(Shared { socket, inbox: HashMap::new() })))
@@ -84,9 +85,10 @@ impl Line {
 }
 
 impl Ws {
-    pub fn new(addr: SocketAddr, generation: Gen) -> Ws {
+    pub fn new(addr: SocketAddr, dial: Dial, generation: Gen) -> Ws {
         let version = (generation == Gen::V1).then_some(("1.0", By::Field));
-        Ws { addr, generation, line: Line::open(addr, version), next_id: 0 }
+        let line = Line::open(addr, &dial, version);
+        Ws { addr, dial, generation, line, next_id: 0 }
     }
 
     /// Sends a request, and says where its answer will come.
@@ -100,7 +102,7 @@ impl Ws {
             None => {}
         }
         let line = match ask.version {
-            Some(version) => Line::open(self.addr, Some(version)),
+            Some(version) => Line::open(self.addr, &self.dial, Some(version)),
             None => self.line.clone(),
         };
         line.send(&request.to_string());

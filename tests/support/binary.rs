@@ -89,12 +89,15 @@ impl Drop for Binary {
     }
 }
 
-/// A client's side of a connection.
-pub struct Tcp {
+/// A client's side of a connection, over whatever carries its bytes.
+pub struct Line<S> {
     /// The socket.
-    pub stream: TcpStream,
+    pub stream: S,
     received: Vec<u8>,
 }
+
+/// A connection without more around it.
+pub type Tcp = Line<TcpStream>;
 
 impl Tcp {
     /// Opens a connection.
@@ -103,7 +106,14 @@ impl Tcp {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
-        Tcp { stream, received: Vec::new() }
+        Line::over(stream)
+    }
+}
+
+impl<S: Read + Write> Line<S> {
+    /// A connection that is open already.
+    pub fn over(stream: S) -> Line<S> {
+        Line { stream, received: Vec::new() }
     }
 
     /// Sends bytes.
