@@ -61,6 +61,25 @@ const fn row(
     Row { name, code, code_v01, http, http_v03, status, reason }
 }
 
+impl Row {
+    /// The status of gRPC before 1.0.1 (wire §2.3, column gRPC 1.0.0), which is that of 0.3.
+    fn status_v03(&self) -> &'static str {
+        match self.reason {
+            "PUSH_NOTIFICATION_NOT_SUPPORTED"
+            | "UNSUPPORTED_OPERATION"
+            | "VERSION_NOT_SUPPORTED" => "UNIMPLEMENTED",
+            _ => self.status,
+        }
+    }
+
+    /// The name of the error: the reason in camel case, and `Error` (wire §2.3).
+    fn error_name(&self) -> String {
+        let words = self.reason.trim_end_matches("_ERROR").split('_');
+        let camel = words.map(|word| format!("{}{}", &word[..1], word[1..].to_lowercase()));
+        camel.collect::<String>() + "Error"
+    }
+}
+
 /// Panics unless a pair says this error about this operation as its generation does.
 pub fn assert_fault(way: Way, op: Op, name: &str, fault: &Fault) {
     let row = ROWS.iter().find(|row| row.name == name).expect("a row");
@@ -76,7 +95,17 @@ pub fn assert_fault(way: Way, op: Op, name: &str, fault: &Fault) {
             assert_eq!(fault.http, Some(if is_overload { 429 } else { 200 }), "{what}");
         }
         Binding::WebSocket => assert_eq!((fault.code, fault.http), (Some(code), None), "{what}"),
-        Binding::Grpc => assert_eq!(fault.status.as_deref(), Some(row.status), "{what}"),
+        Binding::Grpc if way.generation == V03 && name != "MethodNotFound" => {
+            assert_eq!(fault.status.as_deref(), Some(row.status_v03()), "{what}");
+            // Wire §2.4: `<ErrorName>: <text>`.
+            let (said, text) = fault.message.split_once(": ").expect(&what);
+            assert_eq!((said, text.is_empty()), (&*row.error_name(), false), "{what}");
+        }
+        Binding::Grpc => {
+            // What is no rpc is gRPC's own error (wire §2.3: UNIMPLEMENTED with js).
+            let status = if name == "MethodNotFound" { "UNIMPLEMENTED" } else { row.status };
+            assert_eq!(fault.status.as_deref(), Some(status), "{what}");
+        }
         // Wire §2.4: HTTP+JSON of 0.3 says the code of JSON-RPC; its status is that of Python's
         // SDK (wire §2.3, last column).
         Binding::Rest if way.generation == V03 => {
@@ -88,8 +117,9 @@ pub fn assert_fault(way: Way, op: Op, name: &str, fault: &Fault) {
             assert_eq!(fault.status.as_deref(), Some(row.status), "{what}");
         }
     }
-    // Wire §2.4: ErrorInfo came with 1.0; always sent.
-    let reason = (way.generation == V1).then_some(row.reason);
+    // Wire §2.4: ErrorInfo came with 1.0; always sent with what is an error of A2A.
+    let is_a2a = way.binding != Binding::Grpc || name != "MethodNotFound";
+    let reason = (way.generation == V1 && is_a2a).then_some(row.reason);
     assert_eq!(fault.reason.as_deref(), reason, "{what}");
     // Wire §2.4: validation errors name the field, in 1.0 in a BadRequest.
     if name != "InvalidParams" {

@@ -93,11 +93,12 @@ impl Way {
         }
     }
 
-    /// Wire §2.4: the field of an invalid parameter is in `data`.
+    /// Wire §2.4: the field of an invalid parameter is in the details.
     pub fn names_fields(self) -> bool {
         match self.binding {
             Binding::JsonRpc | Binding::Rest | Binding::WebSocket => true,
-            Binding::Grpc => false,
+            // gRPC of 0.3 has no details.
+            Binding::Grpc => self.generation == V1,
         }
     }
 

@@ -12,7 +12,7 @@ use tungstenite::{ClientRequestBuilder, Message, WebSocket, http::Uri};
 
 use super::{
     canon::Gen,
-    http::{Socket, Dial},
+    http::{Dial, Socket},
     jsonrpc::{request, response},
     link::{Ask, By, Fault, Item, Items, Junk, Link},
 };
