@@ -32,6 +32,7 @@ impl Http2 {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let sender = runtime.block_on(async {
             let socket = tokio::net::TcpStream::connect(addr).await.expect("a connection");
+            socket.set_nodelay(true).expect("no delay");
             let (sender, connection) = h2::client::handshake(socket).await.expect("HTTP/2");
             tokio::spawn(connection);
             sender

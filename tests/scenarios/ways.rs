@@ -29,7 +29,15 @@ pub struct Way {
 }
 
 const fn way(binding: Binding, generation: Gen) -> Way {
-    Way { binding, generation, carrier: Carrier::Http1 }
+    let carrier = match binding {
+        Binding::JsonRpc | Binding::Rest | Binding::WebSocket => Carrier::Http1,
+        Binding::Grpc => Carrier::Http2,
+    };
+    Way { binding, generation, carrier }
+}
+
+const fn http2(binding: Binding, generation: Gen) -> Way {
+    Way { carrier: Carrier::Http2, ..way(binding, generation) }
 }
 
 /// Every pair: 0.1 was JSON-RPC only (wire §1.1), which a WebSocket carries, too; REST and gRPC
@@ -63,7 +71,7 @@ impl Way {
             V03 => "0.3",
             V1 => "1.0",
         };
-        if self.carrier != Carrier::Http1 {
+        if self.carrier != way(self.binding, self.generation).carrier {
             return None;
         }
         let (binding, url) = match (self.binding, self.generation) {
@@ -121,6 +129,16 @@ impl Way {
     /// Wire §1.5: `tasks/send` of 0.1 has no wish to be answered at once.
     pub fn can_return_at_once(self) -> bool {
         self.generation != V01
+    }
+
+    /// Wire §1.5: the `history_length` of 0.3's proto has no presence: 0 is what is not said.
+    pub fn can_ask_for_no_history(self) -> bool {
+        (self.binding, self.generation) != (Binding::Grpc, V03)
+    }
+
+    /// Wire §4.1: `GetAgentCard` of 0.3's proto is the one rpc for cards, the public one included.
+    pub fn has_one_card(self) -> bool {
+        (self.binding, self.generation) == (Binding::Grpc, V03)
     }
 
     /// Wire §5.4: only a client of 0.1 names its tasks.

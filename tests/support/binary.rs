@@ -27,13 +27,15 @@ impl Binary {
 
     /// Starts a server of one worker with these flags.
     pub fn start(flags: &[&str]) -> Binary {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_peregrine"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"])
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
+        let mut child = Command::new(
+            std::env::var("PEREGRINE_BIN").unwrap_or(env!("CARGO_BIN_EXE_peregrine").to_owned()),
+        )
+        .args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"])
+        .args(flags)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let url = stdout
             .lines()
