@@ -25,7 +25,7 @@ use crate::{
     json::{Kind, Value},
     model::{Call, EventBuf, Reply},
     rpc,
-    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Service},
+    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
 };
 
 pub(super) use fault::parse_fault;
@@ -67,6 +67,7 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
         out: x.out,
         now: x.now,
         wake: x.wake,
+        peer: x.peer,
         head: x.head,
         asked,
         extensions,
@@ -118,6 +119,7 @@ struct Desk<'d> {
     out: &'d mut Vec<u8>,
     now: Now,
     wake: &'d Waker,
+    peer: Peer<'d>,
     head: &'d Head<'d>,
     asked: Option<Cow<'d, [u8]>>,
     extensions: Option<String>,
@@ -218,6 +220,7 @@ impl Desk<'_> {
                 agent: self.place.agent,
                 worker: self.worker,
                 extensions: self.extensions.as_deref(),
+                identity: self.peer.identity,
             },
             now: self.now,
             wake: self.wake,
@@ -229,7 +232,8 @@ impl Desk<'_> {
 
     /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
     fn extended_card(&mut self, ready: &Ready<'_>) -> Result<(), Fault> {
-        let (origin, generation) = (Origin::of(self.site, self.head), ready.method.wire.generation);
+        let (origin, generation) =
+            (Origin::of(self.site, self.peer, self.head), ready.method.wire.generation);
         let base = self.head.path().strip_suffix('/').unwrap_or(self.head.path());
         let (service, site) = (self.service, self.site);
         let card = cards::extended(service, site, &origin, self.place, base, generation)?;

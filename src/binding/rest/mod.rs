@@ -25,7 +25,7 @@ use crate::{
     http::{self, Field, Head, response},
     json::write::push_escaped,
     model::{Call, Op, Reply, uuid},
-    service::{CallCx, Caller, Outcome, Service},
+    service::{CallCx, Caller, Outcome, Peer, Service},
 };
 
 pub use answer::lost;
@@ -121,8 +121,12 @@ fn answer(
         *fresh_id = uuid(entropy.bits());
     }
     let extensions = joined_extensions(x.head);
-    let caller =
-        Caller { agent: at.place.agent, worker: *worker, extensions: extensions.as_deref() };
+    let caller = Caller {
+        agent: at.place.agent,
+        worker: *worker,
+        extensions: extensions.as_deref(),
+        identity: x.peer.identity,
+    };
     let (now, wake, entropy) = (x.now, x.wake, entropy.as_mut());
     let desk = Desk {
         at,
@@ -132,6 +136,7 @@ fn answer(
         cx: CallCx { caller, now, wake, entropy, events },
         service: x.service,
         site: x.site,
+        peer: x.peer,
         head: x.head,
         out: x.out,
         close: x.close,
@@ -160,6 +165,7 @@ struct Desk<'d> {
     cx: CallCx<'d>,
     service: &'d dyn Service,
     site: &'d Site,
+    peer: Peer<'d>,
     head: &'d Head<'d>,
     out: &'d mut Vec<u8>,
     close: bool,
@@ -204,7 +210,7 @@ impl Desk<'_> {
     /// A2A 1.0 §3.1.11.
     fn extended_card(&mut self) -> Result<Outcome, Fault> {
         let (site, At { place, base, form, .. }) = (self.site, self.at);
-        let origin = Origin::of(site, self.head);
+        let origin = Origin::of(site, self.peer, self.head);
         let card = cards::extended(self.service, site, &origin, place, base, form.generation)?;
         self.out.extend_from_slice(&card);
         Ok(Outcome::Ready)
