@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     canon::{V01, V1},
-    http::{Http, Http1, Request, plain},
+    http::{Http, Http1, Request},
     link::{Ask, Op},
     server::Server,
     talk::talk,
@@ -37,8 +37,7 @@ fn the_extended_card_is_the_same_in_every_pair() {
 
 /// An entry of the public card: URL, binding, version.
 fn entries(server: &Server) -> Vec<(String, String, String)> {
-    let addr = server.binary.addr();
-    let reply = Http1::new(addr, plain(addr)).ask(&Request {
+    let reply = Http1::new(&server.place).ask(&Request {
         method: "GET",
         target: "/.well-known/agent-card.json".to_owned(),
         fields: Vec::new(),
@@ -53,13 +52,18 @@ fn entries(server: &Server) -> Vec<(String, String, String)> {
 
 #[test]
 fn the_card_lists_what_is_served_and_it_is_served_where_the_card_says() {
-    let server = Server::start();
-    let entries = entries(&server);
+    for server in Server::both("cards") {
+        assert_true(&server);
+    }
+}
+
+fn assert_true(server: &Server) {
+    let entries = entries(server);
     let versions: Vec<&str> = entries.iter().map(|entry| &*entry.2).collect();
     assert!(versions.is_sorted_by(|a, b| a >= b), "1.0 first: {versions:?}");
     let mut named = 0;
     for &way in WAYS {
-        let Some((binding, version, url)) = way.interface(server.binary.addr()) else { continue };
+        let Some((binding, version, url)) = way.interface(&server.place) else { continue };
         let entry = (url, binding.to_owned(), version.to_owned());
         assert!(entries.contains(&entry), "{way:?}: {entry:?} in {entries:?}");
         server.client(way).send(&talk("ping")).expect("an answer");

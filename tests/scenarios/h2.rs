@@ -1,13 +1,21 @@
-//! HTTP/2 with prior knowledge: the same requests as over HTTP/1.1, and what gRPC needs beside.
+//! HTTP/2 with prior knowledge, and by ALPN above TLS: the same requests as over HTTP/1.1, and what gRPC needs beside.
 
-use std::{future::Future, net::SocketAddr, sync::Arc};
+use std::{future::Future, sync::Arc};
 
 use bytes::Bytes;
 use h2::{RecvStream, client::SendRequest};
 use http::{HeaderMap, Response};
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    runtime::{Builder, Runtime},
+};
+use tokio_rustls::TlsConnector;
 
-use super::http::{Blocks, Http, Request, is_stream};
+use super::{
+    http::{Blocks, Http, Request, is_stream},
+    place::Place,
+};
 use crate::support::{
     binary::PATIENCE,
     reply::{Event, Reply},
@@ -18,7 +26,7 @@ use crate::support::{
 pub struct Http2 {
     runtime: Arc<Runtime>,
     sender: SendRequest<Bytes>,
-    addr: SocketAddr,
+    place: Place,
 }
 
 /// What comes back, as it comes.
@@ -28,16 +36,18 @@ pub struct Incoming {
 }
 
 impl Http2 {
-    pub fn new(addr: SocketAddr) -> Http2 {
+    pub fn new(place: &Place) -> Http2 {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let sender = runtime.block_on(async {
-            let socket = tokio::net::TcpStream::connect(addr).await.expect("a connection");
+            let socket = TcpStream::connect(place.addr).await.expect("a connection");
             socket.set_nodelay(true).expect("no delay");
-            let (sender, connection) = h2::client::handshake(socket).await.expect("HTTP/2");
-            tokio::spawn(connection);
-            sender
+            let Some(config) = place.trust_for("h2") else { return handshake(socket).await };
+            let connector = TlsConnector::from(config);
+            let socket = connector.connect(Place::name(), socket).await.expect("TLS");
+            assert_eq!(socket.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+            handshake(socket).await
         });
-        Http2 { runtime: Arc::new(runtime), sender, addr }
+        Http2 { runtime: Arc::new(runtime), sender, place: place.clone() }
     }
 
     /// Sends a request, and waits for the head of the response.
@@ -47,7 +57,7 @@ impl Http2 {
         fields: &[(&str, String)],
         body: Option<Bytes>,
     ) -> (Response<()>, Incoming) {
-        let uri = format!("http://{}{target}", self.addr);
+        let uri = format!("{}://{}{target}", self.place.scheme(), self.place.addr);
         let mut request = http::Request::builder().method(method).uri(uri);
         for (name, value) in fields {
             request = request.header(*name, value);
@@ -65,6 +75,15 @@ impl Http2 {
         let (head, body) = response.into_parts();
         (Response::from_parts(head, ()), Incoming { runtime: Arc::clone(&self.runtime), body })
     }
+}
+
+async fn handshake<S>(socket: S) -> SendRequest<Bytes>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = h2::client::handshake(socket).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    sender
 }
 
 fn in_time<T>(runtime: &Runtime, wait: impl Future<Output = T>) -> T {

@@ -1,12 +1,10 @@
 //! HTTP as the bindings need it: one answer, or the blocks of an event stream.
 
-use std::{
-    io::{Read, Write},
-    net::SocketAddr,
-};
+use std::net::SocketAddr;
 
+use super::place::{Place, Socket};
 use crate::support::{
-    binary::{Line, Tcp},
+    binary::Line,
     reply::{Event, Reply},
 };
 
@@ -38,31 +36,16 @@ pub fn is_stream(reply: &Reply) -> bool {
     reply.field("content-type") == Some("text/event-stream")
 }
 
-/// What carries bytes: TCP, or TLS above it.
-pub trait Socket: Read + Write + Send {}
-
-impl<S: Read + Write + Send> Socket for S {}
-
-/// How a connection is opened.
-pub type Dial = Box<dyn Fn() -> Box<dyn Socket> + Send>;
-
 /// HTTP/1.1: one connection for answers, one for each stream.
 pub struct Http1 {
-    addr: SocketAddr,
-    dial: Dial,
+    place: Place,
     line: Line<Box<dyn Socket>>,
 }
 
 impl Http1 {
-    pub fn new(addr: SocketAddr, dial: Dial) -> Http1 {
-        let line = Line::over(dial());
-        Http1 { addr, dial, line }
+    pub fn new(place: &Place) -> Http1 {
+        Http1 { place: place.clone(), line: Line::over(place.dial()) }
     }
-}
-
-/// Opens connections of TCP alone.
-pub fn plain(addr: SocketAddr) -> Dial {
-    Box::new(move || Box::new(Tcp::to(addr).stream))
 }
 
 fn bytes(request: &Request, addr: SocketAddr) -> Vec<u8> {
@@ -78,17 +61,17 @@ fn bytes(request: &Request, addr: SocketAddr) -> Vec<u8> {
 
 impl Http for Http1 {
     fn ask(&mut self, request: &Request) -> Reply {
-        self.line.write(&bytes(request, self.addr));
+        self.line.write(&bytes(request, self.place.addr));
         let reply = self.line.reply();
         if reply.closes() {
-            self.line = Line::over((self.dial)());
+            self.line = Line::over(self.place.dial());
         }
         reply
     }
 
     fn open(&mut self, request: &Request) -> Result<Box<dyn Blocks>, Reply> {
-        let mut line = Line::over((self.dial)());
-        line.write(&bytes(request, self.addr));
+        let mut line = Line::over(self.place.dial());
+        line.write(&bytes(request, self.place.addr));
         loop {
             match line.peek() {
                 Some(reply) if is_stream(&reply) => {

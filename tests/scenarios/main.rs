@@ -10,6 +10,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/certificates.rs"]
+mod certificates;
+
 mod canon;
 mod cards;
 mod errors;
@@ -23,6 +26,7 @@ mod link;
 mod listing;
 mod pairs;
 mod pb;
+mod place;
 mod rest;
 mod server;
 mod spell;

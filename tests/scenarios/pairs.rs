@@ -12,21 +12,25 @@ use super::{
     ways::WAYS,
 };
 
-/// Runs a scenario with the maker of a task and another client, for every pair of pairs.
-fn in_every_pair(server: &Server, mut scenario: impl FnMut(&mut Client, &mut Client)) {
-    for &made in WAYS {
-        let mut maker = server.client(made);
-        for &asked in WAYS {
-            eprintln!("made in {made:?}, asked in {asked:?}:");
-            scenario(&mut maker, &mut server.client(asked));
+/// Runs a scenario with the maker of a task and another client, for every pair of pairs, without
+/// and with TLS.
+fn in_every_pair(name: &str, mut scenario: impl FnMut(&mut Client, &mut Client)) {
+    for server in Server::both(name) {
+        let clients = || WAYS.iter().map(|way| server.client(*way));
+        let mut askers: Vec<Client> = clients().collect();
+        for mut maker in clients() {
+            for asker in &mut askers {
+                let (made, asked, scheme) = (maker.way, asker.way, server.place.scheme());
+                eprintln!("made in {made:?}, asked in {asked:?}, by {scheme}:");
+                scenario(&mut maker, asker);
+            }
         }
     }
 }
 
 #[test]
 fn a_task_is_read_and_listed_in_every_other_pair() {
-    let server = Server::start();
-    in_every_pair(&server, |maker, asker| {
+    in_every_pair("read", |maker, asker| {
         let talk = talk("done");
         let task = maker.send(&talk).expect("an answer").task();
         let mut story = Story::begun(&task.id, &task.context, &talk);
@@ -48,8 +52,7 @@ fn a_task_is_read_and_listed_in_every_other_pair() {
 
 #[test]
 fn a_task_is_streamed_in_every_other_pair() {
-    let server = Server::start();
-    in_every_pair(&server, |maker, asker| {
+    in_every_pair("streamed", |maker, asker| {
         // Made by a stream, which tells it all; subscribed to, from where it is.
         let talk = talk("hold");
         let mut first = maker.stream(&talk).expect("a stream");
@@ -85,8 +88,7 @@ fn a_task_is_streamed_in_every_other_pair() {
 
 #[test]
 fn a_task_is_continued_in_every_other_pair() {
-    let server = Server::start();
-    in_every_pair(&server, |maker, asker| {
+    in_every_pair("continued", |maker, asker| {
         let first = talk("ask");
         let task = maker.send(&first).expect("an answer").task();
         let target = maker.target(&task);
@@ -124,8 +126,7 @@ fn a_task_is_continued_in_every_other_pair() {
 
 #[test]
 fn a_task_is_canceled_in_every_other_pair_and_its_streams_end() {
-    let server = Server::start();
-    in_every_pair(&server, |maker, asker| {
+    in_every_pair("canceled", |maker, asker| {
         let (target, mut story) = held_by(maker);
         let mut stream = maker.subscribe(&target).expect("a stream");
         let mut told = vec![story.shown()];

@@ -1,8 +1,9 @@
 //! The pairs of binding and generation, and what each of them lacks.
 
-use std::net::SocketAddr;
-
-use super::canon::{Form, Gen, V01, V1, V03};
+use super::{
+    canon::{Form, Gen, V01, V1, V03},
+    place::Place,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
@@ -65,7 +66,7 @@ impl Way {
 
     /// How a card names it (A2A 1.0 §4.4.6): binding, version and URL. Cards know no 0.1, and one
     /// entry for all carriers of a binding.
-    pub fn interface(self, addr: SocketAddr) -> Option<(&'static str, &'static str, String)> {
+    pub fn interface(self, place: &Place) -> Option<(&'static str, &'static str, String)> {
         let version = match self.generation {
             V01 => return None,
             V03 => "0.3",
@@ -74,10 +75,11 @@ impl Way {
         if self.carrier != way(self.binding, self.generation).carrier {
             return None;
         }
+        let (scheme, addr) = (place.scheme(), place.addr);
         let (binding, url) = match (self.binding, self.generation) {
-            (Binding::JsonRpc, _) => ("JSONRPC", format!("http://{addr}/")),
+            (Binding::JsonRpc, _) => ("JSONRPC", format!("{scheme}://{addr}/")),
             // Wire §3.1: the paths of 0.3 begin with /v1, its URL does not end with it.
-            (Binding::Rest, _) => ("HTTP+JSON", format!("http://{addr}")),
+            (Binding::Rest, _) => ("HTTP+JSON", format!("{scheme}://{addr}")),
             (Binding::Grpc, _) => ("GRPC", addr.to_string()),
             (Binding::WebSocket, _) => return None,
         };

@@ -3,7 +3,6 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -12,15 +11,14 @@ use tungstenite::{ClientRequestBuilder, Message, WebSocket, http::Uri};
 
 use super::{
     canon::Gen,
-    http::{Dial, Socket},
     jsonrpc::{request, response},
     link::{Ask, By, Fault, Item, Items, Junk, Link},
+    place::{Place, Socket},
 };
 
 /// JSON-RPC over a WebSocket.
 pub struct Ws {
-    addr: SocketAddr,
-    dial: Dial,
+    place: Place,
     generation: Gen,
     line: Line,
     next_id: u64,
@@ -38,9 +36,9 @@ struct Shared {
 
 impl Line {
     /// Upgrades a connection; the version is that of all its calls.
-    fn open(addr: SocketAddr, dial: &Dial, version: Option<(&str, By)>) -> Line {
+    fn open(place: &Place, version: Option<(&str, By)>) -> Line {
         // The sequence numbers of events are asked for: strict clients see nothing new.
-        let mut url = format!("ws://{addr}/?eventIds=1");
+        let mut url = format!("ws://{}/?eventIds=1", place.addr);
         if let Some((version, By::Query)) = version {
             url += &format!("&A2A-Version={version}");
         }
@@ -49,7 +47,7 @@ impl Line {
         if let Some((version, By::Field)) = version {
             builder = builder.with_header("A2A-Version", version);
         }
-        let opened = tungstenite::client(builder, dial());
+        let opened = tungstenite::client(builder, place.dial());
         let (socket, reply) = opened.expect("an upgrade");
         assert_eq!(reply.headers()["sec-websocket-protocol"], "a2a");
         Line(Arc::new(Mutex::new(Shared { socket, inbox: HashMap::new() })))
@@ -85,10 +83,10 @@ impl Line {
 }
 
 impl Ws {
-    pub fn new(addr: SocketAddr, dial: Dial, generation: Gen) -> Ws {
+    pub fn new(place: &Place, generation: Gen) -> Ws {
         let version = (generation == Gen::V1).then_some(("1.0", By::Field));
-        let line = Line::open(addr, &dial, version);
-        Ws { addr, dial, generation, line, next_id: 0 }
+        let line = Line::open(place, version);
+        Ws { place: place.clone(), generation, line, next_id: 0 }
     }
 
     /// Sends a request, and says where its answer will come.
@@ -102,7 +100,7 @@ impl Ws {
             None => {}
         }
         let line = match ask.version {
-            Some(version) => Line::open(self.addr, &self.dial, Some(version)),
+            Some(version) => Line::open(&self.place, Some(version)),
             None => self.line.clone(),
         };
         line.send(&request.to_string());
