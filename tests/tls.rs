@@ -209,14 +209,6 @@ fn large_bodies_go_both_ways() {
         let answer = client.ask(&send(&text)).result();
         assert_eq!(answer["task"]["artifacts"][0]["parts"][0]["text"], text.as_str());
     }
-    // Answers that the client lets wait, many times what sockets and buffers hold.
-    let request = send(&"y".repeat(1 << 20));
-    for _ in 0..4 {
-        client.write(&request);
-    }
-    for _ in 0..4 {
-        assert!(client.reply().body.len() > 2 << 20);
-    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
     engine::{Conn, Cx, Next},
+    json::Source,
     service::Now,
 };
 
@@ -29,6 +30,10 @@ use super::{
 
 /// Rounds of one poll before the other connections get their turn.
 const ROUNDS_MAX: usize = 8;
+
+/// Milliseconds between looks at a peer that sent much behind a call that waits: it may have left,
+/// and nothing wakes whoever leaves bytes in a socket.
+const LOOK_MS: u64 = 1_000;
 
 /// The future of one connection, for each kind of transport a type of its own.
 pub(super) struct Drive<S: Transport> {
@@ -114,7 +119,7 @@ impl<S: Transport> Future for Drive<S> {
         match end.unwrap_or(End::Done) {
             End::Done => return Poll::Ready(()),
             End::Yield => cx.waker().wake_by_ref(),
-            End::Wait => local.arm(slot, io.deadline(local)),
+            End::Wait => local.arm(slot, io.deadline(local, now)),
         }
         Poll::Pending
     }
@@ -155,6 +160,10 @@ impl<S: Transport> Io<S> {
                     fresh
                 }
                 Poll::Pending if due => 0,
+                Poll::Pending if self.is_deaf(local) && self.stream.has_left() => {
+                    (self.eof, due) = (true, true);
+                    0
+                }
                 Poll::Pending => return Ok(End::Wait),
             };
             if due {
@@ -188,9 +197,17 @@ impl<S: Transport> Io<S> {
         self.output.is_empty() && self.stream.is_flushed()
     }
 
-    fn deadline(&self, local: &Local) -> u64 {
+    /// The engine waits for a task and wants no input meanwhile: reading would not show that the
+    /// peer has left.
+    fn is_deaf(&self, local: &Local) -> bool {
+        !self.read && !self.eof && self.output.len() < local.bounds.output_bytes_max
+    }
+
+    fn deadline(&self, local: &Local, now: Now) -> u64 {
+        let look_ms = if self.is_deaf(local) { now.mono_ms + LOOK_MS } else { NEVER };
         let stalled = self.moved_ms.saturating_add(local.bounds.write_stall_ms);
-        if self.is_drained() { self.due_ms } else { self.due_ms.min(stalled) }
+        let due_ms = self.due_ms.min(look_ms);
+        if self.is_drained() { due_ms } else { due_ms.min(stalled) }
     }
 
     /// Reads once. Ready: how many bytes lie in the worker's buffer; 0: the connection's own
@@ -237,7 +254,7 @@ impl<S: Transport> Io<S> {
         let Desk { worker, out, read, inputs, outputs } = desk;
         // Empty already, unless an agent panicked in the middle of another connection's answer.
         out.clear();
-        let input = if fresh > 0 { &read[..fresh] } else { self.input.waiting() };
+        let input = if fresh > 0 { Source::roomy(read, fresh) } else { self.input.source() };
         let (engine, wake, peer) = (&*local.shared.engine, cx.waker(), self.stream.peer());
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);
@@ -299,7 +316,8 @@ impl<S: Transport> Io<S> {
         let sent = self.write(output.unsent(), cx)?;
         self.output = output;
         self.output.sent(sent, &mut desk.outputs);
-        let moved = sent > 0 || self.flush_transport(cx)?;
+        // Always: what the transport took just now may not be on its way.
+        let moved = self.flush_transport(cx)? || sent > 0;
         if moved {
             self.moved_ms = now.mono_ms;
         } else if now.mono_ms >= self.moved_ms.saturating_add(local.bounds.write_stall_ms) {

@@ -22,7 +22,7 @@ use crate::{
     dialect::{Dialect, Method, WriteCx},
     fault::{Fault, FaultKind},
     http::{Field, Head, response},
-    json::{Kind, Value},
+    json::{Kind, Source, Value},
     model::{Call, EventBuf, Reply},
     rpc,
     service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
@@ -43,7 +43,7 @@ pub struct Place {
 }
 
 /// Handles the body of a POST to an RPC path.
-pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
+pub fn handle(x: &mut Exchange<'_>, place: Place, body: Source<'_>) -> Handled {
     let date = x.scratch.date(x.now);
     if !x.head.value(Field::ContentType).is_none_or(is_json) {
         let detail = "the body must be application/json";
@@ -75,7 +75,7 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
         close: x.close,
     };
     // The envelope's levels, and a batch's, are not the peer's to spend.
-    match parser.parse(body, desk.site.limits.json_depth_max + 2) {
+    match parser.parse_from(body, desk.site.limits.json_depth_max + 2) {
         Ok(value) if value.kind() == Kind::Array => desk.batch(value),
         Ok(value) => desk.single(value),
         Err(error) => desk.fault(Known::NOTHING, &parse_fault(error)),
@@ -202,7 +202,7 @@ impl Desk<'_> {
             return Ok(Outcome::Ready);
         }
         let outcome = self.ask(ready, |out, reply, write| {
-            (ready.method.wire_of(&reply).reply)(out, &reply, write);
+            (ready.method.wire_of(reply).reply)(out, reply, write);
         })?;
         rpc::close(self.out);
         Ok(outcome)
@@ -212,7 +212,7 @@ impl Desk<'_> {
     fn ask(
         &mut self,
         ready: &Ready<'_>,
-        answer: impl Fn(&mut Vec<u8>, Reply<'_>, &WriteCx<'_>),
+        answer: impl Fn(&mut Vec<u8>, &Reply<'_>, &WriteCx<'_>),
     ) -> Result<Outcome, Fault> {
         let (out, write) = (&mut *self.out, ready.write_cx(self.now));
         let mut cx = CallCx {
@@ -227,7 +227,7 @@ impl Desk<'_> {
             entropy: self.entropy,
             events: self.events,
         };
-        self.service.call(&mut cx, ready.call, &mut |reply| answer(out, reply, &write))
+        self.service.call(&mut cx, ready.call, &mut |reply| answer(out, &reply, &write))
     }
 
     /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
