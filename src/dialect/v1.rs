@@ -146,13 +146,25 @@ enum Artifacts {
     Always,
 }
 
+/// A task up to the end of its status, completed without a word; its time, too, is filled in.
+const COMPLETED: Template<176> = Template::new(
+    b"{\"id\":\"------------------------------------\
+    \",\"contextId\":\"------------------------------------\"\
+    ,\"status\":{\"state\":\"TASK_STATE_COMPLETED\",\"timestamp\":\"0000-00-00T00:00:00.000Z\"}",
+);
+
 fn task(out: &mut Vec<u8>, view: &TaskView<'_>, history: Option<u32>, artifacts: Artifacts) {
     // Most logs hold less punctuation than their text; a short one fits with its own.
     out.reserve(view.bytes() + 1024);
     let place = Place { task_id: view.id(), context_id: view.context_id() };
-    TASK.put(out, place.task_id, place.context_id);
     let now = view.status();
-    status(out, now.state, now.at_ms, now.message, place);
+    if let (TaskState::Completed, None, 1..) = (now.state, now.message, now.at_ms) {
+        COMPLETED.put(out, place.task_id, place.context_id);
+        put::stamp(out, 2, now.at_ms);
+    } else {
+        TASK.put(out, place.task_id, place.context_id);
+        status(out, now.state, now.at_ms, now.message, place);
+    }
     if artifacts != Artifacts::Never {
         let even_empty = artifacts == Artifacts::Always;
         put::list(out, b",\"artifacts\":[", view.artifacts(), even_empty, whole);

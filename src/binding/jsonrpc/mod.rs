@@ -202,7 +202,7 @@ impl Desk<'_> {
             return Ok(Outcome::Ready);
         }
         let outcome = self.ask(ready, |out, reply, write| {
-            (ready.method.wire_of(&reply).reply)(out, &reply, write);
+            (ready.method.wire_of(reply).reply)(out, reply, write);
         })?;
         rpc::close(self.out);
         Ok(outcome)
@@ -212,7 +212,7 @@ impl Desk<'_> {
     fn ask(
         &mut self,
         ready: &Ready<'_>,
-        answer: impl Fn(&mut Vec<u8>, Reply<'_>, &WriteCx<'_>),
+        answer: impl Fn(&mut Vec<u8>, &Reply<'_>, &WriteCx<'_>),
     ) -> Result<Outcome, Fault> {
         let (out, write) = (&mut *self.out, ready.write_cx(self.now));
         let mut cx = CallCx {
@@ -227,7 +227,7 @@ impl Desk<'_> {
             entropy: self.entropy,
             events: self.events,
         };
-        self.service.call(&mut cx, ready.call, &mut |reply| answer(out, reply, &write))
+        self.service.call(&mut cx, ready.call, &mut |reply| answer(out, &reply, &write))
     }
 
     /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
