@@ -58,6 +58,7 @@ impl<A: Agent> Server<A> {
                 context_id: b"context",
                 metadata: None,
                 extensions: None,
+                identity: None,
                 now: Now { mono_ms: self.now_ms, unix_ms: self.now_ms },
                 events: &mut events,
                 ending: &mut ending,
@@ -67,7 +68,7 @@ impl<A: Agent> Server<A> {
                 None => self.agent.start(turn),
                 Some(token) => self.agent.resume(turn, token),
             }
-            self.apply(&events, &mut lines);
+            self.apply(&events, message.view(), &mut lines);
             match ending {
                 Ending::Returned => return lines,
                 Ending::Replied(message) => {
@@ -89,10 +90,10 @@ impl<A: Agent> Server<A> {
         self.send("m", &PartsBuf::new().text(text))
     }
 
-    fn apply(&mut self, events: &EventBuf, lines: &mut Vec<String>) {
+    fn apply(&mut self, events: &EventBuf, said: Message<'_>, lines: &mut Vec<String>) {
         let task =
             self.task.get_or_insert_with(|| Task::new(b"task", b"context", Generation::V1, 0));
-        for event in events.iter() {
+        for event in events.iter(Some(said)) {
             task.apply(&event, &LIMITS).expect("the task takes every event");
             lines.push(shown(&event));
         }

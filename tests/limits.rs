@@ -589,9 +589,9 @@ fn a_connection_without_room_for_output_has_no_deadline() {
 
 #[test]
 fn answer_bytes_max() {
-    let mut lab = Lab::limited(|limits| limits.answer_bytes_max = 10_000);
-    // Echoes of 3 kB hold 6 kB: every second one passes the bound.
-    let (text, mut ids) = ("x".repeat(3_000), Vec::new());
+    let mut lab = Lab::limited(|limits| limits.answer_bytes_max = 20_000);
+    // Echoes of 6 kB show 12 kB, though they hold 6 kB: every second one passes the bound.
+    let (text, mut ids) = ("x".repeat(6_000), Vec::new());
     for expected in [vec![1], vec![2], vec![2, 1], vec![2, 2], vec![2, 2, 1]] {
         let task = lab.result(V1.send(), &V1.params(say(&text)));
         ids.insert(0, V1.task(&task)["id"].clone());
@@ -664,8 +664,8 @@ fn store_bytes_max() {
         limits.store_bytes_max = 200_000;
         limits.task_bytes_max = 100_000;
     });
-    // Each echo is held twice: as history and as artifact.
-    let text = "x".repeat(20_000);
+    // What is echoed is held once, and shown as history and as artifact.
+    let text = "x".repeat(40_000);
     for _ in 0..20 {
         lab.result(V1.send(), &V1.params(say(&text)));
         lab.pass(1);

@@ -190,7 +190,7 @@ impl Scene {
                 let task = task();
                 let item = Followed::Event {
                     seq: task.seq(),
-                    event: self.newest.iter().last().expect(place),
+                    event: self.newest.iter(None).last().expect(place),
                     artifact_index: task.view().artifacts().last().map_or(0, |a| a.index()),
                     task_id: task.id(),
                     context_id: task.context_id(),
@@ -229,7 +229,7 @@ impl Scene {
         let packed = packed_artifact(value.get("artifact").unwrap());
         let is = |name: &str| value.get(name).and_then(|flag| flag.as_bool()) == Some(true);
         self.apply(&TaskEvent::Artifact {
-            artifact: Artifact(&packed),
+            artifact: Artifact::new(&packed),
             append: is("append"),
             last_chunk: is("lastChunk"),
             metadata: value.get("metadata").map(|metadata| metadata.raw_str().as_bytes()),

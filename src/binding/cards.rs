@@ -82,7 +82,7 @@ fn asked_agent(x: &Exchange<'_>) -> Option<(&'static Dialect, &'static str, Stri
 
 fn send(x: &mut Exchange<'_>, place: Place, base: &str, form: CardForm) {
     let date = x.scratch.date(x.now);
-    let index = match x.scratch.cards.find(place, form, &Origin::of(x.site, x.head), base) {
+    let index = match x.scratch.cards.find(place, form, &Origin::of(x.site, x.peer, x.head), base) {
         Some(index) => index,
         None => match render(x, place, base, form) {
             Some(card) => x.scratch.cards.keep(card),
@@ -139,7 +139,7 @@ impl CardCache {
 }
 
 fn render(x: &Exchange<'_>, place: Place, base: &str, form: CardForm) -> Option<Card> {
-    let origin = Origin::of(x.site, x.head);
+    let origin = Origin::of(x.site, x.peer, x.head);
     let body = body(x.service, x.site, &origin, place, base, form)?;
     let (dialect, agent) = (place.dialect.name, place.agent);
     let etag = card::etag(&body);

@@ -22,7 +22,7 @@ use crate::{
     json::Parser,
     limits::Limits,
     model::{EventBuf, uuid},
-    service::{Entropy, Now, Service},
+    service::{Entropy, Now, Peer, Service},
 };
 
 pub use parked::Parked;
@@ -113,6 +113,8 @@ pub struct Exchange<'x> {
     pub now: Now,
     /// Woken when a parked call or a stream may go on.
     pub wake: &'x Waker,
+    /// What the connection knows of its other side.
+    pub peer: Peer<'x>,
     /// The request's head.
     pub head: &'x Head<'x>,
     /// True: the connection closes after this answer.

@@ -6,6 +6,7 @@
 use crate::{
     binding::Site,
     http::{self, Head},
+    service::Peer,
 };
 
 /// The origin of a request as its client sees it.
@@ -20,10 +21,10 @@ pub struct Origin<'a> {
 }
 
 impl<'a> Origin<'a> {
-    /// The origin of the request with this head.
+    /// The origin of the request with this head, which came over a connection to this peer.
     #[inline]
-    pub fn of(site: &Site, head: &Head<'a>) -> Origin<'a> {
-        let origin = Origin { is_secure: false, host: head.host(), prefix: "" };
+    pub fn of(site: &Site, peer: Peer<'_>, head: &Head<'a>) -> Origin<'a> {
+        let origin = Origin { is_secure: peer.is_secure, host: head.host(), prefix: "" };
         if site.trust_forwarded { origin.forwarded(head) } else { origin }
     }
 

@@ -295,7 +295,7 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: &[u8]) {
     let mut task = Task::new(message.message_id(), context_id, Generation::V03, 0);
     let cx = WriteCx::new(Op::Send);
     let mut out = Vec::new();
-    for event in events(message, Artifact(&packed)) {
+    for event in events(message, Artifact::new(&packed)) {
         task.apply(&event, &limits).unwrap();
         let (seq, task_id) = (task.seq(), task.id());
         let (artifact_index, last) = (0, false);

@@ -11,7 +11,7 @@ use peregrine::{
     engine::{Conn, Cx, Engine, Setup, Start, Worker},
     json::{Kind, Parser},
     limits::Limits,
-    service::{Entropy, Now},
+    service::{Entropy, Now, Peer},
 };
 use serde_json::Value;
 
@@ -67,6 +67,7 @@ impl Server {
             wake: Waker::noop(),
             out: &mut out,
             unsent: 0,
+            peer: Peer::default(),
         };
         conn.advance(&mut cx, &[head.as_bytes(), body].concat(), false);
         out

@@ -22,10 +22,10 @@ use crate::{
     dialect::{Dialect, Method, WriteCx},
     fault::{Fault, FaultKind},
     http::{Field, Head, response},
-    json::{Kind, Value},
+    json::{Kind, Source, Value},
     model::{Call, EventBuf, Reply},
     rpc,
-    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Service},
+    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
 };
 
 pub(super) use fault::parse_fault;
@@ -43,7 +43,7 @@ pub struct Place {
 }
 
 /// Handles the body of a POST to an RPC path.
-pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
+pub fn handle(x: &mut Exchange<'_>, place: Place, body: Source<'_>) -> Handled {
     let date = x.scratch.date(x.now);
     if !x.head.value(Field::ContentType).is_none_or(is_json) {
         let detail = "the body must be application/json";
@@ -67,6 +67,7 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
         out: x.out,
         now: x.now,
         wake: x.wake,
+        peer: x.peer,
         head: x.head,
         asked,
         extensions,
@@ -74,7 +75,7 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
         close: x.close,
     };
     // The envelope's levels, and a batch's, are not the peer's to spend.
-    match parser.parse(body, desk.site.limits.json_depth_max + 2) {
+    match parser.parse_from(body, desk.site.limits.json_depth_max + 2) {
         Ok(value) if value.kind() == Kind::Array => desk.batch(value),
         Ok(value) => desk.single(value),
         Err(error) => desk.fault(Known::NOTHING, &parse_fault(error)),
@@ -118,6 +119,7 @@ struct Desk<'d> {
     out: &'d mut Vec<u8>,
     now: Now,
     wake: &'d Waker,
+    peer: Peer<'d>,
     head: &'d Head<'d>,
     asked: Option<Cow<'d, [u8]>>,
     extensions: Option<String>,
@@ -200,7 +202,7 @@ impl Desk<'_> {
             return Ok(Outcome::Ready);
         }
         let outcome = self.ask(ready, |out, reply, write| {
-            (ready.method.wire_of(&reply).reply)(out, &reply, write);
+            (ready.method.wire_of(reply).reply)(out, reply, write);
         })?;
         rpc::close(self.out);
         Ok(outcome)
@@ -210,7 +212,7 @@ impl Desk<'_> {
     fn ask(
         &mut self,
         ready: &Ready<'_>,
-        answer: impl Fn(&mut Vec<u8>, Reply<'_>, &WriteCx<'_>),
+        answer: impl Fn(&mut Vec<u8>, &Reply<'_>, &WriteCx<'_>),
     ) -> Result<Outcome, Fault> {
         let (out, write) = (&mut *self.out, ready.write_cx(self.now));
         let mut cx = CallCx {
@@ -218,18 +220,20 @@ impl Desk<'_> {
                 agent: self.place.agent,
                 worker: self.worker,
                 extensions: self.extensions.as_deref(),
+                identity: self.peer.identity,
             },
             now: self.now,
             wake: self.wake,
             entropy: self.entropy,
             events: self.events,
         };
-        self.service.call(&mut cx, ready.call, &mut |reply| answer(out, reply, &write))
+        self.service.call(&mut cx, ready.call, &mut |reply| answer(out, &reply, &write))
     }
 
     /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
     fn extended_card(&mut self, ready: &Ready<'_>) -> Result<(), Fault> {
-        let (origin, generation) = (Origin::of(self.site, self.head), ready.method.wire.generation);
+        let (origin, generation) =
+            (Origin::of(self.site, self.peer, self.head), ready.method.wire.generation);
         let base = self.head.path().strip_suffix('/').unwrap_or(self.head.path());
         let (service, site) = (self.service, self.site);
         let card = cards::extended(service, site, &origin, self.place, base, generation)?;

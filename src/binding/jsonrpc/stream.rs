@@ -66,7 +66,7 @@ impl Desk<'_> {
     /// Calls the service; a direct message is written as a stream of one event (A2A 1.0 §3.1.2).
     fn open_stream(&mut self, ready: &Ready<'_>, chunked: bool) -> Result<Outcome, Fault> {
         self.ask(ready, |out, reply, write| {
-            let Reply::Message { message, context_id } = reply else { return };
+            let Reply::Message { message, context_id } = *reply else { return };
             let (envelope, wire) = (Envelope::Rpc(ready.id), ready.method.wire);
             stream::only_message(out, chunked, envelope, wire, write, (message, context_id));
         })

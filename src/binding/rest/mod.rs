@@ -23,9 +23,9 @@ use crate::{
     dialect::{Method, ReadCx, WriteCx, rest::Rest, version},
     fault::{Fault, FaultKind},
     http::{self, Field, Head, response},
-    json::write::push_escaped,
+    json::{Source, write::push_escaped},
     model::{Call, Op, Reply, uuid},
-    service::{CallCx, Caller, Outcome, Service},
+    service::{CallCx, Caller, Outcome, Peer, Service},
 };
 
 pub use answer::lost;
@@ -46,7 +46,7 @@ pub struct At<'r> {
 }
 
 /// Handles a request to a path of HTTP+JSON.
-pub fn handle(x: &mut Exchange<'_>, at: At<'_>, body: &[u8]) -> Handled {
+pub fn handle(x: &mut Exchange<'_>, at: At<'_>, body: Source<'_>) -> Handled {
     let method = x.head.method();
     if method == http::Method::Options {
         let date = x.scratch.date(x.now);
@@ -69,7 +69,8 @@ pub fn handle(x: &mut Exchange<'_>, at: At<'_>, body: &[u8]) -> Handled {
         return refuse(x, form, media, &FaultKind::MethodNotFound.into());
     };
     let at = At { form, ..at };
-    let media_fault = !body.is_empty() && !x.head.value(Field::ContentType).is_none_or(is_read);
+    let media_fault =
+        !body.bytes().is_empty() && !x.head.value(Field::ContentType).is_none_or(is_read);
     if media_fault {
         let detail = "the body must be application/json or application/a2a+json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
@@ -92,19 +93,19 @@ fn answer(
     at: At<'_>,
     method: &'static Method,
     media: &'static str,
-    body: &[u8],
+    body: Source<'_>,
 ) -> Result<Handled, Fault> {
     let date = x.scratch.date(x.now);
     let Scratch { parser, pack, params, events, entropy, fresh_id, worker, .. } = &mut *x.scratch;
     let (op, limits) = (method.op, &x.site.limits);
     let (text, is_optional) = match x.head.method() {
         http::Method::Post => (body, matches!(op, Op::Cancel | Op::Subscribe)),
-        _ if query::params(params, op, x.head.query())? => (&params[..], false),
-        _ => (&[][..], true),
+        _ if query::params(params, op, x.head.query())? => (Source::from(&*params), false),
+        _ => (Source::from(&[][..]), true),
     };
-    let value = match text.is_empty() && is_optional {
+    let value = match text.bytes().is_empty() && is_optional {
         true => None,
-        false => Some(parser.parse(text, limits.json_depth_max).map_err(parse_fault)?),
+        false => Some(parser.parse_from(text, limits.json_depth_max).map_err(parse_fault)?),
     };
     let task = at.spot.task().map(raw_id).transpose()?;
     let cx = ReadCx {
@@ -121,8 +122,12 @@ fn answer(
         *fresh_id = uuid(entropy.bits());
     }
     let extensions = joined_extensions(x.head);
-    let caller =
-        Caller { agent: at.place.agent, worker: *worker, extensions: extensions.as_deref() };
+    let caller = Caller {
+        agent: at.place.agent,
+        worker: *worker,
+        extensions: extensions.as_deref(),
+        identity: x.peer.identity,
+    };
     let (now, wake, entropy) = (x.now, x.wake, entropy.as_mut());
     let desk = Desk {
         at,
@@ -132,6 +137,7 @@ fn answer(
         cx: CallCx { caller, now, wake, entropy, events },
         service: x.service,
         site: x.site,
+        peer: x.peer,
         head: x.head,
         out: x.out,
         close: x.close,
@@ -160,6 +166,7 @@ struct Desk<'d> {
     cx: CallCx<'d>,
     service: &'d dyn Service,
     site: &'d Site,
+    peer: Peer<'d>,
     head: &'d Head<'d>,
     out: &'d mut Vec<u8>,
     close: bool,
@@ -204,7 +211,7 @@ impl Desk<'_> {
     /// A2A 1.0 §3.1.11.
     fn extended_card(&mut self) -> Result<Outcome, Fault> {
         let (site, At { place, base, form, .. }) = (self.site, self.at);
-        let origin = Origin::of(site, self.head);
+        let origin = Origin::of(site, self.peer, self.head);
         let card = cards::extended(self.service, site, &origin, place, base, form.generation)?;
         self.out.extend_from_slice(&card);
         Ok(Outcome::Ready)
