@@ -9,7 +9,7 @@ use std::{sync::Arc, task::Waker};
 use peregrine::{
     agent::{Agent, echo::Echo},
     engine::{Conn, Cx, Engine, Setup, Start, Worker},
-    json::{Kind, Parser},
+    json::{Kind, Parser, Source},
     limits::Limits,
     service::{Entropy, Now, Peer},
 };
@@ -69,7 +69,8 @@ impl Server {
             unsent: 0,
             peer: Peer::default(),
         };
-        conn.advance(&mut cx, &[head.as_bytes(), body].concat(), false);
+        let input = [head.as_bytes(), body].concat();
+        conn.advance(&mut cx, Source::from(&input), false);
         out
     }
 
