@@ -394,6 +394,33 @@ fn write_stall_ms() {
     server.assert_lives();
 }
 
+/// Asks for one answer of 8 MB and reads at most as much a second; says whether it came whole.
+fn read_slowly(server: &Binary) -> bool {
+    let mut tcp = server.connect();
+    // The less waits in the kernel, the steadier is what the server sees.
+    socket2::SockRef::from(&tcp.stream).set_recv_buffer_size(64 * 1024).unwrap();
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(4_000_000))));
+    tcp.write(&post("/", &[], &body));
+    while tcp.read() {
+        if tcp.reply_at_hand().is_some() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    false
+}
+
+#[test]
+fn write_progress_bytes_min() {
+    // It keeps moving, and in each window by less than is asked for.
+    let strict = ["write_stall_ms=300", "write_progress_bytes_min=1_000_000_000"];
+    let server = Binary::limited(&strict);
+    assert!(!read_slowly(&server));
+    server.assert_lives();
+    // The same reader is fast enough for a bound that it keeps.
+    assert!(read_slowly(&Binary::limited(&["write_stall_ms=5000"])));
+}
+
 #[test]
 fn linger_ms() {
     let server = Binary::limited(&["linger_ms=200"]);

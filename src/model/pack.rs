@@ -76,8 +76,8 @@ impl Packer<'_> {
     #[inline]
     pub fn put(&mut self, tag: u8, bytes: &[u8]) {
         self.0.reserve(FIELD_HEAD + bytes.len());
-        self.0.push(tag);
-        self.0.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        let [a, b, c, d] = (bytes.len() as u32).to_le_bytes();
+        self.0.extend_from_slice(&[tag, a, b, c, d]);
         self.0.extend_from_slice(bytes);
     }
 
