@@ -271,6 +271,22 @@ fn head_is_get_without_its_content() {
     }
 }
 
+#[test]
+fn no_cache_keeps_what_a_get_says() {
+    let mut lab = Lab::echo();
+    let id = task(&mut lab);
+    for base in ["", "/v1"] {
+        for path in [format!("{base}/tasks/{id}"), format!("{base}/tasks")] {
+            assert_eq!(lab.ask(&get(&path)).field("cache-control"), Some("no-store"), "{path}");
+        }
+    }
+    let reply = lab.ask(&get("/extendedAgentCard"));
+    assert_eq!((reply.status, reply.field("cache-control")), (200, Some("no-store")));
+    // Nothing is kept of a POST (RFC 9110 §9.3.3).
+    let reply = lab.ask(&post("/message:send", &[], &message("hi").to_string()));
+    assert_eq!(reply.field("cache-control"), None);
+}
+
 /// Pipelined requests are answered until there is much output. What HEAD leaves out of it must not
 /// be made: a few bytes each would keep a worker busy with pages of megabytes for long.
 #[test]
