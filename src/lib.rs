@@ -32,6 +32,7 @@ pub mod service;
 pub mod sse;
 pub mod store;
 pub mod waiter;
+pub mod ws;
 
 /// The programs of the README, compiled by `cargo test`.
 #[cfg(all(doctest, feature = "net"))]
