@@ -8,9 +8,9 @@ use std::task::Waker;
 
 use crate::{
     binding::{Exchange, Handled, Parked, stream::Pump},
-    engine::{Engine, Worker, request},
+    engine::{Engine, Worker, body::Chunks, request},
     fault::{Fault, FaultKind},
-    http::{Chunked, Found, HeadLayout, Reject, response},
+    http::{Found, Reject},
     service::{Follow, Now},
 };
 
@@ -57,7 +57,7 @@ pub enum Next {
     Abort,
 }
 
-enum State {
+pub(super) enum State {
     /// Between requests, or in the middle of a head or of a body of known length.
     Reading { scanned: u32, need: u32, continued: bool },
     /// In the middle of a chunked body.
@@ -70,29 +70,21 @@ enum State {
     Closed,
 }
 
-/// A chunked body on its way.
-struct Chunks {
-    head: Vec<u8>,
-    layout: HeadLayout,
-    body: Vec<u8>,
-    decoder: Chunked,
-}
-
-const FRESH: State = State::Reading { scanned: 0, need: 0, continued: false };
+pub(super) const FRESH: State = State::Reading { scanned: 0, need: 0, continued: false };
 
 /// One connection.
 pub struct Conn {
-    state: State,
+    pub(super) state: State,
     /// When the current head, or the current window of a body, began; or the last answer ended.
-    since_ms: u64,
+    pub(super) since_ms: u64,
     /// Input seen when the window of a body began.
-    seen: u64,
+    pub(super) seen: u64,
     /// Input eaten of a chunked body.
-    eaten: u64,
+    pub(super) eaten: u64,
 }
 
 /// What one step of a connection did.
-enum Step {
+pub(super) enum Step {
     /// It ate this much and there may be more to do.
     Ate(usize),
     /// It can do nothing until something happens.
@@ -141,7 +133,7 @@ impl Conn {
     pub fn held_bytes(&self) -> usize {
         match &self.state {
             State::Reading { .. } | State::Streaming(_) | State::Closed => 0,
-            State::Chunks(chunks) => chunks.head.capacity() + chunks.body.capacity(),
+            State::Chunks(chunks) => chunks.held_bytes(),
             State::Parked(parked) => parked.held_bytes(),
         }
     }
@@ -217,7 +209,7 @@ impl Conn {
     }
 
     /// Notes what is missing; the peer has that long.
-    fn not_yet(&mut self, cx: &mut Cx<'_>, rest: &[u8], need: usize, eof: bool) -> Step {
+    pub(super) fn not_yet(&mut self, cx: &mut Cx<'_>, rest: &[u8], need: usize, eof: bool) -> Step {
         let limits = cx.engine.limits();
         let waited = cx.now.mono_ms.saturating_sub(self.since_ms);
         if eof || (rest.is_empty() && cx.engine.is_draining()) {
@@ -236,89 +228,7 @@ impl Conn {
         Step::Wait
     }
 
-    /// True when a window of `body_idle_ms` passed without enough new input.
-    fn body_stalls(&mut self, cx: &Cx<'_>, seen: u64) -> bool {
-        let limits = cx.engine.limits();
-        if cx.now.mono_ms.saturating_sub(self.since_ms) < limits.body_idle_ms {
-            return false;
-        }
-        let progress = seen.saturating_sub(self.seen);
-        self.since_ms = cx.now.mono_ms;
-        self.seen = seen;
-        progress < limits.body_progress_bytes_min as u64
-    }
-
-    fn begin_body(
-        &mut self,
-        cx: &mut Cx<'_>,
-        rest: &[u8],
-        layout: &HeadLayout,
-        end: request::BodyEnd,
-        eof: bool,
-        continued: bool,
-    ) -> Step {
-        let head_len = layout.head_len();
-        if layout.head(rest).expect_continue() && !continued && rest.len() == head_len {
-            cx.out.extend_from_slice(response::CONTINUE);
-        }
-        self.since_ms = cx.now.mono_ms;
-        self.seen = rest.len() as u64;
-        match end {
-            request::BodyEnd::At(total) => {
-                // Beyond 32 bits it is asked for piece by piece.
-                let need = u32::try_from(total).unwrap_or(u32::MAX);
-                self.state = State::Reading { scanned: 0, need, continued: true };
-                self.not_yet(cx, rest, total, eof)
-            }
-            request::BodyEnd::Chunked => {
-                let decoder = Chunked::new(request::chunk_limits(cx.engine.limits()));
-                let (head, layout, body) = (rest[..head_len].to_vec(), *layout, Vec::new());
-                (self.seen, self.eaten) = (0, 0);
-                self.state = State::Chunks(Box::new(Chunks { head, layout, body, decoder }));
-                Step::Ate(head_len)
-            }
-        }
-    }
-
-    /// Eats a chunked body and handles the request when it is complete.
-    fn chunks(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Step {
-        let State::Chunks(chunks) = &mut self.state else { return Step::Wait };
-        let step = match chunks.decoder.advance(rest, &mut chunks.body) {
-            Err(reject) => return self.reject(cx, reject),
-            Ok(step) => step,
-        };
-        self.eaten += step.consumed as u64;
-        if !step.done {
-            let eaten = self.eaten;
-            if eof {
-                return Step::Over(Next::Abort);
-            }
-            if self.body_stalls(cx, eaten) {
-                return self.reject_with(cx, 408, "the body took too long");
-            }
-            return if step.consumed > 0 { Step::Ate(step.consumed) } else { Step::Wait };
-        }
-        let State::Chunks(chunks) = std::mem::replace(&mut self.state, FRESH) else {
-            return Step::Wait;
-        };
-        let head = chunks.layout.head(&chunks.head);
-        let close = !head.keep_alive();
-        let exchange = Exchange {
-            service: cx.engine.service(),
-            site: &cx.engine.site,
-            scratch: &mut cx.worker.scratch,
-            out: cx.out,
-            now: cx.now,
-            wake: cx.wake,
-            head: &head,
-            close: close || cx.engine.is_draining(),
-        };
-        let handled = request::handle(exchange, &chunks.body);
-        self.settle_into(cx, handled, close);
-        Step::Ate(step.consumed)
-    }
-
-    fn settle_into(&mut self, cx: &Cx<'_>, handled: Handled, close: bool) {
+    pub(super) fn settle_into(&mut self, cx: &Cx<'_>, handled: Handled, close: bool) {
         self.since_ms = cx.now.mono_ms;
         self.state = match handled {
             Handled::Answered if close || cx.engine.is_draining() => State::Closed,
@@ -382,12 +292,17 @@ impl Conn {
         }
     }
 
-    fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {
+    pub(super) fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {
         self.reject_with(cx, reject.status(), reject.reason())
     }
 
     /// Answers what is not HTTP, or comes too slowly; nothing behind it is ever parsed.
-    fn reject_with(&mut self, cx: &mut Cx<'_>, status: u16, reason: &'static str) -> Step {
+    pub(super) fn reject_with(
+        &mut self,
+        cx: &mut Cx<'_>,
+        status: u16,
+        reason: &'static str,
+    ) -> Step {
         let date = cx.worker.scratch.date(cx.now);
         crate::binding::jsonrpc::refuse_http(cx.out, status, reason, &date, b"", true, false);
         Step::Over(Next::Close)

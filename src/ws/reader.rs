@@ -271,12 +271,7 @@ mod tests {
         let (ping, text) = (Event::Ping, Event::Text);
         check(
             &bytes.concat(),
-            &[
-                (ping, b"are you there"),
-                (text, b"Hello"),
-                (Event::Binary, &[0xff, 0]),
-                (text, b""),
-            ],
+            &[(ping, b"are you there"), (text, b"Hello"), (Event::Binary, &[0xff, 0]), (text, b"")],
             None,
         );
     }
