@@ -3,10 +3,9 @@
 use std::task::{Poll, Waker};
 
 use crate::{
-    binding::site::Permit,
+    binding::{carrier::Carrier, site::Permit},
     dialect::{Dialect, Method, WriteCx},
     fault::{Fault, FaultKind},
-    http::response,
     rpc,
     service::{Service, Ticket},
 };
@@ -24,7 +23,7 @@ pub struct ParkedCall {
 /// Bytes of the bell that hangs at a task for each call, and of its places in lists.
 const BELL_BYTES: usize = 64;
 
-/// All that one HTTP request waits for.
+/// All that one HTTP request, or one message of a WebSocket, waits for.
 pub struct Parked {
     /// The calls that are not answered yet; never empty.
     pub calls: Vec<ParkedCall>,
@@ -34,6 +33,8 @@ pub struct Parked {
     pub dialect: &'static Dialect,
     /// Bytes of a batch's answers beyond which the rest of its calls are refused.
     pub answer_bytes_max: usize,
+    /// How the answer travels.
+    pub carrier: Carrier,
     /// True: the connection closes behind the answer.
     pub close: bool,
     /// The place among the parked calls.
@@ -63,12 +64,12 @@ impl Parked {
         match &mut self.batch {
             None => {
                 let Some(call) = self.calls.first_mut() else { return true };
-                let mark = response::begin(out, 200, JSON, date, extra, self.close);
+                let mark = self.carrier.begin(out, date, extra, self.close);
                 let Some(status) = settle_one(call, self.dialect, false, service, wake, out) else {
-                    response::rollback(out, mark);
+                    mark.rollback(out);
                     return false;
                 };
-                finish_with(out, mark, status, date, extra, self.close);
+                mark.finish_with(out, status, date, extra, self.close);
             }
             Some(answers) => {
                 self.calls.retain_mut(|call| {
@@ -87,11 +88,11 @@ impl Parked {
                 if !self.calls.is_empty() {
                     return false;
                 }
-                let mark = response::begin(out, 200, JSON, date, extra, self.close);
+                let mark = self.carrier.begin(out, date, extra, self.close);
                 out.push(b'[');
                 out.append(answers);
                 out.push(b']');
-                response::finish(out, mark);
+                mark.finish(out);
             }
         }
         true
@@ -139,23 +140,4 @@ fn settle_one(
     };
     rpc::close(out);
     Some(status)
-}
-
-/// Finishes a response that was begun with status 200, under another status if need be.
-pub fn finish_with(
-    out: &mut Vec<u8>,
-    mark: response::Mark,
-    status: u16,
-    date: &[u8; 29],
-    extra: &[u8],
-    close: bool,
-) {
-    if status == 200 {
-        response::finish(out, mark);
-        return;
-    }
-    let body = mark.take_body(out);
-    let retry: &[u8] = if status == 429 { b"Retry-After: 1\r\n" } else { b"" };
-    let extra = [extra, retry].concat();
-    response::simple(out, status, JSON, &body, date, &extra, close, false);
 }

@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use crate::{
     binding::{Exchange, Handled, Parked, stream::Pump},
-    engine::{Engine, Worker, body::Chunks, request},
+    engine::{Engine, Worker, body::Chunks, request, socket::Socket},
     fault::{Fault, FaultKind},
     http::{Found, Reject},
     service::{Follow, Now},
@@ -66,6 +66,8 @@ pub(super) enum State {
     Parked(Box<Parked>),
     /// A stream is open.
     Streaming(Box<Pump>),
+    /// It is a WebSocket now.
+    Upgraded(Box<Socket>),
     /// The last answer is written.
     Closed,
 }
@@ -91,6 +93,8 @@ pub(super) enum Step {
     Wait,
     /// It has no room for output.
     Full,
+    /// It ate this much and did all that it can; false: it has no room for output.
+    Rest(usize, bool),
     /// It is over.
     Over(Next),
 }
@@ -114,12 +118,17 @@ impl Conn {
                 State::Chunks(_) => self.chunks(cx, rest, eof),
                 State::Parked(_) => self.parked(cx, eof),
                 State::Streaming(_) => self.streaming(cx, eof),
+                State::Upgraded(socket) => socket.advance(cx, rest, eof),
                 State::Closed => Step::Over(Next::Close),
             };
             match step {
                 Step::Ate(bytes) => consumed += bytes,
                 Step::Wait => return self.progress(cx, consumed, input.len() - consumed, true),
                 Step::Full => return self.progress(cx, consumed, input.len() - consumed, false),
+                Step::Rest(bytes, room) => {
+                    consumed += bytes;
+                    return self.progress(cx, consumed, input.len() - consumed, room);
+                }
                 Step::Over(next) => {
                     self.state = State::Closed;
                     let consumed = input.len();
@@ -135,6 +144,7 @@ impl Conn {
             State::Reading { .. } | State::Streaming(_) | State::Closed => 0,
             State::Chunks(chunks) => chunks.held_bytes(),
             State::Parked(parked) => parked.held_bytes(),
+            State::Upgraded(socket) => socket.held_bytes(),
         }
     }
 
@@ -155,6 +165,7 @@ impl Conn {
                 let next = pump.wrote_ms + limits.sse_keep_alive_ms;
                 (Some(next), 0, left < limits.head_bytes_max)
             }
+            State::Upgraded(socket) => (Some(socket.deadline_ms(limits)), 0, room),
             State::Closed => (None, 0, true),
         };
         // Without room time changes nothing, and a peer that does not read is the driver's to cut.
@@ -236,6 +247,7 @@ impl Conn {
             Handled::Answered => FRESH,
             Handled::Parked(parked) => State::Parked(parked),
             Handled::Stream(pump) => State::Streaming(pump),
+            Handled::Upgraded(session) => State::Upgraded(Box::new(Socket::new(*session, cx.now))),
         };
     }
 

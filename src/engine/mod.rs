@@ -7,6 +7,7 @@ mod body;
 mod conn;
 mod request;
 mod setup;
+mod socket;
 
 pub use crate::service::Start;
 pub use conn::{Conn, Cx, Next, Progress};

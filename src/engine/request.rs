@@ -5,6 +5,7 @@ use crate::{
         Exchange, Handled, cards, echo,
         jsonrpc::{self, Place},
         route::{Route, route},
+        ws,
     },
     http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, Version, response},
     limits::Limits,
@@ -77,6 +78,8 @@ fn keep_old_client(out: &mut Vec<u8>, start: usize, handled: &mut Handled) {
         Handled::Parked(parked) => parked.close = true,
         // The end of a stream is the end of its connection.
         Handled::AnsweredLast | Handled::Stream(_) => {}
+        // RFC 9110 §7.8: HTTP/1.0 is never upgraded.
+        Handled::Upgraded(_) => {}
     }
 }
 
@@ -90,6 +93,9 @@ fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
     match route(site, path) {
         Route::Rpc { dialect, agent } => match x.head.method() {
             Method::Post => return jsonrpc::handle(x, Place { dialect, agent }, body),
+            Method::Get if ws::is_upgrade(x.head) => {
+                return ws::upgrade(x, Some(Place { dialect, agent }));
+            }
             Method::Options => no_content(x, RPC_METHODS),
             _ => not_allowed(x, RPC_METHODS),
         },
@@ -107,6 +113,7 @@ fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },
+        Route::Echo if ws::is_upgrade(x.head) => return ws::upgrade(x, None),
         Route::Echo => return echo::answer(x, body),
         Route::NoAgent => jsonrpc::refuse_path(x, 404, "there is no agent of this name"),
         Route::NotFound => jsonrpc::refuse_path(x, 404, "there is nothing at this path"),

@@ -129,6 +129,7 @@ pub struct Mark {
 }
 
 /// Begins a frame whose payload the caller appends to `out`.
+#[inline]
 pub fn begin(out: &mut Vec<u8>) -> Mark {
     let start = out.len();
     out.extend_from_slice(&[0; ROOM]);
@@ -138,6 +139,7 @@ pub fn begin(out: &mut Vec<u8>) -> Mark {
 /// Fills in the header of a whole, unmasked message of this kind.
 ///
 /// A header of another length than the usual one moves the payload once.
+#[inline]
 pub fn finish(out: &mut Vec<u8>, mark: Mark, opcode: OpCode) {
     let Some(length) = out.len().checked_sub(mark.start + ROOM) else {
         debug_assert!(false, "the buffer shrank below the mark");

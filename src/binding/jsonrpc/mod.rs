@@ -1,4 +1,5 @@
-//! JSON-RPC over HTTP POST: one call or a batch in, one response, a batch or a stream out.
+//! JSON-RPC over HTTP POST and over WebSocket: one call or a batch in, one response, a batch or a
+//! stream out.
 //!
 //! The body is parsed once. Whatever can go wrong with a call is answered with its id, in the
 //! spelling of its generation, and leaves the connection as it was.
@@ -6,28 +7,33 @@
 mod batch;
 mod fault;
 mod read;
+mod source;
 mod stream;
 
 use std::{borrow::Cow, task::Waker};
 
 use crate::{
     binding::{
-        Exchange, Handled, Parked, Scratch, Site, cards,
-        parked::{JSON, ParkedCall},
+        Exchange, Handled, Means, Parked, Scratch, Site, cards,
+        carrier::{Carrier, Mark},
+        parked::ParkedCall,
         site::Permit,
+        ws::Upgrade,
     },
     dialect::{Dialect, Method, WriteCx, card::CardForm},
     fault::{Fault, FaultKind},
-    http::{Field, Head, response},
+    http::{Field, response},
     json::{Kind, Value},
     model::{Call, EventBuf, Generation, Reply},
     rpc,
     service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Service},
 };
 
-use fault::{Known, answer_fault, parse_fault};
-pub use fault::{refuse_http, refuse_path};
-use read::{Unready, asked_version, is_json, joined_extensions};
+use fault::{Known, answer_fault, parse_fault, push_fault};
+pub use fault::{push_unread, refuse_http, refuse_path};
+use read::{Unready, is_json};
+pub use read::{asked_version, joined_extensions};
+use source::Source;
 
 /// Who speaks and who answers at the path of a request.
 #[derive(Clone, Copy)]
@@ -50,24 +56,63 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
     }
     let asked = asked_version(x.head);
     let extensions = joined_extensions(x.head);
-    let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = &mut *x.scratch;
-    let mut desk = Desk {
-        place,
+    let means = Means {
         service: x.service,
         site: x.site,
+        scratch: x.scratch,
+        out: x.out,
+        now: x.now,
+        wake: x.wake,
+    };
+    let said = Said { place, source: Source::Request(x.head), asked, extensions, date };
+    answer(means, said, x.close, body)
+}
+
+/// Handles a text message of a WebSocket. With `is_full`, nothing that could wait is begun.
+pub fn handle_message(means: Means<'_>, upgrade: &Upgrade, is_full: bool, body: &[u8]) -> Handled {
+    let said = Said {
+        place: upgrade.place(),
+        source: Source::Message { upgrade, is_full },
+        asked: upgrade.asked_version().map(Cow::Borrowed),
+        extensions: upgrade.extensions().map(Cow::Borrowed),
+        date: [b' '; 29],
+    };
+    answer(means, said, false, body)
+}
+
+/// What is known of a body before it is read.
+struct Said<'d> {
+    place: Place,
+    source: Source<'d>,
+    asked: Option<Cow<'d, [u8]>>,
+    extensions: Option<Cow<'d, str>>,
+    /// For the heads of responses.
+    date: [u8; 29],
+}
+
+// Both callers know what carries the answer, and leave out what the other one needs.
+#[inline(always)]
+fn answer(means: Means<'_>, said: Said<'_>, close: bool, body: &[u8]) -> Handled {
+    let Said { place, source, asked, extensions, date } = said;
+    let Means { service, site, scratch, out, now, wake } = means;
+    let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = scratch;
+    let mut desk = Desk {
+        place,
+        service,
+        site,
         pack,
         events,
         entropy: entropy.as_mut(),
         fresh_id,
         worker: *worker,
-        out: x.out,
-        now: x.now,
-        wake: x.wake,
-        head: x.head,
+        out,
+        now,
+        wake,
+        source,
         asked,
         extensions,
         date,
-        close: x.close,
+        close,
     };
     // The envelope's levels, and a batch's, are not the peer's to spend.
     match parser.parse(body, desk.site.limits.json_depth_max + 2) {
@@ -114,19 +159,26 @@ struct Desk<'d> {
     out: &'d mut Vec<u8>,
     now: Now,
     wake: &'d Waker,
-    head: &'d Head<'d>,
+    source: Source<'d>,
     asked: Option<Cow<'d, [u8]>>,
-    extensions: Option<String>,
+    extensions: Option<Cow<'d, str>>,
     date: [u8; 29],
     close: bool,
 }
 
 impl Desk<'_> {
     fn fault(&mut self, known: Known<'_>, fault: &Fault) -> Handled {
-        let (dialect, date) = (self.place.dialect, &self.date);
+        let dialect = self.place.dialect;
         let status = (dialect.quirks.fault_http)(fault);
-        answer_fault(self.out, date, self.close, dialect, known, fault, status);
+        let mark = self.begin();
+        push_fault(self.out, dialect, known, fault);
+        mark.finish_with(self.out, status, &self.date, b"", self.close);
         Handled::Answered
+    }
+
+    /// Begins an answer.
+    fn begin(&mut self) -> Mark {
+        self.source.carrier().begin(self.out, &self.date, b"", self.close)
     }
 
     /// Answers one request object.
@@ -148,7 +200,12 @@ impl Desk<'_> {
 
     /// JSON-RPC 2.0 §4.1: nothing to say, which HTTP says with an empty answer.
     fn no_content(&mut self) -> Handled {
-        response::simple(self.out, 204, "", b"", &self.date, b"", self.close, false);
+        match self.source.carrier() {
+            Carrier::Response => {
+                response::simple(self.out, 204, "", b"", &self.date, b"", self.close, false);
+            }
+            Carrier::Message => {}
+        }
         Handled::Answered
     }
 
@@ -163,24 +220,24 @@ impl Desk<'_> {
     }
 
     fn unary(&mut self, ready: &Ready<'_>) -> Handled {
-        let mark = response::begin(self.out, 200, JSON, &self.date, b"", self.close);
+        let mark = self.begin();
         let known = ready.known();
         match self.call(ready) {
             Ok(Outcome::Ready) => {
-                response::finish(self.out, mark);
+                mark.finish(self.out);
                 Handled::Answered
             }
             Ok(Outcome::Parked(ticket)) => {
-                response::rollback(self.out, mark);
+                mark.rollback(self.out);
                 let call = ParkedCall { ticket, id: ready.id.into(), method: ready.method };
                 self.park(known, vec![call], None)
             }
             Ok(Outcome::Stream { .. }) => {
-                response::rollback(self.out, mark);
+                mark.rollback(self.out);
                 self.fault(known, &Fault::new(FaultKind::Internal))
             }
             Err(fault) => {
-                response::rollback(self.out, mark);
+                mark.rollback(self.out);
                 self.fault(known, &fault)
             }
         }
@@ -233,8 +290,9 @@ impl Desk<'_> {
             Generation::V1 => CardForm::V1,
             Generation::V01 | Generation::V03 => CardForm::V03,
         };
-        let base = self.head.path().strip_suffix('/').unwrap_or(self.head.path());
-        let card = cards::body(self.service, self.site, self.head.host(), self.place, base, form);
+        let (path, host) = (self.source.path(), self.source.host());
+        let base = path.strip_suffix('/').unwrap_or(path);
+        let card = cards::body(self.service, self.site, host, self.place, base, form);
         self.out.extend_from_slice(&card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?);
         Ok(())
     }
@@ -251,6 +309,7 @@ impl Desk<'_> {
                 batch,
                 dialect: self.place.dialect,
                 answer_bytes_max: self.site.limits.answer_bytes_max,
+                carrier: self.source.carrier(),
                 close: self.close,
                 permit,
             })),

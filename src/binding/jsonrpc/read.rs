@@ -55,15 +55,19 @@ impl Desk<'_> {
             let detail = "streams cannot be part of a batch";
             return Err(refused(Fault::because(FaultKind::InvalidRequest, detail)));
         }
-        if dialect.quirks.accept_required && !accepts(self.head.value(Field::Accept), method.op) {
+        if !self.source.accepts(dialect, method.op) {
             let detail = "Accept must name the media type of the answer";
             return Err(refused(Fault::because(FaultKind::InvalidRequest, detail)));
+        }
+        if self.source.is_full() && can_wait(method.op) {
+            let detail = "as many requests of this connection wait as may";
+            return Err(refused(Fault::because(FaultKind::Overloaded, detail)));
         }
         let cx = ReadCx {
             op: method.op,
             limits: &self.site.limits,
             fresh_id: &self.fresh_id[..],
-            after: (method.op == Op::Subscribe).then(|| last_event_id(self.head)).flatten(),
+            after: (method.op == Op::Subscribe).then(|| self.source.last_event_id()).flatten(),
         };
         let call = (method.wire.read)(&cx, request.params, pack).map_err(refused)?;
         if let Call::Send(send) = &call {
@@ -76,8 +80,13 @@ impl Desk<'_> {
     }
 }
 
+/// Whether a call of this operation can be left waiting for its task.
+fn can_wait(op: Op) -> bool {
+    matches!(op, Op::Send | Op::Stream | Op::Subscribe)
+}
+
 /// A2A 1.0 §3.6.1: the version is a header, or else a query parameter of the same name.
-pub(super) fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
+pub fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
     if let Some(value) = head.value(Field::A2aVersion) {
         return Some(Cow::Borrowed(value));
     }
@@ -102,11 +111,11 @@ pub(super) fn is_json(value: &[u8]) -> bool {
 }
 
 /// RFC 9110 §5.3: repeated extension headers are one list (wire §1.8).
-pub(super) fn joined_extensions(head: &Head<'_>) -> Option<String> {
+pub fn joined_extensions<'h>(head: &Head<'h>) -> Option<Cow<'h, str>> {
     head.value(Field::A2aExtensions).or(head.value(Field::XA2aExtensions))?;
     let values = head.values("a2a-extensions").chain(head.values("x-a2a-extensions"));
     let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
-    Some(values.join(","))
+    Some(Cow::Owned(values.join(",")))
 }
 
 /// True for a request without id that is left without an answer.
@@ -126,7 +135,7 @@ fn is_notification(
 }
 
 /// LangSmith (wire §8): `Accept` must name the type of the answer, or a range that holds it.
-fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
+pub(super) fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
     names(accept, if op.is_streaming() { b"text/event-stream" } else { b"application/json" })
 }
 
@@ -142,7 +151,7 @@ pub(super) fn names(accept: Option<&[u8]>, wanted: &[u8]) -> bool {
 }
 
 /// The last event a returning subscriber has seen: the header, or `lastEventId` in the query.
-fn last_event_id(head: &Head<'_>) -> Option<u64> {
+pub(super) fn last_event_id(head: &Head<'_>) -> Option<u64> {
     if let Some(value) = head.value(Field::LastEventId) {
         return std::str::from_utf8(value).ok()?.trim().parse().ok();
     }
