@@ -11,7 +11,7 @@ use std::{process::Command, sync::Arc, task::Waker};
 use peregrine::{
     agent::echo::Echo,
     engine::{Conn, Cx, Engine, Setup, Start, Worker},
-    service::{Entropy, Now},
+    service::{Entropy, Now, Peer},
 };
 
 /// Case, instructions per request at most, requests in one input.
@@ -117,6 +117,7 @@ impl Bench {
             wake: Waker::noop(),
             out: &mut self.out,
             unsent: 0,
+            peer: Peer::default(),
         };
         let progress = self.conn.advance(&mut cx, input, false);
         assert_eq!(progress.consumed, input.len());

@@ -98,6 +98,8 @@ limits! {
     parts_max: usize = 1024;
     /// Extensions, and referenced tasks, in one message.
     references_max: usize = 64;
+    /// Milliseconds from accepting a connection to the end of its TLS handshake (nginx: 60 s).
+    tls_handshake_timeout_ms: u64 = 10_000;
     /// Milliseconds from a connection's first byte of a head to its last (slow loris).
     head_timeout_ms: u64 = 10_000;
     /// Milliseconds within which a body must move on by `body_progress_bytes_min`.
@@ -155,6 +157,9 @@ limits! {
 
 /// Memory that one connection holds beside its buffers; measured, see `docs/perf.md`.
 const CONNECTION_BYTES: u64 = 1024;
+/// Memory that one TLS session holds at most: rustls lets a handshake message of 64 KiB arrive, and
+/// later a record each way and what was read of another; beside its state.
+const TLS_SESSION_BYTES: u64 = 80 * 1024;
 /// Memory that one task holds beside its log: slot, order entry, context entry.
 const TASK_OVERHEAD_BYTES: u64 = 320;
 
@@ -187,6 +192,12 @@ impl Limits {
             ("workers: buffers kept for reuse", workers * WORKER_POOL_BYTES),
             ("workers: agents to be called again", workers * self.tasks_max as u64 * WISH_BYTES),
         ]
+    }
+
+    /// What TLS adds to [`Limits::memory_bytes_terms`], where connections are accepted with it.
+    pub fn tls_bytes_term(&self) -> (&'static str, u64) {
+        let sessions = self.connections_max as u64;
+        ("connections: TLS sessions", sessions.saturating_mul(TLS_SESSION_BYTES))
     }
 
     /// The sum of [`Limits::memory_bytes_terms`].

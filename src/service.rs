@@ -43,7 +43,16 @@ pub trait Entropy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AgentIndex(pub u16);
 
-/// Who calls whom. Credentials join it with authentication.
+/// What a connection's transport knows of its other side, before that has said anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peer<'a> {
+    /// True: the connection is encrypted, and URLs made for this peer begin with `https`.
+    pub is_secure: bool,
+    /// The name in the certificate that the peer has proved to own; `None`: it showed none.
+    pub identity: Option<&'a str>,
+}
+
+/// Who calls whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     /// The agent behind the path.
@@ -52,6 +61,8 @@ pub struct Caller<'a> {
     pub worker: usize,
     /// Values of the extension headers, comma separated, as they came.
     pub extensions: Option<&'a str>,
+    /// The caller's name, which its transport has verified (A2A 1.0 §7.2); see [`Peer`].
+    pub identity: Option<&'a str>,
 }
 
 /// What a call may use beside its parameters.

@@ -58,6 +58,7 @@ impl<A: Agent> Server<A> {
                 context_id: b"context",
                 metadata: None,
                 extensions: None,
+                identity: None,
                 now: Now { mono_ms: self.now_ms, unix_ms: self.now_ms },
                 events: &mut events,
                 ending: &mut ending,

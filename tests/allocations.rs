@@ -19,7 +19,7 @@ use peregrine::{
     engine::{Conn, Cx, Engine, Setup, Start, Worker},
     limits::Limits,
     model::{ArtifactBuf, PartsBuf, TaskEvent, TaskState},
-    service::{Entropy, Now},
+    service::{Entropy, Now, Peer},
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
@@ -94,6 +94,7 @@ impl Server {
             wake: &client.wake,
             out: &mut client.out,
             unsent: 0,
+            peer: Peer::default(),
         };
         let progress = client.conn.advance(&mut cx, input, false);
         assert_eq!(progress.consumed, input.len());

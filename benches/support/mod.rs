@@ -7,7 +7,7 @@ use std::{sync::Arc, task::Waker};
 use peregrine::{
     agent::{Agent, Profile, echo::Echo},
     engine::{Conn, Cx, Engine, Setup, Start, Worker},
-    service::{Entropy, Now},
+    service::{Entropy, Now, Peer},
 };
 
 pub const NOW: Now = Now { mono_ms: 1, unix_ms: 1_790_000_000_000 };
@@ -72,7 +72,8 @@ impl Server {
     pub fn advance(&mut self, conn: &mut Conn, input: &[u8], wake: &Waker, out: &mut Vec<u8>) {
         out.clear();
         let (engine, worker) = (&self.engine, &mut self.worker);
-        let mut cx = Cx { engine, worker, now: NOW, wake, out, unsent: 0 };
+        let peer = Peer::default();
+        let mut cx = Cx { engine, worker, now: NOW, wake, out, unsent: 0, peer };
         let progress = conn.advance(&mut cx, input, false);
         assert_eq!(progress.consumed, input.len());
     }

@@ -142,6 +142,8 @@ pub struct Turn<'a> {
     pub metadata: Option<&'a [u8]>,
     /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.
     pub extensions: Option<&'a str>,
+    /// The client's name, as its verified certificate has it; `None` without one, and on resume.
+    pub identity: Option<&'a str>,
     /// The time.
     pub now: Now,
     /// Events published so far.

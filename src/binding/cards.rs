@@ -19,6 +19,21 @@ use crate::{
 /// Cards a worker keeps. Hosts beyond that push the oldest one out.
 const CARDS_KEPT: usize = 16;
 
+/// Where a client asked, as far as its connection and its request tell.
+#[derive(Clone, Copy)]
+pub struct Origin<'a> {
+    /// True: over TLS.
+    pub is_secure: bool,
+    /// `Host`, if there was one.
+    pub host: Option<&'a str>,
+}
+
+impl<'x> Origin<'x> {
+    fn of(x: &Exchange<'x>) -> Origin<'x> {
+        Origin { is_secure: x.peer.is_secure, host: x.head.host() }
+    }
+}
+
 /// The cards a worker rendered lately.
 #[derive(Default)]
 pub struct CardCache {
@@ -31,7 +46,8 @@ struct Card {
     dialect: &'static str,
     agent: AgentIndex,
     form: CardForm,
-    /// `Host` and path that the card was rendered for.
+    /// Scheme, `Host` and path that the card was rendered for.
+    is_secure: bool,
     host: String,
     base: String,
     /// A complete response for whoever asks for no more than the card.
@@ -79,8 +95,7 @@ fn asked_agent(x: &Exchange<'_>) -> Option<(&'static Dialect, &'static str, Stri
 
 fn send(x: &mut Exchange<'_>, place: Place, base: &str, form: CardForm) {
     let date = x.scratch.date(x.now);
-    let host = x.head.host().unwrap_or_default();
-    let index = match x.scratch.cards.find(place, form, host, base) {
+    let index = match x.scratch.cards.find(place, form, Origin::of(x), base) {
         Some(index) => index,
         None => match render(x, place, base, form) {
             Some(card) => x.scratch.cards.keep(card),
@@ -111,11 +126,13 @@ fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
 }
 
 impl CardCache {
-    fn find(&self, place: Place, form: CardForm, host: &str, base: &str) -> Option<usize> {
+    fn find(&self, place: Place, form: CardForm, at: Origin<'_>, base: &str) -> Option<usize> {
+        let host = at.host.unwrap_or_default();
         self.cards.iter().position(|card| {
             card.agent == place.agent
                 && card.dialect == place.dialect.name
                 && card.form == form
+                && card.is_secure == at.is_secure
                 && card.host == host
                 && card.base == base
         })
@@ -133,8 +150,8 @@ impl CardCache {
 }
 
 fn render(x: &Exchange<'_>, place: Place, base: &str, form: CardForm) -> Option<Card> {
-    let host = x.head.host().unwrap_or_default();
-    let body = body(x.service, x.site, x.head.host(), place, base, form)?;
+    let Origin { is_secure, host } = Origin::of(x);
+    let body = body(x.service, x.site, Origin::of(x), place, base, form)?;
     let (dialect, agent) = (place.dialect.name, place.agent);
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(x.site.started_s);
@@ -143,22 +160,23 @@ fn render(x: &Exchange<'_>, place: Place, base: &str, form: CardForm) -> Option<
         [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();
     let mut whole = Vec::new();
     response::simple(&mut whole, 200, JSON, &body, &date::imf_fixdate(0), &fields, false, false);
-    let (host, base, body_at) = (host.to_owned(), base.to_owned(), whole.len() - body.len());
-    Some(Card { dialect, agent, form, host, base, whole, body_at, etag, fields })
+    let (host, base) = (host.unwrap_or_default().to_owned(), base.to_owned());
+    let body_at = whole.len() - body.len();
+    Some(Card { dialect, agent, form, is_secure, host, base, whole, body_at, etag, fields })
 }
 
-/// Renders the card of an agent, whose RPC endpoint is at path `base` of `host`; `None` when there
-/// is no such agent.
+/// Renders the card of an agent, whose RPC endpoint is at path `base` of `origin`; `None` when
+/// there is no such agent.
 pub fn body(
     service: &dyn Service,
     site: &Site,
-    host: Option<&str>,
+    origin: Origin<'_>,
     place: Place,
     base: &str,
     form: CardForm,
 ) -> Option<Vec<u8>> {
     let profile = service.profile(place.agent)?;
-    let url = endpoint_url(site, host, base);
+    let url = endpoint_url(site, origin, base);
     // A card names what is really spoken at its place, the newest first; that 0.1 is spoken is
     // said only where nothing newer is, for its clients never look.
     let dialect = place.dialect;
@@ -180,11 +198,12 @@ pub fn body(
 }
 
 /// The URL of the endpoint at path `base`: under the public URL, else under the host asked for.
-fn endpoint_url(site: &Site, host: Option<&str>, base: &str) -> String {
+fn endpoint_url(site: &Site, origin: Origin<'_>, base: &str) -> String {
     let path = if base.is_empty() { "/" } else { base };
-    match (&site.public_url, host) {
+    let scheme = if origin.is_secure { "https" } else { "http" };
+    match (&site.public_url, origin.host) {
         (Some(url), _) => format!("{url}{path}"),
-        (None, Some(host)) => format!("http://{host}{path}"),
+        (None, Some(host)) => format!("{scheme}://{host}{path}"),
         (None, None) => format!("{}{path}", site.base_url),
     }
 }

@@ -48,9 +48,13 @@ fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
         metadata: None,
         generation: Generation::V1,
     };
-    let caller = Caller { agent: AgentIndex(0), worker: x.scratch.worker, extensions: None };
     let mut cx = CallCx {
-        caller,
+        caller: Caller {
+            agent: AgentIndex(0),
+            worker: x.scratch.worker,
+            extensions: None,
+            identity: x.peer.identity,
+        },
         now: x.now,
         wake: x.wake,
         entropy: x.scratch.entropy.as_mut(),

@@ -20,7 +20,7 @@ use crate::{
     json::Parser,
     limits::Limits,
     model::{EventBuf, uuid},
-    service::{Entropy, Now, Service},
+    service::{Entropy, Now, Peer, Service},
 };
 
 pub use parked::Parked;
@@ -113,6 +113,8 @@ pub struct Means<'x> {
     pub now: Now,
     /// Woken when a parked call or a stream may go on.
     pub wake: &'x Waker,
+    /// What is known of the other side.
+    pub peer: Peer<'x>,
 }
 
 /// One request and everything needed to answer it.
@@ -129,6 +131,8 @@ pub struct Exchange<'x> {
     pub now: Now,
     /// Woken when a parked call or a stream may go on.
     pub wake: &'x Waker,
+    /// What the connection knows of its other side.
+    pub peer: Peer<'x>,
     /// The request's head.
     pub head: &'x Head<'x>,
     /// True: the connection closes after this answer.

@@ -101,6 +101,7 @@ impl Conn {
             out: cx.out,
             now: cx.now,
             wake: cx.wake,
+            peer: cx.peer,
             head: &head,
             close: close || cx.engine.is_draining(),
         };

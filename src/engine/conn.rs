@@ -11,7 +11,7 @@ use crate::{
     engine::{Engine, Worker, body::Chunks, request, socket::Socket},
     fault::{Fault, FaultKind},
     http::{Found, Reject},
-    service::{Follow, Now},
+    service::{Follow, Now, Peer},
 };
 
 /// What a connection is given each time.
@@ -28,6 +28,8 @@ pub struct Cx<'a> {
     pub out: &'a mut Vec<u8>,
     /// Bytes of earlier output that the socket has not taken, beside those in `out`.
     pub unsent: usize,
+    /// What is known of the other side; the same each time.
+    pub peer: Peer<'a>,
 }
 
 /// What a connection wants next.
@@ -211,6 +213,7 @@ impl Conn {
             out: cx.out,
             now: cx.now,
             wake: cx.wake,
+            peer: cx.peer,
             head: &head,
             close: close || cx.engine.is_draining(),
         };

@@ -166,8 +166,8 @@ impl Socket {
             scratch.large_ms = Some(cx.now.mono_ms);
         }
         let Engine { site, .. } = cx.engine;
-        let (service, out, now, wake) = (cx.engine.service(), &mut *cx.out, cx.now, cx.wake);
-        let means = Means { service, site, scratch, out, now, wake };
+        let (service, out, now) = (cx.engine.service(), &mut *cx.out, cx.now);
+        let means = Means { service, site, scratch, out, now, wake: cx.wake, peer: cx.peer };
         if self.session.message(means, opcode, body) {
             self.settle(cx, room);
         }

@@ -9,14 +9,10 @@ use std::{
     future::Future,
     io,
     pin::Pin,
-    rc::Rc,
     task::{Context, Poll},
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{
     engine::{Conn, Cx, Next},
@@ -25,22 +21,23 @@ use crate::{
 
 use super::{
     input::Input,
-    local::{Desk, Local},
+    local::{Desk, Local, Seat},
     output::Output,
+    transport::Transport,
     wheel::{NEVER, Slot},
 };
 
 /// Rounds of one poll before the other connections get their turn.
 const ROUNDS_MAX: usize = 8;
 
-/// The future of one connection.
-pub(super) struct Drive {
-    local: Rc<Local>,
-    io: Io,
+/// The future of one connection, for each kind of transport a type of its own.
+pub(super) struct Drive<S: Transport> {
+    local: Seat,
+    io: Io<S>,
 }
 
-struct Io {
-    stream: TcpStream,
+struct Io<S> {
+    stream: S,
     conn: Conn,
     input: Input,
     output: Output,
@@ -84,10 +81,9 @@ impl From<io::Error> for Gone {
     }
 }
 
-impl Drive {
-    /// A connection that was just accepted, and counted in `Shared::open`.
-    pub(super) fn new(stream: TcpStream, local: Rc<Local>) -> Drive {
-        local.open.set(local.open.get() + 1);
+impl<S: Transport> Drive<S> {
+    /// A connection that was just accepted.
+    pub(super) fn new(stream: S, local: Seat) -> Drive<S> {
         let io = Io {
             stream,
             conn: Conn::new(local.clock.now()),
@@ -106,7 +102,7 @@ impl Drive {
     }
 }
 
-impl Future for Drive {
+impl<S: Transport> Future for Drive<S> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -124,7 +120,7 @@ impl Future for Drive {
     }
 }
 
-impl Drop for Drive {
+impl<S: Transport> Drop for Drive<S> {
     fn drop(&mut self) {
         if let Some(slot) = self.io.slot {
             self.local.wheel.borrow_mut().remove(slot);
@@ -134,11 +130,10 @@ impl Drop for Drive {
             self.io.output.release(&mut desk.outputs);
         }
         self.local.shared.charge_buffers(self.io.charged, 0);
-        self.local.connection_ended();
     }
 }
 
-impl Io {
+impl<S: Transport> Io<S> {
     fn rounds(
         &mut self,
         desk: &mut Desk,
@@ -173,7 +168,8 @@ impl Io {
     /// Counts the buffers that this connection holds. One that grows when all connections together
     /// hold too much is cut off: it could not be served without harm to the others.
     fn charge(&mut self, local: &Local) -> Result<(), Gone> {
-        let held = self.input.held_bytes() + self.output.held_bytes() + self.conn.held_bytes();
+        let (input, output) = (self.input.held_bytes(), self.output.held_bytes());
+        let held = input + output + self.conn.held_bytes() + self.stream.held_bytes();
         if held == self.charged {
             return Ok(());
         }
@@ -187,9 +183,14 @@ impl Io {
         self.need > self.input.len()
     }
 
+    /// Nothing that was said waits to leave.
+    fn is_drained(&self) -> bool {
+        self.output.is_empty() && self.stream.is_flushed()
+    }
+
     fn deadline(&self, local: &Local) -> u64 {
         let stalled = self.moved_ms.saturating_add(local.bounds.write_stall_ms);
-        if self.output.is_empty() { self.due_ms } else { self.due_ms.min(stalled) }
+        if self.is_drained() { self.due_ms } else { self.due_ms.min(stalled) }
     }
 
     /// Reads once. Ready: how many bytes lie in the worker's buffer; 0: the connection's own
@@ -237,8 +238,8 @@ impl Io {
         // Empty already, unless an agent panicked in the middle of another connection's answer.
         out.clear();
         let input = if fresh > 0 { &read[..fresh] } else { self.input.waiting() };
-        let (engine, wake) = (&*local.shared.engine, cx.waker());
-        let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len() };
+        let (engine, wake, peer) = (&*local.shared.engine, cx.waker(), self.stream.peer());
+        let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);
         (self.need, self.read) = (progress.need, progress.read);
         self.due_ms = progress.deadline_ms.unwrap_or(NEVER);
@@ -249,11 +250,12 @@ impl Io {
         }
         let said = out.len();
         if said > 0 {
+            let first = self.is_drained();
             let sent = if self.output.is_empty() { self.write(out, cx)? } else { 0 };
-            if sent == said {
+            if sent == said && self.stream.is_flushed() {
                 out.clear();
             } else {
-                if self.output.is_empty() {
+                if first {
                     self.moved_ms = now.mono_ms;
                 }
                 self.output.keep(out, sent, outputs);
@@ -290,21 +292,30 @@ impl Io {
         now: Now,
         cx: &mut Context<'_>,
     ) -> Result<bool, Gone> {
-        if self.output.is_empty() {
+        if self.is_drained() {
             return Ok(false);
         }
         let output = std::mem::take(&mut self.output);
         let sent = self.write(output.unsent(), cx)?;
         self.output = output;
         self.output.sent(sent, &mut desk.outputs);
-        if sent > 0 {
+        let moved = sent > 0 || self.flush_transport(cx)?;
+        if moved {
             self.moved_ms = now.mono_ms;
         } else if now.mono_ms >= self.moved_ms.saturating_add(local.bounds.write_stall_ms) {
             // The peer does not read: a reset frees what the kernel holds for it.
-            let _ = self.stream.set_zero_linger();
+            self.stream.reset_on_close();
             return Err(Gone);
         }
-        Ok(sent > 0)
+        Ok(moved)
+    }
+
+    /// Moves on what the transport has kept back; true when that was the last of it.
+    fn flush_transport(&mut self, cx: &mut Context<'_>) -> Result<bool, Gone> {
+        if self.stream.is_flushed() {
+            return Ok(false);
+        }
+        Ok(Pin::new(&mut self.stream).poll_flush(cx)?.is_ready())
     }
 
     /// RFC 9112 §9.6: sends what waits, closes our side, and reads a little longer, so that the
@@ -316,12 +327,13 @@ impl Io {
         now: Now,
         cx: &mut Context<'_>,
     ) -> Result<End, Gone> {
-        if !self.output.is_empty() {
+        if !self.is_drained() {
             return Ok(End::Wait);
         }
         if self.phase == Phase::Closing {
             self.input.release(&mut desk.inputs);
-            if self.eof || Pin::new(&mut self.stream).poll_shutdown(cx)?.is_pending() {
+            let ended = self.eof && !self.stream.says_goodbye();
+            if ended || Pin::new(&mut self.stream).poll_shutdown(cx)?.is_pending() {
                 return Ok(End::Done);
             }
             self.phase = Phase::Lingering;
@@ -342,7 +354,7 @@ impl Io {
 }
 
 fn poll_read(
-    stream: &mut TcpStream,
+    stream: &mut (impl AsyncRead + Unpin),
     room: &mut [u8],
     cx: &mut Context<'_>,
 ) -> io::Result<Poll<usize>> {
@@ -368,7 +380,8 @@ mod tests {
     #[test]
     fn a_connection_fits_a_task_of_256_bytes() {
         // tokio adds less than 100 bytes, and rounds up to 128.
-        assert!(size_of::<Drive>() <= 160, "{}", size_of::<Drive>());
+        let size = size_of::<Drive<tokio::net::TcpStream>>();
+        assert!(size <= 160, "{size}");
     }
 
     struct Fragile;

@@ -15,7 +15,7 @@ use peregrine::{
     engine::{Conn, Cx, Engine, Mount, Next, Setup, Start, Worker},
     json::Parser,
     limits::Limits,
-    service::{Entropy, Now},
+    service::{Entropy, Now, Peer},
 };
 use serde_json::value::RawValue;
 
@@ -124,6 +124,7 @@ impl Server {
                 wake: &waker,
                 out: &mut out,
                 unsent: 0,
+                peer: Peer::default(),
             };
             let progress = self.conn.advance(&mut cx, &self.input, eof);
             assert!(progress.consumed <= self.input.len());

@@ -27,11 +27,17 @@ impl Binary {
 
     /// Starts a server of one worker with these flags.
     pub fn start(flags: &[&str]) -> Binary {
+        Binary::start_with(flags, Stdio::inherit())
+    }
+
+    /// Starts a server of one worker with these flags, and says where its stderr goes.
+    pub fn start_with(flags: &[&str], stderr: Stdio) -> Binary {
         let mut child = Command::new(env!("CARGO_BIN_EXE_peregrine"))
             .args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"])
             .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .expect("the binary starts");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -40,7 +46,8 @@ impl Binary {
             .map_while(Result::ok)
             .find_map(|line| line.trim().strip_prefix("url ").map(str::to_owned))
             .expect("a line with the URL");
-        let addr = url.trim().trim_start_matches("http://").trim_end_matches('/');
+        let (_, addr) = url.trim().split_once("://").expect("a URL");
+        let addr = addr.trim_end_matches('/');
         Binary { addr: addr.parse().expect(addr), child }
     }
 
@@ -53,10 +60,20 @@ impl Binary {
         Tcp { stream, received: Vec::new() }
     }
 
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
     /// Tells the process to end.
     pub fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Sends the process a signal, as `kill` names it.
+    pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        let status = Command::new("kill").args(["-TERM", &pid]).status().expect("kill");
+        let status = Command::new("kill").args([name, &pid]).status().expect("kill");
         assert!(status.success());
     }
 

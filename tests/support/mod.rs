@@ -23,7 +23,7 @@ use peregrine::{
     agent::{Agent, Profile, echo::Echo, script::Script},
     engine::{Conn, Cx, Engine, Next, Progress, Setup, Start, Worker},
     limits::Limits,
-    service::{Entropy, Now},
+    service::{self, Entropy, Now},
 };
 use serde_json::Value;
 
@@ -82,6 +82,7 @@ struct Line {
     /// The deadline that was kept last, so that one in the past is kept once.
     kept_ms: Option<u64>,
     bell: Arc<Bell>,
+    peer: service::Peer<'static>,
     progress: Progress,
 }
 
@@ -143,6 +144,11 @@ impl Lab {
 
     /// Opens a connection.
     pub fn open(&mut self) -> Peer {
+        self.open_to(service::Peer::default())
+    }
+
+    /// Opens a connection to a peer of which something is known.
+    pub fn open_to(&mut self, peer: service::Peer<'static>) -> Peer {
         let progress = Progress {
             consumed: 0,
             need: 0,
@@ -161,6 +167,7 @@ impl Lab {
             due: false,
             kept_ms: None,
             bell: Arc::default(),
+            peer,
             progress,
         });
         Peer(self.lines.len() - 1)
@@ -413,6 +420,7 @@ impl Lab {
             wake: &wake,
             out: &mut out,
             unsent: line.unsent.len(),
+            peer: line.peer,
         };
         let progress = line.conn.advance(&mut cx, &line.input, line.eof);
         assert!(progress.consumed <= line.input.len(), "{progress:?}");

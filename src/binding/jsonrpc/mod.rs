@@ -14,7 +14,8 @@ use std::{borrow::Cow, task::Waker};
 
 use crate::{
     binding::{
-        Exchange, Handled, Means, Parked, Scratch, Site, cards,
+        Exchange, Handled, Means, Parked, Scratch, Site,
+        cards::{self, Origin},
         carrier::{Carrier, Mark},
         parked::ParkedCall,
         site::Permit,
@@ -26,7 +27,7 @@ use crate::{
     json::{Kind, Value},
     model::{Call, EventBuf, Generation, Reply},
     rpc,
-    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Service},
+    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
 };
 
 use fault::{Known, answer_fault, parse_fault, push_fault};
@@ -63,6 +64,7 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
         out: x.out,
         now: x.now,
         wake: x.wake,
+        peer: x.peer,
     };
     let said = Said { place, source: Source::Request(x.head), asked, extensions, date };
     answer(means, said, x.close, body)
@@ -94,7 +96,7 @@ struct Said<'d> {
 #[inline(always)]
 fn answer(means: Means<'_>, said: Said<'_>, close: bool, body: &[u8]) -> Handled {
     let Said { place, source, asked, extensions, date } = said;
-    let Means { service, site, scratch, out, now, wake } = means;
+    let Means { service, site, scratch, out, now, wake, peer } = means;
     let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = scratch;
     let mut desk = Desk {
         place,
@@ -108,6 +110,7 @@ fn answer(means: Means<'_>, said: Said<'_>, close: bool, body: &[u8]) -> Handled
         out,
         now,
         wake,
+        peer,
         source,
         asked,
         extensions,
@@ -159,6 +162,7 @@ struct Desk<'d> {
     out: &'d mut Vec<u8>,
     now: Now,
     wake: &'d Waker,
+    peer: Peer<'d>,
     source: Source<'d>,
     asked: Option<Cow<'d, [u8]>>,
     extensions: Option<Cow<'d, str>>,
@@ -271,6 +275,7 @@ impl Desk<'_> {
                 agent: self.place.agent,
                 worker: self.worker,
                 extensions: self.extensions.as_deref(),
+                identity: self.peer.identity,
             },
             now: self.now,
             wake: self.wake,
@@ -292,7 +297,8 @@ impl Desk<'_> {
         };
         let (path, host) = (self.source.path(), self.source.host());
         let base = path.strip_suffix('/').unwrap_or(path);
-        let card = cards::body(self.service, self.site, host, self.place, base, form);
+        let origin = Origin { is_secure: self.peer.is_secure, host };
+        let card = cards::body(self.service, self.site, origin, self.place, base, form);
         self.out.extend_from_slice(&card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?);
         Ok(())
     }
