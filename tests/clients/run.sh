@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Drives a running server with the official clients, from their registries:
-#   run.sh BASE_URL [--only py1,py03,js1,js03]
+# Drives a running server with the official clients and a plain one of WebSocket, from their
+# registries:
+#   run.sh BASE_URL [--only py1,py03,js1,js03,ws]
 # The server is the echo agent with the hybrid card. Prints `N passed, N failed` last.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-base=${1:?usage: run.sh BASE_URL [--only py1,py03,js1,js03]}
-only=py1,py03,js1,js03
+base=${1:?usage: run.sh BASE_URL [--only py1,py03,js1,js03,ws]}
+only=py1,py03,js1,js03,ws
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
 
@@ -55,6 +56,10 @@ for name in ${only//,/ }; do
         generation=${name#py}
         stamped ".venv-$generation/stamp" "requirements-$generation.txt" venv "$generation"
         client "$name" ".venv-$generation/bin/python" "$name.py"
+        ;;
+    ws)
+        stamped .venv-ws/stamp requirements-ws.txt venv ws
+        client ws .venv-ws/bin/python ws.py
         ;;
     js1 | js03)
         stamped node_modules/.stamp package.json modules
