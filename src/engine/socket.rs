@@ -55,6 +55,9 @@ impl Socket {
     }
 
     /// Goes on as far as possible; see `Conn::advance`.
+    ///
+    /// Out of line, so that requests of HTTP do not pay for its registers.
+    #[inline(never)]
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>, input: &[u8], eof: bool) -> Step {
         if input.len() != self.left {
             (self.heard_ms, self.pinged_ms) = (cx.now.mono_ms, None);

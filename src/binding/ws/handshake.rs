@@ -30,6 +30,7 @@ pub fn is_upgrade(head: &Head<'_>) -> bool {
 
 /// Answers a request for which [`is_upgrade`] holds; `None` in place of a session's upgrade makes
 /// one that echoes.
+#[cold]
 pub fn upgrade(x: &mut Exchange<'_>, place: Option<jsonrpc::Place>) -> Handled {
     let (status, detail, extra) = match accept(x) {
         Ok(accept) => {
