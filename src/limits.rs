@@ -58,8 +58,8 @@ fn ceiling(name: &str) -> u64 {
     match name {
         // Lengths of ids and numbers of artifacts in the log of a task.
         "identifier_bytes_max" | "artifacts_max" => u16::MAX as u64,
-        // Offsets in the log of a task, and how much of a request is missing.
-        "task_bytes_max" | "body_bytes_max" => i32::MAX as u64,
+        // Offsets in the log of a task, how much of a request is missing, what a window has seen.
+        "task_bytes_max" | "body_bytes_max" | "write_progress_bytes_min" => i32::MAX as u64,
         // What is parsed has offsets of the same size.
         "ws_frame_bytes_max" | "ws_message_bytes_max" => i32::MAX as u64,
         // Sums of bytes, of milliseconds, and of the worst case of memory.
@@ -108,8 +108,10 @@ limits! {
     body_progress_bytes_min: usize = 16 * 1024;
     /// Milliseconds a connection may stay idle between requests (nginx: 75 s).
     keep_alive_idle_ms: u64 = 75_000;
-    /// Milliseconds without progress after which a peer that does not read is cut off.
+    /// Milliseconds within which waiting output must move on by `write_progress_bytes_min`.
     write_stall_ms: u64 = 30_000;
+    /// Bytes of waiting output that a peer must take in every `write_stall_ms`, or all of it.
+    write_progress_bytes_min: usize = 16 * 1024;
     /// Milliseconds between keep-alive comments on a quiet stream (proxies cut at 30 to 60 s).
     sse_keep_alive_ms: u64 = 15_000;
     /// Bytes of the payload of a WebSocket frame (dialect a2a-rust: 4 MiB).

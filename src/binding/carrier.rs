@@ -4,7 +4,6 @@
 //! do not ask which of them it is.
 
 use crate::{
-    binding::parked::JSON,
     http::response,
     ws::{self, OpCode},
 };
@@ -29,12 +28,19 @@ pub enum Mark {
 }
 
 impl Carrier {
-    /// Begins an answer whose JSON the caller appends to `out`.
+    /// Begins an answer whose JSON the caller appends to `out`; the rest is for a response.
     #[inline]
-    pub fn begin(self, out: &mut Vec<u8>, date: &[u8; 29], extra: &[u8], close: bool) -> Mark {
+    pub fn begin(
+        self,
+        out: &mut Vec<u8>,
+        media: &str,
+        date: &[u8; 29],
+        extra: &[u8],
+        close: bool,
+    ) -> Mark {
         match self {
             Carrier::Response => {
-                Mark::Response(response::begin(out, 200, JSON, date, extra, close))
+                Mark::Response(response::begin(out, 200, media, date, extra, close))
             }
             Carrier::Message => Mark::Message(ws::begin(out)),
         }
@@ -65,7 +71,7 @@ impl Mark {
     pub fn finish_with(
         self,
         out: &mut Vec<u8>,
-        status: u16,
+        (status, media): (u16, &str),
         date: &[u8; 29],
         extra: &[u8],
         close: bool,
@@ -75,7 +81,7 @@ impl Mark {
                 let body = mark.take_body(out);
                 let retry: &[u8] = if status == 429 { b"Retry-After: 1\r\n" } else { b"" };
                 let extra = [extra, retry].concat();
-                response::simple(out, status, JSON, &body, date, &extra, close, false);
+                response::simple(out, status, media, &body, date, &extra, close, false);
             }
             mark => mark.finish(out),
         }

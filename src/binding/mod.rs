@@ -3,11 +3,15 @@
 //! A binding never sees a store. What it needs of the world stands in an [`Exchange`]; what it
 //! leaves behind when an answer has to wait is a [`Parked`] call or a [`stream::Pump`].
 
+pub mod asked;
 pub mod cards;
 pub mod carrier;
 pub mod echo;
+pub mod envelope;
 pub mod jsonrpc;
+pub mod origin;
 pub mod parked;
+pub mod rest;
 pub mod route;
 pub mod site;
 pub mod stream;
@@ -39,6 +43,8 @@ pub struct Scratch {
     pub pack: Vec<u8>,
     /// Where messages of WebSockets are unmasked.
     pub message: Vec<u8>,
+    /// Params that stand in a query, as JSON.
+    pub params: Vec<u8>,
     /// Where an agent's events wait to be applied.
     pub events: EventBuf,
     /// Where identifiers come from.
@@ -61,6 +67,7 @@ impl Scratch {
             parser: Parser::new(),
             pack: Vec::new(),
             message: Vec::new(),
+            params: Vec::new(),
             events: EventBuf::default(),
             entropy,
             large_ms: None,

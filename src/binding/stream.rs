@@ -1,4 +1,5 @@
-//! Streams of JSON-RPC responses, as server-sent events or as messages of a WebSocket.
+//! Streams of events, as server-sent events or as messages of a WebSocket, each in the envelope of
+//! its binding.
 //!
 //! A stream is a cursor and the text of its id. Every event is rendered straight from the task
 //! into the output; all that is ready leaves in one chunk, and what does not fit under the
@@ -7,12 +8,12 @@
 use std::task::Waker;
 
 use crate::{
-    binding::site::Permit,
+    binding::{envelope::Envelope, site::Permit},
     dialect::{Wire, WriteCx},
     fault::{Fault, FaultKind},
+    http::Version,
     json::write::push_u64,
-    model::Op,
-    rpc,
+    model::{Message, Op},
     service::{Cursor, Follow, Followed, Service},
     sse,
     ws::{self, OpCode},
@@ -22,8 +23,8 @@ use crate::{
 pub struct Pump {
     /// Where it is.
     pub cursor: Cursor,
-    /// The request's id, as it stood in the body.
-    pub id: Box<[u8]>,
+    /// The id that every event repeats, as it stood in the body; `None` over HTTP+JSON.
+    pub id: Option<Box<[u8]>>,
     /// The operation that opened it.
     pub op: Op,
     /// At most this many messages of history in a snapshot.
@@ -54,18 +55,19 @@ impl Pump {
         let chunk = self.framing.open(out);
         let write = self.write_cx();
         let Pump { cursor, id, wire, framing, .. } = self;
+        let (framing, envelope) = (*framing, Envelope::of(id.as_deref()));
         let follow = service.follow(cursor, wake, &mut |followed| {
-            frame(out, *framing, id, wire, &write, &followed);
+            frame(out, framing, envelope, wire, &write, &followed);
             out.len() < high_water
         });
         if follow == Follow::Gone {
             let fault = Fault::because(FaultKind::TaskNotFound, "the task left the store");
-            error_frame(out, self.framing, &self.id, self.wire, &write, &fault);
+            error_frame(out, framing, envelope, wire, &write, &fault);
         }
-        self.framing.shut(out, chunk);
+        framing.shut(out, chunk);
         match follow {
-            Follow::End => self.framing.last(out, &self.id),
-            Follow::Gone => self.framing.last_after_error(out),
+            Follow::End => framing.last(out, envelope),
+            Follow::Gone => framing.last_after_error(out),
             Follow::Pending | Follow::More => {}
         }
         follow
@@ -81,7 +83,8 @@ impl Pump {
     /// Ends the stream before its task does, with an error the client can tell from an end.
     pub fn cut(&self, out: &mut Vec<u8>, fault: &Fault) {
         let chunk = self.framing.open(out);
-        error_frame(out, self.framing, &self.id, self.wire, &self.write_cx(), fault);
+        let envelope = Envelope::of(self.id.as_deref());
+        error_frame(out, self.framing, envelope, self.wire, &self.write_cx(), fault);
         self.framing.shut(out, chunk);
         self.framing.last_after_error(out);
     }
@@ -106,6 +109,14 @@ pub enum Framing {
 }
 
 impl Framing {
+    /// That of server-sent events in a response to a request of this version.
+    pub fn of(version: Version) -> Framing {
+        match version {
+            Version::Http11 => Framing::Chunked,
+            Version::Http10 => Framing::Bare,
+        }
+    }
+
     fn open(self, out: &mut Vec<u8>) -> Option<sse::ChunkMark> {
         match self {
             Framing::Chunked => Some(sse::chunk_begin(out)),
@@ -120,15 +131,15 @@ impl Framing {
     }
 
     /// Ends a stream that is complete. On a WebSocket that is a last result (wire §8, a2a_rust).
-    fn last(self, out: &mut Vec<u8>, id: &[u8]) {
+    fn last(self, out: &mut Vec<u8>, envelope: Envelope<'_>) {
         match self {
             Framing::Chunked => sse::chunk_last(out),
             Framing::Bare => {}
             Framing::Messages { .. } => {
                 let message = ws::begin(out);
-                rpc::open_result(out, id);
+                envelope.open_result(out);
                 out.extend_from_slice(b"{\"status\":\"stream_complete\"}");
-                rpc::close(out);
+                envelope.close(out);
                 ws::finish(out, message, OpCode::Text);
             }
         }
@@ -147,39 +158,40 @@ impl Framing {
 pub fn only_error(
     out: &mut Vec<u8>,
     framing: Framing,
-    id: &[u8],
+    envelope: Envelope<'_>,
     wire: &Wire,
     write: &WriteCx<'_>,
     fault: &Fault,
 ) {
     let chunk = framing.open(out);
     let frame = sse::begin(out, None);
-    push_error(out, id, wire, write, fault);
+    push_error(out, envelope, wire, write, fault);
     sse::finish(out, frame);
     framing.shut(out, chunk);
     framing.last_after_error(out);
 }
 
-/// Writes a stream that consists of one message, behind its head.
+/// Writes a stream that consists of one direct message, behind its head (A2A 1.0 §3.1.2).
 pub fn only_message(
     out: &mut Vec<u8>,
     framing: Framing,
-    id: &[u8],
+    envelope: Envelope<'_>,
     wire: &Wire,
     write: &WriteCx<'_>,
-    message: &Followed<'_>,
+    (message, context_id): (Message<'_>, &[u8]),
 ) {
     let chunk = framing.open(out);
-    frame(out, framing, id, wire, write, message);
+    let followed = Followed::Message { message, context_id };
+    frame(out, framing, envelope, wire, write, &followed);
     framing.shut(out, chunk);
-    framing.last(out, id);
+    framing.last(out, envelope);
 }
 
 /// Writes one event as a frame, if the dialect has a form for it.
 fn frame(
     out: &mut Vec<u8>,
     framing: Framing,
-    id: &[u8],
+    envelope: Envelope<'_>,
     wire: &Wire,
     write: &WriteCx<'_>,
     followed: &Followed<'_>,
@@ -192,9 +204,9 @@ fn frame(
     match framing {
         Framing::Chunked | Framing::Bare => {
             let frame = sse::begin(out, number);
-            rpc::open_result(out, id);
+            envelope.open_result(out);
             if (wire.event)(out, followed, write) {
-                rpc::close(out);
+                envelope.close(out);
                 sse::finish(out, frame);
             } else {
                 sse::cancel(out, frame);
@@ -202,7 +214,7 @@ fn frame(
         }
         Framing::Messages { event_ids } => {
             let frame = ws::begin(out);
-            rpc::open_result(out, id);
+            envelope.open_result(out);
             if !(wire.event)(out, followed, write) {
                 return ws::cancel(out, frame);
             }
@@ -210,7 +222,7 @@ fn frame(
                 out.extend_from_slice(b",\"eventId\":");
                 push_u64(out, number);
             }
-            rpc::close(out);
+            envelope.close(out);
             ws::finish(out, frame, OpCode::Text);
         }
     }
@@ -220,7 +232,7 @@ fn frame(
 fn error_frame(
     out: &mut Vec<u8>,
     framing: Framing,
-    id: &[u8],
+    envelope: Envelope<'_>,
     wire: &Wire,
     write: &WriteCx<'_>,
     fault: &Fault,
@@ -228,19 +240,25 @@ fn error_frame(
     match framing {
         Framing::Chunked | Framing::Bare => {
             let frame = sse::error_event(out, None);
-            push_error(out, id, wire, write, fault);
+            push_error(out, envelope, wire, write, fault);
             sse::finish(out, frame);
         }
         Framing::Messages { .. } => {
             let frame = ws::begin(out);
-            push_error(out, id, wire, write, fault);
+            push_error(out, envelope, wire, write, fault);
             ws::finish(out, frame, OpCode::Text);
         }
     }
 }
 
-fn push_error(out: &mut Vec<u8>, id: &[u8], wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
-    rpc::open_error(out, id);
+fn push_error(
+    out: &mut Vec<u8>,
+    envelope: Envelope<'_>,
+    wire: &Wire,
+    write: &WriteCx<'_>,
+    fault: &Fault,
+) {
+    envelope.open_error(out);
     (wire.fault)(out, fault, write);
-    rpc::close(out);
+    envelope.close(out);
 }

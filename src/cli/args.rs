@@ -29,6 +29,8 @@ usage: peregrine serve [flags]
   --tls-key FILE               the private key of the certificate (PEM)
   --tls-client-ca FILE         clients must show a certificate that leads to one of these (PEM)
   --public-url URL             the URL that cards name, for a server behind a proxy
+  --trust-forwarded            cards believe X-Forwarded-Proto, -Host and -Prefix: only
+                               behind a proxy that sets them and that nobody can pass by
   --workers N                  threads [one per core]
   --limit NAME=VALUE           sets a limit, see docs/limits.md; may be repeated
   --mount PATH=DIALECT[:AGENT] serves a dialect at a path of its own; may be repeated
@@ -61,6 +63,7 @@ const FLAGS: &[&str] = &[
     "tls-cert",
     "tls-client-ca",
     "tls-key",
+    "trust-forwarded",
     "version",
     "workers",
     "ws-origin",
@@ -182,6 +185,7 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
         "limit" => limit(&mut setup.limits, &value()?)?,
         "mount" => setup.mounts.push(mount(&value()?)?),
         "card" => setup.card = card(&value()?)?,
+        "trust-forwarded" => setup.trust_forwarded = true,
         "strict-version" => setup.strict_version = true,
         "no-streaming" => serve.streaming = false,
         "no-extended-card" => setup.extended_card = false,

@@ -6,9 +6,9 @@ use super::{
     request,
 };
 use crate::{
-    binding::Exchange,
     engine::Next,
     http::{Chunked, HeadLayout, response},
+    json::Source,
 };
 
 /// A chunked body on its way.
@@ -59,7 +59,7 @@ impl Conn {
                 // Beyond 32 bits it is asked for piece by piece.
                 let need = u32::try_from(total).unwrap_or(u32::MAX);
                 self.state = State::Reading { scanned: 0, need, continued: true };
-                self.not_yet(cx, rest, total, eof)
+                self.not_yet(cx, rest.len(), total, eof)
             }
             request::BodyEnd::Chunked => {
                 let decoder = Chunked::new(request::chunk_limits(cx.engine.limits()));
@@ -94,18 +94,11 @@ impl Conn {
         };
         let head = chunks.layout.head(&chunks.head);
         let close = !head.keep_alive();
-        let exchange = Exchange {
-            service: cx.engine.service(),
-            site: &cx.engine.site,
-            scratch: &mut cx.worker.scratch,
-            out: cx.out,
-            now: cx.now,
-            wake: cx.wake,
-            peer: cx.peer,
-            head: &head,
-            close: close || cx.engine.is_draining(),
-        };
-        let handled = request::handle(exchange, &chunks.body);
+        let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
+        let handled = request::handle(
+            request::exchange(tools, (cx.now, cx.wake, cx.peer), &head),
+            Source::from(&chunks.body),
+        );
         self.settle_into(cx, handled, close);
         Step::Ate(step.consumed)
     }

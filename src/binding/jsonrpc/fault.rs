@@ -64,9 +64,9 @@ pub(super) fn answer_fault(
     fault: &Fault,
     status: u16,
 ) {
-    let mark = Carrier::Response.begin(out, date, b"", close);
+    let mark = Carrier::Response.begin(out, JSON, date, b"", close);
     push_fault(out, dialect, known, fault);
-    mark.finish_with(out, status, date, b"", close);
+    mark.finish_with(out, (status, JSON), date, b"", close);
 }
 
 pub(super) fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, known: Known<'_>, fault: &Fault) {
@@ -81,7 +81,7 @@ pub fn push_unread(out: &mut Vec<u8>, place: Place, fault: &Fault) {
     push_fault(out, place.dialect, Known::NOTHING, fault);
 }
 
-pub(super) fn parse_fault(error: JsonError) -> Fault {
+pub(in crate::binding) fn parse_fault(error: JsonError) -> Fault {
     match error {
         JsonError::Empty => Fault::because(FaultKind::Parse, "the body is empty"),
         JsonError::Syntax { offset } => {

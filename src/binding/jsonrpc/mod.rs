@@ -5,9 +5,9 @@
 //! spelling of its generation, and leaves the connection as it was.
 
 mod batch;
+mod beside;
 mod fault;
 mod read;
-mod source;
 mod stream;
 
 use std::{borrow::Cow, task::Waker};
@@ -15,26 +15,27 @@ use std::{borrow::Cow, task::Waker};
 use crate::{
     binding::{
         Exchange, Handled, Means, Parked, Scratch, Site,
-        cards::{self, Origin},
+        asked::{asked_version, joined_extensions},
+        cards,
         carrier::{Carrier, Mark},
-        parked::ParkedCall,
+        parked::{JSON, ParkedCall},
         site::Permit,
         ws::Upgrade,
     },
-    dialect::{Dialect, Method, WriteCx, card::CardForm},
+    dialect::{Dialect, Method, WriteCx},
     fault::{Fault, FaultKind},
     http::{Field, response},
-    json::{Kind, Value},
-    model::{Call, EventBuf, Generation, Reply},
+    json::{Kind, Source, Value},
+    model::{Call, EventBuf, Reply},
     rpc,
     service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
 };
 
-use fault::{Known, answer_fault, parse_fault, push_fault};
+use beside::Beside;
+pub(super) use fault::parse_fault;
+use fault::{Known, answer_fault, push_fault};
 pub use fault::{push_unread, refuse_http, refuse_path};
 use read::{Unready, is_json};
-pub use read::{asked_version, joined_extensions};
-use source::Source;
 
 /// Who speaks and who answers at the path of a request.
 #[derive(Clone, Copy)]
@@ -46,7 +47,7 @@ pub struct Place {
 }
 
 /// Handles the body of a POST to an RPC path.
-pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
+pub fn handle(x: &mut Exchange<'_>, place: Place, body: Source<'_>) -> Handled {
     let date = x.scratch.date(x.now);
     if !x.head.value(Field::ContentType).is_none_or(is_json) {
         let detail = "the body must be application/json";
@@ -56,7 +57,7 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
         return Handled::Answered;
     }
     let asked = asked_version(x.head);
-    let extensions = joined_extensions(x.head);
+    let extensions = joined_extensions(x.head).map(Cow::Owned);
     let means = Means {
         service: x.service,
         site: x.site,
@@ -66,7 +67,7 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
         wake: x.wake,
         peer: x.peer,
     };
-    let said = Said { place, source: Source::Request(x.head), asked, extensions, date };
+    let said = Said { place, beside: Beside::Request(x.head), asked, extensions, date };
     answer(means, said, x.close, body)
 }
 
@@ -74,18 +75,18 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
 pub fn handle_message(means: Means<'_>, upgrade: &Upgrade, is_full: bool, body: &[u8]) -> Handled {
     let said = Said {
         place: upgrade.place(),
-        source: Source::Message { upgrade, is_full },
+        beside: Beside::Message { upgrade, is_full },
         asked: upgrade.asked_version().map(Cow::Borrowed),
         extensions: upgrade.extensions().map(Cow::Borrowed),
         date: [b' '; 29],
     };
-    answer(means, said, false, body)
+    answer(means, said, false, Source::from(body))
 }
 
 /// What is known of a body before it is read.
 struct Said<'d> {
     place: Place,
-    source: Source<'d>,
+    beside: Beside<'d>,
     asked: Option<Cow<'d, [u8]>>,
     extensions: Option<Cow<'d, str>>,
     /// For the heads of responses.
@@ -94,8 +95,8 @@ struct Said<'d> {
 
 // Both callers know what carries the answer, and leave out what the other one needs.
 #[inline(always)]
-fn answer(means: Means<'_>, said: Said<'_>, close: bool, body: &[u8]) -> Handled {
-    let Said { place, source, asked, extensions, date } = said;
+fn answer(means: Means<'_>, said: Said<'_>, close: bool, body: Source<'_>) -> Handled {
+    let Said { place, beside, asked, extensions, date } = said;
     let Means { service, site, scratch, out, now, wake, peer } = means;
     let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = scratch;
     let mut desk = Desk {
@@ -111,14 +112,14 @@ fn answer(means: Means<'_>, said: Said<'_>, close: bool, body: &[u8]) -> Handled
         now,
         wake,
         peer,
-        source,
+        beside,
         asked,
         extensions,
         date,
         close,
     };
     // The envelope's levels, and a batch's, are not the peer's to spend.
-    match parser.parse(body, desk.site.limits.json_depth_max + 2) {
+    match parser.parse_from(body, desk.site.limits.json_depth_max + 2) {
         Ok(value) if value.kind() == Kind::Array => desk.batch(value),
         Ok(value) => desk.single(value),
         Err(error) => desk.fault(Known::NOTHING, &parse_fault(error)),
@@ -163,7 +164,7 @@ struct Desk<'d> {
     now: Now,
     wake: &'d Waker,
     peer: Peer<'d>,
-    source: Source<'d>,
+    beside: Beside<'d>,
     asked: Option<Cow<'d, [u8]>>,
     extensions: Option<Cow<'d, str>>,
     date: [u8; 29],
@@ -176,13 +177,13 @@ impl Desk<'_> {
         let status = (dialect.quirks.fault_http)(fault);
         let mark = self.begin();
         push_fault(self.out, dialect, known, fault);
-        mark.finish_with(self.out, status, &self.date, b"", self.close);
+        mark.finish_with(self.out, (status, JSON), &self.date, b"", self.close);
         Handled::Answered
     }
 
     /// Begins an answer.
     fn begin(&mut self) -> Mark {
-        self.source.carrier().begin(self.out, &self.date, b"", self.close)
+        self.beside.carrier().begin(self.out, JSON, &self.date, b"", self.close)
     }
 
     /// Answers one request object.
@@ -204,7 +205,7 @@ impl Desk<'_> {
 
     /// JSON-RPC 2.0 §4.1: nothing to say, which HTTP says with an empty answer.
     fn no_content(&mut self) -> Handled {
-        match self.source.carrier() {
+        match self.beside.carrier() {
             Carrier::Response => {
                 response::simple(self.out, 204, "", b"", &self.date, b"", self.close, false);
             }
@@ -233,7 +234,7 @@ impl Desk<'_> {
             }
             Ok(Outcome::Parked(ticket)) => {
                 mark.rollback(self.out);
-                let call = ParkedCall { ticket, id: ready.id.into(), method: ready.method };
+                let call = ParkedCall { ticket, id: Some(ready.id.into()), method: ready.method };
                 self.park(known, vec![call], None)
             }
             Ok(Outcome::Stream { .. }) => {
@@ -257,7 +258,7 @@ impl Desk<'_> {
             return Ok(Outcome::Ready);
         }
         let outcome = self.ask(ready, |out, reply, write| {
-            (ready.method.wire_of(&reply).reply)(out, &reply, write);
+            (ready.method.wire_of(reply).reply)(out, reply, write);
         })?;
         rpc::close(self.out);
         Ok(outcome)
@@ -267,7 +268,7 @@ impl Desk<'_> {
     fn ask(
         &mut self,
         ready: &Ready<'_>,
-        answer: impl Fn(&mut Vec<u8>, Reply<'_>, &WriteCx<'_>),
+        answer: impl Fn(&mut Vec<u8>, &Reply<'_>, &WriteCx<'_>),
     ) -> Result<Outcome, Fault> {
         let (out, write) = (&mut *self.out, ready.write_cx(self.now));
         let mut cx = CallCx {
@@ -282,24 +283,18 @@ impl Desk<'_> {
             entropy: self.entropy,
             events: self.events,
         };
-        self.service.call(&mut cx, ready.call, &mut |reply| answer(out, reply, &write))
+        self.service.call(&mut cx, ready.call, &mut |reply| answer(out, &reply, &write))
     }
 
     /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
     fn extended_card(&mut self, ready: &Ready<'_>) -> Result<(), Fault> {
-        if !self.site.extended_card {
-            let detail = "this agent has no extended card";
-            return Err(Fault::because(FaultKind::UnsupportedOperation, detail));
-        }
-        let form = match ready.method.wire.generation {
-            Generation::V1 => CardForm::V1,
-            Generation::V01 | Generation::V03 => CardForm::V03,
-        };
-        let (path, host) = (self.source.path(), self.source.host());
+        let path = self.beside.path();
         let base = path.strip_suffix('/').unwrap_or(path);
-        let origin = Origin { is_secure: self.peer.is_secure, host };
-        let card = cards::body(self.service, self.site, origin, self.place, base, form);
-        self.out.extend_from_slice(&card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?);
+        let origin = self.beside.origin(self.site, self.peer);
+        let (service, site) = (self.service, self.site);
+        let generation = ready.method.wire.generation;
+        let card = cards::extended(service, site, &origin, self.place, base, generation)?;
+        self.out.extend_from_slice(&card);
         Ok(())
     }
 
@@ -313,9 +308,10 @@ impl Desk<'_> {
             Some(permit) => Handled::Parked(Box::new(Parked {
                 calls,
                 batch,
-                dialect: self.place.dialect,
+                status: self.place.dialect.quirks.fault_http,
+                media: JSON,
                 answer_bytes_max: self.site.limits.answer_bytes_max,
-                carrier: self.source.carrier(),
+                carrier: self.beside.carrier(),
                 close: self.close,
                 permit,
             })),

@@ -5,13 +5,14 @@ use crate::{
     binding::{
         Handled,
         carrier::Carrier,
+        envelope::Envelope,
         site::Permit,
         stream::{self, Framing, Pump},
     },
     fault::{Fault, FaultKind},
     http::response,
     model::{Generation, Op, Reply},
-    service::{Followed, Outcome},
+    service::Outcome,
 };
 
 impl Desk<'_> {
@@ -21,17 +22,17 @@ impl Desk<'_> {
         let Some(permit) = Permit::take(&self.site.streams, self.site.limits.streams_max) else {
             return self.fault(known, &Fault::new(FaultKind::Overloaded));
         };
-        let framing = self.source.framing();
+        let framing = self.beside.framing();
         let close = self.close || framing == Framing::Bare;
         let start = self.out.len();
-        if self.source.carrier() == Carrier::Response {
+        if self.beside.carrier() == Carrier::Response {
             let http10 = framing == Framing::Bare;
             response::stream_head(self.out, &self.date, self.close, http10, b"");
         }
         match self.open_stream(ready, framing) {
             Ok(Outcome::Stream { cursor, generation }) => Handled::Stream(Box::new(Pump {
                 cursor,
-                id: ready.id.into(),
+                id: Some(ready.id.into()),
                 op: ready.method.op,
                 history: ready.write_cx(self.now).history,
                 wire: ready.method.wire_for(generation),
@@ -50,10 +51,11 @@ impl Desk<'_> {
             Err(fault)
                 if ready.method.op == Op::Subscribe
                     && ready.method.wire.generation != Generation::V1
-                    && self.source.reads_only_streams() =>
+                    && self.beside.reads_only_streams() =>
             {
                 let write = ready.write_cx(self.now);
-                stream::only_error(self.out, framing, ready.id, ready.method.wire, &write, &fault);
+                let (envelope, wire) = (Envelope::Rpc(ready.id), ready.method.wire);
+                stream::only_error(self.out, framing, envelope, wire, &write, &fault);
                 answered(close)
             }
             Err(fault) => {
@@ -66,9 +68,9 @@ impl Desk<'_> {
     /// Calls the service; a direct message is written as a stream of one event (A2A 1.0 §3.1.2).
     fn open_stream(&mut self, ready: &Ready<'_>, framing: Framing) -> Result<Outcome, Fault> {
         self.ask(ready, |out, reply, write| {
-            let Reply::Message { message, context_id } = reply else { return };
-            let followed = Followed::Message { message, context_id };
-            stream::only_message(out, framing, ready.id, ready.method.wire, write, &followed);
+            let Reply::Message { message, context_id } = *reply else { return };
+            let (envelope, wire) = (Envelope::Rpc(ready.id), ready.method.wire);
+            stream::only_message(out, framing, envelope, wire, write, (message, context_id));
         })
     }
 }

@@ -35,7 +35,7 @@ pub fn upgrade(x: &mut Exchange<'_>, place: Option<jsonrpc::Place>) -> Handled {
     let (status, detail, extra) = match accept(x) {
         Ok(accept) => {
             switch(x, &accept);
-            let upgrade = place.map(|place| Upgrade::of(place, x.head));
+            let upgrade = place.map(|place| Upgrade::of(place, x));
             return Handled::Upgraded(Box::new(Session::new(upgrade)));
         }
         Err(refusal) => refusal,

@@ -8,8 +8,13 @@ mod handshake;
 mod session;
 
 use crate::{
-    binding::jsonrpc::{Place, asked_version, joined_extensions},
-    http::{Head, query},
+    binding::{
+        Exchange,
+        asked::{asked_version, joined_extensions},
+        jsonrpc::Place,
+        origin::Origin,
+    },
+    http::query,
 };
 
 pub use handshake::{is_origin, is_upgrade, upgrade};
@@ -21,21 +26,27 @@ pub struct Upgrade {
     asked: Option<Box<[u8]>>,
     extensions: Option<Box<str>>,
     path: Box<str>,
+    is_secure: bool,
     host: Option<Box<str>>,
+    prefix: Box<str>,
     event_ids: bool,
 }
 
 impl Upgrade {
-    /// What the head of an upgrade to `place` says.
-    fn of(place: Place, head: &Head<'_>) -> Upgrade {
+    /// What the request that asks for an upgrade to `place` says.
+    fn of(place: Place, x: &Exchange<'_>) -> Upgrade {
+        let head = x.head;
         let mut pairs = query::pairs(head.query().unwrap_or_default()).filter_map(Result::ok);
         let event_ids = pairs.any(|(key, value)| key == "eventIds" && value == "1");
+        let Origin { is_secure, host, prefix } = Origin::of(x.site, x.peer, head);
         Upgrade {
             place,
             asked: asked_version(head).map(Into::into),
             extensions: joined_extensions(head).map(Into::into),
             path: head.path().into(),
-            host: head.host().map(Into::into),
+            is_secure,
+            host: host.map(Into::into),
+            prefix: prefix.into(),
             event_ids,
         }
     }
@@ -60,9 +71,10 @@ impl Upgrade {
         &self.path
     }
 
-    /// The host that was asked for.
-    pub fn host(&self) -> Option<&str> {
-        self.host.as_deref()
+    /// Where the client asked.
+    pub fn origin(&self) -> Origin<'_> {
+        let (host, prefix) = (self.host.as_deref(), &*self.prefix);
+        Origin { is_secure: self.is_secure, host, prefix }
     }
 
     /// True: the messages of a stream name the numbers of their events.
@@ -75,6 +87,6 @@ impl Upgrade {
         let asked = self.asked.as_ref().map_or(0, |text| text.len());
         let extensions = self.extensions.as_ref().map_or(0, |text| text.len());
         let host = self.host.as_ref().map_or(0, |text| text.len());
-        asked + extensions + host + self.path.len()
+        asked + extensions + host + self.prefix.len() + self.path.len()
     }
 }

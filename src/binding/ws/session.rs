@@ -123,7 +123,7 @@ impl Session {
     pub fn held_bytes(&self) -> usize {
         let each = |pending: &Pending| match pending {
             Pending::Call(parked) => size_of::<Parked>() + parked.held_bytes(),
-            Pending::Stream(pump) => size_of::<Pump>() + pump.id.len(),
+            Pending::Stream(pump) => size_of::<Pump>() + pump.id.as_ref().map_or(0, |id| id.len()),
         };
         let upgrade = self.upgrade.as_ref().map_or(0, Upgrade::held_bytes);
         let list = self.pending.capacity() * size_of::<Pending>();

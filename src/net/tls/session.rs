@@ -104,6 +104,10 @@ impl Transport for Session {
         Peer { is_secure: true, identity: self.identity.as_deref() }
     }
 
+    fn has_left(&self) -> bool {
+        self.stream.get_ref().0.has_left()
+    }
+
     fn is_flushed(&self) -> bool {
         !self.stream.get_ref().1.wants_write()
     }

@@ -1,17 +1,25 @@
 //! Where a body came from, and what was said beside it: by the head of its own request, or once
 //! for all messages by the head that opened their WebSocket.
 
-use super::read::{accepts, last_event_id, names};
+use super::read::accepts;
 use crate::{
-    binding::{carrier::Carrier, stream::Framing, ws::Upgrade},
+    binding::{
+        Site,
+        asked::{last_event_id, names},
+        carrier::Carrier,
+        origin::Origin,
+        stream::Framing,
+        ws::Upgrade,
+    },
     dialect::Dialect,
-    http::{Field, Head, Version},
+    http::{Field, Head},
     model::Op,
+    service::Peer,
 };
 
 /// What came with a body.
 #[derive(Clone, Copy)]
-pub(super) enum Source<'d> {
+pub(super) enum Beside<'d> {
     /// A request of HTTP.
     Request(&'d Head<'d>),
     /// A message of a WebSocket.
@@ -23,38 +31,37 @@ pub(super) enum Source<'d> {
     },
 }
 
-impl<'d> Source<'d> {
+impl<'d> Beside<'d> {
     /// How answers travel.
     #[inline]
     pub(super) fn carrier(self) -> Carrier {
         match self {
-            Source::Request(_) => Carrier::Response,
-            Source::Message { .. } => Carrier::Message,
+            Beside::Request(_) => Carrier::Response,
+            Beside::Message { .. } => Carrier::Message,
         }
     }
 
     /// How events travel.
     pub(super) fn framing(self) -> Framing {
         match self {
-            Source::Request(head) if head.version() == Version::Http11 => Framing::Chunked,
-            Source::Request(_) => Framing::Bare,
-            Source::Message { upgrade, .. } => Framing::Messages { event_ids: upgrade.event_ids() },
+            Beside::Request(head) => Framing::of(head.version()),
+            Beside::Message { upgrade, .. } => Framing::Messages { event_ids: upgrade.event_ids() },
         }
     }
 
     /// The path of the place that is spoken to.
     pub(super) fn path(self) -> &'d str {
         match self {
-            Source::Request(head) => head.path(),
-            Source::Message { upgrade, .. } => upgrade.path(),
+            Beside::Request(head) => head.path(),
+            Beside::Message { upgrade, .. } => upgrade.path(),
         }
     }
 
-    /// The host that was asked for.
-    pub(super) fn host(self) -> Option<&'d str> {
+    /// Where the client asked.
+    pub(super) fn origin(self, site: &Site, peer: Peer<'_>) -> Origin<'d> {
         match self {
-            Source::Request(head) => head.host(),
-            Source::Message { upgrade, .. } => upgrade.host(),
+            Beside::Request(head) => Origin::of(site, peer, head),
+            Beside::Message { upgrade, .. } => upgrade.origin(),
         }
     }
 
@@ -63,29 +70,29 @@ impl<'d> Source<'d> {
     #[inline]
     pub(super) fn accepts(self, dialect: &Dialect, op: Op) -> bool {
         match self {
-            Source::Request(head) if dialect.quirks.accept_required => {
+            Beside::Request(head) if dialect.quirks.accept_required => {
                 accepts(head.value(Field::Accept), op)
             }
-            Source::Request(_) | Source::Message { .. } => true,
+            Beside::Request(_) | Beside::Message { .. } => true,
         }
     }
 
     /// True: the client can read a stream and nothing else.
     pub(super) fn reads_only_streams(self) -> bool {
         match self {
-            Source::Request(head) => {
+            Beside::Request(head) => {
                 let accept = head.value(Field::Accept);
                 accept.is_some() && !names(accept, b"application/json")
             }
-            Source::Message { .. } => false,
+            Beside::Message { .. } => false,
         }
     }
 
     /// The last event that a returning subscriber has seen, if it was said beside the params.
     pub(super) fn last_event_id(self) -> Option<u64> {
         match self {
-            Source::Request(head) => last_event_id(head),
-            Source::Message { .. } => None,
+            Beside::Request(head) => last_event_id(head),
+            Beside::Message { .. } => None,
         }
     }
 
@@ -93,8 +100,8 @@ impl<'d> Source<'d> {
     #[inline]
     pub(super) fn is_full(self) -> bool {
         match self {
-            Source::Request(_) => false,
-            Source::Message { is_full, .. } => is_full,
+            Beside::Request(_) => false,
+            Beside::Message { is_full, .. } => is_full,
         }
     }
 }
