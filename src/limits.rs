@@ -36,6 +36,18 @@ macro_rules! limits {
                 Ok(())
             }
 
+            /// Checks what was set in code as [`Limits::set`] checks what was set by name.
+            ///
+            /// # Errors
+            /// The name of the first limit that is zero or does not fit.
+            pub fn check(&self) -> Result<(), &'static str> {
+                let fits = |(name, value): &(&str, u64)| (1..=ceiling(name)).contains(value);
+                match self.rows().into_iter().find(|row| !fits(row)) {
+                    None => Ok(()),
+                    Some((name, _)) => Err(name),
+                }
+            }
+
             /// `(name, value)` of every limit.
             pub fn rows(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name as u64),)+]
@@ -239,5 +251,6 @@ mod tests {
         assert_eq!(limits.set("identifier_bytes_max", "65_536"), Err(LimitError::Value));
         assert_eq!(limits.set("identifier_bytes_max", "65_535"), Ok(()));
         assert_eq!(Limits::NAMES.len(), limits.rows().len());
+        assert_eq!(Limits::default().check(), Ok(()));
     }
 }

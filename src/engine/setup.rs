@@ -92,6 +92,8 @@ pub enum BuildError {
     TooManyAgents,
     /// Not what browsers send as `Origin`.
     Origin(String),
+    /// The limit of this name is zero, or more than is counted with.
+    Limit(&'static str),
 }
 
 impl std::fmt::Display for BuildError {
@@ -113,6 +115,9 @@ impl std::fmt::Display for BuildError {
             BuildError::TooManyAgents => write!(f, "there are more than 65,535 agents"),
             BuildError::Origin(text) => {
                 write!(f, "the origin {text:?} is neither like https://host:port nor *")
+            }
+            BuildError::Limit(name) => {
+                write!(f, "the limit {name} is not a whole number above zero that fits")
             }
         }
     }
@@ -145,6 +150,7 @@ impl Setup {
     }
 
     fn resolve(&self) -> Result<Names, BuildError> {
+        self.limits.check().map_err(BuildError::Limit)?;
         let (mut agents, mut names) = (HashMap::new(), Vec::new());
         for (profile, _) in &self.agents {
             let name = profile.name.clone();

@@ -296,7 +296,7 @@ impl<S: Transport> Io<S> {
     fn write(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<usize, Gone> {
         let mut sent = 0;
         while sent < bytes.len() {
-            match Pin::new(&mut self.stream).poll_write(cx, &bytes[sent..])? {
+            match self.stream.poll_send(cx, &bytes[sent..])? {
                 Poll::Ready(0) => return Err(Gone),
                 Poll::Ready(count) => sent += count,
                 Poll::Pending => break,

@@ -6,7 +6,8 @@
 
 use std::{
     future::Future,
-    pin::pin,
+    io,
+    pin::{Pin, pin},
     task::{Context, Poll, Waker},
 };
 
@@ -36,6 +37,12 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
 
     /// From now on closing resets the peer, and frees what the kernel holds for it.
     fn reset_on_close(&self);
+
+    /// Writes what it can, as `poll_write` does.
+    #[inline]
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(self).poll_write(cx, bytes)
+    }
 }
 
 impl Transport for TcpStream {
@@ -66,13 +73,23 @@ impl Transport for TcpStream {
         // A socket that refuses the option is closed already.
         let _ = self.set_zero_linger();
     }
+
+    /// A socket that has room, as nearly always, needs nothing of the runtime.
+    #[inline]
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.try_write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Pin::new(self).poll_write(cx, bytes)
+            }
+            sent => Poll::Ready(sent),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{self, Read, Write},
-        pin::Pin,
+        io::{Read, Write},
         rc::Rc,
         sync::{Arc, atomic::AtomicBool},
         time::Instant,

@@ -35,7 +35,7 @@ impl Server {
 
     /// One that speaks TLS and nothing else; the name is that of the scenario.
     pub fn secure(name: &str) -> Server {
-        let authority = Authority::new(name);
+        let authority = Authority::new(&format!("scenario-{name}"));
         let issued = authority.server("server");
         let [cert, key] = [&issued.cert_file, &issued.key_file].map(|file| file.to_str().unwrap());
         let mut server = Server::with(&["--tls-cert", cert, "--tls-key", key]);

@@ -228,6 +228,32 @@ fn a_subscriber_that_comes_back_misses_nothing_and_sees_nothing_twice() {
 }
 
 #[test]
+fn who_comes_back_too_late_gets_the_task_as_it_is_and_what_follows() {
+    let server = Server::with(&["--limit", "event_ring_max=20"]);
+    let mut witness = server.witness();
+    in_every_way(&server, |client| {
+        let task = witness.send(&talk("rewrite")).expect("an answer").task();
+        let target = witness.target(&task);
+        // Submitted, two hundred times an artifact, working.
+        let last = 202;
+        let mut within = client.subscribe_after(&target, Some((last - 10, By::Field))).unwrap();
+        let mut behind = client.subscribe_after(&target, Some((1, By::Field))).unwrap();
+        let snapshot = behind.expect();
+        assert_eq!(snapshot.seq, Some(last));
+        assert!(matches!(snapshot.event, Event::Task(task) if task.state == "working"));
+        let missed: Vec<_> = (0..10).map(|_| within.expect().seq).collect();
+        assert_eq!(missed, (last - 9..=last).map(Some).collect::<Vec<_>>());
+        witness.send(&talk("end").to(&task)).expect("an answer");
+        for stream in [within, behind] {
+            let [Numbered { seq, event: Event::Status { state, .. } }] = &stream.rest()[..] else {
+                panic!("one event more");
+            };
+            assert_eq!((*seq, state.as_str()), (Some(last + 1), "completed"));
+        }
+    });
+}
+
+#[test]
 fn a_subscription_at_input_required_goes_on_where_the_generation_says_so() {
     let server = Server::start();
     let mut witness = server.witness();
