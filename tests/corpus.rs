@@ -39,6 +39,8 @@ targets! {
     sse "../fuzz/fuzz_targets/sse.rs"
     store "../fuzz/fuzz_targets/store.rs"
     text "../fuzz/fuzz_targets/text.rs"
+    ws "../fuzz/fuzz_targets/ws.rs"
+    ws_conn "../fuzz/fuzz_targets/ws_conn.rs"
 }
 
 /// Names without extension of what is in a folder below `fuzz/`.

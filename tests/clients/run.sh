@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Drives a running server with the official clients, from their registries:
-#   run.sh BASE_URL [--only py1,py03,js1,js03,py1-rest,py03-rest,js1-rest,js03-rest]
+# Drives a running server with the official clients and a plain one of WebSocket, from their
+# registries:
+#   run.sh BASE_URL [--only py1,py03,js1,js03,py1-rest,py03-rest,js1-rest,js03-rest,ws]
 # The server is the echo agent with the hybrid card. Prints `N passed, N failed` last.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-base=${1:?usage: run.sh BASE_URL [--only py1,py03,js1,js03,py1-rest,py03-rest,js1-rest,js03-rest]}
-only=py1,py03,js1,js03,py1-rest,py03-rest,js1-rest,js03-rest
+only=py1,py03,js1,js03,py1-rest,py03-rest,js1-rest,js03-rest,ws
+base=${1:?usage: run.sh BASE_URL [--only $only]}
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
 
@@ -58,6 +59,10 @@ for name in ${only//,/ }; do
         generation=${generation%-rest}
         stamped ".venv-$generation/stamp" "requirements-$generation.txt" venv "$generation"
         A2A_BINDING=$binding client "$name" ".venv-$generation/bin/python" "py$generation.py"
+        ;;
+    ws)
+        stamped .venv-ws/stamp requirements-ws.txt venv ws
+        client ws .venv-ws/bin/python ws.py
         ;;
     js1 | js03 | js1-rest | js03-rest)
         stamped node_modules/.stamp package.json modules

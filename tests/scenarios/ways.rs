@@ -50,6 +50,9 @@ pub const WAYS: &[Way] = &[
     way(Binding::JsonRpc, V1),
     way(Binding::Rest, V03),
     way(Binding::Rest, V1),
+    way(Binding::WebSocket, V01),
+    way(Binding::WebSocket, V03),
+    way(Binding::WebSocket, V1),
 ];
 
 /// What the scenarios look at with, beside the pair under test.
