@@ -37,6 +37,7 @@ const fn way(binding: Binding, generation: Gen) -> Way {
     Way { binding, generation, carrier }
 }
 
+#[allow(dead_code, reason = "joins with gRPC")]
 const fn http2(binding: Binding, generation: Gen) -> Way {
     Way { carrier: Carrier::Http2, ..way(binding, generation) }
 }
