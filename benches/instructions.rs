@@ -17,15 +17,15 @@ use peregrine::{
 
 /// Case, instructions per request at most, requests in one input.
 const CASES: &[(&str, u64, u64)] = &[
-    ("send", 11_000, 1),
-    ("get", 7_000, 1),
-    ("get_pipelined_16", 7_000, 16),
-    ("batch_100", 400_000, 1),
-    ("stream_3", 16_000, 1),
-    ("stream_100", 160_000, 1),
-    ("card", 2_500, 1),
-    ("send_v03", 11_500, 1),
-    ("get_v03", 7_500, 1),
+    ("send", 9_500, 1),
+    ("get", 5_100, 1),
+    ("get_pipelined_16", 4_950, 16),
+    ("batch_100", 360_000, 1),
+    ("stream_3", 12_400, 1),
+    ("stream_100", 115_000, 1),
+    ("card", 1_700, 1),
+    ("send_v03", 10_500, 1),
+    ("get_v03", 5_600, 1),
     ("rest_send", 10_300, 1),
     ("rest_get", 5_300, 1),
     // Sixteen tasks in turn: every head is a new one.
