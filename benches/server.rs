@@ -199,7 +199,9 @@ fn ratios(server: &Served, wanted: &dyn Fn(&str) -> bool) {
         let floor = Served::start(&[me.to_str().unwrap(), "floor", "PORT", &sizes[0], &sizes[1]]);
         let [mut below, mut ours] = [&floor, server].map(|s| Load::new(s, &case, answer.len()));
         below.turn();
-        (0..case.turns).for_each(|_| drop(ours.turn()));
+        for _ in 0..case.turns {
+            ours.turn();
+        }
         let mut rounds: Vec<(f64, f64)> =
             (0..case.rounds).map(|_| (below.slice(&floor), ours.slice(server))).collect();
         rounds.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));

@@ -4,13 +4,13 @@
 //! values of a request are borrowed from its body, and a task is stored once, as the log of its
 //! events, from which answers and streams are written straight into the output.
 //!
-//! In scope: HTTP/1.1 on the server's side, JSON-RPC 2.0 with batches, server-sent events, the
-//! wire families 0.1, 0.2/0.3 and 1.0 and some platforms' dialects, a bounded store in memory,
-//! agents that run inside the process. Two features, both on by default, add the tokio driver and
-//! the binary (`net`) and TLS for both (`tls`).
+//! In scope: HTTP/1.1 on the server's side, JSON-RPC 2.0 with batches, HTTP+JSON, server-sent
+//! events, the wire families 0.1, 0.2/0.3 and 1.0 and some platforms' dialects, a bounded store in
+//! memory, agents that run inside the process. Two features, both on by default, add the tokio
+//! driver and the binary (`net`) and TLS for both (`tls`).
 //!
-//! Out of scope so far: authentication but by client certificate, the HTTP+JSON, WebSocket and gRPC
-//! bindings, push notifications, persistence, clients.
+//! Out of scope so far: authentication but by client certificate, the WebSocket and gRPC bindings,
+//! push notifications, persistence, clients.
 //!
 //! Start with [`agent::Agent`] to answer messages, `net::Server` to serve them, and
 //! [`service::Service`] to put something else behind the wire.

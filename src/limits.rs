@@ -36,6 +36,18 @@ macro_rules! limits {
                 Ok(())
             }
 
+            /// Checks what was set in code as [`Limits::set`] checks what was set by name.
+            ///
+            /// # Errors
+            /// The name of the first limit that is zero or does not fit.
+            pub fn check(&self) -> Result<(), &'static str> {
+                let fits = |(name, value): &(&str, u64)| (1..=ceiling(name)).contains(value);
+                match self.rows().into_iter().find(|row| !fits(row)) {
+                    None => Ok(()),
+                    Some((name, _)) => Err(name),
+                }
+            }
+
             /// `(name, value)` of every limit.
             pub fn rows(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name as u64),)+]
@@ -58,8 +70,8 @@ fn ceiling(name: &str) -> u64 {
     match name {
         // Lengths of ids and numbers of artifacts in the log of a task.
         "identifier_bytes_max" | "artifacts_max" => u16::MAX as u64,
-        // Offsets in the log of a task, and how much of a request is missing.
-        "task_bytes_max" | "body_bytes_max" => i32::MAX as u64,
+        // Offsets in the log of a task, how much of a request is missing, what a window has seen.
+        "task_bytes_max" | "body_bytes_max" | "write_progress_bytes_min" => i32::MAX as u64,
         // Sums of bytes, of milliseconds, and of the worst case of memory.
         _ => 1 << 48,
     }
@@ -106,8 +118,10 @@ limits! {
     body_progress_bytes_min: usize = 16 * 1024;
     /// Milliseconds a connection may stay idle between requests (nginx: 75 s).
     keep_alive_idle_ms: u64 = 75_000;
-    /// Milliseconds without progress after which a peer that does not read is cut off.
+    /// Milliseconds within which waiting output must move on by `write_progress_bytes_min`.
     write_stall_ms: u64 = 30_000;
+    /// Bytes of waiting output that a peer must take in every `write_stall_ms`, or all of it.
+    write_progress_bytes_min: usize = 16 * 1024;
     /// Milliseconds between keep-alive comments on a quiet stream (proxies cut at 30 to 60 s).
     sse_keep_alive_ms: u64 = 15_000;
     /// Milliseconds that a closing connection is read and ignored, so that our answer arrives.
@@ -223,5 +237,6 @@ mod tests {
         assert_eq!(limits.set("identifier_bytes_max", "65_536"), Err(LimitError::Value));
         assert_eq!(limits.set("identifier_bytes_max", "65_535"), Ok(()));
         assert_eq!(Limits::NAMES.len(), limits.rows().len());
+        assert_eq!(Limits::default().check(), Ok(()));
     }
 }

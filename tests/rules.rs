@@ -241,9 +241,18 @@ fn rule_14_interfaces_stand_in_order_of_preference() {
     for path in ["/.well-known/agent-card.json", "/.well-known/agent.json"] {
         let card = lab.ask(&get(path)).json();
         let interfaces = card["supportedInterfaces"].as_array().unwrap();
-        let versions: Vec<_> = interfaces.iter().map(|i| &i["protocolVersion"]).collect();
-        assert_eq!(versions, ["1.0", "0.3"]);
-        assert!(interfaces.iter().all(|i| i["url"] == "http://a.example/"));
+        let offered: Vec<_> = interfaces
+            .iter()
+            .filter(|i| i["protocolBinding"] == "JSONRPC")
+            .map(|i| (i["protocolVersion"].as_str().unwrap(), i["url"].as_str().unwrap()))
+            .collect();
+        assert_eq!(offered, [("1.0", "http://a.example/"), ("0.3", "http://a.example/")]);
+        // Of every binding the newest version comes first, and of a version JSON-RPC.
+        assert_eq!(interfaces[0]["protocolBinding"], "JSONRPC");
+        assert!(interfaces.is_sorted_by(|a, b| {
+            let [a, b] = [a, b].map(|i| i["protocolVersion"].as_str().unwrap());
+            a >= b
+        }));
         assert_eq!(card["url"], "http://a.example/");
     }
     // A tenant that a client echoes, as an interface may ask it to, changes nothing.

@@ -5,11 +5,16 @@ use std::borrow::Cow;
 use crate::http::{self, Field, Head, query};
 
 /// A2A 1.0 §3.6.1: the version is a header, or else a query parameter of the same name.
+#[inline(always)]
 pub fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
     if let Some(value) = head.value(Field::A2aVersion) {
         return Some(Cow::Borrowed(value));
     }
-    let mut pairs = query::pairs(head.query()?).filter_map(Result::ok);
+    version_in_query(head.query()?)
+}
+
+fn version_in_query(query: &str) -> Option<Cow<'_, [u8]>> {
+    let mut pairs = query::pairs(query).filter_map(Result::ok);
     let (_, value) = pairs.find(|(key, _)| key.eq_ignore_ascii_case("a2a-version"))?;
     Some(match value {
         Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
@@ -18,11 +23,16 @@ pub fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
 }
 
 /// RFC 9110 §5.3: repeated extension headers are one list (wire §1.8).
+#[inline(always)]
 pub fn joined_extensions(head: &Head<'_>) -> Option<String> {
     head.value(Field::A2aExtensions).or(head.value(Field::XA2aExtensions))?;
+    Some(all_extensions(head))
+}
+
+fn all_extensions(head: &Head<'_>) -> String {
     let values = head.values("a2a-extensions").chain(head.values("x-a2a-extensions"));
     let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
-    Some(values.join(","))
+    values.join(",")
 }
 
 /// Whether `Accept` names a media type or a range that holds it (RFC 9110 §12.5.1).

@@ -121,7 +121,8 @@ impl CardCache {
                 && card.form == form
                 && card.is_secure == at.is_secure
                 && card.host == host
-                && card.prefix == at.prefix
+                && card.prefix.len() == at.prefix.len()
+                && (at.prefix.is_empty() || card.prefix == at.prefix)
                 && card.base == base
         })
     }

@@ -22,11 +22,13 @@ pub struct Origin<'a> {
 
 impl<'a> Origin<'a> {
     /// The origin of the request with this head, which came over a connection to this peer.
+    #[inline]
     pub fn of(site: &Site, peer: Peer<'_>, head: &Head<'a>) -> Origin<'a> {
         let origin = Origin { is_secure: peer.is_secure, host: head.host(), prefix: "" };
         if site.trust_forwarded { origin.forwarded(head) } else { origin }
     }
 
+    #[cold]
     fn forwarded(self, head: &Head<'a>) -> Origin<'a> {
         let first = |name| {
             let value = http::list(head.values(name).next()?).next()?;

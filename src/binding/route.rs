@@ -95,7 +95,8 @@ pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
             return found;
         }
     }
-    if site.mounts.iter().any(|mount| mount.path.is_empty()) {
+    // What is below a mount is the mount's, and no tenant of the default agent.
+    if site.mounts.iter().any(|mount| below(path, &mount.path).is_some()) {
         return Route::NotFound;
     }
     place(&dialect::STANDARD, AgentIndex(0), "", path)
@@ -141,6 +142,7 @@ fn tenant<'r>(
 }
 
 /// What is served at `rest` below a place.
+#[inline]
 fn place<'r>(
     dialect: &'static Dialect,
     agent: AgentIndex,

@@ -270,7 +270,7 @@ impl Conn {
         self.seen = rest.len() as u64;
         match end {
             request::BodyEnd::At(total) => {
-                // Beyond 32 bits it is asked for piece by piece.
+                // A head and a body of the largest limit that a setup may have fit 32 bits.
                 let need = u32::try_from(total).unwrap_or(u32::MAX);
                 self.state = State::Reading { scanned: 0, need, continued: true };
                 self.not_yet(cx, rest.len(), total, eof)

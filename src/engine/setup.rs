@@ -86,6 +86,8 @@ pub enum BuildError {
     Agent(String),
     /// More agents than an index can name.
     TooManyAgents,
+    /// The limit of this name is zero, or more than is counted with.
+    Limit(&'static str),
 }
 
 impl std::fmt::Display for BuildError {
@@ -105,6 +107,9 @@ impl std::fmt::Display for BuildError {
             }
             BuildError::Agent(name) => write!(f, "there is no agent {name:?}"),
             BuildError::TooManyAgents => write!(f, "there are more than 65,535 agents"),
+            BuildError::Limit(name) => {
+                write!(f, "the limit {name} is not a whole number above zero that fits")
+            }
         }
     }
 }
@@ -136,6 +141,7 @@ impl Setup {
     }
 
     fn resolve(&self) -> Result<Names, BuildError> {
+        self.limits.check().map_err(BuildError::Limit)?;
         let (mut agents, mut names) = (HashMap::new(), Vec::new());
         for (profile, _) in &self.agents {
             let name = profile.name.clone();

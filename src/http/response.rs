@@ -62,6 +62,7 @@ pub struct ChunkMark {
 ///
 /// `status` must be one that has a body (see [`has_body`]); `extra` is complete field lines with
 /// their CRLF. The length is unknown yet: [`finish`] fills it in.
+#[inline(always)]
 pub fn begin(
     out: &mut Vec<u8>,
     status: u16,

@@ -2,8 +2,9 @@
 //!
 //! A poll reads what there is, lets the engine advance over it and writes its answers with one
 //! call, until the socket has nothing more to give. Between polls a quiet connection owns no
-//! buffer: it reads into its worker's. Whoever does not read what we write is cut off after
-//! `write_stall_ms`; whoever is told to go gets `linger_ms` to see our last words.
+//! buffer: it reads into its worker's. Whoever takes too little of what we write in a
+//! window of `write_stall_ms` is cut off; whoever is told to go gets `linger_ms` to see our last
+//! words.
 
 use std::{
     future::Future,
@@ -48,8 +49,10 @@ struct Io<S> {
     output: Output,
     need: usize,
     due_ms: u64,
-    /// When the socket last took something while output waited.
-    moved_ms: u64,
+    /// When the current window of waiting output began.
+    waits_ms: u64,
+    /// Bytes that the peer has taken in it.
+    taken: u32,
     /// Bytes of buffers that are counted in `Shared::buffers`.
     charged: usize,
     slot: Option<Slot>,
@@ -96,7 +99,8 @@ impl<S: Transport> Drive<S> {
             output: Output::default(),
             need: 0,
             due_ms: NEVER,
-            moved_ms: 0,
+            waits_ms: 0,
+            taken: 0,
             charged: 0,
             slot: None,
             phase: Phase::Open,
@@ -205,7 +209,7 @@ impl<S: Transport> Io<S> {
 
     fn deadline(&self, local: &Local, now: Now) -> u64 {
         let look_ms = if self.is_deaf(local) { now.mono_ms + LOOK_MS } else { NEVER };
-        let stalled = self.moved_ms.saturating_add(local.bounds.write_stall_ms);
+        let stalled = self.waits_ms.saturating_add(local.bounds.write_stall_ms);
         let due_ms = self.due_ms.min(look_ms);
         if self.is_drained() { due_ms } else { due_ms.min(stalled) }
     }
@@ -273,7 +277,7 @@ impl<S: Transport> Io<S> {
                 out.clear();
             } else {
                 if first {
-                    self.moved_ms = now.mono_ms;
+                    (self.waits_ms, self.taken) = (now.mono_ms, 0);
                 }
                 self.output.keep(out, sent, outputs);
             }
@@ -318,12 +322,15 @@ impl<S: Transport> Io<S> {
         self.output.sent(sent, &mut desk.outputs);
         // Always: what the transport took just now may not be on its way.
         let moved = self.flush_transport(cx)? || sent > 0;
-        if moved {
-            self.moved_ms = now.mono_ms;
-        } else if now.mono_ms >= self.moved_ms.saturating_add(local.bounds.write_stall_ms) {
-            // The peer does not read: a reset frees what the kernel holds for it.
-            self.stream.reset_on_close();
-            return Err(Gone);
+        self.taken = self.taken.saturating_add(sent.min(u32::MAX as usize) as u32);
+        let is_over = now.mono_ms >= self.waits_ms.saturating_add(local.bounds.write_stall_ms);
+        if is_over && !self.is_drained() {
+            if (self.taken as usize) < local.bounds.write_progress_bytes_min {
+                // The peer does not read: a reset frees what the kernel holds for it.
+                self.stream.reset_on_close();
+                return Err(Gone);
+            }
+            (self.waits_ms, self.taken) = (now.mono_ms, 0);
         }
         Ok(moved)
     }
@@ -423,6 +430,7 @@ mod tests {
         let server = Server::new().agent(Profile::new("a", "b"), Fragile).workers(1);
         let running = server.listen("127.0.0.1:0").start().unwrap();
         let send = |parts: usize| {
+            let wait_ms = if parts == 1 { 20_000 } else { 500 };
             let parts = vec![r#"{"text":"hi"}"#; parts].join(",");
             let body = format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":
@@ -430,7 +438,7 @@ mod tests {
             );
             let length = body.len();
             let mut stream = TcpStream::connect(running.addrs()[0]).unwrap();
-            stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+            stream.set_read_timeout(Some(std::time::Duration::from_millis(wait_ms))).unwrap();
             write!(
                 stream,
                 "POST / HTTP/1.1\r\nHost: t\r\nConnection: close\r\nA2A-Version: 1.0\r\n\

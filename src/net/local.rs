@@ -141,6 +141,8 @@ pub(super) struct Bounds {
     /// See [`Limits`].
     pub(super) write_stall_ms: u64,
     /// See [`Limits`].
+    pub(super) write_progress_bytes_min: usize,
+    /// See [`Limits`].
     pub(super) linger_ms: u64,
     /// See [`Limits`].
     pub(super) drain_ms: u64,
@@ -189,6 +191,7 @@ impl Local {
             buffers_bytes_max: limits.buffers_bytes_max,
             output_bytes_max: limits.output_bytes_max,
             write_stall_ms: limits.write_stall_ms,
+            write_progress_bytes_min: limits.write_progress_bytes_min,
             linger_ms: limits.linger_ms,
             drain_ms: limits.drain_ms,
             input_bytes_max: limits.head_bytes_max + limits.body_bytes_max + READ_BYTES,

@@ -4,6 +4,9 @@ import assert from "node:assert/strict";
 
 const CASE_MS_MAX = 20_000;
 
+/** The binding that a client is to choose from the card. */
+export const BINDING = process.env.A2A_BINDING ?? "JSONRPC";
+
 /** Awaits every event of a stream. */
 export async function drain(stream) {
   const events = [];

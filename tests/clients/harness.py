@@ -1,9 +1,12 @@
 """Runs the cases of one client script and prints `N passed, N failed`."""
 
 import asyncio
+import os
 import sys
 import traceback
 
+# The binding that a client is to choose from the card.
+BINDING = os.environ.get("A2A_BINDING", "JSONRPC")
 CASE_SECONDS_MAX = 20
 CASES = []
 

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { Role, TaskState, taskStateToJSON } from "a2a-sdk-1";
-import { ClientFactory, DefaultAgentCardResolver } from "a2a-sdk-1/client";
-import { checkStream, drain, main, raises } from "./harness.mjs";
+import { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver } from "a2a-sdk-1/client";
+import { BINDING, checkStream, drain, main, raises } from "./harness.mjs";
 
 const text = (value) => part("text", value);
 
@@ -37,7 +37,10 @@ function request(parts, { atOnce = false, ...ids } = {}) {
 }
 
 const byId = (id) => ({ tenant: "", id, metadata: undefined });
-const connect = (baseUrl) => new ClientFactory().createFromUrl(baseUrl);
+const options = ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
+  preferredTransports: [BINDING],
+});
+const connect = (baseUrl) => new ClientFactory(options).createFromUrl(baseUrl);
 
 function stateName(state) {
   return taskStateToJSON(state).replace("TASK_STATE_", "").toLowerCase().replace("_", "-");

@@ -27,7 +27,7 @@ from a2a.utils.errors import (
 )
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from harness import case, check, check_stream, drain, equal, main, raises
+from harness import BINDING, case, check, check_stream, drain, equal, main, raises
 
 
 def message(*parts, context_id="", task_id=""):
@@ -53,7 +53,11 @@ class Session:
     async def __aenter__(self):
         self.http = httpx.AsyncClient(timeout=15)
         self.card = await A2ACardResolver(self.http, self.base_url).get_agent_card()
-        config = ClientConfig(httpx_client=self.http, streaming=self.streaming)
+        config = ClientConfig(
+            httpx_client=self.http,
+            streaming=self.streaming,
+            supported_protocol_bindings=[BINDING],
+        )
         self.client = ClientFactory(config).create(self.card)
         return self
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Drives a running server with the official clients, from their registries:
-#   run.sh BASE_URL [--only py1,py03,js1,js03]
+#   run.sh BASE_URL [--only py1,py03,js1,js03,py1-rest,py03-rest,js1-rest,js03-rest]
 # The server is the echo agent with the hybrid card. Prints `N passed, N failed` last.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-base=${1:?usage: run.sh BASE_URL [--only py1,py03,js1,js03]}
-only=py1,py03,js1,js03
+base=${1:?usage: run.sh BASE_URL [--only py1,py03,js1,js03,py1-rest,py03-rest,js1-rest,js03-rest]}
+only=py1,py03,js1,js03,py1-rest,py03-rest,js1-rest,js03-rest
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
 
@@ -50,15 +50,18 @@ client() { # LABEL COMMAND...
 }
 
 for name in ${only//,/ }; do
+    binding=JSONRPC
+    if [ "${name%-rest}" != "$name" ]; then binding=HTTP+JSON; fi
     case $name in
-    py1 | py03)
+    py1 | py03 | py1-rest | py03-rest)
         generation=${name#py}
+        generation=${generation%-rest}
         stamped ".venv-$generation/stamp" "requirements-$generation.txt" venv "$generation"
-        client "$name" ".venv-$generation/bin/python" "$name.py"
+        A2A_BINDING=$binding client "$name" ".venv-$generation/bin/python" "py$generation.py"
         ;;
-    js1 | js03)
+    js1 | js03 | js1-rest | js03-rest)
         stamped node_modules/.stamp package.json modules
-        client "$name" node "$name.mjs"
+        A2A_BINDING=$binding client "$name" node "${name%-rest}.mjs"
         ;;
     *)
         echo "unknown client $name" >&2

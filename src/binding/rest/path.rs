@@ -91,6 +91,7 @@ pub fn form(forms: &[&'static Rest], generation: Generation) -> Option<&'static 
 }
 
 /// Finds what stands at `rest`, the path below a place that has these forms.
+#[inline(never)]
 pub fn find<'r>(forms: &[&'static Rest], rest: &'r str) -> Sought<'r> {
     let (new, old) = (form(forms, Generation::V1), form(forms, Generation::V03));
     if let Some(new) = new
@@ -105,7 +106,7 @@ pub fn find<'r>(forms: &[&'static Rest], rest: &'r str) -> Sought<'r> {
     }
     let Some(new) = new else { return Sought::Foreign };
     for prefix in ["/tenants/", "/"] {
-        let tail = rest.strip_prefix(prefix).map(|rest| behind_segment(rest));
+        let tail = rest.strip_prefix(prefix).map(behind_segment);
         if let Some(spot) = tail.and_then(|tail| spot(tail, "/extendedAgentCard")) {
             return Sought::Found(spot, new);
         }

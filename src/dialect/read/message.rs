@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-use super::{ReadCx, Rules, Text, canonical, identifier, missing, object, part, slots};
+use super::{ReadCx, Rules, Text, canonical, identifier, missing, object, part, proto_slot, slots};
 
 slots!(MessageSlots {
     message_id: "messageId" | "message_id";
@@ -20,7 +20,6 @@ slots!(MessageSlots {
     metadata: "metadata";
     extensions: "extensions";
     references: "referenceTaskIds" | "reference_task_ids";
-    content: "content";
 });
 
 /// The identifiers a message carries.
@@ -39,6 +38,9 @@ pub(super) fn read<'p>(
     let mut slots = MessageSlots::default();
     slots.fill(message);
     let message_id = identifier(message.at(slots.message_id), "message.messageId", cx)?;
+    if rules.proto && message_id.is_none() {
+        return Err(missing("message.messageId"));
+    }
     let context_id = identifier(message.at(slots.context_id), "message.contextId", cx)?;
     let task_id = identifier(message.at(slots.task_id), "message.taskId", cx)?;
     let role = role(message.at(slots.role))?;
@@ -48,12 +50,11 @@ pub(super) fn read<'p>(
     packer.put_some(message_tag::CONTEXT_ID, context_id.as_deref());
     packer.put_some(message_tag::TASK_ID, task_id.as_deref());
     packer.put(message_tag::ROLE, &[role as u8]);
-    let mut list = message.at(slots.parts);
-    if rules.proto && list.is_none() {
+    if rules.proto && slots.parts == Slot::default() {
         // Wire §3.4: what 0.3 calls the parts of a message in its proto.
-        list = message.at(slots.content);
+        slots.parts = proto_slot(message, "content");
     }
-    parts(rules, cx, list, &mut packer)?;
+    parts(rules, cx, message.at(slots.parts), &mut packer)?;
     packer.put_some(message_tag::METADATA, metadata.map(|value| value.raw()));
     if let Some(list) = message.at(slots.extensions) {
         let (field, bytes_max) = ("message.extensions", cx.limits.string_bytes_max);

@@ -8,7 +8,7 @@ use crate::{
 
 use super::{
     INT32_MAX, Kept, ReadCx, Rules, Text, boolean, count, identifier, keep, message, missing,
-    object, slots, target::split_thread,
+    object, proto_slot, slots, target::split_thread,
 };
 
 slots!(SendSlots {
@@ -21,7 +21,6 @@ slots!(SendSlots {
     session_id: "sessionId" | "session_id";
     history: "historyLength" | "history_length";
     push: "pushNotification" | "push_notification";
-    request: "request";
 });
 
 slots!(ConfigurationSlots {
@@ -58,12 +57,11 @@ pub(super) fn read<'p>(
     let params = params.ok_or_else(|| missing("message"))?;
     let mut slots = SendSlots::default();
     slots.fill(params);
-    let mut message = params.at(slots.message);
-    if rules.proto && message.is_none() {
+    if rules.proto && slots.message == Slot::default() {
         // Wire §3.4: the name in the proto, which Python's client sends.
-        message = params.at(slots.request);
+        slots.message = proto_slot(params, "request");
     }
-    let message = object(message, "message")?.ok_or_else(|| missing("message"))?;
+    let message = object(params.at(slots.message), "message")?.ok_or_else(|| missing("message"))?;
     let ids = message::read(rules, cx, message, pack)?;
     let message_end = pack.len();
     let wishes = wishes(rules, cx, (params, &slots))?;
