@@ -27,6 +27,8 @@ pub mod model;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod op;
+#[cfg(feature = "grpc")]
+pub mod pb;
 pub mod rpc;
 pub mod service;
 pub mod sse;

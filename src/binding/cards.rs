@@ -176,16 +176,9 @@ pub fn body(
     form: CardForm,
 ) -> Option<Vec<u8>> {
     let profile = service.profile(place.agent)?;
-    let url = endpoint_url(site, origin, base);
-    // A card names what is really spoken at its place, the newest first; that 0.1 is spoken is
-    // said only where nothing newer is, for its clients never look.
     let dialect = place.dialect;
-    let mut versions: SmallVec<[&str; 3]> = SmallVec::new();
-    versions.extend(dialect.speaks(Generation::V1).then_some("1.0"));
-    versions.extend(dialect.speaks(Generation::V03).then_some("0.3"));
-    versions.extend(versions.is_empty().then_some("0.1"));
-    let endpoint = |version| Endpoint { url: &url, binding: "JSONRPC", version, tenant: None };
-    let endpoints: SmallVec<[Endpoint<'_>; 3]> = versions.into_iter().map(endpoint).collect();
+    let urls = Urls::new(site, origin, place, base, form);
+    let endpoints = urls.endpoints(dialect);
     // Where 0.3 is not spoken, its part of the hybrid would promise what is not there.
     let form = match form {
         CardForm::Hybrid if dialect.speaks(Generation::V1) && !dialect.speaks(Generation::V03) => {
@@ -195,6 +188,75 @@ pub fn body(
     };
     let options = CardOptions { extended: site.extended_card && dialect.offers(Op::ExtendedCard) };
     Some(card::render(profile, &endpoints, form, options))
+}
+
+/// Where an agent is reached, for each binding that is served at its place.
+pub(super) struct Urls<'s> {
+    /// JSON-RPC.
+    rpc: String,
+    /// gRPC; `None`: not served, or not for this place.
+    grpc: Option<String>,
+    /// What its clients must send as `tenant`, so that this agent answers.
+    tenant: Option<&'s str>,
+}
+
+impl<'s> Urls<'s> {
+    /// The URLs of the place at path `base`.
+    pub(super) fn new(
+        site: &'s Site,
+        origin: Origin<'_>,
+        place: Place,
+        base: &str,
+        form: CardForm,
+    ) -> Urls<'s> {
+        let rpc = endpoint_url(site, origin, base);
+        let is_served = cfg!(feature = "grpc") && place.dialect.name == dialect::STANDARD.name;
+        let grpc = is_served.then(|| grpc_url(&rpc, form));
+        let index = usize::from(place.agent.0);
+        let tenant = site.names.get(index).filter(|_| index > 0).map(String::as_str);
+        Urls { rpc, grpc, tenant }
+    }
+
+    /// What is really spoken there, the newest first.
+    pub(super) fn endpoints(&self, dialect: &Dialect) -> SmallVec<[Endpoint<'_>; 6]> {
+        let mut endpoints: SmallVec<[Endpoint<'_>; 6]> = SmallVec::new();
+        for (generation, version) in [(Generation::V1, "1.0"), (Generation::V03, "0.3")] {
+            if !dialect.speaks(generation) {
+                continue;
+            }
+            let (url, binding) = (&*self.rpc, "JSONRPC");
+            endpoints.push(Endpoint { url, binding, version, tenant: None });
+            // A path says which agent is meant, gRPC has only the tenant for it, 0.3 not even that.
+            let tenant = self.tenant;
+            if let Some(url) = &self.grpc
+                && (tenant.is_none() || generation == Generation::V1)
+            {
+                endpoints.push(Endpoint { url, binding: "GRPC", version, tenant });
+            }
+        }
+        // That 0.1 is spoken is said only where nothing newer is, for its clients never look.
+        let oldest = Endpoint { url: &self.rpc, binding: "JSONRPC", version: "0.1", tenant: None };
+        endpoints.extend(endpoints.is_empty().then_some(oldest));
+        endpoints
+    }
+}
+
+/// The authority of a URL with its port, which is what gRPC clients connect to (A2A 1.0 §8.3);
+/// cards for 0.3 alone keep the scheme, which some of its clients insist on.
+fn grpc_url(url: &str, form: CardForm) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host_end = authority.rfind(']').unwrap_or(0);
+    let has_port = authority[host_end..].contains(':');
+    let port = match (has_port, scheme) {
+        (true, _) => "",
+        (false, "https") => ":443",
+        (false, _) => ":80",
+    };
+    match form {
+        CardForm::V03 => format!("{scheme}://{authority}{port}"),
+        CardForm::V1 | CardForm::Hybrid | CardForm::ExtendedV1 => format!("{authority}{port}"),
+    }
 }
 
 /// The URL of the endpoint at path `base`: under the public URL, else under the host asked for.

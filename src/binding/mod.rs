@@ -5,6 +5,8 @@
 
 pub mod cards;
 pub mod echo;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 pub mod jsonrpc;
 pub mod parked;
 pub mod route;

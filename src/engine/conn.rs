@@ -57,6 +57,8 @@ pub enum Next {
     Close,
     /// Close it now.
     Abort,
+    /// Serve HTTP/2 on it, from its first byte on: nothing is consumed.
+    Http2,
 }
 
 enum State {
@@ -91,6 +93,8 @@ pub struct Conn {
     seen: u64,
     /// Input eaten of a chunked body.
     eaten: u64,
+    /// True: nothing was consumed yet, so HTTP/2 can still begin.
+    is_new: bool,
 }
 
 /// What one step of a connection did.
@@ -101,14 +105,36 @@ enum Step {
     Wait,
     /// It has no room for output.
     Full,
+    /// It begins with the preface of HTTP/2.
+    Http2,
     /// It is over.
     Over(Next),
+}
+
+/// RFC 9113 §3.4: how a connection begins whose client knows that HTTP/2 is spoken.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How much of it there is.
+enum Preface {
+    Whole,
+    Begun,
+    None,
+}
+
+fn http2(input: &[u8]) -> Preface {
+    if input.starts_with(PREFACE) {
+        Preface::Whole
+    } else if PREFACE.starts_with(input) {
+        Preface::Begun
+    } else {
+        Preface::None
+    }
 }
 
 impl Conn {
     /// A connection that was just accepted.
     pub fn new(now: Now) -> Conn {
-        Conn { state: FRESH, since_ms: now.mono_ms, seen: 0, eaten: 0 }
+        Conn { state: FRESH, since_ms: now.mono_ms, seen: 0, eaten: 0, is_new: true }
     }
 
     /// Goes on as far as possible: call it when input came, the waker fired, output was sent,
@@ -130,6 +156,11 @@ impl Conn {
                 Step::Ate(bytes) => consumed += bytes,
                 Step::Wait => return self.progress(cx, consumed, input.len() - consumed, true),
                 Step::Full => return self.progress(cx, consumed, input.len() - consumed, false),
+                Step::Http2 => {
+                    self.state = State::Closed;
+                    let next = Next::Http2;
+                    return Progress { consumed, need: 0, deadline_ms: None, read: false, next };
+                }
                 Step::Over(next) => {
                     self.state = State::Closed;
                     let consumed = input.len();
@@ -180,6 +211,19 @@ impl Conn {
         }
         if rest.is_empty() || rest.len() < need as usize {
             return self.not_yet(cx, rest, need as usize, eof);
+        }
+        if self.is_new && cfg!(feature = "grpc") {
+            match http2(rest) {
+                Preface::Whole => return Step::Http2,
+                Preface::Begun => {
+                    if scanned == 0 {
+                        self.since_ms = cx.now.mono_ms;
+                    }
+                    self.state = State::Reading { scanned: 1, need: 0, continued };
+                    return self.not_yet(cx, rest, 0, eof);
+                }
+                Preface::None => self.is_new = false,
+            }
         }
         let layout = match cx.worker.heads.read(rest, scanned as usize) {
             Err(reject) => return self.reject(cx, reject),

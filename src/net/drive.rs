@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     engine::{Conn, Cx, Next},
@@ -21,6 +21,7 @@ use crate::{
 };
 
 use super::{
+    carrier::Carrier,
     input::Input,
     local::{Desk, Local},
     output::Output,
@@ -38,7 +39,7 @@ pub(super) struct Drive<S: Transport> {
 }
 
 struct Io<S> {
-    stream: S,
+    stream: Carrier<S>,
     conn: Conn,
     input: Input,
     output: Output,
@@ -61,6 +62,8 @@ enum Phase {
     Closing,
     /// Our side is closed; input is ignored.
     Lingering,
+    /// The peer speaks HTTP/2.
+    HandedOn,
 }
 
 /// How a poll ends.
@@ -71,6 +74,8 @@ enum End {
     Yield,
     /// The connection is over.
     Done,
+    /// The rest of the connection is another driver's.
+    HandOn,
 }
 
 /// The connection failed, or must go at once.
@@ -82,12 +87,12 @@ impl From<io::Error> for Gone {
     }
 }
 
-impl<S: Transport> Drive<S> {
+impl<S: Transport + 'static> Drive<S> {
     /// A connection that was just accepted, and counted in `Shared::open`.
     pub(super) fn new(stream: S, local: Rc<Local>) -> Drive<S> {
         local.open.set(local.open.get() + 1);
         let io = Io {
-            stream,
+            stream: Carrier::new(stream),
             conn: Conn::new(local.clock.now()),
             input: Input::default(),
             output: Output::default(),
@@ -104,7 +109,7 @@ impl<S: Transport> Drive<S> {
     }
 }
 
-impl<S: Transport> Future for Drive<S> {
+impl<S: Transport + 'static> Future for Drive<S> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -115,10 +120,34 @@ impl<S: Transport> Future for Drive<S> {
         let end = io.rounds(&mut local.desk.borrow_mut(), local, now, cx);
         match end.unwrap_or(End::Done) {
             End::Done => return Poll::Ready(()),
+            End::HandOn => {
+                io.hand_on(local);
+                return Poll::Ready(());
+            }
             End::Yield => cx.waker().wake_by_ref(),
             End::Wait => local.arm(slot, io.deadline(local)),
         }
         Poll::Pending
+    }
+}
+
+/// Counts a connection that was handed on.
+#[cfg(feature = "grpc")]
+struct Open(Rc<Local>);
+
+#[cfg(feature = "grpc")]
+impl Open {
+    fn new(local: &Rc<Local>) -> Open {
+        local.open.set(local.open.get() + 1);
+        local.shared.open.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Open(Rc::clone(local))
+    }
+}
+
+#[cfg(feature = "grpc")]
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.connection_ended();
     }
 }
 
@@ -136,7 +165,7 @@ impl<S: Transport> Drop for Drive<S> {
     }
 }
 
-impl<S: Transport> Io<S> {
+impl<S: Transport + 'static> Io<S> {
     fn rounds(
         &mut self,
         desk: &mut Desk,
@@ -148,6 +177,9 @@ impl<S: Transport> Io<S> {
         let mut due = !self.is_hungry() || now.mono_ms >= self.due_ms;
         for _ in 0..ROUNDS_MAX {
             let moved = self.flush(desk, local, now, cx)?;
+            if self.phase == Phase::HandedOn {
+                return Ok(End::HandOn);
+            }
             if self.phase != Phase::Open {
                 return self.close(desk, local, now, cx);
             }
@@ -166,6 +198,21 @@ impl<S: Transport> Io<S> {
             self.charge(local)?;
         }
         Ok(End::Yield)
+    }
+
+    /// Gives the transport, and what was read of it, to the driver of HTTP/2.
+    fn hand_on(&mut self, local: &Rc<Local>) {
+        #[cfg(feature = "grpc")]
+        if let Some(stream) = self.stream.take() {
+            let (read, open) = (self.input.waiting().to_vec(), Open::new(local));
+            let served = super::http2::serve(stream, read, Rc::clone(local));
+            tokio::task::spawn_local(async move {
+                served.await;
+                drop(open);
+            });
+        }
+        #[cfg(not(feature = "grpc"))]
+        let _ = local;
     }
 
     /// Counts the buffers that this connection holds. One that grows when all connections together
@@ -267,10 +314,11 @@ impl<S: Transport> Io<S> {
             Next::Open => {}
             Next::Close => (self.phase, self.due_ms) = (Phase::Closing, NEVER),
             Next::Abort => return Err(Gone),
+            Next::Http2 => self.phase = Phase::HandedOn,
         }
         let stopped = !progress.read || said >= local.bounds.output_bytes_max / 2;
         let again = said > 0 && stopped && self.output.len() < local.bounds.output_bytes_max;
-        Ok(again || self.phase == Phase::Closing)
+        Ok(again || self.phase != Phase::Open)
     }
 
     /// Writes until the socket is full; says how much it took.
@@ -416,7 +464,7 @@ mod tests {
             let mut stream = TcpStream::connect(running.addrs()[0]).unwrap();
             stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
             write!(
-                stream,
+                stream: Carrier::new(stream),
                 "POST / HTTP/1.1\r\nHost: t\r\nConnection: close\r\nA2A-Version: 1.0\r\n\
                  Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
             )
