@@ -5,11 +5,11 @@
 //! events, from which answers and streams are written straight into the output.
 //!
 //! In scope: HTTP/1.1 on the server's side, JSON-RPC 2.0 with batches, server-sent events, the
-//! wire families 0.1, 0.2/0.3 and 1.0 and some platforms' dialects, a bounded store in memory,
-//! agents that run inside the process. The feature `net` (on by default) adds the tokio driver
-//! and the binary.
+//! wire families 0.1, 0.2/0.3 and 1.0 and some platforms' dialects, the messages of gRPC, a bounded
+//! store in memory, agents that run inside the process. The feature `net` (on by default) adds the
+//! tokio driver and the binary, `grpc` (on by default) HTTP/2 and gRPC on the same port.
 //!
-//! Out of scope so far: authentication, TLS, the HTTP+JSON, WebSocket and gRPC bindings, push
+//! Out of scope so far: authentication, TLS, the HTTP+JSON, WebSocket bindings, push
 //! notifications, persistence, clients.
 //!
 //! Start with [`agent::Agent`] to answer messages, `net::Server` to serve them, and
@@ -27,7 +27,6 @@ pub mod model;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod op;
-#[cfg(feature = "grpc")]
 pub mod pb;
 pub mod rpc;
 pub mod service;

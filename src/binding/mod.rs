@@ -5,7 +5,6 @@
 
 pub mod cards;
 pub mod echo;
-#[cfg(feature = "grpc")]
 pub mod grpc;
 pub mod jsonrpc;
 pub mod parked;

@@ -4,14 +4,16 @@
 //! how much is missing is remembered (chunked bodies are eaten as they come). Output above the
 //! high-water mark stops input. After a framing error nothing is parsed again.
 
+mod preface;
+mod streaming;
+
 use std::task::Waker;
 
 use crate::{
     binding::{Exchange, Handled, Parked, stream::Pump},
     engine::{Engine, Worker, request},
-    fault::{Fault, FaultKind},
     http::{Chunked, Found, HeadLayout, Reject, response},
-    service::{Follow, Now, Peer},
+    service::{Now, Peer},
 };
 
 /// What a connection is given each time.
@@ -111,26 +113,6 @@ enum Step {
     Over(Next),
 }
 
-/// RFC 9113 §3.4: how a connection begins whose client knows that HTTP/2 is spoken.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// How much of it there is.
-enum Preface {
-    Whole,
-    Begun,
-    None,
-}
-
-fn http2(input: &[u8]) -> Preface {
-    if input.starts_with(PREFACE) {
-        Preface::Whole
-    } else if PREFACE.starts_with(input) {
-        Preface::Begun
-    } else {
-        Preface::None
-    }
-}
-
 impl Conn {
     /// A connection that was just accepted.
     pub fn new(now: Now) -> Conn {
@@ -212,18 +194,10 @@ impl Conn {
         if rest.is_empty() || rest.len() < need as usize {
             return self.not_yet(cx, rest, need as usize, eof);
         }
-        if self.is_new && cfg!(feature = "grpc") {
-            match http2(rest) {
-                Preface::Whole => return Step::Http2,
-                Preface::Begun => {
-                    if scanned == 0 {
-                        self.since_ms = cx.now.mono_ms;
-                    }
-                    self.state = State::Reading { scanned: 1, need: 0, continued };
-                    return self.not_yet(cx, rest, 0, eof);
-                }
-                Preface::None => self.is_new = false,
-            }
+        if self.is_new
+            && let Some(step) = self.preface(cx, rest, eof)
+        {
+            return step;
         }
         let layout = match cx.worker.heads.read(rest, scanned as usize) {
             Err(reject) => return self.reject(cx, reject),
@@ -390,44 +364,6 @@ impl Conn {
         let close = parked.close;
         self.settle_into(cx, Handled::Answered, close);
         Step::Ate(0)
-    }
-
-    fn streaming(&mut self, cx: &mut Cx<'_>, eof: bool) -> Step {
-        let State::Streaming(pump) = &mut self.state else { return Step::Wait };
-        // A subscriber that leaves costs nothing more; its task runs on.
-        if eof {
-            return Step::Over(Next::Abort);
-        }
-        let limits = cx.engine.limits();
-        let room = limits.output_bytes_max.saturating_sub(cx.unsent);
-        if cx.out.len() >= room {
-            return Step::Full;
-        }
-        let before = cx.out.len();
-        let follow = pump.pump(cx.engine.service(), cx.wake, cx.out, room);
-        if cx.out.len() > before {
-            pump.wrote_ms = cx.now.mono_ms;
-        }
-        match follow {
-            Follow::More => Step::Full,
-            Follow::Pending if cx.engine.is_cut() => {
-                let detail = "the server is shutting down; subscribe again to go on";
-                pump.cut(cx.out, &Fault::because(FaultKind::Internal, detail));
-                Step::Over(Next::Close)
-            }
-            Follow::Pending => {
-                if cx.now.mono_ms >= pump.wrote_ms + limits.sse_keep_alive_ms {
-                    pump.keep_alive(cx.out);
-                    pump.wrote_ms = cx.now.mono_ms;
-                }
-                Step::Wait
-            }
-            Follow::End | Follow::Gone => {
-                let close = pump.close;
-                self.settle_into(cx, Handled::Answered, close);
-                Step::Ate(0)
-            }
-        }
     }
 
     fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {

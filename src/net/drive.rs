@@ -131,26 +131,6 @@ impl<S: Transport + 'static> Future for Drive<S> {
     }
 }
 
-/// Counts a connection that was handed on.
-#[cfg(feature = "grpc")]
-struct Open(Rc<Local>);
-
-#[cfg(feature = "grpc")]
-impl Open {
-    fn new(local: &Rc<Local>) -> Open {
-        local.open.set(local.open.get() + 1);
-        local.shared.open.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Open(Rc::clone(local))
-    }
-}
-
-#[cfg(feature = "grpc")]
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.connection_ended();
-    }
-}
-
 impl<S: Transport> Drop for Drive<S> {
     fn drop(&mut self) {
         if let Some(slot) = self.io.slot {
@@ -204,12 +184,7 @@ impl<S: Transport + 'static> Io<S> {
     fn hand_on(&mut self, local: &Rc<Local>) {
         #[cfg(feature = "grpc")]
         if let Some(stream) = self.stream.take() {
-            let (read, open) = (self.input.waiting().to_vec(), Open::new(local));
-            let served = super::http2::serve(stream, read, Rc::clone(local));
-            tokio::task::spawn_local(async move {
-                served.await;
-                drop(open);
-            });
+            super::http2::spawn(stream, self.input.waiting().to_vec(), local);
         }
         #[cfg(not(feature = "grpc"))]
         let _ = local;
@@ -464,7 +439,7 @@ mod tests {
             let mut stream = TcpStream::connect(running.addrs()[0]).unwrap();
             stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
             write!(
-                stream: Carrier::new(stream),
+                stream,
                 "POST / HTTP/1.1\r\nHost: t\r\nConnection: close\r\nA2A-Version: 1.0\r\n\
                  Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
             )

@@ -10,15 +10,17 @@
 mod card;
 pub mod fields;
 pub mod frame;
+pub mod from_json;
 pub mod health;
 mod message;
+mod parts;
 pub mod read;
 pub mod reflection;
 mod rpcs;
 pub mod status;
 pub mod structs;
 mod waiting;
-mod write;
+pub mod write;
 
 use std::task::Waker;
 

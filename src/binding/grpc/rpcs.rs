@@ -135,12 +135,12 @@ mod tests {
 
     #[test]
     fn every_rpc_has_a_method() {
-        for (name, rpc) in NEW.iter().chain(IN_JSON).chain(OLD) {
-            assert!(rpc.method().is_ok(), "{name}");
-            assert_eq!(rpc.method().unwrap().wire.generation, rpc.generation(), "{name}");
+        for (name, row) in NEW.iter().chain(IN_JSON).chain(OLD) {
+            assert!(row.method().is_ok(), "{name}");
+            assert_eq!(row.method().unwrap().wire.generation, row.generation(), "{name}");
         }
-        assert!(matches!(self::rpc("/grpc.health.v1.Health/Watch"), Some(Rpc::HealthWatch)));
+        assert!(matches!(rpc("/grpc.health.v1.Health/Watch"), Some(Rpc::HealthWatch)));
         let none = ["", "/", "//", "/lf.a2a.v1.A2AService", "/lf.a2a.v1.A2AService/", "/a/b"];
-        assert!(none.iter().all(|path| self::rpc(path).is_none()));
+        assert!(none.iter().all(|path| rpc(path).is_none()));
     }
 }

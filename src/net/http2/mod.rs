@@ -11,12 +11,14 @@ mod message;
 mod one;
 mod rewind;
 mod send;
+mod services;
 
 use std::{
     cell::Cell,
     future::{Future, poll_fn},
     pin::Pin,
     rc::Rc,
+    sync::atomic::Ordering,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -125,10 +127,34 @@ impl Drop for Alarm {
     }
 }
 
-/// Serves HTTP/2 on a connection of which `read` has been read already; it may be empty.
-///
-/// The connection must be counted by the caller for as long as this runs.
-pub(super) async fn serve<S: Transport>(stream: S, read: Vec<u8>, local: Rc<Local>) {
+/// Counts a connection for as long as it lives.
+struct Open(Rc<Local>);
+
+impl Open {
+    fn new(local: &Rc<Local>) -> Open {
+        local.open.set(local.open.get() + 1);
+        local.shared.open.fetch_add(1, Ordering::Relaxed);
+        Open(Rc::clone(local))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.connection_ended();
+    }
+}
+
+/// Serves HTTP/2 in a task of its own, on a connection of which `read` has been read already; it
+/// may be empty. The connection is counted anew, so that its former driver may let it go.
+pub(super) fn spawn<S: Transport + 'static>(stream: S, read: Vec<u8>, local: &Rc<Local>) {
+    let open = Open::new(local);
+    tokio::task::spawn_local(async move {
+        serve(stream, read, Rc::clone(&open.0)).await;
+        drop(open);
+    });
+}
+
+async fn serve<S: Transport>(stream: S, read: Vec<u8>, local: Rc<Local>) {
     let link = {
         let Peer { is_secure, identity } = stream.peer();
         let identity = identity.map(Box::from);
