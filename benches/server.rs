@@ -33,7 +33,13 @@ struct Case {
     at_least: f64,
     /// In the answer, this often.
     holds: (&'static str, usize),
+    /// Turns before the first round, and rounds.
+    turns: usize,
+    rounds: usize,
 }
+
+/// Turns of four large bodies that fill the store.
+const FILL: usize = 320;
 
 fn cases(id: &str) -> Vec<Case> {
     let get = call("GetTask", &format!(r#"{{"id":"{id}"}}"#));
@@ -41,11 +47,12 @@ fn cases(id: &str) -> Vec<Case> {
     let stream = send("SendStreamingMessage", "stream:3");
     let large = send("SendMessage", &"x".repeat((1 << 20) - 200));
     let case = |name, request, at_least, holds| {
-        let (connections, depth) = (16, 1);
-        Case { name, request, connections, depth, at_least, holds }
+        let (connections, depth, turns, rounds) = (16, 1, 1, ROUNDS);
+        Case { name, request, connections, depth, at_least, holds, turns, rounds }
     };
     let done = "TASK_STATE_COMPLETED";
     let pipelined = case("get_pipelined_16", post(&get), 0.50, (done, 1));
+    let filling = case("body_1MiB_filling", post(&large), 0.45, (done, 1));
     let body = case("body_1MiB", post(&large), 0.45, (done, 1));
     vec![
         case("send", post(&send("SendMessage", TEXT)), 0.75, (done, 1)),
@@ -54,7 +61,8 @@ fn cases(id: &str) -> Vec<Case> {
         Case { depth: 16, ..pipelined },
         case("batch_100", post(&batch), 0.35, (done, 100)),
         case("stream_3", post(&stream), 0.70, ("\ndata: ", 4)),
-        Case { connections: 4, ..body },
+        Case { connections: 4, rounds: 3, ..filling },
+        Case { connections: 4, turns: FILL, ..body },
     ]
 }
 
@@ -191,11 +199,13 @@ fn ratios(server: &Served, wanted: &dyn Fn(&str) -> bool) {
         let floor = Served::start(&[me.to_str().unwrap(), "floor", "PORT", &sizes[0], &sizes[1]]);
         let [mut below, mut ours] = [&floor, server].map(|s| Load::new(s, &case, answer.len()));
         below.turn();
-        ours.turn();
+        for _ in 0..case.turns {
+            ours.turn();
+        }
         let mut rounds: Vec<(f64, f64)> =
-            (0..ROUNDS).map(|_| (below.slice(&floor), ours.slice(server))).collect();
+            (0..case.rounds).map(|_| (below.slice(&floor), ours.slice(server))).collect();
         rounds.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
-        let (below, ours) = rounds[ROUNDS / 2];
+        let (below, ours) = rounds[case.rounds / 2];
         let (ratio, most) = (below / ours, case.at_least);
         let [below, ours] = [below, ours].map(|ns| ns / 1_000.0);
         let name = case.name;

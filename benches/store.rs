@@ -49,14 +49,20 @@ impl Maker {
     fn make(&mut self, is_done: bool) -> TaskKey {
         self.bits = self.bits.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645) + 1;
         let context = self.bits.to_le_bytes().map(|byte| b'a' + byte % 26);
-        let new = NewTask { agent: AGENT, context_id: &context, chosen_id: None, bits: self.bits };
+        let new = NewTask {
+            agent: AGENT,
+            context_id: Some(&context),
+            chosen_id: None,
+            bits: [self.bits; 2],
+            worker: 0,
+        };
         let now = now(self.bits as u64 % 8);
         let reserved = self.store.reserve(new, now).expect("room");
         let key = reserved.key();
         let none = EventBuf::default();
         let events = if is_done { &self.events } else { &none };
         let made = self.store.commit_new(
-            reserved,
+            &reserved,
             Generation::V1,
             self.said.view(),
             events,

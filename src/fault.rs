@@ -41,6 +41,44 @@ pub enum FaultKind {
     Overloaded,
 }
 
+/// The canonical status of a fault (google.rpc.Code): what AIP-193 bodies and gRPC name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// `INVALID_ARGUMENT`
+    InvalidArgument,
+    /// `NOT_FOUND`
+    NotFound,
+    /// `RESOURCE_EXHAUSTED`
+    ResourceExhausted,
+    /// `FAILED_PRECONDITION`
+    FailedPrecondition,
+    /// `INTERNAL`
+    Internal,
+}
+
+impl Status {
+    /// Its name in an AIP-193 body.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Status::InvalidArgument => "INVALID_ARGUMENT",
+            Status::NotFound => "NOT_FOUND",
+            Status::ResourceExhausted => "RESOURCE_EXHAUSTED",
+            Status::FailedPrecondition => "FAILED_PRECONDITION",
+            Status::Internal => "INTERNAL",
+        }
+    }
+
+    /// The HTTP status that stands for it (A2A 1.0.1 §5.4).
+    pub const fn http(self) -> u16 {
+        match self {
+            Status::InvalidArgument | Status::FailedPrecondition => 400,
+            Status::NotFound => 404,
+            Status::ResourceExhausted => 429,
+            Status::Internal => 500,
+        }
+    }
+}
+
 /// The columns of a fault's row.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultRow {
@@ -48,6 +86,10 @@ pub struct FaultRow {
     pub code: i32,
     /// JSON-RPC code in 0.1, where it differs (wire §2.2).
     pub code_v01: i32,
+    /// HTTP status of the HTTP+JSON binding of 0.3 (wire §2.3); 1.0 has that of `status`.
+    pub http_v03: u16,
+    /// Canonical status (A2A 1.0.1 §5.4).
+    pub status: Status,
     /// `reason` of `google.rpc.ErrorInfo`.
     pub reason: &'static str,
     /// Default message.
@@ -80,28 +122,29 @@ impl FaultKind {
     #[rustfmt::skip]
     pub const fn row(self) -> FaultRow {
         const fn row(
-            code: i32, code_v01: i32, reason: &'static str, message: &'static str,
+            code: i32, code_v01: i32, http_v03: u16, status: Status, reason: &'static str, message: &'static str,
         ) -> FaultRow {
-            FaultRow { code, code_v01, reason, message }
+            FaultRow { code, code_v01, http_v03, status, reason, message }
         }
+        use Status::{FailedPrecondition, Internal, InvalidArgument, NotFound, ResourceExhausted};
         match self {
-            FaultKind::Parse => row(-32700, -32700, "PARSE_ERROR", "Invalid JSON payload"),
-            FaultKind::InvalidRequest => row(-32600, -32600, "INVALID_REQUEST", "Request payload validation error"),
-            FaultKind::MethodNotFound => row(-32601, -32601, "METHOD_NOT_FOUND", "Method not found"),
-            FaultKind::InvalidParams => row(-32602, -32602, "INVALID_PARAMS", "Invalid parameters"),
-            FaultKind::Internal => row(-32603, -32603, "INTERNAL_ERROR", "Internal error"),
-            FaultKind::TaskNotFound => row(-32001, -32001, "TASK_NOT_FOUND", "Task not found"),
-            FaultKind::TaskNotCancelable => row(-32002, -32002, "TASK_NOT_CANCELABLE", "Task cannot be canceled"),
-            FaultKind::PushNotificationNotSupported => row(-32003, -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", "Push Notification is not supported"),
-            FaultKind::UnsupportedOperation => row(-32004, -32004, "UNSUPPORTED_OPERATION", "This operation is not supported"),
-            FaultKind::StreamingNotSupported => row(-32004, -32006, "UNSUPPORTED_OPERATION", "Streaming is not supported"),
-            FaultKind::TaskTerminal => row(-32004, -32009, "UNSUPPORTED_OPERATION", "The task is in a terminal state"),
-            FaultKind::ContentTypeNotSupported => row(-32005, -32005, "CONTENT_TYPE_NOT_SUPPORTED", "Incompatible content types"),
-            FaultKind::InvalidAgentResponse => row(-32006, -32603, "INVALID_AGENT_RESPONSE", "Invalid agent response"),
-            FaultKind::ExtendedAgentCardNotConfigured => row(-32007, -32004, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "Authenticated Extended Card is not configured"),
-            FaultKind::ExtensionSupportRequired => row(-32008, -32004, "EXTENSION_SUPPORT_REQUIRED", "Extension support required"),
-            FaultKind::VersionNotSupported => row(-32009, -32600, "VERSION_NOT_SUPPORTED", "Version not supported"),
-            FaultKind::Overloaded => row(-32000, -32011, "RESOURCE_EXHAUSTED", "The server is at its limit, retry later"),
+            FaultKind::Parse => row(-32700, -32700, 400, InvalidArgument, "PARSE_ERROR", "Invalid JSON payload"),
+            FaultKind::InvalidRequest => row(-32600, -32600, 400, InvalidArgument, "INVALID_REQUEST", "Request payload validation error"),
+            FaultKind::MethodNotFound => row(-32601, -32601, 404, NotFound, "METHOD_NOT_FOUND", "Method not found"),
+            FaultKind::InvalidParams => row(-32602, -32602, 422, InvalidArgument, "INVALID_PARAMS", "Invalid parameters"),
+            FaultKind::Internal => row(-32603, -32603, 500, Internal, "INTERNAL_ERROR", "Internal error"),
+            FaultKind::TaskNotFound => row(-32001, -32001, 404, NotFound, "TASK_NOT_FOUND", "Task not found"),
+            FaultKind::TaskNotCancelable => row(-32002, -32002, 409, FailedPrecondition, "TASK_NOT_CANCELABLE", "Task cannot be canceled"),
+            FaultKind::PushNotificationNotSupported => row(-32003, -32003, 501, FailedPrecondition, "PUSH_NOTIFICATION_NOT_SUPPORTED", "Push Notification is not supported"),
+            FaultKind::UnsupportedOperation => row(-32004, -32004, 501, FailedPrecondition, "UNSUPPORTED_OPERATION", "This operation is not supported"),
+            FaultKind::StreamingNotSupported => row(-32004, -32006, 501, FailedPrecondition, "UNSUPPORTED_OPERATION", "Streaming is not supported"),
+            FaultKind::TaskTerminal => row(-32004, -32009, 501, FailedPrecondition, "UNSUPPORTED_OPERATION", "The task is in a terminal state"),
+            FaultKind::ContentTypeNotSupported => row(-32005, -32005, 415, InvalidArgument, "CONTENT_TYPE_NOT_SUPPORTED", "Incompatible content types"),
+            FaultKind::InvalidAgentResponse => row(-32006, -32603, 502, Internal, "INVALID_AGENT_RESPONSE", "Invalid agent response"),
+            FaultKind::ExtendedAgentCardNotConfigured => row(-32007, -32004, 404, FailedPrecondition, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", "Authenticated Extended Card is not configured"),
+            FaultKind::ExtensionSupportRequired => row(-32008, -32004, 400, FailedPrecondition, "EXTENSION_SUPPORT_REQUIRED", "Extension support required"),
+            FaultKind::VersionNotSupported => row(-32009, -32600, 400, FailedPrecondition, "VERSION_NOT_SUPPORTED", "Version not supported"),
+            FaultKind::Overloaded => row(-32000, -32011, 429, ResourceExhausted, "RESOURCE_EXHAUSTED", "The server is at its limit, retry later"),
         }
     }
 }

@@ -4,12 +4,13 @@
 //! values of a request are borrowed from its body, and a task is stored once, as the log of its
 //! events, from which answers and streams are written straight into the output.
 //!
-//! In scope: HTTP/1.1 on the server's side, JSON-RPC 2.0 with batches, server-sent events, the
-//! wire families 0.1, 0.2/0.3 and 1.0 and some platforms' dialects, the messages of gRPC, a bounded
-//! store in memory, agents that run inside the process. The feature `net` (on by default) adds the
-//! tokio driver and the binary, `grpc` (on by default) HTTP/2 and gRPC on the same port.
+//! In scope: HTTP/1.1 on the server's side, JSON-RPC 2.0 with batches, HTTP+JSON, server-sent
+//! events, the messages of gRPC, the wire families 0.1, 0.2/0.3 and 1.0 and some platforms'
+//! dialects, a bounded store in memory, agents that run inside the process. Three features, all on
+//! by default, add the tokio driver and the binary (`net`), HTTP/2 and with it gRPC on the same
+//! port (`grpc`), and TLS (`tls`).
 //!
-//! Out of scope so far: authentication, TLS, the HTTP+JSON, WebSocket bindings, push
+//! Out of scope so far: authentication but by client certificate, the WebSocket binding, push
 //! notifications, persistence, clients.
 //!
 //! Start with [`agent::Agent`] to answer messages, `net::Server` to serve them, and

@@ -58,8 +58,8 @@ fn ceiling(name: &str) -> u64 {
     match name {
         // Lengths of ids and numbers of artifacts in the log of a task.
         "identifier_bytes_max" | "artifacts_max" => u16::MAX as u64,
-        // Offsets in the log of a task, and how much of a request is missing.
-        "task_bytes_max" | "body_bytes_max" => i32::MAX as u64,
+        // Offsets in the log of a task, how much of a request is missing, what a window has seen.
+        "task_bytes_max" | "body_bytes_max" | "write_progress_bytes_min" => i32::MAX as u64,
         // Sums of bytes, of milliseconds, and of the worst case of memory.
         _ => 1 << 48,
     }
@@ -96,6 +96,8 @@ limits! {
     parts_max: usize = 1024;
     /// Extensions, and referenced tasks, in one message.
     references_max: usize = 64;
+    /// Milliseconds from accepting a connection to the end of its TLS handshake (nginx: 60 s).
+    tls_handshake_timeout_ms: u64 = 10_000;
     /// Milliseconds from a connection's first byte of a head to its last (slow loris).
     head_timeout_ms: u64 = 10_000;
     /// Milliseconds within which a body must move on by `body_progress_bytes_min`.
@@ -104,8 +106,10 @@ limits! {
     body_progress_bytes_min: usize = 16 * 1024;
     /// Milliseconds a connection may stay idle between requests (nginx: 75 s).
     keep_alive_idle_ms: u64 = 75_000;
-    /// Milliseconds without progress after which a peer that does not read is cut off.
+    /// Milliseconds within which waiting output must move on by `write_progress_bytes_min`.
     write_stall_ms: u64 = 30_000;
+    /// Bytes of waiting output that a peer must take in every `write_stall_ms`, or all of it.
+    write_progress_bytes_min: usize = 16 * 1024;
     /// Milliseconds between keep-alive comments on a quiet stream (proxies cut at 30 to 60 s).
     sse_keep_alive_ms: u64 = 15_000;
     /// Milliseconds that a closing connection is read and ignored, so that our answer arrives.
@@ -148,6 +152,9 @@ limits! {
 
 /// Memory that one connection holds beside its buffers; measured, see `docs/perf.md`.
 const CONNECTION_BYTES: u64 = 1024;
+/// Memory that one TLS session holds at most: rustls lets a handshake message of 64 KiB arrive, and
+/// later a record each way and what was read of another; beside its state.
+const TLS_SESSION_BYTES: u64 = 80 * 1024;
 /// Memory that one task holds beside its log: slot, order entry, context entry.
 const TASK_OVERHEAD_BYTES: u64 = 320;
 
@@ -178,6 +185,12 @@ impl Limits {
             ("workers: buffers kept for reuse", workers * WORKER_POOL_BYTES),
             ("workers: agents to be called again", workers * self.tasks_max as u64 * WISH_BYTES),
         ]
+    }
+
+    /// What TLS adds to [`Limits::memory_bytes_terms`], where connections are accepted with it.
+    pub fn tls_bytes_term(&self) -> (&'static str, u64) {
+        let sessions = self.connections_max as u64;
+        ("connections: TLS sessions", sessions.saturating_mul(TLS_SESSION_BYTES))
     }
 
     /// The sum of [`Limits::memory_bytes_terms`].

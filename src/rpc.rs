@@ -51,9 +51,9 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
             None => index(&key.text()),
         };
         let Some(slot) = index.and_then(|index| slots.get_mut(index)) else { continue };
-        let again = *slot != Slot::default();
-        duplicate |= again;
-        twice_id |= again && index == Some(1);
+        if *slot != Slot::default() {
+            (duplicate, twice_id) = (true, twice_id || index == Some(1));
+        }
         *slot = member.slot();
     }
     let [version, id, method, params] = slots.map(|slot| value.at(slot));

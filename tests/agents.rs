@@ -68,7 +68,7 @@ impl<A: Agent> Server<A> {
                 None => self.agent.start(turn),
                 Some(token) => self.agent.resume(turn, token),
             }
-            self.apply(&events, &mut lines);
+            self.apply(&events, message.view(), &mut lines);
             match ending {
                 Ending::Returned => return lines,
                 Ending::Replied(message) => {
@@ -90,10 +90,10 @@ impl<A: Agent> Server<A> {
         self.send("m", &PartsBuf::new().text(text))
     }
 
-    fn apply(&mut self, events: &EventBuf, lines: &mut Vec<String>) {
+    fn apply(&mut self, events: &EventBuf, said: Message<'_>, lines: &mut Vec<String>) {
         let task =
             self.task.get_or_insert_with(|| Task::new(b"task", b"context", Generation::V1, 0));
-        for event in events.iter() {
+        for event in events.iter(Some(said)) {
             task.apply(&event, &LIMITS).expect("the task takes every event");
             lines.push(shown(&event));
         }

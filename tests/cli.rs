@@ -1,98 +1,24 @@
 //! The binary as its users meet it: flags, exit codes, signals, and sockets that misbehave.
 #![cfg(feature = "net")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
 
 use std::{
     io::{BufRead, BufReader, ErrorKind, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    process::{Child, Command, Output, Stdio},
+    net::{TcpListener, TcpStream},
+    process::{Command, Output},
     time::{Duration, Instant},
 };
 
-const BINARY: &str = env!("CARGO_BIN_EXE_peregrine");
-const PATIENCE: Duration = Duration::from_secs(20);
+use support::binary::{Binary, PATH, PATIENCE};
 
-/// A server on a port of its own; killed when dropped.
-struct Server {
-    child: Child,
-    addr: SocketAddr,
-    banner: String,
-}
-
-impl Server {
-    fn start(flags: &[&str]) -> Server {
-        let mut command = Command::new(BINARY);
-        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags);
-        Server::of(command)
-    }
-
-    /// Under a limit of open files.
-    fn with_files(files: usize, flags: &[&str]) -> Server {
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\""), BINARY]);
-        command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags);
-        Server::of(command)
-    }
-
-    fn of(mut command: Command) -> Server {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut reader = BufReader::new(child.stdout.take().unwrap());
-        let mut banner = String::new();
-        while !banner.contains("--limit") {
-            assert!(reader.read_line(&mut banner).unwrap() > 0, "no banner: {banner}");
-        }
-        let url = line(&banner, "url").to_owned();
-        let addr = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
-        Server { child, addr, banner }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.addr).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
-    }
-
-    fn exit_code(&mut self) -> Option<i32> {
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        panic!("the server does not end");
-    }
-
-    /// Processor time so far, in clock ticks of 10 ms.
-    fn ticks(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let after_name = stat.rsplit(") ").next().unwrap();
-        let fields: Vec<&str> = after_name.split(' ').collect();
-        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// What the banner says behind `label`.
-fn line<'a>(banner: &'a str, label: &str) -> &'a str {
-    let found = banner.lines().find_map(|line| line.trim_start().strip_prefix(label));
-    found.unwrap_or_else(|| panic!("no {label} in {banner}")).trim()
+fn connect(server: &Binary) -> TcpStream {
+    server.connect().stream
 }
 
 fn output(args: &[&str]) -> Output {
-    Command::new(BINARY).args(args).output().unwrap()
+    Command::new(PATH).args(args).output().unwrap()
 }
 
 /// Asserts the exit code, and one line on stderr that says `said`.
@@ -185,8 +111,8 @@ fn a_taken_port_is_one_line_and_exit_1() {
     for workers in ["1", "2"] {
         assert_refused(&["serve", "--listen", &addr, "--workers", workers], 1, "port is taken");
     }
-    let server = Server::start(&["--workers", "2"]);
-    let addr = server.addr.to_string();
+    let server = Binary::start_plain(&["--workers", "2"]);
+    let addr = server.addr().to_string();
     assert_refused(&["serve", "--listen", &addr], 1, "port is taken");
     // Who is wrong twice hears of the flag first: another port would not help.
     assert_refused(&["serve", "--listen", &addr, "--mount", "/x=nope"], 2, "nope");
@@ -199,26 +125,26 @@ fn a_taken_port_is_one_line_and_exit_1() {
 
 #[test]
 fn the_printed_call_works_when_pasted() {
-    let server = Server::start(&[]);
-    let pasted = Command::new("sh").args(["-c", line(&server.banner, "try")]).output().unwrap();
+    let server = Binary::start_plain(&[]);
+    let pasted = Command::new("sh").args(["-c", server.said("try")]).output().unwrap();
     let answer = String::from_utf8(pasted.stdout).unwrap();
     assert!(answer.contains("TASK_STATE_COMPLETED") && answer.contains("hello"), "{answer}");
-    assert!(line(&server.banner, "card").ends_with("/.well-known/agent-card.json"));
-    assert!(line(&server.banner, "memory").contains("at the very most"));
+    assert!(server.said("card").ends_with("/.well-known/agent-card.json"));
+    assert!(server.said("memory").contains("at the very most"));
 }
 
 #[test]
 fn the_first_signal_lets_running_calls_end() {
     for (signal, workers) in [("-TERM", "1"), ("-INT", "2")] {
-        let mut server = Server::start(&["--workers", workers]);
-        let idle = server.connect();
-        let mut busy = server.connect();
+        let mut server = Binary::start_plain(&["--workers", workers]);
+        let idle = connect(&server);
+        let mut busy = connect(&server);
         busy.write_all(&send_message("hold:500:2")).unwrap();
         std::thread::sleep(Duration::from_millis(150));
         server.signal(signal);
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(
-            TcpStream::connect(server.addr).unwrap_err().kind(),
+            TcpStream::connect(server.addr()).unwrap_err().kind(),
             ErrorKind::ConnectionRefused
         );
         let mut reader = BufReader::new(&busy);
@@ -234,8 +160,8 @@ fn the_first_signal_lets_running_calls_end() {
 
 #[test]
 fn drain_ms() {
-    let mut server = Server::start(&["--limit", "drain_ms=200"]);
-    let mut busy = server.connect();
+    let mut server = Binary::start_plain(&["--limit", "drain_ms=200"]);
+    let mut busy = connect(&server);
     busy.write_all(&send_message("hold:60000:2")).unwrap();
     std::thread::sleep(Duration::from_millis(150));
     let start = Instant::now();
@@ -247,13 +173,13 @@ fn drain_ms() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    let mut server = Server::start(&["--workers", "2"]);
-    let mut busy = server.connect();
+    let mut server = Binary::start_plain(&["--workers", "2"]);
+    let mut busy = connect(&server);
     busy.write_all(&send_message("hold:60000:2")).unwrap();
     std::thread::sleep(Duration::from_millis(150));
     server.signal("-TERM");
     std::thread::sleep(Duration::from_millis(150));
-    assert!(server.child.try_wait().unwrap().is_none());
+    assert!(server.runs());
     let start = Instant::now();
     server.signal("-INT");
     assert_eq!(server.exit_code(), Some(1));
@@ -262,8 +188,8 @@ fn a_second_signal_ends_at_once() {
 
 #[test]
 fn without_descriptors_the_server_waits_and_resumes() {
-    let server = Server::with_files(40, &["--workers", "1", "--test-echo", "/echo"]);
-    let crowd: Vec<TcpStream> = (0..60).map(|_| server.connect()).collect();
+    let server = Binary::start_with_files(40, &["--workers", "1", "--test-echo", "/echo"]);
+    let crowd: Vec<TcpStream> = (0..60).map(|_| connect(&server)).collect();
     std::thread::sleep(Duration::from_millis(300));
     let before = server.ticks();
     std::thread::sleep(Duration::from_millis(1000));
@@ -272,22 +198,22 @@ fn without_descriptors_the_server_waits_and_resumes() {
     assert_eq!(ask(&crowd[0], &post("/echo", b"one")).1, b"one");
     let waiting = crowd.into_iter().next_back().unwrap();
     assert_eq!(ask(&waiting, &post("/echo", b"two")).1, b"two");
-    assert_eq!(ask(&server.connect(), &post("/echo", b"three")).1, b"three");
+    assert_eq!(ask(&connect(&server), &post("/echo", b"three")).1, b"three");
 }
 
 #[test]
 fn connections_max() {
-    let server = Server::start(&["--limit", "connections_max=3", "--test-echo", "/echo"]);
-    let mut served: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+    let server = Binary::start_plain(&["--limit", "connections_max=3", "--test-echo", "/echo"]);
+    let mut served: Vec<TcpStream> = (0..3).map(|_| connect(&server)).collect();
     served.iter().for_each(|stream| assert_eq!(ask(stream, &post("/echo", b"x")).1, b"x"));
-    let refused = server.connect();
+    let refused = connect(&server);
     let mut answer = String::new();
     BufReader::new(&refused).read_line(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     served.pop();
     let start = Instant::now();
     let served_again = || {
-        let mut stream = server.connect();
+        let mut stream = connect(&server);
         stream.write_all(&post("/echo", b"y")).is_ok() && {
             let mut answer = String::new();
             BufReader::new(&stream).read_line(&mut answer).is_ok() && answer.contains(" 200 ")
@@ -300,8 +226,8 @@ fn connections_max() {
 
 #[test]
 fn write_stall_ms() {
-    let server = Server::start(&["--limit", "write_stall_ms=300", "--test-echo", "/echo"]);
-    let mut stream = server.connect();
+    let server = Binary::start_plain(&["--limit", "write_stall_ms=300", "--test-echo", "/echo"]);
+    let mut stream = connect(&server);
     let request = post("/echo", &vec![b'x'; 4_000_000]);
     // Far more than both kernels hold; not a byte of the answers is read.
     stream.set_write_timeout(Some(Duration::from_secs(3))).unwrap();
@@ -315,13 +241,13 @@ fn write_stall_ms() {
     let end = stream.read_to_end(&mut held);
     assert!(end.is_ok() || end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
     assert!(held.len() < 40 * 4_000_000);
-    assert_eq!(ask(&server.connect(), &post("/echo", b"others")).1, b"others");
+    assert_eq!(ask(&connect(&server), &post("/echo", b"others")).1, b"others");
 }
 
 #[test]
 fn a_slow_reader_gets_everything_in_order() {
-    let server = Server::start(&["--workers", "1", "--test-echo", "/echo"]);
-    let stream = server.connect();
+    let server = Binary::start_plain(&["--workers", "1", "--test-echo", "/echo"]);
+    let stream = connect(&server);
     let body = |n: usize| -> Vec<u8> { (0..400_000).map(|i| (i * 7 + n * 13) as u8).collect() };
     std::thread::scope(|scope| {
         scope
@@ -336,8 +262,8 @@ fn a_slow_reader_gets_everything_in_order() {
 
 #[test]
 fn pipelined_requests_beyond_the_high_water_mark_are_all_answered() {
-    let server = Server::start(&["--workers", "1", "--test-echo", "/echo"]);
-    let stream = server.connect();
+    let server = Binary::start_plain(&["--workers", "1", "--test-echo", "/echo"]);
+    let stream = connect(&server);
     let text = |n: usize| format!("{n:0400}").into_bytes();
     let all: Vec<u8> = (0..5000).flat_map(|n| post("/echo", &text(n))).collect();
     std::thread::scope(|scope| {
@@ -349,7 +275,7 @@ fn pipelined_requests_beyond_the_high_water_mark_are_all_answered() {
 
 #[test]
 fn a_large_body_in_pieces_is_one_request() {
-    let server = Server::start(&["--test-echo", "/echo"]);
+    let server = Binary::start_plain(&["--test-echo", "/echo"]);
     let body: Vec<u8> = (0..1_500_000_u32).map(|n| (n % 253) as u8).collect();
     let mut chunked =
         b"POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
@@ -359,7 +285,7 @@ fn a_large_body_in_pieces_is_one_request() {
     }
     chunked.extend_from_slice(b"0\r\n\r\n");
     for request in [post("/echo", &body), chunked] {
-        let mut stream = server.connect();
+        let mut stream = connect(&server);
         stream.set_nodelay(true).unwrap();
         for piece in request.chunks(33_333) {
             stream.write_all(piece).unwrap();
@@ -372,12 +298,12 @@ fn a_large_body_in_pieces_is_one_request() {
 #[test]
 fn timeouts_are_kept() {
     let flags = ["--limit", "keep_alive_idle_ms=200", "--limit", "head_timeout_ms=300"];
-    let server = Server::start(&flags);
+    let server = Binary::start_plain(&flags);
     let start = Instant::now();
-    assert_eq!(server.connect().read(&mut [0]).unwrap(), 0);
+    assert_eq!(connect(&server).read(&mut [0]).unwrap(), 0);
     let idle = start.elapsed();
     assert!(idle > Duration::from_millis(190) && idle < Duration::from_secs(3), "{idle:?}");
-    let mut slow = server.connect();
+    let mut slow = connect(&server);
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").unwrap();
     assert!(response(&mut BufReader::new(&slow)).0.starts_with("HTTP/1.1 408 "));
 }

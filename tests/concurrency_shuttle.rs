@@ -76,11 +76,17 @@ fn status(state: TaskState) -> TaskEvent<'static> {
 fn make(store: &Store, bits: u128, size: usize) -> Result<TaskKey, Refused> {
     let context = bits.to_le_bytes();
     let said = MessageBuf::agent("m", &PartsBuf::new().text(&"x".repeat(size)));
-    let new = NewTask { agent: AGENT, context_id: &context, chosen_id: None, bits };
+    let new = NewTask {
+        agent: AGENT,
+        context_id: Some(&context),
+        chosen_id: None,
+        bits: [bits; 2],
+        worker: 0,
+    };
     let reserved = store.reserve(new, NOW)?;
     let key = reserved.key();
     let none = EventBuf::default();
-    store.commit_new(reserved, Generation::V1, said.view(), &none, NOW, |_| key)
+    store.commit_new(&reserved, Generation::V1, said.view(), &none, NOW, |_| key)
 }
 
 fn publish(store: &Store, key: TaskKey, state: TaskState) -> bool {
@@ -270,15 +276,20 @@ fn an_id_that_two_clients_choose_has_one_task() {
     explore(|| {
         let store = store(Limits::default());
         let choose = |store: &Store, context: &[u8], keep: bool| {
-            let new =
-                NewTask { agent: AGENT, context_id: context, chosen_id: Some(b"mine"), bits: 1 };
+            let new = NewTask {
+                agent: AGENT,
+                context_id: Some(context),
+                chosen_id: Some(b"mine"),
+                bits: [1; 2],
+                worker: 0,
+            };
             let Ok(reserved) = store.reserve(new, NOW) else { return false };
             if !keep {
                 return false;
             }
             let said = MessageBuf::agent("m", &PartsBuf::new().text("x"));
             let none = EventBuf::default();
-            let made = store.commit_new(reserved, Generation::V1, said.view(), &none, NOW, |_| ());
+            let made = store.commit_new(&reserved, Generation::V1, said.view(), &none, NOW, |_| ());
             made.is_ok()
         };
         let first = spawn!(store, choose(&store, b"a", true));

@@ -58,7 +58,13 @@ fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
     let context = bits.to_le_bytes();
     let text = PartsBuf::new().text(&"x".repeat(bits as usize % 300));
     let said = MessageBuf::agent("m", &text);
-    let new = NewTask { agent: AgentIndex(0), context_id: &context, chosen_id: None, bits };
+    let new = NewTask {
+        agent: AgentIndex(0),
+        context_id: Some(&context),
+        chosen_id: None,
+        bits: [bits; 2],
+        worker: 0,
+    };
     let reserved = match store.reserve(new, now) {
         Ok(reserved) => reserved,
         Err(refused) => {
@@ -68,7 +74,7 @@ fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
     };
     let key = reserved.key();
     let none = EventBuf::default();
-    let made = store.commit_new(reserved, Generation::V1, said.view(), &none, now, |_| ());
+    let made = store.commit_new(&reserved, Generation::V1, said.view(), &none, now, |_| ());
     made.ok().map(|()| key)
 }
 

@@ -35,6 +35,7 @@ targets! {
     http_memo "../fuzz/fuzz_targets/http_memo.rs"
     http_path "../fuzz/fuzz_targets/http_path.rs"
     json "../fuzz/fuzz_targets/json.rs"
+    rest "../fuzz/fuzz_targets/rest.rs"
     rpc "../fuzz/fuzz_targets/rpc.rs"
     sse "../fuzz/fuzz_targets/sse.rs"
     store "../fuzz/fuzz_targets/store.rs"

@@ -31,8 +31,13 @@ fn every_extension_header_is_one_list_for_the_agent() {
     let mut lab = Lab::new(Setup { agents, ..Setup::default() });
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":
         {"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}"#;
+    let bare = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}"#;
     let mut told = |fields: &[(&str, &str)]| -> Value {
-        lab.ask(&post("/", fields, body)).json()["result"]["message"]["parts"][0]["text"].clone()
+        let text = |answer: &Value| answer["message"]["parts"][0]["text"].clone();
+        let rpc = lab.ask(&post("/", fields, body)).result();
+        let rest = lab.ask(&post("/message:send", fields, bare)).json();
+        assert_eq!(text(&rest), text(&rpc));
+        text(&rest)
     };
     assert_eq!(told(&[]), "none");
     assert_eq!(told(&[("A2A-Extensions", "https://a")]), "https://a");

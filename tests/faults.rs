@@ -162,6 +162,93 @@ fn every_fault_of_a_call_has_the_form_of_its_generation_and_the_id_of_its_reques
     }
 }
 
+/// The request over HTTP+JSON that asks for the same.
+fn over_rest(method: &str, params: &Value, base: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    let id = params.get("taskId").or(params.get("id")).and_then(Value::as_str).unwrap_or("x");
+    let (verb, path) = match method {
+        "SendMessage" | "message/send" => ("POST", "/message:send".to_owned()),
+        "SendStreamingMessage" | "message/stream" => ("POST", "/message:stream".to_owned()),
+        "GetTask" | "tasks/get" => ("GET", format!("/tasks/{id}")),
+        "CancelTask" | "tasks/cancel" => ("POST", format!("/tasks/{id}:cancel")),
+        "SubscribeToTask" | "tasks/resubscribe" => ("POST", format!("/tasks/{id}:subscribe")),
+        "CreateTaskPushNotificationConfig" | "tasks/pushNotificationConfig/set" => {
+            ("POST", format!("/tasks/{id}/pushNotificationConfigs"))
+        }
+        "GetExtendedAgentCard" => ("GET", "/extendedAgentCard".to_owned()),
+        "agent/authenticatedExtendedCard" => ("GET", "/card".to_owned()),
+        other => panic!("{other}"),
+    };
+    let mut bytes = post(&format!("{base}{path}"), fields, &params.to_string());
+    bytes.splice(..4, verb.bytes());
+    bytes
+}
+
+#[test]
+fn every_fault_of_a_call_has_its_form_over_http_json() {
+    for mut case in cases() {
+        for (generation, base) in [(V1, ""), (V03, "/v1")] {
+            let (method, params) = (case.ask)(generation);
+            let (row, what) = (case.kind.row(), format!("{:?} {method}", case.kind));
+            let reply = case.lab.ask(&over_rest(method, &params, base, &case.fields));
+            let is_overload = matches!(case.kind, Overloaded);
+            assert_eq!(reply.field("retry-after").is_some(), is_overload, "{what}");
+            let body = reply.json();
+            if generation == V03 {
+                assert_eq!(reply.status, row.http_v03, "{what}: {body}");
+                assert_eq!(body["code"], row.code, "{what}");
+                assert!(!body["message"].as_str().unwrap().is_empty());
+                continue;
+            }
+            // A2A 1.0.1 §5.4, and AIP-193 around it.
+            assert_eq!(reply.status, row.status.http(), "{what}: {body}");
+            let error = &body["error"];
+            assert_eq!(error["code"], row.status.http(), "{what}");
+            assert_eq!(error["status"], row.status.name(), "{what}");
+            // The rest is that of JSON-RPC.
+            let rpc = case.lab.ask(&post("/", &case.fields, &rpc_id(ID, method, &params)));
+            let rpc = &rpc.json()["error"];
+            assert_eq!(error["details"], rpc["data"], "{what}");
+            // Which versions are served is not the same for both.
+            assert!(error["message"] == rpc["message"] || case.kind == VersionNotSupported);
+        }
+    }
+}
+
+/// Wire §2.3, the columns of 1.0.1 and of 0.3.
+#[test]
+fn the_statuses_of_http_json_are_those_of_the_specifications() {
+    use peregrine::fault::Status::{
+        FailedPrecondition, Internal as InternalStatus, InvalidArgument, NotFound,
+        ResourceExhausted,
+    };
+    for (kind, status, http, http_v03) in [
+        (Parse, InvalidArgument, 400, 400),
+        (InvalidRequest, InvalidArgument, 400, 400),
+        (MethodNotFound, NotFound, 404, 404),
+        (InvalidParams, InvalidArgument, 400, 422),
+        (Internal, InternalStatus, 500, 500),
+        (TaskNotFound, NotFound, 404, 404),
+        (TaskNotCancelable, FailedPrecondition, 400, 409),
+        (PushNotificationNotSupported, FailedPrecondition, 400, 501),
+        (UnsupportedOperation, FailedPrecondition, 400, 501),
+        (StreamingNotSupported, FailedPrecondition, 400, 501),
+        (TaskTerminal, FailedPrecondition, 400, 501),
+        (ContentTypeNotSupported, InvalidArgument, 400, 415),
+        (InvalidAgentResponse, InternalStatus, 500, 502),
+        (ExtendedAgentCardNotConfigured, FailedPrecondition, 400, 404),
+        (ExtensionSupportRequired, FailedPrecondition, 400, 400),
+        (VersionNotSupported, FailedPrecondition, 400, 400),
+        (Overloaded, ResourceExhausted, 429, 429),
+    ] {
+        let row = kind.row();
+        assert_eq!(
+            (row.status, row.status.http(), row.http_v03),
+            (status, http, http_v03),
+            "{kind:?}"
+        );
+    }
+}
+
 #[test]
 fn what_is_no_call_is_answered_as_far_as_it_was_understood() {
     let mut lab = Lab::echo();

@@ -610,3 +610,36 @@ fn a_stream_is_marked_for_proxies_and_followed_by_the_next_request() {
     }
     assert!(lab.is_open(peer));
 }
+
+#[test]
+fn a_large_message_is_echoed_whole_in_every_generation() {
+    let mut lab = Lab::echo();
+    let text = "x\\\"".repeat(20_000);
+    let parts = json!([{"text": text}, {"data": {"n": [1, {}]}}, {"text": ""}]);
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": parts});
+    for parts in [parts, json!([{"text": text}])] {
+        let mut message = message.clone();
+        message["parts"] = parts.clone();
+        let params = json!({"message": message});
+        let task = lab.result("SendMessage", &params)["task"].take();
+        assert_eq!(task["history"][0]["parts"], parts);
+        assert_eq!(task["artifacts"], json!([{"artifactId": "echo", "parts": parts}]));
+        let id = json!({"id": task["id"]});
+        assert_eq!(lab.result("GetTask", &id), task);
+        let listed = lab.result("ListTasks", &json!({"includeArtifacts": true, "pageSize": 1}));
+        assert_eq!(listed["tasks"][0]["artifacts"], task["artifacts"]);
+        let old = lab.result("tasks/get", &id);
+        for (at, part) in parts.as_array().unwrap().iter().enumerate() {
+            let (name, value) = part.as_object().unwrap().iter().next().unwrap();
+            assert_eq!(&old["artifacts"][0]["parts"][at][name], value);
+            assert_eq!(&old["history"][0]["parts"][at][name], value);
+        }
+        let stream = lab.stream("SendStreamingMessage", &params);
+        let reply = lab.reply(stream);
+        let update = reply.events().iter().find_map(|event| {
+            let result = event.result();
+            result.get("artifactUpdate").map(|update| update["artifact"].clone())
+        });
+        assert_eq!(update.unwrap(), task["artifacts"][0]);
+    }
+}

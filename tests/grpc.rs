@@ -211,6 +211,10 @@ fn errors_carry_their_details() {
         request.message.as_mut().unwrap().role = 0;
         let status = client.send_message(request).await.unwrap_err();
         assert_eq!(status.message(), "message.role: is required");
+        let mut request = say("x");
+        request.message.as_mut().unwrap().message_id.clear();
+        let status = client.send_message(request).await.unwrap_err();
+        assert_eq!(status.message(), "message.messageId: is required");
         let config = v1::TaskPushNotificationConfig {
             task_id: done.id,
             url: "https://x".to_owned(),

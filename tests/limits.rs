@@ -394,6 +394,33 @@ fn write_stall_ms() {
     server.assert_lives();
 }
 
+/// Asks for one answer of 8 MB and reads at most as much a second; says whether it came whole.
+fn read_slowly(server: &Binary) -> bool {
+    let mut tcp = server.connect();
+    // The less waits in the kernel, the steadier is what the server sees.
+    socket2::SockRef::from(&tcp.stream).set_recv_buffer_size(64 * 1024).unwrap();
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(4_000_000))));
+    tcp.write(&post("/", &[], &body));
+    while tcp.read() {
+        if tcp.reply_at_hand().is_some() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    false
+}
+
+#[test]
+fn write_progress_bytes_min() {
+    // It keeps moving, and in each window by less than is asked for.
+    let strict = ["write_stall_ms=300", "write_progress_bytes_min=1_000_000_000"];
+    let server = Binary::limited(&strict);
+    assert!(!read_slowly(&server));
+    server.assert_lives();
+    // The same reader is fast enough for a bound that it keeps.
+    assert!(read_slowly(&Binary::limited(&["write_stall_ms=5000"])));
+}
+
 #[test]
 fn linger_ms() {
     let server = Binary::limited(&["linger_ms=200"]);
@@ -589,9 +616,9 @@ fn a_connection_without_room_for_output_has_no_deadline() {
 
 #[test]
 fn answer_bytes_max() {
-    let mut lab = Lab::limited(|limits| limits.answer_bytes_max = 10_000);
-    // Echoes of 3 kB hold 6 kB: every second one passes the bound.
-    let (text, mut ids) = ("x".repeat(3_000), Vec::new());
+    let mut lab = Lab::limited(|limits| limits.answer_bytes_max = 20_000);
+    // Echoes of 6 kB show 12 kB, though they hold 6 kB: every second one passes the bound.
+    let (text, mut ids) = ("x".repeat(6_000), Vec::new());
     for expected in [vec![1], vec![2], vec![2, 1], vec![2, 2], vec![2, 2, 1]] {
         let task = lab.result(V1.send(), &V1.params(say(&text)));
         ids.insert(0, V1.task(&task)["id"].clone());
@@ -664,8 +691,8 @@ fn store_bytes_max() {
         limits.store_bytes_max = 200_000;
         limits.task_bytes_max = 100_000;
     });
-    // Each echo is held twice: as history and as artifact.
-    let text = "x".repeat(20_000);
+    // What is echoed is held once, and shown as history and as artifact.
+    let text = "x".repeat(40_000);
     for _ in 0..20 {
         lab.result(V1.send(), &V1.params(say(&text)));
         lab.pass(1);

@@ -190,7 +190,7 @@ impl Scene {
                 let task = task();
                 let item = Followed::Event {
                     seq: task.seq(),
-                    event: self.newest.iter().last().expect(place),
+                    event: self.newest.iter(None).last().expect(place),
                     artifact_index: task.view().artifacts().last().map_or(0, |a| a.index()),
                     task_id: task.id(),
                     context_id: task.context_id(),
@@ -229,7 +229,7 @@ impl Scene {
         let packed = packed_artifact(value.get("artifact").unwrap());
         let is = |name: &str| value.get(name).and_then(|flag| flag.as_bool()) == Some(true);
         self.apply(&TaskEvent::Artifact {
-            artifact: Artifact(&packed),
+            artifact: Artifact::new(&packed),
             append: is("append"),
             last_chunk: is("lastChunk"),
             metadata: value.get("metadata").map(|metadata| metadata.raw_str().as_bytes()),
@@ -254,7 +254,13 @@ fn fault(kind: &str, said: &str) -> Fault {
 fn packed_message(json: &str) -> Vec<u8> {
     let (limits, mut parser, mut pack) = (Limits::default(), Parser::new(), Vec::new());
     let params = format!("{{\"message\":{json}}}");
-    let cx = ReadCx { op: Op::Send, limits: &limits, fresh_id: FRESH.as_bytes(), after: None };
+    let cx = ReadCx {
+        op: Op::Send,
+        limits: &limits,
+        fresh_id: FRESH.as_bytes(),
+        after: None,
+        task: None,
+    };
     let value = parser.parse(params.as_bytes(), 64).unwrap();
     let method = dialect::STANDARD.method(b"SendMessage").unwrap();
     match (method.wire.read)(&cx, Some(value), &mut pack).unwrap() {
@@ -285,7 +291,13 @@ fn packed_artifact(value: Value<'_>) -> Vec<u8> {
 /// Reads params, and describes the call or the fault.
 fn read(method: &Method, params: &str) -> String {
     let (limits, mut parser, mut pack) = (Limits::default(), Parser::new(), Vec::new());
-    let cx = ReadCx { op: method.op, limits: &limits, fresh_id: FRESH.as_bytes(), after: Some(7) };
+    let cx = ReadCx {
+        op: method.op,
+        limits: &limits,
+        fresh_id: FRESH.as_bytes(),
+        after: Some(7),
+        task: None,
+    };
     let value = (!params.is_empty()).then(|| parser.parse(params.as_bytes(), 64).expect("params"));
     match (method.wire.read)(&cx, value, &mut pack) {
         Ok(call) => describe(&call),

@@ -97,7 +97,7 @@ fn part_v03() -> impl Strategy<Value = v03::Part> {
 /// Reads a request and writes its message as an item of a stream.
 fn through(generation: Generation, request: &[u8]) -> Vec<u8> {
     let limits = Limits::default();
-    let cx = ReadCx { op: Op::Send, limits: &limits, fresh_id: b"fresh", after: None };
+    let cx = ReadCx { op: Op::Send, limits: &limits, fresh_id: b"fresh", after: None, task: None };
     let (mut pack, mut out) = (Vec::new(), Vec::new());
     let asked = read::call(&cx, generation, request, &mut pack).expect("a call");
     let Call::Send(send) = asked.call else { panic!("another call") };

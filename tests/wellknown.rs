@@ -98,6 +98,92 @@ fn a_card_names_the_host_that_was_asked_or_the_public_url() {
     assert_eq!(named["url"], "https://mesh.example/base/agents/echo");
 }
 
+/// Binding, version and URL of each interface.
+fn interfaces(card: &Value) -> Vec<(&str, &str, &str)> {
+    let list = card["supportedInterfaces"].as_array().unwrap();
+    list.iter()
+        .map(|it| {
+            let [binding, version, url] =
+                ["protocolBinding", "protocolVersion", "url"].map(|key| it[key].as_str().unwrap());
+            (binding, version, url)
+        })
+        .collect()
+}
+
+#[test]
+fn a_card_lists_every_binding_that_is_served_and_no_other() {
+    let mut lab = two_agents();
+    let card = |lab: &mut Lab, base: &str| lab.ask(&get(&format!("{base}{}", PATHS[0]))).json();
+    for (base, rpc, rest) in [
+        ("", "http://a.example/", "http://a.example"),
+        ("/agents/bob", "http://a.example/agents/bob", "http://a.example/agents/bob"),
+    ] {
+        let card = card(&mut lab, base);
+        let expected = [
+            ("JSONRPC", "1.0", rpc),
+            ("HTTP+JSON", "1.0", rest),
+            ("JSONRPC", "0.3", rpc),
+            ("HTTP+JSON", "0.3", rest),
+        ];
+        assert_eq!(interfaces(&card), expected);
+        let others = json!([
+            {"url": rpc, "transport": "JSONRPC"}, {"url": rest, "transport": "HTTP+JSON"},
+        ]);
+        assert_eq!((&card["url"], &card["additionalInterfaces"]), (&json!(rpc), &others));
+        // What is listed is there: clients of 0.3 put `/v1` behind the URL themselves.
+        let path = rest.trim_start_matches("http://a.example");
+        assert_eq!(lab.ask(&get(&format!("{path}/tasks"))).status, 200);
+        assert_eq!(lab.ask(&get(&format!("{path}/v1/tasks"))).status, 200);
+    }
+    // a2a-rust has no 0.3, and the platforms have JSON-RPC alone.
+    let url = "http://a.example/tenants/t-1";
+    let tenant = card(&mut lab, "/tenants/t-1");
+    assert_eq!(interfaces(&tenant), [("JSONRPC", "1.0", url), ("HTTP+JSON", "1.0", url)]);
+    for base in ["/a2a/bob", "/api/v1/a2a/bob"] {
+        let card = card(&mut lab, base);
+        assert_eq!(interfaces(&card), [("JSONRPC", "0.3", &*format!("http://a.example{base}"))]);
+        assert_eq!(card["additionalInterfaces"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn forwarded_headers_are_believed_only_if_the_operator_says_so() {
+    let forwarded = "X-Forwarded-Proto: https\r\nX-Forwarded-Host: mesh.example:8443, inner\r\n\
+                     X-Forwarded-Prefix: /a2a-agents/\r\n";
+    let mut lab = Lab::echo();
+    assert_eq!(lab.ask(&get_with(PATHS[0], forwarded)).json()["url"], "http://a.example/");
+    let mut lab = Lab::new(Setup { trust_forwarded: true, ..Setup::default() });
+    for _ in 0..2 {
+        let reply = lab.ask(&get_with(PATHS[0], forwarded));
+        assert!(reply.field("vary").unwrap().contains("X-Forwarded-Host"));
+        let (card, base) = (reply.json(), "https://mesh.example:8443/a2a-agents");
+        assert_eq!(card["url"], format!("{base}/"));
+        assert_eq!(interfaces(&card)[1], ("HTTP+JSON", "1.0", base));
+        // Another client of the same host is not given that card.
+        assert_eq!(lab.ask(&get(PATHS[0])).json()["url"], "http://a.example/");
+        let secure = "X-Forwarded-Proto: HTTPS\r\n";
+        assert_eq!(lab.ask(&get_with(PATHS[0], secure)).json()["url"], "https://a.example/");
+    }
+    let extended = get_with("/extendedAgentCard", forwarded);
+    assert_eq!(interfaces(&lab.ask(&extended).json())[1].2, "https://mesh.example:8443/a2a-agents");
+    // What is not well-formed is not believed.
+    for (lines, url) in [
+        ("X-Forwarded-Host: a b\r\n", "http://a.example/"),
+        ("X-Forwarded-Host: evil.example/x?\r\n", "http://a.example/"),
+        ("X-Forwarded-Host: u@evil.example\r\n", "http://a.example/"),
+        ("X-Forwarded-Proto: javascript\r\n", "http://a.example/"),
+        ("X-Forwarded-Prefix: x\r\n", "http://a.example/"),
+        ("X-Forwarded-Prefix: /../x\r\n", "http://a.example/"),
+        ("X-Forwarded-Prefix: /a\"b\r\n", "http://a.example/"),
+    ] {
+        assert_eq!(lab.ask(&get_with(PATHS[0], lines)).json()["url"], url, "{lines}");
+    }
+    // The public URL is above all.
+    let public_url = Some("https://public.example".to_owned());
+    let mut lab = Lab::new(Setup { trust_forwarded: true, public_url, ..Setup::default() });
+    assert_eq!(lab.ask(&get_with(PATHS[0], forwarded)).json()["url"], "https://public.example/");
+}
+
 #[test]
 fn more_hosts_than_a_worker_keeps_cards_for_are_served_all_the_same() {
     let mut lab = Lab::echo();

@@ -1,7 +1,7 @@
 //! The echo agent: what comes in goes out, as one artifact of a completed task.
 //!
-//! The law of this file: parts are copied once, packed as they came, into the turn's own list;
-//! echoing allocates nothing. Three texts are triggers for load tests: `ping`, `stream:N` and
+//! The law of this file: parts are copied once at most, packed as they came, into the turn's own
+//! list; echoing allocates nothing. Three texts are triggers for load tests: `ping`, `stream:N` and
 //! `hold:MS:N`. Anything that is not exactly a trigger is echoed.
 
 use super::{Agent, Profile, Turn};
@@ -124,13 +124,7 @@ fn positive(digits: &[u8]) -> Option<u64> {
 }
 
 fn echo(turn: &mut Turn<'_>) {
-    let message = turn.message;
-    turn.events.push_artifact_with(false, true, |packer| {
-        packer.put(artifact_tag::ARTIFACT_ID, ARTIFACT_ID);
-        for part in message.parts() {
-            packer.put(artifact_tag::PART, part.0);
-        }
-    });
+    turn.artifact_of_message(ARTIFACT_ID);
     turn.status(TaskState::Completed);
 }
 

@@ -12,9 +12,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::{
-    model::{ArtifactBuf, EventBuf, Message, MessageBuf, TaskEvent, TaskState, TaskView},
+    model::{
+        ArtifactBuf, EventBuf, Message, MessageBuf, TaskEvent, TaskState, TaskView,
+        pack::artifact_tag,
+    },
     service::{Now, TaskKey},
 };
+
+/// Bytes of a message below which copying its parts costs less than finding them again.
+const REPEAT_BYTES_MIN: usize = 4096;
 
 /// A program that answers messages.
 pub trait Agent: Send + Sync {
@@ -178,6 +184,23 @@ impl Turn<'_> {
             append: false,
             last_chunk: true,
             metadata: None,
+        });
+    }
+
+    /// Publishes a whole artifact with the parts of the message, as they came; `artifact_id` is
+    /// raw text. Parts of some size are stored once, where the message begins its task.
+    pub fn artifact_of_message(&mut self, artifact_id: &[u8]) {
+        let message = self.message;
+        if self.state.is_none() && message.0.len() >= REPEAT_BYTES_MIN {
+            self.events
+                .push_repeat_with(|packer| packer.put(artifact_tag::ARTIFACT_ID, artifact_id));
+            return;
+        }
+        self.events.push_artifact_with(false, true, |packer| {
+            packer.put(artifact_tag::ARTIFACT_ID, artifact_id);
+            for part in message.parts() {
+                packer.put(artifact_tag::PART, part.0);
+            }
         });
     }
 

@@ -6,11 +6,12 @@
 use smallvec::SmallVec;
 
 use crate::{
-    binding::{Exchange, Site, jsonrpc::Place, parked::JSON},
+    binding::{Exchange, Site, jsonrpc::Place, origin::Origin, parked::JSON},
     dialect::{
         self, Dialect,
         card::{self, CardForm, CardOptions, Endpoint},
     },
+    fault::{Fault, FaultKind},
     http::{Field, Method, date, query, response},
     model::{Generation, Op},
     service::{AgentIndex, Service},
@@ -18,21 +19,6 @@ use crate::{
 
 /// Cards a worker keeps. Hosts beyond that push the oldest one out.
 const CARDS_KEPT: usize = 16;
-
-/// Where a client asked, as far as its connection and its request tell.
-#[derive(Clone, Copy)]
-pub struct Origin<'a> {
-    /// True: over TLS.
-    pub is_secure: bool,
-    /// `Host`, if there was one.
-    pub host: Option<&'a str>,
-}
-
-impl<'x> Origin<'x> {
-    fn of(x: &Exchange<'x>) -> Origin<'x> {
-        Origin { is_secure: x.peer.is_secure, host: x.head.host() }
-    }
-}
 
 /// The cards a worker rendered lately.
 #[derive(Default)]
@@ -46,9 +32,10 @@ struct Card {
     dialect: &'static str,
     agent: AgentIndex,
     form: CardForm,
-    /// Scheme, `Host` and path that the card was rendered for.
+    /// Scheme, host, path before ours, and path that the card was rendered for.
     is_secure: bool,
     host: String,
+    prefix: String,
     base: String,
     /// A complete response for whoever asks for no more than the card.
     whole: Vec<u8>,
@@ -95,7 +82,7 @@ fn asked_agent(x: &Exchange<'_>) -> Option<(&'static Dialect, &'static str, Stri
 
 fn send(x: &mut Exchange<'_>, place: Place, base: &str, form: CardForm) {
     let date = x.scratch.date(x.now);
-    let index = match x.scratch.cards.find(place, form, Origin::of(x), base) {
+    let index = match x.scratch.cards.find(place, form, &Origin::of(x.site, x.peer, x.head), base) {
         Some(index) => index,
         None => match render(x, place, base, form) {
             Some(card) => x.scratch.cards.keep(card),
@@ -126,7 +113,7 @@ fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
 }
 
 impl CardCache {
-    fn find(&self, place: Place, form: CardForm, at: Origin<'_>, base: &str) -> Option<usize> {
+    fn find(&self, place: Place, form: CardForm, at: &Origin<'_>, base: &str) -> Option<usize> {
         let host = at.host.unwrap_or_default();
         self.cards.iter().position(|card| {
             card.agent == place.agent
@@ -134,6 +121,8 @@ impl CardCache {
                 && card.form == form
                 && card.is_secure == at.is_secure
                 && card.host == host
+                && card.prefix.len() == at.prefix.len()
+                && (at.prefix.is_empty() || card.prefix == at.prefix)
                 && card.base == base
         })
     }
@@ -150,33 +139,58 @@ impl CardCache {
 }
 
 fn render(x: &Exchange<'_>, place: Place, base: &str, form: CardForm) -> Option<Card> {
-    let Origin { is_secure, host } = Origin::of(x);
-    let body = body(x.service, x.site, Origin::of(x), place, base, form)?;
+    let origin = Origin::of(x.site, x.peer, x.head);
+    let body = body(x.service, x.site, &origin, place, base, form)?;
     let (dialect, agent) = (place.dialect.name, place.agent);
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(x.site.started_s);
-    let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\nVary: Host\r\n");
+    let vary = Origin::vary(x.site);
+    let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\nVary: {vary}\r\n");
     let fields =
         [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();
     let mut whole = Vec::new();
     response::simple(&mut whole, 200, JSON, &body, &date::imf_fixdate(0), &fields, false, false);
-    let (host, base) = (host.unwrap_or_default().to_owned(), base.to_owned());
-    let body_at = whole.len() - body.len();
-    Some(Card { dialect, agent, form, is_secure, host, base, whole, body_at, etag, fields })
+    let (base, body_at) = (base.to_owned(), whole.len() - body.len());
+    let Origin { is_secure, host, prefix } = origin;
+    let (host, prefix) = (host.unwrap_or_default().to_owned(), prefix.to_owned());
+    Some(Card { dialect, agent, form, is_secure, host, prefix, base, whole, body_at, etag, fields })
 }
 
-/// Renders the card of an agent, whose RPC endpoint is at path `base` of `origin`; `None` when
-/// there is no such agent.
+/// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
+///
+/// # Errors
+/// `UnsupportedOperation` when it is switched off, `ExtendedAgentCardNotConfigured` when there is
+/// no such agent.
+pub fn extended(
+    service: &dyn Service,
+    site: &Site,
+    origin: &Origin<'_>,
+    place: Place,
+    base: &str,
+    generation: Generation,
+) -> Result<Vec<u8>, Fault> {
+    if !site.extended_card {
+        let detail = "this agent has no extended card";
+        return Err(Fault::because(FaultKind::UnsupportedOperation, detail));
+    }
+    let form = match generation {
+        Generation::V1 => CardForm::V1,
+        Generation::V01 | Generation::V03 => CardForm::V03,
+    };
+    let card = body(service, site, origin, place, base, form);
+    Ok(card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?)
+}
+
+/// Renders the card of an agent that is served at path `base`; `None` when there is no such agent.
 pub fn body(
     service: &dyn Service,
     site: &Site,
-    origin: Origin<'_>,
+    origin: &Origin<'_>,
     place: Place,
     base: &str,
     form: CardForm,
 ) -> Option<Vec<u8>> {
-    let profile = service.profile(place.agent)?;
-    let dialect = place.dialect;
+    let (profile, dialect) = (service.profile(place.agent)?, place.dialect);
     let urls = Urls::new(site, origin, place, base, form);
     let endpoints = urls.endpoints(dialect);
     // Where 0.3 is not spoken, its part of the hybrid would promise what is not there.
@@ -192,11 +206,14 @@ pub fn body(
 
 /// Where an agent is reached, for each binding that is served at its place.
 pub(super) struct Urls<'s> {
-    /// JSON-RPC.
+    /// JSON-RPC: the path that is posted to.
     rpc: String,
+    /// HTTP+JSON: what clients put their paths behind, those of 0.3 with their `/v1`. It has no
+    /// slash at its end, because not every client takes one off.
+    rest: String,
     /// gRPC; `None`: not served, or not for this place.
     grpc: Option<String>,
-    /// What its clients must send as `tenant`, so that this agent answers.
+    /// What gRPC's clients must send as `tenant`, so that this agent answers.
     tenant: Option<&'s str>,
 }
 
@@ -204,31 +221,40 @@ impl<'s> Urls<'s> {
     /// The URLs of the place at path `base`.
     pub(super) fn new(
         site: &'s Site,
-        origin: Origin<'_>,
+        origin: &Origin<'_>,
         place: Place,
         base: &str,
         form: CardForm,
     ) -> Urls<'s> {
-        let rpc = endpoint_url(site, origin, base);
+        let rest = format!("{}{base}", origin.url(site));
+        let rpc = if base.is_empty() { format!("{rest}/") } else { rest.clone() };
         let is_served = cfg!(feature = "grpc") && place.dialect.name == dialect::STANDARD.name;
-        let grpc = is_served.then(|| grpc_url(&rpc, form));
+        let grpc = is_served.then(|| grpc_url(&rest, form));
         let index = usize::from(place.agent.0);
         let tenant = site.names.get(index).filter(|_| index > 0).map(String::as_str);
-        Urls { rpc, grpc, tenant }
+        Urls { rpc, rest, grpc, tenant }
     }
 
-    /// What is really spoken there, the newest first.
+    /// What is really served, the preferred first (A2A 1.0 §8.3.1): a row for each binding and
+    /// version. The newest versions come first, and of one version JSON-RPC.
     pub(super) fn endpoints(&self, dialect: &Dialect) -> SmallVec<[Endpoint<'_>; 6]> {
-        let mut endpoints: SmallVec<[Endpoint<'_>; 6]> = SmallVec::new();
+        let (mut endpoints, mut is_known) = (SmallVec::new(), false);
         for (generation, version) in [(Generation::V1, "1.0"), (Generation::V03, "0.3")] {
-            if !dialect.speaks(generation) {
-                continue;
-            }
-            let (url, binding) = (&*self.rpc, "JSONRPC");
-            endpoints.push(Endpoint { url, binding, version, tenant: None });
+            let is_rest = dialect.routes.rest.iter().any(|rest| rest.generation == generation);
+            let is_rpc = dialect.speaks(generation);
+            is_known |= is_rpc;
+            let served = [("JSONRPC", &self.rpc, is_rpc), ("HTTP+JSON", &self.rest, is_rest)];
+            let served = served.into_iter().filter(|(_, _, is_served)| *is_served);
+            endpoints.extend(served.map(|(binding, url, _)| Endpoint {
+                url,
+                binding,
+                version,
+                tenant: None,
+            }));
             // A path says which agent is meant, gRPC has only the tenant for it, 0.3 not even that.
             let tenant = self.tenant;
             if let Some(url) = &self.grpc
+                && is_rpc
                 && (tenant.is_none() || generation == Generation::V1)
             {
                 endpoints.push(Endpoint { url, binding: "GRPC", version, tenant });
@@ -236,7 +262,7 @@ impl<'s> Urls<'s> {
         }
         // That 0.1 is spoken is said only where nothing newer is, for its clients never look.
         let oldest = Endpoint { url: &self.rpc, binding: "JSONRPC", version: "0.1", tenant: None };
-        endpoints.extend(endpoints.is_empty().then_some(oldest));
+        endpoints.extend((!is_known).then_some(oldest));
         endpoints
     }
 }
@@ -256,16 +282,5 @@ fn grpc_url(url: &str, form: CardForm) -> String {
     match form {
         CardForm::V03 => format!("{scheme}://{authority}{port}"),
         CardForm::V1 | CardForm::Hybrid | CardForm::ExtendedV1 => format!("{authority}{port}"),
-    }
-}
-
-/// The URL of the endpoint at path `base`: under the public URL, else under the host asked for.
-fn endpoint_url(site: &Site, origin: Origin<'_>, base: &str) -> String {
-    let path = if base.is_empty() { "/" } else { base };
-    let scheme = if origin.is_secure { "https" } else { "http" };
-    match (&site.public_url, origin.host) {
-        (Some(url), _) => format!("{url}{path}"),
-        (None, Some(host)) => format!("{scheme}://{host}{path}"),
-        (None, None) => format!("{}{path}", site.base_url),
     }
 }

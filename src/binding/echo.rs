@@ -69,7 +69,7 @@ fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
     response::stream_head(x.out, &date, x.close, !chunked, b"");
     Some(Handled::Stream(Box::new(Pump {
         cursor,
-        id: rpc::NULL_ID.into(),
+        id: Some(rpc::NULL_ID.into()),
         op: Op::Stream,
         history: Some(0),
         wire: method.wire,

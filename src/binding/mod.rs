@@ -3,11 +3,15 @@
 //! A binding never sees a store. What it needs of the world stands in an [`Exchange`]; what it
 //! leaves behind when an answer has to wait is a [`Parked`] call or a [`stream::Pump`].
 
+pub mod asked;
 pub mod cards;
 pub mod echo;
+pub mod envelope;
 pub mod grpc;
 pub mod jsonrpc;
+pub mod origin;
 pub mod parked;
+pub mod rest;
 pub mod route;
 pub mod site;
 pub mod stream;
@@ -36,6 +40,8 @@ pub struct Scratch {
     pub parser: Parser,
     /// Where dialects pack messages.
     pub pack: Vec<u8>,
+    /// Params that stand in a query, as JSON.
+    pub params: Vec<u8>,
     /// Where an agent's events wait to be applied.
     pub events: EventBuf,
     /// Where identifiers come from.
@@ -57,6 +63,7 @@ impl Scratch {
             worker,
             parser: Parser::new(),
             pack: Vec::new(),
+            params: Vec::new(),
             events: EventBuf::default(),
             entropy,
             large_ms: None,

@@ -3,11 +3,10 @@
 use std::task::{Poll, Waker};
 
 use crate::{
-    binding::site::Permit,
-    dialect::{Dialect, Method, WriteCx},
+    binding::{envelope::Envelope, site::Permit},
+    dialect::{Method, WriteCx},
     fault::{Fault, FaultKind},
     http::response,
-    rpc,
     service::{Service, Ticket},
 };
 
@@ -15,8 +14,8 @@ use crate::{
 pub struct ParkedCall {
     /// What it waits for.
     pub ticket: Ticket,
-    /// The request's id, as it stood in the body.
-    pub id: Box<[u8]>,
+    /// The request's id, as it stood in the body; `None` over HTTP+JSON.
+    pub id: Option<Box<[u8]>>,
     /// The method.
     pub method: &'static Method,
 }
@@ -30,8 +29,10 @@ pub struct Parked {
     pub calls: Vec<ParkedCall>,
     /// The answers of a batch so far, without brackets; `None` for a single call.
     pub batch: Option<Vec<u8>>,
-    /// Who spoke.
-    pub dialect: &'static Dialect,
+    /// The HTTP status of a fault that is answered alone.
+    pub status: fn(&Fault) -> u16,
+    /// The media type of the answer.
+    pub media: &'static str,
     /// Bytes of a batch's answers beyond which the rest of its calls are refused.
     pub answer_bytes_max: usize,
     /// True: the connection closes behind the answer.
@@ -44,7 +45,8 @@ impl Parked {
     /// Bytes of a batch that waits: its answers so far, and the calls without one.
     pub fn held_bytes(&self) -> usize {
         let Some(answers) = &self.batch else { return 0 };
-        let ids: usize = self.calls.iter().map(|call| call.id.len()).sum();
+        let ids: usize =
+            self.calls.iter().filter_map(|call| call.id.as_deref()).map(<[u8]>::len).sum();
         let calls = self.calls.capacity() * size_of::<ParkedCall>() + self.calls.len() * BELL_BYTES;
         answers.capacity() + calls + ids
     }
@@ -63,12 +65,12 @@ impl Parked {
         match &mut self.batch {
             None => {
                 let Some(call) = self.calls.first_mut() else { return true };
-                let mark = response::begin(out, 200, JSON, date, extra, self.close);
-                let Some(status) = settle_one(call, self.dialect, false, service, wake, out) else {
+                let mark = response::begin(out, 200, self.media, date, extra, self.close);
+                let Some(status) = settle_one(call, self.status, false, service, wake, out) else {
                     response::rollback(out, mark);
                     return false;
                 };
-                finish_with(out, mark, status, date, extra, self.close);
+                finish_with(out, mark, (status, self.media), date, extra, self.close);
             }
             Some(answers) => {
                 self.calls.retain_mut(|call| {
@@ -78,7 +80,7 @@ impl Parked {
                     }
                     let is_full = at > self.answer_bytes_max;
                     let settled =
-                        settle_one(call, self.dialect, is_full, service, wake, answers).is_some();
+                        settle_one(call, self.status, is_full, service, wake, answers).is_some();
                     if !settled {
                         answers.truncate(at);
                     }
@@ -87,7 +89,7 @@ impl Parked {
                 if !self.calls.is_empty() {
                     return false;
                 }
-                let mark = response::begin(out, 200, JSON, date, extra, self.close);
+                let mark = response::begin(out, 200, self.media, date, extra, self.close);
                 out.push(b'[');
                 out.append(answers);
                 out.push(b']');
@@ -109,14 +111,15 @@ pub(super) fn too_large() -> Fault {
 /// Writes the answer of one call and returns its HTTP status; `None`: not ready, nothing written.
 fn settle_one(
     call: &mut ParkedCall,
-    dialect: &Dialect,
+    status: fn(&Fault) -> u16,
     is_full: bool,
     service: &dyn Service,
     wake: &Waker,
     out: &mut Vec<u8>,
 ) -> Option<u16> {
     let (at, cx) = (out.len(), WriteCx::new(call.method.op));
-    rpc::open_result(out, &call.id);
+    let envelope = Envelope::of(call.id.as_deref());
+    envelope.open_result(out);
     let polled = service.settle(&mut call.ticket, wake, &mut |reply| {
         // What is refused anyway need not be written first.
         if !is_full {
@@ -132,12 +135,12 @@ fn settle_one(
         Poll::Ready(outcome) => {
             let fault = outcome.err().unwrap_or_else(too_large);
             out.truncate(at);
-            rpc::open_error(out, &call.id);
+            envelope.open_error(out);
             (call.method.wire.fault)(out, &fault, &cx);
-            (dialect.quirks.fault_http)(&fault)
+            status(&fault)
         }
     };
-    rpc::close(out);
+    envelope.close(out);
     Some(status)
 }
 
@@ -145,7 +148,7 @@ fn settle_one(
 pub fn finish_with(
     out: &mut Vec<u8>,
     mark: response::Mark,
-    status: u16,
+    (status, media): (u16, &str),
     date: &[u8; 29],
     extra: &[u8],
     close: bool,
@@ -157,5 +160,5 @@ pub fn finish_with(
     let body = mark.take_body(out);
     let retry: &[u8] = if status == 429 { b"Retry-After: 1\r\n" } else { b"" };
     let extra = [extra, retry].concat();
-    response::simple(out, status, JSON, &body, date, &extra, close, false);
+    response::simple(out, status, media, &body, date, &extra, close, false);
 }

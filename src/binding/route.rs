@@ -4,8 +4,15 @@
 //! place that speaks JSON-RPC has its well-known cards below it, and ignores one slash at its end.
 
 use crate::{
-    binding::Site,
-    dialect::{self, Dialect},
+    binding::{
+        Site,
+        jsonrpc::Place,
+        rest::{
+            At,
+            path::{self, Sought},
+        },
+    },
+    dialect::{self, Dialect, rest::Rest},
     service::AgentIndex,
 };
 
@@ -39,6 +46,10 @@ pub enum Route<'r> {
         /// Path of the RPC endpoint the card describes.
         base: &'r str,
     },
+    /// HTTP+JSON.
+    Rest(At<'r>),
+    /// Nothing, asked for as HTTP+JSON: whoever has this form is told so.
+    Lost(&'static Rest, &'static str),
     /// The framing tests' echo.
     Echo,
     /// An agent's place, but there is no such agent.
@@ -48,6 +59,10 @@ pub enum Route<'r> {
 }
 
 const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
+/// What whoever asks below an agent that is not there is told.
+pub const NO_AGENT: &str = "there is no agent of this name";
+/// What whoever asks for what is not there is told.
+pub const NOTHING: &str = "there is nothing at this path";
 const EXTENDED: &str = "/agent/authenticatedExtendedCard";
 
 /// Finds what is served at `path`, which is in origin form and has passed `http::path::check`.
@@ -59,6 +74,10 @@ pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
         return Route::Echo;
     }
     for mount in &site.mounts {
+        // At the root, a place that agents have by their names is no tenant's.
+        if mount.path.is_empty() && is_by_name(path) {
+            continue;
+        }
         if let Some(rest) = below(path, &mount.path) {
             let found = tenant(mount.dialect, mount.agent, path, rest)
                 .unwrap_or_else(|| place(mount.dialect, mount.agent, &mount.path, rest));
@@ -75,6 +94,10 @@ pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
         if let Some(found) = tenant(dialect, AgentIndex(0), path, path) {
             return found;
         }
+    }
+    // What is below a mount is the mount's, and no tenant of the default agent.
+    if site.mounts.iter().any(|mount| below(path, &mount.path).is_some()) {
+        return Route::NotFound;
     }
     place(&dialect::STANDARD, AgentIndex(0), "", path)
 }
@@ -98,7 +121,10 @@ fn named<'r>(site: &Site, dialect: &'static Dialect, path: &'r str, rest: &'r st
     let base = &path[..path.len() - rest.len() + name.len()];
     match site.agents.get(name) {
         Some(agent) => place(dialect, *agent, base, &rest[name.len()..]),
-        None => Route::NoAgent,
+        None => match path::find(dialect.routes.rest, &rest[name.len()..]) {
+            Sought::Found(_, form) | Sought::Lost(form) => Route::Lost(form, NO_AGENT),
+            Sought::Foreign => Route::NoAgent,
+        },
     }
 }
 
@@ -115,7 +141,8 @@ fn tenant<'r>(
     Some(place(dialect, agent, base, &named[name.len()..]))
 }
 
-/// What is served at `rest` below a place that speaks JSON-RPC.
+/// What is served at `rest` below a place.
+#[inline]
 fn place<'r>(
     dialect: &'static Dialect,
     agent: AgentIndex,
@@ -131,5 +158,16 @@ fn place<'r>(
     if rest == EXTENDED {
         return Route::ExtendedCard { dialect, agent, base };
     }
-    Route::NotFound
+    match path::find(dialect.routes.rest, rest) {
+        Sought::Found(spot, form) => {
+            Route::Rest(At { place: Place { dialect, agent }, base, spot, form })
+        }
+        Sought::Lost(form) => Route::Lost(form, NOTHING),
+        Sought::Foreign => Route::NotFound,
+    }
+}
+
+fn is_by_name(path: &str) -> bool {
+    let prefixes = dialect::ALL.iter().filter_map(|dialect| dialect.routes.by_name);
+    prefixes.into_iter().any(|prefix| path.starts_with(prefix))
 }

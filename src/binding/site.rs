@@ -41,6 +41,8 @@ pub struct Site {
     pub public_url: Option<String>,
     /// Used when a request names no host.
     pub base_url: String,
+    /// True: `X-Forwarded-Proto`, `-Host` and `-Prefix` are believed; see [`super::origin`].
+    pub trust_forwarded: bool,
     /// True: a 1.0 method without `A2A-Version` is refused, as the specification would have it.
     pub strict_version: bool,
     /// True: the extended card is served and announced.

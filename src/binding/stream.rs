@@ -1,4 +1,4 @@
-//! Streams of JSON-RPC responses as server-sent events.
+//! Streams of events as server-sent events, each in the envelope of its binding.
 //!
 //! A stream is a cursor and the text of its id. Every event is rendered straight from the task
 //! into the output; all that is ready leaves in one chunk, and what does not fit under the
@@ -7,11 +7,10 @@
 use std::task::Waker;
 
 use crate::{
-    binding::site::Permit,
+    binding::{envelope::Envelope, site::Permit},
     dialect::{Wire, WriteCx},
     fault::{Fault, FaultKind},
-    model::Op,
-    rpc,
+    model::{Message, Op},
     service::{Cursor, Follow, Followed, Service},
     sse,
 };
@@ -20,8 +19,8 @@ use crate::{
 pub struct Pump {
     /// Where it is.
     pub cursor: Cursor,
-    /// The request's id, as it stood in the body.
-    pub id: Box<[u8]>,
+    /// The id that every event repeats, as it stood in the body; `None` over HTTP+JSON.
+    pub id: Option<Box<[u8]>>,
     /// The operation that opened it.
     pub op: Op,
     /// At most this many messages of history in a snapshot.
@@ -52,13 +51,14 @@ impl Pump {
         let chunk = self.chunked.then(|| sse::chunk_begin(out));
         let write = self.write_cx();
         let Pump { cursor, id, wire, .. } = self;
+        let envelope = Envelope::of(id.as_deref());
         let follow = service.follow(cursor, wake, &mut |followed| {
-            frame(out, id, wire, &write, &followed);
+            frame(out, envelope, wire, &write, &followed);
             out.len() < high_water
         });
         if follow == Follow::Gone {
             let fault = Fault::because(FaultKind::TaskNotFound, "the task left the store");
-            error_frame(out, id, wire, &write, &fault);
+            error_frame(out, envelope, wire, &write, &fault);
         }
         self.end_chunk(out, chunk);
         if matches!(follow, Follow::End | Follow::Gone) {
@@ -77,7 +77,8 @@ impl Pump {
     /// Ends the stream before its task does, with an error the client can tell from an end.
     pub fn cut(&self, out: &mut Vec<u8>, fault: &Fault) {
         let chunk = self.chunked.then(|| sse::chunk_begin(out));
-        error_frame(out, &self.id, self.wire, &self.write_cx(), fault);
+        let envelope = Envelope::of(self.id.as_deref());
+        error_frame(out, envelope, self.wire, &self.write_cx(), fault);
         self.end_chunk(out, chunk);
         self.end(out);
     }
@@ -103,15 +104,32 @@ impl Pump {
 pub fn only_error(
     out: &mut Vec<u8>,
     chunked: bool,
-    id: &[u8],
+    envelope: Envelope<'_>,
     wire: &Wire,
     write: &WriteCx<'_>,
     fault: &Fault,
 ) {
     let chunk = chunked.then(|| sse::chunk_begin(out));
     let frame = sse::begin(out, None);
-    push_error(out, id, wire, write, fault);
+    push_error(out, envelope, wire, write, fault);
     sse::finish(out, frame);
+    if let Some(chunk) = chunk {
+        sse::chunk_end(out, chunk);
+        sse::chunk_last(out);
+    }
+}
+
+/// Writes a stream that consists of one direct message, behind its head (A2A 1.0 §3.1.2).
+pub fn only_message(
+    out: &mut Vec<u8>,
+    chunked: bool,
+    envelope: Envelope<'_>,
+    wire: &Wire,
+    write: &WriteCx<'_>,
+    (message, context_id): (Message<'_>, &[u8]),
+) {
+    let chunk = chunked.then(|| sse::chunk_begin(out));
+    frame(out, envelope, wire, write, &Followed::Message { message, context_id });
     if let Some(chunk) = chunk {
         sse::chunk_end(out, chunk);
         sse::chunk_last(out);
@@ -121,7 +139,7 @@ pub fn only_error(
 /// Writes one event as a frame, if the dialect has a form for it.
 pub fn frame(
     out: &mut Vec<u8>,
-    id: &[u8],
+    envelope: Envelope<'_>,
     wire: &Wire,
     write: &WriteCx<'_>,
     followed: &Followed<'_>,
@@ -132,9 +150,9 @@ pub fn frame(
         Followed::Message { .. } => None,
     };
     let frame = sse::begin(out, number);
-    rpc::open_result(out, id);
+    envelope.open_result(out);
     if (wire.event)(out, followed, write) {
-        rpc::close(out);
+        envelope.close(out);
         sse::finish(out, frame);
     } else {
         sse::cancel(out, frame);
@@ -142,14 +160,26 @@ pub fn frame(
 }
 
 /// Writes an `event: error` frame (wire §3.5).
-fn error_frame(out: &mut Vec<u8>, id: &[u8], wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
+fn error_frame(
+    out: &mut Vec<u8>,
+    envelope: Envelope<'_>,
+    wire: &Wire,
+    write: &WriteCx<'_>,
+    fault: &Fault,
+) {
     let frame = sse::error_event(out, None);
-    push_error(out, id, wire, write, fault);
+    push_error(out, envelope, wire, write, fault);
     sse::finish(out, frame);
 }
 
-fn push_error(out: &mut Vec<u8>, id: &[u8], wire: &Wire, write: &WriteCx<'_>, fault: &Fault) {
-    rpc::open_error(out, id);
+fn push_error(
+    out: &mut Vec<u8>,
+    envelope: Envelope<'_>,
+    wire: &Wire,
+    write: &WriteCx<'_>,
+    fault: &Fault,
+) {
+    envelope.open_error(out);
     (wire.fault)(out, fault, write);
-    rpc::close(out);
+    envelope.close(out);
 }

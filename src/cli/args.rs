@@ -1,6 +1,6 @@
 //! From words to a [`Command`].
 
-use std::{ffi::OsString, net::SocketAddr};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
 
 use lexopt::{
     Arg::{Long, Short, Value},
@@ -24,7 +24,12 @@ usage: peregrine serve [flags]
   --listen ADDR                address and port; may be repeated [127.0.0.1:3000]
   --agent [NAME=]KIND[:ARG]    adds an agent; without NAME it is the default one [echo]
                                kinds: echo, script:FILE
+  --tls-cert FILE              speaks TLS on every address, with this certificate chain (PEM)
+  --tls-key FILE               the private key of the certificate (PEM)
+  --tls-client-ca FILE         clients must show a certificate that leads to one of these (PEM)
   --public-url URL             the URL that cards name, for a server behind a proxy
+  --trust-forwarded            cards believe X-Forwarded-Proto, -Host and -Prefix: only
+                               behind a proxy that sets them and that nobody can pass by
   --workers N                  threads [one per core]
   --limit NAME=VALUE           sets a limit, see docs/limits.md; may be repeated
   --mount PATH=DIALECT[:AGENT] serves a dialect at a path of its own; may be repeated
@@ -37,6 +42,7 @@ usage: peregrine serve [flags]
   -V, --version                print the version
 
 SIGTERM or SIGINT ends the server when running calls have ended; a second one at once.
+SIGHUP makes it read the files of --tls-* again, for the connections that come from then on.
 ";
 
 /// Flags, for the nearest one when a flag is unknown.
@@ -52,6 +58,10 @@ const FLAGS: &[&str] = &[
     "no-streaming",
     "public-url",
     "strict-version",
+    "tls-cert",
+    "tls-client-ca",
+    "tls-key",
+    "trust-forwarded",
     "version",
     "workers",
 ];
@@ -91,6 +101,19 @@ pub struct Serve {
     pub workers: usize,
     /// Whether streaming operations are served.
     pub streaming: bool,
+    /// Files for TLS; the certificate and its key come together.
+    pub tls: TlsFlags,
+}
+
+/// The files of `--tls-cert`, `--tls-key` and `--tls-client-ca`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct TlsFlags {
+    /// The certificate chain.
+    pub cert: Option<PathBuf>,
+    /// Its private key.
+    pub key: Option<PathBuf>,
+    /// The roots of clients' certificates.
+    pub client_ca: Option<PathBuf>,
 }
 
 /// One `--agent`.
@@ -117,6 +140,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, Wrong> {
         agents: Vec::new(),
         workers: net::workers_default(),
         streaming: true,
+        tls: TlsFlags::default(),
     };
     while let Some(arg) = parser.next()? {
         match arg {
@@ -138,7 +162,9 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, Wrong> {
     if serve.listen.is_empty() {
         serve.listen.push(net::LISTEN_DEFAULT.to_owned());
     }
-    serve.listen.iter().try_for_each(|text| check_listen(text, anonymous))?;
+    check_tls(&serve.tls)?;
+    let is_deliberate = anonymous || serve.tls.client_ca.is_some();
+    serve.listen.iter().try_for_each(|text| check_listen(text, is_deliberate))?;
     Ok(Command::Serve(Box::new(serve)))
 }
 
@@ -148,11 +174,15 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
     match flag {
         "listen" => serve.listen.push(value()?),
         "agent" => serve.agents.push(agent(&value()?)),
+        "tls-cert" => serve.tls.cert = Some(parser.value()?.into()),
+        "tls-key" => serve.tls.key = Some(parser.value()?.into()),
+        "tls-client-ca" => serve.tls.client_ca = Some(parser.value()?.into()),
         "public-url" => setup.public_url = Some(public_url(value()?)?),
         "workers" => serve.workers = workers(&value()?)?,
         "limit" => limit(&mut setup.limits, &value()?)?,
         "mount" => setup.mounts.push(mount(&value()?)?),
         "card" => setup.card = card(&value()?)?,
+        "trust-forwarded" => setup.trust_forwarded = true,
         "strict-version" => setup.strict_version = true,
         "no-streaming" => serve.streaming = false,
         "no-extended-card" => setup.extended_card = false,
@@ -167,15 +197,28 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
     Ok(())
 }
 
-/// Without authentication, whoever reaches the port may use the agents.
-fn check_listen(text: &str, anonymous: bool) -> Result<(), Wrong> {
+/// A certificate is of no use without its key, and who clients are is shown within TLS alone.
+fn check_tls(tls: &TlsFlags) -> Result<(), Wrong> {
+    let line = match (&tls.cert, &tls.key, &tls.client_ca) {
+        (None, None, None) => return Ok(()),
+        _ if cfg!(not(feature = "tls")) => "this build of peregrine has no TLS",
+        (Some(_), Some(_), _) => return Ok(()),
+        (Some(_), None, _) => "--tls-cert needs its private key: add --tls-key FILE",
+        (None, Some(_), _) => "--tls-key needs its certificate: add --tls-cert FILE",
+        (None, None, Some(_)) => "--tls-client-ca needs TLS: add --tls-cert and --tls-key",
+    };
+    Err(Wrong(line.to_owned()))
+}
+
+/// Without a look at who calls, whoever reaches the port may use the agents.
+fn check_listen(text: &str, is_deliberate: bool) -> Result<(), Wrong> {
     let addr: SocketAddr = net::resolve(text).map_err(|error| Wrong(error.to_string()))?;
-    if anonymous || addr.ip().is_loopback() {
+    if is_deliberate || addr.ip().is_loopback() {
         return Ok(());
     }
     Err(Wrong(format!(
-        "{text} can be reached by other machines, and there is no authentication yet; \
-         add --allow-anonymous if anybody may call the agents"
+        "{text} can be reached by other machines, and nobody is asked who they are; \
+         add --tls-client-ca, or add --allow-anonymous if anybody may call the agents"
     )))
 }
 
@@ -305,6 +348,10 @@ mod tests {
             ("serve --listen 3000", "not an address and a port"),
             ("serve --listen 0.0.0.0:1", "add --allow-anonymous"),
             ("serve --listen [::]:1", "add --allow-anonymous"),
+            ("serve --tls-cert a", "add --tls-key"),
+            ("serve --tls-key a", "add --tls-cert"),
+            ("serve --tls-client-ca a", "add --tls-cert and --tls-key"),
+            ("serve --tls-crt a", "did you mean --tls-cert?"),
             ("serve --workers 0", "not a number from 1"),
             ("serve --limit body=1", "there is no limit \"body\""),
             ("serve --limit task_max=1", "did you mean tasks_max?"),
@@ -322,6 +369,11 @@ mod tests {
     #[test]
     fn a_public_address_is_served_on_request() {
         assert!(serve("serve --listen 0.0.0.0:1 --allow-anonymous").is_ok());
+        let tls = "serve --listen 0.0.0.0:1 --tls-cert a --tls-key b";
+        assert!(serve(tls).err().unwrap().contains("add --tls-client-ca"));
+        let serve = serve(&format!("{tls} --tls-client-ca c")).unwrap();
+        let [cert, key, ca] = ["a", "b", "c"].map(|name| Some(PathBuf::from(name)));
+        assert_eq!(serve.tls, TlsFlags { cert, key, client_ca: ca });
     }
 
     #[test]

@@ -27,18 +27,22 @@ pub fn banner(running: &Running, limits: &Limits) -> String {
     let mut text = format!("peregrine {} serves A2A\n", env!("CARGO_PKG_VERSION"));
     // Writing to a String never fails.
     let _ = writeln!(text, "  url     {url}/");
+    let is_secure = url.starts_with("https:");
+    // The URL is an address of this machine, for which few certificates are made out.
+    let (scheme, curl) = if is_secure { ("https", "curl -sk") } else { ("http", "curl -s") };
     for addr in running.addrs().iter().skip(1) {
-        let _ = writeln!(text, "  also    http://{addr}/");
+        let _ = writeln!(text, "  also    {scheme}://{addr}/");
     }
     let _ = writeln!(text, "  card    {url}/.well-known/agent-card.json");
-    let _ = writeln!(text, "  try     curl -s {url}/ {CURL_TAIL}");
-    text.push_str(&bounds(limits, running.workers()));
+    let _ = writeln!(text, "  try     {curl} {url}/ {CURL_TAIL}");
+    text.push_str(&bounds(limits, running.workers(), is_secure));
     text
 }
 
-fn bounds(limits: &Limits, workers: usize) -> String {
-    let terms = limits.memory_bytes_terms(workers);
-    let sum = bytes(limits.memory_bytes_max(workers));
+fn bounds(limits: &Limits, workers: usize, is_secure: bool) -> String {
+    let mut terms = limits.memory_bytes_terms(workers);
+    terms.extend(is_secure.then(|| limits.tls_bytes_term()));
+    let sum = bytes(terms.iter().fold(0, |sum, (_, size)| sum.saturating_add(*size)));
     let plural = if workers == 1 { "" } else { "s" };
     let mut text = format!("  memory  {sum} at the very most with {workers} worker{plural}:\n");
     for (label, size) in terms {
@@ -86,12 +90,13 @@ mod tests {
 
     #[test]
     fn every_term_and_limit_at_a_glance_is_shown() {
-        let text = bounds(&Limits::default(), 2);
+        let text = bounds(&Limits::default(), 2, false);
         for (label, _) in Limits::default().memory_bytes_terms(2) {
             assert!(text.contains(label));
         }
         assert!(GLANCE.iter().all(|name| text.contains(name)));
-        assert!(text.contains("with 2 workers:"));
-        assert!(bounds(&Limits::default(), 1).contains("with 1 worker:"));
+        assert!(text.contains("with 2 workers:") && !text.contains("TLS"));
+        assert!(bounds(&Limits::default(), 1, false).contains("with 1 worker:"));
+        assert!(bounds(&Limits::default(), 1, true).contains("TLS sessions"));
     }
 }

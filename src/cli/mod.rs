@@ -14,9 +14,11 @@ use std::{
     process::ExitCode,
 };
 
+#[cfg(feature = "tls")]
+use peregrine::net::Tls;
 use peregrine::net::{Running, Server, ServerError};
 
-use args::{Command, Serve, Wrong};
+use args::{Command, Serve, TlsFlags, Wrong};
 
 /// Does what the arguments of the process say.
 pub fn main() -> ExitCode {
@@ -46,7 +48,7 @@ fn run(args: Vec<OsString>) -> Result<(), (u8, String)> {
 
 /// Makes a server of what was said.
 fn server(serve: Serve) -> Result<(Server, peregrine::limits::Limits), Wrong> {
-    let Serve { mut setup, listen, agents, workers, streaming } = serve;
+    let Serve { mut setup, listen, agents, workers, streaming, tls } = serve;
     setup.agents = agents::load(&agents)?;
     for (profile, _) in &mut setup.agents {
         profile.streaming &= streaming;
@@ -56,14 +58,29 @@ fn server(serve: Serve) -> Result<(Server, peregrine::limits::Limits), Wrong> {
     for address in listen {
         server = server.listen(address);
     }
-    Ok((server, limits))
+    Ok((with_tls(server, tls), limits))
+}
+
+#[cfg(feature = "tls")]
+fn with_tls(server: Server, flags: TlsFlags) -> Server {
+    let TlsFlags { cert: Some(cert), key: Some(key), client_ca } = flags else { return server };
+    let files = Tls::new(cert, key);
+    server.tls(match client_ca {
+        Some(file) => files.client_ca(file),
+        None => files,
+    })
+}
+
+#[cfg(not(feature = "tls"))]
+fn with_tls(server: Server, _flags: TlsFlags) -> Server {
+    server
 }
 
 /// Blame decides: a contradiction in the flags is the user's, a taken port is the system's.
 fn code(error: &ServerError) -> u8 {
     match error {
         ServerError::Address(_) | ServerError::Build(_) => 2,
-        ServerError::Bind { .. } | ServerError::System(_) => 1,
+        ServerError::Bind { .. } | ServerError::Tls { .. } | ServerError::System(_) => 1,
     }
 }
 

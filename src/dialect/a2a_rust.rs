@@ -6,14 +6,14 @@
 
 use crate::model::Op;
 
-use super::{Dialect, Method, Quirks, Routes, standard::method, v1};
+use super::{Dialect, Method, Quirks, Routes, rest, standard::method, v1};
 
 /// a2a-rust.
 pub static DIALECT: Dialect = Dialect {
     name: "a2a_rust",
     methods: METHODS,
     quirks: Quirks { silent_notifications: true, media_http: 415, ..Quirks::NONE },
-    routes: Routes { tenants: Some("/tenants/"), ..Routes::NONE },
+    routes: Routes { tenants: Some("/tenants/"), rest: &[&rest::V1], ..Routes::NONE },
 };
 
 const METHODS: &[Method] = &[

@@ -8,14 +8,39 @@ use crate::{
     json::write::{push_escaped, push_i64},
 };
 
-/// A2A 1.0 §9.5: `data` is an array of objects with `@type`; ErrorInfo is always the first.
+/// A2A 1.0 §9.5: `data` is an array of objects with `@type`.
 pub(super) fn v1(out: &mut Vec<u8>, fault: &Fault) {
-    let row = fault.kind.row();
-    head(out, row.code, fault);
+    head(out, fault.kind.row().code, fault);
+    out.extend_from_slice(b",\"data\":");
+    details(out, fault);
+    out.push(b'}');
+}
+
+/// A2A 1.0 §11.6, AIP-193: a whole body; `http` is the status it is answered with.
+pub(super) fn rest_v1(out: &mut Vec<u8>, fault: &Fault, http: u16) {
+    out.extend_from_slice(b"{\"error\":{\"code\":");
+    push_i64(out, i64::from(http));
+    out.extend_from_slice(b",\"status\":\"");
+    out.extend_from_slice(fault.kind.row().status.name().as_bytes());
+    out.extend_from_slice(b"\",\"message\":\"");
+    sentence(out, fault);
+    out.extend_from_slice(b"\",\"details\":");
+    details(out, fault);
+    out.extend_from_slice(b"}}");
+}
+
+/// HTTP+JSON of 0.3, a whole body: the specification has none, this is what its SDKs have in
+/// common (wire §2.4).
+pub(super) fn rest_v03(out: &mut Vec<u8>, fault: &Fault) {
+    v03(out, fault);
+}
+
+/// An array of objects with `@type`; ErrorInfo is always the first.
+fn details(out: &mut Vec<u8>, fault: &Fault) {
     out.extend_from_slice(
-        b",\"data\":[{\"@type\":\"type.googleapis.com/google.rpc.ErrorInfo\",\"reason\":\"",
+        b"[{\"@type\":\"type.googleapis.com/google.rpc.ErrorInfo\",\"reason\":\"",
     );
-    out.extend_from_slice(row.reason.as_bytes());
+    out.extend_from_slice(fault.kind.row().reason.as_bytes());
     out.extend_from_slice(b"\",\"domain\":\"a2a-protocol.org\"}");
     if let Some(field) = fault.field {
         out.extend_from_slice(
@@ -27,7 +52,7 @@ pub(super) fn v1(out: &mut Vec<u8>, fault: &Fault) {
         push_escaped(out, fault.message());
         out.extend_from_slice(b"\"}]}");
     }
-    out.extend_from_slice(b"]}");
+    out.push(b']');
 }
 
 /// 0.2 and 0.3: `data` is free; ours names the parameter.

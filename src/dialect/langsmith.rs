@@ -39,6 +39,7 @@ const RULES: read::Rules = read::Rules {
     files: false,
     threads: true,
     history_max: 10,
+    proto: false,
     ..read::Rules::of(Generation::V03)
 };
 

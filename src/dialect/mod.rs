@@ -16,10 +16,12 @@ mod old;
 mod put;
 mod rabbithole;
 mod read;
+pub mod rest;
 mod standard;
 mod tutorial;
 mod v01;
 mod v03;
+mod v03_rest;
 mod v1;
 pub mod version;
 
@@ -70,11 +72,13 @@ pub struct Routes {
     pub tenants: Option<&'static str>,
     /// Query parameter of the root's card that names the agent instead.
     pub card_query: Option<&'static str>,
+    /// The HTTP+JSON bindings served below each of its places, the newest first.
+    pub rest: &'static [&'static rest::Rest],
 }
 
 impl Routes {
     /// Only where it is mounted.
-    pub const NONE: Routes = Routes { by_name: None, tenants: None, card_query: None };
+    pub const NONE: Routes = Routes { by_name: None, tenants: None, card_query: None, rest: &[] };
 }
 
 impl Dialect {
@@ -201,6 +205,8 @@ pub struct ReadCx<'a> {
     pub fresh_id: &'a [u8],
     /// `Last-Event-ID`, when a subscriber sent one.
     pub after: Option<u64>,
+    /// Raw id of the task that a path names; it wins over the one in the params.
+    pub task: Option<&'a [u8]>,
 }
 
 /// What a writer may use beside the answer.

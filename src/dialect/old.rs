@@ -199,7 +199,7 @@ fn any_part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
             if !fits {
                 put::json(out, b"{\"value\":", data);
                 out.push(b'}');
-                mark(out, metadata);
+                put::wrapped_mark(out, metadata);
                 out.push(b'}');
                 return;
             }
@@ -208,17 +208,6 @@ fn any_part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
     }
     put::json_some(out, b",\"metadata\":", metadata);
     out.push(b'}');
-}
-
-/// Appends the part metadata that says that `data` is wrapped, beside what is there already.
-fn mark(out: &mut Vec<u8>, metadata: Option<&[u8]>) {
-    out.extend_from_slice(b",\"metadata\":");
-    let before = metadata.and_then(|object| object.strip_suffix(b"}")).unwrap_or(b"{");
-    out.extend_from_slice(before);
-    if before.trim_ascii() != b"{" {
-        out.push(b',');
-    }
-    out.extend_from_slice(b"\"data_part_compat\":true}");
 }
 
 fn file(out: &mut Vec<u8>, style: &Style, part: Part<'_>, key: &[u8], content: &[u8]) {

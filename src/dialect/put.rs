@@ -122,14 +122,25 @@ pub(super) fn texts<'a>(out: &mut Vec<u8>, key: &[u8], items: impl Iterator<Item
     list(out, key, items, false, |out, raw| text(out, b"\"", raw));
 }
 
+/// What [`timestamp`] appends.
+pub(super) const STAMP: &[u8; 39] = b",\"timestamp\":\"0000-00-00T00:00:00.000Z\"";
+
 /// Appends `,"timestamp":"…"` unless the time is unknown.
 #[inline]
 pub(super) fn timestamp(out: &mut Vec<u8>, at_ms: u64) {
-    const KEY: usize = 14;
     if at_ms != 0 {
-        let mut member = *b",\"timestamp\":\"0000-00-00T00:00:00.000Z\"";
-        member[KEY..KEY + 24].copy_from_slice(&time::rfc3339(at_ms));
-        out.extend_from_slice(&member);
+        out.extend_from_slice(STAMP);
+        stamp(out, 1, at_ms);
+    }
+}
+
+/// Writes a time over the last 24 bytes of a text, `behind` bytes apart.
+#[inline(always)]
+pub(super) fn stamp(out: &mut [u8], behind: usize, at_ms: u64) {
+    let end = out.len() - behind;
+    let blank = out.get_mut(..end).and_then(|text| text.last_chunk_mut::<24>());
+    if let Some(blank) = blank {
+        *blank = time::rfc3339(at_ms);
     }
 }
 
@@ -159,4 +170,15 @@ pub(super) fn page_end(out: &mut Vec<u8>, next: &str, page_size: u32, total: u64
 /// Appends a member that is true or false: `key` ends with the colon.
 pub(super) fn flag(out: &mut Vec<u8>, key: &[u8], value: bool) {
     json(out, key, if value { b"true" } else { b"false" });
+}
+
+/// Appends the part metadata that says that `data` is wrapped, beside what is there already.
+pub(super) fn wrapped_mark(out: &mut Vec<u8>, metadata: Option<&[u8]>) {
+    out.extend_from_slice(b",\"metadata\":");
+    let before = metadata.and_then(|object| object.strip_suffix(b"}")).unwrap_or(b"{");
+    out.extend_from_slice(before);
+    if before.trim_ascii() != b"{" {
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"data_part_compat\":true}");
 }

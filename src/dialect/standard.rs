@@ -5,14 +5,14 @@
 
 use crate::model::Op;
 
-use super::{Dialect, Method, Quirks, Routes, Wire, tutorial, v01, v1, v03};
+use super::{Dialect, Method, Quirks, Routes, Wire, rest, tutorial, v01, v1, v03};
 
 /// The specification.
 pub static DIALECT: Dialect = Dialect {
     name: "standard",
     methods: METHODS,
     quirks: Quirks::NONE,
-    routes: Routes { by_name: Some("/agents/"), ..Routes::NONE },
+    routes: Routes { by_name: Some("/agents/"), rest: &[&rest::V1, &rest::V03], ..Routes::NONE },
 };
 
 /// A row of a method table.

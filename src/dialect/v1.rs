@@ -9,7 +9,7 @@ use crate::{
     model::{
         Artifact, ArtifactView, Call, Content, Generation, Message, Op, Part, Reply, Role,
         TaskEvent, TaskState, TaskView,
-        pack::{Fields, artifact_tag, message_tag, part_tag},
+        pack::{artifact_tag, message_tag, part_tag},
     },
     service::Followed,
 };
@@ -19,6 +19,10 @@ use super::{ReadCx, Wire, WriteCx, fault, put, put::Template, read};
 /// The 1.0 pairs.
 pub(super) static WIRE: Wire =
     Wire { generation: Generation::V1, read, reply, event, fault: write_fault };
+
+/// The same in the HTTP+JSON binding, whose errors are AIP-193 (A2A 1.0 §11.6).
+pub(super) static REST: Wire =
+    Wire { generation: Generation::V1, read, reply, event, fault: write_rest_fault };
 
 const RULES: read::Rules = read::Rules::of(Generation::V1);
 
@@ -32,6 +36,10 @@ fn read<'p>(
 
 fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
     fault::v1(out, fault);
+}
+
+fn write_rest_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
+    fault::rest_v1(out, fault, fault.kind.row().status.http());
 }
 
 /// The task and conversation in which a message is shown; agent messages carry both.
@@ -114,7 +122,7 @@ fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>) -> bool {
             metadata
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-            out.reserve(artifact.0.len() + 512);
+            out.reserve(artifact.packed_len() + 512);
             ARTIFACT_UPDATE.put(out, place.task_id, place.context_id);
             chunk(out, artifact);
             if append {
@@ -138,13 +146,25 @@ enum Artifacts {
     Always,
 }
 
+/// A task up to the end of its status, completed without a word; its time, too, is filled in.
+const COMPLETED: Template<176> = Template::new(
+    b"{\"id\":\"------------------------------------\
+    \",\"contextId\":\"------------------------------------\"\
+    ,\"status\":{\"state\":\"TASK_STATE_COMPLETED\",\"timestamp\":\"0000-00-00T00:00:00.000Z\"}",
+);
+
 fn task(out: &mut Vec<u8>, view: &TaskView<'_>, history: Option<u32>, artifacts: Artifacts) {
     // Most logs hold less punctuation than their text; a short one fits with its own.
     out.reserve(view.bytes() + 1024);
     let place = Place { task_id: view.id(), context_id: view.context_id() };
-    TASK.put(out, place.task_id, place.context_id);
     let now = view.status();
-    status(out, now.state, now.at_ms, now.message, place);
+    if let (TaskState::Completed, None, 1..) = (now.state, now.message, now.at_ms) {
+        COMPLETED.put(out, place.task_id, place.context_id);
+        put::stamp(out, 2, now.at_ms);
+    } else {
+        TASK.put(out, place.task_id, place.context_id);
+        status(out, now.state, now.at_ms, now.message, place);
+    }
     if artifacts != Artifacts::Never {
         let even_empty = artifacts == Artifacts::Always;
         put::list(out, b",\"artifacts\":[", view.artifacts(), even_empty, whole);
@@ -325,7 +345,7 @@ fn described<'a>(out: &mut Vec<u8>, head: Artifact<'a>, all_parts: impl Iterator
     out.extend_from_slice(b",\"parts\":[");
     parts(out, all_parts);
     if has_extensions {
-        let extensions = Fields(head.0).filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
+        let extensions = head.fields().filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
         put::texts(out, b",\"extensions\":[", extensions);
     }
     out.push(b'}');

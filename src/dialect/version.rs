@@ -8,7 +8,7 @@ use crate::{
     model::Generation,
 };
 
-use super::Method;
+use super::{Method, rest::Rest};
 
 /// Newest minor version of 1.x that is served.
 const V1_MINOR_MAX: u32 = 0;
@@ -27,6 +27,37 @@ pub fn check(asked: Option<&[u8]>, method: &Method, strict: bool) -> Result<(), 
         (None | Some(b"" | b"0.3"), Generation::V01 | Generation::V03) => Ok(()),
         _ => compare(asked.unwrap_or_default(), needs),
     }
+}
+
+/// The form in which a request over HTTP+JSON is read and answered: what the version asks for, of
+/// the `forms` that are served; without a version, that of the path.
+///
+/// A path tells less than a method's name does: `/v1` may as well be a tenant (wire §10, trap 37).
+/// `strict`: 1.0 must be named.
+///
+/// # Errors
+/// `VersionNotSupported`.
+pub fn rest(
+    asked: Option<&[u8]>,
+    by_path: &'static Rest,
+    forms: &[&'static Rest],
+    strict: bool,
+) -> Result<&'static Rest, Fault> {
+    let asked = str::from_utf8(asked.unwrap_or_default()).unwrap_or("?").trim();
+    if asked.is_empty() {
+        if strict && by_path.generation == Generation::V1 {
+            let detail = "this path needs the header A2A-Version: 1.0";
+            return Err(Fault::because(FaultKind::VersionNotSupported, detail));
+        }
+        return Ok(by_path);
+    }
+    let wanted = generation(asked);
+    if wanted == Some(by_path.generation) {
+        return Ok(by_path);
+    }
+    let served = forms.iter().copied().find(|form| Some(form.generation) == wanted);
+    let detail = "this version is not served over HTTP+JSON here";
+    served.ok_or_else(|| Fault::because(FaultKind::VersionNotSupported, detail))
 }
 
 #[cold]

@@ -10,9 +10,10 @@ mod streaming;
 use std::task::Waker;
 
 use crate::{
-    binding::{Exchange, Handled, Parked, stream::Pump},
+    binding::{Handled, Parked, stream::Pump},
     engine::{Engine, Worker, request},
     http::{Chunked, Found, HeadLayout, Reject, response},
+    json::Source,
     service::{Now, Peer},
 };
 
@@ -122,22 +123,29 @@ impl Conn {
     /// Goes on as far as possible: call it when input came, the waker fired, output was sent,
     /// the deadline passed, or the peer ended its side.
     ///
-    /// `input` is everything received and not yet consumed.
-    pub fn advance(&mut self, cx: &mut Cx<'_>, input: &[u8], eof: bool) -> Progress {
-        let mut consumed = 0;
+    /// `input` is everything received and not yet consumed. It stays as it is, but bodies in a
+    /// [`Source::roomy`] buffer are parsed where they are, and others on a copy.
+    pub fn advance<'i>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        input: impl Into<Source<'i>>,
+        eof: bool,
+    ) -> Progress {
+        let mut input = input.into();
+        let (mut consumed, length) = (0, input.bytes().len());
         loop {
-            let rest = &input[consumed..];
+            let rest = input.behind(consumed);
             let step = match &mut self.state {
                 State::Reading { .. } => self.reading(cx, rest, eof),
-                State::Chunks(_) => self.chunks(cx, rest, eof),
+                State::Chunks(_) => self.chunks(cx, rest.bytes(), eof),
                 State::Parked(_) => self.parked(cx, eof),
                 State::Streaming(_) => self.streaming(cx, eof),
                 State::Closed => Step::Over(Next::Close),
             };
             match step {
                 Step::Ate(bytes) => consumed += bytes,
-                Step::Wait => return self.progress(cx, consumed, input.len() - consumed, true),
-                Step::Full => return self.progress(cx, consumed, input.len() - consumed, false),
+                Step::Wait => return self.progress(cx, consumed, length - consumed, true),
+                Step::Full => return self.progress(cx, consumed, length - consumed, false),
                 Step::Http2 => {
                     self.state = State::Closed;
                     let next = Next::Http2;
@@ -145,8 +153,8 @@ impl Conn {
                 }
                 Step::Over(next) => {
                     self.state = State::Closed;
-                    let consumed = input.len();
-                    return Progress { consumed, need: 0, deadline_ms: None, read: true, next };
+                    let (consumed, need, deadline_ms) = (length, 0, None);
+                    return Progress { consumed, need, deadline_ms, read: true, next };
                 }
             }
         }
@@ -186,20 +194,21 @@ impl Conn {
     }
 
     /// Looks for a whole request.
-    fn reading(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Step {
+    fn reading(&mut self, cx: &mut Cx<'_>, rest: Source<'_>, eof: bool) -> Step {
         let State::Reading { scanned, need, continued } = self.state else { return Step::Wait };
         if cx.out.len() + cx.unsent > cx.engine.limits().output_bytes_max {
             return Step::Full;
         }
-        if rest.is_empty() || rest.len() < need as usize {
-            return self.not_yet(cx, rest, need as usize, eof);
+        let seen = rest.bytes().len();
+        if seen == 0 || seen < need as usize {
+            return self.not_yet(cx, seen, need as usize, eof);
         }
         if self.is_new
-            && let Some(step) = self.preface(cx, rest, eof)
+            && let Some(step) = self.preface(cx, rest.bytes(), eof)
         {
             return step;
         }
-        let layout = match cx.worker.heads.read(rest, scanned as usize) {
+        let layout = match cx.worker.heads.read(rest.bytes(), scanned as usize) {
             Err(reject) => return self.reject(cx, reject),
             Ok(Found::Partial { scanned: upto }) => {
                 if scanned == 0 {
@@ -208,50 +217,43 @@ impl Conn {
                 // At least one byte was seen, which tells a begun head from an idle connection.
                 let scanned = upto.max(1) as u32;
                 self.state = State::Reading { scanned, need: 0, continued };
-                return self.not_yet(cx, rest, 0, eof);
+                return self.not_yet(cx, seen, 0, eof);
             }
             Ok(Found::Complete(layout)) => layout,
         };
-        let (head, head_len) = (layout.head(rest), layout.head_len());
-        let total = match request::body_end(&head, head_len) {
-            request::BodyEnd::At(total) if total <= rest.len() => total,
+        let head_len = layout.head_len();
+        let end = request::body_end(&layout.head(rest.bytes()), head_len);
+        let total = match end {
+            request::BodyEnd::At(total) if total <= seen => total,
             end => {
                 let layout = *layout;
-                return self.begin_body(cx, rest, &layout, end, eof, continued);
+                return self.begin_body(cx, rest.bytes(), &layout, end, eof, continued);
             }
         };
-        let (body, close) = (&rest[head_len..total], !head.keep_alive());
-        let exchange = Exchange {
-            service: cx.engine.service(),
-            site: &cx.engine.site,
-            scratch: &mut cx.worker.scratch,
-            out: cx.out,
-            now: cx.now,
-            wake: cx.wake,
-            peer: cx.peer,
-            head: &head,
-            close: close || cx.engine.is_draining(),
-        };
-        let handled = request::handle(exchange, body);
+        let (head, body) = rest.split(head_len, total - head_len);
+        let (head, close) = (layout.head(head), !layout.head(head).keep_alive());
+        let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
+        let handled =
+            request::handle(request::exchange(tools, (cx.now, cx.wake, cx.peer), &head), body);
         self.settle_into(cx, handled, close);
         Step::Ate(total)
     }
 
     /// Notes what is missing; the peer has that long.
-    fn not_yet(&mut self, cx: &mut Cx<'_>, rest: &[u8], need: usize, eof: bool) -> Step {
+    fn not_yet(&mut self, cx: &mut Cx<'_>, seen: usize, need: usize, eof: bool) -> Step {
         let limits = cx.engine.limits();
         let waited = cx.now.mono_ms.saturating_sub(self.since_ms);
-        if eof || (rest.is_empty() && cx.engine.is_draining()) {
-            return Step::Over(if rest.is_empty() { Next::Close } else { Next::Abort });
+        if eof || (seen == 0 && cx.engine.is_draining()) {
+            return Step::Over(if seen == 0 { Next::Close } else { Next::Abort });
         }
-        if rest.is_empty() {
+        if seen == 0 {
             let idle = waited >= limits.keep_alive_idle_ms;
             return if idle { Step::Over(Next::Close) } else { Step::Wait };
         }
         if need == 0 && waited >= limits.head_timeout_ms {
             return self.reject_with(cx, 408, "the head took too long");
         }
-        if need > 0 && self.body_stalls(cx, rest.len() as u64) {
+        if need > 0 && self.body_stalls(cx, seen as u64) {
             return self.reject_with(cx, 408, "the body took too long");
         }
         Step::Wait
@@ -289,7 +291,7 @@ impl Conn {
                 // Beyond 32 bits it is asked for piece by piece.
                 let need = u32::try_from(total).unwrap_or(u32::MAX);
                 self.state = State::Reading { scanned: 0, need, continued: true };
-                self.not_yet(cx, rest, total, eof)
+                self.not_yet(cx, rest.len(), total, eof)
             }
             request::BodyEnd::Chunked => {
                 let decoder = Chunked::new(request::chunk_limits(cx.engine.limits()));
@@ -324,22 +326,16 @@ impl Conn {
         };
         let head = chunks.layout.head(&chunks.head);
         let close = !head.keep_alive();
-        let exchange = Exchange {
-            service: cx.engine.service(),
-            site: &cx.engine.site,
-            scratch: &mut cx.worker.scratch,
-            out: cx.out,
-            now: cx.now,
-            wake: cx.wake,
-            peer: cx.peer,
-            head: &head,
-            close: close || cx.engine.is_draining(),
-        };
-        let handled = request::handle(exchange, &chunks.body);
+        let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
+        let handled = request::handle(
+            request::exchange(tools, (cx.now, cx.wake, cx.peer), &head),
+            Source::from(&chunks.body),
+        );
         self.settle_into(cx, handled, close);
         Step::Ate(step.consumed)
     }
 
+    #[inline(always)]
     fn settle_into(&mut self, cx: &Cx<'_>, handled: Handled, close: bool) {
         self.since_ms = cx.now.mono_ms;
         self.state = match handled {

@@ -1,13 +1,19 @@
 //! One whole request: where its body ends, and who answers it.
 
+use std::task::Waker;
+
 use crate::{
     binding::{
-        Exchange, Handled, cards, echo,
+        Exchange, Handled, Scratch, cards, echo,
         jsonrpc::{self, Place},
-        route::{Route, route},
+        rest,
+        route::{NO_AGENT, NOTHING, Route, route},
     },
+    engine::Engine,
     http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, Version, response},
+    json::Source,
     limits::Limits,
+    service::{Now, Peer},
 };
 
 /// Where the body of a request ends.
@@ -52,14 +58,26 @@ const RPC_METHODS: &[u8] = b"Allow: POST, OPTIONS\r\n";
 const CARD_METHODS: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 const ALL_METHODS: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
 
+/// All that is needed to answer the request of a head.
+#[inline(always)]
+pub(super) fn exchange<'x>(
+    (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
+    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
+    head: &'x Head<'x>,
+) -> Exchange<'x> {
+    let (service, site) = (engine.service(), &engine.site);
+    let close = !head.keep_alive() || engine.is_draining();
+    Exchange { service, site, scratch, out, now, wake, peer, head, close }
+}
+
 /// Handles a request whose body is complete.
-pub(super) fn handle(mut x: Exchange<'_>, body: &[u8]) -> Handled {
-    let start = x.out.len();
+pub(super) fn handle(mut x: Exchange<'_>, body: Source<'_>) -> Handled {
+    let (start, length) = (x.out.len(), body.bytes().len());
     let mut handled = answer(&mut x, body);
     if x.head.version() == Version::Http10 && !x.close {
         keep_old_client(x.out, start, &mut handled);
     }
-    if body.len() > x.site.limits.output_bytes_max {
+    if length > x.site.limits.output_bytes_max {
         x.scratch.large_ms = Some(x.now.mono_ms);
     }
     handled
@@ -80,7 +98,7 @@ fn keep_old_client(out: &mut Vec<u8>, start: usize, handled: &mut Handled) {
     }
 }
 
-fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
+fn answer(x: &mut Exchange<'_>, body: Source<'_>) -> Handled {
     if x.head.form() == TargetForm::Asterisk {
         no_content(x, ALL_METHODS);
         return Handled::Answered;
@@ -107,9 +125,11 @@ fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },
-        Route::Echo => return echo::answer(x, body),
-        Route::NoAgent => jsonrpc::refuse_path(x, 404, "there is no agent of this name"),
-        Route::NotFound => jsonrpc::refuse_path(x, 404, "there is nothing at this path"),
+        Route::Echo => return echo::answer(x, body.bytes()),
+        Route::Rest(at) => return rest::handle(x, at, body),
+        Route::Lost(form, detail) => return rest::lost(x, form, detail),
+        Route::NoAgent => jsonrpc::refuse_path(x, 404, NO_AGENT),
+        Route::NotFound => jsonrpc::refuse_path(x, 404, NOTHING),
     }
     Handled::Answered
 }

@@ -31,6 +31,9 @@ pub struct Setup {
     pub card: CardForm,
     /// The URL under which clients reach the server; otherwise cards name the host asked for.
     pub public_url: Option<String>,
+    /// Believe `X-Forwarded-Proto`, `-Host` and `-Prefix` when a card's URLs are made. Only for a
+    /// server that nobody reaches but a proxy which sets them.
+    pub trust_forwarded: bool,
     /// Keep to the letter of A2A 1.0 §3.6.2: a 1.0 method needs the version header.
     pub strict_version: bool,
     /// Serve the extended card.
@@ -47,6 +50,7 @@ impl Default for Setup {
             mounts: Vec::new(),
             card: CardForm::Hybrid,
             public_url: None,
+            trust_forwarded: false,
             strict_version: false,
             extended_card: true,
             test_echo: None,
@@ -167,6 +171,7 @@ impl Setup {
             card: self.card,
             public_url: self.public_url.map(|url| url.trim_end_matches('/').to_owned()),
             base_url: start.base_url.trim_end_matches('/').to_owned(),
+            trust_forwarded: self.trust_forwarded,
             strict_version: self.strict_version,
             extended_card: self.extended_card,
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),

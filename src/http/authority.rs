@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 use super::escape::escape;
 
 /// Whether `text` is a non-empty host with an optional port.
-pub(super) fn is_valid(text: &[u8]) -> bool {
+pub fn is_valid(text: &[u8]) -> bool {
     read(text).is_some()
 }
 

@@ -25,6 +25,7 @@ mod reject;
 mod scan;
 mod target;
 
+pub use authority::is_valid as is_authority;
 pub use chunked::{ChunkLimits, ChunkStep, Chunked};
 pub use fields::{Fields, list};
 pub use framing::Body;

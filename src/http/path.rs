@@ -3,6 +3,8 @@
 //! A path that passed [`check`] holds no dot segment, no hidden separator and no control byte,
 //! however often somebody behind us decodes it. Decoding is done per segment, once.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use super::{Reject, escape};
@@ -21,6 +23,14 @@ use super::{Reject, escape};
 /// encoded slash or an encoded control byte.
 pub fn check(path: &str) -> Result<(), Reject> {
     check_bytes(path.as_bytes())
+}
+
+/// Decodes one segment of a path that passed [`check`], once.
+///
+/// # Errors
+/// [`Reject::EscapeInvalid`] when the result is no UTF-8.
+pub fn segment(segment: &str) -> Result<Cow<'_, str>, Reject> {
+    escape::decode(segment, false)
 }
 
 /// [`check`] before the path is known to be text.
@@ -135,5 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn segments_decode_once() {}
+    fn segments_decode_once() {
+        assert_eq!(segment("a%20b+%2541").as_deref(), Ok("a b+%41"));
+        assert_eq!(segment("%C3%A9").as_deref(), Ok("é"));
+        assert_eq!(segment("%C3"), Err(Reject::EscapeInvalid));
+    }
 }

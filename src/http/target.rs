@@ -98,6 +98,12 @@ fn find(text: &[u8], from: usize, marks: &[u8]) -> usize {
     text[from..].iter().position(|b| marks.contains(b)).map_or(text.len(), |at| from + at)
 }
 
+/// Whether a path in origin form is valid on sight: nothing in it needs a closer look.
+pub(super) fn is_plain_path(path: &[u8]) -> bool {
+    path.first() == Some(&b'/')
+        && path.iter().all(|&byte| CLASS[usize::from(byte)] == 0 && byte != b'?')
+}
+
 /// Not visible ASCII.
 const INVALID: u8 = 1;
 /// Something that makes the path worth a closer look.

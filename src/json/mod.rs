@@ -16,6 +16,7 @@ mod members;
 mod number;
 mod parse;
 mod slow;
+mod source;
 mod text;
 mod value;
 
@@ -24,6 +25,7 @@ pub mod write;
 
 pub use members::{Elements, Key, Members};
 pub use parse::{DEPTH_CAP, Parser, SIZE_MAX};
+pub use source::Source;
 pub use value::{Kind, Slot, Value};
 
 /// Why a document was refused. The sender of the bytes is to blame in each case.

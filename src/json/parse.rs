@@ -1,4 +1,8 @@
-//! One parser per worker: simd-json marks a private copy, the caller's bytes stay as they are.
+//! One parser per worker: simd-json marks a document, whose bytes stay as they are.
+//!
+//! simd-json wants a mutable slice with room behind it: a private copy, unless the caller lends a
+//! buffer. Its second stage would unescape strings in place, but stops before the first bracket,
+//! so a lent buffer is used for arrays and objects only.
 //!
 //! simd-json's first stage checks UTF-8 and finds where everything begins; its second, which would
 //! unescape strings and convert numbers that nobody asks for, is not entered: the depth it may
@@ -12,6 +16,7 @@ use simd_json::value::tape::Node as TapeNode;
 use simd_json::{Buffers, ErrorType, Tape, fill_tape_padded};
 
 use super::build::{Marked, Node, build};
+use super::source::Source;
 use super::value::Value;
 use super::{JsonError, slow};
 
@@ -72,14 +77,37 @@ impl Parser {
         src: &'p [u8],
         depth_max: usize,
     ) -> Result<Value<'p>, JsonError> {
-        if src.len() > SIZE_MAX {
+        self.parse_from(src.into(), depth_max)
+    }
+
+    /// As [`Parser::parse`], without a copy if there is a block of room behind the document.
+    ///
+    /// # Errors
+    ///
+    /// As [`Parser::parse`].
+    pub fn parse_from<'p>(
+        &'p mut self,
+        mut source: Source<'p>,
+        depth_max: usize,
+    ) -> Result<Value<'p>, JsonError> {
+        let length = source.bytes().len();
+        if length > SIZE_MAX {
             return Err(JsonError::TooLarge);
         }
         let depth_max = depth_max.min(DEPTH_CAP);
-        self.grown = self.grown.max(src.len());
-        self.fill(src);
-        let escapes = self.has_backslash();
-        let count = if self.mark(src.len()) {
+        self.grown = self.grown.max(length);
+        let is_container = is_container(source.bytes());
+        let (escapes, is_marked) = match source.buffer(PADDING).filter(|_| is_container) {
+            Some((buffer, length)) => (has_backslash(buffer, length), self.mark(buffer, length)),
+            None => {
+                let mut copy = self.copied(source.bytes());
+                let both = (has_backslash(&copy, length), self.mark(&mut copy, length));
+                self.copy = copy;
+                both
+            }
+        };
+        let src = source.into_bytes();
+        let count = if is_marked {
             let doc = Marked { src, marks: self.buffers.structural_indexes(), escapes };
             build(&mut self.nodes, &doc, depth_max)
         } else {
@@ -103,29 +131,24 @@ impl Parser {
         }
     }
 
-    /// Copies `src` behind which simd-json may read a block too far.
+    /// Copies `src` into the private buffer, which is to be put back.
     #[inline]
-    fn fill(&mut self, src: &[u8]) {
-        self.copy.clear();
-        self.copy.reserve(src.len() + PADDING);
-        self.copy.extend_from_slice(src);
-        self.copy.extend_from_slice(&[b' '; PADDING]);
+    fn copied(&mut self, src: &[u8]) -> Vec<u8> {
+        let mut copy = mem::take(&mut self.copy);
+        copy.clear();
+        copy.reserve(src.len() + PADDING);
+        copy.extend_from_slice(src);
+        copy.extend_from_slice(&[b' '; PADDING]);
+        copy
     }
 
-    /// Whether the document holds a backslash; all whole blocks of the copy reach beyond its end.
+    /// Runs the first stage of simd-json over the first `length` bytes of `buffer`, behind which
+    /// there is room; false when it, or the second stage for a document that is one scalar,
+    /// refuses.
     #[inline]
-    fn has_backslash(&self) -> bool {
-        // Branch-free over a block, so that the compiler can use vector instructions.
-        let found = |block: &[u8]| block.iter().fold(false, |any, &byte| any | (byte == b'\\'));
-        self.copy.chunks_exact(PADDING).any(found)
-    }
-
-    /// Runs the first stage of simd-json over the copy of a document of `length` bytes; false when
-    /// it, or the second stage for a document that is one scalar, refuses.
-    #[inline]
-    fn mark(&mut self, length: usize) -> bool {
+    fn mark(&mut self, buffer: &mut [u8], length: usize) -> bool {
         let mut tape = Tape(mem::take(&mut self.tape)).reset();
-        let result = fill_tape_padded(&mut self.copy, length, &mut self.buffers, &mut tape);
+        let result = fill_tape_padded(buffer, length, &mut self.buffers, &mut tape);
         // Only the second stage counts depth, and it does so at the first bracket.
         let marked = match &result {
             Ok(()) => true,
@@ -149,6 +172,23 @@ impl Parser {
         let doc = Marked { src, marks: &[start], escapes: true };
         build(&mut self.nodes, &doc, 0).ok_or(JsonError::Syntax { offset: 0 })
     }
+}
+
+/// Whether the document, if it is one, is an array or an object.
+#[inline]
+fn is_container(src: &[u8]) -> bool {
+    let first = src.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+    matches!(first, Some(b'{' | b'['))
+}
+
+/// Whether there is a backslash among the first `length` bytes; one in the room behind them may
+/// count, too.
+#[inline]
+fn has_backslash(buffer: &[u8], length: usize) -> bool {
+    // Branch-free over a block, so that the compiler can use vector instructions.
+    let found = |block: &[u8]| block.iter().fold(false, |any, &byte| any | (byte == b'\\'));
+    let whole = length.next_multiple_of(PADDING).min(buffer.len());
+    buffer[..whole].chunks_exact(PADDING).any(found)
 }
 
 impl Default for Parser {
@@ -290,15 +330,33 @@ mod tests {
     fn the_second_stage_of_simd_json_is_not_entered() {
         let mut parser = Parser::new();
         for (src, marks) in [(&b"[1,2]"[..], 5), (b"{\"a\":{}}", 6), (b"[1e999,\"\\x\"]", 5)] {
-            parser.fill(src);
-            assert!(parser.mark(src.len()));
+            let mut copy = parser.copied(src);
+            assert!(parser.mark(&mut copy, src.len()));
+            assert!(copy.starts_with(src));
             assert_eq!(parser.buffers.structural_indexes().len(), marks);
             assert!(parser.tape.is_empty());
         }
         for src in [&b"[\"]"[..], b"[\"\xff\"]", b"[\"\n\"]", b"  ", b""] {
-            parser.fill(src);
-            assert!(!parser.mark(src.len()));
+            let mut copy = parser.copied(src);
+            assert!(!parser.mark(&mut copy, src.len()));
         }
+    }
+
+    #[test]
+    fn a_container_with_room_is_not_copied() {
+        let mut parser = Parser::new();
+        let buffer = [&b"..  [\"\\u0041\",1]\x00\"\\"[..], &[b'}'; 2 * PADDING]].concat();
+        for (length, copies) in [(14, false), (2 * PADDING, true)] {
+            let mut lent = buffer.clone();
+            let value = parser.parse_from(Source::roomy(&mut lent[2..], length), 4);
+            assert_eq!(value.is_err(), copies);
+            assert_eq!(parser.copy.capacity() > 0, copies);
+            assert_eq!(lent, buffer);
+        }
+        // The second stage would unescape this one where it stands.
+        let mut lent = [&b"\"\\u0041\""[..], &[0; PADDING]].concat();
+        let value = parser.parse_from(Source::roomy(&mut lent, 8), 4).unwrap();
+        assert_eq!(value.raw(), b"\"\\u0041\"");
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl ArtifactBuf {
 
     /// The artifact.
     pub fn view(&self) -> Artifact<'_> {
-        Artifact(&self.packed)
+        Artifact::new(&self.packed)
     }
 }
 

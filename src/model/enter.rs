@@ -3,7 +3,7 @@
 //! Each entry is looked at once or twice in its life, whatever the length of the log.
 
 use super::{
-    entry::{DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, SEQ_AT, mark},
+    entry::{DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, PLACE, SEQ_AT, mark},
     event::{is_append, kind},
     state::TaskState,
     task::{Chain, Task, TaskLimits},
@@ -33,6 +33,9 @@ impl Task {
                 let chain = self.chain_of(&entry);
                 if chain.is_none() && self.artifacts.len() >= limits.artifacts_max {
                     return None;
+                }
+                if entry.is_repeating() {
+                    self.repeat(at, end, limits)?;
                 }
                 self.seq += 1;
                 index = chain.unwrap_or(self.artifacts.len());
@@ -106,10 +109,46 @@ impl Task {
         }
     }
 
+    #[inline]
     fn kill(&mut self, at: usize) {
-        self.dead_bytes += self.u32_at(at);
         // Zero would say that it lives.
         self.put_u32(at + DEAD_AT, self.seq.max(1));
+        self.dead_bytes += match self.repeats_at {
+            0 => self.u32_at(at),
+            repeats_at => self.freed(at, repeats_at as usize),
+        };
+    }
+
+    /// What the death of an entry frees: a message that is repeated goes with what repeats it.
+    #[cold]
+    fn freed(&self, at: usize, repeats_at: usize) -> u32 {
+        let first = self.entries_at();
+        let is_dead = |at: usize| self.u32_at(at + DEAD_AT) != 0;
+        match self.u32_at(at) {
+            _ if at == first && !is_dead(repeats_at) => 0,
+            freed if at == repeats_at && is_dead(first) => freed + self.u32_at(first),
+            freed => freed,
+        }
+    }
+
+    /// Notes the artifact at `at`, which ends at `end`, as the one that repeats the first message.
+    ///
+    /// `None`: there is another, the message is not the only one of the task and alive, or the
+    /// task would show more than it may hold; parts must then be copied.
+    #[cold]
+    fn repeat(&mut self, at: usize, end: usize, limits: &TaskLimits) -> Option<()> {
+        let first = self.entries_at();
+        let entry = Entry::at(&self.log, first)?;
+        let fits = self.log.len() + entry.len() <= limits.bytes_max;
+        if !fits || first == 0 || !entry.is_turn() || entry.dead() != 0 {
+            return None;
+        }
+        if self.repeats_at != 0 || self.messages != 1 {
+            return None;
+        }
+        self.put_u32(end - PLACE, first as u32);
+        self.repeats_at = at as u32;
+        Some(())
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 //! An agent's events wait in the same form ([`super::EventBuf`]), so they join a log by one copy.
 
 use super::{
-    event::{TaskEvent, kind},
+    event::{TaskEvent, is_repeating, kind},
     pack::{Artifact, FIELD_HEAD, Message, artifact_tag},
 };
 
@@ -26,6 +26,9 @@ pub const FLAG_AT: usize = 17;
 /// Where the number of the artifact is.
 pub const INDEX_AT: usize = 18;
 
+/// Bytes of the place of a repeated message.
+pub const PLACE: usize = 4;
+
 /// Marks in the kind column: the rest of it is the kind.
 pub mod mark {
     /// A turn, or a status that says something.
@@ -47,6 +50,7 @@ pub fn entry_head(payload_len: usize, kind: u8, flag: u8) -> [u8; ENTRY_HEAD] {
 /// One entry of a log.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
+    log: &'a [u8],
     head: &'a [u8; ENTRY_HEAD],
     pub payload: &'a [u8],
 }
@@ -58,7 +62,7 @@ impl<'a> Entry<'a> {
         let (head, rest) = log.get(at..)?.split_first_chunk()?;
         let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
         let payload = rest.get(..length.checked_sub(ENTRY_HEAD)?)?;
-        Some(Entry { head, payload })
+        Some(Entry { log, head, payload })
     }
 
     #[inline]
@@ -118,17 +122,64 @@ impl<'a> Entry<'a> {
 
     #[inline]
     pub fn event(&self) -> Option<TaskEvent<'a>> {
+        if self.is_repeating() {
+            return self.repeating_event();
+        }
+        self.plain_event()
+    }
+
+    /// The event of an entry that does not repeat, as no turn and no status does.
+    #[inline]
+    pub fn plain_event(&self) -> Option<TaskEvent<'a>> {
         TaskEvent::decode(self.kind(), self.flag(), self.payload)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn repeating_event(&self) -> Option<TaskEvent<'a>> {
+        let event = TaskEvent::decode(self.kind(), self.flag(), self.own_payload())?;
+        Some(match event {
+            TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
+                let artifact = Artifact { repeats: self.repeated(), ..artifact };
+                TaskEvent::Artifact { artifact, append, last_chunk, metadata }
+            }
+            TaskEvent::Turn { .. } | TaskEvent::Status { .. } => event,
+        })
+    }
+
+    /// True for an artifact whose payload ends with the place of the message that it repeats.
+    #[inline]
+    pub fn is_repeating(&self) -> bool {
+        // The flag of a status is its state.
+        self.kind() == kind::ARTIFACT && is_repeating(self.flag())
+    }
+
+    /// The payload of a repeating entry without the place of the message.
+    fn own_payload(&self) -> &'a [u8] {
+        self.payload.get(..self.payload.len().saturating_sub(PLACE)).unwrap_or_default()
+    }
+
+    /// The message that a repeating entry repeats; `None` where no task has entered it yet.
+    #[cold]
+    #[inline(never)]
+    fn repeated(&self) -> Option<Message<'a>> {
+        let at = u32::from_le_bytes(*self.payload.last_chunk::<PLACE>()?) as usize;
+        let turn = Entry::at(self.log, at).filter(|entry| at > 0 && entry.is_turn())?;
+        Some(Message(turn.payload))
     }
 
     /// The artifact of an entry of that kind, without its metadata.
     #[inline]
     pub fn artifact(&self) -> Artifact<'a> {
-        let sized = self.payload.split_first_chunk().and_then(|(length, rest)| {
+        let (payload, repeats) = match is_repeating(self.flag()) {
+            true => (self.own_payload(), self.repeated()),
+            false => (self.payload, None),
+        };
+        let sized = payload.split_first_chunk().and_then(|(length, rest)| {
             let length = u32::from_le_bytes(*length) as usize;
             if length == 0 { Some(rest) } else { rest.get(length..) }
         });
-        Artifact(sized.unwrap_or_default())
+        Artifact { packed: sized.unwrap_or_default(), repeats }
     }
 
     /// What the payloads of an artifact and of its chunks begin with, metadata aside: the id.
@@ -144,7 +195,7 @@ impl<'a> Entry<'a> {
     /// The message of an entry that [holds](Entry::holds_message) one.
     #[inline]
     pub fn message(&self) -> Option<Message<'a>> {
-        match self.event()? {
+        match self.plain_event()? {
             TaskEvent::Turn { message } => Some(message),
             TaskEvent::Status { message, .. } => message,
             TaskEvent::Artifact { .. } => None,

@@ -1,7 +1,7 @@
 //! What can happen to a task, and the packed list in which an agent's events wait to be applied.
 
 use super::{
-    entry::{ENTRY_HEAD, Entries, FLAG_AT, KIND_AT, entry_head, mark},
+    entry::{ENTRY_HEAD, Entries, FLAG_AT, KIND_AT, PLACE, entry_head, mark},
     pack::{Artifact, Message, Packer},
     state::TaskState,
 };
@@ -48,6 +48,7 @@ pub(super) mod kind {
 /// Bits of an encoded artifact event's flag byte.
 const APPEND: u8 = 1;
 const LAST_CHUNK: u8 = 2;
+const REPEATS: u8 = 4;
 
 #[inline]
 fn artifact_flag(append: bool, last_chunk: bool) -> u8 {
@@ -59,6 +60,12 @@ pub(super) fn is_append(flag: u8) -> bool {
     flag & APPEND != 0
 }
 
+/// True when the flag of an artifact says that its payload ends with the place of a message.
+#[inline]
+pub(super) fn is_repeating(flag: u8) -> bool {
+    flag & REPEATS != 0
+}
+
 /// Bytes of a status's payload before its metadata, and of an artifact's.
 const STATUS_HEAD: usize = 12;
 const ARTIFACT_HEAD: usize = 4;
@@ -66,7 +73,8 @@ const ARTIFACT_HEAD: usize = 4;
 /// An event cut into the columns of its encoding: `kind, flag, payload`.
 ///
 /// Payloads: turn = message; status = `at_ms u64, metadata length u32, metadata, message`;
-/// artifact = `metadata length u32, metadata, artifact`.
+/// artifact = `metadata length u32, metadata, artifact`, and for one that repeats the parts of the
+/// task's first message, the offset of that u32.
 impl<'a> TaskEvent<'a> {
     /// Length of the payload in bytes.
     pub fn payload_len(&self) -> usize {
@@ -76,7 +84,7 @@ impl<'a> TaskEvent<'a> {
                 STATUS_HEAD + metadata.map_or(0, <[u8]>::len) + message.map_or(0, |m| m.0.len())
             }
             TaskEvent::Artifact { artifact, metadata, .. } => {
-                ARTIFACT_HEAD + metadata.map_or(0, <[u8]>::len) + artifact.0.len()
+                ARTIFACT_HEAD + metadata.map_or(0, <[u8]>::len) + artifact.packed_len()
             }
         }
     }
@@ -128,7 +136,7 @@ impl<'a> TaskEvent<'a> {
                 head[ENTRY_HEAD..].copy_from_slice(&(metadata.len() as u32).to_le_bytes());
                 out.extend_from_slice(&head);
                 out.extend_from_slice(metadata);
-                out.extend_from_slice(artifact.0);
+                artifact.pack(out);
             }
         }
     }
@@ -156,7 +164,7 @@ impl<'a> TaskEvent<'a> {
             kind::ARTIFACT => {
                 let (metadata, artifact) = sized(payload)?;
                 Some(TaskEvent::Artifact {
-                    artifact: Artifact(artifact),
+                    artifact: Artifact::new(artifact),
                     append: flag & APPEND != 0,
                     last_chunk: flag & LAST_CHUNK != 0,
                     metadata,
@@ -219,6 +227,17 @@ impl EventBuf {
         self.close(start, kind::ARTIFACT);
     }
 
+    /// Appends an artifact like [`EventBuf::push_artifact_with`] that has the parts of the message
+    /// with which its task begins, and does not copy them.
+    pub fn push_repeat_with(&mut self, write: impl FnOnce(&mut Packer<'_>)) {
+        let start = self.bytes.len();
+        self.push_artifact_with(false, true, |packer| {
+            write(packer);
+            packer.0.extend_from_slice(&[0; PLACE]);
+        });
+        self.bytes[start + FLAG_AT] |= REPEATS;
+    }
+
     /// Corrects the columns of the newest entry, to which something was packed.
     #[inline]
     fn close(&mut self, start: usize, kind: u8) {
@@ -268,8 +287,19 @@ impl EventBuf {
         self.artifacts
     }
 
-    /// The events, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = TaskEvent<'_>> {
-        Entries { log: &self.bytes, at: 0 }.map_while(|(_, entry)| entry.event())
+    /// The events, oldest first; `first` is the message that some of them may repeat.
+    pub fn iter<'a>(&'a self, first: Option<Message<'a>>) -> impl Iterator<Item = TaskEvent<'a>> {
+        Entries { log: &self.bytes, at: 0 }.map_while(move |(_, entry)| {
+            let event = entry.event()?;
+            Some(match event {
+                TaskEvent::Artifact { artifact, append, last_chunk, metadata }
+                    if entry.is_repeating() =>
+                {
+                    let artifact = Artifact { repeats: first, ..artifact };
+                    TaskEvent::Artifact { artifact, append, last_chunk, metadata }
+                }
+                event => event,
+            })
+        })
     }
 }

@@ -76,8 +76,8 @@ impl Packer<'_> {
     #[inline]
     pub fn put(&mut self, tag: u8, bytes: &[u8]) {
         self.0.reserve(FIELD_HEAD + bytes.len());
-        self.0.push(tag);
-        self.0.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        let [a, b, c, d] = (bytes.len() as u32).to_le_bytes();
+        self.0.extend_from_slice(&[tag, a, b, c, d]);
         self.0.extend_from_slice(bytes);
     }
 
@@ -190,21 +190,65 @@ impl<'a> Message<'a> {
 
 /// A packed artifact (A2A 1.0 §4.1.7), or one chunk of it.
 #[derive(Clone, Copy)]
-pub struct Artifact<'a>(pub &'a [u8]);
+pub struct Artifact<'a> {
+    /// Its fields.
+    pub packed: &'a [u8],
+    /// The message whose parts follow its own: they are stored once.
+    pub repeats: Option<Message<'a>>,
+}
 
 impl<'a> Artifact<'a> {
-    /// All fields, in the order they were packed.
+    /// An artifact whose fields are all its own.
+    #[inline]
+    pub fn new(packed: &'a [u8]) -> Artifact<'a> {
+        Artifact { packed, repeats: None }
+    }
+
+    /// Its own fields, in the order they were packed.
+    #[inline]
     pub fn fields(self) -> Fields<'a> {
-        Fields(self.0)
+        Fields(self.packed)
+    }
+
+    /// Length of [`Artifact::pack`] in bytes.
+    #[inline]
+    pub fn packed_len(self) -> usize {
+        let repeated = |message: Message<'a>| message.parts().map(|p| FIELD_HEAD + p.0.len()).sum();
+        self.packed.len() + self.repeats.map_or(0, repeated)
+    }
+
+    /// Appends all fields, repeated parts among them.
+    #[inline]
+    pub fn pack(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.packed);
+        if let Some(message) = self.repeats {
+            message.parts().for_each(|part| Packer(out).put(artifact_tag::PART, part.0));
+        }
     }
 
     /// Its id and its text when it is nothing but one part of text, as most chunks are.
     #[inline]
     pub fn as_text(self) -> Option<(&'a [u8], &'a [u8])> {
+        if let Some(message) = self.repeats {
+            return self.as_repeated_text(message);
+        }
         let mut fields = self.fields();
         match (fields.next()?, fields.next()?) {
             ((artifact_tag::ARTIFACT_ID, id), (artifact_tag::PART, part)) if fields.is_empty() => {
                 Some((id, Part(part).as_text()?))
+            }
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn as_repeated_text(self, message: Message<'a>) -> Option<(&'a [u8], &'a [u8])> {
+        let (mut fields, mut parts) = (self.fields(), message.parts());
+        match (fields.next()?, parts.next()?) {
+            ((artifact_tag::ARTIFACT_ID, id), part)
+                if fields.is_empty() && parts.next().is_none() =>
+            {
+                Some((id, part.as_text()?))
             }
             _ => None,
         }
@@ -217,7 +261,8 @@ impl<'a> Artifact<'a> {
 
     /// The parts, in order.
     pub fn parts(self) -> impl Iterator<Item = Part<'a>> {
-        self.fields().filter(|(tag, _)| *tag == artifact_tag::PART).map(|(_, part)| Part(part))
+        let own = self.fields().filter(|(tag, _)| *tag == artifact_tag::PART);
+        own.map(|(_, part)| Part(part)).chain(self.repeats.into_iter().flat_map(Message::parts))
     }
 }
 

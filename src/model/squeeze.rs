@@ -23,7 +23,7 @@ impl Task {
     /// Drops dead entries that no replay needs once they are half of a log of some size.
     pub(super) fn squeeze(&mut self, more: usize, limits: &TaskLimits) {
         let dead = self.dead_bytes as usize;
-        let tight = self.log.len() + more > limits.bytes_max;
+        let tight = self.length() + more > limits.bytes_max;
         if !tight && (dead < WORTH_IT || dead < self.log.len() / 2) {
             return;
         }
@@ -40,9 +40,14 @@ impl Task {
     fn rebuild(&mut self, floor: u32, more: usize) {
         let old = std::mem::take(&mut self.log);
         // What died after the floor is part of the task as it was at the floor.
-        let is_kept = |entry: &Entry<'_>| entry.dead() == 0 || entry.dead() > floor;
+        let lives = |entry: &Entry<'_>| entry.dead() == 0 || entry.dead() > floor;
+        let (first, repeats_at) = (self.entries_at(), self.repeats_at as usize);
+        let repeating = Entry::at(&old, repeats_at).filter(|entry| repeats_at != 0 && lives(entry));
+        // What is repeated stays, and it stays where it is.
+        let is_repeated = |at: usize| at == first && repeating.is_some();
+        let is_kept = |at: usize, entry: &Entry<'_>| lives(entry) || is_repeated(at);
         let kept: usize = Entries { log: &old, at: self.entries_at() }
-            .filter(|(_, entry)| is_kept(entry))
+            .filter(|(at, entry)| is_kept(*at, entry))
             .map(|(_, entry)| entry.len())
             .sum();
         let kept = self.entries_at() + kept;
@@ -51,9 +56,11 @@ impl Task {
         let mut moved: Vec<(u32, u32)> = Vec::new();
         self.dead_bytes = 0;
         for (at, entry) in (Entries { log: &old, at: self.entries_at() }) {
-            if is_kept(&entry) {
+            if is_kept(at, &entry) {
                 moved.push((at as u32, log.len() as u32));
-                self.dead_bytes += if entry.dead() != 0 { entry.len() as u32 } else { 0 };
+                let is_needed = is_repeated(at) && repeating.is_some_and(|r| r.dead() == 0);
+                let is_dead = entry.dead() != 0 && !is_needed;
+                self.dead_bytes += if is_dead { entry.len() as u32 } else { 0 };
                 entry.copy_to(&mut log);
             }
         }
@@ -72,6 +79,7 @@ impl Task {
             *chain = Chain { first: new_place(chain.first), last: new_place(chain.last) };
         }
         self.status_at = new_place(self.status_at);
+        self.repeats_at = new_place(self.repeats_at);
         self.trimmed_at = 0;
         self.log = log;
         self.base_seq = self.base_seq.max(floor);

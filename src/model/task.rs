@@ -62,6 +62,8 @@ pub struct Task {
     pub(super) messages: u32,
     /// Before it, no message can be trimmed from the history.
     pub(super) trimmed_at: u32,
+    /// The one entry that repeats the first message; 0: there is none.
+    pub(super) repeats_at: u32,
     pub(super) updated_ms: u64,
     pub(super) artifacts: SmallVec<[Chain; 2]>,
 }
@@ -89,6 +91,7 @@ impl Task {
             squeezes: 0,
             messages: 0,
             trimmed_at: 0,
+            repeats_at: 0,
             updated_ms: 0,
             artifacts: SmallVec::new(),
         }
@@ -202,6 +205,12 @@ impl Task {
         self.log.reserve_exact(Task::cost(event));
     }
 
+    /// Bytes of the log as it would be if nothing were stored once and shown twice.
+    pub(super) fn length(&self) -> usize {
+        let first = (self.repeats_at != 0).then(|| Entry::at(&self.log, self.entries_at()));
+        self.log.len() + first.flatten().map_or(0, |entry| entry.len())
+    }
+
     /// Times the log was squeezed: offsets from before are void.
     pub(super) fn squeezes(&self) -> u32 {
         self.squeezes
@@ -257,7 +266,7 @@ impl Task {
             return Err(Refusal::Terminal);
         }
         let cost = Task::cost(event);
-        let (length, dead) = (self.log.len() + cost, self.dead_bytes as usize);
+        let (length, dead) = (self.length() + cost, self.dead_bytes as usize);
         // A squeeze of a full log must free a sixteenth: it copies all of it.
         let is_worth_it = dead >= limits.bytes_max / 16;
         if length > limits.bytes_max && (!is_worth_it || length - dead > limits.bytes_max) {
@@ -284,7 +293,7 @@ impl Task {
     pub fn apply_at_once(&mut self, events: &EventBuf, limits: &TaskLimits) -> (usize, bool) {
         let bytes = events.bytes();
         if self.state.is_terminal()
-            || self.log.len() + bytes.len() > limits.bytes_max
+            || self.length() + bytes.len() > limits.bytes_max
             || self.may_squeeze(bytes.len(), events.len() as u64, limits)
         {
             return (0, false);
@@ -318,7 +327,7 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::entry::Entries, *};
     use crate::model::{ArtifactBuf, MessageBuf, PartsBuf};
 
     fn limits() -> TaskLimits {
@@ -426,7 +435,7 @@ mod tests {
                 let growth = fast.heap_bytes() + fast.growth_at_once(&events);
                 let (applied, _) = fast.apply_at_once(&events, &limits);
                 assert!(fast.heap_bytes() <= growth);
-                for (at, event) in events.iter().enumerate() {
+                for (at, event) in events.iter(None).enumerate() {
                     let result = slow.apply(&event, &limits);
                     if at >= applied {
                         assert_eq!(fast.apply(&event, &limits), result);
@@ -439,6 +448,92 @@ mod tests {
                 assert_eq!(slow.artifacts.len(), slow.view().artifacts().count());
             }
         }
+    }
+
+    /// All that a reader sees of a task after an event, and of the events since.
+    fn shown(task: &Task, seq: u64) -> Vec<Vec<u8>> {
+        let view = task.view_at(seq);
+        let mut shown = vec![format!("{:?} {}", view.status().state, view.seq()).into_bytes()];
+        shown.extend(view.history(None).map(|message| message.0.to_vec()));
+        for artifact in view.artifacts() {
+            let id = artifact.head().artifact_id();
+            shown.push([id, format!("{:?}", artifact.head().as_text()).as_bytes()].concat());
+            shown.extend(artifact.parts().map(|part| part.0.to_vec()));
+        }
+        task.replay(seq, &mut Default::default(), |replayed| {
+            let mut event = EventBuf::default();
+            event.push(&replayed.event);
+            shown.push(event.bytes().to_vec());
+            true
+        });
+        shown
+    }
+
+    #[test]
+    fn what_is_repeated_is_stored_once_and_shown_like_its_slow_twin() {
+        let text = |text: &str| PartsBuf::new().text(text);
+        let large = [text(&"x".repeat(9_000)), text(&"x".repeat(9_000)).text("y").data("{}")];
+        for (round, history_max) in (0..12usize).zip([1, 2, 10].into_iter().cycle()) {
+            let limits = TaskLimits { history_max, ..limits() };
+            let said = MessageBuf::agent("m", &large[round % 2]);
+            let begun = || Task::submitted(b"t", b"c", Generation::V1, (said.view(), 1), 0);
+            let (mut fast, mut slow, mut events) = (begun(), begun(), EventBuf::default());
+            events.push_repeat_with(|packer| packer.put(1, b"0"));
+            events.push(&status(TaskState::Working));
+            assert_eq!(fast.apply_at_once(&events, &limits), (2, true));
+            for event in events.iter(Some(said.view())) {
+                slow.apply(&event, &limits).unwrap();
+            }
+            assert!(fast.log.len() < 10_000 && slow.log.len() > 18_000);
+            assert!((0..50).contains(&(fast.length() - slow.log.len())));
+            for step in 0..60usize {
+                let reply = MessageBuf::agent(&step.to_string(), &text("z"));
+                // The one that repeats is appended to, and replaced sooner or later.
+                let (append, id) = ((step + round) % 20 != 0, (step * round % 3).to_string());
+                let artifact = ArtifactBuf::new(&id, &text(&"w".repeat(round * 150)));
+                let artifact = artifact.view();
+                let (last_chunk, metadata) = (false, None);
+                let event = match step % 3 {
+                    0 => TaskEvent::Turn { message: reply.view() },
+                    1 => TaskEvent::Artifact { artifact, append, last_chunk, metadata },
+                    _ => status(TaskState::Working),
+                };
+                assert_eq!(fast.apply(&event, &limits), slow.apply(&event, &limits));
+                let base = fast.base_seq().max(slow.base_seq());
+                for seq in (base..=fast.seq()).filter(|seq| (seq + step as u64).is_multiple_of(5)) {
+                    assert_eq!(shown(&fast, seq), shown(&slow, seq));
+                }
+                assert!(fast.length() <= limits.bytes_max);
+                let entries = Entries { log: &fast.log, at: fast.entries_at() };
+                let dead: usize =
+                    entries.map(|(_, e)| if e.dead() == 0 { 0 } else { e.len() }).sum();
+                assert!(dead == fast.dead_bytes as usize || fast.repeats_at != 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_is_repeated_once_and_only_where_it_could_be_copied() {
+        let said = MessageBuf::agent("m", &PartsBuf::new().text(&"x".repeat(60_000)));
+        let mut task = Task::submitted(b"t", b"c", Generation::V1, (said.view(), 1), 0);
+        let mut events = EventBuf::default();
+        events.push_repeat_with(|packer| packer.put(1, b"0"));
+        assert_eq!(task.apply_at_once(&events, &limits()), (0, false));
+        let event = events.iter(Some(said.view())).next().unwrap();
+        assert_eq!(task.apply(&event, &limits()), Err(Refusal::TooLarge));
+        let larger = TaskLimits { bytes_max: 200_000, ..limits() };
+        assert_eq!(task.apply_at_once(&events, &larger), (1, false));
+        assert_eq!(task.apply_at_once(&events, &larger), (0, false));
+        assert_eq!(task.view().bytes(), task.length());
+        assert_eq!(task.apply(&event, &larger), Ok(3));
+        // Nothing repeats the message any more; trimmed and squeezed, it is gone.
+        let short = TaskLimits { history_max: 1, ..larger };
+        let turn = TaskEvent::Turn { message: Message(b"") };
+        task.apply(&turn, &short).unwrap();
+        let tight = TaskLimits { bytes_max: task.log.len(), ..short };
+        task.apply(&turn, &tight).unwrap();
+        assert_eq!((task.repeats_at, task.squeezes()), (0, 1));
+        assert_eq!(task.view().artifacts().count(), 1);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{
     entry::{Entries, Entry},
     event::{TaskEvent, kind},
-    pack::{Artifact, Fields, Message, Part, artifact_tag},
+    pack::{Artifact, Fields, Message, Part, artifact_tag, message_tag},
     state::{Generation, TaskState},
     task::Task,
 };
@@ -61,12 +61,12 @@ impl<'a> TaskView<'a> {
 
     /// Bytes of the log behind it: about what its text will take, without its punctuation.
     pub fn bytes(&self) -> usize {
-        self.task.log().len()
+        self.task.length()
     }
 
     /// The status.
     pub fn status(&self) -> Status<'a> {
-        match Entry::at(self.task.log(), self.status_at).and_then(|entry| entry.event()) {
+        match Entry::at(self.task.log(), self.status_at).and_then(|entry| entry.plain_event()) {
             Some(TaskEvent::Status { state, at_ms, message, metadata }) => {
                 Status { state, at_ms, message, metadata }
             }
@@ -208,16 +208,20 @@ impl<'a> ArtifactView<'a> {
     /// The parts of all chunks, in order.
     #[inline]
     pub fn parts(&self) -> AllParts<'a> {
-        let (fields, next) = (self.head().fields(), self.entry.next());
-        AllParts { log: self.log, fields, next, seq: self.seq }
+        let (head, next) = (self.head(), self.entry.next());
+        let (fields, repeats, tag) = (head.fields(), head.repeats, artifact_tag::PART);
+        AllParts { log: self.log, fields, tag, repeats, next, seq: self.seq }
     }
 }
 
 /// Iterates over the parts of an artifact and of its chunks.
 pub struct AllParts<'a> {
     log: &'a [u8],
-    /// What is left of the chunk.
+    /// What is left of the chunk, or of the message that it repeats, and the tag of a part in it.
     fields: Fields<'a>,
+    tag: u8,
+    /// The message that follows the fields of the chunk.
+    repeats: Option<Message<'a>>,
     /// Where the next chunk is.
     next: usize,
     seq: u32,
@@ -230,15 +234,21 @@ impl<'a> Iterator for AllParts<'a> {
     fn next(&mut self) -> Option<Part<'a>> {
         loop {
             for (tag, bytes) in self.fields.by_ref() {
-                if tag == artifact_tag::PART {
+                if tag == self.tag {
                     return Some(Part(bytes));
                 }
+            }
+            if let Some(message) = self.repeats.take() {
+                (self.fields, self.tag) = (message.fields(), message_tag::PART);
+                continue;
             }
             if self.next == 0 {
                 return None;
             }
             let entry = Entry::at(self.log, self.next).filter(|e| e.seq() <= self.seq)?;
-            (self.fields, self.next) = (entry.artifact().fields(), entry.next());
+            let chunk = entry.artifact();
+            (self.fields, self.tag) = (chunk.fields(), artifact_tag::PART);
+            (self.repeats, self.next) = (chunk.repeats, entry.next());
         }
     }
 }

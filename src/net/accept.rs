@@ -1,14 +1,18 @@
 //! Takes connections in, within `connections_max` and the file descriptors there are.
 //!
-//! Beyond `connections_max` a connection is told 503 and closed. When the system runs out of
-//! descriptors or memory, accepting pauses: what waits in the backlog is served afterwards.
+//! Beyond `connections_max` a connection is told 503 and closed; with TLS it is closed, for there
+//! is no telling it without a handshake. When the system runs out of descriptors or memory,
+//! accepting pauses: what waits in the backlog is served afterwards.
 
-use std::{io, rc::Rc, sync::atomic::Ordering, time::Duration};
+use std::{io, rc::Rc, time::Duration};
 
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{drive::Drive, local::Local};
+use super::{
+    drive::Drive,
+    local::{Local, Seat},
+};
 
 /// How long accepting pauses when the system has no more to give.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -29,16 +33,19 @@ pub(super) async fn accept(listener: TcpListener, local: Rc<Local>) {
 }
 
 fn admit(stream: TcpStream, local: &Rc<Local>) {
-    let open = &local.shared.open;
-    if open.fetch_add(1, Ordering::Relaxed) >= local.bounds.connections_max {
-        open.fetch_sub(1, Ordering::Relaxed);
-        // Best effort: whoever does not read it sees a closed connection.
-        let _ = SockRef::from(&stream).send(REFUSAL);
+    let Some(seat) = Seat::take(local) else {
+        if local.shared.tls.is_none() {
+            // Best effort: whoever does not read it sees a closed connection.
+            let _ = SockRef::from(&stream).send(REFUSAL);
+        }
         return;
-    }
+    };
     // A socket that refuses the option is closed already, which its first read will show.
     let _ = stream.set_nodelay(true);
-    tokio::task::spawn_local(Drive::new(stream, Rc::clone(local)));
+    match &local.shared.tls {
+        None => drop(tokio::task::spawn_local(Drive::new(stream, seat))),
+        Some(tls) => tls.serve(stream, seat),
+    }
 }
 
 fn concerns_one_connection(error: &io::Error) -> bool {

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::service::Peer;
 
-use super::transport::Transport;
+use super::{local::Seat, transport::Transport};
 
 /// A transport until it is handed on; then everything fails as on a closed one.
 pub(super) struct Carrier<S>(Option<S>);
@@ -21,14 +21,21 @@ impl<S> Carrier<S> {
         Carrier(Some(stream))
     }
 
-    /// Hands it on.
-    #[cfg(feature = "grpc")]
-    pub(super) fn take(&mut self) -> Option<S> {
-        self.0.take()
-    }
-
     fn get(&mut self) -> io::Result<&mut S> {
         self.0.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl<S: Transport + 'static> Carrier<S> {
+    /// Gives the transport, and what was read of it, to the driver of HTTP/2.
+    pub(super) fn hand_on(&mut self, read: &[u8], seat: &Seat) {
+        #[cfg(feature = "grpc")]
+        if let Some(stream) = self.0.take() {
+            super::http2::spawn(stream, read.to_vec(), seat.again());
+        }
+        // Without the feature the engine never asks for it.
+        #[cfg(not(feature = "grpc"))]
+        let _ = (read, seat);
     }
 }
 
@@ -65,6 +72,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Carrier<S> {
 impl<S: Transport> Transport for Carrier<S> {
     fn peer(&self) -> Peer<'_> {
         self.0.as_ref().map_or_else(Peer::default, Transport::peer)
+    }
+
+    fn has_left(&self) -> bool {
+        self.0.as_ref().is_none_or(Transport::has_left)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, Transport::held_bytes)
     }
 
     fn is_flushed(&self) -> bool {

@@ -2,39 +2,44 @@
 //!
 //! A poll reads what there is, lets the engine advance over it and writes its answers with one
 //! call, until the socket has nothing more to give. Between polls a quiet connection owns no
-//! buffer: it reads into its worker's. Whoever does not read what we write is cut off after
-//! `write_stall_ms`; whoever is told to go gets `linger_ms` to see our last words.
+//! buffer: it reads into its worker's. Whoever takes too little of what we write in a
+//! window of `write_stall_ms` is cut off; whoever is told to go gets `linger_ms` to see our last
+//! words.
 
 use std::{
     future::Future,
     io,
     pin::Pin,
-    rc::Rc,
     task::{Context, Poll},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 
 use crate::{
     engine::{Conn, Cx, Next},
+    json::Source,
     service::Now,
 };
 
 use super::{
     carrier::Carrier,
     input::Input,
-    local::{Desk, Local},
+    local::{Desk, Local, Seat},
     output::Output,
-    transport::Transport,
+    transport::{Transport, poll_read},
     wheel::{NEVER, Slot},
 };
 
 /// Rounds of one poll before the other connections get their turn.
 const ROUNDS_MAX: usize = 8;
 
+/// Milliseconds between looks at a peer that sent much behind a call that waits: it may have left,
+/// and nothing wakes whoever leaves bytes in a socket.
+const LOOK_MS: u64 = 1_000;
+
 /// The future of one connection, for each kind of transport a type of its own.
 pub(super) struct Drive<S: Transport> {
-    local: Rc<Local>,
+    local: Seat,
     io: Io<S>,
 }
 
@@ -45,8 +50,10 @@ struct Io<S> {
     output: Output,
     need: usize,
     due_ms: u64,
-    /// When the socket last took something while output waited.
-    moved_ms: u64,
+    /// When the current window of waiting output began.
+    waits_ms: u64,
+    /// Bytes that the peer has taken in it.
+    taken: u32,
     /// Bytes of buffers that are counted in `Shared::buffers`.
     charged: usize,
     slot: Option<Slot>,
@@ -88,9 +95,8 @@ impl From<io::Error> for Gone {
 }
 
 impl<S: Transport + 'static> Drive<S> {
-    /// A connection that was just accepted, and counted in `Shared::open`.
-    pub(super) fn new(stream: S, local: Rc<Local>) -> Drive<S> {
-        local.open.set(local.open.get() + 1);
+    /// A connection that was just accepted.
+    pub(super) fn new(stream: S, local: Seat) -> Drive<S> {
         let io = Io {
             stream: Carrier::new(stream),
             conn: Conn::new(local.clock.now()),
@@ -98,7 +104,8 @@ impl<S: Transport + 'static> Drive<S> {
             output: Output::default(),
             need: 0,
             due_ms: NEVER,
-            moved_ms: 0,
+            waits_ms: 0,
+            taken: 0,
             charged: 0,
             slot: None,
             phase: Phase::Open,
@@ -121,11 +128,11 @@ impl<S: Transport + 'static> Future for Drive<S> {
         match end.unwrap_or(End::Done) {
             End::Done => return Poll::Ready(()),
             End::HandOn => {
-                io.hand_on(local);
+                io.stream.hand_on(io.input.source().bytes(), local);
                 return Poll::Ready(());
             }
             End::Yield => cx.waker().wake_by_ref(),
-            End::Wait => local.arm(slot, io.deadline(local)),
+            End::Wait => local.arm(slot, io.deadline(local, now)),
         }
         Poll::Pending
     }
@@ -141,7 +148,6 @@ impl<S: Transport> Drop for Drive<S> {
             self.io.output.release(&mut desk.outputs);
         }
         self.local.shared.charge_buffers(self.io.charged, 0);
-        self.local.connection_ended();
     }
 }
 
@@ -170,6 +176,10 @@ impl<S: Transport + 'static> Io<S> {
                     fresh
                 }
                 Poll::Pending if due => 0,
+                Poll::Pending if self.is_deaf(local) && self.stream.has_left() => {
+                    (self.eof, due) = (true, true);
+                    0
+                }
                 Poll::Pending => return Ok(End::Wait),
             };
             if due {
@@ -180,20 +190,11 @@ impl<S: Transport + 'static> Io<S> {
         Ok(End::Yield)
     }
 
-    /// Gives the transport, and what was read of it, to the driver of HTTP/2.
-    fn hand_on(&mut self, local: &Rc<Local>) {
-        #[cfg(feature = "grpc")]
-        if let Some(stream) = self.stream.take() {
-            super::http2::spawn(stream, self.input.waiting().to_vec(), local);
-        }
-        #[cfg(not(feature = "grpc"))]
-        let _ = local;
-    }
-
     /// Counts the buffers that this connection holds. One that grows when all connections together
     /// hold too much is cut off: it could not be served without harm to the others.
     fn charge(&mut self, local: &Local) -> Result<(), Gone> {
-        let held = self.input.held_bytes() + self.output.held_bytes() + self.conn.held_bytes();
+        let (input, output) = (self.input.held_bytes(), self.output.held_bytes());
+        let held = input + output + self.conn.held_bytes() + self.stream.held_bytes();
         if held == self.charged {
             return Ok(());
         }
@@ -212,9 +213,17 @@ impl<S: Transport + 'static> Io<S> {
         self.output.is_empty() && self.stream.is_flushed()
     }
 
-    fn deadline(&self, local: &Local) -> u64 {
-        let stalled = self.moved_ms.saturating_add(local.bounds.write_stall_ms);
-        if self.is_drained() { self.due_ms } else { self.due_ms.min(stalled) }
+    /// The engine waits for a task and wants no input meanwhile: reading would not show that the
+    /// peer has left.
+    fn is_deaf(&self, local: &Local) -> bool {
+        !self.read && !self.eof && self.output.len() < local.bounds.output_bytes_max
+    }
+
+    fn deadline(&self, local: &Local, now: Now) -> u64 {
+        let look_ms = if self.is_deaf(local) { now.mono_ms + LOOK_MS } else { NEVER };
+        let stalled = self.waits_ms.saturating_add(local.bounds.write_stall_ms);
+        let due_ms = self.due_ms.min(look_ms);
+        if self.is_drained() { due_ms } else { due_ms.min(stalled) }
     }
 
     /// Reads once. Ready: how many bytes lie in the worker's buffer; 0: the connection's own
@@ -261,7 +270,7 @@ impl<S: Transport + 'static> Io<S> {
         let Desk { worker, out, read, inputs, outputs } = desk;
         // Empty already, unless an agent panicked in the middle of another connection's answer.
         out.clear();
-        let input = if fresh > 0 { &read[..fresh] } else { self.input.waiting() };
+        let input = if fresh > 0 { Source::roomy(read, fresh) } else { self.input.source() };
         let (engine, wake, peer) = (&*local.shared.engine, cx.waker(), self.stream.peer());
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);
@@ -280,7 +289,7 @@ impl<S: Transport + 'static> Io<S> {
                 out.clear();
             } else {
                 if first {
-                    self.moved_ms = now.mono_ms;
+                    (self.waits_ms, self.taken) = (now.mono_ms, 0);
                 }
                 self.output.keep(out, sent, outputs);
             }
@@ -324,13 +333,17 @@ impl<S: Transport + 'static> Io<S> {
         let sent = self.write(output.unsent(), cx)?;
         self.output = output;
         self.output.sent(sent, &mut desk.outputs);
-        let moved = sent > 0 || self.flush_transport(cx)?;
-        if moved {
-            self.moved_ms = now.mono_ms;
-        } else if now.mono_ms >= self.moved_ms.saturating_add(local.bounds.write_stall_ms) {
-            // The peer does not read: a reset frees what the kernel holds for it.
-            self.stream.reset_on_close();
-            return Err(Gone);
+        // Always: what the transport took just now may not be on its way.
+        let moved = self.flush_transport(cx)? || sent > 0;
+        self.taken = self.taken.saturating_add(sent.min(u32::MAX as usize) as u32);
+        let is_over = now.mono_ms >= self.waits_ms.saturating_add(local.bounds.write_stall_ms);
+        if is_over && !self.is_drained() {
+            if (self.taken as usize) < local.bounds.write_progress_bytes_min {
+                // The peer does not read: a reset frees what the kernel holds for it.
+                self.stream.reset_on_close();
+                return Err(Gone);
+            }
+            (self.waits_ms, self.taken) = (now.mono_ms, 0);
         }
         Ok(moved)
     }
@@ -378,15 +391,6 @@ impl<S: Transport + 'static> Io<S> {
     }
 }
 
-fn poll_read(
-    stream: &mut (impl AsyncRead + Unpin),
-    room: &mut [u8],
-    cx: &mut Context<'_>,
-) -> io::Result<Poll<usize>> {
-    let mut buffer = ReadBuf::new(room);
-    Ok(Pin::new(stream).poll_read(cx, &mut buffer)?.map(|()| buffer.filled().len()))
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -430,6 +434,7 @@ mod tests {
         let server = Server::new().agent(Profile::new("a", "b"), Fragile).workers(1);
         let running = server.listen("127.0.0.1:0").start().unwrap();
         let send = |parts: usize| {
+            let wait_ms = if parts == 1 { 20_000 } else { 500 };
             let parts = vec![r#"{"text":"hi"}"#; parts].join(",");
             let body = format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":
@@ -437,7 +442,7 @@ mod tests {
             );
             let length = body.len();
             let mut stream = TcpStream::connect(running.addrs()[0]).unwrap();
-            stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+            stream.set_read_timeout(Some(std::time::Duration::from_millis(wait_ms))).unwrap();
             write!(
                 stream,
                 "POST / HTTP/1.1\r\nHost: t\r\nConnection: close\r\nA2A-Version: 1.0\r\n\

@@ -2,6 +2,8 @@
 
 use std::{
     cell::{Cell, RefCell},
+    ops::Deref,
+    rc::Rc,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU8, AtomicUsize, Ordering},
@@ -18,6 +20,7 @@ use crate::{
 use super::{
     clock::Clock,
     pool::Pool,
+    tls::Current,
     wheel::{Slot, Wheel},
 };
 
@@ -45,6 +48,8 @@ pub(super) struct Shared {
     pub(super) open: AtomicUsize,
     /// Bytes of buffers that connections hold.
     buffers: AtomicUsize,
+    /// Connections are accepted with TLS; `None`: as they are.
+    pub(super) tls: Option<Current>,
     stage: AtomicU8,
     workers: AtomicUsize,
     /// One for each worker's ticker, and a last one for whoever waits for the end.
@@ -53,12 +58,13 @@ pub(super) struct Shared {
 
 impl Shared {
     /// For `workers` workers.
-    pub(super) fn new(engine: Arc<Engine>, workers: usize) -> Shared {
+    pub(super) fn new(engine: Arc<Engine>, tls: Option<Current>, workers: usize) -> Shared {
         Shared {
             engine,
             epoch: Instant::now(),
             open: AtomicUsize::new(0),
             buffers: AtomicUsize::new(0),
+            tls,
             stage: AtomicU8::new(0),
             workers: AtomicUsize::new(workers),
             wakers: Mutex::new(vec![Waker::noop().clone(); workers + 1]),
@@ -135,6 +141,8 @@ pub(super) struct Bounds {
     /// See [`Limits`].
     pub(super) write_stall_ms: u64,
     /// See [`Limits`].
+    pub(super) write_progress_bytes_min: usize,
+    /// See [`Limits`].
     pub(super) linger_ms: u64,
     /// See [`Limits`].
     pub(super) drain_ms: u64,
@@ -183,6 +191,7 @@ impl Local {
             buffers_bytes_max: limits.buffers_bytes_max,
             output_bytes_max: limits.output_bytes_max,
             write_stall_ms: limits.write_stall_ms,
+            write_progress_bytes_min: limits.write_progress_bytes_min,
             linger_ms: limits.linger_ms,
             drain_ms: limits.drain_ms,
             input_bytes_max: limits.head_bytes_max + limits.body_bytes_max + READ_BYTES,
@@ -222,11 +231,55 @@ impl Local {
     }
 
     /// Takes a connection's end into account.
-    pub(super) fn connection_ended(&self) {
+    fn connection_ended(&self) {
         self.open.set(self.open.get() - 1);
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
         if self.open.get() == 0 && self.shared.stage() != Stage::Serving {
             self.ticker.borrow().wake_by_ref();
         }
+    }
+}
+
+/// A connection's place among the open ones; dropping it gives the place back.
+pub(super) struct Seat(Rc<Local>);
+
+impl Seat {
+    /// A place for a connection that was just accepted; `None`: there are `connections_max`.
+    pub(super) fn take(local: &Rc<Local>) -> Option<Seat> {
+        let open = &local.shared.open;
+        if open.fetch_add(1, Ordering::Relaxed) >= local.bounds.connections_max {
+            open.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        local.open.set(local.open.get() + 1);
+        Some(Seat(Rc::clone(local)))
+    }
+
+    /// A place for a connection that goes on under another driver, while its first one ends.
+    #[cfg(feature = "grpc")]
+    pub(super) fn again(&self) -> Seat {
+        self.0.shared.open.fetch_add(1, Ordering::Relaxed);
+        self.0.open.set(self.0.open.get() + 1);
+        Seat(Rc::clone(&self.0))
+    }
+
+    /// What the tasks of this worker share.
+    #[cfg(feature = "grpc")]
+    pub(super) fn local(&self) -> &Rc<Local> {
+        &self.0
+    }
+}
+
+impl Deref for Seat {
+    type Target = Local;
+
+    fn deref(&self) -> &Local {
+        &self.0
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.connection_ended();
     }
 }

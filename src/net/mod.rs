@@ -19,6 +19,8 @@ mod output;
 mod pool;
 mod server;
 mod signals;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 mod transport;
 mod wheel;
 mod worker;
@@ -26,3 +28,5 @@ mod worker;
 pub use bind::resolve;
 pub use job::{AsyncAgent, async_agent, sleep};
 pub use server::{LISTEN_DEFAULT, Running, Server, ServerError, workers_default};
+#[cfg(feature = "tls")]
+pub use tls::Tls;

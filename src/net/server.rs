@@ -1,11 +1,12 @@
 //! A server of agents: what it is made of, and its life from `start` to the end of the drain.
 //!
-//! It checks before it binds, binds before it builds, builds before it starts a thread, and starts
-//! every worker or none.
+//! It checks and reads files before it binds, binds before it builds, builds before it starts a
+//! thread, and starts every worker or none.
 
 use std::{
     fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    path::PathBuf,
     sync::{Arc, mpsc},
     thread::JoinHandle,
 };
@@ -22,6 +23,7 @@ use super::{
     clock::unix_ms,
     entropy::Chacha,
     local::{Shared, Stage},
+    tls::{Current, Tls},
     worker,
 };
 
@@ -54,6 +56,7 @@ pub struct Server {
     setup: Setup,
     listen: Vec<String>,
     workers: Option<usize>,
+    tls: Option<Tls>,
 }
 
 impl Server {
@@ -102,6 +105,17 @@ impl Server {
         self
     }
 
+    /// Speaks TLS on every address.
+    ///
+    /// The files are read when the server starts, again on SIGHUP under [`Server::run`] (what is
+    /// wrong then is a line on stderr), and on [`Running::reload_tls`].
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, files: Tls) -> Server {
+        self.tls = Some(files);
+        self
+    }
+
     /// Starts the workers and returns; none of them needs the calling thread.
     ///
     /// # Errors
@@ -146,6 +160,7 @@ impl Server {
     /// Checks, binds and builds; the sockets are those of each worker.
     fn prepare(mut self) -> Result<(Running, Vec<Vec<TcpListener>>), ServerError> {
         self.setup.check()?;
+        let tls = self.tls.map(Tls::load).transpose()?;
         let workers = self.workers.unwrap_or_else(workers_default);
         if self.listen.is_empty() {
             self.listen.push(LISTEN_DEFAULT.to_owned());
@@ -157,11 +172,12 @@ impl Server {
             addrs.push(bound.addr);
             sockets.iter_mut().zip(bound.sockets).for_each(|(all, socket)| all.push(socket));
         }
-        let base_url = format!("http://{}", reachable(addrs[0]));
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let base_url = format!("{scheme}://{}", reachable(addrs[0]));
         let secret = Chacha::new().map_err(ServerError::System)?.bits();
         let base = base_url.clone();
         let engine = self.setup.build(Start { secret, unix_ms, workers, base_url: base })?;
-        let shared = Arc::new(Shared::new(engine, workers));
+        let shared = Arc::new(Shared::new(engine, tls, workers));
         Ok((Running { addrs, base_url, workers, shared, threads: Vec::new() }, sockets))
     }
 }
@@ -184,6 +200,21 @@ impl Running {
     /// A URL under which this machine reaches it, without a slash at the end.
     pub fn base_url(&self) -> &str {
         &self.base_url
+    }
+
+    /// Reads the files of [`Server::tls`] again, for the connections that come from now on; those
+    /// that are open keep what they have. Without TLS it does nothing.
+    ///
+    /// # Errors
+    /// [`ServerError::Tls`]; everything stays as it was.
+    pub fn reload_tls(&self) -> Result<(), ServerError> {
+        self.shared.tls.as_ref().map_or(Ok(()), Current::reload)
+    }
+
+    /// Handshakes of TLS that came to nothing since the start: the peer spoke something else,
+    /// showed no certificate that was good enough, took too long, or left.
+    pub fn tls_handshakes_failed(&self) -> u64 {
+        self.shared.tls.as_ref().map_or(0, Current::failed)
     }
 
     /// How many workers there are.
@@ -253,6 +284,13 @@ pub enum ServerError {
         /// What the system says.
         source: io::Error,
     },
+    /// A file of certificates or keys cannot be used.
+    Tls {
+        /// The file.
+        file: PathBuf,
+        /// Why, in one line.
+        reason: String,
+    },
     /// The setup contradicts itself.
     Build(BuildError),
     /// The system gives no thread, event queue or randomness.
@@ -275,6 +313,9 @@ impl fmt::Display for ServerError {
                 write!(f, "cannot listen on {addr}: the port is taken")
             }
             ServerError::Bind { addr, source } => write!(f, "cannot listen on {addr}: {source}"),
+            ServerError::Tls { file, reason } => {
+                write!(f, "cannot use {}: {reason}", file.display())
+            }
             ServerError::Build(error) => error.fmt(f),
             ServerError::System(error) => write!(f, "cannot start: {error}"),
         }

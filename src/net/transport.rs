@@ -4,8 +4,15 @@
 //! else. Whatever a transport keeps back is told by [`Transport::is_flushed`], and counts as output
 //! that waits.
 
+use std::{
+    future::Future,
+    io,
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+};
+
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
 };
 
@@ -16,8 +23,14 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
     /// What is known of the other side.
     fn peer(&self) -> Peer<'_>;
 
+    /// True: the peer has ended its side or reset the connection, whatever of it is still unread.
+    fn has_left(&self) -> bool;
+
     /// False: it has taken bytes that the socket has not, and `poll_flush` moves them on.
     fn is_flushed(&self) -> bool;
+
+    /// Bytes of output that it holds back, as far as they are to be counted.
+    fn held_bytes(&self) -> usize;
 
     /// True: ending it is a word to the peer, which is said even to one that ended its own side.
     fn says_goodbye(&self) -> bool;
@@ -26,13 +39,34 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
     fn reset_on_close(&self);
 }
 
+/// Reads once; ready: how many bytes came, 0 at the end.
+pub(super) fn poll_read(
+    stream: &mut (impl AsyncRead + Unpin),
+    room: &mut [u8],
+    cx: &mut Context<'_>,
+) -> io::Result<Poll<usize>> {
+    let mut buffer = ReadBuf::new(room);
+    Ok(Pin::new(stream).poll_read(cx, &mut buffer)?.map(|()| buffer.filled().len()))
+}
+
 impl Transport for TcpStream {
     fn peer(&self) -> Peer<'_> {
         Peer::default()
     }
 
+    fn has_left(&self) -> bool {
+        // The flags that the system has told of, without a wait and without a system call.
+        let ready = pin!(self.ready(Interest::READABLE));
+        let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+
     fn is_flushed(&self) -> bool {
         true
+    }
+
+    fn held_bytes(&self) -> usize {
+        0
     }
 
     fn says_goodbye(&self) -> bool {
@@ -42,5 +76,153 @@ impl Transport for TcpStream {
     fn reset_on_close(&self) {
         // A socket that refuses the option is closed already.
         let _ = self.set_zero_linger();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, Read, Write},
+        pin::Pin,
+        rc::Rc,
+        sync::{Arc, atomic::AtomicBool},
+        time::Instant,
+    };
+
+    use tokio::io::ReadBuf;
+
+    use crate::{
+        agent::echo::Echo,
+        engine::{Setup, Start, Worker},
+        net::{
+            clock::Clock,
+            drive::Drive,
+            entropy::Chacha,
+            local::{Local, Seat, Shared},
+        },
+    };
+
+    use super::*;
+
+    /// Gives its socket nothing before it is flushed, and then a little at a time.
+    struct Lazy {
+        stream: TcpStream,
+        held: Vec<u8>,
+    }
+
+    impl Transport for Lazy {
+        fn peer(&self) -> Peer<'_> {
+            Peer::default()
+        }
+
+        fn has_left(&self) -> bool {
+            self.stream.has_left()
+        }
+
+        fn is_flushed(&self) -> bool {
+            self.held.is_empty()
+        }
+
+        fn held_bytes(&self) -> usize {
+            self.held.len()
+        }
+
+        fn says_goodbye(&self) -> bool {
+            true
+        }
+
+        fn reset_on_close(&self) {
+            self.stream.reset_on_close();
+        }
+    }
+
+    impl AsyncRead for Lazy {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            room: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.stream).poll_read(cx, room)
+        }
+    }
+
+    impl AsyncWrite for Lazy {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let count = bytes.len().min(16_384 - self.held.len());
+            if count == 0 {
+                return self.poll_flush(cx).map_ok(|()| 0);
+            }
+            self.held.extend_from_slice(&bytes[..count]);
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            let Lazy { stream, held } = &mut *self;
+            let count = held.len().min(1_000);
+            if let Poll::Ready(count) = Pin::new(stream).poll_write(cx, &held[..count])? {
+                held.drain(..count);
+                cx.waker().wake_by_ref();
+            }
+            if self.held.is_empty() { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            assert!(self.held.is_empty(), "ended before all was said");
+            Pin::new(&mut self.stream).poll_shutdown(cx)
+        }
+    }
+
+    /// Serves one connection to its end.
+    fn serve(listener: std::net::TcpListener) {
+        let setup = Setup {
+            agents: vec![(Echo::profile(), Arc::new(Echo))],
+            test_echo: Some("/echo".to_owned()),
+            ..Setup::default()
+        };
+        let base_url = "http://t".to_owned();
+        let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url };
+        let shared = Arc::new(Shared::new(setup.build(start).unwrap(), None, 1));
+        let clock = Clock::new(Instant::now(), Arc::new(AtomicBool::new(true)));
+        let limits = shared.engine.limits();
+        let worker = Worker::new(0, limits, Box::new(Chacha::new().unwrap()));
+        let local = Rc::new(Local::new(shared, clock, worker));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let stream = TcpStream::from_std(stream).unwrap();
+            Drive::new(Lazy { stream, held: Vec::new() }, Seat::take(&local).unwrap()).await;
+        });
+        assert_eq!(local.open.get(), 0);
+    }
+
+    #[test]
+    fn what_a_transport_holds_back_is_flushed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let server = std::thread::spawn(|| serve(listener));
+        let mut client = std::net::TcpStream::connect(addr).unwrap();
+        client.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        let body = "x".repeat(300_000);
+        for (last, length) in [("keep-alive", 5), ("keep-alive", 20_000), ("close", 300_000)] {
+            let head = "POST /echo HTTP/1.1\r\nHost: t\r\nConnection:";
+            let rest = format!("{last}\r\nContent-Length: {length}\r\n\r\n{}", &body[..length]);
+            client.write_all(format!("{head} {rest}").as_bytes()).unwrap();
+            let mut answer = Vec::new();
+            while !answer.windows(4).any(|four| four == b"\r\n\r\n") {
+                let mut byte = [0];
+                client.read_exact(&mut byte).unwrap();
+                answer.push(byte[0]);
+            }
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+            client.read_exact(&mut vec![0; length]).unwrap();
+        }
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        drop(client);
+        server.join().unwrap();
     }
 }

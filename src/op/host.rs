@@ -15,9 +15,8 @@ use crate::{
 /// the turn is over.
 pub(super) struct NewTurn<'t> {
     pub core: &'t Core,
-    /// The place of the task until it is stored.
-    pub reserved: Option<Reserved<'t>>,
-    pub key: TaskKey,
+    /// The place of the task.
+    pub reserved: &'t Reserved<'t>,
     pub generation: Generation,
     pub message: Message<'t>,
     pub now: Now,
@@ -28,8 +27,11 @@ pub(super) struct NewTurn<'t> {
 impl TurnHost for NewTurn<'_> {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(TaskKey, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
-        if let Some(reserved) = self.reserved.take() {
-            let (store, now) = (&self.core.store, self.now);
+        if self.refused.is_some() {
+            return Err(Closed);
+        }
+        if !self.reserved.is_kept() {
+            let (store, reserved, now) = (&self.core.store, self.reserved, self.now);
             let stored =
                 store.commit_new(reserved, self.generation, self.message, events, now, |_| ());
             events.clear();
@@ -38,7 +40,7 @@ impl TurnHost for NewTurn<'_> {
                 return Err(Closed);
             }
         }
-        Ok((self.key, host))
+        Ok((self.reserved.key(), host))
     }
 
     fn read(&self, _each: &mut dyn FnMut(TaskView<'_>)) {}
@@ -54,7 +56,8 @@ pub(super) struct NextTurn<'t> {
 impl TurnHost for NextTurn<'_> {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(TaskKey, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
-        let applied = self.core.store.update(self.key, self.now, |edit| edit.apply_all(events));
+        let applied =
+            self.core.store.update(self.key, self.now, |edit| edit.apply_all(events, None));
         events.clear();
         applied.ok_or(Closed)?.map_err(|_| Closed)?;
         Ok((self.key, host))

@@ -4,14 +4,12 @@
 //! are stored under one lock, and the answer is written under the same. A direct message leaves
 //! nothing behind.
 
-use smallvec::SmallVec;
-
 use crate::{
     agent::{Ending, Turn},
     fault::{Fault, FaultKind},
     model::{
         EventBuf, Generation, Message, MessageBuf, PartsBuf, Reply, Send, SendMode, Task,
-        TaskEvent, TaskState, uuid, view::ReplayPlace,
+        TaskEvent, TaskState, view::ReplayPlace,
     },
     op::{
         Core, Resident, TickCx,
@@ -57,25 +55,23 @@ impl Core {
         if self.is_draining() {
             return Err(Fault::because(FaultKind::Overloaded, "the server is shutting down"));
         }
-        let made = send.context_id.is_none().then(|| uuid(cx.entropy.bits()));
-        let made = made.as_ref().map_or(&[][..], |made| &made[..]);
-        let context_id = send.context_id.unwrap_or(made);
         let new = NewTask {
             agent: cx.caller.agent,
-            context_id,
+            context_id: send.context_id,
             chosen_id: send.task_id.filter(|_| send.client_chooses_id),
-            bits: cx.entropy.bits(),
+            bits: [cx.entropy.bits(), cx.entropy.bits()],
+            worker: cx.caller.worker,
         };
         let reserved = self.store.reserve(new, cx.now)?;
-        let (key, id) = (reserved.key(), SmallVec::<[u8; 64]>::from_slice(reserved.id()));
+        let (key, context_id) = (reserved.key(), reserved.context_id());
         let mut ending = Ending::Returned;
-        let (generation, message) = (send.generation, send.message);
-        let (reserved, now, refused) = (Some(reserved), cx.now, None);
-        let mut host = NewTurn { core: self, reserved, key, generation, message, now, refused };
+        let (generation, message, now) = (send.generation, send.message, cx.now);
+        let (reserved, refused) = (&reserved, None);
+        let mut host = NewTurn { core: self, reserved, generation, message, now, refused };
         resident.agent.start(Turn {
             message,
             state: None,
-            task_id: &id,
+            task_id: reserved.id(),
             context_id,
             metadata: send.metadata,
             extensions: cx.caller.extensions,
@@ -88,26 +84,20 @@ impl Core {
         if let Some(fault) = host.refused.take() {
             return Err(fault);
         }
-        let stored = match (host.reserved.take(), &ending) {
-            // Dropping the reservation gives the place back: no trace is left.
-            (Some(_), Ending::Replied(message)) => {
-                cx.events.clear();
-                answer(Reply::Message { message: message.view(), context_id });
-                return Ok(Outcome::Ready);
-            }
-            (reserved, _) => reserved,
-        };
+        if let (false, Ending::Replied(message)) = (reserved.is_kept(), &ending) {
+            // The reservation gives its place back: no trace is left.
+            cx.events.clear();
+            answer(Reply::Message { message: message.view(), context_id });
+            return Ok(Outcome::Ready);
+        }
         self.conclude(cx.events, &ending, cx.now);
         let mut answered = false;
         let show = |task: &Task| answered = show(send, task, 0, &ending, answer);
-        let committed = match stored {
-            Some(reserved) => {
-                self.store.commit_new(reserved, generation, message, cx.events, cx.now, show)
-            }
-            None => {
-                self.commit(key, cx.events, cx.now, show);
-                Ok(())
-            }
+        let committed = if reserved.is_kept() {
+            self.commit(key, cx.events, cx.now, show);
+            Ok(())
+        } else {
+            self.store.commit_new(reserved, generation, message, cx.events, cx.now, show)
         };
         cx.events.clear();
         committed?;
@@ -210,7 +200,7 @@ impl Core {
     /// What a task refuses that ended meanwhile is lost for its agent, not for its clients.
     fn commit(&self, key: TaskKey, events: &EventBuf, now: Now, show: impl FnOnce(&Task)) {
         self.store.update(key, now, |edit| {
-            let _ = edit.apply_all(events);
+            let _ = edit.apply_all(events, None);
             show(edit.task());
         });
     }

@@ -79,16 +79,21 @@ impl<'e> Edit<'e> {
         })
     }
 
-    /// Applies events in order, up to the first that is refused.
+    /// Applies events in order, up to the first that is refused; `first` is the message that began
+    /// the task, if it began just now: some of them may repeat it.
     ///
     /// # Errors
     /// As [`Edit::apply`].
-    pub fn apply_all(&mut self, events: &EventBuf) -> Result<(), Refused> {
+    pub fn apply_all(
+        &mut self,
+        events: &EventBuf,
+        first: Option<Message<'_>>,
+    ) -> Result<(), Refused> {
         let applied = self.apply_at_once(events);
         if applied == events.len() {
             return Ok(());
         }
-        events.iter().skip(applied).try_for_each(|event| self.apply(&event).map(drop))
+        events.iter(first).skip(applied).try_for_each(|event| self.apply(&event).map(drop))
     }
 
     /// Applies the first events of a list, as far as nothing is in the way; returns how many.

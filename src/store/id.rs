@@ -2,7 +2,8 @@
 //!
 //! An id made here is a UUIDv4 in text: its first 32 bits are the place, permuted by the store's
 //! secret so that counts do not leak; its other 90 free bits are random. A lookup decodes the place
-//! and compares the whole text, so an id is as unguessable as its random bits.
+//! and compares the whole text, so an id is as unguessable as its random bits. A context's id made
+//! here names the place of the context's first task in the same way, under another permutation.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -31,24 +32,19 @@ pub(super) fn split(place: u32) -> (usize, u32) {
 
 /// What the store's secret is used for.
 pub(super) struct Keys {
-    mask: u32,
-    odd: u32,
-    inverse: u32,
+    tasks: Permutation,
+    contexts: Permutation,
     seed: DefaultHasher,
     fold: [u64; 3],
 }
 
 impl Keys {
     pub fn new(secret: u128) -> Keys {
-        let odd = (secret >> 32) as u32 | 1;
-        // Newton's iteration doubles the valid bits of an inverse modulo 2^32: 3, 6, 12, 24, 48.
-        let mut inverse = odd;
-        for _ in 0..4 {
-            inverse = inverse.wrapping_mul(2u32.wrapping_sub(odd.wrapping_mul(inverse)));
-        }
         let mut seed = DefaultHasher::new();
         seed.write_u128(secret);
-        let mut keys = Keys { mask: secret as u32, odd, inverse, seed, fold: [0; 3] };
+        let (tasks, contexts) = (secret as u64, (secret >> 64) as u64);
+        let (tasks, contexts) = (Permutation::new(tasks), Permutation::new(contexts));
+        let mut keys = Keys { tasks, contexts, seed, fold: [0; 3] };
         keys.fold = [0, 1, 2].map(|key| keys.code(FOLD, &[key]));
         keys
     }
@@ -88,20 +84,78 @@ impl Keys {
 
     /// The id of a new task at `place`.
     pub fn id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
+        self.tasks.id(place, bits)
+    }
+
+    /// The place that a task's id of ours would name; `None` when it is none of ours.
+    pub fn place(&self, id: &[u8]) -> Option<u32> {
+        self.tasks.place(id)
+    }
+
+    /// The id of a new context whose first task is at `place`.
+    pub fn context_id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
+        self.contexts.id(place, bits)
+    }
+
+    /// The place that a context's id of ours would name; `None` when it is none of ours.
+    pub fn context_place(&self, id: &[u8]) -> Option<u32> {
+        self.contexts.place(id)
+    }
+}
+
+/// A permutation of the places, and ids that begin with one.
+struct Permutation {
+    mask: u32,
+    odd: u32,
+    inverse: u32,
+}
+
+impl Permutation {
+    fn new(secret: u64) -> Permutation {
+        let odd = (secret >> 32) as u32 | 1;
+        // Newton's iteration doubles the valid bits of an inverse modulo 2^32: 3, 6, 12, 24, 48.
+        let mut inverse = odd;
+        for _ in 0..4 {
+            inverse = inverse.wrapping_mul(2u32.wrapping_sub(odd.wrapping_mul(inverse)));
+        }
+        Permutation { mask: secret as u32, odd, inverse }
+    }
+
+    fn id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
         let mixed = (place ^ self.mask).wrapping_mul(self.odd);
         let mixed = mixed ^ mixed >> 16;
         uuid(u128::from(mixed) << 96 | bits & (u128::MAX >> 32))
     }
 
-    /// The place that an id of ours would name; `None` when it is none of ours.
-    pub fn place(&self, id: &[u8]) -> Option<u32> {
+    #[inline]
+    fn place(&self, id: &[u8]) -> Option<u32> {
         if id.len() != ID_LEN {
             return None;
         }
-        let mixed = unhex(id.first_chunk::<8>()?)? as u32;
+        let mixed = unhex8(id.first_chunk()?)?;
         let mixed = mixed ^ mixed >> 16;
         Some(mixed.wrapping_mul(self.inverse) ^ self.mask)
     }
+}
+
+/// Reads eight lower-case hexadecimal digits side by side, one in each byte of a word.
+#[inline]
+fn unhex8(digits: &[u8; 8]) -> Option<u32> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    let word = u64::from_be_bytes(*digits);
+    // No byte below carries into its neighbour: all are below 0x80, or the text is refused.
+    let at_least = |bound: u64| (word | HIGH) - bound * ONES;
+    let digit = at_least(0x30) & !at_least(0x3a) & HIGH;
+    let letter = at_least(0x61) & !at_least(0x67) & HIGH;
+    if (digit | letter) & !word != HIGH {
+        return None;
+    }
+    // The low nibble of a letter is 9 less than its value.
+    let nibbles = (word & (0x0f * ONES)) + (letter >> 7) * 9;
+    let pairs = (nibbles | nibbles >> 4) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
+    Some((fours | fours >> 16) as u32)
 }
 
 /// The halves of a product, one over the other.
@@ -174,6 +228,30 @@ mod tests {
         }
         assert!(high.iter().all(|n| (900..1150).contains(n)), "{high:?}");
         assert!(low.iter().all(|n| (30..110).contains(n)), "{low:?}");
+    }
+
+    #[test]
+    fn eight_digits_at_once_are_eight_digits() {
+        for value in [0, 1, 0x0123_4567, 0x89ab_cdef, 0xdead_beef, u32::MAX] {
+            let text = format!("{value:08x}");
+            let digits = text.as_bytes().first_chunk().expect("eight");
+            assert_eq!((unhex8(digits), unhex(digits)), (Some(value), Some(value.into())));
+            for (at, byte) in (0..8).flat_map(|at| (0..=255u8).map(move |byte| (at, byte))) {
+                let mut digits = *digits;
+                digits[at] = byte;
+                assert_eq!(unhex8(&digits).map(u64::from), unhex(&digits), "{byte:#x} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_context_names_the_place_of_its_first_task() {
+        let keys = Keys::new(0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978);
+        for place in [0, 1, 77, u32::MAX] {
+            let id = keys.context_id(place, 5);
+            assert_eq!(keys.context_place(&id), Some(place));
+            assert_ne!(id, keys.id(place, 5));
+        }
     }
 
     #[test]

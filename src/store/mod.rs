@@ -26,7 +26,8 @@ use crossbeam_utils::CachePadded;
 use self::{
     id::{Keys, SHARDS, split},
     room::Room,
-    shard::{HashedMap, Shard},
+    shard::{Context, HashedMap, Shard},
+    slab::NONE,
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -217,14 +218,15 @@ impl Store {
         stats
     }
 
-    /// The hash of an agent's context: contexts of two agents have nothing in common.
-    fn context_hash(&self, agent: AgentIndex, context_id: &[u8]) -> u64 {
-        self.keys.hash(CONTEXT | u32::from(agent.0), context_id)
-    }
-
-    /// The shard of a context, by its hash; other bits than the map inside uses.
-    fn shard_of(&self, context: u64) -> usize {
-        (context >> 32) as usize % SHARDS
+    /// The shard and the name there of an agent's context: contexts of two agents have nothing in
+    /// common. An id that we may have made names its shard, whoever made it; of any other the hash
+    /// does, by other bits than the map inside uses.
+    fn context(&self, agent: AgentIndex, context_id: &[u8]) -> (usize, Context) {
+        let hash = self.keys.hash(CONTEXT | u32::from(agent.0), context_id);
+        match self.keys.context_place(context_id).map(split) {
+            Some((at, home)) => (at, Context { hash, home }),
+            None => ((hash >> 32) as usize % SHARDS, Context { hash, home: NONE }),
+        }
     }
 
     /// A panic under the lock is a caller's bug; the tasks are whole and others go on.

@@ -11,7 +11,7 @@ use super::{
     Store,
     id::{SHARDS, place, split, unhex},
     room::floor_of,
-    shard::{Orders, Shard},
+    shard::{Context, Orders, Shard},
 };
 use crate::{
     fault::Fault,
@@ -158,12 +158,11 @@ impl Store {
 
     /// Looks at the tasks of one context: by its orders if it has many, else at each.
     fn best_of_context(&self, context_id: &[u8], filter: &Filter, best: &mut Best) -> u64 {
-        let hash = self.context_hash(filter.agent, context_id);
-        let at = self.shard_of(hash);
+        let (at, context) = self.context(filter.agent, context_id);
         let shard = self.lock(at);
-        match shard.crowd(hash) {
+        match shard.crowd(context.hash) {
             Some(orders) => best_of_orders(at, orders, filter, best),
-            None => best_of_few(at, &shard, (hash, context_id), filter, best),
+            None => best_of_few(at, &shard, (context, context_id), filter, best),
         }
     }
 
@@ -198,7 +197,7 @@ impl Store {
 /// Bytes that showing a task costs, about.
 fn weight(task: &Task, list: &List<'_>) -> usize {
     if list.include_artifacts || list.history.is_some_and(|most| most > 0) {
-        return task.heap_bytes();
+        return task.view().bytes();
     }
     task.view().status().message.map_or(0, |message| message.0.len())
 }
@@ -207,12 +206,12 @@ fn weight(task: &Task, list: &List<'_>) -> usize {
 fn best_of_few(
     at: usize,
     shard: &Shard,
-    (hash, context_id): (u64, &[u8]),
+    (context, context_id): (Context, &[u8]),
     filter: &Filter,
     best: &mut Best,
 ) -> u64 {
     let mut total = 0;
-    for index in shard.context(hash) {
+    for index in shard.context(context, context_id) {
         let slot = &shard.slab[index];
         if slot.stamp < filter.floor {
             break;

@@ -2,12 +2,12 @@
 //!
 //! Law: an id has at most one task. A reservation that is dropped gives everything back.
 
-use std::sync::PoisonError;
+use std::{cell::Cell, sync::PoisonError};
 
 use super::{
     Edit, ID_LEN, Refused, Store,
     id::{SHARDS, place, split},
-    shard::HashedMap,
+    shard::{Context, HashedMap},
     sync::MutexGuard,
     waiters::Wakes,
 };
@@ -21,25 +21,37 @@ use crate::{
 pub struct NewTask<'a> {
     /// The agent that owns the task; no other sees it.
     pub agent: AgentIndex,
-    /// Raw context id.
-    pub context_id: &'a [u8],
+    /// Raw context id; `None`: the store makes one.
+    pub context_id: Option<&'a [u8]>,
     /// Raw id that a client chose; `None`: the store makes one.
     pub chosen_id: Option<&'a [u8]>,
-    /// Fresh random bits for the id.
-    pub bits: u128,
+    /// Fresh random bits for the id, and others for the context's.
+    pub bits: [u128; 2],
+    /// Who asks: tasks in contexts of their own that workers make at the same time lie apart, and
+    /// those of one worker together.
+    pub worker: usize,
 }
 
 /// Room for one task, and its id. Dropping it leaves no trace.
 pub struct Reserved<'a> {
     store: &'a Store,
     key: TaskKey,
+    agent: AgentIndex,
+    context: Context,
     made: [u8; ID_LEN],
     chosen: Option<(&'a [u8], u64)>,
-    context_id: &'a [u8],
-    is_kept: bool,
+    made_context: [u8; ID_LEN],
+    context_id: Option<&'a [u8]>,
+    /// True: the task is stored.
+    is_kept: Cell<bool>,
 }
 
 impl Reserved<'_> {
+    /// True when the task was stored: the place is its own now.
+    pub fn is_kept(&self) -> bool {
+        self.is_kept.get()
+    }
+
     /// The key that the task will have.
     pub fn key(&self) -> TaskKey {
         self.key
@@ -52,13 +64,13 @@ impl Reserved<'_> {
 
     /// Raw context id that the task will have.
     pub fn context_id(&self) -> &[u8] {
-        self.context_id
+        self.context_id.unwrap_or(&self.made_context)
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        if !self.is_kept {
+        if !self.is_kept() {
             self.store.release(self);
         }
     }
@@ -71,30 +83,33 @@ impl Store {
     /// [`Refused::Full`]; [`Refused::Taken`] when there is a task with the chosen id, or one is
     /// being made.
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
-        let context = self.context_hash(new.agent, new.context_id);
-        let at = self.shard_of(context);
+        let named = new.context_id.map(|id| self.context(new.agent, id));
+        let at = named.map_or_else(|| shard_now(new.worker, now), |(at, _)| at);
         let mut wakes = Wakes::default();
         self.make_task_room(&mut wakes)?;
         let taken = {
             let mut shard = self.lock(at);
             self.expire(at, &mut shard, now, &mut wakes, 2);
-            shard.slab.take().map(|index| {
-                let slot = &mut shard.slab[index];
-                (slot.agent, slot.context) = (new.agent, context);
-                TaskKey { place: place(at, index), check: slot.check }
-            })
+            shard.slab.take()
         };
-        let Some(key) = taken else {
+        let Some((index, check)) = taken else {
             self.room.give_task();
             return Err(Refused::Full);
         };
+        let key = TaskKey { place: place(at, index), check };
+        let [bits, context_bits] = new.bits;
+        // A lone task is not looked up by a hash.
+        let alone = Context { hash: 0, home: index };
         let mut reserved = Reserved {
             store: self,
             key,
-            made: self.keys.id(key.place, new.bits),
+            agent: new.agent,
+            context: named.map_or(alone, |(_, context)| context),
+            made: self.keys.id(key.place, bits),
             chosen: None,
+            made_context: self.keys.context_id(key.place, context_bits),
             context_id: new.context_id,
-            is_kept: false,
+            is_kept: Cell::new(false),
         };
         if let Some(id) = new.chosen_id {
             let hash = self.keys.hash(u32::from(new.agent.0), id);
@@ -121,19 +136,22 @@ impl Store {
     /// what follows it is dropped.
     ///
     /// # Errors
-    /// [`Refused::Full`]; [`Refused::TooLarge`] when the message alone is too large. The
-    /// reservation is then gone.
+    /// [`Refused::Full`]; [`Refused::TooLarge`] when the message alone is too large;
+    /// [`Refused::Taken`] when the reservation has been used before.
     pub fn commit_new<R>(
         &self,
-        mut reserved: Reserved<'_>,
+        reserved: &Reserved<'_>,
         generation: Generation,
         message: Message<'_>,
         events: &EventBuf,
         now: Now,
         read: impl FnOnce(&Task) -> R,
     ) -> Result<R, Refused> {
+        if reserved.is_kept() {
+            return Err(Refused::Taken);
+        }
         let mut wakes = Wakes::default();
-        let (id, context_id) = (reserved.id(), reserved.context_id);
+        let (id, context_id) = (reserved.id(), reserved.context_id());
         let first = id.len() + context_id.len() + Task::submitted_cost(message);
         if first > self.agent_limits.bytes_max {
             return Err(Refused::TooLarge);
@@ -146,9 +164,12 @@ impl Store {
         let begun = (message, now.unix_ms);
         slot.task = Some(Task::submitted(id, context_id, generation, begun, log));
         (slot.charged, slot.chosen) = (log, reserved.chosen.map(|(_, hash)| hash));
-        reserved.is_kept = true;
+        (slot.agent, slot.context) = (reserved.agent, reserved.context.hash);
+        (slot.home, slot.is_lone) = (reserved.context.home, reserved.context_id.is_none());
+        reserved.is_kept.set(true);
         // A limit that is reached has failed the task, which is then what there is to read.
-        let _ = Edit::begun(self, &mut shard, (at, index), now, &mut wakes).apply_all(events);
+        let _ = Edit::begun(self, &mut shard, (at, index), now, &mut wakes)
+            .apply_all(events, Some(message));
         shard.task(index).map(read).ok_or(Refused::Full)
     }
 
@@ -174,4 +195,11 @@ impl Store {
     pub(super) fn unchoose(&self, hash: u64) {
         self.chosen_map(hash).remove(&hash);
     }
+}
+
+/// The shard of contexts that `worker` makes now: it stays the same for some milliseconds, so that
+/// what is written next lies close to what was written last.
+fn shard_now(worker: usize, now: Now) -> usize {
+    // 5 and 16 have no factor in common: up to 16 workers never meet.
+    ((now.mono_ms >> 3) as usize).wrapping_add(5 * worker) % SHARDS
 }

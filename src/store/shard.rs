@@ -4,7 +4,8 @@
 //! shard's lock, and every stamp taken there is above all stamps of the shard.
 //!
 //! A context is a chain of its tasks, newest first, and belongs to one agent. One that grows to
-//! [`MANY`] tasks has orders of its own too, until it has shrunk below [`FEW`].
+//! [`MANY`] tasks has orders of its own too, until it has shrunk below [`FEW`]. One whose id the
+//! store made is found by that id, not by a map, as long as it has its first task alone.
 
 use std::{
     collections::HashMap,
@@ -53,10 +54,19 @@ pub(super) const MANY: u32 = 32;
 /// A context with fewer tasks has no orders; a gap, lest one at the edge be sorted again and again.
 pub(super) const FEW: u32 = MANY / 2;
 
+/// A context of the shard.
+#[derive(Clone, Copy)]
+pub(super) struct Context {
+    /// Keyed hash of its id, unless a lone task is all that it has.
+    pub hash: u64,
+    /// The slot that its id names, where its first task is if the store made the id.
+    pub home: u32,
+}
+
 pub(super) struct Shard {
     pub slab: Slab,
     agents: Vec<Option<Box<Orders>>>,
-    /// From a context's hash to its newest task.
+    /// From a context's hash to its newest task; lone tasks are not in it.
     contexts: HashedMap,
     /// The orders of the contexts with many tasks.
     crowds: HashedMap<Box<Orders>>,
@@ -95,14 +105,23 @@ impl Shard {
         self.agents.iter().filter_map(Option::as_deref)
     }
 
-    /// The tasks under a context's hash, newest first.
-    pub fn context(&self, hash: u64) -> impl Iterator<Item = u32> {
-        let mut next = self.contexts.get(&hash).copied();
+    /// The tasks of a context, or of one with the same hash, newest first.
+    pub fn context(&self, context: Context, id: &[u8]) -> impl Iterator<Item = u32> + use<'_> {
+        let mut next = self.contexts.get(&context.hash).copied();
+        if next.is_none() {
+            next = self.lone(context.home, id);
+        }
         std::iter::from_fn(move || {
             let index = next?;
             next = Some(self.slab[index].older).filter(|older| *older != NONE);
             Some(index)
         })
+    }
+
+    /// The task at `home` if it is the only one of a context with this id, unknown to the map.
+    fn lone(&self, home: u32, id: &[u8]) -> Option<u32> {
+        let slot = self.slab.slot(home).filter(|slot| slot.is_lone)?;
+        slot.task.as_ref().is_some_and(|task| task.context_id() == id).then_some(home)
     }
 
     /// The orders of the context under a hash, if it has many tasks.
@@ -124,9 +143,13 @@ impl Shard {
             orders[before as usize].remove(old_stamp);
         }
         orders[state as usize].push(stamp, index);
-        self.front(index, before.is_some());
-        if self.slab[index].among >= FEW {
-            self.sort(index, before.map(|before| (before, old_stamp)));
+        if slot.is_lone {
+            slot.among = 1;
+        } else {
+            self.front(index, before.is_some());
+            if self.slab[index].among >= FEW {
+                self.sort(index, before.map(|before| (before, old_stamp)));
+            }
         }
         if state.is_terminal() {
             match self.youngest {
@@ -145,11 +168,20 @@ impl Shard {
             }
             self.unlink(index);
         }
-        let older = self.contexts.insert(self.slab[index].context, index).unwrap_or(NONE);
         let mut among = 1;
+        let slot = &self.slab[index];
+        let (agent, hash) = (slot.agent, slot.context);
+        let mut older = self.contexts.insert(hash, index).unwrap_or(NONE);
+        let slot = &self.slab[index];
+        if let (NONE, Some(task)) = (older, &slot.task)
+            && let Some(lone) = self.lone(slot.home, task.context_id())
+            && self.slab[lone].agent == agent
+        {
+            (older, self.slab[lone].context) = (lone, hash);
+        }
         if older != NONE {
             let older = &mut self.slab[older];
-            older.newer = index;
+            (older.newer, older.is_lone) = (index, false);
             among = older.among + u32::from(!is_linked);
         }
         let slot = &mut self.slab[index];
@@ -170,7 +202,7 @@ impl Shard {
             orders[state as usize].push(stamp, index);
         } else if among >= MANY {
             let mut orders = Box::<Orders>::default();
-            let newest: Vec<u32> = self.context(hash).collect();
+            let newest: Vec<u32> = self.context(Context { hash, home: NONE }, b"").collect();
             for index in newest.into_iter().rev() {
                 let slot = &self.slab[index];
                 if let Some(state) = slot.listed {
@@ -212,6 +244,7 @@ impl Shard {
             self.slab[older].newer = newer;
         }
         match (newer, older) {
+            (NONE, NONE) if self.slab[index].is_lone => {}
             (NONE, NONE) => drop(self.contexts.remove(&self.slab[index].context)),
             (NONE, older) => drop(self.contexts.insert(self.slab[index].context, older)),
             (newer, older) => self.slab[newer].older = older,

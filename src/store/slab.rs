@@ -1,4 +1,4 @@
-//! Slots in chunks of 256: growth copies nothing, a place never moves.
+//! Slots in chunks of 64: growth copies nothing, a place never moves.
 
 use std::ops::{Index, IndexMut};
 
@@ -8,7 +8,8 @@ use crate::{
     service::AgentIndex,
 };
 
-const CHUNK: usize = 256;
+/// Few enough that a chunk is still in the cache when its slots are taken.
+const CHUNK: usize = 64;
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
@@ -23,6 +24,10 @@ pub(super) struct Slot {
     pub charged: usize,
     /// Keyed hash of the context id.
     pub context: u64,
+    /// The slot of this shard that the context id names; [`NONE`] if it names none.
+    pub home: u32,
+    /// True: the only task of a context that was made with it, which no map knows.
+    pub is_lone: bool,
     /// Keyed hash of an id that a client chose.
     pub chosen: Option<u64>,
     pub waiters: Option<Box<Waiters>>,
@@ -47,6 +52,8 @@ impl Slot {
             stamp: 0,
             charged: 0,
             context: 0,
+            home: NONE,
+            is_lone: false,
             chosen: None,
             waiters: None,
             newer: NONE,
@@ -74,13 +81,14 @@ impl Slab {
         Slab { chunks: Vec::new(), free: NONE, used: 0, index_max }
     }
 
-    /// Takes a free slot, the last one freed first; `None` when there can be no more.
-    pub fn take(&mut self) -> Option<u32> {
+    /// Takes a free slot, the last one freed first, and says its check; `None` when there can be
+    /// no more.
+    pub fn take(&mut self) -> Option<(u32, u32)> {
         if self.free != NONE {
             let index = self.free;
             self.free = self[index].next;
             self[index].next = NONE;
-            return Some(index);
+            return Some((index, self[index].check));
         }
         let index = self.used;
         if index >= self.index_max {
@@ -90,7 +98,8 @@ impl Slab {
             self.chunks.push((0..CHUNK).map(|_| Slot::free()).collect());
         }
         self.used += 1;
-        Some(index)
+        // It is not looked at: its memory may be far away.
+        Some((index, Slot::free().check))
     }
 
     /// Frees a slot: keys to it are void from now on.
@@ -127,12 +136,13 @@ mod tests {
     #[test]
     fn a_freed_slot_is_used_again_under_another_check() {
         let mut slab = Slab::new(300);
-        let taken: Vec<u32> = std::iter::from_fn(|| slab.take()).collect();
+        let taken: Vec<u32> = std::iter::from_fn(|| slab.take()).map(|(index, _)| index).collect();
         assert_eq!(taken, (0..300).collect::<Vec<_>>());
         let check = slab[7].check;
         slab.give(7);
         assert_ne!(slab[7].check, check);
-        assert_eq!((slab.take(), slab.take()), (Some(7), None));
+        let again = Some((7, slab[7].check));
+        assert_eq!((slab.take(), slab.take()), (again, None));
         assert!(slab.slot(299).is_some() && slab.slot(512).is_none());
     }
 

@@ -32,13 +32,13 @@ fn said(length: usize) -> MessageBuf {
 }
 
 fn new(bits: u128) -> NewTask<'static> {
-    NewTask { agent: AGENT, context_id: b"c", chosen_id: None, bits }
+    NewTask { agent: AGENT, context_id: Some(b"c"), chosen_id: None, bits: [bits; 2], worker: 0 }
 }
 
 /// Makes a task in a context of its own that ends in `state`.
 fn make(store: &Store, bits: u128, state: TaskState, now: Now) -> Result<TaskKey, Refused> {
     let context_id = bits.to_le_bytes();
-    let reserved = store.reserve(NewTask { context_id: &context_id, ..new(bits) }, now)?;
+    let reserved = store.reserve(NewTask { context_id: Some(&context_id), ..new(bits) }, now)?;
     let (key, mut events) = (reserved.key(), EventBuf::default());
     if state != TaskState::Submitted {
         events.push(&TaskEvent::Status {
@@ -48,7 +48,7 @@ fn make(store: &Store, bits: u128, state: TaskState, now: Now) -> Result<TaskKey
             metadata: None,
         });
     }
-    store.commit_new(reserved, Generation::V1, said(9).view(), &events, now, |_| key)
+    store.commit_new(&reserved, Generation::V1, said(9).view(), &events, now, |_| key)
 }
 
 fn apply(store: &Store, key: TaskKey, event: &TaskEvent<'_>) -> Option<Result<u64, Refused>> {
@@ -103,7 +103,7 @@ fn a_task_is_found_by_its_whole_id_and_by_its_agent_only() {
     let (key, mut id) = (reserved.key(), reserved.id().to_vec());
     assert_eq!(store.find(AGENT, &id), None);
     let none = EventBuf::default();
-    store.commit_new(reserved, Generation::V1, said(9).view(), &none, NOW, |_| ()).unwrap();
+    store.commit_new(&reserved, Generation::V1, said(9).view(), &none, NOW, |_| ()).unwrap();
     assert_eq!(store.find(AGENT, &id), Some(key));
     assert_eq!(store.find(AgentIndex(1), &id), None);
     id[35] ^= 1;
@@ -138,7 +138,7 @@ fn a_chosen_id_has_one_task_for_each_agent() {
             assert_eq!(store.reserve(chosen, NOW).err(), Some(Refused::Taken));
             let key = reserved.key();
             let made = said(1);
-            store.commit_new(reserved, Generation::V01, made.view(), &none, NOW, |_| ()).unwrap();
+            store.commit_new(&reserved, Generation::V01, made.view(), &none, NOW, |_| ()).unwrap();
             assert_eq!(store.find(agent, id), Some(key));
             assert_eq!(store.reserve(chosen, NOW).err(), Some(Refused::Taken));
         }
@@ -160,7 +160,7 @@ fn an_evicted_id_can_be_chosen_again() {
         let _ = store.reserve(new(4), NOW).unwrap();
         let reserved = store.reserve(chosen, NOW).unwrap();
         let key = reserved.key();
-        store.commit_new(reserved, Generation::V01, said.view(), &events, NOW, |_| ()).unwrap();
+        store.commit_new(&reserved, Generation::V01, said.view(), &events, NOW, |_| ()).unwrap();
         assert_eq!(store.find(AGENT, b"mine"), Some(key));
         assert_ne!(last.replace(key), Some(key));
     }
@@ -221,7 +221,7 @@ fn bytes_are_bounded_whatever_tasks_do() {
     let full = loop {
         let reserved = store.reserve(new(running.len() as u128), NOW).unwrap();
         let (key, none) = (reserved.key(), EventBuf::default());
-        match store.commit_new(reserved, Generation::V1, message.view(), &none, NOW, |_| key) {
+        match store.commit_new(&reserved, Generation::V1, message.view(), &none, NOW, |_| key) {
             Ok(key) => running.push(key),
             Err(refused) => break refused,
         }
@@ -284,7 +284,8 @@ fn a_message_too_large_makes_and_changes_nothing() {
     let store = Store::new(&limits, 7);
     let (large, none) = (said(1_000), EventBuf::default());
     let reserved = store.reserve(new(1), NOW).unwrap();
-    let made = store.commit_new(reserved, Generation::V1, large.view(), &none, NOW, |_| ());
+    let made = store.commit_new(&reserved, Generation::V1, large.view(), &none, NOW, |_| ());
+    drop(reserved);
     assert_eq!(made, Err(Refused::TooLarge));
     assert_eq!(store.stats(), Stats::default());
     let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();

@@ -49,7 +49,17 @@ impl Waiters {
 pub(super) struct Wakes(SmallVec<[Waker; 4]>);
 
 impl Drop for Wakes {
+    #[inline]
     fn drop(&mut self) {
+        if !self.0.is_empty() {
+            self.wake();
+        }
+    }
+}
+
+impl Wakes {
+    #[cold]
+    fn wake(&mut self) {
         for waker in self.0.drain(..) {
             waker.wake();
         }

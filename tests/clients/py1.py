@@ -1,6 +1,10 @@
-"""The official Python client, generation 1.0, against a running echo agent: py1.py BASE_URL"""
+"""The official Python client, generation 1.0, against a running echo agent: py1.py BASE_URL
+
+With A2A_BINDING=GRPC it takes the card's gRPC interface.
+"""
 
 import asyncio
+import os
 import sys
 import uuid
 
@@ -44,6 +48,15 @@ def state_name(state):
     return TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
+def binding():
+    """What the client's configuration says about the binding."""
+    if os.environ.get("A2A_BINDING") != "GRPC":
+        return {}
+    from grpc.aio import insecure_channel
+
+    return {"supported_protocol_bindings": ["GRPC"], "grpc_channel_factory": insecure_channel}
+
+
 class Session:
     """One client of the SDK, made from the card the server publishes."""
 
@@ -53,7 +66,9 @@ class Session:
     async def __aenter__(self):
         self.http = httpx.AsyncClient(timeout=15)
         self.card = await A2ACardResolver(self.http, self.base_url).get_agent_card()
-        config = ClientConfig(httpx_client=self.http, streaming=self.streaming)
+        config = ClientConfig(
+            httpx_client=self.http, streaming=self.streaming, **binding()
+        )
         self.client = ClientFactory(config).create(self.card)
         return self
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Drives a running server with the official clients, from their registries:
-#   run.sh BASE_URL [--only py1,py03,js1,js03]
+#   run.sh BASE_URL [--only py1,py03,grpc,js1,js03]
+# The Python clients speak JSON-RPC and then gRPC; `grpc` is grpcio with reflection alone.
 # The server is the echo agent with the hybrid card. Prints `N passed, N failed` last.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-base=${1:?usage: run.sh BASE_URL [--only py1,py03,js1,js03]}
-only=py1,py03,js1,js03
+base=${1:?usage: run.sh BASE_URL [--only py1,py03,grpc,js1,js03]}
+only=py1,py03,grpc,js1,js03
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
 
@@ -55,6 +56,11 @@ for name in ${only//,/ }; do
         generation=${name#py}
         stamped ".venv-$generation/stamp" "requirements-$generation.txt" venv "$generation"
         client "$name" ".venv-$generation/bin/python" "$name.py"
+        client "$name over gRPC" env A2A_BINDING=GRPC ".venv-$generation/bin/python" "$name.py"
+        ;;
+    grpc)
+        stamped .venv-grpc/stamp requirements-grpc.txt venv grpc
+        client grpc .venv-grpc/bin/python grpc_reflect.py
         ;;
     js1 | js03)
         stamped node_modules/.stamp package.json modules

@@ -7,7 +7,10 @@
 //! - Numbers and strings of the user come out as the text that went in.
 
 use peregrine::{
-    dialect::{self, Dialect, ReadCx, Wire, WriteCx},
+    dialect::{
+        self, Dialect, ReadCx, Wire, WriteCx,
+        rest::{self, Rest},
+    },
     fault::{Fault, FaultKind},
     json::{Parser, Value},
     limits::Limits,
@@ -161,9 +164,13 @@ impl MessageModel {
     }
 }
 
-/// The message without what the generation has no place for (wire §1.6, §1.9).
-fn expressible(message: &MessageModel, generation: Generation) -> MessageModel {
-    let mut message = message.clone();
+/// The message without what the wire has no place for (wire §1.6, §1.9, §3.4).
+fn expressible(message: &MessageModel, wire: &Wire) -> MessageModel {
+    let (mut message, generation) = (message.clone(), wire.generation);
+    if rest::V03.method(Op::Send).is_some_and(|method| std::ptr::eq(method.wire, wire)) {
+        // The proto of 0.3 has no references.
+        message.references.clear();
+    }
     if generation == Generation::V1 {
         return message;
     }
@@ -194,7 +201,20 @@ fn wires() -> Vec<(&'static Dialect, &'static Wire)> {
         let sends = dialect.methods.iter().filter(|method| method.op == Op::Send);
         sends.map(|method| (*dialect, method.wire))
     });
-    rows.collect()
+    let rests = [&rest::V1, &rest::V03].map(|rest| (&dialect::STANDARD, wire_of(rest, Op::Send)));
+    rows.chain(rests).collect()
+}
+
+fn wire_of(rest: &'static Rest, op: Op) -> &'static Wire {
+    rest.method(op).expect("a row for each operation").wire
+}
+
+/// Every method over JSON-RPC, and every operation over HTTP+JSON.
+fn methods() -> impl Iterator<Item = (Op, &'static Wire)> {
+    let rows = dialect::ALL.iter().flat_map(|dialect| dialect.methods);
+    let ops = dialect::STANDARD.methods.iter().map(|method| method.op);
+    let rests = ops.flat_map(|op| [&rest::V1, &rest::V03].map(|rest| (op, wire_of(rest, op))));
+    rows.map(|method| (method.op, method.wire)).chain(rests)
 }
 
 fn read<'p>(
@@ -205,7 +225,7 @@ fn read<'p>(
 ) -> Result<Call<'p>, Fault> {
     let limits = Limits::default();
     (wire.read)(
-        &ReadCx { op, limits: &limits, fresh_id: FRESH.as_bytes(), after: Some(3) },
+        &ReadCx { op, limits: &limits, fresh_id: FRESH.as_bytes(), after: Some(3), task: None },
         params,
         pack,
     )
@@ -275,7 +295,7 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: &[u8]) {
     let mut task = Task::new(message.message_id(), context_id, Generation::V03, 0);
     let cx = WriteCx::new(Op::Send);
     let mut out = Vec::new();
-    for event in events(message, Artifact(&packed)) {
+    for event in events(message, Artifact::new(&packed)) {
         task.apply(&event, &limits).unwrap();
         let (seq, task_id) = (task.seq(), task.id());
         let (artifact_index, last) = (0, false);
@@ -306,8 +326,8 @@ pub fn params_are_read_or_refused(bytes: &[u8]) {
     let mut parser = Parser::new();
     let params = parser.parse(bytes, 64).ok();
     let mut pack = Vec::new();
-    for method in dialect::ALL.iter().flat_map(|dialect| dialect.methods) {
-        match read(method.wire, method.op, params, &mut pack) {
+    for (op, wire) in methods() {
+        match read(wire, op, params, &mut pack) {
             Ok(Call::Send(send)) => {
                 assert!(send.message.parts().next().is_some());
                 assert!(!send.message.message_id().is_empty());
@@ -321,7 +341,7 @@ pub fn params_are_read_or_refused(bytes: &[u8]) {
                 let allowed = fault.kind == FaultKind::PushNotificationNotSupported;
                 assert!(named == (fault.kind == FaultKind::InvalidParams) && (named || allowed));
                 let (mut out, mut parser) = (Vec::new(), Parser::new());
-                (method.wire.fault)(&mut out, &fault, &WriteCx::new(method.op));
+                (wire.fault)(&mut out, &fault, &WriteCx::new(op));
                 parser.parse(&out, 8).unwrap();
             }
         }
@@ -372,6 +392,8 @@ fn params() -> impl Strategy<Value = String> {
         "p\\u0061rts",
         "value",
         "data_part_compat",
+        "request",
+        "content",
         "x",
     ]);
     let leaf = prop_oneof![
@@ -448,7 +470,7 @@ proptest! {
                     continue;
                 }
             }
-            let expected = expressible(&message, wire.generation).pack();
+            let expected = expressible(&message, wire).pack();
             let ours = round_trip(wire, &message.pack());
             prop_assert_eq!(&ours, &expected, "{} {:?}", dialect.name, wire.generation);
             // What has been through once stays as it is.
@@ -507,7 +529,13 @@ fn limits_hold() {
     };
     let wire = dialect::STANDARD.method(b"SendMessage").unwrap().wire;
     let outcome = |params: String| {
-        let cx = ReadCx { op: Op::Send, limits: &limits, fresh_id: FRESH.as_bytes(), after: None };
+        let cx = ReadCx {
+            op: Op::Send,
+            limits: &limits,
+            fresh_id: FRESH.as_bytes(),
+            after: None,
+            task: None,
+        };
         let (mut parser, mut pack) = (Parser::new(), Vec::new());
         let params = parser.parse(params.as_bytes(), 64).unwrap();
         let fault = (wire.read)(&cx, Some(params), &mut pack).err();

@@ -36,7 +36,7 @@ pub fn requests_are_read_or_refused(bytes: &[u8]) {
     let op = OPS[usize::from(choice) % OPS.len()];
     let generation = if choice < 128 { Generation::V1 } else { Generation::V03 };
     let limits = Limits::default();
-    let cx = ReadCx { op, limits: &limits, fresh_id: FRESH, after: None };
+    let cx = ReadCx { op, limits: &limits, fresh_id: FRESH, after: None, task: None };
     let mut pack = Vec::new();
     let Ok(asked) = read::call(&cx, generation, request, &mut pack) else { return };
     let Call::Send(send) = asked.call else { return };

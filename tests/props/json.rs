@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use peregrine::json::write::{canonical_raw, push_escaped, push_string, unescape};
-use peregrine::json::{DEPTH_CAP, JsonError, Kind, Parser, Value, base64};
+use peregrine::json::{DEPTH_CAP, JsonError, Kind, Parser, Source, Value, base64};
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
@@ -58,13 +58,17 @@ pub fn spans_are_verbatim(bytes: &[u8]) {
     }
 }
 
-/// A parser that has seen other documents reads like a new one.
+/// A parser that has seen other documents reads like a new one; in a buffer that goes on with
+/// anything it reads the same, and leaves the buffer as it was.
 pub fn reuse_changes_nothing(bytes: &[u8]) {
     let (mut used, mut fresh) = (Parser::new(), Parser::new());
+    let mut buffer = [bytes, &bytes[bytes.len() / 3..], &[b'\\'; 64]].concat();
     for end in [bytes.len() / 2, bytes.len()] {
         let show = |value: Value<'_>| (value.raw_str().to_owned(), value.kind(), value.len());
         let ours = used.parse(&bytes[..end], 8).map(show);
+        assert_eq!(ours, used.parse_from(Source::roomy(&mut buffer, end), 8).map(show));
         assert_eq!(ours, fresh.parse(&bytes[..end], 8).map(show));
+        assert!(buffer.starts_with(bytes) && buffer.ends_with(&[b'\\'; 64]));
         fresh.shrink(0);
     }
 }

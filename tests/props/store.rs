@@ -201,7 +201,11 @@ impl Twin {
 
     fn create(&mut self, tape: &mut Tape<'_>) {
         let agent = AgentIndex(tape.next(4) as u16 / 3);
-        let context = [&b"c0"[..], b"c1", b"c2", b"c3"][tape.next(4)];
+        let context = match tape.next(6) {
+            at @ 0..4 => Some([&b"c0"[..], b"c1", b"c2", b"c3"][at].to_vec()),
+            4 => None,
+            _ => self.pick(tape).map(|at| self.known[at].context.clone()),
+        };
         self.bits = self.bits.wrapping_mul(0x5851_f42d_4c95_7f2d_1405_7b7e_f767_814f) + 1;
         let chosen = match tape.next(6) {
             0 => Some(b"mine".to_vec()),
@@ -209,8 +213,13 @@ impl Twin {
             2 => self.pick(tape).map(|at| self.known[at].id.clone()),
             _ => None,
         };
-        let new =
-            NewTask { agent, context_id: context, chosen_id: chosen.as_deref(), bits: self.bits };
+        let new = NewTask {
+            agent,
+            context_id: context.as_deref(),
+            chosen_id: chosen.as_deref(),
+            bits: [self.bits, !self.bits],
+            worker: tape.next(2),
+        };
         let is_taken = self
             .known
             .iter()
@@ -228,6 +237,8 @@ impl Twin {
             }
         };
         let (key, id) = (reserved.key(), reserved.id().to_vec());
+        let made_in = reserved.context_id().to_vec();
+        assert!(context.as_ref().is_none_or(|context| *context == made_in));
         assert_eq!(self.store.find(agent, &id), None);
         if tape.next(5) == 0 {
             return;
@@ -240,13 +251,15 @@ impl Twin {
         let read = |task: &peregrine::model::Task| {
             (task.state(), task.seq(), task.updated_ms(), look(task.view()))
         };
-        let made = store.commit_new(reserved, Generation::V1, said.view(), &events, self.now, read);
+        let made =
+            store.commit_new(&reserved, Generation::V1, said.view(), &events, self.now, read);
+        drop(reserved);
         let Ok((state, seq, at_ms, look)) = made else { return };
         let mut known = Known {
             key,
             agent,
             id,
-            context: context.to_vec(),
+            context: made_in,
             state,
             order: 0,
             ms: 0,
@@ -263,7 +276,7 @@ impl Twin {
         for round in 0..18 {
             if self.known.len() < 100 {
                 let state = (state + round) % 5;
-                self.create(&mut Tape(&[0, 1, 3, 1, events, 0, 1, state, 1, 1]));
+                self.create(&mut Tape(&[0, 1, 3, 0, 1, events, 0, 1, state, 1, 1]));
                 self.check();
             }
         }
@@ -308,7 +321,7 @@ impl Twin {
             let mut events = EventBuf::default();
             self.event(tape, &mut events);
             let was_terminal = self.known[at].state.is_terminal();
-            self.change(at, &mut |edit| match edit.apply_all(&events) {
+            self.change(at, &mut |edit| match edit.apply_all(&events, None) {
                 Ok(()) => assert!(!was_terminal),
                 Err(Refused::Terminal) => assert!(was_terminal),
                 Err(_) => assert_eq!(edit.task().state(), TaskState::Failed),

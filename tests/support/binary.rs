@@ -16,7 +16,14 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Binary {
     child: Child,
     addr: SocketAddr,
+    banner: String,
 }
+
+/// The executable.
+pub const PATH: &str = env!("CARGO_BIN_EXE_peregrine");
+
+/// What starts a server on a port of its own.
+const SERVE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
 
 impl Binary {
     /// Starts a server of one worker with these limits, each `name=value`.
@@ -27,49 +34,103 @@ impl Binary {
 
     /// Starts a server of one worker with these flags.
     pub fn start(flags: &[&str]) -> Binary {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_peregrine"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"])
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary starts");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
-        let url = stdout
-            .lines()
-            .map_while(Result::ok)
-            .find_map(|line| line.trim().strip_prefix("url ").map(str::to_owned))
-            .expect("a line with the URL");
-        let addr = url.trim().trim_start_matches("http://").trim_end_matches('/');
-        Binary { addr: addr.parse().expect(addr), child }
+        Binary::start_with(flags, Stdio::inherit())
+    }
+
+    /// Starts a server of one worker with these flags, and says where its stderr goes.
+    pub fn start_with(flags: &[&str], stderr: Stdio) -> Binary {
+        let mut command = Command::new(PATH);
+        command.args(SERVE).args(["--workers", "1"]).args(flags).stderr(stderr);
+        Binary::of(command)
+    }
+
+    /// Starts a server with these flags and nothing else.
+    pub fn start_plain(flags: &[&str]) -> Binary {
+        let mut command = Command::new(PATH);
+        command.args(SERVE).args(flags);
+        Binary::of(command)
+    }
+
+    /// Starts a server under a limit of open files.
+    pub fn start_with_files(files: usize, flags: &[&str]) -> Binary {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\""), PATH]);
+        command.args(SERVE).args(flags);
+        Binary::of(command)
+    }
+
+    fn of(mut command: Command) -> Binary {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the binary starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut banner = String::new();
+        // Its last line ends with the flag for limits.
+        while !banner.contains("--limit") {
+            assert!(stdout.read_line(&mut banner).expect("a banner") > 0, "no banner: {banner}");
+        }
+        let url = said(&banner, "url");
+        let (_, addr) = url.split_once("://").expect(url);
+        let addr = addr.trim_end_matches('/');
+        Binary { addr: addr.parse().expect(addr), child, banner }
+    }
+
+    /// What the banner says behind `label`.
+    pub fn said(&self, label: &str) -> &str {
+        said(&self.banner, label)
     }
 
     /// Opens a connection.
     pub fn connect(&self) -> Tcp {
-        let stream = TcpStream::connect(self.addr).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_nodelay(true).expect("no delay");
-        Tcp { stream, received: Vec::new() }
+        Tcp::to(self.addr)
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
     }
 
     /// Tells the process to end.
     pub fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Sends the process a signal, as `kill` names it.
+    pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        let status = Command::new("kill").args(["-TERM", &pid]).status().expect("kill");
+        let status = Command::new("kill").args([name, &pid]).status().expect("kill");
         assert!(status.success());
     }
 
     /// Waits until the process has ended, and says whether it ended well.
     pub fn wait(&mut self) -> bool {
+        self.exit_code() == Some(0)
+    }
+
+    /// Waits until the process has ended, and gives its exit code; `None`: a signal ended it.
+    pub fn exit_code(&mut self) -> Option<i32> {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("a child") {
-                return status.success();
+                return status.code();
             }
             assert!(Instant::now() < until, "the process does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// True while the process has not ended.
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
+    }
+
+    /// Processor time so far, in clock ticks of 10 ms.
+    pub fn ticks(&self) -> u64 {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let stat = std::fs::read_to_string(path).expect("a process");
+        let after_name = stat.rsplit(") ").next().expect("fields");
+        let fields: Vec<&str> = after_name.split(' ').collect();
+        let [user, system] = [11, 12].map(|at| fields[at].parse::<u64>().expect("ticks"));
+        user + system
     }
 
     /// Panics unless the server answers on a new connection.
@@ -80,6 +141,11 @@ impl Binary {
     }
 }
 
+fn said<'b>(banner: &'b str, label: &str) -> &'b str {
+    let found = banner.lines().find_map(|line| line.trim_start().strip_prefix(label));
+    found.unwrap_or_else(|| panic!("no {label} in {banner}")).trim()
+}
+
 impl Drop for Binary {
     fn drop(&mut self) {
         // It may have ended already.
@@ -88,14 +154,33 @@ impl Drop for Binary {
     }
 }
 
-/// A client's side of a connection.
-pub struct Tcp {
+/// A client's side of a connection, over whatever carries its bytes.
+pub struct Line<S> {
     /// The socket.
-    pub stream: TcpStream,
+    pub stream: S,
     received: Vec<u8>,
 }
 
+/// A connection without more around it.
+pub type Tcp = Line<TcpStream>;
+
 impl Tcp {
+    /// Opens a connection.
+    pub fn to(addr: SocketAddr) -> Tcp {
+        let stream = TcpStream::connect(addr).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_nodelay(true).expect("no delay");
+        Line::over(stream)
+    }
+}
+
+impl<S: Read + Write> Line<S> {
+    /// A connection that is open already.
+    pub fn over(stream: S) -> Line<S> {
+        Line { stream, received: Vec::new() }
+    }
+
     /// Sends bytes.
     pub fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server takes it");
@@ -113,6 +198,11 @@ impl Tcp {
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
             Err(error) => panic!("{error} after {}", self.received.escape_ascii()),
         }
+    }
+
+    /// As much of the response as has arrived, without taking it.
+    pub fn peek(&self) -> Option<Reply> {
+        Reply::parse(&self.received, false, false).map(|(reply, _)| reply)
     }
 
     /// Takes a complete response that has arrived already.

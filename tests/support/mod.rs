@@ -21,6 +21,7 @@ use std::{
 use peregrine::{
     agent::{Agent, Profile, echo::Echo, script::Script},
     engine::{Conn, Cx, Engine, Next, Progress, Setup, Start, Worker},
+    json::Source,
     limits::Limits,
     service::{self, Entropy, Now},
 };
@@ -387,8 +388,13 @@ impl Lab {
             unsent: line.unsent.len(),
             peer: line.peer,
         };
-        let progress = line.conn.advance(&mut cx, &line.input, line.eof);
-        assert!(progress.consumed <= line.input.len(), "{progress:?}");
+        // As the driver has it: behind what came there is room.
+        let length = line.input.len();
+        line.input.resize(length + 64, b'"');
+        let input = Source::roomy(&mut line.input, length);
+        let progress = line.conn.advance(&mut cx, input, line.eof);
+        line.input.truncate(length);
+        assert!(progress.consumed <= length, "{progress:?}");
         line.input.drain(..progress.consumed);
         line.progress = progress;
         let high_water = self.engine.limits().output_bytes_max;

@@ -27,6 +27,24 @@ pub struct Event {
 }
 
 impl Event {
+    /// Reads one block of a stream, without the empty line behind it.
+    pub fn parse(block: &str) -> Event {
+        let mut event = Event { id: None, name: None, data: Value::Null };
+        for line in block.split('\n') {
+            let (name, value) = line.split_once(": ").expect(line);
+            match name {
+                "id" => assert!(event.id.replace(value.parse().expect(value)).is_none()),
+                "event" => assert!(event.name.replace(value.to_owned()).is_none()),
+                "data" => {
+                    assert!(event.data.is_null(), "two data lines: {block}");
+                    event.data = serde_json::from_str(value).expect(value);
+                }
+                other => panic!("an unknown line {other}: {block}"),
+            }
+        }
+        event
+    }
+
     /// The JSON-RPC result inside.
     pub fn result(&self) -> &Value {
         assert!(self.data.get("result").is_some(), "{}", self.data);
@@ -143,7 +161,7 @@ impl Reply {
 
     /// The events of a stream, comments left out.
     pub fn events(&self) -> Vec<Event> {
-        self.blocks().filter(|block| !block.starts_with(':')).map(event).collect()
+        self.blocks().filter(|block| !block.starts_with(':')).map(Event::parse).collect()
     }
 
     /// How many comments a stream holds.
@@ -187,21 +205,4 @@ fn unchunk(bytes: &[u8]) -> (Vec<u8>, usize, bool) {
             return (data, at, true);
         }
     }
-}
-
-fn event(block: &str) -> Event {
-    let mut event = Event { id: None, name: None, data: Value::Null };
-    for line in block.split('\n') {
-        let (name, value) = line.split_once(": ").expect(line);
-        match name {
-            "id" => assert!(event.id.replace(value.parse().expect(value)).is_none()),
-            "event" => assert!(event.name.replace(value.to_owned()).is_none()),
-            "data" => {
-                assert!(event.data.is_null(), "two data lines: {block}");
-                event.data = serde_json::from_str(value).expect(value);
-            }
-            other => panic!("an unknown line {other}: {block}"),
-        }
-    }
-    event
 }

@@ -107,9 +107,8 @@ pub(super) fn read(
     }
     let mut packer = Packer(pack);
     let has_id = put_id(cx, "message.messageId", singular.message_id, MESSAGE_ID, &mut packer)?;
-    if has_id.is_none() {
-        packer.put(message_tag::MESSAGE_ID, cx.fresh_id);
-    }
+    // A2A 1.0 §5.7: REQUIRED, and no client that speaks this binding is known to leave it out.
+    has_id.ok_or_else(|| missing("message.messageId"))?;
     let context_id = put_id(cx, "message.contextId", singular.context_id, CONTEXT_ID, &mut packer)?;
     let task_id = put_id(cx, "message.taskId", singular.task_id, TASK_ID, &mut packer)?;
     match singular.role {

@@ -27,8 +27,9 @@ use std::task::Waker;
 use crate::{
     binding::{
         Scratch, Site,
-        cards::{self, Origin, Urls},
+        cards::{self, Urls},
         jsonrpc::Place,
+        origin::Origin,
         site::Permit,
     },
     dialect::{self, Method, ReadCx, WriteCx, card::CardForm, version},
@@ -107,6 +108,7 @@ pub fn handle(desk: &mut Desk<'_>, request: &Request<'_>) -> Result<Handled, Fau
         limits: &desk.site.limits,
         fresh_id: &fresh_id[..],
         after: request.after,
+        task: None,
     };
     let asked = match rpc.family {
         Family::V1 => read::call(&cx, Generation::V1, request.message, pack)?,
@@ -245,18 +247,18 @@ impl Ready<'_> {
         let name = self.site.names.get(usize::from(self.agent.0)).filter(|_| self.agent.0 > 0);
         let base = name.map_or_else(String::new, |name| format!("/agents/{name}"));
         let is_secure = self.request.peer.is_secure;
-        let origin = Origin { is_secure, host: self.request.authority };
+        let origin = Origin { is_secure, host: self.request.authority, prefix: "" };
         let missing = || Fault::new(FaultKind::ExtendedAgentCardNotConfigured);
         let profile = self.service.profile(self.agent).ok_or_else(missing)?;
         let frame = frame::begin(self.out);
         match self.rpc.family {
             Family::Json => {
                 let form = CardForm::ExtendedV1;
-                let body = cards::body(self.service, self.site, origin, place, &base, form);
+                let body = cards::body(self.service, self.site, &origin, place, &base, form);
                 Writer(self.out).bytes(json_payload::DATA, &body.unwrap_or_default());
             }
             Family::V1 | Family::V03 => {
-                let urls = Urls::new(self.site, origin, place, &base, self.site.card);
+                let urls = Urls::new(self.site, &origin, place, &base, self.site.card);
                 let ends = urls.endpoints(place.dialect);
                 let extended = self.site.extended_card;
                 match self.rpc.family {

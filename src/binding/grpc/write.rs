@@ -136,10 +136,11 @@ fn artifact_update(
     let TaskEvent::Artifact { artifact: chunk, append, last_chunk, metadata } = *event else {
         return;
     };
-    let update = writer.open(v1::stream_response::ARTIFACT_UPDATE, FRAME_GUESS + chunk.0.len());
+    let update =
+        writer.open(v1::stream_response::ARTIFACT_UPDATE, FRAME_GUESS + chunk.packed_len());
     writer.bytes(field::TASK_ID, place.task_id);
     writer.bytes(field::CONTEXT_ID, place.context_id);
-    artifact(writer, generation, field::ARTIFACT, chunk, chunk.parts(), chunk.0.len());
+    artifact(writer, generation, field::ARTIFACT, chunk, chunk.parts(), chunk.packed_len());
     writer.flag(field::APPEND, append);
     writer.flag(field::LAST_CHUNK, last_chunk);
     some_struct(writer, field::METADATA, metadata);
@@ -265,7 +266,7 @@ fn message(
 
 fn whole(writer: &mut Writer<'_>, generation: Generation, number: u32, whole: ArtifactView<'_>) {
     let head = whole.head();
-    artifact(writer, generation, number, head, whole.parts(), head.0.len());
+    artifact(writer, generation, number, head, whole.parts(), head.packed_len());
 }
 
 fn artifact<'a>(

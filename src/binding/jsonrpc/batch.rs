@@ -83,7 +83,7 @@ impl Desk<'_> {
             Ok(ready) => match self.call(&ready) {
                 Ok(Outcome::Ready) => return Element::Written,
                 Ok(Outcome::Parked(ticket)) => {
-                    let (id, method) = (ready.id.into(), ready.method);
+                    let (id, method) = (Some(ready.id.into()), ready.method);
                     return Element::Waits(ParkedCall { ticket, id, method });
                 }
                 Ok(Outcome::Stream { .. }) => (ready.known(), Fault::new(FaultKind::Internal)),

@@ -68,7 +68,7 @@ pub(super) fn answer_fault(
 ) {
     let mark = response::begin(out, 200, JSON, date, b"", close);
     push_fault(out, dialect, known, fault);
-    finish_with(out, mark, status, date, b"", close);
+    finish_with(out, mark, (status, JSON), date, b"", close);
 }
 
 pub(super) fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, known: Known<'_>, fault: &Fault) {
@@ -78,7 +78,7 @@ pub(super) fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, known: Known<'_>,
     rpc::close(out);
 }
 
-pub(super) fn parse_fault(error: JsonError) -> Fault {
+pub(in crate::binding) fn parse_fault(error: JsonError) -> Fault {
     match error {
         JsonError::Empty => Fault::because(FaultKind::Parse, "the body is empty"),
         JsonError::Syntax { offset } => {

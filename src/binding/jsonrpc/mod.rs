@@ -13,22 +13,25 @@ use std::{borrow::Cow, task::Waker};
 use crate::{
     binding::{
         Exchange, Handled, Parked, Scratch, Site,
-        cards::{self, Origin},
+        asked::{asked_version, joined_extensions},
+        cards,
+        origin::Origin,
         parked::{JSON, ParkedCall},
         site::Permit,
     },
-    dialect::{Dialect, Method, WriteCx, card::CardForm},
+    dialect::{Dialect, Method, WriteCx},
     fault::{Fault, FaultKind},
     http::{Field, Head, response},
-    json::{Kind, Value},
-    model::{Call, EventBuf, Generation, Reply},
+    json::{Kind, Source, Value},
+    model::{Call, EventBuf, Reply},
     rpc,
     service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
 };
 
-use fault::{Known, answer_fault, parse_fault};
+pub(super) use fault::parse_fault;
+use fault::{Known, answer_fault};
 pub use fault::{refuse_http, refuse_path};
-use read::{Unready, asked_version, is_json, joined_extensions};
+use read::{Unready, is_json};
 
 /// Who speaks and who answers at the path of a request.
 #[derive(Clone, Copy)]
@@ -40,7 +43,7 @@ pub struct Place {
 }
 
 /// Handles the body of a POST to an RPC path.
-pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
+pub fn handle(x: &mut Exchange<'_>, place: Place, body: Source<'_>) -> Handled {
     let date = x.scratch.date(x.now);
     if !x.head.value(Field::ContentType).is_none_or(is_json) {
         let detail = "the body must be application/json";
@@ -72,7 +75,7 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: &[u8]) -> Handled {
         close: x.close,
     };
     // The envelope's levels, and a batch's, are not the peer's to spend.
-    match parser.parse(body, desk.site.limits.json_depth_max + 2) {
+    match parser.parse_from(body, desk.site.limits.json_depth_max + 2) {
         Ok(value) if value.kind() == Kind::Array => desk.batch(value),
         Ok(value) => desk.single(value),
         Err(error) => desk.fault(Known::NOTHING, &parse_fault(error)),
@@ -175,7 +178,7 @@ impl Desk<'_> {
             }
             Ok(Outcome::Parked(ticket)) => {
                 response::rollback(self.out, mark);
-                let call = ParkedCall { ticket, id: ready.id.into(), method: ready.method };
+                let call = ParkedCall { ticket, id: Some(ready.id.into()), method: ready.method };
                 self.park(known, vec![call], None)
             }
             Ok(Outcome::Stream { .. }) => {
@@ -199,7 +202,7 @@ impl Desk<'_> {
             return Ok(Outcome::Ready);
         }
         let outcome = self.ask(ready, |out, reply, write| {
-            (ready.method.wire_of(&reply).reply)(out, &reply, write);
+            (ready.method.wire_of(reply).reply)(out, reply, write);
         })?;
         rpc::close(self.out);
         Ok(outcome)
@@ -209,7 +212,7 @@ impl Desk<'_> {
     fn ask(
         &mut self,
         ready: &Ready<'_>,
-        answer: impl Fn(&mut Vec<u8>, Reply<'_>, &WriteCx<'_>),
+        answer: impl Fn(&mut Vec<u8>, &Reply<'_>, &WriteCx<'_>),
     ) -> Result<Outcome, Fault> {
         let (out, write) = (&mut *self.out, ready.write_cx(self.now));
         let mut cx = CallCx {
@@ -224,23 +227,17 @@ impl Desk<'_> {
             entropy: self.entropy,
             events: self.events,
         };
-        self.service.call(&mut cx, ready.call, &mut |reply| answer(out, reply, &write))
+        self.service.call(&mut cx, ready.call, &mut |reply| answer(out, &reply, &write))
     }
 
     /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
     fn extended_card(&mut self, ready: &Ready<'_>) -> Result<(), Fault> {
-        if !self.site.extended_card {
-            let detail = "this agent has no extended card";
-            return Err(Fault::because(FaultKind::UnsupportedOperation, detail));
-        }
-        let form = match ready.method.wire.generation {
-            Generation::V1 => CardForm::V1,
-            Generation::V01 | Generation::V03 => CardForm::V03,
-        };
+        let (origin, generation) =
+            (Origin::of(self.site, self.peer, self.head), ready.method.wire.generation);
         let base = self.head.path().strip_suffix('/').unwrap_or(self.head.path());
-        let origin = Origin { is_secure: self.peer.is_secure, host: self.head.host() };
-        let card = cards::body(self.service, self.site, origin, self.place, base, form);
-        self.out.extend_from_slice(&card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?);
+        let (service, site) = (self.service, self.site);
+        let card = cards::extended(service, site, &origin, self.place, base, generation)?;
+        self.out.extend_from_slice(&card);
         Ok(())
     }
 
@@ -254,7 +251,8 @@ impl Desk<'_> {
             Some(permit) => Handled::Parked(Box::new(Parked {
                 calls,
                 batch,
-                dialect: self.place.dialect,
+                status: self.place.dialect.quirks.fault_http,
+                media: JSON,
                 answer_bytes_max: self.site.limits.answer_bytes_max,
                 close: self.close,
                 permit,

@@ -1,12 +1,11 @@
-//! From a value to a call: envelope, method, version, then the parameters; and what heads say.
-
-use std::borrow::Cow;
+//! From a value to a call: envelope, method, version, then the parameters.
 
 use super::{Desk, Ready, fault::Known};
 use crate::{
+    binding::asked::{last_event_id, names},
     dialect::{Dialect, Method, ReadCx, version},
     fault::{Fault, FaultKind},
-    http::{self, Field, Head, query},
+    http::Field,
     json::Value,
     model::{Call, Op, SendMode, uuid},
     rpc,
@@ -64,6 +63,7 @@ impl Desk<'_> {
             limits: &self.site.limits,
             fresh_id: &self.fresh_id[..],
             after: (method.op == Op::Subscribe).then(|| last_event_id(self.head)).flatten(),
+            task: None,
         };
         let call = (method.wire.read)(&cx, request.params, pack).map_err(refused)?;
         if let Call::Send(send) = &call {
@@ -76,19 +76,6 @@ impl Desk<'_> {
     }
 }
 
-/// A2A 1.0 §3.6.1: the version is a header, or else a query parameter of the same name.
-pub(super) fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
-    if let Some(value) = head.value(Field::A2aVersion) {
-        return Some(Cow::Borrowed(value));
-    }
-    let mut pairs = query::pairs(head.query()?).filter_map(Result::ok);
-    let (_, value) = pairs.find(|(key, _)| key.eq_ignore_ascii_case("a2a-version"))?;
-    Some(match value {
-        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
-        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
-    })
-}
-
 /// `application/json`, with parameters, or a type with the `+json` suffix (RFC 6839 §3.1).
 pub(super) fn is_json(value: &[u8]) -> bool {
     if value == b"application/json" {
@@ -99,14 +86,6 @@ pub(super) fn is_json(value: &[u8]) -> bool {
         || (media.len() > 17
             && media[..12].eq_ignore_ascii_case(b"application/")
             && media[media.len() - 5..].eq_ignore_ascii_case(b"+json"))
-}
-
-/// RFC 9110 §5.3: repeated extension headers are one list (wire §1.8).
-pub(super) fn joined_extensions(head: &Head<'_>) -> Option<String> {
-    head.value(Field::A2aExtensions).or(head.value(Field::XA2aExtensions))?;
-    let values = head.values("a2a-extensions").chain(head.values("x-a2a-extensions"));
-    let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
-    Some(values.join(","))
 }
 
 /// True for a request without id that is left without an answer.
@@ -128,25 +107,4 @@ fn is_notification(
 /// LangSmith (wire §8): `Accept` must name the type of the answer, or a range that holds it.
 fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
     names(accept, if op.is_streaming() { b"text/event-stream" } else { b"application/json" })
-}
-
-/// Whether `Accept` names a media type or a range that holds it (RFC 9110 §12.5.1).
-pub(super) fn names(accept: Option<&[u8]>, wanted: &[u8]) -> bool {
-    http::list(accept.unwrap_or_default()).any(|range| {
-        let range = range.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
-        let kind = wanted.split(|b| *b == b'/').next().unwrap_or_default();
-        range.eq_ignore_ascii_case(wanted)
-            || range == b"*/*"
-            || range.strip_suffix(b"/*").is_some_and(|r| r.eq_ignore_ascii_case(kind))
-    })
-}
-
-/// The last event a returning subscriber has seen: the header, or `lastEventId` in the query.
-fn last_event_id(head: &Head<'_>) -> Option<u64> {
-    if let Some(value) = head.value(Field::LastEventId) {
-        return std::str::from_utf8(value).ok()?.trim().parse().ok();
-    }
-    let mut pairs = query::pairs(head.query()?).filter_map(Result::ok);
-    let (_, value) = pairs.find(|(key, _)| key == "lastEventId")?;
-    value.parse().ok()
 }

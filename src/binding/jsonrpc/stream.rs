@@ -1,17 +1,18 @@
 //! Calls that are answered by a stream.
 
-use super::{Desk, Ready, read::names};
+use super::{Desk, Ready};
 use crate::{
     binding::{
         Handled,
+        asked::names,
+        envelope::Envelope,
         site::Permit,
         stream::{self, Pump},
     },
     fault::{Fault, FaultKind},
     http::{Field, Version, response},
     model::{Generation, Op, Reply},
-    service::{Followed, Outcome},
-    sse,
+    service::Outcome,
 };
 
 impl Desk<'_> {
@@ -28,7 +29,7 @@ impl Desk<'_> {
         match self.open_stream(ready, chunked) {
             Ok(Outcome::Stream { cursor, generation }) => Handled::Stream(Box::new(Pump {
                 cursor,
-                id: ready.id.into(),
+                id: Some(ready.id.into()),
                 op: ready.method.op,
                 history: ready.write_cx(self.now).history,
                 wire: ready.method.wire_for(generation),
@@ -51,7 +52,8 @@ impl Desk<'_> {
                     && !names(self.head.value(Field::Accept), b"application/json") =>
             {
                 let write = ready.write_cx(self.now);
-                stream::only_error(self.out, chunked, ready.id, ready.method.wire, &write, &fault);
+                let (envelope, wire) = (Envelope::Rpc(ready.id), ready.method.wire);
+                stream::only_error(self.out, chunked, envelope, wire, &write, &fault);
                 answered(close)
             }
             Err(fault) => {
@@ -64,14 +66,9 @@ impl Desk<'_> {
     /// Calls the service; a direct message is written as a stream of one event (A2A 1.0 §3.1.2).
     fn open_stream(&mut self, ready: &Ready<'_>, chunked: bool) -> Result<Outcome, Fault> {
         self.ask(ready, |out, reply, write| {
-            let Reply::Message { message, context_id } = reply else { return };
-            let chunk = chunked.then(|| sse::chunk_begin(out));
-            let followed = Followed::Message { message, context_id };
-            stream::frame(out, ready.id, ready.method.wire, write, &followed);
-            if let Some(chunk) = chunk {
-                sse::chunk_end(out, chunk);
-                sse::chunk_last(out);
-            }
+            let Reply::Message { message, context_id } = *reply else { return };
+            let (envelope, wire) = (Envelope::Rpc(ready.id), ready.method.wire);
+            stream::only_message(out, chunked, envelope, wire, write, (message, context_id));
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-use super::{ReadCx, Rules, Text, canonical, identifier, missing, object, part, slots};
+use super::{ReadCx, Rules, Text, canonical, identifier, missing, object, part, proto_slot, slots};
 
 slots!(MessageSlots {
     message_id: "messageId" | "message_id";
@@ -38,6 +38,9 @@ pub(super) fn read<'p>(
     let mut slots = MessageSlots::default();
     slots.fill(message);
     let message_id = identifier(message.at(slots.message_id), "message.messageId", cx)?;
+    if rules.proto && message_id.is_none() {
+        return Err(missing("message.messageId"));
+    }
     let context_id = identifier(message.at(slots.context_id), "message.contextId", cx)?;
     let task_id = identifier(message.at(slots.task_id), "message.taskId", cx)?;
     let role = role(message.at(slots.role))?;
@@ -47,6 +50,10 @@ pub(super) fn read<'p>(
     packer.put_some(message_tag::CONTEXT_ID, context_id.as_deref());
     packer.put_some(message_tag::TASK_ID, task_id.as_deref());
     packer.put(message_tag::ROLE, &[role as u8]);
+    if rules.proto && slots.parts == Slot::default() {
+        // Wire §3.4: what 0.3 calls the parts of a message in its proto.
+        slots.parts = proto_slot(message, "content");
+    }
     parts(rules, cx, message.at(slots.parts), &mut packer)?;
     packer.put_some(message_tag::METADATA, metadata.map(|value| value.raw()));
     if let Some(list) = message.at(slots.extensions) {

@@ -13,7 +13,7 @@ use std::{borrow::Cow, ops::RangeInclusive};
 
 use crate::{
     fault::Fault,
-    json::{Kind, Value},
+    json::{Kind, Slot, Value},
     model::{Call, Generation, Op},
 };
 
@@ -33,12 +33,16 @@ pub(super) struct Rules {
     pub threads: bool,
     /// Largest `historyLength` of a get.
     pub history_max: u32,
+    /// True: the ProtoJSON of 0.3 (wire §3.4). Requests and parts have its names as well, a data
+    /// part is a message of its own, `blocking` left out of a configuration is false, and no
+    /// message goes without an id.
+    pub proto: bool,
 }
 
 impl Rules {
     /// What the specification of this generation says.
     pub const fn of(generation: Generation) -> Rules {
-        Rules { generation, files: true, threads: false, history_max: INT32_MAX }
+        Rules { generation, files: true, threads: false, history_max: INT32_MAX, proto: false }
     }
 }
 
@@ -114,6 +118,12 @@ use slots;
 #[inline]
 fn set(value: Value<'_>) -> Option<Value<'_>> {
     (!value.is_null()).then_some(value)
+}
+
+/// Where a member is that only the ProtoJSON of 0.3 has; kept out of the way of all others.
+#[cold]
+fn proto_slot(object: Value<'_>, name: &str) -> Slot {
+    object.get(name).and_then(set).map(|value| value.slot()).unwrap_or_default()
 }
 
 fn missing(field: &'static str) -> Fault {

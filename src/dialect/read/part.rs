@@ -83,6 +83,7 @@ pub(super) fn read(
         return Err("metadata must be an object".into());
     }
     if let Some(data) = data {
+        let data = if rules.proto && named.is_none() { inner_data(data) } else { data };
         put_data(rules, data, metadata, packer);
         return put_names(cx, value.at(slots.filename), value.at(slots.media_type), packer);
     }
@@ -179,6 +180,15 @@ fn put_file(
     }
 }
 
+/// Wire §3.4: the Struct inside a DataPart, `{"data":{…}}`; what is none is data itself.
+fn inner_data(data: Value<'_>) -> Value<'_> {
+    let mut members = data.members();
+    match (members.next(), members.next()) {
+        (Some((key, inner)), None) if key.eq("data") && inner.kind() == Kind::Object => inner,
+        _ => data,
+    }
+}
+
 fn put_data(rules: &Rules, data: Value<'_>, metadata: Option<Value<'_>>, packer: &mut Packer<'_>) {
     let wrapped = match rules.generation {
         Generation::V1 => None,
@@ -199,7 +209,7 @@ fn put_data(rules: &Rules, data: Value<'_>, metadata: Option<Value<'_>>, packer:
 
 /// The part metadata with which 0.x carries data that is no object (wire §1.9).
 const MARK: &str = "data_part_compat";
-/// The same, as `old::mark` appends it to metadata that is not empty.
+/// The same, as `put::wrapped_mark` appends it to metadata that is not empty.
 const MARK_AS_WRITTEN: &[u8] = b",\"data_part_compat\":true}";
 
 fn is_marked(metadata: Value<'_>) -> bool {

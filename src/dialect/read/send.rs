@@ -8,7 +8,7 @@ use crate::{
 
 use super::{
     INT32_MAX, Kept, ReadCx, Rules, Text, boolean, count, identifier, keep, message, missing,
-    object, slots, target::split_thread,
+    object, proto_slot, slots, target::split_thread,
 };
 
 slots!(SendSlots {
@@ -57,6 +57,10 @@ pub(super) fn read<'p>(
     let params = params.ok_or_else(|| missing("message"))?;
     let mut slots = SendSlots::default();
     slots.fill(params);
+    if rules.proto && slots.message == Slot::default() {
+        // Wire §3.4: the name in the proto, which Python's client sends.
+        slots.message = proto_slot(params, "request");
+    }
     let message = object(params.at(slots.message), "message")?.ok_or_else(|| missing("message"))?;
     let ids = message::read(rules, cx, message, pack)?;
     let message_end = pack.len();
@@ -133,6 +137,7 @@ fn wishes<'p>(
     refuse_push(params.at(slots.push), "pushNotification")?;
     let mut history = count(params.at(slots.history), "historyLength", 0..=INT32_MAX)?;
     let (mut at_once, mut blocking, mut modes) = (None, None, None);
+    let mut unsaid = false;
     if let Some(configuration) = object(params.at(slots.configuration), "configuration")? {
         let mut wishes = ConfigurationSlots::default();
         wishes.fill(configuration);
@@ -143,11 +148,13 @@ fn wishes<'p>(
         at_once = boolean(of(wishes.at_once), "configuration.returnImmediately")?;
         blocking = boolean(of(wishes.blocking), "configuration.blocking")?;
         modes = of(wishes.modes);
+        // ProtoJSON leaves false out, so there is no other way to say it.
+        unsaid = rules.proto;
     }
     let at_once = match rules.generation {
         // 0.1 has no way to ask for an early answer.
         Generation::V01 => false,
-        Generation::V03 => blocking.map(|wait| !wait).or(at_once).unwrap_or(false),
+        Generation::V03 => blocking.map(|wait| !wait).or(at_once).unwrap_or(unsaid),
         Generation::V1 => at_once.or(blocking.map(|wait| !wait)).unwrap_or(false),
     };
     let mode = if cx.op == Op::Stream {

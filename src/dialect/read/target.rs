@@ -8,7 +8,7 @@ use crate::{
     model::{Get, Op, Target},
 };
 
-use super::{Kept, ReadCx, Rules, Text, count, identifier, keep, missing, object, slots};
+use super::{Kept, ReadCx, Rules, Text, count, identifier, keep, missing, object, slots, too_long};
 
 slots!(TargetSlots {
     id: "id";
@@ -30,7 +30,13 @@ pub(super) fn read<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<Target<'p>, Fault> {
-    let params = params.ok_or_else(|| missing("id"))?;
+    let after = cx.after.filter(|_| cx.op == Op::Subscribe);
+    let generation = rules.generation;
+    let Some(params) = params else {
+        let id = named(cx, pack)?.ok_or_else(|| missing("id"))?;
+        let id = id.bytes(pack);
+        return Ok(Target { id, context_id: None, metadata: None, generation, after });
+    };
     let mut slots = TargetSlots::default();
     slots.fill(params);
     let ids = ids(rules, cx, (params, &slots), pack)?;
@@ -40,8 +46,8 @@ pub(super) fn read<'p>(
         id: ids.id.bytes(pack),
         context_id: ids.context_id.map(|id| id.bytes(pack)),
         metadata: metadata.map(|value| value.raw()),
-        generation: rules.generation,
-        after: cx.after.filter(|_| cx.op == Op::Subscribe),
+        generation,
+        after,
     })
 }
 
@@ -52,7 +58,11 @@ pub(super) fn get<'p>(
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
 ) -> Result<Get<'p>, Fault> {
-    let params = params.ok_or_else(|| missing("id"))?;
+    let Some(params) = params else {
+        let id = named(cx, pack)?.ok_or_else(|| missing("id"))?;
+        let id = id.bytes(pack);
+        return Ok(Get { id, context_id: None, history: rules.history(None) });
+    };
     let mut slots = TargetSlots::default();
     slots.fill(params);
     let ids = ids(rules, cx, (params, &slots), pack)?;
@@ -65,12 +75,26 @@ pub(super) fn get<'p>(
     })
 }
 
+/// The task that the path names.
+fn named<'p>(cx: &ReadCx<'_>, pack: &mut Vec<u8>) -> Result<Option<Kept<'p>>, Fault> {
+    let Some(id) = cx.task else { return Ok(None) };
+    if id.len() > cx.limits.identifier_bytes_max {
+        return Err(too_long("id", cx.limits.identifier_bytes_max));
+    }
+    let start = pack.len();
+    pack.extend_from_slice(id);
+    Ok(Some(Kept::Pack(start, pack.len())))
+}
+
 fn ids<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
     (params, slots): (Value<'p>, &TargetSlots),
     pack: &mut Vec<u8>,
 ) -> Result<Ids<'p>, Fault> {
+    if let Some(id) = named(cx, pack)? {
+        return Ok(Ids { id, context_id: None });
+    }
     let id = match identifier(params.at(slots.id), "id", cx)? {
         None => identifier(params.at(slots.task_id), "taskId", cx)?,
         id => id,

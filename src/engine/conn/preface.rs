@@ -21,6 +21,6 @@ impl Conn {
             *scanned = 1;
             self.since_ms = cx.now.mono_ms;
         }
-        Some(self.not_yet(cx, rest, 0, eof))
+        Some(self.not_yet(cx, rest.len(), 0, eof))
     }
 }

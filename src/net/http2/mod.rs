@@ -18,7 +18,6 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     rc::Rc,
-    sync::atomic::Ordering,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -34,7 +33,7 @@ use smallvec::SmallVec;
 use crate::{engine::Engine, limits::Limits, service::Peer};
 
 use super::{
-    local::{Local, Stage},
+    local::{Local, Seat, Stage},
     transport::Transport,
     wheel::{NEVER, Slot},
 };
@@ -127,30 +126,12 @@ impl Drop for Alarm {
     }
 }
 
-/// Counts a connection for as long as it lives.
-struct Open(Rc<Local>);
-
-impl Open {
-    fn new(local: &Rc<Local>) -> Open {
-        local.open.set(local.open.get() + 1);
-        local.shared.open.fetch_add(1, Ordering::Relaxed);
-        Open(Rc::clone(local))
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.connection_ended();
-    }
-}
-
 /// Serves HTTP/2 in a task of its own, on a connection of which `read` has been read already; it
-/// may be empty. The connection is counted anew, so that its former driver may let it go.
-pub(super) fn spawn<S: Transport + 'static>(stream: S, read: Vec<u8>, local: &Rc<Local>) {
-    let open = Open::new(local);
+/// may be empty.
+pub(super) fn spawn<S: Transport + 'static>(stream: S, read: Vec<u8>, seat: Seat) {
     tokio::task::spawn_local(async move {
-        serve(stream, read, Rc::clone(&open.0)).await;
-        drop(open);
+        serve(stream, read, Rc::clone(seat.local())).await;
+        drop(seat);
     });
 }
 

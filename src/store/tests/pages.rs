@@ -55,7 +55,7 @@ impl Plain {
         }
         let id = reserved.id().to_vec();
         let (said, generation) = (said(1), Generation::V1);
-        self.store.commit_new(reserved, generation, said.view(), &events, at(ms), |_| ()).unwrap();
+        self.store.commit_new(&reserved, generation, said.view(), &events, at(ms), |_| ()).unwrap();
         if agent == AGENT {
             self.tasks.push((id, state, ms));
         }
@@ -116,8 +116,8 @@ impl Plain {
 
     /// True when the agent's context has orders of its own.
     fn is_crowd(&self) -> bool {
-        let hash = self.store.context_hash(AGENT, b"c");
-        self.store.lock(self.store.shard_of(hash)).crowd(hash).is_some()
+        let (at, context) = self.store.context(AGENT, b"c");
+        self.store.lock(at).crowd(context.hash).is_some()
     }
 }
 

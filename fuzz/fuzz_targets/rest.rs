@@ -1,0 +1,13 @@
+//! Any target and body of HTTP+JSON is answered, and a body means what it means as params.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/rest.rs"]
+mod rest;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    rest::any_request_is_answered(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

@@ -1,0 +1,57 @@
+//! What request heads say to every binding: version, extensions, media types, the last event seen.
+
+use std::borrow::Cow;
+
+use crate::http::{self, Field, Head, query};
+
+/// A2A 1.0 §3.6.1: the version is a header, or else a query parameter of the same name.
+#[inline(always)]
+pub fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
+    if let Some(value) = head.value(Field::A2aVersion) {
+        return Some(Cow::Borrowed(value));
+    }
+    version_in_query(head.query()?)
+}
+
+fn version_in_query(query: &str) -> Option<Cow<'_, [u8]>> {
+    let mut pairs = query::pairs(query).filter_map(Result::ok);
+    let (_, value) = pairs.find(|(key, _)| key.eq_ignore_ascii_case("a2a-version"))?;
+    Some(match value {
+        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
+        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
+    })
+}
+
+/// RFC 9110 §5.3: repeated extension headers are one list (wire §1.8).
+#[inline(always)]
+pub fn joined_extensions(head: &Head<'_>) -> Option<String> {
+    head.value(Field::A2aExtensions).or(head.value(Field::XA2aExtensions))?;
+    Some(all_extensions(head))
+}
+
+fn all_extensions(head: &Head<'_>) -> String {
+    let values = head.values("a2a-extensions").chain(head.values("x-a2a-extensions"));
+    let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
+    values.join(",")
+}
+
+/// Whether `Accept` names a media type or a range that holds it (RFC 9110 §12.5.1).
+pub fn names(accept: Option<&[u8]>, wanted: &[u8]) -> bool {
+    http::list(accept.unwrap_or_default()).any(|range| {
+        let range = range.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+        let kind = wanted.split(|b| *b == b'/').next().unwrap_or_default();
+        range.eq_ignore_ascii_case(wanted)
+            || range == b"*/*"
+            || range.strip_suffix(b"/*").is_some_and(|r| r.eq_ignore_ascii_case(kind))
+    })
+}
+
+/// The last event a returning subscriber has seen: the header, or `lastEventId` in the query.
+pub fn last_event_id(head: &Head<'_>) -> Option<u64> {
+    if let Some(value) = head.value(Field::LastEventId) {
+        return std::str::from_utf8(value).ok()?.trim().parse().ok();
+    }
+    let mut pairs = query::pairs(head.query()?).filter_map(Result::ok);
+    let (_, value) = pairs.find(|(key, _)| key == "lastEventId")?;
+    value.parse().ok()
+}

@@ -1,0 +1,71 @@
+//! Where a client asked, which is what the URLs of a card begin with.
+//!
+//! Of what a proxy says nothing is believed unless the operator says so: whoever can send a header
+//! could otherwise send clients to another server. What is believed must still be well-formed.
+
+use crate::{
+    binding::Site,
+    http::{self, Head},
+    service::Peer,
+};
+
+/// The origin of a request as its client sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// True: `https`.
+    pub is_secure: bool,
+    /// Host and port; `None` when nothing names one.
+    pub host: Option<&'a str>,
+    /// Path that a proxy took off, without a slash at its end.
+    pub prefix: &'a str,
+}
+
+impl<'a> Origin<'a> {
+    /// The origin of the request with this head, which came over a connection to this peer.
+    #[inline]
+    pub fn of(site: &Site, peer: Peer<'_>, head: &Head<'a>) -> Origin<'a> {
+        let origin = Origin { is_secure: peer.is_secure, host: head.host(), prefix: "" };
+        if site.trust_forwarded { origin.forwarded(head) } else { origin }
+    }
+
+    #[cold]
+    fn forwarded(self, head: &Head<'a>) -> Origin<'a> {
+        let first = |name| {
+            let value = http::list(head.values(name).next()?).next()?;
+            std::str::from_utf8(value).ok()
+        };
+        let scheme = first("x-forwarded-proto");
+        let host = first("x-forwarded-host").filter(|host| http::is_authority(host.as_bytes()));
+        let prefix = first("x-forwarded-prefix").map(|prefix| prefix.trim_end_matches('/'));
+        Origin {
+            is_secure: scheme.map_or(self.is_secure, |it| it.eq_ignore_ascii_case("https")),
+            host: host.or(self.host),
+            prefix: prefix.filter(|prefix| is_prefix(prefix)).unwrap_or_default(),
+        }
+    }
+
+    /// The URL of the server: the public one, else what the client asked for; no slash at its end.
+    pub fn url(&self, site: &Site) -> String {
+        let scheme = if self.is_secure { "https" } else { "http" };
+        match (&site.public_url, self.host) {
+            (Some(url), _) => url.clone(),
+            (None, Some(host)) => format!("{scheme}://{host}{}", self.prefix),
+            (None, None) => site.base_url.clone(),
+        }
+    }
+
+    /// The fields on which a card depends (RFC 9110 §12.5.5).
+    pub fn vary(site: &Site) -> &'static str {
+        if site.trust_forwarded {
+            "Host, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix"
+        } else {
+            "Host"
+        }
+    }
+}
+
+/// An absolute path that needs no escapes.
+fn is_prefix(prefix: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'-' | b'_' | b'.' | b'~');
+    prefix.starts_with('/') && prefix.bytes().all(plain) && http::path::check(prefix).is_ok()
+}

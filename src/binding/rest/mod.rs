@@ -1,0 +1,233 @@
+//! HTTP+JSON: an operation is a method and a path, its params are body, path and query.
+//!
+//! The waist is that of JSON-RPC, and so are the readers: where 1.0 sends an object as `params`,
+//! here it is the body. What fails before the first event of a stream is an ordinary response.
+
+mod answer;
+pub mod path;
+mod query;
+mod stream;
+
+use std::borrow::Cow;
+
+use crate::{
+    binding::{
+        Exchange, Handled, Parked, Scratch, Site,
+        asked::{asked_version, joined_extensions, last_event_id},
+        cards,
+        jsonrpc::{Place, parse_fault},
+        origin::Origin,
+        parked::ParkedCall,
+        site::Permit,
+    },
+    dialect::{Method, ReadCx, WriteCx, rest::Rest, version},
+    fault::{Fault, FaultKind},
+    http::{self, Field, Head, response},
+    json::{Source, write::push_escaped},
+    model::{Call, Op, Reply, uuid},
+    service::{CallCx, Caller, Outcome, Peer, Service},
+};
+
+pub use answer::lost;
+use answer::{is_read, media, refuse, refuse_with};
+use path::Spot;
+
+/// Where a request goes.
+#[derive(Clone, Copy)]
+pub struct At<'r> {
+    /// Who speaks and who answers there.
+    pub place: Place,
+    /// The path of the place.
+    pub base: &'r str,
+    /// What is named below it.
+    pub spot: Spot<'r>,
+    /// In the form whose path it is.
+    pub form: &'static Rest,
+}
+
+/// Handles a request to a path of HTTP+JSON.
+pub fn handle(x: &mut Exchange<'_>, at: At<'_>, body: Source<'_>) -> Handled {
+    let method = x.head.method();
+    if method == http::Method::Options {
+        let date = x.scratch.date(x.now);
+        response::simple(x.out, 204, "", b"", &date, at.spot.allow(), x.close, false);
+        return Handled::Answered;
+    }
+    let media = media(x.head);
+    let Some(op) = at.spot.op(method) else {
+        let fault =
+            Fault::because(FaultKind::UnsupportedOperation, "the method is not allowed here");
+        return refuse_with(x, at.form, media, &fault, (405, at.spot.allow()));
+    };
+    let (asked, forms) = (asked_version(x.head), at.place.dialect.routes.rest);
+    let form = match version::rest(asked.as_deref(), at.form, forms, x.site.strict_version) {
+        Ok(form) => form,
+        Err(fault) => return refuse(x, at.form, media, &fault),
+    };
+    // Every form has a row for each operation.
+    let Some(method) = form.method(op) else {
+        return refuse(x, form, media, &FaultKind::MethodNotFound.into());
+    };
+    let at = At { form, ..at };
+    let media_fault =
+        !body.bytes().is_empty() && !x.head.value(Field::ContentType).is_none_or(is_read);
+    if media_fault {
+        let detail = "the body must be application/json or application/a2a+json";
+        let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
+        // A dialect that has a status of its own for this keeps it.
+        let status = match at.place.dialect.quirks.media_http {
+            200 => (form.status)(&fault),
+            own => own,
+        };
+        return refuse_with(x, form, media, &fault, (status, b""));
+    }
+    match answer(x, at, method, media, body) {
+        Ok(handled) => handled,
+        Err(fault) => refuse(x, form, media, &fault),
+    }
+}
+
+/// Reads the call, and answers it unless that is an error.
+fn answer(
+    x: &mut Exchange<'_>,
+    at: At<'_>,
+    method: &'static Method,
+    media: &'static str,
+    body: Source<'_>,
+) -> Result<Handled, Fault> {
+    let date = x.scratch.date(x.now);
+    let Scratch { parser, pack, params, events, entropy, fresh_id, worker, .. } = &mut *x.scratch;
+    let (op, limits) = (method.op, &x.site.limits);
+    let (text, is_optional) = match x.head.method() {
+        http::Method::Post => (body, matches!(op, Op::Cancel | Op::Subscribe)),
+        _ if query::params(params, op, x.head.query())? => (Source::from(&*params), false),
+        _ => (Source::from(&[][..]), true),
+    };
+    let value = match text.bytes().is_empty() && is_optional {
+        true => None,
+        false => Some(parser.parse_from(text, limits.json_depth_max).map_err(parse_fault)?),
+    };
+    let task = at.spot.task().map(raw_id).transpose()?;
+    let cx = ReadCx {
+        op,
+        limits,
+        fresh_id: &fresh_id[..],
+        after: (op == Op::Subscribe).then(|| last_event_id(x.head)).flatten(),
+        task: task.as_deref(),
+    };
+    let call = (method.wire.read)(&cx, value, pack)?;
+    if let Call::Send(send) = &call
+        && send.message.message_id() == *fresh_id
+    {
+        *fresh_id = uuid(entropy.bits());
+    }
+    let extensions = joined_extensions(x.head);
+    let caller = Caller {
+        agent: at.place.agent,
+        worker: *worker,
+        extensions: extensions.as_deref(),
+        identity: x.peer.identity,
+    };
+    let (now, wake, entropy) = (x.now, x.wake, entropy.as_mut());
+    let desk = Desk {
+        at,
+        method,
+        media,
+        date,
+        cx: CallCx { caller, now, wake, entropy, events },
+        service: x.service,
+        site: x.site,
+        peer: x.peer,
+        head: x.head,
+        out: x.out,
+        close: x.close,
+    };
+    if op.is_streaming() { desk.stream(call) } else { desk.unary(call) }
+}
+
+/// A task id in a path as the raw string that it is in JSON.
+fn raw_id(segment: &str) -> Result<Cow<'_, [u8]>, Fault> {
+    if !segment.bytes().any(|b| matches!(b, b'%' | b'"')) {
+        return Ok(Cow::Borrowed(segment.as_bytes()));
+    }
+    let text = http::path::segment(segment)
+        .map_err(|_| Fault::param("id", "must be percent-encoded UTF-8"))?;
+    let mut raw = Vec::new();
+    push_escaped(&mut raw, &text);
+    Ok(Cow::Owned(raw))
+}
+
+/// A call that was understood, and what it is answered with.
+struct Desk<'d> {
+    at: At<'d>,
+    method: &'static Method,
+    media: &'static str,
+    date: [u8; 29],
+    cx: CallCx<'d>,
+    service: &'d dyn Service,
+    site: &'d Site,
+    peer: Peer<'d>,
+    head: &'d Head<'d>,
+    out: &'d mut Vec<u8>,
+    close: bool,
+}
+
+impl Desk<'_> {
+    fn unary(mut self, call: Call<'_>) -> Result<Handled, Fault> {
+        let mark = response::begin(self.out, 200, self.media, &self.date, b"", self.close);
+        let outcome = match call {
+            Call::ExtendedCard => self.extended_card(),
+            call => self.ask(call, |out, method, reply| {
+                (method.wire.reply)(out, &reply, &WriteCx::new(method.op));
+            }),
+        };
+        match outcome {
+            Ok(Outcome::Ready) if self.head.method() == http::Method::Head => {
+                response::finish_head_only(self.out, mark);
+            }
+            Ok(Outcome::Ready) => response::finish(self.out, mark),
+            outcome => {
+                response::rollback(self.out, mark);
+                let Outcome::Parked(ticket) = outcome? else {
+                    return Err(FaultKind::Internal.into());
+                };
+                let call = ParkedCall { ticket, id: None, method: self.method };
+                return self.park(call);
+            }
+        }
+        Ok(Handled::Answered)
+    }
+
+    /// Calls the service; `answer` writes what it says.
+    fn ask(
+        &mut self,
+        call: Call<'_>,
+        answer: impl Fn(&mut Vec<u8>, &Method, Reply<'_>),
+    ) -> Result<Outcome, Fault> {
+        let Desk { service, out, method, cx, .. } = self;
+        service.call(cx, call, &mut |reply| answer(out, method, reply))
+    }
+
+    /// A2A 1.0 §3.1.11.
+    fn extended_card(&mut self) -> Result<Outcome, Fault> {
+        let (site, At { place, base, form, .. }) = (self.site, self.at);
+        let origin = Origin::of(site, self.peer, self.head);
+        let card = cards::extended(self.service, site, &origin, place, base, form.generation)?;
+        self.out.extend_from_slice(&card);
+        Ok(Outcome::Ready)
+    }
+
+    fn park(self, call: ParkedCall) -> Result<Handled, Fault> {
+        let permit = Permit::take(&self.site.parked, self.site.limits.connections_max)
+            .ok_or(FaultKind::Overloaded)?;
+        Ok(Handled::Parked(Box::new(Parked {
+            calls: vec![call],
+            batch: None,
+            status: self.at.form.status,
+            media: self.media,
+            answer_bytes_max: self.site.limits.answer_bytes_max,
+            close: self.close,
+            permit,
+        })))
+    }
+}

@@ -1,0 +1,103 @@
+//! Query parameters as params: a JSON object that the readers of the dialects read.
+//!
+//! So a parameter has the type, the limits and the faults that it has in a body. Names that the
+//! operation does not have are left out; of repeated ones the last counts, as in an object.
+
+use crate::{
+    fault::Fault,
+    http,
+    json::write::{push_escaped, push_string},
+    model::Op,
+};
+
+/// How a parameter stands in JSON.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Type {
+    /// A string; ProtoJSON also takes numbers, enums and timestamps as strings.
+    Text,
+    /// `true` or `false`, in any case.
+    Bool,
+}
+
+const GET: &[(&str, Type)] = &[("historyLength", Type::Text), ("history_length", Type::Text)];
+
+const LIST: &[(&str, Type)] = &[
+    ("contextId", Type::Text),
+    ("context_id", Type::Text),
+    ("status", Type::Text),
+    ("pageSize", Type::Text),
+    ("page_size", Type::Text),
+    ("pageToken", Type::Text),
+    ("page_token", Type::Text),
+    ("historyLength", Type::Text),
+    ("history_length", Type::Text),
+    ("statusTimestampAfter", Type::Text),
+    ("status_timestamp_after", Type::Text),
+    ("includeArtifacts", Type::Bool),
+    ("include_artifacts", Type::Bool),
+];
+
+/// Writes the params in a query as a JSON object into `out`, which is cleared; false: there are
+/// none, and nothing is written.
+///
+/// # Errors
+/// `InvalidParams` when the query is not percent-encoded UTF-8.
+pub fn params(out: &mut Vec<u8>, op: Op, query: Option<&str>) -> Result<bool, Fault> {
+    out.clear();
+    let known = match op {
+        Op::Get => GET,
+        Op::List => LIST,
+        Op::Send | Op::Stream | Op::Cancel | Op::Subscribe | Op::ExtendedCard => &[],
+        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => &[],
+    };
+    for pair in http::query::pairs(query.unwrap_or_default()) {
+        let broken = |_| Fault::param("query", "must be percent-encoded UTF-8");
+        let (name, value) = pair.map_err(broken)?;
+        let Some((name, kind)) = known.iter().find(|(known, _)| *known == name) else { continue };
+        out.extend_from_slice(if out.is_empty() { b"{\"" } else { b",\"" });
+        push_escaped(out, name);
+        out.extend_from_slice(b"\":");
+        match kind {
+            Type::Bool if value.eq_ignore_ascii_case("true") => out.extend_from_slice(b"true"),
+            Type::Bool if value.eq_ignore_ascii_case("false") => out.extend_from_slice(b"false"),
+            Type::Bool | Type::Text => push_string(out, &value),
+        }
+    }
+    if !out.is_empty() {
+        out.push(b'}');
+    }
+    Ok(!out.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(op: Op, query: &str) -> Option<String> {
+        let mut out = b"old".to_vec();
+        let is_some = params(&mut out, op, Some(query)).ok()?;
+        assert_eq!(is_some, !out.is_empty());
+        String::from_utf8(out).ok()
+    }
+
+    #[test]
+    fn known_names_become_members_of_their_type() {
+        let cases = [
+            (Op::Get, "historyLength=3&x=1", r#"{"historyLength":"3"}"#),
+            (Op::Get, "status=x", ""),
+            (Op::Get, "", ""),
+            (
+                Op::List,
+                "includeArtifacts=TRUE&contextId=a%22b",
+                r#"{"includeArtifacts":true,"contextId":"a\"b"}"#,
+            ),
+            (Op::List, "include_artifacts=1", r#"{"include_artifacts":"1"}"#),
+            (Op::List, "pageSize=1&pageSize=2", r#"{"pageSize":"1","pageSize":"2"}"#),
+            (Op::Cancel, "metadata=x", ""),
+        ];
+        for (op, query, json) in cases {
+            assert_eq!(read(op, query).as_deref(), Some(json), "{query}");
+        }
+        assert_eq!(read(Op::Get, "x=%"), None);
+    }
+}

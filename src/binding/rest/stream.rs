@@ -1,0 +1,58 @@
+//! Calls that are answered by a stream of bare events.
+
+use super::Desk;
+use crate::{
+    binding::{
+        Handled,
+        envelope::Envelope,
+        site::Permit,
+        stream::{self, Pump},
+    },
+    dialect::WriteCx,
+    fault::{Fault, FaultKind},
+    http::{Version, response},
+    model::{Call, Reply},
+    service::Outcome,
+};
+
+impl Desk<'_> {
+    /// Opens a stream; what fails before its first event is an ordinary error (wire §3.5).
+    pub(super) fn stream(mut self, call: Call<'_>) -> Result<Handled, Fault> {
+        let permit = Permit::take(&self.site.streams, self.site.limits.streams_max)
+            .ok_or(FaultKind::Overloaded)?;
+        let chunked = self.head.version() == Version::Http11;
+        let close = self.close || !chunked;
+        let history = if let Call::Send(send) = &call { send.history } else { None };
+        let start = self.out.len();
+        response::stream_head(self.out, &self.date, self.close, !chunked, b"");
+        // A2A 1.0 §3.1.2: a direct message is a stream of one event.
+        let opened = self.ask(call, |out, method, reply| {
+            let Reply::Message { message, context_id } = reply else { return };
+            let (wire, write) = (method.wire, WriteCx { history, ..WriteCx::new(method.op) });
+            stream::only_message(out, chunked, Envelope::Bare, wire, &write, (message, context_id));
+        });
+        match opened {
+            Ok(Outcome::Stream { cursor, generation }) => Ok(Handled::Stream(Box::new(Pump {
+                cursor,
+                id: None,
+                op: self.method.op,
+                history,
+                wire: self.method.wire_for(generation),
+                chunked,
+                close,
+                wrote_ms: self.cx.now.mono_ms,
+                permit,
+            }))),
+            Ok(Outcome::Ready) if close => Ok(Handled::AnsweredLast),
+            Ok(Outcome::Ready) => Ok(Handled::Answered),
+            Ok(Outcome::Parked(_)) => {
+                self.out.truncate(start);
+                Err(FaultKind::Internal.into())
+            }
+            Err(fault) => {
+                self.out.truncate(start);
+                Err(fault)
+            }
+        }
+    }
+}

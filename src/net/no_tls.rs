@@ -1,0 +1,31 @@
+//! What stands for TLS where the feature `tls` is off: values that nobody can make.
+
+use tokio::net::TcpStream;
+
+use super::{local::Seat, server::ServerError};
+
+/// No files.
+pub(super) enum Tls {}
+
+impl Tls {
+    pub(super) fn load(self) -> Result<Current, ServerError> {
+        match self {}
+    }
+}
+
+/// Nothing to accept with.
+pub(super) enum Current {}
+
+impl Current {
+    pub(super) fn reload(&self) -> Result<(), ServerError> {
+        match *self {}
+    }
+
+    pub(super) fn serve(&self, _stream: TcpStream, _seat: Seat) {
+        match *self {}
+    }
+
+    pub(super) fn failed(&self) -> u64 {
+        match *self {}
+    }
+}

@@ -1,0 +1,90 @@
+//! TLS: which files a server speaks it with, and how they are exchanged while it runs.
+//!
+//! The protocol is rustls'. A connection keeps the configuration that it was accepted with, so new
+//! files concern new connections alone, and files that cannot be used change nothing.
+
+mod files;
+mod name;
+mod session;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::ServerConfig;
+
+use super::{local::Seat, server::ServerError};
+
+/// The files of a server that speaks TLS 1.2 and 1.3, all of them PEM.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    cert: PathBuf,
+    key: PathBuf,
+    client_ca: Option<PathBuf>,
+}
+
+impl Tls {
+    /// `cert` holds the server's certificate, and behind it those that lead to its root; `key` the
+    /// private key of the first one (PKCS #8, PKCS #1 or SEC 1, not encrypted).
+    pub fn new(cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Tls {
+        Tls { cert: cert.into(), key: key.into(), client_ca: None }
+    }
+
+    /// Demands of every client a certificate that leads to one of those in `file`. The client's
+    /// name reaches agents as [`crate::agent::Turn::identity`]: the common name of its subject,
+    /// else its first alternative name.
+    #[must_use]
+    pub fn client_ca(mut self, file: impl Into<PathBuf>) -> Tls {
+        self.client_ca = Some(file.into());
+        self
+    }
+
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`ServerError::Tls`].
+    pub(super) fn load(self) -> Result<Current, ServerError> {
+        let config = RwLock::new(Arc::new(files::load(&self)?));
+        Ok(Current { files: self, config, failed: AtomicU64::new(0) })
+    }
+}
+
+/// What new connections are accepted with.
+pub(super) struct Current {
+    files: Tls,
+    config: RwLock<Arc<ServerConfig>>,
+    failed: AtomicU64,
+}
+
+impl Current {
+    /// Reads the files again, for the connections that come from now on.
+    ///
+    /// # Errors
+    /// [`ServerError::Tls`]; everything stays as it was.
+    pub(super) fn reload(&self) -> Result<(), ServerError> {
+        let fresh = Arc::new(files::load(&self.files)?);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    /// Serves a connection that was just accepted.
+    pub(super) fn serve(&self, stream: TcpStream, seat: Seat) {
+        let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
+        tokio::task::spawn_local(session::serve(stream, config, seat));
+    }
+
+    /// Counts a handshake that came to nothing.
+    fn note_failure(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Handshakes that came to nothing.
+    pub(super) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,155 @@
+//! One TLS connection: its handshake, and then what the driver sees of it.
+//!
+//! A connection counts as open from the moment it is accepted, and has
+//! `tls_handshake_timeout_ms` to shake hands. What goes wrong then is told to the peer by an alert,
+//! if it still listens, and counted.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::{Accept, TlsAcceptor, rustls::ServerConfig, server::TlsStream};
+
+use crate::{
+    net::{
+        drive::Drive,
+        local::{Local, Seat, Stage},
+        transport::Transport,
+        wheel::Slot,
+    },
+    service::Peer,
+};
+
+use super::{Current, name};
+
+/// Bytes of output that a session encrypts ahead of its socket: one record of the largest size
+/// (RFC 8446 §5.1), and about as much as a slow peer must take in each window.
+const AHEAD_BYTES: usize = 16 * 1024;
+/// What a record adds to its content, at most (RFC 8446 §5.2).
+const RECORD_OVERHEAD_BYTES: usize = 256 + 5;
+
+/// Shakes hands and then serves, as the driver does on a plain socket.
+pub(super) async fn serve(stream: TcpStream, config: Arc<ServerConfig>, seat: Seat) {
+    let limit = |session: &mut tokio_rustls::rustls::ServerConnection| {
+        session.set_buffer_limit(Some(AHEAD_BYTES));
+    };
+    let accept = Box::new(TlsAcceptor::from(config).accept_with(stream, limit));
+    let timeout_ms = seat.shared.engine.limits().tls_handshake_timeout_ms;
+    let due_ms = seat.clock.now().mono_ms.saturating_add(timeout_ms);
+    let handshake = Handshake { accept, local: &seat, slot: None, due_ms };
+    match handshake.await {
+        Some(stream) => Drive::new(Session::new(stream), seat).await,
+        None => seat.shared.tls.iter().for_each(Current::note_failure),
+    }
+}
+
+/// A handshake with its deadline; `None`: it came to nothing.
+struct Handshake<'s> {
+    accept: Box<Accept<TcpStream>>,
+    local: &'s Local,
+    slot: Option<Slot>,
+    due_ms: u64,
+}
+
+impl Future for Handshake<'_> {
+    type Output = Option<TlsStream<TcpStream>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Handshake { accept, local, slot, due_ms } = self.get_mut();
+        if let Poll::Ready(done) = Pin::new(&mut **accept).poll(cx) {
+            return Poll::Ready(done.ok());
+        }
+        let is_late = local.clock.now().mono_ms >= *due_ms;
+        if is_late || local.shared.stage() != Stage::Serving {
+            return Poll::Ready(None);
+        }
+        let new_slot = || local.wheel.borrow_mut().insert(cx.waker().clone());
+        local.arm(*slot.get_or_insert_with(new_slot), *due_ms);
+        Poll::Pending
+    }
+}
+
+impl Drop for Handshake<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            self.local.wheel.borrow_mut().remove(slot);
+        }
+    }
+}
+
+/// An established session.
+struct Session {
+    stream: Box<TlsStream<TcpStream>>,
+    identity: Option<Box<str>>,
+}
+
+impl Session {
+    fn new(stream: TlsStream<TcpStream>) -> Session {
+        let shown = stream.get_ref().1.peer_certificates();
+        let identity = shown.and_then(|chain| name::of_certificate(chain.first()?));
+        Session { stream: Box::new(stream), identity }
+    }
+}
+
+impl Transport for Session {
+    fn peer(&self) -> Peer<'_> {
+        Peer { is_secure: true, identity: self.identity.as_deref() }
+    }
+
+    fn has_left(&self) -> bool {
+        self.stream.get_ref().0.has_left()
+    }
+
+    fn is_flushed(&self) -> bool {
+        !self.stream.get_ref().1.wants_write()
+    }
+
+    fn held_bytes(&self) -> usize {
+        if self.is_flushed() { 0 } else { AHEAD_BYTES + RECORD_OVERHEAD_BYTES }
+    }
+
+    /// RFC 8446 §6.1: without `close_notify` the peer cannot tell an end from a cut.
+    fn says_goodbye(&self) -> bool {
+        true
+    }
+
+    fn reset_on_close(&self) {
+        self.stream.get_ref().0.reset_on_close();
+    }
+}
+
+impl AsyncRead for Session {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.get_mut().stream).poll_read(cx, room)
+    }
+}
+
+impl AsyncWrite for Session {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.get_mut().stream).poll_shutdown(cx)
+    }
+}

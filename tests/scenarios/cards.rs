@@ -1,0 +1,73 @@
+//! The card names what is served, and every pair gives the same extended one.
+
+use serde_json::{Value, json};
+
+use super::{
+    canon::{V01, V1},
+    http::{Http, Http1, Request},
+    link::{Ask, Op},
+    server::Server,
+    talk::talk,
+    ways::{WAYS, Way},
+};
+
+fn extended(server: &Server, way: Way) -> Value {
+    let card = server.client(way).link.call(&Ask::new(Op::ExtendedCard, json!({})));
+    card.unwrap_or_else(|fault| panic!("{way:?}: {fault:?}"))
+}
+
+#[test]
+fn the_extended_card_is_the_same_in_every_pair() {
+    let server = Server::start();
+    let known = extended(&server, super::ways::WITNESS);
+    // Wire §1.3: 0.1 has none.
+    for &way in WAYS.iter().filter(|way| way.generation != V01) {
+        let card = extended(&server, way);
+        for member in ["name", "description", "version", "skills"] {
+            assert_eq!(card[member], known[member], "{way:?}: {card}");
+        }
+        assert_eq!(card["capabilities"]["streaming"], true, "{way:?}: {card}");
+        let is_v1 = way.generation == V1;
+        assert_eq!(card.get("supportedInterfaces").is_some(), is_v1, "{way:?}: {card}");
+        if is_v1 {
+            assert_eq!(card["supportedInterfaces"], known["supportedInterfaces"], "{way:?}");
+        }
+    }
+}
+
+/// An entry of the public card: URL, binding, version.
+fn entries(server: &Server) -> Vec<(String, String, String)> {
+    let reply = Http1::new(&server.place).ask(&Request {
+        method: "GET",
+        target: "/.well-known/agent-card.json".to_owned(),
+        fields: Vec::new(),
+        body: None,
+    });
+    let text = |value: &Value| value.as_str().expect("a string").to_owned();
+    let entry = |one: &Value| {
+        (text(&one["url"]), text(&one["protocolBinding"]), text(&one["protocolVersion"]))
+    };
+    reply.json()["supportedInterfaces"].as_array().expect("a list").iter().map(entry).collect()
+}
+
+#[test]
+fn the_card_lists_what_is_served_and_it_is_served_where_the_card_says() {
+    for server in Server::both("cards") {
+        assert_true(&server);
+    }
+}
+
+fn assert_true(server: &Server) {
+    let entries = entries(server);
+    let versions: Vec<&str> = entries.iter().map(|entry| &*entry.2).collect();
+    assert!(versions.is_sorted_by(|a, b| a >= b), "1.0 first: {versions:?}");
+    let mut named = 0;
+    for &way in WAYS {
+        let Some((binding, version, url)) = way.interface(&server.place) else { continue };
+        let entry = (url, binding.to_owned(), version.to_owned());
+        assert!(entries.contains(&entry), "{way:?}: {entry:?} in {entries:?}");
+        server.client(way).send(&talk("ping")).expect("an answer");
+        named += 1;
+    }
+    assert_eq!(entries.len(), named, "nothing but what was tried: {entries:?}");
+}

@@ -1,0 +1,401 @@
+//! Every error that a peer can provoke, in every pair, as wire §2 has it.
+//!
+//! [`ROWS`] is the suite's own copy of wire §2.1 to §2.3 (1.0.1 columns): nothing here is taken
+//! from the crate.
+
+use serde_json::{Value, json};
+
+use super::{
+    canon::{Content, Part, V01, V1, V03},
+    life::in_every_way,
+    link::{Ask, By, Client, Fault, Junk, Op},
+    server::Server,
+    talk::{Talk, talk},
+    ways::{Binding, Way},
+};
+
+/// What an error is called in each binding.
+struct Row {
+    name: &'static str,
+    code: i64,
+    /// The code of 0.1 (wire §2.2).
+    code_v01: i64,
+    http: u16,
+    /// The status of 0.3 (wire §2.3, "HTTP py0.3").
+    http_v03: u16,
+    status: &'static str,
+    reason: &'static str,
+}
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    row("Parse", -32700, -32700, 400, 400, "INVALID_ARGUMENT", "PARSE_ERROR"),
+    row("InvalidRequest", -32600, -32600, 400, 400, "INVALID_ARGUMENT", "INVALID_REQUEST"),
+    row("MethodNotFound", -32601, -32601, 404, 404, "NOT_FOUND", "METHOD_NOT_FOUND"),
+    row("InvalidParams", -32602, -32602, 400, 422, "INVALID_ARGUMENT", "INVALID_PARAMS"),
+    row("TaskNotFound", -32001, -32001, 404, 404, "NOT_FOUND", "TASK_NOT_FOUND"),
+    row("TaskNotCancelable", -32002, -32002, 400, 409, "FAILED_PRECONDITION", "TASK_NOT_CANCELABLE"),
+    row("PushNotificationNotSupported", -32003, -32003, 400, 501, "FAILED_PRECONDITION", "PUSH_NOTIFICATION_NOT_SUPPORTED"),
+    row("UnsupportedOperation", -32004, -32004, 400, 501, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"),
+    // 0.1: StreamingNotSupported and InvalidTaskState.
+    row("NoStreaming", -32004, -32006, 400, 501, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"),
+    row("TerminalTask", -32004, -32009, 400, 501, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"),
+    row("ContentTypeNotSupported", -32005, -32005, 400, 415, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"),
+    // 0.1 has no such error, and -32009 means something else there.
+    row("VersionNotSupported", -32009, -32600, 400, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),
+    row("Internal", -32603, -32603, 500, 500, "INTERNAL", "INTERNAL_ERROR"),
+    // Not in the tables (wire §2.5: unspecified, 429). 0.1: RateLimitExceeded is about the caller,
+    // ResourceUnavailable about the server.
+    row("Overloaded", -32000, -32011, 429, 429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
+];
+
+const fn row(
+    name: &'static str,
+    code: i64,
+    code_v01: i64,
+    http: u16,
+    http_v03: u16,
+    status: &'static str,
+    reason: &'static str,
+) -> Row {
+    Row { name, code, code_v01, http, http_v03, status, reason }
+}
+
+impl Row {
+    /// The status of gRPC before 1.0.1 (wire §2.3, column gRPC 1.0.0), which is that of 0.3.
+    fn status_v03(&self) -> &'static str {
+        match self.reason {
+            "PUSH_NOTIFICATION_NOT_SUPPORTED"
+            | "UNSUPPORTED_OPERATION"
+            | "VERSION_NOT_SUPPORTED" => "UNIMPLEMENTED",
+            _ => self.status,
+        }
+    }
+
+    /// The name of the error: the reason in camel case, and `Error` (wire §2.3).
+    fn error_name(&self) -> String {
+        let words = self.reason.trim_end_matches("_ERROR").split('_');
+        let camel = words.map(|word| format!("{}{}", &word[..1], word[1..].to_lowercase()));
+        camel.collect::<String>() + "Error"
+    }
+}
+
+/// Panics unless a pair says this error about this operation as its generation does.
+pub fn assert_fault(way: Way, op: Op, name: &str, fault: &Fault) {
+    let row = ROWS.iter().find(|row| row.name == name).expect("a row");
+    let what = format!("{way:?} {op:?} {name}: {fault:?}");
+    // Wire §1.2: the names that 0.1 shares with 0.3 are 0.3's where no task says otherwise.
+    let is_v01 = way.generation == V01 && matches!(op, Op::Send | Op::Stream | Op::PushSet);
+    let code = if is_v01 { row.code_v01 } else { row.code };
+    let is_overload = name == "Overloaded";
+    match way.binding {
+        Binding::JsonRpc => {
+            assert_eq!(fault.code, Some(code), "{what}");
+            // Wire §1.4: 200 for all errors of JSON-RPC; 429 is HTTP's own.
+            assert_eq!(fault.http, Some(if is_overload { 429 } else { 200 }), "{what}");
+        }
+        Binding::WebSocket => assert_eq!((fault.code, fault.http), (Some(code), None), "{what}"),
+        Binding::Grpc if way.generation == V03 && name != "MethodNotFound" => {
+            assert_eq!(fault.status.as_deref(), Some(row.status_v03()), "{what}");
+            // Wire §2.4: `<ErrorName>: <text>`.
+            let (said, text) = fault.message.split_once(": ").expect(&what);
+            assert_eq!((said, text.is_empty()), (&*row.error_name(), false), "{what}");
+        }
+        Binding::Grpc => {
+            // What is no rpc is gRPC's own error (wire §2.3: UNIMPLEMENTED with js).
+            let status = if name == "MethodNotFound" { "UNIMPLEMENTED" } else { row.status };
+            assert_eq!(fault.status.as_deref(), Some(status), "{what}");
+        }
+        // Wire §2.4: HTTP+JSON of 0.3 says the code of JSON-RPC; its status is that of Python's
+        // SDK (wire §2.3, last column).
+        Binding::Rest if way.generation == V03 => {
+            assert_eq!(fault.code, Some(code), "{what}");
+            assert_eq!(fault.http, Some(row.http_v03), "{what}");
+        }
+        Binding::Rest => {
+            assert_eq!(fault.http, Some(row.http), "{what}");
+            assert_eq!(fault.status.as_deref(), Some(row.status), "{what}");
+        }
+    }
+    // Wire §2.4: ErrorInfo came with 1.0; always sent with what is an error of A2A.
+    let is_a2a = way.binding != Binding::Grpc || name != "MethodNotFound";
+    let reason = (way.generation == V1 && is_a2a).then_some(row.reason);
+    assert_eq!(fault.reason.as_deref(), reason, "{what}");
+    // Wire §2.4: validation errors name the field, in 1.0 in a BadRequest.
+    if name != "InvalidParams" {
+        assert!(fault.fields.is_empty(), "{what}");
+    }
+    assert!(!fault.message.is_empty(), "{what}");
+}
+
+/// Panics unless a stream is told so that the server ends before its task. There is no answer any
+/// more that could have a status of HTTP.
+pub fn assert_cut(way: Way, fault: &Fault) {
+    if way.binding == Binding::Grpc {
+        // The status by which gRPC tells its clients to try again elsewhere.
+        assert_eq!(fault.status.as_deref(), Some("UNAVAILABLE"), "{way:?}: {fault:?}");
+        return;
+    }
+    let is_rest_v1 = way.binding == Binding::Rest && way.generation == V1;
+    let http = match way.binding {
+        Binding::JsonRpc => Some(200),
+        Binding::Rest => Some(500),
+        Binding::WebSocket | Binding::Grpc => None,
+    };
+    if is_rest_v1 {
+        assert_eq!(fault.http, http, "{fault:?}");
+    }
+    assert_fault(way, Op::Stream, "Internal", &Fault { http, ..fault.clone() });
+}
+
+fn assert_refused(client: &mut Client, name: &str, ask: &Ask) {
+    let fault = client.fault(ask);
+    assert_fault(client.way, ask.op, name, &fault);
+}
+
+fn send(client: &Client, op: Op, talk: &Talk) -> Ask {
+    Ask::new(op, client.way.form().send_params(talk))
+}
+
+fn about(op: Op, id: &str) -> Ask {
+    Ask::new(op, json!({"id": id}))
+}
+
+/// A task that has ended.
+fn ended(client: &mut Client) -> super::canon::Task {
+    client.send(&talk("done")).expect("an answer").task()
+}
+
+#[test]
+fn what_is_no_call_is_refused_and_the_client_goes_on() {
+    let server = Server::start();
+    in_every_way(&server, |client| {
+        for (junk, name) in [
+            (Junk::Unreadable, "Parse"),
+            (Junk::NotARequest, "InvalidRequest"),
+            (Junk::NoSuchMethod, "MethodNotFound"),
+            (Junk::MediaType, "ContentTypeNotSupported"),
+        ] {
+            // Bytes that are no protobuf are no JSON that could not be parsed.
+            let is_proto = client.way.binding == Binding::Grpc && junk == Junk::Unreadable;
+            let name = if is_proto { "InvalidRequest" } else { name };
+            let Some(fault) = client.link.junk(junk) else {
+                eprintln!("cannot be said in {:?}: {junk:?}", client.way);
+                continue;
+            };
+            // What is no call is of no generation; in JSON-RPC it is answered in the first
+            // form of the dialect, or in that which its method looks like.
+            let looks_old = junk == Junk::NoSuchMethod && client.way.generation != V1;
+            let generation = match client.way.binding {
+                Binding::JsonRpc | Binding::WebSocket if looks_old => V03,
+                Binding::JsonRpc | Binding::WebSocket => V1,
+                Binding::Rest | Binding::Grpc => client.way.generation,
+            };
+            assert_fault(Way { generation, ..client.way }, Op::Get, name, &fault);
+            ended(client);
+        }
+    });
+}
+
+#[test]
+fn unknown_tasks_are_not_found_by_any_operation() {
+    let server = Server::start();
+    in_every_way(&server, |client| {
+        for op in [Op::Get, Op::Cancel, Op::Subscribe] {
+            assert_refused(client, "TaskNotFound", &about(op, "nowhere"));
+        }
+        if client.way.names_tasks() {
+            return;
+        }
+        let mut talk = talk("done");
+        talk.task = Some("nowhere".to_owned());
+        for op in [Op::Send, Op::Stream] {
+            let ask = send(client, op, &talk);
+            assert_refused(client, "TaskNotFound", &ask);
+        }
+    });
+}
+
+#[test]
+fn a_finished_task_takes_no_message_no_cancel_and_no_subscriber() {
+    let server = Server::start();
+    in_every_way(&server, |client| {
+        for text in ["done", "refuse", "fail"] {
+            let task = client.send(&talk(text)).expect("an answer").task();
+            let again = talk("more").to(&task);
+            for op in [Op::Send, Op::Stream] {
+                let ask = send(client, op, &again);
+                assert_refused(client, "TerminalTask", &ask);
+            }
+            assert_refused(client, "TaskNotCancelable", &about(Op::Cancel, &task.id));
+            // Wire §2.5: UnsupportedOperation, also where 0.1 has a code of its own for sends.
+            assert_refused(client, "UnsupportedOperation", &about(Op::Subscribe, &task.id));
+        }
+    });
+}
+
+#[test]
+fn a_message_that_is_none_is_refused_with_its_field() {
+    let server = Server::start();
+    in_every_way(&server, |client| {
+        let task = client.send(&talk("ask")).expect("an answer").task();
+        let empty = Talk { parts: Vec::new(), ..talk("") };
+        let elsewhere = talk("more").to(&task).within("elsewhere");
+        for op in [Op::Send, Op::Stream] {
+            for talk in [&empty, &elsewhere] {
+                let ask = send(client, op, talk);
+                let fault = client.fault(&ask);
+                assert_fault(client.way, op, "InvalidParams", &fault);
+                assert!(client.way.names_fields() != fault.fields.is_empty(), "{fault:?}");
+            }
+        }
+        // A missing id: a path of REST has no such hole.
+        if client.way.binding != Binding::Rest {
+            for op in [Op::Get, Op::Cancel, Op::Subscribe] {
+                assert_refused(client, "InvalidParams", &Ask::new(op, json!({})));
+            }
+        }
+        // Nothing of it reached the task.
+        let target = client.target(&task);
+        assert_eq!(client.get(&target).expect("a task").shows(), ["ask"]);
+    });
+}
+
+#[test]
+fn push_notifications_are_refused_wherever_they_are_asked_for() {
+    let server = Server::start();
+    in_every_way(&server, |client| {
+        let task = client.send(&talk("hold")).expect("an answer").task();
+        let url = "http://127.0.0.1:9/hook";
+        let params = match client.way.generation {
+            V1 => json!({"taskId": task.id, "url": url}),
+            V03 => json!({"taskId": task.id, "pushNotificationConfig": {"url": url}}),
+            V01 => json!({"id": task.id, "pushNotificationConfig": {"url": url}}),
+        };
+        assert_refused(client, "PushNotificationNotSupported", &Ask::new(Op::PushSet, params));
+        let mut ask = send(client, Op::Send, &talk("done"));
+        match client.way.form() {
+            super::canon::Form::V01 => ask.params["pushNotification"] = json!({"url": url}),
+            super::canon::Form::V03 => {
+                ask.params["configuration"]["pushNotificationConfig"] = json!({"url": url});
+            }
+            super::canon::Form::Proto03 => {
+                ask.params["configuration"]["pushNotification"] = json!({"url": url});
+            }
+            super::canon::Form::V1 => {
+                ask.params["configuration"]["taskPushNotificationConfig"] = json!({"url": url});
+            }
+        }
+        assert_refused(client, "PushNotificationNotSupported", &ask);
+    });
+}
+
+#[test]
+fn content_that_the_agent_does_not_take_is_refused() {
+    let server = Server::start();
+    in_every_way(&server, |client| {
+        let image = Part::of(Content::Raw("AAAA".to_owned())).file("a.png", "image/png");
+        for op in [Op::Send, Op::Stream] {
+            let ask = send(client, op, &talk("done").with(std::slice::from_ref(&image)));
+            assert_refused(client, "ContentTypeNotSupported", &ask);
+        }
+    });
+}
+
+#[test]
+fn an_unknown_version_is_refused_by_every_operation() {
+    let server = Server::start();
+    in_every_way(&server, |client| {
+        let task = client.send(&talk("hold")).expect("an answer").task();
+        let mut asks: Vec<Ask> = Vec::new();
+        for op in [Op::Send, Op::Stream] {
+            asks.push(send(client, op, &talk("done")));
+        }
+        for op in [Op::Get, Op::Cancel, Op::Subscribe] {
+            asks.push(about(op, &task.id));
+        }
+        for ask in asks {
+            for by in [By::Field, By::Query] {
+                let ask = Ask { version: Some(("99.0", by)), ..ask.clone() };
+                assert_refused(client, "VersionNotSupported", &ask);
+            }
+        }
+        let target = client.target(&task);
+        assert_eq!(client.get(&target).expect("a task").state, "working");
+    });
+}
+
+#[test]
+fn a_server_without_streaming_refuses_streams_and_nothing_else() {
+    let server = Server::with(&["--no-streaming"]);
+    in_every_way(&server, |client| {
+        let task = client.send(&talk("hold")).expect("an answer").task();
+        let ask = send(client, Op::Stream, &talk("done"));
+        assert_refused(client, "NoStreaming", &ask);
+        assert_refused(client, "NoStreaming", &about(Op::Subscribe, &task.id));
+    });
+}
+
+#[test]
+fn the_extended_card_is_refused_where_there_is_none() {
+    let server = Server::with(&["--no-extended-card"]);
+    in_every_way(&server, |client| {
+        if client.way.generation == V01 {
+            // Wire §1.3: 0.1 has no extended card.
+            return;
+        }
+        let ask = Ask::new(Op::ExtendedCard, json!({}));
+        if client.way.has_one_card() {
+            let card = client.link.call(&ask).expect("a card");
+            assert_ne!(card["supportsAuthenticatedExtendedCard"], true, "{card}");
+            return;
+        }
+        assert_refused(client, "UnsupportedOperation", &ask);
+    });
+}
+
+#[test]
+fn a_stream_beyond_the_limit_is_refused_and_fits_when_another_has_ended() {
+    let server = Server::with(&["--limit", "streams_max=1"]);
+    in_every_way(&server, |client| {
+        let mut first = client.stream(&talk("hold")).expect("a stream");
+        let (id, _) = first.begin();
+        let ask = send(client, Op::Stream, &talk("done"));
+        assert_refused(client, "Overloaded", &ask);
+        client.cancel(&super::link::Target { id, made: client.way.generation }).expect("a task");
+        first.rest();
+        let second = client.stream(&talk("done")).expect("a stream");
+        second.rest();
+    });
+}
+
+#[test]
+fn a_page_that_cannot_be_is_refused_and_generations_without_a_list_say_so() {
+    let server = Server::start();
+    in_every_way(&server, |client| {
+        if !client.way.lists() {
+            let fault = client.fault(&Ask::new(Op::List, json!({})));
+            assert_fault(client.way, Op::List, "MethodNotFound", &fault);
+            return;
+        }
+        for (key, value) in [
+            ("pageSize", json!(0)),
+            ("pageSize", json!(101)),
+            ("pageSize", json!(-1)),
+            ("pageToken", json!("x")),
+            ("historyLength", json!(-1)),
+        ] {
+            let params: Value = json!({key: value});
+            assert_refused(client, "InvalidParams", &Ask::new(Op::List, params));
+        }
+        // What a protobuf has no words for.
+        if client.way.is_json() {
+            for (key, value) in
+                [("status", json!("TASK_STATE_DONE")), ("statusTimestampAfter", json!("yesterday"))]
+            {
+                let params: Value = json!({key: value});
+                assert_refused(client, "InvalidParams", &Ask::new(Op::List, params));
+            }
+        }
+    });
+}

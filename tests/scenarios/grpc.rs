@@ -1,0 +1,248 @@
+//! gRPC over HTTP/2: messages from the tables of [`super::pb`], statuses and metadata.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::{
+    canon::Gen,
+    h2::{Http2, Incoming},
+    jsonrpc::version,
+    link::{Ask, Fault, Item, Items, Junk, Link, Op},
+    pb::{self, Package, unbase64},
+};
+
+pub struct Grpc {
+    pub line: Http2,
+    pub generation: Gen,
+}
+
+/// An rpc: its name, request and response (wire §4.1).
+type Rpc = (&'static str, &'static str, &'static str);
+
+fn rpc(op: Op, generation: Gen) -> Rpc {
+    match (op, generation) {
+        (Op::Send, _) => ("SendMessage", "SendMessageRequest", "SendMessageResponse"),
+        (Op::Stream, _) => ("SendStreamingMessage", "SendMessageRequest", "StreamResponse"),
+        (Op::Get, _) => ("GetTask", "GetTaskRequest", "Task"),
+        (Op::Cancel, _) => ("CancelTask", "CancelTaskRequest", "Task"),
+        // No rpc of 0.3: asked for under the name of 1.0.
+        (Op::List, Gen::V1) => ("ListTasks", "ListTasksRequest", "ListTasksResponse"),
+        (Op::List, _) => ("ListTasks", "GetAgentCardRequest", "Task"),
+        (Op::Subscribe, Gen::V1) => ("SubscribeToTask", "SubscribeToTaskRequest", "StreamResponse"),
+        (Op::Subscribe, _) => ("TaskSubscription", "TaskSubscriptionRequest", "StreamResponse"),
+        (Op::PushSet, Gen::V1) => (
+            "CreateTaskPushNotificationConfig",
+            "TaskPushNotificationConfig",
+            "TaskPushNotificationConfig",
+        ),
+        (Op::PushSet, _) => (
+            "CreateTaskPushNotificationConfig",
+            "CreateTaskPushNotificationConfigRequest",
+            "TaskPushNotificationConfig",
+        ),
+        (Op::ExtendedCard, Gen::V1) => {
+            ("GetExtendedAgentCard", "GetExtendedAgentCardRequest", "AgentCard")
+        }
+        (Op::ExtendedCard, _) => ("GetAgentCard", "GetAgentCardRequest", "AgentCard"),
+    }
+}
+
+/// Wire §4.2: 0.3 names resources, not ids.
+fn params(ask: &Ask, generation: Gen) -> Value {
+    if generation == Gen::V1 || matches!(ask.op, Op::Send | Op::Stream) {
+        return ask.params.clone();
+    }
+    let mut params = ask.params.clone();
+    let members = params.as_object_mut().expect("params");
+    if let Some(id) = members.remove("id") {
+        members.insert("name".to_owned(), json!(format!("tasks/{}", id.as_str().expect("an id"))));
+    }
+    if let Some(id) = members.remove("taskId") {
+        let parent = format!("tasks/{}", id.as_str().expect("an id"));
+        let config = json!({"name": format!("{parent}/pushNotificationConfigs/c"),
+            "pushNotificationConfig": members["pushNotificationConfig"]});
+        return json!({"parent": parent, "configId": "c", "config": config});
+    }
+    params
+}
+
+fn framed(message: &[u8]) -> Bytes {
+    let mut frame = vec![0];
+    frame.extend_from_slice(&u32::try_from(message.len()).expect("a length").to_be_bytes());
+    frame.extend_from_slice(message);
+    Bytes::from(frame)
+}
+
+const NAMES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// What trailers say: `None` is OK (wire §2.4).
+fn fault(trailers: &HeaderMap) -> Option<Fault> {
+    let text = |name: &str| trailers.get(name).map(|value| value.to_str().expect("text"));
+    let status: usize = text("grpc-status").expect("a status").parse().expect("a number");
+    if status == 0 {
+        return None;
+    }
+    let message = text("grpc-message").unwrap_or_default();
+    let mut fault = Fault {
+        status: Some(NAMES[status].to_owned()),
+        message: message.to_owned(),
+        ..Fault::default()
+    };
+    let Some(details) = text("grpc-status-details-bin") else { return Some(fault) };
+    let details = pb::RPC.read("Status", &unbase64(details));
+    assert_eq!(details["code"], json!(status), "{details}");
+    for detail in details["details"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        let bytes = unbase64(detail["value"].as_str().unwrap_or_default());
+        match detail["typeUrl"].as_str().expect("a type") {
+            "type.googleapis.com/google.rpc.ErrorInfo" => {
+                let info = pb::RPC.read("ErrorInfo", &bytes);
+                assert_eq!(info["domain"], "a2a-protocol.org", "{info}");
+                fault.reason = info["reason"].as_str().map(str::to_owned);
+            }
+            "type.googleapis.com/google.rpc.BadRequest" => {
+                let bad = pb::RPC.read("BadRequest", &bytes);
+                for violation in bad["fieldViolations"].as_array().expect("violations") {
+                    fault.fields.push(violation["field"].as_str().expect("a field").to_owned());
+                }
+            }
+            other => panic!("a detail {other}"),
+        }
+    }
+    Some(fault)
+}
+
+/// A response that has begun.
+struct Answer {
+    head: HeaderMap,
+    incoming: Incoming,
+    received: Vec<u8>,
+}
+
+impl Answer {
+    /// The next message, or how the call ended.
+    fn next(&mut self) -> Result<Vec<u8>, Option<Fault>> {
+        // A response of trailers only (gRPC over HTTP/2, "Responses").
+        if self.head.contains_key("grpc-status") {
+            return Err(fault(&self.head));
+        }
+        loop {
+            if let Some((head, rest)) = self.received.split_first_chunk::<5>() {
+                assert_eq!(head[0], 0, "not compressed");
+                let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+                if rest.len() >= length {
+                    let message = rest[..length].to_vec();
+                    self.received.drain(..5 + length);
+                    return Ok(message);
+                }
+            }
+            match self.incoming.data() {
+                Some(data) => self.received.extend_from_slice(&data),
+                None => {
+                    assert!(self.received.is_empty(), "half a message");
+                    return Err(fault(&self.incoming.trailers().expect("trailers")));
+                }
+            }
+        }
+    }
+}
+
+impl Grpc {
+    fn package(&self) -> &'static Package {
+        if self.generation == Gen::V1 { &pb::V1 } else { &pb::V03 }
+    }
+
+    fn ask(&self, method: &str, message: &[u8], more: &[(&'static str, String)]) -> Answer {
+        let target = format!("/{}/{method}", self.package().service);
+        let mut fields =
+            vec![("te", "trailers".to_owned()), ("content-type", "application/grpc".to_owned())];
+        fields.extend_from_slice(more);
+        let body = Some(framed(message));
+        let (head, incoming) = self.line.send(("POST", &target), &fields, body);
+        assert_eq!(head.status(), 200, "gRPC has its own statuses: {head:?}");
+        assert_eq!(head.headers()["content-type"], "application/grpc", "{head:?}");
+        Answer { head: head.headers().clone(), incoming, received: Vec::new() }
+    }
+
+    fn begin(&self, ask: &Ask) -> Answer {
+        let (method, request, _) = rpc(ask.op, self.generation);
+        let message = self.package().write(request, &params(ask, self.generation));
+        let mut fields = Vec::new();
+        // Metadata alone: there is no query.
+        let version = version(ask, self.generation);
+        fields.extend(version.map(|(version, _)| ("a2a-version", version.to_owned())));
+        fields.extend(ask.after.map(|(seq, _)| ("a2a-last-event-id", seq.to_string())));
+        self.ask(method, &message, &fields)
+    }
+}
+
+impl Link for Grpc {
+    fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
+        let mut answer = self.begin(ask);
+        match answer.next() {
+            Err(fault) => Err(fault.expect("a message or a fault")),
+            Ok(message) => {
+                assert_eq!(answer.next(), Err(None), "one message, and OK");
+                Ok(self.package().read(rpc(ask.op, self.generation).2, &message))
+            }
+        }
+    }
+
+    fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault> {
+        let answer = self.begin(ask);
+        let first = answer.head.get("a2a-event-id");
+        let seq = first.map(|id| id.to_str().expect("text").parse().expect("a number"));
+        Ok(Box::new(Stream { answer, seq, package: self.package() }))
+    }
+
+    fn junk(&mut self, junk: Junk) -> Option<Fault> {
+        let mut answer = match junk {
+            Junk::Unreadable => self.ask("GetTask", &[0x0f, 0xff], &[]),
+            Junk::NoSuchMethod => self.ask("Nothing", &[], &[]),
+            // Its methods are paths, and all that can be read is a message.
+            Junk::NotARequest => return None,
+            // Then it is no gRPC.
+            Junk::MediaType => return None,
+        };
+        answer.next().expect_err("a fault")
+    }
+}
+
+/// The number of the first message stands in the initial metadata; each later one is one more.
+struct Stream {
+    answer: Answer,
+    seq: Option<u64>,
+    package: &'static Package,
+}
+
+impl Items for Stream {
+    fn next(&mut self) -> Item {
+        match self.answer.next() {
+            Ok(message) => {
+                let seq = self.seq;
+                self.seq = seq.map(|seq| seq + 1);
+                Item::Event { seq, value: self.package.read("StreamResponse", &message) }
+            }
+            Err(None) => Item::End,
+            Err(Some(fault)) => Item::Fault(fault),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! JSON-RPC over HTTP, and the envelope that WebSocket shares.
+
+use serde_json::{Value, json};
+
+use super::{
+    canon::Gen,
+    http::{Blocks, Http, Request},
+    link::{Ask, By, Fault, Item, Items, Junk, Link, Op},
+};
+
+/// The method of an operation (wire §1.3); `None` where the generation has none.
+pub fn method(op: Op, generation: Gen) -> Option<&'static str> {
+    let names = match op {
+        Op::Send => ["tasks/send", "message/send", "SendMessage"],
+        Op::Stream => ["tasks/sendSubscribe", "message/stream", "SendStreamingMessage"],
+        Op::Get => ["tasks/get", "tasks/get", "GetTask"],
+        // Not in 0.1 nor in 0.3 over JSON-RPC: the name that 0.3's text mentions.
+        Op::List => ["tasks/list", "tasks/list", "ListTasks"],
+        Op::Cancel => ["tasks/cancel", "tasks/cancel", "CancelTask"],
+        Op::Subscribe => ["tasks/resubscribe", "tasks/resubscribe", "SubscribeToTask"],
+        Op::PushSet => [
+            "tasks/pushNotification/set",
+            "tasks/pushNotificationConfig/set",
+            "CreateTaskPushNotificationConfig",
+        ],
+        Op::ExtendedCard => ["", "agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"],
+    };
+    Some(names[generation as usize]).filter(|name| !name.is_empty())
+}
+
+/// The request object.
+pub fn request(id: u64, ask: &Ask, generation: Gen) -> Value {
+    let method = method(ask.op, generation).unwrap_or_else(|| panic!("no method for {ask:?}"));
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": ask.params})
+}
+
+/// What a response says; it holds nothing else than JSON-RPC 2.0 §5 has.
+pub fn response(id: &Value, value: &Value) -> Result<Value, Fault> {
+    let object = value.as_object().unwrap_or_else(|| panic!("no response: {value}"));
+    assert_eq!((&value["jsonrpc"], &value["id"]), (&json!("2.0"), id), "{value}");
+    assert_eq!(object.len(), 3, "exactly one of result and error: {value}");
+    match object.get("error") {
+        None => Ok(object["result"].clone()),
+        Some(error) => Err(fault(error)),
+    }
+}
+
+/// An error object: `data` is an array of `@type` objects in 1.0, and free before (wire §2.4).
+fn fault(error: &Value) -> Fault {
+    let known = ["code", "message", "data"];
+    let object = error.as_object().expect("an error object");
+    assert!(object.keys().all(|key| known.contains(&key.as_str())), "{error}");
+    let message = error["message"].as_str().expect("a message").to_owned();
+    assert!(!message.is_empty(), "{error}");
+    let mut fault = Fault { code: error["code"].as_i64(), message, ..Fault::default() };
+    assert!(fault.code.is_some(), "{error}");
+    match &error["data"] {
+        Value::Null => {}
+        Value::Array(details) => read_details(details, &mut fault),
+        data => fault.fields.extend(data["field"].as_str().map(str::to_owned)),
+    }
+    fault
+}
+
+/// ErrorInfo and BadRequest, in JSON (wire §2.4).
+pub fn read_details(details: &[Value], fault: &mut Fault) {
+    for detail in details {
+        match detail["@type"].as_str().expect("a type") {
+            "type.googleapis.com/google.rpc.ErrorInfo" => {
+                assert_eq!(detail["domain"], "a2a-protocol.org", "{detail}");
+                let reason = detail["reason"].as_str().expect("a reason").to_owned();
+                assert!(fault.reason.replace(reason).is_none(), "two reasons");
+            }
+            "type.googleapis.com/google.rpc.BadRequest" => {
+                for violation in detail["fieldViolations"].as_array().expect("violations") {
+                    assert!(violation["description"].is_string(), "{violation}");
+                    let field = violation["field"].as_str().expect("a field");
+                    fault.fields.push(field.to_owned());
+                }
+            }
+            other => panic!("a detail {other}"),
+        }
+    }
+}
+
+/// JSON-RPC over a version of HTTP.
+pub struct JsonRpc {
+    pub http: Box<dyn Http>,
+    pub generation: Gen,
+    pub next_id: u64,
+}
+
+impl JsonRpc {
+    fn request(&mut self, ask: &Ask) -> (Value, Request) {
+        self.next_id += 1;
+        let body = request(self.next_id, ask, self.generation);
+        let mut request = post(&body.to_string(), "application/json");
+        place(&mut request, ask, self.generation);
+        (json!(self.next_id), request)
+    }
+}
+
+/// Says in the request which version is spoken and what was seen already.
+pub fn place(request: &mut Request, ask: &Ask, generation: Gen) {
+    let mut say = |field: &'static str, parameter: &str, value: String, by: By| match by {
+        By::Field => request.fields.push((field, value)),
+        By::Query => {
+            let separator = if request.target.contains('?') { '&' } else { '?' };
+            request.target += &format!("{separator}{parameter}={value}");
+        }
+    };
+    if let Some((version, by)) = version(ask, generation) {
+        say("A2A-Version", "A2A-Version", version.to_owned(), by);
+    }
+    if let Some((seq, by)) = ask.after {
+        say("Last-Event-ID", "lastEventId", seq.to_string(), by);
+    }
+}
+
+/// A2A 1.0 §3.6.1: its clients say the version in every request; older ones do not.
+pub fn version(ask: &Ask, generation: Gen) -> Option<(&'static str, By)> {
+    ask.version.or((generation == Gen::V1).then_some(("1.0", By::Field)))
+}
+
+fn post(body: &str, media: &str) -> Request {
+    Request {
+        method: "POST",
+        target: "/".to_owned(),
+        fields: vec![("Content-Type", media.to_owned())],
+        body: Some(body.to_owned()),
+    }
+}
+
+impl Link for JsonRpc {
+    fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
+        let (id, request) = self.request(ask);
+        let reply = self.http.ask(&request);
+        response(&id, &reply.json()).map_err(|fault| Fault { http: Some(reply.status), ..fault })
+    }
+
+    fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault> {
+        let (id, mut request) = self.request(ask);
+        request.fields.push(("Accept", "text/event-stream, application/json".to_owned()));
+        match self.http.open(&request) {
+            Ok(blocks) => Ok(Box::new(Stream { id, blocks })),
+            Err(reply) => {
+                let answer = response(&id, &reply.json());
+                Err(Fault { http: Some(reply.status), ..answer.expect_err("an error") })
+            }
+        }
+    }
+
+    fn junk(&mut self, junk: Junk) -> Option<Fault> {
+        let method = if self.generation == Gen::V1 { "NoSuchMethod" } else { "message/nothing" };
+        let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": {}});
+        let no_call = json!({"jsonrpc": "2.0", "id": 7});
+        let (id, request) = match junk {
+            Junk::Unreadable => (Value::Null, post("{", "application/json")),
+            Junk::NotARequest => (json!(7), post(&no_call.to_string(), "application/json")),
+            Junk::NoSuchMethod => (json!(7), post(&call.to_string(), "application/json")),
+            Junk::MediaType => (Value::Null, post(&call.to_string(), "text/plain")),
+        };
+        let reply = self.http.ask(&request);
+        let answer = response(&id, &reply.json());
+        Some(Fault { http: Some(reply.status), ..answer.expect_err("an error") })
+    }
+}
+
+/// Events in envelopes: each repeats the request's id (wire §3.5).
+struct Stream {
+    id: Value,
+    blocks: Box<dyn Blocks>,
+}
+
+impl Items for Stream {
+    fn next(&mut self) -> Item {
+        let Some(event) = self.blocks.next() else { return Item::End };
+        let is_error = event.name.as_deref() == Some("error");
+        assert!(is_error || event.name.is_none(), "{event:?}");
+        match response(&self.id, &event.data) {
+            Ok(value) => Item::Event { seq: event.id, value },
+            Err(fault) => {
+                assert!(is_error, "{event:?}");
+                Item::Fault(fault)
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What a binding is to a scenario: values in and out, over a real socket.
+
+use serde_json::{Value, json};
+
+use super::{
+    canon::{Answer, Event, Gen, Numbered, Page, Task},
+    talk::Talk,
+    ways::Way,
+};
+
+/// An operation of A2A.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    Send,
+    Stream,
+    Get,
+    List,
+    Cancel,
+    Subscribe,
+    PushSet,
+    ExtendedCard,
+}
+
+/// Where a client says what belongs to no operation: the version, the last event it has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// A header, or what the binding has in its place.
+    Field,
+    /// The query, where the binding has one.
+    Query,
+}
+
+/// A call, in the spelling of its form.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub op: Op,
+    pub params: Value,
+    /// The last event seen.
+    pub after: Option<(u64, By)>,
+    /// Another version than the generation's.
+    pub version: Option<(&'static str, By)>,
+}
+
+/// A refusal, with what the binding says of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fault {
+    /// JSON-RPC code.
+    pub code: Option<i64>,
+    /// HTTP status.
+    pub http: Option<u16>,
+    /// Name of the gRPC status.
+    pub status: Option<String>,
+    /// `reason` of the ErrorInfo.
+    pub reason: Option<String>,
+    /// Fields of the BadRequest, or the field that 0.x names.
+    pub fields: Vec<String>,
+    pub message: String,
+}
+
+/// What comes out of a stream.
+#[derive(Clone, Debug)]
+pub enum Item {
+    Event { seq: Option<u64>, value: Value },
+    Fault(Fault),
+    End,
+}
+
+/// A stream.
+pub trait Items {
+    fn next(&mut self) -> Item;
+}
+
+/// What is no call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Junk {
+    /// Bytes that cannot be parsed.
+    Unreadable,
+    /// Parsed, and still no request.
+    NotARequest,
+    /// A method, path or rpc that does not exist.
+    NoSuchMethod,
+    /// Content of a type that nobody takes.
+    MediaType,
+}
+
+/// A binding.
+pub trait Link: Send {
+    /// Asks for one answer.
+    fn call(&mut self, ask: &Ask) -> Result<Value, Fault>;
+
+    /// Asks for a stream. A binding that has nothing in front of the first event says a refusal
+    /// in its place.
+    fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault>;
+
+    /// Sends junk; `None` where the binding cannot express it.
+    fn junk(&mut self, junk: Junk) -> Option<Fault>;
+}
+
+/// A task, and the generation by which it was made.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub id: String,
+    pub made: Gen,
+}
+
+/// Which tasks to list.
+#[derive(Clone, Debug, Default)]
+pub struct Filter<'a> {
+    pub context: Option<&'a str>,
+    pub state: Option<&'a str>,
+    pub size: Option<u32>,
+    pub token: Option<&'a str>,
+    pub artifacts: bool,
+    pub history: Option<u32>,
+}
+
+/// A client of one pair.
+pub struct Client {
+    pub way: Way,
+    pub link: Box<dyn Link>,
+}
+
+/// A stream, read into events.
+pub struct Stream {
+    items: Box<dyn Items>,
+    form: super::canon::Form,
+    made: Gen,
+}
+
+impl Ask {
+    pub fn new(op: Op, params: Value) -> Ask {
+        Ask { op, params, after: None, version: None }
+    }
+}
+
+impl Client {
+    pub fn send(&mut self, talk: &Talk) -> Result<Answer, Fault> {
+        let form = self.way.form();
+        let value = self.link.call(&Ask::new(Op::Send, form.send_params(talk)))?;
+        Ok(form.answer(&value))
+    }
+
+    pub fn stream(&mut self, talk: &Talk) -> Result<Stream, Fault> {
+        let form = self.way.form();
+        let items = self.link.open(&Ask::new(Op::Stream, form.send_params(talk)))?;
+        Ok(Stream { items, form, made: self.way.generation })
+    }
+
+    /// Reads a task with ten messages of its history.
+    pub fn get(&mut self, target: &Target) -> Result<Task, Fault> {
+        self.get_with(target, 10)
+    }
+
+    pub fn get_with(&mut self, target: &Target, history: u32) -> Result<Task, Fault> {
+        let params = json!({"id": target.id, "historyLength": history});
+        let value = self.link.call(&Ask::new(Op::Get, params))?;
+        Ok(self.way.form_for(target.made).task(&value).known_of(target.made))
+    }
+
+    pub fn list(&mut self, filter: &Filter<'_>) -> Result<Page, Fault> {
+        let mut params = json!({});
+        let mut set = |key: &str, value: Value| {
+            if !value.is_null() {
+                params[key] = value;
+            }
+        };
+        set("contextId", filter.context.into());
+        set("status", filter.state.into());
+        set("pageSize", filter.size.into());
+        set("pageToken", filter.token.into());
+        set("historyLength", filter.history.into());
+        set("includeArtifacts", filter.artifacts.then_some(true).into());
+        let value = self.link.call(&Ask::new(Op::List, params))?;
+        Ok(self.way.form().page(&value))
+    }
+
+    pub fn cancel(&mut self, target: &Target) -> Result<Task, Fault> {
+        let value = self.link.call(&Ask::new(Op::Cancel, json!({"id": target.id})))?;
+        Ok(self.way.form_for(target.made).task(&value).known_of(target.made))
+    }
+
+    pub fn subscribe(&mut self, target: &Target) -> Result<Stream, Fault> {
+        self.subscribe_after(target, None)
+    }
+
+    pub fn subscribe_after(
+        &mut self,
+        target: &Target,
+        after: Option<(u64, By)>,
+    ) -> Result<Stream, Fault> {
+        let ask = Ask { after, ..Ask::new(Op::Subscribe, json!({"id": target.id})) };
+        let items = self.link.open(&ask)?;
+        Ok(Stream { items, form: self.way.form_for(target.made), made: target.made })
+    }
+
+    /// Whatever the call is answered with, in one word.
+    pub fn fault(&mut self, ask: &Ask) -> Fault {
+        let way = self.way;
+        let answer = match ask.op {
+            Op::Stream | Op::Subscribe => match self.link.open(ask).map(|mut items| items.next()) {
+                Ok(Item::Fault(fault)) if !way.heads_streams() => return fault,
+                answer => answer.map(|item| format!("{item:?}")),
+            },
+            _ => self.link.call(ask).map(|value| value.to_string()),
+        };
+        answer.map_or_else(|fault| fault, |answer| panic!("{way:?}, {ask:?}: {answer}"))
+    }
+
+    /// A task that was made by this client.
+    pub fn target(&self, task: &Task) -> Target {
+        Target { id: task.id.clone(), made: self.way.generation }
+    }
+}
+
+impl Stream {
+    /// The next event; `None` at an orderly end.
+    pub fn next(&mut self) -> Option<Numbered> {
+        match self.items.next() {
+            Item::Event { seq, value } => {
+                let event = self.form.event(&value).known_of(self.made);
+                Some(Numbered { seq, event })
+            }
+            Item::Fault(fault) => panic!("a fault in a stream: {fault:?}"),
+            Item::End => None,
+        }
+    }
+
+    /// The next event, which there is.
+    pub fn expect(&mut self) -> Numbered {
+        self.next().expect("an event before the end")
+    }
+
+    /// The fault that ends the stream before its task.
+    pub fn fault(&mut self) -> Fault {
+        match self.items.next() {
+            Item::Fault(fault) => fault,
+            other => panic!("no fault: {other:?}"),
+        }
+    }
+
+    /// All that comes up to the end.
+    pub fn rest(mut self) -> Vec<Numbered> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+
+    /// The task that the first event is about, and that event.
+    pub fn begin(&mut self) -> (String, Numbered) {
+        let first = self.expect();
+        let id = match &first.event {
+            Event::Task(task) => task.id.clone(),
+            Event::Status { task, .. } | Event::Artifact { task, .. } => task.clone(),
+            Event::Message(message) => panic!("no task: {message:?}"),
+        };
+        (id, first)
+    }
+}

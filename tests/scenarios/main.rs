@@ -1,0 +1,36 @@
+//! One suite of scenarios over every pair of binding and generation, against the real binary.
+//!
+//! A scenario speaks in operations and canonical nouns ([`canon`]); a [`link::Link`] turns them
+//! into the bytes of its binding on a socket, and [`spell`] turns the answers back, strictly. What
+//! every pair does alike stands in the scenario, what a generation does differently in a table:
+//! objects in [`canon`], behaviour in [`ways`], codes in [`errors`].
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+#[path = "../support/certificates.rs"]
+mod certificates;
+
+mod canon;
+mod cards;
+mod errors;
+mod expect;
+mod grpc;
+mod h2;
+mod http;
+mod jsonrpc;
+mod life;
+mod link;
+mod listing;
+mod pairs;
+mod pb;
+mod place;
+mod rest;
+mod server;
+mod spell;
+mod streams;
+mod talk;
+mod ways;
+mod ws;

@@ -1,0 +1,51 @@
+//! Where a server is, and how its bytes are carried there: by TCP, or by TLS above it.
+
+use std::{
+    io::{Read, Write},
+    net::SocketAddr,
+    sync::Arc,
+};
+
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
+
+use crate::support::binary::Tcp;
+
+/// A connection that is open.
+pub trait Socket: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Socket for S {}
+
+/// An address, and whom to trust there.
+#[derive(Clone)]
+pub struct Place {
+    pub addr: SocketAddr,
+    /// `None`: there is no TLS.
+    pub trust: Option<Arc<ClientConfig>>,
+}
+
+impl Place {
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.trust.is_some() { "https" } else { "http" }
+    }
+
+    /// What a client trusts, for one protocol above TLS.
+    pub fn trust_for(&self, protocol: &str) -> Option<Arc<ClientConfig>> {
+        let mut config = ClientConfig::clone(self.trust.as_deref()?);
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        Some(Arc::new(config))
+    }
+
+    /// The name in the server's certificate.
+    pub fn name() -> ServerName<'static> {
+        ServerName::try_from("localhost").expect("a name")
+    }
+
+    /// Opens a connection for HTTP/1.1.
+    pub fn dial(&self) -> Box<dyn Socket> {
+        let tcp = Tcp::to(self.addr).stream;
+        let Some(config) = self.trust_for("http/1.1") else { return Box::new(tcp) };
+        let client = ClientConnection::new(config, Place::name()).expect("a client");
+        Box::new(StreamOwned::new(client, tcp))
+    }
+}

@@ -1,0 +1,59 @@
+//! What a client says, in no spelling.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde_json::Value;
+
+use super::canon::{Part, Task};
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub struct Talk {
+    /// Never the same twice; a fresh task of 0.1 is called after it.
+    pub id: String,
+    pub parts: Vec<Part>,
+    pub metadata: Value,
+    pub extensions: Vec<String>,
+    pub references: Vec<String>,
+    pub task: Option<String>,
+    pub context: Option<String>,
+    /// True: answer as soon as there is a task.
+    pub at_once: bool,
+}
+
+/// A message that begins a task.
+pub fn talk(text: &str) -> Talk {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    Talk {
+        id: format!("m-{}", NEXT.fetch_add(1, Relaxed)),
+        parts: vec![Part::text(text)],
+        metadata: Value::Null,
+        extensions: Vec::new(),
+        references: Vec::new(),
+        task: None,
+        context: None,
+        at_once: false,
+    }
+}
+
+impl Talk {
+    /// The next message to a task.
+    pub fn to(self, task: &Task) -> Talk {
+        Talk { task: Some(task.id.clone()), ..self }
+    }
+
+    /// In a conversation.
+    pub fn within(self, context: &str) -> Talk {
+        Talk { context: Some(context.to_owned()), ..self }
+    }
+
+    pub fn at_once(self) -> Talk {
+        Talk { at_once: true, ..self }
+    }
+
+    /// With more content behind the text.
+    pub fn with(mut self, parts: &[Part]) -> Talk {
+        self.parts.extend_from_slice(parts);
+        self
+    }
+}

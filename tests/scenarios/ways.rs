@@ -1,0 +1,166 @@
+//! The pairs of binding and generation, and what each of them lacks.
+
+use super::{
+    canon::{Form, Gen, V01, V1, V03},
+    place::Place,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    JsonRpc,
+    Rest,
+    WebSocket,
+    Grpc,
+}
+
+/// What carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    Http1,
+    /// With prior knowledge.
+    Http2,
+}
+
+/// A pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub binding: Binding,
+    pub generation: Gen,
+    pub carrier: Carrier,
+}
+
+const fn way(binding: Binding, generation: Gen) -> Way {
+    let carrier = match binding {
+        Binding::JsonRpc | Binding::Rest | Binding::WebSocket => Carrier::Http1,
+        Binding::Grpc => Carrier::Http2,
+    };
+    Way { binding, generation, carrier }
+}
+
+const fn http2(binding: Binding, generation: Gen) -> Way {
+    Way { carrier: Carrier::Http2, ..way(binding, generation) }
+}
+
+/// Every pair: 0.1 was JSON-RPC only (wire §1.1), which a WebSocket carries, too; REST and gRPC
+/// begin with 0.2 and 0.3.
+#[rustfmt::skip]
+pub const WAYS: &[Way] = &[
+    way(Binding::JsonRpc, V01),
+    way(Binding::JsonRpc, V03),
+    way(Binding::JsonRpc, V1),
+    way(Binding::Rest, V03),
+    way(Binding::Rest, V1),
+];
+
+/// What the scenarios look at with, beside the pair under test.
+pub const WITNESS: Way = way(Binding::JsonRpc, V1);
+
+impl Way {
+    /// JSON-RPC messages, whatever carries them.
+    pub fn is_rpc(self) -> bool {
+        match self.binding {
+            Binding::JsonRpc | Binding::WebSocket => true,
+            Binding::Rest | Binding::Grpc => false,
+        }
+    }
+
+    /// How a card names it (A2A 1.0 §4.4.6): binding, version and URL. Cards know no 0.1, and one
+    /// entry for all carriers of a binding.
+    pub fn interface(self, place: &Place) -> Option<(&'static str, &'static str, String)> {
+        let version = match self.generation {
+            V01 => return None,
+            V03 => "0.3",
+            V1 => "1.0",
+        };
+        if self.carrier != way(self.binding, self.generation).carrier {
+            return None;
+        }
+        let (scheme, addr) = (place.scheme(), place.addr);
+        let (binding, url) = match (self.binding, self.generation) {
+            (Binding::JsonRpc, _) => ("JSONRPC", format!("{scheme}://{addr}/")),
+            // Wire §3.1: the paths of 0.3 begin with /v1, its URL does not end with it.
+            (Binding::Rest, _) => ("HTTP+JSON", format!("{scheme}://{addr}")),
+            (Binding::Grpc, _) => ("GRPC", addr.to_string()),
+            (Binding::WebSocket, _) => return None,
+        };
+        Some((binding, version, url))
+    }
+
+    /// Bodies of JSON, with words that a protobuf does not have.
+    pub fn is_json(self) -> bool {
+        match self.binding {
+            Binding::JsonRpc | Binding::Rest | Binding::WebSocket => true,
+            Binding::Grpc => false,
+        }
+    }
+
+    /// A stream has a head, and a refusal comes in its place (wire §3.5); of a WebSocket there
+    /// are only messages, and gRPC says how a call ended behind them.
+    pub fn heads_streams(self) -> bool {
+        match self.binding {
+            Binding::JsonRpc | Binding::Rest => true,
+            Binding::WebSocket | Binding::Grpc => false,
+        }
+    }
+
+    /// Wire §2.4: the field of an invalid parameter is in the details.
+    pub fn names_fields(self) -> bool {
+        match self.binding {
+            Binding::JsonRpc | Binding::Rest | Binding::WebSocket => true,
+            // gRPC of 0.3 has no details.
+            Binding::Grpc => self.generation == V1,
+        }
+    }
+
+    /// The spelling of what it sends, and of answers to it.
+    pub fn form(self) -> Form {
+        super::spell::form_of(self.is_rpc(), self.generation, self.generation)
+    }
+
+    /// The spelling of a task in the answer to a read, a cancel or a subscription.
+    pub fn form_for(self, made: Gen) -> Form {
+        super::spell::form_of(self.is_rpc(), self.generation, made)
+    }
+
+    /// Wire §1.3: the list came with 1.0. The text of 0.3 mentions it for REST and gRPC; it has a
+    /// path for REST (wire §3.1) and no rpc, and JSON-RPC has no such method.
+    pub fn lists(self) -> bool {
+        self.generation == V1 || (self.binding, self.generation) == (Binding::Rest, V03)
+    }
+
+    /// Wire §1.5: `tasks/send` of 0.1 has no wish to be answered at once.
+    pub fn can_return_at_once(self) -> bool {
+        self.generation != V01
+    }
+
+    /// Wire §1.5: the `history_length` of 0.3's proto has no presence: 0 is what is not said.
+    pub fn can_ask_for_no_history(self) -> bool {
+        (self.binding, self.generation) != (Binding::Grpc, V03)
+    }
+
+    /// Wire §4.1: `GetAgentCard` of 0.3's proto is the one rpc for cards, the public one included.
+    pub fn has_one_card(self) -> bool {
+        (self.binding, self.generation) == (Binding::Grpc, V03)
+    }
+
+    /// Wire §5.4: only a client of 0.1 names its tasks.
+    pub fn names_tasks(self) -> bool {
+        self.generation == V01
+    }
+
+    /// A2A 1.0 §3.1.6: a subscription lasts to the end of the task; before 1.0 a stream pauses
+    /// with its task (wire §5.1, "closes at").
+    pub fn subscription_outlasts_input(self) -> bool {
+        self.generation == V1
+    }
+
+    /// A2A 1.0 §3.3.1: cancel is idempotent; before, a second one is TaskNotCancelable.
+    pub fn cancels_twice(self) -> bool {
+        self.generation == V1
+    }
+
+    /// Wire §1.9: 0.1 has only tasks, so a direct message is a completed one.
+    pub fn has_messages(self) -> bool {
+        self.generation != V01
+    }
+}

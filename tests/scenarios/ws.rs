@@ -1,0 +1,155 @@
+//! WebSocket: JSON-RPC messages in text frames, all calls and streams of a client on one
+//! connection (wire §8, a2a_rust).
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use serde_json::{Value, json};
+use tungstenite::{ClientRequestBuilder, Message, WebSocket, http::Uri};
+
+use super::{
+    canon::Gen,
+    jsonrpc::{request, response},
+    link::{Ask, By, Fault, Item, Items, Junk, Link},
+    place::{Place, Socket},
+};
+
+/// JSON-RPC over a WebSocket.
+pub struct Ws {
+    place: Place,
+    generation: Gen,
+    line: Line,
+    next_id: u64,
+}
+
+/// A connection that its calls and streams share.
+#[derive(Clone)]
+struct Line(Arc<Mutex<Shared>>);
+
+struct Shared {
+    socket: WebSocket<Box<dyn Socket>>,
+    /// What came for somebody else, by the id of the request.
+    inbox: HashMap<String, VecDeque<Value>>,
+}
+
+impl Line {
+    /// Upgrades a connection; the version is that of all its calls.
+    fn open(place: &Place, version: Option<(&str, By)>) -> Line {
+        // The sequence numbers of events are asked for: strict clients see nothing new.
+        let mut url = format!("ws://{}/?eventIds=1", place.addr);
+        if let Some((version, By::Query)) = version {
+            url += &format!("&A2A-Version={version}");
+        }
+        let uri: Uri = url.parse().expect("a URI");
+        let mut builder = ClientRequestBuilder::new(uri).with_sub_protocol("a2a");
+        if let Some((version, By::Field)) = version {
+            builder = builder.with_header("A2A-Version", version);
+        }
+        let opened = tungstenite::client(builder, place.dial());
+        let (socket, reply) = opened.expect("an upgrade");
+        assert_eq!(reply.headers()["sec-websocket-protocol"], "a2a");
+        Line(Arc::new(Mutex::new(Shared { socket, inbox: HashMap::new() })))
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().expect("no panic elsewhere")
+    }
+
+    fn send(&self, text: &str) {
+        self.shared().socket.send(Message::text(text)).expect("the server takes it");
+    }
+
+    /// The next message for a request.
+    fn receive(&self, id: &Value) -> Value {
+        let mut shared = self.shared();
+        loop {
+            let own = shared.inbox.get_mut(&id.to_string());
+            if let Some(value) = own.and_then(VecDeque::pop_front) {
+                return value;
+            }
+            match shared.socket.read().expect("a message") {
+                Message::Text(text) => {
+                    let value: Value = serde_json::from_str(&text).expect("JSON");
+                    let inbox = shared.inbox.entry(value["id"].to_string());
+                    inbox.or_default().push_back(value);
+                }
+                Message::Ping(_) | Message::Pong(_) => {}
+                other => panic!("no message of A2A: {other:?}"),
+            }
+        }
+    }
+}
+
+impl Ws {
+    pub fn new(place: &Place, generation: Gen) -> Ws {
+        let version = (generation == Gen::V1).then_some(("1.0", By::Field));
+        let line = Line::open(place, version);
+        Ws { place: place.clone(), generation, line, next_id: 0 }
+    }
+
+    /// Sends a request, and says where its answer will come.
+    fn ask(&mut self, ask: &Ask) -> (Line, Value) {
+        self.next_id += 1;
+        let mut request = request(self.next_id, ask, self.generation);
+        // There is no header and no query here: params have it, as a number or as its text.
+        match ask.after {
+            Some((seq, By::Field)) => request["params"]["lastEventId"] = json!(seq),
+            Some((seq, By::Query)) => request["params"]["lastEventId"] = json!(seq.to_string()),
+            None => {}
+        }
+        let line = match ask.version {
+            Some(version) => Line::open(&self.place, Some(version)),
+            None => self.line.clone(),
+        };
+        line.send(&request.to_string());
+        (line, json!(self.next_id))
+    }
+}
+
+impl Link for Ws {
+    fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
+        let (line, id) = self.ask(ask);
+        response(&id, &line.receive(&id))
+    }
+
+    fn open(&mut self, ask: &Ask) -> Result<Box<dyn Items>, Fault> {
+        let (line, id) = self.ask(ask);
+        Ok(Box::new(Stream { line, id }))
+    }
+
+    fn junk(&mut self, junk: Junk) -> Option<Fault> {
+        let method = if self.generation == Gen::V1 { "NoSuchMethod" } else { "message/nothing" };
+        let (id, text) = match junk {
+            Junk::Unreadable => (Value::Null, "{".to_owned()),
+            Junk::NotARequest => (json!(7), json!({"jsonrpc": "2.0", "id": 7}).to_string()),
+            Junk::NoSuchMethod => {
+                let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": {}});
+                (json!(7), call.to_string())
+            }
+            // A frame of bytes is an error of WebSocket's own (close code 1003).
+            Junk::MediaType => return None,
+        };
+        self.line.send(&text);
+        Some(response(&id, &self.line.receive(&id)).expect_err("an error"))
+    }
+}
+
+/// One frame an event, then one that says that it was the last.
+struct Stream {
+    line: Line,
+    id: Value,
+}
+
+impl Items for Stream {
+    fn next(&mut self) -> Item {
+        let mut value = self.line.receive(&self.id);
+        let seq = value.as_object_mut().and_then(|object| object.remove("eventId"));
+        match response(&self.id, &value) {
+            Ok(result) if result == json!({"status": "stream_complete"}) => Item::End,
+            Ok(value) => Item::Event { seq: seq.and_then(|seq| seq.as_u64()), value },
+            Err(fault) => Item::Fault(fault),
+        }
+    }
+}
