@@ -151,6 +151,11 @@ limits! {
     buffers_bytes_max: usize = 1024 * 1024 * 1024;
     /// Bytes of one answer beyond which a page of tasks ends and more calls of a batch are refused.
     answer_bytes_max: usize = 16 * 1024 * 1024;
+    /// Calls at a time on one HTTP/2 connection (nginx 128, hyper 200).
+    http2_streams_max: usize = 128;
+    /// Calls on one HTTP/2 connection that were reset before they were looked at, or by us for
+    /// the peer's mistakes, and are still remembered; beyond them the connection ends (hyper 20).
+    http2_resets_max: usize = 20;
     /// Tasks in memory, running and finished; the oldest finished ones leave first.
     tasks_max: usize = 1_048_576;
     /// Bytes of tasks in memory; the oldest finished ones leave first.

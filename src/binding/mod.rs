@@ -8,6 +8,7 @@ pub mod cards;
 pub mod carrier;
 pub mod echo;
 pub mod envelope;
+pub mod grpc;
 pub mod jsonrpc;
 pub mod origin;
 pub mod parked;

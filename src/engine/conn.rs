@@ -4,15 +4,17 @@
 //! how much is missing is remembered (chunked bodies are eaten as they come). Output above the
 //! high-water mark stops input. After a framing error nothing is parsed again.
 
+mod preface;
+mod streaming;
+
 use std::task::Waker;
 
 use crate::{
     binding::{Handled, Parked, stream::Pump},
     engine::{Engine, Worker, body::Chunks, request, socket::Socket},
-    fault::{Fault, FaultKind},
     http::{Found, Reject},
     json::Source,
-    service::{Follow, Now, Peer},
+    service::{Now, Peer},
 };
 
 /// What a connection is given each time.
@@ -58,6 +60,8 @@ pub enum Next {
     Close,
     /// Close it now.
     Abort,
+    /// Serve HTTP/2 on it, from its first byte on: nothing is consumed.
+    Http2,
 }
 
 pub(super) enum State {
@@ -86,6 +90,8 @@ pub struct Conn {
     pub(super) seen: u64,
     /// Input eaten of a chunked body.
     pub(super) eaten: u64,
+    /// True: nothing was consumed yet, so HTTP/2 can still begin.
+    is_new: bool,
 }
 
 /// What one step of a connection did.
@@ -98,6 +104,8 @@ pub(super) enum Step {
     Full,
     /// It ate this much and did all that it can; false: it has no room for output.
     Rest(usize, bool),
+    /// It begins with the preface of HTTP/2.
+    Http2,
     /// It is over.
     Over(Next),
 }
@@ -105,7 +113,7 @@ pub(super) enum Step {
 impl Conn {
     /// A connection that was just accepted.
     pub fn new(now: Now) -> Conn {
-        Conn { state: FRESH, since_ms: now.mono_ms, seen: 0, eaten: 0 }
+        Conn { state: FRESH, since_ms: now.mono_ms, seen: 0, eaten: 0, is_new: true }
     }
 
     /// Goes on as far as possible: call it when input came, the waker fired, output was sent,
@@ -138,6 +146,11 @@ impl Conn {
                 Step::Rest(bytes, room) => {
                     consumed += bytes;
                     return self.progress(cx, consumed, length - consumed, room);
+                }
+                Step::Http2 => {
+                    self.state = State::Closed;
+                    let next = Next::Http2;
+                    return Progress { consumed, need: 0, deadline_ms: None, read: false, next };
                 }
                 Step::Over(next) => {
                     self.state = State::Closed;
@@ -192,6 +205,11 @@ impl Conn {
         let seen = rest.bytes().len();
         if seen == 0 || seen < need as usize {
             return self.not_yet(cx, seen, need as usize, eof);
+        }
+        if self.is_new
+            && let Some(step) = self.preface(cx, rest.bytes(), eof)
+        {
+            return step;
         }
         let layout = match cx.worker.heads.read(rest.bytes(), scanned as usize) {
             Err(reject) => return self.reject(cx, reject),
@@ -270,44 +288,6 @@ impl Conn {
         let close = parked.close;
         self.settle_into(cx, Handled::Answered, close);
         Step::Ate(0)
-    }
-
-    fn streaming(&mut self, cx: &mut Cx<'_>, eof: bool) -> Step {
-        let State::Streaming(pump) = &mut self.state else { return Step::Wait };
-        // A subscriber that leaves costs nothing more; its task runs on.
-        if eof {
-            return Step::Over(Next::Abort);
-        }
-        let limits = cx.engine.limits();
-        let room = limits.output_bytes_max.saturating_sub(cx.unsent);
-        if cx.out.len() >= room {
-            return Step::Full;
-        }
-        let before = cx.out.len();
-        let follow = pump.pump(cx.engine.service(), cx.wake, cx.out, room);
-        if cx.out.len() > before {
-            pump.wrote_ms = cx.now.mono_ms;
-        }
-        match follow {
-            Follow::More => Step::Full,
-            Follow::Pending if cx.engine.is_cut() => {
-                let detail = "the server is shutting down; subscribe again to go on";
-                pump.cut(cx.out, &Fault::because(FaultKind::Internal, detail));
-                Step::Over(Next::Close)
-            }
-            Follow::Pending => {
-                if cx.now.mono_ms >= pump.wrote_ms + limits.sse_keep_alive_ms {
-                    pump.keep_alive(cx.out);
-                    pump.wrote_ms = cx.now.mono_ms;
-                }
-                Step::Wait
-            }
-            Follow::End | Follow::Gone => {
-                let close = pump.close;
-                self.settle_into(cx, Handled::Answered, close);
-                Step::Ate(0)
-            }
-        }
     }
 
     pub(super) fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {
