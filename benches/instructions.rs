@@ -26,8 +26,8 @@ const CASES: &[(&str, u64, u64)] = &[
     ("card", 1_700, 1),
     ("send_v03", 10_500, 1),
     ("get_v03", 5_600, 1),
-    ("get_ws", 7_000, 1),
-    ("stream_100_ws", 160_000, 1),
+    ("get_ws", 5_000, 1),
+    ("stream_100_ws", 110_000, 1),
     ("rest_send", 10_300, 1),
     ("rest_get", 5_300, 1),
     // Sixteen tasks in turn: every head is a new one.
