@@ -197,6 +197,7 @@ impl Conn {
     }
 
     /// Looks for a whole request.
+    #[inline(always)] // Its one caller passes on what it says.
     fn reading(&mut self, cx: &mut Cx<'_>, rest: Source<'_>, eof: bool) -> Step {
         let State::Reading { scanned, need, continued } = self.state else { return Step::Wait };
         if cx.out.len() + cx.unsent > cx.engine.limits().output_bytes_max {
