@@ -112,7 +112,10 @@ fn text(message: &[u8], number: u32) -> &[u8] {
 /// What follows `name` and a dot in `symbol`; empty: nothing.
 fn below<'s>(symbol: &'s str, name: &[u8]) -> Option<&'s str> {
     let rest = symbol.strip_prefix(std::str::from_utf8(name).ok()?)?;
-    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('.') }
+    match rest.strip_prefix('.') {
+        Some(below) => Some(below).filter(|below| !below.is_empty()),
+        None => rest.is_empty().then_some(rest),
+    }
 }
 
 /// Whether a file defines a symbol: a message, enum, service, or what is named within one.
