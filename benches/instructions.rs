@@ -17,15 +17,17 @@ use peregrine::{
 
 /// Case, instructions per request at most, requests in one input.
 const CASES: &[(&str, u64, u64)] = &[
-    ("send", 11_000, 1),
-    ("get", 7_000, 1),
-    ("get_pipelined_16", 7_000, 16),
-    ("batch_100", 400_000, 1),
-    ("stream_3", 16_000, 1),
-    ("stream_100", 160_000, 1),
-    ("card", 2_500, 1),
-    ("send_v03", 11_500, 1),
-    ("get_v03", 7_500, 1),
+    ("send", 9_500, 1),
+    ("get", 5_100, 1),
+    ("get_pipelined_16", 4_950, 16),
+    ("batch_100", 360_000, 1),
+    ("stream_3", 12_400, 1),
+    ("stream_100", 115_000, 1),
+    ("card", 1_700, 1),
+    ("send_v03", 10_500, 1),
+    ("get_v03", 5_600, 1),
+    ("get_ws", 5_000, 1),
+    ("stream_100_ws", 110_000, 1),
     ("rest_send", 10_300, 1),
     ("rest_get", 5_300, 1),
     // Sixteen tasks in turn: every head is a new one.
@@ -66,9 +68,29 @@ fn rest(line: &str, body: &str) -> Vec<u8> {
 }
 
 fn send(method: &str, text: &str) -> Vec<u8> {
-    post(&format!(
+    post(&message(method, text))
+}
+
+fn message(method: &str, text: &str) -> String {
+    format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"message":{{"messageId":"0123456789abcdef","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}}}}}"#
-    ))
+    )
+}
+
+const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nUpgrade: websocket\r\n\
+    Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+    Sec-WebSocket-Version: 13\r\nA2A-Version: 1.0\r\n\r\n";
+
+/// A text message as a client sends it (RFC 6455 §5.3), of 126 bytes to 64 KiB or shorter.
+fn masked(text: &str) -> Vec<u8> {
+    let key = [0x37, 0xfa, 0x21, 0x3d];
+    let mut frame = match text.len() {
+        short @ 0..126 => vec![0x81, 0x80 | short as u8],
+        long => vec![0x81, 0xfe, (long >> 8) as u8, long as u8],
+    };
+    frame.extend_from_slice(&key);
+    frame.extend(text.bytes().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key));
+    frame
 }
 
 struct Bench {
@@ -76,6 +98,8 @@ struct Bench {
     worker: Worker,
     conn: Conn,
     out: Vec<u8>,
+    /// What every answer begins with.
+    begins: &'static [u8],
 }
 
 const NOW: Now = Now { mono_ms: 1, unix_ms: 1_790_000_000_000 };
@@ -89,7 +113,17 @@ impl Bench {
         let start = Start { secret: 7, unix_ms: || 1_790_000_000_000, workers: 1, base_url };
         let engine = setup.build(start).unwrap();
         let worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
-        Bench { engine, worker, conn: Conn::new(NOW), out: Vec::with_capacity(1 << 20) }
+        let (conn, out) = (Conn::new(NOW), Vec::with_capacity(1 << 20));
+        Bench { engine, worker, conn, out, begins: b"HTTP/1.1 200 OK\r\n" }
+    }
+
+    /// The same on a WebSocket.
+    fn upgrade(&mut self) {
+        self.begins = b"HTTP/1.1 101 ";
+        let (mut input, length) = with_room(UPGRADE.to_vec());
+        self.round(&mut input, length);
+        // Text, whole, not masked.
+        self.begins = b"\x81";
     }
 
     /// One `advance` with the first `length` bytes of `input`; behind them there is room, as in
@@ -107,7 +141,7 @@ impl Bench {
         };
         let progress = self.conn.advance(&mut cx, Source::roomy(input, length), false);
         assert_eq!(progress.consumed, length);
-        assert!(self.out.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", self.text());
+        assert!(self.out.starts_with(self.begins), "{}", self.text());
     }
 
     fn text(&self) -> String {
@@ -171,6 +205,15 @@ fn run(case: &str, count: u64) {
             (tasks.concat(), "TASK_STATE_COMPLETED")
         }
         "get_v03" => (post(&get("tasks/get", &id)), "\"completed\""),
+        "get_ws" | "stream_100_ws" => {
+            bench.upgrade();
+            match case {
+                "get_ws" => (masked(&get("GetTask", &id)), "TASK_STATE_COMPLETED"),
+                _ => {
+                    (masked(&message("SendStreamingMessage", "stream:100")), "\"stream_complete\"")
+                }
+            }
+        }
         other => panic!("no case {other}"),
     };
     let (mut input, length) = with_room(input);

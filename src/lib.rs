@@ -4,13 +4,14 @@
 //! values of a request are borrowed from its body, and a task is stored once, as the log of its
 //! events, from which answers and streams are written straight into the output.
 //!
-//! In scope: HTTP/1.1 on the server's side, JSON-RPC 2.0 with batches, HTTP+JSON, server-sent
-//! events, the wire families 0.1, 0.2/0.3 and 1.0 and some platforms' dialects, a bounded store in
-//! memory, agents that run inside the process. Two features, both on by default, add the tokio
-//! driver and the binary (`net`) and TLS for both (`tls`).
+//! In scope: HTTP/1.1 and WebSocket on the server's side, JSON-RPC 2.0 with batches, HTTP+JSON,
+//! server-sent events, the messages of gRPC, the wire families 0.1, 0.2/0.3 and 1.0 and some
+//! platforms' dialects, a bounded store in memory, agents that run inside the process. Three
+//! features, all on by default, add the tokio driver and the binary (`net`), HTTP/2 and with it gRPC
+//! on the same port (`grpc`), and TLS (`tls`).
 //!
-//! Out of scope so far: authentication but by client certificate, the WebSocket and gRPC bindings,
-//! push notifications, persistence, clients.
+//! Out of scope so far: authentication but by client certificate, push
+//! notifications, persistence, clients.
 //!
 //! Start with [`agent::Agent`] to answer messages, `net::Server` to serve them, and
 //! [`service::Service`] to put something else behind the wire.
@@ -27,11 +28,13 @@ pub mod model;
 #[cfg(feature = "net")]
 pub mod net;
 pub mod op;
+pub mod pb;
 pub mod rpc;
 pub mod service;
 pub mod sse;
 pub mod store;
 pub mod waiter;
+pub mod ws;
 
 /// The programs of the README, compiled by `cargo test`.
 #[cfg(all(doctest, feature = "net"))]

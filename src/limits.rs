@@ -72,6 +72,8 @@ fn ceiling(name: &str) -> u64 {
         "identifier_bytes_max" | "artifacts_max" => u16::MAX as u64,
         // Offsets in the log of a task, how much of a request is missing, what a window has seen.
         "task_bytes_max" | "body_bytes_max" | "write_progress_bytes_min" => i32::MAX as u64,
+        // What is parsed has offsets of the same size.
+        "ws_frame_bytes_max" | "ws_message_bytes_max" => i32::MAX as u64,
         // Sums of bytes, of milliseconds, and of the worst case of memory.
         _ => 1 << 48,
     }
@@ -124,6 +126,16 @@ limits! {
     write_progress_bytes_min: usize = 16 * 1024;
     /// Milliseconds between keep-alive comments on a quiet stream (proxies cut at 30 to 60 s).
     sse_keep_alive_ms: u64 = 15_000;
+    /// Bytes of the payload of a WebSocket frame (dialect a2a-rust: 4 MiB).
+    ws_frame_bytes_max: usize = 4 * 1024 * 1024;
+    /// Bytes of a WebSocket message over all its frames: as much as a body.
+    ws_message_bytes_max: usize = 4 * 1024 * 1024;
+    /// Messages of one WebSocket that wait for their answers, a batch being one (dialect
+    /// a2a-rust: 64).
+    ws_in_flight_max: usize = 64;
+    /// Milliseconds of silence after which a WebSocket is pinged, and after as many more closed
+    /// (proxies cut at 30 to 60 s).
+    ws_ping_ms: u64 = 20_000;
     /// Milliseconds that a closing connection is read and ignored, so that our answer arrives.
     linger_ms: u64 = 1_000;
     /// Milliseconds that running calls and streams get to end on shutdown.
@@ -139,6 +151,11 @@ limits! {
     buffers_bytes_max: usize = 1024 * 1024 * 1024;
     /// Bytes of one answer beyond which a page of tasks ends and more calls of a batch are refused.
     answer_bytes_max: usize = 16 * 1024 * 1024;
+    /// Calls at a time on one HTTP/2 connection (nginx 128, hyper 200).
+    http2_streams_max: usize = 128;
+    /// Calls on one HTTP/2 connection that were reset before they were looked at, or by us for
+    /// the peer's mistakes, and are still remembered; beyond them the connection ends (hyper 20).
+    http2_resets_max: usize = 20;
     /// Tasks in memory, running and finished; the oldest finished ones leave first.
     tasks_max: usize = 1_048_576;
     /// Bytes of tasks in memory; the oldest finished ones leave first.
@@ -178,7 +195,8 @@ impl Limits {
     /// estimate.
     pub fn memory_bytes_terms(&self, workers: usize) -> Vec<(&'static str, u64)> {
         let (connections, workers) = (self.connections_max as u64, workers as u64);
-        let request = (self.head_bytes_max + self.body_bytes_max) as u64;
+        let message = self.ws_message_bytes_max as u64;
+        let request = self.head_bytes_max as u64 + message.max(self.body_bytes_max as u64);
         // A batch passes its bound by one page, a page by one task.
         let answer = 2 * self.answer_bytes_max + self.task_bytes_max;
         let reply = (self.output_bytes_max + answer) as u64;
@@ -188,6 +206,7 @@ impl Limits {
             ("connections: state", connections * CONNECTION_BYTES),
             ("connections: partial requests and unsent output", self.buffers_bytes_max as u64),
             ("workers: the request and the answer at hand", workers * (request + reply)),
+            ("workers: a message of a WebSocket, unmasked", workers * 2 * message),
             ("workers: parser, up to 45 bytes for each of a body", workers * 45 * request),
             ("workers: buffers kept for reuse", workers * WORKER_POOL_BYTES),
             ("workers: agents to be called again", workers * self.tasks_max as u64 * WISH_BYTES),

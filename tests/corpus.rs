@@ -28,6 +28,7 @@ macro_rules! targets {
 targets! {
     conn "../fuzz/fuzz_targets/conn.rs"
     dialect "../fuzz/fuzz_targets/dialect.rs"
+    grpc "../fuzz/fuzz_targets/grpc.rs"
     http_chunks "../fuzz/fuzz_targets/http_chunks.rs"
     http_date "../fuzz/fuzz_targets/http_date.rs"
     http_head "../fuzz/fuzz_targets/http_head.rs"
@@ -39,6 +40,8 @@ targets! {
     sse "../fuzz/fuzz_targets/sse.rs"
     store "../fuzz/fuzz_targets/store.rs"
     text "../fuzz/fuzz_targets/text.rs"
+    ws "../fuzz/fuzz_targets/ws.rs"
+    ws_conn "../fuzz/fuzz_targets/ws_conn.rs"
 }
 
 /// Names without extension of what is in a folder below `fuzz/`.

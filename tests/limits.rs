@@ -21,6 +21,7 @@ use support::{
     binary::{Binary, PATIENCE},
     reply::Reply,
     script,
+    ws::{Sent, frame, text},
 };
 
 const CARD: &str = "/.well-known/agent-card.json";
@@ -544,6 +545,143 @@ fn streams_max() {
     let fourth = lab.stream(V1.stream(), &hold);
     assert_eq!(lab.peek(fourth).events().len(), 1);
     assert_eq!(lab.code(V1.stream(), &hold), -32000);
+}
+
+// --- WebSocket
+
+/// A call of `bytes` bytes.
+fn padded_call(bytes: usize) -> String {
+    let bare = rpc("ListTasks", &Value::Null);
+    format!("{}{bare}", " ".repeat(bytes - bare.len()))
+}
+
+/// The last two frames: the error in the caller's terms, and the close in those of WebSocket.
+fn assert_too_large(lab: &mut Lab, peer: Peer) {
+    let sent = lab.frames(peer);
+    let [error, close] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(
+        (&error.json()["error"]["code"], &error.json()["id"]),
+        (&json!(-32000), &Value::Null)
+    );
+    assert_eq!((close.close_code(), lab.next(peer)), (1009, Next::Close));
+    lab.assert_lives();
+}
+
+#[test]
+fn ws_frame_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.ws_frame_bytes_max = 300);
+    let peer = lab.socket("/", "");
+    assert!(lab.say(peer, &padded_call(300))[0].get("result").is_some());
+    // Each of several frames may be as large.
+    let call = padded_call(900);
+    let (a, b, c) = (&call[..300], &call[300..600], &call[600..]);
+    let frames = [frame(1, a.as_bytes()), frame(0, b.as_bytes()), frame(0x80, c.as_bytes())];
+    lab.write(peer, &frames.concat());
+    assert_eq!(lab.frames(peer).len(), 1);
+    // The header is enough to refuse it.
+    lab.write(peer, &text(&padded_call(301))[..8]);
+    assert_too_large(&mut lab, peer);
+}
+
+#[test]
+fn ws_message_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.ws_message_bytes_max = 1_000);
+    for beyond in [1_001, 5_000] {
+        let peer = lab.socket("/", "");
+        assert!(lab.say(peer, &padded_call(1_000))[0].get("result").is_some());
+        let call = padded_call(beyond);
+        let mut frames: Vec<u8> = frame(1, &call.as_bytes()[..999]);
+        frames.extend(call.as_bytes()[999..].iter().flat_map(|byte| frame(0, &[*byte])));
+        lab.write(peer, &frames);
+        assert_too_large(&mut lab, peer);
+    }
+}
+
+#[test]
+fn ws_in_flight_max() {
+    let mut lab = Lab::limited(|limits| limits.ws_in_flight_max = 3);
+    let peer = lab.socket("/", "");
+    let held = |id: &str, method: &str| rpc_id(id, method, &V1.params(say("hold:1000:1")));
+    let batch = format!("[{},{}]", held("2", V1.send()), held("3", V1.send()));
+    assert!(lab.say(peer, &held("1", V1.send())).is_empty());
+    assert!(lab.say(peer, &batch).is_empty(), "a batch is one");
+    let task = lab.say(peer, &held("4", V1.stream()))[0]["result"]["task"]["id"].clone();
+    // What could wait is refused before it is begun; everything else is not concerned.
+    for method in [V1.send(), V1.stream()] {
+        assert_eq!(lab.say(peer, &held("5", method))[0]["error"]["code"], -32000);
+    }
+    let sub = rpc_id("6", V1.subscribe(), &json!({ "id": task }));
+    assert_eq!(lab.say(peer, &sub)[0]["error"]["code"], -32000);
+    let inside = lab.say(peer, &format!("[{}]", held("7", V1.send())));
+    assert_eq!(inside[0][0]["error"]["code"], -32000);
+    assert_eq!(lab.say(peer, &rpc("ListTasks", &Value::Null))[0]["result"]["totalSize"], 4);
+    assert!(lab.say(peer, &rpc("GetTask", &json!({ "id": task })))[0].get("result").is_some());
+    // Other connections are not, either; and an answer gives its place back.
+    assert!(lab.result(V1.send(), &V1.params(say("hi"))).get("task").is_some());
+    lab.pass(1_000);
+    assert!(lab.is_open(peer) && lab.frames(peer).len() >= 4);
+    assert!(lab.say(peer, &held("8", V1.send())).is_empty());
+}
+
+#[test]
+fn ws_ping_ms() {
+    let mut lab = Lab::limited(|limits| limits.ws_ping_ms = 1_000);
+    let (dead, alive) = (lab.socket("/", ""), lab.socket("/", ""));
+    lab.pass(999);
+    assert!(lab.frames(dead).is_empty());
+    for _ in 0..5 {
+        lab.pass(1);
+        assert_eq!(lab.frames(alive), [Sent::Ping(Vec::new())]);
+        lab.write(alive, &frame(0x8a, b""));
+        lab.pass(999);
+        assert!(lab.frames(alive).is_empty() && lab.is_open(alive));
+    }
+    assert_eq!((lab.frames(dead), lab.next(dead)), (vec![Sent::Ping(Vec::new())], Next::Abort));
+    // Whoever speaks is not asked; one that waits for a call is.
+    let caller = lab.socket("/", "");
+    lab.say(caller, &rpc(V1.send(), &V1.params(say("hold:1500:1"))));
+    lab.pass(600);
+    lab.say(caller, &rpc("ListTasks", &Value::Null));
+    lab.pass(900);
+    assert_eq!(lab.frames(caller).len(), 1, "the answer, and no ping");
+    lab.pass(100);
+    assert_eq!(lab.frames(caller), [Sent::Ping(Vec::new())]);
+}
+
+#[test]
+fn a_message_that_trickles_is_a_slow_body() {
+    let mut lab = Lab::limited(|limits| {
+        limits.body_idle_ms = 2_000;
+        limits.body_progress_bytes_min = 1_000;
+        limits.ws_ping_ms = 100_000;
+    });
+    let (slow, steady) = (lab.socket("/", ""), lab.socket("/", ""));
+    let call = padded_call(60_000);
+    let bytes = text(&call);
+    let mut sent = 0;
+    while sent < 8_000 {
+        lab.write(slow, &bytes[sent / 2..(sent + 1_000) / 2]);
+        lab.write(steady, &bytes[sent..sent + 1_000]);
+        sent += 1_000;
+        lab.pass(2_000);
+    }
+    let closed = lab.frames(slow);
+    assert_eq!((closed.len(), closed[0].close_code(), lab.next(slow)), (1, 1008, Next::Close));
+    lab.write(steady, &bytes[sent..]);
+    assert_eq!(lab.frames(steady).len(), 1);
+}
+
+#[test]
+fn messages_on_their_way_count_as_buffers() {
+    let server = Binary::limited(&["buffers_bytes_max=300000"]);
+    let mut peer = server.connect();
+    peer.write(&support::ws::upgrade("/", ""));
+    peer.read_until("\r\n\r\n");
+    let bytes = frame(0x81, &vec![b' '; 2_000_000]);
+    // It may be cut off before all of it is taken.
+    let _ = peer.stream.write_all(&bytes[..1_900_000]);
+    peer.read_to_end();
+    server.assert_lives();
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn records_may_come_byte_by_byte() {
 }
 
 #[test]
-fn alpn_is_http_1_1_or_nothing() {
+fn alpn_is_http_2_or_http_1_1_or_nothing() {
     let authority = Authority::new("alpn");
     let server = binary(&authority.server("server"), &[]);
     let offer = |names: &[&[u8]]| {
@@ -240,6 +240,16 @@ fn alpn_is_http_1_1_or_nothing() {
     for names in [&[b"http/1.1" as &[u8]] as &[&[u8]], &[b"acme/1", b"http/1.1"]] {
         let client = offer(names).unwrap();
         assert_eq!(client.stream.conn.alpn_protocol(), Some(b"http/1.1" as &[u8]));
+    }
+    if cfg!(feature = "grpc") {
+        let mut config = authority.nobody();
+        config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
+        let mut client = Client::connect(server.addr(), config);
+        client.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+        while client.received.len() < 9 && client.read().unwrap() {}
+        assert_eq!(client.stream.conn.alpn_protocol(), Some(b"h2" as &[u8]));
+        // SETTINGS come first (RFC 9113 §3.4).
+        assert_eq!(client.received[3], 4);
     }
     // RFC 7301 §3.2: nothing in common is the end of the handshake.
     let error = offer(&[b"acme/1"]).err().unwrap();

@@ -191,7 +191,7 @@ pub fn body(
     form: CardForm,
 ) -> Option<Vec<u8>> {
     let (profile, dialect) = (service.profile(place.agent)?, place.dialect);
-    let urls = Urls::new(site, origin, base);
+    let urls = Urls::new(site, origin, place, base, form);
     let endpoints = urls.endpoints(dialect);
     // Where 0.3 is not spoken, its part of the hybrid would promise what is not there.
     let form = match form {
@@ -205,25 +205,39 @@ pub fn body(
 }
 
 /// Where an agent is reached, for each binding that is served at its place.
-struct Urls {
+pub(super) struct Urls<'s> {
     /// JSON-RPC: the path that is posted to.
     rpc: String,
     /// HTTP+JSON: what clients put their paths behind, those of 0.3 with their `/v1`. It has no
     /// slash at its end, because not every client takes one off.
     rest: String,
+    /// gRPC; `None`: not served, or not for this place.
+    grpc: Option<String>,
+    /// What gRPC's clients must send as `tenant`, so that this agent answers.
+    tenant: Option<&'s str>,
 }
 
-impl Urls {
+impl<'s> Urls<'s> {
     /// The URLs of the place at path `base`.
-    fn new(site: &Site, origin: &Origin<'_>, base: &str) -> Urls {
+    pub(super) fn new(
+        site: &'s Site,
+        origin: &Origin<'_>,
+        place: Place,
+        base: &str,
+        form: CardForm,
+    ) -> Urls<'s> {
         let rest = format!("{}{base}", origin.url(site));
         let rpc = if base.is_empty() { format!("{rest}/") } else { rest.clone() };
-        Urls { rpc, rest }
+        let is_served = cfg!(feature = "grpc") && place.dialect.name == dialect::STANDARD.name;
+        let grpc = is_served.then(|| grpc_url(&rest, form));
+        let index = usize::from(place.agent.0);
+        let tenant = site.names.get(index).filter(|_| index > 0).map(String::as_str);
+        Urls { rpc, rest, grpc, tenant }
     }
 
     /// What is really served, the preferred first (A2A 1.0 §8.3.1): a row for each binding and
     /// version. The newest versions come first, and of one version JSON-RPC.
-    fn endpoints(&self, dialect: &Dialect) -> SmallVec<[Endpoint<'_>; 6]> {
+    pub(super) fn endpoints(&self, dialect: &Dialect) -> SmallVec<[Endpoint<'_>; 6]> {
         let (mut endpoints, mut is_known) = (SmallVec::new(), false);
         for (generation, version) in [(Generation::V1, "1.0"), (Generation::V03, "0.3")] {
             let is_rest = dialect.routes.rest.iter().any(|rest| rest.generation == generation);
@@ -237,10 +251,36 @@ impl Urls {
                 version,
                 tenant: None,
             }));
+            // A path says which agent is meant, gRPC has only the tenant for it, 0.3 not even that.
+            let tenant = self.tenant;
+            if let Some(url) = &self.grpc
+                && is_rpc
+                && (tenant.is_none() || generation == Generation::V1)
+            {
+                endpoints.push(Endpoint { url, binding: "GRPC", version, tenant });
+            }
         }
         // That 0.1 is spoken is said only where nothing newer is, for its clients never look.
         let oldest = Endpoint { url: &self.rpc, binding: "JSONRPC", version: "0.1", tenant: None };
         endpoints.extend((!is_known).then_some(oldest));
         endpoints
+    }
+}
+
+/// The authority of a URL with its port, which is what gRPC clients connect to (A2A 1.0 §8.3);
+/// cards for 0.3 alone keep the scheme, which some of its clients insist on.
+fn grpc_url(url: &str, form: CardForm) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host_end = authority.rfind(']').unwrap_or(0);
+    let has_port = authority[host_end..].contains(':');
+    let port = match (has_port, scheme) {
+        (true, _) => "",
+        (false, "https") => ":443",
+        (false, _) => ":80",
+    };
+    match form {
+        CardForm::V03 => format!("{scheme}://{authority}{port}"),
+        CardForm::V1 | CardForm::Hybrid | CardForm::ExtendedV1 => format!("{authority}{port}"),
     }
 }

@@ -2,7 +2,11 @@
 //! stream gets one, from a real task through the real pump. Off unless a prefix is configured.
 
 use crate::{
-    binding::{Exchange, Handled, site::Permit, stream::Pump},
+    binding::{
+        Exchange, Handled,
+        site::Permit,
+        stream::{Framing, Pump},
+    },
     dialect::STANDARD,
     http::{Field, Method, Version, response},
     model::{Call, Generation, MessageBuf, Op, PartsBuf, Send, SendMode},
@@ -73,7 +77,7 @@ fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
         op: Op::Stream,
         history: Some(0),
         wire: method.wire,
-        chunked,
+        framing: if chunked { Framing::Chunked } else { Framing::Bare },
         close: x.close || !chunked,
         wrote_ms: x.now.mono_ms,
         permit,

@@ -5,8 +5,10 @@
 
 pub mod asked;
 pub mod cards;
+pub mod carrier;
 pub mod echo;
 pub mod envelope;
+pub mod grpc;
 pub mod jsonrpc;
 pub mod origin;
 pub mod parked;
@@ -14,6 +16,7 @@ pub mod rest;
 pub mod route;
 pub mod site;
 pub mod stream;
+pub mod ws;
 
 use std::task::Waker;
 
@@ -39,6 +42,8 @@ pub struct Scratch {
     pub parser: Parser,
     /// Where dialects pack messages.
     pub pack: Vec<u8>,
+    /// Where messages of WebSockets are unmasked.
+    pub message: Vec<u8>,
     /// Params that stand in a query, as JSON.
     pub params: Vec<u8>,
     /// Where an agent's events wait to be applied.
@@ -62,6 +67,7 @@ impl Scratch {
             worker,
             parser: Parser::new(),
             pack: Vec::new(),
+            message: Vec::new(),
             params: Vec::new(),
             events: EventBuf::default(),
             entropy,
@@ -93,10 +99,30 @@ impl Scratch {
         let keep = 2 * limits.output_bytes_max;
         self.parser.shrink(keep);
         self.events.shrink(keep);
-        if self.pack.capacity() > keep {
-            self.pack = Vec::new();
+        for buffer in [&mut self.pack, &mut self.message] {
+            if buffer.capacity() > keep {
+                *buffer = Vec::new();
+            }
         }
     }
+}
+
+/// What every answer is made with, whatever carries it.
+pub struct Means<'x> {
+    /// The waist.
+    pub service: &'x dyn Service,
+    /// Mounts, agents and settings.
+    pub site: &'x Site,
+    /// The worker's buffers.
+    pub scratch: &'x mut Scratch,
+    /// The answer.
+    pub out: &'x mut Vec<u8>,
+    /// The time.
+    pub now: Now,
+    /// Woken when a parked call or a stream may go on.
+    pub wake: &'x Waker,
+    /// What is known of the other side.
+    pub peer: Peer<'x>,
 }
 
 /// One request and everything needed to answer it.
@@ -131,4 +157,6 @@ pub enum Handled {
     Parked(Box<Parked>),
     /// The head of a stream is written; the pump writes the rest.
     Stream(Box<stream::Pump>),
+    /// What follows is a WebSocket.
+    Upgraded(Box<ws::Session>),
 }

@@ -3,10 +3,9 @@
 use std::task::{Poll, Waker};
 
 use crate::{
-    binding::{envelope::Envelope, site::Permit},
+    binding::{carrier::Carrier, envelope::Envelope, site::Permit},
     dialect::{Method, WriteCx},
     fault::{Fault, FaultKind},
-    http::response,
     service::{Service, Ticket},
 };
 
@@ -23,7 +22,7 @@ pub struct ParkedCall {
 /// Bytes of the bell that hangs at a task for each call, and of its places in lists.
 const BELL_BYTES: usize = 64;
 
-/// All that one HTTP request waits for.
+/// All that one HTTP request, or one message of a WebSocket, waits for.
 pub struct Parked {
     /// The calls that are not answered yet; never empty.
     pub calls: Vec<ParkedCall>,
@@ -35,6 +34,8 @@ pub struct Parked {
     pub media: &'static str,
     /// Bytes of a batch's answers beyond which the rest of its calls are refused.
     pub answer_bytes_max: usize,
+    /// How the answer travels.
+    pub carrier: Carrier,
     /// True: the connection closes behind the answer.
     pub close: bool,
     /// The place among the parked calls.
@@ -65,12 +66,12 @@ impl Parked {
         match &mut self.batch {
             None => {
                 let Some(call) = self.calls.first_mut() else { return true };
-                let mark = response::begin(out, 200, self.media, date, extra, self.close);
+                let mark = self.carrier.begin(out, self.media, date, extra, self.close);
                 let Some(status) = settle_one(call, self.status, false, service, wake, out) else {
-                    response::rollback(out, mark);
+                    mark.rollback(out);
                     return false;
                 };
-                finish_with(out, mark, (status, self.media), date, extra, self.close);
+                mark.finish_with(out, (status, self.media), date, extra, self.close);
             }
             Some(answers) => {
                 self.calls.retain_mut(|call| {
@@ -89,11 +90,11 @@ impl Parked {
                 if !self.calls.is_empty() {
                     return false;
                 }
-                let mark = response::begin(out, 200, self.media, date, extra, self.close);
+                let mark = self.carrier.begin(out, self.media, date, extra, self.close);
                 out.push(b'[');
                 out.append(answers);
                 out.push(b']');
-                response::finish(out, mark);
+                mark.finish(out);
             }
         }
         true
@@ -142,23 +143,4 @@ fn settle_one(
     };
     envelope.close(out);
     Some(status)
-}
-
-/// Finishes a response that was begun with status 200, under another status if need be.
-pub fn finish_with(
-    out: &mut Vec<u8>,
-    mark: response::Mark,
-    (status, media): (u16, &str),
-    date: &[u8; 29],
-    extra: &[u8],
-    close: bool,
-) {
-    if status == 200 {
-        response::finish(out, mark);
-        return;
-    }
-    let body = mark.take_body(out);
-    let retry: &[u8] = if status == 429 { b"Retry-After: 1\r\n" } else { b"" };
-    let extra = [extra, retry].concat();
-    response::simple(out, status, media, &body, date, &extra, close, false);
 }

@@ -47,6 +47,8 @@ pub struct Site {
     pub strict_version: bool,
     /// True: the extended card is served and announced.
     pub extended_card: bool,
+    /// Origins whose pages may open WebSockets, beside our own; `*` stands for all of them.
+    pub ws_origins: Vec<String>,
     /// Paths below this one give every body back; for framing tests.
     pub test_echo: Option<String>,
     /// When the server started, in seconds since the Unix epoch: `Last-Modified` of the cards.

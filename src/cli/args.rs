@@ -7,6 +7,7 @@ use lexopt::{
     Parser, ValueExt,
 };
 use peregrine::{
+    binding::ws::is_origin,
     dialect::card::CardForm,
     engine::{Mount, Setup},
     limits::{LimitError, Limits},
@@ -37,6 +38,7 @@ usage: peregrine serve [flags]
   --strict-version             a 1.0 method without the A2A-Version header is refused
   --no-streaming               streaming operations are refused
   --no-extended-card           the extended agent card is refused
+  --ws-origin ORIGIN           pages of this origin may open WebSockets, * for any; may be repeated
   --allow-anonymous            listen on addresses that other machines can reach
   -h, --help                   print this
   -V, --version                print the version
@@ -64,6 +66,7 @@ const FLAGS: &[&str] = &[
     "trust-forwarded",
     "version",
     "workers",
+    "ws-origin",
 ];
 
 /// Most threads that make sense to ask for.
@@ -186,6 +189,7 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
         "strict-version" => setup.strict_version = true,
         "no-streaming" => serve.streaming = false,
         "no-extended-card" => setup.extended_card = false,
+        "ws-origin" => setup.ws_origins.push(ws_origin(value()?)?),
         // For the framing test suites; deliberately not in the help.
         "test-echo" => setup.test_echo = Some(value()?),
         _ => {
@@ -246,6 +250,13 @@ fn public_url(text: String) -> Result<String, Wrong> {
         return Ok(text);
     }
     Err(Wrong(format!("--public-url {text:?} is not an http or https URL without a query")))
+}
+
+fn ws_origin(text: String) -> Result<String, Wrong> {
+    if is_origin(&text) {
+        return Ok(text);
+    }
+    Err(Wrong(format!("--ws-origin {text:?} is neither like https://host:port nor *")))
 }
 
 fn workers(text: &str) -> Result<usize, Wrong> {
@@ -315,7 +326,8 @@ mod tests {
         let serve = serve(
             "serve --listen 127.0.0.1:1 --listen=[::1]:2 --agent echo --agent bob=script:a=b:c \
              --public-url https://a.example/x --workers 3 --limit tasks_max=9 --card v03 \
-             --mount /x=v1:bob --strict-version --no-streaming --no-extended-card --test-echo /e",
+             --mount /x=v1:bob --strict-version --no-streaming --no-extended-card --test-echo /e \
+             --ws-origin https://a.example --ws-origin=*",
         )
         .unwrap();
         assert_eq!(serve.listen, ["127.0.0.1:1", "[::1]:2"]);
@@ -326,6 +338,7 @@ mod tests {
         let setup = &serve.setup;
         assert_eq!((setup.limits.tasks_max, setup.strict_version), (9, true));
         assert!(!setup.extended_card && setup.test_echo.as_deref() == Some("/e"));
+        assert_eq!(setup.ws_origins, ["https://a.example", "*"]);
         assert_eq!(setup.mounts[0].agent.as_deref(), Some("bob"));
     }
 
@@ -360,6 +373,8 @@ mod tests {
             ("serve --mount /x", "not PATH=DIALECT"),
             ("serve --card v2", "none of v1, v03, hybrid"),
             ("serve --public-url example.org", "not an http or https URL"),
+            ("serve --ws-origin a.example", "neither like https://host:port nor *"),
+            ("serve --ws-origin https://a.example/", "neither like https://host:port nor *"),
         ] {
             let line = serve(words).err().unwrap();
             assert!(line.contains(said) && !line.contains('\n'), "{words}: {line}");

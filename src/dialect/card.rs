@@ -57,7 +57,21 @@ impl Default for CardOptions {
 }
 
 /// Version on cards for 0.3 clients.
-const V03: &str = "0.3.0";
+pub const V03: &str = "0.3.0";
+
+/// The endpoints as 1.0 lists them: its own first, then those of 0.x.
+pub fn newest_first<'e, 'a>(
+    endpoints: &'e [Endpoint<'a>],
+) -> impl Iterator<Item = &'e Endpoint<'a>> {
+    let newest = endpoints.iter().filter(|endpoint| !endpoint.is_v0());
+    newest.chain(endpoints.iter().filter(|endpoint| endpoint.is_v0()))
+}
+
+/// The endpoints for clients of 0.3: those of 0.x, or all of them when there is none.
+pub fn for_v03<'e, 'a>(endpoints: &'e [Endpoint<'a>]) -> impl Iterator<Item = &'e Endpoint<'a>> {
+    let none = !endpoints.iter().any(Endpoint::is_v0);
+    endpoints.iter().filter(move |endpoint| none || endpoint.is_v0())
+}
 
 /// Writes the card of an agent as one JSON object.
 ///
@@ -114,8 +128,7 @@ struct Card(Vec<u8>);
 impl Card {
     fn supported_interfaces(&mut self, endpoints: &[Endpoint<'_>]) {
         self.open("supportedInterfaces", b'[');
-        let newest = endpoints.iter().filter(|endpoint| !endpoint.is_v0());
-        for endpoint in newest.chain(endpoints.iter().filter(|endpoint| endpoint.is_v0())) {
+        for endpoint in newest_first(endpoints) {
             self.element(b'{');
             self.text("url", endpoint.url);
             self.text("protocolBinding", endpoint.binding);
@@ -129,8 +142,7 @@ impl Card {
     }
 
     fn v03_interfaces(&mut self, endpoints: &[Endpoint<'_>]) {
-        let none = !endpoints.iter().any(Endpoint::is_v0);
-        let old = || endpoints.iter().filter(|endpoint| none || endpoint.is_v0());
+        let old = || for_v03(endpoints);
         self.text("protocolVersion", V03);
         if let Some(preferred) = old().next() {
             self.text("url", preferred.url);

@@ -4,15 +4,17 @@
 //! how much is missing is remembered (chunked bodies are eaten as they come). Output above the
 //! high-water mark stops input. After a framing error nothing is parsed again.
 
+mod preface;
+mod streaming;
+
 use std::task::Waker;
 
 use crate::{
     binding::{Handled, Parked, stream::Pump},
-    engine::{Engine, Worker, request},
-    fault::{Fault, FaultKind},
-    http::{Chunked, Found, HeadLayout, Reject, response},
+    engine::{Engine, Worker, body::Chunks, request, socket::Socket},
+    http::{Found, Reject},
     json::Source,
-    service::{Follow, Now, Peer},
+    service::{Now, Peer},
 };
 
 /// What a connection is given each time.
@@ -58,9 +60,11 @@ pub enum Next {
     Close,
     /// Close it now.
     Abort,
+    /// Serve HTTP/2 on it, from its first byte on: nothing is consumed.
+    Http2,
 }
 
-enum State {
+pub(super) enum State {
     /// Between requests, or in the middle of a head or of a body of known length.
     Reading { scanned: u32, need: u32, continued: bool },
     /// In the middle of a chunked body.
@@ -69,39 +73,39 @@ enum State {
     Parked(Box<Parked>),
     /// A stream is open.
     Streaming(Box<Pump>),
+    /// It is a WebSocket now.
+    Upgraded(Box<Socket>),
     /// The last answer is written.
     Closed,
 }
 
-/// A chunked body on its way.
-struct Chunks {
-    head: Vec<u8>,
-    layout: HeadLayout,
-    body: Vec<u8>,
-    decoder: Chunked,
-}
-
-const FRESH: State = State::Reading { scanned: 0, need: 0, continued: false };
+pub(super) const FRESH: State = State::Reading { scanned: 0, need: 0, continued: false };
 
 /// One connection.
 pub struct Conn {
-    state: State,
+    pub(super) state: State,
     /// When the current head, or the current window of a body, began; or the last answer ended.
-    since_ms: u64,
+    pub(super) since_ms: u64,
     /// Input seen when the window of a body began.
-    seen: u64,
+    pub(super) seen: u64,
     /// Input eaten of a chunked body.
-    eaten: u64,
+    pub(super) eaten: u64,
+    /// True: nothing was consumed yet, so HTTP/2 can still begin.
+    is_new: bool,
 }
 
 /// What one step of a connection did.
-enum Step {
+pub(super) enum Step {
     /// It ate this much and there may be more to do.
     Ate(usize),
     /// It can do nothing until something happens.
     Wait,
     /// It has no room for output.
     Full,
+    /// It ate this much and did all that it can; false: it has no room for output.
+    Rest(usize, bool),
+    /// It begins with the preface of HTTP/2.
+    Http2,
     /// It is over.
     Over(Next),
 }
@@ -109,7 +113,7 @@ enum Step {
 impl Conn {
     /// A connection that was just accepted.
     pub fn new(now: Now) -> Conn {
-        Conn { state: FRESH, since_ms: now.mono_ms, seen: 0, eaten: 0 }
+        Conn { state: FRESH, since_ms: now.mono_ms, seen: 0, eaten: 0, is_new: true }
     }
 
     /// Goes on as far as possible: call it when input came, the waker fired, output was sent,
@@ -132,12 +136,22 @@ impl Conn {
                 State::Chunks(_) => self.chunks(cx, rest.bytes(), eof),
                 State::Parked(_) => self.parked(cx, eof),
                 State::Streaming(_) => self.streaming(cx, eof),
+                State::Upgraded(socket) => socket.advance(cx, rest.bytes(), eof),
                 State::Closed => Step::Over(Next::Close),
             };
             match step {
                 Step::Ate(bytes) => consumed += bytes,
                 Step::Wait => return self.progress(cx, consumed, length - consumed, true),
                 Step::Full => return self.progress(cx, consumed, length - consumed, false),
+                Step::Rest(bytes, room) => {
+                    consumed += bytes;
+                    return self.progress(cx, consumed, length - consumed, room);
+                }
+                Step::Http2 => {
+                    self.state = State::Closed;
+                    let next = Next::Http2;
+                    return Progress { consumed, need: 0, deadline_ms: None, read: false, next };
+                }
                 Step::Over(next) => {
                     self.state = State::Closed;
                     let (consumed, need, deadline_ms) = (length, 0, None);
@@ -151,8 +165,9 @@ impl Conn {
     pub fn held_bytes(&self) -> usize {
         match &self.state {
             State::Reading { .. } | State::Streaming(_) | State::Closed => 0,
-            State::Chunks(chunks) => chunks.head.capacity() + chunks.body.capacity(),
+            State::Chunks(chunks) => chunks.held_bytes(),
             State::Parked(parked) => parked.held_bytes(),
+            State::Upgraded(socket) => socket.held_bytes(),
         }
     }
 
@@ -173,6 +188,7 @@ impl Conn {
                 let next = pump.wrote_ms + limits.sse_keep_alive_ms;
                 (Some(next), 0, left < limits.head_bytes_max)
             }
+            State::Upgraded(socket) => (Some(socket.deadline_ms(limits)), 0, room),
             State::Closed => (None, 0, true),
         };
         // Without room time changes nothing, and a peer that does not read is the driver's to cut.
@@ -181,6 +197,7 @@ impl Conn {
     }
 
     /// Looks for a whole request.
+    #[inline(always)] // Its one caller passes on what it says.
     fn reading(&mut self, cx: &mut Cx<'_>, rest: Source<'_>, eof: bool) -> Step {
         let State::Reading { scanned, need, continued } = self.state else { return Step::Wait };
         if cx.out.len() + cx.unsent > cx.engine.limits().output_bytes_max {
@@ -189,6 +206,11 @@ impl Conn {
         let seen = rest.bytes().len();
         if seen == 0 || seen < need as usize {
             return self.not_yet(cx, seen, need as usize, eof);
+        }
+        if self.is_new
+            && let Some(step) = self.preface(cx, rest.bytes(), eof)
+        {
+            return step;
         }
         let layout = match cx.worker.heads.read(rest.bytes(), scanned as usize) {
             Err(reject) => return self.reject(cx, reject),
@@ -222,7 +244,7 @@ impl Conn {
     }
 
     /// Notes what is missing; the peer has that long.
-    fn not_yet(&mut self, cx: &mut Cx<'_>, seen: usize, need: usize, eof: bool) -> Step {
+    pub(super) fn not_yet(&mut self, cx: &mut Cx<'_>, seen: usize, need: usize, eof: bool) -> Step {
         let limits = cx.engine.limits();
         let waited = cx.now.mono_ms.saturating_sub(self.since_ms);
         if eof || (seen == 0 && cx.engine.is_draining()) {
@@ -241,84 +263,8 @@ impl Conn {
         Step::Wait
     }
 
-    /// True when a window of `body_idle_ms` passed without enough new input.
-    fn body_stalls(&mut self, cx: &Cx<'_>, seen: u64) -> bool {
-        let limits = cx.engine.limits();
-        if cx.now.mono_ms.saturating_sub(self.since_ms) < limits.body_idle_ms {
-            return false;
-        }
-        let progress = seen.saturating_sub(self.seen);
-        self.since_ms = cx.now.mono_ms;
-        self.seen = seen;
-        progress < limits.body_progress_bytes_min as u64
-    }
-
-    fn begin_body(
-        &mut self,
-        cx: &mut Cx<'_>,
-        rest: &[u8],
-        layout: &HeadLayout,
-        end: request::BodyEnd,
-        eof: bool,
-        continued: bool,
-    ) -> Step {
-        let head_len = layout.head_len();
-        if layout.head(rest).expect_continue() && !continued && rest.len() == head_len {
-            cx.out.extend_from_slice(response::CONTINUE);
-        }
-        self.since_ms = cx.now.mono_ms;
-        self.seen = rest.len() as u64;
-        match end {
-            request::BodyEnd::At(total) => {
-                // A head and a body of the largest limit that a setup may have fit 32 bits.
-                let need = u32::try_from(total).unwrap_or(u32::MAX);
-                self.state = State::Reading { scanned: 0, need, continued: true };
-                self.not_yet(cx, rest.len(), total, eof)
-            }
-            request::BodyEnd::Chunked => {
-                let decoder = Chunked::new(request::chunk_limits(cx.engine.limits()));
-                let (head, layout, body) = (rest[..head_len].to_vec(), *layout, Vec::new());
-                (self.seen, self.eaten) = (0, 0);
-                self.state = State::Chunks(Box::new(Chunks { head, layout, body, decoder }));
-                Step::Ate(head_len)
-            }
-        }
-    }
-
-    /// Eats a chunked body and handles the request when it is complete.
-    fn chunks(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Step {
-        let State::Chunks(chunks) = &mut self.state else { return Step::Wait };
-        let step = match chunks.decoder.advance(rest, &mut chunks.body) {
-            Err(reject) => return self.reject(cx, reject),
-            Ok(step) => step,
-        };
-        self.eaten += step.consumed as u64;
-        if !step.done {
-            let eaten = self.eaten;
-            if eof {
-                return Step::Over(Next::Abort);
-            }
-            if self.body_stalls(cx, eaten) {
-                return self.reject_with(cx, 408, "the body took too long");
-            }
-            return if step.consumed > 0 { Step::Ate(step.consumed) } else { Step::Wait };
-        }
-        let State::Chunks(chunks) = std::mem::replace(&mut self.state, FRESH) else {
-            return Step::Wait;
-        };
-        let head = chunks.layout.head(&chunks.head);
-        let close = !head.keep_alive();
-        let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
-        let handled = request::handle(
-            request::exchange(tools, (cx.now, cx.wake, cx.peer), &head),
-            Source::from(&chunks.body),
-        );
-        self.settle_into(cx, handled, close);
-        Step::Ate(step.consumed)
-    }
-
     #[inline(always)]
-    fn settle_into(&mut self, cx: &Cx<'_>, handled: Handled, close: bool) {
+    pub(super) fn settle_into(&mut self, cx: &Cx<'_>, handled: Handled, close: bool) {
         self.since_ms = cx.now.mono_ms;
         self.state = match handled {
             Handled::Answered if close || cx.engine.is_draining() => State::Closed,
@@ -326,6 +272,7 @@ impl Conn {
             Handled::Answered => FRESH,
             Handled::Parked(parked) => State::Parked(parked),
             Handled::Stream(pump) => State::Streaming(pump),
+            Handled::Upgraded(session) => State::Upgraded(Box::new(Socket::new(*session, cx.now))),
         };
     }
 
@@ -344,50 +291,17 @@ impl Conn {
         Step::Ate(0)
     }
 
-    fn streaming(&mut self, cx: &mut Cx<'_>, eof: bool) -> Step {
-        let State::Streaming(pump) = &mut self.state else { return Step::Wait };
-        // A subscriber that leaves costs nothing more; its task runs on.
-        if eof {
-            return Step::Over(Next::Abort);
-        }
-        let limits = cx.engine.limits();
-        let room = limits.output_bytes_max.saturating_sub(cx.unsent);
-        if cx.out.len() >= room {
-            return Step::Full;
-        }
-        let before = cx.out.len();
-        let follow = pump.pump(cx.engine.service(), cx.wake, cx.out, room);
-        if cx.out.len() > before {
-            pump.wrote_ms = cx.now.mono_ms;
-        }
-        match follow {
-            Follow::More => Step::Full,
-            Follow::Pending if cx.engine.is_cut() => {
-                let detail = "the server is shutting down; subscribe again to go on";
-                pump.cut(cx.out, &Fault::because(FaultKind::Internal, detail));
-                Step::Over(Next::Close)
-            }
-            Follow::Pending => {
-                if cx.now.mono_ms >= pump.wrote_ms + limits.sse_keep_alive_ms {
-                    pump.keep_alive(cx.out);
-                    pump.wrote_ms = cx.now.mono_ms;
-                }
-                Step::Wait
-            }
-            Follow::End | Follow::Gone => {
-                let close = pump.close;
-                self.settle_into(cx, Handled::Answered, close);
-                Step::Ate(0)
-            }
-        }
-    }
-
-    fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {
+    pub(super) fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {
         self.reject_with(cx, reject.status(), reject.reason())
     }
 
     /// Answers what is not HTTP, or comes too slowly; nothing behind it is ever parsed.
-    fn reject_with(&mut self, cx: &mut Cx<'_>, status: u16, reason: &'static str) -> Step {
+    pub(super) fn reject_with(
+        &mut self,
+        cx: &mut Cx<'_>,
+        status: u16,
+        reason: &'static str,
+    ) -> Step {
         let date = cx.worker.scratch.date(cx.now);
         crate::binding::jsonrpc::refuse_http(cx.out, status, reason, &date, b"", true, false);
         Step::Over(Next::Close)

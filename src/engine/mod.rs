@@ -3,9 +3,11 @@
 //! An [`Engine`] is what all connections of a server share, a [`Worker`] what the connections of
 //! one thread share, a [`Conn`] what is left. Sockets, clocks and threads belong to the driver.
 
+mod body;
 mod conn;
 mod request;
 mod setup;
+mod socket;
 
 pub use crate::service::Start;
 pub use conn::{Conn, Cx, Next, Progress};

@@ -8,6 +8,7 @@ use crate::{
         jsonrpc::{self, Place},
         rest,
         route::{NO_AGENT, NOTHING, Route, route},
+        ws,
     },
     engine::Engine,
     http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, Version, response},
@@ -95,6 +96,8 @@ fn keep_old_client(out: &mut Vec<u8>, start: usize, handled: &mut Handled) {
         Handled::Parked(parked) => parked.close = true,
         // The end of a stream is the end of its connection.
         Handled::AnsweredLast | Handled::Stream(_) => {}
+        // RFC 9110 §7.8: HTTP/1.0 is never upgraded.
+        Handled::Upgraded(_) => {}
     }
 }
 
@@ -108,6 +111,9 @@ fn answer(x: &mut Exchange<'_>, body: Source<'_>) -> Handled {
     match route(site, path) {
         Route::Rpc { dialect, agent } => match x.head.method() {
             Method::Post => return jsonrpc::handle(x, Place { dialect, agent }, body),
+            Method::Get if ws::is_upgrade(x.head) => {
+                return ws::upgrade(x, Some(Place { dialect, agent }));
+            }
             Method::Options => no_content(x, RPC_METHODS),
             _ => not_allowed(x, RPC_METHODS),
         },
@@ -125,6 +131,7 @@ fn answer(x: &mut Exchange<'_>, body: Source<'_>) -> Handled {
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },
+        Route::Echo if ws::is_upgrade(x.head) => return ws::upgrade(x, None),
         Route::Echo => return echo::answer(x, body.bytes()),
         Route::Rest(at) => return rest::handle(x, at, body),
         Route::Lost(form, detail) => return rest::lost(x, form, detail),

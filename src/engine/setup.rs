@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     agent::{Agent, Profile},
-    binding::{Site, site},
+    binding::{Site, site, ws},
     dialect::{self, card::CardForm},
     engine::Worker,
     limits::Limits,
@@ -38,6 +38,9 @@ pub struct Setup {
     pub strict_version: bool,
     /// Serve the extended card.
     pub extended_card: bool,
+    /// Origins whose pages may open WebSockets, beside those of the server's own host and of
+    /// `public_url`: as browsers send them (`https://app.example`), or `*` for all of them.
+    pub ws_origins: Vec<String>,
     /// Give every body below this path back; for framing tests.
     pub test_echo: Option<String>,
 }
@@ -53,6 +56,7 @@ impl Default for Setup {
             trust_forwarded: false,
             strict_version: false,
             extended_card: true,
+            ws_origins: Vec::new(),
             test_echo: None,
         }
     }
@@ -86,6 +90,8 @@ pub enum BuildError {
     Agent(String),
     /// More agents than an index can name.
     TooManyAgents,
+    /// Not what browsers send as `Origin`.
+    Origin(String),
     /// The limit of this name is zero, or more than is counted with.
     Limit(&'static str),
 }
@@ -107,6 +113,9 @@ impl std::fmt::Display for BuildError {
             }
             BuildError::Agent(name) => write!(f, "there is no agent {name:?}"),
             BuildError::TooManyAgents => write!(f, "there are more than 65,535 agents"),
+            BuildError::Origin(text) => {
+                write!(f, "the origin {text:?} is neither like https://host:port nor *")
+            }
             BuildError::Limit(name) => {
                 write!(f, "the limit {name} is not a whole number above zero that fits")
             }
@@ -157,6 +166,9 @@ impl Setup {
         if names.is_empty() {
             return Err(BuildError::NoAgent);
         }
+        if let Some(origin) = self.ws_origins.iter().find(|text| !ws::is_origin(text)) {
+            return Err(BuildError::Origin(origin.clone()));
+        }
         let mounts = self.mounts.iter().map(|mount| resolve(mount, &agents));
         let mounts = mounts.collect::<Result<Vec<_>, _>>()?;
         Ok(Names { agents, names, mounts })
@@ -180,6 +192,7 @@ impl Setup {
             trust_forwarded: self.trust_forwarded,
             strict_version: self.strict_version,
             extended_card: self.extended_card,
+            ws_origins: self.ws_origins,
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),
             started_s: (start.unix_ms)() / 1000,
             streams: Arc::new(AtomicUsize::new(0)),

@@ -97,7 +97,9 @@ impl HeadMemo {
     fn keep(&mut self, head: &[u8], layout: HeadLayout) -> &HeadLayout {
         let is_there = |field| layout.head(head).value(field).is_some();
         let is_secret = is_there(Field::Authorization) || is_there(Field::XApiKey);
-        if is_secret || head.len() > KEPT_BYTES_MAX {
+        // The key of a WebSocket's handshake never comes again.
+        let is_once = is_there(Field::SecWebSocketKey);
+        if is_secret || is_once || head.len() > KEPT_BYTES_MAX {
             self.passing = layout;
             return &self.passing;
         }

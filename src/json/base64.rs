@@ -56,12 +56,30 @@ pub fn normalise(raw: &str) -> Option<Cow<'_, str>> {
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = checked_digits(text)?;
     let mut out = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    for group in digits.chunks(4) {
-        let bits = group.iter().fold(0_u32, |bits, &b| bits << 6 | SEXTETS[b as usize] as u32);
-        let [first, second, third, _] = (bits << (32 - 6 * group.len())).to_be_bytes();
-        out.extend_from_slice(&[first, second, third][..group.len() - 1]);
-    }
+    push_digits(&mut out, digits);
     Some(out)
+}
+
+/// Appends the bytes of unescaped base64 in any accepted spelling; nothing when it is not base64.
+pub fn push_decoded(out: &mut Vec<u8>, text: &[u8]) {
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    let digits = checked_digits(text).unwrap_or_default();
+    out.reserve(digits.len() / 4 * 3 + 2);
+    push_digits(out, digits);
+}
+
+fn push_digits(out: &mut Vec<u8>, digits: &[u8]) {
+    let groups = digits.chunks_exact(4);
+    let last = groups.remainder();
+    for group in groups {
+        let bits = group.iter().fold(0_u32, |bits, &b| bits << 6 | SEXTETS[b as usize] as u32);
+        out.extend_from_slice(&bits.to_be_bytes()[1..]);
+    }
+    if !last.is_empty() {
+        let bits = last.iter().fold(0_u32, |bits, &b| bits << 6 | SEXTETS[b as usize] as u32);
+        let bytes = (bits << (32 - 6 * last.len())).to_be_bytes();
+        out.extend_from_slice(&bytes[..last.len() - 1]);
+    }
 }
 
 /// Appends `bytes` in the standard alphabet, padded; the text needs no JSON escape.

@@ -21,6 +21,16 @@ pub fn unescape(raw: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
+/// Appends the text a raw string stands for.
+pub fn push_unescaped(out: &mut Vec<u8>, raw: &str) {
+    for piece in (Pieces { rest: raw }) {
+        match piece {
+            Piece::Text(part) => out.extend_from_slice(part.as_bytes()),
+            Piece::Char(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
 /// Whether `raw` stands for `text`; does not allocate.
 pub(super) fn eq_unescaped(raw: &str, text: &str) -> bool {
     let mut left = text;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-pub use super::text::unescape;
+pub use super::text::{push_unescaped, unescape};
 
 /// Appends `text` with escapes, without quotes.
 pub fn push_escaped(out: &mut Vec<u8>, text: &str) {

@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::AsyncWrite;
 
 use crate::{
     engine::{Conn, Cx, Next},
@@ -22,10 +22,11 @@ use crate::{
 };
 
 use super::{
+    carrier::Carrier,
     input::Input,
     local::{Desk, Local, Seat},
     output::Output,
-    transport::Transport,
+    transport::{Transport, poll_read},
     wheel::{NEVER, Slot},
 };
 
@@ -43,7 +44,7 @@ pub(super) struct Drive<S: Transport> {
 }
 
 struct Io<S> {
-    stream: S,
+    stream: Carrier<S>,
     conn: Conn,
     input: Input,
     output: Output,
@@ -68,6 +69,8 @@ enum Phase {
     Closing,
     /// Our side is closed; input is ignored.
     Lingering,
+    /// The peer speaks HTTP/2.
+    HandedOn,
 }
 
 /// How a poll ends.
@@ -78,6 +81,8 @@ enum End {
     Yield,
     /// The connection is over.
     Done,
+    /// The rest of the connection is another driver's.
+    HandOn,
 }
 
 /// The connection failed, or must go at once.
@@ -89,11 +94,11 @@ impl From<io::Error> for Gone {
     }
 }
 
-impl<S: Transport> Drive<S> {
+impl<S: Transport + 'static> Drive<S> {
     /// A connection that was just accepted.
     pub(super) fn new(stream: S, local: Seat) -> Drive<S> {
         let io = Io {
-            stream,
+            stream: Carrier::new(stream),
             conn: Conn::new(local.clock.now()),
             input: Input::default(),
             output: Output::default(),
@@ -111,7 +116,7 @@ impl<S: Transport> Drive<S> {
     }
 }
 
-impl<S: Transport> Future for Drive<S> {
+impl<S: Transport + 'static> Future for Drive<S> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -122,6 +127,10 @@ impl<S: Transport> Future for Drive<S> {
         let end = io.rounds(&mut local.desk.borrow_mut(), local, now, cx);
         match end.unwrap_or(End::Done) {
             End::Done => return Poll::Ready(()),
+            End::HandOn => {
+                io.stream.hand_on(io.input.source().bytes(), local);
+                return Poll::Ready(());
+            }
             End::Yield => cx.waker().wake_by_ref(),
             End::Wait => local.arm(slot, io.deadline(local, now)),
         }
@@ -142,7 +151,7 @@ impl<S: Transport> Drop for Drive<S> {
     }
 }
 
-impl<S: Transport> Io<S> {
+impl<S: Transport + 'static> Io<S> {
     fn rounds(
         &mut self,
         desk: &mut Desk,
@@ -154,6 +163,9 @@ impl<S: Transport> Io<S> {
         let mut due = !self.is_hungry() || now.mono_ms >= self.due_ms;
         for _ in 0..ROUNDS_MAX {
             let moved = self.flush(desk, local, now, cx)?;
+            if self.phase == Phase::HandedOn {
+                return Ok(End::HandOn);
+            }
             if self.phase != Phase::Open {
                 return self.close(desk, local, now, cx);
             }
@@ -290,10 +302,11 @@ impl<S: Transport> Io<S> {
             Next::Open => {}
             Next::Close => (self.phase, self.due_ms) = (Phase::Closing, NEVER),
             Next::Abort => return Err(Gone),
+            Next::Http2 => self.phase = Phase::HandedOn,
         }
         let stopped = !progress.read || said >= local.bounds.output_bytes_max / 2;
         let again = said > 0 && stopped && self.output.len() < local.bounds.output_bytes_max;
-        Ok(again || self.phase == Phase::Closing)
+        Ok(again || self.phase != Phase::Open)
     }
 
     /// Writes until the socket is full; says how much it took.
@@ -380,15 +393,6 @@ impl<S: Transport> Io<S> {
         }
         Ok(End::Yield)
     }
-}
-
-fn poll_read(
-    stream: &mut (impl AsyncRead + Unpin),
-    room: &mut [u8],
-    cx: &mut Context<'_>,
-) -> io::Result<Poll<usize>> {
-    let mut buffer = ReadBuf::new(room);
-    Ok(Pin::new(stream).poll_read(cx, &mut buffer)?.map(|()| buffer.filled().len()))
 }
 
 #[cfg(test)]

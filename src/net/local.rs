@@ -254,6 +254,20 @@ impl Seat {
         local.open.set(local.open.get() + 1);
         Some(Seat(Rc::clone(local)))
     }
+
+    /// A place for a connection that goes on under another driver, while its first one ends.
+    #[cfg(feature = "grpc")]
+    pub(super) fn again(&self) -> Seat {
+        self.0.shared.open.fetch_add(1, Ordering::Relaxed);
+        self.0.open.set(self.0.open.get() + 1);
+        Seat(Rc::clone(&self.0))
+    }
+
+    /// What the tasks of this worker share.
+    #[cfg(feature = "grpc")]
+    pub(super) fn local(&self) -> &Rc<Local> {
+        &self.0
+    }
 }
 
 impl Deref for Seat {

@@ -6,9 +6,12 @@
 
 mod accept;
 mod bind;
+mod carrier;
 mod clock;
 mod drive;
 mod entropy;
+#[cfg(feature = "grpc")]
+mod http2;
 mod input;
 mod job;
 mod local;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
 };
 
@@ -43,6 +43,16 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
     fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(self).poll_write(cx, bytes)
     }
+}
+
+/// Reads once; ready: how many bytes came, 0 at the end.
+pub(super) fn poll_read(
+    stream: &mut (impl AsyncRead + Unpin),
+    room: &mut [u8],
+    cx: &mut Context<'_>,
+) -> io::Result<Poll<usize>> {
+    let mut buffer = ReadBuf::new(room);
+    Ok(Pin::new(stream).poll_read(cx, &mut buffer)?.map(|()| buffer.filled().len()))
 }
 
 impl Transport for TcpStream {

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver } from "a2a-sdk-03/client";
+import { GrpcTransportFactory } from "a2a-sdk-03/client/grpc";
 import { BINDING, checkStream, drain, main, raises } from "./harness.mjs";
 
 const text = (value) => ({ kind: "text", text: value });
@@ -15,6 +16,7 @@ function params(parts, { blocking = true, ...ids } = {}) {
 }
 
 const options = ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
+  transports: [new GrpcTransportFactory()],
   preferredTransports: [BINDING],
 });
 const connect = (baseUrl) => new ClientFactory(options).createFromUrl(baseUrl);

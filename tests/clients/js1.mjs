@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { Role, TaskState, taskStateToJSON } from "a2a-sdk-1";
 import { ClientFactory, ClientFactoryOptions, DefaultAgentCardResolver } from "a2a-sdk-1/client";
+import { GrpcTransportFactory } from "a2a-sdk-1/client/grpc";
 import { BINDING, checkStream, drain, main, raises } from "./harness.mjs";
 
 const text = (value) => part("text", value);
@@ -38,6 +39,7 @@ function request(parts, { atOnce = false, ...ids } = {}) {
 
 const byId = (id) => ({ tenant: "", id, metadata: undefined });
 const options = ClientFactoryOptions.createFrom(ClientFactoryOptions.default, {
+  transports: [new GrpcTransportFactory()],
   preferredTransports: [BINDING],
 });
 const connect = (baseUrl) => new ClientFactory(options).createFromUrl(baseUrl);

@@ -1,4 +1,7 @@
-"""The official Python client, generation 0.3, against a running echo agent: py03.py BASE_URL"""
+"""The official Python client, generation 0.3, against a running echo agent: py03.py BASE_URL
+
+A2A_BINDING says which interface of the card it takes: JSONRPC, HTTP+JSON or GRPC.
+"""
 
 import asyncio
 import base64
@@ -25,6 +28,7 @@ from a2a.types import (
     TaskState,
     TextPart,
 )
+from grpc.aio import insecure_channel
 
 from harness import BINDING, case, check, check_stream, drain, equal, main, raises
 
@@ -50,7 +54,10 @@ class Session:
         resolver = A2ACardResolver(self.http, self.base_url)
         self.card = await resolver.get_agent_card(self.card_path)
         config = ClientConfig(
-            httpx_client=self.http, supported_transports=[BINDING], **self.config
+            httpx_client=self.http,
+            supported_transports=[BINDING],
+            grpc_channel_factory=insecure_channel,
+            **self.config,
         )
         self.client = ClientFactory(config).create(self.card)
         return self
@@ -104,13 +111,16 @@ def text_of(task):
 
 
 async def refused(call, error, status, what):
-    """Over HTTP+JSON this client tells no more than the HTTP status."""
+    """Demands this error, of which the client passes on what its transport says."""
+    raised = await raises(Exception, call, what)
     if BINDING == "JSONRPC":
-        got = await raises(A2AClientJSONRPCError, call, what)
-        equal(got.error.code, error().code, f"code of {what}")
+        check(isinstance(raised, A2AClientJSONRPCError), f"{what}: {raised!r}")
+        equal(raised.error.code, error().code, f"code of {what}")
+    elif BINDING == "HTTP+JSON":
+        check(isinstance(raised, A2AClientHTTPError), f"{what}: {raised!r}")
+        equal(raised.status_code, status, f"status of {what}")
     else:
-        got = await raises(A2AClientHTTPError, call, what)
-        equal(got.status_code, status, f"status of {what}")
+        check(raised.details().startswith(f"{error.__name__}: "), f"{what}: {raised!r}")
 
 
 @case

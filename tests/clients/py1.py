@@ -1,4 +1,7 @@
-"""The official Python client, generation 1.0, against a running echo agent: py1.py BASE_URL"""
+"""The official Python client, generation 1.0, against a running echo agent: py1.py BASE_URL
+
+A2A_BINDING says which interface of the card it takes: JSONRPC, HTTP+JSON or GRPC.
+"""
 
 import asyncio
 import sys
@@ -26,6 +29,7 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 from google.protobuf.json_format import MessageToDict, ParseDict
+from grpc.aio import insecure_channel
 
 from harness import BINDING, case, check, check_stream, drain, equal, main, raises
 
@@ -57,6 +61,7 @@ class Session:
             httpx_client=self.http,
             streaming=self.streaming,
             supported_protocol_bindings=[BINDING],
+            grpc_channel_factory=insecure_channel,
         )
         self.client = ClientFactory(config).create(self.card)
         return self

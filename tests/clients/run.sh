@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Drives a running server with the official clients, from their registries:
-#   run.sh BASE_URL [--only py1,py03,js1,js03,py1-rest,py03-rest,js1-rest,js03-rest]
+# Drives a running server with the official clients, each over every binding it has, with a plain
+# client of WebSocket and with grpcio and reflection alone, all from their registries:
+#   run.sh BASE_URL [--only NAME,NAME...]
 # The server is the echo agent with the hybrid card. Prints `N passed, N failed` last.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-base=${1:?usage: run.sh BASE_URL [--only py1,py03,js1,js03,py1-rest,py03-rest,js1-rest,js03-rest]}
-only=py1,py03,js1,js03,py1-rest,py03-rest,js1-rest,js03-rest
+official="py1 py03 js1 js03"
+only=$official
+for name in $official; do only="$only $name-rest $name-grpc"; done
+only="$only grpc ws"
+base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $only}
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
 
@@ -51,17 +55,28 @@ client() { # LABEL COMMAND...
 
 for name in ${only//,/ }; do
     binding=JSONRPC
-    if [ "${name%-rest}" != "$name" ]; then binding=HTTP+JSON; fi
     case $name in
-    py1 | py03 | py1-rest | py03-rest)
+    *-rest) binding=HTTP+JSON ;;
+    *-grpc) binding=GRPC ;;
+    esac
+    case $name in
+    py1 | py03 | py1-* | py03-*)
         generation=${name#py}
-        generation=${generation%-rest}
+        generation=${generation%-*}
         stamped ".venv-$generation/stamp" "requirements-$generation.txt" venv "$generation"
         A2A_BINDING=$binding client "$name" ".venv-$generation/bin/python" "py$generation.py"
         ;;
-    js1 | js03 | js1-rest | js03-rest)
+    grpc)
+        stamped .venv-grpc/stamp requirements-grpc.txt venv grpc
+        client grpc .venv-grpc/bin/python grpc_reflect.py
+        ;;
+    ws)
+        stamped .venv-ws/stamp requirements-ws.txt venv ws
+        client ws .venv-ws/bin/python ws.py
+        ;;
+    js1 | js03 | js1-* | js03-*)
         stamped node_modules/.stamp package.json modules
-        A2A_BINDING=$binding client "$name" node "${name%-rest}.mjs"
+        A2A_BINDING=$binding client "$name" node "${name%-*}.mjs"
         ;;
     *)
         echo "unknown client $name" >&2

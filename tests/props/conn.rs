@@ -82,7 +82,7 @@ struct Server {
 }
 
 impl Server {
-    fn new() -> Server {
+    fn new(limits: Limits) -> Server {
         let agents: Vec<(_, Arc<dyn Agent>)> = vec![(Echo::profile(), Arc::new(Echo))];
         let mount = |path: &str, dialect: &str| Mount {
             path: path.to_owned(),
@@ -90,7 +90,6 @@ impl Server {
             agent: None,
         };
         let mounts = vec![mount("/rpc", "a2a_rust"), mount("/tutorial", "tutorial")];
-        let limits = limits();
         let setup = Setup { limits, agents, mounts, ..Setup::default() };
         let base_url = "http://a".to_owned();
         let start = Start { secret: 7, unix_ms: || 1_790_000_000_000, workers: 1, base_url };
@@ -103,8 +102,8 @@ impl Server {
     }
 
     /// A server with a task, and its id.
-    fn with_task() -> (Server, Vec<u8>) {
-        let mut server = Server::new();
+    fn with_task(limits: Limits) -> (Server, Vec<u8>) {
+        let mut server = Server::new(limits);
         server.feed(&post("/", "A2A-Version: 1.0\r\n", SEND.as_bytes()));
         let text = String::from_utf8(std::mem::take(&mut server.sent)).unwrap();
         let at = text.find("\"task\":{\"id\":\"").expect("a task") + 14;
@@ -155,6 +154,18 @@ impl Server {
         self.advance(false);
     }
 
+    /// Feeds bytes in pieces, ends the input, and says all that was sent.
+    fn talk(&mut self, bytes: &[u8], piece: &mut dyn FnMut() -> usize) -> &[u8] {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(piece().clamp(1, rest.len()));
+            self.feed(now);
+            rest = later;
+        }
+        self.end();
+        &self.sent
+    }
+
     /// Lets a minute pass for agents and connection, then ends the input.
     fn end(&mut self) {
         for _ in 0..12 {
@@ -190,16 +201,10 @@ fn replace(bytes: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
 /// Everything that is sent in answer to `bytes` that come in pieces, without interim answers,
 /// which depend on the pieces.
 fn answers(bytes: &[u8], piece: &mut dyn FnMut() -> usize) -> String {
-    let (mut server, id) = Server::with_task();
+    let (mut server, id) = Server::with_task(limits());
     let bytes = replace(bytes, TASK, &id);
-    let mut rest = &bytes[..];
-    while !rest.is_empty() {
-        let (now, later) = rest.split_at(piece().clamp(1, rest.len()));
-        server.feed(now);
-        rest = later;
-    }
-    server.end();
-    let sent = replace(&server.sent, b"HTTP/1.1 100 Continue\r\n\r\n", b"");
+    let sent = server.talk(&bytes, piece);
+    let sent = replace(sent, b"HTTP/1.1 100 Continue\r\n\r\n", b"");
     sent.escape_ascii().to_string()
 }
 
@@ -207,21 +212,72 @@ fn answers(bytes: &[u8], piece: &mut dyn FnMut() -> usize) -> String {
 /// same answers.
 pub fn cuts_change_nothing(bytes: &[u8]) {
     let Some((seed, bytes)) = bytes.split_first() else { return };
-    let whole = answers(bytes, &mut || usize::MAX);
-    assert_eq!(answers(bytes, &mut || 1), whole, "byte by byte");
-    let mut size = u32::from(*seed);
-    let pieces = answers(bytes, &mut || {
+    same_however_cut(*seed, |piece| answers(bytes, piece));
+}
+
+fn same_however_cut(seed: u8, answers: impl Fn(&mut dyn FnMut() -> usize) -> String) {
+    let whole = answers(&mut || usize::MAX);
+    assert_eq!(answers(&mut || 1), whole, "byte by byte");
+    let mut size = u32::from(seed);
+    let pieces = answers(&mut || {
         size = size.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (size >> 16) as usize % 70
     });
     assert_eq!(pieces, whole, "in pieces");
 }
 
+/// The same for whatever comes behind an upgrade; and what is sent are whole frames, of which a
+/// close frame is the last. Output has room for all of it: where there is none, the order in which
+/// calls and streams go on depends on who reads when.
+pub fn cuts_of_a_socket_change_nothing(bytes: &[u8]) {
+    let Some((seed, bytes)) = bytes.split_first() else { return };
+    same_however_cut(*seed, |piece| {
+        let limits = Limits {
+            output_bytes_max: 1 << 24,
+            ws_frame_bytes_max: 1_024,
+            ws_message_bytes_max: 2_048,
+            ws_in_flight_max: 3,
+            ..limits()
+        };
+        let (mut server, id) = Server::with_task(limits);
+        server.feed(UPGRADE);
+        assert!(server.sent.starts_with(b"HTTP/1.1 101 ") && server.sent.ends_with(b"\r\n\r\n"));
+        server.sent.clear();
+        let sent = server.talk(&replace(bytes, TASK, &id), piece);
+        check_frames(sent);
+        sent.escape_ascii().to_string()
+    });
+}
+
+const UPGRADE: &[u8] = b"GET /?eventIds=1 HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\
+    Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+    Sec-WebSocket-Version: 13\r\n\r\n";
+
+/// Whole frames that are not masked: text that is JSON, control frames, and a close at the end.
+fn check_frames(mut sent: &[u8]) {
+    while let [first, second, rest @ ..] = sent {
+        let (length, rest) = match second {
+            0..126 => (usize::from(*second), rest),
+            126 => (usize::from(rest[0]) << 8 | usize::from(rest[1]), &rest[2..]),
+            _ => (u64::from_be_bytes(*rest.first_chunk().unwrap()) as usize, &rest[8..]),
+        };
+        let (payload, rest) = rest.split_at(length);
+        match first {
+            0x81 => drop(serde_json::from_slice::<Box<RawValue>>(payload).expect("JSON")),
+            0x88 => assert!(rest.is_empty() && length <= 125),
+            0x89 | 0x8a => assert!(length <= 125),
+            other => panic!("a frame that begins with {other:x}"),
+        }
+        sent = rest;
+    }
+    assert!(sent.is_empty());
+}
+
 /// A body is answered by one response, or one for each call of a batch that is no notification,
 /// with the id as it stood in the body; and every response is JSON-RPC 2.0.
 pub fn every_call_is_answered_once(bytes: &[u8]) {
     let Some((selector, body)) = bytes.split_first() else { return };
-    let (mut server, id) = Server::with_task();
+    let (mut server, id) = Server::with_task(limits());
     let body = replace(body, TASK, &id);
     if body.len() > server.engine.limits().body_bytes_max {
         return;

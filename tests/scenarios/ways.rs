@@ -37,6 +37,7 @@ const fn way(binding: Binding, generation: Gen) -> Way {
     Way { binding, generation, carrier }
 }
 
+#[allow(dead_code, reason = "joins with gRPC")]
 const fn http2(binding: Binding, generation: Gen) -> Way {
     Way { carrier: Carrier::Http2, ..way(binding, generation) }
 }
@@ -50,6 +51,9 @@ pub const WAYS: &[Way] = &[
     way(Binding::JsonRpc, V1),
     way(Binding::Rest, V03),
     way(Binding::Rest, V1),
+    way(Binding::WebSocket, V01),
+    way(Binding::WebSocket, V03),
+    way(Binding::WebSocket, V1),
 ];
 
 /// What the scenarios look at with, beside the pair under test.

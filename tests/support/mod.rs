@@ -9,6 +9,7 @@
 pub mod ask;
 pub mod binary;
 pub mod reply;
+pub mod ws;
 
 use std::{
     sync::{
@@ -324,6 +325,40 @@ impl Lab {
         let peer = self.open();
         self.write(peer, &ask::post("/", &[], &ask::rpc(method, params)));
         peer
+    }
+
+    /// Opens a WebSocket with more field lines in its head.
+    pub fn socket(&mut self, target: &str, lines: &str) -> Peer {
+        let peer = self.open();
+        self.write(peer, &ws::upgrade(target, lines));
+        let head = self.take(peer);
+        assert!(head.starts_with(b"HTTP/1.1 101 ") && head.ends_with(b"\r\n\r\n"));
+        peer
+    }
+
+    /// Takes every whole frame received on a WebSocket.
+    pub fn frames(&mut self, peer: Peer) -> Vec<ws::Sent> {
+        let received = &mut self.lines[peer.0].received;
+        let (frames, used) = ws::frames(received);
+        received.drain(..used);
+        frames
+    }
+
+    /// Sends a text message and takes everything that comes of it now, as JSON.
+    pub fn say(&mut self, peer: Peer, text: &str) -> Vec<Value> {
+        self.write(peer, &ws::text(text));
+        self.frames(peer).iter().map(ws::Sent::json).collect()
+    }
+
+    /// Bytes of buffers that a connection holds.
+    pub fn held_bytes(&self, peer: Peer) -> usize {
+        self.lines[peer.0].conn.held_bytes()
+    }
+
+    /// Advances every connection, as the driver does when the server begins to end.
+    pub fn settle_all(&mut self) {
+        self.lines.iter_mut().for_each(|line| line.due = true);
+        self.settle();
     }
 
     /// Panics unless the server still answers.

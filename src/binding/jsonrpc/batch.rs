@@ -8,10 +8,9 @@ use super::{
 use crate::{
     binding::{
         Handled,
-        parked::{JSON, ParkedCall, too_large},
+        parked::{ParkedCall, too_large},
     },
     fault::{Fault, FaultKind},
-    http::response,
     json::Value,
     service::Outcome,
 };
@@ -35,7 +34,7 @@ impl Desk<'_> {
             let fault = Fault::because(FaultKind::InvalidRequest, detail);
             return self.fault(Known::NOTHING, &fault);
         }
-        let mark = response::begin(self.out, 200, JSON, &self.date, b"", self.close);
+        let mark = self.begin();
         self.out.push(b'[');
         let (body_at, mut waiting) = (self.out.len(), Vec::new());
         let mut pack = std::mem::take(self.pack);
@@ -57,15 +56,15 @@ impl Desk<'_> {
         *self.pack = pack;
         if !waiting.is_empty() {
             let answers = self.out.split_off(body_at);
-            response::rollback(self.out, mark);
+            mark.rollback(self.out);
             return self.park(Known::NOTHING, waiting, Some(answers));
         }
         if self.out.len() == body_at {
-            response::rollback(self.out, mark);
+            mark.rollback(self.out);
             return self.no_content();
         }
         self.out.push(b']');
-        response::finish(self.out, mark);
+        mark.finish(self.out);
         Handled::Answered
     }
 

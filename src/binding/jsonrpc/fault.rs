@@ -1,10 +1,8 @@
 //! Responses that hold one error, in the spelling of whoever is answered.
 
+use super::Place;
 use crate::{
-    binding::{
-        Exchange,
-        parked::{JSON, finish_with},
-    },
+    binding::{Exchange, carrier::Carrier, parked::JSON},
     dialect::{Dialect, Wire, WriteCx},
     fault::{Fault, FaultKind},
     http::{self, response},
@@ -66,9 +64,9 @@ pub(super) fn answer_fault(
     fault: &Fault,
     status: u16,
 ) {
-    let mark = response::begin(out, 200, JSON, date, b"", close);
+    let mark = Carrier::Response.begin(out, JSON, date, b"", close);
     push_fault(out, dialect, known, fault);
-    finish_with(out, mark, (status, JSON), date, b"", close);
+    mark.finish_with(out, (status, JSON), date, b"", close);
 }
 
 pub(super) fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, known: Known<'_>, fault: &Fault) {
@@ -76,6 +74,11 @@ pub(super) fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, known: Known<'_>,
     rpc::open_error(out, known.id);
     (wire.fault)(out, fault, &WriteCx::new(known.op));
     rpc::close(out);
+}
+
+/// Writes the error object that answers what was not even read.
+pub fn push_unread(out: &mut Vec<u8>, place: Place, fault: &Fault) {
+    push_fault(out, place.dialect, Known::NOTHING, fault);
 }
 
 pub(in crate::binding) fn parse_fault(error: JsonError) -> Fault {

@@ -1,9 +1,11 @@
-//! JSON-RPC over HTTP POST: one call or a batch in, one response, a batch or a stream out.
+//! JSON-RPC over HTTP POST and over WebSocket: one call or a batch in, one response, a batch or a
+//! stream out.
 //!
 //! The body is parsed once. Whatever can go wrong with a call is answered with its id, in the
 //! spelling of its generation, and leaves the connection as it was.
 
 mod batch;
+mod beside;
 mod fault;
 mod read;
 mod stream;
@@ -12,25 +14,27 @@ use std::{borrow::Cow, task::Waker};
 
 use crate::{
     binding::{
-        Exchange, Handled, Parked, Scratch, Site,
+        Exchange, Handled, Means, Parked, Scratch, Site,
         asked::{asked_version, joined_extensions},
         cards,
-        origin::Origin,
+        carrier::{Carrier, Mark},
         parked::{JSON, ParkedCall},
         site::Permit,
+        ws::Upgrade,
     },
     dialect::{Dialect, Method, WriteCx},
     fault::{Fault, FaultKind},
-    http::{Field, Head, response},
+    http::{Field, response},
     json::{Kind, Source, Value},
     model::{Call, EventBuf, Reply},
     rpc,
     service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
 };
 
+use beside::Beside;
 pub(super) use fault::parse_fault;
-use fault::{Known, answer_fault};
-pub use fault::{refuse_http, refuse_path};
+use fault::{Known, answer_fault, push_fault};
+pub use fault::{push_unread, refuse_http, refuse_path};
 use read::{Unready, is_json};
 
 /// Who speaks and who answers at the path of a request.
@@ -53,26 +57,66 @@ pub fn handle(x: &mut Exchange<'_>, place: Place, body: Source<'_>) -> Handled {
         return Handled::Answered;
     }
     let asked = asked_version(x.head);
-    let extensions = joined_extensions(x.head);
-    let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = &mut *x.scratch;
-    let mut desk = Desk {
-        place,
+    let extensions = joined_extensions(x.head).map(Cow::Owned);
+    let means = Means {
         service: x.service,
         site: x.site,
+        scratch: x.scratch,
+        out: x.out,
+        now: x.now,
+        wake: x.wake,
+        peer: x.peer,
+    };
+    let said = Said { place, beside: Beside::Request(x.head), asked, extensions, date };
+    answer(means, said, x.close, body)
+}
+
+/// Handles a text message of a WebSocket. With `is_full`, nothing that could wait is begun.
+pub fn handle_message(means: Means<'_>, upgrade: &Upgrade, is_full: bool, body: &[u8]) -> Handled {
+    let said = Said {
+        place: upgrade.place(),
+        beside: Beside::Message { upgrade, is_full },
+        asked: upgrade.asked_version().map(Cow::Borrowed),
+        extensions: upgrade.extensions().map(Cow::Borrowed),
+        date: [b' '; 29],
+    };
+    answer(means, said, false, Source::from(body))
+}
+
+/// What is known of a body before it is read.
+struct Said<'d> {
+    place: Place,
+    beside: Beside<'d>,
+    asked: Option<Cow<'d, [u8]>>,
+    extensions: Option<Cow<'d, str>>,
+    /// For the heads of responses.
+    date: [u8; 29],
+}
+
+// Both callers know what carries the answer, and leave out what the other one needs.
+#[inline(always)]
+fn answer(means: Means<'_>, said: Said<'_>, close: bool, body: Source<'_>) -> Handled {
+    let Said { place, beside, asked, extensions, date } = said;
+    let Means { service, site, scratch, out, now, wake, peer } = means;
+    let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = scratch;
+    let mut desk = Desk {
+        place,
+        service,
+        site,
         pack,
         events,
         entropy: entropy.as_mut(),
         fresh_id,
         worker: *worker,
-        out: x.out,
-        now: x.now,
-        wake: x.wake,
-        peer: x.peer,
-        head: x.head,
+        out,
+        now,
+        wake,
+        peer,
+        beside,
         asked,
         extensions,
         date,
-        close: x.close,
+        close,
     };
     // The envelope's levels, and a batch's, are not the peer's to spend.
     match parser.parse_from(body, desk.site.limits.json_depth_max + 2) {
@@ -120,19 +164,26 @@ struct Desk<'d> {
     now: Now,
     wake: &'d Waker,
     peer: Peer<'d>,
-    head: &'d Head<'d>,
+    beside: Beside<'d>,
     asked: Option<Cow<'d, [u8]>>,
-    extensions: Option<String>,
+    extensions: Option<Cow<'d, str>>,
     date: [u8; 29],
     close: bool,
 }
 
 impl Desk<'_> {
     fn fault(&mut self, known: Known<'_>, fault: &Fault) -> Handled {
-        let (dialect, date) = (self.place.dialect, &self.date);
+        let dialect = self.place.dialect;
         let status = (dialect.quirks.fault_http)(fault);
-        answer_fault(self.out, date, self.close, dialect, known, fault, status);
+        let mark = self.begin();
+        push_fault(self.out, dialect, known, fault);
+        mark.finish_with(self.out, (status, JSON), &self.date, b"", self.close);
         Handled::Answered
+    }
+
+    /// Begins an answer.
+    fn begin(&mut self) -> Mark {
+        self.beside.carrier().begin(self.out, JSON, &self.date, b"", self.close)
     }
 
     /// Answers one request object.
@@ -154,7 +205,12 @@ impl Desk<'_> {
 
     /// JSON-RPC 2.0 §4.1: nothing to say, which HTTP says with an empty answer.
     fn no_content(&mut self) -> Handled {
-        response::simple(self.out, 204, "", b"", &self.date, b"", self.close, false);
+        match self.beside.carrier() {
+            Carrier::Response => {
+                response::simple(self.out, 204, "", b"", &self.date, b"", self.close, false);
+            }
+            Carrier::Message => {}
+        }
         Handled::Answered
     }
 
@@ -169,24 +225,24 @@ impl Desk<'_> {
     }
 
     fn unary(&mut self, ready: &Ready<'_>) -> Handled {
-        let mark = response::begin(self.out, 200, JSON, &self.date, b"", self.close);
+        let mark = self.begin();
         let known = ready.known();
         match self.call(ready) {
             Ok(Outcome::Ready) => {
-                response::finish(self.out, mark);
+                mark.finish(self.out);
                 Handled::Answered
             }
             Ok(Outcome::Parked(ticket)) => {
-                response::rollback(self.out, mark);
+                mark.rollback(self.out);
                 let call = ParkedCall { ticket, id: Some(ready.id.into()), method: ready.method };
                 self.park(known, vec![call], None)
             }
             Ok(Outcome::Stream { .. }) => {
-                response::rollback(self.out, mark);
+                mark.rollback(self.out);
                 self.fault(known, &Fault::new(FaultKind::Internal))
             }
             Err(fault) => {
-                response::rollback(self.out, mark);
+                mark.rollback(self.out);
                 self.fault(known, &fault)
             }
         }
@@ -232,10 +288,11 @@ impl Desk<'_> {
 
     /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
     fn extended_card(&mut self, ready: &Ready<'_>) -> Result<(), Fault> {
-        let (origin, generation) =
-            (Origin::of(self.site, self.peer, self.head), ready.method.wire.generation);
-        let base = self.head.path().strip_suffix('/').unwrap_or(self.head.path());
+        let path = self.beside.path();
+        let base = path.strip_suffix('/').unwrap_or(path);
+        let origin = self.beside.origin(self.site, self.peer);
         let (service, site) = (self.service, self.site);
+        let generation = ready.method.wire.generation;
         let card = cards::extended(service, site, &origin, self.place, base, generation)?;
         self.out.extend_from_slice(&card);
         Ok(())
@@ -254,6 +311,7 @@ impl Desk<'_> {
                 status: self.place.dialect.quirks.fault_http,
                 media: JSON,
                 answer_bytes_max: self.site.limits.answer_bytes_max,
+                carrier: self.beside.carrier(),
                 close: self.close,
                 permit,
             })),

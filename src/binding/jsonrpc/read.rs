@@ -2,10 +2,9 @@
 
 use super::{Desk, Ready, fault::Known};
 use crate::{
-    binding::asked::{last_event_id, names},
+    binding::asked::names,
     dialect::{Dialect, Method, ReadCx, version},
     fault::{Fault, FaultKind},
-    http::Field,
     json::Value,
     model::{Call, Op, SendMode, uuid},
     rpc,
@@ -54,15 +53,19 @@ impl Desk<'_> {
             let detail = "streams cannot be part of a batch";
             return Err(refused(Fault::because(FaultKind::InvalidRequest, detail)));
         }
-        if dialect.quirks.accept_required && !accepts(self.head.value(Field::Accept), method.op) {
+        if !self.beside.accepts(dialect, method.op) {
             let detail = "Accept must name the media type of the answer";
             return Err(refused(Fault::because(FaultKind::InvalidRequest, detail)));
+        }
+        if self.beside.is_full() && can_wait(method.op) {
+            let detail = "as many requests of this connection wait as may";
+            return Err(refused(Fault::because(FaultKind::Overloaded, detail)));
         }
         let cx = ReadCx {
             op: method.op,
             limits: &self.site.limits,
             fresh_id: &self.fresh_id[..],
-            after: (method.op == Op::Subscribe).then(|| last_event_id(self.head)).flatten(),
+            after: (method.op == Op::Subscribe).then(|| self.beside.last_event_id()).flatten(),
             task: None,
         };
         let call = (method.wire.read)(&cx, request.params, pack).map_err(refused)?;
@@ -74,6 +77,11 @@ impl Desk<'_> {
         }
         Ok(Ready { id, is_silent, method, call })
     }
+}
+
+/// Whether a call of this operation can be left waiting for its task.
+fn can_wait(op: Op) -> bool {
+    matches!(op, Op::Send | Op::Stream | Op::Subscribe)
 }
 
 /// `application/json`, with parameters, or a type with the `+json` suffix (RFC 6839 §3.1).
@@ -105,6 +113,6 @@ fn is_notification(
 }
 
 /// LangSmith (wire §8): `Accept` must name the type of the answer, or a range that holds it.
-fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
+pub(super) fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
     names(accept, if op.is_streaming() { b"text/event-stream" } else { b"application/json" })
 }

@@ -4,13 +4,13 @@ use super::{Desk, Ready};
 use crate::{
     binding::{
         Handled,
-        asked::names,
+        carrier::Carrier,
         envelope::Envelope,
         site::Permit,
-        stream::{self, Pump},
+        stream::{self, Framing, Pump},
     },
     fault::{Fault, FaultKind},
-    http::{Field, Version, response},
+    http::response,
     model::{Generation, Op, Reply},
     service::Outcome,
 };
@@ -22,18 +22,21 @@ impl Desk<'_> {
         let Some(permit) = Permit::take(&self.site.streams, self.site.limits.streams_max) else {
             return self.fault(known, &Fault::new(FaultKind::Overloaded));
         };
-        let chunked = self.head.version() == Version::Http11;
-        let close = self.close || !chunked;
+        let framing = self.beside.framing();
+        let close = self.close || framing == Framing::Bare;
         let start = self.out.len();
-        response::stream_head(self.out, &self.date, self.close, !chunked, b"");
-        match self.open_stream(ready, chunked) {
+        if self.beside.carrier() == Carrier::Response {
+            let http10 = framing == Framing::Bare;
+            response::stream_head(self.out, &self.date, self.close, http10, b"");
+        }
+        match self.open_stream(ready, framing) {
             Ok(Outcome::Stream { cursor, generation }) => Handled::Stream(Box::new(Pump {
                 cursor,
                 id: Some(ready.id.into()),
                 op: ready.method.op,
                 history: ready.write_cx(self.now).history,
                 wire: ready.method.wire_for(generation),
-                chunked,
+                framing,
                 close,
                 wrote_ms: self.now.mono_ms,
                 permit,
@@ -48,12 +51,11 @@ impl Desk<'_> {
             Err(fault)
                 if ready.method.op == Op::Subscribe
                     && ready.method.wire.generation != Generation::V1
-                    && self.head.value(Field::Accept).is_some()
-                    && !names(self.head.value(Field::Accept), b"application/json") =>
+                    && self.beside.reads_only_streams() =>
             {
                 let write = ready.write_cx(self.now);
                 let (envelope, wire) = (Envelope::Rpc(ready.id), ready.method.wire);
-                stream::only_error(self.out, chunked, envelope, wire, &write, &fault);
+                stream::only_error(self.out, framing, envelope, wire, &write, &fault);
                 answered(close)
             }
             Err(fault) => {
@@ -64,11 +66,11 @@ impl Desk<'_> {
     }
 
     /// Calls the service; a direct message is written as a stream of one event (A2A 1.0 §3.1.2).
-    fn open_stream(&mut self, ready: &Ready<'_>, chunked: bool) -> Result<Outcome, Fault> {
+    fn open_stream(&mut self, ready: &Ready<'_>, framing: Framing) -> Result<Outcome, Fault> {
         self.ask(ready, |out, reply, write| {
             let Reply::Message { message, context_id } = *reply else { return };
             let (envelope, wire) = (Envelope::Rpc(ready.id), ready.method.wire);
-            stream::only_message(out, chunked, envelope, wire, write, (message, context_id));
+            stream::only_message(out, framing, envelope, wire, write, (message, context_id));
         })
     }
 }

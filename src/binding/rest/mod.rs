@@ -15,6 +15,7 @@ use crate::{
         Exchange, Handled, Parked, Scratch, Site,
         asked::{asked_version, joined_extensions, last_event_id},
         cards,
+        carrier::Carrier,
         jsonrpc::{Place, parse_fault},
         origin::Origin,
         parked::ParkedCall,
@@ -233,6 +234,7 @@ impl Desk<'_> {
             status: self.at.form.status,
             media: self.media,
             answer_bytes_max: self.site.limits.answer_bytes_max,
+            carrier: Carrier::Response,
             close: self.close,
             permit,
         })))

@@ -6,11 +6,11 @@ use crate::{
         Handled,
         envelope::Envelope,
         site::Permit,
-        stream::{self, Pump},
+        stream::{self, Framing, Pump},
     },
     dialect::WriteCx,
     fault::{Fault, FaultKind},
-    http::{Version, response},
+    http::response,
     model::{Call, Reply},
     service::Outcome,
 };
@@ -20,16 +20,17 @@ impl Desk<'_> {
     pub(super) fn stream(mut self, call: Call<'_>) -> Result<Handled, Fault> {
         let permit = Permit::take(&self.site.streams, self.site.limits.streams_max)
             .ok_or(FaultKind::Overloaded)?;
-        let chunked = self.head.version() == Version::Http11;
-        let close = self.close || !chunked;
+        let framing = Framing::of(self.head.version());
+        let close = self.close || framing == Framing::Bare;
         let history = if let Call::Send(send) = &call { send.history } else { None };
         let start = self.out.len();
-        response::stream_head(self.out, &self.date, self.close, !chunked, b"");
+        let http10 = framing == Framing::Bare;
+        response::stream_head(self.out, &self.date, self.close, http10, b"");
         // A2A 1.0 §3.1.2: a direct message is a stream of one event.
         let opened = self.ask(call, |out, method, reply| {
             let Reply::Message { message, context_id } = reply else { return };
             let (wire, write) = (method.wire, WriteCx { history, ..WriteCx::new(method.op) });
-            stream::only_message(out, chunked, Envelope::Bare, wire, &write, (message, context_id));
+            stream::only_message(out, framing, Envelope::Bare, wire, &write, (message, context_id));
         });
         match opened {
             Ok(Outcome::Stream { cursor, generation }) => Ok(Handled::Stream(Box::new(Pump {
@@ -38,7 +39,7 @@ impl Desk<'_> {
                 op: self.method.op,
                 history,
                 wire: self.method.wire_for(generation),
-                chunked,
+                framing,
                 close,
                 wrote_ms: self.cx.now.mono_ms,
                 permit,

@@ -16,6 +16,7 @@ slots!(TargetSlots {
     context_id: "contextId" | "context_id" | "sessionId" | "session_id";
     metadata: "metadata";
     history: "historyLength" | "history_length";
+    after: "lastEventId" | "last_event_id";
 });
 
 struct Ids<'p> {
@@ -41,6 +42,10 @@ pub(super) fn read<'p>(
     slots.fill(params);
     let ids = ids(rules, cx, (params, &slots), pack)?;
     let metadata = object(params.at(slots.metadata), "metadata")?;
+    let after = match cx.after {
+        None if cx.op == Op::Subscribe => event_id(params.at(slots.after))?,
+        after => after.filter(|_| cx.op == Op::Subscribe),
+    };
     let pack: &'p [u8] = pack;
     Ok(Target {
         id: ids.id.bytes(pack),
@@ -49,6 +54,17 @@ pub(super) fn read<'p>(
         generation,
         after,
     })
+}
+
+/// Where a subscriber goes on that has no header to say it with, as over WebSocket: the number of
+/// the last event it has seen. ProtoJSON writes 64 bits as a string.
+fn event_id(value: Option<Value<'_>>) -> Result<Option<u64>, Fault> {
+    let Some(value) = value else { return Ok(None) };
+    let number = match value.as_str() {
+        Some(text) => text.parse().ok(),
+        None => value.as_i64().and_then(|number| u64::try_from(number).ok()),
+    };
+    number.map(Some).ok_or_else(|| Fault::param("lastEventId", "must be the number of an event"))
 }
 
 /// Reads the params of get.

@@ -18,7 +18,7 @@ use super::{ServerError, Tls};
 /// What a client may ask for by ALPN (RFC 7301), the favourite first. A client that asks for
 /// nothing, or a first byte that says otherwise, is served as on a plain connection: the engine
 /// looks at the bytes.
-const ALPN: &[&[u8]] = &[b"http/1.1"];
+const ALPN: &[&[u8]] = if cfg!(feature = "grpc") { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
 
 /// Reads the files and checks that they fit each other.
 ///

@@ -177,3 +177,39 @@ fn a_context_has_orders_from_many_tasks_down_to_few() {
         assert!(plain.tasks.is_empty());
     }
 }
+
+#[test]
+fn a_context_made_here_is_found_alone_joined_and_left_behind() {
+    let limits = Limits { task_ttl_ms: 1_000, ..Limits::default() };
+    let store = Store::new(&limits, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978);
+    let make = |context_id: Option<&[u8]>, agent, bits, ms| {
+        let (state, mut events) = (TaskState::Completed, EventBuf::default());
+        events.push(&TaskEvent::Status { state, at_ms: ms, message: None, metadata: None });
+        let reserved = store.reserve(NewTask { agent, context_id, ..new(bits) }, at(ms)).unwrap();
+        let (made, said) = (reserved.context_id().to_vec(), said(1));
+        let generation = Generation::V1;
+        store.commit_new(&reserved, generation, said.view(), &events, at(ms), |_| ()).unwrap();
+        made
+    };
+    let total = |agent, context_id: &[u8]| {
+        let list = List { context_id: Some(context_id), ..List::default() };
+        store.list(agent, &list, &mut |_| ()).unwrap().total
+    };
+    let (ours, other) = (make(None, AGENT, 1, 100), make(None, AGENT, 2, 200));
+    assert_eq!((total(AGENT, &ours), total(AGENT, &other)), (1, 1));
+    // The same text is another context to another agent, and does not join.
+    let stranger = AgentIndex(1);
+    assert_eq!(total(stranger, &ours), 0);
+    make(Some(&ours), stranger, 3, 300);
+    assert_eq!((total(AGENT, &ours), total(stranger, &ours)), (1, 1));
+    for (count, ms) in [(2, 400), (3, 500)] {
+        make(Some(&ours), AGENT, 4 + count, ms);
+        assert_eq!((total(AGENT, &ours), total(AGENT, &other)), (count as u64, 1));
+    }
+    // Its first task leaves, then the lone one of the other, then all.
+    for (ms, left) in [(1_150, (2, 1)), (1_250, (2, 0)), (1_450, (1, 0)), (9_000, (0, 0))] {
+        store.sweep(at(ms));
+        assert_eq!((total(AGENT, &ours), total(AGENT, &other)), left, "{ms}");
+    }
+    assert_eq!((store.stats().tasks, total(stranger, &ours)), (0, 0));
+}

@@ -1,0 +1,14 @@
+//! Any bytes as a gRPC request are a call or a fault, and what was read is written as the same.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/grpc.rs"]
+mod grpc;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    grpc::requests_are_read_or_refused(bytes);
+    grpc::json_and_structs_agree(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

@@ -1,0 +1,13 @@
+//! Any bytes cut anywhere are the same messages, which are those of a slow reading of RFC 6455.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/ws.rs"]
+mod ws;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    ws::cuts_change_nothing(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

@@ -1,0 +1,13 @@
+//! Any bytes behind an upgrade, cut anywhere: no panic, an end, bounded output, the same messages.
+#![cfg_attr(fuzzing, no_main)]
+
+#[path = "../../tests/props/conn.rs"]
+mod conn;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    conn::cuts_of_a_socket_change_nothing(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

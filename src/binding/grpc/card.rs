@@ -1,0 +1,85 @@
+//! The card of an agent as a message, in the form of either generation.
+
+use crate::{
+    agent::Profile,
+    dialect::card::{self, Endpoint},
+    pb::Writer,
+};
+
+use super::fields::{v1, v03};
+
+/// Appends the card of 1.0; interfaces of 1.0 come first.
+pub(super) fn v1(out: &mut Vec<u8>, profile: &Profile, endpoints: &[Endpoint<'_>], extended: bool) {
+    use v1::{agent_capabilities as can, agent_card as field, agent_interface as interface};
+    let mut writer = Writer(out);
+    texts(&mut writer, field::NAME, [&profile.name]);
+    texts(&mut writer, field::DESCRIPTION, [&profile.description]);
+    for end in card::newest_first(endpoints) {
+        let nested = writer.open(field::SUPPORTED_INTERFACES, 64);
+        texts(&mut writer, interface::URL, [end.url]);
+        texts(&mut writer, interface::PROTOCOL_BINDING, [end.binding]);
+        texts(&mut writer, interface::TENANT, end.tenant);
+        texts(&mut writer, interface::PROTOCOL_VERSION, [end.version]);
+        writer.close(nested);
+    }
+    texts(&mut writer, field::VERSION, [&profile.version]);
+    let capabilities = writer.open(field::CAPABILITIES, 8);
+    writer.number(can::STREAMING, u64::from(profile.streaming));
+    writer.number(can::PUSH_NOTIFICATIONS, 0);
+    writer.number(can::EXTENDED_AGENT_CARD, u64::from(extended));
+    writer.close(capabilities);
+    texts(&mut writer, field::DEFAULT_INPUT_MODES, &profile.input_modes);
+    texts(&mut writer, field::DEFAULT_OUTPUT_MODES, &profile.output_modes);
+    skills(&mut writer, field::SKILLS, profile);
+}
+
+/// Appends the card of 0.3: its own interfaces, or all of them when there is none.
+pub(super) fn v03(
+    out: &mut Vec<u8>,
+    profile: &Profile,
+    endpoints: &[Endpoint<'_>],
+    extended: bool,
+) {
+    use v03::{agent_capabilities as can, agent_card as field, agent_interface as interface};
+    let mut writer = Writer(out);
+    texts(&mut writer, field::NAME, [&profile.name]);
+    texts(&mut writer, field::DESCRIPTION, [&profile.description]);
+    let old = || card::for_v03(endpoints);
+    texts(&mut writer, field::URL, old().next().map(|end| end.url));
+    texts(&mut writer, field::VERSION, [&profile.version]);
+    let capabilities = writer.open(field::CAPABILITIES, 8);
+    writer.flag(can::STREAMING, profile.streaming);
+    writer.close(capabilities);
+    texts(&mut writer, field::DEFAULT_INPUT_MODES, &profile.input_modes);
+    texts(&mut writer, field::DEFAULT_OUTPUT_MODES, &profile.output_modes);
+    skills(&mut writer, field::SKILLS, profile);
+    writer.flag(field::SUPPORTS_AUTHENTICATED_EXTENDED_CARD, extended);
+    texts(&mut writer, field::PREFERRED_TRANSPORT, old().next().map(|end| end.binding));
+    for end in old() {
+        let nested = writer.open(field::ADDITIONAL_INTERFACES, 64);
+        texts(&mut writer, interface::URL, [end.url]);
+        texts(&mut writer, interface::TRANSPORT, [end.binding]);
+        writer.close(nested);
+    }
+    texts(&mut writer, field::PROTOCOL_VERSION, [card::V03]);
+}
+
+fn skills(writer: &mut Writer<'_>, number: u32, profile: &Profile) {
+    // Both generations number these fields alike.
+    use v1::agent_skill as field;
+    for skill in &profile.skills {
+        let nested = writer.open(number, 64);
+        texts(writer, field::ID, [&skill.id]);
+        texts(writer, field::NAME, [&skill.name]);
+        texts(writer, field::DESCRIPTION, [&skill.description]);
+        texts(writer, field::TAGS, &skill.tags);
+        texts(writer, field::EXAMPLES, &skill.examples);
+        writer.close(nested);
+    }
+}
+
+fn texts<T: AsRef<str>>(writer: &mut Writer<'_>, number: u32, values: impl IntoIterator<Item = T>) {
+    for value in values {
+        writer.bytes(number, value.as_ref().as_bytes());
+    }
+}

@@ -1,0 +1,17 @@
+//! Field numbers, made from the proto files: the binding names every field by them.
+
+// What the protocol has and this server never sends or reads is there, too: a filter would be code.
+#[allow(dead_code, missing_docs)]
+pub mod other;
+#[allow(dead_code, missing_docs)]
+pub mod v03;
+#[allow(dead_code, missing_docs)]
+pub mod v1;
+
+/// The fields of every entry of a map (proto3 language guide, "Maps").
+pub mod entry {
+    /// The key.
+    pub const KEY: u32 = 1;
+    /// The value.
+    pub const VALUE: u32 = 2;
+}

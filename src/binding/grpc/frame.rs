@@ -1,0 +1,76 @@
+//! Messages between the five bytes of gRPC: a flag and a length (gRPC over HTTP/2, "Length-Prefixed
+//! Message").
+
+/// Bytes in front of every message.
+pub const PREFIX: usize = 5;
+
+/// Where a message begins; give it back to [`finish`].
+#[must_use]
+pub struct Frame(usize);
+
+/// Begins a message.
+#[inline]
+pub fn begin(out: &mut Vec<u8>) -> Frame {
+    out.extend_from_slice(&[0; PREFIX]);
+    Frame(out.len())
+}
+
+/// Ends a message by writing its length in front of it.
+#[inline]
+pub fn finish(out: &mut [u8], frame: Frame) {
+    let length = (out.len() - frame.0) as u32;
+    out[frame.0 - 4..frame.0].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Takes a begun message back.
+pub fn cancel(out: &mut Vec<u8>, frame: Frame) {
+    out.truncate(frame.0 - PREFIX);
+}
+
+/// What the bytes of a request are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framed {
+    /// More is needed: so many bytes in all, as far as can be told.
+    Partial(usize),
+    /// A message of this length, behind its prefix.
+    Whole(usize),
+    /// A message that is compressed, which nobody has offered to read.
+    Compressed,
+    /// A message longer than allowed.
+    TooLarge,
+}
+
+/// Looks at the first message in `bytes`.
+pub fn look(bytes: &[u8], bytes_max: usize) -> Framed {
+    let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() else {
+        return Framed::Partial(PREFIX);
+    };
+    let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
+    match prefix[0] {
+        _ if length > bytes_max => Framed::TooLarge,
+        0 if rest.len() < length => Framed::Partial(PREFIX + length),
+        0 => Framed::Whole(length),
+        _ => Framed::Compressed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_looked_at_as_it_comes() {
+        let mut out = b"x".to_vec();
+        let frame = begin(&mut out);
+        out.extend_from_slice(b"hello");
+        finish(&mut out, frame);
+        let frame = begin(&mut out);
+        cancel(&mut out, frame);
+        assert_eq!(&out[1..], b"\0\0\0\0\x05hello");
+        assert_eq!(look(&out[1..5], 9), Framed::Partial(5));
+        assert_eq!(look(&out[1..8], 9), Framed::Partial(10));
+        assert_eq!(look(&out[1..], 5), Framed::Whole(5));
+        assert_eq!(look(&out[1..8], 4), Framed::TooLarge);
+        assert_eq!(look(b"\x01\0\0\0\0", 4), Framed::Compressed);
+    }
+}

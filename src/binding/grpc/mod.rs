@@ -1,0 +1,378 @@
+//! gRPC: from the path and message of a call to the service, and from its answers to messages.
+//!
+//! Law: nothing here knows HTTP/2. A driver gives one whole request message and gets framed
+//! messages, a call that waits, or a stream; what metadata says comes as plain values. Requests are
+//! read straight into the call, answers written straight from the task.
+//!
+//! In scope: A2A 1.0 and 0.3, JSON in messages (a2a_rust), health, reflection. Out of scope:
+//! compression, and services of anybody else.
+
+mod card;
+pub mod fields;
+pub mod frame;
+pub mod from_json;
+pub mod health;
+mod message;
+mod parts;
+pub mod read;
+pub mod reflection;
+mod rpcs;
+pub mod status;
+pub mod structs;
+mod waiting;
+pub mod write;
+
+use std::task::Waker;
+
+use crate::{
+    binding::{
+        Scratch, Site,
+        cards::{self, Urls},
+        jsonrpc::Place,
+        origin::Origin,
+        site::Permit,
+    },
+    dialect::{self, Method, ReadCx, WriteCx, card::CardForm, version},
+    fault::{Fault, FaultKind},
+    json::{JsonError, Value},
+    model::{Call, EventBuf, Generation, Op, Reply, uuid},
+    pb::{Fields, Writer},
+    service::{AgentIndex, CallCx, Caller, Entropy, Followed, Now, Outcome, Peer, Service},
+};
+
+use fields::other::json_payload;
+use read::{Asked, malformed};
+
+pub use rpcs::{A2aRpc, Family, Rpc, SERVICES, rpc};
+pub use status::{Code, Status};
+pub use waiting::{Parked, Pump, Pumped};
+
+/// What a call may use.
+pub struct Desk<'x> {
+    /// The waist.
+    pub service: &'x dyn Service,
+    /// Agents and settings.
+    pub site: &'x Site,
+    /// The worker's buffers.
+    pub scratch: &'x mut Scratch,
+    /// Framed messages are appended here.
+    pub out: &'x mut Vec<u8>,
+    /// The time.
+    pub now: Now,
+    /// Woken when a parked call or a stream may go on.
+    pub wake: &'x Waker,
+}
+
+/// One call: its message and what its metadata says.
+pub struct Request<'r> {
+    /// Which one.
+    pub rpc: &'static A2aRpc,
+    /// The request message without its frame.
+    pub message: &'r [u8],
+    /// `a2a-version`.
+    pub version: Option<&'r [u8]>,
+    /// `a2a-extensions`, comma separated.
+    pub extensions: Option<&'r str>,
+    /// `a2a-last-event-id`: the last event that a returning subscriber has seen.
+    pub after: Option<u64>,
+    /// `:authority`, for cards.
+    pub authority: Option<&'r str>,
+    /// What is known of the other side.
+    pub peer: Peer<'r>,
+}
+
+/// What became of a call.
+pub enum Handled {
+    /// All its messages are written.
+    Answered,
+    /// It waits for its task.
+    Parked(Box<Parked>),
+    /// Its messages come from the pump.
+    Stream(Box<Pump>),
+}
+
+/// Handles one call.
+///
+/// # Errors
+/// A [`Fault`]; nothing was written then. [`Status::of`] says it in gRPC.
+pub fn handle(desk: &mut Desk<'_>, request: &Request<'_>) -> Result<Handled, Fault> {
+    let rpc = request.rpc;
+    let method = rpc.method()?;
+    version::check(request.version, method, desk.site.strict_version)?;
+    if request.message.len() > desk.site.limits.output_bytes_max {
+        desk.scratch.large_ms = Some(desk.now.mono_ms);
+    }
+    let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = &mut *desk.scratch;
+    let cx = ReadCx {
+        op: method.op,
+        limits: &desk.site.limits,
+        fresh_id: &fresh_id[..],
+        after: request.after,
+        task: None,
+    };
+    let asked = match rpc.family {
+        Family::V1 => read::call(&cx, Generation::V1, request.message, pack)?,
+        Family::V03 => read::call(&cx, Generation::V03, request.message, pack)?,
+        Family::Json => {
+            // The envelope that JSON-RPC would have around the params.
+            let depth_max = desk.site.limits.json_depth_max + 1;
+            let payload = parser.parse(payload(request.message)?, depth_max).map_err(json_fault)?;
+            json_call(&cx, method, payload, pack)?
+        }
+    };
+    if matches!(&asked.call, Call::Send(send) if send.message.message_id() == fresh_id) {
+        *fresh_id = uuid(entropy.bits());
+    }
+    // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.
+    let agent = desk.site.agents.get(asked.tenant).copied().unwrap_or(AgentIndex(0));
+    let mut ready = Ready {
+        rpc,
+        method,
+        agent,
+        worker: *worker,
+        events,
+        entropy: entropy.as_mut(),
+        service: desk.service,
+        site: desk.site,
+        out: desk.out,
+        now: desk.now,
+        wake: desk.wake,
+        request,
+    };
+    match asked.call {
+        Call::ExtendedCard => ready.card().map(|()| Handled::Answered),
+        call if method.op.is_streaming() => ready.stream(call),
+        call => ready.unary(call),
+    }
+}
+
+/// A call that was understood, and the parts of a desk side by side.
+struct Ready<'d> {
+    rpc: &'static A2aRpc,
+    method: &'static Method,
+    agent: AgentIndex,
+    worker: usize,
+    events: &'d mut EventBuf,
+    entropy: &'d mut (dyn Entropy + Send),
+    service: &'d dyn Service,
+    site: &'d Site,
+    out: &'d mut Vec<u8>,
+    now: Now,
+    wake: &'d Waker,
+    request: &'d Request<'d>,
+}
+
+impl Ready<'_> {
+    fn unary(&mut self, call: Call<'_>) -> Result<Handled, Fault> {
+        let write = write_cx(self.method.op, &call, self.now);
+        let mut answer = Answer::begin(self.rpc, self.method, self.out);
+        let start = answer.start;
+        let outcome = self.ask(call, &mut |out, reply| answer.push(out, reply, &write));
+        match outcome {
+            Ok(Outcome::Ready) => {
+                answer.finish(self.out);
+                return Ok(Handled::Answered);
+            }
+            Ok(Outcome::Parked(ticket)) => {
+                self.out.truncate(start);
+                let permit = Permit::take(&self.site.parked, self.site.limits.connections_max);
+                let permit = permit.ok_or(FaultKind::Overloaded)?;
+                let (rpc, method) = (self.rpc, self.method);
+                return Ok(Handled::Parked(Box::new(Parked { ticket, rpc, method, permit })));
+            }
+            Ok(Outcome::Stream { .. }) | Err(_) => self.out.truncate(start),
+        }
+        Err(outcome.err().unwrap_or(FaultKind::Internal.into()))
+    }
+
+    fn stream(&mut self, call: Call<'_>) -> Result<Handled, Fault> {
+        let permit = Permit::take(&self.site.streams, self.site.limits.streams_max);
+        let permit = permit.ok_or(FaultKind::Overloaded)?;
+        let write = write_cx(self.method.op, &call, self.now);
+        let (rpc, method) = (self.rpc, self.method);
+        let start = self.out.len();
+        let outcome = self.ask(call, &mut |out, reply| {
+            // A2A 1.0 §3.1.2: a direct message is a stream of one item.
+            let Reply::Message { message, context_id } = reply else { return };
+            let item = Followed::Message { message, context_id };
+            push_event(rpc, method, out, &item, &write);
+        });
+        match outcome {
+            Ok(Outcome::Ready) => Ok(Handled::Answered),
+            Ok(Outcome::Stream { cursor, .. }) => {
+                let next = cursor.seq + u64::from(!cursor.snapshot);
+                let history = write.history;
+                Ok(Handled::Stream(Box::new(Pump { cursor, rpc, method, history, next, permit })))
+            }
+            Ok(Outcome::Parked(_)) => {
+                self.out.truncate(start);
+                Err(FaultKind::Internal.into())
+            }
+            Err(fault) => {
+                self.out.truncate(start);
+                Err(fault)
+            }
+        }
+    }
+
+    fn ask(
+        &mut self,
+        call: Call<'_>,
+        answer: &mut dyn FnMut(&mut Vec<u8>, Reply<'_>),
+    ) -> Result<Outcome, Fault> {
+        let out = &mut *self.out;
+        let mut cx = CallCx {
+            caller: Caller {
+                agent: self.agent,
+                worker: self.worker,
+                extensions: self.request.extensions,
+                identity: self.request.peer.identity,
+            },
+            now: self.now,
+            wake: self.wake,
+            entropy: self.entropy,
+            events: self.events,
+        };
+        self.service.call(&mut cx, call, &mut |reply| answer(out, reply))
+    }
+
+    /// A2A 1.0 §3.1.11; 0.3 clients ask for the card by the same operation.
+    fn card(&mut self) -> Result<(), Fault> {
+        if !self.site.extended_card && self.rpc.family != Family::V03 {
+            let detail = "this agent has no extended card";
+            return Err(Fault::because(FaultKind::UnsupportedOperation, detail));
+        }
+        let place = Place { dialect: &dialect::STANDARD, agent: self.agent };
+        // The default agent answers at the root, the others under their names.
+        let name = self.site.names.get(usize::from(self.agent.0)).filter(|_| self.agent.0 > 0);
+        let base = name.map_or_else(String::new, |name| format!("/agents/{name}"));
+        let is_secure = self.request.peer.is_secure;
+        let origin = Origin { is_secure, host: self.request.authority, prefix: "" };
+        let missing = || Fault::new(FaultKind::ExtendedAgentCardNotConfigured);
+        let profile = self.service.profile(self.agent).ok_or_else(missing)?;
+        let frame = frame::begin(self.out);
+        match self.rpc.family {
+            Family::Json => {
+                let form = CardForm::ExtendedV1;
+                let body = cards::body(self.service, self.site, &origin, place, &base, form);
+                Writer(self.out).bytes(json_payload::DATA, &body.unwrap_or_default());
+            }
+            Family::V1 | Family::V03 => {
+                let urls = Urls::new(self.site, &origin, place, &base, self.site.card);
+                let ends = urls.endpoints(place.dialect);
+                let extended = self.site.extended_card;
+                match self.rpc.family {
+                    Family::V03 => card::v03(self.out, profile, &ends, extended),
+                    _ => card::v1(self.out, profile, &ends, extended),
+                }
+            }
+        }
+        frame::finish(self.out, frame);
+        Ok(())
+    }
+}
+
+/// One response message on its way.
+struct Answer {
+    rpc: &'static A2aRpc,
+    method: &'static Method,
+    /// Where its frame begins.
+    start: usize,
+    frame: frame::Frame,
+    payload: Option<crate::pb::Nested>,
+}
+
+impl Answer {
+    fn begin(rpc: &'static A2aRpc, method: &'static Method, out: &mut Vec<u8>) -> Answer {
+        let start = out.len();
+        let frame = frame::begin(out);
+        let is_json = rpc.family == Family::Json;
+        let payload = is_json.then(|| Writer(out).open(json_payload::DATA, JSON_GUESS));
+        Answer { rpc, method, start, frame, payload }
+    }
+
+    fn push(&mut self, out: &mut Vec<u8>, reply: Reply<'_>, write: &WriteCx<'_>) {
+        match self.rpc.family {
+            Family::V1 => write::reply(out, Generation::V1, self.method.op, &reply),
+            Family::V03 => write::reply(out, Generation::V03, self.method.op, &reply),
+            Family::Json => (self.method.wire.reply)(out, &reply, write),
+        }
+    }
+
+    fn finish(self, out: &mut Vec<u8>) {
+        if let Some(payload) = self.payload {
+            Writer(out).close(payload);
+        }
+        frame::finish(out, self.frame);
+    }
+}
+
+/// Bytes of JSON that most answers have.
+const JSON_GUESS: usize = 512;
+
+/// Appends one item of a stream as a framed message; false: there is nothing to say about it.
+fn push_event(
+    rpc: &A2aRpc,
+    method: &Method,
+    out: &mut Vec<u8>,
+    item: &Followed<'_>,
+    write: &WriteCx<'_>,
+) -> bool {
+    let frame = frame::begin(out);
+    let is_written = match rpc.family {
+        Family::V1 => write::event(out, Generation::V1, item, write.history),
+        Family::V03 => write::event(out, Generation::V03, item, write.history),
+        Family::Json => {
+            let payload = Writer(out).open(json_payload::DATA, JSON_GUESS);
+            let is_written = (method.wire.event)(out, item, write);
+            Writer(out).close(payload);
+            is_written
+        }
+    };
+    match is_written {
+        true => frame::finish(out, frame),
+        false => frame::cancel(out, frame),
+    }
+    is_written
+}
+
+fn write_cx<'p>(op: Op, call: &Call<'p>, now: Now) -> WriteCx<'p> {
+    let (task_id, history) = match call {
+        Call::Send(send) => (send.task_id.unwrap_or_default(), send.history),
+        Call::Get(_) | Call::List(_) | Call::Cancel(_) => (&[][..], None),
+        Call::Subscribe(_) | Call::Push(_) | Call::ExtendedCard => (&[][..], None),
+    };
+    WriteCx { op, task_id, history, unix_ms: now.unix_ms }
+}
+
+/// The JSON in a `JsonPayload`; none is an empty object.
+fn payload(message: &[u8]) -> Result<&[u8], Fault> {
+    let mut data = &b"{}"[..];
+    for field in Fields(message) {
+        if let (json_payload::DATA, value) = field.map_err(malformed)? {
+            data = value.bytes().map_err(malformed)?;
+        }
+    }
+    Ok(data)
+}
+
+fn json_call<'p>(
+    cx: &ReadCx<'_>,
+    method: &Method,
+    payload: Value<'p>,
+    pack: &'p mut Vec<u8>,
+) -> Result<Asked<'p>, Fault> {
+    let tenant = payload.get("tenant").and_then(|tenant| tenant.string_raw_str());
+    let call = (method.wire.read)(cx, Some(payload), pack)?;
+    Ok(Asked { call, tenant: tenant.unwrap_or_default() })
+}
+
+fn json_fault(error: JsonError) -> Fault {
+    let kind = match error {
+        JsonError::Depth | JsonError::TooLarge => FaultKind::InvalidRequest,
+        JsonError::Empty | JsonError::Syntax { .. } | JsonError::Range { .. } | JsonError::Utf8 => {
+            FaultKind::Parse
+        }
+    };
+    Fault::because(kind, error.to_string())
+}

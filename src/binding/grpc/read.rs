@@ -1,0 +1,370 @@
+//! Requests: from protocol buffers to a [`Call`], borrowed from the message and from the pack.
+//!
+//! Law: what a JSON request of the same generation would be refused for is refused here in the same
+//! words. proto3 has no absent strings: an empty one is unset. Of repeated singular fields the last
+//! counts, unknown ones are ignored.
+
+use crate::{
+    dialect::ReadCx,
+    fault::{Fault, FaultKind},
+    model::{Call, Generation, Get, List, Message, Op, Send, SendMode, Target, TaskState},
+    pb::{Fields, Malformed, Value},
+};
+
+use super::{
+    fields::{other::timestamp, v1, v03},
+    message::{self, canonical, missing, structure},
+};
+
+/// A request's call, and the tenant it names (1.0; empty: none).
+pub struct Asked<'p> {
+    /// The call.
+    pub call: Call<'p>,
+    /// `tenant`, as it came.
+    pub tenant: &'p str,
+}
+
+/// What is no message of its type is the sender's mistake.
+pub(super) fn malformed(_: Malformed) -> Fault {
+    Fault::because(FaultKind::InvalidRequest, "the message is not what its type says")
+}
+
+/// Reads the request of an operation of 1.0 or 0.3.
+///
+/// # Errors
+/// `InvalidRequest` when the bytes are no message, `InvalidParams` with its field,
+/// `PushNotificationNotSupported` when a push configuration rides along.
+pub fn call<'p>(
+    cx: &ReadCx<'_>,
+    generation: Generation,
+    body: &'p [u8],
+    pack: &'p mut Vec<u8>,
+) -> Result<Asked<'p>, Fault> {
+    pack.clear();
+    let is_v1 = generation == Generation::V1;
+    match cx.op {
+        Op::Send | Op::Stream => send(cx, generation, body, pack),
+        Op::Get if is_v1 => get_v1(cx, body, pack),
+        Op::Get => get_v03(cx, body, pack),
+        Op::List => list(cx, body, pack),
+        Op::Cancel | Op::Subscribe => target(cx, generation, body, pack),
+        Op::PushSet | Op::PushGet | Op::PushDelete => {
+            let tenant = if is_v1 { v1::task_push_notification_config::TENANT } else { NONE };
+            only_tenant(Call::Push(cx.op), tenant, body)
+        }
+        Op::PushList => {
+            let tenant = v1::list_task_push_notification_configs_request::TENANT;
+            only_tenant(Call::Push(cx.op), if is_v1 { tenant } else { NONE }, body)
+        }
+        Op::ExtendedCard => {
+            let tenant = v1::get_extended_agent_card_request::TENANT;
+            only_tenant(Call::ExtendedCard, if is_v1 { tenant } else { NONE }, body)
+        }
+    }
+}
+
+/// No field has this number.
+const NONE: u32 = 0;
+
+/// Requests of which nothing but the tenant is looked at.
+fn only_tenant<'p>(call: Call<'p>, number: u32, body: &'p [u8]) -> Result<Asked<'p>, Fault> {
+    let mut tenant = "";
+    for field in Fields(body) {
+        let (found, value) = field.map_err(malformed)?;
+        if found == number {
+            tenant = value.text().map_err(malformed)?;
+        }
+    }
+    Ok(Asked { call, tenant })
+}
+
+/// The fields of `SendMessageRequest`, by generation.
+fn send<'p>(
+    cx: &ReadCx<'_>,
+    generation: Generation,
+    body: &'p [u8],
+    pack: &'p mut Vec<u8>,
+) -> Result<Asked<'p>, Fault> {
+    use v1::send_message_request as new;
+    use v03::send_message_request as old;
+    let (mut tenant, mut said, mut configuration, mut metadata) = ("", None, None, None);
+    let numbers = match generation {
+        Generation::V1 => [new::TENANT, new::MESSAGE, new::CONFIGURATION, new::METADATA],
+        Generation::V01 | Generation::V03 => {
+            [NONE, old::REQUEST, old::CONFIGURATION, old::METADATA]
+        }
+    };
+    for field in Fields(body) {
+        let (number, value) = field.map_err(malformed)?;
+        match numbers.iter().position(|known| *known == number) {
+            Some(0) => tenant = value.text().map_err(malformed)?,
+            Some(1) => said = Some(value.bytes().map_err(malformed)?),
+            Some(2) => configuration = Some(value.bytes().map_err(malformed)?),
+            Some(_) => metadata = Some(value.bytes().map_err(malformed)?),
+            None => {}
+        }
+    }
+    let said = said.ok_or_else(|| missing("message"))?;
+    let ids = message::read(cx, generation, said, pack)?;
+    let message_end = pack.len();
+    let mut wishes = wishes(cx, generation, configuration, pack)?;
+    if cx.op == Op::Stream {
+        wishes.mode = SendMode::Stream;
+    }
+    let metadata = match metadata {
+        Some(metadata) => Some(structure(cx, "metadata", metadata, pack)?),
+        None => None,
+    };
+    let pack: &'p [u8] = pack;
+    let at = |place: Option<(usize, usize)>| place.and_then(|(start, end)| pack.get(start..end));
+    let send = Send {
+        message: Message(&pack[..message_end]),
+        task_id: at(ids.task_id),
+        client_chooses_id: false,
+        context_id: at(ids.context_id),
+        mode: wishes.mode,
+        history: wishes.history,
+        accepted_output_modes: at(wishes.modes),
+        metadata: at(metadata),
+        generation,
+    };
+    Ok(Asked { call: Call::Send(send), tenant })
+}
+
+/// How the answer is wanted.
+struct Wishes {
+    mode: SendMode,
+    history: Option<u32>,
+    /// Where in the pack a JSON array of them is.
+    modes: Option<(usize, usize)>,
+}
+
+fn wishes(
+    cx: &ReadCx<'_>,
+    generation: Generation,
+    configuration: Option<&[u8]>,
+    pack: &mut Vec<u8>,
+) -> Result<Wishes, Fault> {
+    // The fields are the same in both generations, but the last one means the opposite.
+    use v1::send_message_configuration as field;
+    let mut wishes = Wishes { mode: SendMode::Wait, history: None, modes: None };
+    let Some(configuration) = configuration else { return Ok(wishes) };
+    let (mut last, mut modes) = (false, 0);
+    let start = pack.len();
+    for found in Fields(configuration) {
+        let (number, value) = found.map_err(malformed)?;
+        match number {
+            field::ACCEPTED_OUTPUT_MODES => {
+                const FIELD: &str = "configuration.acceptedOutputModes";
+                pack.extend_from_slice(if modes == 0 { b"[\"" } else { b",\"" });
+                canonical(FIELD, value, cx.limits.string_bytes_max, pack)?;
+                pack.push(b'"');
+                modes += 1;
+            }
+            field::TASK_PUSH_NOTIFICATION_CONFIG => {
+                refuse_push(generation, value.bytes().map_err(malformed)?)?;
+            }
+            field::HISTORY_LENGTH => {
+                let length = value.int32().map_err(malformed)?;
+                wishes.history = history("configuration.historyLength", generation, length)?;
+            }
+            field::RETURN_IMMEDIATELY => last = value.varint().map_err(malformed)? != 0,
+            _ => {}
+        }
+    }
+    if modes > 0 {
+        pack.push(b']');
+        wishes.modes = Some((start, pack.len()));
+    }
+    let at_once = match generation {
+        Generation::V1 => last,
+        // Wire §1.5: `blocking` has no presence; whoever configures anything has set it.
+        Generation::V01 | Generation::V03 => !last,
+    };
+    if at_once {
+        wishes.mode = SendMode::Return;
+    }
+    Ok(wishes)
+}
+
+/// Wire §10, trap 30: a configuration without a URL is none.
+fn refuse_push(generation: Generation, config: &[u8]) -> Result<(), Fault> {
+    let url = match generation {
+        Generation::V1 => v1::task_push_notification_config::URL,
+        Generation::V01 | Generation::V03 => v03::push_notification_config::URL,
+    };
+    for field in Fields(config) {
+        let (number, value) = field.map_err(malformed)?;
+        if number == url && !value.bytes().map_err(malformed)?.is_empty() {
+            return Err(Fault::new(FaultKind::PushNotificationNotSupported));
+        }
+    }
+    Ok(())
+}
+
+/// `historyLength`: 0.3 cannot say 0, which there is unset.
+fn history(field: &'static str, generation: Generation, length: i32) -> Result<Option<u32>, Fault> {
+    let length = u32::try_from(length)
+        .map_err(|_| Fault::param(field, format!("must be from 0 to {}", i32::MAX)))?;
+    Ok(Some(length).filter(|length| generation == Generation::V1 || *length > 0))
+}
+
+/// An identifier that must be there, moved to the pack.
+fn id<'p>(
+    cx: &ReadCx<'_>,
+    field: &'static str,
+    value: Option<Value<'_>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<&'p [u8], Fault> {
+    let start = pack.len();
+    if let Some(value) = value {
+        canonical(field, value, cx.limits.identifier_bytes_max, pack)?;
+    }
+    if pack.len() == start { Err(missing(field)) } else { Ok(&pack[start..]) }
+}
+
+fn get_v1<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<Asked<'p>, Fault> {
+    use v1::get_task_request as field;
+    let (mut tenant, mut named, mut most) = ("", None, None);
+    for found in Fields(body) {
+        match found.map_err(malformed)? {
+            (field::TENANT, value) => tenant = value.text().map_err(malformed)?,
+            (field::ID, value) => named = Some(value),
+            (field::HISTORY_LENGTH, value) => {
+                let length = value.int32().map_err(malformed)?;
+                most = history("historyLength", Generation::V1, length)?;
+            }
+            _ => {}
+        }
+    }
+    let id = id(cx, "id", named, pack)?;
+    Ok(Asked { call: Call::Get(Get { id, context_id: None, history: most }), tenant })
+}
+
+fn get_v03<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<Asked<'p>, Fault> {
+    use v03::get_task_request as field;
+    let (mut named, mut most) = (None, None);
+    for found in Fields(body) {
+        match found.map_err(malformed)? {
+            (field::NAME, value) => named = Some(resource(value)?),
+            (field::HISTORY_LENGTH, value) => {
+                let length = value.int32().map_err(malformed)?;
+                most = history("historyLength", Generation::V03, length)?;
+            }
+            _ => {}
+        }
+    }
+    let id = id(cx, "name", named, pack)?;
+    Ok(Asked { call: Call::Get(Get { id, context_id: None, history: most }), tenant: "" })
+}
+
+/// The task id in a resource name of 0.3 (wire §4.2: `tasks/{id}`); a bare id is accepted.
+fn resource(value: Value<'_>) -> Result<Value<'_>, Fault> {
+    let name = value.bytes().map_err(malformed)?;
+    Ok(Value::Bytes(name.strip_prefix(b"tasks/").unwrap_or(name)))
+}
+
+fn target<'p>(
+    cx: &ReadCx<'_>,
+    generation: Generation,
+    body: &'p [u8],
+    pack: &'p mut Vec<u8>,
+) -> Result<Asked<'p>, Fault> {
+    // Cancel and subscribe agree on their first fields; `metadata` belongs to cancel.
+    use v1::cancel_task_request as new;
+    let is_v1 = generation == Generation::V1;
+    let (mut tenant, mut named, mut metadata) = ("", None, None);
+    for found in Fields(body) {
+        match found.map_err(malformed)? {
+            (v03::cancel_task_request::NAME, value) if !is_v1 => named = Some(resource(value)?),
+            (new::TENANT, value) if is_v1 => tenant = value.text().map_err(malformed)?,
+            (new::ID, value) if is_v1 => named = Some(value),
+            (new::METADATA, value) if is_v1 && cx.op == Op::Cancel => {
+                metadata = Some(value.bytes().map_err(malformed)?);
+            }
+            _ => {}
+        }
+    }
+    let id_end = id(cx, if is_v1 { "id" } else { "name" }, named, pack)?.len();
+    let metadata = match metadata {
+        Some(metadata) => Some(structure(cx, "metadata", metadata, pack)?),
+        None => None,
+    };
+    let pack: &'p [u8] = pack;
+    let target = Target {
+        id: &pack[..id_end],
+        context_id: None,
+        metadata: metadata.and_then(|(start, end)| pack.get(start..end)),
+        generation,
+        after: cx.after.filter(|_| cx.op == Op::Subscribe),
+    };
+    let call = if cx.op == Op::Cancel { Call::Cancel(target) } else { Call::Subscribe(target) };
+    Ok(Asked { call, tenant })
+}
+
+fn list<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<Asked<'p>, Fault> {
+    use v1::list_tasks_request as field;
+    let (mut tenant, mut context, mut token, mut list) = ("", None, None, List::default());
+    for found in Fields(body) {
+        let (number, value) = found.map_err(malformed)?;
+        match number {
+            field::TENANT => tenant = value.text().map_err(malformed)?,
+            field::CONTEXT_ID => context = Some(value),
+            field::STATUS => {
+                let state = u8::try_from(value.int32().map_err(malformed)?).ok();
+                let state = state.and_then(TaskState::from_number);
+                let state = state.ok_or_else(|| Fault::param("status", "must be a task state"))?;
+                list.status = Some(state).filter(|state| *state != TaskState::Unspecified);
+            }
+            field::PAGE_SIZE => {
+                let size = u32::try_from(value.int32().map_err(malformed)?).ok();
+                let size = size.filter(|size| (1..=100).contains(size));
+                let wrong = || Fault::param("pageSize", "must be from 1 to 100");
+                list.page_size = Some(size.ok_or_else(wrong)?);
+            }
+            field::PAGE_TOKEN => token = Some(value),
+            field::HISTORY_LENGTH => {
+                let length = value.int32().map_err(malformed)?;
+                list.history = history("historyLength", Generation::V1, length)?;
+            }
+            field::STATUS_TIMESTAMP_AFTER => {
+                list.after_ms = Some(after_ms(value.bytes().map_err(malformed)?)?);
+            }
+            field::INCLUDE_ARTIFACTS => {
+                list.include_artifacts = value.varint().map_err(malformed)? != 0;
+            }
+            _ => {}
+        }
+    }
+    if let Some(context) = context {
+        canonical("contextId", context, cx.limits.identifier_bytes_max, pack)?;
+    }
+    let context_end = pack.len();
+    if let Some(token) = token {
+        canonical("pageToken", token, cx.limits.string_bytes_max, pack)?;
+    }
+    let pack: &'p [u8] = pack;
+    let (context, token) = pack.split_at(context_end);
+    list.context_id = Some(context).filter(|context| !context.is_empty());
+    list.page_token = Some(token).filter(|token| !token.is_empty());
+    Ok(Asked { call: Call::List(list), tenant })
+}
+
+/// `google.protobuf.Timestamp` in milliseconds, rounded up: what is "at or after" stays so.
+fn after_ms(message: &[u8]) -> Result<u64, Fault> {
+    let (mut seconds, mut nanos) = (0_i64, 0_i32);
+    for field in Fields(message) {
+        match field.map_err(malformed)? {
+            (timestamp::SECONDS, value) => seconds = value.varint().map_err(malformed)? as i64,
+            (timestamp::NANOS, value) => nanos = value.int32().map_err(malformed)?,
+            _ => {}
+        }
+    }
+    // RFC 3339 years, as the type's own definition has it; before 1970 everything is after.
+    if seconds > 253_402_300_799 || !(0..1_000_000_000).contains(&nanos) {
+        return Err(Fault::param("statusTimestampAfter", "must be a timestamp"));
+    }
+    let ms = seconds.saturating_mul(1000).saturating_add(i64::from(nanos).div_euclid(1_000_000));
+    let ms = ms + i64::from(nanos % 1_000_000 > 0);
+    Ok(u64::try_from(ms).unwrap_or(0))
+}

@@ -1,0 +1,204 @@
+//! Errors as gRPC says them: code, message and details (wire §2.3, §2.4).
+
+use crate::{
+    fault::{Fault, FaultKind},
+    json::base64,
+    model::Generation,
+    pb::Writer,
+};
+
+use super::fields::other::{any, bad_request, error_info, field_violation, status};
+
+/// A status code of gRPC; the discriminants are its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Code {
+    /// Success.
+    Ok = 0,
+    /// The client has left.
+    Cancelled = 1,
+    /// The client's mistake.
+    InvalidArgument = 3,
+    /// The time that the client gave is over.
+    DeadlineExceeded = 4,
+    /// No such thing.
+    NotFound = 5,
+    /// A limit.
+    ResourceExhausted = 8,
+    /// Not in this state.
+    FailedPrecondition = 9,
+    /// Not served.
+    Unimplemented = 12,
+    /// Our mistake.
+    Internal = 13,
+    /// Not now.
+    Unavailable = 14,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The code.
+    pub code: Code,
+    /// `grpc-message` before its percent-encoding; empty: none.
+    pub message: String,
+    /// `grpc-status-details-bin` before its base64: a `google.rpc.Status`; empty: none.
+    pub details: Vec<u8>,
+}
+
+impl Status {
+    /// Success.
+    pub const OK: Status = Status::plain(Code::Ok);
+
+    const fn plain(code: Code) -> Status {
+        Status { code, message: String::new(), details: Vec::new() }
+    }
+
+    /// A status that is no fault of A2A: it has no details.
+    pub fn new(code: Code, message: impl Into<String>) -> Status {
+        Status { message: message.into(), ..Status::plain(code) }
+    }
+
+    /// The status of a fault, as clients of this generation know it.
+    pub fn of(fault: &Fault, generation: Generation) -> Status {
+        let message = match fault.field {
+            Some(field) => format!("{field}: {}", fault.message()),
+            None => fault.message().to_owned(),
+        };
+        match generation {
+            Generation::V1 => {
+                let code = code_v1(fault.kind);
+                let details = details(code, &message, fault);
+                Status { code, message, details }
+            }
+            Generation::V01 | Generation::V03 => {
+                // Wire §2.4: a 0.3 client reads the name of the error in front of the text.
+                let message = format!("{}: {message}", name_v03(fault.kind));
+                Status::new(code_v03(fault.kind), message)
+            }
+        }
+    }
+
+    /// `grpc-message`: percent-encoded outside printable ASCII (gRPC over HTTP/2, "Responses").
+    pub fn encoded_message(&self) -> String {
+        let mut encoded = String::with_capacity(self.message.len());
+        for byte in self.message.bytes() {
+            match byte {
+                b'%' | ..0x20 | 0x7f.. => encoded.push_str(&format!("%{byte:02X}")),
+                _ => encoded.push(char::from(byte)),
+            }
+        }
+        encoded
+    }
+
+    /// `grpc-status-details-bin`: base64 without padding.
+    pub fn encoded_details(&self) -> String {
+        base64::encode(&self.details).trim_end_matches('=').to_owned()
+    }
+}
+
+/// Wire §2.3, column gRPC 1.0.1+.
+fn code_v1(kind: FaultKind) -> Code {
+    match kind {
+        FaultKind::Parse
+        | FaultKind::InvalidRequest
+        | FaultKind::InvalidParams
+        | FaultKind::ContentTypeNotSupported => Code::InvalidArgument,
+        FaultKind::MethodNotFound => Code::Unimplemented,
+        FaultKind::TaskNotFound => Code::NotFound,
+        FaultKind::Internal | FaultKind::InvalidAgentResponse => Code::Internal,
+        FaultKind::TaskNotCancelable
+        | FaultKind::PushNotificationNotSupported
+        | FaultKind::UnsupportedOperation
+        | FaultKind::StreamingNotSupported
+        | FaultKind::TaskTerminal
+        | FaultKind::ExtendedAgentCardNotConfigured
+        | FaultKind::ExtensionSupportRequired
+        | FaultKind::VersionNotSupported => Code::FailedPrecondition,
+        FaultKind::Overloaded => Code::ResourceExhausted,
+    }
+}
+
+/// Wire §2.3, column gRPC 1.0.0: what 0.3 servers answered as well.
+fn code_v03(kind: FaultKind) -> Code {
+    match kind {
+        FaultKind::PushNotificationNotSupported
+        | FaultKind::UnsupportedOperation
+        | FaultKind::StreamingNotSupported
+        | FaultKind::TaskTerminal
+        | FaultKind::VersionNotSupported => Code::Unimplemented,
+        FaultKind::Parse
+        | FaultKind::InvalidRequest
+        | FaultKind::MethodNotFound
+        | FaultKind::InvalidParams
+        | FaultKind::Internal
+        | FaultKind::TaskNotFound
+        | FaultKind::TaskNotCancelable
+        | FaultKind::ContentTypeNotSupported
+        | FaultKind::InvalidAgentResponse
+        | FaultKind::ExtendedAgentCardNotConfigured
+        | FaultKind::ExtensionSupportRequired
+        | FaultKind::Overloaded => code_v1(kind),
+    }
+}
+
+/// The name of an error: its reason in camel case and `Error` (wire §2.3, the rule of `reason`).
+fn name_v03(kind: FaultKind) -> String {
+    let mut name = String::new();
+    for word in kind.row().reason.split('_') {
+        name.push_str(&word[..1]);
+        name.push_str(&word[1..].to_ascii_lowercase());
+    }
+    if !name.ends_with("Error") {
+        name.push_str("Error");
+    }
+    name
+}
+
+/// `google.rpc.Status` with ErrorInfo and, about a parameter, BadRequest.
+fn details(code: Code, message: &str, fault: &Fault) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    let mut writer = Writer(&mut out);
+    writer.number(status::CODE, code as u64);
+    writer.bytes(status::MESSAGE, message.as_bytes());
+    detail(&mut writer, b"type.googleapis.com/google.rpc.ErrorInfo", |writer| {
+        writer.bytes(error_info::REASON, fault.kind.row().reason.as_bytes());
+        writer.bytes(error_info::DOMAIN, b"a2a-protocol.org");
+    });
+    if let Some(field) = fault.field {
+        detail(&mut writer, b"type.googleapis.com/google.rpc.BadRequest", |writer| {
+            let violation = writer.open(bad_request::FIELD_VIOLATIONS, field.len());
+            writer.bytes(field_violation::FIELD, field.as_bytes());
+            writer.bytes(field_violation::DESCRIPTION, fault.message().as_bytes());
+            writer.close(violation);
+        });
+    }
+    out
+}
+
+fn detail(writer: &mut Writer<'_>, type_url: &[u8], write: impl FnOnce(&mut Writer<'_>)) {
+    let detail = writer.open(status::DETAILS, 0);
+    writer.bytes(any::TYPE_URL, type_url);
+    let value = writer.open(any::VALUE, 0);
+    write(writer);
+    writer.close(value);
+    writer.close(detail);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_specification() {
+        assert_eq!(name_v03(FaultKind::TaskNotFound), "TaskNotFoundError");
+        assert_eq!(name_v03(FaultKind::Internal), "InternalError");
+        assert_eq!(name_v03(FaultKind::InvalidParams), "InvalidParamsError");
+    }
+
+    #[test]
+    fn messages_are_printable() {
+        let status = Status::new(Code::Internal, "50% of \u{e9}\n~ ok");
+        assert_eq!(status.encoded_message(), "50%25 of %C3%A9%0A~ ok");
+    }
+}

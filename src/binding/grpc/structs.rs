@@ -1,0 +1,232 @@
+//! `google.protobuf.Struct` and `Value` to JSON text.
+//!
+//! Law: what a client sends as `Struct` is stored as JSON text and given to every other binding as
+//! that text. Nothing here recurses.
+
+use smallvec::SmallVec;
+
+use crate::{
+    json::write::{push_escaped, push_i64},
+    pb::{Fields, Malformed, Value},
+};
+
+use super::fields::{
+    entry,
+    other::{list_value, structure, value},
+};
+
+/// Why a `Struct` or `Value` cannot be JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotJson {
+    /// It is no message.
+    Malformed,
+    /// It is nested too deeply.
+    Depth,
+    /// A number is not finite.
+    Number,
+}
+
+impl From<Malformed> for NotJson {
+    fn from(_: Malformed) -> NotJson {
+        NotJson::Malformed
+    }
+}
+
+/// A message whose fields become the members of a container.
+struct Open<'a> {
+    fields: Fields<'a>,
+    is_object: bool,
+}
+
+/// Appends the JSON object that a `Struct` stands for; its members keep their order.
+///
+/// `depth_max` bounds the objects and lists around a value. `skip`: a member that is left out.
+///
+/// # Errors
+/// [`NotJson`]; `out` then holds the beginning.
+pub fn push_struct(
+    out: &mut Vec<u8>,
+    message: &[u8],
+    skip: Option<&str>,
+    depth_max: usize,
+) -> Result<(), NotJson> {
+    out.push(b'{');
+    let top = Open { fields: Fields(message), is_object: true };
+    push_open(out, top, skip, depth_max)
+}
+
+/// Appends the JSON that a `Value` stands for; one that is not set is `null`.
+///
+/// # Errors
+/// As [`push_struct`].
+pub fn push_value(out: &mut Vec<u8>, message: &[u8], depth_max: usize) -> Result<(), NotJson> {
+    match scalar_or_open(out, message)? {
+        Some(open) => push_open(out, open, None, depth_max),
+        None => Ok(()),
+    }
+}
+
+fn push_open<'a>(
+    out: &mut Vec<u8>,
+    top: Open<'a>,
+    skip: Option<&str>,
+    depth_max: usize,
+) -> Result<(), NotJson> {
+    let mut stack: SmallVec<[Open<'a>; 8]> = SmallVec::new();
+    stack.push(top);
+    while let Some(open) = stack.last_mut() {
+        let is_object = open.is_object;
+        let wanted = if is_object { structure::FIELDS } else { list_value::VALUES };
+        let item = match open.fields.next() {
+            None => {
+                out.push(if is_object { b'}' } else { b']' });
+                stack.pop();
+                continue;
+            }
+            Some(field) => match field? {
+                (number, item) if number == wanted => item.bytes()?,
+                _ => continue,
+            },
+        };
+        let item = if is_object {
+            member(out, item, skip.filter(|_| stack.len() == 1))?
+        } else {
+            comma(out);
+            Some(item)
+        };
+        if let Some(item) = item
+            && let Some(open) = scalar_or_open(out, item)?
+        {
+            if stack.len() >= depth_max {
+                return Err(NotJson::Depth);
+            }
+            stack.push(open);
+        }
+    }
+    Ok(())
+}
+
+/// No value ends with an opening bracket, so one that stands there is its container's.
+fn comma(out: &mut Vec<u8>) {
+    if !matches!(out.last(), Some(b'{' | b'[')) {
+        out.push(b',');
+    }
+}
+
+/// Appends the key of a member and returns its value; `None`: it is to be left out.
+fn member<'a>(
+    out: &mut Vec<u8>,
+    message: &'a [u8],
+    skip: Option<&str>,
+) -> Result<Option<&'a [u8]>, NotJson> {
+    let (mut key, mut item) = ("", &[][..]);
+    for field in Fields(message) {
+        match field? {
+            (entry::KEY, text) => key = text.text()?,
+            (entry::VALUE, value) => item = value.bytes()?,
+            _ => {}
+        }
+    }
+    if skip == Some(key) {
+        return Ok(None);
+    }
+    comma(out);
+    out.push(b'"');
+    push_escaped(out, key);
+    out.extend_from_slice(b"\":");
+    Ok(Some(item))
+}
+
+/// Appends a scalar, or the opening bracket of what is returned.
+fn scalar_or_open<'a>(out: &mut Vec<u8>, message: &'a [u8]) -> Result<Option<Open<'a>>, NotJson> {
+    let mut kind = None;
+    for field in Fields(message) {
+        let (number, item) = field?;
+        // Of a oneof the last field counts.
+        if (value::NULL_VALUE..=value::LIST_VALUE).contains(&number) {
+            kind = Some((number, item));
+        }
+    }
+    match kind {
+        Some((value::NUMBER_VALUE, number)) => push_number(out, number)?,
+        Some((value::STRING_VALUE, text)) => {
+            out.push(b'"');
+            push_escaped(out, text.text()?);
+            out.push(b'"');
+        }
+        Some((value::BOOL_VALUE, flag)) => {
+            let text: &[u8] = if flag.varint()? != 0 { b"true" } else { b"false" };
+            out.extend_from_slice(text);
+        }
+        Some((value::STRUCT_VALUE, fields)) => {
+            out.push(b'{');
+            return Ok(Some(Open { fields: Fields(fields.bytes()?), is_object: true }));
+        }
+        Some((value::LIST_VALUE, fields)) => {
+            out.push(b'[');
+            return Ok(Some(Open { fields: Fields(fields.bytes()?), is_object: false }));
+        }
+        Some((_, null)) => {
+            null.varint()?;
+            out.extend_from_slice(b"null");
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+    Ok(None)
+}
+
+/// The shortest text that is this double; whole numbers that a double holds exactly have no point.
+fn push_number(out: &mut Vec<u8>, number: Value<'_>) -> Result<(), NotJson> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let Value::Fixed64(bits) = number else { return Err(NotJson::Malformed) };
+    let number = f64::from_bits(bits);
+    if !number.is_finite() {
+        return Err(NotJson::Number);
+    }
+    let negative_zero = number == 0.0 && number.is_sign_negative();
+    if number.fract() == 0.0 && number.abs() <= EXACT && !negative_zero {
+        push_i64(out, number as i64);
+    } else {
+        out.extend_from_slice(format!("{number:?}").as_bytes());
+    }
+    Ok(())
+}
+
+/// True when a `Struct` has a member of this name that is `true`.
+pub fn is_true(message: &[u8], name: &str) -> bool {
+    let mut found = false;
+    for (key, item) in members(message) {
+        if key == name.as_bytes() {
+            let set = (value::BOOL_VALUE, Value::Varint(1));
+            found = Fields(item).filter_map(Result::ok).last() == Some(set);
+        }
+    }
+    found
+}
+
+/// The value of a `Struct` that has one member, of this name.
+pub fn only<'a>(message: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut members = members(message);
+    let (key, item) = members.next()?;
+    (key == name.as_bytes() && members.next().is_none()).then_some(item)
+}
+
+/// Number of a `Struct`'s members.
+pub fn count(message: &[u8]) -> usize {
+    members(message).count()
+}
+
+fn members(message: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let entries = Fields(message).filter_map(Result::ok).filter(|f| f.0 == structure::FIELDS);
+    entries.filter_map(|(_, item)| {
+        let (mut key, mut value) = (&[][..], &[][..]);
+        for (number, field) in Fields(item.bytes().ok()?).filter_map(Result::ok) {
+            match number {
+                entry::KEY => key = field.bytes().ok()?,
+                entry::VALUE => value = field.bytes().ok()?,
+                _ => {}
+            }
+        }
+        Some((key, value))
+    })
+}

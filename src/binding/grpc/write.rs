@@ -1,0 +1,330 @@
+//! Answers: from the views of a task to protocol buffers, while the task is locked.
+//!
+//! Law: as `dialect/v1` and `dialect/v03` write JSON, so this writes messages: the same fields in
+//! the same cases. Defaults are left out, but for the content of a part.
+
+use crate::{
+    model::{
+        Artifact, ArtifactView, Generation, Message, Op, Part, Reply, Role, TaskEvent, TaskState,
+        TaskView,
+        pack::{artifact_tag, message_tag},
+    },
+    pb::Writer,
+    service::Followed,
+};
+
+use super::{
+    fields::{other::timestamp, v1, v03},
+    from_json::{struct_field, text_field},
+    parts::{part_v1, part_v03},
+};
+
+/// The task and conversation in which a message is shown; agent messages carry both.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    task_id: &'a [u8],
+    context_id: &'a [u8],
+}
+
+/// Bytes of a message that most ids and states fit beside its text.
+const FRAME_GUESS: usize = 128;
+
+/// Appends the message that answers `op`, or one piece of a page.
+///
+/// Pieces of a page go into one message, one after another.
+pub fn reply(out: &mut Vec<u8>, generation: Generation, op: Op, reply: &Reply<'_>) {
+    // `SendMessageResponse` is numbered alike in both generations.
+    use v1::send_message_response as field;
+    let mut writer = Writer(out);
+    match *reply {
+        Reply::Task { view, history } => match op {
+            Op::Send | Op::Stream => {
+                nested_task(&mut writer, generation, field::TASK, &view, history, true);
+            }
+            _ => task(&mut writer, generation, &view, history, true),
+        },
+        Reply::Message { message: said, context_id } => {
+            let place = Place { task_id: b"", context_id };
+            message(&mut writer, generation, field::MESSAGE, said, place);
+        }
+        Reply::PageStart => {}
+        Reply::PageTask { view, history, artifacts } => {
+            let history = Some(history.unwrap_or(0));
+            let number = v1::list_tasks_response::TASKS;
+            nested_task(&mut writer, generation, number, &view, history, artifacts);
+        }
+        Reply::PageEnd { next, page_size, total } => {
+            use v1::list_tasks_response as field;
+            some_bytes(&mut writer, field::NEXT_PAGE_TOKEN, next.as_bytes());
+            writer.number(field::PAGE_SIZE, u64::from(page_size));
+            writer.number(field::TOTAL_SIZE, total.min(i32::MAX as u64));
+        }
+    }
+}
+
+/// Appends the `StreamResponse` of one item; false: there is none and nothing was written.
+///
+/// `history`: at most so many messages in a snapshot.
+pub fn event(
+    out: &mut Vec<u8>,
+    generation: Generation,
+    item: &Followed<'_>,
+    history: Option<u32>,
+) -> bool {
+    use v1::stream_response as field;
+    let mut writer = Writer(out);
+    match *item {
+        Followed::Snapshot(view) => {
+            nested_task(&mut writer, generation, field::TASK, &view, history, true);
+        }
+        Followed::Message { message: said, context_id } => {
+            let place = Place { task_id: b"", context_id };
+            message(&mut writer, generation, field::MESSAGE, said, place);
+        }
+        Followed::Event { ref event, task_id, context_id, last, .. } => {
+            let place = Place { task_id, context_id };
+            match *event {
+                // A client's message is no event of the protocol.
+                TaskEvent::Turn { .. } => return false,
+                TaskEvent::Status { state, at_ms, message, metadata } => {
+                    let last = last || state.is_terminal();
+                    let now = Now { state, at_ms, said: message };
+                    status_update(&mut writer, generation, now, metadata, place, last);
+                }
+                TaskEvent::Artifact { .. } => {
+                    artifact_update(&mut writer, generation, event, place)
+                }
+            }
+        }
+    }
+    true
+}
+
+fn status_update(
+    writer: &mut Writer<'_>,
+    generation: Generation,
+    now: Now<'_>,
+    metadata: Option<&[u8]>,
+    place: Place<'_>,
+    last: bool,
+) {
+    use v1::task_status_update_event as field;
+    let said = now.said.map_or(0, |said| said.0.len() + FRAME_GUESS);
+    let update = writer.open(v1::stream_response::STATUS_UPDATE, 100 + said);
+    writer.bytes(field::TASK_ID, place.task_id);
+    writer.bytes(field::CONTEXT_ID, place.context_id);
+    status(writer, generation, field::STATUS, now, place);
+    let metadata_field = match generation {
+        Generation::V1 => field::METADATA,
+        Generation::V01 | Generation::V03 => {
+            writer.flag(v03::task_status_update_event::FINAL, last);
+            v03::task_status_update_event::METADATA
+        }
+    };
+    some_struct(writer, metadata_field, metadata);
+    writer.close(update);
+}
+
+fn artifact_update(
+    writer: &mut Writer<'_>,
+    generation: Generation,
+    event: &TaskEvent<'_>,
+    place: Place<'_>,
+) {
+    // Both generations number its fields alike.
+    use v1::task_artifact_update_event as field;
+    let TaskEvent::Artifact { artifact: chunk, append, last_chunk, metadata } = *event else {
+        return;
+    };
+    let update =
+        writer.open(v1::stream_response::ARTIFACT_UPDATE, FRAME_GUESS + chunk.packed_len());
+    writer.bytes(field::TASK_ID, place.task_id);
+    writer.bytes(field::CONTEXT_ID, place.context_id);
+    artifact(writer, generation, field::ARTIFACT, chunk, chunk.parts(), chunk.packed_len());
+    writer.flag(field::APPEND, append);
+    writer.flag(field::LAST_CHUNK, last_chunk);
+    some_struct(writer, field::METADATA, metadata);
+    writer.close(update);
+}
+
+fn nested_task(
+    writer: &mut Writer<'_>,
+    generation: Generation,
+    number: u32,
+    view: &TaskView<'_>,
+    history: Option<u32>,
+    artifacts: bool,
+) {
+    let nested = writer.open(number, view.bytes().max(FRAME_GUESS));
+    task(writer, generation, view, history, artifacts);
+    writer.close(nested);
+}
+
+fn task(
+    writer: &mut Writer<'_>,
+    generation: Generation,
+    view: &TaskView<'_>,
+    history: Option<u32>,
+    artifacts: bool,
+) {
+    // Both generations number its fields alike.
+    use v1::task as field;
+    writer.0.reserve(view.bytes() + 1024);
+    let place = Place { task_id: view.id(), context_id: view.context_id() };
+    writer.bytes(field::ID, place.task_id);
+    writer.bytes(field::CONTEXT_ID, place.context_id);
+    let now = view.status();
+    let now = Now { state: now.state, at_ms: now.at_ms, said: now.message };
+    status(writer, generation, field::STATUS, now, place);
+    if artifacts {
+        for whole in view.artifacts() {
+            self::whole(writer, generation, field::ARTIFACTS, whole);
+        }
+    }
+    if history != Some(0) {
+        for said in view.history(history) {
+            message(writer, generation, field::HISTORY, said, place);
+        }
+    }
+}
+
+/// What is to be written of a status.
+#[derive(Clone, Copy)]
+struct Now<'a> {
+    state: TaskState,
+    at_ms: u64,
+    said: Option<Message<'a>>,
+}
+
+fn status(
+    writer: &mut Writer<'_>,
+    generation: Generation,
+    number: u32,
+    now: Now<'_>,
+    place: Place<'_>,
+) {
+    // Both generations number its fields alike.
+    use v1::task_status as field;
+    let status = writer.open(number, now.said.map_or(0, |said| said.0.len() + FRAME_GUESS));
+    writer.number(field::STATE, now.state as u64);
+    if let Some(said) = now.said {
+        message(writer, generation, field::MESSAGE, said, place);
+    }
+    if now.at_ms != 0 {
+        let time = writer.open(field::TIMESTAMP, 0);
+        writer.number(timestamp::SECONDS, now.at_ms / 1000);
+        let nanos = now.at_ms % 1000 * 1_000_000;
+        if nanos != 0 {
+            writer.number(timestamp::NANOS, nanos);
+        }
+        writer.close(time);
+    }
+    writer.close(status);
+}
+
+fn message(
+    writer: &mut Writer<'_>,
+    generation: Generation,
+    number: u32,
+    said: Message<'_>,
+    place: Place<'_>,
+) {
+    // Both generations number what they share alike.
+    use v1::message as field;
+    let nested = writer.open(number, said.0.len());
+    let role = said.role();
+    let (mut context_id, mut task_id) = (None, None);
+    for (tag, bytes) in said.fields() {
+        match tag {
+            message_tag::MESSAGE_ID => text_field(writer, field::MESSAGE_ID, bytes),
+            message_tag::CONTEXT_ID => context_id = Some(bytes),
+            message_tag::TASK_ID => task_id = Some(bytes),
+            _ => {}
+        }
+    }
+    if role == Role::Agent {
+        // A2A 1.0 §4.1.4: what an agent says names its conversation.
+        context_id = context_id.or(Some(place.context_id).filter(|id| !id.is_empty()));
+        task_id = task_id.or(Some(place.task_id).filter(|id| !id.is_empty()));
+    }
+    some_text(writer, field::CONTEXT_ID, context_id);
+    some_text(writer, field::TASK_ID, task_id);
+    writer.number(field::ROLE, role as u64);
+    for (tag, bytes) in said.fields() {
+        match tag {
+            message_tag::PART => part(writer, generation, field::PARTS, Part(bytes)),
+            message_tag::METADATA => struct_field(writer.0, field::METADATA, bytes),
+            message_tag::EXTENSION => text_field(writer, field::EXTENSIONS, bytes),
+            message_tag::REFERENCE if generation == Generation::V1 => {
+                text_field(writer, field::REFERENCE_TASK_IDS, bytes);
+            }
+            _ => {}
+        }
+    }
+    writer.close(nested);
+}
+
+fn whole(writer: &mut Writer<'_>, generation: Generation, number: u32, whole: ArtifactView<'_>) {
+    let head = whole.head();
+    artifact(writer, generation, number, head, whole.parts(), head.packed_len());
+}
+
+fn artifact<'a>(
+    writer: &mut Writer<'_>,
+    generation: Generation,
+    number: u32,
+    head: Artifact<'a>,
+    parts: impl Iterator<Item = Part<'a>>,
+    guess: usize,
+) {
+    use v1::artifact as new;
+    use v03::artifact as old;
+    let nested = writer.open(number, guess);
+    let [name, description, part_field, metadata, extensions] = match generation {
+        Generation::V1 => [new::NAME, new::DESCRIPTION, new::PARTS, new::METADATA, new::EXTENSIONS],
+        Generation::V01 | Generation::V03 => {
+            [old::NAME, old::DESCRIPTION, old::PARTS, old::METADATA, old::EXTENSIONS]
+        }
+    };
+    for (tag, bytes) in head.fields() {
+        match tag {
+            artifact_tag::ARTIFACT_ID => text_field(writer, new::ARTIFACT_ID, bytes),
+            artifact_tag::NAME => text_field(writer, name, bytes),
+            artifact_tag::DESCRIPTION => text_field(writer, description, bytes),
+            artifact_tag::METADATA => struct_field(writer.0, metadata, bytes),
+            artifact_tag::EXTENSION => text_field(writer, extensions, bytes),
+            _ => {}
+        }
+    }
+    for each in parts {
+        part(writer, generation, part_field, each);
+    }
+    writer.close(nested);
+}
+
+fn part(writer: &mut Writer<'_>, generation: Generation, number: u32, part: Part<'_>) {
+    let nested = writer.open(number, part.0.len());
+    match generation {
+        Generation::V1 => part_v1(writer, part),
+        Generation::V01 | Generation::V03 => part_v03(writer, part),
+    }
+    writer.close(nested);
+}
+
+pub(super) fn some_text(writer: &mut Writer<'_>, number: u32, raw: Option<&[u8]>) {
+    if let Some(raw) = raw.filter(|raw| !raw.is_empty()) {
+        text_field(writer, number, raw);
+    }
+}
+
+fn some_bytes(writer: &mut Writer<'_>, number: u32, bytes: &[u8]) {
+    if !bytes.is_empty() {
+        writer.bytes(number, bytes);
+    }
+}
+
+pub(super) fn some_struct(writer: &mut Writer<'_>, number: u32, json: Option<&[u8]>) {
+    if let Some(json) = json {
+        struct_field(writer.0, number, json);
+    }
+}

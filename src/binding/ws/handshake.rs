@@ -1,0 +1,128 @@
+//! The opening handshake, on the server's side (RFC 6455 §4.2).
+//!
+//! A GET of HTTP/1.1 that asks for the protocol `websocket` gets it or hears why not. The one
+//! subprotocol that is known is `a2a`; extensions are never agreed on.
+
+use super::{Session, Upgrade};
+use crate::{
+    binding::{Exchange, Handled, Site, jsonrpc},
+    http::{self, Body, Field, Head, Method, Version, response},
+    ws,
+};
+
+/// The subprotocol that a client may name; one that names none speaks the same.
+const SUBPROTOCOL: &[u8] = b"a2a";
+
+/// What RFC 6455 §4.4 and RFC 9110 §15.5.22 want beside status 426.
+const UPGRADE_REQUIRED: &[u8] =
+    b"Sec-WebSocket-Version: 13\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
+
+/// True for a request that wants to become a WebSocket.
+///
+/// RFC 9110 §7.8: a server ignores `Upgrade` in HTTP/1.0, and may ignore it anywhere else.
+pub fn is_upgrade(head: &Head<'_>) -> bool {
+    let wanted = |protocol: &[u8]| protocol.eq_ignore_ascii_case(b"websocket");
+    head.method() == Method::Get
+        && head.version() == Version::Http11
+        && head.value(Field::Upgrade).is_some()
+        && head.values("upgrade").any(|value| http::list(value).any(wanted))
+}
+
+/// Answers a request for which [`is_upgrade`] holds; `None` in place of a session's upgrade makes
+/// one that echoes.
+#[cold]
+pub fn upgrade(x: &mut Exchange<'_>, place: Option<jsonrpc::Place>) -> Handled {
+    let (status, detail, extra) = match accept(x) {
+        Ok(accept) => {
+            switch(x, &accept);
+            let upgrade = place.map(|place| Upgrade::of(place, x));
+            return Handled::Upgraded(Box::new(Session::new(upgrade)));
+        }
+        Err(refusal) => refusal,
+    };
+    let date = x.scratch.date(x.now);
+    jsonrpc::refuse_http(x.out, status, detail, &date, extra, x.close, false);
+    Handled::Answered
+}
+
+type Refusal = (u16, &'static str, &'static [u8]);
+
+/// RFC 6455 §4.2.1, rule by rule; the accept key if all of them hold.
+fn accept(x: &Exchange<'_>) -> Result<[u8; 28], Refusal> {
+    let bad = |detail| (400, detail, &b""[..]);
+    if !x.head.connection_upgrade() {
+        return Err(bad("an upgrade needs the field Connection: Upgrade"));
+    }
+    if x.head.body() != Body::None {
+        return Err(bad("an upgrade has no body"));
+    }
+    // RFC 6455 §4.4: the versions that are known go with the refusal.
+    if only(x.head, "sec-websocket-version") != Some(b"13") {
+        return Err((426, "the WebSocket version must be 13", UPGRADE_REQUIRED));
+    }
+    let key = only(x.head, "sec-websocket-key").and_then(ws::accept);
+    let key = key.ok_or(bad("Sec-WebSocket-Key must be 16 bytes in base64, once"))?;
+    if !is_origin_allowed(x.site, x.head) {
+        return Err((403, "no WebSocket is served to pages of this origin", b""));
+    }
+    if x.close {
+        return Err((503, "the connection closes now", b"Retry-After: 1\r\n"));
+    }
+    Ok(key)
+}
+
+/// The value of a field that stands in the head exactly once.
+fn only<'h>(head: &Head<'h>, name: &str) -> Option<&'h [u8]> {
+    let mut values = head.values(name);
+    values.next().filter(|_| values.next().is_none())
+}
+
+fn switch(x: &mut Exchange<'_>, accept: &[u8; 28]) {
+    let mut fields =
+        b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ".to_vec();
+    fields.extend_from_slice(accept);
+    fields.extend_from_slice(b"\r\n");
+    let offered = x.head.values("sec-websocket-protocol");
+    if offered.flat_map(http::list).any(|protocol| protocol == SUBPROTOCOL) {
+        fields.extend_from_slice(b"Sec-WebSocket-Protocol: a2a\r\n");
+    }
+    let date = x.scratch.date(x.now);
+    response::simple(x.out, 101, "", b"", &date, &fields, false, false);
+}
+
+/// RFC 6455 §10.2: a browser says which page opens a WebSocket, and any page may try. Without
+/// `Origin` it is no browser; pages of this very host, or of the public URL, are our own; others
+/// are those of the configuration, or all of them with `*`.
+fn is_origin_allowed(site: &Site, head: &Head<'_>) -> bool {
+    let mut origins = head.values("origin");
+    let Some(origin) = origins.next() else { return true };
+    let Ok(origin) = str::from_utf8(origin) else { return false };
+    if origins.next().is_some() {
+        return false;
+    }
+    let is_ours = authority(origin).is_some_and(|from| {
+        let public = site.public_url.as_deref().and_then(authority);
+        let hosts = [head.host(), public];
+        hosts.into_iter().flatten().any(|host| host.eq_ignore_ascii_case(from))
+    });
+    let is_named = |named: &String| named == "*" || named.eq_ignore_ascii_case(origin);
+    is_ours || site.ws_origins.iter().any(is_named)
+}
+
+/// Host and port of a URL.
+fn authority(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    rest.split('/').next()
+}
+
+/// True for what `Origin` can say (RFC 6454 §6.2), and for `*`, which stands for all of it.
+pub fn is_origin(text: &str) -> bool {
+    let Some((scheme, authority)) = text.split_once("://") else {
+        return matches!(text, "*" | "null");
+    };
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b);
+    !scheme.is_empty()
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+        && !authority.is_empty()
+        && authority.bytes().all(plain)
+}

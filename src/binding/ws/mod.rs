@@ -1,0 +1,92 @@
+//! JSON-RPC over WebSocket: one call or batch a text message, answered as they finish.
+//!
+//! The messages go to the same desk as the bodies of POST, and what waits is parked as there; only
+//! the frame around an answer differs, and that one connection holds many of them at once. What
+//! the head of the upgrade said holds for every message (A2A 1.0 §3.6).
+
+mod handshake;
+mod session;
+
+use crate::{
+    binding::{
+        Exchange,
+        asked::{asked_version, joined_extensions},
+        jsonrpc::Place,
+        origin::Origin,
+    },
+    http::query,
+};
+
+pub use handshake::{is_origin, is_upgrade, upgrade};
+pub use session::Session;
+
+/// How a WebSocket was opened: what is beside its messages.
+pub struct Upgrade {
+    place: Place,
+    asked: Option<Box<[u8]>>,
+    extensions: Option<Box<str>>,
+    path: Box<str>,
+    is_secure: bool,
+    host: Option<Box<str>>,
+    prefix: Box<str>,
+    event_ids: bool,
+}
+
+impl Upgrade {
+    /// What the request that asks for an upgrade to `place` says.
+    fn of(place: Place, x: &Exchange<'_>) -> Upgrade {
+        let head = x.head;
+        let mut pairs = query::pairs(head.query().unwrap_or_default()).filter_map(Result::ok);
+        let event_ids = pairs.any(|(key, value)| key == "eventIds" && value == "1");
+        let Origin { is_secure, host, prefix } = Origin::of(x.site, x.peer, head);
+        Upgrade {
+            place,
+            asked: asked_version(head).map(Into::into),
+            extensions: joined_extensions(head).map(Into::into),
+            path: head.path().into(),
+            is_secure,
+            host: host.map(Into::into),
+            prefix: prefix.into(),
+            event_ids,
+        }
+    }
+
+    /// Who speaks and who answers.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The version that was asked for.
+    pub fn asked_version(&self) -> Option<&[u8]> {
+        self.asked.as_deref()
+    }
+
+    /// The extensions that were asked for, comma separated.
+    pub fn extensions(&self) -> Option<&str> {
+        self.extensions.as_deref()
+    }
+
+    /// The path.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Where the client asked.
+    pub fn origin(&self) -> Origin<'_> {
+        let (host, prefix) = (self.host.as_deref(), &*self.prefix);
+        Origin { is_secure: self.is_secure, host, prefix }
+    }
+
+    /// True: the messages of a stream name the numbers of their events.
+    pub fn event_ids(&self) -> bool {
+        self.event_ids
+    }
+
+    /// Bytes behind pointers.
+    fn held_bytes(&self) -> usize {
+        let asked = self.asked.as_ref().map_or(0, |text| text.len());
+        let extensions = self.extensions.as_ref().map_or(0, |text| text.len());
+        let host = self.host.as_ref().map_or(0, |text| text.len());
+        asked + extensions + host + self.prefix.len() + self.path.len()
+    }
+}

@@ -1,0 +1,26 @@
+//! RFC 9113 §3.4: how a connection begins whose client knows that HTTP/2 is spoken.
+
+use super::{Conn, Cx, State, Step};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+impl Conn {
+    /// Looks at the first bytes of a connection; `None`: they are HTTP/1.1.
+    pub(super) fn preface(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Option<Step> {
+        if !cfg!(feature = "grpc") || !PREFACE.starts_with(&rest[..rest.len().min(PREFACE.len())]) {
+            self.is_new = false;
+            return None;
+        }
+        if rest.len() >= PREFACE.len() {
+            return Some(Step::Http2);
+        }
+        // It may become either; who begins a head has as long as for any.
+        if let State::Reading { scanned, .. } = &mut self.state
+            && *scanned == 0
+        {
+            *scanned = 1;
+            self.since_ms = cx.now.mono_ms;
+        }
+        Some(self.not_yet(cx, rest.len(), 0, eof))
+    }
+}

@@ -1,0 +1,221 @@
+//! A connection that has become a WebSocket: messages in, messages out, and the signs of life
+//! between them (RFC 6455).
+//!
+//! What waits is written first, then what came is read, as long as there is room for output;
+//! streams leave the last quarter of it to the answers of what is read, so that a call can always
+//! overtake them. After a close frame of either side nothing is parsed.
+
+use super::{
+    Engine,
+    conn::{Cx, Next, Step},
+};
+use crate::{
+    binding::{Means, ws::Session},
+    limits::Limits,
+    service::Now,
+    ws::{self, Event, OpCode, Reader, Rules, WsError, code},
+};
+
+/// One WebSocket.
+pub(super) struct Socket {
+    reader: Reader,
+    session: Session,
+    /// When input came last.
+    heard_ms: u64,
+    /// When the peer was asked whether it lives, and has said nothing since.
+    pinged_ms: Option<u64>,
+    /// Input that was left at the last look.
+    left: usize,
+    /// The message that is on its way, if one is.
+    window: Option<Window>,
+    /// Bytes of input that were consumed.
+    eaten: u64,
+}
+
+/// A stretch of time in which a message must move on.
+#[derive(Clone, Copy)]
+struct Window {
+    since_ms: u64,
+    /// [`Socket::eaten`] when it began.
+    eaten: u64,
+}
+
+impl Socket {
+    /// A socket that was just opened.
+    pub(super) fn new(session: Session, now: Now) -> Socket {
+        Socket {
+            reader: Reader::default(),
+            session,
+            heard_ms: now.mono_ms,
+            pinged_ms: None,
+            left: 0,
+            window: None,
+            eaten: 0,
+        }
+    }
+
+    /// Goes on as far as possible; see `Conn::advance`.
+    ///
+    /// Out of line, so that requests of HTTP do not pay for its registers.
+    #[inline(never)]
+    pub(super) fn advance(&mut self, cx: &mut Cx<'_>, input: &[u8], eof: bool) -> Step {
+        if input.len() != self.left {
+            (self.heard_ms, self.pinged_ms) = (cx.now.mono_ms, None);
+        }
+        let room = cx.engine.limits().output_bytes_max.saturating_sub(cx.unsent);
+        if self.session.in_flight() > 0 {
+            self.settle(cx, room);
+        }
+        let ate = match self.read(cx, input, room) {
+            Ok(ate) => ate,
+            Err(next) => return Step::Over(next),
+        };
+        (self.left, self.eaten) = (input.len() - ate, self.eaten + ate as u64);
+        if cx.out.len() >= room {
+            return Step::Rest(ate, false);
+        }
+        // A peer that left would hold what waits until its tasks end; they run on without it.
+        if eof {
+            return Step::Over(Next::Abort);
+        }
+        match self.keep_watch(cx) {
+            Some(next) => Step::Over(next),
+            None => Step::Rest(ate, true),
+        }
+    }
+
+    /// When something is due that no input and no waker brings.
+    pub(super) fn deadline_ms(&self, limits: &Limits) -> u64 {
+        let ping_ms = self.pinged_ms.unwrap_or(self.heard_ms) + limits.ws_ping_ms;
+        match self.window {
+            Some(window) => ping_ms.min(window.since_ms + limits.body_idle_ms),
+            None => ping_ms,
+        }
+    }
+
+    /// Bytes of buffers, and of what waits.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.reader.held_bytes() + self.session.held_bytes()
+    }
+
+    /// Writes what is ready of everything that waits.
+    fn settle(&mut self, cx: &mut Cx<'_>, room: usize) {
+        let date = cx.worker.scratch.date(cx.now);
+        let room = room.saturating_sub(cx.engine.limits().output_bytes_max / 4);
+        self.session.settle(cx.engine.service(), cx.wake, cx.out, room, &date);
+    }
+
+    /// Handles what has come, as long as there is room; says how much that was, or how it ended.
+    fn read(&mut self, cx: &mut Cx<'_>, input: &[u8], room: usize) -> Result<usize, Next> {
+        let limits = cx.engine.limits();
+        let rules = Rules {
+            frame_bytes_max: limits.ws_frame_bytes_max,
+            message_bytes_max: limits.ws_message_bytes_max,
+            binary: self.session.takes_binary(),
+        };
+        let mut ate = 0;
+        while ate < input.len() && cx.out.len() < room {
+            let mut payload = std::mem::take(&mut cx.worker.scratch.message);
+            let read = self.reader.advance(&input[ate..], &mut payload, &rules);
+            let handled = match read {
+                Ok((bytes, event)) => {
+                    ate += bytes;
+                    self.handle(cx, event, &payload, room)
+                }
+                Err(error) => {
+                    if error == WsError::TooLarge {
+                        self.session.too_large(cx.out);
+                    }
+                    ws::close(cx.out, Some(error.code()), error.reason());
+                    Handled::Over
+                }
+            };
+            cx.worker.scratch.message = payload;
+            match handled {
+                Handled::Done => {}
+                Handled::Partial => break,
+                Handled::Over => return Err(Next::Close),
+            }
+        }
+        Ok(ate)
+    }
+
+    fn handle(&mut self, cx: &mut Cx<'_>, event: Event, payload: &[u8], room: usize) -> Handled {
+        match event {
+            Event::Partial => {
+                let is_new = self.reader.is_inside() && self.window.is_none();
+                if is_new {
+                    self.window = Some(Window { since_ms: cx.now.mono_ms, eaten: self.eaten });
+                }
+                return Handled::Partial;
+            }
+            Event::Text => self.message(cx, OpCode::Text, payload, room),
+            Event::Binary => self.message(cx, OpCode::Binary, payload, room),
+            Event::Ping => ws::control(cx.out, OpCode::Pong, payload),
+            Event::Pong => {}
+            Event::Close(code) => {
+                // RFC 6455 §5.5.1: the answer to a close frame echoes its code.
+                ws::close(cx.out, code, "");
+                return Handled::Over;
+            }
+        }
+        Handled::Done
+    }
+
+    fn message(&mut self, cx: &mut Cx<'_>, opcode: OpCode, body: &[u8], room: usize) {
+        self.window = None;
+        let scratch = &mut cx.worker.scratch;
+        if body.len() > cx.engine.limits().output_bytes_max {
+            scratch.large_ms = Some(cx.now.mono_ms);
+        }
+        let Engine { site, .. } = cx.engine;
+        let (service, out, now) = (cx.engine.service(), &mut *cx.out, cx.now);
+        let means = Means { service, site, scratch, out, now, wake: cx.wake, peer: cx.peer };
+        if self.session.message(means, opcode, body) {
+            self.settle(cx, room);
+        }
+    }
+
+    /// What time and the server's end ask for, when there is nothing else to do.
+    fn keep_watch(&mut self, cx: &mut Cx<'_>) -> Option<Next> {
+        let (limits, now_ms) = (cx.engine.limits(), cx.now.mono_ms);
+        let is_idle = self.session.in_flight() == 0 && !self.reader.is_inside();
+        if cx.engine.is_cut() || (cx.engine.is_draining() && is_idle) {
+            self.session.cut(cx.out);
+            ws::close(cx.out, Some(code::GOING_AWAY), "the server is shutting down");
+            return Some(Next::Close);
+        }
+        if self.stalls(limits, now_ms) {
+            ws::close(cx.out, Some(code::POLICY), "the message took too long");
+            return Some(Next::Close);
+        }
+        match self.pinged_ms {
+            None if now_ms >= self.heard_ms + limits.ws_ping_ms => {
+                ws::control(cx.out, OpCode::Ping, b"");
+                self.pinged_ms = Some(now_ms);
+                None
+            }
+            Some(pinged_ms) if now_ms >= pinged_ms + limits.ws_ping_ms => Some(Next::Abort),
+            None | Some(_) => None,
+        }
+    }
+
+    /// True when `body_idle_ms` passed in the middle of a message without enough new input.
+    fn stalls(&mut self, limits: &Limits, now_ms: u64) -> bool {
+        let Some(window) = self.window else { return false };
+        if now_ms < window.since_ms + limits.body_idle_ms {
+            return false;
+        }
+        self.window = Some(Window { since_ms: now_ms, eaten: self.eaten });
+        self.eaten - window.eaten < limits.body_progress_bytes_min as u64
+    }
+}
+
+/// What became of one event.
+enum Handled {
+    Done,
+    /// There is nothing whole in the input.
+    Partial,
+    /// A close frame is written.
+    Over,
+}

@@ -1,0 +1,98 @@
+//! A transport that can be handed on: who speaks HTTP/2 gets another driver.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::service::Peer;
+
+use super::{local::Seat, transport::Transport};
+
+/// A transport until it is handed on; then everything fails as on a closed one.
+pub(super) struct Carrier<S>(Option<S>);
+
+impl<S> Carrier<S> {
+    /// Carries this one.
+    pub(super) fn new(stream: S) -> Carrier<S> {
+        Carrier(Some(stream))
+    }
+
+    fn get(&mut self) -> io::Result<&mut S> {
+        self.0.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl<S: Transport + 'static> Carrier<S> {
+    /// Gives the transport, and what was read of it, to the driver of HTTP/2.
+    pub(super) fn hand_on(&mut self, read: &[u8], seat: &Seat) {
+        #[cfg(feature = "grpc")]
+        if let Some(stream) = self.0.take() {
+            super::http2::spawn(stream, read.to_vec(), seat.again());
+        }
+        // Without the feature the engine never asks for it.
+        #[cfg(not(feature = "grpc"))]
+        let _ = (read, seat);
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Carrier<S> {
+    #[inline]
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(self.get()?).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Carrier<S> {
+    #[inline]
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(self.get()?).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.get()?).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.get()?).poll_shutdown(cx)
+    }
+}
+
+impl<S: Transport> Transport for Carrier<S> {
+    fn peer(&self) -> Peer<'_> {
+        self.0.as_ref().map_or_else(Peer::default, Transport::peer)
+    }
+
+    fn has_left(&self) -> bool {
+        self.0.as_ref().is_none_or(Transport::has_left)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, Transport::held_bytes)
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.0.as_ref().is_none_or(Transport::is_flushed)
+    }
+
+    fn says_goodbye(&self) -> bool {
+        self.0.as_ref().is_some_and(Transport::says_goodbye)
+    }
+
+    fn reset_on_close(&self) {
+        if let Some(stream) = &self.0 {
+            stream.reset_on_close();
+        }
+    }
+}

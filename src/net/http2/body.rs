@@ -1,0 +1,80 @@
+//! Receiving: pieces of a request, within the times that HTTP/1.1 gives a body.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use h2::RecvStream;
+
+use super::{Alarm, Link, earlier};
+
+/// The body of a request on its way.
+pub(super) struct Body {
+    stream: RecvStream,
+    /// When the current window of the body began, and what had come until then.
+    since_ms: u64,
+    seen: usize,
+    came: usize,
+}
+
+/// What came of a body.
+pub(super) enum Piece {
+    /// Some bytes of it.
+    Bytes(Bytes),
+    /// Its end.
+    End,
+    /// It comes too slowly.
+    Slow,
+    /// The given time is over.
+    Late,
+    /// The peer has left.
+    Gone,
+}
+
+impl Body {
+    pub(super) fn new(stream: RecvStream, link: &Link) -> Body {
+        Body { stream, since_ms: link.local.clock.now().mono_ms, seen: 0, came: 0 }
+    }
+
+    /// The next piece; `due_ms`: the time after which there is no point in waiting.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: &Link,
+        alarm: &mut Alarm,
+        due_ms: Option<u64>,
+    ) -> Poll<Piece> {
+        match self.stream.poll_data(cx) {
+            Poll::Ready(Some(Ok(bytes))) => {
+                self.came += bytes.len();
+                // The window is open again at once: what is held is bounded by who holds it.
+                let _ = self.stream.flow_control().release_capacity(bytes.len());
+                return Poll::Ready(Piece::Bytes(bytes));
+            }
+            Poll::Ready(Some(Err(_))) => return Poll::Ready(Piece::Gone),
+            Poll::Ready(None) => return Poll::Ready(Piece::End),
+            Poll::Pending => {}
+        }
+        let (now, limits) = (link.local.clock.now().mono_ms, link.limits());
+        if due_ms.is_some_and(|due_ms| now >= due_ms) {
+            return Poll::Ready(Piece::Late);
+        }
+        if now >= self.since_ms + limits.body_idle_ms {
+            if self.came - self.seen < limits.body_progress_bytes_min {
+                return Poll::Ready(Piece::Slow);
+            }
+            (self.since_ms, self.seen) = (now, self.came);
+        }
+        alarm.arm(cx, earlier(due_ms, Some(self.since_ms + limits.body_idle_ms)));
+        Poll::Pending
+    }
+
+    /// True: nothing more will come.
+    pub(super) fn is_over(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    /// The body has no more time limits but those of its call.
+    pub(super) fn rest(&mut self) {
+        (self.since_ms, self.seen) = (u64::MAX / 2, 0);
+    }
+}

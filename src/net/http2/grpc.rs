@@ -1,0 +1,362 @@
+//! A gRPC call: its metadata, its message, and how its answer leaves.
+//!
+//! What it means is `binding::grpc`'s to know. An answer that is ready leaves at once; a call that
+//! waits hears its task, its deadline, its client leaving and the end of the server.
+
+use std::{
+    future::poll_fn,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use h2::{RecvStream, SendStream, server::SendResponse};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::CONTENT_TYPE};
+
+use crate::{
+    binding::grpc::{self, A2aRpc, Code, Desk, Handled, Parked, Pump, Pumped, Rpc, Status},
+    net::{local, wheel::NEVER},
+};
+
+use super::{
+    Active, Alarm, Link,
+    message::{Messages, NoMessage, late},
+    send::{Gone, send, take},
+};
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+const ENCODINGS: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+const EVENT_ID: HeaderName = HeaderName::from_static("a2a-event-id");
+/// Bytes of a stream's messages that are written before they are sent.
+const PIECE: usize = 64 * 1024;
+
+/// One call and what it waits with.
+pub(super) struct Call {
+    pub(super) link: Rc<Link>,
+    _active: Active,
+    pub(super) respond: SendResponse<Bytes>,
+    pub(super) alarm: Alarm,
+    /// When the client no longer wants the answer.
+    pub(super) due_ms: Option<u64>,
+}
+
+/// How a call ends: with a status, or because its client left.
+pub(super) enum End {
+    Status(Status),
+    Gone,
+}
+
+impl From<Gone> for End {
+    fn from(_: Gone) -> End {
+        End::Gone
+    }
+}
+
+impl From<NoMessage> for End {
+    fn from(no_message: NoMessage) -> End {
+        match no_message {
+            NoMessage::End => End::Status(Status::OK),
+            NoMessage::Status(status) => End::Status(status),
+            NoMessage::Gone => End::Gone,
+        }
+    }
+}
+
+/// Answers one call.
+pub(super) async fn answer(
+    active: Active,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) {
+    let link = Rc::clone(&active.0);
+    let (head, body) = request.into_parts();
+    let alarm = Alarm::new(&link.local);
+    let due_ms = timeout(&head.headers).map(|ms| link.local.clock.now().mono_ms + ms);
+    let mut messages = Messages::new(body, &link);
+    let mut call = Call { link, _active: active, respond, alarm, due_ms };
+    if head.headers.len() > call.link.limits().head_fields_max {
+        return call.refuse(Status::new(Code::ResourceExhausted, "too many metadata fields"));
+    }
+    let Some(rpc) = grpc::rpc(head.uri.path()) else {
+        return call.refuse(Status::new(Code::Unimplemented, "there is no such rpc"));
+    };
+    let end = match rpc {
+        Rpc::A2a(rpc) => match messages.only(&mut call.alarm, due_ms).await {
+            Ok(message) => {
+                drop(messages);
+                call.a2a(rpc, &head, &message).await
+            }
+            Err(no_message) => Err(no_message.into()),
+        },
+        Rpc::HealthCheck | Rpc::HealthWatch => call.health(rpc, messages).await,
+        Rpc::Reflection => call.reflection(messages).await,
+    };
+    if let Err(End::Status(status)) = end {
+        call.refuse(status);
+    }
+}
+
+/// `grpc-timeout` in milliseconds, rounded up (gRPC over HTTP/2, "Requests"): at most eight digits
+/// and a unit. What is none of that is no deadline.
+fn timeout(headers: &HeaderMap) -> Option<u64> {
+    let value = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => count * 3_600_000,
+        "M" => count * 60_000,
+        "S" => count * 1000,
+        "m" => count,
+        "u" => count.div_ceil(1000),
+        "n" => count.div_ceil(1_000_000),
+        _ => return None,
+    })
+}
+
+/// Repeated extension metadata is one list (wire §1.8).
+fn extensions(headers: &HeaderMap) -> Option<String> {
+    let all = ["a2a-extensions", "x-a2a-extensions"];
+    let values = all.iter().flat_map(|name| headers.get_all(*name));
+    let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
+    (!values.is_empty()).then(|| values.join(","))
+}
+
+fn after(headers: &HeaderMap) -> Option<u64> {
+    headers.get("a2a-last-event-id")?.to_str().ok()?.trim().parse().ok()
+}
+
+/// Initial metadata; `grpc-accept-encoding` says that nothing is decompressed.
+pub(super) fn initial() -> Response<()> {
+    let mut response = Response::new(());
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response
+}
+
+fn put_status(headers: &mut HeaderMap, status: &Status) {
+    headers.insert(STATUS, HeaderValue::from(status.code as u16));
+    if status.code == Code::Unimplemented {
+        headers.insert(ENCODINGS, HeaderValue::from_static("identity"));
+    }
+    if !status.message.is_empty()
+        && let Ok(message) = HeaderValue::from_str(&status.encoded_message())
+    {
+        headers.insert(MESSAGE, message);
+    }
+    if !status.details.is_empty()
+        && let Ok(details) = HeaderValue::from_str(&status.encoded_details())
+    {
+        headers.insert(DETAILS, details);
+    }
+}
+
+fn trailers(status: &Status) -> HeaderMap {
+    let mut trailers = HeaderMap::with_capacity(4);
+    put_status(&mut trailers, status);
+    trailers
+}
+
+impl Call {
+    /// Ends a call that has sent nothing: a response of trailers alone.
+    fn refuse(&mut self, status: Status) {
+        let mut response = initial();
+        put_status(response.headers_mut(), &status);
+        // A client that left needs no answer.
+        let _ = self.respond.send_response(response, true);
+    }
+
+    /// What an operation of A2A leaves: its messages, written; a call that waits; a stream.
+    async fn a2a(
+        &mut self,
+        rpc: &'static A2aRpc,
+        head: &http::request::Parts,
+        message: &[u8],
+    ) -> Result<(), End> {
+        let (handled, written) =
+            poll_fn(|cx| Poll::Ready(self.handle(rpc, head, message, cx))).await?;
+        match handled {
+            Handled::Answered => self.answered(written?).await,
+            Handled::Parked(parked) => {
+                let answer = self.parked(*parked).await?;
+                self.answered(answer).await
+            }
+            Handled::Stream(pump) => self.stream(*pump).await,
+        }
+    }
+
+    /// Calls the service.
+    fn handle(
+        &mut self,
+        rpc: &'static A2aRpc,
+        head: &http::request::Parts,
+        message: &[u8],
+        cx: &Context<'_>,
+    ) -> Result<(Handled, Result<Bytes, Gone>), End> {
+        let extensions = extensions(&head.headers);
+        let version = head.headers.get("a2a-version").map(HeaderValue::as_bytes);
+        let request = grpc::Request {
+            rpc,
+            message,
+            version,
+            extensions: extensions.as_deref(),
+            after: after(&head.headers),
+            authority: head.uri.authority().map(http::uri::Authority::as_str),
+            peer: self.link.peer(),
+        };
+        let now = self.link.local.clock.now();
+        let mut desk = self.link.local.desk.borrow_mut();
+        let local::Desk { worker, out, .. } = &mut *desk;
+        out.clear();
+        let engine = self.link.engine();
+        let mut desk = Desk {
+            service: engine.service(),
+            site: &engine.site,
+            scratch: &mut worker.scratch,
+            out: &mut *out,
+            now,
+            wake: cx.waker(),
+        };
+        match grpc::handle(&mut desk, &request) {
+            Ok(handled) => {
+                let written = take(out, &self.link);
+                Ok((handled, written))
+            }
+            Err(fault) => Err(End::Status(Status::of(&fault, rpc.generation()))),
+        }
+    }
+
+    /// Sends a complete answer.
+    pub(super) async fn answered(&mut self, answer: Bytes) -> Result<(), End> {
+        let mut stream = self.respond.send_response(initial(), false).map_err(|_| End::Gone)?;
+        self.finish(&mut stream, answer, &Status::OK).await
+    }
+
+    /// Sends the last messages and the status.
+    pub(super) async fn finish(
+        &mut self,
+        stream: &mut SendStream<Bytes>,
+        answer: Bytes,
+        status: &Status,
+    ) -> Result<(), End> {
+        let due_ms = self.due_ms.unwrap_or(NEVER);
+        let in_time = send(stream, answer, false, &self.link, &mut self.alarm, due_ms).await?;
+        let trailers = if in_time { trailers(status) } else { trailers(&late()) };
+        stream.send_trailers(trailers).map_err(|_| End::Gone)
+    }
+
+    /// Waits for a task.
+    async fn parked(&mut self, mut parked: Parked) -> Result<Bytes, End> {
+        let Call { link, respond, alarm, due_ms, .. } = self;
+        poll_fn(|cx| {
+            if respond.poll_reset(cx).is_ready() {
+                return Poll::Ready(Err(End::Gone));
+            }
+            let mut desk = link.local.desk.borrow_mut();
+            desk.out.clear();
+            match parked.settle(link.engine().service(), cx.waker(), &mut desk.out) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(take(&mut desk.out, link)?)),
+                Poll::Ready(Err(fault)) => {
+                    let status = Status::of(&fault, parked.rpc.generation());
+                    return Poll::Ready(Err(End::Status(status)));
+                }
+                Poll::Pending => {}
+            }
+            if due_ms.is_some_and(|due_ms| link.local.clock.now().mono_ms >= due_ms) {
+                return Poll::Ready(Err(End::Status(late())));
+            }
+            alarm.arm(cx, due_ms.unwrap_or(NEVER));
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Sends the events of a task until the stream is over.
+    async fn stream(&mut self, mut pump: Pump) -> Result<(), End> {
+        let mut response = initial();
+        response.headers_mut().insert(EVENT_ID, HeaderValue::from(pump.next));
+        let mut stream = self.respond.send_response(response, false).map_err(|_| End::Gone)?;
+        loop {
+            let (messages, pumped) = self.pumped(&mut stream, &mut pump).await?;
+            let status = match pumped {
+                Pumped::Pending | Pumped::More => {
+                    let due_ms = self.due_ms.unwrap_or(NEVER);
+                    let alarm = &mut self.alarm;
+                    if send(&mut stream, messages, false, &self.link, alarm, due_ms).await? {
+                        continue;
+                    }
+                    return stream.send_trailers(trailers(&late())).map_err(|_| End::Gone);
+                }
+                Pumped::End => Status::OK,
+                Pumped::Cut(status) => status,
+            };
+            return self.finish(&mut stream, messages, &status).await;
+        }
+    }
+
+    /// Waits until there are messages, or until there will be none.
+    async fn pumped(
+        &mut self,
+        stream: &mut SendStream<Bytes>,
+        pump: &mut Pump,
+    ) -> Result<(Bytes, Pumped), End> {
+        let Call { link, alarm, due_ms, .. } = self;
+        poll_fn(|cx| {
+            if stream.poll_reset(cx).is_ready() {
+                return Poll::Ready(Err(End::Gone));
+            }
+            let mut desk = link.local.desk.borrow_mut();
+            desk.out.clear();
+            let pumped = pump.pump(link.engine().service(), cx.waker(), &mut desk.out, PIECE);
+            if !desk.out.is_empty() || pumped != Pumped::Pending {
+                return Poll::Ready(Ok((take(&mut desk.out, link)?, pumped)));
+            }
+            let over = if due_ms.is_some_and(|due_ms| link.local.clock.now().mono_ms >= due_ms) {
+                late()
+            } else if link.engine().is_cut() {
+                let why = "the server is shutting down; subscribe again to go on";
+                Status::new(Code::Unavailable, why)
+            } else {
+                alarm.arm(cx, due_ms.unwrap_or(NEVER));
+                return Poll::Pending;
+            };
+            Poll::Ready(Ok((Bytes::new(), Pumped::Cut(over))))
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_have_a_unit() {
+        let ms = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("grpc-timeout", HeaderValue::from_str(text).unwrap());
+            timeout(&headers)
+        };
+        for (text, expected) in [
+            ("1H", Some(3_600_000)),
+            ("2M", Some(120_000)),
+            ("3S", Some(3_000)),
+            ("99999999m", Some(99_999_999)),
+            ("1u", Some(1)),
+            ("1500000n", Some(2)),
+            ("0m", Some(0)),
+            ("100000000m", None),
+            ("m", None),
+            ("1", None),
+            ("1s", None),
+            ("-1m", None),
+            ("", None),
+        ] {
+            assert_eq!(ms(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! HTTP/2: gRPC, and everything else that HTTP/1.1 serves, over one connection.
+//!
+//! h2 speaks the protocol and keeps its windows; a call is polled where it arrives and becomes a
+//! task of its own only if it has to wait. All calls that one read brought are answered before the
+//! connection writes, so they leave together. What a peer can hold is bounded by the limits of
+//! HTTP/1.1: each body, each answer and all buffers together.
+
+mod body;
+mod grpc;
+mod message;
+mod one;
+mod rewind;
+mod send;
+mod services;
+
+use std::{
+    cell::Cell,
+    future::{Future, poll_fn},
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use h2::{
+    Ping, PingPong, RecvStream,
+    server::{Builder, Connection, SendResponse},
+};
+use http::{Method, Request, header};
+use smallvec::SmallVec;
+
+use crate::{engine::Engine, limits::Limits, service::Peer};
+
+use super::{
+    local::{Local, Seat, Stage},
+    transport::Transport,
+    wheel::{NEVER, Slot},
+};
+
+use rewind::Rewind;
+
+/// Calls that are taken in before they are answered, and before other connections get their turn.
+const BATCH: usize = 64;
+/// What a peer may send on one stream, and on all of them, before it is read: more than the
+/// defaults, so that a body of some megabytes does not wait for a round trip every 64 KiB.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// What h2 takes of one answer before it wants to be rid of it.
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// What the calls of one connection share.
+struct Link {
+    local: Rc<Local>,
+    /// Calls without a complete answer.
+    active: Cell<usize>,
+    is_secure: bool,
+    identity: Option<Box<str>>,
+}
+
+impl Link {
+    fn engine(&self) -> &Engine {
+        &self.local.shared.engine
+    }
+
+    fn limits(&self) -> &Limits {
+        self.engine().limits()
+    }
+
+    fn peer(&self) -> Peer<'_> {
+        Peer { is_secure: self.is_secure, identity: self.identity.as_deref() }
+    }
+}
+
+/// Counts a call for as long as it lives.
+struct Active(Rc<Link>);
+
+impl Active {
+    fn new(link: &Rc<Link>) -> Active {
+        link.active.set(link.active.get() + 1);
+        Active(Rc::clone(link))
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.set(self.0.active.get() - 1);
+    }
+}
+
+/// A deadline of whoever polls it, in the worker's wheel; it also hears the end of the server.
+struct Alarm {
+    local: Rc<Local>,
+    slot: Option<(Slot, Waker)>,
+}
+
+impl Alarm {
+    fn new(local: &Rc<Local>) -> Alarm {
+        Alarm { local: Rc::clone(local), slot: None }
+    }
+
+    /// Wakes the caller at `due_ms` of the monotonic clock, and when the server drains.
+    fn arm(&mut self, cx: &Context<'_>, due_ms: u64) {
+        let slot = match &self.slot {
+            Some((slot, waker)) if waker.will_wake(cx.waker()) => *slot,
+            _ => {
+                self.disarm();
+                let slot = self.local.wheel.borrow_mut().insert(cx.waker().clone());
+                self.slot = Some((slot, cx.waker().clone()));
+                slot
+            }
+        };
+        self.local.arm(slot, due_ms);
+    }
+
+    fn disarm(&mut self) {
+        if let Some((slot, _)) = self.slot.take() {
+            self.local.wheel.borrow_mut().remove(slot);
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.disarm();
+    }
+}
+
+/// Serves HTTP/2 in a task of its own, on a connection of which `read` has been read already; it
+/// may be empty.
+pub(super) fn spawn<S: Transport + 'static>(stream: S, read: Vec<u8>, seat: Seat) {
+    tokio::task::spawn_local(async move {
+        serve(stream, read, Rc::clone(seat.local())).await;
+        drop(seat);
+    });
+}
+
+async fn serve<S: Transport>(stream: S, read: Vec<u8>, local: Rc<Local>) {
+    let link = {
+        let Peer { is_secure, identity } = stream.peer();
+        let identity = identity.map(Box::from);
+        Rc::new(Link { local: Rc::clone(&local), active: Cell::new(0), is_secure, identity })
+    };
+    let limits = link.limits();
+    let within = Duration::from_millis(limits.head_timeout_ms);
+    let handshake = builder(limits).handshake::<_, Bytes>(Rewind::new(read, stream));
+    let Ok(Ok(mut h2)) = tokio::time::timeout(within, handshake).await else { return };
+    let pings = h2.ping_pong();
+    let now = local.clock.now().mono_ms;
+    let alarm = Alarm::new(&local);
+    let mut session =
+        Session { h2, pings, link, alarm, moved_ms: now, asked_ms: None, is_leaving: false };
+    poll_fn(|cx| session.poll(cx)).await;
+}
+
+fn builder(limits: &Limits) -> Builder {
+    let count = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(count(limits.http2_streams_max))
+        .max_pending_accept_reset_streams(limits.http2_resets_max)
+        .max_local_error_reset_streams(Some(limits.http2_resets_max))
+        .max_concurrent_reset_streams(limits.http2_resets_max)
+        .max_header_list_size(count(limits.head_bytes_max))
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buffer_size(SEND_BUFFER);
+    builder
+}
+
+/// One connection.
+struct Session<S: Transport> {
+    h2: Connection<Rewind<S>, Bytes>,
+    pings: Option<PingPong>,
+    link: Rc<Link>,
+    alarm: Alarm,
+    /// When a call came, or an answer to a ping.
+    moved_ms: u64,
+    /// When a ping was sent that has no answer yet, or the goodbye.
+    asked_ms: Option<u64>,
+    /// True: the peer was told to go.
+    is_leaving: bool,
+}
+
+impl<S: Transport> Session<S> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.link.local.shared.stage() != Stage::Serving {
+            self.leave();
+        }
+        loop {
+            let mut calls: SmallVec<[Call; 8]> = SmallVec::new();
+            while calls.len() < BATCH {
+                match self.h2.poll_accept(cx) {
+                    Poll::Ready(Some(Ok(call))) => calls.push(call),
+                    // What is still open hears of it from h2.
+                    Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
+                    Poll::Pending => break,
+                }
+            }
+            if calls.is_empty() {
+                break;
+            }
+            self.moved_ms = self.link.local.clock.now().mono_ms;
+            let is_full = calls.len() == BATCH;
+            for (request, respond) in calls {
+                start(&self.link, request, respond, cx);
+            }
+            if is_full {
+                // What was answered leaves with the next poll.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        self.watch(cx)
+    }
+
+    fn leave(&mut self) {
+        if !self.is_leaving {
+            self.is_leaving = true;
+            self.h2.graceful_shutdown();
+        }
+    }
+
+    /// Ends a connection that is idle, and one whose peer no longer answers.
+    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let now = self.link.local.clock.now().mono_ms;
+        let (limits, is_idle) = (self.link.limits(), self.link.active.get() == 0);
+        let (stall_ms, quiet_ms) = match is_idle {
+            true => (limits.write_stall_ms, limits.keep_alive_idle_ms),
+            false => (limits.write_stall_ms, limits.sse_keep_alive_ms),
+        };
+        if let Some(pings) = &mut self.pings
+            && let Poll::Ready(answer) = pings.poll_pong(cx)
+        {
+            if answer.is_err() {
+                return Poll::Ready(());
+            }
+            (self.asked_ms, self.moved_ms) = (None, now);
+        }
+        let due_ms = match self.asked_ms {
+            Some(asked_ms) if now >= asked_ms + stall_ms => return Poll::Ready(()),
+            Some(asked_ms) => asked_ms + stall_ms,
+            None if now < self.moved_ms + quiet_ms => self.moved_ms + quiet_ms,
+            None => {
+                self.asked_ms = Some(now);
+                if is_idle {
+                    self.leave();
+                } else if let Some(pings) = &mut self.pings {
+                    // One that is under way already will do as well.
+                    let _ = pings.send_ping(Ping::opaque());
+                }
+                // What was just asked for leaves with the next poll.
+                cx.waker().wake_by_ref();
+                now + stall_ms
+            }
+        };
+        self.alarm.arm(cx, due_ms);
+        Poll::Pending
+    }
+}
+
+type Call = (Request<RecvStream>, SendResponse<Bytes>);
+
+/// Answers a call at once if it can be, and in a task of its own otherwise.
+fn start(
+    link: &Rc<Link>,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    cx: &mut Context<'_>,
+) {
+    let active = Active::new(link);
+    let answer: Pin<Box<dyn Future<Output = ()>>> = match is_grpc(&request) {
+        true => Box::pin(grpc::answer(active, request, respond)),
+        false => Box::pin(one::answer(active, request, respond)),
+    };
+    poll_once(answer, cx);
+}
+
+fn poll_once(mut answer: Pin<Box<dyn Future<Output = ()>>>, cx: &mut Context<'_>) {
+    if answer.as_mut().poll(cx).is_pending() {
+        tokio::task::spawn_local(answer);
+    }
+}
+
+/// gRPC over HTTP/2, "Requests": POST of `application/grpc`, or with a suffix.
+fn is_grpc(request: &Request<RecvStream>) -> bool {
+    let media = request.headers().get(header::CONTENT_TYPE).map(|value| value.as_bytes());
+    let rest = media.and_then(|media| media.strip_prefix(b"application/grpc"));
+    let is_media = rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')));
+    request.method() == Method::POST && is_media
+}
+
+/// The earlier of two deadlines.
+fn earlier(a: Option<u64>, b: Option<u64>) -> u64 {
+    a.unwrap_or(NEVER).min(b.unwrap_or(NEVER))
+}

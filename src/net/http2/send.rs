@@ -1,0 +1,115 @@
+//! Sending an answer: what waits in h2 is counted until it has left, and a peer that opens no
+//! window is given up.
+
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use h2::{Reason, SendStream};
+
+use crate::net::local::Shared;
+
+use super::{Alarm, Link};
+
+/// An answer above this size is handed over as it is; a smaller one is copied, and its buffer
+/// stays with the worker.
+const COPY_MAX: usize = 64 * 1024;
+
+/// Bytes that are counted among all buffers until h2 has sent them.
+struct Counted {
+    bytes: Vec<u8>,
+    shared: Arc<Shared>,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.shared.charge_buffers(self.bytes.capacity(), 0);
+    }
+}
+
+/// The stream is over: the peer has left or was given up.
+pub(super) struct Gone;
+
+/// Takes what was written out of a worker's buffer; [`Gone`]: all buffers together are full.
+pub(super) fn take(out: &mut Vec<u8>, link: &Link) -> Result<Bytes, Gone> {
+    let bytes = match out.len() {
+        ..=COPY_MAX => {
+            let bytes = out.as_slice().to_vec();
+            out.clear();
+            bytes
+        }
+        _ => std::mem::take(out),
+    };
+    let shared = Arc::clone(&link.local.shared);
+    let all = shared.charge_buffers(0, bytes.capacity());
+    let counted = Counted { bytes, shared };
+    if all > link.local.bounds.buffers_bytes_max {
+        Err(Gone)
+    } else {
+        Ok(Bytes::from_owner(counted))
+    }
+}
+
+/// Sends `bytes` as fast as the peer takes them, and ends the stream behind them if `is_last`.
+///
+/// `due_ms`: returns `Ok(false)` at that time, with the rest unsent.
+pub(super) async fn send(
+    stream: &mut SendStream<Bytes>,
+    mut bytes: Bytes,
+    is_last: bool,
+    link: &Link,
+    alarm: &mut Alarm,
+    due_ms: u64,
+) -> Result<bool, Gone> {
+    if bytes.is_empty() {
+        if is_last {
+            stream.send_data(bytes, true).map_err(|_| Gone)?;
+        }
+        return Ok(true);
+    }
+    let stall_ms = link.limits().write_stall_ms;
+    let mut moved_ms = link.local.clock.now().mono_ms;
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
+        let room = poll_fn(|cx: &mut Context<'_>| {
+            let now = link.local.clock.now().mono_ms;
+            match stream.poll_capacity(cx) {
+                Poll::Ready(Some(Ok(room))) => return Poll::Ready(Ok(Some(room))),
+                Poll::Ready(_) => return Poll::Ready(Err(Gone)),
+                Poll::Pending => {}
+            }
+            if now >= moved_ms + stall_ms {
+                return Poll::Ready(Err(Gone));
+            }
+            if now >= due_ms {
+                return Poll::Ready(Ok(None));
+            }
+            alarm.arm(cx, due_ms.min(moved_ms + stall_ms));
+            Poll::Pending
+        });
+        let room = match room.await {
+            Ok(Some(room)) => room,
+            Ok(None) => return Ok(false),
+            Err(gone) => {
+                stream.send_reset(Reason::ENHANCE_YOUR_CALM);
+                return Err(gone);
+            }
+        };
+        if room > 0 {
+            moved_ms = link.local.clock.now().mono_ms;
+        }
+        let piece = bytes.split_to(room.min(bytes.len()));
+        let ends = is_last && bytes.is_empty();
+        stream.send_data(piece, ends).map_err(|_| Gone)?;
+    }
+    Ok(true)
+}

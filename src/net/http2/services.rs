@@ -1,0 +1,114 @@
+//! The services that every gRPC server has: health, and reflection.
+
+use std::{future::poll_fn, task::Poll};
+
+use bytes::Bytes;
+
+use crate::{
+    binding::{
+        grpc::{
+            Code, Rpc, Status,
+            health::{self, Serving},
+            reflection,
+        },
+        site::Permit,
+    },
+    fault::{Fault, FaultKind},
+    model::Generation,
+    net::wheel::NEVER,
+};
+
+use super::{
+    Link, earlier,
+    grpc::{Call, End, initial},
+    message::{Messages, NoMessage, late},
+    send::{send, take},
+};
+
+impl Call {
+    /// `grpc.health.v1.Health`.
+    pub(super) async fn health(&mut self, rpc: Rpc, mut messages: Messages) -> Result<(), End> {
+        let message = messages.only(&mut self.alarm, self.due_ms).await?;
+        let look = |link: &Link| health::check(&message, link.engine().is_draining());
+        let mut serving = look(&self.link).map_err(End::Status)?;
+        let mut out = Vec::new();
+        health::push(&mut out, serving);
+        if let Rpc::HealthCheck = rpc {
+            if serving == Serving::Unknown {
+                let status = Status::new(Code::NotFound, "there is no such service");
+                return Err(End::Status(status));
+            }
+            return self.answered(take(&mut out, &self.link)?).await;
+        }
+        let permit = self.permit()?;
+        let mut stream = self.respond.send_response(initial(), false).map_err(|_| End::Gone)?;
+        loop {
+            let due_ms = self.due_ms.unwrap_or(NEVER);
+            let news = take(&mut out, &self.link)?;
+            send(&mut stream, news, false, &self.link, &mut self.alarm, due_ms).await?;
+            let Call { link, alarm, due_ms, .. } = self;
+            let status = poll_fn(|cx| {
+                let now = look(link).unwrap_or(serving);
+                if stream.poll_reset(cx).is_ready() {
+                    return Poll::Ready(Err(End::Gone));
+                }
+                if now != serving {
+                    serving = now;
+                    return Poll::Ready(Ok(None));
+                }
+                if due_ms.is_some_and(|due_ms| link.local.clock.now().mono_ms >= due_ms) {
+                    return Poll::Ready(Ok(Some(late())));
+                }
+                if link.engine().is_cut() {
+                    let status = Status::new(Code::Unavailable, "the server is shutting down");
+                    return Poll::Ready(Ok(Some(status)));
+                }
+                alarm.arm(cx, due_ms.unwrap_or(NEVER));
+                Poll::Pending
+            });
+            match status.await? {
+                None => health::push(&mut out, serving),
+                Some(status) => {
+                    drop(permit);
+                    return self.finish(&mut stream, Bytes::new(), &status).await;
+                }
+            }
+        }
+    }
+
+    /// A place among the open streams.
+    fn permit(&self) -> Result<Permit, End> {
+        let (site, limits) = (&self.link.engine().site, self.link.limits());
+        let permit = Permit::take(&site.streams, limits.streams_max);
+        let refused = || Status::of(&Fault::new(FaultKind::Overloaded), Generation::V1);
+        permit.ok_or_else(|| End::Status(refused()))
+    }
+
+    /// `ServerReflectionInfo`: an answer to each question until the client ends.
+    pub(super) async fn reflection(&mut self, mut messages: Messages) -> Result<(), End> {
+        let _permit = self.permit()?;
+        let mut stream = self.respond.send_response(initial(), false).map_err(|_| End::Gone)?;
+        messages.rest();
+        let mut out = Vec::new();
+        loop {
+            let idle_ms =
+                self.link.local.clock.now().mono_ms + self.link.limits().keep_alive_idle_ms;
+            let due_ms = earlier(self.due_ms, Some(idle_ms));
+            let status = match messages.next(&mut self.alarm, Some(due_ms)).await {
+                Ok(message) => match reflection::answer(&mut out, &message) {
+                    Ok(()) => {
+                        let answer = take(&mut out, &self.link)?;
+                        send(&mut stream, answer, false, &self.link, &mut self.alarm, due_ms)
+                            .await?;
+                        continue;
+                    }
+                    Err(status) => status,
+                },
+                Err(NoMessage::End) => Status::OK,
+                Err(NoMessage::Status(status)) => status,
+                Err(NoMessage::Gone) => return Err(End::Gone),
+            };
+            return self.finish(&mut stream, Bytes::new(), &status).await;
+        }
+    }
+}

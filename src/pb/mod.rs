@@ -1,0 +1,15 @@
+//! Protocol buffers, the wire format alone: fields out of bytes, fields into bytes.
+//!
+//! The law of this module: reading borrows and never copies, writing appends, and lengths are
+//! filled in behind what they measure. A message is what the encoding guide of proto3 calls one or
+//! it is [`Malformed`]; nothing here recurses, allocates or panics on bytes. Field numbers and
+//! types belong to whoever reads.
+//!
+//! In scope: varints, fixed 32 and 64 bits, lengths, groups (which proto3 skips). Out of scope:
+//! descriptors, packed lists, JSON.
+
+mod read;
+mod write;
+
+pub use read::{Fields, Malformed, Value};
+pub use write::{Nested, Writer, varint_len};

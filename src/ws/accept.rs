@@ -1,0 +1,60 @@
+//! The accept key: proof that a server has read the handshake (RFC 6455 §4.2.2).
+
+use super::sha1::sha1;
+
+/// RFC 6455 §1.3.
+const GUID: &[u8; 36] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key`; `None` unless the key is 16 bytes in base64.
+///
+/// ```
+/// let key = b"dGhlIHNhbXBsZSBub25jZQ==";
+/// assert_eq!(peregrine::ws::accept(key), Some(*b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+/// ```
+pub fn accept(key: &[u8]) -> Option<[u8; 28]> {
+    let key: &[u8; 24] = key.try_into().ok()?;
+    let is_key = key.ends_with(b"==") && key[..22].iter().all(|byte| ALPHABET.contains(byte));
+    is_key.then(|| base64(sha1(&[&key[..], GUID].concat())))
+}
+
+/// RFC 4648 §4, for a digest: 18 bytes are six whole groups, two are left.
+fn base64(digest: [u8; 20]) -> [u8; 28] {
+    let mut text = [b'='; 28];
+    let mut padded = [0; 21];
+    padded[..20].copy_from_slice(&digest);
+    let groups = padded.as_chunks::<3>().0.iter().zip(text.as_chunks_mut::<4>().0);
+    for (&[a, b, c], four) in groups {
+        let bits = u32::from_be_bytes([0, a, b, c]);
+        *four = [18, 12, 6, 0].map(|shift| ALPHABET[(bits >> shift & 63) as usize]);
+    }
+    text[27] = b'=';
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc6455_1_3_example() {
+        assert_eq!(accept(b"dGhlIHNhbXBsZSBub25jZQ=="), Some(*b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    }
+
+    #[test]
+    fn a_key_is_sixteen_bytes_in_base64() {
+        for bad in [
+            &b""[..],
+            b"dGhlIHNhbXBsZSBub25jZQ",
+            b"dGhlIHNhbXBsZSBub25jZQ=",
+            b"dGhlIHNhbXBsZSBub25jZQA=",
+            b"dGhlIHNhbXBsZSBub25jZQAA",
+            b"dGhlIHNhbXBsZSBub25jZ===",
+            b"dGhlIHNhbXBsZSBub25j-Q==",
+            b"dGhlIHNhbXBsZSBub25jZWFh=",
+        ] {
+            assert_eq!(accept(bad), None, "{}", bad.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Messages (RFC 6455 §5.4 to §5.6, §8.1) from frames that may be cut at any byte.
+//!
+//! Laws: what is found is the same wherever the bytes were cut. A message that arrives in one
+//! piece is unmasked once, into the caller's scratch; any other is gathered here, and what cannot
+//! become valid text any more is refused at once.
+
+use super::{Header, OpCode, WsError, is_close_code, mask::Key};
+
+/// What a peer may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Bytes of the payload of a frame; else 1009.
+    pub frame_bytes_max: usize,
+    /// Bytes of a message over all its frames; else 1009.
+    pub message_bytes_max: usize,
+    /// False: messages of bytes are refused with 1003.
+    pub binary: bool,
+}
+
+/// What the bytes were; payloads are in the caller's scratch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing whole yet.
+    Partial,
+    /// A message of text, which is UTF-8.
+    Text,
+    /// A message of bytes.
+    Binary,
+    /// To be answered by a pong of the same payload.
+    Ping,
+    /// A sign of life.
+    Pong,
+    /// The last frame of the peer, with its code. The reason is left out.
+    Close(Option<u16>),
+}
+
+/// One peer's frames on their way to messages.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// What there is of a message that is not whole: unmasked.
+    message: Vec<u8>,
+    /// Bytes of `message` that are known to be UTF-8; all but three at most.
+    valid: usize,
+    /// The kind of that message.
+    kind: Option<Kind>,
+    /// The data frame that the next byte belongs to.
+    frame: Option<Frame>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Binary,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    /// Bytes that are missing.
+    left: u64,
+    key: Key,
+    fin: bool,
+}
+
+impl Reader {
+    /// Reads at most one event from `input`, everything received and not yet consumed; says how
+    /// many bytes it used up. On [`Event::Partial`] more input is needed; otherwise call it again.
+    ///
+    /// `scratch` is cleared, and holds the payload of the event.
+    ///
+    /// # Errors
+    /// [`WsError`]; nothing may be read after it.
+    pub fn advance(
+        &mut self,
+        input: &[u8],
+        scratch: &mut Vec<u8>,
+        rules: &Rules,
+    ) -> Result<(usize, Event), WsError> {
+        scratch.clear();
+        let mut ate = 0;
+        loop {
+            let rest = &input[ate..];
+            if let Some(frame) = self.frame {
+                let (more, is_whole) = self.gather(rest, frame)?;
+                ate += more;
+                if is_whole {
+                    return Ok((ate, self.take(scratch)));
+                }
+                if self.frame.is_some() {
+                    return Ok((ate, Event::Partial));
+                }
+                continue;
+            }
+            let Some(header) = Header::read(rest)? else { return Ok((ate, Event::Partial)) };
+            if header.opcode.is_control() {
+                return match control(rest, &header, scratch)? {
+                    Event::Partial => Ok((ate, Event::Partial)),
+                    event => Ok((ate + header.header_len + header.length as usize, event)),
+                };
+            }
+            let kind = self.begin(&header, rules)?;
+            let length = header.length as usize;
+            let body = &rest[header.header_len..];
+            if header.fin && self.kind.is_none() && body.len() >= length {
+                header.key.append(scratch, &body[..length]);
+                if kind == Kind::Text && str::from_utf8(scratch).is_err() {
+                    return Err(WsError::Utf8);
+                }
+                return Ok((ate + header.header_len + length, kind.event()));
+            }
+            self.kind = Some(kind);
+            self.frame = Some(Frame { left: header.length, key: header.key, fin: header.fin });
+            ate += header.header_len;
+        }
+    }
+
+    /// True in the middle of a message.
+    pub fn is_inside(&self) -> bool {
+        self.kind.is_some()
+    }
+
+    /// Bytes of the buffer that is held.
+    pub fn held_bytes(&self) -> usize {
+        self.message.capacity()
+    }
+
+    /// RFC 6455 §5.4: whether a data frame may stand here; says what its message is.
+    fn begin(&self, header: &Header, rules: &Rules) -> Result<Kind, WsError> {
+        let kind = match (header.opcode, self.kind) {
+            (OpCode::Continuation, Some(kind)) => kind,
+            (OpCode::Continuation, None) => return Err(WsError::NothingToContinue),
+            (_, Some(_)) => return Err(WsError::Interleaved),
+            (OpCode::Binary, None) if !rules.binary => return Err(WsError::Binary),
+            (OpCode::Binary, None) => Kind::Binary,
+            (OpCode::Text | OpCode::Close | OpCode::Ping | OpCode::Pong, None) => Kind::Text,
+        };
+        let room = rules.message_bytes_max.saturating_sub(self.message.len());
+        let most = room.min(rules.frame_bytes_max) as u64;
+        if header.length > most { Err(WsError::TooLarge) } else { Ok(kind) }
+    }
+
+    /// Unmasks what there is of a frame's payload; says how much that was, and whether it was the
+    /// last of its message.
+    fn gather(&mut self, rest: &[u8], frame: Frame) -> Result<(usize, bool), WsError> {
+        let count = usize::try_from(frame.left).map_or(rest.len(), |left| left.min(rest.len()));
+        frame.key.append(&mut self.message, &rest[..count]);
+        let left = frame.left - count as u64;
+        let is_whole = left == 0 && frame.fin;
+        if self.kind == Some(Kind::Text) {
+            self.check(is_whole)?;
+        }
+        let key = frame.key.after(count);
+        self.frame = (left > 0).then_some(Frame { left, key, ..frame });
+        Ok((count, is_whole))
+    }
+
+    /// RFC 6455 §8.1: text is UTF-8 as a whole, wherever its fragments are cut.
+    fn check(&mut self, is_whole: bool) -> Result<(), WsError> {
+        let fresh = &self.message[self.valid..];
+        match str::from_utf8(fresh) {
+            Ok(_) => self.valid = self.message.len(),
+            // The beginning of a character, whose rest may come.
+            Err(error) if error.error_len().is_none() && !is_whole => {
+                self.valid += error.valid_up_to();
+            }
+            Err(_) => return Err(WsError::Utf8),
+        }
+        Ok(())
+    }
+
+    /// Gives the gathered message away, with its buffer.
+    fn take(&mut self, scratch: &mut Vec<u8>) -> Event {
+        *scratch = std::mem::take(&mut self.message);
+        self.valid = 0;
+        self.kind.take().map_or(Event::Partial, Kind::event)
+    }
+}
+
+impl Kind {
+    fn event(self) -> Event {
+        match self {
+            Kind::Text => Event::Text,
+            Kind::Binary => Event::Binary,
+        }
+    }
+}
+
+/// RFC 6455 §5.5: a control frame, once all of it is there.
+#[cold]
+fn control(rest: &[u8], header: &Header, scratch: &mut Vec<u8>) -> Result<Event, WsError> {
+    let body = &rest[header.header_len..];
+    let Some(payload) = body.get(..header.length as usize) else { return Ok(Event::Partial) };
+    header.key.append(scratch, payload);
+    Ok(match header.opcode {
+        OpCode::Ping => Event::Ping,
+        OpCode::Close => Event::Close(close_code(scratch)?),
+        OpCode::Pong | OpCode::Continuation | OpCode::Text | OpCode::Binary => Event::Pong,
+    })
+}
+
+/// RFC 6455 §5.5.1 and §7.4: nothing, or a code that may be sent and a reason in UTF-8.
+fn close_code(payload: &[u8]) -> Result<Option<u16>, WsError> {
+    let Some((code, reason)) = payload.split_first_chunk() else {
+        return if payload.is_empty() { Ok(None) } else { Err(WsError::CloseCode) };
+    };
+    let code = u16::from_be_bytes(*code);
+    if !is_close_code(code) {
+        return Err(WsError::CloseCode);
+    }
+    match str::from_utf8(reason) {
+        Ok(_) => Ok(Some(code)),
+        Err(_) => Err(WsError::Utf8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules { frame_bytes_max: 100, message_bytes_max: 150, binary: true };
+
+    /// A masked frame.
+    fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+        let key = [0x11, 0x22, 0x33, 0x44];
+        let mut bytes = vec![first, 0x80 | payload.len() as u8, 0x11, 0x22, 0x33, 0x44];
+        Key::new(key).append(&mut bytes, payload);
+        bytes
+    }
+
+    type Seen = (Vec<(Event, Vec<u8>)>, Option<WsError>);
+
+    /// All that comes of bytes fed in pieces of `size`.
+    fn read(bytes: &[u8], size: usize, rules: &Rules) -> Seen {
+        let (mut reader, mut scratch, mut seen) = (Reader::default(), Vec::new(), Vec::new());
+        let mut input = Vec::new();
+        for piece in bytes.chunks(size) {
+            input.extend_from_slice(piece);
+            loop {
+                match reader.advance(&input, &mut scratch, rules) {
+                    Err(error) => return (seen, Some(error)),
+                    Ok((ate, event)) => {
+                        input.drain(..ate);
+                        if event == Event::Partial {
+                            break;
+                        }
+                        seen.push((event, scratch.clone()));
+                    }
+                }
+            }
+        }
+        (seen, None)
+    }
+
+    fn check(bytes: &[u8], expected: &[(Event, &[u8])], error: Option<WsError>) {
+        for size in 1..=bytes.len() {
+            let (seen, end) = read(bytes, size, &RULES);
+            let seen: Vec<_> = seen.iter().map(|(event, payload)| (*event, &**payload)).collect();
+            assert_eq!((&seen[..], end), (expected, error), "{bytes:x?} by {size}");
+        }
+    }
+
+    #[test]
+    fn rfc6455_5_4_fragments_with_a_ping_between() {
+        let bytes = [
+            frame(0x01, b"Hel"),
+            frame(0x89, b"are you there"),
+            frame(0x00, b""),
+            frame(0x80, b"lo"),
+            frame(0x82, &[0xff, 0]),
+            frame(0x81, b""),
+        ];
+        let (ping, text) = (Event::Ping, Event::Text);
+        check(
+            &bytes.concat(),
+            &[(ping, b"are you there"), (text, b"Hello"), (Event::Binary, &[0xff, 0]), (text, b"")],
+            None,
+        );
+    }
+
+    #[test]
+    fn rfc6455_5_4_order_of_fragments() {
+        check(&frame(0x80, b"a"), &[], Some(WsError::NothingToContinue));
+        check(&frame(0x00, b"a"), &[], Some(WsError::NothingToContinue));
+        check(&[frame(1, b"a"), frame(0x81, b"b")].concat(), &[], Some(WsError::Interleaved));
+        check(&[frame(1, b"a"), frame(0x02, b"b")].concat(), &[], Some(WsError::Interleaved));
+        let ended = [frame(1, b"a"), frame(0x80, b"b"), frame(0x80, b"c")].concat();
+        check(&ended, &[(Event::Text, b"ab")], Some(WsError::NothingToContinue));
+    }
+
+    #[test]
+    fn rfc6455_8_1_text_is_utf8_across_fragments() {
+        let [a, b] = [&"aκ€𝄞".as_bytes()[..4], &"aκ€𝄞".as_bytes()[4..]];
+        let whole = [frame(1, a), frame(0, b""), frame(0x80, b)].concat();
+        check(&whole, &[(Event::Text, "aκ€𝄞".as_bytes())], None);
+        check(&[frame(1, a), frame(0x80, b"")].concat(), &[], Some(WsError::Utf8));
+        check(&frame(0x81, a), &[], Some(WsError::Utf8));
+        check(&frame(0x81, b"\xed\xa0\x80"), &[], Some(WsError::Utf8));
+    }
+
+    #[test]
+    fn what_cannot_become_text_is_refused_at_once() {
+        let mut bytes = frame(0x01, b"a\xf4\x90 and more");
+        // The header, and the three bytes that show it.
+        bytes.truncate(9);
+        check(&bytes, &[], Some(WsError::Utf8));
+        bytes.truncate(8);
+        check(&bytes, &[], None);
+    }
+
+    #[test]
+    fn rfc6455_7_4_close_codes() {
+        for (payload, found) in [
+            (&b""[..], Ok(None)),
+            (b"\x03", Err(WsError::CloseCode)),
+            (b"\x03\xe8", Ok(Some(1000))),
+            (b"\x03\xe8bye", Ok(Some(1000))),
+            (b"\x03\xe8\xff", Err(WsError::Utf8)),
+            (b"\x03\xee", Err(WsError::CloseCode)),
+            (b"\x0f\xa0", Ok(Some(4000))),
+            (b"\x13\x88", Err(WsError::CloseCode)),
+        ] {
+            let (seen, error) = read(&frame(0x88, payload), 1000, &RULES);
+            let found_here = match error {
+                Some(error) => Err(error),
+                None => Ok(seen[0].0),
+            };
+            assert_eq!(found_here, found.map(Event::Close), "{payload:x?}");
+        }
+        let sendable = (0..=u16::MAX).filter(|code| is_close_code(*code)).count();
+        assert_eq!(sendable, 4 + 8 + 2000);
+    }
+
+    #[test]
+    fn sizes_are_bounded_from_the_header_on() {
+        check(&frame(0x81, &[b'a'; 100]), &[(Event::Text, &[b'a'; 100])], None);
+        check(&frame(0x81, &[b'a'; 101])[..6], &[], Some(WsError::TooLarge));
+        let both = [frame(1, &[b'a'; 100]), frame(0x80, &[b'a'; 50])].concat();
+        check(&both, &[(Event::Text, &[b'a'; 150])], None);
+        let more = [frame(1, &[b'a'; 100]), frame(0x80, &[b'a'; 51])].concat();
+        check(&more, &[], Some(WsError::TooLarge));
+    }
+
+    #[test]
+    fn binary_is_refused_by_its_header() {
+        let rules = Rules { binary: false, ..RULES };
+        assert_eq!(read(&frame(2, b"abc")[..6], 1, &rules).1, Some(WsError::Binary));
+        assert_eq!(read(&frame(2, b"abc"), 100, &rules).1, Some(WsError::Binary));
+    }
+
+    #[test]
+    fn nothing_is_held_between_messages() {
+        let (mut reader, mut scratch) = (Reader::default(), Vec::new());
+        let bytes = [frame(1, b"ab"), frame(0x80, b"c")].concat();
+        let read = reader.advance(&bytes, &mut scratch, &RULES);
+        assert_eq!((read, &scratch[..]), (Ok((bytes.len(), Event::Text)), &b"abc"[..]));
+        assert_eq!((reader.held_bytes(), reader.is_inside()), (0, false));
+    }
+}

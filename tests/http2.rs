@@ -1,0 +1,524 @@
+//! HTTP/2 on the port of HTTP/1.1: what is served over it beside gRPC, what a client can do wrong,
+//! and that the server outlives it.
+
+#![cfg(feature = "grpc")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/grpc.rs"]
+mod support;
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use h2::{RecvStream, client::SendRequest};
+use http::{HeaderMap, Request, Response};
+use serde_json::{Value, json};
+use support::{Rig, run, say};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// An empty SETTINGS frame.
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
+    let stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    client.ready().await.unwrap()
+}
+
+/// Sends a request whose body is `body`, and waits for the head of the answer.
+async fn ask(
+    client: &mut SendRequest<Bytes>,
+    request: Request<()>,
+    body: &[u8],
+) -> Response<RecvStream> {
+    let (response, mut stream) = client.send_request(request, body.is_empty()).unwrap();
+    if !body.is_empty() {
+        // A server that refuses the body may do so before it has come.
+        let _ = stream.send_data(Bytes::copy_from_slice(body), true);
+    }
+    tokio::time::timeout(PATIENCE, response).await.unwrap().unwrap()
+}
+
+/// Waits for the rest of the answer.
+async fn rest(response: Response<RecvStream>) -> (HeaderMap, Vec<u8>, HeaderMap) {
+    let (head, mut body) = response.into_parts();
+    let mut bytes = Vec::new();
+    while let Some(piece) = body.data().await {
+        let piece = piece.unwrap();
+        body.flow_control().release_capacity(piece.len()).unwrap();
+        bytes.extend_from_slice(&piece);
+    }
+    let trailers = body.trailers().await.unwrap().unwrap_or_default();
+    (head.headers, bytes, trailers)
+}
+
+fn post(media: &str, path: &str) -> http::request::Builder {
+    let uri = format!("http://test.example{path}");
+    Request::post(uri).header("content-type", media).header("a2a-version", "1.0")
+}
+
+fn rpc(method: &str, params: &Value) -> Vec<u8> {
+    json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string().into()
+}
+
+fn params(words: &str) -> Value {
+    let parts = json!([{ "text": words }]);
+    json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": parts } })
+}
+
+fn framed(message: &impl prost::Message) -> Vec<u8> {
+    let bytes = message.encode_to_vec();
+    [&[0][..], &(bytes.len() as u32).to_be_bytes(), &bytes].concat()
+}
+
+fn grpc(path: &str) -> http::request::Builder {
+    post("application/grpc", path).header("te", "trailers")
+}
+
+const SEND: &str = "/lf.a2a.v1.A2AService/SendMessage";
+const STREAM: &str = "/lf.a2a.v1.A2AService/SendStreamingMessage";
+
+/// `grpc-status` of an answer, wherever it is.
+async fn status_of(response: Response<RecvStream>) -> (u32, String) {
+    assert_eq!(response.status(), 200);
+    let (head, _, trailers) = rest(response).await;
+    let found = |name: &str| {
+        let value = trailers.get(name).or(head.get(name)).map(|value| value.to_str().unwrap());
+        value.unwrap_or_default().to_owned()
+    };
+    (found("grpc-status").parse().unwrap(), found("grpc-message"))
+}
+
+async fn assert_serves(rig: &Rig) {
+    let sent = rig.v1().await.send_message(say("alive")).await.unwrap();
+    assert_eq!(
+        support::state(&support::task(sent.into_inner())),
+        support::v1::TaskState::Completed
+    );
+}
+
+#[test]
+fn json_rpc_and_cards_are_served_as_over_http1() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let body = rpc("SendMessage", &params("hi"));
+        let request = post("application/json", "/").body(()).unwrap();
+        let answer = ask(&mut client, request, &body).await;
+        assert_eq!(answer.status(), 200);
+        let (head, body, _) = rest(answer).await;
+        assert_eq!(head["content-type"], "application/json");
+        assert!(head.contains_key("date") && !head.contains_key("connection"));
+        let task: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(task["id"], 7);
+        assert_eq!(task["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+        // A task made over one binding is read over the other.
+        let get = support::v1::GetTaskRequest {
+            id: task["result"]["task"]["id"].as_str().unwrap().to_owned(),
+            ..Default::default()
+        };
+        let seen = rig.v1().await.get_task(get).await.unwrap().into_inner();
+        assert_eq!(seen.artifacts[0].parts[0], support::text("hi"));
+        let card = Request::get("http://test.example/.well-known/agent-card.json");
+        let (head, body, _) = rest(ask(&mut client, card.body(()).unwrap(), b"").await).await;
+        let card: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(card["url"], "http://test.example/");
+        let interfaces = card["supportedInterfaces"].as_array().unwrap();
+        let grpc = interfaces.iter().find(|one| one["protocolBinding"] == "GRPC").unwrap();
+        assert_eq!(grpc["url"], "test.example:80");
+        let unchanged = Request::get("http://test.example/.well-known/agent-card.json")
+            .header("if-none-match", head["etag"].clone());
+        let answer = ask(&mut client, unchanged.body(()).unwrap(), b"").await;
+        assert_eq!(answer.status(), 304);
+        assert!(rest(answer).await.1.is_empty());
+        let head = Request::head("http://test.example/.well-known/agent-card.json");
+        let answer = ask(&mut client, head.body(()).unwrap(), b"").await;
+        assert_eq!((answer.status().as_u16(), rest(answer).await.1.len()), (200, 0));
+        for (path, status) in [("/nothing", 404), ("/a%2e%2e/b", 404), ("/../x", 400)] {
+            let request = Request::get(format!("http://test.example{path}")).body(()).unwrap();
+            assert_eq!(ask(&mut client, request, b"").await.status(), status, "{path}");
+        }
+        let request = Request::delete("http://test.example/").body(()).unwrap();
+        assert_eq!(ask(&mut client, request, b"").await.status(), 405);
+    });
+}
+
+#[test]
+fn streams_of_events_flow_over_http2() {
+    let rig = Rig::limited(|limits| limits.sse_keep_alive_ms = 100);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let body = rpc("SendStreamingMessage", &params("hold:300:50"));
+        let request = post("application/json", "/").body(()).unwrap();
+        let answer = ask(&mut client, request, &body).await;
+        assert_eq!(answer.headers()["content-type"], "text/event-stream");
+        assert!(!answer.headers().contains_key("transfer-encoding"));
+        let text = String::from_utf8(rest(answer).await.1).unwrap();
+        let ids: Vec<u64> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("id: "))
+            .map(|id| id.parse().unwrap())
+            .collect();
+        assert_eq!(ids, (1..=51).collect::<Vec<_>>());
+        assert!(text.contains("\n: keep-alive\n"), "{text}");
+        // Long answers come through the windows of the client, which start at 64 KiB.
+        let words = "x".repeat(1_000_000);
+        let body = rpc("SendMessage", &params(&words));
+        let request = post("application/json", "/").body(()).unwrap();
+        let (head, body, _) = rest(ask(&mut client, request, &body).await).await;
+        assert_eq!(head["content-length"].to_str().unwrap(), body.len().to_string());
+        assert!(body.iter().filter(|byte| **byte == b'x').count() >= 2 * words.len());
+    });
+}
+
+#[test]
+fn bodies_without_a_length_and_bodies_that_are_too_long() {
+    let rig = Rig::limited(|limits| limits.body_bytes_max = 50_000);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let body = rpc("SendMessage", &params("in pieces"));
+        let request = post("application/json", "/").body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        for piece in body.chunks(7) {
+            stream.send_data(Bytes::copy_from_slice(piece), false).unwrap();
+            tokio::task::yield_now().await;
+        }
+        stream.send_data(Bytes::new(), true).unwrap();
+        let (_, body, _) = rest(response.await.unwrap()).await;
+        let task: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(task["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+        // From its length: before any of it is sent.
+        let request = post("application/json", "/").header("content-length", "50001");
+        let (response, _stream) = client.send_request(request.body(()).unwrap(), false).unwrap();
+        assert_eq!(response.await.unwrap().status(), 413);
+        // Without one: once it is too long.
+        let request = post("application/json", "/").body(()).unwrap();
+        let answer = ask(&mut client, request, &vec![b' '; 60_000]).await;
+        assert_eq!(answer.status(), 413);
+        assert_serves(&rig).await;
+    });
+}
+
+#[test]
+fn a_deadline_lets_the_call_go() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        for path in [SEND, STREAM] {
+            let request = grpc(path).header("grpc-timeout", "100m").body(()).unwrap();
+            let answer = ask(&mut client, request, &framed(&say("hold:60000:3"))).await;
+            assert_eq!(status_of(answer).await.0, 4, "{path}");
+        }
+        // A message that never comes is not waited for, either.
+        let request = grpc(SEND).header("grpc-timeout", "100m").body(()).unwrap();
+        let (response, _stream) = client.send_request(request, false).unwrap();
+        assert_eq!(status_of(response.await.unwrap()).await.0, 4);
+        // What is none is no deadline.
+        let request = grpc(SEND).header("grpc-timeout", "soon").body(()).unwrap();
+        let answer = ask(&mut client, request, &framed(&say("x"))).await;
+        assert_eq!(status_of(answer).await.0, 0);
+    });
+}
+
+#[test]
+fn calls_that_are_not_as_grpc_wants_them() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let whole = framed(&say("x"));
+        let twice = [&whole[..], &whole].concat();
+        let compressed = [&[1][..], &whole[1..]].concat();
+        let message = "the message is not what its type says";
+        for (path, body, code, says) in [
+            ("/lf.a2a.v1.A2AService/Nothing", &whole[..], 12, "there is no such rpc"),
+            ("/no.such.Service/SendMessage", &whole, 12, "there is no such rpc"),
+            ("/", &whole, 12, "there is no such rpc"),
+            (SEND, &whole[..whole.len() - 1], 3, "the message is cut short"),
+            (SEND, &whole[..3], 3, "the message is cut short"),
+            (SEND, &twice, 3, "the request has more than one message"),
+            (SEND, b"", 3, "the request has no message"),
+            (SEND, &compressed, 12, "compressed messages are not read"),
+            (SEND, b"\0\0\0\0\x02\x0a\x05", 3, message),
+            (SEND, b"\0\0\0\0\x03\x12\x01\xff", 3, message),
+            (SEND, b"\0\xff\xff\xff\xff", 8, "the message is larger than 4194304 bytes"),
+        ] {
+            let request = grpc(path).body(()).unwrap();
+            let status = status_of(ask(&mut client, request, body).await).await;
+            assert_eq!(status, (code, says.to_owned()), "{path} {body:?}");
+        }
+        // Another content type is no gRPC: the path is none of HTTP's.
+        let request = post("text/plain", SEND).body(()).unwrap();
+        assert_eq!(ask(&mut client, request, &whole).await.status(), 404);
+        let request = post("application/grpcx", SEND).body(()).unwrap();
+        assert_eq!(ask(&mut client, request, &whole).await.status(), 404);
+        let mut request = grpc(SEND).body(()).unwrap();
+        for n in 0..100 {
+            let name: http::HeaderName = format!("x-{n}").parse().unwrap();
+            request.headers_mut().insert(name, "1".parse().unwrap());
+        }
+        assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 8);
+        let request = grpc(SEND).body(()).unwrap();
+        assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 0);
+    });
+}
+
+#[test]
+fn every_call_of_a_burst_is_answered() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let mut answers = Vec::new();
+        for n in 0..100 {
+            let request = grpc(SEND).body(()).unwrap();
+            let (response, mut stream) = client.send_request(request, false).unwrap();
+            let words = if n % 10 == 0 { "hold:30:3" } else { "x" };
+            stream.send_data(framed(&say(words)).into(), true).unwrap();
+            answers.push(response);
+        }
+        for answer in answers {
+            assert_eq!(status_of(answer.await.unwrap()).await.0, 0);
+        }
+    });
+}
+
+/// Writes to a connection of its own and reads until the server ends it.
+fn raw(rig: &Rig, pieces: &[&[u8]]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    for piece in pieces {
+        // A server that has had enough may be gone before the last piece.
+        if stream.write_all(piece).is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The kinds of the frames in an answer, and the error code of the last GOAWAY.
+fn frames(mut answer: &[u8]) -> (Vec<u8>, Option<u32>) {
+    let (mut kinds, mut goaway) = (Vec::new(), None);
+    while let Some((head, rest)) = answer.split_first_chunk::<9>() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
+        kinds.push(head[3]);
+        if head[3] == 7 {
+            goaway = Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
+        }
+        answer = rest;
+    }
+    (kinds, goaway)
+}
+
+#[test]
+fn the_preface_may_come_in_pieces() {
+    let rig = Rig::echo();
+    let pieces: Vec<&[u8]> = PREFACE.chunks(1).chain([SETTINGS]).collect();
+    let (kinds, _) = frames(&raw(&rig, &pieces));
+    assert_eq!(kinds.first(), Some(&4), "{kinds:?}");
+}
+
+#[test]
+fn what_is_no_preface_is_no_http2() {
+    let rig = Rig::echo();
+    for bytes in [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX"[..],
+        b"PRI * HTTP/2.0\r\n\r\n\r\n",
+        b"PRI * HTTP/3.0\r\n\r\n",
+        b"PRI / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let answer = String::from_utf8_lossy(&raw(&rig, &[bytes])).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+        let statuses = answer.match_indices("HTTP/1.1 ").map(|(at, _)| &answer[at + 9..at + 12]);
+        let status = statuses.filter(|status| status.parse::<u16>().is_ok()).last().unwrap();
+        assert!(["400", "405", "501", "505"].contains(&status), "{answer}");
+    }
+    run(assert_serves(&rig));
+}
+
+#[test]
+fn connections_that_break_the_protocol_end_alone() {
+    let rig = Rig::echo();
+    for (what, bytes) in [
+        ("a frame of 1 MiB", frame(0, 0, 1, &[0; 1 << 20])),
+        ("data on stream 0", frame(0, 0, 0, b"x")),
+        ("headers on an even stream", frame(1, 4, 2, &[0x82])),
+        ("a broken header block", frame(1, 5, 1, &[0xff; 16])),
+        ("settings that are not a multiple of six", frame(4, 0, 0, &[0; 5])),
+        ("a continuation of nothing", frame(9, 4, 1, b"")),
+        ("a window that is nothing", frame(8, 0, 0, &[0; 4])),
+    ] {
+        let (_, goaway) = frames(&raw(&rig, &[PREFACE, SETTINGS, &bytes]));
+        assert!(goaway.is_some_and(|error| error != 0), "{what}: {goaway:?}");
+    }
+    // No settings at all.
+    let (_, goaway) = frames(&raw(&rig, &[PREFACE, b"GET / HTTP/1.1\r\n\r\n"]));
+    assert!(goaway.is_some());
+    run(assert_serves(&rig));
+}
+
+/// A header block for GET http://x/ out of the static table.
+const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 0x01, b'x'];
+
+#[test]
+fn http2_resets_max() {
+    let rig = Rig::limited(|limits| limits.http2_resets_max = 5);
+    let mut burst = Vec::new();
+    for n in 0..200_u32 {
+        let id = 2 * n + 1;
+        burst.extend(frame(1, 5, id, GET));
+        burst.extend(frame(3, 0, id, &8_u32.to_be_bytes()));
+    }
+    let (kinds, goaway) = frames(&raw(&rig, &[PREFACE, SETTINGS, &burst]));
+    // ENHANCE_YOUR_CALM, and far from all of them were answered.
+    assert_eq!(goaway, Some(11));
+    assert!(kinds.iter().filter(|kind| **kind == 1).count() < 200);
+    run(assert_serves(&rig));
+}
+
+#[test]
+fn http2_streams_max() {
+    let rig = Rig::limited(|limits| limits.http2_streams_max = 3);
+    run(async {
+        let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        // The client hears of it with the first answer, and holds further calls back.
+        let request = grpc(SEND).body(()).unwrap();
+        status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            let request = grpc(STREAM).body(()).unwrap();
+            held.push(ask(&mut client, request, &framed(&say("hold:600000:3"))).await);
+        }
+        let waits = tokio::time::timeout(Duration::from_millis(200), client.clone().ready());
+        let request = grpc(SEND).body(()).unwrap();
+        if let Ok(Ok(mut ready)) = waits.await {
+            let (response, mut stream) = ready.send_request(request, false).unwrap();
+            let _ = stream.send_data(framed(&say("x")).into(), true);
+            let early = tokio::time::timeout(Duration::from_millis(200), response).await;
+            assert!(early.is_err(), "{early:?}");
+        }
+        drop(held);
+        assert_serves(&rig).await;
+    });
+    // Whoever does not hold back is refused, one call at a time.
+    let mut burst = Vec::new();
+    for n in 0..6_u32 {
+        burst.extend(frame(1, 4, 2 * n + 1, &[&[0x83], &GET[1..]].concat()));
+    }
+    let (kinds, _) = frames(&raw(&rig, &[PREFACE, SETTINGS, &burst]));
+    assert!(kinds.iter().filter(|kind| **kind == 3).count() >= 3, "{kinds:?}");
+    run(assert_serves(&rig));
+}
+
+#[test]
+fn a_body_that_does_not_move_is_not_waited_for() {
+    let rig = Rig::limited(|limits| limits.body_idle_ms = 200);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let request = grpc(SEND).body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        stream.send_data(Bytes::from_static(b"\0\0\0\0\x09abc"), false).unwrap();
+        assert_eq!(status_of(response.await.unwrap()).await.0, 1);
+        let request = post("application/json", "/").body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        stream.send_data(Bytes::from_static(b"{"), false).unwrap();
+        assert_eq!(response.await.unwrap().status(), 408);
+    });
+}
+
+#[test]
+fn a_connection_that_is_idle_or_silent_is_ended() {
+    let rig = Rig::limited(|limits| {
+        limits.keep_alive_idle_ms = 200;
+        limits.sse_keep_alive_ms = 200;
+        limits.write_stall_ms = 300;
+        limits.head_timeout_ms = 300;
+    });
+    // Idle: told to go. This client never answers, so it is closed.
+    let (kinds, goaway) = frames(&raw_open(&rig, &[PREFACE, SETTINGS]));
+    assert_eq!(goaway, Some(0), "{kinds:?}");
+    // With a call that waits: asked whether it is still there.
+    let request = framed(&say("hold:600000:3"));
+    let mut block = vec![0x83, 0x86, 0x41, 0x01, b'x'];
+    for (name, value) in [(":path", STREAM), ("content-type", "application/grpc")] {
+        block.push(0);
+        for text in [name, value] {
+            block.push(text.len() as u8);
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    let call = [frame(1, 4, 1, &block), frame(0, 1, 1, &request)].concat();
+    let (kinds, _) = frames(&raw_open(&rig, &[PREFACE, SETTINGS, &call]));
+    assert!(kinds.contains(&6) && kinds.contains(&0), "{kinds:?}");
+    // A preface without anything behind it.
+    raw_open(&rig, &[PREFACE]);
+    raw_open(&rig, &[&PREFACE[..10]]);
+    run(assert_serves(&rig));
+}
+
+/// As [`raw`], but leaves its own side open.
+fn raw_open(rig: &Rig, pieces: &[&[u8]]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    pieces.iter().for_each(|piece| stream.write_all(piece).unwrap());
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the server ends the connection");
+    answer
+}
+
+#[test]
+fn a_reader_that_stops_is_given_up() {
+    let rig = Rig::limited(|limits| limits.write_stall_ms = 300);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let words = "x".repeat(1_000_000);
+        let request = grpc(SEND).body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        stream.send_data(framed(&say(&words)).into(), true).unwrap();
+        let (_, mut body) = response.await.unwrap().into_parts();
+        // Nothing is released: the window of 64 KiB stays shut.
+        let mut end = None;
+        while let Some(piece) = body.data().await {
+            if let Err(error) = piece {
+                end = error.reason();
+                break;
+            }
+        }
+        assert_eq!(end, Some(h2::Reason::ENHANCE_YOUR_CALM));
+        assert_serves(&rig).await;
+    });
+}
+
+#[test]
+fn a_draining_server_ends_its_connections() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let request = grpc(SEND).body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        stream.send_data(framed(&say("hold:300:3")).into(), true).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        rig.0.shutdown();
+        // What runs is answered; then the connection ends by itself.
+        assert_eq!(status_of(response.await.unwrap()).await.0, 0);
+    });
+    rig.0.join();
+}

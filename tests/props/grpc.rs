@@ -1,0 +1,93 @@
+//! Properties of gRPC's messages.
+//!
+//! - Any bytes as a request of any operation are a call or a fault, never a panic.
+//! - What was read is written as a message that is read as the same.
+//! - Any bytes as JSON become a `Struct` that is one, and JSON that came from a `Struct` is a fixed
+//!   point.
+
+use peregrine::{
+    binding::grpc::{from_json, read, structs, write},
+    dialect::ReadCx,
+    json::Parser,
+    limits::Limits,
+    model::{Call, Generation, Op},
+    pb::{Fields, Value, Writer},
+    service::Followed,
+};
+
+const FRESH: &[u8] = b"00000000-0000-4000-8000-000000000000";
+const OPS: [Op; 11] = [
+    Op::Send,
+    Op::Stream,
+    Op::Get,
+    Op::List,
+    Op::Cancel,
+    Op::Subscribe,
+    Op::PushSet,
+    Op::PushGet,
+    Op::PushList,
+    Op::PushDelete,
+    Op::ExtendedCard,
+];
+
+/// Bytes are read or refused; a message that was read comes back from its own writing.
+pub fn requests_are_read_or_refused(bytes: &[u8]) {
+    let (choice, request) = bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest));
+    let op = OPS[usize::from(choice) % OPS.len()];
+    let generation = if choice < 128 { Generation::V1 } else { Generation::V03 };
+    let limits = Limits::default();
+    let cx = ReadCx { op, limits: &limits, fresh_id: FRESH, after: None, task: None };
+    let mut pack = Vec::new();
+    let Ok(asked) = read::call(&cx, generation, request, &mut pack) else { return };
+    let Call::Send(send) = asked.call else { return };
+    is_json(send.metadata);
+    is_json(send.accepted_output_modes);
+    let (mut written, mut again) = (Vec::new(), Vec::new());
+    let item = Followed::Message { message: send.message, context_id: b"" };
+    assert!(write::event(&mut written, generation, &item, None));
+    let Some(Ok((2, Value::Bytes(message)))) = Fields(&written).next() else {
+        panic!("no message: {written:?}")
+    };
+    let mut request = Vec::new();
+    let number = if generation == Generation::V1 { 2 } else { 1 };
+    Writer(&mut request).bytes(number, message);
+    let asked = read::call(&cx, generation, &request, &mut again).expect("what was written");
+    let Call::Send(back) = asked.call else { panic!("another call") };
+    assert_eq!(back.message.0, send.message.0);
+}
+
+/// Text becomes a `Struct` and a `Value` whose JSON stays what it is.
+pub fn json_and_structs_agree(text: &[u8]) {
+    for is_struct in [true, false] {
+        let first = through(text, is_struct);
+        is_json(Some(&first));
+        assert_eq!(through(&first, is_struct), first);
+    }
+}
+
+/// JSON to a message and back; a message that is nested too deeply is an empty one.
+fn through(json: &[u8], is_struct: bool) -> Vec<u8> {
+    let (mut message, mut back) = (Vec::new(), Vec::new());
+    match is_struct {
+        true => from_json::struct_field(&mut message, 1, json),
+        false => from_json::value_field(&mut message, 1, json),
+    }
+    let mut fields = Fields(&message);
+    let Some(Ok((1, Value::Bytes(inner)))) = fields.next() else { panic!("{message:?}") };
+    assert_eq!(fields.next(), None);
+    let pushed = match is_struct {
+        true => structs::push_struct(&mut back, inner, None, 64),
+        false => structs::push_value(&mut back, inner, 64),
+    };
+    match pushed {
+        Ok(()) => back,
+        Err(structs::NotJson::Depth) => b"{}".to_vec(),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+fn is_json(text: Option<&[u8]>) {
+    let Some(text) = text else { return };
+    let parsed = Parser::new().parse(text, 70).map(|_| ());
+    assert_eq!(parsed, Ok(()), "{}", String::from_utf8_lossy(text));
+}

@@ -1,0 +1,140 @@
+//! What must hold for frames of WebSocket, whatever bytes arrive.
+
+use peregrine::ws::{Event, Reader, Rules, WsError};
+
+/// Small enough that short inputs reach them.
+pub const RULES: Rules = Rules { frame_bytes_max: 200, message_bytes_max: 300, binary: true };
+
+/// The events of some bytes, and the error that ended them.
+pub type Seen = (Vec<(Event, Vec<u8>)>, Option<WsError>);
+
+/// Reads bytes that come in pieces; each step but the last eats something or says something.
+pub fn read(bytes: &[u8], rules: &Rules, piece: &mut dyn FnMut() -> usize) -> Seen {
+    let (mut reader, mut scratch, mut seen) = (Reader::default(), Vec::new(), Vec::new());
+    let (mut input, mut rest) = (Vec::new(), bytes);
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(piece().clamp(1, rest.len()));
+        input.extend_from_slice(now);
+        rest = later;
+        loop {
+            let (ate, event) = match reader.advance(&input, &mut scratch, rules) {
+                Ok(read) => read,
+                Err(error) => return (seen, Some(error)),
+            };
+            assert!(ate <= input.len());
+            assert!(reader.held_bytes() <= 2 * rules.message_bytes_max.max(8));
+            input.drain(..ate);
+            if event == Event::Partial {
+                // A header, or a control frame: nothing else waits outside.
+                assert!(input.len() < 6 + 125 + 8, "{} bytes wait", input.len());
+                break;
+            }
+            assert!(ate > 0 && scratch.len() <= rules.message_bytes_max.max(125));
+            assert!(event != Event::Text || str::from_utf8(&scratch).is_ok());
+            seen.push((event, std::mem::take(&mut scratch)));
+        }
+    }
+    (seen, None)
+}
+
+/// Whole, byte by byte, and in pieces whose sizes the first byte decides, the same bytes are the
+/// same messages and end with the same error; and only what a rule forbids is an error.
+pub fn cuts_change_nothing(bytes: &[u8]) {
+    let Some((seed, bytes)) = bytes.split_first() else { return };
+    let whole = read(bytes, &RULES, &mut || usize::MAX);
+    assert_eq!(read(bytes, &RULES, &mut || 1), whole, "byte by byte");
+    let mut size = u32::from(*seed);
+    let pieces = read(bytes, &RULES, &mut || {
+        size = size.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (size >> 16) as usize % 40
+    });
+    assert_eq!(pieces, whole, "in pieces");
+    assert_eq!(slow(bytes), whole, "against a slow reading");
+}
+
+/// A slow reading of RFC 6455 §5: one frame after the other, each only when all of it is there,
+/// but for what a header shows and for text that has gone wrong.
+fn slow(bytes: &[u8]) -> Seen {
+    let (mut seen, mut rest) = (Vec::new(), bytes);
+    let mut message: Option<(Event, Vec<u8>)> = None;
+    loop {
+        let [first, second, ..] = *rest else { return (seen, None) };
+        let (fin, opcode, short) = (first >> 7 == 1, first & 15, usize::from(second & 127));
+        let control = opcode >= 8;
+        let refused = [
+            (first & 0x70 != 0, WsError::ReservedBit),
+            (!matches!(opcode, 0..=2 | 8..=10), WsError::OpCode),
+            (control && !fin, WsError::ControlFragment),
+            (control && short > 125, WsError::ControlLength),
+            (second >> 7 == 0, WsError::Unmasked),
+        ];
+        if let Some((_, error)) = refused.iter().find(|(is_so, _)| *is_so) {
+            return (seen, Some(*error));
+        }
+        let digits = [0, 2, 8][usize::from(short > 125) + usize::from(short > 126)];
+        let Some(length) = rest[2..].get(..digits) else { return (seen, None) };
+        let long = length.iter().fold(0_u64, |sum, digit| sum << 8 | u64::from(*digit));
+        let length = if digits == 0 { short as u64 } else { long };
+        let least = [0, 126, 0, 0, 0, 0, 0, 0, 65_536][digits];
+        if length < least || length >> 63 == 1 {
+            return (seen, Some(WsError::Length));
+        }
+        let Some(key) = rest[2 + digits..].first_chunk::<4>() else { return (seen, None) };
+        let error = match (opcode, &message) {
+            (0, None) => Some(WsError::NothingToContinue),
+            (1 | 2, Some(_)) => Some(WsError::Interleaved),
+            _ => None,
+        };
+        let gathered = message.as_ref().map_or(0, |(_, bytes)| bytes.len()) as u64;
+        let is_large = length > 200 || gathered + length > 300;
+        if let Some(error) = error.or((!control && is_large).then_some(WsError::TooLarge)) {
+            return (seen, Some(error));
+        }
+        let body = &rest[6 + digits..];
+        let is_whole = body.len() as u64 >= length;
+        let body = &body[..body.len().min(length as usize)];
+        let unmasked = body.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key);
+        let unmasked: Vec<u8> = unmasked.collect();
+        if control {
+            if !is_whole {
+                return (seen, None);
+            }
+            match control_event(opcode, &unmasked) {
+                Ok(event) => seen.push((event, unmasked)),
+                Err(error) => return (seen, Some(error)),
+            }
+        } else {
+            let kind = if opcode == 1 { Event::Text } else { Event::Binary };
+            let (kind, mut all) = message.take().unwrap_or((kind, Vec::new()));
+            all.extend_from_slice(&unmasked);
+            let is_end = fin && is_whole;
+            let bad = |error: std::str::Utf8Error| is_end || error.error_len().is_some();
+            if kind == Event::Text && str::from_utf8(&all).is_err_and(bad) {
+                return (seen, Some(WsError::Utf8));
+            }
+            match (is_whole, fin) {
+                (false, _) => return (seen, None),
+                (true, true) => seen.push((kind, all)),
+                (true, false) => message = Some((kind, all)),
+            }
+        }
+        rest = &rest[6 + digits + length as usize..];
+    }
+}
+
+fn control_event(opcode: u8, payload: &[u8]) -> Result<Event, WsError> {
+    match (opcode, payload) {
+        (9, _) => Ok(Event::Ping),
+        (10, _) => Ok(Event::Pong),
+        (_, []) => Ok(Event::Close(None)),
+        (_, [_]) => Err(WsError::CloseCode),
+        (_, [high, low, reason @ ..]) => {
+            let code = u16::from(*high) << 8 | u16::from(*low);
+            let is_named = [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014];
+            if !is_named.contains(&code) && !(3000..5000).contains(&code) {
+                return Err(WsError::CloseCode);
+            }
+            str::from_utf8(reason).map(|_| Event::Close(Some(code))).map_err(|_| WsError::Utf8)
+        }
+    }
+}
