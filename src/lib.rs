@@ -7,11 +7,11 @@
 //! In scope: HTTP/1.1 and WebSocket on the server's side, JSON-RPC 2.0 with batches, HTTP+JSON,
 //! server-sent events, the messages of gRPC, the wire families 0.1, 0.2/0.3 and 1.0 and some
 //! platforms' dialects, a bounded store in memory, agents that run inside the process. Three
-//! features, all on by default, add the tokio driver and the binary (`net`), HTTP/2 and with it gRPC
-//! on the same port (`grpc`), and TLS (`tls`).
+//! features, all on by default, add the tokio driver and the binary (`net`), HTTP/2 and with it
+//! gRPC on the same port (`grpc`), and TLS (`tls`).
 //!
-//! Out of scope so far: authentication but by client certificate, push
-//! notifications, persistence, clients.
+//! Out of scope so far: authentication but by client certificate, push notifications, persistence,
+//! clients.
 //!
 //! Start with [`agent::Agent`] to answer messages, `net::Server` to serve them, and
 //! [`service::Service`] to put something else behind the wire.

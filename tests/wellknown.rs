@@ -114,22 +114,24 @@ fn interfaces(card: &Value) -> Vec<(&str, &str, &str)> {
 fn a_card_lists_every_binding_that_is_served_and_no_other() {
     let mut lab = two_agents();
     let card = |lab: &mut Lab, base: &str| lab.ask(&get(&format!("{base}{}", PATHS[0]))).json();
-    for (base, rpc, rest) in [
-        ("", "http://a.example/", "http://a.example"),
-        ("/agents/bob", "http://a.example/agents/bob", "http://a.example/agents/bob"),
+    // gRPC has no path: a named agent is told by the tenant, which 0.3 does not have.
+    let grpc = ("GRPC", "a.example:80");
+    for (base, rpc, rest, is_default) in [
+        ("", "http://a.example/", "http://a.example", true),
+        ("/agents/bob", "http://a.example/agents/bob", "http://a.example/agents/bob", false),
     ] {
         let card = card(&mut lab, base);
-        let expected = [
-            ("JSONRPC", "1.0", rpc),
-            ("HTTP+JSON", "1.0", rest),
-            ("JSONRPC", "0.3", rpc),
-            ("HTTP+JSON", "0.3", rest),
-        ];
-        assert_eq!(interfaces(&card), expected);
-        let others = json!([
-            {"url": rpc, "transport": "JSONRPC"}, {"url": rest, "transport": "HTTP+JSON"},
-        ]);
-        assert_eq!((&card["url"], &card["additionalInterfaces"]), (&json!(rpc), &others));
+        let mut offered = vec![("JSONRPC", "1.0", rpc), ("HTTP+JSON", "1.0", rest)];
+        let mut old = vec![("JSONRPC", rpc), ("HTTP+JSON", rest)];
+        if cfg!(feature = "grpc") {
+            offered.push((grpc.0, "1.0", grpc.1));
+            old.extend(is_default.then_some(grpc));
+        }
+        offered.extend(old.iter().map(|(binding, url)| (*binding, "0.3", *url)));
+        assert_eq!(interfaces(&card), offered);
+        let others: Vec<_> =
+            old.iter().map(|(binding, url)| json!({"url": url, "transport": binding})).collect();
+        assert_eq!((&card["url"], &card["additionalInterfaces"]), (&json!(rpc), &json!(others)));
         // What is listed is there: clients of 0.3 put `/v1` behind the URL themselves.
         let path = rest.trim_start_matches("http://a.example");
         assert_eq!(lab.ask(&get(&format!("{path}/tasks"))).status, 200);

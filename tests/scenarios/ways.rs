@@ -37,13 +37,12 @@ const fn way(binding: Binding, generation: Gen) -> Way {
     Way { binding, generation, carrier }
 }
 
-#[allow(dead_code, reason = "joins with gRPC")]
 const fn http2(binding: Binding, generation: Gen) -> Way {
     Way { carrier: Carrier::Http2, ..way(binding, generation) }
 }
 
 /// Every pair: 0.1 was JSON-RPC only (wire §1.1), which a WebSocket carries, too; REST and gRPC
-/// begin with 0.2 and 0.3.
+/// begin with 0.2 and 0.3. What HTTP/1.1 carries, HTTP/2 does as well.
 #[rustfmt::skip]
 pub const WAYS: &[Way] = &[
     way(Binding::JsonRpc, V01),
@@ -54,6 +53,13 @@ pub const WAYS: &[Way] = &[
     way(Binding::WebSocket, V01),
     way(Binding::WebSocket, V03),
     way(Binding::WebSocket, V1),
+    way(Binding::Grpc, V03),
+    way(Binding::Grpc, V1),
+    http2(Binding::JsonRpc, V01),
+    http2(Binding::JsonRpc, V03),
+    http2(Binding::JsonRpc, V1),
+    http2(Binding::Rest, V03),
+    http2(Binding::Rest, V1),
 ];
 
 /// What the scenarios look at with, beside the pair under test.

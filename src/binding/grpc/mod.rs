@@ -202,7 +202,15 @@ impl Ready<'_> {
             Ok(Outcome::Stream { cursor, .. }) => {
                 let next = cursor.seq + u64::from(!cursor.snapshot);
                 let history = write.history;
-                Ok(Handled::Stream(Box::new(Pump { cursor, rpc, method, history, next, permit })))
+                Ok(Handled::Stream(Box::new(Pump {
+                    cursor,
+                    rpc,
+                    method,
+                    history,
+                    first: None,
+                    next,
+                    permit,
+                })))
             }
             Ok(Outcome::Parked(_)) => {
                 self.out.truncate(start);

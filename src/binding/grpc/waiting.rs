@@ -53,6 +53,8 @@ pub struct Pump {
     pub method: &'static Method,
     /// At most this many messages of history in a snapshot.
     pub history: Option<u32>,
+    /// The sequence of the first message, once it is known: from there the subscriber counts.
+    pub first: Option<u64>,
     /// The sequence of the next message: each is one more than the one before.
     pub next: u64,
     /// The place among the open streams.
@@ -75,8 +77,9 @@ pub enum Pumped {
 impl Pump {
     /// Appends framed messages until `out` holds `high_water` bytes.
     ///
-    /// A message has no place for its sequence number, so a subscriber counts: one that fell so far
-    /// behind that it must be given a snapshot in between is cut off, and subscribes anew.
+    /// A message has no place for its sequence number, so a subscriber counts. One that comes back
+    /// from behind the replay window begins with a snapshot, whatever it has seen; one that must be
+    /// given a snapshot in between is cut off, and subscribes anew.
     pub fn pump(
         &mut self,
         service: &dyn Service,
@@ -84,7 +87,7 @@ impl Pump {
         out: &mut Vec<u8>,
         high_water: usize,
     ) -> Pumped {
-        let Pump { cursor, rpc, method, history, next, permit: _ } = self;
+        let Pump { cursor, rpc, method, history, first, next, permit: _ } = self;
         let write = WriteCx { history: *history, ..WriteCx::new(method.op) };
         let mut is_behind = false;
         let follow = service.follow(cursor, wake, &mut |item| {
@@ -93,6 +96,9 @@ impl Pump {
                 Followed::Event { seq, .. } => seq,
                 Followed::Message { .. } => *next,
             };
+            if first.is_none() {
+                (*first, *next) = (Some(seq), seq);
+            }
             if seq != *next {
                 is_behind = true;
                 return false;

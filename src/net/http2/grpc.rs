@@ -277,12 +277,19 @@ impl Call {
 
     /// Sends the events of a task until the stream is over.
     async fn stream(&mut self, mut pump: Pump) -> Result<(), End> {
+        // Where the count begins depends on what there is to begin with.
+        let mut at_hand = Some(self.at_hand(&mut pump).await?);
+        let first = *pump.first.get_or_insert(pump.next);
         let mut response = initial();
-        response.headers_mut().insert(EVENT_ID, HeaderValue::from(pump.next));
+        response.headers_mut().insert(EVENT_ID, HeaderValue::from(first));
         let mut stream = self.respond.send_response(response, false).map_err(|_| End::Gone)?;
         loop {
-            let (messages, pumped) = self.pumped(&mut stream, &mut pump).await?;
+            let (messages, pumped) = match at_hand.take() {
+                Some(at_hand) => at_hand,
+                None => self.pumped(&mut stream, &mut pump).await?,
+            };
             let status = match pumped {
+                Pumped::Pending if messages.is_empty() => continue,
                 Pumped::Pending | Pumped::More => {
                     let due_ms = self.due_ms.unwrap_or(NEVER);
                     let alarm = &mut self.alarm;
@@ -296,6 +303,18 @@ impl Call {
             };
             return self.finish(&mut stream, messages, &status).await;
         }
+    }
+
+    /// What is ready at once.
+    async fn at_hand(&mut self, pump: &mut Pump) -> Result<(Bytes, Pumped), End> {
+        let link = &self.link;
+        poll_fn(|cx| {
+            let mut desk = link.local.desk.borrow_mut();
+            desk.out.clear();
+            let pumped = pump.pump(link.engine().service(), cx.waker(), &mut desk.out, PIECE);
+            Poll::Ready(Ok((take(&mut desk.out, link)?, pumped)))
+        })
+        .await
     }
 
     /// Waits until there are messages, or until there will be none.
