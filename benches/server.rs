@@ -7,20 +7,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "support/served.rs"]
+mod served;
 mod support;
 
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
-    process::{Child, Command, Stdio},
-    thread::sleep,
+    net::TcpStream,
     time::{Duration, Instant},
 };
 
+use served::Served;
 use support::{CARD, TEXT, call, count, post, send, task_id};
 
-const SERVER: &str = env!("CARGO_BIN_EXE_peregrine");
 const ROUNDS: usize = 7;
 const SLICE: Duration = Duration::from_millis(400);
 
@@ -64,88 +64,6 @@ fn cases(id: &str) -> Vec<Case> {
         Case { connections: 4, rounds: 3, ..filling },
         Case { connections: 4, turns: FILL, ..body },
     ]
-}
-
-/// A process that listens on a port of loopback; it ends with this value.
-struct Served {
-    child: Child,
-    port: u16,
-}
-
-impl Served {
-    /// Starts a program; `PORT` in its arguments becomes the port.
-    fn start(words: &[&str]) -> Served {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let words = words.iter().map(|word| word.replace("PORT", &port.to_string()));
-        let mut command = Command::new("taskset");
-        command.args(["-c", "0"]).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
-        let served = Served { child: command.spawn().expect("taskset"), port };
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(60), "{} does not listen", SERVER);
-            sleep(Duration::from_millis(10));
-        }
-        served
-    }
-
-    fn server(prefix: &[&str]) -> Served {
-        let words = [SERVER, "serve", "--workers", "1", "--listen", "127.0.0.1:PORT"];
-        Served::start(&[prefix, &words].concat())
-    }
-
-    /// Nanoseconds of CPU that all threads have had.
-    fn cpu_ns(&self) -> u64 {
-        let folder = format!("/proc/{}/task", self.child.id());
-        let threads = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let spent = |path: std::path::PathBuf| -> u64 {
-            let text = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
-            text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
-        };
-        threads.map(spent).sum()
-    }
-
-    fn resident_bytes(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream
-    }
-
-    /// The whole answer to one request, read until nothing more comes.
-    fn ask(&self, request: &[u8]) -> Vec<u8> {
-        let mut stream = self.connect();
-        stream.write_all(request).unwrap();
-        let (mut answer, mut buffer) = (Vec::new(), vec![0; 1 << 20]);
-        let first = stream.read(&mut buffer).unwrap();
-        answer.extend_from_slice(&buffer[..first]);
-        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        while let Ok(length @ 1..) = stream.read(&mut buffer) {
-            answer.extend_from_slice(&buffer[..length]);
-        }
-        answer
-    }
-
-    /// Asks it to end, and gives what it wrote to its standard error.
-    fn end(mut self) -> String {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        let mut text = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        text
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Connections that send the same request again and again; every answer has the same length.
@@ -269,9 +187,8 @@ fn memory() {
 
 /// User-space instructions of the whole server for each request: two runs, subtracted.
 fn instructions() {
-    let valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
     let run = |name: &str, requests: u64| -> (u64, u64) {
-        let server = Served::server(&valgrind);
+        let server = Served::server(&served::VALGRIND);
         let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
         let case = cases(&id).into_iter().find(|case| case.name == name).unwrap();
         let length = server.ask(&case.request).len();
@@ -281,9 +198,7 @@ fn instructions() {
             done += load.turn();
         }
         drop(load);
-        let log = server.end();
-        let line = log.lines().find(|line| line.contains("Collected :")).expect(&log);
-        (done, line.rsplit(' ').next().unwrap().parse().unwrap())
+        (done, server.end_counted())
     };
     for (name, ceiling) in [("send", 11_000), ("get", 7_000), ("card", 3_500)] {
         let ((few, before), (many, after)) = (run(name, 500), run(name, 3_500));
@@ -344,9 +259,7 @@ fn main() {
         return floor(number(1) as u16, number(2), number(3));
     }
     let wanted = |name: &str| args.is_empty() || args.iter().any(|arg| arg == name);
-    // With one core there is nothing to keep apart.
-    let pin = ["-pc", "1", &std::process::id().to_string()].map(str::to_owned);
-    let _ = Command::new("taskset").args(pin).output();
+    served::pin_load();
     if cases("").iter().any(|case| wanted(case.name)) {
         ratios(&Served::server(&[]), &wanted);
     }

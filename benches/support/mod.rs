@@ -19,7 +19,7 @@ pub const TEXT: &str = "Please summarise the attached quarterly numbers and tell
 pub const CARD: &[u8] = b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: 127.0.0.1:3000\r\n\
                           Accept: application/json\r\n\r\n";
 
-struct Counter(u128);
+pub struct Counter(pub u128);
 
 impl Entropy for Counter {
     fn bits(&mut self) -> u128 {

@@ -30,7 +30,11 @@ use h2::{
 use http::{Method, Request, header};
 use smallvec::SmallVec;
 
-use crate::{engine::Engine, limits::Limits, service::Peer};
+use crate::{
+    engine::Engine,
+    limits::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES, Limits},
+    service::Peer,
+};
 
 use super::{
     local::{Local, Seat, Stage},
@@ -42,10 +46,6 @@ use rewind::Rewind;
 
 /// Calls that are taken in before they are answered, and before other connections get their turn.
 const BATCH: usize = 64;
-/// What a peer may send on one stream, and on all of them, before it is read: more than the
-/// defaults, so that a body of some megabytes does not wait for a round trip every 64 KiB.
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// What h2 takes of one answer before it wants to be rid of it.
 const SEND_BUFFER: usize = 64 * 1024;
 
@@ -162,8 +162,8 @@ fn builder(limits: &Limits) -> Builder {
         .max_local_error_reset_streams(Some(limits.http2_resets_max))
         .max_concurrent_reset_streams(limits.http2_resets_max)
         .max_header_list_size(count(limits.head_bytes_max))
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_window_size(HTTP2_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BUFFER);
     builder
 }

@@ -1,0 +1,327 @@
+//! gRPC over loopback, beside a tonic server that answers with fixed messages of the same size.
+//!
+//! `cargo bench --bench grpc [-- CASE... | engine | instructions | one_by_one]`: `ratio` is the
+//! server's CPU time for a call divided by that of tonic, the median of interleaved rounds.
+//! `instructions` counts user-space instructions of a whole server, `engine` the time of a stream
+//! without sockets, `one_by_one` shows the slowest of many calls that wait for each other. As in
+//! `server`, CPU time is read from schedstat. Needs Linux, `taskset` and, for instructions,
+//! `valgrind`. Results are asserted, times are not.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+#[path = "../tests/support/grpc.rs"]
+mod client;
+#[path = "support/grpc_load.rs"]
+mod grpc_load;
+#[path = "support/served.rs"]
+mod served;
+#[path = "support/tonic_floor.rs"]
+mod tonic_floor;
+
+mod support;
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::Arc,
+    task::Waker,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use peregrine::{
+    agent::echo::Echo,
+    binding::{
+        Scratch, Site,
+        grpc::{self, Desk, Handled, Pumped, Rpc},
+    },
+    dialect::card::CardForm,
+    limits::Limits,
+    op::Core,
+    service::{Peer, Start},
+};
+use prost::Message;
+
+use client::{say, task, v1};
+use grpc_load::Load;
+use served::Served;
+use support::{NOW, TEXT};
+use tonic_floor::{framed, messages};
+
+/// The server's, so that no allocator is compared with another.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const ROUNDS: usize = 7;
+
+/// A case: what is called, on how many connections, and how many calls at a time on each.
+struct Case {
+    name: &'static str,
+    rpc: &'static str,
+    shape: (usize, usize),
+    /// Messages of an answer.
+    messages: usize,
+    /// Calls of a slice.
+    calls: usize,
+}
+
+const CASES: [Case; 6] = [
+    case("get", "GetTask", (4, 32), 1, 16_000),
+    case("send", "SendMessage", (4, 32), 1, 16_000),
+    case("stream_100", "SendStreamingMessage", (4, 4), 101, 800),
+    case("get_16x1", "GetTask", (16, 1), 1, 16_000),
+    case("send_16x1", "SendMessage", (16, 1), 1, 16_000),
+    case("stream_100_1x1", "SendStreamingMessage", (1, 1), 101, 800),
+];
+
+const fn case(
+    name: &'static str,
+    rpc: &'static str,
+    shape: (usize, usize),
+    messages: usize,
+    calls: usize,
+) -> Case {
+    Case { name, rpc, shape, messages, calls }
+}
+
+/// Tonic servers that a case is compared with.
+const FLOORS: [&str; 2] = ["typed", "bytes"];
+
+impl Case {
+    fn load(&self, port: u16, id: &str) -> Load {
+        let request = match self.rpc {
+            "GetTask" => {
+                v1::GetTaskRequest { id: id.to_owned(), ..Default::default() }.encode_to_vec()
+            }
+            "SendMessage" => say(TEXT).encode_to_vec(),
+            _ => say("stream:100").encode_to_vec(),
+        };
+        Load::new(port, self.rpc, framed(&request), self.messages, self.shape)
+    }
+
+    /// A tonic server that gives the answer which `load` gets, and a load for it.
+    fn floor(&self, kind: &str, id: &str, load: &mut Load, prefix: &[&str]) -> (Served, Load) {
+        let answer = load.ask();
+        assert_eq!(messages(answer.clone()).len(), self.messages, "{}", self.name);
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("grpc-bench");
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(format!("{}-{kind}", self.name));
+        fs::write(&path, &answer).unwrap();
+        let (me, path) = (std::env::current_exe().unwrap(), path.to_str().unwrap().to_owned());
+        let words = [me.to_str().unwrap(), "floor", "PORT", kind, self.rpc, &path];
+        let floor = Served::start(&[prefix, &words].concat());
+        let mut load = self.load(floor.port, id);
+        // The same size; tonic may have other ideas of the order of fields.
+        assert_eq!(load.ask().len(), answer.len(), "{}", self.name);
+        (floor, load)
+    }
+}
+
+/// The id of a task that the server has completed.
+fn completed(server: &Served) -> String {
+    let mut load = case("", "SendMessage", (1, 1), 1, 1).load(server.port, "");
+    let answer = messages(load.ask()).remove(0);
+    task(v1::SendMessageResponse::decode(answer).unwrap()).id
+}
+
+/// CPU nanoseconds of `served` for each call of one slice.
+fn slice(case: &Case, load: &mut Load, served: &Served) -> f64 {
+    let before = served.cpu_ns();
+    load.run(case.calls);
+    (served.cpu_ns() - before) as f64 / case.calls as f64
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn ratios(wanted: &dyn Fn(&str) -> bool) {
+    let server = Served::server(&[]);
+    let id = completed(&server);
+    for case in CASES.iter().filter(|case| wanted(case.name)) {
+        let mut ours = case.load(server.port, &id);
+        let mut floors = FLOORS.map(|kind| case.floor(kind, &id, &mut ours, &[]));
+        // What grows grows before it counts.
+        ours.run(case.calls / 8);
+        for (_, load) in &mut floors {
+            load.run(case.calls / 8);
+        }
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            let below = floors.each_mut().map(|(floor, load)| slice(case, load, floor));
+            rounds.push((below, slice(case, &mut ours, &server)));
+        }
+        let cost = median(rounds.iter().map(|(_, ours)| *ours).collect());
+        print!("{:15} server {:7.2} us", case.name, cost / 1000.0);
+        for (at, kind) in FLOORS.iter().enumerate() {
+            let below = median(rounds.iter().map(|(below, _)| below[at]).collect()) / 1000.0;
+            let ratio = median(rounds.iter().map(|(below, ours)| ours / below[at]).collect());
+            print!("; tonic ({kind}) {below:.2} us, ratio {ratio:.2}");
+        }
+        if case.messages > 1 {
+            let events = (case.messages - 1) as f64;
+            print!("; {:.2} M events/s per core", events * 1000.0 / cost);
+        }
+        println!();
+    }
+}
+
+/// User-space instructions for each call, of the server and of tonic: two runs, subtracted.
+fn instructions() {
+    for case in &CASES {
+        let (few, many) = (case.calls / 32, case.calls / 4);
+        let ours = |calls: usize, floor: Option<&str>| -> u64 {
+            let server = Served::server(if floor.is_none() { &served::VALGRIND } else { &[] });
+            let id = completed(&server);
+            let mut load = case.load(server.port, &id);
+            let Some(kind) = floor else {
+                load.run(calls);
+                drop(load);
+                return server.end_counted();
+            };
+            let (floor, mut load) = case.floor(kind, &id, &mut load, &served::VALGRIND);
+            load.run(calls);
+            drop(load);
+            floor.end_counted()
+        };
+        let each = |floor| (ours(many, floor) - ours(few, floor)) as f64 / (many - few) as f64;
+        let cost = each(None);
+        print!("{:15} server {cost:.0} instructions", case.name);
+        for kind in FLOORS {
+            let below = each(Some(kind));
+            print!("; tonic ({kind}) {below:.0}, ratio {:.2}", cost / below);
+        }
+        println!();
+    }
+}
+
+/// Calls that wait for each other: 40 ms would be a delayed acknowledgement.
+fn one_by_one() {
+    let server = Served::server(&[]);
+    let id = completed(&server);
+    for (name, rpc, messages) in [
+        ("get", "GetTask", 1),
+        ("send", "SendMessage", 1),
+        ("stream_100", "SendStreamingMessage", 101),
+    ] {
+        let calls = 5_000;
+        let mut load = case(name, rpc, (1, 1), messages, calls).load(server.port, &id);
+        let took = load.run(calls);
+        let ms = |at: usize| took[at].as_secs_f64() * 1000.0;
+        let late = took.iter().filter(|took| took.as_millis() >= 40).count();
+        let (median, slowest) = (ms(calls / 2), ms(calls - 1));
+        println!(
+            "{name:15} one by one: median {median:.3} ms, slowest of {calls} {slowest:.1} ms, \
+             {late} of 40 ms and more"
+        );
+    }
+}
+
+/// A stream without sockets: from the request message to the bytes of all messages.
+struct Bare {
+    core: Arc<Core>,
+    site: Site,
+    scratch: Scratch,
+    out: Vec<u8>,
+    request: Vec<u8>,
+}
+
+impl Bare {
+    fn new() -> Bare {
+        let start =
+            Start { secret: 7, unix_ms: || NOW.unix_ms, workers: 1, base_url: String::new() };
+        let limits = Limits::default();
+        let core = Core::new(&limits, vec![(Echo::profile(), Arc::new(Echo))], &start);
+        let site = Site {
+            limits,
+            mounts: Vec::new(),
+            agents: Default::default(),
+            names: vec!["echo".to_owned()],
+            card: CardForm::V1,
+            public_url: None,
+            base_url: String::new(),
+            trust_forwarded: false,
+            strict_version: false,
+            extended_card: false,
+            ws_origins: Vec::new(),
+            test_echo: None,
+            started_s: 0,
+            streams: Default::default(),
+            parked: Default::default(),
+        };
+        let scratch = Scratch::new(0, Box::new(support::Counter(1)));
+        let request = say("stream:100").encode_to_vec();
+        Bare { core, site, scratch, out: Vec::with_capacity(1 << 16), request }
+    }
+
+    fn stream(&mut self) {
+        self.out.clear();
+        let path = "/lf.a2a.v1.A2AService/SendStreamingMessage";
+        let Some(Rpc::A2a(rpc)) = grpc::rpc(path) else { panic!("{path}") };
+        let mut desk = Desk {
+            service: &*self.core,
+            site: &self.site,
+            scratch: &mut self.scratch,
+            out: &mut self.out,
+            now: NOW,
+            wake: Waker::noop(),
+        };
+        let request = grpc::Request {
+            rpc,
+            message: &self.request,
+            version: Some(b"1.0"),
+            extensions: None,
+            after: None,
+            authority: None,
+            peer: Peer::default(),
+        };
+        let Ok(Handled::Stream(mut pump)) = grpc::handle(&mut desk, &request) else {
+            panic!("no stream")
+        };
+        let out = &mut *desk.out;
+        while pump.pump(&*self.core, Waker::noop(), out, usize::MAX) != Pumped::End {}
+    }
+}
+
+fn engine() {
+    let mut bare = Bare::new();
+    bare.stream();
+    assert_eq!(messages(Bytes::copy_from_slice(&bare.out)).len(), 101);
+    let mut rounds: Vec<Duration> = (0..2_000)
+        .map(|_| {
+            let start = Instant::now();
+            bare.stream();
+            start.elapsed()
+        })
+        .collect();
+    rounds.sort();
+    let micros = rounds[rounds.len() / 2].as_secs_f64() * 1e6;
+    let rate = 100.0 / micros;
+    println!(
+        "engine          stream of 100 events {micros:.2} us, {rate:.1} M events/s (at least 1)"
+    );
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    if args.first().is_some_and(|word| word == "floor") {
+        let port = args[1].parse().expect("a port");
+        let body = fs::read(&args[4]).expect("an answer").into();
+        return tonic_floor::serve(port, args[2] == "typed", &args[3], body);
+    }
+    let wanted = |name: &str| args.is_empty() || args.iter().any(|arg| arg == name);
+    served::pin_load();
+    if CASES.iter().any(|case| wanted(case.name)) {
+        ratios(&wanted);
+    }
+    for (name, show) in [
+        ("engine", engine as fn()),
+        ("one_by_one", one_by_one as fn()),
+        ("instructions", instructions as fn()),
+    ] {
+        if wanted(name) {
+            show();
+        }
+    }
+}

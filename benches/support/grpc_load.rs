@@ -1,0 +1,131 @@
+//! A bounded load of gRPC calls: some connections, some calls at a time on each, so many in all.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use bytes::{Bytes, BytesMut};
+use h2::client::SendRequest;
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
+use tokio::task::LocalSet;
+
+use super::tonic_floor::messages;
+
+/// More than any answer, so that a server never waits for room.
+const WINDOW: u32 = 1 << 24;
+
+/// The same call, again and again.
+pub struct Load {
+    runtime: tokio::runtime::Runtime,
+    local: LocalSet,
+    connections: Vec<SendRequest<Bytes>>,
+    call: Rc<Call>,
+    at_once: usize,
+}
+
+struct Call {
+    uri: Uri,
+    headers: HeaderMap,
+    request: Bytes,
+    /// Messages that every answer has, once that is known.
+    messages: usize,
+}
+
+impl Load {
+    /// `connections` to a port of loopback; `at_once` calls at a time on each.
+    pub fn new(
+        port: u16,
+        name: &str,
+        request: Bytes,
+        messages: usize,
+        (connections, at_once): (usize, usize),
+    ) -> Load {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let local = LocalSet::new();
+        let connect = async {
+            let mut all = Vec::new();
+            for _ in 0..connections {
+                let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                stream.set_nodelay(true).unwrap();
+                let mut builder = h2::client::Builder::new();
+                builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
+                let (send, connection) = builder.handshake(stream).await.unwrap();
+                tokio::task::spawn_local(async move {
+                    let _ = connection.await;
+                });
+                all.push(send);
+            }
+            all
+        };
+        let connections = local.block_on(&runtime, connect);
+        let text = format!("http://127.0.0.1:{port}/lf.a2a.v1.A2AService/{name}");
+        let mut headers = HeaderMap::new();
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static("grpc-bench/1"));
+        headers.insert("a2a-version", HeaderValue::from_static("1.0"));
+        let call = Rc::new(Call { uri: text.parse().unwrap(), headers, request, messages });
+        Load { runtime, local, connections, call, at_once }
+    }
+
+    /// The body of the answer to one call.
+    pub fn ask(&mut self) -> Bytes {
+        let (mut send, call) = (self.connections[0].clone(), Rc::clone(&self.call));
+        self.local.block_on(&self.runtime, async move { call.make(&mut send).await })
+    }
+
+    /// Makes so many calls in all; every one has to be answered. Returns how long each took, the
+    /// fastest first.
+    pub fn run(&mut self, calls: usize) -> Vec<Duration> {
+        let left = Rc::new(Cell::new(calls));
+        let took = Rc::new(RefCell::new(Vec::with_capacity(calls)));
+        let slots: Vec<_> = (0..self.connections.len() * self.at_once)
+            .map(|slot| {
+                let mut send = self.connections[slot % self.connections.len()].clone();
+                let call = Rc::clone(&self.call);
+                let (left, took) = (Rc::clone(&left), Rc::clone(&took));
+                self.local.spawn_local(async move {
+                    while let Some(less) = left.get().checked_sub(1) {
+                        left.set(less);
+                        let start = Instant::now();
+                        let body = call.make(&mut send).await;
+                        took.borrow_mut().push(start.elapsed());
+                        assert_eq!(messages(body).len(), call.messages);
+                    }
+                })
+            })
+            .collect();
+        self.local.block_on(&self.runtime, async move {
+            for slot in slots {
+                slot.await.unwrap();
+            }
+        });
+        let mut took = took.take();
+        took.sort();
+        took
+    }
+}
+
+impl Call {
+    async fn make(&self, send: &mut SendRequest<Bytes>) -> Bytes {
+        let mut request = Request::new(());
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        std::future::poll_fn(|cx| send.poll_ready(cx)).await.unwrap();
+        let (response, mut stream) = send.send_request(request, false).unwrap();
+        stream.send_data(self.request.clone(), true).unwrap();
+        let mut body = response.await.unwrap().into_body();
+        let mut all = BytesMut::new();
+        while let Some(piece) = body.data().await {
+            let piece = piece.unwrap();
+            body.flow_control().release_capacity(piece.len()).unwrap();
+            all.extend_from_slice(&piece);
+        }
+        let trailers = body.trailers().await.unwrap().expect("trailers");
+        assert_eq!(trailers.get("grpc-status").unwrap(), "0", "{trailers:?}");
+        all.freeze()
+    }
+}

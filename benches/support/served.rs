@@ -1,0 +1,113 @@
+//! The real binary, or another program, as a process of its own on core 0, and what it spends.
+
+#![allow(dead_code)]
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+const SERVER: &str = env!("CARGO_BIN_EXE_peregrine");
+
+/// What goes before a program whose user-space instructions are to be counted.
+pub const VALGRIND: [&str; 3] = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
+
+/// Keeps this process, which is the load, off the core of the servers.
+pub fn pin_load() {
+    // With one core there is nothing to keep apart.
+    let pin = ["-pc", "1", &std::process::id().to_string()].map(str::to_owned);
+    let _ = Command::new("taskset").args(pin).output();
+}
+
+/// A process that listens on a port of loopback; it ends with this value.
+pub struct Served {
+    child: Child,
+    pub port: u16,
+}
+
+impl Served {
+    /// Starts a program; `PORT` in its arguments becomes the port.
+    pub fn start(words: &[&str]) -> Served {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let words = words.iter().map(|word| word.replace("PORT", &port.to_string()));
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0"]).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
+        let served = Served { child: command.spawn().expect("taskset"), port };
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{} does not listen", SERVER);
+            sleep(Duration::from_millis(10));
+        }
+        served
+    }
+
+    pub fn server(prefix: &[&str]) -> Served {
+        let words = [SERVER, "serve", "--workers", "1", "--listen", "127.0.0.1:PORT"];
+        Served::start(&[prefix, &words].concat())
+    }
+
+    /// Nanoseconds of CPU that all threads have had.
+    pub fn cpu_ns(&self) -> u64 {
+        let folder = format!("/proc/{}/task", self.child.id());
+        let threads = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let spent = |path: std::path::PathBuf| -> u64 {
+            let text = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+            text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+        };
+        threads.map(spent).sum()
+    }
+
+    pub fn resident_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    /// The whole answer to one request, read until nothing more comes.
+    pub fn ask(&self, request: &[u8]) -> Vec<u8> {
+        let mut stream = self.connect();
+        stream.write_all(request).unwrap();
+        let (mut answer, mut buffer) = (Vec::new(), vec![0; 1 << 20]);
+        let first = stream.read(&mut buffer).unwrap();
+        answer.extend_from_slice(&buffer[..first]);
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        while let Ok(length @ 1..) = stream.read(&mut buffer) {
+            answer.extend_from_slice(&buffer[..length]);
+        }
+        answer
+    }
+
+    /// Asks it to end, and gives what it wrote to its standard error.
+    pub fn end(mut self) -> String {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Asks it to end, and gives the instructions that callgrind counted.
+    pub fn end_counted(self) -> u64 {
+        let log = self.end();
+        let line = log.lines().find(|line| line.contains("Collected :")).expect(&log);
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
