@@ -193,11 +193,10 @@ pub fn body(
     let (profile, dialect) = (service.profile(place.agent)?, place.dialect);
     let urls = Urls::new(site, origin, place, base, form);
     let endpoints = urls.endpoints(dialect);
-    // Where 0.3 is not spoken, its part of the hybrid would promise what is not there.
+    // Where 1.0 alone is spoken, a card for 0.3 would promise what is not there.
+    let is_v1_alone = dialect.speaks(Generation::V1) && !dialect.speaks(Generation::V03);
     let form = match form {
-        CardForm::Hybrid if dialect.speaks(Generation::V1) && !dialect.speaks(Generation::V03) => {
-            CardForm::V1
-        }
+        CardForm::Hybrid | CardForm::V03 if is_v1_alone => CardForm::V1,
         form => form,
     };
     let options = CardOptions { extended: site.extended_card && dialect.offers(Op::ExtendedCard) };
