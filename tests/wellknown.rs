@@ -331,6 +331,13 @@ fn a_mount_has_cards_of_its_own() {
         for path in PATHS {
             let card = lab.ask(&get(&format!("{base}{path}"))).json();
             assert_eq!(card["supportedInterfaces"][0]["url"], url);
+            // Where only 0.1 is spoken nothing promises 0.3, but its clients find their URL.
+            let is_v03 = card.get("protocolVersion").is_some();
+            assert_eq!(
+                (is_v03, card.get("additionalInterfaces").is_some()),
+                (base.is_empty(), is_v03)
+            );
+            assert_eq!(card.get("url").is_some(), base != "/deep/er");
         }
     }
     // A prefix is a path of segments, not of letters.

@@ -260,7 +260,8 @@ impl<'s> Urls<'s> {
             }
         }
         // That 0.1 is spoken is said only where nothing newer is, for its clients never look.
-        let oldest = Endpoint { url: &self.rpc, binding: "JSONRPC", version: "0.1", tenant: None };
+        let oldest =
+            Endpoint { url: &self.rpc, binding: "JSONRPC", version: card::V01, tenant: None };
         endpoints.extend((!is_known).then_some(oldest));
         endpoints
     }
