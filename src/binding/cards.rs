@@ -193,11 +193,10 @@ pub fn body(
     let (profile, dialect) = (service.profile(place.agent)?, place.dialect);
     let urls = Urls::new(site, origin, place, base, form);
     let endpoints = urls.endpoints(dialect);
-    // Where 0.3 is not spoken, its part of the hybrid would promise what is not there.
+    // Where 1.0 alone is spoken, a card for 0.3 would promise what is not there.
+    let is_v1_alone = dialect.speaks(Generation::V1) && !dialect.speaks(Generation::V03);
     let form = match form {
-        CardForm::Hybrid if dialect.speaks(Generation::V1) && !dialect.speaks(Generation::V03) => {
-            CardForm::V1
-        }
+        CardForm::Hybrid | CardForm::V03 if is_v1_alone => CardForm::V1,
         form => form,
     };
     let options = CardOptions { extended: site.extended_card && dialect.offers(Op::ExtendedCard) };
@@ -261,7 +260,8 @@ impl<'s> Urls<'s> {
             }
         }
         // That 0.1 is spoken is said only where nothing newer is, for its clients never look.
-        let oldest = Endpoint { url: &self.rpc, binding: "JSONRPC", version: "0.1", tenant: None };
+        let oldest =
+            Endpoint { url: &self.rpc, binding: "JSONRPC", version: card::V01, tenant: None };
         endpoints.extend((!is_known).then_some(oldest));
         endpoints
     }

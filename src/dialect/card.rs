@@ -31,7 +31,7 @@ pub struct Endpoint<'a> {
     pub url: &'a str,
     /// `JSONRPC`, `GRPC` or `HTTP+JSON`.
     pub binding: &'a str,
-    /// Protocol version, `1.0` or `0.3`.
+    /// Protocol version, `1.0`, `0.3` or [`V01`].
     pub version: &'a str,
     /// What clients must send as `tenant`; 1.0 only.
     pub tenant: Option<&'a str>,
@@ -55,6 +55,9 @@ impl Default for CardOptions {
         CardOptions { extended: true }
     }
 }
+
+/// Version of an endpoint for clients of 0.1 alone.
+pub const V01: &str = "0.1";
 
 /// Version on cards for 0.3 clients.
 pub const V03: &str = "0.3.0";
@@ -143,6 +146,13 @@ impl Card {
 
     fn v03_interfaces(&mut self, endpoints: &[Endpoint<'_>]) {
         let old = || for_v03(endpoints);
+        // 0.1 had a URL and neither of the others, which would promise 0.3.
+        if old().all(|endpoint| endpoint.version == V01) {
+            if let Some(only) = old().next() {
+                self.text("url", only.url);
+            }
+            return;
+        }
         self.text("protocolVersion", V03);
         if let Some(preferred) = old().next() {
             self.text("url", preferred.url);
