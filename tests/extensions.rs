@@ -1,4 +1,5 @@
-//! What a client asks for in `A2A-Extensions` reaches the agent (wire §1.8).
+//! What a client asks for in `A2A-Extensions` reaches the agent (wire §1.8), and what an agent
+//! requires is asked of clients (A2A 1.0 §3.3.4).
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -7,12 +8,15 @@ mod support;
 use std::sync::Arc;
 
 use peregrine::{
-    agent::{Agent, Profile, Turn},
+    agent::{Agent, Profile, Turn, script::Script},
     engine::Setup,
     model::{MessageBuf, PartsBuf},
 };
 use serde_json::Value;
-use support::{Lab, ask::post};
+use support::{
+    Lab,
+    ask::{get, post},
+};
 
 /// Says what it was asked for.
 struct Tell;
@@ -43,4 +47,38 @@ fn every_extension_header_is_one_list_for_the_agent() {
     assert_eq!(told(&[("A2A-Extensions", "https://a")]), "https://a");
     let both = [("A2A-Extensions", "https://a,https://b"), ("X-A2A-Extensions", "https://c")];
     assert_eq!(told(&both), "https://a,https://b,https://c");
+}
+
+#[test]
+fn who_does_not_know_a_required_extension_is_refused() {
+    let script = Script::parse(include_str!("data/conformance-1.0-extension.toml")).unwrap();
+    let mut lab = Lab::new(Setup {
+        agents: vec![(script.profile().clone(), Arc::new(script))],
+        ..Setup::default()
+    });
+    let uri = "urn:a2a:tck:required-extension";
+    let card = lab.ask(&get("/.well-known/agent-card.json")).json();
+    let listed = &card["capabilities"]["extensions"][0];
+    assert_eq!((&listed["uri"], &listed["required"]), (&Value::from(uri), &Value::from(true)));
+    let bare = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}"#;
+    let rpc = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{bare}}}"#);
+    for named in ["", "urn:a2a:tck:required-extension-2", "urn:other,urn:a2a:tck"] {
+        let fields = [("A2A-Extensions", named)];
+        let reply = lab.ask(&post("/", &fields, &rpc));
+        assert_eq!(reply.code(), -32008, "{named}");
+        let reply = lab.ask(&post("/message:send", &fields, bare));
+        assert_eq!(reply.status, 400, "{named}");
+        let error = &reply.json()["error"];
+        assert_eq!(error["status"], "FAILED_PRECONDITION");
+        assert_eq!(error["details"][0]["reason"], "EXTENSION_SUPPORT_REQUIRED");
+    }
+    for (field, named) in
+        [("A2A-Extensions", format!("urn:other, {uri}")), ("X-A2A-Extensions", uri.to_owned())]
+    {
+        let task = lab.ask(&post("/", &[(field, &named)], &rpc)).result();
+        assert_eq!(task["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    }
+    let old = r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":
+        {"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hi"}]}}}"#;
+    assert_eq!(lab.ask(&post("/", &[], old)).code(), -32008);
 }

@@ -49,6 +49,20 @@ pub struct Profile {
     pub skills: Vec<Skill>,
     /// True: streaming operations are served.
     pub streaming: bool,
+    /// Extensions of the protocol that it supports.
+    pub extensions: Vec<Extension>,
+}
+
+/// One entry of a card's `capabilities.extensions` (A2A 1.0 §4.4.4).
+#[derive(Clone, Debug)]
+pub struct Extension {
+    /// Names it, its version included.
+    pub uri: String,
+    /// What the agent does with it, for humans; may be empty.
+    pub description: String,
+    /// True: a message of a client that does not name it in `A2A-Extensions` is refused with
+    /// `ExtensionSupportRequired` (A2A 1.0 §3.3.4).
+    pub required: bool,
 }
 
 /// One entry of a card's `skills` (A2A 1.0 §4.4.5).
@@ -83,6 +97,7 @@ impl Profile {
                 examples: Vec::new(),
             }],
             streaming: true,
+            extensions: Vec::new(),
         }
     }
 }

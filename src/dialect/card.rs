@@ -6,7 +6,7 @@
 //! promised that the server does not do: push notifications are off until they are built.
 
 use crate::{
-    agent::{Profile, Skill},
+    agent::{Extension, Profile, Skill},
     json::write::push_string,
 };
 
@@ -111,6 +111,9 @@ pub fn render(
     if is_v1 {
         card.flag("extendedAgentCard", options.extended);
     }
+    if !profile.extensions.is_empty() {
+        card.extensions(&profile.extensions);
+    }
     card.0.push(b'}');
     if is_v03 && options.extended {
         card.flag("supportsAuthenticatedExtendedCard", true);
@@ -164,6 +167,20 @@ impl Card {
             self.element(b'{');
             self.text("url", endpoint.url);
             self.text("transport", endpoint.binding);
+            self.0.push(b'}');
+        }
+        self.0.push(b']');
+    }
+
+    fn extensions(&mut self, extensions: &[Extension]) {
+        self.open("extensions", b'[');
+        for extension in extensions {
+            self.element(b'{');
+            self.text("uri", &extension.uri);
+            if !extension.description.is_empty() {
+                self.text("description", &extension.description);
+            }
+            self.flag("required", extension.required);
             self.0.push(b'}');
         }
         self.0.push(b']');

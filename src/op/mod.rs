@@ -52,6 +52,8 @@ struct Resident {
     agent: Arc<dyn Agent>,
     /// True when every media type is welcome, which spares the look at each part.
     any_media: bool,
+    /// True when clients must know an extension, which spares the look at what they name.
+    needs_extension: bool,
 }
 
 /// What a tick of a worker may use.
@@ -75,7 +77,8 @@ impl Core {
     ) -> Arc<Core> {
         let agents = agents.into_iter().map(|(profile, agent)| {
             let any_media = profile.input_modes.iter().any(|mode| mode == "*/*");
-            Resident { profile, agent, any_media }
+            let needs_extension = profile.extensions.iter().any(|extension| extension.required);
+            Resident { profile, agent, any_media, needs_extension }
         });
         let agents: Box<[Resident]> = agents.collect();
         let timers = (0..start.workers.max(1)).map(|_| CachePadded::new(Timers::default()));

@@ -35,6 +35,7 @@ impl Core {
         if send.mode == SendMode::Stream && !resident.profile.streaming {
             return Err(FaultKind::StreamingNotSupported.into());
         }
+        check_extensions(resident, cx.caller.extensions)?;
         check_media(resident, send.message)?;
         let Some(id) = send.task_id else { return self.send_new(cx, resident, send, answer) };
         match self.store.find(cx.caller.agent, id) {
@@ -318,6 +319,20 @@ fn show(
 fn push_status(events: &mut EventBuf, state: TaskState, message: &MessageBuf, now: Now) {
     let (at_ms, message) = (now.unix_ms, Some(message.view()));
     events.push(&TaskEvent::Status { state, at_ms, message, metadata: None });
+}
+
+/// A2A 1.0 §3.3.4: a client that does not know what the agent requires is refused.
+fn check_extensions(resident: &Resident, named: Option<&str>) -> Result<(), Fault> {
+    if !resident.needs_extension {
+        return Ok(());
+    }
+    let mut required = resident.profile.extensions.iter().filter(|extension| extension.required);
+    let is_named = |uri: &str| named.is_some_and(|n| n.split(',').any(|one| one.trim() == uri));
+    if required.all(|extension| is_named(&extension.uri)) {
+        return Ok(());
+    }
+    let detail = "A2A-Extensions must name every extension that the card requires";
+    Err(Fault::because(FaultKind::ExtensionSupportRequired, detail))
 }
 
 /// A2A 1.0 §3.1.1: a part of a media type that the agent does not declare is refused.

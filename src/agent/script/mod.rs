@@ -31,7 +31,7 @@ mod rules;
 
 use std::fmt;
 
-use super::{Agent, Profile, Skill, Turn};
+use super::{Agent, Extension, Profile, Skill, Turn};
 use crate::{
     json::write::{push_u64, unescape},
     model::{Content, Message, MessageBuf, PartsBuf, TaskState, pack::message_tag},
@@ -221,6 +221,7 @@ fn profile(agent: &Node<'_>) -> Result<Profile, ScriptError> {
         "output_modes",
         "streaming",
         "skills",
+        "extensions",
     ])?;
     let name = agent.text("name")?.unwrap_or("script");
     let description = agent.text("description")?.unwrap_or("Answers as its script says");
@@ -241,7 +242,18 @@ fn profile(agent: &Node<'_>) -> Result<Profile, ScriptError> {
     if !skills.is_empty() {
         profile.skills = skills.iter().map(skill).collect::<Result<_, _>>()?;
     }
+    let extensions = agent.tables("extensions", "extension")?;
+    profile.extensions = extensions.iter().map(extension).collect::<Result<_, _>>()?;
     Ok(profile)
+}
+
+fn extension(extension: &Node<'_>) -> Result<Extension, ScriptError> {
+    extension.allow(&["uri", "description", "required"])?;
+    Ok(Extension {
+        uri: extension.need_text("uri")?.to_owned(),
+        description: extension.text("description")?.unwrap_or_default().to_owned(),
+        required: extension.flag("required")?.unwrap_or(false),
+    })
 }
 
 fn skill(skill: &Node<'_>) -> Result<Skill, ScriptError> {

@@ -23,7 +23,8 @@ pub(super) fn v1(out: &mut Vec<u8>, profile: &Profile, endpoints: &[Endpoint<'_>
         writer.close(nested);
     }
     texts(&mut writer, field::VERSION, [&profile.version]);
-    let capabilities = writer.open(field::CAPABILITIES, 8);
+    let capabilities = writer.open(field::CAPABILITIES, 64);
+    extensions(&mut writer, profile);
     writer.number(can::STREAMING, u64::from(profile.streaming));
     writer.number(can::PUSH_NOTIFICATIONS, 0);
     writer.number(can::EXTENDED_AGENT_CARD, u64::from(extended));
@@ -47,7 +48,8 @@ pub(super) fn v03(
     let old = || card::for_v03(endpoints);
     texts(&mut writer, field::URL, old().next().map(|end| end.url));
     texts(&mut writer, field::VERSION, [&profile.version]);
-    let capabilities = writer.open(field::CAPABILITIES, 8);
+    let capabilities = writer.open(field::CAPABILITIES, 64);
+    extensions(&mut writer, profile);
     writer.flag(can::STREAMING, profile.streaming);
     writer.close(capabilities);
     texts(&mut writer, field::DEFAULT_INPUT_MODES, &profile.input_modes);
@@ -62,6 +64,18 @@ pub(super) fn v03(
         writer.close(nested);
     }
     texts(&mut writer, field::PROTOCOL_VERSION, [card::V03]);
+}
+
+fn extensions(writer: &mut Writer<'_>, profile: &Profile) {
+    // Both generations number these fields alike.
+    use v1::{agent_capabilities as can, agent_extension as field};
+    for extension in &profile.extensions {
+        let nested = writer.open(can::EXTENSIONS, 64);
+        texts(writer, field::URI, [&extension.uri]);
+        texts(writer, field::DESCRIPTION, [&extension.description]);
+        writer.flag(field::REQUIRED, extension.required);
+        writer.close(nested);
+    }
 }
 
 fn skills(writer: &mut Writer<'_>, number: u32, profile: &Profile) {
