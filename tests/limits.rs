@@ -493,6 +493,13 @@ fn buffers_bytes_max() {
     let _ = large.stream.write_all(&vec![b' '; 600_000]);
     assert!(large.read_to_end().is_empty(), "it is cut off without an answer");
     server.assert_lives();
+    // Nor does one that stops where its buffer has just grown hold what it has not filled.
+    let mut halted = server.connect();
+    halted.write(announce);
+    std::thread::sleep(Duration::from_millis(300));
+    halted.write(&vec![b' '; 65_536 - announce.len()]);
+    assert!(halted.read_to_end().is_empty(), "it is cut off without an answer");
+    server.assert_lives();
     // What fits is served, again and again: the sum goes down with each answer.
     let body = rpc(V1.send(), &V1.params(say(&"x".repeat(100_000))));
     for _ in 0..8 {

@@ -5,15 +5,16 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::{sync::Arc, task::Waker};
 
 use peregrine::{
     agent::{Profile, echo::Echo},
-    engine::{Mount, Setup},
+    engine::{Conn, Cx, Mount, Setup, Start, Worker},
+    service::{self, Now},
 };
 use serde_json::{Value, json};
 use support::{
-    Lab, Peer,
+    Counter, Lab, Peer,
     ask::{V01, V1, get, get_with, post, rpc, say},
     echo,
     reply::Reply,
@@ -261,11 +262,60 @@ fn head_is_get_without_its_content() {
         let peer = lab.open();
         lab.write(peer, &bare("HEAD", &path));
         let head = lab.head_reply(peer);
-        assert_eq!(
-            (head.status, head.field("content-length")),
-            (status, whole.field("content-length"))
-        );
+        assert_eq!((head.status, whole.status), (status, status));
+        assert_eq!(head.field("content-type"), whole.field("content-type"));
+        // RFC 9110 §9.3.2: a length that only the content would tell may be left out.
+        let length = whole.field("content-length").filter(|_| status != 200);
+        assert_eq!(head.field("content-length"), length);
         assert!(lab.received(peer).is_empty());
+    }
+}
+
+#[test]
+fn no_cache_keeps_what_a_get_says() {
+    let mut lab = Lab::echo();
+    let id = task(&mut lab);
+    for base in ["", "/v1"] {
+        for path in [format!("{base}/tasks/{id}"), format!("{base}/tasks")] {
+            assert_eq!(lab.ask(&get(&path)).field("cache-control"), Some("no-store"), "{path}");
+        }
+    }
+    let reply = lab.ask(&get("/extendedAgentCard"));
+    assert_eq!((reply.status, reply.field("cache-control")), (200, Some("no-store")));
+    // Nothing is kept of a POST (RFC 9110 §9.3.3).
+    let reply = lab.ask(&post("/message:send", &[], &message("hi").to_string()));
+    assert_eq!(reply.field("cache-control"), None);
+}
+
+/// Pipelined requests are answered until there is much output. What HEAD leaves out of it must not
+/// be made: a few bytes each would keep a worker busy with pages of megabytes for long.
+#[test]
+fn what_head_leaves_out_is_not_made() {
+    let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url: "http://a".to_owned() };
+    let engine = Setup { agents: vec![echo()], ..Setup::default() }.build(start).unwrap();
+    let mut worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
+    let mut room = |request: &[u8]| {
+        let (now, mut out) = (Now { mono_ms: 1, unix_ms: 1 }, Vec::new());
+        let mut cx = Cx {
+            engine: &engine,
+            worker: &mut worker,
+            now,
+            wake: Waker::noop(),
+            out: &mut out,
+            unsent: 0,
+            peer: service::Peer::default(),
+        };
+        let progress = Conn::new(now).advance(&mut cx, request, false);
+        assert_eq!(progress.consumed, request.len());
+        assert!(out.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        out.capacity()
+    };
+    let large = "x".repeat(1 << 20);
+    room(&post("/message:send", &[], &message(&large).to_string()));
+    let page = "/tasks?includeArtifacts=true&historyLength=9";
+    assert!(room(&bare("GET", page)) > 2 << 20);
+    for _ in 0..2 {
+        assert!(room(&bare("HEAD", page).repeat(20)) < 16 << 10);
     }
 }
 

@@ -114,31 +114,27 @@ fn interfaces(card: &Value) -> Vec<(&str, &str, &str)> {
 fn a_card_lists_every_binding_that_is_served_and_no_other() {
     let mut lab = two_agents();
     let card = |lab: &mut Lab, base: &str| lab.ask(&get(&format!("{base}{}", PATHS[0]))).json();
-    // Paths do not reach gRPC: it has the tenant for them, and 0.3 has none.
-    for (base, rpc, rest, tenant) in [
-        ("", "http://a.example/", "http://a.example", None),
-        ("/agents/bob", "http://a.example/agents/bob", "http://a.example/agents/bob", Some("bob")),
+    // gRPC has no path: a named agent is told by the tenant, which 0.3 does not have.
+    let grpc = ("GRPC", "a.example:80");
+    for (base, rpc, rest, is_default) in [
+        ("", "http://a.example/", "http://a.example", true),
+        ("/agents/bob", "http://a.example/agents/bob", "http://a.example/agents/bob", false),
     ] {
         let card = card(&mut lab, base);
-        let grpc = "a.example:80";
-        let is_listed = |binding: &str, version: &str| match binding {
-            "GRPC" => cfg!(feature = "grpc") && (tenant.is_none() || version == "1.0"),
-            _ => true,
-        };
-        let mut expected = Vec::new();
-        for version in ["1.0", "0.3"] {
-            let all = [("JSONRPC", rpc), ("HTTP+JSON", rest), ("GRPC", grpc)];
-            let listed = all.into_iter().filter(|(binding, _)| is_listed(binding, version));
-            expected.extend(listed.map(|(binding, url)| (binding, version, url)));
+        let mut offered = vec![("JSONRPC", "1.0", rpc), ("HTTP+JSON", "1.0", rest)];
+        let mut old = vec![("JSONRPC", rpc), ("HTTP+JSON", rest)];
+        if cfg!(feature = "grpc") {
+            offered.push((grpc.0, "1.0", grpc.1));
+            old.extend(is_default.then_some(grpc));
         }
-        assert_eq!(interfaces(&card), expected);
+        offered.extend(old.iter().map(|(binding, url)| (*binding, "0.3", *url)));
+        assert_eq!(interfaces(&card), offered);
+        let others: Vec<_> =
+            old.iter().map(|(binding, url)| json!({"url": url, "transport": binding})).collect();
         for one in card["supportedInterfaces"].as_array().unwrap() {
-            let named = tenant.filter(|_| one["protocolBinding"] == "GRPC");
-            assert_eq!(one.get("tenant"), named.map(|name| json!(name)).as_ref());
+            let named = !is_default && one["protocolBinding"] == "GRPC";
+            assert_eq!(one.get("tenant"), named.then(|| json!("bob")).as_ref());
         }
-        let old = expected.iter().filter(|(_, version, _)| *version == "0.3");
-        let others: Vec<Value> =
-            old.map(|(binding, _, url)| json!({"url": url, "transport": binding})).collect();
         assert_eq!((&card["url"], &card["additionalInterfaces"]), (&json!(rpc), &json!(others)));
         // What is listed is there: clients of 0.3 put `/v1` behind the URL themselves.
         let path = rest.trim_start_matches("http://a.example");

@@ -19,6 +19,9 @@ const LENGTH_DIGITS: usize = 10;
 /// The longest body whose length fits the padded field.
 const LENGTH_PADDED_MAX: u64 = 9_999_999_999;
 
+/// What stands before the digits that [`begin`] leaves room for.
+const LENGTH_NAME: &[u8; 16] = b"Content-Length: ";
+
 /// Bytes of a head beside its media type and extra fields; making room once is cheaper.
 const HEAD_BYTES_TYPICAL: usize = 160;
 
@@ -112,6 +115,14 @@ pub fn finish_head_only(out: &mut Vec<u8>, mark: Mark) {
     let body_at = mark.body_at;
     finish(out, mark);
     out.truncate(body_at);
+}
+
+/// Like [`finish_head_only`], for content that was not generated: its length is left out, as
+/// RFC 9110 §9.3.2 allows where only generating it would tell.
+pub fn finish_untold(out: &mut Vec<u8>, mark: Mark) {
+    let line_at = mark.length_at.saturating_sub(LENGTH_NAME.len());
+    out.truncate(mark.body_at);
+    out.drain(line_at..mark.length_at + LENGTH_DIGITS + 2);
 }
 
 /// Takes back everything since [`begin`], as if it had never been called.
@@ -374,6 +385,19 @@ mod tests {
         let mut out = Vec::new();
         simple(&mut out, 404, "a/b", b"body", DATE, b"", false, true);
         assert!(out.ends_with(b"Content-Length: 4\r\n\r\n"));
+    }
+
+    #[test]
+    fn rfc9110_9_3_2_a_length_that_is_unknown_is_left_out() {
+        for (media, extra) in [("application/json", &b""[..]), ("a/b", b"X: y\r\n")] {
+            let (mut told, mut untold) = (Vec::new(), b"before".to_vec());
+            let mark = begin(&mut told, 200, media, DATE, extra, false);
+            finish_head_only(&mut told, mark);
+            let mark = begin(&mut untold, 200, media, DATE, extra, false);
+            finish_untold(&mut untold, mark);
+            let told = text(&told).replace("Content-Length:          0\n", "");
+            assert_eq!(text(&untold), format!("before{told}"));
+        }
     }
 
     #[test]

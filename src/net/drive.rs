@@ -180,7 +180,11 @@ impl<S: Transport + 'static> Io<S> {
                     (self.eof, due) = (true, true);
                     0
                 }
-                Poll::Pending => return Ok(End::Wait),
+                Poll::Pending => {
+                    // A buffer that grew for what has not come counts from now on, too.
+                    self.charge(local)?;
+                    return Ok(End::Wait);
+                }
             };
             if due {
                 due = self.advance(fresh, desk, local, now, cx)?;

@@ -175,17 +175,24 @@ struct Desk<'d> {
 
 impl Desk<'_> {
     fn unary(mut self, call: Call<'_>) -> Result<Handled, Fault> {
-        let mark = response::begin(self.out, 200, self.media, &self.date, b"", self.close);
+        // The content of a page may be long: for nobody it is not made, so that what a request
+        // costs shows in the output, which bounds how many are answered at a time.
+        let is_head = self.head.method() == http::Method::Head;
+        // RFC 9111 §3: a cache may keep what a GET says, and guess for how long. A task changes,
+        // and concerns whoever asked.
+        let is_safe = is_head || self.head.method() == http::Method::Get;
+        let extra: &[u8] = if is_safe { b"Cache-Control: no-store\r\n" } else { b"" };
+        let mark = response::begin(self.out, 200, self.media, &self.date, extra, self.close);
         let outcome = match call {
             Call::ExtendedCard => self.extended_card(),
             call => self.ask(call, |out, method, reply| {
-                (method.wire.reply)(out, &reply, &WriteCx::new(method.op));
+                if !is_head {
+                    (method.wire.reply)(out, &reply, &WriteCx::new(method.op));
+                }
             }),
         };
         match outcome {
-            Ok(Outcome::Ready) if self.head.method() == http::Method::Head => {
-                response::finish_head_only(self.out, mark);
-            }
+            Ok(Outcome::Ready) if is_head => response::finish_untold(self.out, mark),
             Ok(Outcome::Ready) => response::finish(self.out, mark),
             outcome => {
                 response::rollback(self.out, mark);
