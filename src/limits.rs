@@ -208,7 +208,7 @@ impl Limits {
         // A batch passes its bound by one page, a page by one task.
         let answer = 2 * self.answer_bytes_max + self.task_bytes_max;
         let reply = (self.output_bytes_max + answer) as u64;
-        let mut terms = vec![
+        let terms = [
             ("store: task logs", self.store_bytes_max as u64),
             ("store: slots and indexes", self.tasks_max as u64 * TASK_OVERHEAD_BYTES),
             ("connections: state", connections * CONNECTION_BYTES),
@@ -220,8 +220,9 @@ impl Limits {
             ("workers: agents to be called again", workers * self.tasks_max as u64 * WISH_BYTES),
         ];
         #[cfg(feature = "grpc")]
-        terms.push(self.http2_bytes_term());
-        terms
+        return terms.into_iter().chain([self.http2_bytes_term()]).collect();
+        #[cfg(not(feature = "grpc"))]
+        terms.to_vec()
     }
 
     /// Each call holds its head until it is answered, and shares the connection's window.
