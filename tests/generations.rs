@@ -643,3 +643,26 @@ fn a_large_message_is_echoed_whole_in_every_generation() {
         assert_eq!(update.unwrap(), task["artifacts"][0]);
     }
 }
+
+#[test]
+fn a_message_of_0_3_has_an_id_and_parts_of_kinds_that_exist() {
+    let mut lab = Lab::echo();
+    let ask = |lab: &mut Lab, message: &str| {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"message/send","params":{{"message":{message}}}}}"#
+        );
+        lab.ask(&post("/", &[], &body))
+    };
+    for part in
+        [r#"{"kind":"text","text":"x"}"#, r#"{"type":"text","text":"x"}"#, r#"{"text":"x"}"#]
+    {
+        let message = format!(r#"{{"messageId":"m","role":"user","parts":[{part}]}}"#);
+        assert_eq!(ask(&mut lab, &message).result()["status"]["state"], "completed", "{part}");
+        let nameless = format!(r#"{{"role":"user","parts":[{part}]}}"#);
+        assert_eq!(ask(&mut lab, &nameless).code(), -32602, "{part}");
+    }
+    for part in [r#"{"kind":"video","text":"x"}"#, r#"{"type":"unsupported_type","text":"x"}"#] {
+        let message = format!(r#"{{"messageId":"m","role":"user","parts":[{part}]}}"#);
+        assert_eq!(ask(&mut lab, &message).code(), -32602, "{part}");
+    }
+}

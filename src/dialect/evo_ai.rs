@@ -23,7 +23,7 @@ pub static DIALECT: Dialect = Dialect {
 };
 
 static WIRE: Wire =
-    Wire { generation: Generation::V03, read: v03::read, reply, event, fault: write_fault };
+    Wire { generation: Generation::V03, read: v03::read_lenient, reply, event, fault: write_fault };
 
 const METHODS: &[Method] = &[
     method("message/send", Op::Send, &WIRE),

@@ -20,8 +20,13 @@ pub static DIALECT: Dialect = Dialect {
 };
 
 /// 0.3 with both spellings.
-pub(super) static WIRE: Wire =
-    Wire { generation: Generation::V03, read: v03::read, reply, event, fault: v03::write_fault };
+pub(super) static WIRE: Wire = Wire {
+    generation: Generation::V03,
+    read: v03::read_lenient,
+    reply,
+    event,
+    fault: v03::write_fault,
+};
 
 const METHODS: &[Method] = &[
     method("message/send", Op::Send, &WIRE),

@@ -33,7 +33,8 @@ const STYLE: Style = Style {
     state: state_name,
 };
 
-const RULES: read::Rules = read::Rules::of(Generation::V03);
+const RULES: read::Rules = read::Rules { strict: true, ..read::Rules::of(Generation::V03) };
+const LENIENT: read::Rules = read::Rules::of(Generation::V03);
 
 pub(super) fn read<'p>(
     cx: &ReadCx<'_>,
@@ -41,6 +42,15 @@ pub(super) fn read<'p>(
     pack: &'p mut Vec<u8>,
 ) -> Result<Call<'p>, Fault> {
     read::call(&RULES, cx, params, pack)
+}
+
+/// As 0.3, for platforms whose clients leave out what it requires (wire §8).
+pub(super) fn read_lenient<'p>(
+    cx: &ReadCx<'_>,
+    params: Option<Value<'p>>,
+    pack: &'p mut Vec<u8>,
+) -> Result<Call<'p>, Fault> {
+    read::call(&LENIENT, cx, params, pack)
 }
 
 pub(super) fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {

@@ -20,7 +20,8 @@ use super::{ReadCx, Wire, WriteCx, fault, put, read};
 pub(super) static WIRE: Wire =
     Wire { generation: Generation::V03, read, reply, event, fault: write_fault };
 
-const RULES: read::Rules = read::Rules { proto: true, ..read::Rules::of(Generation::V03) };
+const RULES: read::Rules =
+    read::Rules { proto: true, strict: true, ..read::Rules::of(Generation::V03) };
 
 fn read<'p>(
     cx: &ReadCx<'_>,

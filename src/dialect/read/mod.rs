@@ -34,15 +34,24 @@ pub(super) struct Rules {
     /// Largest `historyLength` of a get.
     pub history_max: u32,
     /// True: the ProtoJSON of 0.3 (wire §3.4). Requests and parts have its names as well, a data
-    /// part is a message of its own, `blocking` left out of a configuration is false, and no
-    /// message goes without an id.
+    /// part is a message of its own, and `blocking` left out of a configuration is false.
     pub proto: bool,
+    /// True: a message needs its id, and a part that names its kind one that there is. False:
+    /// what clients are known to leave out or to call otherwise is taken as it is meant.
+    pub strict: bool,
 }
 
 impl Rules {
     /// What the specification of this generation says.
     pub const fn of(generation: Generation) -> Rules {
-        Rules { generation, files: true, threads: false, history_max: INT32_MAX, proto: false }
+        Rules {
+            generation,
+            files: true,
+            threads: false,
+            history_max: INT32_MAX,
+            proto: false,
+            strict: false,
+        }
     }
 }
 

@@ -57,6 +57,14 @@ pub(super) fn read(
     slots.fill(value);
     let named =
         value.at(slots.kind).and_then(named).or_else(|| value.at(slots.type_).and_then(named));
+    let is_named = |slot| value.at(slot).is_some_and(|name| name.kind() == Kind::String);
+    // ProtoJSON has no such member, and unknown ones are ignored there.
+    if rules.strict && !rules.proto && named.is_none() && is_named(slots.kind) {
+        return Err("kind must be text, file or data".into());
+    }
+    if rules.strict && !rules.proto && named.is_none() && is_named(slots.type_) {
+        return Err("type must be text, file or data".into());
+    }
     // ProtoJSON: `null` is a value for `data`; beside `kind: "text"` it is a model's empty field.
     let data = match named {
         Some(Named::Text | Named::File) => value.at(slots.data).and_then(set),
