@@ -151,6 +151,8 @@ limits! {
     buffers_bytes_max: usize = 1024 * 1024 * 1024;
     /// Bytes of one answer beyond which a page of tasks ends and more calls of a batch are refused.
     answer_bytes_max: usize = 16 * 1024 * 1024;
+    /// HTTP/2 connections, which count among `connections_max` and may hold far more than others.
+    http2_connections_max: usize = 1_024;
     /// Calls at a time on one HTTP/2 connection (nginx 128, hyper 200).
     http2_streams_max: usize = 128;
     /// Calls on one HTTP/2 connection that were reset before they were looked at, or by us for
@@ -232,7 +234,8 @@ impl Limits {
         let window = streams.saturating_mul(HTTP2_STREAM_WINDOW_BYTES.into());
         let window = window.min(HTTP2_CONNECTION_WINDOW_BYTES.into());
         let connection = streams.saturating_mul(head).saturating_add(window);
-        let sum = (self.connections_max as u64).saturating_mul(connection);
+        let connections = self.http2_connections_max.min(self.connections_max) as u64;
+        let sum = connections.saturating_mul(connection);
         ("connections: windows and heads of HTTP/2", sum)
     }
 
@@ -272,14 +275,18 @@ mod tests {
             let terms = limits.memory_bytes_terms(1);
             terms.iter().find(|(name, _)| *name == label).map(|(_, bytes)| *bytes)
         };
-        let mut limits = Limits { connections_max: 10, ..Limits::default() };
+        let mut limits = Limits { http2_connections_max: 10, ..Limits::default() };
         limits.http2_streams_max = 100;
         limits.head_bytes_max = 1000;
         assert_eq!(term(&limits), Some(10 * (100 * 1000 + 1024 * 1024)));
         // So few streams cannot fill the connection's window.
         limits.http2_streams_max = 2;
         assert_eq!(term(&limits), Some(10 * 2 * (1000 + 256 * 1024)));
-        for name in ["connections_max", "http2_streams_max", "head_bytes_max"] {
+        limits.connections_max = 3;
+        assert_eq!(term(&limits), Some(3 * 2 * (1000 + 256 * 1024)));
+        let names =
+            ["connections_max", "http2_connections_max", "http2_streams_max", "head_bytes_max"];
+        for name in names {
             assert_eq!(limits.set(name, &ceiling(name).to_string()), Ok(()));
         }
         assert_eq!(term(&limits), Some(u64::MAX));

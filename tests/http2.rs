@@ -392,6 +392,32 @@ fn http2_resets_max() {
 }
 
 #[test]
+fn http2_connections_max() {
+    let rig = Rig::limited(|limits| limits.http2_connections_max = 1);
+    let connect = || async {
+        let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        let served = tokio::spawn(connection);
+        (client, served)
+    };
+    run(async {
+        let (client, first) = connect().await;
+        let mut client = client.ready().await.unwrap();
+        let request = grpc(SEND).body(()).unwrap();
+        status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
+        let (_refused, second) = connect().await;
+        let reason = second.await.unwrap().unwrap_err().reason();
+        assert_eq!(reason, Some(h2::Reason::ENHANCE_YOUR_CALM));
+        // The one before it lives, and when it is gone there is room again.
+        let request = grpc(SEND).body(()).unwrap();
+        status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
+        drop(client);
+        let _ = first.await;
+        assert_serves(&rig).await;
+    });
+}
+
+#[test]
 fn http2_streams_max() {
     let rig = Rig::limited(|limits| limits.http2_streams_max = 3);
     run(async {

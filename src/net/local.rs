@@ -46,6 +46,9 @@ pub(super) struct Shared {
     pub(super) epoch: Instant,
     /// Open connections of all workers.
     pub(super) open: AtomicUsize,
+    /// Those of them that speak HTTP/2.
+    #[cfg(feature = "grpc")]
+    pub(super) http2: Arc<AtomicUsize>,
     /// Bytes of buffers that connections hold.
     buffers: AtomicUsize,
     /// Connections are accepted with TLS; `None`: as they are.
@@ -63,6 +66,8 @@ impl Shared {
             engine,
             epoch: Instant::now(),
             open: AtomicUsize::new(0),
+            #[cfg(feature = "grpc")]
+            http2: Arc::default(),
             buffers: AtomicUsize::new(0),
             tls,
             stage: AtomicU8::new(0),

@@ -31,6 +31,7 @@ use http::{Method, Request, header};
 use smallvec::SmallVec;
 
 use crate::{
+    binding::site::Permit,
     engine::Engine,
     limits::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES, Limits},
     service::Peer,
@@ -135,7 +136,18 @@ pub(super) fn spawn<S: Transport + 'static>(stream: S, read: Vec<u8>, seat: Seat
     });
 }
 
-async fn serve<S: Transport>(stream: S, read: Vec<u8>, local: Rc<Local>) {
+/// What a connection beyond `http2_connections_max` is told: SETTINGS, as every server begins, and
+/// GOAWAY with ENHANCE_YOUR_CALM (RFC 9113 §6.8).
+const REFUSAL: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
+    \0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
+
+async fn serve<S: Transport>(mut stream: S, read: Vec<u8>, local: Rc<Local>) {
+    let most = local.shared.engine.limits().http2_connections_max;
+    let Some(_permit) = Permit::take(&local.shared.http2, most) else {
+        // Best effort: whoever does not read it sees a closed connection.
+        let _ = poll_fn(|cx| stream.poll_send(cx, REFUSAL)).await;
+        return;
+    };
     let link = {
         let Peer { is_secure, identity } = stream.peer();
         let identity = identity.map(Box::from);
