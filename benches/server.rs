@@ -40,6 +40,8 @@ struct Case {
 
 /// Turns of four large bodies that fill the store.
 const FILL: usize = 320;
+/// Turns of sixteen small messages that make more tasks than `tasks_max`.
+const FILL_SMALL: usize = 70_000;
 
 fn cases(id: &str) -> Vec<Case> {
     let get = call("GetTask", &format!(r#"{{"id":"{id}"}}"#));
@@ -53,6 +55,7 @@ fn cases(id: &str) -> Vec<Case> {
     let done = "TASK_STATE_COMPLETED";
     let pipelined = case("get_pipelined_16", post(&get), 0.50, (done, 1));
     let filling = case("body_1MiB_filling", post(&large), 0.45, (done, 1));
+    let full = case("send_full", post(&send("SendMessage", TEXT)), 0.75, (done, 1));
     let body = case("body_1MiB", post(&large), 0.45, (done, 1));
     vec![
         case("send", post(&send("SendMessage", TEXT)), 0.75, (done, 1)),
@@ -63,6 +66,7 @@ fn cases(id: &str) -> Vec<Case> {
         case("stream_3", post(&stream), 0.70, ("\ndata: ", 4)),
         Case { connections: 4, rounds: 3, ..filling },
         Case { connections: 4, turns: FILL, ..body },
+        Case { turns: FILL_SMALL, ..full },
     ]
 }
 

@@ -366,9 +366,9 @@ fn connections_that_break_the_protocol_end_alone() {
         let (_, goaway) = frames(&raw(&rig, &[PREFACE, SETTINGS, &bytes]));
         assert!(goaway.is_some_and(|error| error != 0), "{what}: {goaway:?}");
     }
-    // No settings at all.
-    let (_, goaway) = frames(&raw(&rig, &[PREFACE, b"GET / HTTP/1.1\r\n\r\n"]));
-    assert!(goaway.is_some());
+    // RFC 9113 §3.4: what does not go on with SETTINGS is no preface.
+    let refused = raw(&rig, &[PREFACE, b"GET / HTTP/1.1\r\n\r\n"]);
+    assert!(refused.starts_with(b"HTTP/1.1 505 "), "{}", refused.escape_ascii());
     run(assert_serves(&rig));
 }
 

@@ -4,6 +4,9 @@ use super::{Conn, Cx, State, Step};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// Bytes of the head of a frame (RFC 9113 §4.1).
+const FRAME_HEAD: usize = 9;
+
 impl Conn {
     /// Looks at the first bytes of a connection; `None`: they are HTTP/1.1.
     pub(super) fn preface(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Option<Step> {
@@ -11,8 +14,13 @@ impl Conn {
             self.is_new = false;
             return None;
         }
-        if rest.len() >= PREFACE.len() {
-            return Some(Step::Http2);
+        let begun = rest.get(PREFACE.len()..).unwrap_or_default();
+        if let Some(head) = begun.first_chunk() {
+            if begins_settings(head) {
+                return Some(Step::Http2);
+            }
+            self.is_new = false;
+            return None;
         }
         // It may become either; who begins a head has as long as for any.
         if let State::Reading { scanned, .. } = &mut self.state
@@ -23,4 +31,10 @@ impl Conn {
         }
         Some(self.not_yet(cx, rest.len(), 0, eof))
     }
+}
+
+/// The preface goes on with SETTINGS, so nothing is said to whoever only sends its words.
+fn begins_settings(head: &[u8; FRAME_HEAD]) -> bool {
+    const SETTINGS: u8 = 4;
+    head[3] == SETTINGS && head[4] == 0 && head[5..] == [0; 4]
 }
