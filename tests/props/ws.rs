@@ -75,7 +75,12 @@ fn slow(bytes: &[u8]) -> Seen {
         let Some(length) = rest[2..].get(..digits) else { return (seen, None) };
         let long = length.iter().fold(0_u64, |sum, digit| sum << 8 | u64::from(*digit));
         let length = if digits == 0 { short as u64 } else { long };
-        let least = [0, 126, 0, 0, 0, 0, 0, 0, 65_536][digits];
+        // RFC 6455 §5.2: the shortest form is the only one.
+        let least = match digits {
+            0 => 0,
+            2 => 126,
+            _ => 65_536,
+        };
         if length < least || length >> 63 == 1 {
             return (seen, Some(WsError::Length));
         }
