@@ -32,8 +32,8 @@ use bytes::Bytes;
 use peregrine::{
     agent::echo::Echo,
     binding::{
-        Scratch, Site,
-        grpc::{self, Desk, Handled, Pumped, Rpc},
+        Means, Scratch, Site,
+        grpc::{self, Handled, Pumped, Rpc},
     },
     dialect::card::CardForm,
     limits::Limits,
@@ -259,13 +259,14 @@ impl Bare {
         self.out.clear();
         let path = "/lf.a2a.v1.A2AService/SendStreamingMessage";
         let Some(Rpc::A2a(rpc)) = grpc::rpc(path) else { panic!("{path}") };
-        let mut desk = Desk {
+        let mut means = Means {
             service: &*self.core,
             site: &self.site,
             scratch: &mut self.scratch,
             out: &mut self.out,
             now: NOW,
             wake: Waker::noop(),
+            peer: Peer::default(),
         };
         let request = grpc::Request {
             rpc,
@@ -274,12 +275,11 @@ impl Bare {
             extensions: None,
             after: None,
             authority: None,
-            peer: Peer::default(),
         };
-        let Ok(Handled::Stream(mut pump)) = grpc::handle(&mut desk, &request) else {
+        let Ok(Handled::Stream(mut pump)) = grpc::handle(&mut means, &request) else {
             panic!("no stream")
         };
-        let out = &mut *desk.out;
+        let out = &mut *means.out;
         while pump.pump(&*self.core, Waker::noop(), out, usize::MAX) != Pumped::End {}
     }
 }

@@ -426,6 +426,9 @@ fn json_comes_and_goes_in_the_media_types_of_1_0_1() {
         ("application/json; charset=utf-8", "application/a2a+json", A2A),
         ("application/json", "text/html, Application/A2A+JSON;q=0.5, */*", A2A),
         ("application/json", "application/a2a+json;q=0", "application/json"),
+        ("application/json", "application/a2a+json;q=", A2A),
+        ("application/json; q=0", "*/*", "application/json"),
+        ("application/a2a+json; q=", "*/*", A2A),
         ("application/a2a+json", "*/*", A2A),
         ("application/a2a+json", "application/json", "application/json"),
     ] {

@@ -52,12 +52,12 @@ const MAX_AGE_S: u32 = 300;
 /// Answers GET and HEAD for a public card.
 pub fn answer(x: &mut Exchange<'_>, place: Place, base: &str, by_query: bool) {
     let Some((dialect, prefix, name)) = by_query.then(|| asked_agent(x)).flatten() else {
-        return send(x, place, base, x.site.card);
+        return send(x, place, base, x.means.site.card);
     };
-    match x.site.agents.get(&name) {
+    match x.means.site.agents.get(&name) {
         Some(&agent) => {
             let place = Place { dialect, agent };
-            send(x, place, &format!("{prefix}{name}"), x.site.card);
+            send(x, place, &format!("{prefix}{name}"), x.means.site.card);
         }
         None => super::jsonrpc::refuse_path(x, 404, "there is no agent of this name"),
     }
@@ -65,7 +65,7 @@ pub fn answer(x: &mut Exchange<'_>, place: Place, base: &str, by_query: bool) {
 
 /// Answers GET for the extended card of 0.2.
 pub fn answer_extended(x: &mut Exchange<'_>, place: Place, base: &str) {
-    if !x.site.extended_card {
+    if !x.means.site.extended_card {
         return super::jsonrpc::refuse_path(x, 404, "this agent has no extended card");
     }
     send(x, place, base, CardForm::V03);
@@ -81,26 +81,31 @@ fn asked_agent(x: &Exchange<'_>) -> Option<(&'static Dialect, &'static str, Stri
 }
 
 fn send(x: &mut Exchange<'_>, place: Place, base: &str, form: CardForm) {
-    let date = x.scratch.date(x.now);
-    let index = match x.scratch.cards.find(place, form, &Origin::of(x.site, x.peer, x.head), base) {
+    let date = x.means.scratch.date(x.means.now);
+    let index = match x.means.scratch.cards.find(
+        place,
+        form,
+        &Origin::of(x.means.site, x.means.peer, x.head),
+        base,
+    ) {
         Some(index) => index,
         None => match render(x, place, base, form) {
-            Some(card) => x.scratch.cards.keep(card),
+            Some(card) => x.means.scratch.cards.keep(card),
             None => return super::jsonrpc::refuse_path(x, 404, "there is no such agent"),
         },
     };
-    let card = &x.scratch.cards.cards[index];
+    let card = &x.means.scratch.cards.cards[index];
     let head_only = x.head.method() == Method::Head;
     if is_unchanged(x, card) {
-        response::simple(x.out, 304, "", b"", &date, &card.fields, x.close, head_only);
+        response::simple(x.means.out, 304, "", b"", &date, &card.fields, x.close, head_only);
         return;
     }
     if !head_only && !x.close {
-        response::again(x.out, &card.whole, &date);
+        response::again(x.means.out, &card.whole, &date);
         return;
     }
     let body = &card.whole[card.body_at..];
-    response::simple(x.out, 200, JSON, body, &date, &card.fields, x.close, head_only);
+    response::simple(x.means.out, 200, JSON, body, &date, &card.fields, x.close, head_only);
 }
 
 /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
@@ -109,7 +114,7 @@ fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
         return card::none_match_names(tags, &card.etag);
     }
     let since = x.head.value(Field::IfModifiedSince).and_then(date::parse_imf_fixdate);
-    since.is_some_and(|since| x.site.started_s <= since)
+    since.is_some_and(|since| x.means.site.started_s <= since)
 }
 
 impl CardCache {
@@ -139,12 +144,12 @@ impl CardCache {
 }
 
 fn render(x: &Exchange<'_>, place: Place, base: &str, form: CardForm) -> Option<Card> {
-    let origin = Origin::of(x.site, x.peer, x.head);
-    let body = body(x.service, x.site, &origin, place, base, form)?;
+    let origin = Origin::of(x.means.site, x.means.peer, x.head);
+    let body = body(x.means.service, x.means.site, &origin, place, base, form)?;
     let (dialect, agent) = (place.dialect.name, place.agent);
     let etag = card::etag(&body);
-    let modified = date::imf_fixdate(x.site.started_s);
-    let vary = Origin::vary(x.site);
+    let modified = date::imf_fixdate(x.means.site.started_s);
+    let vary = Origin::vary(x.means.site);
     let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\nVary: {vary}\r\n");
     let fields =
         [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();

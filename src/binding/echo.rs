@@ -26,16 +26,16 @@ pub fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
     {
         return handled;
     }
-    let (date, kind) = (x.scratch.date(x.now), "application/octet-stream");
+    let (date, kind) = (x.means.scratch.date(x.means.now), "application/octet-stream");
     let head_only = x.head.method() == Method::Head;
-    response::simple(x.out, 200, kind, body, &date, ALLOW, x.close, head_only);
+    response::simple(x.means.out, 200, kind, body, &date, ALLOW, x.close, head_only);
     Handled::Answered
 }
 
 /// Streams five events of the default agent, or those after `Last-Event-ID`.
 fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
     let method = STANDARD.methods.iter().find(|method| method.op == Op::Stream)?;
-    let permit = Permit::take(&x.site.streams, x.site.limits.streams_max)?;
+    let permit = Permit::take(&x.means.site.streams, x.means.site.limits.streams_max)?;
     let message = MessageBuf::agent("echo-stream", &PartsBuf::new().text("stream:5"));
     let send = Send {
         message: message.view(),
@@ -51,16 +51,16 @@ fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
     let mut cx = CallCx {
         caller: Caller {
             agent: AgentIndex(0),
-            worker: x.scratch.worker,
+            worker: x.means.scratch.worker,
             extensions: None,
-            identity: x.peer.identity,
+            identity: x.means.peer.identity,
         },
-        now: x.now,
-        wake: x.wake,
-        entropy: x.scratch.entropy.as_mut(),
-        events: &mut x.scratch.events,
+        now: x.means.now,
+        wake: x.means.wake,
+        entropy: x.means.scratch.entropy.as_mut(),
+        events: &mut x.means.scratch.events,
     };
-    let called = x.service.call(&mut cx, Call::Send(send), &mut |_| ());
+    let called = x.means.service.call(&mut cx, Call::Send(send), &mut |_| ());
     let Ok(Outcome::Stream { mut cursor, .. }) = called else { return None };
     let text = |value| std::str::from_utf8(value).ok();
     if let Some(after) =
@@ -69,8 +69,8 @@ fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
         (cursor.seq, cursor.snapshot) = (after, false);
     }
     let chunked = x.head.version() == Version::Http11;
-    let date = x.scratch.date(x.now);
-    response::stream_head(x.out, &date, x.close, !chunked, b"");
+    let date = x.means.scratch.date(x.means.now);
+    response::stream_head(x.means.out, &date, x.close, !chunked, b"");
     Some(Handled::Stream(Box::new(Pump {
         cursor,
         id: Some(rpc::NULL_ID.into()),
@@ -79,7 +79,7 @@ fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
         wire: method.wire,
         framing: if chunked { Framing::Chunked } else { Framing::Bare },
         close: x.close || !chunked,
-        wrote_ms: x.now.mono_ms,
+        wrote_ms: x.means.now.mono_ms,
         permit,
     })))
 }

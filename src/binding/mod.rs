@@ -125,22 +125,19 @@ pub struct Means<'x> {
     pub peer: Peer<'x>,
 }
 
+impl Means<'_> {
+    /// The same for one call.
+    #[inline]
+    pub fn reborrow(&mut self) -> Means<'_> {
+        let Means { service, site, scratch, out, now, wake, peer } = self;
+        Means { service: *service, site, scratch, out, now: *now, wake, peer: *peer }
+    }
+}
+
 /// One request and everything needed to answer it.
 pub struct Exchange<'x> {
-    /// The waist.
-    pub service: &'x dyn Service,
-    /// Mounts, agents and settings.
-    pub site: &'x Site,
-    /// The worker's buffers.
-    pub scratch: &'x mut Scratch,
-    /// The answer.
-    pub out: &'x mut Vec<u8>,
-    /// The time.
-    pub now: Now,
-    /// Woken when a parked call or a stream may go on.
-    pub wake: &'x Waker,
-    /// What the connection knows of its other side.
-    pub peer: Peer<'x>,
+    /// What the answer is made with.
+    pub means: Means<'x>,
     /// The request's head.
     pub head: &'x Head<'x>,
     /// True: the connection closes after this answer.

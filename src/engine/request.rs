@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use crate::{
     binding::{
-        Exchange, Handled, Scratch, cards, echo,
+        Exchange, Handled, Means, Scratch, cards, echo,
         jsonrpc::{self, Place},
         rest,
         route::{NO_AGENT, NOTHING, Route, route},
@@ -68,18 +68,19 @@ pub(super) fn exchange<'x>(
 ) -> Exchange<'x> {
     let (service, site) = (engine.service(), &engine.site);
     let close = !head.keep_alive() || engine.is_draining();
-    Exchange { service, site, scratch, out, now, wake, peer, head, close }
+    let means = Means { service, site, scratch, out, now, wake, peer };
+    Exchange { means, head, close }
 }
 
 /// Handles a request whose body is complete.
 pub(super) fn handle(mut x: Exchange<'_>, body: Source<'_>) -> Handled {
-    let (start, length) = (x.out.len(), body.bytes().len());
+    let (start, length) = (x.means.out.len(), body.bytes().len());
     let mut handled = answer(&mut x, body);
     if x.head.version() == Version::Http10 && !x.close {
-        keep_old_client(x.out, start, &mut handled);
+        keep_old_client(x.means.out, start, &mut handled);
     }
-    if length > x.site.limits.output_bytes_max {
-        x.scratch.large_ms = Some(x.now.mono_ms);
+    if length > x.means.site.limits.output_bytes_max {
+        x.means.scratch.large_ms = Some(x.means.now.mono_ms);
     }
     handled
 }
@@ -106,7 +107,7 @@ fn answer(x: &mut Exchange<'_>, body: Source<'_>) -> Handled {
         no_content(x, ALL_METHODS);
         return Handled::Answered;
     }
-    let site = x.site;
+    let site = x.means.site;
     let path = x.head.path();
     match route(site, path) {
         Route::Rpc { dialect, agent } => match x.head.method() {
@@ -142,13 +143,13 @@ fn answer(x: &mut Exchange<'_>, body: Source<'_>) -> Handled {
 }
 
 fn no_content(x: &mut Exchange<'_>, allow: &[u8]) {
-    let date = x.scratch.date(x.now);
-    response::simple(x.out, 204, "", b"", &date, allow, x.close, false);
+    let date = x.means.scratch.date(x.means.now);
+    response::simple(x.means.out, 204, "", b"", &date, allow, x.close, false);
 }
 
 /// RFC 9110 §15.5.6: 405 names the methods that would do.
 fn not_allowed(x: &mut Exchange<'_>, allow: &[u8]) {
-    let (date, head_only) = (x.scratch.date(x.now), x.head.method() == Method::Head);
+    let (date, head_only) = (x.means.scratch.date(x.means.now), x.head.method() == Method::Head);
     let detail = "the method is not allowed here";
-    jsonrpc::refuse_http(x.out, 405, detail, &date, allow, x.close, head_only);
+    jsonrpc::refuse_http(x.means.out, 405, detail, &date, allow, x.close, head_only);
 }

@@ -1,7 +1,7 @@
 //! Identifiers that carry their task's place, and the keyed hash behind every index.
 //!
 //! An id made here is a UUIDv4 in text: its first 32 bits are the place, permuted by the store's
-//! secret so that counts do not leak; its other 90 free bits are random. A lookup decodes the place
+//! secret so that counts do not show; its other 90 free bits are random. A lookup decodes the place
 //! and compares the whole text, so an id is as unguessable as its random bits. A context's id made
 //! here names the place of the context's first task in the same way, under another permutation.
 

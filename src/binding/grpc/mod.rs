@@ -26,7 +26,7 @@ use std::task::Waker;
 
 use crate::{
     binding::{
-        Scratch, Site,
+        Means, Scratch, Site,
         cards::{self, Urls},
         jsonrpc::Place,
         origin::Origin,
@@ -47,22 +47,6 @@ pub use rpcs::{A2aRpc, Family, Rpc, SERVICES, rpc};
 pub use status::{Code, Status};
 pub use waiting::{Parked, Pump, Pumped};
 
-/// What a call may use.
-pub struct Desk<'x> {
-    /// The waist.
-    pub service: &'x dyn Service,
-    /// Agents and settings.
-    pub site: &'x Site,
-    /// The worker's buffers.
-    pub scratch: &'x mut Scratch,
-    /// Framed messages are appended here.
-    pub out: &'x mut Vec<u8>,
-    /// The time.
-    pub now: Now,
-    /// Woken when a parked call or a stream may go on.
-    pub wake: &'x Waker,
-}
-
 /// One call: its message and what its metadata says.
 pub struct Request<'r> {
     /// Which one.
@@ -77,8 +61,6 @@ pub struct Request<'r> {
     pub after: Option<u64>,
     /// `:authority`, for cards.
     pub authority: Option<&'r str>,
-    /// What is known of the other side.
-    pub peer: Peer<'r>,
 }
 
 /// What became of a call.
@@ -95,17 +77,17 @@ pub enum Handled {
 ///
 /// # Errors
 /// A [`Fault`]; nothing was written then. [`Status::of`] says it in gRPC.
-pub fn handle(desk: &mut Desk<'_>, request: &Request<'_>) -> Result<Handled, Fault> {
+pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Handled, Fault> {
     let rpc = request.rpc;
     let method = rpc.method()?;
-    version::check(request.version, method, desk.site.strict_version)?;
-    if request.message.len() > desk.site.limits.output_bytes_max {
-        desk.scratch.large_ms = Some(desk.now.mono_ms);
+    version::check(request.version, method, means.site.strict_version)?;
+    if request.message.len() > means.site.limits.output_bytes_max {
+        means.scratch.large_ms = Some(means.now.mono_ms);
     }
-    let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = &mut *desk.scratch;
+    let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = &mut *means.scratch;
     let cx = ReadCx {
         op: method.op,
-        limits: &desk.site.limits,
+        limits: &means.site.limits,
         fresh_id: &fresh_id[..],
         after: request.after,
         task: None,
@@ -115,7 +97,7 @@ pub fn handle(desk: &mut Desk<'_>, request: &Request<'_>) -> Result<Handled, Fau
         Family::V03 => read::call(&cx, Generation::V03, request.message, pack)?,
         Family::Json => {
             // The envelope that JSON-RPC would have around the params.
-            let depth_max = desk.site.limits.json_depth_max + 1;
+            let depth_max = means.site.limits.json_depth_max + 1;
             let payload = parser.parse(payload(request.message)?, depth_max).map_err(json_fault)?;
             json_call(&cx, method, payload, pack)?
         }
@@ -124,7 +106,7 @@ pub fn handle(desk: &mut Desk<'_>, request: &Request<'_>) -> Result<Handled, Fau
         *fresh_id = uuid(entropy.bits());
     }
     // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.
-    let agent = desk.site.agents.get(asked.tenant).copied().unwrap_or(AgentIndex(0));
+    let agent = means.site.agents.get(asked.tenant).copied().unwrap_or(AgentIndex(0));
     let mut ready = Ready {
         rpc,
         method,
@@ -132,11 +114,12 @@ pub fn handle(desk: &mut Desk<'_>, request: &Request<'_>) -> Result<Handled, Fau
         worker: *worker,
         events,
         entropy: entropy.as_mut(),
-        service: desk.service,
-        site: desk.site,
-        out: desk.out,
-        now: desk.now,
-        wake: desk.wake,
+        service: means.service,
+        site: means.site,
+        out: means.out,
+        now: means.now,
+        wake: means.wake,
+        peer: means.peer,
         request,
     };
     match asked.call {
@@ -146,7 +129,7 @@ pub fn handle(desk: &mut Desk<'_>, request: &Request<'_>) -> Result<Handled, Fau
     }
 }
 
-/// A call that was understood, and the parts of a desk side by side.
+/// A call that was understood, and the parts of its means side by side.
 struct Ready<'d> {
     rpc: &'static A2aRpc,
     method: &'static Method,
@@ -159,6 +142,7 @@ struct Ready<'d> {
     out: &'d mut Vec<u8>,
     now: Now,
     wake: &'d Waker,
+    peer: Peer<'d>,
     request: &'d Request<'d>,
 }
 
@@ -234,7 +218,7 @@ impl Ready<'_> {
                 agent: self.agent,
                 worker: self.worker,
                 extensions: self.request.extensions,
-                identity: self.request.peer.identity,
+                identity: self.peer.identity,
             },
             now: self.now,
             wake: self.wake,
@@ -254,7 +238,7 @@ impl Ready<'_> {
         // The default agent answers at the root, the others under their names.
         let name = self.site.names.get(usize::from(self.agent.0)).filter(|_| self.agent.0 > 0);
         let base = name.map_or_else(String::new, |name| format!("/agents/{name}"));
-        let is_secure = self.request.peer.is_secure;
+        let is_secure = self.peer.is_secure;
         let origin = Origin { is_secure, host: self.request.authority, prefix: "" };
         let missing = || Fault::new(FaultKind::ExtendedAgentCardNotConfigured);
         let profile = self.service.profile(self.agent).ok_or_else(missing)?;

@@ -13,8 +13,16 @@ use crate::{
 
 /// Answers a path-level problem with a JSON-RPC error under `status`.
 pub fn refuse_path(x: &mut Exchange<'_>, status: u16, detail: &'static str) {
-    let date = x.scratch.date(x.now);
-    refuse_http(x.out, status, detail, &date, b"", x.close, x.head.method() == http::Method::Head);
+    let date = x.means.scratch.date(x.means.now);
+    refuse_http(
+        x.means.out,
+        status,
+        detail,
+        &date,
+        b"",
+        x.close,
+        x.head.method() == http::Method::Head,
+    );
 }
 
 /// Writes a JSON-RPC error with a null id under an HTTP status of its own: what peers get for

@@ -48,27 +48,18 @@ pub struct Place {
 
 /// Handles the body of a POST to an RPC path.
 pub fn handle(x: &mut Exchange<'_>, place: Place, body: Source<'_>) -> Handled {
-    let date = x.scratch.date(x.now);
+    let date = x.means.scratch.date(x.means.now);
     if !x.head.value(Field::ContentType).is_none_or(is_json) {
         let detail = "the body must be application/json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
         let (dialect, status) = (place.dialect, place.dialect.quirks.media_http);
-        answer_fault(x.out, &date, x.close, dialect, Known::NOTHING, &fault, status);
+        answer_fault(x.means.out, &date, x.close, dialect, Known::NOTHING, &fault, status);
         return Handled::Answered;
     }
     let asked = asked_version(x.head);
     let extensions = joined_extensions(x.head).map(Cow::Owned);
-    let means = Means {
-        service: x.service,
-        site: x.site,
-        scratch: x.scratch,
-        out: x.out,
-        now: x.now,
-        wake: x.wake,
-        peer: x.peer,
-    };
     let said = Said { place, beside: Beside::Request(x.head), asked, extensions, date };
-    answer(means, said, x.close, body)
+    answer(x.means.reborrow(), said, x.close, body)
 }
 
 /// Handles a text message of a WebSocket. With `is_full`, nothing that could wait is begun.

@@ -18,7 +18,7 @@ pub fn media(head: &Head<'_>) -> &'static str {
     let accept = head.value(Field::Accept).unwrap_or_default();
     let mut is_json = false;
     for range in http::list(accept) {
-        match media_type(range) {
+        match media_type(range).filter(|_| !is_refused(range)) {
             Some(Media::A2a) => return A2A_JSON,
             Some(Media::Json) => is_json = true,
             None => {}
@@ -40,23 +40,26 @@ enum Media {
     A2a,
 }
 
-/// The media type of a field's value, or of one element of `Accept`, unless it is refused by `q=0`.
+/// The media type of a field's value, or of one element of `Accept`.
 fn media_type(value: &[u8]) -> Option<Media> {
-    let mut parts = value.split(|b| *b == b';').map(<[u8]>::trim_ascii);
-    let name = parts.next().unwrap_or_default();
-    let media = if name.eq_ignore_ascii_case(JSON.as_bytes()) {
-        Media::Json
+    let name = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+    if name.eq_ignore_ascii_case(JSON.as_bytes()) {
+        Some(Media::Json)
     } else if name.eq_ignore_ascii_case(A2A_JSON.as_bytes()) {
-        Media::A2a
+        Some(Media::A2a)
     } else {
-        return None;
-    };
-    // RFC 9110 §12.4.2: a weight of 0 is "not acceptable".
-    let is_zero = |part: &[u8]| {
+        None
+    }
+}
+
+/// RFC 9110 §12.4.2: a weight of 0 in an element of `Accept` is "not acceptable".
+fn is_refused(range: &[u8]) -> bool {
+    range.split(|b| *b == b';').skip(1).map(<[u8]>::trim_ascii).any(|part| {
         let weight = part.strip_prefix(b"q=").or_else(|| part.strip_prefix(b"Q="));
-        weight.is_some_and(|weight| weight.iter().all(|b| matches!(b, b'0' | b'.')))
-    };
-    if parts.any(is_zero) { None } else { Some(media) }
+        weight.is_some_and(|weight| {
+            weight.starts_with(b"0") && weight.iter().all(|b| matches!(b, b'0' | b'.'))
+        })
+    })
 }
 
 /// Answers with a fault, under the HTTP status that the form has for it.
@@ -73,15 +76,15 @@ pub fn refuse_with(
     fault: &Fault,
     (status, extra): (u16, &[u8]),
 ) -> Handled {
-    let date = x.scratch.date(x.now);
+    let date = x.means.scratch.date(x.means.now);
     let retry: &[u8] = if status == 429 { b"Retry-After: 1\r\n" } else { b"" };
     let extra = [extra, retry].concat();
-    let mark = response::begin(x.out, status, media, &date, &extra, x.close);
-    (form.fault)(x.out, fault, status);
+    let mark = response::begin(x.means.out, status, media, &date, &extra, x.close);
+    (form.fault)(x.means.out, fault, status);
     if x.head.method() == Method::Head {
-        response::finish_head_only(x.out, mark);
+        response::finish_head_only(x.means.out, mark);
     } else {
-        response::finish(x.out, mark);
+        response::finish(x.means.out, mark);
     }
     Handled::Answered
 }

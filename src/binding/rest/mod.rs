@@ -50,8 +50,8 @@ pub struct At<'r> {
 pub fn handle(x: &mut Exchange<'_>, at: At<'_>, body: Source<'_>) -> Handled {
     let method = x.head.method();
     if method == http::Method::Options {
-        let date = x.scratch.date(x.now);
-        response::simple(x.out, 204, "", b"", &date, at.spot.allow(), x.close, false);
+        let date = x.means.scratch.date(x.means.now);
+        response::simple(x.means.out, 204, "", b"", &date, at.spot.allow(), x.close, false);
         return Handled::Answered;
     }
     let media = media(x.head);
@@ -61,7 +61,7 @@ pub fn handle(x: &mut Exchange<'_>, at: At<'_>, body: Source<'_>) -> Handled {
         return refuse_with(x, at.form, media, &fault, (405, at.spot.allow()));
     };
     let (asked, forms) = (asked_version(x.head), at.place.dialect.routes.rest);
-    let form = match version::rest(asked.as_deref(), at.form, forms, x.site.strict_version) {
+    let form = match version::rest(asked.as_deref(), at.form, forms, x.means.site.strict_version) {
         Ok(form) => form,
         Err(fault) => return refuse(x, at.form, media, &fault),
     };
@@ -96,9 +96,10 @@ fn answer(
     media: &'static str,
     body: Source<'_>,
 ) -> Result<Handled, Fault> {
-    let date = x.scratch.date(x.now);
-    let Scratch { parser, pack, params, events, entropy, fresh_id, worker, .. } = &mut *x.scratch;
-    let (op, limits) = (method.op, &x.site.limits);
+    let date = x.means.scratch.date(x.means.now);
+    let Scratch { parser, pack, params, events, entropy, fresh_id, worker, .. } =
+        &mut *x.means.scratch;
+    let (op, limits) = (method.op, &x.means.site.limits);
     let (text, is_optional) = match x.head.method() {
         http::Method::Post => (body, matches!(op, Op::Cancel | Op::Subscribe)),
         _ if query::params(params, op, x.head.query())? => (Source::from(&*params), false),
@@ -127,20 +128,20 @@ fn answer(
         agent: at.place.agent,
         worker: *worker,
         extensions: extensions.as_deref(),
-        identity: x.peer.identity,
+        identity: x.means.peer.identity,
     };
-    let (now, wake, entropy) = (x.now, x.wake, entropy.as_mut());
+    let (now, wake, entropy) = (x.means.now, x.means.wake, entropy.as_mut());
     let desk = Desk {
         at,
         method,
         media,
         date,
         cx: CallCx { caller, now, wake, entropy, events },
-        service: x.service,
-        site: x.site,
-        peer: x.peer,
+        service: x.means.service,
+        site: x.means.site,
+        peer: x.means.peer,
         head: x.head,
-        out: x.out,
+        out: x.means.out,
         close: x.close,
     };
     if op.is_streaming() { desk.stream(call) } else { desk.unary(call) }

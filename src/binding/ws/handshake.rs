@@ -40,8 +40,8 @@ pub fn upgrade(x: &mut Exchange<'_>, place: Option<jsonrpc::Place>) -> Handled {
         }
         Err(refusal) => refusal,
     };
-    let date = x.scratch.date(x.now);
-    jsonrpc::refuse_http(x.out, status, detail, &date, extra, x.close, false);
+    let date = x.means.scratch.date(x.means.now);
+    jsonrpc::refuse_http(x.means.out, status, detail, &date, extra, x.close, false);
     Handled::Answered
 }
 
@@ -62,7 +62,7 @@ fn accept(x: &Exchange<'_>) -> Result<[u8; 28], Refusal> {
     }
     let key = only(x.head, "sec-websocket-key").and_then(ws::accept);
     let key = key.ok_or(bad("Sec-WebSocket-Key must be 16 bytes in base64, once"))?;
-    if !is_origin_allowed(x.site, x.head) {
+    if !is_origin_allowed(x.means.site, x.head) {
         return Err((403, "no WebSocket is served to pages of this origin", b""));
     }
     if x.close {
@@ -86,8 +86,8 @@ fn switch(x: &mut Exchange<'_>, accept: &[u8; 28]) {
     if offered.flat_map(http::list).any(|protocol| protocol == SUBPROTOCOL) {
         fields.extend_from_slice(b"Sec-WebSocket-Protocol: a2a\r\n");
     }
-    let date = x.scratch.date(x.now);
-    response::simple(x.out, 101, "", b"", &date, &fields, false, false);
+    let date = x.means.scratch.date(x.means.now);
+    response::simple(x.means.out, 101, "", b"", &date, &fields, false, false);
 }
 
 /// RFC 6455 §10.2: a browser says which page opens a WebSocket, and any page may try. Without

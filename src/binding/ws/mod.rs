@@ -38,7 +38,7 @@ impl Upgrade {
         let head = x.head;
         let mut pairs = query::pairs(head.query().unwrap_or_default()).filter_map(Result::ok);
         let event_ids = pairs.any(|(key, value)| key == "eventIds" && value == "1");
-        let Origin { is_secure, host, prefix } = Origin::of(x.site, x.peer, head);
+        let Origin { is_secure, host, prefix } = Origin::of(x.means.site, x.means.peer, head);
         Upgrade {
             place,
             asked: asked_version(head).map(Into::into),

@@ -14,7 +14,10 @@ use h2::{RecvStream, SendStream, server::SendResponse};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::CONTENT_TYPE};
 
 use crate::{
-    binding::grpc::{self, A2aRpc, Code, Desk, Handled, Parked, Pump, Pumped, Rpc, Status},
+    binding::{
+        Means,
+        grpc::{self, A2aRpc, Code, Handled, Parked, Pump, Pumped, Rpc, Status},
+    },
     net::{local, wheel::NEVER},
 };
 
@@ -206,22 +209,22 @@ impl Call {
             extensions: extensions.as_deref(),
             after: after(&head.headers),
             authority: head.uri.authority().map(http::uri::Authority::as_str),
-            peer: self.link.peer(),
         };
         let now = self.link.local.clock.now();
         let mut desk = self.link.local.desk.borrow_mut();
         let local::Desk { worker, out, .. } = &mut *desk;
         out.clear();
         let engine = self.link.engine();
-        let mut desk = Desk {
+        let mut means = Means {
             service: engine.service(),
             site: &engine.site,
             scratch: &mut worker.scratch,
             out: &mut *out,
             now,
             wake: cx.waker(),
+            peer: self.link.peer(),
         };
-        match grpc::handle(&mut desk, &request) {
+        match grpc::handle(&mut means, &request) {
             Ok(handled) => {
                 let written = take(out, &self.link);
                 Ok((handled, written))
