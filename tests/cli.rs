@@ -186,6 +186,15 @@ fn a_second_signal_ends_at_once() {
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
+/// ADR 0012; only Linux has the line, from 5.0 on.
+#[test]
+fn memory_grows_by_small_pages_unless_the_allocator_is_told() {
+    let usual = Binary::start(&[]).status("THP_enabled");
+    assert!(usual.as_deref().is_none_or(|enabled| enabled == "0"), "{usual:?}");
+    let told = Binary::start_with_variable("MIMALLOC_ALLOW_THP", "1").status("THP_enabled");
+    assert!(told.as_deref().is_none_or(|enabled| enabled == "1"), "{told:?}");
+}
+
 #[test]
 fn without_descriptors_the_server_waits_and_resumes() {
     let server = Binary::start_with_files(40, &["--workers", "1", "--test-echo", "/echo"]);

@@ -59,6 +59,13 @@ impl Binary {
         Binary::of(command)
     }
 
+    /// Starts a server with this variable in its environment.
+    pub fn start_with_variable(name: &str, value: &str) -> Binary {
+        let mut command = Command::new(PATH);
+        command.args(SERVE).env(name, value);
+        Binary::of(command)
+    }
+
     fn of(mut command: Command) -> Binary {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
@@ -131,6 +138,14 @@ impl Binary {
         let fields: Vec<&str> = after_name.split(' ').collect();
         let [user, system] = [11, 12].map(|at| fields[at].parse::<u64>().expect("ticks"));
         user + system
+    }
+
+    /// What the kernel says of the process in this line of its `status`; Linux only.
+    pub fn status(&self, name: &str) -> Option<String> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("a process");
+        let mut lines = status.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim().to_owned())
     }
 
     /// Panics unless the server answers on a new connection.
