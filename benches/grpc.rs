@@ -268,15 +268,16 @@ impl Bare {
             wake: Waker::noop(),
             peer: Peer::default(),
         };
-        let request = grpc::Request {
+        let mut request = grpc::Request {
             rpc,
             message: &self.request,
             version: Some(b"1.0"),
             extensions: None,
             after: None,
             authority: None,
+            activated: None,
         };
-        let Ok(Handled::Stream(mut pump)) = grpc::handle(&mut means, &request) else {
+        let Ok(Handled::Stream(mut pump)) = grpc::handle(&mut means, &mut request) else {
             panic!("no stream")
         };
         let out = &mut *means.out;

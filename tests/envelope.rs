@@ -203,6 +203,33 @@ fn extensions_are_heard_in_both_headers_and_none_is_activated() {
     }
 }
 
+/// A page of another site may send what needs no leave (Fetch §2.2.2); it names its origin then.
+#[test]
+fn a_page_must_say_that_its_body_is_json() {
+    let mut lab = Lab::echo();
+    let body = rpc(V1.send(), &V1.params(say("hi")));
+    let bare = V1.params(say("hi")).to_string();
+    let page = ("Origin", "https://elsewhere.example");
+    for (path, body, status) in [("/", &body, 200), ("/message:send", &bare, 400)] {
+        let untyped = |lines: &str| {
+            let length = body.len();
+            format!(
+                "POST {path} HTTP/1.1\r\nHost: a\r\n{lines}Content-Length: {length}\r\n\r\n{body}"
+            )
+            .into_bytes()
+        };
+        assert_eq!(lab.ask(&untyped("A2A-Version: 1.0\r\n")).status, 200, "{path}");
+        let refused = lab.ask(&untyped("A2A-Version: 1.0\r\nOrigin: null\r\n"));
+        assert_eq!(refused.status, status, "{path}");
+        assert!(refused.json()["error"].is_object(), "{path}");
+        let typed = lab.ask(&post(path, &[page, ("A2A-Version", "1.0")], body));
+        assert!(typed.json().get("error").is_none(), "{path}");
+    }
+    let cancel =
+        b"POST /tasks/x:cancel HTTP/1.1\r\nHost: a\r\nOrigin: null\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(lab.ask(cancel).json()["error"]["status"], "INVALID_ARGUMENT");
+}
+
 // --- Spellings
 
 #[test]

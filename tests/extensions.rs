@@ -8,14 +8,15 @@ mod support;
 use std::sync::Arc;
 
 use peregrine::{
-    agent::{Agent, Profile, Turn, script::Script},
+    agent::{Agent, Extension, Profile, Turn, echo::Echo, script::Script},
     engine::Setup,
     model::{MessageBuf, PartsBuf},
 };
 use serde_json::Value;
 use support::{
     Lab,
-    ask::{get, post},
+    ask::{get, get_with, post},
+    reply::Reply,
 };
 
 /// Says what it was asked for.
@@ -81,4 +82,60 @@ fn who_does_not_know_a_required_extension_is_refused() {
     let old = r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":
         {"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hi"}]}}}"#;
     assert_eq!(lab.ask(&post("/", &[], old)).code(), -32008);
+}
+
+/// Wire §1.8: what is in effect is echoed, and nothing else.
+#[test]
+fn activated_extensions_are_named_in_the_answer() {
+    let script = Script::parse(include_str!("data/conformance-1.0-extension.toml")).unwrap();
+    let mut lab = Lab::new(Setup {
+        agents: vec![(script.profile().clone(), Arc::new(script))],
+        ..Setup::default()
+    });
+    let uri = "urn:a2a:tck:required-extension";
+    let all = format!("urn:x, {uri},{uri}");
+    let message = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}"#;
+    let rpc = |method: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{message}}}"#)
+    };
+    for (path, body) in [
+        ("/", rpc("SendMessage")),
+        ("/", rpc("SendStreamingMessage")),
+        ("/", rpc("GetTask")),
+        ("/message:send", message.to_owned()),
+        ("/message:stream", message.to_owned()),
+    ] {
+        let mut ask = |fields: &[(&str, &str)]| {
+            let fields = [&[("A2A-Version", "1.0")], fields].concat();
+            let reply = lab.ask(&post(path, &fields, &body));
+            let named = |name| reply.field(name).map(str::to_owned);
+            (named("a2a-extensions"), named("x-a2a-extensions"))
+        };
+        let uri = || Some(uri.to_owned());
+        assert_eq!(ask(&[("A2A-Extensions", &all)]), (uri(), None), "{path} {body}");
+        assert_eq!(ask(&[("X-A2A-Extensions", &all)]), (None, uri()), "{path} {body}");
+        let both = [("A2A-Extensions", "urn:x"), ("X-A2A-Extensions", &all)];
+        assert_eq!(ask(&both), (None, uri()), "{path} {body}");
+        assert_eq!(ask(&[("A2A-Extensions", "urn:x")]), (None, None), "{path} {body}");
+        assert_eq!(ask(&[]), (None, None), "{path} {body}");
+    }
+    // A card concerns no call.
+    let card = get_with("/.well-known/agent-card.json", &format!("A2A-Extensions: {uri}\r\n"));
+    assert_eq!(lab.ask(&card).field("a2a-extensions"), None);
+}
+
+#[test]
+fn an_answer_that_waited_names_them_too() {
+    let extension =
+        Extension { uri: "urn:x".to_owned(), description: String::new(), required: false };
+    let profile = Profile { extensions: vec![extension], ..Profile::new("echo", "Echoes.") };
+    let mut lab = Lab::new(Setup { agents: vec![(profile, Arc::new(Echo))], ..Setup::default() });
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":
+        {"messageId":"m","role":"ROLE_USER","parts":[{"text":"hold:500:2"}]}}}"#;
+    let peer = lab.open();
+    lab.write(peer, &post("/", &[("A2A-Extensions", "urn:x,urn:y")], body));
+    assert!(lab.received(peer).is_empty());
+    lab.pass(1_000);
+    let reply = Reply::parse_all(lab.received(peer), false).remove(0);
+    assert_eq!((reply.status, reply.field("a2a-extensions")), (200, Some("urn:x")));
 }

@@ -9,6 +9,7 @@ mod support;
 
 use std::time::Duration;
 
+use peregrine::agent::Extension;
 use prost::Message as _;
 use prost_types::{FileDescriptorProto, Struct, Value, value::Kind};
 use serde_json::json;
@@ -629,5 +630,32 @@ fn a_client_that_leaves_does_not_stop_its_task() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert_eq!(seen, TaskState::Completed);
+    });
+}
+
+/// Wire §1.8: what is in effect is named in the initial metadata, and nothing else.
+#[test]
+fn activated_extensions_are_named_in_the_metadata() {
+    let rig = Rig::with(|setup| {
+        let uri = "urn:x".to_owned();
+        let (profile, _) = &mut setup.agents[0];
+        profile.extensions = vec![Extension { uri, description: String::new(), required: false }];
+    });
+    run(async {
+        let mut client = rig.v1().await;
+        for (asked, named) in [("urn:y, urn:x", Some("urn:x")), ("urn:y", None)] {
+            let asking = |words: &str| {
+                let mut request = Request::new(say(words));
+                request.metadata_mut().insert("a2a-extensions", asked.parse().unwrap());
+                request
+            };
+            let unary = client.send_message(asking("hi")).await.unwrap();
+            let waited = client.send_message(asking("hold:50:2")).await.unwrap();
+            let stream = client.send_streaming_message(asking("stream:3")).await.unwrap();
+            for metadata in [unary.metadata(), waited.metadata(), stream.metadata()] {
+                let value = metadata.get("a2a-extensions").map(|value| value.to_str().unwrap());
+                assert_eq!(value, named, "{asked}");
+            }
+        }
     });
 }

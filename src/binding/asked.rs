@@ -35,6 +35,17 @@ fn all_extensions(head: &Head<'_>) -> String {
     values.join(",")
 }
 
+/// Whether the type of a body is one that `is_read`. Many clients name none, and are believed; but
+/// any page in a browser can send a body without a type to any server, without asking it first
+/// (Fetch §2.2.2, CORS-safelisted method and headers), and only then names its origin.
+#[inline(always)]
+pub fn has_type(head: &Head<'_>, is_read: impl Fn(&[u8]) -> bool) -> bool {
+    match head.value(Field::ContentType) {
+        Some(content_type) => is_read(content_type),
+        None => head.value(Field::Origin).is_none(),
+    }
+}
+
 /// Whether `Accept` names a media type or a range that holds it (RFC 9110 §12.5.1).
 pub fn names(accept: Option<&[u8]>, wanted: &[u8]) -> bool {
     http::list(accept.unwrap_or_default()).any(|range| {

@@ -3,6 +3,7 @@
 //! A binding never sees a store. What it needs of the world stands in an [`Exchange`]; what it
 //! leaves behind when an answer has to wait is a [`Parked`] call or a [`stream::Pump`].
 
+pub mod activated;
 pub mod asked;
 pub mod cards;
 pub mod carrier;

@@ -36,6 +36,8 @@ pub struct Parked {
     pub answer_bytes_max: usize,
     /// How the answer travels.
     pub carrier: Carrier,
+    /// More fields for the head of a response, each with its line end.
+    pub fields: Vec<u8>,
     /// True: the connection closes behind the answer.
     pub close: bool,
     /// The place among the parked calls.
@@ -61,17 +63,17 @@ impl Parked {
         wake: &Waker,
         out: &mut Vec<u8>,
         date: &[u8; 29],
-        extra: &[u8],
     ) -> bool {
+        let fields = &self.fields[..];
         match &mut self.batch {
             None => {
                 let Some(call) = self.calls.first_mut() else { return true };
-                let mark = self.carrier.begin(out, self.media, date, extra, self.close);
+                let mark = self.carrier.begin(out, self.media, date, fields, self.close);
                 let Some(status) = settle_one(call, self.status, false, service, wake, out) else {
                     mark.rollback(out);
                     return false;
                 };
-                mark.finish_with(out, (status, self.media), date, extra, self.close);
+                mark.finish_with(out, (status, self.media), date, fields, self.close);
             }
             Some(answers) => {
                 self.calls.retain_mut(|call| {
@@ -90,7 +92,7 @@ impl Parked {
                 if !self.calls.is_empty() {
                     return false;
                 }
-                let mark = self.carrier.begin(out, self.media, date, extra, self.close);
+                let mark = self.carrier.begin(out, self.media, date, fields, self.close);
                 out.push(b'[');
                 out.append(answers);
                 out.push(b']');

@@ -281,7 +281,7 @@ impl Conn {
         let date = cx.worker.scratch.date(cx.now);
         let draining = cx.engine.is_draining();
         parked.close |= draining;
-        if !parked.settle(cx.engine.service(), cx.wake, cx.out, &date, b"") {
+        if !parked.settle(cx.engine.service(), cx.wake, cx.out, &date) {
             // A caller that left would hold its place until the task ends. One that only ended its
             // side looks the same; nginx, too, takes it for gone (499).
             return if eof { Step::Over(Next::Abort) } else { Step::Wait };

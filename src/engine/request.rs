@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use crate::{
     binding::{
-        Exchange, Handled, Means, Scratch, cards, echo,
+        Exchange, Handled, Means, Scratch, activated, cards, echo,
         jsonrpc::{self, Place},
         rest,
         route::{NO_AGENT, NOTHING, Route, route},
@@ -79,6 +79,9 @@ pub(super) fn handle(mut x: Exchange<'_>, body: Source<'_>) -> Handled {
     if x.head.version() == Version::Http10 && !x.close {
         keep_old_client(x.means.out, start, &mut handled);
     }
+    if activated::is_asked(x.head) {
+        name_extensions(&mut x, start, &mut handled);
+    }
     if length > x.means.site.limits.output_bytes_max {
         x.means.scratch.large_ms = Some(x.means.now.mono_ms);
     }
@@ -88,17 +91,39 @@ pub(super) fn handle(mut x: Exchange<'_>, body: Source<'_>) -> Handled {
 /// RFC 9112 §9.3: an HTTP/1.0 client that asked to stay may do so if the answer says so, too.
 fn keep_old_client(out: &mut Vec<u8>, start: usize, handled: &mut Handled) {
     match handled {
-        Handled::Answered => {
-            let line_end = out[start..].windows(2).position(|two| two == b"\r\n");
-            let at = start + line_end.map_or(0, |line_end| line_end + 2);
-            out.splice(at..at, response::KEEP_ALIVE.iter().copied());
-        }
+        Handled::Answered => insert_fields(out, start, response::KEEP_ALIVE),
         // A late answer closes: it is written where the version is no longer known.
         Handled::Parked(parked) => parked.close = true,
         // The end of a stream is the end of its connection.
         Handled::AnsweredLast | Handled::Stream(_) => {}
         // RFC 9110 §7.8: HTTP/1.0 is never upgraded.
         Handled::Upgraded(_) => {}
+    }
+}
+
+/// Wire §1.8: an answer names the extensions that are in effect.
+#[cold]
+fn name_extensions(x: &mut Exchange<'_>, start: usize, handled: &mut Handled) {
+    let agent = match route(x.means.site, x.head.path()) {
+        Route::Rpc { agent, .. } => agent,
+        Route::Rest(at) => at.place.agent,
+        Route::Card { .. } | Route::ExtendedCard { .. } | Route::Lost(..) => return,
+        Route::Echo | Route::NoAgent | Route::NotFound => return,
+    };
+    let Some(profile) = x.means.service.profile(agent) else { return };
+    let fields = activated::fields(profile, x.head);
+    match handled {
+        Handled::Parked(parked) => parked.fields = fields,
+        _ => insert_fields(x.means.out, start, &fields),
+    }
+}
+
+/// Inserts fields into the head that begins at `start`, behind its status line.
+fn insert_fields(out: &mut Vec<u8>, start: usize, fields: &[u8]) {
+    let line_end = out[start..].windows(2).position(|two| two == b"\r\n");
+    if let Some(line_end) = line_end {
+        let at = start + line_end + 2;
+        out.splice(at..at, fields.iter().copied());
     }
 }
 

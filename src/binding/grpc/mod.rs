@@ -27,6 +27,7 @@ use std::task::Waker;
 use crate::{
     binding::{
         Means, Scratch, Site,
+        activated::activated,
         cards::{self, Urls},
         jsonrpc::Place,
         origin::Origin,
@@ -61,6 +62,8 @@ pub struct Request<'r> {
     pub after: Option<u64>,
     /// `:authority`, for cards.
     pub authority: Option<&'r str>,
+    /// Set by [`handle`]: the value of `a2a-extensions` in the answer's initial metadata.
+    pub activated: Option<String>,
 }
 
 /// What became of a call.
@@ -77,7 +80,7 @@ pub enum Handled {
 ///
 /// # Errors
 /// A [`Fault`]; nothing was written then. [`Status::of`] says it in gRPC.
-pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Handled, Fault> {
+pub fn handle(means: &mut Means<'_>, request: &mut Request<'_>) -> Result<Handled, Fault> {
     let rpc = request.rpc;
     let method = rpc.method()?;
     version::check(request.version, method, means.site.strict_version)?;
@@ -107,6 +110,12 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Handled, F
     }
     // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.
     let agent = means.site.agents.get(asked.tenant).copied().unwrap_or(AgentIndex(0));
+    if let Some(asked) = request.extensions
+        && let Some(profile) = means.service.profile(agent)
+    {
+        let uris = activated(profile, asked);
+        request.activated = (!uris.is_empty()).then(|| uris.join(", "));
+    }
     let mut ready = Ready {
         rpc,
         method,

@@ -15,7 +15,7 @@ use std::{borrow::Cow, task::Waker};
 use crate::{
     binding::{
         Exchange, Handled, Means, Parked, Scratch, Site,
-        asked::{asked_version, joined_extensions},
+        asked::{asked_version, has_type, joined_extensions},
         cards,
         carrier::{Carrier, Mark},
         parked::{JSON, ParkedCall},
@@ -24,7 +24,7 @@ use crate::{
     },
     dialect::{Dialect, Method, WriteCx},
     fault::{Fault, FaultKind},
-    http::{Field, response},
+    http::response,
     json::{Kind, Source, Value},
     model::{Call, EventBuf, Reply},
     rpc,
@@ -49,7 +49,7 @@ pub struct Place {
 /// Handles the body of a POST to an RPC path.
 pub fn handle(x: &mut Exchange<'_>, place: Place, body: Source<'_>) -> Handled {
     let date = x.means.scratch.date(x.means.now);
-    if !x.head.value(Field::ContentType).is_none_or(is_json) {
+    if !has_type(x.head, is_json) {
         let detail = "the body must be application/json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
         let (dialect, status) = (place.dialect, place.dialect.quirks.media_http);
@@ -303,6 +303,7 @@ impl Desk<'_> {
                 media: JSON,
                 answer_bytes_max: self.site.limits.answer_bytes_max,
                 carrier: self.beside.carrier(),
+                fields: Vec::new(),
                 close: self.close,
                 permit,
             })),

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use crate::{
     binding::{
         Exchange, Handled, Parked, Scratch, Site,
-        asked::{asked_version, joined_extensions, last_event_id},
+        asked::{asked_version, has_type, joined_extensions, last_event_id},
         cards,
         carrier::Carrier,
         jsonrpc::{Place, parse_fault},
@@ -70,9 +70,10 @@ pub fn handle(x: &mut Exchange<'_>, at: At<'_>, body: Source<'_>) -> Handled {
         return refuse(x, form, media, &FaultKind::MethodNotFound.into());
     };
     let at = At { form, ..at };
-    let media_fault =
-        !body.bytes().is_empty() && !x.head.value(Field::ContentType).is_none_or(is_read);
-    if media_fault {
+    // Without a body its type means nothing, but for what a page may send unasked.
+    let is_post = x.head.method() == http::Method::Post;
+    let is_page = is_post && x.head.value(Field::Origin).is_some();
+    if (!body.bytes().is_empty() || is_page) && !has_type(x.head, is_read) {
         let detail = "the body must be application/json or application/a2a+json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
         // A dialect that has a status of its own for this keeps it.
@@ -236,6 +237,7 @@ impl Desk<'_> {
             media: self.media,
             answer_bytes_max: self.site.limits.answer_bytes_max,
             carrier: Carrier::Response,
+            fields: Vec::new(),
             close: self.close,
             permit,
         })))

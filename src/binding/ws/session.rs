@@ -77,7 +77,7 @@ impl Session {
                 return self.pending.rotate_left(at);
             }
             let is_done = match &mut self.pending[at] {
-                Pending::Call(parked) => parked.settle(service, wake, out, date, b""),
+                Pending::Call(parked) => parked.settle(service, wake, out, date),
                 Pending::Stream(pump) => match pump.pump(service, wake, out, room) {
                     Follow::Pending => false,
                     Follow::More => return self.pending.rotate_left(at + 1),

@@ -32,6 +32,7 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const ENCODINGS: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+const EXTENSIONS: HeaderName = HeaderName::from_static("a2a-extensions");
 const EVENT_ID: HeaderName = HeaderName::from_static("a2a-event-id");
 /// Bytes of a stream's messages that are written before they are sent.
 const PIECE: usize = 64 * 1024;
@@ -44,6 +45,8 @@ pub(super) struct Call {
     pub(super) alarm: Alarm,
     /// When the client no longer wants the answer.
     pub(super) due_ms: Option<u64>,
+    /// The extensions in effect (wire §1.8).
+    activated: Option<HeaderValue>,
 }
 
 /// How a call ends: with a status, or because its client left.
@@ -79,7 +82,7 @@ pub(super) async fn answer(
     let alarm = Alarm::new(&link.local);
     let due_ms = timeout(&head.headers).map(|ms| link.local.clock.now().mono_ms + ms);
     let mut messages = Messages::new(body, &link);
-    let mut call = Call { link, _active: active, respond, alarm, due_ms };
+    let mut call = Call { link, _active: active, respond, alarm, due_ms, activated: None };
     if head.headers.len() > call.link.limits().head_fields_max {
         return call.refuse(Status::new(Code::ResourceExhausted, "too many metadata fields"));
     }
@@ -202,13 +205,14 @@ impl Call {
     ) -> Result<(Handled, Result<Bytes, Gone>), End> {
         let extensions = extensions(&head.headers);
         let version = head.headers.get("a2a-version").map(HeaderValue::as_bytes);
-        let request = grpc::Request {
+        let mut request = grpc::Request {
             rpc,
             message,
             version,
             extensions: extensions.as_deref(),
             after: after(&head.headers),
             authority: head.uri.authority().map(http::uri::Authority::as_str),
+            activated: None,
         };
         let now = self.link.local.clock.now();
         let mut desk = self.link.local.desk.borrow_mut();
@@ -224,8 +228,10 @@ impl Call {
             wake: cx.waker(),
             peer: self.link.peer(),
         };
-        match grpc::handle(&mut means, &request) {
+        match grpc::handle(&mut means, &mut request) {
             Ok(handled) => {
+                let activated = request.activated.map(HeaderValue::try_from);
+                self.activated = activated.and_then(Result::ok);
                 let written = take(out, &self.link);
                 Ok((handled, written))
             }
@@ -233,9 +239,19 @@ impl Call {
         }
     }
 
+    /// Initial metadata of an answer.
+    fn initial(&mut self) -> Response<()> {
+        let mut response = initial();
+        if let Some(uris) = self.activated.take() {
+            response.headers_mut().insert(EXTENSIONS, uris);
+        }
+        response
+    }
+
     /// Sends a complete answer.
     pub(super) async fn answered(&mut self, answer: Bytes) -> Result<(), End> {
-        let mut stream = self.respond.send_response(initial(), false).map_err(|_| End::Gone)?;
+        let response = self.initial();
+        let mut stream = self.respond.send_response(response, false).map_err(|_| End::Gone)?;
         self.finish(&mut stream, answer, &Status::OK).await
     }
 
@@ -283,7 +299,7 @@ impl Call {
         // Where the count begins depends on what there is to begin with.
         let mut at_hand = Some(self.at_hand(&mut pump).await?);
         let first = *pump.first.get_or_insert(pump.next);
-        let mut response = initial();
+        let mut response = self.initial();
         response.headers_mut().insert(EVENT_ID, HeaderValue::from(first));
         let mut stream = self.respond.send_response(response, false).map_err(|_| End::Gone)?;
         loop {
