@@ -21,7 +21,8 @@ pub(super) enum Tag {
     Object,
 }
 
-/// One value or key: its bytes are `src[start..end]`, its subtree ends before node `next`.
+/// One value or key: its bytes are `src[start..end]`, of a string those between its quotes; its
+/// subtree ends before node `next`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) start: u32,
@@ -34,7 +35,7 @@ pub(super) struct Node {
 const BLANK: Node = Node { start: 0, end: 0, next: 0, tag: Tag::Null };
 
 /// Marks the absence of an open container; no table is that long.
-const NONE: u32 = u32::MAX;
+const NONE: usize = u32::MAX as usize;
 
 /// A document whose bytes simd-json has marked.
 pub(super) struct Marked<'b> {
@@ -44,11 +45,19 @@ pub(super) struct Marked<'b> {
     pub(super) escapes: bool,
 }
 
-/// What closes the outermost level: nothing.
-const ROOT: u8 = 0;
+/// What closes the outermost level: no byte of UTF-8.
+const ROOT: u8 = 0xff;
 
 /// The least nodes of a table: a usual envelope has 20.
 const NODES_MIN: usize = 256;
+
+/// Why a table is not finished.
+enum Stop {
+    /// It is too short.
+    Full,
+    /// The document is invalid or too deep.
+    Invalid,
+}
 
 /// Fills `nodes`, which only ever grows, and says how many there are; `None` when the document is
 /// invalid or deeper than `depth_max`, which [`slow`] tells apart.
@@ -57,150 +66,161 @@ const NODES_MIN: usize = 256;
 /// refused at its start must not cost what its length would allow.
 pub(super) fn build(nodes: &mut Vec<Node>, doc: &Marked<'_>, depth_max: usize) -> Option<usize> {
     loop {
-        if let Some(last) = nodes.last_mut() {
-            *last = BLANK;
-        }
         let count = match doc.escapes {
+            _ if doc.marks.len() == 1 => lone(nodes, doc),
             true => fill::<true>(nodes, doc, depth_max),
             false => fill::<false>(nodes, doc, depth_max),
         };
-        let full = nodes.last().is_none_or(|last| last.next != BLANK.next);
-        if count.is_some() || !full || nodes.len() >= doc.marks.len() {
-            return count;
+        match count {
+            Ok(count) => return Some(count),
+            Err(Stop::Full) if nodes.len() < doc.marks.len() => {}
+            Err(Stop::Full | Stop::Invalid) => return None,
         }
         let most = doc.marks.len().max(NODES_MIN);
         nodes.resize((nodes.len() * 4).clamp(NODES_MIN, most), BLANK);
     }
 }
 
+/// A function of its own for the sake of its registers.
+///
 /// While a container is open its `end` holds the index of the container around it.
+#[inline(never)]
 fn fill<const ESCAPES: bool>(
     nodes: &mut [Node],
     doc: &Marked<'_>,
     depth_max: usize,
-) -> Option<usize> {
+) -> Result<usize, Stop> {
     let mut table = Table::<ESCAPES> { src: doc.src, nodes, count: 0 };
-    let mut marks = doc.marks;
-    let (mut open, mut closer, mut depth) = (NONE, ROOT, 0);
+    // `mark` comes next, `marks` behind it.
+    let (mut mark, mut marks) = next(doc.marks)?;
+    if !matches!(table.byte(mark), b'{' | b'[') {
+        return Err(Stop::Invalid);
+    }
+    let (mut open, mut closer, mut depth_left) = (NONE, ROOT, depth_max);
     loop {
         // A member or an element begins here.
         let value;
-        let mut end = doc.src.len();
         if closer == b'}' {
-            let &[key, colon, member, after, ..] = marks else { return None };
-            if table.byte(key) != b'"' || table.byte(colon) != b':' {
-                return None;
+            let &[colon, member, after, ref rest @ ..] = marks else { return Err(Stop::Invalid) };
+            if table.byte(mark) != b'"' || table.byte(colon as usize) != b':' {
+                return Err(Stop::Invalid);
             }
-            table.string(key, colon as usize)?;
-            marks = marks.get(3..)?;
-            (value, end) = (member, after as usize);
+            table.string(mark, colon as usize)?;
+            (value, mark, marks) = (member as usize, after as usize, rest);
         } else {
-            (value, marks) = marks.split_first().map(|(first, rest)| (*first, rest))?;
-            if let [after, ..] = marks {
-                end = *after as usize;
-            }
+            let &[after, ref rest @ ..] = marks else { return Err(Stop::Invalid) };
+            (value, mark, marks) = (mark, after as usize, rest);
         }
         match table.byte(value) {
-            b'"' => table.string(value, end)?,
             bracket @ (b'{' | b'[') => {
-                depth += 1;
-                if depth > depth_max {
-                    return None;
-                }
-                let tag = if bracket == b'{' { Tag::Object } else { Tag::Array };
-                closer = closer_of(tag);
+                depth_left = depth_left.checked_sub(1).ok_or(Stop::Invalid)?;
+                // ASCII has the closing one two bytes on.
+                closer = bracket + 2;
                 let outer = std::mem::replace(&mut open, table.count);
+                let tag = if bracket == b'{' { Tag::Object } else { Tag::Array };
                 table.push(value, outer, tag)?;
-                if table.byte(*marks.first()?) != closer {
+                if table.byte(mark) != closer {
                     continue;
                 }
             }
-            byte => table.scalar(byte, value, end)?,
+            b'"' => table.string(value, mark)?,
+            byte => table.scalar(byte, value, mark)?,
         }
         // Behind it are closing brackets, and then a comma or the end.
-        loop {
-            let [mark, rest @ ..] = marks else {
-                return (open == NONE).then_some(table.count as usize);
+        while table.byte(mark) == closer {
+            open = table.close(open, mark).ok_or(Stop::Invalid)?;
+            depth_left += 1;
+            let Some(around) = table.nodes.get(open) else {
+                return if marks.is_empty() { Ok(table.count) } else { Err(Stop::Invalid) };
             };
-            marks = rest;
-            match table.byte(*mark) {
-                b',' if closer != ROOT => break,
-                byte @ (b'}' | b']') if byte == closer => {
-                    open = table.close(open, *mark)?;
-                    closer =
-                        table.nodes.get(open as usize).map_or(ROOT, |node| closer_of(node.tag));
-                    depth -= 1;
-                }
-                _ => return None,
-            }
+            closer = if around.tag == Tag::Object { b'}' } else { b']' };
+            (mark, marks) = next(marks)?;
         }
+        if table.byte(mark) != b',' {
+            return Err(Stop::Invalid);
+        }
+        (mark, marks) = next(marks)?;
     }
 }
 
+/// The mark that comes next and those behind it.
 #[inline]
-fn closer_of(container: Tag) -> u8 {
-    if container == Tag::Object { b'}' } else { b']' }
+fn next(marks: &[u32]) -> Result<(usize, &[u32]), Stop> {
+    marks.split_first().map(|(first, rest)| (*first as usize, rest)).ok_or(Stop::Invalid)
+}
+
+/// The table of a document that is one scalar.
+#[cold]
+fn lone(nodes: &mut [Node], doc: &Marked<'_>) -> Result<usize, Stop> {
+    let mut table = Table::<true> { src: doc.src, nodes, count: 0 };
+    let (start, _) = next(doc.marks)?;
+    match table.byte(start) {
+        b'"' => table.string(start, doc.src.len())?,
+        byte => table.scalar(byte, start, doc.src.len())?,
+    }
+    Ok(table.count)
 }
 
 /// The nodes that are made, `count <= nodes.len()`.
 struct Table<'b, const ESCAPES: bool> {
     src: &'b [u8],
     nodes: &'b mut [Node],
-    count: u32,
+    count: usize,
 }
 
 impl<const ESCAPES: bool> Table<'_, ESCAPES> {
     /// The byte at a mark. One beyond the source would be simd-json's error, and is refused:
     /// nothing begins with a zero byte.
     #[inline]
-    fn byte(&self, mark: u32) -> u8 {
-        self.src.get(mark as usize).copied().unwrap_or(0)
+    fn byte(&self, mark: usize) -> u8 {
+        self.src.get(mark).copied().unwrap_or(0)
     }
 
     #[inline]
-    fn push(&mut self, start: u32, end: u32, tag: Tag) -> Option<()> {
-        let node = self.nodes.get_mut(self.count as usize)?;
+    fn push(&mut self, start: usize, end: usize, tag: Tag) -> Result<(), Stop> {
+        let node = self.nodes.get_mut(self.count).ok_or(Stop::Full)?;
         self.count += 1;
-        *node = Node { start, end, next: self.count, tag };
-        Some(())
+        *node = Node { start: start as u32, end: end as u32, next: self.count as u32, tag };
+        Ok(())
     }
 
     /// Ends the container `open` and yields the one around it.
     #[inline]
-    fn close(&mut self, open: u32, mark: u32) -> Option<u32> {
-        let node = self.nodes.get_mut(open as usize)?;
-        let outer = std::mem::replace(&mut node.end, mark + 1);
-        node.next = self.count;
-        Some(outer)
+    fn close(&mut self, open: usize, mark: usize) -> Option<usize> {
+        let node = self.nodes.get_mut(open)?;
+        let outer = std::mem::replace(&mut node.end, mark as u32 + 1);
+        node.next = self.count as u32;
+        Some(outer as usize)
     }
 
     /// A string or key that ends before `end`.
     #[inline]
-    fn string(&mut self, start: u32, mut end: usize) -> Option<()> {
-        if self.src.get(end.wrapping_sub(1)) != Some(&b'"') {
-            end = trimmed(self.src, end);
+    fn string(&mut self, start: usize, end: usize) -> Result<(), Stop> {
+        let mut quote = end.wrapping_sub(1);
+        if self.src.get(quote) != Some(&b'"') {
+            quote = trimmed(self.src, end).wrapping_sub(1);
         }
-        let escaped = ESCAPES && is_escaped(self.src.get(start as usize..end)?)?;
-        self.push(start, end as u32, if escaped { Tag::Escaped } else { Tag::Plain })
+        let tag = match ESCAPES {
+            true => spelling(self.src, start, quote).ok_or(Stop::Invalid)?,
+            false => Tag::Plain,
+        };
+        self.push(start + 1, quote, tag)
     }
 
     #[inline]
-    fn scalar(&mut self, byte: u8, start: u32, end: usize) -> Option<()> {
-        let end = trimmed(self.src, end);
-        let text = self.src.get(start as usize..end)?;
-        let tag = match byte {
-            b'-' | b'0'..=b'9' if slow::is_number(text) => Tag::Number,
-            b't' if text == b"true" => Tag::True,
-            b'f' if text == b"false" => Tag::False,
-            b'n' if text == b"null" => Tag::Null,
-            _ => return None,
-        };
-        self.push(start, end as u32, tag)
+    fn scalar(&mut self, byte: u8, start: usize, mut end: usize) -> Result<(), Stop> {
+        if self.src.get(end.wrapping_sub(1)).is_some_and(|last| *last <= b' ') {
+            end = trimmed(self.src, end);
+        }
+        let text = self.src.get(start..end).ok_or(Stop::Invalid)?;
+        let tag = scalar_tag(byte, text).ok_or(Stop::Invalid)?;
+        self.push(start, end, tag)
     }
 }
 
 /// `end` without the white space before it.
-#[inline]
+#[cold]
+#[inline(never)]
 fn trimmed(src: &[u8], mut end: usize) -> usize {
     while let Some(b' ' | b'\t' | b'\n' | b'\r') = src.get(end.wrapping_sub(1)) {
         end -= 1;
@@ -208,13 +228,26 @@ fn trimmed(src: &[u8], mut end: usize) -> usize {
     end
 }
 
-/// Whether a string has escapes; `None` if one is invalid.
+/// How the string between two quotes is written; `None` if an escape is invalid.
 #[inline(never)]
-fn is_escaped(text: &[u8]) -> Option<bool> {
+fn spelling(src: &[u8], start: usize, quote: usize) -> Option<Tag> {
+    let text = src.get(start..=quote)?;
     if !text.contains(&b'\\') {
-        return Some(false);
+        return Some(Tag::Plain);
     }
-    slow::is_string(text).then_some(true)
+    slow::is_string(text).then_some(Tag::Escaped)
+}
+
+/// What a scalar is that begins with `byte`.
+#[inline(never)]
+fn scalar_tag(byte: u8, text: &[u8]) -> Option<Tag> {
+    match byte {
+        b'-' | b'0'..=b'9' if slow::is_number(text) => Some(Tag::Number),
+        b't' if text == b"true" => Some(Tag::True),
+        b'f' if text == b"false" => Some(Tag::False),
+        b'n' if text == b"null" => Some(Tag::Null),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

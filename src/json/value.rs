@@ -56,7 +56,7 @@ impl<'p> Doc<'p> {
     /// The text of a string node between its quotes.
     #[inline]
     pub(super) fn inner(self, node: &Node) -> &'p [u8] {
-        self.span(node.start as usize + 1, node.end as usize - 1)
+        self.span(node.start as usize, node.end as usize)
     }
 
     /// The text a string node stands for.
@@ -141,7 +141,8 @@ impl<'p> Value<'p> {
     #[inline]
     #[must_use]
     pub fn raw(&self) -> &'p [u8] {
-        self.doc.span(self.node.start as usize, self.node.end as usize)
+        let Range { start, end } = self.span();
+        self.doc.span(start, end)
     }
 
     /// [`Value::raw`] as a `str`; linear in its length.
@@ -154,7 +155,8 @@ impl<'p> Value<'p> {
     #[inline]
     #[must_use]
     pub fn span(&self) -> Range<usize> {
-        self.node.start as usize..self.node.end as usize
+        let quote = usize::from(is_text(self.node));
+        self.node.start as usize - quote..self.node.end as usize + quote
     }
 
     /// The text between the quotes with its escapes as written; `None` unless a string.

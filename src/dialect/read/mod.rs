@@ -65,8 +65,8 @@ pub(super) fn call<'p>(
     pack.clear();
     let params = usable(params)?;
     match cx.op {
-        Op::Send | Op::Stream => send::read(rules, cx, params, pack).map(Call::Send),
-        Op::Get => target::get(rules, cx, params, pack).map(Call::Get),
+        Op::Send | Op::Stream => send::read(rules, cx, params, pack),
+        Op::Get => target::get(rules, cx, params, pack),
         Op::List => list::read(cx, params, pack).map(Call::List),
         Op::Cancel => target::read(rules, cx, params, pack).map(Call::Cancel),
         Op::Subscribe => target::read(rules, cx, params, pack).map(Call::Subscribe),

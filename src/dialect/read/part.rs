@@ -134,6 +134,7 @@ fn put_content(
     }
 }
 
+#[inline(always)] // Most parts have neither.
 fn put_names(
     cx: &ReadCx<'_>,
     filename: Option<Value<'_>>,
@@ -150,6 +151,7 @@ fn put_bytes(value: Value<'_>, packer: &mut Packer<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
+#[inline(always)] // Most parts have none.
 fn put_string(
     cx: &ReadCx<'_>,
     tag: u8,
@@ -157,7 +159,19 @@ fn put_string(
     name: &str,
     packer: &mut Packer<'_>,
 ) -> Result<(), Wrong> {
-    let Some(value) = value else { return Ok(()) };
+    match value {
+        Some(value) => put_text(cx, tag, value, name, packer),
+        None => Ok(()),
+    }
+}
+
+fn put_text(
+    cx: &ReadCx<'_>,
+    tag: u8,
+    value: Value<'_>,
+    name: &str,
+    packer: &mut Packer<'_>,
+) -> Result<(), Wrong> {
     let raw = value.string_raw().ok_or_else(|| format!("{name} must be a string"))?;
     let most = cx.limits.string_bytes_max;
     if raw.len() > most {

@@ -3,7 +3,7 @@
 use crate::{
     fault::{Fault, FaultKind},
     json::{Kind, Slot, Value},
-    model::{Generation, Message, Op, Send, SendMode},
+    model::{Call, Generation, Message, Op, Send, SendMode},
 };
 
 use super::{
@@ -53,7 +53,7 @@ pub(super) fn read<'p>(
     cx: &ReadCx<'_>,
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
-) -> Result<Send<'p>, Fault> {
+) -> Result<Call<'p>, Fault> {
     let params = params.ok_or_else(|| missing("message"))?;
     let mut slots = SendSlots::default();
     slots.fill(params);
@@ -71,7 +71,7 @@ pub(super) fn read<'p>(
     let context_id = context_id.map(|id| keep(pack, id));
     let pack: &'p [u8] = pack;
     let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));
-    Ok(Send {
+    Ok(Call::Send(Send {
         message: Message(pack.get(..message_end).unwrap_or_default()),
         task_id: bytes(task_id),
         client_chooses_id: rules.generation == Generation::V01,
@@ -81,7 +81,7 @@ pub(super) fn read<'p>(
         accepted_output_modes: wishes.modes.map(|modes| modes.raw()),
         metadata: metadata.map(|value| value.raw()),
         generation: rules.generation,
-    })
+    }))
 }
 
 type Id<'p> = Option<Text<'p>>;
@@ -174,9 +174,14 @@ fn wishes<'p>(
 }
 
 /// Wire §10, trap 30: a configuration without a URL is none.
-#[inline]
+#[inline(always)] // Hardly anybody sends one.
 fn refuse_push(value: Option<Value<'_>>, field: &'static str) -> Result<(), Fault> {
-    let Some(value) = object(value, field)? else { return Ok(()) };
+    value.map_or(Ok(()), |value| refuse_url(value, field))
+}
+
+#[cold]
+fn refuse_url(value: Value<'_>, field: &'static str) -> Result<(), Fault> {
+    let Some(value) = object(Some(value), field)? else { return Ok(()) };
     let mut slots = PushSlots::default();
     slots.fill(value);
     match value.at(slots.url) {

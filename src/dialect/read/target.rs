@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::{
     fault::Fault,
     json::{Slot, Value},
-    model::{Get, Op, Target},
+    model::{Call, Get, Op, Target},
 };
 
 use super::{Kept, ReadCx, Rules, Text, count, identifier, keep, missing, object, slots, too_long};
@@ -73,22 +73,22 @@ pub(super) fn get<'p>(
     cx: &ReadCx<'_>,
     params: Option<Value<'p>>,
     pack: &'p mut Vec<u8>,
-) -> Result<Get<'p>, Fault> {
+) -> Result<Call<'p>, Fault> {
     let Some(params) = params else {
         let id = named(cx, pack)?.ok_or_else(|| missing("id"))?;
         let id = id.bytes(pack);
-        return Ok(Get { id, context_id: None, history: rules.history(None) });
+        return Ok(Call::Get(Get { id, context_id: None, history: rules.history(None) }));
     };
     let mut slots = TargetSlots::default();
     slots.fill(params);
     let ids = ids(rules, cx, (params, &slots), pack)?;
     let history = count(params.at(slots.history), "historyLength", 0..=rules.history_max)?;
     let pack: &'p [u8] = pack;
-    Ok(Get {
+    Ok(Call::Get(Get {
         id: ids.id.bytes(pack),
         context_id: ids.context_id.map(|id| id.bytes(pack)),
         history: rules.history(history),
-    })
+    }))
 }
 
 /// The task that the path names.
