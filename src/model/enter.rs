@@ -20,13 +20,11 @@ impl Task {
         let (mut index, mut mark) = (0, 0);
         match entry.kind() {
             kind::STATUS => {
-                let at_ms = entry.payload.first_chunk().map_or(0, |ms| u64::from_le_bytes(*ms));
                 self.messages += u32::from(entry.holds_message());
                 self.seq += 1;
                 let before = std::mem::replace(&mut self.status_at, at as u32);
                 self.retire_status(before);
                 self.state = TaskState::from_number(flag).unwrap_or(TaskState::Unspecified);
-                self.updated_ms = at_ms;
                 self.is_answered = false;
             }
             kind::ARTIFACT => {
