@@ -63,12 +63,12 @@ impl Core {
             bits: [cx.entropy.bits(), cx.entropy.bits()],
             worker: cx.caller.worker,
         };
-        let reserved = self.store.reserve(new, cx.now)?;
+        let reserving = self.store.reserve(new, cx.now);
+        let reserved = reserving.as_ref().map_err(|refused| *refused)?;
         let (key, context_id) = (reserved.key(), reserved.context_id());
         let mut ending = Ending::Returned;
         let (generation, message, now) = (send.generation, send.message, cx.now);
-        let (reserved, refused) = (&reserved, None);
-        let mut host = NewTurn { core: self, reserved, generation, message, now, refused };
+        let mut host = NewTurn { core: self, reserved, generation, message, now, refused: None };
         resident.agent.start(Turn {
             message,
             state: None,
