@@ -187,11 +187,12 @@ impl Drop for Edit<'_> {
 impl Edit<'_> {
     fn close(&mut self) {
         let room: &Room = &self.store.room;
-        let Some(task) = self.shard.task(self.index) else { return };
-        let (held, is_new) = (task.heap_bytes(), task.seq() != self.seq);
+        let slot = &self.shard.slab[self.index];
+        let Some(task) = &slot.task else { return };
+        let (held, is_news) = (task.heap_bytes(), task.seq() != self.seq && slot.waiters.is_some());
         let is_over = task.state().is_terminal();
         room.settle_bytes(self.charged, held);
-        match (is_new, is_over) {
+        match (is_news, is_over) {
             (false, _) => {}
             (true, false) => self.shard.wake(self.index, self.wakes),
             // Nothing more will happen that anybody could wait for.
