@@ -73,9 +73,19 @@ impl Task {
     /// `reserve` bytes of log are allocated at once, identifiers included.
     #[inline]
     pub fn new(id: &[u8], context_id: &[u8], generation: Generation, reserve: usize) -> Task {
+        Task::with_log(Task::log_of(id, context_id, reserve), id, context_id, generation)
+    }
+
+    #[inline]
+    fn log_of(id: &[u8], context_id: &[u8], reserve: usize) -> Vec<u8> {
         let mut log = Vec::with_capacity(reserve.max(id.len() + context_id.len()));
         log.extend_from_slice(id);
         log.extend_from_slice(context_id);
+        log
+    }
+
+    #[inline]
+    fn with_log(log: Vec<u8>, id: &[u8], context_id: &[u8], generation: Generation) -> Task {
         Task {
             log,
             id_len: id.len() as u16,
@@ -104,16 +114,16 @@ impl Task {
         (message, at_ms): (Message<'_>, u64),
         reserve: usize,
     ) -> Task {
-        let mut task = Task::new(id, context_id, generation, reserve);
-        let head = entry_head(message.0.len(), kind::TURN | mark::MESSAGE, 0);
-        task.log.extend_from_slice(&head);
-        task.log.extend_from_slice(message.0);
-        let state = TaskState::Submitted;
-        (task.status_at, task.state) = (task.log.len() as u32, state);
-        TaskEvent::Status { state, at_ms, message: None, metadata: None }.encode(&mut task.log);
-        (task.seq, task.messages) = (1, 1);
-        task.put_u32(task.status_at() + SEQ_AT, task.seq);
-        task
+        let mut log = Task::log_of(id, context_id, reserve);
+        log.extend_from_slice(&entry_head(message.0.len(), kind::TURN | mark::MESSAGE, 0));
+        log.extend_from_slice(message.0);
+        let (state, status_at, seq) = (TaskState::Submitted, log.len(), 1u32);
+        TaskEvent::Status { state, at_ms, message: None, metadata: None }.encode(&mut log);
+        log[status_at + SEQ_AT..status_at + SEQ_AT + 4].copy_from_slice(&seq.to_le_bytes());
+        let status_at = status_at as u32;
+        // Made where it is returned: it is long to copy.
+        let task = Task::with_log(log, id, context_id, generation);
+        Task { state, status_at, seq, messages: 1, ..task }
     }
 
     /// Log bytes that [`Task::submitted`] takes beside the two ids.
