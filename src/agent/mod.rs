@@ -19,8 +19,8 @@ use crate::{
     service::{Now, TaskKey},
 };
 
-/// Bytes of a message below which copying its parts costs less than finding them again.
-const REPEAT_BYTES_MIN: usize = 4096;
+/// Bytes of a message below which its parts take hardly more than the place where they are.
+const REPEAT_BYTES_MIN: usize = 96;
 
 /// A program that answers messages.
 pub trait Agent: Send + Sync {

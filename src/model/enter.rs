@@ -4,7 +4,8 @@
 
 use super::{
     entry::{DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, PLACE, SEQ_AT, mark},
-    event::{is_append, kind},
+    event::{is_append, kind, state_of},
+    pack::Message,
     state::TaskState,
     task::{Chain, Task, TaskLimits},
 };
@@ -20,13 +21,11 @@ impl Task {
         let (mut index, mut mark) = (0, 0);
         match entry.kind() {
             kind::STATUS => {
-                let at_ms = entry.payload.first_chunk().map_or(0, |ms| u64::from_le_bytes(*ms));
                 self.messages += u32::from(entry.holds_message());
                 self.seq += 1;
                 let before = std::mem::replace(&mut self.status_at, at as u32);
                 self.retire_status(before);
-                self.state = TaskState::from_number(flag).unwrap_or(TaskState::Unspecified);
-                self.updated_ms = at_ms;
+                self.state = state_of(flag).unwrap_or(TaskState::Unspecified);
                 self.is_answered = false;
             }
             kind::ARTIFACT => {
@@ -60,9 +59,9 @@ impl Task {
     #[inline]
     fn chain_of(&self, entry: &Entry<'_>) -> Option<usize> {
         // The newest artifact is by far the likeliest to grow.
-        let newest = self.artifacts.last().and_then(|c| Entry::at(&self.log, c.first as usize));
+        let newest = Entry::at(&self.log, self.artifacts.last()?.first as usize);
         if let (Some(newest), Some(key)) = (newest, entry.artifact_key())
-            && newest.payload.starts_with(key)
+            && newest.plain_artifact().is_some_and(|fields| fields.starts_with(key))
         {
             return Some(self.artifacts.len() - 1);
         }
@@ -120,7 +119,6 @@ impl Task {
     }
 
     /// What the death of an entry frees: a message that is repeated goes with what repeats it.
-    #[cold]
     fn freed(&self, at: usize, repeats_at: usize) -> u32 {
         let first = self.entries_at();
         let is_dead = |at: usize| self.u32_at(at + DEAD_AT) != 0;
@@ -135,7 +133,7 @@ impl Task {
     ///
     /// `None`: there is another, the message is not the only one of the task and alive, or the
     /// task would show more than it may hold; parts must then be copied.
-    #[cold]
+    #[inline(never)]
     fn repeat(&mut self, at: usize, end: usize, limits: &TaskLimits) -> Option<()> {
         let first = self.entries_at();
         let entry = Entry::at(&self.log, first)?;
@@ -146,7 +144,9 @@ impl Task {
         if self.repeats_at != 0 || self.messages != 1 {
             return None;
         }
-        self.put_u32(end - PLACE, first as u32);
+        let (message_at, parts) = (first + ENTRY_HEAD, Message(entry.payload).parts_at());
+        self.put_u32(end - PLACE, (message_at + parts.start) as u32);
+        self.put_u32(end - PLACE + 4, (message_at + parts.end) as u32);
         self.repeats_at = at as u32;
         Some(())
     }

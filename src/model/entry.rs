@@ -3,31 +3,33 @@
 //! An agent's events wait in the same form ([`super::EventBuf`]), so they join a log by one copy.
 
 use super::{
-    event::{TaskEvent, is_repeating, kind},
+    event::{TaskEvent, has_metadata, is_repeating, kind, split_metadata},
     pack::{Artifact, FIELD_HEAD, Message, artifact_tag},
 };
 
 /// Fixed columns before each entry's payload.
 ///
-/// `length u32` counts them; `seq`, `next` (offset of the artifact's next chunk, 0 = none) and
-/// `dead` (sequence number that replaced the entry, 0 = alive) are u32; then `kind u8` with marks
-/// in its high bits, `flag u8` and `index u16` (which artifact).
-pub const ENTRY_HEAD: usize = 20;
+/// `length u32` counts them; `seq` and `dead` (sequence number that replaced the entry, 0 = alive)
+/// are u32; then `kind u8` with marks in its high bits, `flag u8` and `index u16` (which
+/// artifact). An artifact has one more: `next u32` (offset of its next chunk, 0 = none).
+pub const ENTRY_HEAD: usize = 16;
 /// Where the sequence number is.
 pub const SEQ_AT: usize = 4;
-/// Where the next chunk's offset is.
-pub const NEXT_AT: usize = 8;
 /// Where the sequence number is that killed the entry.
-pub const DEAD_AT: usize = 12;
+pub const DEAD_AT: usize = 8;
 /// Where the kind and its marks are.
-pub const KIND_AT: usize = 16;
+pub const KIND_AT: usize = 12;
 /// Where the flag is.
-pub const FLAG_AT: usize = 17;
+pub const FLAG_AT: usize = 13;
 /// Where the number of the artifact is.
-pub const INDEX_AT: usize = 18;
+pub const INDEX_AT: usize = 14;
+/// Where an artifact has the offset of its next chunk.
+pub const NEXT_AT: usize = ENTRY_HEAD;
+/// Bytes of that.
+pub const NEXT: usize = 4;
 
-/// Bytes of the place of a repeated message.
-pub const PLACE: usize = 4;
+/// Bytes of the place of repeated parts: where in the log they begin and end, each a u32.
+pub const PLACE: usize = 8;
 
 /// Marks in the kind column: the rest of it is the kind.
 pub mod mark {
@@ -82,9 +84,10 @@ impl<'a> Entry<'a> {
         self.column::<SEQ_AT>()
     }
 
+    /// Where the next chunk of an artifact is; 0: there is none.
     #[inline]
     pub fn next(&self) -> usize {
-        self.column::<NEXT_AT>() as usize
+        self.payload.first_chunk::<NEXT>().map_or(0, |next| u32::from_le_bytes(*next) as usize)
     }
 
     #[inline]
@@ -147,25 +150,24 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// True for an artifact whose payload ends with the place of the message that it repeats.
+    /// True for an artifact whose payload ends with the place of what it repeats.
     #[inline]
     pub fn is_repeating(&self) -> bool {
         // The flag of a status is its state.
         self.kind() == kind::ARTIFACT && is_repeating(self.flag())
     }
 
-    /// The payload of a repeating entry without the place of the message.
+    /// The payload of a repeating entry without the place of what it repeats.
     fn own_payload(&self) -> &'a [u8] {
         self.payload.get(..self.payload.len().saturating_sub(PLACE)).unwrap_or_default()
     }
 
-    /// The message that a repeating entry repeats; `None` where no task has entered it yet.
-    #[cold]
-    #[inline(never)]
+    /// What a repeating entry repeats; `None` where no task has entered it yet.
+    #[inline]
     fn repeated(&self) -> Option<Message<'a>> {
-        let at = u32::from_le_bytes(*self.payload.last_chunk::<PLACE>()?) as usize;
-        let turn = Entry::at(self.log, at).filter(|entry| at > 0 && entry.is_turn())?;
-        Some(Message(turn.payload))
+        let place = u64::from_le_bytes(*self.payload.last_chunk::<PLACE>()?);
+        let (from, to) = (place as u32 as usize, (place >> 32) as usize);
+        self.log.get(from..to).filter(|_| from > 0).map(Message)
     }
 
     /// The artifact of an entry of that kind, without its metadata.
@@ -175,21 +177,26 @@ impl<'a> Entry<'a> {
             true => (self.own_payload(), self.repeated()),
             false => (self.payload, None),
         };
-        let sized = payload.split_first_chunk().and_then(|(length, rest)| {
-            let length = u32::from_le_bytes(*length) as usize;
-            if length == 0 { Some(rest) } else { rest.get(length..) }
-        });
-        Artifact { packed: sized.unwrap_or_default(), repeats }
+        let packed = match has_metadata(self.flag()) {
+            true => payload.get(NEXT..).and_then(split_metadata).map(|(_, packed)| packed),
+            false => payload.get(NEXT..),
+        };
+        Artifact { packed: packed.unwrap_or_default(), repeats }
     }
 
-    /// What the payloads of an artifact and of its chunks begin with, metadata aside: the id.
+    /// The fields of an artifact's event that has no metadata.
+    #[inline]
+    pub fn plain_artifact(&self) -> Option<&'a [u8]> {
+        self.payload.get(NEXT..).filter(|_| !has_metadata(self.flag()))
+    }
+
+    /// What the fields of an artifact and of its chunks begin with, metadata aside: the id.
     #[inline]
     pub fn artifact_key(&self) -> Option<&'a [u8]> {
-        const HEAD: usize = 4 + FIELD_HEAD;
-        let head: &[u8; HEAD] = self.payload.first_chunk()?;
-        let is_plain = head[..4] == [0; 4] && head[4] == artifact_tag::ARTIFACT_ID;
-        let length = u32::from_le_bytes([head[5], head[6], head[7], head[8]]) as usize;
-        self.payload.get(..HEAD + length).filter(|_| is_plain)
+        let fields = self.plain_artifact()?;
+        let head: &[u8; FIELD_HEAD] = fields.first_chunk()?;
+        let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        fields.get(..FIELD_HEAD + length).filter(|_| head[0] == artifact_tag::ARTIFACT_ID)
     }
 
     /// The message of an entry that [holds](Entry::holds_message) one.

@@ -1,7 +1,7 @@
 //! What can happen to a task, and the packed list in which an agent's events wait to be applied.
 
 use super::{
-    entry::{ENTRY_HEAD, Entries, FLAG_AT, KIND_AT, PLACE, entry_head, mark},
+    entry::{ENTRY_HEAD, Entries, FLAG_AT, KIND_AT, NEXT, PLACE, entry_head, mark},
     pack::{Artifact, Message, Packer},
     state::TaskState,
 };
@@ -50,9 +50,24 @@ const APPEND: u8 = 1;
 const LAST_CHUNK: u8 = 2;
 const REPEATS: u8 = 4;
 
+/// Bit of the flag byte of an artifact or a status with metadata; the rest of a status's is its
+/// state.
+const METADATA: u8 = 0x80;
+
 #[inline]
 fn artifact_flag(append: bool, last_chunk: bool) -> u8 {
     (u8::from(append) * APPEND) | (u8::from(last_chunk) * LAST_CHUNK)
+}
+
+#[inline]
+fn metadata_flag(metadata: Option<&[u8]>) -> u8 {
+    if metadata.is_some() { METADATA } else { 0 }
+}
+
+/// The state in the flag of a status.
+#[inline]
+pub(super) fn state_of(flag: u8) -> Option<TaskState> {
+    TaskState::from_number(flag & !METADATA)
 }
 
 /// True when the flag of an artifact says that it extends another.
@@ -60,31 +75,55 @@ pub(super) fn is_append(flag: u8) -> bool {
     flag & APPEND != 0
 }
 
-/// True when the flag of an artifact says that its payload ends with the place of a message.
+/// True when the flag of an artifact says that its payload ends with the place of what it repeats.
 #[inline]
 pub(super) fn is_repeating(flag: u8) -> bool {
     flag & REPEATS != 0
 }
 
-/// Bytes of a status's payload before its metadata, and of an artifact's.
-const STATUS_HEAD: usize = 12;
-const ARTIFACT_HEAD: usize = 4;
+/// True when a flag says that the payload has metadata.
+#[inline]
+pub(super) fn has_metadata(flag: u8) -> bool {
+    flag & METADATA != 0
+}
+
+/// Bytes of a status's payload before its metadata.
+const STATUS_HEAD: usize = 8;
+
+/// Bytes that metadata takes.
+fn metadata_len(metadata: Option<&[u8]>) -> usize {
+    metadata.map_or(0, |metadata| 4 + metadata.len())
+}
+
+fn push_metadata(out: &mut Vec<u8>, metadata: Option<&[u8]>) {
+    if let Some(metadata) = metadata {
+        out.extend_from_slice(&(metadata.len() as u32).to_le_bytes());
+        out.extend_from_slice(metadata);
+    }
+}
+
+/// Metadata, and what follows it.
+pub(super) fn split_metadata(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
 
 /// An event cut into the columns of its encoding: `kind, flag, payload`.
 ///
-/// Payloads: turn = message; status = `at_ms u64, metadata length u32, metadata, message`;
-/// artifact = `metadata length u32, metadata, artifact`, and for one that repeats the parts of the
-/// task's first message, the offset of that u32.
+/// Payloads: turn = message; status = `at_ms u64, metadata, message`; artifact = `next u32,
+/// metadata, artifact`, and for one that repeats the parts of the task's first message, where in
+/// the log those begin and end, u32 each. Metadata has its length u32 before it, if the flag says
+/// that there is some.
 impl<'a> TaskEvent<'a> {
     /// Length of the payload in bytes.
     pub fn payload_len(&self) -> usize {
         match self {
             TaskEvent::Turn { message } => message.0.len(),
             TaskEvent::Status { message, metadata, .. } => {
-                STATUS_HEAD + metadata.map_or(0, <[u8]>::len) + message.map_or(0, |m| m.0.len())
+                STATUS_HEAD + metadata_len(*metadata) + message.map_or(0, |m| m.0.len())
             }
             TaskEvent::Artifact { artifact, metadata, .. } => {
-                ARTIFACT_HEAD + metadata.map_or(0, <[u8]>::len) + artifact.packed_len()
+                NEXT + metadata_len(*metadata) + artifact.packed_len()
             }
         }
     }
@@ -97,7 +136,7 @@ impl<'a> TaskEvent<'a> {
                 let mut entry = [0; ENTRY_HEAD + STATUS_HEAD];
                 let columns = entry_head(STATUS_HEAD, kind::STATUS, state as u8);
                 entry[..ENTRY_HEAD].copy_from_slice(&columns);
-                entry[ENTRY_HEAD..ENTRY_HEAD + 8].copy_from_slice(&at_ms.to_le_bytes());
+                entry[ENTRY_HEAD..].copy_from_slice(&at_ms.to_le_bytes());
                 out.extend_from_slice(&entry);
             }
             TaskEvent::Turn { .. } | TaskEvent::Status { .. } | TaskEvent::Artifact { .. } => {
@@ -117,25 +156,18 @@ impl<'a> TaskEvent<'a> {
             }
             TaskEvent::Status { state, at_ms, message, metadata } => {
                 let said = message.map_or(&[][..], |message| message.0);
-                let metadata = metadata.unwrap_or_default();
                 let kind = kind::STATUS | if said.is_empty() { 0 } else { mark::MESSAGE };
-                let mut head = [0; ENTRY_HEAD + STATUS_HEAD];
-                head[..ENTRY_HEAD].copy_from_slice(&entry_head(payload_len, kind, state as u8));
-                head[ENTRY_HEAD..ENTRY_HEAD + 8].copy_from_slice(&at_ms.to_le_bytes());
-                head[ENTRY_HEAD + 8..].copy_from_slice(&(metadata.len() as u32).to_le_bytes());
-                out.extend_from_slice(&head);
-                out.extend_from_slice(metadata);
+                let flag = state as u8 | metadata_flag(metadata);
+                out.extend_from_slice(&entry_head(payload_len, kind, flag));
+                out.extend_from_slice(&at_ms.to_le_bytes());
+                push_metadata(out, metadata);
                 out.extend_from_slice(said);
             }
             TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-                let flag = artifact_flag(append, last_chunk);
-                let metadata = metadata.unwrap_or_default();
-                let mut head = [0; ENTRY_HEAD + ARTIFACT_HEAD];
-                let columns = entry_head(payload_len, kind::ARTIFACT, flag);
-                head[..ENTRY_HEAD].copy_from_slice(&columns);
-                head[ENTRY_HEAD..].copy_from_slice(&(metadata.len() as u32).to_le_bytes());
-                out.extend_from_slice(&head);
-                out.extend_from_slice(metadata);
+                let flag = artifact_flag(append, last_chunk) | metadata_flag(metadata);
+                out.extend_from_slice(&entry_head(payload_len, kind::ARTIFACT, flag));
+                out.extend_from_slice(&[0; NEXT]);
+                push_metadata(out, metadata);
                 artifact.pack(out);
             }
         }
@@ -144,25 +176,24 @@ impl<'a> TaskEvent<'a> {
     /// Reads an event back from its columns; `None` on bytes that no event wrote.
     #[inline]
     pub(super) fn decode(kind: u8, flag: u8, payload: &'a [u8]) -> Option<TaskEvent<'a>> {
-        let sized = |bytes: &'a [u8]| {
-            let (length, rest) = bytes.split_first_chunk::<4>()?;
-            let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-            Some(((!value.is_empty()).then_some(value), rest))
+        let with_metadata = |bytes: &'a [u8]| match has_metadata(flag) {
+            true => split_metadata(bytes).map(|(metadata, rest)| (Some(metadata), rest)),
+            false => Some((None, bytes)),
         };
         match kind {
             kind::TURN => Some(TaskEvent::Turn { message: Message(payload) }),
             kind::STATUS => {
                 let (at_ms, rest) = payload.split_first_chunk::<8>()?;
-                let (metadata, message) = sized(rest)?;
+                let (metadata, message) = with_metadata(rest)?;
                 Some(TaskEvent::Status {
-                    state: TaskState::from_number(flag)?,
+                    state: state_of(flag)?,
                     at_ms: u64::from_le_bytes(*at_ms),
                     message: (!message.is_empty()).then_some(Message(message)),
                     metadata,
                 })
             }
             kind::ARTIFACT => {
-                let (metadata, artifact) = sized(payload)?;
+                let (metadata, artifact) = with_metadata(payload.get(NEXT..)?)?;
                 Some(TaskEvent::Artifact {
                     artifact: Artifact::new(artifact),
                     append: flag & APPEND != 0,
@@ -219,7 +250,7 @@ impl EventBuf {
         write: impl FnOnce(&mut Packer<'_>),
     ) {
         let start = self.bytes.len();
-        let mut head = [0; ENTRY_HEAD + ARTIFACT_HEAD];
+        let mut head = [0; ENTRY_HEAD + NEXT];
         head[FLAG_AT] = artifact_flag(append, last_chunk);
         self.bytes.extend_from_slice(&head);
         write(&mut Packer(&mut self.bytes));

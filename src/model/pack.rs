@@ -5,6 +5,8 @@
 //! made only over bytes that a [`Packer`] wrote, so reading never fails; on foreign bytes it ends
 //! early instead of panicking.
 
+use std::ops::Range;
+
 use super::state::Role;
 
 /// Field numbers of a packed message (`lf.a2a.v1.Message`).
@@ -159,6 +161,25 @@ impl<'a> Message<'a> {
         }
     }
 
+    /// Where its parts are if they lie together, as they mostly do; else all of it.
+    #[inline]
+    pub fn parts_at(self) -> Range<usize> {
+        let (mut from, mut to, mut at) = (0, 0, 0);
+        for (tag, bytes) in self.fields() {
+            let end = at + FIELD_HEAD + bytes.len();
+            if tag == message_tag::PART {
+                match to {
+                    0 => from = at,
+                    to if to != at => return 0..self.0.len(),
+                    _ => {}
+                }
+                to = end;
+            }
+            at = end;
+        }
+        from..to
+    }
+
     /// Raw `messageId`; empty when the message has none (0.1 before one was made up).
     pub fn message_id(self) -> &'a [u8] {
         self.fields().first(message_tag::MESSAGE_ID).unwrap_or_default()
@@ -227,29 +248,17 @@ impl<'a> Artifact<'a> {
     }
 
     /// Its id and its text when it is nothing but one part of text, as most chunks are.
-    #[inline]
+    #[inline(always)]
     pub fn as_text(self) -> Option<(&'a [u8], &'a [u8])> {
-        if let Some(message) = self.repeats {
-            return self.as_repeated_text(message);
-        }
         let mut fields = self.fields();
-        match (fields.next()?, fields.next()?) {
-            ((artifact_tag::ARTIFACT_ID, id), (artifact_tag::PART, part)) if fields.is_empty() => {
-                Some((id, Part(part).as_text()?))
-            }
-            _ => None,
-        }
-    }
-
-    #[cold]
-    fn as_repeated_text(self, message: Message<'a>) -> Option<(&'a [u8], &'a [u8])> {
-        let (mut fields, mut parts) = (self.fields(), message.parts());
-        match (fields.next()?, parts.next()?) {
-            ((artifact_tag::ARTIFACT_ID, id), part)
-                if fields.is_empty() && parts.next().is_none() =>
-            {
-                Some((id, part.as_text()?))
-            }
+        let (artifact_tag::ARTIFACT_ID, id) = fields.next()? else { return None };
+        let (mut parts, part_tag) = match self.repeats {
+            None => (fields, artifact_tag::PART),
+            Some(message) if fields.is_empty() => (message.fields(), message_tag::PART),
+            Some(_) => return None,
+        };
+        match parts.next()? {
+            (tag, part) if tag == part_tag && parts.is_empty() => Some((id, Part(part).as_text()?)),
             _ => None,
         }
     }

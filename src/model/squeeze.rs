@@ -4,7 +4,8 @@
 //! sixteenth of itself back.
 
 use super::{
-    entry::{Entries, Entry, NEXT_AT},
+    entry::{Entries, Entry, NEXT, NEXT_AT},
+    event::kind,
     task::{Chain, Task, TaskLimits},
 };
 
@@ -69,10 +70,10 @@ impl Task {
             Err(_) => 0,
         };
         for &(_, at) in &moved {
-            let next_at = at as usize + NEXT_AT;
-            if let Some(next) = log[next_at..].first_chunk::<4>() {
-                let next = new_place(u32::from_le_bytes(*next));
-                log[next_at..next_at + 4].copy_from_slice(&next.to_le_bytes());
+            let at = at as usize;
+            let artifact = Entry::at(&log, at).filter(|entry| entry.kind() == kind::ARTIFACT);
+            if let Some(next) = artifact.map(|entry| new_place(entry.next() as u32)) {
+                log[at + NEXT_AT..at + NEXT_AT + NEXT].copy_from_slice(&next.to_le_bytes());
             }
         }
         for chain in &mut self.artifacts {

@@ -64,8 +64,7 @@ pub struct Task {
     pub(super) trimmed_at: u32,
     /// The one entry that repeats the first message; 0: there is none.
     pub(super) repeats_at: u32,
-    pub(super) updated_ms: u64,
-    pub(super) artifacts: SmallVec<[Chain; 2]>,
+    pub(super) artifacts: SmallVec<[Chain; 1]>,
 }
 
 impl Task {
@@ -74,9 +73,19 @@ impl Task {
     /// `reserve` bytes of log are allocated at once, identifiers included.
     #[inline]
     pub fn new(id: &[u8], context_id: &[u8], generation: Generation, reserve: usize) -> Task {
+        Task::with_log(Task::log_of(id, context_id, reserve), id, context_id, generation)
+    }
+
+    #[inline]
+    fn log_of(id: &[u8], context_id: &[u8], reserve: usize) -> Vec<u8> {
         let mut log = Vec::with_capacity(reserve.max(id.len() + context_id.len()));
         log.extend_from_slice(id);
         log.extend_from_slice(context_id);
+        log
+    }
+
+    #[inline]
+    fn with_log(log: Vec<u8>, id: &[u8], context_id: &[u8], generation: Generation) -> Task {
         Task {
             log,
             id_len: id.len() as u16,
@@ -92,7 +101,6 @@ impl Task {
             messages: 0,
             trimmed_at: 0,
             repeats_at: 0,
-            updated_ms: 0,
             artifacts: SmallVec::new(),
         }
     }
@@ -106,16 +114,16 @@ impl Task {
         (message, at_ms): (Message<'_>, u64),
         reserve: usize,
     ) -> Task {
-        let mut task = Task::new(id, context_id, generation, reserve);
-        let head = entry_head(message.0.len(), kind::TURN | mark::MESSAGE, 0);
-        task.log.extend_from_slice(&head);
-        task.log.extend_from_slice(message.0);
-        let state = TaskState::Submitted;
-        (task.status_at, task.updated_ms, task.state) = (task.log.len() as u32, at_ms, state);
-        TaskEvent::Status { state, at_ms, message: None, metadata: None }.encode(&mut task.log);
-        (task.seq, task.messages) = (1, 1);
-        task.put_u32(task.status_at() + SEQ_AT, task.seq);
-        task
+        let mut log = Task::log_of(id, context_id, reserve);
+        log.extend_from_slice(&entry_head(message.0.len(), kind::TURN | mark::MESSAGE, 0));
+        log.extend_from_slice(message.0);
+        let (state, status_at, seq) = (TaskState::Submitted, log.len(), 1u32);
+        TaskEvent::Status { state, at_ms, message: None, metadata: None }.encode(&mut log);
+        log[status_at + SEQ_AT..status_at + SEQ_AT + 4].copy_from_slice(&seq.to_le_bytes());
+        let status_at = status_at as u32;
+        // Made where it is returned: it is long to copy.
+        let task = Task::with_log(log, id, context_id, generation);
+        Task { state, status_at, seq, messages: 1, ..task }
     }
 
     /// Log bytes that [`Task::submitted`] takes beside the two ids.
@@ -162,7 +170,15 @@ impl Task {
 
     /// When the status last changed, in milliseconds since the Unix epoch.
     pub fn updated_ms(&self) -> u64 {
-        self.updated_ms
+        match self.status_entry().and_then(|entry| entry.payload.first_chunk()) {
+            Some(at_ms) => u64::from_le_bytes(*at_ms),
+            None => 0,
+        }
+    }
+
+    /// The entry of the current status; `None` before the first.
+    fn status_entry(&self) -> Option<Entry<'_>> {
+        Entry::at(&self.log, self.status_at()).filter(|_| self.status_at != 0)
     }
 
     /// Bytes held on the heap.
@@ -173,8 +189,7 @@ impl Task {
 
     /// Sequence number of the event that brought the current status; 0 before the first.
     pub fn status_seq(&self) -> u64 {
-        let at = self.status_at();
-        (at != 0).then(|| Entry::at(&self.log, at)).flatten().map_or(0, |e| u64::from(e.seq()))
+        self.status_entry().map_or(0, |entry| u64::from(entry.seq()))
     }
 
     /// True when the task waits for input that its client has not given yet.
@@ -241,8 +256,7 @@ impl Task {
 
     /// Messages of the history as it is now.
     pub(super) fn history_len(&self) -> u32 {
-        let status = Entry::at(&self.log, self.status_at()).filter(|_| self.status_at != 0);
-        self.messages - u32::from(status.is_some_and(|entry| entry.holds_message()))
+        self.messages - u32::from(self.status_entry().is_some_and(|entry| entry.holds_message()))
     }
 
     /// The task as it is now.

@@ -137,7 +137,8 @@ impl<'a> TaskView<'a> {
                 at += entry.len();
                 if entry.is_artifact_start() && entry.lives_at(seq) {
                     left -= 1;
-                    return Some(ArtifactView { log, entry, seq });
+                    let (head, index, next) = (entry.artifact(), entry.index(), entry.next());
+                    return Some(ArtifactView { log, head, index, next, seq });
                 }
             }
             None
@@ -178,26 +179,29 @@ impl<'a> Iterator for Walk<'a> {
 #[derive(Clone, Copy)]
 pub struct ArtifactView<'a> {
     log: &'a [u8],
-    entry: Entry<'a>,
+    head: Artifact<'a>,
+    index: u16,
+    /// Where the next chunk is.
+    next: usize,
     seq: u32,
 }
 
 impl<'a> ArtifactView<'a> {
     /// Which of the task's artifacts it is, from 0; one that replaces another takes its number.
     pub fn index(&self) -> u32 {
-        u32::from(self.entry.index())
+        u32::from(self.index)
     }
 
     /// The first chunk: identity, name, description, extensions and metadata are its own.
     #[inline]
     pub fn head(&self) -> Artifact<'a> {
-        self.entry.artifact()
+        self.head
     }
 
     /// True when nothing was appended, or nothing yet.
     #[inline]
     pub fn is_whole(&self) -> bool {
-        self.entry.next() == 0
+        self.next == 0
     }
 
     /// Fields of the head other than parts.
@@ -208,7 +212,7 @@ impl<'a> ArtifactView<'a> {
     /// The parts of all chunks, in order.
     #[inline]
     pub fn parts(&self) -> AllParts<'a> {
-        let (head, next) = (self.head(), self.entry.next());
+        let (head, next) = (self.head, self.next);
         let (fields, repeats, tag) = (head.fields(), head.repeats, artifact_tag::PART);
         AllParts { log: self.log, fields, tag, repeats, next, seq: self.seq }
     }

@@ -63,12 +63,12 @@ impl Core {
             bits: [cx.entropy.bits(), cx.entropy.bits()],
             worker: cx.caller.worker,
         };
-        let reserved = self.store.reserve(new, cx.now)?;
+        let reserving = self.store.reserve(new, cx.now);
+        let reserved = reserving.as_ref().map_err(|refused| *refused)?;
         let (key, context_id) = (reserved.key(), reserved.context_id());
         let mut ending = Ending::Returned;
         let (generation, message, now) = (send.generation, send.message, cx.now);
-        let (reserved, refused) = (&reserved, None);
-        let mut host = NewTurn { core: self, reserved, generation, message, now, refused };
+        let mut host = NewTurn { core: self, reserved, generation, message, now, refused: None };
         resident.agent.start(Turn {
             message,
             state: None,
@@ -206,6 +206,7 @@ impl Core {
         });
     }
 
+    #[inline]
     fn note_resume(
         &self,
         worker: usize,
@@ -214,16 +215,20 @@ impl Core {
         now: Now,
         ending: &Ending,
     ) {
-        if let Ending::Resume { after_ms, token } = ending
-            && let Some(timers) = self.timers.get(worker % self.timers.len())
-        {
-            let (due_ms, TaskKey { place, check }) = (now.mono_ms.saturating_add(*after_ms), key);
-            let wish = Wish { due_ms, number: 0, place, check, agent: agent.0, token: *token };
-            let runs = |key| self.store.read(key, |task| !task.state().is_terminal());
-            let runs = |key| runs(key).unwrap_or(false);
-            if !timers.push(wish, now.mono_ms, self.limits.tasks_max, runs) {
-                self.refuse_resume(key, now);
-            }
+        if let Ending::Resume { after_ms, token } = *ending {
+            let (due_ms, TaskKey { place, check }) = (now.mono_ms.saturating_add(after_ms), key);
+            let wish = Wish { due_ms, number: 0, place, check, agent: agent.0, token };
+            self.push_wish(worker, wish, now);
+        }
+    }
+
+    fn push_wish(&self, worker: usize, wish: Wish, now: Now) {
+        let Some(timers) = self.timers.get(worker % self.timers.len()) else { return };
+        let key = wish.key();
+        let runs = |key| self.store.read(key, |task| !task.state().is_terminal());
+        let runs = |key| runs(key).unwrap_or(false);
+        if !timers.push(wish, now.mono_ms, self.limits.tasks_max, runs) {
+            self.refuse_resume(key, now);
         }
     }
 
@@ -238,12 +243,10 @@ impl Core {
     }
 
     /// Bounds what a turn published, and adds what its ending means.
+    #[inline]
     fn conclude(&self, events: &mut EventBuf, ending: &Ending, now: Now) {
         if events.len() > self.limits.turn_events_max {
-            events.clear();
-            let text = PartsBuf::new().text("the agent published too many events in one turn");
-            let message = MessageBuf::agent("turn-limit", &text);
-            push_status(events, TaskState::Failed, &message, now);
+            fail_turn(events, now);
         }
         if let Ending::Replied(message) = ending {
             // A2A 1.0 §3.1.1: once a task exists, a direct message is how it completes.
@@ -314,6 +317,15 @@ fn show(
         answer(Reply::Task { view: task.view(), history: send.history });
     }
     shows
+}
+
+/// What an agent said that said too much.
+#[cold]
+fn fail_turn(events: &mut EventBuf, now: Now) {
+    events.clear();
+    let text = PartsBuf::new().text("the agent published too many events in one turn");
+    let message = MessageBuf::agent("turn-limit", &text);
+    push_status(events, TaskState::Failed, &message, now);
 }
 
 fn push_status(events: &mut EventBuf, state: TaskState, message: &MessageBuf, now: Now) {

@@ -19,6 +19,8 @@ pub struct Edit<'e> {
     wakes: &'e mut Wakes,
     /// Sequence number of the task when it was opened.
     seq: u64,
+    /// Bytes that were taken of the store's budget for the task: at least what it holds.
+    charged: usize,
     /// When the last new status says that it was entered.
     status_ms: Option<u64>,
 }
@@ -32,19 +34,22 @@ impl<'e> Edit<'e> {
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Option<Edit<'e>> {
-        let seq = shard.task(index)?.seq();
-        Some(Edit { store, shard, at, index, now, wakes, seq, status_ms: None })
+        let task = shard.task(index)?;
+        let (seq, charged) = (task.seq(), task.heap_bytes());
+        Some(Edit { store, shard, at, index, now, wakes, seq, charged, status_ms: None })
     }
 
-    /// Opens the task of a slot that was made just now, submitted.
+    /// Opens the task of a slot that was made just now, submitted, after `charged` bytes were
+    /// taken for it.
     pub(super) fn begun(
         store: &'e Store,
         shard: &'e mut Shard,
-        (at, index): (usize, u32),
+        (at, index, charged): (usize, u32, usize),
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Edit<'e> {
-        Edit { store, shard, at, index, now, wakes, seq: 0, status_ms: Some(now.unix_ms) }
+        let (seq, status_ms) = (0, Some(now.unix_ms));
+        Edit { store, shard, at, index, now, wakes, seq, charged, status_ms }
     }
 
     /// The task as it is now.
@@ -99,14 +104,13 @@ impl<'e> Edit<'e> {
     /// Applies the first events of a list, as far as nothing is in the way; returns how many.
     fn apply_at_once(&mut self, events: &EventBuf) -> usize {
         let store = self.store;
-        let slot = self.slot();
-        let Some(task) = &mut slot.task else { return 0 };
+        let Some(task) = &mut self.shard.slab[self.index].task else { return 0 };
         let growth = task.growth_at_once(events);
         if growth > 0 {
             if !store.room.take_bytes(growth) {
                 return 0;
             }
-            slot.charged += growth;
+            self.charged += growth;
         }
         let (applied, has_status) = task.apply_at_once(events, &store.agent_limits);
         if has_status {
@@ -129,7 +133,7 @@ impl<'e> Edit<'e> {
         if growth > 0 {
             let held = Some((self.at, &mut *self.shard));
             self.store.make_byte_room(growth, held, self.wakes)?;
-            self.slot().charged += growth;
+            self.charged += growth;
         }
         self.apply_charged(event, false).map_err(|refusal| match refusal {
             Refusal::Terminal => Refused::Terminal,
@@ -183,12 +187,12 @@ impl Drop for Edit<'_> {
 impl Edit<'_> {
     fn close(&mut self) {
         let room: &Room = &self.store.room;
-        let slot = &mut self.shard.slab[self.index];
+        let slot = &self.shard.slab[self.index];
         let Some(task) = &slot.task else { return };
-        let (held, is_new) = (task.heap_bytes(), task.seq() != self.seq);
+        let (held, is_news) = (task.heap_bytes(), task.seq() != self.seq && slot.waiters.is_some());
         let is_over = task.state().is_terminal();
-        room.settle_bytes(std::mem::replace(&mut slot.charged, held), held);
-        match (is_new, is_over) {
+        room.settle_bytes(self.charged, held);
+        match (is_news, is_over) {
             (false, _) => {}
             (true, false) => self.shard.wake(self.index, self.wakes),
             // Nothing more will happen that anybody could wait for.

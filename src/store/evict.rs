@@ -126,8 +126,8 @@ impl Store {
 
     fn evict_from(&self, at: usize, shard: &mut Shard, why: Eviction, wakes: &mut Wakes) -> bool {
         let evicted = shard.evict(&self.room, why, wakes);
-        if let Some(Some(hash)) = evicted {
-            self.unchoose(hash);
+        if let Some(Some((agent, task))) = &evicted {
+            self.unchoose(self.chosen_hash(*agent, task.id()));
         }
         self.note_oldest(at, shard);
         evicted.is_some()

@@ -71,7 +71,7 @@ impl Reserved<'_> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if !self.is_kept() {
-            self.store.release(self);
+            self.store.release(self.key, self.chosen.map(|(_, hash)| hash));
         }
     }
 }
@@ -100,32 +100,34 @@ impl Store {
         let [bits, context_bits] = new.bits;
         // A lone task is not looked up by a hash.
         let alone = Context { hash: 0, home: index };
-        let mut reserved = Reserved {
+        let mut chosen = None;
+        if let Some(id) = new.chosen_id {
+            let hash = self.chosen_hash(new.agent, id);
+            if self.find(new.agent, id).is_some() || !self.choose(hash, key.place) {
+                self.release(key, None);
+                return Err(Refused::Taken);
+            }
+            chosen = Some((id, hash));
+        }
+        // Made where it is returned: it is long to copy.
+        Ok(Reserved {
             store: self,
             key,
             agent: new.agent,
             context: named.map_or(alone, |(_, context)| context),
             made: self.keys.id(key.place, bits),
-            chosen: None,
+            chosen,
             made_context: self.keys.context_id(key.place, context_bits),
             context_id: new.context_id,
             is_kept: Cell::new(false),
-        };
-        if let Some(id) = new.chosen_id {
-            let hash = self.keys.hash(u32::from(new.agent.0), id);
-            if self.find(new.agent, id).is_some() || !self.choose(hash, key.place) {
-                return Err(Refused::Taken);
-            }
-            reserved.chosen = Some((id, hash));
-        }
-        Ok(reserved)
+        })
     }
 
-    fn release(&self, reserved: &Reserved<'_>) {
-        let (at, index) = split(reserved.key.place);
+    fn release(&self, key: TaskKey, chosen: Option<u64>) {
+        let (at, index) = split(key.place);
         self.lock(at).slab.give(index);
         self.room.give_task();
-        if let Some((_, hash)) = reserved.chosen {
+        if let Some(hash) = chosen {
             self.unchoose(hash);
         }
     }
@@ -163,14 +165,19 @@ impl Store {
         let slot = &mut shard.slab[index];
         let begun = (message, now.unix_ms);
         slot.task = Some(Task::submitted(id, context_id, generation, begun, log));
-        (slot.charged, slot.chosen) = (log, reserved.chosen.map(|(_, hash)| hash));
-        (slot.agent, slot.context) = (reserved.agent, reserved.context.hash);
+        (slot.agent, slot.is_chosen) = (reserved.agent, reserved.chosen.is_some());
+        slot.context = reserved.context.hash;
         (slot.home, slot.is_lone) = (reserved.context.home, reserved.context_id.is_none());
         reserved.is_kept.set(true);
         // A limit that is reached has failed the task, which is then what there is to read.
-        let _ = Edit::begun(self, &mut shard, (at, index), now, &mut wakes)
+        let _ = Edit::begun(self, &mut shard, (at, index, log), now, &mut wakes)
             .apply_all(events, Some(message));
         shard.task(index).map(read).ok_or(Refused::Full)
+    }
+
+    /// What the map knows an id by that a client chose.
+    pub(super) fn chosen_hash(&self, agent: AgentIndex, id: &[u8]) -> u64 {
+        self.keys.hash(u32::from(agent.0), id)
     }
 
     fn chosen_map(&self, hash: u64) -> MutexGuard<'_, HashedMap> {
@@ -179,7 +186,7 @@ impl Store {
     }
 
     pub(super) fn chosen_place(&self, agent: AgentIndex, id: &[u8]) -> Option<u32> {
-        let hash = self.keys.hash(u32::from(agent.0), id);
+        let hash = self.chosen_hash(agent, id);
         self.chosen_map(hash).get(&hash).copied()
     }
 

@@ -256,12 +256,17 @@ impl Shard {
         self.slab.slot(self.oldest).map_or(u64::MAX, |slot| slot.stamp)
     }
 
-    /// Evicts the task that ended first, and returns the hash of its id if a client chose it.
-    pub fn evict(&mut self, room: &Room, why: Eviction, wakes: &mut Wakes) -> Option<Option<u64>> {
+    /// Evicts the task that ended first, and returns it if a client chose its id.
+    pub fn evict(
+        &mut self,
+        room: &Room,
+        why: Eviction,
+        wakes: &mut Wakes,
+    ) -> Option<Option<(AgentIndex, Task)>> {
         let index = self.oldest;
         let slot = self.slab.slot(index)?;
-        let (agent, next, stamp) = (usize::from(slot.agent.0), slot.next, slot.stamp);
-        let chosen = slot.chosen;
+        let (owner, next, stamp) = (slot.agent, slot.next, slot.stamp);
+        let agent = usize::from(owner.0);
         self.oldest = next;
         if next == NONE {
             self.youngest = NONE;
@@ -271,11 +276,13 @@ impl Shard {
         }
         self.leave(index);
         self.forget(index, wakes);
-        room.give_bytes(self.slab[index].charged);
+        let slot = &mut self.slab[index];
+        let (task, is_chosen) = (slot.task.take(), slot.is_chosen);
+        room.give_bytes(task.as_ref().map_or(0, Task::heap_bytes));
         room.give_task();
         room.count(why);
         self.slab.give(index);
-        Some(chosen)
+        Some(task.filter(|_| is_chosen).map(|task| (owner, task)))
     }
 
     /// True when the oldest finished task has outlived its time.
