@@ -17,21 +17,21 @@ use peregrine::{
 
 /// Case, instructions per request at most, requests in one input.
 const CASES: &[(&str, u64, u64)] = &[
-    ("send", 9_250, 1),
-    ("get", 5_000, 1),
-    ("get_pipelined_16", 4_850, 16),
+    ("send", 9_150, 1),
+    ("get", 5_050, 1),
+    ("get_pipelined_16", 4_880, 16),
     ("batch_100", 352_000, 1),
-    ("stream_3", 12_250, 1),
-    ("stream_100", 115_000, 1),
+    ("stream_3", 12_000, 1),
+    ("stream_100", 114_000, 1),
     ("card", 1_700, 1),
-    ("send_v03", 10_250, 1),
-    ("get_v03", 5_500, 1),
-    ("get_ws", 4_950, 1),
-    ("stream_100_ws", 107_500, 1),
-    ("rest_send", 9_700, 1),
+    ("send_v03", 10_150, 1),
+    ("get_v03", 5_550, 1),
+    ("get_ws", 4_930, 1),
+    ("stream_100_ws", 107_000, 1),
+    ("rest_send", 9_550, 1),
     ("rest_get", 5_100, 1),
     // Sixteen tasks in turn: every head is a new one.
-    ("rest_get_any", 5_250, 16),
+    ("rest_get_any", 5_270, 16),
 ];
 
 const TEXT: &str = "Please summarise the attached quarterly numbers and tell me which region grew \
