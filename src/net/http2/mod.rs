@@ -16,6 +16,7 @@ mod services;
 use std::{
     cell::Cell,
     future::{Future, poll_fn},
+    io,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -29,6 +30,7 @@ use h2::{
 };
 use http::{Method, Request, header};
 use smallvec::SmallVec;
+use tokio::io::ReadBuf;
 
 use crate::{
     binding::site::Permit,
@@ -141,11 +143,34 @@ pub(super) fn spawn<S: Transport + 'static>(stream: S, read: Vec<u8>, seat: Seat
 const REFUSAL: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
     \0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
 
+/// Says the refusal, and reads until the peer has ended its side, too: what lies unread when a
+/// socket is closed resets the connection, and takes the refusal with it.
+async fn refuse<S: Transport>(stream: &mut S) -> io::Result<()> {
+    let mut rest = REFUSAL;
+    while !rest.is_empty() {
+        let sent = poll_fn(|cx| stream.poll_send(cx, rest)).await?;
+        if sent == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        rest = &rest[sent..];
+    }
+    poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx)).await?;
+    let mut piece = [0; 1024];
+    loop {
+        let mut buffer = ReadBuf::new(&mut piece);
+        poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut buffer)).await?;
+        if buffer.filled().is_empty() {
+            return Ok(());
+        }
+    }
+}
+
 async fn serve<S: Transport>(mut stream: S, read: Vec<u8>, local: Rc<Local>) {
     let most = local.shared.engine.limits().http2_connections_max;
     let Some(_permit) = Permit::take(&local.shared.http2, most) else {
         // Best effort: whoever does not read it sees a closed connection.
-        let _ = poll_fn(|cx| stream.poll_send(cx, REFUSAL)).await;
+        let within = Duration::from_millis(local.bounds.linger_ms);
+        let _ = tokio::time::timeout(within, refuse(&mut stream)).await;
         return;
     };
     let link = {
