@@ -512,3 +512,12 @@ fn a_task_of_a_platform_is_a_task_like_any_other() {
     }
     assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 5);
 }
+
+/// `route` takes what begins with a dot for a well-known path at once.
+#[test]
+fn no_place_begins_with_a_dot() {
+    let places = peregrine::dialect::ALL.iter().map(|dialect| &dialect.routes);
+    for prefix in places.flat_map(|routes| routes.by_name.into_iter().chain(routes.tenants)) {
+        assert!(!prefix.starts_with("/."), "{prefix}");
+    }
+}

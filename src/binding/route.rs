@@ -86,6 +86,10 @@ pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
             }
         }
     }
+    if path.starts_with("/.") && site.mounts.is_empty() {
+        // A card: no place by name and no tenant's begins like this.
+        return place(&dialect::STANDARD, AgentIndex(0), "", path);
+    }
     for dialect in dialect::ALL {
         let by_name = dialect.routes.by_name.and_then(|prefix| path.strip_prefix(prefix));
         if let Some(rest) = by_name {
