@@ -41,6 +41,32 @@ fn say(text: &str) -> Value {
     })
 }
 
+/// Has the server store its task in the middle of a turn.
+struct Early;
+
+impl Agent for Early {
+    fn start(&self, mut turn: Turn<'_>) {
+        turn.artifact_of_message(b"0");
+        turn.host.commit(turn.events).unwrap();
+        turn.artifact_of_message(b"1");
+        turn.status(TaskState::Completed);
+    }
+}
+
+#[test]
+fn a_message_is_given_back_whole_after_its_task_was_stored() {
+    let agents: Vec<(Profile, Arc<dyn Agent>)> =
+        vec![(Profile::new("early", "Has its task stored early."), Arc::new(Early))];
+    let mut lab = Lab::new(Setup { agents, ..Setup::default() });
+    for text in ["x".repeat(10), "x".repeat(200)] {
+        let task = lab.result("SendMessage", &say(&text))["task"].clone();
+        for (at, id) in ["0", "1"].into_iter().enumerate() {
+            let artifact = json!({ "artifactId": id, "parts": [{ "text": text }] });
+            assert_eq!(task["artifacts"][at], artifact);
+        }
+    }
+}
+
 /// Publishes `states`, drops the job, and returns the state its task is in then.
 fn state_after(states: &[TaskState]) -> Value {
     let (mut lab, keep) = lab(Limits::default());

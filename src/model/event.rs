@@ -259,7 +259,9 @@ impl EventBuf {
     }
 
     /// Appends an artifact like [`EventBuf::push_artifact_with`] that has the parts of the message
-    /// with which its task begins, and does not copy them.
+    /// with which its task begins, and does not copy them. It is for the turn that begins the
+    /// task: later nobody knows the message, and where it cannot be repeated the artifact has no
+    /// parts. [`Turn::artifact_of_message`](crate::agent::Turn::artifact_of_message) tells which.
     pub fn push_repeat_with(&mut self, write: impl FnOnce(&mut Packer<'_>)) {
         let start = self.bytes.len();
         self.push_artifact_with(false, true, |packer| {

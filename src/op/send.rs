@@ -95,7 +95,7 @@ impl Core {
         let mut answered = false;
         let show = |task: &Task| answered = show(send, task, 0, &ending, answer);
         let committed = if reserved.is_kept() {
-            self.commit(key, cx.events, cx.now, show);
+            self.commit(key, cx.events, Some(message), cx.now, show);
             Ok(())
         } else {
             self.store.commit_new(reserved, generation, message, cx.events, cx.now, show)
@@ -132,7 +132,7 @@ impl Core {
         });
         self.conclude(cx.events, &ending, cx.now);
         let mut answered = false;
-        self.commit(key, cx.events, cx.now, |task| {
+        self.commit(key, cx.events, None, cx.now, |task| {
             answered = show(send, task, joined.seq, &ending, answer);
         });
         cx.events.clear();
@@ -191,17 +191,25 @@ impl Core {
         };
         resident.agent.resume(turn, wish.token);
         self.conclude(cx.events, &ending, cx.now);
-        self.commit(key, cx.events, cx.now, |_| ());
+        self.commit(key, cx.events, None, cx.now, |_| ());
         cx.events.clear();
         self.note_resume(cx.worker, wish.agent(), key, cx.now, &ending);
     }
 
-    /// Applies an agent's events to a task that exists, and shows it.
+    /// Applies an agent's events to a task that exists, and shows it; `first` as in
+    /// [`Edit::apply_all`](crate::store::Edit::apply_all).
     ///
     /// What a task refuses that ended meanwhile is lost for its agent, not for its clients.
-    fn commit(&self, key: TaskKey, events: &EventBuf, now: Now, show: impl FnOnce(&Task)) {
+    fn commit(
+        &self,
+        key: TaskKey,
+        events: &EventBuf,
+        first: Option<Message<'_>>,
+        now: Now,
+        show: impl FnOnce(&Task),
+    ) {
         self.store.update(key, now, |edit| {
-            let _ = edit.apply_all(events, None);
+            let _ = edit.apply_all(events, first);
             show(edit.task());
         });
     }
