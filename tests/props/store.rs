@@ -14,7 +14,7 @@ use peregrine::{
     limits::Limits,
     model::{
         ArtifactBuf, EventBuf, Generation, List, MessageBuf, PartsBuf, Reply, TaskEvent, TaskState,
-        TaskView, uuid,
+        TaskView, pack::artifact_tag, uuid,
     },
     service::{AgentIndex, Cursor, Follow, Followed, Now, TaskKey, Ticket},
     store::{Eviction, NewTask, PageToken, Refused, Store},
@@ -122,7 +122,7 @@ pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
         bits: 1,
     };
     while !tape.0.is_empty() {
-        match tape.next(13) {
+        match tape.next(14) {
             0 | 1 => twin.create(&mut tape),
             2..=4 => twin.publish(&mut tape),
             5 => twin.speak(&mut tape),
@@ -134,6 +134,7 @@ pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
                 twin.now.unix_ms = (twin.now.unix_ms + tape.next(12) as u64).saturating_sub(2);
             }
             11 => while twin.store.sweep(twin.now) {},
+            12 => twin.wear(&mut tape),
             _ => twin.crowd(&mut tape),
         }
         twin.check();
@@ -155,12 +156,27 @@ fn look(view: TaskView<'_>) -> String {
         .artifacts()
         .map(|a| (a.fields().collect(), a.parts().map(|part| short(part.0)).collect()))
         .collect();
+    // What is shown is what was given, wherever it is stored.
+    let is_given = |text: &[u8]| {
+        let is_all = |letter: u8| text.iter().all(|byte| *byte == letter);
+        (SAID.contains(&text.len()) && is_all(b'x')) || (MADE.contains(&text.len()) && is_all(b'y'))
+    };
+    for artifact in view.artifacts() {
+        let texts: Vec<_> = artifact.parts().map(|part| part.as_text().expect("text")).collect();
+        assert!(!texts.is_empty() && texts.iter().all(|text| is_given(text)), "{texts:?}");
+    }
     let said = status.message.map(|message| short(message.0));
-    format!("{:?} {} {said:?} {history:?} {artifacts:?}", status.state, status.at_ms)
+    let metadata = status.metadata.map(<[u8]>::len);
+    let state = (status.state, status.at_ms, metadata);
+    format!("{state:?} {said:?} {history:?} {artifacts:?}")
 }
 
+/// Lengths of what is said, and of what is in artifacts.
+const SAID: [usize; 5] = [0, 1, 100, 700, 2_000];
+const MADE: [usize; 3] = [1, 50, 900];
+
 fn message(tape: &mut Tape<'_>) -> MessageBuf {
-    let length = [0, 1, 100, 700, 2_000][tape.next(5)];
+    let length = SAID[tape.next(SAID.len())];
     MessageBuf::agent("m", &PartsBuf::new().text(&"x".repeat(length)))
 }
 
@@ -172,6 +188,7 @@ impl Twin {
     }
 
     fn event(&self, tape: &mut Tape<'_>, events: &mut EventBuf) {
+        let metadata = (tape.next(4) == 0).then_some(&br#"{"k":1}"#[..]);
         let at_ms = self.now.unix_ms - [0, 0, 3][tape.next(3)];
         let said = message(tape);
         match tape.next(8) {
@@ -184,16 +201,16 @@ impl Twin {
                     TaskState::Working,
                 ][kind];
                 let message = (tape.next(2) == 0).then(|| said.view());
-                events.push(&TaskEvent::Status { state, at_ms, message, metadata: None });
+                events.push(&TaskEvent::Status { state, at_ms, message, metadata });
             }
             _ => {
-                let name = ["a", "b", "c"][tape.next(3)];
-                let parts = PartsBuf::new().text(&"y".repeat([1, 50, 900][tape.next(3)]));
+                let name = ["a", "b", "r"][tape.next(3)];
+                let parts = PartsBuf::new().text(&"y".repeat(MADE[tape.next(3)]));
                 events.push(&TaskEvent::Artifact {
                     artifact: ArtifactBuf::new(name, &parts).view(),
                     append: tape.next(3) > 0,
                     last_chunk: false,
-                    metadata: None,
+                    metadata,
                 });
             }
         }
@@ -248,6 +265,16 @@ impl Twin {
             self.event(tape, &mut events);
         }
         let said = message(tape);
+        let repeats = [0, 0, 1, 2][tape.next(4)];
+        for name in ["a", "r"].iter().take(repeats) {
+            events.push_repeat_with(|packer| {
+                packer.put(artifact_tag::ARTIFACT_ID, name.as_bytes());
+                packer.put_some(artifact_tag::METADATA, (repeats == 2).then_some(b"{}"));
+            });
+        }
+        for _ in 0..tape.next(3) {
+            self.event(tape, &mut events);
+        }
         let read = |task: &peregrine::model::Task| {
             (task.state(), task.seq(), task.updated_ms(), look(task.view()))
         };
@@ -276,7 +303,7 @@ impl Twin {
         for round in 0..18 {
             if self.known.len() < 100 {
                 let state = (state + round) % 5;
-                self.create(&mut Tape(&[0, 1, 3, 0, 1, events, 0, 1, state, 1, 1]));
+                self.create(&mut Tape(&[0, 1, 3, 0, 1, events, 1, 0, 1, state, 1, 1]));
                 self.check();
             }
         }
@@ -338,6 +365,16 @@ impl Twin {
             assert_eq!(refused == Some(Refused::Terminal), before.is_terminal());
             assert_eq!(edit.task().state(), before);
         });
+    }
+
+    /// Speaks to one task and replaces an artifact of it, again and again, so that its history is
+    /// trimmed and its log squeezed.
+    fn wear(&mut self, tape: &mut Tape<'_>) {
+        let (back, length) = (tape.next(7) as u8, tape.next(4) as u8);
+        for _ in 0..12 {
+            self.speak(&mut Tape(&[back, length]));
+            self.publish(&mut Tape(&[back, 0, 1, 0, 0, 5, 1, 2, 0]));
+        }
     }
 
     fn cancel(&mut self, tape: &mut Tape<'_>) {
