@@ -26,6 +26,8 @@ const CASES: &[(&str, u64, u64)] = &[
     ("card", 1_370, 1),
     ("send_v03", 10_150, 1),
     ("get_v03", 5_550, 1),
+    // Every request has a trace of its own, so every head is a new one.
+    ("get_traced", 9_850, 1),
     ("get_ws", 4_930, 1),
     ("stream_100_ws", 107_000, 1),
     ("rest_send", 9_550, 1),
@@ -53,6 +55,13 @@ fn post(body: &str) -> Vec<u8> {
         body.len()
     )
     .into_bytes()
+}
+
+/// The same with the context of a trace (W3C Trace Context).
+fn traced(body: &str) -> Vec<u8> {
+    let plain = String::from_utf8(post(body)).unwrap();
+    let trace = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    plain.replacen("Content-Length", &format!("{trace}\r\nContent-Length"), 1).into_bytes()
 }
 
 fn rest(line: &str, body: &str) -> Vec<u8> {
@@ -174,6 +183,7 @@ fn run(case: &str, count: u64) {
     let (input, expected) = match case {
         "send" => (send("SendMessage", TEXT), "TASK_STATE_COMPLETED"),
         "get" => (post(&get("GetTask", &id)), "TASK_STATE_COMPLETED"),
+        "get_traced" => (traced(&get("GetTask", &id)), "TASK_STATE_COMPLETED"),
         "get_pipelined_16" => (post(&get("GetTask", &id)).repeat(16), "TASK_STATE_COMPLETED"),
         "batch_100" => {
             (post(&format!("[{}]", vec![get("GetTask", &id); 100].join(","))), "},{\"jsonrpc\"")
@@ -217,7 +227,13 @@ fn run(case: &str, count: u64) {
         other => panic!("no case {other}"),
     };
     let (mut input, length) = with_room(input);
-    for _ in 0..count {
+    let trace = input.windows(3).position(|bytes| bytes == b"00-").filter(|_| case == "get_traced");
+    for turn in 0..count {
+        if let Some(at) = trace {
+            // Far more than are remembered.
+            input[at + 3] = b'a' + (turn % 6) as u8;
+            input[at + 4] = b'0' + (turn / 6 % 10) as u8;
+        }
         bench.round(&mut input, length);
     }
     assert!(bench.text().contains(expected), "{}", bench.text());
