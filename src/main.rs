@@ -21,7 +21,7 @@ fn main() -> ExitCode {
 fn grow_by_small_pages() {
     #[cfg(target_os = "linux")]
     if std::env::var_os("MIMALLOC_ALLOW_THP").is_none() {
-        // A kernel without the switch has no huge pages to switch off.
+        // Where the kernel refuses, memory grows as the allocator has it.
         let _ = rustix::thread::disable_transparent_huge_pages(true);
     }
 }

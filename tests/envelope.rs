@@ -193,7 +193,7 @@ fn a_strict_server_serves_1_0_only_to_those_who_ask_for_it() {
 }
 
 #[test]
-fn extensions_are_heard_in_both_headers_and_none_is_activated() {
+fn extensions_that_the_agent_does_not_have_are_heard_and_not_activated() {
     let mut lab = Lab::echo();
     for name in ["A2A-Extensions", "X-A2A-Extensions"] {
         let body = rpc(V1.send(), &V1.params(say("hi")));

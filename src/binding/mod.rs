@@ -1,7 +1,8 @@
 //! Bindings: from an HTTP request to calls of the service, and from its answers to bytes.
 //!
-//! A binding never sees a store. What it needs of the world stands in an [`Exchange`]; what it
-//! leaves behind when an answer has to wait is a [`Parked`] call or a [`stream::Pump`].
+//! A binding never sees a store. What it needs of the world stands in its [`Means`], beside the
+//! head of a request in an [`Exchange`]; what it leaves behind when an answer has to wait is a
+//! [`Parked`] call or a [`stream::Pump`].
 
 pub mod activated;
 pub mod asked;

@@ -9,9 +9,10 @@ use super::{
 
 /// Fixed columns before each entry's payload.
 ///
-/// `length u32` counts them; `seq` and `dead` (sequence number that replaced the entry, 0 = alive)
-/// are u32; then `kind u8` with marks in its high bits, `flag u8` and `index u16` (which
-/// artifact). An artifact has one more: `next u32` (offset of its next chunk, 0 = none).
+/// `length u32` counts them, too; `seq` and `dead` (sequence number that replaced the entry, 0 =
+/// alive) are u32; then `kind u8` with marks in its high bits, `flag u8` and `index u16` (which
+/// artifact). The payload of an artifact begins with one more: `next u32` (offset of its next
+/// chunk, 0 = none).
 pub const ENTRY_HEAD: usize = 16;
 /// Where the sequence number is.
 pub const SEQ_AT: usize = 4;
@@ -162,7 +163,8 @@ impl<'a> Entry<'a> {
         self.payload.get(..self.payload.len().saturating_sub(PLACE)).unwrap_or_default()
     }
 
-    /// What a repeating entry repeats; `None` where no task has entered it yet.
+    /// What a repeating entry repeats, a message or its parts alone; `None` where no task has
+    /// entered it yet.
     #[inline]
     fn repeated(&self) -> Option<Message<'a>> {
         let place = u64::from_le_bytes(*self.payload.last_chunk::<PLACE>()?);

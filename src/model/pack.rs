@@ -214,7 +214,8 @@ impl<'a> Message<'a> {
 pub struct Artifact<'a> {
     /// Its fields.
     pub packed: &'a [u8],
-    /// The message whose parts follow its own: they are stored once.
+    /// The message whose parts follow its own: they are stored once. Read nothing but parts of it,
+    /// for those may be all of it that is here.
     pub repeats: Option<Message<'a>>,
 }
 

@@ -256,7 +256,8 @@ impl Shard {
         self.slab.slot(self.oldest).map_or(u64::MAX, |slot| slot.stamp)
     }
 
-    /// Evicts the task that ended first, and returns it if a client chose its id.
+    /// Evicts the task that ended first, and returns it and its agent if a client chose its id;
+    /// `None`: no task has ended.
     pub fn evict(
         &mut self,
         room: &Room,

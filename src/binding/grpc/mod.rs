@@ -48,7 +48,7 @@ pub use rpcs::{A2aRpc, Family, Rpc, SERVICES, rpc};
 pub use status::{Code, Status};
 pub use waiting::{Parked, Pump, Pumped};
 
-/// One call: its message and what its metadata says.
+/// One call: its message, what its metadata says, and what the answer's is to say.
 pub struct Request<'r> {
     /// Which one.
     pub rpc: &'static A2aRpc,
