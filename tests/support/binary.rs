@@ -41,6 +41,8 @@ impl Binary {
     pub fn start_with(flags: &[&str], stderr: Stdio) -> Binary {
         let mut command = Command::new(PATH);
         command.args(SERVE).args(["--workers", "1"]).args(flags).stderr(stderr);
+        // It decides about huge pages, whoever runs the tests.
+        command.env_remove("MIMALLOC_ALLOW_THP");
         Binary::of(command)
     }
 
