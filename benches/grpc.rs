@@ -268,18 +268,16 @@ impl Bare {
             wake: Waker::noop(),
             peer: Peer::default(),
         };
-        let mut request = grpc::Request {
+        let request = grpc::Request {
             rpc,
             message: &self.request,
             version: Some(b"1.0"),
             extensions: None,
             after: None,
             authority: None,
-            activated: None,
         };
-        let Ok(Handled::Stream(mut pump)) = grpc::handle(&mut means, &mut request) else {
-            panic!("no stream")
-        };
+        let called = grpc::handle(&mut means, &request).map(|called| called.handled);
+        let Ok(Handled::Stream(mut pump)) = called else { panic!("no stream") };
         let out = &mut *means.out;
         while pump.pump(&*self.core, Waker::noop(), out, usize::MAX) != Pumped::End {}
     }

@@ -19,6 +19,13 @@ use support::{
     reply::Reply,
 };
 
+/// An agent that requires the extension of this URI.
+fn requiring() -> (Lab, &'static str) {
+    let script = Script::parse(include_str!("data/conformance-1.0-extension.toml")).unwrap();
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(script.profile().clone(), Arc::new(script))];
+    (Lab::new(Setup { agents, ..Setup::default() }), "urn:a2a:tck:required-extension")
+}
+
 /// Says what it was asked for.
 struct Tell;
 
@@ -52,12 +59,7 @@ fn every_extension_header_is_one_list_for_the_agent() {
 
 #[test]
 fn who_does_not_know_a_required_extension_is_refused() {
-    let script = Script::parse(include_str!("data/conformance-1.0-extension.toml")).unwrap();
-    let mut lab = Lab::new(Setup {
-        agents: vec![(script.profile().clone(), Arc::new(script))],
-        ..Setup::default()
-    });
-    let uri = "urn:a2a:tck:required-extension";
+    let (mut lab, uri) = requiring();
     let card = lab.ask(&get("/.well-known/agent-card.json")).json();
     let listed = &card["capabilities"]["extensions"][0];
     assert_eq!((&listed["uri"], &listed["required"]), (&Value::from(uri), &Value::from(true)));
@@ -87,12 +89,7 @@ fn who_does_not_know_a_required_extension_is_refused() {
 /// Wire §1.8: what is in effect is echoed, and nothing else.
 #[test]
 fn activated_extensions_are_named_in_the_answer() {
-    let script = Script::parse(include_str!("data/conformance-1.0-extension.toml")).unwrap();
-    let mut lab = Lab::new(Setup {
-        agents: vec![(script.profile().clone(), Arc::new(script))],
-        ..Setup::default()
-    });
-    let uri = "urn:a2a:tck:required-extension";
+    let (mut lab, uri) = requiring();
     let all = format!("urn:x, {uri},{uri}");
     let message = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}"#;
     let rpc = |method: &str| {

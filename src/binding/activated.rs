@@ -1,10 +1,8 @@
 //! The extensions that are in effect for a request, which its answer names (wire §1.8): those that
 //! the client asks for and the agent has.
 
-use crate::{
-    agent::Profile,
-    http::{Field, Head},
-};
+use super::asked::{EXTENSION_FIELDS, extensions_in};
+use crate::{agent::Profile, http::Head};
 
 /// The URIs of `asked`, comma separated, that the agent declares, each once and in that order.
 pub fn activated<'a>(profile: &Profile, asked: &'a str) -> Vec<&'a str> {
@@ -19,19 +17,11 @@ pub fn activated<'a>(profile: &Profile, asked: &'a str) -> Vec<&'a str> {
     uris
 }
 
-/// Whether a request asks for any extension.
-#[inline(always)]
-pub fn is_asked(head: &Head<'_>) -> bool {
-    head.value(Field::A2aExtensions).is_some() || head.value(Field::XA2aExtensions).is_some()
-}
-
 /// The fields for the head of the answer, under the names that the request has for them.
 pub fn fields(profile: &Profile, head: &Head<'_>) -> Vec<u8> {
     let mut fields = Vec::new();
-    for name in ["A2A-Extensions", "X-A2A-Extensions"] {
-        let lower = name.to_ascii_lowercase();
-        let values: Vec<_> = head.values(&lower).map(String::from_utf8_lossy).collect();
-        let asked = values.join(",");
+    for name in EXTENSION_FIELDS {
+        let asked = extensions_in(head, &[name]);
         let uris = activated(profile, &asked);
         if !uris.is_empty() {
             fields.extend_from_slice(format!("{name}: {}\r\n", uris.join(", ")).as_bytes());

@@ -22,16 +22,26 @@ fn version_in_query(query: &str) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-/// RFC 9110 §5.3: repeated extension headers are one list (wire §1.8).
+/// The fields that name extensions, of 1.0 and of 0.3 (wire §1.8).
+pub const EXTENSION_FIELDS: [&str; 2] = ["A2A-Extensions", "X-A2A-Extensions"];
+
+/// Whether a request asks for any extension.
 #[inline(always)]
-pub fn joined_extensions(head: &Head<'_>) -> Option<String> {
-    head.value(Field::A2aExtensions).or(head.value(Field::XA2aExtensions))?;
-    Some(all_extensions(head))
+pub fn asks_extensions(head: &Head<'_>) -> bool {
+    head.value(Field::A2aExtensions).is_some() || head.value(Field::XA2aExtensions).is_some()
 }
 
-fn all_extensions(head: &Head<'_>) -> String {
-    let values = head.values("a2a-extensions").chain(head.values("x-a2a-extensions"));
-    let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
+/// All extensions that a request asks for, comma separated.
+#[inline(always)]
+pub fn joined_extensions(head: &Head<'_>) -> Option<String> {
+    asks_extensions(head).then(|| extensions_in(head, &EXTENSION_FIELDS))
+}
+
+/// RFC 9110 §5.3: repeated fields are one list, here of all that have one of these names.
+#[cold]
+pub fn extensions_in(head: &Head<'_>, names: &[&str]) -> String {
+    let values: Vec<_> =
+        names.iter().flat_map(|name| head.values(name)).map(String::from_utf8_lossy).collect();
     values.join(",")
 }
 

@@ -82,12 +82,8 @@ fn asked_agent(x: &Exchange<'_>) -> Option<(&'static Dialect, &'static str, Stri
 
 fn send(x: &mut Exchange<'_>, place: Place, base: &str, form: CardForm) {
     let date = x.means.scratch.date(x.means.now);
-    let index = match x.means.scratch.cards.find(
-        place,
-        form,
-        &Origin::of(x.means.site, x.means.peer, x.head),
-        base,
-    ) {
+    let origin = Origin::of(x.means.site, x.means.peer, x.head);
+    let index = match x.means.scratch.cards.find(place, form, &origin, base) {
         Some(index) => index,
         None => match render(x, place, base, form) {
             Some(card) => x.means.scratch.cards.keep(card),

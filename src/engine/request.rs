@@ -4,7 +4,9 @@ use std::task::Waker;
 
 use crate::{
     binding::{
-        Exchange, Handled, Means, Scratch, activated, cards, echo,
+        Exchange, Handled, Means, Scratch, activated,
+        asked::asks_extensions,
+        cards, echo,
         jsonrpc::{self, Place},
         rest,
         route::{NO_AGENT, NOTHING, Route, route},
@@ -79,7 +81,7 @@ pub(super) fn handle(mut x: Exchange<'_>, body: Source<'_>) -> Handled {
     if x.head.version() == Version::Http10 && !x.close {
         keep_old_client(x.means.out, start, &mut handled);
     }
-    if activated::is_asked(x.head) {
+    if asks_extensions(x.head) {
         name_extensions(&mut x, start, &mut handled);
     }
     if length > x.means.site.limits.output_bytes_max {
@@ -101,7 +103,8 @@ fn keep_old_client(out: &mut Vec<u8>, start: usize, handled: &mut Handled) {
     }
 }
 
-/// Wire §1.8: an answer names the extensions that are in effect.
+/// Wire §1.8: an answer names the extensions that are in effect. Hardly anybody asks for one, so
+/// the path is looked up again here and nothing of it kept for this.
 #[cold]
 fn name_extensions(x: &mut Exchange<'_>, start: usize, handled: &mut Handled) {
     let agent = match route(x.means.site, x.head.path()) {

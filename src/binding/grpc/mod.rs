@@ -48,7 +48,7 @@ pub use rpcs::{A2aRpc, Family, Rpc, SERVICES, rpc};
 pub use status::{Code, Status};
 pub use waiting::{Parked, Pump, Pumped};
 
-/// One call: its message, what its metadata says, and what the answer's is to say.
+/// One call: its message and what its metadata says.
 pub struct Request<'r> {
     /// Which one.
     pub rpc: &'static A2aRpc,
@@ -62,7 +62,13 @@ pub struct Request<'r> {
     pub after: Option<u64>,
     /// `:authority`, for cards.
     pub authority: Option<&'r str>,
-    /// Set by [`handle`]: the value of `a2a-extensions` in the answer's initial metadata.
+}
+
+/// A call that was understood.
+pub struct Called {
+    /// What became of it.
+    pub handled: Handled,
+    /// The value of `a2a-extensions` in the answer's initial metadata.
     pub activated: Option<String>,
 }
 
@@ -80,7 +86,7 @@ pub enum Handled {
 ///
 /// # Errors
 /// A [`Fault`]; nothing was written then. [`Status::of`] says it in gRPC.
-pub fn handle(means: &mut Means<'_>, request: &mut Request<'_>) -> Result<Handled, Fault> {
+pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fault> {
     let rpc = request.rpc;
     let method = rpc.method()?;
     version::check(request.version, method, means.site.strict_version)?;
@@ -110,12 +116,9 @@ pub fn handle(means: &mut Means<'_>, request: &mut Request<'_>) -> Result<Handle
     }
     // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.
     let agent = means.site.agents.get(asked.tenant).copied().unwrap_or(AgentIndex(0));
-    if let Some(asked) = request.extensions
-        && let Some(profile) = means.service.profile(agent)
-    {
-        let uris = activated(profile, asked);
-        request.activated = (!uris.is_empty()).then(|| uris.join(", "));
-    }
+    let profile = request.extensions.and_then(|_| means.service.profile(agent));
+    let uris = profile.zip(request.extensions).map(|(profile, asked)| activated(profile, asked));
+    let activated = uris.filter(|uris| !uris.is_empty()).map(|uris| uris.join(", "));
     let mut ready = Ready {
         rpc,
         method,
@@ -131,11 +134,12 @@ pub fn handle(means: &mut Means<'_>, request: &mut Request<'_>) -> Result<Handle
         peer: means.peer,
         request,
     };
-    match asked.call {
+    let handled = match asked.call {
         Call::ExtendedCard => ready.card().map(|()| Handled::Answered),
         call if method.op.is_streaming() => ready.stream(call),
         call => ready.unary(call),
-    }
+    }?;
+    Ok(Called { handled, activated })
 }
 
 /// A call that was understood, and the parts of its means side by side.

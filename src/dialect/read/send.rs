@@ -181,7 +181,7 @@ fn refuse_push(value: Option<Value<'_>>, field: &'static str) -> Result<(), Faul
 
 #[cold]
 fn refuse_url(value: Value<'_>, field: &'static str) -> Result<(), Fault> {
-    let Some(value) = object(Some(value), field)? else { return Ok(()) };
+    object(Some(value), field)?;
     let mut slots = PushSlots::default();
     slots.fill(value);
     match value.at(slots.url) {

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::CONTEN
 use crate::{
     binding::{
         Means,
-        grpc::{self, A2aRpc, Code, Handled, Parked, Pump, Pumped, Rpc, Status},
+        grpc::{self, A2aRpc, Called, Code, Handled, Parked, Pump, Pumped, Rpc, Status},
     },
     net::{local, wheel::NEVER},
 };
@@ -205,14 +205,13 @@ impl Call {
     ) -> Result<(Handled, Result<Bytes, Gone>), End> {
         let extensions = extensions(&head.headers);
         let version = head.headers.get("a2a-version").map(HeaderValue::as_bytes);
-        let mut request = grpc::Request {
+        let request = grpc::Request {
             rpc,
             message,
             version,
             extensions: extensions.as_deref(),
             after: after(&head.headers),
             authority: head.uri.authority().map(http::uri::Authority::as_str),
-            activated: None,
         };
         let now = self.link.local.clock.now();
         let mut desk = self.link.local.desk.borrow_mut();
@@ -228,9 +227,9 @@ impl Call {
             wake: cx.waker(),
             peer: self.link.peer(),
         };
-        match grpc::handle(&mut means, &mut request) {
-            Ok(handled) => {
-                let activated = request.activated.map(HeaderValue::try_from);
+        match grpc::handle(&mut means, &request) {
+            Ok(Called { handled, activated }) => {
+                let activated = activated.map(HeaderValue::try_from);
                 self.activated = activated.and_then(Result::ok);
                 let written = take(out, &self.link);
                 Ok((handled, written))

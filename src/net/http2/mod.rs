@@ -30,7 +30,7 @@ use h2::{
 };
 use http::{Method, Request, header};
 use smallvec::SmallVec;
-use tokio::io::ReadBuf;
+use tokio::io::AsyncWriteExt;
 
 use crate::{
     binding::site::Permit,
@@ -146,23 +146,9 @@ const REFUSAL: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
 /// Says the refusal, and reads until the peer has ended its side, too: what lies unread when a
 /// socket is closed resets the connection, and takes the refusal with it.
 async fn refuse<S: Transport>(stream: &mut S) -> io::Result<()> {
-    let mut rest = REFUSAL;
-    while !rest.is_empty() {
-        let sent = poll_fn(|cx| stream.poll_send(cx, rest)).await?;
-        if sent == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        rest = &rest[sent..];
-    }
-    poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx)).await?;
-    let mut piece = [0; 1024];
-    loop {
-        let mut buffer = ReadBuf::new(&mut piece);
-        poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut buffer)).await?;
-        if buffer.filled().is_empty() {
-            return Ok(());
-        }
-    }
+    stream.write_all(REFUSAL).await?;
+    stream.shutdown().await?;
+    tokio::io::copy(stream, &mut tokio::io::sink()).await.map(drop)
 }
 
 async fn serve<S: Transport>(mut stream: S, read: Vec<u8>, local: Rc<Local>) {
