@@ -6,71 +6,13 @@ use lexopt::{
     Arg::{Long, Short, Value},
     Parser, ValueExt,
 };
-use peregrine::{
-    binding::ws::is_origin,
-    dialect::card::CardForm,
-    engine::{Mount, Setup},
-    limits::{LimitError, Limits},
-    net,
+use peregrine::{engine::Setup, net};
+
+use super::{
+    help::FLAGS,
+    nearest::nearest,
+    values::{agent, card, limit, mount, public_url, workers, ws_origin},
 };
-
-use super::nearest::nearest;
-
-/// Printed by `--help`.
-pub const HELP: &str = "\
-peregrine: one port for every generation of A2A
-
-usage: peregrine serve [flags]
-
-  --listen ADDR                address and port; may be repeated [127.0.0.1:3000]
-  --agent [NAME=]KIND[:ARG]    adds an agent; without NAME it is the default one [echo]
-                               kinds: echo, script:FILE
-  --tls-cert FILE              speaks TLS on every address, with this certificate chain (PEM)
-  --tls-key FILE               the private key of the certificate (PEM)
-  --tls-client-ca FILE         clients must show a certificate that leads to one of these (PEM)
-  --public-url URL             the URL that cards name, for a server behind a proxy
-  --trust-forwarded            cards believe X-Forwarded-Proto, -Host and -Prefix: only
-                               behind a proxy that sets them and that nobody can pass by
-  --workers N                  threads [one per core]
-  --limit NAME=VALUE           sets a limit, see docs/limits.md; may be repeated
-  --mount PATH=DIALECT[:AGENT] serves a dialect at a path of its own; may be repeated
-  --card v1|v03|hybrid         form of the public agent cards [hybrid]
-  --strict-version             a 1.0 method without the A2A-Version header is refused
-  --no-streaming               streaming operations are refused
-  --no-extended-card           the extended agent card is refused
-  --ws-origin ORIGIN           pages of this origin may open WebSockets, * for any; may be repeated
-  --allow-anonymous            listen on addresses that other machines can reach
-  -h, --help                   print this
-  -V, --version                print the version
-
-SIGTERM or SIGINT ends the server when running calls have ended; a second one at once.
-SIGHUP makes it read the files of --tls-* again, for the connections that come from then on.
-";
-
-/// Flags, for the nearest one when a flag is unknown.
-const FLAGS: &[&str] = &[
-    "agent",
-    "allow-anonymous",
-    "card",
-    "help",
-    "limit",
-    "listen",
-    "mount",
-    "no-extended-card",
-    "no-streaming",
-    "public-url",
-    "strict-version",
-    "tls-cert",
-    "tls-client-ca",
-    "tls-key",
-    "trust-forwarded",
-    "version",
-    "workers",
-    "ws-origin",
-];
-
-/// Most threads that make sense to ask for.
-const WORKERS_MAX: usize = 1024;
 
 /// What the user got wrong, in one line.
 #[derive(Debug, PartialEq, Eq)]
@@ -226,83 +168,9 @@ fn check_listen(text: &str, is_deliberate: bool) -> Result<(), Wrong> {
     )))
 }
 
-/// `[NAME=]KIND[:ARG]`; a `=` behind something that is no name belongs to the argument.
-fn agent(text: &str) -> AgentFlag {
-    let is_name = |text: &str| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        !text.is_empty() && text.chars().all(plain)
-    };
-    let (name, rest) = match text.split_once('=') {
-        Some((name, rest)) if is_name(name) => (Some(name.to_owned()), rest),
-        _ => (None, text),
-    };
-    let (kind, arg) = match rest.split_once(':') {
-        Some((kind, arg)) => (kind, Some(arg.to_owned())),
-        None => (rest, None),
-    };
-    AgentFlag { name, kind: kind.to_owned(), arg }
-}
-
-fn public_url(text: String) -> Result<String, Wrong> {
-    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    let clean = text.bytes().all(|b| b.is_ascii_graphic() && !b"\"\\?#<>".contains(&b));
-    if clean && host.is_some_and(|host| !host.is_empty() && !host.starts_with('/')) {
-        return Ok(text);
-    }
-    Err(Wrong(format!("--public-url {text:?} is not an http or https URL without a query")))
-}
-
-fn ws_origin(text: String) -> Result<String, Wrong> {
-    if is_origin(&text) {
-        return Ok(text);
-    }
-    Err(Wrong(format!("--ws-origin {text:?} is neither like https://host:port nor *")))
-}
-
-fn workers(text: &str) -> Result<usize, Wrong> {
-    let number = text.parse().ok().filter(|n| (1..=WORKERS_MAX).contains(n));
-    number.ok_or_else(|| Wrong(format!("--workers {text:?} is not a number from 1 to 1024")))
-}
-
-fn limit(limits: &mut Limits, text: &str) -> Result<(), Wrong> {
-    let Some((name, value)) = text.split_once('=') else {
-        return Err(Wrong(format!("--limit {text:?} is not NAME=VALUE")));
-    };
-    limits.set(name, value).map_err(|error| match error {
-        LimitError::Name => {
-            let hint = nearest(name, Limits::NAMES.iter().copied());
-            let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
-            Wrong(format!("there is no limit {name:?}{hint}"))
-        }
-        LimitError::Value => {
-            Wrong(format!("--limit {name}: {value:?} is not a whole number above zero that fits"))
-        }
-    })
-}
-
-/// `PATH=DIALECT[:AGENT]`; whether the names exist is for the engine to say.
-fn mount(text: &str) -> Result<Mount, Wrong> {
-    let Some((path, dialect)) = text.split_once('=') else {
-        return Err(Wrong(format!("--mount {text:?} is not PATH=DIALECT[:AGENT]")));
-    };
-    let (dialect, agent) = match dialect.split_once(':') {
-        Some((dialect, agent)) => (dialect, Some(agent.to_owned())),
-        None => (dialect, None),
-    };
-    Ok(Mount { path: path.to_owned(), dialect: dialect.to_owned(), agent })
-}
-
-fn card(text: &str) -> Result<CardForm, Wrong> {
-    match text {
-        "v1" => Ok(CardForm::V1),
-        "v03" => Ok(CardForm::V03),
-        "hybrid" => Ok(CardForm::Hybrid),
-        _ => Err(Wrong(format!("--card {text:?} is none of v1, v03, hybrid"))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::help::HELP;
     use super::*;
 
     fn serve(words: &str) -> Result<Box<Serve>, String> {
@@ -340,12 +208,6 @@ mod tests {
         assert!(!setup.extended_card && setup.test_echo.as_deref() == Some("/e"));
         assert_eq!(setup.ws_origins, ["https://a.example", "*"]);
         assert_eq!(setup.mounts[0].agent.as_deref(), Some("bob"));
-    }
-
-    #[test]
-    fn a_path_with_an_equals_sign_is_no_name() {
-        let flag = agent("script:dir/a=b.toml");
-        assert_eq!((flag.name, flag.arg.as_deref()), (None, Some("dir/a=b.toml")));
     }
 
     #[test]

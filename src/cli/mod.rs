@@ -6,7 +6,9 @@
 mod agents;
 mod args;
 mod banner;
+mod help;
 mod nearest;
+mod values;
 
 use std::{
     ffi::OsString,
@@ -35,7 +37,7 @@ pub fn main() -> ExitCode {
 fn run(args: Vec<OsString>) -> Result<(), (u8, String)> {
     let wrong = |Wrong(line): Wrong| (2, line);
     match args::parse(args).map_err(wrong)? {
-        Command::Help => say(args::HELP),
+        Command::Help => say(help::HELP),
         Command::Version => say(concat!("peregrine ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Serve(serve) => {
             let (server, limits) = server(*serve).map_err(wrong)?;

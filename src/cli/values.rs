@@ -1,0 +1,125 @@
+//! The values of flags: text in, a checked value or one line of what is wrong with it out.
+
+use peregrine::{
+    binding::ws::is_origin,
+    dialect::card::CardForm,
+    engine::Mount,
+    limits::{LimitError, Limits},
+};
+
+use super::{
+    args::{AgentFlag, Wrong},
+    nearest::nearest,
+};
+
+/// Most threads that make sense to ask for.
+const WORKERS_MAX: usize = 1024;
+
+/// `[NAME=]KIND[:ARG]`; a `=` behind something that is no name belongs to the argument.
+pub fn agent(text: &str) -> AgentFlag {
+    let is_name = |text: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        !text.is_empty() && text.chars().all(plain)
+    };
+    let (name, rest) = match text.split_once('=') {
+        Some((name, rest)) if is_name(name) => (Some(name.to_owned()), rest),
+        _ => (None, text),
+    };
+    let (kind, arg) = match rest.split_once(':') {
+        Some((kind, arg)) => (kind, Some(arg.to_owned())),
+        None => (rest, None),
+    };
+    AgentFlag { name, kind: kind.to_owned(), arg }
+}
+
+/// An `http` or `https` URL without a query.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn public_url(text: String) -> Result<String, Wrong> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let clean = text.bytes().all(|b| b.is_ascii_graphic() && !b"\"\\?#<>".contains(&b));
+    if clean && host.is_some_and(|host| !host.is_empty() && !host.starts_with('/')) {
+        return Ok(text);
+    }
+    Err(Wrong(format!("--public-url {text:?} is not an http or https URL without a query")))
+}
+
+/// An origin as browsers send it, or `*`.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn ws_origin(text: String) -> Result<String, Wrong> {
+    if is_origin(&text) {
+        return Ok(text);
+    }
+    Err(Wrong(format!("--ws-origin {text:?} is neither like https://host:port nor *")))
+}
+
+/// A number of threads.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn workers(text: &str) -> Result<usize, Wrong> {
+    let number = text.parse().ok().filter(|n| (1..=WORKERS_MAX).contains(n));
+    number.ok_or_else(|| Wrong(format!("--workers {text:?} is not a number from 1 to 1024")))
+}
+
+/// `NAME=VALUE`; sets that limit.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn limit(limits: &mut Limits, text: &str) -> Result<(), Wrong> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err(Wrong(format!("--limit {text:?} is not NAME=VALUE")));
+    };
+    limits.set(name, value).map_err(|error| match error {
+        LimitError::Name => {
+            let hint = nearest(name, Limits::NAMES.iter().copied());
+            let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
+            Wrong(format!("there is no limit {name:?}{hint}"))
+        }
+        LimitError::Value => {
+            Wrong(format!("--limit {name}: {value:?} is not a whole number above zero that fits"))
+        }
+    })
+}
+
+/// `PATH=DIALECT[:AGENT]`; whether the names exist is for the engine to say.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn mount(text: &str) -> Result<Mount, Wrong> {
+    let Some((path, dialect)) = text.split_once('=') else {
+        return Err(Wrong(format!("--mount {text:?} is not PATH=DIALECT[:AGENT]")));
+    };
+    let (dialect, agent) = match dialect.split_once(':') {
+        Some((dialect, agent)) => (dialect, Some(agent.to_owned())),
+        None => (dialect, None),
+    };
+    Ok(Mount { path: path.to_owned(), dialect: dialect.to_owned(), agent })
+}
+
+/// The form of a card.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn card(text: &str) -> Result<CardForm, Wrong> {
+    match text {
+        "v1" => Ok(CardForm::V1),
+        "v03" => Ok(CardForm::V03),
+        "hybrid" => Ok(CardForm::Hybrid),
+        _ => Err(Wrong(format!("--card {text:?} is none of v1, v03, hybrid"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_an_equals_sign_is_no_name() {
+        let flag = agent("script:dir/a=b.toml");
+        assert_eq!((flag.name, flag.arg.as_deref()), (None, Some("dir/a=b.toml")));
+    }
+}
