@@ -67,7 +67,7 @@ fn read_send(parser: &mut Parser, pack: &mut Vec<u8>, limits: &Limits, body: Sou
     let Some(Content::Text(text)) = send.message.parts().next().map(Part::content) else {
         panic!("a text")
     };
-    text.len()
+    text.raw().len()
 }
 
 fn reading(criterion: &mut Criterion) {
@@ -120,7 +120,7 @@ fn reading(criterion: &mut Criterion) {
 fn task(body: &[u8]) -> Task {
     let (mut parser, mut pack, limits) = (Parser::new(), Vec::new(), Limits::default());
     read_send(&mut parser, &mut pack, &limits, body.into());
-    let message = Message(&pack);
+    let message = Message::from_packed(&pack).expect("it was just packed");
     let limits = TaskLimits { bytes_max: 1 << 24, history_max: 9, artifacts_max: 9, replay_max: 9 };
     let ids = [&b"0123456789abcdef0123456789abcdef0123"[..], b"a-context"];
     let mut task = Task::new(ids[0], ids[1], Generation::V1, 0);

@@ -38,7 +38,7 @@ struct Maker {
 impl Maker {
     fn new(tasks_max: usize) -> Maker {
         let limits = Limits { tasks_max, ..Limits::default() };
-        let said = MessageBuf::agent("0123456789abcdef", &PartsBuf::new().text(TEXT));
+        let said = MessageBuf::agent(&PartsBuf::new().text(TEXT)).id("0123456789abcdef");
         let mut events = EventBuf::default();
         let (state, at_ms) = (TaskState::Completed, now(0).unix_ms);
         events.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });

@@ -7,14 +7,23 @@ use std::sync::Arc;
 use peregrine::{
     agent::{Agent, Closed, Ending, JobHost, Turn, TurnHost, echo::Echo, script::Script},
     model::{
-        Content, EventBuf, Generation, Message, MessageBuf, Part, PartsBuf, Task, TaskEvent,
-        TaskLimits, TaskState, TaskView,
+        Content, EventBuf, Generation, Json, Message, MessageBuf, Part, PartBuf, PartsBuf, RawText,
+        Task, TaskEvent, TaskLimits, TaskState, TaskView,
     },
-    service::{Now, TaskKey},
+    service::{Entropy, Now, TaskKey},
 };
 
 const LIMITS: TaskLimits =
     TaskLimits { bytes_max: 1 << 20, history_max: 100, artifacts_max: 16, replay_max: 100 };
+
+/// The same bits again and again.
+struct Same;
+
+impl Entropy for Same {
+    fn bits(&mut self) -> u128 {
+        0
+    }
+}
 
 /// A server with one task and a clock that jumps to whatever the agent waits for.
 struct Server<A> {
@@ -45,7 +54,7 @@ impl<A: Agent> Server<A> {
 
     /// Sends one message and lists what the agent does until it waits for nothing.
     fn send(&mut self, id: &str, parts: &PartsBuf) -> Vec<String> {
-        let message = MessageBuf::agent(id, parts);
+        let message = MessageBuf::agent(parts).id(id);
         let mut lines = Vec::new();
         let mut token = None;
         loop {
@@ -54,12 +63,13 @@ impl<A: Agent> Server<A> {
             let turn = Turn {
                 message: message.view(),
                 state: self.task.as_ref().map(Task::state),
-                task_id: b"task",
-                context_id: b"context",
+                task_id: RawText::parse("task").unwrap(),
+                context_id: RawText::parse("context").unwrap(),
                 metadata: None,
                 extensions: None,
                 identity: None,
                 now: Now { mono_ms: self.now_ms, unix_ms: self.now_ms },
+                entropy: &mut Same,
                 events: &mut events,
                 ending: &mut ending,
                 host: &mut Host(&self.task),
@@ -111,7 +121,7 @@ fn shown(event: &TaskEvent<'_>) -> String {
             Some(message) => format!("{state:?} {}", said(*message)),
         },
         TaskEvent::Artifact { artifact, append, last_chunk, .. } => {
-            let id = String::from_utf8_lossy(artifact.artifact_id());
+            let id = artifact.artifact_id();
             let parts = artifact.parts().map(part).collect::<Vec<_>>().join(" ");
             let append = if *append { "+" } else { "" };
             let last = if *last_chunk { "." } else { "" };
@@ -121,17 +131,17 @@ fn shown(event: &TaskEvent<'_>) -> String {
 }
 
 fn said(message: Message<'_>) -> String {
-    let id = String::from_utf8_lossy(message.message_id());
+    let id = message.message_id();
     format!("{id}: {}", message.parts().map(part).collect::<Vec<_>>().join(" "))
 }
 
 fn part(part: Part<'_>) -> String {
-    let text = |raw: &[u8]| String::from_utf8_lossy(raw).into_owned();
+    let text = |text: RawText<'_>| text.raw_str().to_owned();
     let content = match part.content() {
         Content::Text(raw) => text(raw),
         Content::Raw(raw) => format!("raw={}", text(raw)),
         Content::Url(raw) => format!("url={}", text(raw)),
-        Content::Data(raw) => format!("data={}", text(raw)),
+        Content::Data(json) => format!("data={}", json.as_str()),
     };
     let named = part.filename().map_or(String::new(), |raw| format!(" name={}", text(raw)));
     let typed = part.media_type().map_or(String::new(), |raw| format!(" type={}", text(raw)));
@@ -142,9 +152,9 @@ fn part(part: Part<'_>) -> String {
 fn echo_gives_parts_back_as_they_came() {
     let parts = PartsBuf::new()
         .text("say \"hi\"")
-        .raw("Zm9v", Some("a.txt"), Some("text/plain"))
-        .url("https://example.com/x", None, None)
-        .data("{ \"n\" : 1e400 }");
+        .part(&PartBuf::bytes(b"foo").filename("a.txt").media_type("text/plain"))
+        .part(&PartBuf::url("https://example.com/x"))
+        .data(Json::parse("{ \"n\" : 1e400 }").unwrap());
     let mut server = Server::new(Echo);
     let lines = server.send("m", &parts);
     let parts = r#"[say \"hi\"] [raw=Zm9v name=a.txt type=text/plain] [url=https://example.com/x]"#;
@@ -349,8 +359,11 @@ fn script_takes_the_rule_with_the_longest_prefix() {
     assert_eq!(said("abx", &text("abx")), "[id ab]");
     assert_eq!(said("abcx", &text("abc")), "[id abc]");
     assert_eq!(said("abcx", &text("abcde")), "[text abcd]");
-    assert_eq!(said("ab", &PartsBuf::new().data("1")), "[id ab]");
-    assert_eq!(said("x", &PartsBuf::new().data("1").text("ab").text("abcd")), "[text ab]");
+    assert_eq!(said("ab", &PartsBuf::new().data(Json::parse("1").unwrap())), "[id ab]");
+    assert_eq!(
+        said("x", &PartsBuf::new().data(Json::parse("1").unwrap()).text("ab").text("abcd")),
+        "[text ab]"
+    );
     assert_eq!(said("zz1", &text("q\"uote")), "[both]");
     assert_eq!(said("zz1", &text("uote")), "[any]");
 }
@@ -396,12 +409,22 @@ fn script_describes_its_agent() {
         input_modes = ["text/plain"]
         output_modes = ["image/png"]
         streaming = false
+        documentation_url = "https://o/docs"
+        icon_url = "https://o/icon.png"
+        [agent.provider]
+        organization = "O"
+        url = "https://o/"
+        [[agent.extensions]]
+        uri = "urn:x"
+        params = ' {"n": 1} '
         [[agent.skills]]
         id = "s"
         name = "Skill"
         description = "Does it"
         tags = ["t"]
         examples = ["e"]
+        input_modes = ["text/html"]
+        output_modes = ["image/gif"]
         [[agent.skills]]
         id = "short"
     "#;
@@ -411,6 +434,15 @@ fn script_describes_its_agent() {
     assert_eq!((&*profile.version, profile.streaming), ("9.1", false));
     assert_eq!(profile.input_modes, ["text/plain"]);
     assert_eq!(profile.output_modes, ["image/png"]);
+    let provider = profile.provider.as_ref().expect("there is one");
+    assert_eq!((&*provider.organization, &*provider.url), ("O", "https://o/"));
+    assert_eq!(profile.documentation_url.as_deref(), Some("https://o/docs"));
+    assert_eq!(profile.icon_url.as_deref(), Some("https://o/icon.png"));
+    let params = profile.extensions[0].params.as_ref().expect("there are some");
+    assert_eq!(params.view().as_str(), r#"{"n": 1}"#);
+    assert_eq!(profile.skills[0].input_modes, ["text/html"]);
+    assert_eq!(profile.skills[0].output_modes, ["image/gif"]);
+    assert!(profile.skills[1].input_modes.is_empty());
     assert_eq!((&*profile.skills[0].name, &*profile.skills[0].tags[0]), ("Skill", "t"));
     assert_eq!((&*profile.skills[1].name, &*profile.skills[1].tags[0]), ("short", "short"));
     let named = Script::parse("[agent]\nname = 'n'").expect("the script is valid");
@@ -437,6 +469,8 @@ fn script_errors_say_where_and_what_was_meant() {
         ("message = [{ filename = 'x' }]", part(ONE_CONTENT)),
         ("message = [{ bytes = 'Zg=' }]", part("`bytes` is not base64")),
         ("message = [{ data = '{' }]", part("`data` is not JSON: invalid JSON at byte 1")),
+        ("message = [{ text = '', metadata = '[]' }]", part(NO_OBJECT)),
+        ("message = [{ text = '', metadata = '{' }]", part(NO_JSON)),
         ("message = [{ txt = 'x' }]", part("unknown key `txt`; did you mean `text`?")),
     ] {
         assert_eq!(step(toml), expected);
@@ -462,6 +496,8 @@ fn script_errors_say_where_and_what_was_meant() {
     }
 }
 
+const NO_OBJECT: &str = "`metadata` cannot be used: it must be a JSON object";
+const NO_JSON: &str = "`metadata` is not JSON: invalid JSON at byte 1";
 const ONE_CONTENT: &str = "needs exactly one of `text`, `url`, `bytes` and `data`";
 
 #[test]
@@ -475,6 +511,11 @@ fn script_errors_outside_of_steps() {
         ("[agent]\nnam = 'x'", "line 2: agent: unknown key `nam`; did you mean `name`?"),
         ("[agent]\nstreaming = 'x'", "line 2: agent: `streaming` must be true or false"),
         ("[agent]\ninput_modes = [1]", "line 2: agent: `input_modes` must be an array of strings"),
+        ("[agent.provider]\nurl = 'x'", "line 1: agent, provider: `organization` must be a string"),
+        (
+            "[[agent.extensions]]\nuri = 'x'\nparams = '1'",
+            "line 3: agent, extension 1: `params` cannot be used: it must be a JSON object",
+        ),
         ("[[agent.skills]]\nname = 'x'", "line 1: agent, skill 1: `id` must be a string"),
         (
             "[[rule]]\n[[rule.step]]\nstatus = 'working'\n[[rule]]\n[[rule.step]]\n\

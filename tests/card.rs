@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 
 use peregrine::{
-    agent::Profile,
+    agent::{Extension, Profile, Provider},
     dialect::card::{CardForm, CardOptions, Endpoint, etag, render},
+    model::JsonObjectBuf,
 };
 use serde_json::{Value, json};
 
@@ -82,6 +83,17 @@ const SKILL_V03: Fields = (
 fn profile() -> Profile {
     let mut profile = Profile::new("n\"\\\n\u{1}é", "described");
     profile.skills[0].examples = vec!["say \"hi\"".to_owned()];
+    profile.skills[0].input_modes = vec!["text/plain".to_owned()];
+    profile.skills[0].output_modes = vec!["image/png".to_owned(), "text/plain".to_owned()];
+    profile.provider =
+        Some(Provider { organization: "O \"1\"".to_owned(), url: "https://o/".to_owned() });
+    profile.documentation_url = Some("https://o/docs".to_owned());
+    profile.icon_url = Some("https://o/icon.png".to_owned());
+    profile.extensions = vec![Extension {
+        uri: "urn:x".to_owned(),
+        params: Some(JsonObjectBuf::parse(" { \"n\": 1 } ").unwrap()),
+        ..Extension::default()
+    }];
     profile
 }
 
@@ -202,6 +214,27 @@ fn texts_come_back_as_they_were() {
     assert_eq!(card["name"], profile.name);
     assert_eq!(card["skills"][0]["examples"], json!(["say \"hi\""]));
     assert_eq!(card["defaultInputModes"], json!(profile.input_modes));
+}
+
+#[test]
+fn every_form_says_who_provides_the_agent_and_what_each_skill_reads_and_writes() {
+    for form in [CardForm::V1, CardForm::V03, CardForm::Hybrid, CardForm::ExtendedV1] {
+        let card = card(form);
+        assert_eq!(card["provider"], json!({ "organization": "O \"1\"", "url": "https://o/" }));
+        assert_eq!(card["documentationUrl"], "https://o/docs");
+        assert_eq!(card["iconUrl"], "https://o/icon.png");
+        assert_eq!(card["skills"][0]["inputModes"], json!(["text/plain"]));
+        assert_eq!(card["skills"][0]["outputModes"], json!(["image/png", "text/plain"]));
+        let extension = json!({ "uri": "urn:x", "required": false, "params": { "n": 1 } });
+        assert_eq!(card["capabilities"]["extensions"], json!([extension]));
+        let bytes = render(&Profile::new("n", "d"), &[V1], form, CardOptions::default());
+        let plain: Value = serde_json::from_slice(&bytes).expect("a card is JSON");
+        for key in ["provider", "documentationUrl", "iconUrl"] {
+            assert!(plain.get(key).is_none(), "{key}");
+        }
+        assert!(plain["skills"][0].get("inputModes").is_none());
+        assert!(plain["skills"][0].get("outputModes").is_none());
+    }
 }
 
 #[test]

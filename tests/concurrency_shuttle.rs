@@ -75,7 +75,7 @@ fn status(state: TaskState) -> TaskEvent<'static> {
 /// Makes a task with a message of `size`; contexts of different `bits` are in different shards.
 fn make(store: &Store, bits: u128, size: usize) -> Result<TaskKey, Refused> {
     let context = bits.to_le_bytes();
-    let said = MessageBuf::agent("m", &PartsBuf::new().text(&"x".repeat(size)));
+    let said = MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(size))).id("m");
     let new = NewTask {
         agent: AGENT,
         context_id: Some(&context),
@@ -287,7 +287,7 @@ fn an_id_that_two_clients_choose_has_one_task() {
             if !keep {
                 return false;
             }
-            let said = MessageBuf::agent("m", &PartsBuf::new().text("x"));
+            let said = MessageBuf::agent(&PartsBuf::new().text("x")).id("m");
             let none = EventBuf::default();
             let made = store.commit_new(&reserved, Generation::V1, said.view(), &none, NOW, |_| ());
             made.is_ok()

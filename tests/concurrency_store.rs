@@ -57,7 +57,7 @@ fn status(state: TaskState) -> TaskEvent<'static> {
 fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
     let context = bits.to_le_bytes();
     let text = PartsBuf::new().text(&"x".repeat(bits as usize % 300));
-    let said = MessageBuf::agent("m", &text);
+    let said = MessageBuf::agent(&text).id("m");
     let new = NewTask {
         agent: AgentIndex(0),
         context_id: Some(&context),

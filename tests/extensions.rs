@@ -32,7 +32,7 @@ struct Tell;
 impl Agent for Tell {
     fn start(&self, turn: Turn<'_>) {
         let text = turn.extensions.unwrap_or("none").to_owned();
-        turn.reply(MessageBuf::agent("m", &PartsBuf::new().text(&text)));
+        turn.reply(MessageBuf::agent(&PartsBuf::new().text(&text)));
     }
 }
 
@@ -123,8 +123,7 @@ fn activated_extensions_are_named_in_the_answer() {
 
 #[test]
 fn an_answer_that_waited_names_them_too() {
-    let extension =
-        Extension { uri: "urn:x".to_owned(), description: String::new(), required: false };
+    let extension = Extension { uri: "urn:x".to_owned(), ..Extension::default() };
     let profile = Profile { extensions: vec![extension], ..Profile::new("echo", "Echoes.") };
     let mut lab = Lab::new(Setup { agents: vec![(profile, Arc::new(Echo))], ..Setup::default() });
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":

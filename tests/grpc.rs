@@ -9,7 +9,10 @@ mod support;
 
 use std::time::Duration;
 
-use peregrine::agent::Extension;
+use peregrine::{
+    agent::{Extension, Provider},
+    model::JsonObjectBuf,
+};
 use prost::Message as _;
 use prost_types::{FileDescriptorProto, Struct, Value, value::Kind};
 use serde_json::json;
@@ -633,13 +636,53 @@ fn a_client_that_leaves_does_not_stop_its_task() {
     });
 }
 
+#[test]
+fn cards_of_both_generations_say_what_the_profile_says() {
+    let rig = Rig::with(|setup| {
+        let (profile, _) = &mut setup.agents[0];
+        let [organization, url] = ["O", "https://o/"].map(str::to_owned);
+        profile.provider = Some(Provider { organization, url });
+        profile.documentation_url = Some("https://o/docs".to_owned());
+        profile.icon_url = Some("https://o/icon.png".to_owned());
+        profile.skills[0].input_modes = vec!["text/plain".to_owned()];
+        profile.skills[0].output_modes = vec!["image/png".to_owned()];
+        let params = JsonObjectBuf::parse(r#"{"n":7}"#).ok();
+        profile.extensions =
+            vec![Extension { uri: "urn:x".to_owned(), params, ..Extension::default() }];
+    });
+    run(async {
+        let own = v1::GetExtendedAgentCardRequest::default();
+        let card = rig.v1().await.get_extended_agent_card(own).await.unwrap().into_inner();
+        let provider = card.provider.unwrap();
+        assert_eq!((&*provider.organization, &*provider.url), ("O", "https://o/"));
+        assert_eq!(card.documentation_url.as_deref(), Some("https://o/docs"));
+        assert_eq!(card.icon_url.as_deref(), Some("https://o/icon.png"));
+        assert_eq!(card.skills[0].input_modes, ["text/plain"]);
+        assert_eq!(card.skills[0].output_modes, ["image/png"]);
+        let extension = &card.capabilities.unwrap().extensions[0];
+        assert_eq!(extension.params.as_ref().unwrap().fields["n"], number(7.0));
+        let card = rig.v03().await.get_agent_card(v03::GetAgentCardRequest {}).await;
+        let card = card.unwrap().into_inner();
+        let provider = card.provider.unwrap();
+        assert_eq!((&*provider.organization, &*provider.url), ("O", "https://o/"));
+        assert_eq!(
+            (&*card.documentation_url, &*card.icon_url),
+            ("https://o/docs", "https://o/icon.png")
+        );
+        assert_eq!(card.skills[0].input_modes, ["text/plain"]);
+        assert_eq!(card.skills[0].output_modes, ["image/png"]);
+        let extension = &card.capabilities.unwrap().extensions[0];
+        assert_eq!(extension.params.as_ref().unwrap().fields["n"], number(7.0));
+    });
+}
+
 /// Wire §1.8: what is in effect is named in the initial metadata, and nothing else.
 #[test]
 fn activated_extensions_are_named_in_the_metadata() {
     let rig = Rig::with(|setup| {
         let uri = "urn:x".to_owned();
         let (profile, _) = &mut setup.agents[0];
-        profile.extensions = vec![Extension { uri, description: String::new(), required: false }];
+        profile.extensions = vec![Extension { uri, ..Extension::default() }];
     });
     run(async {
         let mut client = rig.v1().await;

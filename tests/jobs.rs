@@ -46,9 +46,9 @@ struct Early;
 
 impl Agent for Early {
     fn start(&self, mut turn: Turn<'_>) {
-        turn.artifact_of_message(b"0");
+        turn.artifact_of_message("0");
         turn.host.commit(turn.events).unwrap();
-        turn.artifact_of_message(b"1");
+        turn.artifact_of_message("1");
         turn.status(TaskState::Completed);
     }
 }

@@ -18,8 +18,8 @@ use peregrine::{
     json::{Parser, Value},
     limits::Limits,
     model::{
-        Artifact, Call, Content, EventBuf, Generation, List, Message, Op, Part, Reply, Role, Send,
-        Target, Task, TaskEvent, TaskLimits, TaskState,
+        Artifact, Call, Content, EventBuf, Generation, JsonObject, List, Message, Op, Part,
+        RawText, Reply, Role, Send, Target, Task, TaskEvent, TaskLimits, TaskState,
         pack::{Packer, artifact_tag, message_tag},
     },
     service::Followed,
@@ -124,7 +124,10 @@ impl Scene {
                 };
                 self.task = Some(Task::new(first.as_bytes(), context.as_bytes(), generation, 0));
             }
-            "turn" => self.apply(&TaskEvent::Turn { message: Message(&packed_message(rest)) }),
+            "turn" => {
+                let packed = packed_message(rest);
+                self.apply(&TaskEvent::Turn { message: Message::from_packed(&packed).unwrap() });
+            }
             "status" => self.status(rest),
             "artifact" => self.artifact(rest),
             "direct" => self.direct = Some((first.to_owned(), packed_message(tail))),
@@ -150,7 +153,7 @@ impl Scene {
         let mut out = Vec::new();
         let direct = || {
             let (context, message) = self.direct.as_ref().expect(place);
-            (Message(message), context.as_bytes())
+            (Message::from_packed(message).unwrap(), context.as_bytes())
         };
         let task = || self.task.as_ref().expect(place);
         match command {
@@ -218,8 +221,8 @@ impl Scene {
         let state = TaskState::ALL.into_iter().find(|s| state.str_eq(&format!("{s:?}"))).unwrap();
         let message = value.get("message").map(|message| packed_message(message.raw_str()));
         let at_ms = NEW_YEAR_MS + value.get("at").map_or(0, |at| at.as_i64().unwrap() as u64);
-        let metadata = value.get("metadata").map(|metadata| metadata.raw_str().as_bytes());
-        let message = message.as_deref().map(Message);
+        let metadata = value.get("metadata").map(object);
+        let message = message.as_deref().map(|m| Message::from_packed(m).unwrap());
         self.apply(&TaskEvent::Status { state, at_ms, message, metadata });
     }
 
@@ -229,12 +232,16 @@ impl Scene {
         let packed = packed_artifact(value.get("artifact").unwrap());
         let is = |name: &str| value.get(name).and_then(|flag| flag.as_bool()) == Some(true);
         self.apply(&TaskEvent::Artifact {
-            artifact: Artifact::new(&packed),
+            artifact: Artifact::from_packed(&packed).unwrap(),
             append: is("append"),
             last_chunk: is("lastChunk"),
-            metadata: value.get("metadata").map(|metadata| metadata.raw_str().as_bytes()),
+            metadata: value.get("metadata").map(object),
         });
     }
+}
+
+fn object(value: Value<'_>) -> JsonObject<'_> {
+    JsonObject::parse(value.raw()).unwrap()
 }
 
 /// What `rest` of an `error` command says: `FIELD DETAIL`, `-` for no field, or nothing.
@@ -264,7 +271,7 @@ fn packed_message(json: &str) -> Vec<u8> {
     let value = parser.parse(params.as_bytes(), 64).unwrap();
     let method = dialect::STANDARD.method(b"SendMessage").unwrap();
     match (method.wire.read)(&cx, Some(value), &mut pack).unwrap() {
-        Call::Send(send) => send.message.0.to_vec(),
+        Call::Send(send) => send.message.packed().to_vec(),
         _ => unreachable!(),
     }
 }
@@ -278,8 +285,8 @@ fn packed_artifact(value: Value<'_>) -> Vec<u8> {
     packer.put_some(artifact_tag::DESCRIPTION, string("description"));
     let parts = value.get("parts").unwrap().raw_str();
     let message = packed_message(&format!("{{\"role\":\"ROLE_AGENT\",\"parts\":{parts}}}"));
-    for part in Message(&message).parts() {
-        packer.put(artifact_tag::PART, part.0);
+    for part in Message::from_packed(&message).unwrap().parts() {
+        packer.put(artifact_tag::PART, part.packed());
     }
     packer.put_some(artifact_tag::METADATA, value.get("metadata").map(|m| m.raw_str().as_bytes()));
     for extension in value.get("extensions").iter().flat_map(|list| list.elements()) {
@@ -354,13 +361,13 @@ fn describe_send(words: &mut Words, send: &Send<'_>) {
     words.raw("context", send.context_id);
     words.raw("history", send.history.map(|n| n.to_string()).as_deref().map(str::as_bytes));
     words.raw("modes", send.accepted_output_modes);
-    words.raw("metadata", send.metadata);
+    words.raw("metadata", send.metadata.map(JsonObject::raw));
     words.add("|");
     let message = send.message;
-    let id = message.message_id();
+    let id = message.message_id().raw();
     words.raw("message", Some(if id == FRESH.as_bytes() { b"fresh" } else { id }));
-    words.raw("task", message.task_id());
-    words.raw("context", message.context_id());
+    words.raw("task", message.task_id().map(RawText::raw));
+    words.raw("context", message.context_id().map(RawText::raw));
     words.add(if message.role() == Role::User { "user" } else { "agent" });
     for part in message.parts() {
         words.add("|");
@@ -378,14 +385,14 @@ fn describe_send(words: &mut Words, send: &Send<'_>) {
 
 fn describe_part(words: &mut Words, part: Part<'_>) {
     match part.content() {
-        Content::Text(raw) => words.raw("text", Some(raw)),
-        Content::Raw(raw) => words.raw("raw", Some(raw)),
-        Content::Url(raw) => words.raw("url", Some(raw)),
-        Content::Data(raw) => words.raw("data", Some(raw)),
+        Content::Text(raw) => words.raw("text", Some(raw.raw())),
+        Content::Raw(raw) => words.raw("raw", Some(raw.raw())),
+        Content::Url(raw) => words.raw("url", Some(raw.raw())),
+        Content::Data(raw) => words.raw("data", Some(raw.raw())),
     }
-    words.raw("metadata", part.metadata());
-    words.raw("filename", part.filename());
-    words.raw("mediaType", part.media_type());
+    words.raw("metadata", part.metadata().map(JsonObject::raw));
+    words.raw("filename", part.filename().map(RawText::raw));
+    words.raw("mediaType", part.media_type().map(RawText::raw));
 }
 
 fn describe_list(words: &mut Words, list: &List<'_>) {
@@ -410,6 +417,6 @@ fn describe_target(words: &mut Words, name: &str, target: &Target<'_>) {
     words.add(&format!("{name} {:?}", target.generation));
     words.raw("id", Some(target.id));
     words.raw("context", target.context_id);
-    words.raw("metadata", target.metadata);
+    words.raw("metadata", target.metadata.map(JsonObject::raw));
     words.raw("after", target.after.map(|n| n.to_string()).as_deref().map(str::as_bytes));
 }

@@ -6,9 +6,9 @@
 
 use super::{Agent, Profile, Turn};
 use crate::{
-    json::write::{push_u64, unescape},
+    json::write::push_u64,
     model::{
-        Content, Message, MessageBuf, Part, PartsBuf, TaskState,
+        Content, Message, MessageBuf, Part, PartsBuf, RawText, TaskState,
         pack::{artifact_tag, part_tag},
     },
 };
@@ -20,7 +20,7 @@ pub const STREAM_EVENTS_MAX: u64 = 16_384;
 pub const HOLD_MS_MAX: u64 = 600_000;
 
 /// The id of the one artifact.
-const ARTIFACT_ID: &[u8] = b"echo";
+const ARTIFACT_ID: RawText<'static> = RawText::known(b"echo");
 
 /// Answers every message with its own parts.
 ///
@@ -45,7 +45,8 @@ impl Agent for Echo {
         match Trigger::of(turn.message) {
             Trigger::Echo => echo(&mut turn),
             Trigger::Ping => {
-                let message = MessageBuf::agent(&message_id(&turn), &PartsBuf::new().text("pong"));
+                let message =
+                    MessageBuf::agent(&PartsBuf::new().text("pong")).id(&message_id(&turn));
                 turn.reply(message);
             }
             Trigger::Stream { events } if events <= STREAM_EVENTS_MAX => stream(&mut turn, events),
@@ -86,9 +87,10 @@ impl Trigger {
     /// Most messages are decided by the first byte of their first part.
     fn of(message: Message<'_>) -> Trigger {
         let mut parts = message.parts();
-        let Some(Content::Text(raw)) = parts.next().map(Part::content) else {
+        let Some(Content::Text(text)) = parts.next().map(Part::content) else {
             return Trigger::Echo;
         };
+        let raw = text.raw();
         let found = match raw.first() {
             Some(b'p') => (raw == b"ping").then_some(Trigger::Ping),
             Some(b's') => raw
@@ -135,7 +137,7 @@ fn stream(turn: &mut Turn<'_>, events: u64) {
     let chunks = events.saturating_sub(2);
     for chunk in 1..=chunks {
         turn.events.push_artifact_with(chunk > 1, chunk == chunks, |packer| {
-            packer.put(artifact_tag::ARTIFACT_ID, ARTIFACT_ID);
+            packer.put(artifact_tag::ARTIFACT_ID, ARTIFACT_ID.raw());
             let part = packer.open(artifact_tag::PART);
             let text = packer.open(part_tag::TEXT);
             packer.0.extend_from_slice(b"chunk ");
@@ -148,24 +150,25 @@ fn stream(turn: &mut Turn<'_>, events: u64) {
 }
 
 fn reject(turn: &mut Turn<'_>, why: String) {
-    let message = MessageBuf::agent(&message_id(turn), &PartsBuf::new().text(&why));
+    let message = MessageBuf::agent(&PartsBuf::new().text(&why)).id(&message_id(turn));
     turn.status_with(TaskState::Rejected, &message);
 }
 
 /// The id of a message that ends its task: an id of a task is unique, so this is.
 fn message_id(turn: &Turn<'_>) -> String {
-    let mut id = unescape(&String::from_utf8_lossy(turn.task_id)).into_owned();
-    id.push_str("-end");
-    id
+    format!("{}-end", turn.task_id)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Limits;
+    use crate::{
+        limits::Limits,
+        model::{Json, PartBuf},
+    };
 
     fn trigger(parts: &PartsBuf) -> Trigger {
-        Trigger::of(MessageBuf::agent("m", parts).view())
+        Trigger::of(MessageBuf::agent(parts).view())
     }
 
     fn text(text: &str) -> Trigger {
@@ -218,8 +221,8 @@ mod tests {
     #[test]
     fn a_trigger_stands_alone_and_first() {
         assert_eq!(trigger(&PartsBuf::new().text("ping").text("x")), Trigger::Echo);
-        assert_eq!(trigger(&PartsBuf::new().data("1").text("ping")), Trigger::Echo);
-        assert_eq!(trigger(&PartsBuf::new().url("ping", None, None)), Trigger::Echo);
+        assert_eq!(trigger(&PartsBuf::new().data(Json::known(b"1")).text("ping")), Trigger::Echo);
+        assert_eq!(trigger(&PartsBuf::new().part(&PartBuf::url("ping"))), Trigger::Echo);
         assert_eq!(trigger(&PartsBuf::new()), Trigger::Echo);
     }
 

@@ -36,7 +36,7 @@ pub fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
 fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
     let method = STANDARD.methods.iter().find(|method| method.op == Op::Stream)?;
     let permit = Permit::take(&x.means.site.streams, x.means.site.limits.streams_max)?;
-    let message = MessageBuf::agent("echo-stream", &PartsBuf::new().text("stream:5"));
+    let message = MessageBuf::agent(&PartsBuf::new().text("stream:5")).id("echo-stream");
     let send = Send {
         message: message.view(),
         task_id: None,

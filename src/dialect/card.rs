@@ -6,7 +6,7 @@
 //! promised that the server does not do: push notifications are off until they are built.
 
 use crate::{
-    agent::{Extension, Profile, Skill},
+    agent::{Extension, Profile, Provider, Skill},
     json::write::push_string,
 };
 
@@ -96,6 +96,11 @@ pub fn render(
     card.text("name", &profile.name);
     card.text("description", &profile.description);
     card.text("version", &profile.version);
+    if let Some(provider) = &profile.provider {
+        card.provider(provider);
+    }
+    card.text_some("documentationUrl", profile.documentation_url.as_deref());
+    card.text_some("iconUrl", profile.icon_url.as_deref());
     if is_v1 {
         card.supported_interfaces(endpoints);
     }
@@ -172,6 +177,13 @@ impl Card {
         self.0.push(b']');
     }
 
+    fn provider(&mut self, provider: &Provider) {
+        self.open("provider", b'{');
+        self.text("organization", &provider.organization);
+        self.text("url", &provider.url);
+        self.0.push(b'}');
+    }
+
     fn extensions(&mut self, extensions: &[Extension]) {
         self.open("extensions", b'[');
         for extension in extensions {
@@ -181,6 +193,10 @@ impl Card {
                 self.text("description", &extension.description);
             }
             self.flag("required", extension.required);
+            if let Some(params) = &extension.params {
+                self.key("params");
+                self.0.extend_from_slice(params.view().raw());
+            }
             self.0.push(b'}');
         }
         self.0.push(b']');
@@ -192,8 +208,13 @@ impl Card {
         self.text("name", &skill.name);
         self.text("description", &skill.description);
         self.texts("tags", &skill.tags);
-        if !skill.examples.is_empty() {
-            self.texts("examples", &skill.examples);
+        let lists = [
+            ("examples", &skill.examples),
+            ("inputModes", &skill.input_modes),
+            ("outputModes", &skill.output_modes),
+        ];
+        for (key, texts) in lists.into_iter().filter(|(_, texts)| !texts.is_empty()) {
+            self.texts(key, texts);
         }
         self.0.push(b'}');
     }
@@ -201,6 +222,12 @@ impl Card {
     fn text(&mut self, key: &str, value: &str) {
         self.key(key);
         push_string(&mut self.0, value);
+    }
+
+    fn text_some(&mut self, key: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.text(key, value);
+        }
     }
 
     fn texts(&mut self, key: &str, values: &[String]) {

@@ -4,7 +4,7 @@
 //! value that it cannot express is mapped as wire §1.9 says.
 
 use crate::model::{
-    Artifact, Content, Generation, Message, Part, Role, TaskState, TaskView,
+    Artifact, Content, Generation, Message, Part, RawText, Role, TaskState, TaskView,
     pack::{artifact_tag, message_tag},
 };
 
@@ -52,7 +52,7 @@ pub(super) struct Now<'a> {
 /// Appends a task.
 pub(super) fn task(out: &mut Vec<u8>, style: &Style, view: &TaskView<'_>, history: Option<u32>) {
     out.reserve(view.bytes() + 1024);
-    let place = Place { task_id: view.id(), context_id: view.context_id() };
+    let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
     let now = view.status();
     let now = Now { state: now.state, at_ms: now.at_ms, said: now.message };
     task_head(out, style, now, place);
@@ -120,7 +120,7 @@ pub(super) fn message(out: &mut Vec<u8>, style: &Style, message: Message<'_>, pl
             Generation::V01 => out.extend_from_slice(b"{\"role\":\"user\",\"parts\":["),
             Generation::V03 | Generation::V1 => {
                 out.extend_from_slice(style.message);
-                out.extend_from_slice(id);
+                out.extend_from_slice(id.raw());
                 out.extend_from_slice(b"\",\"role\":\"user\",\"parts\":[");
             }
         }
@@ -141,7 +141,7 @@ pub(super) fn message(out: &mut Vec<u8>, style: &Style, message: Message<'_>, pl
         Role::Agent => b"\"role\":\"agent\",\"parts\":[",
     });
     put::list(out, b"", message.parts(), true, |out, p| part(out, style, p));
-    put::json_some(out, b",\"metadata\":", message.fields().first(message_tag::METADATA));
+    put::object_some(out, b",\"metadata\":", message.metadata());
     if style.generation != Generation::V01 {
         let all = |tag: u8| message.fields().filter(move |f| f.0 == tag).map(|f| f.1);
         put::texts(out, b",\"extensions\":[", all(message_tag::EXTENSION));
@@ -152,9 +152,9 @@ pub(super) fn message(out: &mut Vec<u8>, style: &Style, message: Message<'_>, pl
 
 /// Agent messages carry their task and conversation, user messages what they came with.
 fn message_ids(out: &mut Vec<u8>, style: &Style, message: Message<'_>, place: Place<'_>) {
-    put::text(out, style.message, message.message_id());
+    put::text(out, style.message, message.message_id().raw());
     if !style.message_again.is_empty() {
-        put::text(out, style.message_again, message.message_id());
+        put::text(out, style.message_again, message.message_id().raw());
     }
     let place = match message.role() {
         Role::Agent => place,
@@ -164,14 +164,14 @@ fn message_ids(out: &mut Vec<u8>, style: &Style, message: Message<'_>, place: Pl
     put::text_some(out, b",\"taskId\":\"", message.task_id().or(some(place.task_id)));
 }
 
-fn some(id: &[u8]) -> Option<&[u8]> {
-    (!id.is_empty()).then_some(id)
+fn some(id: &[u8]) -> Option<RawText<'_>> {
+    (!id.is_empty()).then_some(RawText::known(id))
 }
 
 #[inline]
-fn text_part(out: &mut Vec<u8>, style: &Style, text: &[u8]) {
+fn text_part(out: &mut Vec<u8>, style: &Style, text: RawText<'_>) {
     out.extend_from_slice(style.text);
-    out.extend_from_slice(text);
+    out.extend_from_slice(text.raw());
     out.extend_from_slice(b"\"}");
 }
 
@@ -186,10 +186,11 @@ fn part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
 fn any_part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
     let metadata = part.metadata();
     match part.content() {
-        Content::Text(text) => put::text(out, style.text, text),
-        Content::Raw(raw) => file(out, style, part, b"\"bytes\":\"", raw),
-        Content::Url(url) => file(out, style, part, b"\"uri\":\"", url),
+        Content::Text(text) => put::text(out, style.text, text.raw()),
+        Content::Raw(raw) => file(out, style, part, b"\"bytes\":\"", raw.raw()),
+        Content::Url(url) => file(out, style, part, b"\"uri\":\"", url.raw()),
         Content::Data(data) => {
+            let data = data.raw();
             out.extend_from_slice(style.data);
             // 0.3: an object; 0.1: an object or an array. All else is wrapped, and marked.
             let fits = match (data.first(), style.generation) {
@@ -206,7 +207,7 @@ fn any_part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
             out.extend_from_slice(data);
         }
     }
-    put::json_some(out, b",\"metadata\":", metadata);
+    put::object_some(out, b",\"metadata\":", metadata);
     out.push(b'}');
 }
 
@@ -225,10 +226,10 @@ fn file(out: &mut Vec<u8>, style: &Style, part: Part<'_>, key: &[u8], content: &
         member(out, key, content);
     }
     if let Some(name) = part.filename() {
-        member(out, b"\"name\":\"", name);
+        member(out, b"\"name\":\"", name.raw());
     }
     if let Some(media_type) = part.media_type() {
-        member(out, b"\"mimeType\":\"", media_type);
+        member(out, b"\"mimeType\":\"", media_type.raw());
     }
     out.push(b'}');
 }
@@ -243,10 +244,13 @@ pub(super) fn artifact<'a>(
     match style.generation {
         Generation::V01 => {
             out.extend_from_slice(b"{\"index\":");
-            crate::json::write::push_u64(out, u64::from(artifact_index(head.artifact_id(), index)));
+            crate::json::write::push_u64(
+                out,
+                u64::from(artifact_index(head.artifact_id().raw(), index)),
+            );
         }
         Generation::V03 | Generation::V1 => {
-            put::text(out, b"{\"artifactId\":\"", head.artifact_id());
+            put::text(out, b"{\"artifactId\":\"", head.artifact_id().raw());
         }
     }
     let fields = head.fields();
@@ -255,10 +259,10 @@ pub(super) fn artifact<'a>(
         put::list(out, b",\"parts\":[", parts, true, |out, p| part(out, style, p));
         return;
     }
-    put::text_some(out, b",\"name\":\"", fields.first(artifact_tag::NAME));
-    put::text_some(out, b",\"description\":\"", fields.first(artifact_tag::DESCRIPTION));
+    put::text_some(out, b",\"name\":\"", head.name());
+    put::text_some(out, b",\"description\":\"", head.description());
     put::list(out, b",\"parts\":[", parts, true, |out, p| part(out, style, p));
-    put::json_some(out, b",\"metadata\":", fields.first(artifact_tag::METADATA));
+    put::object_some(out, b",\"metadata\":", head.metadata());
     if style.generation != Generation::V01 {
         let extensions = fields.filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
         put::texts(out, b",\"extensions\":[", extensions);

@@ -2,7 +2,10 @@
 //!
 //! Nothing here looks at a value: what is packed is valid JSON text already.
 
-use crate::{json::write::push_u64, model::time};
+use crate::{
+    json::write::push_u64,
+    model::{JsonObject, RawText, time},
+};
 
 /// Appends a string member: `key` ends with the opening quote.
 #[inline]
@@ -14,9 +17,9 @@ pub(super) fn text(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
 
 /// Appends a string member if there is a value.
 #[inline]
-pub(super) fn text_some(out: &mut Vec<u8>, key: &[u8], raw: Option<&[u8]>) {
-    if let Some(raw) = raw {
-        text(out, key, raw);
+pub(super) fn text_some(out: &mut Vec<u8>, key: &[u8], value: Option<RawText<'_>>) {
+    if let Some(value) = value {
+        text(out, key, value.raw());
     }
 }
 
@@ -27,11 +30,11 @@ pub(super) fn json(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Appends a member whose value is JSON text, if there is one.
+/// Appends a member whose value is a JSON object, if there is one.
 #[inline]
-pub(super) fn json_some(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
+pub(super) fn object_some(out: &mut Vec<u8>, key: &[u8], value: Option<JsonObject<'_>>) {
     if let Some(value) = value {
-        json(out, key, value);
+        json(out, key, value.raw());
     }
 }
 
@@ -173,9 +176,9 @@ pub(super) fn flag(out: &mut Vec<u8>, key: &[u8], value: bool) {
 }
 
 /// Appends the part metadata that says that `data` is wrapped, beside what is there already.
-pub(super) fn wrapped_mark(out: &mut Vec<u8>, metadata: Option<&[u8]>) {
+pub(super) fn wrapped_mark(out: &mut Vec<u8>, metadata: Option<JsonObject<'_>>) {
     out.extend_from_slice(b",\"metadata\":");
-    let before = metadata.and_then(|object| object.strip_suffix(b"}")).unwrap_or(b"{");
+    let before = metadata.and_then(|object| object.raw().strip_suffix(b"}")).unwrap_or(b"{");
     out.extend_from_slice(before);
     if before.trim_ascii() != b"{" {
         out.push(b',');

@@ -73,7 +73,7 @@ pub(super) fn reply_in(out: &mut Vec<u8>, style: &Style, reply: &Reply<'_>, cx: 
 /// Where a direct message stands: no task exists, so the id is the one the client named, or
 /// else the message's own, which is unique as well.
 fn direct_place<'a>(message: Message<'a>, context_id: &'a [u8], cx: &WriteCx<'a>) -> Place<'a> {
-    let task_id = if cx.task_id.is_empty() { message.message_id() } else { cx.task_id };
+    let task_id = if cx.task_id.is_empty() { message.message_id().raw() } else { cx.task_id };
     Place { task_id, context_id }
 }
 
@@ -86,11 +86,11 @@ pub(super) fn event_in(
 ) -> bool {
     match *item {
         Followed::Snapshot(view) => {
-            let place = Place { task_id: view.id(), context_id: view.context_id() };
+            let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
             let status = view.status();
             let now = Now { state: status.state, at_ms: status.at_ms, said: status.message };
             status_event(out, style, now, place, false);
-            put::json_some(out, b",\"metadata\":", status.metadata);
+            put::object_some(out, b",\"metadata\":", status.metadata);
         }
         Followed::Message { message, context_id } => {
             let place = direct_place(message, context_id, cx);
@@ -106,7 +106,7 @@ pub(super) fn event_in(
                 TaskEvent::Status { state, at_ms, message, metadata } => {
                     let now = Now { state, at_ms, said: message };
                     status_event(out, style, now, place, last);
-                    put::json_some(out, b",\"metadata\":", metadata);
+                    put::object_some(out, b",\"metadata\":", metadata);
                 }
                 TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
                     put::text(out, b"{\"id\":\"", task_id);
@@ -115,7 +115,7 @@ pub(super) fn event_in(
                     put::flag(out, b",\"append\":", append);
                     put::flag(out, b",\"lastChunk\":", last_chunk);
                     out.push(b'}');
-                    put::json_some(out, b",\"metadata\":", metadata);
+                    put::object_some(out, b",\"metadata\":", metadata);
                 }
             }
         }

@@ -135,7 +135,7 @@ fn update(
             put::flag(out, b",\"lastChunk\":", last_chunk);
         }
     }
-    put::json_some(out, b",\"metadata\":", metadata);
+    put::object_some(out, b",\"metadata\":", metadata);
     out.push(b'}');
     true
 }

@@ -7,8 +7,8 @@ use crate::{
     fault::Fault,
     json::Value,
     model::{
-        Artifact, Call, Content, Generation, Message, Op, Part, Reply, Role, TaskEvent, TaskState,
-        TaskView,
+        Artifact, Call, Content, Generation, Message, Op, Part, RawText, Reply, Role, TaskEvent,
+        TaskState, TaskView,
         pack::{artifact_tag, message_tag},
     },
     service::Followed,
@@ -119,14 +119,14 @@ fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>, last: bool
             }
         }
     }
-    put::json_some(out, b",\"metadata\":", metadata);
+    put::object_some(out, b",\"metadata\":", metadata);
     out.extend_from_slice(b"}}");
     true
 }
 
 fn task(out: &mut Vec<u8>, view: &TaskView<'_>, history: Option<u32>, artifacts: bool) {
     out.reserve(view.bytes() + 1024);
-    let place = Place { task_id: view.id(), context_id: view.context_id() };
+    let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
     put::id(out, b"{\"id\":\"", place.task_id);
     put::id(out, b",\"contextId\":\"", place.context_id);
     let now = view.status();
@@ -176,7 +176,7 @@ fn state_name(state: TaskState) -> &'static [u8] {
 
 fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
     out.reserve(message.0.len() + 256);
-    put::text(out, b"{\"messageId\":\"", message.message_id());
+    put::text(out, b"{\"messageId\":\"", message.message_id().raw());
     // Agent messages carry their task and conversation, user messages what they came with.
     let (place, role): (_, &[u8]) = match message.role() {
         Role::Agent => (place, b"ROLE_AGENT"),
@@ -186,37 +186,37 @@ fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
     put::text_some(out, b",\"taskId\":\"", message.task_id().or(set(place.task_id)));
     put::text(out, b",\"role\":\"", role);
     put::list(out, b",\"content\":[", message.parts(), true, part);
-    put::json_some(out, b",\"metadata\":", message.fields().first(message_tag::METADATA));
+    put::object_some(out, b",\"metadata\":", message.metadata());
     // The proto has no referenceTaskIds.
     let extensions = message.fields().filter(|f| f.0 == message_tag::EXTENSION).map(|f| f.1);
     put::texts(out, b",\"extensions\":[", extensions);
     out.push(b'}');
 }
 
-fn set(id: &[u8]) -> Option<&[u8]> {
-    (!id.is_empty()).then_some(id)
+fn set(id: &[u8]) -> Option<RawText<'_>> {
+    (!id.is_empty()).then_some(RawText::known(id))
 }
 
 fn part(out: &mut Vec<u8>, part: Part<'_>) {
     let metadata = part.metadata();
     match part.content() {
-        Content::Text(text) => put::text(out, b"{\"text\":\"", text),
-        Content::Raw(raw) => file(out, part, b"{\"file\":{\"fileWithBytes\":\"", raw),
-        Content::Url(url) => file(out, part, b"{\"file\":{\"fileWithUri\":\"", url),
-        Content::Data(data) if data.first() == Some(&b'{') => {
-            put::json(out, b"{\"data\":{\"data\":", data);
+        Content::Text(text) => put::text(out, b"{\"text\":\"", text.raw()),
+        Content::Raw(raw) => file(out, part, b"{\"file\":{\"fileWithBytes\":\"", raw.raw()),
+        Content::Url(url) => file(out, part, b"{\"file\":{\"fileWithUri\":\"", url.raw()),
+        Content::Data(data) if data.as_object().is_some() => {
+            put::json(out, b"{\"data\":{\"data\":", data.raw());
             out.push(b'}');
         }
         Content::Data(data) => {
             // A Struct is an object. All else is wrapped, and marked (wire §1.9).
-            put::json(out, b"{\"data\":{\"data\":{\"value\":", data);
+            put::json(out, b"{\"data\":{\"data\":{\"value\":", data.raw());
             out.extend_from_slice(b"}}");
             put::wrapped_mark(out, metadata);
             out.push(b'}');
             return;
         }
     }
-    put::json_some(out, b",\"metadata\":", metadata);
+    put::object_some(out, b",\"metadata\":", metadata);
     out.push(b'}');
 }
 
@@ -228,12 +228,12 @@ fn file(out: &mut Vec<u8>, part: Part<'_>, key: &[u8], content: &[u8]) {
 }
 
 fn artifact<'a>(out: &mut Vec<u8>, head: Artifact<'a>, parts: impl Iterator<Item = Part<'a>>) {
-    put::text(out, b"{\"artifactId\":\"", head.artifact_id());
+    put::text(out, b"{\"artifactId\":\"", head.artifact_id().raw());
     let fields = head.fields();
-    put::text_some(out, b",\"name\":\"", fields.first(artifact_tag::NAME));
-    put::text_some(out, b",\"description\":\"", fields.first(artifact_tag::DESCRIPTION));
+    put::text_some(out, b",\"name\":\"", head.name());
+    put::text_some(out, b",\"description\":\"", head.description());
     put::list(out, b",\"parts\":[", parts, true, part);
-    put::json_some(out, b",\"metadata\":", fields.first(artifact_tag::METADATA));
+    put::object_some(out, b",\"metadata\":", head.metadata());
     let extensions = fields.filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
     put::texts(out, b",\"extensions\":[", extensions);
     out.push(b'}');

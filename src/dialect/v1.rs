@@ -7,7 +7,7 @@ use crate::{
     fault::Fault,
     json::Value,
     model::{
-        Artifact, ArtifactView, Call, Content, Generation, Message, Op, Part, Reply, Role,
+        Artifact, ArtifactView, Call, Content, Generation, Message, Op, Part, RawText, Reply, Role,
         TaskEvent, TaskState, TaskView,
         pack::{artifact_tag, message_tag, part_tag},
     },
@@ -134,7 +134,7 @@ fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>) -> bool {
             metadata
         }
     };
-    put::json_some(out, b",\"metadata\":", metadata);
+    put::object_some(out, b",\"metadata\":", metadata);
     out.extend_from_slice(b"}}");
     true
 }
@@ -156,7 +156,7 @@ const COMPLETED: Template<176> = Template::new(
 fn task(out: &mut Vec<u8>, view: &TaskView<'_>, history: Option<u32>, artifacts: Artifacts) {
     // Most logs hold less punctuation than their text; a short one fits with its own.
     out.reserve(view.bytes() + 1024);
-    let place = Place { task_id: view.id(), context_id: view.context_id() };
+    let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
     let now = view.status();
     if let (TaskState::Completed, None, 1..) = (now.state, now.message, now.at_ms) {
         COMPLETED.put(out, place.task_id, place.context_id);
@@ -212,9 +212,9 @@ fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
     match message.as_user_text() {
         Some((id, text)) => {
             out.extend_from_slice(b"{\"messageId\":\"");
-            out.extend_from_slice(id);
+            out.extend_from_slice(id.raw());
             out.extend_from_slice(b"\",\"role\":\"ROLE_USER\",\"parts\":[{\"text\":\"");
-            out.extend_from_slice(text);
+            out.extend_from_slice(text.raw());
             out.extend_from_slice(b"\"}]}");
         }
         None => any_message(out, message, place),
@@ -223,7 +223,7 @@ fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
 
 fn any_message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
     out.reserve(message.0.len() + 256);
-    put::text(out, b"{\"messageId\":\"", message.message_id());
+    put::text(out, b"{\"messageId\":\"", message.message_id().raw());
     let mut role = Role::Agent;
     let (mut has_context, mut has_task, mut has_lists) = (false, false, false);
     for (tag, bytes) in message.fields() {
@@ -275,7 +275,7 @@ fn part(out: &mut Vec<u8>, part: Part<'_>) {
     match part.as_text() {
         Some(text) => {
             out.extend_from_slice(b"{\"text\":\"");
-            out.extend_from_slice(text);
+            out.extend_from_slice(text.raw());
             out.extend_from_slice(b"\"}");
         }
         None => any_part(out, part),
@@ -284,10 +284,10 @@ fn part(out: &mut Vec<u8>, part: Part<'_>) {
 
 fn any_part(out: &mut Vec<u8>, part: Part<'_>) {
     match part.content() {
-        Content::Text(text) => put::text(out, b"{\"text\":\"", text),
-        Content::Raw(raw) => put::text(out, b"{\"raw\":\"", raw),
-        Content::Url(url) => put::text(out, b"{\"url\":\"", url),
-        Content::Data(data) => put::json(out, b"{\"data\":", data),
+        Content::Text(text) => put::text(out, b"{\"text\":\"", text.raw()),
+        Content::Raw(raw) => put::text(out, b"{\"raw\":\"", raw.raw()),
+        Content::Url(url) => put::text(out, b"{\"url\":\"", url.raw()),
+        Content::Data(data) => put::json(out, b"{\"data\":", data.raw()),
     }
     for (tag, bytes) in part.fields() {
         match tag {
@@ -322,16 +322,16 @@ fn chunk(out: &mut Vec<u8>, artifact: Artifact<'_>) {
 
 /// What [`described`] writes of an artifact that is one part of text.
 #[inline]
-fn only_text(out: &mut Vec<u8>, id: &[u8], text: &[u8]) {
-    out.extend_from_slice(id);
+fn only_text(out: &mut Vec<u8>, id: RawText<'_>, text: RawText<'_>) {
+    out.extend_from_slice(id.raw());
     out.extend_from_slice(b"\",\"parts\":[{\"text\":\"");
-    out.extend_from_slice(text);
+    out.extend_from_slice(text.raw());
     out.extend_from_slice(b"\"}]}");
 }
 
 /// An artifact from the text of its id on.
 fn described<'a>(out: &mut Vec<u8>, head: Artifact<'a>, all_parts: impl Iterator<Item = Part<'a>>) {
-    put::text(out, b"", head.artifact_id());
+    put::text(out, b"", head.artifact_id().raw());
     let mut has_extensions = false;
     for (tag, bytes) in head.fields() {
         match tag {

@@ -65,3 +65,21 @@ impl fmt::Display for JsonError {
 }
 
 impl std::error::Error for JsonError {}
+
+/// Whether `text` is one document of at most `depth_max` levels, as [`Parser::parse`] decides.
+///
+/// For texts that come one by one and are not read afterwards: it needs no parser, and no memory
+/// for documents of up to 64 levels but one word.
+///
+/// # Errors
+/// As [`Parser::parse`].
+pub fn check(text: &[u8], depth_max: usize) -> Result<(), JsonError> {
+    if text.len() > SIZE_MAX {
+        return Err(JsonError::TooLarge);
+    }
+    str::from_utf8(text).map_err(|_| JsonError::Utf8)?;
+    if slow::survey(text)? > depth_max.min(DEPTH_CAP) {
+        return Err(JsonError::Depth);
+    }
+    Ok(())
+}

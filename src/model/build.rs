@@ -1,13 +1,111 @@
-//! Builders with which agents make messages and artifacts.
+//! Builders with which agents make parts, messages and artifacts.
 //!
-//! Text given here is ordinary text and is escaped once, on the way in; `*_raw` methods take
-//! what came from a client as it is.
+//! The law of this file: what a builder takes is valid, so what it makes can be written on any
+//! wire. Text is a `str`, which is escaped once on the way in, or a [`RawText`](super::RawText),
+//! which is not; JSON is a [`Json`] or a [`JsonObject`]. A setter that is called again replaces
+//! what was set; the ones that add say so.
 
 use super::{
-    pack::{Artifact, Content, Message, Packer, Part, artifact_tag, message_tag, part_tag},
+    json::{Json, JsonObject, ValueError},
+    pack::{Artifact, FIELD_HEAD, Fields, Message, Packer, artifact_tag, message_tag, part_tag},
+    part::{Content, Part},
     state::Role,
+    text::Text,
 };
-use crate::json::write::push_escaped;
+use crate::json::base64;
+
+/// One owned part (A2A 1.0 §4.1.6): text, data, or a file by value or by reference.
+///
+/// ```
+/// use peregrine::model::{JsonObject, PartBuf, PartsBuf};
+///
+/// let picture = PartBuf::bytes(&[0x89, b'P', b'N', b'G'])
+///     .filename("plot.png")
+///     .media_type("image/png")
+///     .metadata(JsonObject::parse(r#"{"dpi": 300}"#)?);
+/// let parts = PartsBuf::new().text("Here it is.").part(&picture);
+/// # Ok::<(), peregrine::model::ValueError>(())
+/// ```
+#[derive(Clone)]
+pub struct PartBuf {
+    packed: Vec<u8>,
+}
+
+impl PartBuf {
+    /// Text.
+    pub fn text<'t>(text: impl Into<Text<'t>>) -> PartBuf {
+        PartBuf::of(part_tag::TEXT, text.into())
+    }
+
+    /// Any JSON; it is kept verbatim.
+    pub fn data<'t>(json: impl Into<Json<'t>>) -> PartBuf {
+        let mut packed = Vec::new();
+        Packer(&mut packed).put(part_tag::DATA, json.into().raw());
+        PartBuf { packed }
+    }
+
+    /// A file by reference; `url` should be absolute (A2A 1.0 §4.1.6).
+    pub fn url<'t>(url: impl Into<Text<'t>>) -> PartBuf {
+        PartBuf::of(part_tag::URL, url.into())
+    }
+
+    /// A file by value: a third longer on every wire but gRPC's, where it goes as it is.
+    pub fn bytes(bytes: &[u8]) -> PartBuf {
+        let mut packed = Vec::new();
+        let mut packer = Packer(&mut packed);
+        let field = packer.open(part_tag::RAW);
+        base64::push_encoded(packer.0, bytes);
+        packer.close(field);
+        PartBuf { packed }
+    }
+
+    /// A file by value that is base64 already: of the standard or the URL-safe alphabet, with
+    /// padding or without.
+    ///
+    /// # Errors
+    /// [`ValueError::NotBase64`].
+    pub fn base64(text: &str) -> Result<PartBuf, ValueError> {
+        let standard = base64::normalise(text).ok_or(ValueError::NotBase64)?;
+        let mut packed = Vec::new();
+        Packer(&mut packed).put(part_tag::RAW, standard.as_bytes());
+        Ok(PartBuf { packed })
+    }
+
+    /// Names the file.
+    pub fn filename<'t>(mut self, name: impl Into<Text<'t>>) -> PartBuf {
+        set_text(&mut self.packed, part_tag::FILENAME, name.into());
+        self
+    }
+
+    /// Says of which media type the content is (RFC 6838).
+    pub fn media_type<'t>(mut self, media_type: impl Into<Text<'t>>) -> PartBuf {
+        set_text(&mut self.packed, part_tag::MEDIA_TYPE, media_type.into());
+        self
+    }
+
+    /// Says more about it.
+    pub fn metadata(mut self, metadata: JsonObject<'_>) -> PartBuf {
+        set(&mut self.packed, part_tag::METADATA, metadata.raw());
+        self
+    }
+
+    /// The part.
+    pub fn view(&self) -> Part<'_> {
+        Part(&self.packed)
+    }
+
+    fn of(tag: u8, text: Text<'_>) -> PartBuf {
+        let mut packed = Vec::new();
+        put_text(&mut Packer(&mut packed), tag, text);
+        PartBuf { packed }
+    }
+}
+
+impl<'p> From<&'p PartBuf> for Part<'p> {
+    fn from(part: &'p PartBuf) -> Part<'p> {
+        part.view()
+    }
+}
 
 /// A list of packed parts.
 #[derive(Clone, Default)]
@@ -22,50 +120,24 @@ impl PartsBuf {
         PartsBuf::default()
     }
 
-    /// Appends a text part.
-    pub fn text(mut self, text: &str) -> PartsBuf {
-        self.add(part_tag::TEXT, text, None, None);
-        self
-    }
-
-    /// Appends a file by reference, with its optional name and media type.
-    pub fn url(mut self, url: &str, filename: Option<&str>, media: Option<&str>) -> PartsBuf {
-        self.add(part_tag::URL, url, filename, media);
-        self
-    }
-
-    /// Appends a file by value: `base64` is standard base64 text.
-    pub fn raw(mut self, base64: &str, filename: Option<&str>, media: Option<&str>) -> PartsBuf {
-        self.add(part_tag::RAW, base64, filename, media);
-        self
-    }
-
-    /// Appends a data part: `json` must be one valid JSON value; it is kept verbatim.
-    pub fn data(mut self, json: &str) -> PartsBuf {
+    /// Adds a part of text and nothing else.
+    pub fn text<'t>(mut self, text: impl Into<Text<'t>>) -> PartsBuf {
         let mut packer = Packer(&mut self.packed);
         let part = packer.open(message_tag::PART);
-        packer.put(part_tag::DATA, json.as_bytes());
+        put_text(&mut packer, part_tag::TEXT, text.into());
         packer.close(part);
         self
     }
 
-    /// Appends a part of a message or artifact as it is.
-    pub fn part(mut self, part: Part<'_>) -> PartsBuf {
-        Packer(&mut self.packed).put(message_tag::PART, part.0);
-        self
+    /// Adds a part of data and nothing else.
+    pub fn data<'t>(self, json: impl Into<Json<'t>>) -> PartsBuf {
+        self.part(&PartBuf::data(json))
     }
 
-    fn add(&mut self, tag: u8, value: &str, filename: Option<&str>, media: Option<&str>) {
-        let mut packer = Packer(&mut self.packed);
-        let part = packer.open(message_tag::PART);
-        put_text(&mut packer, tag, value);
-        if let Some(filename) = filename {
-            put_text(&mut packer, part_tag::FILENAME, filename);
-        }
-        if let Some(media) = media {
-            put_text(&mut packer, part_tag::MEDIA_TYPE, media);
-        }
-        packer.close(part);
+    /// Adds a part: a [`PartBuf`], or one of a message or artifact as it is.
+    pub fn part<'p>(mut self, part: impl Into<Part<'p>>) -> PartsBuf {
+        Packer(&mut self.packed).put(message_tag::PART, part.into().0);
+        self
     }
 
     fn parts(&self) -> impl Iterator<Item = Part<'_>> {
@@ -74,34 +146,104 @@ impl PartsBuf {
 }
 
 /// Packs `text` as a raw string.
-pub fn put_text(packer: &mut Packer<'_>, tag: u8, text: &str) {
+pub(crate) fn put_text<'t>(packer: &mut Packer<'_>, tag: u8, text: impl Into<Text<'t>>) {
     let field = packer.open(tag);
-    push_escaped(packer.0, text);
+    text.into().push_raw(packer.0);
     packer.close(field);
 }
 
-/// An owned message of an agent.
+/// Packs an id in its one spelling, so that equal ids are equal bytes.
+#[inline]
+pub(crate) fn put_id(packer: &mut Packer<'_>, tag: u8, id: Text<'_>) {
+    let field = packer.open(tag);
+    id.push_canonical(packer.0);
+    packer.close(field);
+}
+
+/// Puts a field in the place of the one with its tag.
+fn set(packed: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+    remove(packed, tag);
+    Packer(packed).put(tag, bytes);
+}
+
+/// As [`set`], for text.
+fn set_text(packed: &mut Vec<u8>, tag: u8, text: Text<'_>) {
+    remove(packed, tag);
+    put_text(&mut Packer(packed), tag, text);
+}
+
+/// As [`set`], for an id.
+fn set_id(packed: &mut Vec<u8>, tag: u8, id: Text<'_>) {
+    remove(packed, tag);
+    put_id(&mut Packer(packed), tag, id);
+}
+
+fn remove(packed: &mut Vec<u8>, tag: u8) {
+    let mut at = 0;
+    for (found, bytes) in Fields(packed) {
+        let end = at + FIELD_HEAD + bytes.len();
+        if found == tag {
+            packed.drain(at..end);
+            return;
+        }
+        at = end;
+    }
+}
+
+/// An owned message of an agent (A2A 1.0 §4.1.4).
+///
+/// One without an id gets a fresh one from the turn or the job that publishes it.
 #[derive(Clone, Default)]
 pub struct MessageBuf {
     packed: Vec<u8>,
 }
 
 impl MessageBuf {
-    /// A message of the agent; `message_id` is ordinary text.
-    pub fn agent(message_id: &str, parts: &PartsBuf) -> MessageBuf {
-        let mut packed = Vec::new();
-        let mut packer = Packer(&mut packed);
-        put_text(&mut packer, message_tag::MESSAGE_ID, message_id);
-        packer.put(message_tag::ROLE, &[Role::Agent as u8]);
-        for part in parts.parts() {
-            packer.put(message_tag::PART, part.0);
-        }
+    /// A message of the agent.
+    pub fn agent(parts: &PartsBuf) -> MessageBuf {
+        let mut packed = Vec::with_capacity(parts.packed.len() + 2 * FIELD_HEAD + 40);
+        Packer(&mut packed).put(message_tag::ROLE, &[Role::Agent as u8]);
+        packed.extend_from_slice(&parts.packed);
         MessageBuf { packed }
     }
 
-    /// Adds a raw JSON object as metadata.
-    pub fn metadata(mut self, json: &str) -> MessageBuf {
-        Packer(&mut self.packed).put(message_tag::METADATA, json.as_bytes());
+    /// Gives it an id, unique among the agent's messages; at most 256 bytes, which is what clients
+    /// like this one accept.
+    pub fn id<'t>(mut self, message_id: impl Into<Text<'t>>) -> MessageBuf {
+        remove(&mut self.packed, message_tag::MESSAGE_ID);
+        let mut id = Vec::new();
+        put_id(&mut Packer(&mut id), message_tag::MESSAGE_ID, message_id.into());
+        self.packed.splice(0..0, id);
+        self
+    }
+
+    /// Says to which conversation it belongs; left out, the task's is shown.
+    pub fn context_id<'t>(mut self, context_id: impl Into<Text<'t>>) -> MessageBuf {
+        set_id(&mut self.packed, message_tag::CONTEXT_ID, context_id.into());
+        self
+    }
+
+    /// Says to which task it belongs; left out, the one that it is published to is shown.
+    pub fn task_id<'t>(mut self, task_id: impl Into<Text<'t>>) -> MessageBuf {
+        set_id(&mut self.packed, message_tag::TASK_ID, task_id.into());
+        self
+    }
+
+    /// Adds a task that it refers to.
+    pub fn reference_task_id<'t>(mut self, task_id: impl Into<Text<'t>>) -> MessageBuf {
+        put_id(&mut Packer(&mut self.packed), message_tag::REFERENCE, task_id.into());
+        self
+    }
+
+    /// Adds the URI of an extension that it uses.
+    pub fn extension<'t>(mut self, uri: impl Into<Text<'t>>) -> MessageBuf {
+        put_text(&mut Packer(&mut self.packed), message_tag::EXTENSION, uri);
+        self
+    }
+
+    /// Says more about it.
+    pub fn metadata(mut self, metadata: JsonObject<'_>) -> MessageBuf {
+        set(&mut self.packed, message_tag::METADATA, metadata.raw());
         self
     }
 
@@ -109,20 +251,25 @@ impl MessageBuf {
     pub fn view(&self) -> Message<'_> {
         Message(&self.packed)
     }
+
+    /// A copy of `message` with another id, or with one at last.
+    pub(crate) fn with_id<'t>(message: Message<'_>, id: impl Into<Text<'t>>) -> MessageBuf {
+        MessageBuf { packed: message.0.to_vec() }.id(id)
+    }
 }
 
-/// An owned artifact of an agent, or one chunk of it.
+/// An owned artifact of an agent, or one chunk of it (A2A 1.0 §4.1.7).
 #[derive(Clone, Default)]
 pub struct ArtifactBuf {
     packed: Vec<u8>,
 }
 
 impl ArtifactBuf {
-    /// An artifact; `artifact_id` is ordinary text.
-    pub fn new(artifact_id: &str, parts: &PartsBuf) -> ArtifactBuf {
+    /// An artifact; `artifact_id` is unique in its task.
+    pub fn new<'t>(artifact_id: impl Into<Text<'t>>, parts: &PartsBuf) -> ArtifactBuf {
         let mut packed = Vec::new();
         let mut packer = Packer(&mut packed);
-        put_text(&mut packer, artifact_tag::ARTIFACT_ID, artifact_id);
+        put_id(&mut packer, artifact_tag::ARTIFACT_ID, artifact_id.into());
         for part in parts.parts() {
             packer.put(artifact_tag::PART, part.0);
         }
@@ -130,20 +277,26 @@ impl ArtifactBuf {
     }
 
     /// Names the artifact.
-    pub fn name(mut self, name: &str) -> ArtifactBuf {
-        put_text(&mut Packer(&mut self.packed), artifact_tag::NAME, name);
+    pub fn name<'t>(mut self, name: impl Into<Text<'t>>) -> ArtifactBuf {
+        set_text(&mut self.packed, artifact_tag::NAME, name.into());
         self
     }
 
     /// Describes the artifact.
-    pub fn description(mut self, text: &str) -> ArtifactBuf {
-        put_text(&mut Packer(&mut self.packed), artifact_tag::DESCRIPTION, text);
+    pub fn description<'t>(mut self, text: impl Into<Text<'t>>) -> ArtifactBuf {
+        set_text(&mut self.packed, artifact_tag::DESCRIPTION, text.into());
         self
     }
 
-    /// Adds a raw JSON object as metadata.
-    pub fn metadata(mut self, json: &str) -> ArtifactBuf {
-        Packer(&mut self.packed).put(artifact_tag::METADATA, json.as_bytes());
+    /// Adds the URI of an extension that it uses.
+    pub fn extension<'t>(mut self, uri: impl Into<Text<'t>>) -> ArtifactBuf {
+        put_text(&mut Packer(&mut self.packed), artifact_tag::EXTENSION, uri);
+        self
+    }
+
+    /// Says more about it.
+    pub fn metadata(mut self, metadata: JsonObject<'_>) -> ArtifactBuf {
+        set(&mut self.packed, artifact_tag::METADATA, metadata.raw());
         self
     }
 
@@ -159,7 +312,7 @@ impl Message<'_> {
         let mut text = String::new();
         for part in self.parts() {
             if let Content::Text(raw) = part.content() {
-                text.push_str(&crate::json::write::unescape(&String::from_utf8_lossy(raw)));
+                text.push_str(&raw.to_str());
             }
         }
         text

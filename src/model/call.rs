@@ -1,6 +1,7 @@
 //! One decoded request, borrowed from the body it came in: what every dialect reads into.
 
 use super::{
+    json::JsonObject,
     pack::Message,
     state::{Generation, TaskState},
 };
@@ -86,8 +87,8 @@ pub struct Send<'a> {
     pub history: Option<u32>,
     /// Raw JSON array of media types, when given.
     pub accepted_output_modes: Option<&'a [u8]>,
-    /// Raw JSON object of the request's metadata.
-    pub metadata: Option<&'a [u8]>,
+    /// The request's metadata.
+    pub metadata: Option<JsonObject<'a>>,
     /// The caller's wire family.
     pub generation: Generation,
 }
@@ -110,8 +111,8 @@ pub struct Target<'a> {
     pub id: &'a [u8],
     /// LangSmith names the conversation too; a mismatch is "not found".
     pub context_id: Option<&'a [u8]>,
-    /// Raw JSON object of the request's metadata (1.0 cancel).
-    pub metadata: Option<&'a [u8]>,
+    /// The request's metadata (1.0 cancel).
+    pub metadata: Option<JsonObject<'a>>,
     /// Before 1.0 a second cancel is an error; since 1.0 cancel is idempotent (§3.3.1).
     pub generation: Generation,
     /// Subscribe only: the last event the client has seen (`Last-Event-ID`).

@@ -65,13 +65,13 @@ impl Task {
         {
             return Some(self.artifacts.len() - 1);
         }
-        self.chain_of_id(entry.artifact().artifact_id())
+        self.chain_of_id(entry.artifact().artifact_id().raw())
     }
 
     pub(super) fn chain_of_id(&self, artifact_id: &[u8]) -> Option<usize> {
         self.artifacts.iter().rposition(|chain| {
             Entry::at(&self.log, chain.first as usize)
-                .is_some_and(|entry| entry.artifact().artifact_id() == artifact_id)
+                .is_some_and(|entry| entry.artifact().artifact_id().raw() == artifact_id)
         })
     }
 

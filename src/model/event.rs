@@ -1,7 +1,9 @@
 //! What can happen to a task, and the packed list in which an agent's events wait to be applied.
 
 use super::{
+    build::ArtifactBuf,
     entry::{ENTRY_HEAD, Entries, FLAG_AT, KIND_AT, NEXT, PLACE, entry_head, mark},
+    json::JsonObject,
     pack::{Artifact, Message, Packer},
     state::TaskState,
 };
@@ -22,8 +24,8 @@ pub enum TaskEvent<'a> {
         at_ms: u64,
         /// What the agent says about it.
         message: Option<Message<'a>>,
-        /// Raw JSON object.
-        metadata: Option<&'a [u8]>,
+        /// What goes with the event.
+        metadata: Option<JsonObject<'a>>,
     },
     /// An artifact appears or grows (A2A 1.0 §4.2.2).
     Artifact {
@@ -33,8 +35,8 @@ pub enum TaskEvent<'a> {
         append: bool,
         /// True: nothing more will be appended.
         last_chunk: bool,
-        /// Raw JSON object.
-        metadata: Option<&'a [u8]>,
+        /// What goes with the event.
+        metadata: Option<JsonObject<'a>>,
     },
 }
 
@@ -60,7 +62,7 @@ fn artifact_flag(append: bool, last_chunk: bool) -> u8 {
 }
 
 #[inline]
-fn metadata_flag(metadata: Option<&[u8]>) -> u8 {
+fn metadata_flag(metadata: Option<JsonObject<'_>>) -> u8 {
     if metadata.is_some() { METADATA } else { 0 }
 }
 
@@ -91,12 +93,12 @@ pub(super) fn has_metadata(flag: u8) -> bool {
 const STATUS_HEAD: usize = 8;
 
 /// Bytes that metadata takes.
-fn metadata_len(metadata: Option<&[u8]>) -> usize {
-    metadata.map_or(0, |metadata| 4 + metadata.len())
+fn metadata_len(metadata: Option<JsonObject<'_>>) -> usize {
+    metadata.map_or(0, |metadata| 4 + metadata.raw().len())
 }
 
-fn push_metadata(out: &mut Vec<u8>, metadata: Option<&[u8]>) {
-    if let Some(metadata) = metadata {
+fn push_metadata(out: &mut Vec<u8>, metadata: Option<JsonObject<'_>>) {
+    if let Some(metadata) = metadata.map(JsonObject::raw) {
         out.extend_from_slice(&(metadata.len() as u32).to_le_bytes());
         out.extend_from_slice(metadata);
     }
@@ -177,7 +179,8 @@ impl<'a> TaskEvent<'a> {
     #[inline]
     pub(super) fn decode(kind: u8, flag: u8, payload: &'a [u8]) -> Option<TaskEvent<'a>> {
         let with_metadata = |bytes: &'a [u8]| match has_metadata(flag) {
-            true => split_metadata(bytes).map(|(metadata, rest)| (Some(metadata), rest)),
+            true => split_metadata(bytes)
+                .map(|(metadata, rest)| (Some(JsonObject::known(metadata)), rest)),
             false => Some((None, bytes)),
         };
         match kind {
@@ -227,7 +230,7 @@ impl EventBuf {
 
     /// Appends a status whose message `write` packs in place (`message_tag` fields).
     #[inline]
-    pub fn push_status_with(
+    pub(crate) fn push_status_with(
         &mut self,
         state: TaskState,
         at_ms: u64,
@@ -243,7 +246,7 @@ impl EventBuf {
 
     /// Appends an artifact, or a chunk of one, that `write` packs in place (`artifact_tag` fields).
     #[inline]
-    pub fn push_artifact_with(
+    pub(crate) fn push_artifact_with(
         &mut self,
         append: bool,
         last_chunk: bool,
@@ -258,11 +261,17 @@ impl EventBuf {
         self.close(start, kind::ARTIFACT);
     }
 
-    /// Appends an artifact like [`EventBuf::push_artifact_with`] that has the parts of the message
-    /// with which its task begins, and does not copy them. It is for the turn that begins the
-    /// task: later nobody knows the message, and where it cannot be repeated the artifact has no
-    /// parts. [`Turn::artifact_of_message`](crate::agent::Turn::artifact_of_message) tells which.
-    pub fn push_repeat_with(&mut self, write: impl FnOnce(&mut Packer<'_>)) {
+    /// Appends a whole artifact that has the parts of the message with which its task begins, and
+    /// does not copy them; `head` has none. It is for the turn that begins the task: later nobody
+    /// knows the message, and where it cannot be repeated the artifact has no parts.
+    /// [`Turn::artifact_of_message`](crate::agent::Turn::artifact_of_message) tells which.
+    pub fn push_repeat(&mut self, head: &ArtifactBuf) {
+        self.push_repeat_with(|packer| packer.0.extend_from_slice(head.view().packed));
+    }
+
+    /// As [`EventBuf::push_repeat`], with a head that `write` packs in place.
+    #[inline]
+    pub(crate) fn push_repeat_with(&mut self, write: impl FnOnce(&mut Packer<'_>)) {
         let start = self.bytes.len();
         self.push_artifact_with(false, true, |packer| {
             write(packer);

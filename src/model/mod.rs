@@ -5,24 +5,31 @@
 
 pub mod build;
 pub mod call;
+mod check;
 mod enter;
 mod entry;
 pub mod event;
+mod json;
 pub mod pack;
+mod part;
 pub mod reply;
 mod squeeze;
 pub mod state;
 pub mod task;
+mod text;
 pub mod time;
 mod uuid;
 pub mod view;
 
-pub use build::{ArtifactBuf, MessageBuf, PartsBuf};
+pub use build::{ArtifactBuf, MessageBuf, PartBuf, PartsBuf};
 pub use call::{Call, Get, List, Op, Send, SendMode, Target};
 pub use event::{EventBuf, TaskEvent};
-pub use pack::{Artifact, Content, Message, Part};
+pub use json::{JSON_DEPTH_MAX, Json, JsonObject, JsonObjectBuf, ValueError};
+pub use pack::{Artifact, Message};
+pub use part::{Content, Part};
 pub use reply::Reply;
 pub use state::{Generation, Role, TaskState};
 pub use task::{Refusal, Task, TaskLimits};
+pub use text::{RawText, Text};
 pub use uuid::uuid;
 pub use view::{ArtifactView, Status, TaskView};

@@ -2,12 +2,12 @@
 //!
 //! Tags are the field numbers of `lf.a2a.v1`. String fields hold the text *between* the quotes of
 //! a JSON string, escapes kept; `metadata` and `data` hold a whole JSON value, verbatim. A view is
-//! made only over bytes that a [`Packer`] wrote, so reading never fails; on foreign bytes it ends
-//! early instead of panicking.
+//! made only over bytes that a [`Packer`] of this crate wrote, or that `from_packed` looked at, so
+//! reading never fails; on foreign bytes it would end early instead of panicking.
 
 use std::ops::Range;
 
-use super::state::Role;
+use super::{json::JsonObject, part::Part, state::Role, text::RawText};
 
 /// Field numbers of a packed message (`lf.a2a.v1.Message`).
 pub mod message_tag {
@@ -134,13 +134,29 @@ impl<'a> Fields<'a> {
     pub fn first(mut self, tag: u8) -> Option<&'a [u8]> {
         self.find(|(t, _)| *t == tag).map(|(_, bytes)| bytes)
     }
+
+    /// The first field with this tag, which is one of text.
+    pub(super) fn text(self, tag: u8) -> Option<RawText<'a>> {
+        self.first(tag).map(RawText::known)
+    }
+
+    /// All fields with this tag, which is one of text.
+    fn texts(self, tag: u8) -> impl Iterator<Item = RawText<'a>> {
+        self.filter(move |(t, _)| *t == tag).map(|(_, raw)| RawText::known(raw))
+    }
 }
 
 /// A packed message (A2A 1.0 §4.1.4).
 #[derive(Clone, Copy)]
-pub struct Message<'a>(pub &'a [u8]);
+pub struct Message<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Message<'a> {
+    /// Its packed form, for keeping; [`Message::from_packed`] reads it again.
+    #[inline]
+    pub fn packed(self) -> &'a [u8] {
+        self.0
+    }
+
     /// All fields, in the order they were packed.
     pub fn fields(self) -> Fields<'a> {
         Fields(self.0)
@@ -148,7 +164,7 @@ impl<'a> Message<'a> {
 
     /// Its id and its text when it is a user's, and nothing but one part of text.
     #[inline]
-    pub fn as_user_text(self) -> Option<(&'a [u8], &'a [u8])> {
+    pub fn as_user_text(self) -> Option<(RawText<'a>, RawText<'a>)> {
         const USER: &[u8] = &[Role::User as u8];
         let mut fields = self.fields();
         match (fields.next()?, fields.next()?, fields.next()?) {
@@ -156,7 +172,7 @@ impl<'a> Message<'a> {
                 (message_tag::MESSAGE_ID, id),
                 (message_tag::ROLE, USER),
                 (message_tag::PART, part),
-            ) if fields.is_empty() => Some((id, Part(part).as_text()?)),
+            ) if fields.is_empty() => Some((RawText::known(id), Part(part).as_text()?)),
             _ => None,
         }
     }
@@ -180,9 +196,9 @@ impl<'a> Message<'a> {
         from..to
     }
 
-    /// Raw `messageId`; empty when the message has none (0.1 before one was made up).
-    pub fn message_id(self) -> &'a [u8] {
-        self.fields().first(message_tag::MESSAGE_ID).unwrap_or_default()
+    /// The `messageId`; empty when the message has none (0.1 before one was made up).
+    pub fn message_id(self) -> RawText<'a> {
+        self.fields().text(message_tag::MESSAGE_ID).unwrap_or_default()
     }
 
     /// Who wrote it; a message without the field was written by an agent.
@@ -193,14 +209,29 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Raw `contextId` as the writer gave it.
-    pub fn context_id(self) -> Option<&'a [u8]> {
-        self.fields().first(message_tag::CONTEXT_ID)
+    /// The `contextId` as the writer gave it.
+    pub fn context_id(self) -> Option<RawText<'a>> {
+        self.fields().text(message_tag::CONTEXT_ID)
     }
 
-    /// Raw `taskId` as the writer gave it.
-    pub fn task_id(self) -> Option<&'a [u8]> {
-        self.fields().first(message_tag::TASK_ID)
+    /// The `taskId` as the writer gave it.
+    pub fn task_id(self) -> Option<RawText<'a>> {
+        self.fields().text(message_tag::TASK_ID)
+    }
+
+    /// The tasks that it refers to.
+    pub fn reference_task_ids(self) -> impl Iterator<Item = RawText<'a>> {
+        self.fields().texts(message_tag::REFERENCE)
+    }
+
+    /// The URIs of the extensions that it uses.
+    pub fn extensions(self) -> impl Iterator<Item = RawText<'a>> {
+        self.fields().texts(message_tag::EXTENSION)
+    }
+
+    /// Its metadata.
+    pub fn metadata(self) -> Option<JsonObject<'a>> {
+        self.fields().first(message_tag::METADATA).map(JsonObject::known)
     }
 
     /// The parts, in order.
@@ -213,16 +244,16 @@ impl<'a> Message<'a> {
 #[derive(Clone, Copy)]
 pub struct Artifact<'a> {
     /// Its fields.
-    pub packed: &'a [u8],
+    pub(crate) packed: &'a [u8],
     /// The message whose parts follow its own: they are stored once. Read nothing but parts of it,
     /// for those may be all of it that is here.
-    pub repeats: Option<Message<'a>>,
+    pub(crate) repeats: Option<Message<'a>>,
 }
 
 impl<'a> Artifact<'a> {
     /// An artifact whose fields are all its own.
     #[inline]
-    pub fn new(packed: &'a [u8]) -> Artifact<'a> {
+    pub(crate) fn new(packed: &'a [u8]) -> Artifact<'a> {
         Artifact { packed, repeats: None }
     }
 
@@ -250,7 +281,7 @@ impl<'a> Artifact<'a> {
 
     /// Its id and its text when it is nothing but one part of text, as most chunks are.
     #[inline(always)]
-    pub fn as_text(self) -> Option<(&'a [u8], &'a [u8])> {
+    pub fn as_text(self) -> Option<(RawText<'a>, RawText<'a>)> {
         let mut fields = self.fields();
         let (artifact_tag::ARTIFACT_ID, id) = fields.next()? else { return None };
         let (mut parts, part_tag) = match self.repeats {
@@ -259,82 +290,41 @@ impl<'a> Artifact<'a> {
             Some(_) => return None,
         };
         match parts.next()? {
-            (tag, part) if tag == part_tag && parts.is_empty() => Some((id, Part(part).as_text()?)),
+            (tag, part) if tag == part_tag && parts.is_empty() => {
+                Some((RawText::known(id), Part(part).as_text()?))
+            }
             _ => None,
         }
     }
 
-    /// Raw `artifactId`.
-    pub fn artifact_id(self) -> &'a [u8] {
-        self.fields().first(artifact_tag::ARTIFACT_ID).unwrap_or_default()
+    /// The `artifactId`.
+    pub fn artifact_id(self) -> RawText<'a> {
+        self.fields().text(artifact_tag::ARTIFACT_ID).unwrap_or_default()
+    }
+
+    /// Its name.
+    pub fn name(self) -> Option<RawText<'a>> {
+        self.fields().text(artifact_tag::NAME)
+    }
+
+    /// Its description.
+    pub fn description(self) -> Option<RawText<'a>> {
+        self.fields().text(artifact_tag::DESCRIPTION)
+    }
+
+    /// The URIs of the extensions that it uses.
+    pub fn extensions(self) -> impl Iterator<Item = RawText<'a>> {
+        self.fields().texts(artifact_tag::EXTENSION)
+    }
+
+    /// Its metadata.
+    pub fn metadata(self) -> Option<JsonObject<'a>> {
+        self.fields().first(artifact_tag::METADATA).map(JsonObject::known)
     }
 
     /// The parts, in order.
     pub fn parts(self) -> impl Iterator<Item = Part<'a>> {
         let own = self.fields().filter(|(tag, _)| *tag == artifact_tag::PART);
         own.map(|(_, part)| Part(part)).chain(self.repeats.into_iter().flat_map(Message::parts))
-    }
-}
-
-/// A packed part (A2A 1.0 §4.1.6).
-#[derive(Clone, Copy)]
-pub struct Part<'a>(pub &'a [u8]);
-
-/// What a part holds: exactly one of four.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content<'a> {
-    /// Raw string text.
-    Text(&'a [u8]),
-    /// Raw string of standard base64.
-    Raw(&'a [u8]),
-    /// Raw string URL.
-    Url(&'a [u8]),
-    /// Raw JSON value.
-    Data(&'a [u8]),
-}
-
-impl<'a> Part<'a> {
-    /// All fields; the content comes first.
-    pub fn fields(self) -> Fields<'a> {
-        Fields(self.0)
-    }
-
-    /// Its text when it is nothing else.
-    #[inline]
-    pub fn as_text(self) -> Option<&'a [u8]> {
-        let mut fields = self.fields();
-        match fields.next()? {
-            (part_tag::TEXT, text) if fields.is_empty() => Some(text),
-            _ => None,
-        }
-    }
-
-    /// The content; empty text if the bytes hold none.
-    pub fn content(self) -> Content<'a> {
-        for (tag, bytes) in self.fields() {
-            match tag {
-                part_tag::TEXT => return Content::Text(bytes),
-                part_tag::RAW => return Content::Raw(bytes),
-                part_tag::URL => return Content::Url(bytes),
-                part_tag::DATA => return Content::Data(bytes),
-                _ => {}
-            }
-        }
-        Content::Text(b"")
-    }
-
-    /// Raw JSON object of the part's metadata.
-    pub fn metadata(self) -> Option<&'a [u8]> {
-        self.fields().first(part_tag::METADATA)
-    }
-
-    /// Raw `filename`.
-    pub fn filename(self) -> Option<&'a [u8]> {
-        self.fields().first(part_tag::FILENAME)
-    }
-
-    /// Raw `mediaType`.
-    pub fn media_type(self) -> Option<&'a [u8]> {
-        self.fields().first(part_tag::MEDIA_TYPE)
     }
 }

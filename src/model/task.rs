@@ -288,7 +288,7 @@ impl Task {
         }
         if let TaskEvent::Artifact { artifact, .. } = event
             && self.artifacts.len() >= limits.artifacts_max
-            && self.chain_of_id(artifact.artifact_id()).is_none()
+            && self.chain_of_id(artifact.artifact_id().raw()).is_none()
         {
             return Err(Refusal::TooManyArtifacts);
         }
@@ -342,7 +342,7 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::{super::entry::Entries, *};
-    use crate::model::{ArtifactBuf, MessageBuf, PartsBuf};
+    use crate::model::{ArtifactBuf, Json, MessageBuf, PartsBuf};
 
     fn limits() -> TaskLimits {
         TaskLimits { bytes_max: 100_000, history_max: 10, artifacts_max: 10, replay_max: 8 }
@@ -395,7 +395,7 @@ mod tests {
         assert!((10..=100).contains(&task.squeezes()), "{}", task.squeezes());
         let large = TaskLimits { replay_max: 100_000, ..limits() };
         let parts = PartsBuf::new().text(&"x".repeat(95_000));
-        let said = MessageBuf::agent("m", &parts);
+        let said = MessageBuf::agent(&parts).id("m");
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
         task.apply(&TaskEvent::Turn { message: said.view() }, &large).unwrap();
         let refused =
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_submitted_task_is_its_slow_twin() {
-        let said = MessageBuf::agent("m", &PartsBuf::new().text("hello"));
+        let said = MessageBuf::agent(&PartsBuf::new().text("hello")).id("m");
         let mut slow = Task::new(b"t", b"c", Generation::V03, 0);
         slow.apply(&TaskEvent::Turn { message: said.view() }, &limits()).unwrap();
         slow.apply(&status(TaskState::Submitted), &limits()).unwrap();
@@ -433,7 +433,7 @@ mod tests {
                 let mut events = EventBuf::default();
                 for step in 0..round % 7 {
                     let mix = (round * 31 + step * 17) % 11;
-                    let said = MessageBuf::agent("m", &PartsBuf::new().text("x"));
+                    let said = MessageBuf::agent(&PartsBuf::new().text("x")).id("m");
                     let artifact = ArtifactBuf::new(&(mix % 5).to_string(), &PartsBuf::new());
                     let artifact = artifact.view();
                     let (append, last_chunk, metadata) = (mix % 2 == 0, false, None);
@@ -471,7 +471,7 @@ mod tests {
         shown.extend(view.history(None).map(|message| message.0.to_vec()));
         for artifact in view.artifacts() {
             let id = artifact.head().artifact_id();
-            shown.push([id, format!("{:?}", artifact.head().as_text()).as_bytes()].concat());
+            shown.push([id.raw(), format!("{:?}", artifact.head().as_text()).as_bytes()].concat());
             shown.extend(artifact.parts().map(|part| part.0.to_vec()));
         }
         task.replay(seq, &mut Default::default(), |replayed| {
@@ -486,10 +486,11 @@ mod tests {
     #[test]
     fn what_is_repeated_is_stored_once_and_shown_like_its_slow_twin() {
         let text = |text: &str| PartsBuf::new().text(text);
-        let large = [text(&"x".repeat(9_000)), text(&"x".repeat(9_000)).text("y").data("{}")];
+        let large =
+            [text(&"x".repeat(9_000)), text(&"x".repeat(9_000)).text("y").data(Json::known(b"{}"))];
         for (round, history_max) in (0..12usize).zip([1, 2, 10].into_iter().cycle()) {
             let limits = TaskLimits { history_max, ..limits() };
-            let said = MessageBuf::agent("m", &large[round % 2]);
+            let said = MessageBuf::agent(&large[round % 2]).id("m");
             let begun = || Task::submitted(b"t", b"c", Generation::V1, (said.view(), 1), 0);
             let (mut fast, mut slow, mut events) = (begun(), begun(), EventBuf::default());
             events.push_repeat_with(|packer| packer.put(1, b"0"));
@@ -501,7 +502,7 @@ mod tests {
             assert!(fast.log.len() < 10_000 && slow.log.len() > 18_000);
             assert!((0..50).contains(&(fast.length() - slow.log.len())));
             for step in 0..60usize {
-                let reply = MessageBuf::agent(&step.to_string(), &text("z"));
+                let reply = MessageBuf::agent(&text("z")).id(&step.to_string());
                 // The one that repeats is appended to, and replaced sooner or later.
                 let (append, id) = ((step + round) % 20 != 0, (step * round % 3).to_string());
                 let artifact = ArtifactBuf::new(&id, &text(&"w".repeat(round * 150)));
@@ -528,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_message_is_repeated_once_and_only_where_it_could_be_copied() {
-        let said = MessageBuf::agent("m", &PartsBuf::new().text(&"x".repeat(60_000)));
+        let said = MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(60_000))).id("m");
         let mut task = Task::submitted(b"t", b"c", Generation::V1, (said.view(), 1), 0);
         let mut events = EventBuf::default();
         events.push_repeat_with(|packer| packer.put(1, b"0"));
@@ -570,7 +571,7 @@ mod tests {
     #[test]
     fn a_task_awaits_input_until_its_client_speaks() {
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
-        let said = MessageBuf::agent("m", &PartsBuf::new());
+        let said = MessageBuf::agent(&PartsBuf::new()).id("m");
         let turn = TaskEvent::Turn { message: said.view() };
         let mut awaits = |event: &TaskEvent<'_>| {
             task.apply(event, &limits()).unwrap();

@@ -3,9 +3,12 @@
 use super::{
     entry::{Entries, Entry},
     event::{TaskEvent, kind},
-    pack::{Artifact, Fields, Message, Part, artifact_tag, message_tag},
+    json::JsonObject,
+    pack::{Artifact, Fields, Message, artifact_tag, message_tag},
+    part::Part,
     state::{Generation, TaskState},
     task::Task,
+    text::RawText,
 };
 
 /// A task as it was after one of its events.
@@ -25,8 +28,8 @@ pub struct Status<'a> {
     pub at_ms: u64,
     /// What the agent says about it.
     pub message: Option<Message<'a>>,
-    /// Raw JSON object that came with the status.
-    pub metadata: Option<&'a [u8]>,
+    /// What came with the status.
+    pub metadata: Option<JsonObject<'a>>,
 }
 
 impl<'a> TaskView<'a> {
@@ -39,14 +42,14 @@ impl<'a> TaskView<'a> {
         view
     }
 
-    /// Raw task id.
-    pub fn id(&self) -> &'a [u8] {
-        self.task.id()
+    /// The task's id.
+    pub fn id(&self) -> RawText<'a> {
+        RawText::known(self.task.id())
     }
 
-    /// Raw context id.
-    pub fn context_id(&self) -> &'a [u8] {
-        self.task.context_id()
+    /// The id of its conversation.
+    pub fn context_id(&self) -> RawText<'a> {
+        RawText::known(self.task.context_id())
     }
 
     /// The wire family of the call that made the task.

@@ -43,7 +43,7 @@ pub const LISTEN_DEFAULT: &str = "127.0.0.1:3000";
 ///
 /// impl Agent for Hello {
 ///     fn start(&self, turn: Turn<'_>) {
-///         turn.reply(MessageBuf::agent("hello-1", &PartsBuf::new().text("hello")));
+///         turn.reply(MessageBuf::agent(&PartsBuf::new().text("hello")));
 ///     }
 /// }
 ///

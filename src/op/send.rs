@@ -8,7 +8,7 @@ use crate::{
     agent::{Ending, Turn},
     fault::{Fault, FaultKind},
     model::{
-        EventBuf, Generation, Message, MessageBuf, PartsBuf, Reply, Send, SendMode, Task,
+        EventBuf, Generation, Message, MessageBuf, PartsBuf, RawText, Reply, Send, SendMode, Task,
         TaskEvent, TaskState, view::ReplayPlace,
     },
     op::{
@@ -72,12 +72,13 @@ impl Core {
         resident.agent.start(Turn {
             message,
             state: None,
-            task_id: reserved.id(),
-            context_id,
+            task_id: RawText::known(reserved.id()),
+            context_id: RawText::known(context_id),
             metadata: send.metadata,
             extensions: cx.caller.extensions,
             identity: cx.caller.identity,
             now: cx.now,
+            entropy: cx.entropy,
             events: cx.events,
             ending: &mut ending,
             host: &mut host,
@@ -120,12 +121,13 @@ impl Core {
         resident.agent.start(Turn {
             message: send.message,
             state: Some(joined.state),
-            task_id: send.task_id.unwrap_or_default(),
-            context_id: &joined.context_id,
+            task_id: RawText::known(send.task_id.unwrap_or_default()),
+            context_id: RawText::known(&joined.context_id),
             metadata: send.metadata,
             extensions: cx.caller.extensions,
             identity: cx.caller.identity,
             now: cx.now,
+            entropy: cx.entropy,
             events: cx.events,
             ending: &mut ending,
             host: &mut host,
@@ -179,12 +181,13 @@ impl Core {
         let turn = Turn {
             message: Message(&message),
             state: Some(state),
-            task_id: &task_id,
-            context_id: &context_id,
+            task_id: RawText::known(&task_id),
+            context_id: RawText::known(&context_id),
             metadata: None,
             extensions: None,
             identity: None,
             now: cx.now,
+            entropy: cx.entropy,
             events: cx.events,
             ending: &mut ending,
             host: &mut host,
@@ -243,7 +246,7 @@ impl Core {
     /// Nobody would ever go on with the task.
     fn refuse_resume(&self, key: TaskKey, now: Now) {
         let text = PartsBuf::new().text("too many agents wait to be called again");
-        let message = MessageBuf::agent("resume-limit", &text);
+        let message = MessageBuf::agent(&text).id("resume-limit");
         let (state, at_ms, message) = (TaskState::Failed, now.unix_ms, Some(message.view()));
         let failed = TaskEvent::Status { state, at_ms, message, metadata: None };
         // A task that ended meanwhile needs no end.
@@ -332,7 +335,7 @@ fn show(
 fn fail_turn(events: &mut EventBuf, now: Now) {
     events.clear();
     let text = PartsBuf::new().text("the agent published too many events in one turn");
-    let message = MessageBuf::agent("turn-limit", &text);
+    let message = MessageBuf::agent(&text).id("turn-limit");
     push_status(events, TaskState::Failed, &message, now);
 }
 
@@ -362,7 +365,7 @@ fn check_media(resident: &Resident, message: Message<'_>) -> Result<(), Fault> {
     }
     for part in message.parts() {
         let Some(media) = part.media_type() else { continue };
-        let media = media.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+        let media = media.raw().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
         let known = resident.profile.input_modes.iter().any(|mode| {
             let mode = mode.as_bytes();
             mode.eq_ignore_ascii_case(media)

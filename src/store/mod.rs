@@ -120,7 +120,7 @@ pub struct Stats {
 impl Store {
     /// An empty store; `secret` must be random, and the same for all its life.
     pub fn new(limits: &Limits, secret: u128) -> Store {
-        let say = |text| MessageBuf::agent("limit-reached", &PartsBuf::new().text(text));
+        let say = |text| MessageBuf::agent(&PartsBuf::new().text(text)).id("limit-reached");
         let index_max = u32::try_from(limits.tasks_max).unwrap_or(u32::MAX);
         let cell = |_| Cell {
             oldest: CachePadded::new(AtomicU64::new(u64::MAX)),

@@ -28,7 +28,7 @@ fn status(state: TaskState) -> TaskEvent<'static> {
 }
 
 fn said(length: usize) -> MessageBuf {
-    MessageBuf::agent("m", &PartsBuf::new().text(&"x".repeat(length)))
+    MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(length))).id("m")
 }
 
 fn new(bits: u128) -> NewTask<'static> {

@@ -15,7 +15,8 @@ use peregrine::{
     json::{Parser, Value},
     limits::Limits,
     model::{
-        Artifact, Call, Generation, Message, Op, Reply, Task, TaskEvent, TaskLimits, TaskState,
+        Artifact, Call, Generation, JsonObject, Message, Op, Reply, Task, TaskEvent, TaskLimits,
+        TaskState,
         pack::{Packer, artifact_tag, message_tag, part_tag},
     },
     service::Followed,
@@ -240,7 +241,7 @@ fn message_of<'p>(result: Value<'p>) -> Value<'p> {
 fn round_trip(wire: &Wire, packed: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let cx = WriteCx { op: Op::Send, task_id: b"t", history: None, unix_ms: 1 };
-    let reply = Reply::Message { message: Message(packed), context_id: b"c" };
+    let reply = Reply::Message { message: Message::from_packed(packed).unwrap(), context_id: b"c" };
     (wire.reply)(&mut out, &reply, &cx);
     let mut parser = Parser::new();
     let written = message_of(parser.parse(&out, 64).unwrap()).raw_str().to_owned();
@@ -248,7 +249,7 @@ fn round_trip(wire: &Wire, packed: &[u8]) -> Vec<u8> {
     let (mut parser, mut pack) = (Parser::new(), Vec::new());
     let params = parser.parse(params.as_bytes(), 64).unwrap();
     match read(wire, Op::Send, Some(params), &mut pack) {
-        Ok(Call::Send(send)) => send.message.0.to_vec(),
+        Ok(Call::Send(send)) => send.message.packed().to_vec(),
         Ok(_) => panic!("a send is a send"),
         Err(fault) => panic!("{fault:?} in {written}"),
     }
@@ -261,7 +262,7 @@ fn events<'a>(message: Message<'a>, artifact: Artifact<'a>) -> Vec<TaskEvent<'a>
         artifact,
         append,
         last_chunk: append,
-        metadata: Some(b"{\"e\":1}"),
+        metadata: JsonObject::parse("{\"e\":1}").ok(),
     };
     let mut events = vec![
         status(TaskState::Submitted, None),
@@ -279,9 +280,9 @@ fn events<'a>(message: Message<'a>, artifact: Artifact<'a>) -> Vec<TaskEvent<'a>
 fn writes_json(wire: &Wire, message: Message<'_>, context_id: &[u8]) {
     let mut packed = Vec::new();
     let mut packer = Packer(&mut packed);
-    packer.put(artifact_tag::ARTIFACT_ID, message.message_id());
+    packer.put(artifact_tag::ARTIFACT_ID, message.message_id().raw());
     for part in message.parts() {
-        packer.put(artifact_tag::PART, part.0);
+        packer.put(artifact_tag::PART, part.packed());
     }
     let mut parser = Parser::new();
     let mut check = |out: &mut Vec<u8>| {
@@ -292,10 +293,10 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: &[u8]) {
     };
     let limits =
         TaskLimits { bytes_max: 1 << 22, history_max: 9, artifacts_max: 9, replay_max: 99 };
-    let mut task = Task::new(message.message_id(), context_id, Generation::V03, 0);
+    let mut task = Task::new(message.message_id().raw(), context_id, Generation::V03, 0);
     let cx = WriteCx::new(Op::Send);
     let mut out = Vec::new();
-    for event in events(message, Artifact::new(&packed)) {
+    for event in events(message, Artifact::from_packed(&packed).unwrap()) {
         task.apply(&event, &limits).unwrap();
         let (seq, task_id) = (task.seq(), task.id());
         let (artifact_index, last) = (0, false);
@@ -487,7 +488,25 @@ proptest! {
     fn any_message_can_be_written_anywhere(message in message()) {
         let packed = message.pack();
         for (_, wire) in wires() {
-            writes_json(wire, Message(&packed), b"c");
+            writes_json(wire, Message::from_packed(&packed).unwrap(), b"c");
+        }
+    }
+
+    #[test]
+    fn packed_bytes_are_refused_or_can_be_written_anywhere(
+        message in message(),
+        cut in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+        drop in 0..3_usize,
+    ) {
+        let mut packed = message.pack();
+        let at = cut.index(packed.len());
+        packed[at] = byte;
+        packed.drain(at..packed.len().min(at + drop));
+        if let Ok(message) = Message::from_packed(&packed) {
+            for (_, wire) in wires() {
+                writes_json(wire, message, b"c");
+            }
         }
     }
 }

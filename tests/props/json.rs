@@ -9,15 +9,16 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use peregrine::json::write::{canonical_raw, push_escaped, push_string, unescape};
-use peregrine::json::{DEPTH_CAP, JsonError, Kind, Parser, Source, Value, base64};
+use peregrine::json::{DEPTH_CAP, JsonError, Kind, Parser, Source, Value, base64, check};
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
 /// A document is accepted exactly when serde_json accepts it, apart from the list above; what
-/// is accepted has the same text, and what is refused says where.
+/// is accepted has the same text, and what is refused says where. [`check`] says the same.
 pub fn agrees_with_serde(bytes: &[u8]) {
     let mut parser = Parser::new();
     let ours = parser.parse(bytes, DEPTH_CAP);
+    assert_eq!(check(bytes, DEPTH_CAP), ours.map(|_| ()));
     let theirs = serde_json::from_slice::<&RawValue>(bytes);
     match (ours, theirs) {
         (Ok(value), Ok(raw)) => assert_eq!(value.raw_str(), raw.get()),

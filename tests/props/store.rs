@@ -13,8 +13,8 @@ use std::{
 use peregrine::{
     limits::Limits,
     model::{
-        ArtifactBuf, EventBuf, Generation, List, MessageBuf, PartsBuf, Reply, TaskEvent, TaskState,
-        TaskView, pack::artifact_tag, uuid,
+        ArtifactBuf, EventBuf, Generation, JsonObject, List, MessageBuf, PartsBuf, Reply,
+        TaskEvent, TaskState, TaskView, uuid,
     },
     service::{AgentIndex, Cursor, Follow, Followed, Now, TaskKey, Ticket},
     store::{Eviction, NewTask, PageToken, Refused, Store},
@@ -151,10 +151,10 @@ pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
 fn look(view: TaskView<'_>) -> String {
     let short = |bytes: &[u8]| format!("{}:{:?}", bytes.len(), &bytes[..bytes.len().min(40)]);
     let status = view.status();
-    let history: Vec<_> = view.history(None).map(|message| short(message.0)).collect();
+    let history: Vec<_> = view.history(None).map(|message| short(message.packed())).collect();
     let artifacts: Vec<(Vec<_>, Vec<_>)> = view
         .artifacts()
-        .map(|a| (a.fields().collect(), a.parts().map(|part| short(part.0)).collect()))
+        .map(|a| (a.fields().collect(), a.parts().map(|part| short(part.packed())).collect()))
         .collect();
     // What is shown is what was given, wherever it is stored.
     let is_given = |text: &[u8]| {
@@ -163,10 +163,10 @@ fn look(view: TaskView<'_>) -> String {
     };
     for artifact in view.artifacts() {
         let texts: Vec<_> = artifact.parts().map(|part| part.as_text().expect("text")).collect();
-        assert!(!texts.is_empty() && texts.iter().all(|text| is_given(text)), "{texts:?}");
+        assert!(!texts.is_empty() && texts.iter().all(|text| is_given(text.raw())), "{texts:?}");
     }
-    let said = status.message.map(|message| short(message.0));
-    let metadata = status.metadata.map(<[u8]>::len);
+    let said = status.message.map(|message| short(message.packed()));
+    let metadata = status.metadata.map(|metadata| metadata.raw().len());
     let state = (status.state, status.at_ms, metadata);
     format!("{state:?} {said:?} {history:?} {artifacts:?}")
 }
@@ -177,7 +177,7 @@ const MADE: [usize; 3] = [1, 50, 900];
 
 fn message(tape: &mut Tape<'_>) -> MessageBuf {
     let length = SAID[tape.next(SAID.len())];
-    MessageBuf::agent("m", &PartsBuf::new().text(&"x".repeat(length)))
+    MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(length))).id("m")
 }
 
 impl Twin {
@@ -188,7 +188,7 @@ impl Twin {
     }
 
     fn event(&self, tape: &mut Tape<'_>, events: &mut EventBuf) {
-        let metadata = (tape.next(4) == 0).then_some(&br#"{"k":1}"#[..]);
+        let metadata = (tape.next(4) == 0).then(|| JsonObject::parse(r#"{"k":1}"#).unwrap());
         let at_ms = self.now.unix_ms - [0, 0, 3][tape.next(3)];
         let said = message(tape);
         match tape.next(8) {
@@ -267,10 +267,9 @@ impl Twin {
         let said = message(tape);
         let repeats = [0, 0, 1, 2][tape.next(4)];
         for name in ["a", "r"].iter().take(repeats) {
-            events.push_repeat_with(|packer| {
-                packer.put(artifact_tag::ARTIFACT_ID, name.as_bytes());
-                packer.put_some(artifact_tag::METADATA, (repeats == 2).then_some(b"{}"));
-            });
+            let head = ArtifactBuf::new(*name, &PartsBuf::new());
+            let metadata = JsonObject::parse("{}").unwrap();
+            events.push_repeat(&if repeats == 2 { head.metadata(metadata) } else { head });
         }
         for _ in 0..tape.next(3) {
             self.event(tape, &mut events);
@@ -532,7 +531,7 @@ impl Twin {
         };
         let mut page = Vec::new();
         let end = self.store.list(listing.agent, &list, &mut |view| {
-            page.push(self.store_key(view.id(), listing.agent));
+            page.push(self.store_key(view.id().raw(), listing.agent));
         });
         let end = end.expect("a token of its own");
         assert_eq!(end.total, self.matching(&listing).len() as u64);
@@ -564,7 +563,8 @@ impl Twin {
         let known = &self.known[at];
         let mut found = Vec::new();
         let list = List { context_id: Some(&known.context), ..List::default() };
-        let page = self.store.list(known.agent, &list, &mut |view| found.push(view.id().to_vec()));
+        let page =
+            self.store.list(known.agent, &list, &mut |view| found.push(view.id().raw().to_vec()));
         let page = page.expect("no token");
         let mut expected: Vec<&Known> = self
             .known

@@ -31,13 +31,13 @@ mod rules;
 
 use std::fmt;
 
-use super::{Agent, Extension, Profile, Skill, Turn};
+use super::{Agent, Extension, Profile, Provider, Skill, Turn};
 use crate::{
-    json::write::{push_u64, unescape},
-    model::{Content, Message, MessageBuf, PartsBuf, TaskState, pack::message_tag},
+    json::write::push_u64,
+    model::{Content, JsonObjectBuf, Message, MessageBuf, PartsBuf, TaskState, pack::message_tag},
 };
 use reader::{Node, document};
-use rules::{Act, Rule};
+use rules::{Act, Rule, object};
 
 /// Events after which a turn ends and another one goes on: well below `Limits::turn_events_max`.
 const TURN_EVENTS_MAX: usize = 1_024;
@@ -100,11 +100,10 @@ impl Script {
 
     fn rule_of(&self, message: Message<'_>) -> Option<usize> {
         let first_text = message.parts().find_map(|part| match part.content() {
-            Content::Text(raw) => Some(raw),
+            Content::Text(text) => Some(text),
             Content::Raw(_) | Content::Url(_) | Content::Data(_) => None,
         });
-        let (id, text) = (lossy(message.message_id()), lossy(first_text.unwrap_or_default()));
-        let (id, text) = (unescape(&id), unescape(&text));
+        let (id, text) = (message.message_id().to_str(), first_text.unwrap_or_default().to_str());
         self.rules.iter().position(|rule| rule.matches(&id, &text))
     }
 
@@ -126,20 +125,18 @@ impl Script {
                     let (task_id, at_ms) = (turn.task_id, turn.now.unix_ms);
                     turn.events.push_status_with(*state, at_ms, |packer| {
                         let id = packer.open(message_tag::MESSAGE_ID);
-                        packer.0.extend_from_slice(task_id);
+                        packer.0.extend_from_slice(task_id.raw());
                         packer.0.push(b'-');
                         push_u64(packer.0, seq);
                         packer.close(id);
                         packer.0.extend_from_slice(says);
                     });
                 }
-                Act::Artifact { packed, append, last_chunk } => {
-                    turn.events.push_artifact_with(*append, *last_chunk, |packer| {
-                        packer.0.extend_from_slice(packed);
-                    });
+                Act::Artifact { artifact, append, last_chunk } => {
+                    turn.chunk(artifact, *append, *last_chunk);
                 }
                 Act::Message(parts) => {
-                    let message = MessageBuf::agent(&message_id(&turn, seq), parts);
+                    let message = MessageBuf::agent(parts).id(&message_id(&turn, seq));
                     return turn.reply(message);
                 }
             }
@@ -154,7 +151,7 @@ impl Agent for Script {
             return self.run(turn, Place { rule, step: 0, repetition: 0 }, false);
         }
         let id = message_id(&turn, seq_of(&turn) + 1);
-        let message = MessageBuf::agent(&id, &PartsBuf::new().text("no rule matches"));
+        let message = MessageBuf::agent(&PartsBuf::new().text("no rule matches")).id(&id);
         turn.status_with(TaskState::Completed, &message);
     }
 
@@ -203,13 +200,7 @@ fn seq_of(turn: &Turn<'_>) -> u64 {
 
 /// `<task id>-<sequence number>`: sequence numbers only grow, so it is unique in the task.
 fn message_id(turn: &Turn<'_>, seq: u64) -> String {
-    let task_id = lossy(turn.task_id);
-    format!("{}-{seq}", unescape(&task_id))
-}
-
-/// Raw strings are UTF-8, so nothing is lost.
-fn lossy(raw: &[u8]) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(raw)
+    format!("{}-{seq}", turn.task_id)
 }
 
 fn profile(agent: &Node<'_>) -> Result<Profile, ScriptError> {
@@ -217,6 +208,9 @@ fn profile(agent: &Node<'_>) -> Result<Profile, ScriptError> {
         "name",
         "description",
         "version",
+        "provider",
+        "documentation_url",
+        "icon_url",
         "input_modes",
         "output_modes",
         "streaming",
@@ -229,6 +223,9 @@ fn profile(agent: &Node<'_>) -> Result<Profile, ScriptError> {
     if let Some(version) = agent.text("version")? {
         profile.version = version.to_owned();
     }
+    profile.provider = agent.table("provider")?.as_ref().map(provider).transpose()?;
+    profile.documentation_url = agent.text("documentation_url")?.map(str::to_owned);
+    profile.icon_url = agent.text("icon_url")?.map(str::to_owned);
     if let Some(modes) = agent.texts("input_modes")? {
         profile.input_modes = modes;
     }
@@ -247,17 +244,27 @@ fn profile(agent: &Node<'_>) -> Result<Profile, ScriptError> {
     Ok(profile)
 }
 
+fn provider(provider: &Node<'_>) -> Result<Provider, ScriptError> {
+    provider.allow(&["organization", "url"])?;
+    Ok(Provider {
+        organization: provider.need_text("organization")?.to_owned(),
+        url: provider.need_text("url")?.to_owned(),
+    })
+}
+
 fn extension(extension: &Node<'_>) -> Result<Extension, ScriptError> {
-    extension.allow(&["uri", "description", "required"])?;
+    extension.allow(&["uri", "description", "required", "params"])?;
     Ok(Extension {
         uri: extension.need_text("uri")?.to_owned(),
         description: extension.text("description")?.unwrap_or_default().to_owned(),
         required: extension.flag("required")?.unwrap_or(false),
+        params: object(extension, "params")?.map(JsonObjectBuf::from),
     })
 }
 
 fn skill(skill: &Node<'_>) -> Result<Skill, ScriptError> {
-    skill.allow(&["id", "name", "description", "tags", "examples"])?;
+    let known = ["id", "name", "description", "tags", "examples", "input_modes", "output_modes"];
+    skill.allow(&known)?;
     let id = skill.need_text("id")?;
     let name = skill.text("name")?.unwrap_or(id);
     Ok(Skill {
@@ -266,6 +273,8 @@ fn skill(skill: &Node<'_>) -> Result<Skill, ScriptError> {
         description: skill.text("description")?.unwrap_or(name).to_owned(),
         tags: skill.texts("tags")?.unwrap_or_else(|| vec![id.to_owned()]),
         examples: skill.texts("examples")?.unwrap_or_default(),
+        input_modes: skill.texts("input_modes")?.unwrap_or_default(),
+        output_modes: skill.texts("output_modes")?.unwrap_or_default(),
     })
 }
 

@@ -9,14 +9,9 @@ use super::{
     ScriptError,
     reader::{Node, suggest},
 };
-use crate::{
-    json::{Parser, base64::normalise},
-    limits::Limits,
-    model::{
-        Message, PartsBuf, Role, TaskState,
-        build::put_text,
-        pack::{Packer, artifact_tag, message_tag, part_tag},
-    },
+use crate::model::{
+    ArtifactBuf, Json, JsonObject, PartBuf, PartsBuf, Role, TaskState, ValueError,
+    pack::{Packer, message_tag},
 };
 
 /// One more than the rules of a script, and the steps of a rule: the tokens have 16 bits for each.
@@ -68,8 +63,7 @@ pub(super) enum Act {
         says: Option<Vec<u8>>,
     },
     Artifact {
-        /// Packed artifact.
-        packed: Vec<u8>,
+        artifact: ArtifactBuf,
         append: bool,
         last_chunk: bool,
     },
@@ -149,8 +143,16 @@ fn rule(node: &Node<'_>) -> Result<Rule, ScriptError> {
 fn step(node: &Node<'_>) -> Result<Step, ScriptError> {
     const COMMON: [&str; 2] = ["delay_ms", "repeat"];
     const STATUS: [&str; 3] = ["status", "text", "payload_bytes"];
-    const ARTIFACT: [&str; 7] =
-        ["artifact", "name", "description", "parts", "append", "last_chunk", "payload_bytes"];
+    const ARTIFACT: [&str; 8] = [
+        "artifact",
+        "name",
+        "description",
+        "parts",
+        "metadata",
+        "append",
+        "last_chunk",
+        "payload_bytes",
+    ];
     const MESSAGE: [&str; 1] = ["message"];
     // A misspelled key first: it may be the reason why the kind of step is unclear.
     node.allow(&[&COMMON[..], &STATUS, &ARTIFACT, &MESSAGE].concat())?;
@@ -181,48 +183,48 @@ fn status(node: &Node<'_>) -> Result<Act, ScriptError> {
     let mut packer = Packer(&mut says);
     packer.put(message_tag::ROLE, &[Role::Agent as u8]);
     for text in [text, filler.as_deref()].into_iter().flatten() {
-        put_text_part(&mut packer, message_tag::PART, text);
+        packer.put(message_tag::PART, PartBuf::text(text).view().packed());
     }
     let says = (text.is_some() || filler.is_some()).then_some(says);
     Ok(Act::Status { state, says })
 }
 
 fn artifact(node: &Node<'_>) -> Result<Act, ScriptError> {
-    let mut packed = Vec::new();
-    let mut packer = Packer(&mut packed);
-    put_text(&mut packer, artifact_tag::ARTIFACT_ID, node.need_text("artifact")?);
+    let artifact_id = node.need_text("artifact")?;
+    let filler = filler(node)?;
+    let mut parts = parts(node, "parts", filler.is_some())?;
+    if let Some(filler) = &filler {
+        parts = parts.text(filler);
+    }
+    let mut artifact = ArtifactBuf::new(artifact_id, &parts);
     if let Some(name) = node.text("name")? {
-        put_text(&mut packer, artifact_tag::NAME, name);
+        artifact = artifact.name(name);
     }
     if let Some(description) = node.text("description")? {
-        put_text(&mut packer, artifact_tag::DESCRIPTION, description);
+        artifact = artifact.description(description);
     }
-    let filler = filler(node)?;
-    let parts = node.tables("parts", "part")?;
-    if parts.is_empty() && filler.is_none() {
-        return Err(node.wrong("parts", "must hold at least one part"));
-    }
-    for part in &parts {
-        put_part(&mut packer, artifact_tag::PART, part)?;
-    }
-    if let Some(filler) = filler {
-        put_text_part(&mut packer, artifact_tag::PART, &filler);
+    if let Some(metadata) = object(node, "metadata")? {
+        artifact = artifact.metadata(metadata);
     }
     let append = node.flag("append")?.unwrap_or(false);
     let last_chunk = node.flag("last_chunk")?.unwrap_or(false);
-    Ok(Act::Artifact { packed, append, last_chunk })
+    Ok(Act::Artifact { artifact, append, last_chunk })
 }
 
 fn message(node: &Node<'_>) -> Result<Act, ScriptError> {
-    let mut packed = Vec::new();
-    let parts = node.tables("message", "part")?;
-    if parts.is_empty() {
-        return Err(node.wrong("message", "must hold at least one part"));
+    parts(node, "message", false).map(Act::Message)
+}
+
+fn parts(node: &Node<'_>, key: &str, may_be_empty: bool) -> Result<PartsBuf, ScriptError> {
+    let nodes = node.tables(key, "part")?;
+    if nodes.is_empty() && !may_be_empty {
+        return Err(node.wrong(key, "must hold at least one part"));
     }
-    for part in &parts {
-        put_part(&mut Packer(&mut packed), message_tag::PART, part)?;
+    let mut parts = PartsBuf::new();
+    for node in &nodes {
+        parts = parts.part(&part(node)?);
     }
-    Ok(Act::Message(Message(&packed).parts().fold(PartsBuf::new(), PartsBuf::part)))
+    Ok(parts)
 }
 
 fn filler(node: &Node<'_>) -> Result<Option<String>, ScriptError> {
@@ -230,42 +232,49 @@ fn filler(node: &Node<'_>) -> Result<Option<String>, ScriptError> {
     Ok(size.filter(|size| *size > 0).map(|size| "x".repeat(size as usize)))
 }
 
-fn put_text_part(packer: &mut Packer<'_>, tag: u8, text: &str) {
-    let part = packer.open(tag);
-    put_text(packer, part_tag::TEXT, text);
-    packer.close(part);
-}
-
-fn put_part(packer: &mut Packer<'_>, tag: u8, node: &Node<'_>) -> Result<(), ScriptError> {
-    node.allow(&["text", "url", "bytes", "data", "filename", "media_type"])?;
-    let content = ["text", "url", "bytes", "data"];
-    if content.iter().filter(|key| node.has(key)).count() != 1 {
-        return Err(node.fail("needs exactly one of `text`, `url`, `bytes` and `data`"));
-    }
-    let part = packer.open(tag);
-    if let Some(text) = node.text("text")? {
-        put_text(packer, part_tag::TEXT, text);
-    }
-    if let Some(url) = node.text("url")? {
-        put_text(packer, part_tag::URL, url);
-    }
-    if let Some(bytes) = node.text("bytes")? {
-        let bytes = normalise(bytes).ok_or_else(|| node.wrong("bytes", "is not base64"))?;
-        packer.put(part_tag::RAW, bytes.as_bytes());
-    }
-    if let Some(data) = node.text("data")? {
-        let depth = Limits::default().json_depth_max;
-        if let Err(error) = Parser::new().parse(data.as_bytes(), depth) {
-            return Err(node.wrong("data", &format!("is not JSON: {error}")));
+fn part(node: &Node<'_>) -> Result<PartBuf, ScriptError> {
+    node.allow(&["text", "url", "bytes", "data", "filename", "media_type", "metadata"])?;
+    let content = ["text", "url", "bytes", "data"].map(|key| node.text(key));
+    let mut part = match content {
+        [Ok(Some(text)), Ok(None), Ok(None), Ok(None)] => PartBuf::text(text),
+        [Ok(None), Ok(Some(url)), Ok(None), Ok(None)] => PartBuf::url(url),
+        [Ok(None), Ok(None), Ok(Some(bytes)), Ok(None)] => {
+            PartBuf::base64(bytes).map_err(|_| node.wrong("bytes", "is not base64"))?
         }
-        packer.put(part_tag::DATA, data.trim().as_bytes());
-    }
+        [Ok(None), Ok(None), Ok(None), Ok(Some(data))] => {
+            let data = Json::parse(data);
+            PartBuf::data(data.map_err(|error| node.wrong("data", &not_json(error)))?)
+        }
+        [Err(error), ..] | [_, Err(error), ..] | [_, _, Err(error), _] | [.., Err(error)] => {
+            return Err(error);
+        }
+        _ => return Err(node.fail("needs exactly one of `text`, `url`, `bytes` and `data`")),
+    };
     if let Some(filename) = node.text("filename")? {
-        put_text(packer, part_tag::FILENAME, filename);
+        part = part.filename(filename);
     }
     if let Some(media_type) = node.text("media_type")? {
-        put_text(packer, part_tag::MEDIA_TYPE, media_type);
+        part = part.media_type(media_type);
     }
-    packer.close(part);
-    Ok(())
+    if let Some(metadata) = object(node, "metadata")? {
+        part = part.metadata(metadata);
+    }
+    Ok(part)
+}
+
+/// A JSON object in a string.
+pub(super) fn object<'t>(
+    node: &Node<'t>,
+    key: &str,
+) -> Result<Option<JsonObject<'t>>, ScriptError> {
+    let Some(text) = node.text(key)? else { return Ok(None) };
+    let object = JsonObject::parse(text);
+    object.map(Some).map_err(|error| node.wrong(key, &not_json(error)))
+}
+
+fn not_json(error: ValueError) -> String {
+    match error {
+        ValueError::Json(error) => format!("is not JSON: {error}"),
+        other => format!("cannot be used: {other}"),
+    }
 }

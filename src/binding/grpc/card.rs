@@ -6,7 +6,10 @@ use crate::{
     pb::Writer,
 };
 
-use super::fields::{v1, v03};
+use super::{
+    fields::{v1, v03},
+    from_json::struct_field,
+};
 
 /// Appends the card of 1.0; interfaces of 1.0 come first.
 pub(super) fn v1(out: &mut Vec<u8>, profile: &Profile, endpoints: &[Endpoint<'_>], extended: bool) {
@@ -22,7 +25,9 @@ pub(super) fn v1(out: &mut Vec<u8>, profile: &Profile, endpoints: &[Endpoint<'_>
         texts(&mut writer, interface::PROTOCOL_VERSION, [end.version]);
         writer.close(nested);
     }
+    provider(&mut writer, profile);
     texts(&mut writer, field::VERSION, [&profile.version]);
+    texts(&mut writer, field::DOCUMENTATION_URL, profile.documentation_url.as_deref());
     let capabilities = writer.open(field::CAPABILITIES, 64);
     extensions(&mut writer, profile);
     writer.number(can::STREAMING, u64::from(profile.streaming));
@@ -32,6 +37,7 @@ pub(super) fn v1(out: &mut Vec<u8>, profile: &Profile, endpoints: &[Endpoint<'_>
     texts(&mut writer, field::DEFAULT_INPUT_MODES, &profile.input_modes);
     texts(&mut writer, field::DEFAULT_OUTPUT_MODES, &profile.output_modes);
     skills(&mut writer, field::SKILLS, profile);
+    texts(&mut writer, field::ICON_URL, profile.icon_url.as_deref());
 }
 
 /// Appends the card of 0.3: its own interfaces, or all of them when there is none.
@@ -47,7 +53,9 @@ pub(super) fn v03(
     texts(&mut writer, field::DESCRIPTION, [&profile.description]);
     let old = || card::for_v03(endpoints);
     texts(&mut writer, field::URL, old().next().map(|end| end.url));
+    provider(&mut writer, profile);
     texts(&mut writer, field::VERSION, [&profile.version]);
+    texts(&mut writer, field::DOCUMENTATION_URL, profile.documentation_url.as_deref());
     let capabilities = writer.open(field::CAPABILITIES, 64);
     extensions(&mut writer, profile);
     writer.flag(can::STREAMING, profile.streaming);
@@ -64,6 +72,18 @@ pub(super) fn v03(
         writer.close(nested);
     }
     texts(&mut writer, field::PROTOCOL_VERSION, [card::V03]);
+    texts(&mut writer, field::ICON_URL, profile.icon_url.as_deref());
+}
+
+fn provider(writer: &mut Writer<'_>, profile: &Profile) {
+    // Both generations number these fields alike.
+    use v1::{agent_card as card, agent_provider as field};
+    if let Some(provider) = &profile.provider {
+        let nested = writer.open(card::PROVIDER, 64);
+        texts(writer, field::URL, [&provider.url]);
+        texts(writer, field::ORGANIZATION, [&provider.organization]);
+        writer.close(nested);
+    }
 }
 
 fn extensions(writer: &mut Writer<'_>, profile: &Profile) {
@@ -74,6 +94,9 @@ fn extensions(writer: &mut Writer<'_>, profile: &Profile) {
         texts(writer, field::URI, [&extension.uri]);
         texts(writer, field::DESCRIPTION, [&extension.description]);
         writer.flag(field::REQUIRED, extension.required);
+        if let Some(params) = &extension.params {
+            struct_field(writer.0, field::PARAMS, params.view().raw());
+        }
         writer.close(nested);
     }
 }
@@ -88,6 +111,8 @@ fn skills(writer: &mut Writer<'_>, number: u32, profile: &Profile) {
         texts(writer, field::DESCRIPTION, [&skill.description]);
         texts(writer, field::TAGS, &skill.tags);
         texts(writer, field::EXAMPLES, &skill.examples);
+        texts(writer, field::INPUT_MODES, &skill.input_modes);
+        texts(writer, field::OUTPUT_MODES, &skill.output_modes);
         writer.close(nested);
     }
 }

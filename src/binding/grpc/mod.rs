@@ -111,7 +111,7 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fa
             json_call(&cx, method, payload, pack)?
         }
     };
-    if matches!(&asked.call, Call::Send(send) if send.message.message_id() == fresh_id) {
+    if matches!(&asked.call, Call::Send(send) if send.message.message_id().raw() == fresh_id) {
         *fresh_id = uuid(entropy.bits());
     }
     // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.

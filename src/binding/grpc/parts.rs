@@ -2,7 +2,7 @@
 
 use crate::{
     json::base64,
-    model::{Content, Part, pack::part_tag},
+    model::{Content, JsonObject, Part, RawText, pack::part_tag},
     pb::Writer,
 };
 
@@ -21,10 +21,10 @@ use super::{
 pub(super) fn part_v1(writer: &mut Writer<'_>, part: Part<'_>) {
     use v1::part as field;
     match part.content() {
-        Content::Text(text) => text_field(writer, field::TEXT, text),
-        Content::Raw(base64) => raw_field(writer, field::RAW, base64),
-        Content::Url(url) => text_field(writer, field::URL, url),
-        Content::Data(json) => value_field(writer.0, field::DATA, json),
+        Content::Text(text) => text_field(writer, field::TEXT, text.raw()),
+        Content::Raw(base64) => raw_field(writer, field::RAW, base64.raw()),
+        Content::Url(url) => text_field(writer, field::URL, url.raw()),
+        Content::Data(json) => value_field(writer.0, field::DATA, json.raw()),
     }
     for (tag, bytes) in part.fields() {
         match tag {
@@ -41,18 +41,20 @@ pub(super) fn part_v03(writer: &mut Writer<'_>, part: Part<'_>) {
     use v03::{data_part, file_part, part as field};
     let metadata = part.metadata();
     match part.content() {
-        Content::Text(text) => text_field(writer, field::TEXT, text),
+        Content::Text(text) => text_field(writer, field::TEXT, text.raw()),
         Content::Raw(content) | Content::Url(content) => {
+            let content = content.raw();
             let file = writer.open(field::FILE, content.len());
             match part.content() {
-                Content::Raw(base64) => raw_field(writer, file_part::FILE_WITH_BYTES, base64),
+                Content::Raw(_) => raw_field(writer, file_part::FILE_WITH_BYTES, content),
                 _ => text_field(writer, file_part::FILE_WITH_URI, content),
             }
-            some_text(writer, file_part::MIME_TYPE, part.media_type());
-            some_text(writer, file_part::NAME, part.filename());
+            some_text(writer, file_part::MIME_TYPE, part.media_type().map(RawText::raw));
+            some_text(writer, file_part::NAME, part.filename().map(RawText::raw));
             writer.close(file);
         }
         Content::Data(json) => {
+            let json = json.raw();
             let data = writer.open(field::DATA, json.len());
             if json.first() == Some(&b'{') {
                 struct_field(writer.0, data_part::DATA, json);
@@ -72,9 +74,10 @@ pub(super) fn part_v03(writer: &mut Writer<'_>, part: Part<'_>) {
 }
 
 /// Appends part metadata with the mark beside what is there already.
-fn marked(writer: &mut Writer<'_>, number: u32, metadata: Option<&[u8]>) {
-    let object = writer.open(number, metadata.map_or(0, <[u8]>::len));
-    struct_members(writer.0, metadata.unwrap_or(b"{}"));
+fn marked(writer: &mut Writer<'_>, number: u32, metadata: Option<JsonObject<'_>>) {
+    let metadata = metadata.map_or(&b"{}"[..], JsonObject::raw);
+    let object = writer.open(number, metadata.len());
+    struct_members(writer.0, metadata);
     let member = writer.open(structure::FIELDS, 0);
     writer.bytes(entry::KEY, MARK.as_bytes());
     let flag = writer.open(entry::VALUE, 0);

@@ -7,7 +7,9 @@
 use crate::{
     dialect::ReadCx,
     fault::{Fault, FaultKind},
-    model::{Call, Generation, Get, List, Message, Op, Send, SendMode, Target, TaskState},
+    model::{
+        Call, Generation, Get, JsonObject, List, Message, Op, Send, SendMode, Target, TaskState,
+    },
     pb::{Fields, Malformed, Value},
 };
 
@@ -125,7 +127,7 @@ fn send<'p>(
         mode: wishes.mode,
         history: wishes.history,
         accepted_output_modes: at(wishes.modes),
-        metadata: at(metadata),
+        metadata: at(metadata).map(JsonObject::known),
         generation,
     };
     Ok(Asked { call: Call::Send(send), tenant })
@@ -294,7 +296,7 @@ fn target<'p>(
     let target = Target {
         id: &pack[..id_end],
         context_id: None,
-        metadata: metadata.and_then(|(start, end)| pack.get(start..end)),
+        metadata: metadata.and_then(|(start, end)| pack.get(start..end)).map(JsonObject::known),
         generation,
         after: cx.after.filter(|_| cx.op == Op::Subscribe),
     };

@@ -5,8 +5,8 @@
 
 use crate::{
     model::{
-        Artifact, ArtifactView, Generation, Message, Op, Part, Reply, Role, TaskEvent, TaskState,
-        TaskView,
+        Artifact, ArtifactView, Generation, JsonObject, Message, Op, Part, Reply, Role, TaskEvent,
+        TaskState, TaskView,
         pack::{artifact_tag, message_tag},
     },
     pb::Writer,
@@ -104,7 +104,7 @@ fn status_update(
     writer: &mut Writer<'_>,
     generation: Generation,
     now: Now<'_>,
-    metadata: Option<&[u8]>,
+    metadata: Option<JsonObject<'_>>,
     place: Place<'_>,
     last: bool,
 ) {
@@ -170,7 +170,7 @@ fn task(
     // Both generations number its fields alike.
     use v1::task as field;
     writer.0.reserve(view.bytes() + 1024);
-    let place = Place { task_id: view.id(), context_id: view.context_id() };
+    let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
     writer.bytes(field::ID, place.task_id);
     writer.bytes(field::CONTEXT_ID, place.context_id);
     let now = view.status();
@@ -323,8 +323,8 @@ fn some_bytes(writer: &mut Writer<'_>, number: u32, bytes: &[u8]) {
     }
 }
 
-pub(super) fn some_struct(writer: &mut Writer<'_>, number: u32, json: Option<&[u8]>) {
+pub(super) fn some_struct(writer: &mut Writer<'_>, number: u32, json: Option<JsonObject<'_>>) {
     if let Some(json) = json {
-        struct_field(writer.0, number, json);
+        struct_field(writer.0, number, json.raw());
     }
 }

@@ -71,7 +71,7 @@ impl Desk<'_> {
         let call = (method.wire.read)(&cx, request.params, pack).map_err(refused)?;
         if let Call::Send(send) = &call {
             debug_assert_eq!(send.mode == SendMode::Stream, method.op == Op::Stream);
-            if send.message.message_id() == self.fresh_id {
+            if send.message.message_id().raw() == self.fresh_id {
                 *self.fresh_id = uuid(self.entropy.bits());
             }
         }

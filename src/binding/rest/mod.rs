@@ -120,7 +120,7 @@ fn answer(
     };
     let call = (method.wire.read)(&cx, value, pack)?;
     if let Call::Send(send) = &call
-        && send.message.message_id() == *fresh_id
+        && send.message.message_id().raw() == *fresh_id
     {
         *fresh_id = uuid(entropy.bits());
     }

@@ -3,7 +3,7 @@
 use crate::{
     fault::{Fault, FaultKind},
     json::{Kind, Slot, Value},
-    model::{Call, Generation, Message, Op, Send, SendMode},
+    model::{Call, Generation, JsonObject, Message, Op, Send, SendMode},
 };
 
 use super::{
@@ -79,7 +79,7 @@ pub(super) fn read<'p>(
         mode: wishes.mode,
         history: wishes.history,
         accepted_output_modes: wishes.modes.map(|modes| modes.raw()),
-        metadata: metadata.map(|value| value.raw()),
+        metadata: metadata.map(|value| JsonObject::known(value.raw())),
         generation: rules.generation,
     }))
 }

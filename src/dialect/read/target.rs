@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::{
     fault::Fault,
     json::{Slot, Value},
-    model::{Call, Get, Op, Target},
+    model::{Call, Get, JsonObject, Op, Target},
 };
 
 use super::{Kept, ReadCx, Rules, Text, count, identifier, keep, missing, object, slots, too_long};
@@ -50,7 +50,7 @@ pub(super) fn read<'p>(
     Ok(Target {
         id: ids.id.bytes(pack),
         context_id: ids.context_id.map(|id| id.bytes(pack)),
-        metadata: metadata.map(|value| value.raw()),
+        metadata: metadata.map(|value| JsonObject::known(value.raw())),
         generation,
         after,
     })

@@ -93,7 +93,7 @@ impl Plain {
                 page_token: Some(token.as_bytes()),
                 ..List::default()
             };
-            let mut each = |view: TaskView<'_>| found.push(view.id().to_vec());
+            let mut each = |view: TaskView<'_>| found.push(view.id().raw().to_vec());
             let page = self.store.list(AGENT, &list, &mut each).unwrap();
             assert_eq!(page.total, wanted.len() as u64);
             token = page.next.as_str().to_owned();

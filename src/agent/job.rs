@@ -1,0 +1,121 @@
+//! A running task in the hands of its agent, on any thread.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Closed, JobHost, saying, with_id};
+use crate::{
+    model::{ArtifactBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState, uuid},
+    service::TaskKey,
+};
+
+/// A running task that its agent owns. Dropping it fails the task, unless the last status it
+/// published is terminal or waits for the client.
+pub struct Job {
+    pub(super) task_id: Box<[u8]>,
+    pub(super) context_id: Box<[u8]>,
+    pub(super) message: Bytes,
+    pub(super) key: TaskKey,
+    pub(super) host: Arc<dyn JobHost>,
+    /// The next fresh id: random when the job began, and counted up.
+    pub(super) bits: u128,
+    pub(super) done: bool,
+}
+
+impl Job {
+    /// The task's id.
+    pub fn task_id(&self) -> RawText<'_> {
+        RawText::known(&self.task_id)
+    }
+
+    /// The id of the conversation.
+    pub fn context_id(&self) -> RawText<'_> {
+        RawText::known(&self.context_id)
+    }
+
+    /// The message that started the turn.
+    pub fn message(&self) -> Message<'_> {
+        Message(&self.message)
+    }
+
+    /// The same message, packed, for tasks of the agent that outlive a borrow; shared, not copied.
+    /// [`Message::from_packed`] reads it.
+    pub fn message_bytes(&self) -> Bytes {
+        self.message.clone()
+    }
+
+    /// An id that nobody has made before: a UUID of bits that the engine drew when the job began.
+    ///
+    /// Messages need none: one without an id gets a fresh one when it is published.
+    pub fn fresh_id(&mut self) -> String {
+        let id = uuid(self.bits);
+        // The low 62 bits are all in the id, so that no two of a job are alike.
+        self.bits = self.bits.wrapping_add(1);
+        text_of(id)
+    }
+
+    /// True when the task has ended, for instance because a client canceled it.
+    pub fn is_closed(&self) -> bool {
+        self.host.is_closed(self.key)
+    }
+
+    /// Publishes a status, with a message if there is something to say.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub fn status(&mut self, state: TaskState, message: Option<&MessageBuf>) -> Result<(), Closed> {
+        let at_ms = self.host.unix_ms();
+        let message = message.map(MessageBuf::view);
+        self.publish(TaskEvent::Status { state, at_ms, message, metadata: None })
+    }
+
+    /// Publishes a whole artifact.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub fn artifact(&mut self, artifact: &ArtifactBuf) -> Result<(), Closed> {
+        let artifact = artifact.view();
+        let (append, last_chunk) = (false, true);
+        self.publish(TaskEvent::Artifact { artifact, append, last_chunk, metadata: None })
+    }
+
+    /// Publishes one chunk of an artifact: the first one makes it, `last` completes it.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub fn chunk(&mut self, chunk: &ArtifactBuf, append: bool, last: bool) -> Result<(), Closed> {
+        let artifact = chunk.view();
+        self.publish(TaskEvent::Artifact { artifact, append, last_chunk: last, metadata: None })
+    }
+
+    /// Publishes any event. A message without an id gets a fresh one.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub fn publish(&mut self, event: TaskEvent<'_>) -> Result<(), Closed> {
+        if let TaskEvent::Status { state, .. } = event {
+            self.done = state.is_terminal() || state.is_interrupted();
+        }
+        match with_id(&event, || self.fresh_id()) {
+            Some(message) => self.host.publish(self.key, &saying(&event, &message)),
+            None => self.host.publish(self.key, &event),
+        }
+    }
+}
+
+/// An id as ordinary text.
+pub(super) fn text_of(id: [u8; 36]) -> String {
+    id.into_iter().map(char::from).collect()
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if !self.done {
+            let text = PartsBuf::new().text("the agent ended without a result");
+            let message = MessageBuf::agent(&text);
+            // A task that is closed already needs no end.
+            let _ = self.status(TaskState::Failed, Some(&message));
+        }
+    }
+}

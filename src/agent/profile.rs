@@ -1,0 +1,110 @@
+//! What an agent says of itself on its cards.
+
+use crate::model::JsonObjectBuf;
+
+/// What the agent's card says; texts are ordinary text.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Name on the card, and in `/agents/{name}`.
+    pub name: String,
+    /// One paragraph for humans.
+    pub description: String,
+    /// Version of the agent.
+    pub version: String,
+    /// Who provides it.
+    pub provider: Option<Provider>,
+    /// Absolute URL of what there is to read about it.
+    pub documentation_url: Option<String>,
+    /// Absolute URL of a picture of it.
+    pub icon_url: Option<String>,
+    /// Media types it reads; a message part that declares another one is refused (-32005).
+    /// `*/*` accepts anything.
+    pub input_modes: Vec<String>,
+    /// Media types it writes.
+    pub output_modes: Vec<String>,
+    /// What it can do; at least one.
+    pub skills: Vec<Skill>,
+    /// True: streaming operations are served.
+    pub streaming: bool,
+    /// Extensions of the protocol that it supports.
+    pub extensions: Vec<Extension>,
+}
+
+/// Who provides an agent (A2A 1.0 §4.4.2).
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// Name of the organization.
+    pub organization: String,
+    /// Absolute URL of its pages.
+    pub url: String,
+}
+
+/// One entry of a card's `capabilities.extensions` (A2A 1.0 §4.4.4).
+#[derive(Clone, Debug, Default)]
+pub struct Extension {
+    /// Names it, its version included.
+    pub uri: String,
+    /// What the agent does with it, for humans; may be empty.
+    pub description: String,
+    /// True: a message of a client that does not name it in `A2A-Extensions` is refused with
+    /// `ExtensionSupportRequired` (A2A 1.0 §3.3.4).
+    pub required: bool,
+    /// What the extension wants a client to know.
+    pub params: Option<JsonObjectBuf>,
+}
+
+/// One entry of a card's `skills` (A2A 1.0 §4.4.5).
+///
+/// ```
+/// use peregrine::agent::Skill;
+///
+/// let skill = Skill {
+///     id: "draw".to_owned(),
+///     name: "Draw".to_owned(),
+///     output_modes: vec!["image/png".to_owned()],
+///     ..Skill::default()
+/// };
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Skill {
+    /// Identifier.
+    pub id: String,
+    /// Title.
+    pub name: String,
+    /// One paragraph for humans.
+    pub description: String,
+    /// Keywords.
+    pub tags: Vec<String>,
+    /// Messages that show what it does.
+    pub examples: Vec<String>,
+    /// Media types it reads, where they are not those of the agent; empty: they are. The card says
+    /// so, and a message is checked against those of the agent alone: it names no skill.
+    pub input_modes: Vec<String>,
+    /// Media types it writes, where they are not those of the agent; empty: they are.
+    pub output_modes: Vec<String>,
+}
+
+impl Profile {
+    /// A profile with one skill, any media type, streaming on.
+    pub fn new(name: &str, description: &str) -> Profile {
+        Profile {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            provider: None,
+            documentation_url: None,
+            icon_url: None,
+            input_modes: vec!["*/*".to_owned()],
+            output_modes: vec!["text/plain".to_owned(), "application/json".to_owned()],
+            skills: vec![Skill {
+                id: name.to_owned(),
+                name: name.to_owned(),
+                description: description.to_owned(),
+                tags: vec![name.to_owned()],
+                ..Skill::default()
+            }],
+            streaming: true,
+            extensions: Vec::new(),
+        }
+    }
+}

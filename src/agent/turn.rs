@@ -1,0 +1,151 @@
+//! One message to an agent, answered at once or taken along.
+
+use bytes::Bytes;
+
+use super::{Closed, Ending, Job, TurnHost, job::text_of, saying, with_id};
+use crate::{
+    model::{
+        ArtifactBuf, EventBuf, JsonObject, Message, MessageBuf, RawText, TaskEvent, TaskState,
+        TaskView, Text, build::put_id, pack::artifact_tag, uuid,
+    },
+    service::{Entropy, Now},
+};
+
+/// Bytes of a message below which its parts take hardly more than the place where they are.
+const REPEAT_BYTES_MIN: usize = 96;
+
+/// One message, and the means to answer it at once.
+pub struct Turn<'a> {
+    /// The message that started the turn; on resume, the newest one of the client.
+    pub message: Message<'a>,
+    /// The state of the task before this turn; `None` when the message starts a new one.
+    pub state: Option<TaskState>,
+    /// The task's id; on a new task, the one it will have.
+    pub task_id: RawText<'a>,
+    /// The id of the conversation.
+    pub context_id: RawText<'a>,
+    /// The request's metadata; `None` on resume.
+    pub metadata: Option<JsonObject<'a>>,
+    /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.
+    pub extensions: Option<&'a str>,
+    /// The client's name, as its verified certificate has it; `None` without one, and on resume.
+    pub identity: Option<&'a str>,
+    /// The time.
+    pub now: Now,
+    /// Fresh bits; [`Turn::fresh_id`] makes ids of them.
+    pub entropy: &'a mut dyn Entropy,
+    /// Events published so far.
+    pub events: &'a mut EventBuf,
+    /// How the turn ends; [`Ending::Returned`] unless the agent says otherwise.
+    pub ending: &'a mut Ending,
+    /// The server.
+    pub host: &'a mut dyn TurnHost,
+}
+
+impl Turn<'_> {
+    /// An id that nobody has made before: a random UUID (RFC 9562 §5.4).
+    ///
+    /// Messages need none: one without an id gets a fresh one when it is published.
+    pub fn fresh_id(&mut self) -> String {
+        fresh_id(self.entropy)
+    }
+
+    /// Publishes a status without a message.
+    pub fn status(&mut self, state: TaskState) {
+        let at_ms = self.now.unix_ms;
+        self.events.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
+    }
+
+    /// Publishes a status with a message of the agent.
+    pub fn status_with(&mut self, state: TaskState, message: &MessageBuf) {
+        self.publish(&TaskEvent::Status {
+            state,
+            at_ms: self.now.unix_ms,
+            message: Some(message.view()),
+            metadata: None,
+        });
+    }
+
+    /// Publishes a whole artifact.
+    pub fn artifact(&mut self, artifact: &ArtifactBuf) {
+        self.publish(&TaskEvent::Artifact {
+            artifact: artifact.view(),
+            append: false,
+            last_chunk: true,
+            metadata: None,
+        });
+    }
+
+    /// Publishes one chunk of an artifact: `append` adds its parts to those of the artifact with
+    /// its id, `last` says that no more will come.
+    pub fn chunk(&mut self, chunk: &ArtifactBuf, append: bool, last: bool) {
+        let artifact = chunk.view();
+        self.publish(&TaskEvent::Artifact { artifact, append, last_chunk: last, metadata: None });
+    }
+
+    /// Publishes a whole artifact with the parts of the message, as they came. Parts of some size
+    /// are stored once, where the message begins its task.
+    #[inline]
+    pub fn artifact_of_message<'t>(&mut self, artifact_id: impl Into<Text<'t>>) {
+        let (message, artifact_id) = (self.message, artifact_id.into());
+        if self.state.is_none() && message.0.len() >= REPEAT_BYTES_MIN {
+            self.events.push_repeat_with(|packer| {
+                put_id(packer, artifact_tag::ARTIFACT_ID, artifact_id);
+            });
+            return;
+        }
+        self.events.push_artifact_with(false, true, |packer| {
+            put_id(packer, artifact_tag::ARTIFACT_ID, artifact_id);
+            for part in message.parts() {
+                packer.put(artifact_tag::PART, part.0);
+            }
+        });
+    }
+
+    /// Publishes any event, for instance a status with metadata. A message without an id gets a
+    /// fresh one.
+    pub fn publish(&mut self, event: &TaskEvent<'_>) {
+        match with_id(event, || fresh_id(self.entropy)) {
+            Some(message) => self.events.push(&saying(event, &message)),
+            None => self.events.push(event),
+        }
+    }
+
+    /// Shows the task as it was before the turn, with history and artifacts. The store waits
+    /// meanwhile: take what is needed and return.
+    pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
+        self.host.read(each);
+    }
+
+    /// Answers with a direct message and no task. On a task that exists already, the message
+    /// becomes the status message of its completion (A2A 1.0 §3.1.1). Without an id it gets a
+    /// fresh one.
+    pub fn reply(self, message: MessageBuf) {
+        let is_named = !message.view().message_id().is_empty();
+        let message = if is_named { message } else { message.id(&fresh_id(self.entropy)) };
+        *self.ending = Ending::Replied(message);
+    }
+
+    /// Asks to be called again in `after_ms` milliseconds with `token`.
+    pub fn resume_after(self, after_ms: u64, token: u64) {
+        *self.ending = Ending::Resume { after_ms, token };
+    }
+
+    /// Takes the task out of the turn: from now on the job publishes, from any thread.
+    ///
+    /// # Errors
+    /// [`Closed`] when the server has no room for another running task, or the task has ended
+    /// meanwhile; the client is told.
+    pub fn detach(self) -> Result<Job, Closed> {
+        let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
+        let message = Bytes::copy_from_slice(self.message.0);
+        let (key, host) = self.host.commit(self.events)?;
+        *self.ending = Ending::Detached;
+        let bits = self.entropy.bits();
+        Ok(Job { task_id, context_id, message, key, host, bits, done: false })
+    }
+}
+
+fn fresh_id(entropy: &mut dyn Entropy) -> String {
+    text_of(uuid(entropy.bits()))
+}

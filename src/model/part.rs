@@ -1,0 +1,76 @@
+//! Views of packed parts: what they hold, and what is said about it.
+
+use super::{
+    json::{Json, JsonObject},
+    pack::{Fields, part_tag},
+    text::RawText,
+};
+
+/// A packed part (A2A 1.0 §4.1.6).
+#[derive(Clone, Copy)]
+pub struct Part<'a>(pub(crate) &'a [u8]);
+
+/// What a part holds: exactly one of four.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// Text.
+    Text(RawText<'a>),
+    /// Bytes, as standard base64 with its padding ([`crate::json::base64::decode`]).
+    Raw(RawText<'a>),
+    /// Where the bytes are.
+    Url(RawText<'a>),
+    /// Any JSON.
+    Data(Json<'a>),
+}
+
+impl<'a> Part<'a> {
+    /// Its packed form.
+    #[inline]
+    pub fn packed(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// All fields; the content comes first.
+    pub fn fields(self) -> Fields<'a> {
+        Fields(self.0)
+    }
+
+    /// Its text when it is nothing else.
+    #[inline]
+    pub fn as_text(self) -> Option<RawText<'a>> {
+        let mut fields = self.fields();
+        match fields.next()? {
+            (part_tag::TEXT, text) if fields.is_empty() => Some(RawText::known(text)),
+            _ => None,
+        }
+    }
+
+    /// The content; empty text if the bytes hold none.
+    pub fn content(self) -> Content<'a> {
+        for (tag, bytes) in self.fields() {
+            match tag {
+                part_tag::TEXT => return Content::Text(RawText::known(bytes)),
+                part_tag::RAW => return Content::Raw(RawText::known(bytes)),
+                part_tag::URL => return Content::Url(RawText::known(bytes)),
+                part_tag::DATA => return Content::Data(Json::known(bytes)),
+                _ => {}
+            }
+        }
+        Content::Text(RawText::known(b""))
+    }
+
+    /// Its metadata.
+    pub fn metadata(self) -> Option<JsonObject<'a>> {
+        self.fields().first(part_tag::METADATA).map(JsonObject::known)
+    }
+
+    /// The file's name.
+    pub fn filename(self) -> Option<RawText<'a>> {
+        self.fields().text(part_tag::FILENAME)
+    }
+
+    /// The media type of the content (RFC 6838).
+    pub fn media_type(self) -> Option<RawText<'a>> {
+        self.fields().text(part_tag::MEDIA_TYPE)
+    }
+}

@@ -1,0 +1,185 @@
+//! Text as it stands in JSON, and ordinary text: two types, so that neither is taken for the other.
+//!
+//! What a peer sent is kept as it stood between its quotes, escapes included, and is given back
+//! like that. A [`RawText`] is therefore never escaped again, and a `str` always is; a builder
+//! takes a [`Text`], which is either.
+
+use std::{borrow::Cow, fmt};
+
+use super::json::ValueError;
+use crate::json::{
+    check,
+    write::{canonical_raw, push_escaped, unescape},
+};
+
+/// The text between the quotes of a JSON string, escapes as they were written.
+///
+/// It compares, prints and decodes as the text that it stands for; [`RawText::raw`] is what was
+/// written. Handed to a builder it comes out byte for byte.
+///
+/// ```
+/// use peregrine::model::{PartBuf, RawText};
+///
+/// let name = RawText::parse(r"caf\u00e9.txt")?;
+/// assert_eq!(name, "café.txt");
+/// let part = PartBuf::url("https://example.com/menu").filename(name);
+/// assert_eq!(part.view().filename().map(|name| name.raw()), Some(&br"caf\u00e9.txt"[..]));
+/// # Ok::<(), peregrine::model::ValueError>(())
+/// ```
+#[derive(Clone, Copy, Default)]
+pub struct RawText<'a>(&'a [u8]);
+
+impl<'a> RawText<'a> {
+    /// Checks that `raw` can stand between quotes (RFC 8259 §7); linear, for cold paths.
+    ///
+    /// # Errors
+    /// [`ValueError::NotRawText`] for a bare quote or control character, a backslash that begins no
+    /// escape, and half a surrogate pair.
+    pub fn parse(raw: &'a str) -> Result<RawText<'a>, ValueError> {
+        // Nothing but one whole string begins and ends with a quote and has no other bare one.
+        let quoted = check(format!("\"{raw}\"").as_bytes(), 0);
+        quoted.map(|()| RawText(raw.as_bytes())).map_err(|_| ValueError::NotRawText)
+    }
+
+    /// Raw text that was checked before: read from JSON, or packed.
+    #[inline]
+    pub(crate) const fn known(raw: &'a [u8]) -> RawText<'a> {
+        RawText(raw)
+    }
+
+    /// The bytes between the quotes, escapes as they were written; UTF-8.
+    #[inline]
+    pub const fn raw(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// [`RawText::raw`] as a `str`; linear in its length.
+    pub fn raw_str(self) -> &'a str {
+        // Raw text is a piece of JSON, which is UTF-8.
+        str::from_utf8(self.0).unwrap_or_default()
+    }
+
+    /// The text that it stands for; borrowed when it has no escapes.
+    pub fn to_str(self) -> Cow<'a, str> {
+        unescape(self.raw_str())
+    }
+
+    /// True when it stands for no text at all.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl PartialEq for RawText<'_> {
+    fn eq(&self, other: &RawText<'_>) -> bool {
+        self.0 == other.0 || self.to_str() == other.to_str()
+    }
+}
+
+impl Eq for RawText<'_> {}
+
+impl PartialEq<str> for RawText<'_> {
+    fn eq(&self, text: &str) -> bool {
+        self.to_str() == text
+    }
+}
+
+impl PartialEq<&str> for RawText<'_> {
+    fn eq(&self, text: &&str) -> bool {
+        *self == **text
+    }
+}
+
+impl fmt::Display for RawText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.to_str())
+    }
+}
+
+impl fmt::Debug for RawText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.raw_str())
+    }
+}
+
+/// What a builder takes where text goes: a `str`, which is escaped on the way in, or a [`RawText`],
+/// which is not.
+#[derive(Clone, Copy)]
+pub struct Text<'a>(Form<'a>);
+
+#[derive(Clone, Copy)]
+enum Form<'a> {
+    Ordinary(&'a str),
+    Raw(&'a [u8]),
+}
+
+impl Text<'_> {
+    /// Appends it as raw text.
+    #[inline]
+    pub(super) fn push_raw(self, out: &mut Vec<u8>) {
+        match self.0 {
+            Form::Ordinary(text) => push_escaped(out, text),
+            Form::Raw(raw) => out.extend_from_slice(raw),
+        }
+    }
+
+    /// Appends it as raw text in its one spelling.
+    #[inline]
+    pub(super) fn push_canonical(self, out: &mut Vec<u8>) {
+        match self.0 {
+            Form::Raw(raw) if raw.contains(&b'\\') => {
+                out.extend_from_slice(canonical_raw(RawText(raw).raw_str()).as_bytes());
+            }
+            Form::Ordinary(_) | Form::Raw(_) => self.push_raw(out),
+        }
+    }
+}
+
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(text: &'a str) -> Text<'a> {
+        Text(Form::Ordinary(text))
+    }
+}
+
+impl<'a> From<&'a String> for Text<'a> {
+    fn from(text: &'a String) -> Text<'a> {
+        Text(Form::Ordinary(text))
+    }
+}
+
+impl<'a> From<&'a Cow<'_, str>> for Text<'a> {
+    fn from(text: &'a Cow<'_, str>) -> Text<'a> {
+        Text(Form::Ordinary(text))
+    }
+}
+
+impl<'a> From<RawText<'a>> for Text<'a> {
+    fn from(text: RawText<'a>) -> Text<'a> {
+        Text(Form::Raw(text.0))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raw_text_is_what_may_stand_between_quotes() {
+        for (raw, text) in [("", ""), ("a/b", "a/b"), (r"\/\u0041\n", "/A\n"), ("é", "é")] {
+            assert_eq!(RawText::parse(raw).unwrap(), text);
+            assert_eq!(RawText::parse(raw).unwrap().to_string(), text);
+        }
+        for bad in ["\"", "a\"b", "\\", r"\x", "\n", r"\ud800", r"\u12", "a\",\"b"] {
+            assert_eq!(RawText::parse(bad).err(), Some(ValueError::NotRawText), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn two_spellings_of_one_text_are_equal() {
+        let [plain, escaped] = ["Ab", r"\u0041b"].map(|raw| RawText::parse(raw).unwrap());
+        assert!(plain == escaped && plain.raw() != escaped.raw());
+        assert!(plain != RawText::parse("ab").unwrap() && plain != "ab");
+    }
+}
