@@ -6,7 +6,7 @@
 
 mod support;
 
-use std::{borrow::Cow, hint::black_box};
+use std::{borrow::Cow, cell::Cell, hint::black_box};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use peregrine::{
@@ -60,7 +60,14 @@ fn read_send(parser: &mut Parser, pack: &mut Vec<u8>, limits: &Limits, body: Sou
     let value = parser.parse_from(body, 64).unwrap();
     let Ok(request) = rpc::read(value, limits) else { panic!("a request") };
     let method = STANDARD.method(&request.method).unwrap();
-    let cx = ReadCx { op: method.op, limits, fresh_id: b"fresh", after: None, task: None };
+    let cx = ReadCx {
+        op: method.op,
+        limits,
+        fresh_id: b"fresh",
+        after: None,
+        task: None,
+        tokens: Cell::default(),
+    };
     let Call::Send(send) = (method.wire.read)(&cx, request.params, pack).unwrap() else {
         panic!("a send")
     };

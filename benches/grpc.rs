@@ -250,7 +250,7 @@ impl Bare {
             streams: Default::default(),
             parked: Default::default(),
         };
-        let scratch = Scratch::new(0, Box::new(support::Counter(1)));
+        let scratch = Scratch::new(0, &Limits::default(), Box::new(support::Counter(1)));
         let request = say("stream:100").encode_to_vec();
         Bare { core, site, scratch, out: Vec::with_capacity(1 << 16), request }
     }

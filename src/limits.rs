@@ -105,6 +105,9 @@ limits! {
     batch_calls_max: usize = 100;
     /// Nested arrays and objects in a body; real messages stay under 20 (serde_json: 128).
     json_depth_max: usize = 64;
+    /// Tokens of JSON in a body (RFC 8259 §2); what a body costs beyond its bytes. 250,000 numbers
+    /// have twice as many (Jackson's `maxTokenCount` counts the same).
+    json_tokens_max: usize = 512 * 1024;
     /// Bytes of a JSON-RPC id, as it stands in the body, which every event of a stream repeats.
     rpc_id_bytes_max: usize = 512;
     /// Bytes of a task, context, message or artifact id; UUIDs have 36.

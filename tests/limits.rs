@@ -187,6 +187,43 @@ fn json_depth_max() {
 }
 
 #[test]
+fn json_tokens_max() {
+    let mut lab = Lab::limited(|limits| limits.json_tokens_max = 1_000);
+    let call = |numbers: usize| {
+        let data = vec![1; numbers];
+        rpc("SendMessage", &message(json!([{"data": data}])))
+    };
+    // The structural characters, strings, numbers and names of all of it (RFC 8259 §2).
+    let others = tokens(&call(0));
+    let at = call((1_000 - others).div_ceil(2));
+    let beyond = call((1_000 - others).div_ceil(2) + 1);
+    assert!((999..=1_000).contains(&tokens(&at)) && tokens(&beyond) > 1_000);
+    let error = error_beyond(&mut lab, &at, &beyond, -32600);
+    assert_eq!(error["id"], Value::Null);
+    assert!(error["error"]["message"].as_str().unwrap().contains("json_tokens_max"));
+    // What is no JSON behind so many tokens is not looked at, and a long text is one token.
+    for broken in ["[1,".repeat(1_000), format!("{}\"\u{1}", "1,".repeat(1_000))] {
+        assert_eq!(lab.ask(&post("/", &[], &broken)).code(), -32600);
+    }
+    let text = "a, [b]: {c}\n".repeat(1_000);
+    let long = rpc("SendMessage", &message(json!([{"text": text}])));
+    assert!(lab.ask(&post("/", &[], &long)).result().is_object());
+    // In a buffer that a connection lends and in one that is copied.
+    assert_eq!(lab.ask(&post_chunked("/", &beyond, 100)).code(), -32600);
+    // An embedding of a hundred thousand numbers is within the default.
+    let mut lab = Lab::echo();
+    assert!(lab.ask(&post("/", &[], &call(100_000))).result().is_object());
+    assert_eq!(lab.ask(&post("/", &[], &call(270_000))).code(), -32600);
+}
+
+/// Tokens of a document without brackets, commas and colons in strings.
+fn tokens(document: &str) -> usize {
+    let structural = |c: char| matches!(c, '{' | '}' | '[' | ']' | ':' | ',');
+    let scalars = document.split(structural).filter(|text| !text.trim().is_empty());
+    document.chars().filter(|c| structural(*c)).count() + scalars.count()
+}
+
+#[test]
 fn rpc_id_bytes_max() {
     let mut lab = Lab::limited(|limits| limits.rpc_id_bytes_max = 8);
     let list = |id: &str| rpc_id(id, "ListTasks", &Value::Null);

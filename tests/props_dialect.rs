@@ -10,7 +10,7 @@
 //! `artifacts`, `closes`. `gives TEXT` compares it as text, `is JSON` as a JSON value.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::Path;
+use std::{cell::Cell, path::Path};
 
 use peregrine::{
     dialect::{self, Dialect, Method, ReadCx, WriteCx},
@@ -267,6 +267,7 @@ fn packed_message(json: &str) -> Vec<u8> {
         fresh_id: FRESH.as_bytes(),
         after: None,
         task: None,
+        tokens: Cell::default(),
     };
     let value = parser.parse(params.as_bytes(), 64).unwrap();
     let method = dialect::STANDARD.method(b"SendMessage").unwrap();
@@ -304,6 +305,7 @@ fn read(method: &Method, params: &str) -> String {
         fresh_id: FRESH.as_bytes(),
         after: Some(7),
         task: None,
+        tokens: Cell::default(),
     };
     let value = (!params.is_empty()).then(|| parser.parse(params.as_bytes(), 64).expect("params"));
     match (method.wire.read)(&cx, value, &mut pack) {

@@ -9,6 +9,8 @@ mod grpc;
 #[path = "support/grpc.rs"]
 mod support;
 
+use std::cell::Cell;
+
 use peregrine::{
     binding::grpc::{read, write},
     dialect::ReadCx,
@@ -94,12 +96,16 @@ fn part_v03() -> impl Strategy<Value = v03::Part> {
         .prop_map(|(part, metadata)| v03::Part { part: Some(part), metadata })
 }
 
+fn cx(limits: &Limits) -> ReadCx<'_> {
+    let tokens = Cell::new(limits.json_tokens_max);
+    ReadCx { op: Op::Send, limits, fresh_id: b"fresh", after: None, task: None, tokens }
+}
+
 /// Reads a request and writes its message as an item of a stream.
 fn through(generation: Generation, request: &[u8]) -> Vec<u8> {
     let limits = Limits::default();
-    let cx = ReadCx { op: Op::Send, limits: &limits, fresh_id: b"fresh", after: None, task: None };
     let (mut pack, mut out) = (Vec::new(), Vec::new());
-    let asked = read::call(&cx, generation, request, &mut pack).expect("a call");
+    let asked = read::call(&cx(&limits), generation, request, &mut pack).expect("a call");
     let Call::Send(send) = asked.call else { panic!("another call") };
     let item = Followed::Message { message: send.message, context_id: b"" };
     assert!(write::event(&mut out, generation, &item, None));
@@ -168,4 +174,27 @@ proptest! {
     ) {
         grpc::json_and_structs_agree(&bytes);
     }
+}
+
+#[test]
+fn a_message_has_no_more_tokens_than_json_may() {
+    let nulls = vec![Value { kind: None }; 40];
+    let data = Value { kind: Some(Kind::ListValue(ListValue { values: nulls })) };
+    let part = v1::Part { content: Some(v1::part::Content::Data(data)), ..Default::default() };
+    let read = |parts: usize| {
+        let limits = Limits { json_tokens_max: 100, ..Limits::default() };
+        let message = v1::Message {
+            message_id: "m".into(),
+            role: 1,
+            parts: vec![part.clone(); parts],
+            ..Default::default()
+        };
+        let request = v1::SendMessageRequest { message: Some(message), ..Default::default() };
+        read::call(&cx(&limits), Generation::V1, &request.encode_to_vec(), &mut Vec::new())
+            .map(drop)
+    };
+    // Two brackets, forty names, and as many commas; twice that is too much for a message.
+    assert_eq!(read(1), Ok(()));
+    let fault = read(2).unwrap_err();
+    assert!(fault.message().contains("json_tokens_max"), "{fault}");
 }

@@ -63,11 +63,11 @@ pub struct Scratch {
 
 impl Scratch {
     /// Empty scratch for one worker.
-    pub fn new(worker: usize, mut entropy: Box<dyn Entropy + Send>) -> Scratch {
+    pub fn new(worker: usize, limits: &Limits, mut entropy: Box<dyn Entropy + Send>) -> Scratch {
         let fresh_id = uuid(entropy.bits());
         Scratch {
             worker,
-            parser: Parser::new(),
+            parser: Parser::bounded(limits.json_tokens_max),
             pack: Vec::new(),
             message: Vec::new(),
             params: Vec::new(),

@@ -25,6 +25,8 @@ mod v03_rest;
 mod v1;
 pub mod version;
 
+use std::cell::Cell;
+
 use crate::{
     fault::{Fault, FaultKind},
     json::Value,
@@ -195,7 +197,6 @@ pub struct Wire {
 }
 
 /// What a reader may use beside the params.
-#[derive(Clone, Copy)]
 pub struct ReadCx<'a> {
     /// The operation of the method.
     pub op: Op,
@@ -207,6 +208,8 @@ pub struct ReadCx<'a> {
     pub after: Option<u64>,
     /// Raw id of the task that a path names; it wins over the one in the params.
     pub task: Option<&'a [u8]>,
+    /// Tokens of JSON that a message may yet become whose form is another; see `json_tokens_max`.
+    pub tokens: Cell<usize>,
 }
 
 /// What a writer may use beside the answer.

@@ -25,6 +25,6 @@ impl Worker {
     /// Scratch for worker number `index`, which reads heads under `limits`.
     pub fn new(index: usize, limits: &Limits, entropy: Box<dyn Entropy + Send>) -> Worker {
         let heads = HeadMemo::new(request::head_limits(limits));
-        Worker { scratch: Scratch::new(index, entropy), heads }
+        Worker { scratch: Scratch::new(index, limits, entropy), heads }
     }
 }

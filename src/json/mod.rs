@@ -47,6 +47,11 @@ pub enum JsonError {
     Utf8,
     /// Valid JSON, nested deeper than the caller allows.
     Depth,
+    /// More tokens than the parser takes.
+    Tokens {
+        /// How many it takes.
+        most: usize,
+    },
     /// Longer than [`SIZE_MAX`] bytes.
     TooLarge,
 }
@@ -59,6 +64,7 @@ impl fmt::Display for JsonError {
             Self::Range { offset } => write!(f, "the number at byte {offset} is out of range"),
             Self::Utf8 => f.write_str("JSON is not UTF-8"),
             Self::Depth => f.write_str("JSON is nested too deeply"),
+            Self::Tokens { most } => write!(f, "JSON has more than {most} tokens"),
             Self::TooLarge => f.write_str("JSON document is too large"),
         }
     }

@@ -46,18 +46,30 @@ pub struct Parser {
     nodes: Vec<Node>,
     /// Longest document since the buffers were made: simd-json hides the size of its own.
     grown: usize,
+    tokens_max: usize,
 }
 
 impl Parser {
     /// Makes a parser with empty buffers; they grow to the documents it is given.
     #[must_use]
     pub fn new() -> Self {
+        Self::bounded(usize::MAX)
+    }
+
+    /// As [`Parser::new`], for documents of at most `tokens_max` tokens (RFC 8259 §2: the six
+    /// structural characters, strings, numbers and literal names).
+    ///
+    /// Their number, not that of the bytes, is what work and memory grow with. It is known after
+    /// the first stage, before anything is made of them.
+    #[must_use]
+    pub fn bounded(tokens_max: usize) -> Self {
         Self {
             copy: Vec::new(),
             buffers: Buffers::with_max_depth(0, 0),
             tape: Vec::new(),
             nodes: Vec::new(),
             grown: 0,
+            tokens_max,
         }
     }
 
@@ -69,9 +81,9 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// [`JsonError::TooLarge`] before anything is read, [`JsonError::Utf8`],
-    /// [`JsonError::Empty`], [`JsonError::Syntax`], [`JsonError::Range`] and, for valid documents
-    /// only, [`JsonError::Depth`].
+    /// [`JsonError::TooLarge`] before anything is read, [`JsonError::Tokens`] whatever else is wrong,
+    /// [`JsonError::Utf8`], [`JsonError::Empty`], [`JsonError::Syntax`], [`JsonError::Range`] and,
+    /// for valid documents only, [`JsonError::Depth`].
     pub fn parse<'p>(
         &'p mut self,
         src: &'p [u8],
@@ -107,8 +119,13 @@ impl Parser {
             }
         };
         let src = source.into_bytes();
+        // Each mark is a token, also of a document that was refused.
+        let marks = self.buffers.structural_indexes();
+        if marks.len() > self.tokens_max {
+            return Err(JsonError::Tokens { most: self.tokens_max });
+        }
         let count = if is_marked {
-            let doc = Marked { src, marks: self.buffers.structural_indexes(), escapes };
+            let doc = Marked { src, marks, escapes };
             build(&mut self.nodes, &doc, depth_max)
         } else {
             None
@@ -123,11 +140,12 @@ impl Parser {
 
     /// Drops the buffers when a document longer than `keep` bytes went through them.
     ///
-    /// Scratch memory is up to about 45 times the longest document (brackets only), 12 times for
-    /// a usual envelope and twice for long strings; hence a worker calls this after a large body.
+    /// Scratch memory is up to 9 times the longest document (brackets only: a copy, and where each
+    /// begins, in a vector that doubles) and 16 bytes for each token, but twice the document for
+    /// long strings; hence a worker calls this after a large body.
     pub fn shrink(&mut self, keep: usize) {
         if self.grown > keep {
-            *self = Self::new();
+            *self = Self::bounded(self.tokens_max);
         }
     }
 

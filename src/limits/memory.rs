@@ -18,6 +18,11 @@ pub(crate) const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 /// Memory that one task holds beside its log: slot, order entry, context entry.
 const TASK_OVERHEAD_BYTES: u64 = 320;
 
+/// Memory that the JSON parser holds for each byte of a body and for each of its tokens; see
+/// `Parser::shrink`.
+const PARSER_BYTES_PER_BYTE: u64 = 9;
+const PARSER_BYTES_PER_TOKEN: u64 = 16;
+
 /// Memory of one agent's wish to be called again; see `op/timer.rs`.
 const WISH_BYTES: u64 = 40;
 
@@ -43,7 +48,7 @@ impl Limits {
             ("connections: partial requests and unsent output", self.buffers_bytes_max as u64),
             ("workers: the request and the answer at hand", workers * (request + reply)),
             ("workers: a message of a WebSocket, unmasked", workers * 2 * message),
-            ("workers: parser, up to 45 bytes for each of a body", workers * 45 * request),
+            ("workers: parser", workers * self.parser_bytes(request)),
             ("workers: buffers kept for reuse", workers * WORKER_POOL_BYTES),
             ("workers: agents to be called again", workers * self.tasks_max as u64 * WISH_BYTES),
         ];
@@ -51,6 +56,12 @@ impl Limits {
         return terms.into_iter().chain([self.http2_bytes_term()]).collect();
         #[cfg(not(feature = "grpc"))]
         terms.to_vec()
+    }
+
+    /// A document of `length` bytes, at most as many tokens as bytes.
+    fn parser_bytes(&self, length: u64) -> u64 {
+        let tokens = (self.json_tokens_max as u64).min(length);
+        PARSER_BYTES_PER_BYTE * length + PARSER_BYTES_PER_TOKEN * tokens
     }
 
     /// Each call holds its head until it is answered, and shares the connection's window.

@@ -6,6 +6,8 @@
 //!   written in every dialect, and what is written is JSON.
 //! - Numbers and strings of the user come out as the text that went in.
 
+use std::cell::Cell;
+
 use peregrine::{
     dialect::{
         self, Dialect, ReadCx, Wire, WriteCx,
@@ -226,7 +228,14 @@ fn read<'p>(
 ) -> Result<Call<'p>, Fault> {
     let limits = Limits::default();
     (wire.read)(
-        &ReadCx { op, limits: &limits, fresh_id: FRESH.as_bytes(), after: Some(3), task: None },
+        &ReadCx {
+            op,
+            limits: &limits,
+            fresh_id: FRESH.as_bytes(),
+            after: Some(3),
+            task: None,
+            tokens: Cell::default(),
+        },
         params,
         pack,
     )
@@ -554,6 +563,7 @@ fn limits_hold() {
             fresh_id: FRESH.as_bytes(),
             after: None,
             task: None,
+            tokens: Cell::default(),
         };
         let (mut parser, mut pack) = (Parser::new(), Vec::new());
         let params = parser.parse(params.as_bytes(), 64).unwrap();

@@ -5,6 +5,8 @@
 //! - Any text as JSON becomes a `Struct` that is one, and JSON that came from a `Struct` is a fixed
 //!   point.
 
+use std::cell::Cell;
+
 use peregrine::{
     binding::grpc::{from_json, read, structs, write},
     dialect::ReadCx,
@@ -36,7 +38,14 @@ pub fn requests_are_read_or_refused(bytes: &[u8]) {
     let op = OPS[usize::from(choice) % OPS.len()];
     let generation = if choice < 128 { Generation::V1 } else { Generation::V03 };
     let limits = Limits::default();
-    let cx = ReadCx { op, limits: &limits, fresh_id: FRESH, after: None, task: None };
+    let cx = ReadCx {
+        op,
+        limits: &limits,
+        fresh_id: FRESH,
+        after: None,
+        task: None,
+        tokens: Cell::new(limits.json_tokens_max),
+    };
     let mut pack = Vec::new();
     let Ok(asked) = read::call(&cx, generation, request, &mut pack) else { return };
     let Call::Send(send) = asked.call else { return };
@@ -80,9 +89,10 @@ fn through(json: &[u8], is_struct: bool) -> Vec<u8> {
     let mut fields = Fields(&message);
     let Some(Ok((1, Value::Bytes(inner)))) = fields.next() else { panic!("{message:?}") };
     assert_eq!(fields.next(), None);
+    let bounds = structs::Bounds { depth_max: 64, tokens: &Cell::new(usize::MAX) };
     let pushed = match is_struct {
-        true => structs::push_struct(&mut back, inner, None, 64),
-        false => structs::push_value(&mut back, inner, 64),
+        true => structs::push_struct(&mut back, inner, None, bounds),
+        false => structs::push_value(&mut back, inner, bounds),
     };
     match pushed {
         Ok(()) => back,

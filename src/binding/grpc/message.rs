@@ -16,7 +16,7 @@ use crate::{
 use super::{
     fields::{v1, v03},
     read::malformed,
-    structs::{self, NotJson},
+    structs::{self, Bounds, NotJson},
 };
 
 /// The part metadata with which 0.3 carries data that is no object (wire §1.9).
@@ -55,9 +55,13 @@ pub(super) fn structure(
     out: &mut Vec<u8>,
 ) -> Result<(usize, usize), Fault> {
     let start = out.len();
-    structs::push_struct(out, message, None, cx.limits.json_depth_max)
+    structs::push_struct(out, message, None, bounds(cx))
         .map_err(|wrong| Fault::param(field, why(wrong, cx)))?;
     Ok((start, out.len()))
+}
+
+fn bounds<'a>(cx: &'a ReadCx<'_>) -> Bounds<'a> {
+    Bounds { depth_max: cx.limits.json_depth_max, tokens: &cx.tokens }
 }
 
 fn why(wrong: NotJson, cx: &ReadCx<'_>) -> Cow<'static, str> {
@@ -67,6 +71,10 @@ fn why(wrong: NotJson, cx: &ReadCx<'_>) -> Cow<'static, str> {
         NotJson::Depth => {
             let most = cx.limits.json_depth_max;
             format!("must not be nested more than {most} levels deep").into()
+        }
+        NotJson::Tokens => {
+            let most = cx.limits.json_tokens_max;
+            format!("must not have more than {most} tokens as JSON (json_tokens_max)").into()
         }
     }
 }
@@ -263,7 +271,7 @@ fn part_v03(cx: &ReadCx<'_>, part: &[u8], packer: &mut Packer<'_>) -> Result<(),
                 return put_metadata(cx, others, Some(MARK), packer);
             }
             let nested = packer.open(part_tag::DATA);
-            structs::push_struct(packer.0, data, None, cx.limits.json_depth_max)
+            structs::push_struct(packer.0, data, None, bounds(cx))
                 .map_err(|wrong| format!("data {}", why(wrong, cx)))?;
             packer.close(nested);
         }
@@ -326,7 +334,7 @@ fn put_raw(raw: &[u8], packer: &mut Packer<'_>) {
 
 fn put_value(cx: &ReadCx<'_>, value: &[u8], packer: &mut Packer<'_>) -> Result<(), Wrong> {
     let nested = packer.open(part_tag::DATA);
-    structs::push_value(packer.0, value, cx.limits.json_depth_max)
+    structs::push_value(packer.0, value, bounds(cx))
         .map_err(|wrong| format!("data {}", why(wrong, cx)))?;
     packer.close(nested);
     Ok(())
@@ -340,7 +348,7 @@ fn put_metadata(
 ) -> Result<(), Wrong> {
     let Some(metadata) = metadata else { return Ok(()) };
     let nested = packer.open(part_tag::METADATA);
-    structs::push_struct(packer.0, metadata, skip, cx.limits.json_depth_max)
+    structs::push_struct(packer.0, metadata, skip, bounds(cx))
         .map_err(|wrong| format!("metadata {}", why(wrong, cx)))?;
     packer.close(nested);
     Ok(())

@@ -22,20 +22,20 @@ pub mod structs;
 mod waiting;
 pub mod write;
 
-use std::task::Waker;
+use std::{cell::Cell, task::Waker};
 
 use crate::{
     binding::{
         Means, Scratch, Site,
         activated::activated,
         cards::{self, Urls},
-        jsonrpc::Place,
+        jsonrpc::{Place, parse_fault},
         origin::Origin,
         site::Permit,
     },
     dialect::{self, Method, ReadCx, WriteCx, card::CardForm, version},
     fault::{Fault, FaultKind},
-    json::{JsonError, Value},
+    json::Value,
     model::{Call, EventBuf, Generation, Op, Reply, uuid},
     pb::{Fields, Writer},
     service::{AgentIndex, CallCx, Caller, Entropy, Followed, Now, Outcome, Peer, Service},
@@ -100,6 +100,7 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fa
         fresh_id: &fresh_id[..],
         after: request.after,
         task: None,
+        tokens: Cell::new(means.site.limits.json_tokens_max),
     };
     let asked = match rpc.family {
         Family::V1 => read::call(&cx, Generation::V1, request.message, pack)?,
@@ -107,7 +108,8 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fa
         Family::Json => {
             // The envelope that JSON-RPC would have around the params.
             let depth_max = means.site.limits.json_depth_max + 1;
-            let payload = parser.parse(payload(request.message)?, depth_max).map_err(json_fault)?;
+            let payload =
+                parser.parse(payload(request.message)?, depth_max).map_err(parse_fault)?;
             json_call(&cx, method, payload, pack)?
         }
     };
@@ -370,14 +372,4 @@ fn json_call<'p>(
     let tenant = payload.get("tenant").and_then(|tenant| tenant.string_raw_str());
     let call = (method.wire.read)(cx, Some(payload), pack)?;
     Ok(Asked { call, tenant: tenant.unwrap_or_default() })
-}
-
-fn json_fault(error: JsonError) -> Fault {
-    let kind = match error {
-        JsonError::Depth | JsonError::TooLarge => FaultKind::InvalidRequest,
-        JsonError::Empty | JsonError::Syntax { .. } | JsonError::Range { .. } | JsonError::Utf8 => {
-            FaultKind::Parse
-        }
-    };
-    Fault::because(kind, error.to_string())
 }

@@ -3,6 +3,8 @@
 //! Law: what a client sends as `Struct` is stored as JSON text and given to every other binding as
 //! that text. Nothing here recurses.
 
+use std::cell::Cell;
+
 use smallvec::SmallVec;
 
 use crate::{
@@ -15,6 +17,11 @@ use super::fields::{
     other::{list_value, structure, value},
 };
 
+/// Tokens of an empty container; of a member: a key, a colon, a value, a comma; of an element.
+const BRACKETS: usize = 2;
+const MEMBER: usize = 4;
+const ELEMENT: usize = 2;
+
 /// Why a `Struct` or `Value` cannot be JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotJson {
@@ -22,6 +29,8 @@ pub enum NotJson {
     Malformed,
     /// It is nested too deeply.
     Depth,
+    /// It would have too many tokens.
+    Tokens,
     /// A number is not finite.
     Number,
 }
@@ -29,6 +38,22 @@ pub enum NotJson {
 impl From<Malformed> for NotJson {
     fn from(_: Malformed) -> NotJson {
         NotJson::Malformed
+    }
+}
+
+/// How much JSON may come of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds<'a> {
+    /// Objects and lists around a value.
+    pub depth_max: usize,
+    /// Tokens (RFC 8259 §2) that may yet come, of this `Struct` and the next of its message.
+    pub tokens: &'a Cell<usize>,
+}
+
+impl Bounds<'_> {
+    fn take(&self, tokens: usize) -> Result<(), NotJson> {
+        self.tokens.set(self.tokens.get().checked_sub(tokens).ok_or(NotJson::Tokens)?);
+        Ok(())
     }
 }
 
@@ -40,7 +65,7 @@ struct Open<'a> {
 
 /// Appends the JSON object that a `Struct` stands for; its members keep their order.
 ///
-/// `depth_max` bounds the objects and lists around a value. `skip`: a member that is left out.
+/// `skip`: a member that is left out.
 ///
 /// # Errors
 /// [`NotJson`]; `out` then holds the beginning.
@@ -48,20 +73,22 @@ pub fn push_struct(
     out: &mut Vec<u8>,
     message: &[u8],
     skip: Option<&str>,
-    depth_max: usize,
+    bounds: Bounds<'_>,
 ) -> Result<(), NotJson> {
+    bounds.take(BRACKETS)?;
     out.push(b'{');
     let top = Open { fields: Fields(message), is_object: true };
-    push_open(out, top, skip, depth_max)
+    push_open(out, top, skip, bounds)
 }
 
 /// Appends the JSON that a `Value` stands for; one that is not set is `null`.
 ///
 /// # Errors
 /// As [`push_struct`].
-pub fn push_value(out: &mut Vec<u8>, message: &[u8], depth_max: usize) -> Result<(), NotJson> {
+pub fn push_value(out: &mut Vec<u8>, message: &[u8], bounds: Bounds<'_>) -> Result<(), NotJson> {
+    bounds.take(BRACKETS)?;
     match scalar_or_open(out, message)? {
-        Some(open) => push_open(out, open, None, depth_max),
+        Some(open) => push_open(out, open, None, bounds),
         None => Ok(()),
     }
 }
@@ -70,7 +97,7 @@ fn push_open<'a>(
     out: &mut Vec<u8>,
     top: Open<'a>,
     skip: Option<&str>,
-    depth_max: usize,
+    bounds: Bounds<'_>,
 ) -> Result<(), NotJson> {
     let mut stack: SmallVec<[Open<'a>; 8]> = SmallVec::new();
     stack.push(top);
@@ -88,6 +115,7 @@ fn push_open<'a>(
                 _ => continue,
             },
         };
+        bounds.take(if is_object { MEMBER } else { ELEMENT })?;
         let item = if is_object {
             member(out, item, skip.filter(|_| stack.len() == 1))?
         } else {
@@ -97,9 +125,10 @@ fn push_open<'a>(
         if let Some(item) = item
             && let Some(open) = scalar_or_open(out, item)?
         {
-            if stack.len() >= depth_max {
+            if stack.len() >= bounds.depth_max {
                 return Err(NotJson::Depth);
             }
+            bounds.take(BRACKETS - 1)?;
             stack.push(open);
         }
     }

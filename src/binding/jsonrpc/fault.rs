@@ -98,6 +98,9 @@ pub(in crate::binding) fn parse_fault(error: JsonError) -> Fault {
         JsonError::Range { .. } => Fault::because(FaultKind::Parse, error.to_string()),
         JsonError::Utf8 => Fault::because(FaultKind::Parse, "the body is not UTF-8"),
         JsonError::Depth => Fault::because(FaultKind::InvalidRequest, "nested too deep"),
+        JsonError::Tokens { .. } => {
+            Fault::because(FaultKind::InvalidRequest, format!("{error} (json_tokens_max)"))
+        }
         JsonError::TooLarge => Fault::because(FaultKind::InvalidRequest, "the body is too large"),
     }
 }

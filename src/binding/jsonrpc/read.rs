@@ -1,5 +1,7 @@
 //! From a value to a call: envelope, method, version, then the parameters.
 
+use std::cell::Cell;
+
 use super::{Desk, Ready, fault::Known};
 use crate::{
     binding::asked::names,
@@ -67,6 +69,7 @@ impl Desk<'_> {
             fresh_id: &self.fresh_id[..],
             after: (method.op == Op::Subscribe).then(|| self.beside.last_event_id()).flatten(),
             task: None,
+            tokens: Cell::default(),
         };
         let call = (method.wire.read)(&cx, request.params, pack).map_err(refused)?;
         if let Call::Send(send) = &call {

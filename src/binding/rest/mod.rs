@@ -8,7 +8,7 @@ pub mod path;
 mod query;
 mod stream;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::Cell};
 
 use crate::{
     binding::{
@@ -117,6 +117,7 @@ fn answer(
         fresh_id: &fresh_id[..],
         after: (op == Op::Subscribe).then(|| last_event_id(x.head)).flatten(),
         task: task.as_deref(),
+        tokens: Cell::default(),
     };
     let call = (method.wire.read)(&cx, value, pack)?;
     if let Call::Send(send) = &call
