@@ -240,6 +240,7 @@ impl Bare {
             names: vec!["echo".to_owned()],
             card: CardForm::V1,
             public_url: None,
+            hosts: Default::default(),
             base_url: String::new(),
             trust_forwarded: false,
             strict_version: false,

@@ -3,7 +3,10 @@
 //! A call is borrowed from its body and answered through a writer while the task is locked, so
 //! nothing is copied in between. Time, entropy and wake-ups are arguments.
 
-use std::task::{Poll, Waker};
+use std::{
+    net::IpAddr,
+    task::{Poll, Waker},
+};
 
 use crate::{
     agent::Profile,
@@ -43,13 +46,18 @@ pub trait Entropy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AgentIndex(pub u16);
 
-/// What a connection's transport knows of its other side, before that has said anything.
+/// What a connection's transport knows of it, before its other side has said anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer<'a> {
     /// True: the connection is encrypted, and URLs made for this peer begin with `https`.
     pub is_secure: bool,
     /// The name in the certificate that the peer has proved to own; `None`: it showed none.
     pub identity: Option<&'a str>,
+    /// Our own address of the connection, by which the peer may call us; `None`: unknown.
+    pub local: Option<IpAddr>,
+    /// True: the connection came to a listener that this machine alone can reach, which answers to
+    /// known hosts and no others, see [`crate::binding::hosts`].
+    pub is_loopback: bool,
 }
 
 /// Who calls whom.

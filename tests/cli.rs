@@ -33,7 +33,7 @@ fn assert_refused(args: &[&str], code: i32, said: &str) {
 fn post(path: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let mut request = format!(
-        "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nHost: a.example\r\nContent-Type: application/json\r\n\
          A2A-Version: 1.0\r\nContent-Length: {length}\r\n\r\n"
     )
     .into_bytes();
@@ -287,7 +287,7 @@ fn a_large_body_in_pieces_is_one_request() {
     let server = Binary::start_plain(&["--test-echo", "/echo"]);
     let body: Vec<u8> = (0..1_500_000_u32).map(|n| (n % 253) as u8).collect();
     let mut chunked =
-        b"POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        b"POST /echo HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     for chunk in body.chunks(70_001) {
         chunked.extend(format!("{:x}\r\n", chunk.len()).bytes().chain(chunk.iter().copied()));
         chunked.extend_from_slice(b"\r\n");

@@ -325,6 +325,43 @@ fn frames(mut answer: &[u8]) -> (Vec<u8>, Option<u32>) {
 }
 
 #[test]
+fn a_host_of_somebody_else_is_refused_to_every_binding() {
+    // Nothing is let in but what a loopback listener answers to anyway.
+    let rig = Rig::with(|setup| setup.allow_hosts.clear());
+    let at = |host: &str, media: &str, path: &str| {
+        let request = Request::post(format!("http://{host}{path}"));
+        request.header("content-type", media).header("a2a-version", "1.0").body(()).unwrap()
+    };
+    let body = rpc("SendMessage", &params("hi"));
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        // By turns, so that nothing is taken for what was let in before.
+        for _ in 0..2 {
+            for (host, http, grpc) in [
+                ("localhost:9", 200, 0),
+                ("evil.example:3000", 421, 7),
+                ("u:p@localhost", 400, 3),
+                ("127.0.0.1", 200, 0),
+                ("u:p@evil.example", 400, 3),
+            ] {
+                let answer = ask(&mut client, at(host, "application/json", "/"), &body).await;
+                assert_eq!(answer.status(), http, "{host}");
+                let request = at(host, "application/grpc", SEND);
+                let (status, said) =
+                    status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
+                assert_eq!((status, grpc == 7), (grpc, said.contains("--allow-host")), "{host}");
+                let health = at(host, "application/grpc", "/grpc.health.v1.Health/Check");
+                let (status, _) = status_of(ask(&mut client, health, &[0; 5]).await).await;
+                assert_eq!(status, grpc, "{host}");
+            }
+        }
+        // What was refused has run nothing.
+        let list = support::v1::ListTasksRequest::default();
+        assert_eq!(rig.v1().await.list_tasks(list).await.unwrap().into_inner().total_size, 8);
+    });
+}
+
+#[test]
 fn the_preface_may_come_in_pieces() {
     let rig = Rig::echo();
     let pieces: Vec<&[u8]> = PREFACE.chunks(1).chain([SETTINGS]).collect();
@@ -339,8 +376,8 @@ fn what_is_no_preface_is_no_http2() {
         &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX"[..],
         b"PRI * HTTP/2.0\r\n\r\n\r\n",
         b"PRI * HTTP/3.0\r\n\r\n",
-        b"PRI / HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"PRI / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ] {
         let answer = String::from_utf8_lossy(&raw(&rig, &[bytes])).into_owned();
         assert!(answer.starts_with("HTTP/1.1 "), "{answer}");

@@ -518,7 +518,7 @@ fn connections_max() {
 fn buffers_bytes_max() {
     let server = Binary::limited(&["buffers_bytes_max=262144"]);
     // A body that is announced takes what it sends, and some room for more.
-    let announce = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n\
+    let announce = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
           Content-Length: 1048576\r\n\r\n{";
     let mut idle: Vec<_> = (0..3).map(|_| server.connect()).collect();
     idle.iter_mut().for_each(|peer| peer.write(announce));

@@ -37,7 +37,7 @@ fn the_agent_sees_who_calls() {
         vec![(Profile::new("tell", "Tells."), Arc::new(Tell))];
     let mut lab = Lab::new(Setup { agents, ..Setup::default() });
     for (identity, told) in [(Some("alice"), "alice"), (None, "nobody")] {
-        let client = lab.open_to(Peer { is_secure: true, identity });
+        let client = lab.open_to(Peer { is_secure: true, identity, ..Peer::default() });
         lab.write(client, &post("/", &[], SEND));
         let answer: Value = lab.reply(client).json();
         assert_eq!(answer["result"]["message"]["parts"][0]["text"], told);
@@ -50,7 +50,7 @@ fn a_card_names_the_scheme_of_the_connection_that_asked() {
     let extended = r#"{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}"#;
     // The worker keeps cards: one scheme's must not be given to the other.
     for is_secure in [false, true, false, true] {
-        let client = lab.open_to(Peer { is_secure, identity: None });
+        let client = lab.open_to(Peer { is_secure, ..Peer::default() });
         lab.write(client, &get("/.well-known/agent-card.json"));
         let public = lab.reply(client).json();
         lab.write(client, &post("/", &[("A2A-Version", "1.0")], extended));
@@ -70,7 +70,7 @@ fn a_card_names_the_scheme_of_the_connection_that_asked() {
 fn a_public_url_keeps_its_scheme() {
     let public_url = Some("http://a.example/x".to_owned());
     let mut lab = Lab::new(Setup { public_url, ..Setup::default() });
-    let client = lab.open_to(Peer { is_secure: true, identity: None });
+    let client = lab.open_to(Peer { is_secure: true, ..Peer::default() });
     lab.write(client, &get("/.well-known/agent-card.json"));
     assert_eq!(lab.reply(client).json()["url"], "http://a.example/x/");
 }

@@ -14,6 +14,24 @@ use peregrine::{
 type Change = fn(&mut Limits);
 
 #[test]
+fn a_host_that_is_let_in_has_no_port() {
+    let check = |host: &str| {
+        let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
+            vec![(Echo::profile(), Arc::new(Echo))];
+        let allow_hosts = vec!["a.example".to_owned(), host.to_owned()];
+        Setup { agents, allow_hosts, ..Setup::default() }.check()
+    };
+    for host in ["localhost", "*", "10.0.0.1", "::1", "[::1]"] {
+        assert_eq!(check(host), Ok(()), "{host}");
+    }
+    for host in ["", "a.example:80", "https://a.example", "u@a.example", "*.example"] {
+        let error = check(host).unwrap_err();
+        assert_eq!(error, BuildError::Host(host.to_owned()));
+        assert!(error.to_string().contains("without a port"));
+    }
+}
+
+#[test]
 fn limits_that_are_set_in_code_are_checked_as_those_by_name() {
     let check = |change: Change| {
         let mut setup =

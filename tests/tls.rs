@@ -55,7 +55,7 @@ fn binary_with(issued: &Issued, flags: &[&str], stderr: Stdio) -> Binary {
 /// A server in this process.
 fn serve(tls: Tls, agent: impl Agent + 'static, limits: Limits) -> Running {
     let server = Server::new().agent(Profile::new("a", "b"), agent).limits(limits).workers(1);
-    server.tls(tls).listen("127.0.0.1:0").start().unwrap()
+    server.allow_host("a.example").tls(tls).listen("127.0.0.1:0").start().unwrap()
 }
 
 // --- A client ------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ fn an_end_is_told_from_a_cut() {
     let mut server = binary(&authority.server("server"), &[]);
     // RFC 8446 §6.1: `close_notify` when we close; rustls reports an end without it as an error.
     let mut client = Client::connect(server.addr(), authority.nobody());
-    client.write(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    client.write(b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
     while client.read().unwrap() {}
     assert!(client.received.starts_with(b"HTTP/1.1 405 "));
     // ... when the client has ended its side first,
@@ -279,6 +279,17 @@ fn an_end_is_told_from_a_cut() {
     server.terminate();
     assert!(!client.read().unwrap());
     assert!(server.wait());
+}
+
+#[test]
+fn a_host_of_somebody_else_is_refused_within_tls() {
+    let authority = Authority::new("hosts");
+    let server = binary(&authority.server("server"), &[]);
+    for (host, status) in [("localhost:1", 200), ("evil.example", 421)] {
+        let mut client = Client::connect(server.addr(), authority.nobody());
+        let reply = client.ask(format!("GET {CARD} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        assert_eq!(reply.status, status, "{host}");
+    }
 }
 
 // --- Whom it trusts ------------------------------------------------------------------------------

@@ -130,6 +130,7 @@ fn rfc6455_10_2_origins() {
     let mut ours = Lab::new(Setup {
         ws_origins: vec!["https://app.example:8443".to_owned()],
         public_url: Some("https://public.example/a2a".to_owned()),
+        allow_hosts: vec!["a.example".to_owned()],
         ..Setup::default()
     });
     for (lines, expected) in [

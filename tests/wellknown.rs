@@ -92,7 +92,10 @@ fn a_card_names_the_host_that_was_asked_or_the_public_url() {
         get_with(PATHS[0], "X-Forwarded-Host: evil.example\r\nX-Forwarded-Proto: https\r\n");
     assert_eq!(lab.ask(&forged).json()["url"], "http://a.example/");
     let public_url = Some("https://mesh.example/base/".to_owned());
-    let mut lab = Lab::new(Setup { public_url, ..Setup::default() });
+    let allow_hosts = vec!["a.example".to_owned()];
+    let mut lab = Lab::new(Setup { public_url, allow_hosts, ..Setup::default() });
+    // It is the same for everybody, whatever they ask for it.
+    assert_eq!(lab.ask(&get(PATHS[0])).field("vary"), None);
     assert_eq!(lab.ask(&get(PATHS[0])).json()["url"], "https://mesh.example/base/");
     let named = lab.ask(&get(&format!("/agents/echo{}", PATHS[0]))).json();
     assert_eq!(named["url"], "https://mesh.example/base/agents/echo");
@@ -190,7 +193,9 @@ fn forwarded_headers_are_believed_only_if_the_operator_says_so() {
     }
     // The public URL is above all.
     let public_url = Some("https://public.example".to_owned());
-    let mut lab = Lab::new(Setup { trust_forwarded: true, public_url, ..Setup::default() });
+    let allow_hosts = vec!["*".to_owned()];
+    let setup = Setup { trust_forwarded: true, public_url, allow_hosts, ..Setup::default() };
+    let mut lab = Lab::new(setup);
     assert_eq!(lab.ask(&get_with(PATHS[0], forwarded)).json()["url"], "https://public.example/");
 }
 

@@ -146,7 +146,7 @@ fn render(x: &Exchange<'_>, place: Place, base: &str, form: CardForm) -> Option<
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(x.means.site.started_s);
     let vary = Origin::vary(x.means.site);
-    let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\nVary: {vary}\r\n");
+    let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\n{vary}");
     let fields =
         [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();
     let mut whole = Vec::new();

@@ -11,6 +11,7 @@ pub mod carrier;
 pub mod echo;
 pub mod envelope;
 pub mod grpc;
+pub mod hosts;
 pub mod jsonrpc;
 pub mod origin;
 pub mod parked;

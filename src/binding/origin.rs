@@ -5,7 +5,7 @@
 
 use crate::{
     binding::Site,
-    http::{self, Head},
+    http::{self, Field, Head},
     service::Peer,
 };
 
@@ -30,16 +30,12 @@ impl<'a> Origin<'a> {
 
     #[cold]
     fn forwarded(self, head: &Head<'a>) -> Origin<'a> {
-        let first = |name| {
-            let value = http::list(head.values(name).next()?).next()?;
-            std::str::from_utf8(value).ok()
-        };
-        let scheme = first("x-forwarded-proto");
-        let host = first("x-forwarded-host").filter(|host| http::is_authority(host.as_bytes()));
-        let prefix = first("x-forwarded-prefix").map(|prefix| prefix.trim_end_matches('/'));
+        let scheme = first(head, Field::XForwardedProto);
+        let prefix = first(head, Field::XForwardedPrefix);
+        let prefix = prefix.map(|prefix| prefix.trim_end_matches('/'));
         Origin {
             is_secure: scheme.map_or(self.is_secure, |it| it.eq_ignore_ascii_case("https")),
-            host: host.or(self.host),
+            host: forwarded_host(head).or(self.host),
             prefix: prefix.filter(|prefix| is_prefix(prefix)).unwrap_or_default(),
         }
     }
@@ -54,14 +50,28 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// The fields on which a card depends (RFC 9110 §12.5.5).
+    /// The field that names what a card depends on (RFC 9110 §12.5.5); a public URL is the same for
+    /// everybody.
     pub fn vary(site: &Site) -> &'static str {
-        if site.trust_forwarded {
-            "Host, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix"
-        } else {
-            "Host"
+        match (&site.public_url, site.trust_forwarded) {
+            (Some(_), _) => "",
+            (None, true) => {
+                "Vary: Host, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix\r\n"
+            }
+            (None, false) => "Vary: Host\r\n",
         }
     }
+}
+
+/// The host that a proxy was asked for, if it says one that is well-formed. Whether the proxy is
+/// believed is the caller's to know.
+pub fn forwarded_host<'a>(head: &Head<'a>) -> Option<&'a str> {
+    first(head, Field::XForwardedHost).filter(|host| http::is_authority(host.as_bytes()))
+}
+
+/// The first of the values of a field: what the proxy next to the client has said.
+fn first<'a>(head: &Head<'a>, field: Field) -> Option<&'a str> {
+    std::str::from_utf8(http::list(head.value(field)?).next()?).ok()
 }
 
 /// An absolute path that needs no escapes.

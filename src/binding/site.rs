@@ -9,6 +9,7 @@ use std::{
 };
 
 use crate::{
+    binding::hosts::Hosts,
     dialect::{Dialect, card::CardForm},
     limits::Limits,
     service::AgentIndex,
@@ -39,6 +40,8 @@ pub struct Site {
     pub card: CardForm,
     /// The URL that cards name, without a slash at its end; otherwise it is made of `Host`.
     pub public_url: Option<String>,
+    /// The hosts that are answered to, where they are checked.
+    pub hosts: Hosts,
     /// Used when a request names no host.
     pub base_url: String,
     /// True: `X-Forwarded-Proto`, `-Host` and `-Prefix` are believed; see [`super::origin`].

@@ -11,7 +11,7 @@ use peregrine::{engine::Setup, net};
 use super::{
     help::FLAGS,
     nearest::nearest,
-    values::{agent, card, limit, mount, public_url, workers, ws_origin},
+    values::{agent, allow_host, card, limit, mount, public_url, workers, ws_origin},
 };
 
 /// What the user got wrong, in one line.
@@ -123,6 +123,7 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
         "tls-key" => serve.tls.key = Some(parser.value()?.into()),
         "tls-client-ca" => serve.tls.client_ca = Some(parser.value()?.into()),
         "public-url" => setup.public_url = Some(public_url(value()?)?),
+        "allow-host" => setup.allow_hosts.push(allow_host(value()?)?),
         "workers" => serve.workers = workers(&value()?)?,
         "limit" => limit(&mut setup.limits, &value()?)?,
         "mount" => setup.mounts.push(mount(&value()?)?),
@@ -195,7 +196,7 @@ mod tests {
             "serve --listen 127.0.0.1:1 --listen=[::1]:2 --agent echo --agent bob=script:a=b:c \
              --public-url https://a.example/x --workers 3 --limit tasks_max=9 --card v03 \
              --mount /x=v1:bob --strict-version --no-streaming --no-extended-card --test-echo /e \
-             --ws-origin https://a.example --ws-origin=*",
+             --ws-origin https://a.example --ws-origin=* --allow-host a.example --allow-host ::1",
         )
         .unwrap();
         assert_eq!(serve.listen, ["127.0.0.1:1", "[::1]:2"]);
@@ -207,6 +208,7 @@ mod tests {
         assert_eq!((setup.limits.tasks_max, setup.strict_version), (9, true));
         assert!(!setup.extended_card && setup.test_echo.as_deref() == Some("/e"));
         assert_eq!(setup.ws_origins, ["https://a.example", "*"]);
+        assert_eq!(setup.allow_hosts, ["a.example", "::1"]);
         assert_eq!(setup.mounts[0].agent.as_deref(), Some("bob"));
     }
 
@@ -235,6 +237,7 @@ mod tests {
             ("serve --mount /x", "not PATH=DIALECT"),
             ("serve --card v2", "none of v1, v03, hybrid"),
             ("serve --public-url example.org", "not an http or https URL"),
+            ("serve --allow-host a.example:80", "no name or address without a port"),
             ("serve --ws-origin a.example", "neither like https://host:port nor *"),
             ("serve --ws-origin https://a.example/", "neither like https://host:port nor *"),
         ] {

@@ -13,6 +13,8 @@ usage: peregrine serve [flags]
   --tls-key FILE               the private key of the certificate (PEM)
   --tls-client-ca FILE         clients must show a certificate that leads to one of these (PEM)
   --public-url URL             the URL that cards name, for a server behind a proxy
+  --allow-host HOST            answers to this host, too, * for any; may be repeated [loopback
+                               names and addresses, --public-url's, the address connected to]
   --trust-forwarded            cards believe X-Forwarded-Proto, -Host and -Prefix: only
                                behind a proxy that sets them and that nobody can pass by
   --workers N                  threads [one per core]
@@ -35,6 +37,7 @@ SIGHUP makes it read the files of --tls-* again, for the connections that come f
 pub const FLAGS: &[&str] = &[
     "agent",
     "allow-anonymous",
+    "allow-host",
     "card",
     "help",
     "limit",

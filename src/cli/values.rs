@@ -1,7 +1,7 @@
 //! The values of flags: text in, a checked value or one line of what is wrong with it out.
 
 use peregrine::{
-    binding::ws::is_origin,
+    binding::{hosts::is_host, ws::is_origin},
     dialect::card::CardForm,
     engine::Mount,
     limits::{LimitError, Limits},
@@ -54,6 +54,17 @@ pub fn ws_origin(text: String) -> Result<String, Wrong> {
         return Ok(text);
     }
     Err(Wrong(format!("--ws-origin {text:?} is neither like https://host:port nor *")))
+}
+
+/// A host without a port, or `*`.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn allow_host(text: String) -> Result<String, Wrong> {
+    if is_host(&text) {
+        return Ok(text);
+    }
+    Err(Wrong(format!("--allow-host {text:?} is no name or address without a port, nor *")))
 }
 
 /// A number of threads.

@@ -10,9 +10,9 @@ mod streaming;
 use std::task::Waker;
 
 use crate::{
-    binding::{Handled, Parked, stream::Pump},
+    binding::{Handled, Parked, hosts, stream::Pump},
     engine::{Engine, Worker, body::Chunks, request, socket::Socket},
-    http::{Found, Reject},
+    http::{Found, Head, Method, Reject},
     json::Source,
     service::{Now, Peer},
 };
@@ -212,7 +212,9 @@ impl Conn {
         {
             return step;
         }
-        let layout = match cx.worker.heads.read(rest.bytes(), scanned as usize) {
+        let site = &cx.engine.site;
+        let knows_hosts = |head: &Head<'_>| hosts::are_known(site, head);
+        let layout = match cx.worker.heads.read(rest.bytes(), scanned as usize, knows_hosts) {
             Err(reject) => return self.reject(cx, reject),
             Ok(Found::Partial { scanned: upto }) => {
                 if scanned == 0 {
@@ -225,6 +227,11 @@ impl Conn {
             }
             Ok(Found::Complete(layout)) => layout,
         };
+        let head = layout.head(rest.bytes());
+        if !layout.knows_hosts() && !hosts::are_served(site, cx.peer, &head) {
+            let head_only = head.method() == Method::Head;
+            return self.refuse(cx, hosts::MISDIRECTED, hosts::REFUSAL, head_only);
+        }
         let head_len = layout.head_len();
         let end = request::body_end(&layout.head(rest.bytes()), head_len);
         let total = match end {
@@ -302,8 +309,13 @@ impl Conn {
         status: u16,
         reason: &'static str,
     ) -> Step {
+        self.refuse(cx, status, reason, false)
+    }
+
+    /// Writes the last answer of the connection.
+    fn refuse(&mut self, cx: &mut Cx<'_>, status: u16, why: &'static str, to_head: bool) -> Step {
         let date = cx.worker.scratch.date(cx.now);
-        crate::binding::jsonrpc::refuse_http(cx.out, status, reason, &date, b"", true, false);
+        crate::binding::jsonrpc::refuse_http(cx.out, status, why, &date, b"", true, to_head);
         Step::Over(Next::Close)
     }
 }

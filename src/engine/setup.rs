@@ -11,7 +11,11 @@ use std::{
 
 use crate::{
     agent::{Agent, Profile},
-    binding::{Site, site, ws},
+    binding::{
+        Site,
+        hosts::{self, Hosts},
+        site, ws,
+    },
     dialect::{self, card::CardForm},
     engine::Worker,
     limits::Limits,
@@ -31,6 +35,10 @@ pub struct Setup {
     pub card: CardForm,
     /// The URL under which clients reach the server; otherwise cards name the host asked for.
     pub public_url: Option<String>,
+    /// Hosts that are answered to beside those of the loopback interface, of `public_url` and of
+    /// the address that a call came in at: names or addresses without a port, or `*` for any host.
+    /// Where hosts are checked is told in [`crate::binding::hosts`].
+    pub allow_hosts: Vec<String>,
     /// Believe `X-Forwarded-Proto`, `-Host` and `-Prefix` when a card's URLs are made. Only for a
     /// server that nobody reaches but a proxy which sets them.
     pub trust_forwarded: bool,
@@ -53,6 +61,7 @@ impl Default for Setup {
             mounts: Vec::new(),
             card: CardForm::Hybrid,
             public_url: None,
+            allow_hosts: Vec::new(),
             trust_forwarded: false,
             strict_version: false,
             extended_card: true,
@@ -92,6 +101,8 @@ pub enum BuildError {
     TooManyAgents,
     /// Not what browsers send as `Origin`.
     Origin(String),
+    /// No host, or one with a port.
+    Host(String),
     /// The limit of this name is zero, or more than is counted with.
     Limit(&'static str),
 }
@@ -115,6 +126,9 @@ impl std::fmt::Display for BuildError {
             BuildError::TooManyAgents => write!(f, "there are more than 65,535 agents"),
             BuildError::Origin(text) => {
                 write!(f, "the origin {text:?} is neither like https://host:port nor *")
+            }
+            BuildError::Host(text) => {
+                write!(f, "the host {text:?} is no name or address without a port, nor *")
             }
             BuildError::Limit(name) => {
                 write!(f, "the limit {name} is not a whole number above zero that fits")
@@ -169,6 +183,9 @@ impl Setup {
         if let Some(origin) = self.ws_origins.iter().find(|text| !ws::is_origin(text)) {
             return Err(BuildError::Origin(origin.clone()));
         }
+        if let Some(host) = self.allow_hosts.iter().find(|text| !hosts::is_host(text)) {
+            return Err(BuildError::Host(host.clone()));
+        }
         let mounts = self.mounts.iter().map(|mount| resolve(mount, &agents));
         let mounts = mounts.collect::<Result<Vec<_>, _>>()?;
         Ok(Names { agents, names, mounts })
@@ -187,6 +204,7 @@ impl Setup {
             agents,
             names,
             card: self.card,
+            hosts: Hosts::new(self.allow_hosts, self.public_url.as_deref()),
             public_url: self.public_url.map(|url| url.trim_end_matches('/').to_owned()),
             base_url: start.base_url.trim_end_matches('/').to_owned(),
             trust_forwarded: self.trust_forwarded,

@@ -12,6 +12,12 @@ pub fn is_valid(text: &[u8]) -> bool {
     read(text).is_some()
 }
 
+/// The host of a valid authority, an IPv6 address in its brackets.
+pub(super) fn host(text: &str) -> Option<&str> {
+    let port_bytes = read(text.as_bytes())?.map_or(0, |port| port.len() + 1);
+    text.get(..text.len() - port_bytes)
+}
+
 /// Whether `text` is a valid authority whose port is there, as CONNECT needs (RFC 9110 §9.3.6).
 pub(super) fn is_valid_with_port(text: &[u8]) -> bool {
     read(text).flatten().is_some_and(|port| !port.is_empty())

@@ -102,6 +102,7 @@ pub struct HeadLayout {
     pub(super) keep_alive: bool,
     pub(super) expects: bool,
     pub(super) connection_upgrade: bool,
+    pub(super) knows_hosts: bool,
     pub(super) head_len: u16,
     pub(super) body: Body,
     pub(super) method_text: Span,
@@ -125,6 +126,7 @@ impl HeadLayout {
             keep_alive: false,
             expects: false,
             connection_upgrade: false,
+            knows_hosts: false,
             head_len: 0,
             body: Body::None,
             method_text: Span::ABSENT,
@@ -140,6 +142,12 @@ impl HeadLayout {
     /// Bytes of the head, leading empty lines and the final empty line included.
     pub fn head_len(&self) -> usize {
         self.head_len.into()
+    }
+
+    /// Whether the hosts that it names are known to the server: what [`super::HeadMemo::read`] was
+    /// told when it saw the head first.
+    pub fn knows_hosts(&self) -> bool {
+        self.knows_hosts
     }
 
     /// Reads the head at the start of `bytes`: those from which the layout was made, or the same

@@ -6,8 +6,8 @@
 //! are not kept: a secret does not outlive its request, and no answer is faster for guessing it.
 
 use super::{
-    Body, Field, HeadLayout, HeadLimits, Method, Reject, Scan, TargetForm, Version, find_head,
-    framing, parse_head, target,
+    Body, Field, Head, HeadLayout, HeadLimits, Method, Reject, Scan, TargetForm, Version,
+    find_head, framing, parse_head, target,
 };
 
 /// Heads that are kept; a further one pushes the oldest out.
@@ -67,9 +67,18 @@ impl HeadMemo {
 
     /// Reads the head that begins at `buf[0]`; `scanned` is as for [`find_head`].
     ///
+    /// `knows_hosts` says whether the server knows the hosts that a head names. It is asked once
+    /// for each head that is parsed and must always say the same of the same hosts; the answer
+    /// stays with the layout ([`HeadLayout::knows_hosts`]).
+    ///
     /// # Errors
     /// Those of [`find_head`] and [`parse_head`].
-    pub fn read(&mut self, buf: &[u8], scanned: usize) -> Result<Found<'_>, Reject> {
+    pub fn read(
+        &mut self,
+        buf: &[u8],
+        scanned: usize,
+        knows_hosts: impl FnOnce(&Head<'_>) -> bool,
+    ) -> Result<Found<'_>, Reject> {
         if self.recall(buf) {
             return Ok(Found::Complete(&self.kept[self.recent].layout));
         }
@@ -78,7 +87,8 @@ impl HeadMemo {
             Scan::Complete { head_len } => head_len,
         };
         let head = &buf[..head_len];
-        let layout = parse_head(head, &self.limits)?;
+        let mut layout = parse_head(head, &self.limits)?;
+        layout.knows_hosts = knows_hosts(&layout.head(head));
         Ok(Found::Complete(self.keep(head, layout)))
     }
 
@@ -181,13 +191,13 @@ mod tests {
         let mut memo = HeadMemo::new(LIMITS);
         let (first, other) = (post("", "10"), post("", "42"));
         assert!(!knows(&mut memo, &first));
-        assert!(memo.read(first.as_bytes(), 0).is_ok());
+        assert!(memo.read(first.as_bytes(), 0, |_| false).is_ok());
         assert!(knows(&mut memo, &first) && knows(&mut memo, &other));
         let length = |found| match found {
             Ok(Found::Complete(layout)) => layout.body,
             Ok(Found::Partial { .. }) | Err(_) => Body::None,
         };
-        assert_eq!(length(memo.read(other.as_bytes(), 0)), Body::Length(42));
+        assert_eq!(length(memo.read(other.as_bytes(), 0, |_| false)), Body::Length(42));
         for length in ["1", "123", "4x", " 4"] {
             assert!(!knows(&mut memo, &post("", length)), "{length}");
         }
@@ -198,10 +208,10 @@ mod tests {
     fn another_path_of_the_same_length_needs_no_second_look_if_it_is_plain() {
         let mut memo = HeadMemo::new(LIMITS);
         let head = |path: &str| format!("GET {path}?a HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert!(memo.read(head("/tasks/ab").as_bytes(), 0).is_ok());
+        assert!(memo.read(head("/tasks/ab").as_bytes(), 0, |_| false).is_ok());
         for path in ["/tasks/cd", "/x/y/z/:-"] {
             assert!(knows(&mut memo, &head(path)), "{path}");
-            let found = memo.read(head(path).as_bytes(), 0);
+            let found = memo.read(head(path).as_bytes(), 0, |_| false);
             let Ok(Found::Complete(layout)) = found else { panic!("{path}") };
             assert_eq!(layout.head(head(path).as_bytes()).path(), path);
         }
@@ -225,7 +235,7 @@ mod tests {
         let mut memo = HeadMemo::new(LIMITS);
         let heads: Vec<_> = (0..=HEADS_KEPT).map(|i| post(&format!("X: {i}\r\n"), "1")).collect();
         for head in &heads {
-            assert!(memo.read(head.as_bytes(), 0).is_ok());
+            assert!(memo.read(head.as_bytes(), 0, |_| false).is_ok());
         }
         let known: Vec<_> = heads.iter().map(|head| knows(&mut memo, head)).collect();
         assert_eq!(known, [false, true, true, true, true]);
@@ -237,7 +247,7 @@ mod tests {
         let giant = format!("X: {}\r\n", "x".repeat(KEPT_BYTES_MAX));
         for field in ["Authorization: Bearer x\r\n", "X-API-Key: x\r\n", &giant] {
             let head = post(field, "1");
-            assert!(memo.read(head.as_bytes(), 0).is_ok());
+            assert!(memo.read(head.as_bytes(), 0, |_| false).is_ok());
             assert!(!knows(&mut memo, &head), "{field}");
         }
     }

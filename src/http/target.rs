@@ -83,14 +83,12 @@ fn absolute(text: &[u8]) -> Result<(Span, usize), Reject> {
         return Err(Reject::TargetScheme);
     }
     let (begin, end) = (scheme_end + 3, find(text, scheme_end + 3, b"/?#"));
-    // RFC 9110 §4.2.4: user information is deprecated; it is not part of the host and names
-    // nobody. A second `@` stays behind the first and is no part of a host, either.
-    let user_end = find(&text[..end], begin, b"@");
-    let host_at = if user_end < end { user_end + 1 } else { begin };
-    if !authority::is_valid(&text[host_at..end]) {
+    // RFC 9110 §4.2.4: user information is an error, likely made to hide the host behind it; what
+    // holds `@` is no authority here.
+    if !authority::is_valid(&text[begin..end]) {
         return Err(Reject::TargetAuthority);
     }
-    Ok((Span::new(host_at, end), end))
+    Ok((Span::new(begin, end), end))
 }
 
 /// Where the first of `marks` stands at or behind `from`, else the end of `text`.
@@ -159,7 +157,7 @@ mod tests {
         assert_eq!(get("a"), Some(Reject::TargetForm));
         assert_eq!(get("?a"), Some(Reject::TargetForm));
         assert_eq!(get("ws://a/"), Some(Reject::TargetScheme));
-        assert_eq!(read(Method::Get, "http://u:p@b:1/").map(|t| t.1), Ok(Some("b:1")));
+        assert_eq!(get("http://u:p@b:1/"), Some(Reject::TargetAuthority));
         assert_eq!(get("http://a@b@c/"), Some(Reject::TargetAuthority));
         assert_eq!(read(Method::Get, "/a?b#c").map(|t| t.3), Ok(Some("b")));
         assert_eq!(get("/a#b"), Some(Reject::TargetInvalid));

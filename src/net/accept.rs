@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::{
     drive::Drive,
     local::{Local, Seat},
+    side::Side,
 };
 
 /// How long accepting pauses when the system has no more to give.
@@ -23,16 +24,17 @@ const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r
 
 /// Accepts until it is dropped.
 pub(super) async fn accept(listener: TcpListener, local: Rc<Local>) {
+    let side = Side::of(&listener);
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => admit(stream, &local),
+            Ok((stream, _)) => admit(stream, side, &local),
             Err(error) if concerns_one_connection(&error) => {}
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-fn admit(stream: TcpStream, local: &Rc<Local>) {
+fn admit(stream: TcpStream, side: Side, local: &Rc<Local>) {
     let Some(seat) = Seat::take(local) else {
         if local.shared.tls.is_none() {
             // Best effort: whoever does not read it sees a closed connection.
@@ -42,9 +44,11 @@ fn admit(stream: TcpStream, local: &Rc<Local>) {
     };
     // A socket that refuses the option is closed already, which its first read will show.
     let _ = stream.set_nodelay(true);
+    let is_checked = local.shared.engine.site.hosts.are_checked(false);
+    let side = local.sides.place(side.accepted(&stream, is_checked));
     match &local.shared.tls {
-        None => drop(tokio::task::spawn_local(Drive::new(stream, seat))),
-        Some(tls) => tls.serve(stream, seat),
+        None => drop(tokio::task::spawn_local(Drive::new(stream, seat, side))),
+        Some(tls) => tls.serve(stream, seat, side),
     }
 }
 

@@ -28,14 +28,14 @@ impl<S> Carrier<S> {
 
 impl<S: Transport + 'static> Carrier<S> {
     /// Gives the transport, and what was read of it, to the driver of HTTP/2.
-    pub(super) fn hand_on(&mut self, read: &[u8], seat: &Seat) {
+    pub(super) fn hand_on(&mut self, read: &[u8], seat: &Seat, side: u8) {
         #[cfg(feature = "grpc")]
         if let Some(stream) = self.0.take() {
-            super::http2::spawn(stream, read.to_vec(), seat.again());
+            super::http2::spawn(stream, read.to_vec(), seat.again(), side);
         }
         // Without the feature the engine never asks for it.
         #[cfg(not(feature = "grpc"))]
-        let _ = (read, seat);
+        let _ = (read, seat, side);
     }
 }
 

@@ -2,9 +2,8 @@
 //!
 //! A poll reads what there is, lets the engine advance over it and writes its answers with one
 //! call, until the socket has nothing more to give. Between polls a quiet connection owns no
-//! buffer: it reads into its worker's. Whoever takes too little of what we write in a
-//! window of `write_stall_ms` is cut off; whoever is told to go gets `linger_ms` to see our last
-//! words.
+//! buffer: it reads into its worker's. Whoever takes too little of what we write in a window of
+//! `write_stall_ms` is cut off; whoever is told to go gets `linger_ms` to see our last words.
 
 use std::{
     future::Future,
@@ -58,6 +57,7 @@ struct Io<S> {
     charged: usize,
     slot: Option<Slot>,
     phase: Phase,
+    side: u8,
     read: bool,
     eof: bool,
 }
@@ -95,8 +95,8 @@ impl From<io::Error> for Gone {
 }
 
 impl<S: Transport + 'static> Drive<S> {
-    /// A connection that was just accepted.
-    pub(super) fn new(stream: S, local: Seat) -> Drive<S> {
+    /// A connection that was just accepted on this side.
+    pub(super) fn new(stream: S, local: Seat, side: u8) -> Drive<S> {
         let io = Io {
             stream: Carrier::new(stream),
             conn: Conn::new(local.clock.now()),
@@ -109,6 +109,7 @@ impl<S: Transport + 'static> Drive<S> {
             charged: 0,
             slot: None,
             phase: Phase::Open,
+            side,
             read: true,
             eof: false,
         };
@@ -128,7 +129,7 @@ impl<S: Transport + 'static> Future for Drive<S> {
         match end.unwrap_or(End::Done) {
             End::Done => return Poll::Ready(()),
             End::HandOn => {
-                io.stream.hand_on(io.input.source().bytes(), local);
+                io.stream.hand_on(io.input.source().bytes(), local, io.side);
                 return Poll::Ready(());
             }
             End::Yield => cx.waker().wake_by_ref(),
@@ -275,7 +276,8 @@ impl<S: Transport + 'static> Io<S> {
         // Empty already, unless an agent panicked in the middle of another connection's answer.
         out.clear();
         let input = if fresh > 0 { Source::roomy(read, fresh) } else { self.input.source() };
-        let (engine, wake, peer) = (&*local.shared.engine, cx.waker(), self.stream.peer());
+        let (engine, wake) = (&*local.shared.engine, cx.waker());
+        let peer = local.sides.at(self.side).known_to(self.stream.peer());
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);
         (self.need, self.read) = (progress.need, progress.read);
@@ -449,7 +451,7 @@ mod tests {
             stream.set_read_timeout(Some(std::time::Duration::from_millis(wait_ms))).unwrap();
             write!(
                 stream,
-                "POST / HTTP/1.1\r\nHost: t\r\nConnection: close\r\nA2A-Version: 1.0\r\n\
+                "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nA2A-Version: 1.0\r\n\
                  Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
             )
             .unwrap();

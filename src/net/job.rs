@@ -84,7 +84,7 @@ mod tests {
         let mut stream = TcpStream::connect(running.addrs()[0]).unwrap();
         write!(
             stream,
-            "POST / HTTP/1.1\r\nHost: t\r\nConnection: close\r\nA2A-Version: 1.0\r\n\
+            "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nA2A-Version: 1.0\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         )
         .unwrap();

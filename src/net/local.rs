@@ -20,6 +20,7 @@ use crate::{
 use super::{
     clock::Clock,
     pool::Pool,
+    side::Sides,
     tls::Current,
     wheel::{Slot, Wheel},
 };
@@ -181,6 +182,8 @@ pub(super) struct Local {
     pub(super) desk: RefCell<Desk>,
     /// Deadlines.
     pub(super) wheel: RefCell<Wheel>,
+    /// Our sides of its connections.
+    pub(super) sides: Sides,
     /// Open connections of this worker.
     pub(super) open: Cell<usize>,
     planned_ms: Cell<u64>,
@@ -215,6 +218,7 @@ impl Local {
             clock,
             desk: RefCell::new(desk),
             wheel,
+            sides: Sides::default(),
             open: Cell::new(0),
             planned_ms: Cell::new(0),
             ticker: RefCell::new(Waker::noop().clone()),

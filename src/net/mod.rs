@@ -18,6 +18,7 @@ mod local;
 mod output;
 mod pool;
 mod server;
+mod side;
 mod signals;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;

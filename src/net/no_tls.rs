@@ -21,7 +21,7 @@ impl Current {
         match *self {}
     }
 
-    pub(super) fn serve(&self, _stream: TcpStream, _seat: Seat) {
+    pub(super) fn serve(&self, _stream: TcpStream, _seat: Seat, _side: u8) {
         match *self {}
     }
 

@@ -105,6 +105,13 @@ impl Server {
         self
     }
 
+    /// Adds a host that is answered to, as [`Setup::allow_hosts`] has it.
+    #[must_use]
+    pub fn allow_host(mut self, host: impl Into<String>) -> Server {
+        self.setup.allow_hosts.push(host.into());
+        self
+    }
+
     /// Speaks TLS on every address.
     ///
     /// The files are read when the server starts, again on SIGHUP under [`Server::run`] (what is

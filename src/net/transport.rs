@@ -211,7 +211,7 @@ mod tests {
             let (stream, _) = listener.accept().unwrap();
             stream.set_nonblocking(true).unwrap();
             let stream = TcpStream::from_std(stream).unwrap();
-            Drive::new(Lazy { stream, held: Vec::new() }, Seat::take(&local).unwrap()).await;
+            Drive::new(Lazy { stream, held: Vec::new() }, Seat::take(&local).unwrap(), 0).await;
         });
         assert_eq!(local.open.get(), 0);
     }

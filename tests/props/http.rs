@@ -107,7 +107,7 @@ pub fn memoised_heads_equal_fresh_ones(heads: &[Vec<u8>], cut: usize) {
 /// Compares the memo with a new reader; returns the bytes that need not be looked at again.
 fn same_as_fresh(memo: &mut HeadMemo, bytes: &[u8], scanned: usize) -> usize {
     let limits = *memo.limits();
-    let got = memo.read(bytes, scanned);
+    let got = memo.read(bytes, scanned, |_| false);
     let (fresh, rest) = match find_head(bytes, 0, &limits) {
         Ok(Scan::Partial { scanned }) => (Ok(None), scanned),
         Ok(Scan::Complete { head_len }) => (parse_head(&bytes[..head_len], &limits).map(Some), 0),
@@ -361,10 +361,8 @@ mod naive {
             let scheme = ["http://", "https://"].iter().find(|s| lower(target).starts_with(**s))?;
             let rest = &target[scheme.len()..];
             let end = rest.iter().take_while(|b| !b"/?#".contains(b)).count();
-            // One user may stand before the host, and is dropped.
-            let parts: Vec<&[u8]> = rest[..end].split(|&b| b == b'@').collect();
-            let host = *parts.last()?;
-            if parts.len() > 2 || !authority(host, false) {
+            let host = &rest[..end];
+            if !authority(host, false) {
                 return None;
             }
             (Some(host.to_vec()), rest[end..].to_vec())

@@ -22,8 +22,8 @@ pub struct Binary {
 /// The executable.
 pub const PATH: &str = env!("CARGO_BIN_EXE_peregrine");
 
-/// What starts a server on a port of its own.
-const SERVE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
+/// What starts a server on a port of its own, which answers to the host that requests name.
+const SERVE: [&str; 5] = ["serve", "--listen", "127.0.0.1:0", "--allow-host", "a.example"];
 
 impl Binary {
     /// Starts a server of one worker with these limits, each `name=value`.
@@ -50,6 +50,13 @@ impl Binary {
     pub fn start_plain(flags: &[&str]) -> Binary {
         let mut command = Command::new(PATH);
         command.args(SERVE).args(flags);
+        Binary::of(command)
+    }
+
+    /// Starts a server of one worker at this address, with these flags and nothing else.
+    pub fn start_at(listen: &str, flags: &[&str]) -> Binary {
+        let mut command = Command::new(PATH);
+        command.args(["serve", "--workers", "1", "--listen", listen]).args(flags);
         Binary::of(command)
     }
 

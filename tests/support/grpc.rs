@@ -66,7 +66,8 @@ impl Rig {
                 Arc::new(Script::parse(SCRIPT).expect("a script")),
             ),
         ];
-        let mut setup = Setup { agents, ..Setup::default() };
+        let allow_hosts = ["test.example", "x"].map(str::to_owned).to_vec();
+        let mut setup = Setup { agents, allow_hosts, ..Setup::default() };
         change(&mut setup);
         let server = Server::with(setup).listen("127.0.0.1:0").workers(1);
         Rig(server.start().expect("a server"))

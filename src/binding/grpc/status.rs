@@ -23,6 +23,8 @@ pub enum Code {
     DeadlineExceeded = 4,
     /// No such thing.
     NotFound = 5,
+    /// Not for this caller.
+    PermissionDenied = 7,
     /// A limit.
     ResourceExhausted = 8,
     /// Not in this state.

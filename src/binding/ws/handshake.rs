@@ -5,7 +5,7 @@
 
 use super::{Session, Upgrade};
 use crate::{
-    binding::{Exchange, Handled, Site, jsonrpc},
+    binding::{Exchange, Handled, Site, jsonrpc, origin::Origin},
     http::{self, Body, Field, Head, Method, Version, response},
     ws,
 };
@@ -62,7 +62,8 @@ fn accept(x: &Exchange<'_>) -> Result<[u8; 28], Refusal> {
     }
     let key = only(x.head, "sec-websocket-key").and_then(ws::accept);
     let key = key.ok_or(bad("Sec-WebSocket-Key must be 16 bytes in base64, once"))?;
-    if !is_origin_allowed(x.means.site, x.head) {
+    let host = Origin::of(x.means.site, x.means.peer, x.head).host;
+    if !is_origin_allowed(x.means.site, x.head, host) {
         return Err((403, "no WebSocket is served to pages of this origin", b""));
     }
     if x.close {
@@ -91,9 +92,10 @@ fn switch(x: &mut Exchange<'_>, accept: &[u8; 28]) {
 }
 
 /// RFC 6455 §10.2: a browser says which page opens a WebSocket, and any page may try. Without
-/// `Origin` it is no browser; pages of this very host, or of the public URL, are our own; others
-/// are those of the configuration, or all of them with `*`.
-fn is_origin_allowed(site: &Site, head: &Head<'_>) -> bool {
+/// `Origin` it is no browser; pages of this very `host`, or of the public URL, are our own; others
+/// are those of the configuration, or all of them with `*`. That the host is ours was seen to when
+/// the head came ([`crate::binding::hosts`]).
+fn is_origin_allowed(site: &Site, head: &Head<'_>, host: Option<&str>) -> bool {
     let mut origins = head.values("origin");
     let Some(origin) = origins.next() else { return true };
     let Ok(origin) = str::from_utf8(origin) else { return false };
@@ -102,7 +104,7 @@ fn is_origin_allowed(site: &Site, head: &Head<'_>) -> bool {
     }
     let is_ours = authority(origin).is_some_and(|from| {
         let public = site.public_url.as_deref().and_then(authority);
-        let hosts = [head.host(), public];
+        let hosts = [host, public];
         hosts.into_iter().flatten().any(|host| host.eq_ignore_ascii_case(from))
     });
     let is_named = |named: &String| named == "*" || named.eq_ignore_ascii_case(origin);

@@ -23,6 +23,7 @@ use crate::{
 
 use super::{
     Active, Alarm, Link,
+    host::authority,
     message::{Messages, NoMessage, late},
     send::{Gone, send, take},
 };
@@ -85,6 +86,9 @@ pub(super) async fn answer(
     let mut call = Call { link, _active: active, respond, alarm, due_ms, activated: None };
     if head.headers.len() > call.link.limits().head_fields_max {
         return call.refuse(Status::new(Code::ResourceExhausted, "too many metadata fields"));
+    }
+    if let Err(status) = call.link.served(&head) {
+        return call.refuse(status);
     }
     let Some(rpc) = grpc::rpc(head.uri.path()) else {
         return call.refuse(Status::new(Code::Unimplemented, "there is no such rpc"));
@@ -211,7 +215,7 @@ impl Call {
             version,
             extensions: extensions.as_deref(),
             after: after(&head.headers),
-            authority: head.uri.authority().map(http::uri::Authority::as_str),
+            authority: authority(head).and_then(|authority| std::str::from_utf8(authority).ok()),
         };
         let now = self.link.local.clock.now();
         let mut desk = self.link.local.desk.borrow_mut();

@@ -7,6 +7,7 @@
 
 mod body;
 mod grpc;
+mod host;
 mod message;
 mod one;
 mod rewind;
@@ -14,7 +15,7 @@ mod send;
 mod services;
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     future::{Future, poll_fn},
     io,
     pin::Pin,
@@ -41,6 +42,7 @@ use crate::{
 
 use super::{
     local::{Local, Seat, Stage},
+    side::Side,
     transport::Transport,
     wheel::{NEVER, Slot},
 };
@@ -59,6 +61,10 @@ struct Link {
     active: Cell<usize>,
     is_secure: bool,
     identity: Option<Box<str>>,
+    /// Our side of the connection.
+    side: Side,
+    /// The authority of the last gRPC call that was let in.
+    served: RefCell<String>,
 }
 
 impl Link {
@@ -71,7 +77,8 @@ impl Link {
     }
 
     fn peer(&self) -> Peer<'_> {
-        Peer { is_secure: self.is_secure, identity: self.identity.as_deref() }
+        let (is_secure, identity) = (self.is_secure, self.identity.as_deref());
+        self.side.known_to(Peer { is_secure, identity, ..Peer::default() })
     }
 }
 
@@ -131,9 +138,9 @@ impl Drop for Alarm {
 
 /// Serves HTTP/2 in a task of its own, on a connection of which `read` has been read already; it
 /// may be empty.
-pub(super) fn spawn<S: Transport + 'static>(stream: S, read: Vec<u8>, seat: Seat) {
+pub(super) fn spawn<S: Transport + 'static>(stream: S, read: Vec<u8>, seat: Seat, side: u8) {
     tokio::task::spawn_local(async move {
-        serve(stream, read, Rc::clone(seat.local())).await;
+        serve(stream, read, Rc::clone(seat.local()), side).await;
         drop(seat);
     });
 }
@@ -151,7 +158,7 @@ async fn refuse<S: Transport>(stream: &mut S) -> io::Result<()> {
     tokio::io::copy(stream, &mut tokio::io::sink()).await.map(drop)
 }
 
-async fn serve<S: Transport>(mut stream: S, read: Vec<u8>, local: Rc<Local>) {
+async fn serve<S: Transport>(mut stream: S, read: Vec<u8>, local: Rc<Local>, side: u8) {
     let most = local.shared.engine.limits().http2_connections_max;
     let Some(_permit) = Permit::take(&local.shared.http2, most) else {
         // Best effort: whoever does not read it sees a closed connection.
@@ -160,9 +167,10 @@ async fn serve<S: Transport>(mut stream: S, read: Vec<u8>, local: Rc<Local>) {
         return;
     };
     let link = {
-        let Peer { is_secure, identity } = stream.peer();
-        let identity = identity.map(Box::from);
-        Rc::new(Link { local: Rc::clone(&local), active: Cell::new(0), is_secure, identity })
+        let Peer { is_secure, identity, .. } = stream.peer();
+        let (identity, side) = (identity.map(Box::from), local.sides.at(side));
+        let (active, served) = (Cell::new(0), RefCell::default());
+        Rc::new(Link { local: Rc::clone(&local), active, is_secure, identity, side, served })
     };
     let limits = link.limits();
     let within = Duration::from_millis(limits.head_timeout_ms);

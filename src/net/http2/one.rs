@@ -25,6 +25,7 @@ use crate::{
 use super::{
     Active, Alarm, Link,
     body::{Body, Piece},
+    host::authority,
     send::{Gone, send, take},
 };
 
@@ -84,10 +85,7 @@ fn head_bytes(head: &http::request::Parts, length: Option<&[u8]>, chunked: bool)
             bytes.extend_from_slice(piece);
         }
     };
-    let host = head.headers.get(header::HOST).map(|host| host.as_bytes());
-    let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
-    // RFC 9113 §8.3.1: `:authority` stands for `Host`.
-    if let Some(host) = authority.or(host) {
+    if let Some(host) = authority(head) {
         field("host", host);
     }
     for (name, value) in &head.headers {

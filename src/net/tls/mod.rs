@@ -72,10 +72,10 @@ impl Current {
         Ok(())
     }
 
-    /// Serves a connection that was just accepted.
-    pub(super) fn serve(&self, stream: TcpStream, seat: Seat) {
+    /// Serves a connection that was just accepted on this side.
+    pub(super) fn serve(&self, stream: TcpStream, seat: Seat, side: u8) {
         let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
-        tokio::task::spawn_local(session::serve(stream, config, seat));
+        tokio::task::spawn_local(session::serve(stream, config, seat, side));
     }
 
     /// Counts a handshake that came to nothing.

@@ -37,7 +37,7 @@ const AHEAD_BYTES: usize = 16 * 1024;
 const RECORD_OVERHEAD_BYTES: usize = 256 + 5;
 
 /// Shakes hands and then serves, as the driver does on a plain socket.
-pub(super) async fn serve(stream: TcpStream, config: Arc<ServerConfig>, seat: Seat) {
+pub(super) async fn serve(stream: TcpStream, config: Arc<ServerConfig>, seat: Seat, side: u8) {
     let limit = |session: &mut tokio_rustls::rustls::ServerConnection| {
         session.set_buffer_limit(Some(AHEAD_BYTES));
     };
@@ -46,7 +46,7 @@ pub(super) async fn serve(stream: TcpStream, config: Arc<ServerConfig>, seat: Se
     let due_ms = seat.clock.now().mono_ms.saturating_add(timeout_ms);
     let handshake = Handshake { accept, local: &seat, slot: None, due_ms };
     match handshake.await {
-        Some(stream) => Drive::new(Session::new(stream), seat).await,
+        Some(stream) => Drive::new(Session::new(stream), seat, side).await,
         None => seat.shared.tls.iter().for_each(Current::note_failure),
     }
 }
@@ -101,7 +101,7 @@ impl Session {
 
 impl Transport for Session {
     fn peer(&self) -> Peer<'_> {
-        Peer { is_secure: true, identity: self.identity.as_deref() }
+        Peer { is_secure: true, identity: self.identity.as_deref(), ..Peer::default() }
     }
 
     fn has_left(&self) -> bool {

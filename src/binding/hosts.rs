@@ -1,0 +1,142 @@
+//! Which hosts a server answers to.
+//!
+//! Any page can have a name of its own lead to an address of its reader's machine, and then talk to
+//! what listens there as to itself (DNS rebinding); what it cannot change is that its requests name
+//! its own host. So a listener that this machine alone can reach answers to known hosts and no
+//! others, and every listener does once the setup names a host: one that is allowed, or that of the
+//! public URL. Known are those, the names and addresses of the loopback interface, and the address
+//! at which the connection came in. Ports do not matter; who names no host at all is no browser.
+
+use std::net::IpAddr;
+
+use crate::{
+    binding::{Site, origin::forwarded_host},
+    http::{Head, Host},
+    service::Peer,
+};
+
+/// The status of the answer to a request for another host (RFC 9110 §15.5.20).
+pub const MISDIRECTED: u16 = 421;
+
+/// What such a request is told.
+pub const REFUSAL: &str = "the host that the request names is not served here; \
+    the server lets it in with --allow-host NAME (Setup::allow_hosts)";
+
+/// Stands for every host among those that are allowed.
+const ANY: &str = "*";
+
+/// The hosts that a setup names.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts {
+    named: Vec<String>,
+    is_any: bool,
+}
+
+impl Hosts {
+    /// `allowed` passed [`is_host`].
+    pub fn new(allowed: Vec<String>, public_url: Option<&str>) -> Hosts {
+        let is_any = allowed.iter().any(|host| host == ANY);
+        let public = public_url.and_then(|url| {
+            let (_, rest) = url.split_once("://")?;
+            Some(rest.split(['/', '?', '#']).next().unwrap_or_default().to_owned())
+        });
+        let bracketed = |host: String| if is_bare_ipv6(&host) { format!("[{host}]") } else { host };
+        Hosts { named: allowed.into_iter().map(bracketed).chain(public).collect(), is_any }
+    }
+
+    /// Whether a connection is answered under known hosts alone.
+    #[inline]
+    pub fn are_checked(&self, is_loopback: bool) -> bool {
+        is_loopback || !self.named.is_empty()
+    }
+
+    /// Whether the host of this authority is known to who was called at the address `local`.
+    pub fn know(&self, authority: &str, local: Option<IpAddr>) -> bool {
+        let Some(host) = Host::of(authority) else { return false };
+        self.is_any
+            || host.is_loopback()
+            || local.is_some_and(|local| host == Host::Address(local.to_canonical()))
+            || self.named.iter().any(|named| Host::of(named) == Some(host))
+    }
+}
+
+/// Whether every host that a request names is known, wherever it came in.
+pub fn are_known(site: &Site, head: &Head<'_>) -> bool {
+    know_all(site, head, None)
+}
+
+/// Whether a request is answered for which [`are_known`] does not hold.
+#[cold]
+pub fn are_served(site: &Site, peer: Peer<'_>, head: &Head<'_>) -> bool {
+    !site.hosts.are_checked(peer.is_loopback) || know_all(site, head, peer.local)
+}
+
+/// What a trusted proxy says is looked at beside `Host`, not in its place: the page of a browser
+/// that passes the proxy by could say it as well.
+fn know_all(site: &Site, head: &Head<'_>, local: Option<IpAddr>) -> bool {
+    let forwarded = if site.trust_forwarded { forwarded_host(head) } else { None };
+    [head.host(), forwarded].into_iter().flatten().all(|host| site.hosts.know(host, local))
+}
+
+/// True for a host without a port, as `Host` can name one, and for `*`, which stands for all.
+pub fn is_host(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let is_name = || !text.is_empty() && text.bytes().all(plain);
+    let is_ipv6 = || text.starts_with('[') && text.ends_with(']') && Host::of(text).is_some();
+    text == ANY || is_name() || is_bare_ipv6(text) || is_ipv6()
+}
+
+fn is_bare_ipv6(text: &str) -> bool {
+    text.parse::<std::net::Ipv6Addr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_from_what_is_none() {
+        for text in ["a", "a.example", "a.example.", "xn--a-b", "x_y", "10.0.0.1", "::1", "[::1]"] {
+            assert!(is_host(text), "{text}");
+        }
+        for text in ["", "a:80", "[::1]:80", "[::1", "http://a", "a/b", "u@a", "ä", "*.a", "a b"] {
+            assert!(!is_host(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_known_by_its_name_by_the_public_url_or_by_where_the_call_came_in() {
+        let allowed = ["A.example", "::2"].map(str::to_owned).to_vec();
+        let hosts = Hosts::new(allowed, Some("https://mesh.example:8443/base"));
+        let local = "10.0.0.1".parse().ok();
+        for host in [
+            "a.example",
+            "a.EXAMPLE.:1",
+            "[0::2]:80",
+            "mesh.example",
+            "localhost",
+            "127.9.9.9:1",
+            "[::1]",
+            "10.0.0.1:3000",
+            "[::ffff:10.0.0.1]",
+        ] {
+            assert!(hosts.know(host, local), "{host}");
+        }
+        for host in ["b.a.example", "example", "evil.example", "10.0.0.2", "u@localhost", ""] {
+            assert!(!hosts.know(host, local), "{host}");
+        }
+        assert!(!hosts.know("10.0.0.1", None));
+        assert!(Hosts::new(vec![ANY.to_owned()], None).know("evil.example", None));
+    }
+
+    #[test]
+    fn hosts_are_checked_on_loopback_or_once_one_is_named() {
+        let [none, one, url] = [
+            Hosts::default(),
+            Hosts::new(vec!["a".to_owned()], None),
+            Hosts::new(Vec::new(), Some("https://a")),
+        ];
+        assert!(none.are_checked(true) && !none.are_checked(false));
+        assert!(one.are_checked(false) && url.are_checked(false));
+    }
+}

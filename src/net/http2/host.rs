@@ -1,0 +1,45 @@
+//! The host that a request of HTTP/2 names. That of gRPC is checked here, as the engine checks that
+//! of HTTP/1.1; everything else goes through the engine.
+
+use http::{header::HOST, request::Parts};
+
+use crate::{
+    binding::{
+        grpc::{Code, Status},
+        hosts,
+    },
+    http::is_authority,
+};
+
+use super::Link;
+
+/// RFC 9113 §8.3.1: `:authority` stands for `Host`.
+pub(super) fn authority(head: &Parts) -> Option<&[u8]> {
+    let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    authority.or_else(|| head.headers.get(HOST).map(|host| host.as_bytes()))
+}
+
+impl Link {
+    /// Refuses a call whose authority is none, or whose host is not served here.
+    ///
+    /// An HTTP status would reach the caller of a gRPC client as UNKNOWN without a word, so both
+    /// refusals are statuses of gRPC, of a kind that no client tries again.
+    pub(super) fn served(&self, head: &Parts) -> Result<(), Status> {
+        let Some(authority) = authority(head) else { return Ok(()) };
+        let invalid = || Status::new(Code::InvalidArgument, ":authority is not a host and port");
+        let text = std::str::from_utf8(authority).map_err(|_| invalid())?;
+        if *self.served.borrow() == *text {
+            return Ok(());
+        }
+        // RFC 9113 §8.3.1: user information is no part of it.
+        if !is_authority(authority) {
+            return Err(invalid());
+        }
+        let (site, peer) = (&self.engine().site, self.peer());
+        if site.hosts.are_checked(peer.is_loopback) && !site.hosts.know(text, peer.local) {
+            return Err(Status::new(Code::PermissionDenied, hosts::REFUSAL));
+        }
+        text.clone_into(&mut self.served.borrow_mut());
+        Ok(())
+    }
+}
