@@ -6,7 +6,7 @@ use super::{Closed, Ending, Job, TurnHost, job::text_of, saying, with_id};
 use crate::{
     model::{
         ArtifactBuf, EventBuf, JsonObject, Message, MessageBuf, RawText, TaskEvent, TaskState,
-        TaskView, Text, build::put_id, pack::artifact_tag, uuid,
+        TaskView, Text, pack::artifact_tag, uuid,
     },
     service::{Entropy, Now},
 };
@@ -87,15 +87,19 @@ impl Turn<'_> {
     /// are stored once, where the message begins its task.
     #[inline]
     pub fn artifact_of_message<'t>(&mut self, artifact_id: impl Into<Text<'t>>) {
-        let (message, artifact_id) = (self.message, artifact_id.into());
+        self.artifact_of_message_as(&artifact_id.into().canonical());
+    }
+
+    /// The same, with the raw id in its one spelling.
+    fn artifact_of_message_as(&mut self, artifact_id: &[u8]) {
+        let message = self.message;
         if self.state.is_none() && message.0.len() >= REPEAT_BYTES_MIN {
-            self.events.push_repeat_with(|packer| {
-                put_id(packer, artifact_tag::ARTIFACT_ID, artifact_id);
-            });
+            self.events
+                .push_repeat_with(|packer| packer.put(artifact_tag::ARTIFACT_ID, artifact_id));
             return;
         }
         self.events.push_artifact_with(false, true, |packer| {
-            put_id(packer, artifact_tag::ARTIFACT_ID, artifact_id);
+            packer.put(artifact_tag::ARTIFACT_ID, artifact_id);
             for part in message.parts() {
                 packer.put(artifact_tag::PART, part.0);
             }

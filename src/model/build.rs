@@ -152,12 +152,9 @@ pub(crate) fn put_text<'t>(packer: &mut Packer<'_>, tag: u8, text: impl Into<Tex
     packer.close(field);
 }
 
-/// Packs an id in its one spelling, so that equal ids are equal bytes.
-#[inline]
-pub(crate) fn put_id(packer: &mut Packer<'_>, tag: u8, id: Text<'_>) {
-    let field = packer.open(tag);
-    id.push_canonical(packer.0);
-    packer.close(field);
+/// Packs an id in its one spelling.
+fn put_id(packer: &mut Packer<'_>, tag: u8, id: Text<'_>) {
+    packer.put(tag, &id.canonical());
 }
 
 /// Puts a field in the place of the one with its tag.

@@ -123,15 +123,29 @@ impl Text<'_> {
             Form::Raw(raw) => out.extend_from_slice(raw),
         }
     }
+}
 
-    /// Appends it as raw text in its one spelling.
+impl<'a> Text<'a> {
+    /// It as raw text in its one spelling, which ids have, so that equal ids are equal bytes.
     #[inline]
-    pub(super) fn push_canonical(self, out: &mut Vec<u8>) {
+    pub(crate) fn canonical(self) -> Cow<'a, [u8]> {
         match self.0 {
-            Form::Raw(raw) if raw.contains(&b'\\') => {
-                out.extend_from_slice(canonical_raw(RawText(raw).raw_str()).as_bytes());
+            Form::Raw(raw) if !raw.contains(&b'\\') => Cow::Borrowed(raw),
+            Form::Raw(_) | Form::Ordinary(_) => self.respelled(),
+        }
+    }
+
+    #[cold]
+    fn respelled(self) -> Cow<'a, [u8]> {
+        match self.0 {
+            Form::Raw(raw) => {
+                Cow::Owned(canonical_raw(RawText(raw).raw_str()).into_owned().into_bytes())
             }
-            Form::Ordinary(_) | Form::Raw(_) => self.push_raw(out),
+            Form::Ordinary(text) => {
+                let mut raw = Vec::with_capacity(text.len());
+                push_escaped(&mut raw, text);
+                Cow::Owned(raw)
+            }
         }
     }
 }

@@ -33,8 +33,8 @@ pub fn value_field(out: &mut Vec<u8>, number: u32, json: &[u8]) {
     Tree::new(out, json).write(number, false);
 }
 
-/// JSON text on its way to messages. It is valid when it comes from a client; what an agent made up
-/// itself may be anything and ends early, with every length right.
+/// JSON text on its way to messages. It is valid, as all that is stored is; other text would end
+/// early, with every length right.
 struct Tree<'t, 'v> {
     json: &'t [u8],
     at: usize,

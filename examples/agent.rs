@@ -1,0 +1,132 @@
+//! The agent of `docs/guide/agent.md`, which explains it: each word shows one way to answer.
+//!
+//! `cargo run --example agent`, then send it `ping`, `report`, `count`, `coffee`, `work` or
+//! anything else, and the agent `later` anything at all.
+
+use std::{thread, time::Duration};
+
+use peregrine::{
+    agent::{Agent, Closed, Job, Profile, Skill, Turn},
+    model::{ArtifactBuf, Json, JsonObject, MessageBuf, PartBuf, PartsBuf, TaskState, ValueError},
+    net::{self, Server, ServerError},
+};
+
+struct Waiter;
+
+impl Agent for Waiter {
+    fn start(&self, mut turn: Turn<'_>) {
+        let words = turn.message.text();
+        match (turn.state, words.as_str()) {
+            (Some(TaskState::InputRequired), size) => brew(turn, size),
+            (_, "ping") => turn.reply(say("pong")),
+            (_, "report") => report(&mut turn),
+            (_, "count") => count(turn, 1),
+            (_, "coffee") => turn.status_with(TaskState::InputRequired, &say("What size?")),
+            (_, "work") => work(turn),
+            (_, other) => refuse(&mut turn, other),
+        }
+    }
+
+    fn resume(&self, turn: Turn<'_>, token: u64) {
+        count(turn, token);
+    }
+}
+
+fn say(text: &str) -> MessageBuf {
+    MessageBuf::agent(&PartsBuf::new().text(text))
+}
+
+fn report(turn: &mut Turn<'_>) {
+    match written() {
+        Ok(report) => {
+            turn.artifact(&report);
+            turn.status(TaskState::Completed);
+        }
+        Err(error) => turn.status_with(TaskState::Failed, &say(&error.to_string())),
+    }
+}
+
+fn written() -> Result<ArtifactBuf, ValueError> {
+    let table = PartBuf::bytes(b"region,growth\nnorth,7\n")
+        .filename("growth.csv")
+        .media_type("text/csv")
+        .metadata(JsonObject::parse(r#"{"rows": 1}"#)?);
+    let parts = PartsBuf::new()
+        .text("The north grew the fastest.")
+        .data(Json::parse(r#"{"north": 7}"#)?)
+        .part(&table);
+    Ok(ArtifactBuf::new("report", &parts).name("Growth by region"))
+}
+
+fn count(mut turn: Turn<'_>, number: u64) {
+    let chunk = ArtifactBuf::new("numbers", &PartsBuf::new().text(&format!("{number} ")));
+    turn.chunk(&chunk, number > 1, number == 3);
+    if number == 3 {
+        turn.status(TaskState::Completed);
+    } else {
+        turn.resume_after(50, number + 1);
+    }
+}
+
+fn brew(mut turn: Turn<'_>, size: &str) {
+    let mut asked = String::new();
+    turn.read(&mut |task| {
+        if let Some(first) = task.history(None).next() {
+            asked = first.text();
+        }
+    });
+    let cup = PartsBuf::new().text(&format!("one {size} {asked}"));
+    turn.artifact(&ArtifactBuf::new("cup", &cup));
+    turn.status(TaskState::Completed);
+}
+
+fn work(mut turn: Turn<'_>) {
+    turn.status(TaskState::Working);
+    if let Ok(job) = turn.detach() {
+        // A job that is dropped without a result fails its task; one that is closed has ended.
+        thread::spawn(move || toil(job));
+    }
+}
+
+fn toil(mut job: Job) -> Result<(), Closed> {
+    for step in 1..=3 {
+        thread::sleep(Duration::from_millis(20));
+        job.status(TaskState::Working, Some(&say(&format!("step {step} of 3"))))?;
+    }
+    job.artifact(&ArtifactBuf::new("result", &PartsBuf::new().text("done")))?;
+    job.status(TaskState::Completed, None)
+}
+
+fn refuse(turn: &mut Turn<'_>, words: &str) {
+    let why = say(&format!("I do not know what {words:?} is."));
+    turn.status_with(TaskState::Rejected, &why);
+}
+
+async fn later(mut job: Job) -> Result<(), Closed> {
+    job.status(TaskState::Working, None)?;
+    net::sleep(Duration::from_millis(50)).await;
+    let parts = PartsBuf::new().text(&format!("You said: {}", job.message().text()));
+    job.artifact(&ArtifactBuf::new("echo", &parts))?;
+    job.status(TaskState::Completed, None)
+}
+
+/// Both agents, on 127.0.0.1:3000.
+pub fn server() -> Server {
+    let mut profile = Profile::new("waiter", "Shows every way to answer.");
+    profile.documentation_url = Some("https://example.com/waiter".to_owned());
+    profile.skills = vec![Skill {
+        id: "coffee".to_owned(),
+        name: "Coffee".to_owned(),
+        description: "Brews a cup, once it knows the size.".to_owned(),
+        tags: vec!["drinks".to_owned()],
+        examples: vec!["coffee".to_owned()],
+        ..Skill::default()
+    }];
+    Server::new()
+        .agent(profile, Waiter)
+        .agent(Profile::new("later", "Takes its time."), net::async_agent(later))
+}
+
+fn main() -> Result<(), ServerError> {
+    server().run()
+}
