@@ -146,6 +146,9 @@ fn converse(
     let reader = stream.try_clone()?;
     thread::spawn(move || read(reader, &events));
     stream.set_write_timeout(Some(Duration::from_millis(limits.write_stall_ms)))?;
+    let local = stream.local_addr()?.ip();
+    // A page whose name leads to this machine is refused, as it names another host.
+    let peer = Peer { local: Some(local), is_loopback: local.is_loopback(), ..Peer::default() };
     let mut conn = Conn::new(clock.now());
     let (mut input, mut out, mut eof) = (Vec::new(), Vec::new(), false);
     loop {
@@ -156,7 +159,7 @@ fn converse(
             wake: &wake,
             out: &mut out,
             unsent: 0,
-            peer: Peer::default(),
+            peer,
         };
         let progress = conn.advance(&mut cx, &input, eof);
         input.drain(..progress.consumed);
