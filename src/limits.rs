@@ -160,12 +160,16 @@ limits! {
     /// Bytes of one answer beyond which a page of tasks ends and more calls of a batch are refused.
     answer_bytes_max: usize = 16 * 1024 * 1024;
     /// HTTP/2 connections, which count among `connections_max` and may hold far more than others.
-    http2_connections_max: usize = 1_024;
+    http2_connections_max: usize = 512;
     /// Calls at a time on one HTTP/2 connection (nginx 128, hyper 200).
     http2_streams_max: usize = 128;
     /// Calls on one HTTP/2 connection that were reset before they were looked at, or by us for
     /// the peer's mistakes, and are still remembered; beyond them the connection ends (hyper 20).
     http2_resets_max: usize = 20;
+    /// Frames without use that one HTTP/2 connection may send at once, such as SETTINGS, PING,
+    /// PRIORITY, unknown ones: all of them again in 30 s, and ten for each call and each frame of
+    /// data it is sent (nghttp2: 1,000, and 33 a second; Envoy: ten WINDOW_UPDATE a frame).
+    http2_control_frames_max: usize = 1_000;
     /// Tasks in memory, running and finished; the oldest finished ones leave first.
     tasks_max: usize = 1_048_576;
     /// Bytes of tasks in memory; the oldest finished ones leave first.

@@ -239,6 +239,7 @@ fn calls_that_are_not_as_grpc_wants_them() {
             ("/lf.a2a.v1.A2AService/Nothing", &whole[..], 12, "there is no such rpc"),
             ("/no.such.Service/SendMessage", &whole, 12, "there is no such rpc"),
             ("/", &whole, 12, "there is no such rpc"),
+            ("/lf.a2a.v1.A2AService/SendMessage?x", &whole, 12, "there is no such rpc"),
             (SEND, &whole[..whole.len() - 1], 3, "the message is cut short"),
             (SEND, &whole[..3], 3, "the message is cut short"),
             (SEND, &twice, 3, "the request has more than one message"),
@@ -426,6 +427,118 @@ fn http2_resets_max() {
     assert_eq!(goaway, Some(11));
     assert!(kinds.iter().filter(|kind| **kind == 1).count() < 200);
     run(assert_serves(&rig));
+}
+
+#[test]
+fn http2_control_frames_max() {
+    let rig = Rig::limited(|limits| limits.http2_control_frames_max = 50);
+    let call = frame(1, 4, 1, &[&[0x83], &GET[1..]].concat());
+    let begun = [PREFACE, SETTINGS, &call].concat();
+    for (what, flood) in [
+        ("SETTINGS", frame(4, 0, 0, &[])),
+        ("PING", frame(6, 0, 0, &[7; 8])),
+        ("PRIORITY", frame(2, 0, 3, &[0, 0, 0, 0, 1])),
+        ("WINDOW_UPDATE", frame(8, 0, 0, &[0, 0, 0, 1])),
+        ("an unknown frame", frame(0xfe, 0, 0, b"")),
+        ("empty DATA", frame(0, 0, 1, b"")),
+        ("DATA of padding", frame(0, 8, 1, &[1, 0])),
+        ("an answer to no PING", frame(6, 1, 0, &[7; 8])),
+        ("RST_STREAM", frame(3, 0, 1, &8_u32.to_be_bytes())),
+    ] {
+        // The last ones lie unread when the server has had enough, and do not take its goodbye away.
+        let (_, goaway) = frames(&raw(&rig, &[&begun, &flood.repeat(20_000)]));
+        assert_eq!(goaway, Some(11), "{what}");
+        let calm = [&begun[..], &flood.repeat(40), &frame(6, 0, 0, b"the last")].concat();
+        if what != "RST_STREAM" {
+            let (kinds, goaway) = frames(&raw(&rig, &[&calm]));
+            assert!(
+                kinds.contains(&6) && goaway.is_none_or(|error| error == 0),
+                "{what}: {kinds:?}"
+            );
+        }
+    }
+    run(assert_serves(&rig));
+}
+
+#[test]
+fn acknowledging_what_was_sent_is_no_flood() {
+    let rig = Rig::limited(|limits| limits.http2_control_frames_max = 5);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        // Through windows of 64 KiB, which are opened again and again.
+        let words = "x".repeat(3_000_000);
+        let body = rpc("SendMessage", &params(&words));
+        let request = post("application/json", "/").body(()).unwrap();
+        let (_, body, _) = rest(ask(&mut client, request, &body).await).await;
+        assert!(body.len() > 2 * words.len());
+        let request = grpc(STREAM).body(()).unwrap();
+        let answer = ask(&mut client, request, &framed(&say("stream:500"))).await;
+        assert_eq!(status_of(answer).await.0, 0);
+        for _ in 0..50 {
+            let request = grpc(SEND).body(()).unwrap();
+            let answer = ask(&mut client, request, &framed(&say("x"))).await;
+            assert_eq!(status_of(answer).await.0, 0);
+        }
+    });
+}
+
+/// Opens `count` calls, sends each of them `piece` and nothing more, and counts those that are cut.
+fn cut(rig: &Rig, count: u32, fields: &[(&str, &str)], piece: &[u8]) -> usize {
+    let call = call_of(fields);
+    let mut calls = Vec::new();
+    for n in 0..count {
+        calls.extend(frame(1, 4, 2 * n + 1, &call));
+        if !piece.is_empty() {
+            calls.extend(frame(0, 0, 2 * n + 1, piece));
+        }
+    }
+    // What is answered to the ping behind them has seen them all.
+    let ping = frame(6, 0, 0, b"the last");
+    let (kinds, _) = frames(&raw(rig, &[PREFACE, SETTINGS, &calls, &ping]));
+    kinds.iter().filter(|kind| **kind == 3).count()
+}
+
+/// A header block of a POST with these fields, and `:path` among them.
+fn call_of(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = vec![0x83, 0x86, 0x41, 0x01, b'x'];
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            // RFC 7541 §5.1, with a prefix of seven bits.
+            match text.len().checked_sub(127) {
+                None => block.push(text.len() as u8),
+                Some(more) => {
+                    block.extend([127, (more % 128) as u8 | 128, (more >> 7) as u8]);
+                }
+            }
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
+}
+
+#[test]
+fn what_a_waiting_call_holds_is_counted() {
+    let grpc = [(":path", SEND), ("content-type", "application/grpc")];
+    let long = "x".repeat(10_000);
+    let asks = [&grpc[..], &[("a2a-extensions", &*long)]].concat();
+    let json = [(":path", "/"), ("content-type", "application/json"), ("x-long", &*long)];
+    let piece = [&b"\0\0\x01\0\0"[..], &[b'x'; 10_000]].concat();
+    for (what, fields, piece) in [
+        ("the first piece of a message", &grpc[..], &piece[..]),
+        ("metadata", &asks, b""),
+        ("the head of another request", &json, b""),
+    ] {
+        let rig = Rig::limited(|limits| limits.buffers_bytes_max = 300_000);
+        let count = cut(&rig, 100, fields, piece);
+        // Some 30 of them fit.
+        assert!((50..100).contains(&count), "{what}: {count}");
+        run(assert_serves(&rig));
+    }
+    // What nobody needs is not kept.
+    let rig = Rig::limited(|limits| limits.buffers_bytes_max = 300_000);
+    let unknown = [&grpc[..], &[("x-long", &*long)]].concat();
+    assert_eq!(cut(&rig, 100, &unknown, b""), 0);
 }
 
 #[test]

@@ -9,12 +9,33 @@ const CONNECTION_BYTES: u64 = 1024;
 const TLS_SESSION_BYTES: u64 = 80 * 1024;
 /// What a peer may send on one HTTP/2 stream before it is read, and on all streams of a connection:
 /// more than the protocol's 64 KiB, so that a body of some megabytes does not wait for a round trip
-/// every 64 KiB. What came and is not yet read is held by h2, beside `buffers_bytes_max`.
+/// every 64 KiB. What comes is read at once and counted in `buffers_bytes_max`.
 #[cfg(feature = "grpc")]
 pub(crate) const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// See [`HTTP2_STREAM_WINDOW_BYTES`].
 #[cfg(feature = "grpc")]
 pub(crate) const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// Memory of one HTTP/2 connection at most: what one turn reads (128 KiB with its buffers), a slab
+/// for the 2,056 frames of a byte that h2 takes before they are read (1.5 MiB), the CONTINUATION
+/// frames of a small head (192 KiB), and its state.
+#[cfg(feature = "grpc")]
+const HTTP2_CONNECTION_BYTES: u64 = 2 * 1024 * 1024;
+/// Memory of the table of a connection's fields (RFC 7541 §4.1: 4,096 bytes, of which an entry
+/// takes 37 or more): each of its paths keeps the buffer alive in which it came, which is one of
+/// 16 KiB, or one of 26 KiB where Huffman's code was undone.
+#[cfg(feature = "grpc")]
+const HTTP2_TABLE_BYTES: u64 = 110 * 28 * 1024;
+/// Memory of one call beside what it keeps of its request: its task, its stream in h2, the head and
+/// the trailers of its answer; measured, and twice that, since a call that was reset can still be
+/// there when the next one comes.
+#[cfg(feature = "grpc")]
+const HTTP2_CALL_BYTES: u64 = 8 * 1024;
+/// A head of fields as short as can be takes five times its bytes, and more while its map grows.
+#[cfg(feature = "grpc")]
+const HTTP2_HEAD_FACTOR: u64 = 6;
+/// Memory of the heads that one turn of a connection can bring: 80 KiB of one byte a field.
+#[cfg(feature = "grpc")]
+const HTTP2_HEADS_BYTES: u64 = 16 * 1024 * 1024;
 /// Memory that one task holds beside its log: slot, order entry, context entry.
 const TASK_OVERHEAD_BYTES: u64 = 320;
 
@@ -53,7 +74,7 @@ impl Limits {
             ("workers: agents to be called again", workers * self.tasks_max as u64 * WISH_BYTES),
         ];
         #[cfg(feature = "grpc")]
-        return terms.into_iter().chain([self.http2_bytes_term()]).collect();
+        return terms.into_iter().chain(self.http2_bytes_terms(workers)).collect();
         #[cfg(not(feature = "grpc"))]
         terms.to_vec()
     }
@@ -64,16 +85,24 @@ impl Limits {
         PARSER_BYTES_PER_BYTE * length + PARSER_BYTES_PER_TOKEN * tokens
     }
 
-    /// Each call holds its head until it is answered, and shares the connection's window.
+    /// A head is as large as h2 makes it until its call is started, which one connection of a
+    /// worker does at a time, and while CONTINUATION frames are missing, for one call of each
+    /// connection; then little is kept of it, which is counted in `buffers_bytes_max`.
     #[cfg(feature = "grpc")]
-    fn http2_bytes_term(&self) -> (&'static str, u64) {
+    fn http2_bytes_terms(&self, workers: u64) -> [(&'static str, u64); 2] {
         let (streams, head) = (self.http2_streams_max as u64, self.head_bytes_max as u64);
-        let window = streams.saturating_mul(HTTP2_STREAM_WINDOW_BYTES.into());
-        let window = window.min(HTTP2_CONNECTION_WINDOW_BYTES.into());
-        let connection = streams.saturating_mul(head).saturating_add(window);
+        let calls = streams.saturating_mul(HTTP2_CALL_BYTES);
+        // Half as much again for its CONTINUATION frames, which are joined.
+        let partial = head.saturating_mul(HTTP2_HEAD_FACTOR + HTTP2_HEAD_FACTOR / 2);
+        let fixed = HTTP2_CONNECTION_BYTES + HTTP2_TABLE_BYTES;
+        let connection = calls.saturating_add(partial).saturating_add(fixed);
         let connections = self.http2_connections_max.min(self.connections_max) as u64;
-        let sum = connections.saturating_mul(connection);
-        ("connections: windows and heads of HTTP/2", sum)
+        let heads = streams.saturating_mul(head).saturating_mul(HTTP2_HEAD_FACTOR);
+        let heads = heads.min(HTTP2_HEADS_BYTES.max(head.saturating_mul(HTTP2_HEAD_FACTOR)));
+        [
+            ("connections: calls and tables of HTTP/2", connections.saturating_mul(connection)),
+            ("workers: the heads of HTTP/2 at hand", workers.saturating_mul(heads)),
+        ]
     }
 
     /// What TLS adds to [`Limits::memory_bytes_terms`], where connections are accepted with it.
@@ -94,26 +123,29 @@ mod tests {
 
     #[test]
     fn http2_is_in_the_worst_case() {
-        let label = "connections: windows and heads of HTTP/2";
-        let term = |limits: &Limits| {
-            let terms = limits.memory_bytes_terms(1);
+        let term = |limits: &Limits, label: &str| {
+            let terms = limits.memory_bytes_terms(2);
             terms.iter().find(|(name, _)| *name == label).map(|(_, bytes)| *bytes)
         };
+        let connections = |limits: &Limits| term(limits, "connections: calls and tables of HTTP/2");
+        let workers = |limits: &Limits| term(limits, "workers: the heads of HTTP/2 at hand");
         let mut limits = Limits { http2_connections_max: 10, ..Limits::default() };
         limits.http2_streams_max = 100;
         limits.head_bytes_max = 1000;
-        assert_eq!(term(&limits), Some(10 * (100 * 1000 + 1024 * 1024)));
-        // So few streams cannot fill the connection's window.
-        limits.http2_streams_max = 2;
-        assert_eq!(term(&limits), Some(10 * 2 * (1000 + 256 * 1024)));
+        let fixed = (2048 + 110 * 28) * 1024;
+        assert_eq!(connections(&limits), Some(10 * (100 * 8192 + 9 * 1000 + fixed)));
+        assert_eq!(workers(&limits), Some(2 * 100 * 6 * 1000));
         limits.connections_max = 3;
-        assert_eq!(term(&limits), Some(3 * 2 * (1000 + 256 * 1024)));
+        assert_eq!(connections(&limits), Some(3 * (100 * 8192 + 9 * 1000 + fixed)));
+        // One turn cannot bring more.
+        limits.http2_streams_max = 100_000;
+        assert_eq!(workers(&limits), Some(2 * 16 * 1024 * 1024));
         let names =
             ["connections_max", "http2_connections_max", "http2_streams_max", "head_bytes_max"];
         for name in names {
             assert_eq!(limits.set(name, &super::super::ceiling(name).to_string()), Ok(()));
         }
-        assert_eq!(term(&limits), Some(u64::MAX));
+        assert_eq!(connections(&limits), Some(u64::MAX));
         assert_eq!(limits.memory_bytes_max(1), u64::MAX);
     }
 }

@@ -267,6 +267,11 @@ impl<S: Read + Write> Line<S> {
         }
     }
 
+    /// Takes what has been read.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.received)
+    }
+
     /// Reads to the end of the stream, and takes everything.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         while self.read() {}

@@ -14,6 +14,8 @@ pub(super) struct Body {
     since_ms: u64,
     seen: usize,
     came: usize,
+    /// Bytes that came ahead of their time, and whose window is not open again.
+    ahead: usize,
 }
 
 /// What came of a body.
@@ -32,7 +34,7 @@ pub(super) enum Piece {
 
 impl Body {
     pub(super) fn new(stream: RecvStream, link: &Link) -> Body {
-        Body { stream, since_ms: link.local.clock.now().mono_ms, seen: 0, came: 0 }
+        Body { stream, since_ms: link.local.clock.now().mono_ms, seen: 0, came: 0, ahead: 0 }
     }
 
     /// The next piece; `due_ms`: the time after which there is no point in waiting.
@@ -43,6 +45,10 @@ impl Body {
         alarm: &mut Alarm,
         due_ms: Option<u64>,
     ) -> Poll<Piece> {
+        let ahead = std::mem::take(&mut self.ahead);
+        if ahead > 0 {
+            let _ = self.stream.flow_control().release_capacity(ahead);
+        }
         match self.stream.poll_data(cx) {
             Poll::Ready(Some(Ok(bytes))) => {
                 self.came += bytes.len();
@@ -66,6 +72,20 @@ impl Body {
         }
         alarm.arm(cx, earlier(due_ms, Some(self.since_ms + limits.body_idle_ms)));
         Poll::Pending
+    }
+
+    /// A piece that came before it was asked for: h2 holds whole reads for the sake of a byte, so
+    /// nothing is left with it. The window stays shut.
+    pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Option<Bytes> {
+        match self.stream.poll_data(cx) {
+            Poll::Ready(Some(Ok(bytes))) => {
+                self.came += bytes.len();
+                self.ahead += bytes.len();
+                Some(bytes)
+            }
+            // An end is seen again by whoever waits for it.
+            Poll::Ready(Some(Err(_)) | None) | Poll::Pending => None,
+        }
     }
 
     /// True: nothing more will come.

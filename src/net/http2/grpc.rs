@@ -23,8 +23,8 @@ use crate::{
 
 use super::{
     Active, Alarm, Link,
-    host::authority,
     message::{Messages, NoMessage, late},
+    metadata::Metadata,
     send::{Gone, send, take},
 };
 
@@ -80,24 +80,26 @@ pub(super) async fn answer(
 ) {
     let link = Rc::clone(&active.0);
     let (head, body) = request.into_parts();
+    let served = link.served(&head);
+    let metadata = Metadata::read(head);
     let alarm = Alarm::new(&link.local);
-    let due_ms = timeout(&head.headers).map(|ms| link.local.clock.now().mono_ms + ms);
-    let mut messages = Messages::new(body, &link);
+    let due_ms = metadata.timeout_ms.map(|ms| link.local.clock.now().mono_ms + ms);
+    let mut messages = Messages::new(body, &link, metadata.held_bytes());
     let mut call = Call { link, _active: active, respond, alarm, due_ms, activated: None };
-    if head.headers.len() > call.link.limits().head_fields_max {
+    if metadata.fields > call.link.limits().head_fields_max {
         return call.refuse(Status::new(Code::ResourceExhausted, "too many metadata fields"));
     }
-    if let Err(status) = call.link.served(&head) {
+    if let Err(status) = served {
         return call.refuse(status);
     }
-    let Some(rpc) = grpc::rpc(head.uri.path()) else {
+    let Some(rpc) = metadata.rpc else {
         return call.refuse(Status::new(Code::Unimplemented, "there is no such rpc"));
     };
     let end = match rpc {
         Rpc::A2a(rpc) => match messages.only(&mut call.alarm, due_ms).await {
             Ok(message) => {
                 drop(messages);
-                call.a2a(rpc, &head, &message).await
+                call.a2a(rpc, metadata, message).await
             }
             Err(no_message) => Err(no_message.into()),
         },
@@ -107,38 +109,6 @@ pub(super) async fn answer(
     if let Err(End::Status(status)) = end {
         call.refuse(status);
     }
-}
-
-/// `grpc-timeout` in milliseconds, rounded up (gRPC over HTTP/2, "Requests"): at most eight digits
-/// and a unit. What is none of that is no deadline.
-fn timeout(headers: &HeaderMap) -> Option<u64> {
-    let value = headers.get("grpc-timeout")?.to_str().ok()?;
-    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
-    if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-        return None;
-    }
-    let count: u64 = digits.parse().ok()?;
-    Some(match unit {
-        "H" => count * 3_600_000,
-        "M" => count * 60_000,
-        "S" => count * 1000,
-        "m" => count,
-        "u" => count.div_ceil(1000),
-        "n" => count.div_ceil(1_000_000),
-        _ => return None,
-    })
-}
-
-/// Repeated extension metadata is one list (wire §1.8).
-fn extensions(headers: &HeaderMap) -> Option<String> {
-    let all = ["a2a-extensions", "x-a2a-extensions"];
-    let values = all.iter().flat_map(|name| headers.get_all(*name));
-    let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
-    (!values.is_empty()).then(|| values.join(","))
-}
-
-fn after(headers: &HeaderMap) -> Option<u64> {
-    headers.get("a2a-last-event-id")?.to_str().ok()?.trim().parse().ok()
 }
 
 /// Initial metadata; `grpc-accept-encoding` says that nothing is decompressed.
@@ -184,11 +154,13 @@ impl Call {
     async fn a2a(
         &mut self,
         rpc: &'static A2aRpc,
-        head: &http::request::Parts,
-        message: &[u8],
+        metadata: Metadata,
+        message: Bytes,
     ) -> Result<(), End> {
         let (handled, written) =
-            poll_fn(|cx| Poll::Ready(self.handle(rpc, head, message, cx))).await?;
+            poll_fn(|cx| Poll::Ready(self.handle(rpc, &metadata, &message, cx))).await?;
+        // Whatever is waited for from here on, the request is not.
+        drop((metadata, message));
         match handled {
             Handled::Answered => self.answered(written?).await,
             Handled::Parked(parked) => {
@@ -203,19 +175,17 @@ impl Call {
     fn handle(
         &mut self,
         rpc: &'static A2aRpc,
-        head: &http::request::Parts,
+        metadata: &Metadata,
         message: &[u8],
         cx: &Context<'_>,
     ) -> Result<(Handled, Result<Bytes, Gone>), End> {
-        let extensions = extensions(&head.headers);
-        let version = head.headers.get("a2a-version").map(HeaderValue::as_bytes);
         let request = grpc::Request {
             rpc,
             message,
-            version,
-            extensions: extensions.as_deref(),
-            after: after(&head.headers),
-            authority: authority(head).and_then(|authority| std::str::from_utf8(authority).ok()),
+            version: metadata.version.as_deref(),
+            extensions: metadata.extensions.as_deref(),
+            after: metadata.after,
+            authority: metadata.authority.as_deref(),
         };
         let now = self.link.local.clock.now();
         let mut desk = self.link.local.desk.borrow_mut();
@@ -368,36 +338,5 @@ impl Call {
             Poll::Ready(Ok((Bytes::new(), Pumped::Cut(over))))
         })
         .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timeouts_have_a_unit() {
-        let ms = |text: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("grpc-timeout", HeaderValue::from_str(text).unwrap());
-            timeout(&headers)
-        };
-        for (text, expected) in [
-            ("1H", Some(3_600_000)),
-            ("2M", Some(120_000)),
-            ("3S", Some(3_000)),
-            ("99999999m", Some(99_999_999)),
-            ("1u", Some(1)),
-            ("1500000n", Some(2)),
-            ("0m", Some(0)),
-            ("100000000m", None),
-            ("m", None),
-            ("1", None),
-            ("1s", None),
-            ("-1m", None),
-            ("", None),
-        ] {
-            assert_eq!(ms(text), expected, "{text}");
-        }
     }
 }

@@ -1,6 +1,11 @@
 //! Receiving the messages of a gRPC request.
 
-use std::{future::poll_fn, rc::Rc};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    rc::Rc,
+    task::Poll,
+};
 
 use bytes::{Buf, Bytes, BytesMut};
 use h2::RecvStream;
@@ -22,7 +27,9 @@ pub(super) struct Messages {
     /// What came and is not yet a message: as it came, or joined.
     held: Bytes,
     joined: BytesMut,
-    /// Bytes of `joined` that are counted among all buffers.
+    /// Bytes that the call keeps beside its messages.
+    kept: usize,
+    /// Bytes that are counted among all buffers: nothing until the call waits.
     charged: usize,
 }
 
@@ -36,10 +43,16 @@ pub(super) enum NoMessage {
     Gone,
 }
 
+fn refuse<T>(code: Code, why: &str) -> Result<T, NoMessage> {
+    Err(NoMessage::Status(Status::new(code, why)))
+}
+
 impl Messages {
-    pub(super) fn new(stream: RecvStream, link: &Rc<Link>) -> Messages {
+    /// `kept`: bytes that the call keeps beside its messages.
+    pub(super) fn new(stream: RecvStream, link: &Rc<Link>, kept: usize) -> Messages {
         let (body, link) = (Body::new(stream, link), Rc::clone(link));
-        Messages { link, body, held: Bytes::new(), joined: BytesMut::new(), charged: 0 }
+        let (held, joined) = (Bytes::new(), BytesMut::new());
+        Messages { link, body, held, joined, kept, charged: 0 }
     }
 
     /// The next message, without a copy if it came in one piece.
@@ -48,58 +61,111 @@ impl Messages {
         alarm: &mut Alarm,
         due_ms: Option<u64>,
     ) -> Result<Bytes, NoMessage> {
-        let refuse = |code, why: &str| Err(NoMessage::Status(Status::new(code, why)));
-        let bytes_max = self.link.limits().body_bytes_max;
         loop {
-            let bytes: &[u8] = if self.joined.is_empty() { &self.held } else { &self.joined };
-            match look(bytes, bytes_max) {
-                Framed::Whole(length) => return Ok(self.split(length)),
-                Framed::TooLarge => {
-                    let why = format!("the message is larger than {bytes_max} bytes");
-                    return refuse(Code::ResourceExhausted, &why);
-                }
-                Framed::Compressed => {
-                    return refuse(Code::Unimplemented, "compressed messages are not read");
-                }
-                Framed::Partial(_) => {}
+            if let Some(length) = self.whole()? {
+                return Ok(self.split(length));
             }
-            match poll_fn(|cx| self.body.poll(cx, &self.link, alarm, due_ms)).await {
-                Piece::Bytes(piece) => self.keep(piece)?,
-                Piece::End if self.held.is_empty() && self.joined.is_empty() => {
-                    return Err(NoMessage::End);
-                }
-                Piece::End => return refuse(Code::InvalidArgument, "the message is cut short"),
-                Piece::Slow => return refuse(Code::Cancelled, "the message came too slowly"),
-                Piece::Late => return Err(NoMessage::Status(late())),
-                Piece::Gone => return Err(NoMessage::Gone),
+            if !self.more(alarm, due_ms).await? {
+                return Err(self.end());
             }
         }
     }
 
-    /// The one message of a request that has one.
+    /// The one message of a request that has one, once nothing more can come.
     pub(super) async fn only(
         &mut self,
         alarm: &mut Alarm,
         due_ms: Option<u64>,
     ) -> Result<Bytes, NoMessage> {
-        let refuse = |why: &str| Err(NoMessage::Status(Status::new(Code::InvalidArgument, why)));
-        let message = match self.next(alarm, due_ms).await {
-            Err(NoMessage::End) => return refuse("the request has no message"),
-            message => message?,
-        };
-        if self.held.is_empty() && self.body.is_over() {
-            return Ok(message);
+        loop {
+            let whole = self.whole()?;
+            if whole.is_some_and(|length| self.bytes().len() > PREFIX + length) {
+                return refuse(Code::InvalidArgument, "the request has more than one message");
+            }
+            if !self.body.is_over() && self.more(alarm, due_ms).await? {
+                continue;
+            }
+            return match (whole, self.end()) {
+                (Some(length), _) => Ok(self.split(length)),
+                (None, NoMessage::End) => {
+                    refuse(Code::InvalidArgument, "the request has no message")
+                }
+                (None, end) => Err(end),
+            };
         }
-        match self.next(alarm, due_ms).await {
-            Err(NoMessage::End) => Ok(message),
-            Ok(_) => refuse("the request has more than one message"),
-            Err(no_message) => Err(no_message),
-        }
+    }
+
+    /// Waits for `sending`, and takes in meanwhile what comes.
+    pub(super) async fn beside<T>(
+        &mut self,
+        sending: impl Future<Output = T>,
+    ) -> Result<T, NoMessage> {
+        let mut sending = pin!(sending);
+        poll_fn(|cx| {
+            if let Poll::Ready(sent) = sending.as_mut().poll(cx) {
+                return Poll::Ready(Ok(sent));
+            }
+            while let Some(piece) = self.body.poll_ahead(cx) {
+                self.keep(piece);
+            }
+            match self.hold() {
+                Ok(()) => Poll::Pending,
+                Err(no_message) => Poll::Ready(Err(no_message)),
+            }
+        })
+        .await
     }
 
     /// From now on the peer may take its time.
     pub(super) fn rest(&mut self) {
         self.body.rest();
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if self.joined.is_empty() { &self.held } else { &self.joined }
+    }
+
+    /// The length of the message that has come.
+    fn whole(&self) -> Result<Option<usize>, NoMessage> {
+        let bytes_max = self.link.limits().body_bytes_max;
+        match look(self.bytes(), bytes_max) {
+            Framed::Whole(length) => Ok(Some(length)),
+            Framed::Partial(_) => Ok(None),
+            Framed::TooLarge => {
+                let why = format!("the message is larger than {bytes_max} bytes");
+                refuse(Code::ResourceExhausted, &why)
+            }
+            Framed::Compressed => refuse(Code::Unimplemented, "compressed messages are not read"),
+        }
+    }
+
+    /// Waits for more; false: nothing more will come.
+    async fn more(&mut self, alarm: &mut Alarm, due_ms: Option<u64>) -> Result<bool, NoMessage> {
+        let piece = poll_fn(|cx| match self.body.poll(cx, &self.link, alarm, due_ms) {
+            Poll::Ready(piece) => Poll::Ready(Ok(piece)),
+            Poll::Pending => match self.hold() {
+                Ok(()) => Poll::Pending,
+                Err(no_message) => Poll::Ready(Err(no_message)),
+            },
+        });
+        match piece.await? {
+            Piece::Bytes(piece) => {
+                self.keep(piece);
+                Ok(true)
+            }
+            Piece::End => Ok(false),
+            Piece::Slow => refuse(Code::Cancelled, "the message came too slowly"),
+            Piece::Late => Err(NoMessage::Status(late())),
+            Piece::Gone => Err(NoMessage::Gone),
+        }
+    }
+
+    /// What the end of the request means to a message that is not whole.
+    fn end(&self) -> NoMessage {
+        if self.bytes().is_empty() {
+            return NoMessage::End;
+        }
+        NoMessage::Status(Status::new(Code::InvalidArgument, "the message is cut short"))
     }
 
     /// Takes a message of this length out of what came.
@@ -109,25 +175,36 @@ impl Messages {
             return self.held.split_to(length);
         }
         let mut joined = std::mem::take(&mut self.joined).freeze();
-        self.link.local.shared.charge_buffers(std::mem::take(&mut self.charged), 0);
         joined.advance(PREFIX);
         let message = joined.split_to(length);
         self.held = joined;
         message
     }
 
-    fn keep(&mut self, piece: Bytes) -> Result<(), NoMessage> {
-        if self.held.is_empty() && self.joined.is_empty() {
+    fn keep(&mut self, piece: Bytes) {
+        if self.bytes().is_empty() {
             self.held = piece;
-            return Ok(());
+            return;
         }
-        if self.joined.is_empty() {
-            // The length is known by now, or with the next byte; what comes is trusted to come
-            // only as far as it has.
+        self.join();
+        self.joined.extend_from_slice(&piece);
+    }
+
+    /// Copies what came, so that nothing of h2's is held for the sake of a few bytes. The length is
+    /// known by now, or with the next byte; what comes is trusted to come only as far as it has.
+    fn join(&mut self) {
+        if !self.held.is_empty() {
             self.joined.extend_from_slice(&std::mem::take(&mut self.held));
         }
-        self.joined.extend_from_slice(&piece);
-        let held = self.joined.capacity();
+    }
+
+    /// Counts what is held while the call waits.
+    fn hold(&mut self) -> Result<(), NoMessage> {
+        self.join();
+        let held = self.kept + self.joined.capacity();
+        if held == self.charged {
+            return Ok(());
+        }
         let local = &self.link.local;
         let all = local.shared.charge_buffers(std::mem::replace(&mut self.charged, held), held);
         if all > local.bounds.buffers_bytes_max { Err(NoMessage::Gone) } else { Ok(()) }

@@ -6,9 +6,11 @@
 //! HTTP/1.1: each body, each answer and all buffers together.
 
 mod body;
+mod budget;
 mod grpc;
 mod host;
 mod message;
+mod metadata;
 mod one;
 mod rewind;
 mod send;
@@ -26,7 +28,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{
-    Ping, PingPong, RecvStream,
+    Ping, PingPong, Reason, RecvStream,
     server::{Builder, Connection, SendResponse},
 };
 use http::{Method, Request, header};
@@ -47,10 +49,9 @@ use super::{
     wheel::{NEVER, Slot},
 };
 
+use budget::Inflow;
 use rewind::Rewind;
 
-/// Calls that are taken in before they are answered, and before other connections get their turn.
-const BATCH: usize = 64;
 /// What h2 takes of one answer before it wants to be rid of it.
 const SEND_BUFFER: usize = 64 * 1024;
 
@@ -65,9 +66,24 @@ struct Link {
     side: Side,
     /// The authority of the last gRPC call that was let in.
     served: RefCell<String>,
+    inflow: Inflow,
 }
 
 impl Link {
+    fn new(local: &Rc<Local>, peer: Peer<'_>, side: u8) -> Link {
+        let limits = local.shared.engine.limits();
+        let now_ms = local.clock.now().mono_ms;
+        Link {
+            local: Rc::clone(local),
+            active: Cell::new(0),
+            is_secure: peer.is_secure,
+            identity: peer.identity.map(Box::from),
+            side: local.sides.at(side),
+            served: RefCell::default(),
+            inflow: Inflow::new(limits.http2_control_frames_max, now_ms),
+        }
+    }
+
     fn engine(&self) -> &Engine {
         &self.local.shared.engine
     }
@@ -166,21 +182,24 @@ async fn serve<S: Transport>(mut stream: S, read: Vec<u8>, local: Rc<Local>, sid
         let _ = tokio::time::timeout(within, refuse(&mut stream)).await;
         return;
     };
-    let link = {
-        let Peer { is_secure, identity, .. } = stream.peer();
-        let (identity, side) = (identity.map(Box::from), local.sides.at(side));
-        let (active, served) = (Cell::new(0), RefCell::default());
-        Rc::new(Link { local: Rc::clone(&local), active, is_secure, identity, side, served })
-    };
+    let link = Rc::new(Link::new(&local, stream.peer(), side));
     let limits = link.limits();
     let within = Duration::from_millis(limits.head_timeout_ms);
-    let handshake = builder(limits).handshake::<_, Bytes>(Rewind::new(read, stream));
+    let handshake = builder(limits).handshake::<_, Bytes>(Rewind::new(read, stream, &link));
     let Ok(Ok(mut h2)) = tokio::time::timeout(within, handshake).await else { return };
     let pings = h2.ping_pong();
     let now = local.clock.now().mono_ms;
     let alarm = Alarm::new(&local);
-    let mut session =
-        Session { h2, pings, link, alarm, moved_ms: now, asked_ms: None, is_leaving: false };
+    let mut session = Session {
+        h2,
+        pings,
+        link,
+        alarm,
+        moved_ms: now,
+        asked_ms: None,
+        is_leaving: false,
+        ends_ms: None,
+    };
     poll_fn(|cx| session.poll(cx)).await;
 }
 
@@ -211,6 +230,8 @@ struct Session<S: Transport> {
     asked_ms: Option<u64>,
     /// True: the peer was told to go.
     is_leaving: bool,
+    /// When a connection that flooded us is let go, whether or not it has heard why.
+    ends_ms: Option<u64>,
 }
 
 impl<S: Transport> Session<S> {
@@ -218,9 +239,11 @@ impl<S: Transport> Session<S> {
         if self.link.local.shared.stage() != Stage::Serving {
             self.leave();
         }
+        self.link.inflow.begin_turn();
         loop {
+            // All that h2 has: while it waits there, a head takes several times its bytes.
             let mut calls: SmallVec<[Call; 8]> = SmallVec::new();
-            while calls.len() < BATCH {
+            loop {
                 match self.h2.poll_accept(cx) {
                     Poll::Ready(Some(Ok(call))) => calls.push(call),
                     // What is still open hears of it from h2.
@@ -232,17 +255,27 @@ impl<S: Transport> Session<S> {
                 break;
             }
             self.moved_ms = self.link.local.clock.now().mono_ms;
-            let is_full = calls.len() == BATCH;
             for (request, respond) in calls {
                 start(&self.link, request, respond, cx);
             }
-            if is_full {
-                // What was answered leaves with the next poll.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
+        }
+        if self.link.inflow.is_flooded() {
+            return self.calm(cx);
         }
         self.watch(cx)
+    }
+
+    /// Ends a connection that sent too many frames without use.
+    fn calm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let now = self.link.local.clock.now().mono_ms;
+        let ends_ms = *self.ends_ms.get_or_insert_with(|| {
+            self.h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+            // It leaves with the next poll.
+            cx.waker().wake_by_ref();
+            now + self.link.limits().linger_ms
+        });
+        self.alarm.arm(cx, ends_ms);
+        if now < ends_ms { Poll::Pending } else { Poll::Ready(()) }
     }
 
     fn leave(&mut self) {

@@ -57,13 +57,13 @@ pub(super) async fn answer(
     let now = link.local.clock.now();
     let mut body = Body::new(body, &link);
     body.rest();
+    let answer = Answer::new(head.method == http::Method::HEAD);
     let mut exchange = Exchange {
         conn: Conn::new(now),
-        input: head_bytes(&head, length.as_ref().map(|length| length.as_bytes()), chunked),
-        body,
+        input: head_bytes(head, length.as_ref().map(|length| length.as_bytes()), chunked),
+        body: (!is_over).then_some(body),
         chunked,
-        is_over,
-        answer: Answer::new(head.method == http::Method::HEAD),
+        answer,
         alarm: Alarm::new(&link.local),
         charged: 0,
         due_ms: None,
@@ -74,8 +74,9 @@ pub(super) async fn answer(
     let _ = exchange.run(&mut respond).await;
 }
 
-/// The request's head in HTTP/1.1. h2 has seen to it that no value holds the end of a line.
-fn head_bytes(head: &http::request::Parts, length: Option<&[u8]>, chunked: bool) -> Vec<u8> {
+/// The request's head in HTTP/1.1, which is all that is kept of it. h2 has seen to it that no value
+/// holds the end of a line.
+fn head_bytes(head: http::request::Parts, length: Option<&[u8]>, chunked: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(512);
     let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     // Writing to memory does not fail.
@@ -85,7 +86,7 @@ fn head_bytes(head: &http::request::Parts, length: Option<&[u8]>, chunked: bool)
             bytes.extend_from_slice(piece);
         }
     };
-    if let Some(host) = authority(head) {
+    if let Some(host) = authority(&head) {
         field("host", host);
     }
     for (name, value) in &head.headers {
@@ -109,11 +110,11 @@ struct Exchange {
     conn: Conn,
     /// Bytes for the engine that it has not consumed.
     input: Vec<u8>,
-    body: Body,
+    /// What is to come of the body; nothing once all of the request is in the input, or the answer
+    /// has begun.
+    body: Option<Body>,
     /// True: the length of the body was not said.
     chunked: bool,
-    /// True: all of the request is in the input.
-    is_over: bool,
     answer: Answer,
     alarm: Alarm,
     /// Bytes of buffers that are counted among all.
@@ -194,17 +195,18 @@ impl Exchange {
         loop {
             if is_due {
                 let next = self.advance(cx)?;
+                self.charge()?;
                 if self.answer.has_news() || self.answer.is_done() {
+                    // A request that is answered before it has come is refused.
+                    self.body = None;
                     return Poll::Ready(Ok(Turn::Some));
                 }
                 if next != Next::Open {
                     return Poll::Ready(Ok(Turn::Over));
                 }
             }
-            if self.is_over || !self.wants_body {
-                break;
-            }
-            match self.body.poll(cx, &self.link, &mut self.alarm, self.due_ms) {
+            let Some(body) = self.body.as_mut().filter(|_| self.wants_body) else { break };
+            match body.poll(cx, &self.link, &mut self.alarm, self.due_ms) {
                 Poll::Ready(Piece::Bytes(bytes)) => self.keep(&bytes),
                 Poll::Ready(Piece::End) => self.end(),
                 // The engine has the same limits, and its own words for them.
@@ -213,7 +215,6 @@ impl Exchange {
                 Poll::Ready(Piece::Gone) => return Poll::Ready(Err(Gone)),
                 Poll::Pending => return Poll::Pending,
             }
-            self.charge()?;
             is_due = true;
         }
         self.alarm.arm(cx, self.due_ms.unwrap_or(NEVER));
@@ -229,7 +230,10 @@ impl Exchange {
         let (engine, wake, peer) = (self.link.engine(), cx.waker(), self.link.peer());
         let mut engine_cx = Cx { engine, worker, now, wake, out, unsent: 0, peer };
         let progress = self.conn.advance(&mut engine_cx, &self.input, false);
-        self.input.drain(..progress.consumed);
+        match progress.consumed {
+            all if all == self.input.len() => self.input = Vec::new(),
+            some => drop(self.input.drain(..some)),
+        }
         self.due_ms = progress.deadline_ms;
         self.wants_body = progress.read;
         self.answer.push(out)?;
@@ -249,14 +253,14 @@ impl Exchange {
     }
 
     fn end(&mut self) {
-        self.is_over = true;
+        self.body = None;
         if self.chunked {
             self.input.extend_from_slice(b"0\r\n\r\n");
         }
     }
 
     fn charge(&mut self) -> Result<(), Gone> {
-        let held = self.input.capacity() + self.conn.held_bytes();
+        let held = self.input.capacity() + self.conn.held_bytes() + self.answer.held_bytes();
         let local = &self.link.local;
         let all = local.shared.charge_buffers(std::mem::replace(&mut self.charged, held), held);
         if all > local.bounds.buffers_bytes_max { Err(Gone) } else { Ok(()) }
@@ -296,6 +300,10 @@ impl Answer {
 
     fn has_news(&self) -> bool {
         self.head.is_some() || !self.body.is_empty()
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.raw.capacity() + self.body.capacity()
     }
 
     /// Takes apart what the engine wrote.

@@ -1,33 +1,38 @@
-//! A transport whose first bytes were read already.
+//! A transport whose first bytes were read already, and whose frames are counted on their way.
 
 use std::{
+    future::Future,
     io,
-    pin::Pin,
-    task::{Context, Poll},
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Poll, ready},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+use super::{Link, budget::Frames};
 
 /// Gives the bytes that were read, then those of the stream.
 pub(super) struct Rewind<S> {
     read: Vec<u8>,
     given: usize,
     stream: S,
+    link: Rc<Link>,
+    frames: Frames,
+    /// True: we have said our last.
+    is_shut: bool,
 }
 
 impl<S> Rewind<S> {
     /// `read` goes before what `stream` has.
-    pub(super) fn new(read: Vec<u8>, stream: S) -> Rewind<S> {
-        Rewind { read, given: 0, stream }
+    pub(super) fn new(read: Vec<u8>, stream: S, link: &Rc<Link>) -> Rewind<S> {
+        let (link, frames) = (Rc::clone(link), Frames::new());
+        Rewind { read, given: 0, stream, link, frames, is_shut: false }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+impl<S: AsyncRead + Unpin> Rewind<S> {
+    fn poll_some(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.read.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, buf);
         }
@@ -42,7 +47,34 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Rewind<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let me = &mut *self;
+        if me.link.inflow.is_flooded() {
+            // Whoever reads this connection looks at that after every turn.
+            return Poll::Pending;
+        }
+        if me.link.inflow.turn_is_over() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buf.filled().len();
+        ready!(me.poll_some(cx, buf))?;
+        let Rewind { link, frames, .. } = me;
+        link.inflow.read(frames, &buf.filled()[before..], || link.local.clock.now().mono_ms);
+        if link.inflow.is_flooded() {
+            buf.set_filled(before);
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Rewind<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -67,7 +99,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Rewind<S> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
+    /// Behind a flood the rest of it is read and ignored: what lies unread when a socket is closed
+    /// resets the connection, and takes the goodbye with it.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        if !self.is_shut {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            self.is_shut = true;
+        }
+        if !self.link.inflow.is_flooded() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut some = [0; 4096];
+        while ready!(pin!(self.stream.read(&mut some)).poll(cx))? > 0 {}
+        Poll::Ready(Ok(()))
     }
 }

@@ -109,6 +109,7 @@ pub(super) async fn send(
         }
         let piece = bytes.split_to(room.min(bytes.len()));
         let ends = is_last && bytes.is_empty();
+        link.inflow.sent(piece.len());
         stream.send_data(piece, ends).map_err(|_| Gone)?;
     }
     Ok(true)

@@ -97,9 +97,11 @@ impl Call {
             let status = match messages.next(&mut self.alarm, Some(due_ms)).await {
                 Ok(message) => match reflection::answer(&mut out, &message) {
                     Ok(()) => {
+                        drop(message);
                         let answer = take(&mut out, &self.link)?;
-                        send(&mut stream, answer, false, &self.link, &mut self.alarm, due_ms)
-                            .await?;
+                        let Call { link, alarm, .. } = self;
+                        let sending = send(&mut stream, answer, false, link, alarm, due_ms);
+                        let _ = messages.beside(sending).await??;
                         continue;
                     }
                     Err(status) => status,

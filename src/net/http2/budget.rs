@@ -1,0 +1,294 @@
+//! How many frames a peer may send that carry no call and no data.
+//!
+//! h2 answers SETTINGS and PING and skips what it does not know as fast as it comes, so frames are
+//! counted on their way to h2. There is a budget of `http2_control_frames_max`: a frame without use
+//! takes one from it; a call, and each frame of data that the peer is sent, give back ten; and
+//! the whole of it comes back in thirty seconds. Who has used it up is told ENHANCE_YOUR_CALM.
+
+use std::cell::Cell;
+
+/// Bytes of the head of a frame (RFC 9113 §4.1).
+const HEAD: usize = 9;
+/// Bytes of the client's preface (RFC 9113 §3.4), which is no frame.
+const PREFACE: usize = 24;
+/// Milliseconds in which all of the budget comes back (nghttp2: 33 a second, 1,000 at once).
+const REFILL_MS: u64 = 30_000;
+/// Frames that a call, or a frame of data that was sent, is good for (Envoy: ten WINDOW_UPDATE for
+/// each frame of data).
+const GRANT: u64 = 10;
+/// Bytes of padding and of its length, at most.
+const PADDING: usize = 256;
+/// Bytes of data in a frame that we send (RFC 9113 §4.2).
+const FRAME_BYTES: usize = 16 * 1024;
+/// Bytes that are taken from one connection before others get their turn.
+const TURN_BYTES: usize = 64 * 1024;
+
+/// What a frame is to the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// The fields of a call.
+    Headers,
+    /// Some data, or the end of a call.
+    Data,
+    /// Anything else.
+    Control,
+}
+
+fn frame(head: [u8; HEAD]) -> (Frame, usize) {
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const END_STREAM: u8 = 1;
+    const PADDED: u8 = 8;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+    let (kind, flags) = (head[3], head[4]);
+    let empty = if flags & PADDED == 0 { 0 } else { PADDING };
+    let frame = match kind {
+        HEADERS => Frame::Headers,
+        DATA if length > empty || flags & END_STREAM != 0 => Frame::Data,
+        _ => Frame::Control,
+    };
+    (frame, length)
+}
+
+/// Finds the frames in what comes, in whatever pieces it comes.
+pub(super) struct Frames {
+    /// Bytes that belong to no head of a frame.
+    skip: usize,
+    /// The head of a frame of which so much has come.
+    head: [u8; HEAD],
+    came: usize,
+}
+
+impl Frames {
+    /// At the beginning of a connection.
+    pub(super) fn new() -> Frames {
+        Frames { skip: PREFACE, head: [0; HEAD], came: 0 }
+    }
+
+    /// Says which frames begin in the next bytes.
+    pub(super) fn scan(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Frame)) {
+        loop {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            let some = bytes.len().min(HEAD - self.came);
+            self.head[self.came..self.came + some].copy_from_slice(&bytes[..some]);
+            self.came += some;
+            bytes = &bytes[some..];
+            if self.came < HEAD {
+                return;
+            }
+            let (frame, length) = frame(self.head);
+            (self.came, self.skip) = (0, length);
+            seen(frame);
+        }
+    }
+}
+
+/// What is left to spend; the time is that of the caller.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    max: u64,
+    left: u64,
+    /// When something came back for the last time.
+    since_ms: u64,
+}
+
+impl Budget {
+    fn new(max: u64, now_ms: u64) -> Budget {
+        Budget { max, left: max, since_ms: now_ms }
+    }
+
+    fn grant(&mut self, frames: u64) {
+        self.left = self.left.saturating_add(frames).min(self.max);
+    }
+
+    /// Takes one; false: there is none.
+    fn spend(&mut self, now_ms: u64) -> bool {
+        if self.left == 0 {
+            let passed = now_ms.saturating_sub(self.since_ms).min(REFILL_MS);
+            let back = passed.saturating_mul(self.max) / REFILL_MS;
+            if back == 0 {
+                return false;
+            }
+            (self.left, self.since_ms) = (back, now_ms);
+        }
+        self.left -= 1;
+        true
+    }
+}
+
+/// What one connection may still send, shared by who reads it and who answers.
+pub(super) struct Inflow {
+    budget: Cell<Budget>,
+    is_flooded: Cell<bool>,
+    /// Bytes that may still be read in this turn.
+    turn: Cell<usize>,
+}
+
+impl Inflow {
+    pub(super) fn new(control_frames_max: usize, now_ms: u64) -> Inflow {
+        let budget = Budget::new(control_frames_max as u64, now_ms);
+        let (budget, turn) = (Cell::new(budget), Cell::new(TURN_BYTES));
+        Inflow { budget, is_flooded: Cell::new(false), turn }
+    }
+
+    /// True: the peer has sent too many frames without use, and nothing more is read of it.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.is_flooded.get()
+    }
+
+    /// Gives the connection another turn.
+    pub(super) fn begin_turn(&self) {
+        self.turn.set(TURN_BYTES);
+    }
+
+    /// True: others come first.
+    pub(super) fn turn_is_over(&self) -> bool {
+        self.turn.get() == 0
+    }
+
+    /// Takes account of what was read.
+    pub(super) fn read(&self, frames: &mut Frames, bytes: &[u8], now_ms: impl Fn() -> u64) {
+        self.turn.set(self.turn.get().saturating_sub(bytes.len()));
+        let (mut budget, mut is_flooded) = (self.budget.get(), self.is_flooded.get());
+        frames.scan(bytes, |frame| match frame {
+            Frame::Headers => budget.grant(GRANT),
+            Frame::Data => {}
+            Frame::Control => is_flooded |= !budget.spend(now_ms()),
+        });
+        self.budget.set(budget);
+        self.is_flooded.set(is_flooded);
+    }
+
+    /// Takes account of data that was sent, which the peer may acknowledge.
+    pub(super) fn sent(&self, bytes: usize) {
+        let mut budget = self.budget.get();
+        budget.grant(GRANT * (1 + (bytes / FRAME_BYTES) as u64));
+        self.budget.set(budget);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(kind: u8, flags: u8, length: usize) -> Vec<u8> {
+        let head = [&(length as u32).to_be_bytes()[1..], &[kind, flags, 0, 0, 0, 1]].concat();
+        [head, vec![0xff; length]].concat()
+    }
+
+    /// The frames of a whole connection, read with all of it at hand.
+    fn naive(mut rest: &[u8]) -> Vec<Frame> {
+        let mut all = Vec::new();
+        rest = rest.get(24..).unwrap_or_default();
+        while rest.len() >= 9 {
+            let length = (usize::from(rest[0]) << 16) + (usize::from(rest[1]) << 8);
+            let length = length + usize::from(rest[2]);
+            let (padded, ends) = (rest[4] & 8 != 0, rest[4] & 1 != 0);
+            let data = if padded { length > 256 } else { length > 0 };
+            all.push(match rest[3] {
+                0 if data || ends => Frame::Data,
+                1 => Frame::Headers,
+                _ => Frame::Control,
+            });
+            rest = rest.get(9 + length..).unwrap_or_default();
+        }
+        all
+    }
+
+    proptest! {
+        /// Frames are found in pieces as in the whole.
+        #[test]
+        fn frames_are_found_in_whatever_pieces_they_come(
+            frames in prop::collection::vec((0..12_u8, 0..16_u8, 0..600_usize), 0..40),
+            pieces in prop::collection::vec(1..700_usize, 1..200),
+            cut in 0..30_usize,
+        ) {
+            let frames = frames.into_iter().map(|(kind, flags, length)| bytes(kind, flags, length));
+            let mut all = vec![b'P'; 24];
+            all.extend(frames.flatten());
+            all.truncate(all.len().saturating_sub(cut));
+            let (mut seen, mut scanner, mut rest) = (Vec::new(), Frames::new(), &all[..]);
+            for piece in pieces.into_iter().chain([usize::MAX]) {
+                let (some, after) = rest.split_at(piece.min(rest.len()));
+                scanner.scan(some, |frame| seen.push(frame));
+                rest = after;
+            }
+            prop_assert_eq!(seen, naive(&all));
+        }
+
+        /// Nobody spends more than the budget, what was granted, and what came back with time.
+        #[test]
+        fn no_more_is_spent_than_there_is(
+            max in 1..50_u64,
+            steps in prop::collection::vec((0..3_000_u64, 0..30_u64, 0..3_u64), 0..200),
+        ) {
+            let (mut budget, mut now, mut spent, mut granted) = (Budget::new(max, 0), 0, 0, 0);
+            for (passed, wanted, grant) in steps {
+                now += passed;
+                granted += grant;
+                budget.grant(grant);
+                spent += (0..wanted).filter(|_| budget.spend(now)).count() as u64;
+                prop_assert!(spent <= max + granted + now * max / REFILL_MS);
+                prop_assert!(budget.left <= max);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_of_use_costs_nothing() {
+        for (kind, flags, length, expected) in [
+            (1, 4, 0, Frame::Headers),
+            (0, 0, 1, Frame::Data),
+            (0, 1, 0, Frame::Data),
+            (0, 0, 0, Frame::Control),
+            (0, 8, 256, Frame::Control),
+            (0, 8, 257, Frame::Data),
+            (2, 0, 5, Frame::Control),
+            (6, 0, 8, Frame::Control),
+            (9, 4, 100, Frame::Control),
+            (0xfe, 0, 0, Frame::Control),
+        ] {
+            let mut scanner = Frames::new();
+            let (mut seen, all) = (None, [vec![0; 24], bytes(kind, flags, length)].concat());
+            scanner.scan(&all, |frame| seen = Some(frame));
+            assert_eq!(seen, Some(expected), "{kind} {flags} {length}");
+        }
+    }
+
+    #[test]
+    fn a_budget_comes_back_with_time_and_with_use() {
+        let mut budget = Budget::new(30, 0);
+        assert!((0..30).all(|_| budget.spend(0)));
+        assert!(!budget.spend(999));
+        // One in a second.
+        assert!(budget.spend(1000) && !budget.spend(1000));
+        budget.grant(2);
+        assert!(budget.spend(1000) && budget.spend(1000) && !budget.spend(1000));
+        assert_eq!((0..100).filter(|_| budget.spend(1_000_000)).count(), 30);
+    }
+
+    #[test]
+    fn an_exhausted_budget_stays_exhausted_for_its_connection() {
+        let (inflow, mut frames) = (Inflow::new(3, 0), Frames::new());
+        let ping = bytes(6, 0, 8);
+        inflow.read(&mut frames, &[0; 24], || 0);
+        inflow.read(&mut frames, &ping.repeat(3), || 0);
+        assert!(!inflow.is_flooded());
+        inflow.sent(0);
+        inflow.read(&mut frames, &ping.repeat(3), || 0);
+        assert!(!inflow.is_flooded());
+        inflow.read(&mut frames, &ping, || 0);
+        assert!(inflow.is_flooded());
+        inflow.read(&mut frames, &bytes(1, 4, 0), || 0);
+        assert!(inflow.is_flooded());
+        assert!(!inflow.turn_is_over());
+        inflow.read(&mut frames, &[0; TURN_BYTES], || 0);
+        assert!(inflow.turn_is_over());
+        inflow.begin_turn();
+        assert!(!inflow.turn_is_over());
+    }
+}

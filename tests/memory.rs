@@ -1,0 +1,239 @@
+//! The terms of the memory sum are ceilings: each is driven to its bound over real sockets, and what
+//! the kernel says of the process grows by no more.
+
+#![cfg(all(feature = "grpc", target_os = "linux"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use peregrine::limits::Limits;
+use support::binary::{Binary, PATIENCE, Tcp};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// What a process grows by that nobody asked it to: the allocator's pages, code that ran first.
+const SLACK_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A server with these limits, and the limits as it has them.
+fn limited(rows: &[&str]) -> (Binary, Limits) {
+    let mut limits = Limits::default();
+    for row in rows {
+        let (name, value) = row.split_once('=').unwrap();
+        limits.set(name, value).unwrap();
+    }
+    (Binary::limited(rows), limits)
+}
+
+/// The term whose label ends like this.
+fn bound(limits: &Limits, label: &str) -> u64 {
+    let terms = limits.memory_bytes_terms(1);
+    terms.iter().find(|(name, _)| name.ends_with(label)).expect(label).1
+}
+
+fn http2(limits: &Limits) -> u64 {
+    bound(limits, "calls and tables of HTTP/2") + bound(limits, "heads of HTTP/2 at hand")
+}
+
+/// Resident memory.
+fn resident(server: &Binary) -> u64 {
+    let line = server.status("VmRSS").expect("a line");
+    let kilobytes: u64 = line.split(' ').next().unwrap().parse().expect("a number");
+    kilobytes * 1024
+}
+
+/// The most that is resident until `is_over`, and then no more for a while.
+fn growth(server: &Binary, before: u64, mut is_over: impl FnMut() -> bool) -> u64 {
+    let (until, mut most) = (Instant::now() + PATIENCE, 0);
+    while !is_over() {
+        assert!(Instant::now() < until, "the server does not take what it is sent");
+        most = most.max(resident(server));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    most.max(resident(server)).saturating_sub(before)
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A literal of less than 127 bytes, or of a length in three bytes (RFC 7541 §5.1).
+fn text(block: &mut Vec<u8>, text: &[u8]) {
+    match text.len().checked_sub(127) {
+        None => block.push(text.len() as u8),
+        Some(more) => {
+            block.extend([127, (more % 128) as u8 | 128, (more / 128 % 128) as u8 | 128]);
+            block.push((more / 128 / 128) as u8);
+        }
+    }
+    block.extend_from_slice(text);
+}
+
+fn field(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    block.push(0);
+    text(block, name);
+    text(block, value);
+}
+
+fn call(path: &[u8], media: &[u8]) -> Vec<u8> {
+    let mut block = vec![0x83, 0x86, 0x41, 0x01, b'x'];
+    field(&mut block, b":path", path);
+    field(&mut block, b"content-type", media);
+    block
+}
+
+const PING: u8 = 6;
+
+/// Sends a ping, whose answer says that everything before it was taken.
+fn ping(tcp: &mut Tcp) {
+    tcp.write(&frame(PING, 0, 0, b"the last"));
+    tcp.stream.set_nonblocking(true).unwrap();
+}
+
+/// Reads what has come; true: the ping was answered.
+fn has_answered(tcp: &mut Tcp, came: &mut Vec<u8>) -> bool {
+    use std::io::Read;
+    let mut some = [0; 16 * 1024];
+    while let Ok(count @ 1..) = tcp.stream.read(&mut some) {
+        came.extend_from_slice(&some[..count]);
+    }
+    came.windows(8).any(|some| some == b"the last")
+}
+
+/// Waits until all of these have taken what they were sent.
+fn settled(server: &Binary, before: u64, all: &mut [Tcp]) -> u64 {
+    all.iter_mut().for_each(ping);
+    let mut came = vec![Vec::new(); all.len()];
+    growth(server, before, || {
+        let mut each = all.iter_mut().zip(&mut came);
+        each.all(|(tcp, came)| has_answered(tcp, came))
+    })
+}
+
+/// Calls of gRPC with heads of nearly a hundred fields, whose messages never come.
+#[test]
+fn http2_calls_whose_message_never_comes() {
+    let streams = 1_500;
+    let (server, limits) =
+        limited(&["http2_connections_max=2", &format!("http2_streams_max={streams}")]);
+    let before = resident(&server);
+    let mut block = call(b"/lf.a2a.v1.A2AService/SendMessage", b"application/grpc");
+    for n in 0..94 {
+        field(&mut block, format!("x{n}").as_bytes(), &[b'v'; 100]);
+    }
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let mut tcp = server.connect();
+        tcp.write(PREFACE);
+        for n in 0..streams {
+            tcp.write(&frame(1, 4, 2 * n + 1, &block));
+        }
+        all.push(tcp);
+    }
+    let grown = settled(&server, before, &mut all);
+    let bound = http2(&limits);
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    // They are all there.
+    assert!(grown > 2 * u64::from(streams) * 1024, "{grown}");
+    drop(all);
+    server.assert_lives();
+}
+
+/// Each entry of the table of fields keeps alive the buffer in which it came.
+#[test]
+fn http2_tables_of_fields() {
+    let (server, limits) = limited(&["http2_connections_max=8", "http2_streams_max=8"]);
+    let before = resident(&server);
+    let mut all: Vec<Tcp> = (0..8).map(|_| server.connect()).collect();
+    all.iter_mut().for_each(|tcp| tcp.write(PREFACE));
+    for n in 0..110_u8 {
+        // GET of a path that is kept, with a field that fills its frame.
+        let mut block = vec![0x82, 0x86, 0x41, 0x01, b'x', 0x44, 0x02, b'/', b'!' + n % 90];
+        field(&mut block, b"x-long", &[b'v'; 16_100]);
+        for tcp in &mut all {
+            tcp.write(&frame(1, 5, 2 * u32::from(n) + 1, &block));
+            // No more at a time than are allowed.
+            if n % 4 == 3 {
+                tcp.write(&frame(PING, 0, 0, b"go on..."));
+                tcp.read_until("go on...");
+                let _ = tcp.take();
+            }
+        }
+    }
+    let grown = settled(&server, before, &mut all);
+    let bound = http2(&limits);
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert!(grown > 4 * 1024 * 1024, "{grown}");
+    drop(all);
+    server.assert_lives();
+}
+
+/// Heads of which the last frame never comes.
+#[test]
+fn http2_heads_that_do_not_end() {
+    let (server, limits) = limited(&["http2_connections_max=8", "http2_streams_max=1"]);
+    let before = resident(&server);
+    let mut block = call(b"/lf.a2a.v1.A2AService/SendMessage", b"application/grpc");
+    for n in 0..400 {
+        field(&mut block, format!("{n:02x}").as_bytes(), b"");
+    }
+    let mut all = Vec::new();
+    for _ in 0..8 {
+        let mut tcp = server.connect();
+        tcp.write(PREFACE);
+        tcp.write(&frame(PING, 0, 0, b"the last"));
+        tcp.write(&frame(1, 0, 1, &block));
+        // A field whose value is as long as four frames.
+        let mut more = vec![0, 1, b'x', 127, 0xff, 0xff, 0x07];
+        more.resize(16_000, b'v');
+        for _ in 0..4 {
+            tcp.write(&frame(9, 0, 1, &more));
+            more.fill(b'v');
+        }
+        all.push(tcp);
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let grown = resident(&server).saturating_sub(before);
+    let bound = http2(&limits);
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    drop(all);
+    server.assert_lives();
+}
+
+/// First pieces of messages over HTTP/2, of which all together would be ten times the bound.
+#[test]
+fn partial_requests_over_http2() {
+    let (server, limits) = limited(&[
+        "http2_connections_max=4",
+        "http2_streams_max=400",
+        "buffers_bytes_max=4_000_000",
+    ]);
+    let before = resident(&server);
+    let block = call(b"/lf.a2a.v1.A2AService/SendMessage", b"application/grpc");
+    let piece = [&b"\0\0\x10\0\0"[..], &[b'x'; 16_000]].concat();
+    // Nobody new is let in once the buffers are full.
+    let mut all: Vec<Tcp> = (0..4).map(|_| server.connect()).collect();
+    for tcp in &mut all {
+        tcp.write(&[PREFACE, &frame(PING, 0, 0, b"go on...")].concat());
+        tcp.read_until("go on...");
+        let _ = tcp.take();
+    }
+    for tcp in &mut all {
+        for n in 0..400 {
+            tcp.write(&frame(1, 4, 2 * n + 1, &block));
+            tcp.write(&frame(0, 0, 2 * n + 1, &piece));
+            // The window of the connection has to be open.
+            if n % 3 == 2 {
+                tcp.write(&frame(PING, 0, 0, b"go on..."));
+                tcp.read_until("go on...");
+                let _ = tcp.take();
+            }
+        }
+    }
+    let grown = settled(&server, before, &mut all);
+    let bound = http2(&limits) + bound(&limits, "partial requests and unsent output");
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    drop(all);
+    server.assert_lives();
+}
