@@ -186,6 +186,20 @@ fn a_second_signal_ends_at_once() {
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 
+#[test]
+fn sighup_without_tls_says_that_there_is_nothing_to_read() {
+    let said = std::env::temp_dir().join(format!("peregrine-hup-{}", std::process::id()));
+    let mut server = Binary::start_with(&[], std::fs::File::create(&said).unwrap().into());
+    server.signal("-HUP");
+    let start = Instant::now();
+    while !std::fs::read_to_string(&said).unwrap().contains("nothing to read again") {
+        assert!(start.elapsed() < PATIENCE && server.runs());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.assert_lives();
+    std::fs::remove_file(said).unwrap();
+}
+
 /// ADR 0012; only Linux has the line, from 5.0 on.
 #[test]
 fn memory_grows_by_small_pages_unless_the_allocator_is_told() {

@@ -407,7 +407,67 @@ fn sighup_brings_new_files_for_new_connections() {
     server.signal("-HUP");
     eventually("the new certificate", || cert_now() == fresh.cert);
     assert!(old.lives() && old.server_cert() == shown.cert);
-    assert_eq!(lines(), 2);
+    eventually("a third line on stderr", || lines() == 3);
+    assert!(fs::read_to_string(&said).unwrap().contains("new connections get the certificate"));
+}
+
+/// A file that is never read to its end, as on a file system that hangs: opening a FIFO waits for
+/// its writer.
+fn hang(file: &Path) {
+    fs::remove_file(file).unwrap();
+    assert!(Command::new("mkfifo").arg(file).status().unwrap().success());
+}
+
+#[test]
+fn files_that_hang_hold_up_neither_calls_nor_the_end() {
+    let authority = Authority::new("reload-hangs");
+    let shown = authority.server("server");
+    let said = authority.folder.join("stderr");
+    let mut server = binary_with(&shown, &[], fs::File::create(&said).unwrap().into());
+    hang(&shown.cert_file);
+    server.signal("-HUP");
+    // The second one says that the first one is heard; the third one is no more than the second.
+    let text = || fs::read_to_string(&said).unwrap();
+    let heard = |server: &Binary| {
+        server.signal("-HUP");
+        text().contains("still being read")
+    };
+    eventually("a reading", || heard(&server));
+    server.signal("-HUP");
+    for _ in 0..3 {
+        let mut client = Client::connect(server.addr(), authority.nobody());
+        assert!(client.lives() && client.server_cert() == shown.cert);
+    }
+    assert_eq!(text().lines().count(), 1, "{}", text());
+    server.terminate();
+    assert!(server.wait(), "{}", text());
+}
+
+#[test]
+fn signals_that_come_while_files_are_read_are_one_more_reading() {
+    let authority = Authority::new("reload-again");
+    let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
+    let said = authority.folder.join("stderr");
+    let server = binary_with(&shown, &[], fs::File::create(&said).unwrap().into());
+    let pem = fs::read(&fresh.cert_file).unwrap();
+    hang(&shown.cert_file);
+    replace(&shown.key_file, &fresh.key_file);
+    let lines = |what: &str| {
+        let text = fs::read_to_string(&said).unwrap();
+        text.lines().filter(|line| line.contains(what)).count()
+    };
+    eventually("a reading", || {
+        server.signal("-HUP");
+        lines("still being read") == 1
+    });
+    // However many came: each writer of the FIFO is one reading.
+    for reading in 1..=2 {
+        fs::write(&shown.cert_file, &pem).unwrap();
+        eventually("a line", || lines("new connections get") == reading);
+    }
+    server.signal("-HUP");
+    fs::write(&shown.cert_file, &pem).unwrap();
+    eventually("a line", || lines("new connections get") == 3);
 }
 
 #[test]

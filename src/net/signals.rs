@@ -1,21 +1,35 @@
-//! SIGTERM and SIGINT: the first drains the server, the second ends the process. SIGHUP makes a
-//! server with TLS read its files again; without TLS it is left to the system.
+//! SIGTERM and SIGINT: the first drains the server, the second ends the process. SIGHUP has a
+//! server with TLS read its files again; one without has nothing to read, and says so.
+//!
+//! Files are read on a thread of their own: a file system that hangs holds up that thread and
+//! nothing else, not even the end of the process. One reading runs at a time, and signals that come
+//! meanwhile are one more reading behind it.
 
 use std::{
+    fmt::Display,
     future::poll_fn,
     io::{self, Write},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
+    thread,
 };
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::local::{Shared, Stage};
+use super::{
+    local::{Shared, Stage},
+    tls::Current,
+};
 
 /// The signals that a server hears, from the moment this exists.
 pub(super) struct Signals {
     ends: [Signal; 2],
-    hangup: Option<Signal>,
+    hangup: Signal,
+    /// Signals to read again that no reading has answered.
+    asked: Arc<AtomicUsize>,
 }
 
 impl Signals {
@@ -23,20 +37,17 @@ impl Signals {
     ///
     /// # Errors
     /// When the system takes no handler.
-    pub(super) fn new(shared: &Shared) -> io::Result<Signals> {
-        let hangup = shared.tls.as_ref().map(|_| signal(SignalKind::hangup())).transpose()?;
+    pub(super) fn new() -> io::Result<Signals> {
         Ok(Signals {
             ends: [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?],
-            hangup,
+            hangup: signal(SignalKind::hangup())?,
+            asked: Arc::default(),
         })
     }
 
     /// Hears signals as long as it is polled.
     pub(super) async fn hear(mut self, shared: Arc<Shared>) {
         poll_fn(|cx: &mut Context<'_>| {
-            while self.hangup.as_mut().is_some_and(|signal| signal.poll_recv(cx).is_ready()) {
-                reload(&shared);
-            }
             for signal in &mut self.ends {
                 while signal.poll_recv(cx).is_ready() {
                     if shared.stage() != Stage::Serving {
@@ -45,19 +56,53 @@ impl Signals {
                     shared.enter(Stage::Draining);
                 }
             }
+            while self.hangup.poll_recv(cx).is_ready() {
+                reload(&shared, &self.asked);
+            }
             Poll::Pending
         })
         .await
     }
 }
 
-/// New files for new connections. Whoever sent the signal is not there to be told of a failure, so
-/// it is said where the operator looks.
-fn reload(shared: &Shared) {
-    if let Some(tls) = &shared.tls
-        && let Err(error) = tls.reload()
-    {
-        // Without stderr nobody wants to know.
-        let _ = writeln!(io::stderr(), "peregrine: {error}; the old certificate stays");
+/// Has new files read for new connections. Whoever sent the signal is not there to be told of a
+/// failure, so it is said where the operator looks.
+fn reload(shared: &Arc<Shared>, asked: &Arc<AtomicUsize>) {
+    if shared.tls.is_none() {
+        return say(&"SIGHUP: there is nothing to read again, for there is no TLS");
     }
+    match asked.fetch_add(1, Ordering::AcqRel) {
+        0 => {}
+        1 => return say(&"SIGHUP: the files are still being read, and will be once more"),
+        _ => return,
+    }
+    let (shared, waiting) = (Arc::clone(shared), Arc::clone(asked));
+    let read = move || {
+        let Some(tls) = &shared.tls else { return };
+        loop {
+            let answered = waiting.load(Ordering::Acquire);
+            read_again(tls);
+            let rest = waiting.compare_exchange(answered, 0, Ordering::AcqRel, Ordering::Acquire);
+            if rest.is_ok() {
+                return;
+            }
+        }
+    };
+    // It is never joined: the process may end while it reads.
+    if let Err(error) = thread::Builder::new().name("peregrine-files".to_owned()).spawn(read) {
+        asked.store(0, Ordering::Release);
+        say(&format_args!("SIGHUP: cannot read the files again: {error}"));
+    }
+}
+
+fn read_again(tls: &Current) {
+    match tls.reload() {
+        Ok(()) => say(&"SIGHUP: new connections get the certificate that was read just now"),
+        Err(error) => say(&format_args!("{error}; the old certificate stays")),
+    }
+}
+
+fn say(line: &dyn Display) {
+    // Without stderr nobody wants to know.
+    let _ = writeln!(io::stderr(), "peregrine: {line}");
 }

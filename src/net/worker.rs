@@ -62,7 +62,7 @@ pub(super) fn run(
         let listeners = sockets.into_iter().map(tokio::net::TcpListener::from_std);
         let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
         let signals = match place {
-            Place::Main => Some(Signals::new(&shared)?),
+            Place::Main => Some(Signals::new()?),
             Place::Thread(_) => None,
         };
         drop(context);
