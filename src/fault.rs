@@ -39,6 +39,8 @@ pub enum FaultKind {
     VersionNotSupported,
     /// No room for another running task or stream; retry later.
     Overloaded,
+    /// The server ends; retry later, or elsewhere.
+    ShuttingDown,
 }
 
 /// The canonical status of a fault (google.rpc.Code): what AIP-193 bodies and gRPC name it.
@@ -54,6 +56,8 @@ pub enum Status {
     FailedPrecondition,
     /// `INTERNAL`
     Internal,
+    /// `UNAVAILABLE`
+    Unavailable,
 }
 
 impl Status {
@@ -65,6 +69,7 @@ impl Status {
             Status::ResourceExhausted => "RESOURCE_EXHAUSTED",
             Status::FailedPrecondition => "FAILED_PRECONDITION",
             Status::Internal => "INTERNAL",
+            Status::Unavailable => "UNAVAILABLE",
         }
     }
 
@@ -75,6 +80,7 @@ impl Status {
             Status::NotFound => 404,
             Status::ResourceExhausted => 429,
             Status::Internal => 500,
+            Status::Unavailable => 503,
         }
     }
 }
@@ -98,7 +104,7 @@ pub struct FaultRow {
 
 impl FaultKind {
     /// Every kind, for tables and tests.
-    pub const ALL: [FaultKind; 17] = [
+    pub const ALL: [FaultKind; 18] = [
         FaultKind::Parse,
         FaultKind::InvalidRequest,
         FaultKind::MethodNotFound,
@@ -116,6 +122,7 @@ impl FaultKind {
         FaultKind::ExtensionSupportRequired,
         FaultKind::VersionNotSupported,
         FaultKind::Overloaded,
+        FaultKind::ShuttingDown,
     ];
 
     /// The row of this kind (wire §2.1 to §2.3, the 1.0.1 columns).
@@ -126,7 +133,7 @@ impl FaultKind {
         ) -> FaultRow {
             FaultRow { code, code_v01, http_v03, status, reason, message }
         }
-        use Status::{FailedPrecondition, Internal, InvalidArgument, NotFound, ResourceExhausted};
+        use Status::{FailedPrecondition, Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable};
         match self {
             FaultKind::Parse => row(-32700, -32700, 400, InvalidArgument, "PARSE_ERROR", "Invalid JSON payload"),
             FaultKind::InvalidRequest => row(-32600, -32600, 400, InvalidArgument, "INVALID_REQUEST", "Request payload validation error"),
@@ -145,6 +152,7 @@ impl FaultKind {
             FaultKind::ExtensionSupportRequired => row(-32008, -32004, 400, FailedPrecondition, "EXTENSION_SUPPORT_REQUIRED", "Extension support required"),
             FaultKind::VersionNotSupported => row(-32009, -32600, 400, FailedPrecondition, "VERSION_NOT_SUPPORTED", "Version not supported"),
             FaultKind::Overloaded => row(-32000, -32011, 429, ResourceExhausted, "RESOURCE_EXHAUSTED", "The server is at its limit, retry later"),
+            FaultKind::ShuttingDown => row(-32000, -32011, 503, Unavailable, "UNAVAILABLE", "The server is shutting down, retry later"),
         }
     }
 }
@@ -158,22 +166,25 @@ pub struct Fault {
     pub detail: Cow<'static, str>,
     /// The offending parameter, as a path from `params`.
     pub field: Option<&'static str>,
+    /// Raw id of the task that lives on although its call ends with this fault.
+    pub task: Option<Box<[u8]>>,
 }
 
 impl Fault {
     /// A fault that says only what its row says.
     pub const fn new(kind: FaultKind) -> Fault {
-        Fault { kind, detail: Cow::Borrowed(""), field: None }
+        Fault { kind, detail: Cow::Borrowed(""), field: None, task: None }
     }
 
     /// A fault with a sentence of its own.
     pub fn because(kind: FaultKind, detail: impl Into<Cow<'static, str>>) -> Fault {
-        Fault { kind, detail: detail.into(), field: None }
+        Fault { kind, detail: detail.into(), field: None, task: None }
     }
 
     /// Invalid parameters: which one, and what is wrong with it.
     pub fn param(field: &'static str, detail: impl Into<Cow<'static, str>>) -> Fault {
-        Fault { kind: FaultKind::InvalidParams, detail: detail.into(), field: Some(field) }
+        let detail = detail.into();
+        Fault { kind: FaultKind::InvalidParams, detail, field: Some(field), task: None }
     }
 
     /// The sentence to show.

@@ -96,6 +96,11 @@ fn wrong_flags_are_one_line_and_exit_2() {
         (vec!["serve", "--agent", "nope"], "nope"),
         (vec!["serve", "--agent", "script:/no/such/file"], "/no/such/file"),
         (vec!["serve", "--agent", &bad_script], ".toml"),
+        (vec!["serve", "--listen", "[::1]:0", "--listen", "0.0.0.0:0"], "--allow-anonymous"),
+        (vec!["serve", "--listen", "3000"], "not an address and a port"),
+        (vec!["serve", "--public-url", "example.org"], "not an http or https URL"),
+        (vec!["serve", "--mount", "/x=standard", "--mount", "/x/=tutorial"], "two mounts"),
+        (vec!["serve", "--mount", "/=standard", "--mount", "/=tutorial"], "two mounts"),
         (vec!["serve", "--listen", "127.0.0.1:0", "--mount", "/x=nope"], "nope"),
         (vec!["serve", "--listen", "127.0.0.1:0", "--mount", "/x=standard:bob"], "bob"),
     ] {
@@ -125,11 +130,73 @@ fn a_taken_port_is_one_line_and_exit_1() {
 
 #[test]
 fn the_printed_call_works_when_pasted() {
-    let server = Binary::start_plain(&[]);
-    let pasted = Command::new("sh").args(["-c", server.said("try")]).output().unwrap();
-    let answer = String::from_utf8(pasted.stdout).unwrap();
-    assert!(answer.contains("TASK_STATE_COMPLETED") && answer.contains("hello"), "{answer}");
+    let script = std::env::temp_dir().join(format!("peregrine-try-{}.toml", std::process::id()));
+    std::fs::write(&script, SCRIPT).unwrap();
+    let scripted = format!("script:{}", script.display());
+    let v1 = "TASK_STATE_COMPLETED";
+    for (flags, state) in [
+        (&[][..], v1),
+        (&["--strict-version", "--agent", "bob=echo"], v1),
+        (&["--agent", &scripted, "--agent", "bob=echo"], v1),
+        (
+            &[
+                "--agent",
+                "echo",
+                "--agent",
+                &format!("bob={scripted}"),
+                "--mount",
+                "/=standard:bob",
+            ],
+            v1,
+        ),
+        (&["--mount", "/=a2a_rust"], v1),
+        (&["--mount", "/=langsmith"], "\"completed\""),
+        (&["--mount", "/=evo_ai"], "\"completed\""),
+        (&["--mount", "/=tutorial"], "\"completed\""),
+        (&["--mount", "/=rabbithole"], "\"completed\""),
+        (&["--allow-anonymous", "--listen", "0.0.0.0:0", "--mount", "/x=langsmith"], v1),
+    ] {
+        let server = Binary::start_plain(flags);
+        // A second time it works as well.
+        for _ in 0..2 {
+            let pasted = Command::new("sh").args(["-c", server.said("try")]).output().unwrap();
+            let answer = String::from_utf8(pasted.stdout).unwrap();
+            let worked = answer.contains(state) && answer.contains("hello");
+            assert!(worked, "{flags:?}: {}: {answer}", server.said("try"));
+            std::thread::sleep(Duration::from_millis(if flags.contains(&"/=rabbithole") {
+                1_100
+            } else {
+                0
+            }));
+        }
+    }
+    std::fs::remove_file(script).unwrap();
+}
+
+/// An agent that answers nobody who does not name its extension.
+const SCRIPT: &str = r#"
+[agent]
+name = "scripted"
+
+[[agent.extensions]]
+uri = "https://a.example/needed"
+required = true
+
+[[rule]]
+[[rule.step]]
+status = "completed"
+text = "hello yourself"
+"#;
+
+#[test]
+fn the_banner_names_every_agent_and_mount() {
+    let flags = ["--agent", "echo", "--agent", "bob=echo", "--mount", "/x=langsmith:bob"];
+    let server = Binary::start_plain(&flags);
+    let url = server.said("url");
     assert!(server.said("card").ends_with("/.well-known/agent-card.json"));
+    assert!(server.said("agent   echo").ends_with(&format!("{url}agents/echo")));
+    assert!(server.said("agent   bob").ends_with(&format!("{url}agents/bob")));
+    assert!(server.said("mount   langsmith bob").ends_with(&format!("{url}x/")));
     assert!(server.said("memory").contains("at the very most"));
 }
 
@@ -160,15 +227,31 @@ fn the_first_signal_lets_running_calls_end() {
 
 #[test]
 fn drain_ms() {
-    let mut server = Binary::start_plain(&["--limit", "drain_ms=200"]);
+    let said = std::env::temp_dir().join(format!("peregrine-drain-{}", std::process::id()));
+    let stderr = std::fs::File::create(&said).unwrap();
+    let mut server = Binary::start_with(&["--limit", "drain_ms=200"], stderr.into());
     let mut busy = connect(&server);
     busy.write_all(&send_message("hold:60000:2")).unwrap();
     std::thread::sleep(Duration::from_millis(150));
     let start = Instant::now();
     server.signal("-TERM");
+    // Who waits is told to come back, and for which task.
+    let (head, body) = response(&mut BufReader::new(&busy));
+    let head = head.to_ascii_lowercase();
+    assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 1"), "{head}");
+    assert!(String::from_utf8(body).unwrap().contains(r#""metadata":{"taskId":""#));
+    drop(busy);
     assert_eq!(server.exit_code(), Some(0));
     assert!(start.elapsed() > Duration::from_millis(150));
     assert!(start.elapsed() < Duration::from_secs(5));
+    let text = std::fs::read_to_string(&said).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let [begin, end] = lines[..] else { panic!("{text}") };
+    let what = "1 waiting call, 0 streams, 1 open connection; 1 unfinished task";
+    assert_eq!(begin, format!("peregrine: draining, for 0.2 s at most: {what}"));
+    let what = "1 waiting call, 0 streams cut; 1 unfinished task in memory";
+    assert_eq!(end, format!("peregrine: 0.2 s were not enough: {what}"));
+    std::fs::remove_file(said).unwrap();
 }
 
 #[test]
@@ -210,8 +293,40 @@ fn memory_grows_by_small_pages_unless_the_allocator_is_told() {
 }
 
 #[test]
+fn connections_fit_the_file_descriptors() {
+    let flags = ["--workers", "1", "--test-echo", "/echo"];
+    let server = Binary::start_with_files(60, &flags);
+    let room = server.said("files").strip_prefix("at most ").unwrap();
+    let room: usize = room.split(' ').next().unwrap().parse().unwrap();
+    assert!((10..60).contains(&room), "{room}");
+    let crowd: Vec<TcpStream> = (0..room).map(|_| connect(&server)).collect();
+    crowd.iter().for_each(|stream| assert_eq!(ask(stream, &post("/echo", b"x")).1, b"x"));
+    for _ in 0..100 {
+        let mut answer = String::new();
+        BufReader::new(&connect(&server)).read_line(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    }
+    crowd.iter().for_each(|stream| assert_eq!(ask(stream, &post("/echo", b"y")).1, b"y"));
+}
+
+#[test]
+fn the_soft_limit_of_descriptors_is_raised() {
+    let flags = ["--workers", "1", "--test-echo", "/echo", "--limit", "connections_max=300"];
+    let server = Binary::start_under("-Sn 64", &flags);
+    let crowd: Vec<TcpStream> = (0..300).map(|_| connect(&server)).collect();
+    crowd.iter().for_each(|stream| assert_eq!(ask(stream, &post("/echo", b"x")).1, b"x"));
+}
+
+/// Others take descriptors, too: agents, and whatever else is in the process.
+#[cfg(target_os = "linux")]
+#[test]
 fn without_descriptors_the_server_waits_and_resumes() {
-    let server = Binary::start_with_files(40, &["--workers", "1", "--test-echo", "/echo"]);
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let server = Binary::start_plain(&["--workers", "1", "--test-echo", "/echo"]);
+    let pid = Pid::from_raw(server.pid() as i32);
+    let files = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count() as u64;
+    let few = Rlimit { current: Some(files + 20), maximum: Some(files + 20) };
+    prlimit(pid, Resource::Nofile, few).unwrap();
     let crowd: Vec<TcpStream> = (0..60).map(|_| connect(&server)).collect();
     std::thread::sleep(Duration::from_millis(300));
     let before = server.ticks();

@@ -130,6 +130,7 @@ fn assert_form(error: &Value, kind: FaultKind, form: Gen, what: &str) {
                 assert!(violation["field"].is_string() && violation["description"].is_string());
             }
         }
+        V01 | V03 if error["data"]["taskId"].is_string() => assert_eq!(kind, ShuttingDown),
         // What 1.0 has in `data` is unknown before it.
         V01 | V03 if kind == InvalidParams => assert_eq!(error["data"]["field"], "message"),
         V01 | V03 => assert!(error.get("data").is_none(), "{what}: {error}"),
@@ -219,7 +220,7 @@ fn every_fault_of_a_call_has_its_form_over_http_json() {
 fn the_statuses_of_http_json_are_those_of_the_specifications() {
     use peregrine::fault::Status::{
         FailedPrecondition, Internal as InternalStatus, InvalidArgument, NotFound,
-        ResourceExhausted,
+        ResourceExhausted, Unavailable,
     };
     for (kind, status, http, http_v03) in [
         (Parse, InvalidArgument, 400, 400),
@@ -239,6 +240,7 @@ fn the_statuses_of_http_json_are_those_of_the_specifications() {
         (ExtensionSupportRequired, FailedPrecondition, 400, 400),
         (VersionNotSupported, FailedPrecondition, 400, 400),
         (Overloaded, ResourceExhausted, 429, 429),
+        (ShuttingDown, Unavailable, 503, 503),
     ] {
         let row = kind.row();
         assert_eq!(
@@ -304,7 +306,7 @@ fn the_end_of_the_server_is_an_internal_error_in_every_stream() {
     let mut lab = Lab::echo();
     let streams = endless(&mut lab);
     lab.engine.drain();
-    lab.engine.cut_streams();
+    lab.engine.cut();
     lab.pass(15_000);
     for (generation, peer) in streams {
         let reply = lab.reply(peer);
@@ -315,7 +317,63 @@ fn the_end_of_the_server_is_an_internal_error_in_every_stream() {
     }
     // From then on no task is made.
     let answer = lab.call(V1.send(), &V1.params(say("hi")));
-    assert_form(&answer["error"], Overloaded, V1, "drained");
+    assert_form(&answer["error"], ShuttingDown, V1, "drained");
+}
+
+/// Calls of this text that wait in every generation, and the ids of their tasks.
+fn waiting(lab: &mut Lab, text: &str) -> Vec<(Gen, Peer, Value)> {
+    let wait = |generation: Gen| {
+        let say = Say { id: generation.send(), ..say(text) };
+        let peer = lab.stream(generation.send(), &generation.params(say));
+        let page = lab.result("ListTasks", &json!({"pageSize": 1}));
+        (generation, peer, page["tasks"][0]["id"].clone())
+    };
+    Gen::ALL.into_iter().map(wait).collect()
+}
+
+#[test]
+fn the_end_of_the_server_is_an_error_that_names_the_task_of_each_waiting_call() {
+    let mut lab = Lab::echo();
+    let calls = waiting(&mut lab, "hold:60000:1");
+    let rest = lab.open();
+    lab.write(rest, &post("/message:send", &[], &V1.params(say("hold:60000:1")).to_string()));
+    let batch = lab.open();
+    let done = rpc_id("7", V1.send(), &V1.params(say("hi")));
+    let held = rpc_id("8", V1.send(), &V1.params(say("hold:60000:1")));
+    lab.write(batch, &post("/", &[], &format!("[{done},{held}]")));
+    lab.engine.drain();
+    lab.settle_all();
+    assert!(calls.iter().all(|(_, peer, _)| lab.received(*peer).is_empty()), "they may end");
+    lab.engine.cut();
+    lab.settle_all();
+    for (generation, peer, id) in calls {
+        let reply = lab.reply(peer);
+        assert_eq!((reply.status, reply.field("retry-after")), (503, Some("1")));
+        let error = &reply.json()["error"];
+        assert_form(error, ShuttingDown, generation, "cut");
+        let data = &error["data"];
+        let named = if generation == V1 { &data[0]["metadata"] } else { data };
+        assert_eq!(named["taskId"], id, "{error}");
+        assert!(error["message"].as_str().unwrap().contains(id.as_str().unwrap()));
+        if generation == V1 {
+            let retry =
+                json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1s"});
+            assert_eq!(data[1], retry);
+        }
+        assert!(!lab.is_open(peer));
+    }
+    let reply = lab.reply(rest);
+    assert_eq!((reply.status, reply.field("retry-after")), (503, Some("1")));
+    let error = &reply.json()["error"];
+    assert_eq!((&error["code"], &error["status"]), (&json!(503), &json!("UNAVAILABLE")));
+    let id = error["details"][0]["metadata"]["taskId"].clone();
+    // The task lives on, and whoever asks again is told so.
+    let task = lab.result("GetTask", &json!({"id": id}));
+    assert_eq!(task["status"]["state"], "TASK_STATE_SUBMITTED");
+    let answers = lab.reply(batch).json();
+    assert_eq!(answers[0]["id"], 7);
+    assert!(answers[0]["result"].is_object(), "{answers}");
+    assert_form(&answers[1]["error"], ShuttingDown, V1, "batch");
 }
 
 #[test]
@@ -390,7 +448,7 @@ fn a_call_for_which_there_is_no_room_to_wait_keeps_its_id() {
 #[test]
 fn every_kind_is_provoked_here_or_named() {
     let mut seen: HashSet<FaultKind> = cases().iter().map(|case| case.kind).collect();
-    seen.extend([Parse, InvalidRequest, MethodNotFound, Internal]);
+    seen.extend([Parse, InvalidRequest, MethodNotFound, Internal, ShuttingDown]);
     // Nothing can break the order of events yet: the store refuses it and the task goes on.
     seen.insert(InvalidAgentResponse);
     // The extended card is made of the public one, so it is there or switched off.

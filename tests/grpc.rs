@@ -16,7 +16,7 @@ use peregrine::{
 use prost::Message as _;
 use prost_types::{FileDescriptorProto, Struct, Value, value::Kind};
 use serde_json::json;
-use support::{Rig, message, reason, run, say, say_v03, state, task, text, v1, v03};
+use support::{Rig, google, message, reason, run, say, say_v03, state, task, text, v1, v03};
 use tokio_stream::StreamExt;
 use tonic::{Code, Request, Status, Streaming};
 use v1::{TaskState, part::Content, stream_response::Payload};
@@ -554,6 +554,39 @@ fn streams_end_with_the_server_and_say_so() {
         rig.0.shutdown();
         let over = stream.next().await.unwrap().unwrap_err();
         assert_eq!(over.code(), Code::Unavailable, "{over:?}");
+    });
+    rig.0.join();
+}
+
+#[test]
+fn calls_that_wait_hear_of_the_end_of_the_server_and_of_their_task() {
+    let rig = Rig::limited(|limits| limits.drain_ms = 300);
+    run(async {
+        let (mut new, mut old, mut other) = (rig.v1().await, rig.v03().await, rig.v1().await);
+        let call = async move { new.send_message(say("hold:60000:3")).await.unwrap_err() };
+        let before =
+            async move { old.send_message(say_v03("hold:60000:3", true)).await.unwrap_err() };
+        let ask = async {
+            // Both tasks are there.
+            let tasks = loop {
+                let all = other.list_tasks(v1::ListTasksRequest::default()).await.unwrap();
+                let tasks = all.into_inner().tasks;
+                if tasks.len() == 2 {
+                    break tasks;
+                }
+            };
+            rig.0.shutdown();
+            tasks
+        };
+        let (status, before, tasks) = tokio::join!(call, before, ask);
+        assert_eq!(reason(&status, Code::Unavailable), "UNAVAILABLE");
+        let details = google::Status::decode(status.details()).unwrap().details;
+        let info = google::ErrorInfo::decode(&*details[0].value).unwrap();
+        assert!(tasks.iter().any(|task| task.id == info.metadata["taskId"]), "{info:?}");
+        assert_eq!(details[1].type_url, "type.googleapis.com/google.rpc.RetryInfo");
+        assert_eq!(&*details[1].value, b"\x0a\x02\x08\x01");
+        assert_eq!(before.code(), Code::Unavailable);
+        assert!(tasks.iter().any(|task| before.message().contains(&task.id)), "{before:?}");
     });
     rig.0.join();
 }

@@ -731,7 +731,7 @@ fn a_stream_that_is_cut_ends_with_an_error_event() {
     let hold = old_message("hold:60000:1").to_string();
     lab.write(old, &post("/v1/message:stream", &[], &hold));
     lab.engine.drain();
-    lab.engine.cut_streams();
+    lab.engine.cut();
     lab.pass(15_000);
     let last = lab.reply(new).events().pop().unwrap();
     assert_eq!(last.name.as_deref(), Some("error"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use peregrine::{
     agent::echo::Echo,
-    engine::{BuildError, Setup},
+    engine::{BuildError, Mount, Setup},
     limits::Limits,
 };
 
@@ -53,5 +53,47 @@ fn limits_that_are_set_in_code_are_checked_as_those_by_name() {
         let error = check(change).unwrap_err();
         assert_eq!(error, BuildError::Limit(name));
         assert!(error.to_string().contains(name));
+    }
+}
+
+fn echo() -> Setup {
+    Setup { agents: vec![(Echo::profile(), Arc::new(Echo))], ..Setup::default() }
+}
+
+#[test]
+fn a_public_url_that_is_none_is_refused() {
+    for (url, is_good) in [
+        ("https://a.example/base/", true),
+        ("http://[::1]:8080", true),
+        ("a.example", false),
+        ("ftp://a.example", false),
+        ("https://a.example/?x=1", false),
+        ("https://user:word@a.example/", false),
+        ("https://a.example/\"", false),
+        ("", false),
+    ] {
+        let setup = Setup { public_url: Some(url.to_owned()), ..echo() };
+        let wrong = Err(BuildError::PublicUrl(url.to_owned()));
+        assert_eq!(setup.check(), if is_good { Ok(()) } else { wrong });
+    }
+}
+
+#[test]
+fn a_path_is_mounted_once() {
+    let check = |paths: &[&str]| {
+        let mount = |path: &&str| Mount {
+            path: (*path).to_owned(),
+            dialect: "langsmith".to_owned(),
+            agent: None,
+        };
+        Setup { mounts: paths.iter().map(mount).collect(), ..echo() }.check()
+    };
+    assert_eq!(check(&["/", "/x", "/x/y", "/X", "/agents/echo"]), Ok(()));
+    for (paths, again) in
+        [(["/x", "/x"], "/x"), (["/x", "/x/"], "/x/"), (["/x//", "/x"], "/x"), (["/", "//"], "//")]
+    {
+        let error = check(&paths).unwrap_err();
+        assert_eq!(error, BuildError::SameMount(again.to_owned()));
+        assert!(error.to_string().contains("two mounts"));
     }
 }

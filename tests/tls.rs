@@ -648,6 +648,22 @@ fn files_that_cannot_be_used_are_one_line() {
     }
 }
 
+#[test]
+fn the_printed_call_works_when_pasted() {
+    let authority = Authority::new("pasted");
+    let issued = authority.server("server");
+    authority.client("client", Some("alice"), &[]);
+    let ca = authority.file();
+    for flags in [&[][..], &["--tls-client-ca", ca.to_str().unwrap()]] {
+        let server = binary(&issued, flags);
+        // It names `client.pem` and `client.key`, which are here.
+        let mut pasted = Command::new("sh");
+        let pasted = pasted.args(["-c", server.said("try")]).current_dir(&authority.folder);
+        let answer = String::from_utf8(pasted.output().unwrap().stdout).unwrap();
+        assert!(answer.contains("TASK_STATE_COMPLETED") && answer.contains("hello"), "{answer}");
+    }
+}
+
 /// Another implementation of TLS, where there is one.
 #[test]
 fn curl_is_served() {

@@ -544,7 +544,7 @@ fn the_end_of_the_server_is_going_away() {
     lab.pass(600);
     let sent = assert_closed(&mut lab, calling, 1001);
     assert_eq!(sent[0].json()["id"], 2);
-    lab.engine.cut_streams();
+    lab.engine.cut();
     lab.settle_all();
     let sent = assert_closed(&mut lab, busy, 1001);
     assert_eq!(sent[0].json()["error"]["code"], -32603);
@@ -640,6 +640,8 @@ fn tungstenite_speaks_with_the_binary() {
 fn the_binary_says_goodbye() {
     let mut server = Binary::limited(&["drain_ms=200"]);
     let (mut idle, mut busy) = (client(&server, "/"), client(&server, "/"));
+    let mut calling = client(&server, "/");
+    calling.send(Message::text(send_id("2", "hold:60000:3"))).unwrap();
     busy.send(Message::text(stream_id("1", "hold:60000:3"))).unwrap();
     assert!(next_json(&mut busy)["result"].get("task").is_some());
     server.terminate();
@@ -654,5 +656,10 @@ fn the_binary_says_goodbye() {
     }
     assert_eq!(last["error"]["code"], -32603);
     going_away(busy.read().unwrap());
+    // A call that waits is answered before the close frame.
+    let answer = next_json(&mut calling);
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(2), &json!(-32000)));
+    assert!(answer["error"]["data"][0]["metadata"]["taskId"].is_string(), "{answer}");
+    going_away(calling.read().unwrap());
     assert!(server.wait());
 }

@@ -27,6 +27,11 @@ pub enum Mark {
     Message(ws::Mark),
 }
 
+/// When to come back, said beside the statuses of a server that is full or ends (RFC 9110 §10.2.3).
+pub fn retry_after(status: u16) -> &'static [u8] {
+    if matches!(status, 429 | 503) { b"Retry-After: 1\r\n" } else { b"" }
+}
+
 impl Carrier {
     /// Begins an answer whose JSON the caller appends to `out`; the rest is for a response.
     #[inline]
@@ -79,8 +84,7 @@ impl Mark {
         match self {
             Mark::Response(mark) if status != 200 => {
                 let body = mark.take_body(out);
-                let retry: &[u8] = if status == 429 { b"Retry-After: 1\r\n" } else { b"" };
-                let extra = [extra, retry].concat();
+                let extra = [extra, retry_after(status)].concat();
                 response::simple(out, status, media, &body, date, &extra, close, false);
             }
             mark => mark.finish(out),

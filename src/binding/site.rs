@@ -11,6 +11,7 @@ use std::{
 use crate::{
     binding::hosts::Hosts,
     dialect::{Dialect, card::CardForm},
+    http,
     limits::Limits,
     service::AgentIndex,
 };
@@ -62,6 +63,18 @@ pub struct Site {
     pub parked: Arc<AtomicUsize>,
 }
 
+/// Whether `text` can stand before the paths of a card: `http` or `https`, a host, and a path or
+/// none (RFC 3986 §3), which nothing ends or needs an escape in JSON.
+pub fn is_public_url(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let (host, path) = rest.map_or(("", ""), |rest| match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    });
+    let clean = path.bytes().all(|b| b.is_ascii_graphic() && !b"\"\\?#<>".contains(&b));
+    clean && http::is_authority(host.as_bytes())
+}
+
 /// Counts one open stream or parked call for as long as it lives.
 pub struct Permit(Arc<AtomicUsize>);
 
@@ -84,6 +97,30 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_public_url_is_a_scheme_a_host_and_a_path() {
+        for url in ["http://a", "https://a.example:8443/x/y/", "https://[::1]:1", "http://a/%41"] {
+            assert!(is_public_url(url), "{url}");
+        }
+        for url in [
+            "",
+            "a.example",
+            "ftp://a",
+            "http://",
+            "https:///x",
+            "http://u:p@a",
+            "http://a?x",
+            "http://a/?x",
+            "http://a/#x",
+            "http://a/ b",
+            "http://a/\"",
+            "http://a:x",
+            "HTTP//a",
+        ] {
+            assert!(!is_public_url(url), "{url}");
+        }
+    }
 
     #[test]
     fn permits_are_counted_and_bounded() {

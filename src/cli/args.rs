@@ -1,6 +1,6 @@
 //! From words to a [`Command`].
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf};
 
 use lexopt::{
     Arg::{Long, Short, Value},
@@ -11,7 +11,7 @@ use peregrine::{engine::Setup, net};
 use super::{
     help::FLAGS,
     nearest::nearest,
-    values::{agent, allow_host, card, limit, mount, public_url, workers, ws_origin},
+    values::{agent, allow_host, card, limit, mount, workers, ws_origin},
 };
 
 /// What the user got wrong, in one line.
@@ -38,12 +38,14 @@ pub enum Command {
 pub struct Serve {
     /// Everything that the flags say about the engine; agents are still missing.
     pub setup: Setup,
-    /// Addresses; checked, and never empty.
+    /// Addresses.
     pub listen: Vec<String>,
     /// Agents, in the order of the flags.
     pub agents: Vec<AgentFlag>,
     /// Threads.
     pub workers: usize,
+    /// Whether anybody may call the agents who reaches them.
+    pub anonymous: bool,
     /// Whether streaming operations are served.
     pub streaming: bool,
     /// Files for TLS; the certificate and its key come together.
@@ -78,12 +80,13 @@ pub struct AgentFlag {
 /// [`Wrong`].
 pub fn parse(args: Vec<OsString>) -> Result<Command, Wrong> {
     let mut parser = Parser::from_args(args);
-    let (mut is_serve, mut anonymous) = (false, false);
+    let mut is_serve = false;
     let mut serve = Serve {
         setup: Setup::default(),
         listen: Vec::new(),
         agents: Vec::new(),
         workers: net::workers_default(),
+        anonymous: false,
         streaming: true,
         tls: TlsFlags::default(),
     };
@@ -94,7 +97,6 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, Wrong> {
             Value(word) if !is_serve && word == "serve" => is_serve = true,
             Value(word) => return Err(Wrong(format!("what is {word:?}? see peregrine --help"))),
             Short(letter) => return Err(Wrong(format!("unknown flag -{letter}"))),
-            Long("allow-anonymous") => anonymous = true,
             Long(flag) => {
                 let flag = flag.to_owned();
                 set(&mut serve, &flag, &mut parser)?;
@@ -104,12 +106,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, Wrong> {
     if !is_serve {
         return Err(Wrong("nothing to do; try peregrine serve, or peregrine --help".to_owned()));
     }
-    if serve.listen.is_empty() {
-        serve.listen.push(net::LISTEN_DEFAULT.to_owned());
-    }
     check_tls(&serve.tls)?;
-    let is_deliberate = anonymous || serve.tls.client_ca.is_some();
-    serve.listen.iter().try_for_each(|text| check_listen(text, is_deliberate))?;
     Ok(Command::Serve(Box::new(serve)))
 }
 
@@ -117,12 +114,13 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
     let setup = &mut serve.setup;
     let mut value = || Ok::<String, Wrong>(parser.value()?.string()?);
     match flag {
+        "allow-anonymous" => serve.anonymous = true,
         "listen" => serve.listen.push(value()?),
         "agent" => serve.agents.push(agent(&value()?)),
         "tls-cert" => serve.tls.cert = Some(parser.value()?.into()),
         "tls-key" => serve.tls.key = Some(parser.value()?.into()),
         "tls-client-ca" => serve.tls.client_ca = Some(parser.value()?.into()),
-        "public-url" => setup.public_url = Some(public_url(value()?)?),
+        "public-url" => setup.public_url = Some(value()?),
         "allow-host" => setup.allow_hosts.push(allow_host(value()?)?),
         "workers" => serve.workers = workers(&value()?)?,
         "limit" => limit(&mut setup.limits, &value()?)?,
@@ -157,18 +155,6 @@ fn check_tls(tls: &TlsFlags) -> Result<(), Wrong> {
     Err(Wrong(line.to_owned()))
 }
 
-/// Without a look at who calls, whoever reaches the port may use the agents.
-fn check_listen(text: &str, is_deliberate: bool) -> Result<(), Wrong> {
-    let addr: SocketAddr = net::resolve(text).map_err(|error| Wrong(error.to_string()))?;
-    if is_deliberate || addr.ip().is_loopback() {
-        return Ok(());
-    }
-    Err(Wrong(format!(
-        "{text} can be reached by other machines, and nobody is asked who they are; \
-         add --tls-client-ca, or add --allow-anonymous if anybody may call the agents"
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::help::HELP;
@@ -186,8 +172,8 @@ mod tests {
     #[test]
     fn serve_alone_is_enough() {
         let serve = serve("serve").unwrap();
-        assert_eq!(serve.listen, ["127.0.0.1:3000"]);
-        assert!(serve.workers >= 1 && serve.streaming && serve.agents.is_empty());
+        assert!(serve.listen.is_empty() && serve.agents.is_empty());
+        assert!(serve.workers >= 1 && serve.streaming && !serve.anonymous);
     }
 
     #[test]
@@ -196,11 +182,15 @@ mod tests {
             "serve --listen 127.0.0.1:1 --listen=[::1]:2 --agent echo --agent bob=script:a=b:c \
              --public-url https://a.example/x --workers 3 --limit tasks_max=9 --card v03 \
              --mount /x=v1:bob --strict-version --no-streaming --no-extended-card --test-echo /e \
-             --ws-origin https://a.example --ws-origin=* --allow-host a.example --allow-host ::1",
+             --ws-origin https://a.example --ws-origin=* --allow-anonymous --tls-cert a \
+             --tls-key b --tls-client-ca c --allow-host a.example \
+             --allow-host ::1",
         )
         .unwrap();
         assert_eq!(serve.listen, ["127.0.0.1:1", "[::1]:2"]);
-        assert_eq!((serve.workers, serve.streaming), (3, false));
+        assert_eq!((serve.workers, serve.streaming, serve.anonymous), (3, false, true));
+        let [cert, key, client_ca] = ["a", "b", "c"].map(|name| Some(PathBuf::from(name)));
+        assert_eq!(serve.tls, TlsFlags { cert, key, client_ca });
         let bob = &serve.agents[1];
         assert_eq!(bob.name.as_deref(), Some("bob"));
         assert_eq!((bob.kind.as_str(), bob.arg.as_deref()), ("script", Some("a=b:c")));
@@ -222,9 +212,6 @@ mod tests {
             ("serve --lisen 1", "did you mean --listen?"),
             ("serve --listen", "missing"),
             ("serve --no-streaming=1", "unexpected"),
-            ("serve --listen 3000", "not an address and a port"),
-            ("serve --listen 0.0.0.0:1", "add --allow-anonymous"),
-            ("serve --listen [::]:1", "add --allow-anonymous"),
             ("serve --tls-cert a", "add --tls-key"),
             ("serve --tls-key a", "add --tls-cert"),
             ("serve --tls-client-ca a", "add --tls-cert and --tls-key"),
@@ -236,7 +223,6 @@ mod tests {
             ("serve --limit tasks_max", "not NAME=VALUE"),
             ("serve --mount /x", "not PATH=DIALECT"),
             ("serve --card v2", "none of v1, v03, hybrid"),
-            ("serve --public-url example.org", "not an http or https URL"),
             ("serve --allow-host a.example:80", "no name or address without a port"),
             ("serve --ws-origin a.example", "neither like https://host:port nor *"),
             ("serve --ws-origin https://a.example/", "neither like https://host:port nor *"),
@@ -244,16 +230,6 @@ mod tests {
             let line = serve(words).err().unwrap();
             assert!(line.contains(said) && !line.contains('\n'), "{words}: {line}");
         }
-    }
-
-    #[test]
-    fn a_public_address_is_served_on_request() {
-        assert!(serve("serve --listen 0.0.0.0:1 --allow-anonymous").is_ok());
-        let tls = "serve --listen 0.0.0.0:1 --tls-cert a --tls-key b";
-        assert!(serve(tls).err().unwrap().contains("add --tls-client-ca"));
-        let serve = serve(&format!("{tls} --tls-client-ca c")).unwrap();
-        let [cert, key, ca] = ["a", "b", "c"].map(|name| Some(PathBuf::from(name)));
-        assert_eq!(serve.tls, TlsFlags { cert, key, client_ca: ca });
     }
 
     #[test]

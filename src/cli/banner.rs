@@ -4,12 +4,7 @@ use std::fmt::Write;
 
 use peregrine::{limits::Limits, net::Running};
 
-/// A call that any shell can make, without what the URL is.
-const CURL_TAIL: &str = concat!(
-    "-H 'Content-Type: application/json' -H 'A2A-Version: 1.0' -d ",
-    r#"'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":"#,
-    r#"{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"hello"}]}}}'"#,
-);
+use super::places::Places;
 
 /// The limits worth a glance.
 const GLANCE: [&str; 6] = [
@@ -21,22 +16,36 @@ const GLANCE: [&str; 6] = [
     "task_ttl_ms",
 ];
 
-/// The text for a server that runs.
-pub fn banner(running: &Running, limits: &Limits) -> String {
-    let url = running.base_url();
-    let mut text = format!("peregrine {} serves A2A\n", env!("CARGO_PKG_VERSION"));
-    // Writing to a String never fails.
-    let _ = writeln!(text, "  url     {url}/");
-    let is_secure = url.starts_with("https:");
-    // The URL is an address of this machine, for which few certificates are made out.
-    let (scheme, curl) = if is_secure { ("https", "curl -sk") } else { ("http", "curl -s") };
-    for addr in running.addrs().iter().skip(1) {
-        let _ = writeln!(text, "  also    {scheme}://{addr}/");
+/// What is known of a server before it runs.
+pub struct Banner {
+    /// What is served where.
+    pub places: Places,
+    /// The connections that were asked for.
+    pub connections_max: usize,
+}
+
+impl Banner {
+    /// The text for a server that runs.
+    pub fn text(&self, running: &Running) -> String {
+        let (url, limits) = (running.base_url(), running.limits());
+        let mut text = format!("peregrine {} serves A2A\n", env!("CARGO_PKG_VERSION"));
+        // Writing to a String never fails.
+        let _ = writeln!(text, "  url     {url}/");
+        let scheme = url.split(':').next().unwrap_or_default();
+        for addr in running.addrs().iter().skip(1) {
+            let _ = writeln!(text, "  also    {scheme}://{addr}/");
+        }
+        text.push_str(&self.places.lines(url));
+        if limits.connections_max < self.connections_max {
+            let _ = writeln!(
+                text,
+                "  files   at most {} connections: there are no more file descriptors (ulimit -n)",
+                limits.connections_max,
+            );
+        }
+        text.push_str(&bounds(limits, running.workers(), scheme == "https"));
+        text
     }
-    let _ = writeln!(text, "  card    {url}/.well-known/agent-card.json");
-    let _ = writeln!(text, "  try     {curl} {url}/ {CURL_TAIL}");
-    text.push_str(&bounds(limits, running.workers(), is_secure));
-    text
 }
 
 fn bounds(limits: &Limits, workers: usize, is_secure: bool) -> String {

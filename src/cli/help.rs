@@ -30,7 +30,8 @@ usage: peregrine serve [flags]
   -V, --version                print the version
 
 SIGTERM or SIGINT ends the server when running calls have ended; a second one at once.
-SIGHUP makes it read the files of --tls-* again, for the connections that come from then on.
+SIGHUP makes it read the files of --tls-* again, for the connections that come from then on;
+without TLS there is nothing to read, which it says.
 ";
 
 /// Flags, for the nearest one when a flag is unknown.

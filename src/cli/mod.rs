@@ -8,6 +8,7 @@ mod args;
 mod banner;
 mod help;
 mod nearest;
+mod places;
 mod values;
 
 use std::{
@@ -21,6 +22,8 @@ use peregrine::net::Tls;
 use peregrine::net::{Running, Server, ServerError};
 
 use args::{Command, Serve, TlsFlags, Wrong};
+use banner::Banner;
+use places::Places;
 
 /// Does what the arguments of the process say.
 pub fn main() -> ExitCode {
@@ -40,27 +43,31 @@ fn run(args: Vec<OsString>) -> Result<(), (u8, String)> {
         Command::Help => say(help::HELP),
         Command::Version => say(concat!("peregrine ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Serve(serve) => {
-            let (server, limits) = server(*serve).map_err(wrong)?;
-            let greet = |running: &Running| say(&banner::banner(running, &limits));
+            let (server, banner) = server(*serve).map_err(wrong)?;
+            let greet = |running: &Running| say(&banner.text(running));
             server.run_then(greet).map_err(|error| (code(&error), error.to_string()))?;
         }
     }
     Ok(())
 }
 
-/// Makes a server of what was said.
-fn server(serve: Serve) -> Result<(Server, peregrine::limits::Limits), Wrong> {
-    let Serve { mut setup, listen, agents, workers, streaming, tls } = serve;
+/// Makes a server of what was said, and what it says when it is ready.
+fn server(serve: Serve) -> Result<(Server, Banner), Wrong> {
+    let Serve { mut setup, listen, agents, workers, anonymous, streaming, tls } = serve;
     setup.agents = agents::load(&agents)?;
     for (profile, _) in &mut setup.agents {
         profile.streaming &= streaming;
     }
-    let limits = setup.limits.clone();
+    let places = Places::of(&setup, &tls);
+    let banner = Banner { places, connections_max: setup.limits.connections_max };
     let mut server = Server::with(setup).workers(workers);
     for address in listen {
         server = server.listen(address);
     }
-    Ok((with_tls(server, tls), limits))
+    if anonymous {
+        server = server.allow_anonymous();
+    }
+    Ok((with_tls(server, tls), banner))
 }
 
 #[cfg(feature = "tls")]
@@ -81,8 +88,11 @@ fn with_tls(server: Server, _flags: TlsFlags) -> Server {
 /// Blame decides: a contradiction in the flags is the user's, a taken port is the system's.
 fn code(error: &ServerError) -> u8 {
     match error {
-        ServerError::Address(_) | ServerError::Build(_) => 2,
-        ServerError::Bind { .. } | ServerError::Tls { .. } | ServerError::System(_) => 1,
+        ServerError::Address(_) | ServerError::Public(_) | ServerError::Build(_) => 2,
+        ServerError::Bind { .. }
+        | ServerError::Tls { .. }
+        | ServerError::InRuntime
+        | ServerError::System(_) => 1,
     }
 }
 

@@ -32,19 +32,6 @@ pub fn agent(text: &str) -> AgentFlag {
     AgentFlag { name, kind: kind.to_owned(), arg }
 }
 
-/// An `http` or `https` URL without a query.
-///
-/// # Errors
-/// [`Wrong`].
-pub fn public_url(text: String) -> Result<String, Wrong> {
-    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    let clean = text.bytes().all(|b| b.is_ascii_graphic() && !b"\"\\?#<>".contains(&b));
-    if clean && host.is_some_and(|host| !host.is_empty() && !host.starts_with('/')) {
-        return Ok(text);
-    }
-    Err(Wrong(format!("--public-url {text:?} is not an http or https URL without a query")))
-}
-
 /// An origin as browsers send it, or `*`.
 ///
 /// # Errors

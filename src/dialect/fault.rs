@@ -41,7 +41,18 @@ fn details(out: &mut Vec<u8>, fault: &Fault) {
         b"[{\"@type\":\"type.googleapis.com/google.rpc.ErrorInfo\",\"reason\":\"",
     );
     out.extend_from_slice(fault.kind.row().reason.as_bytes());
-    out.extend_from_slice(b"\",\"domain\":\"a2a-protocol.org\"}");
+    out.extend_from_slice(b"\",\"domain\":\"a2a-protocol.org\"");
+    if let Some(task) = &fault.task {
+        out.extend_from_slice(b",\"metadata\":{\"taskId\":\"");
+        out.extend_from_slice(task);
+        out.extend_from_slice(b"\"}");
+    }
+    out.push(b'}');
+    if fault.kind == FaultKind::ShuttingDown {
+        out.extend_from_slice(
+            b",{\"@type\":\"type.googleapis.com/google.rpc.RetryInfo\",\"retryDelay\":\"1s\"}",
+        );
+    }
     if let Some(field) = fault.field {
         out.extend_from_slice(
             b",{\"@type\":\"type.googleapis.com/google.rpc.BadRequest\",\
@@ -55,7 +66,7 @@ fn details(out: &mut Vec<u8>, fault: &Fault) {
     out.push(b']');
 }
 
-/// 0.2 and 0.3: `data` is free; ours names the parameter.
+/// 0.2 and 0.3: `data` is free; ours names the parameter, or the task that lives on.
 pub(super) fn v03(out: &mut Vec<u8>, fault: &Fault) {
     head(out, fault.kind.row().code, fault);
     field(out, fault);
@@ -88,7 +99,8 @@ pub(super) fn evo_ai(out: &mut Vec<u8>, fault: &Fault) {
         | FaultKind::ExtendedAgentCardNotConfigured
         | FaultKind::ExtensionSupportRequired
         | FaultKind::VersionNotSupported
-        | FaultKind::Overloaded => (-32000, "Agent error"),
+        | FaultKind::Overloaded
+        | FaultKind::ShuttingDown => (-32000, "Agent error"),
     };
     out.extend_from_slice(b"{\"code\":");
     push_i64(out, i64::from(code));
@@ -96,7 +108,13 @@ pub(super) fn evo_ai(out: &mut Vec<u8>, fault: &Fault) {
     push_escaped(out, message);
     out.extend_from_slice(b"\",\"data\":{\"details\":\"");
     sentence(out, fault);
-    out.extend_from_slice(b"\"}}");
+    out.push(b'"');
+    if let Some(task) = &fault.task {
+        out.extend_from_slice(b",\"taskId\":\"");
+        out.extend_from_slice(task);
+        out.push(b'"');
+    }
+    out.extend_from_slice(b"}}");
 }
 
 fn head(out: &mut Vec<u8>, code: i32, fault: &Fault) {
@@ -111,6 +129,10 @@ fn field(out: &mut Vec<u8>, fault: &Fault) {
     if let Some(field) = fault.field {
         out.extend_from_slice(b",\"data\":{\"field\":\"");
         push_escaped(out, field);
+        out.extend_from_slice(b"\"}");
+    } else if let Some(task) = &fault.task {
+        out.extend_from_slice(b",\"data\":{\"taskId\":\"");
+        out.extend_from_slice(task);
         out.extend_from_slice(b"\"}");
     }
     out.push(b'}');

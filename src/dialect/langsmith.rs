@@ -56,6 +56,7 @@ fn fault_http(fault: &Fault) -> u16 {
     match fault.kind {
         FaultKind::Internal | FaultKind::InvalidAgentResponse => 500,
         FaultKind::Overloaded => 429,
+        FaultKind::ShuttingDown => 503,
         FaultKind::Parse
         | FaultKind::InvalidRequest
         | FaultKind::MethodNotFound

@@ -166,7 +166,11 @@ impl Quirks {
     /// says so to everything on the way (with `Retry-After`).
     pub const NONE: Quirks = Quirks {
         accept_required: false,
-        fault_http: |fault| if matches!(fault.kind, FaultKind::Overloaded) { 429 } else { 200 },
+        fault_http: |fault| match fault.kind {
+            FaultKind::Overloaded => 429,
+            FaultKind::ShuttingDown => 503,
+            _ => 200,
+        },
         silent_notifications: false,
         media_http: 200,
     };

@@ -79,6 +79,7 @@ fn fault_http(fault: &Fault) -> u16 {
         | FaultKind::ExtendedAgentCardNotConfigured
         | FaultKind::ExtensionSupportRequired
         | FaultKind::VersionNotSupported
-        | FaultKind::Overloaded => 200,
+        | FaultKind::Overloaded
+        | FaultKind::ShuttingDown => 200,
     }
 }

@@ -11,7 +11,7 @@ mod socket;
 
 pub use crate::service::Start;
 pub use conn::{Conn, Cx, Next, Progress};
-pub use setup::{BuildError, Engine, Mount, Setup};
+pub use setup::{BuildError, Engine, Mount, Setup, Waiting};
 
 use crate::{binding::Scratch, http::HeadMemo, limits::Limits, service::Entropy};
 

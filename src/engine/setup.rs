@@ -1,7 +1,7 @@
 //! From settings to an engine: names are resolved and checked once, here.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -95,6 +95,10 @@ pub enum BuildError {
     Path(String),
     /// A mount names no dialect that exists.
     Dialect(String),
+    /// Two mounts have one path.
+    SameMount(String),
+    /// Not the URL of a server.
+    PublicUrl(String),
     /// A mount names no agent that exists.
     Agent(String),
     /// More agents than an index can name.
@@ -122,6 +126,10 @@ impl std::fmt::Display for BuildError {
                 let names: Vec<_> = dialect::ALL.iter().map(|dialect| dialect.name).collect();
                 write!(f, "there is no dialect {name:?}; there are {}", names.join(", "))
             }
+            BuildError::SameMount(path) => write!(f, "two mounts have the path {path:?}"),
+            BuildError::PublicUrl(url) => {
+                write!(f, "the public URL {url:?} is not an http or https URL without a query")
+            }
             BuildError::Agent(name) => write!(f, "there is no agent {name:?}"),
             BuildError::TooManyAgents => write!(f, "there are more than 65,535 agents"),
             BuildError::Origin(text) => {
@@ -138,6 +146,15 @@ impl std::fmt::Display for BuildError {
 }
 
 impl std::error::Error for BuildError {}
+
+/// What the clients of a server wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Calls that wait for their task.
+    pub calls: usize,
+    /// Streams that are open.
+    pub streams: usize,
+}
 
 /// What all connections of a server share.
 pub struct Engine {
@@ -186,8 +203,15 @@ impl Setup {
         if let Some(host) = self.allow_hosts.iter().find(|text| !hosts::is_host(text)) {
             return Err(BuildError::Host(host.clone()));
         }
+        if let Some(url) = self.public_url.as_ref().filter(|url| !site::is_public_url(url)) {
+            return Err(BuildError::PublicUrl(url.clone()));
+        }
         let mounts = self.mounts.iter().map(|mount| resolve(mount, &agents));
         let mounts = mounts.collect::<Result<Vec<_>, _>>()?;
+        let mut paths = HashSet::new();
+        if let Some(again) = mounts.iter().position(|mount| !paths.insert(&mount.path)) {
+            return Err(BuildError::SameMount(self.mounts[again].path.clone()));
+        }
         Ok(Names { agents, names, mounts })
     }
 
@@ -274,12 +298,14 @@ impl Engine {
         self.core.drain();
     }
 
-    /// Ends streams that are still open when their connections are advanced next.
-    pub fn cut_streams(&self) {
+    /// Answers calls that still wait, and ends streams that are still open, when their connections
+    /// are advanced next.
+    pub fn cut(&self) {
+        self.core.cut();
         self.cut.store(true, Ordering::Relaxed);
     }
 
-    /// True after [`Engine::cut_streams`].
+    /// True after [`Engine::cut`].
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.load(Ordering::Relaxed)
     }
@@ -291,6 +317,20 @@ impl Engine {
 
     /// Parked calls and open streams.
     pub fn running(&self) -> usize {
-        self.site.streams.load(Ordering::Relaxed) + self.site.parked.load(Ordering::Relaxed)
+        let Waiting { calls, streams } = self.waiting();
+        calls + streams
+    }
+
+    /// What clients wait for.
+    pub fn waiting(&self) -> Waiting {
+        Waiting {
+            calls: self.site.parked.load(Ordering::Relaxed),
+            streams: self.site.streams.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Tasks that are in no terminal state, whether or not anybody waits for them.
+    pub fn unfinished_tasks(&self) -> usize {
+        self.core.unfinished_tasks()
     }
 }

@@ -23,9 +23,8 @@ pub(super) struct Listeners {
     pub(super) sockets: Vec<TcpListener>,
 }
 
-/// Listens on `text`, an address and a port such as `127.0.0.1:3000`, `[::1]:0`, `localhost:80`.
-pub(super) fn bind(text: &str, workers: usize) -> Result<Listeners, ServerError> {
-    let addr = resolve(text)?;
+/// Listens on `addr`.
+pub(super) fn bind(addr: SocketAddr, workers: usize) -> Result<Listeners, ServerError> {
     let fail = |source| ServerError::Bind { addr, source };
     let probe = socket(addr, false).map_err(fail)?;
     if workers <= 1 {
@@ -43,11 +42,12 @@ pub(super) fn bind(text: &str, workers: usize) -> Result<Listeners, ServerError>
     Ok(listeners)
 }
 
-/// The socket address that `text` names: IP address or host name, and port.
+/// The socket address that `text` names, such as `127.0.0.1:3000`, `[::1]:0`, `localhost:80`: IP
+/// address or host name, and port.
 ///
 /// # Errors
 /// [`ServerError::Address`].
-pub fn resolve(text: &str) -> Result<SocketAddr, ServerError> {
+pub(super) fn resolve(text: &str) -> Result<SocketAddr, ServerError> {
     let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
     found.ok_or_else(|| ServerError::Address(text.to_owned()))
 }
@@ -79,13 +79,13 @@ mod tests {
 
     #[test]
     fn workers_share_a_port_that_nobody_else_gets() {
-        let first = bind("127.0.0.1:0", 3).unwrap();
+        let first = bind("127.0.0.1:0".parse().unwrap(), 3).unwrap();
         assert!(first.addr.port() != 0 && first.sockets.len() == 3);
         for socket in &first.sockets {
             assert_eq!(socket.local_addr().unwrap(), first.addr);
         }
         for workers in [1, 2] {
-            let second = bind(&first.addr.to_string(), workers);
+            let second = bind(first.addr, workers);
             assert!(matches!(second, Err(ServerError::Bind { .. })));
         }
     }

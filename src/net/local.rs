@@ -5,7 +5,7 @@ use std::{
     ops::Deref,
     rc::Rc,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU8, AtomicUsize, Ordering},
     },
     task::Waker,
@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    engine::{Engine, Worker},
+    engine::{Engine, Waiting, Worker},
     limits::Limits,
 };
 
@@ -54,6 +54,8 @@ pub(super) struct Shared {
     buffers: AtomicUsize,
     /// Connections are accepted with TLS; `None`: as they are.
     pub(super) tls: Option<Current>,
+    /// What was still running when `drain_ms` were over.
+    pub(super) cut: OnceLock<Waiting>,
     stage: AtomicU8,
     workers: AtomicUsize,
     /// One for each worker's ticker, and a last one for whoever waits for the end.
@@ -71,6 +73,7 @@ impl Shared {
             http2: Arc::default(),
             buffers: AtomicUsize::new(0),
             tls,
+            cut: OnceLock::new(),
             stage: AtomicU8::new(0),
             workers: AtomicUsize::new(workers),
             wakers: Mutex::new(vec![Waker::noop().clone(); workers + 1]),
@@ -103,6 +106,13 @@ impl Shared {
         }
         self.stage.fetch_max(stage as u8, Ordering::AcqRel);
         self.wake_all();
+    }
+
+    /// Answers the calls that still wait, and ends the streams that are still open, when their
+    /// connections are advanced next.
+    pub(super) fn cut(&self) {
+        self.cut.get_or_init(|| self.engine.waiting());
+        self.engine.cut();
     }
 
     /// Registers the ticker of a worker, which a new stage wakes.

@@ -8,8 +8,10 @@ mod accept;
 mod bind;
 mod carrier;
 mod clock;
+mod descriptors;
 mod drive;
 mod entropy;
+mod error;
 #[cfg(feature = "grpc")]
 mod http2;
 mod input;
@@ -17,6 +19,7 @@ mod job;
 mod local;
 mod output;
 mod pool;
+mod report;
 mod server;
 mod side;
 mod signals;
@@ -26,8 +29,8 @@ mod transport;
 mod wheel;
 mod worker;
 
-pub use bind::resolve;
+pub use error::ServerError;
 pub use job::{AsyncAgent, async_agent, sleep};
-pub use server::{LISTEN_DEFAULT, Running, Server, ServerError, workers_default};
+pub use server::{LISTEN_DEFAULT, Running, Server, workers_default};
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -4,25 +4,27 @@
 //! thread, and starts every worker or none.
 
 use std::{
-    fmt, io,
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
-    path::PathBuf,
     sync::{Arc, mpsc},
     thread::JoinHandle,
 };
 
 use crate::{
     agent::{Agent, Profile},
-    engine::{BuildError, Setup, Start},
+    engine::{Setup, Start},
     limits::Limits,
     service::Entropy,
 };
 
 use super::{
-    bind::bind,
+    bind::{bind, resolve},
     clock::unix_ms,
+    descriptors,
     entropy::Chacha,
+    error::ServerError,
     local::{Shared, Stage},
+    report,
     tls::{Current, Tls},
     worker,
 };
@@ -57,6 +59,7 @@ pub struct Server {
     listen: Vec<String>,
     workers: Option<usize>,
     tls: Option<Tls>,
+    anonymous: bool,
 }
 
 impl Server {
@@ -81,6 +84,15 @@ impl Server {
     #[must_use]
     pub fn listen(mut self, address: impl Into<String>) -> Server {
         self.listen.push(address.into());
+        self
+    }
+
+    /// Lets anybody call the agents who reaches the port. Without this word, or
+    /// `Tls::client_ca`, a server listens on addresses of this machine's loopback alone: nobody
+    /// else is asked who they are.
+    #[must_use]
+    pub fn allow_anonymous(mut self) -> Server {
+        self.anonymous = true;
         self
     }
 
@@ -123,7 +135,12 @@ impl Server {
         self
     }
 
-    /// Starts the workers and returns; none of them needs the calling thread.
+    /// Starts the workers and returns; none of them needs the calling thread, which may belong to
+    /// a runtime.
+    ///
+    /// A process may have fewer files open than `connections_max` and the server's own need. Then
+    /// the soft limit of the system is raised, at most to the hard one, and
+    /// [`Running::limits`] says how many connections there is room for.
     ///
     /// # Errors
     /// Every [`ServerError`]; nothing runs then.
@@ -134,10 +151,11 @@ impl Server {
     }
 
     /// Serves on the calling thread and others until SIGTERM or SIGINT, drains, and returns. A
-    /// second signal ends the process at once, with code 1.
+    /// second signal ends the process at once, with code 1. What a drain waits for, and what it
+    /// has cut, is a line on stderr.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// As [`Server::start`], and [`ServerError::InRuntime`].
     pub fn run(self) -> Result<(), ServerError> {
         self.run_then(|_| ())
     }
@@ -145,8 +163,11 @@ impl Server {
     /// As [`Server::run`]; calls `ready` when connections are accepted and signals are heard.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// As [`Server::run`].
     pub fn run_then(self, ready: impl FnOnce(&Running)) -> Result<(), ServerError> {
+        if tokio::runtime::Handle::try_current().is_ok() {
+            return Err(ServerError::InRuntime);
+        }
         let (mut running, mut sockets) = self.prepare()?;
         // The calling thread is worker 0: a server of one worker is a process of one thread.
         let own = sockets.remove(0);
@@ -160,25 +181,39 @@ impl Server {
         });
         drop(life);
         started?;
+        let shared = Arc::clone(&running.shared);
         running.join();
+        report::drained(&shared);
         Ok(())
+    }
+
+    /// The addresses to listen on, all of which are meant to be reached by whoever reaches them.
+    fn addresses(&self) -> Result<Vec<SocketAddr>, ServerError> {
+        let default = [LISTEN_DEFAULT.to_owned()];
+        let texts = if self.listen.is_empty() { &default[..] } else { &self.listen };
+        let is_deliberate = self.anonymous || self.tls.as_ref().is_some_and(Tls::knows_clients);
+        let check = |text: &String| match resolve(text)? {
+            addr if is_deliberate || addr.ip().is_loopback() => Ok(addr),
+            _ => Err(ServerError::Public(text.clone())),
+        };
+        texts.iter().map(check).collect()
     }
 
     /// Checks, binds and builds; the sockets are those of each worker.
     fn prepare(mut self) -> Result<(Running, Vec<Vec<TcpListener>>), ServerError> {
         self.setup.check()?;
+        let listen = self.addresses()?;
         let tls = self.tls.map(Tls::load).transpose()?;
         let workers = self.workers.unwrap_or_else(workers_default);
-        if self.listen.is_empty() {
-            self.listen.push(LISTEN_DEFAULT.to_owned());
-        }
         let (mut addrs, mut sockets) = (Vec::new(), Vec::new());
         sockets.resize_with(workers, Vec::new);
-        for text in &self.listen {
-            let bound = bind(text, workers)?;
+        for addr in listen {
+            let bound = bind(addr, workers)?;
             addrs.push(bound.addr);
             sockets.iter_mut().zip(bound.sockets).for_each(|(all, socket)| all.push(socket));
         }
+        let connections_max = &mut self.setup.limits.connections_max;
+        *connections_max = descriptors::connections(*connections_max, workers);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let base_url = format!("{scheme}://{}", reachable(addrs[0]));
         let secret = Chacha::new().map_err(ServerError::System)?.bits();
@@ -222,6 +257,11 @@ impl Running {
     /// showed no certificate that was good enough, took too long, or left.
     pub fn tls_handshakes_failed(&self) -> u64 {
         self.shared.tls.as_ref().map_or(0, Current::failed)
+    }
+
+    /// The limits, as they fit the system: see [`Server::start`].
+    pub fn limits(&self) -> &Limits {
+        self.shared.engine.limits()
     }
 
     /// How many workers there are.
@@ -280,63 +320,6 @@ impl Drop for Life {
     }
 }
 
-/// Why a server did not start. `Debug` says the same as `Display`, for `main` to return it.
-pub enum ServerError {
-    /// Not an address and a port.
-    Address(String),
-    /// The address cannot be listened on.
-    Bind {
-        /// The address.
-        addr: SocketAddr,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A file of certificates or keys cannot be used.
-    Tls {
-        /// The file.
-        file: PathBuf,
-        /// Why, in one line.
-        reason: String,
-    },
-    /// The setup contradicts itself.
-    Build(BuildError),
-    /// The system gives no thread, event queue or randomness.
-    System(io::Error),
-}
-
-impl From<BuildError> for ServerError {
-    fn from(error: BuildError) -> ServerError {
-        ServerError::Build(error)
-    }
-}
-
-impl fmt::Display for ServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServerError::Address(text) => {
-                write!(f, "cannot listen on {text:?}: not an address and a port, as 127.0.0.1:3000")
-            }
-            ServerError::Bind { addr, source } if source.kind() == io::ErrorKind::AddrInUse => {
-                write!(f, "cannot listen on {addr}: the port is taken")
-            }
-            ServerError::Bind { addr, source } => write!(f, "cannot listen on {addr}: {source}"),
-            ServerError::Tls { file, reason } => {
-                write!(f, "cannot use {}: {reason}", file.display())
-            }
-            ServerError::Build(error) => error.fmt(f),
-            ServerError::System(error) => write!(f, "cannot start: {error}"),
-        }
-    }
-}
-
-impl fmt::Debug for ServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for ServerError {}
-
 /// A worker per core.
 pub fn workers_default() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -368,11 +351,28 @@ mod tests {
         }
     }
 
+    fn server() -> Server {
+        use crate::agent::echo::Echo;
+        Server::new().agent(Echo::profile(), Echo).workers(1)
+    }
+
     #[test]
-    fn an_error_is_one_line() {
-        let addr = "127.0.0.1:3000".parse().unwrap();
-        let source = io::Error::from(io::ErrorKind::AddrInUse);
-        let error = ServerError::Bind { addr, source };
-        assert_eq!(format!("{error:?}"), "cannot listen on 127.0.0.1:3000: the port is taken");
+    fn a_public_address_needs_a_word() {
+        for text in ["0.0.0.0:0", "[::]:0"] {
+            let refused = server().listen("127.0.0.1:0").listen(text).start();
+            assert!(matches!(refused.err(), Some(ServerError::Public(named)) if named == text));
+        }
+        assert!(server().listen("0.0.0.0:0").allow_anonymous().start().is_ok());
+    }
+
+    #[test]
+    fn a_runtime_is_not_held_up_but_told() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let refused = server().listen("127.0.0.1:0").run();
+            assert!(matches!(refused, Err(ServerError::InRuntime)));
+            let started = server().listen("127.0.0.1:0").start();
+            assert!(started.is_ok());
+        });
     }
 }

@@ -6,9 +6,8 @@
 //! meanwhile are one more reading behind it.
 
 use std::{
-    fmt::Display,
     future::poll_fn,
-    io::{self, Write},
+    io,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -21,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
     local::{Shared, Stage},
+    report::{self, say},
     tls::Current,
 };
 
@@ -53,6 +53,7 @@ impl Signals {
                     if shared.stage() != Stage::Serving {
                         std::process::exit(1);
                     }
+                    report::draining(&shared);
                     shared.enter(Stage::Draining);
                 }
             }
@@ -100,9 +101,4 @@ fn read_again(tls: &Current) {
         Ok(()) => say(&"SIGHUP: new connections get the certificate that was read just now"),
         Err(error) => say(&format_args!("{error}; the old certificate stays")),
     }
-}
-
-fn say(line: &dyn Display) {
-    // Without stderr nobody wants to know.
-    let _ = writeln!(io::stderr(), "peregrine: {line}");
 }

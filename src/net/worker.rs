@@ -35,7 +35,7 @@ use super::{
 
 /// Milliseconds that the ticker sleeps at most: expired tasks are looked for that often.
 const SLEEP_MS_MAX: u64 = 1_000;
-/// Milliseconds that streams get after `drain_ms` to say their last words.
+/// Milliseconds that calls and streams get after `drain_ms` to say their last words.
 const LAST_WORDS_MS: u64 = 500;
 /// How long the ticker pauses after the panic of an agent.
 const PANIC_PAUSE: Duration = Duration::from_millis(10);
@@ -145,7 +145,8 @@ async fn others_ended(shared: &Shared) {
     .await;
 }
 
-/// The end of a worker: no more connections, `drain_ms` later no more streams, then no more.
+/// The end of a worker: no more connections, `drain_ms` later no more calls and streams, then no
+/// more.
 struct Drain {
     accepting: Vec<JoinHandle<()>>,
     cut_ms: Option<u64>,
@@ -169,7 +170,7 @@ impl Drain {
             return (local.open.get() > 0).then_some(cut_ms);
         }
         let end_ms = *self.end_ms.get_or_insert_with(|| {
-            local.shared.engine.cut_streams();
+            local.shared.cut();
             local.wheel.borrow().wake_all();
             now.mono_ms + LAST_WORDS_MS
         });

@@ -23,11 +23,12 @@ use crossbeam_utils::CachePadded;
 use crate::{
     agent::{Agent, JobHost, Profile},
     fault::{Fault, FaultKind},
+    json::write::unescape,
     limits::Limits,
-    model::{Call, EventBuf},
+    model::{Call, EventBuf, TaskState},
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Entropy, Follow, Now, Outcome, Service, Start,
-        Ticket,
+        TaskKey, Ticket,
     },
     store::Store,
 };
@@ -44,6 +45,7 @@ pub struct Core {
     /// One for each worker, so that workers do not wait for each other.
     timers: Box<[CachePadded<Timers>]>,
     draining: AtomicBool,
+    cut: AtomicBool,
 }
 
 /// An agent and what its card says.
@@ -90,12 +92,36 @@ impl Core {
             unix_ms: start.unix_ms,
             timers: timers.collect(),
             draining: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
         })
     }
 
     /// From now on no new task is made.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on no call waits: who asks for its answer is told that the server ends.
+    pub fn cut(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Tasks that are in no terminal state.
+    pub fn unfinished_tasks(&self) -> usize {
+        let by_state = self.store.stats().by_state;
+        let states = TaskState::ALL.iter().zip(by_state);
+        states.filter(|(state, _)| !state.is_terminal()).map(|(_, tasks)| tasks as usize).sum()
+    }
+
+    /// What a call hears whose task is not done when the server ends.
+    #[cold]
+    fn cut_off(&self, key: TaskKey) -> Fault {
+        let id: Option<Box<[u8]>> = self.store.read(key, |task| task.id().into());
+        let name = id.as_deref().and_then(|id| std::str::from_utf8(id).ok()).map(unescape);
+        let name = name.unwrap_or_default();
+        let detail =
+            format!("the server shuts down before the task {name} is done; ask for it later");
+        Fault { task: id, ..Fault::because(FaultKind::ShuttingDown, detail) }
     }
 
     fn resident(&self, agent: AgentIndex) -> Result<&Resident, Fault> {
@@ -133,7 +159,12 @@ impl Service for Core {
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>> {
-        self.store.settle(ticket, wake, answer)
+        match self.store.settle(ticket, wake, answer) {
+            Poll::Pending if self.cut.load(Ordering::Relaxed) => {
+                Poll::Ready(Err(self.cut_off(ticket.key)))
+            }
+            settled => settled,
+        }
     }
 
     fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow {

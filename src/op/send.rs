@@ -54,7 +54,7 @@ impl Core {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         if self.is_draining() {
-            return Err(Fault::because(FaultKind::Overloaded, "the server is shutting down"));
+            return Err(FaultKind::ShuttingDown.into());
         }
         let new = NewTask {
             agent: cx.caller.agent,

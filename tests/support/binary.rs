@@ -62,8 +62,13 @@ impl Binary {
 
     /// Starts a server under a limit of open files.
     pub fn start_with_files(files: usize, flags: &[&str]) -> Binary {
+        Binary::start_under(&format!("-n {files}"), flags)
+    }
+
+    /// Starts a server under a limit, as `ulimit` names it.
+    pub fn start_under(limit: &str, flags: &[&str]) -> Binary {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\""), PATH]);
+        command.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\""), PATH]);
         command.args(SERVE).args(flags);
         Binary::of(command)
     }
@@ -103,6 +108,11 @@ impl Binary {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The number of the process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Tells the process to end.

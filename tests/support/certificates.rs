@@ -63,6 +63,8 @@ impl Authority {
         let cert = params.signed_by(&pair, &self.issuer).unwrap();
         let cert_file = self.folder.join(format!("{file}.pem"));
         let key_file = self.folder.join(format!("{file}.key"));
+        // An earlier run may have left something there that cannot be written to.
+        let _ = (fs::remove_file(&cert_file), fs::remove_file(&key_file));
         fs::write(&cert_file, cert.pem()).unwrap();
         fs::write(&key_file, pair.serialize_pem()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(pair.serialize_pem().as_bytes()).unwrap();

@@ -2,12 +2,28 @@
 
 use crate::{
     fault::{Fault, FaultKind},
-    json::base64,
+    json::{base64, write::unescape},
     model::Generation,
     pb::Writer,
 };
 
 use super::fields::other::{any, bad_request, error_info, field_violation, status};
+
+/// An entry of a map (Protocol Buffers, "Maps").
+mod map_entry {
+    pub const KEY: u32 = 1;
+    pub const VALUE: u32 = 2;
+}
+
+/// `google.rpc.RetryInfo`.
+mod retry_info {
+    pub const RETRY_DELAY: u32 = 1;
+}
+
+/// `google.protobuf.Duration`.
+mod duration {
+    pub const SECONDS: u32 = 1;
+}
 
 /// A status code of gRPC; the discriminants are its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +134,7 @@ fn code_v1(kind: FaultKind) -> Code {
         | FaultKind::ExtensionSupportRequired
         | FaultKind::VersionNotSupported => Code::FailedPrecondition,
         FaultKind::Overloaded => Code::ResourceExhausted,
+        FaultKind::ShuttingDown => Code::Unavailable,
     }
 }
 
@@ -140,7 +157,8 @@ fn code_v03(kind: FaultKind) -> Code {
         | FaultKind::InvalidAgentResponse
         | FaultKind::ExtendedAgentCardNotConfigured
         | FaultKind::ExtensionSupportRequired
-        | FaultKind::Overloaded => code_v1(kind),
+        | FaultKind::Overloaded
+        | FaultKind::ShuttingDown => code_v1(kind),
     }
 }
 
@@ -157,7 +175,9 @@ fn name_v03(kind: FaultKind) -> String {
     name
 }
 
-/// `google.rpc.Status` with ErrorInfo and, about a parameter, BadRequest.
+/// `google.rpc.Status` with ErrorInfo and, about a parameter, BadRequest; at the end of the server
+/// RetryInfo. A client is left to decide what it asks again: nothing tells its library to repeat a
+/// call whose task was made.
 fn details(code: Code, message: &str, fault: &Fault) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     let mut writer = Writer(&mut out);
@@ -166,7 +186,21 @@ fn details(code: Code, message: &str, fault: &Fault) -> Vec<u8> {
     detail(&mut writer, b"type.googleapis.com/google.rpc.ErrorInfo", |writer| {
         writer.bytes(error_info::REASON, fault.kind.row().reason.as_bytes());
         writer.bytes(error_info::DOMAIN, b"a2a-protocol.org");
+        if let Some(task) = &fault.task {
+            let task = unescape(std::str::from_utf8(task).unwrap_or_default());
+            let entry = writer.open(error_info::METADATA, task.len());
+            writer.bytes(map_entry::KEY, b"taskId");
+            writer.bytes(map_entry::VALUE, task.as_bytes());
+            writer.close(entry);
+        }
     });
+    if fault.kind == FaultKind::ShuttingDown {
+        detail(&mut writer, b"type.googleapis.com/google.rpc.RetryInfo", |writer| {
+            let delay = writer.open(retry_info::RETRY_DELAY, 0);
+            writer.number(duration::SECONDS, 1);
+            writer.close(delay);
+        });
+    }
     if let Some(field) = fault.field {
         detail(&mut writer, b"type.googleapis.com/google.rpc.BadRequest", |writer| {
             let violation = writer.open(bad_request::FIELD_VIOLATIONS, field.len());

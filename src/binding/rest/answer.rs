@@ -1,7 +1,7 @@
 //! Answers of HTTP+JSON that are errors, and the media type of all of them.
 
 use crate::{
-    binding::{Exchange, Handled, parked::JSON},
+    binding::{Exchange, Handled, carrier::retry_after, parked::JSON},
     dialect::rest::Rest,
     fault::{Fault, FaultKind},
     http::{self, Field, Head, Method, response},
@@ -77,8 +77,7 @@ pub fn refuse_with(
     (status, extra): (u16, &[u8]),
 ) -> Handled {
     let date = x.means.scratch.date(x.means.now);
-    let retry: &[u8] = if status == 429 { b"Retry-After: 1\r\n" } else { b"" };
-    let extra = [extra, retry].concat();
+    let extra = [extra, retry_after(status)].concat();
     let mark = response::begin(x.means.out, status, media, &date, &extra, x.close);
     (form.fault)(x.means.out, fault, status);
     if x.head.method() == Method::Head {

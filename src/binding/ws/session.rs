@@ -100,7 +100,7 @@ impl Session {
         let detail = "the server is shutting down; subscribe again to go on";
         for pending in self.pending.drain(..) {
             match pending {
-                // The close frame behind it tells a call that there will be no answer.
+                // Answered already: no call waits at the end of the server.
                 Pending::Call(_) => {}
                 Pending::Stream(pump) => {
                     pump.cut(out, &Fault::because(FaultKind::Internal, detail))

@@ -18,7 +18,7 @@ use std::{
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::ServerConfig;
 
-use super::{local::Seat, server::ServerError};
+use super::{error::ServerError, local::Seat};
 
 /// The files of a server that speaks TLS 1.2 and 1.3, all of them PEM.
 #[derive(Clone, Debug)]
@@ -42,6 +42,11 @@ impl Tls {
     pub fn client_ca(mut self, file: impl Into<PathBuf>) -> Tls {
         self.client_ca = Some(file.into());
         self
+    }
+
+    /// Whether every client must show who it is.
+    pub(super) fn knows_clients(&self) -> bool {
+        self.client_ca.is_some()
     }
 
     /// Reads the files.

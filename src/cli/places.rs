@@ -1,0 +1,161 @@
+//! Where the agents of a server are, and a call that any shell can make to the first of them.
+
+use std::fmt::Write;
+
+use peregrine::{
+    agent::Extension,
+    dialect::{self, Dialect},
+    engine::Setup,
+    model::{Generation, Op},
+};
+
+use super::args::TlsFlags;
+
+/// Places that are shown; behind them stands how many more there are.
+const SHOWN_MAX: usize = 24;
+/// Flags of curl for a server that asks who its clients are.
+const CLIENT_CERT: &str = " --cert client.pem --key client.key";
+
+/// What is served where, as the flags say it.
+pub struct Places {
+    /// What stands in the banner, and at which path it is.
+    rows: Vec<(String, String)>,
+    /// Who speaks at `/`.
+    root: &'static Dialect,
+    /// The extensions without which the agent at `/` answers nobody.
+    required: Vec<String>,
+    /// True: clients must show a certificate.
+    asks_clients: bool,
+}
+
+impl Places {
+    /// The places of a setup that has its agents.
+    pub fn of(setup: &Setup, tls: &TlsFlags) -> Places {
+        let names = setup.agents.iter().map(|(profile, _)| &profile.name);
+        let mut rows: Vec<(String, String)> =
+            names.map(|name| (format!("agent   {name}"), format!("/agents/{name}"))).collect();
+        let (mut root, mut first) = (&dialect::STANDARD, 0);
+        for mount in &setup.mounts {
+            let path = mount.path.trim_end_matches('/');
+            let agent = mount.agent.as_deref();
+            let index = agent.map_or(Some(0), |name| index_of(setup, name));
+            if path.is_empty() {
+                root = dialect::by_name(&mount.dialect).unwrap_or(root);
+                first = index.unwrap_or(0);
+            }
+            // A mount goes before the place that the agent has anyway.
+            rows.retain(|(_, taken)| taken != path);
+            let name = index.and_then(|index| setup.agents.get(index));
+            let name = name.map_or("", |(profile, _)| &profile.name);
+            rows.push((format!("mount   {} {name}", mount.dialect), format!("{path}/")));
+        }
+        let extensions = setup.agents.get(first).map(|(profile, _)| &profile.extensions[..]);
+        let required = extensions.unwrap_or_default().iter().filter(|it| it.required);
+        let required = required.map(|Extension { uri, .. }| uri.clone()).collect();
+        Places { rows, root, required, asks_clients: tls.client_ca.is_some() }
+    }
+
+    /// The lines of the banner about them, below `url`.
+    pub fn lines(&self, url: &str) -> String {
+        let mut text = String::new();
+        let width = self.rows.iter().map(|(label, _)| label.len()).max().unwrap_or_default();
+        // Writing to a String never fails.
+        for (label, path) in self.rows.iter().take(SHOWN_MAX) {
+            let _ = writeln!(text, "  {label:width$}  {url}{path}");
+        }
+        if let Some(more) = self.rows.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
+            let _ = writeln!(text, "          and {more} more");
+        }
+        let _ = writeln!(text, "  card    {url}/.well-known/agent-card.json");
+        let _ = writeln!(text, "  try     {}", self.call(url));
+        if self.asks_clients {
+            text.push_str("          with a certificate and its key of your own\n");
+        }
+        text
+    }
+
+    /// A call for any shell.
+    fn call(&self, url: &str) -> String {
+        // The URL is an address of this machine, for which few certificates are made out.
+        let insecure = if url.starts_with("https:") { "k" } else { "" };
+        let cert = if self.asks_clients { CLIENT_CERT } else { "" };
+        let mut text =
+            format!("curl -s{insecure}{cert} '{url}/' -H 'Content-Type: application/json'");
+        if self.root.quirks.accept_required {
+            text.push_str(" -H 'Accept: application/json'");
+        }
+        if !self.required.is_empty() {
+            let _ = write!(text, " -H 'A2A-Extensions: {}'", self.required.join(", "));
+        }
+        let sends = self.root.methods.iter().find(|method| method.op == Op::Send);
+        let Some(method) = sends else { return text };
+        let (header, params) = match method.wire.generation {
+            Generation::V1 => (" -H 'A2A-Version: 1.0'", V1),
+            Generation::V03 => ("", V03),
+            Generation::V01 => ("", V01),
+        };
+        let name = method.name;
+        let _ =
+            write!(text, r#"{header} -d '{{"jsonrpc":"2.0","id":1,"method":"{name}","params":"#);
+        text.push_str(params);
+        text.push_str("}'");
+        text
+    }
+}
+
+const V1: &str = r#"{"message":{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"hello"}]}}"#;
+const V03: &str = concat!(
+    r#"{"message":{"kind":"message","messageId":"m-1","role":"user","#,
+    r#""parts":[{"kind":"text","text":"hello"}]}}"#,
+);
+/// Its client names the task, anew each time.
+const V01: &str = concat!(
+    r#"{"id":"task-'"$(date +%s)"'","message":{"role":"user","#,
+    r#""parts":[{"type":"text","text":"hello"}]}}"#,
+);
+
+fn index_of(setup: &Setup, name: &str) -> Option<usize> {
+    setup.agents.iter().position(|(profile, _)| profile.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use peregrine::{
+        agent::{Agent, Profile, echo::Echo},
+        engine::Mount,
+    };
+
+    use super::*;
+
+    fn agents(count: usize) -> Vec<(Profile, Arc<dyn Agent>)> {
+        let agent = |n| -> (Profile, Arc<dyn Agent>) {
+            (Profile::new(&format!("a{n}"), "An agent."), Arc::new(Echo))
+        };
+        (0..count).map(agent).collect()
+    }
+
+    #[test]
+    fn every_agent_and_mount_has_its_line() {
+        let mount = |path: &str, agent: Option<&str>| Mount {
+            path: path.to_owned(),
+            dialect: "langsmith".to_owned(),
+            agent: agent.map(str::to_owned),
+        };
+        let mounts = vec![mount("/x/", Some("a1")), mount("/agents/a0", None)];
+        let setup = Setup { agents: agents(2), mounts, ..Setup::default() };
+        let text = Places::of(&setup, &TlsFlags::default()).lines("http://h:1");
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        assert_eq!(lines[0], "agent   a1            http://h:1/agents/a1");
+        assert_eq!(lines[1], "mount   langsmith a1  http://h:1/x/");
+        assert_eq!(lines[2], "mount   langsmith a0  http://h:1/agents/a0/");
+    }
+
+    #[test]
+    fn many_agents_are_counted() {
+        let setup = Setup { agents: agents(SHOWN_MAX + 2), ..Setup::default() };
+        let text = Places::of(&setup, &TlsFlags::default()).lines("http://h:1");
+        assert!(text.contains("and 2 more") && text.lines().count() == SHOWN_MAX + 3, "{text}");
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a server does not start: one line for whoever starts it.
+
+use std::{fmt, io, net::SocketAddr, path::PathBuf};
+
+use crate::engine::BuildError;
+
+/// Why a server did not start. `Debug` says the same as `Display`, for `main` to return it.
+pub enum ServerError {
+    /// Not an address and a port.
+    Address(String),
+    /// The address cannot be listened on.
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file of certificates or keys cannot be used.
+    Tls {
+        /// The file.
+        file: PathBuf,
+        /// Why, in one line.
+        reason: String,
+    },
+    /// Other machines reach the address, and nobody has said that they may: see
+    /// [`Server::allow_anonymous`].
+    Public(String),
+    /// [`Server::run`] was called on a thread of a runtime, which it would hold up.
+    InRuntime,
+    /// The setup contradicts itself.
+    Build(BuildError),
+    /// The system gives no thread, event queue or randomness.
+    System(io::Error),
+}
+
+impl From<BuildError> for ServerError {
+    fn from(error: BuildError) -> ServerError {
+        ServerError::Build(error)
+    }
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerError::Address(text) => {
+                write!(f, "cannot listen on {text:?}: not an address and a port, as 127.0.0.1:3000")
+            }
+            ServerError::Bind { addr, source } if source.kind() == io::ErrorKind::AddrInUse => {
+                write!(f, "cannot listen on {addr}: the port is taken")
+            }
+            ServerError::Bind { addr, source } => write!(f, "cannot listen on {addr}: {source}"),
+            ServerError::Tls { file, reason } => {
+                write!(f, "cannot use {}: {reason}", file.display())
+            }
+            ServerError::Public(text) => write!(
+                f,
+                "{text} can be reached by other machines, and nobody is asked who they are; add \
+                 --tls-client-ca (Tls::client_ca), or add --allow-anonymous \
+                 (Server::allow_anonymous) if anybody may call the agents"
+            ),
+            ServerError::InRuntime => write!(
+                f,
+                "a server cannot run on a thread of a tokio runtime, which it would hold up; \
+                 use Server::start, or a thread of its own"
+            ),
+            ServerError::Build(error) => error.fmt(f),
+            ServerError::System(error) => write!(f, "cannot start: {error}"),
+        }
+    }
+}
+
+impl fmt::Debug for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line() {
+        let addr = "127.0.0.1:3000".parse().unwrap();
+        let source = io::Error::from(io::ErrorKind::AddrInUse);
+        let error = ServerError::Bind { addr, source };
+        assert_eq!(format!("{error:?}"), "cannot listen on 127.0.0.1:3000: the port is taken");
+    }
+}
