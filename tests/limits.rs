@@ -709,6 +709,41 @@ fn a_message_that_trickles_is_a_slow_body() {
 }
 
 #[test]
+fn only_bytes_of_the_message_move_it_on() {
+    let mut lab = Lab::limited(|limits| {
+        limits.body_idle_ms = 2_000;
+        limits.body_progress_bytes_min = 100;
+        limits.ws_ping_ms = 100_000;
+    });
+    let begun = frame(1, b"{");
+    let (ping, pong) = (frame(0x89, &[b'p'; 125]), frame(0x8a, &[b'p'; 125]));
+    for more in [ping, pong, frame(0, b"").repeat(20), frame(0, b"a")] {
+        // However the beginning arrives, and whatever comes in each read.
+        for first in [begun.clone(), [&begun[..], &more].concat()] {
+            let peer = lab.socket("/", "");
+            lab.write(peer, &first);
+            for _ in 0..6 {
+                lab.pass(500);
+                lab.write(peer, &more);
+            }
+            let last = lab.frames(peer).pop().expect("a close frame");
+            assert_eq!((last.close_code(), lab.next(peer)), (1008, Next::Close));
+        }
+    }
+    // Whole messages between them are no part of the next one, and a message that moves may last.
+    let (peer, call) = (lab.socket("/", ""), padded_call(1_000));
+    let pieces: Vec<&[u8]> = call.as_bytes().chunks(100).collect();
+    lab.write(peer, &[text(&call), frame(1, pieces[0])].concat());
+    assert_eq!(lab.frames(peer).len(), 1);
+    for piece in &pieces[1..] {
+        lab.pass(1_900);
+        lab.write(peer, &[frame(0x89, b""), frame(0, piece)].concat());
+    }
+    lab.write(peer, &frame(0x80, b""));
+    assert_eq!(lab.frames(peer).len(), pieces.len());
+}
+
+#[test]
 fn messages_on_their_way_count_as_buffers() {
     let server = Binary::limited(&["buffers_bytes_max=300000"]);
     let mut peer = server.connect();

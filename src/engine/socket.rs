@@ -28,16 +28,14 @@ pub(super) struct Socket {
     left: usize,
     /// The message that is on its way, if one is.
     window: Option<Window>,
-    /// Bytes of input that were consumed.
-    eaten: u64,
 }
 
-/// A stretch of time in which a message must move on.
+/// A stretch of time in which a message must move on: by bytes of its own, whatever else comes.
 #[derive(Clone, Copy)]
 struct Window {
     since_ms: u64,
-    /// [`Socket::eaten`] when it began.
-    eaten: u64,
+    /// [`Reader::gathered`] when it began.
+    gathered: usize,
 }
 
 impl Socket {
@@ -50,7 +48,6 @@ impl Socket {
             pinged_ms: None,
             left: 0,
             window: None,
-            eaten: 0,
         }
     }
 
@@ -70,7 +67,10 @@ impl Socket {
             Ok(ate) => ate,
             Err(next) => return Step::Over(next),
         };
-        (self.left, self.eaten) = (input.len() - ate, self.eaten + ate as u64);
+        self.left = input.len() - ate;
+        if self.reader.is_inside() && self.window.is_none() {
+            self.window = Some(Window { since_ms: cx.now.mono_ms, gathered: 0 });
+        }
         if cx.out.len() >= room {
             return Step::Rest(ate, false);
         }
@@ -142,13 +142,7 @@ impl Socket {
 
     fn handle(&mut self, cx: &mut Cx<'_>, event: Event, payload: &[u8], room: usize) -> Handled {
         match event {
-            Event::Partial => {
-                let is_new = self.reader.is_inside() && self.window.is_none();
-                if is_new {
-                    self.window = Some(Window { since_ms: cx.now.mono_ms, eaten: self.eaten });
-                }
-                return Handled::Partial;
-            }
+            Event::Partial => return Handled::Partial,
             Event::Text => self.message(cx, OpCode::Text, payload, room),
             Event::Binary => self.message(cx, OpCode::Binary, payload, room),
             Event::Ping => ws::control(cx.out, OpCode::Pong, payload),
@@ -200,14 +194,15 @@ impl Socket {
         }
     }
 
-    /// True when `body_idle_ms` passed in the middle of a message without enough new input.
+    /// True when `body_idle_ms` passed in the middle of a message without enough more of it.
     fn stalls(&mut self, limits: &Limits, now_ms: u64) -> bool {
         let Some(window) = self.window else { return false };
         if now_ms < window.since_ms + limits.body_idle_ms {
             return false;
         }
-        self.window = Some(Window { since_ms: now_ms, eaten: self.eaten });
-        self.eaten - window.eaten < limits.body_progress_bytes_min as u64
+        let gathered = self.reader.gathered();
+        self.window = Some(Window { since_ms: now_ms, gathered });
+        gathered.saturating_sub(window.gathered) < limits.body_progress_bytes_min
     }
 }
 

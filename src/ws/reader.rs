@@ -118,6 +118,11 @@ impl Reader {
         self.kind.is_some()
     }
 
+    /// Bytes that there are of a message that is not whole.
+    pub fn gathered(&self) -> usize {
+        self.message.len()
+    }
+
     /// Bytes of the buffer that is held.
     pub fn held_bytes(&self) -> usize {
         self.message.capacity()
