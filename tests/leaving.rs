@@ -6,8 +6,8 @@
 mod support;
 
 use std::{
-    io::{ErrorKind, Write},
-    net::Shutdown,
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, TcpStream},
     time::{Duration, Instant},
 };
 
@@ -15,6 +15,7 @@ use socket2::SockRef;
 use support::{
     ask::{V1, get, post, rpc, say},
     binary::{Binary, PATIENCE},
+    ws::upgrade,
 };
 
 const CARD: &str = "/.well-known/agent-card.json";
@@ -82,4 +83,49 @@ fn a_peer_that_only_ends_its_side_is_served() {
     writer.join().unwrap();
     let answers = String::from_utf8(answers).unwrap();
     assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), requests);
+}
+
+/// Reads until nothing more comes; true: the connection was reset.
+fn ends_by_reset(stream: &mut TcpStream) -> bool {
+    let mut some = [0; 64 * 1024];
+    loop {
+        match stream.read(&mut some) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return true,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// What the kernel holds for it is freed at once: a close would let it wait for minutes.
+#[test]
+fn a_peer_that_answers_no_ping_is_reset() {
+    let server = Binary::limited(&["ws_ping_ms=200"]);
+    let mut tcp = server.connect();
+    tcp.write(&upgrade("/", ""));
+    assert!(ends_by_reset(&mut tcp.stream));
+}
+
+#[test]
+fn a_subscriber_that_ends_its_side_is_reset() {
+    let server = Binary::limited(&[]);
+    let mut tcp = server.connect();
+    tcp.write(&post("/", &[], &rpc(V1.stream(), &V1.params(say("hold:600000:1")))));
+    tcp.read_until("TASK_STATE_SUBMITTED");
+    tcp.stream.shutdown(Shutdown::Write).unwrap();
+    assert!(ends_by_reset(&mut tcp.stream));
+}
+
+/// Who ends in the middle of a request still hears what was asked before.
+#[test]
+fn a_request_that_is_cut_short_ends_without_a_reset() {
+    let server = Binary::limited(&[]);
+    for rest in ["GET / HT", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9"] {
+        let mut tcp = server.connect();
+        tcp.write(&[&get(CARD)[..], rest.as_bytes()].concat());
+        tcp.stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(tcp.reply().status, 200);
+        assert!(!ends_by_reset(&mut tcp.stream));
+    }
 }

@@ -82,7 +82,7 @@ impl Conn {
         if !step.done {
             let eaten = self.eaten;
             if eof {
-                return Step::Over(Next::Abort);
+                return Step::Over(Next::Close);
             }
             if self.body_stalls(cx, eaten) {
                 return self.reject_with(cx, 408, "the body took too long");

@@ -58,7 +58,7 @@ pub enum Next {
     Open,
     /// Send what is unsent, then close for writing, ignore input for a while, and close.
     Close,
-    /// Close it now.
+    /// Close it now, by a reset: the peer has left, or does not answer.
     Abort,
     /// Serve HTTP/2 on it, from its first byte on: nothing is consumed.
     Http2,
@@ -255,7 +255,8 @@ impl Conn {
         let limits = cx.engine.limits();
         let waited = cx.now.mono_ms.saturating_sub(self.since_ms);
         if eof || (seen == 0 && cx.engine.is_draining()) {
-            return Step::Over(if seen == 0 { Next::Close } else { Next::Abort });
+            // What came before was a request, whose answer is not to be lost.
+            return Step::Over(Next::Close);
         }
         if seen == 0 {
             let idle = waited >= limits.keep_alive_idle_ms;

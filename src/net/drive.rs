@@ -303,7 +303,10 @@ impl<S: Transport + 'static> Io<S> {
         match progress.next {
             Next::Open => {}
             Next::Close => (self.phase, self.due_ms) = (Phase::Closing, NEVER),
-            Next::Abort => return Err(Gone),
+            Next::Abort => {
+                self.stream.reset_on_close();
+                return Err(Gone);
+            }
             Next::Http2 => self.phase = Phase::HandedOn,
         }
         let stopped = !progress.read || said >= local.bounds.output_bytes_max / 2;
