@@ -154,11 +154,12 @@ limits! {
     streams_max: usize = 65_536;
     /// Bytes of unsent output above which a connection's input is left waiting.
     output_bytes_max: usize = 256 * 1024;
-    /// Bytes that all connections together hold of partial requests and unsent output; one that
-    /// would need more is cut off.
+    /// Bytes that all connections together hold of partial requests and unsent output; when there
+    /// would be more, those that hold most are cut off.
     buffers_bytes_max: usize = 1024 * 1024 * 1024;
-    /// Bytes of one answer beyond which a page of tasks ends and more calls of a batch are refused.
-    answer_bytes_max: usize = 16 * 1024 * 1024;
+    /// Bytes of one answer beyond which a page of tasks ends and more calls of a batch are refused:
+    /// what a request of some bytes can make us hold (gRPC's clients take 4 MiB).
+    answer_bytes_max: usize = 2 * 1024 * 1024;
     /// HTTP/2 connections, which count among `connections_max` and may hold far more than others.
     http2_connections_max: usize = 512;
     /// Calls at a time on one HTTP/2 connection (nginx 128, hyper 200).
@@ -199,7 +200,7 @@ mod tests {
         assert!(limits.query_bytes_max < limits.target_bytes_max);
         assert!(2 * limits.body_bytes_max < limits.task_bytes_max);
         assert!(limits.task_bytes_max < limits.store_bytes_max);
-        assert!(limits.task_bytes_max <= limits.answer_bytes_max);
+        assert!(limits.output_bytes_max < limits.answer_bytes_max);
         assert!(limits.sse_keep_alive_ms < limits.write_stall_ms);
         assert!(limits.identifier_bytes_max < usize::from(u16::MAX));
     }

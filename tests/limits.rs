@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use support::{
     Lab, Peer,
     ask::{V1, V03, get, get_with, post, post_chunked, rpc, rpc_id, say},
-    binary::{Binary, PATIENCE},
+    binary::{Binary, PATIENCE, Tcp},
     reply::Reply,
     script,
     ws::{Sent, frame, text},
@@ -544,6 +544,44 @@ fn buffers_bytes_max() {
         small.write(&post("/", &[], &body));
         assert_eq!(small.reply().status, 200);
     }
+}
+
+#[test]
+fn who_holds_most_of_the_buffers_is_cut_first() {
+    let flags = ["--workers", "2", "--limit", "buffers_bytes_max=33554432"];
+    let server = Binary::start_plain(&flags);
+    let ask = |method: &str, params: &Value| {
+        let mut tcp = server.connect();
+        tcp.write(&post("/", &[("Connection", "close")], &rpc(method, params)));
+        tcp.reply().json()
+    };
+    // A task of 3 MB is shown as 6 MB: as message and as artifact.
+    let task = ask(V1.send(), &V1.params(say(&"x".repeat(3_000_000))));
+    let body = rpc("GetTask", &json!({"id": V1.task(&task["result"])["id"]}));
+    let request = post("/", &[("Connection", "close")], &body);
+    // The witness is served whatever the others, who do not read, have asked for.
+    let (mut readers, call) = (Vec::new(), V1.params(say(&"y".repeat(200_000))));
+    for _ in 0..30 {
+        let mut reader = server.connect_narrow();
+        // It may be cut before the next one is there.
+        let _ = reader.stream.write_all(&request);
+        readers.push(reader);
+        assert!(ask(V1.send(), &call).to_string().len() > 400_000);
+    }
+    // So are those whose bodies take what room the others have left.
+    let late = post("/", &[], &rpc(V1.send(), &call));
+    let mut slow: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    slow.iter_mut().for_each(|tcp| tcp.write(&late[..500]));
+    assert!(ask(V1.send(), &call).to_string().len() > 400_000);
+    for tcp in &mut slow {
+        tcp.write(&late[500..]);
+        assert_eq!(tcp.reply().status, 200);
+    }
+    // It was the readers that were cut.
+    let is_whole = |reader: &mut Tcp| reader.read_to_end().len() > 6_000_000;
+    let whole = readers.iter_mut().map(is_whole).filter(|is_whole| *is_whole).count();
+    assert!(whole < 20, "{whole}");
+    server.assert_lives();
 }
 
 #[test]

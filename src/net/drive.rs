@@ -2,8 +2,9 @@
 //!
 //! A poll reads what there is, lets the engine advance over it and writes its answers with one
 //! call, until the socket has nothing more to give. Between polls a quiet connection owns no
-//! buffer: it reads into its worker's. Whoever takes too little of what we write in a window of
-//! `write_stall_ms` is cut off; whoever is told to go gets `linger_ms` to see our last words.
+//! buffer: it reads into its worker's. Whoever takes too little of what we write in a
+//! window of `write_stall_ms` is cut off, and so is who holds most when all buffers are full;
+//! whoever is told to go gets `linger_ms` to see our last words.
 
 use std::{
     future::Future,
@@ -25,7 +26,8 @@ use super::{
     input::Input,
     local::{Desk, Local, Seat},
     output::Output,
-    transport::{Transport, poll_read},
+    share::Share,
+    transport::{Transport, poll_read, send},
     wheel::{NEVER, Slot},
 };
 
@@ -53,8 +55,8 @@ struct Io<S> {
     waits_ms: u64,
     /// Bytes that the peer has taken in it.
     taken: u32,
-    /// Bytes of buffers that are counted in `Shared::buffers`.
-    charged: usize,
+    /// What is counted in `Shared::buffers`.
+    share: Share,
     slot: Option<Slot>,
     phase: Phase,
     side: u8,
@@ -106,7 +108,7 @@ impl<S: Transport + 'static> Drive<S> {
             due_ms: NEVER,
             waits_ms: 0,
             taken: 0,
-            charged: 0,
+            share: Share::default(),
             slot: None,
             phase: Phase::Open,
             side,
@@ -144,11 +146,22 @@ impl<S: Transport> Drop for Drive<S> {
         if let Some(slot) = self.io.slot {
             self.local.wheel.borrow_mut().remove(slot);
         }
+        if !self.io.is_drained() {
+            // The peer does not read: a reset frees what the kernel holds for it.
+            self.io.stream.reset_on_close();
+        }
         if let Ok(mut desk) = self.local.desk.try_borrow_mut() {
             self.io.input.release(&mut desk.inputs);
             self.io.output.release(&mut desk.outputs);
         }
-        self.local.shared.charge_buffers(self.io.charged, 0);
+        self.local.shared.buffers.release(&mut self.io.share);
+    }
+}
+
+impl<S: Transport> Io<S> {
+    /// Nothing that was said waits to leave.
+    fn is_drained(&self) -> bool {
+        self.output.is_empty() && self.stream.is_flushed()
     }
 }
 
@@ -160,6 +173,9 @@ impl<S: Transport + 'static> Io<S> {
         now: Now,
         cx: &mut Context<'_>,
     ) -> Result<End, Gone> {
+        if self.share.is_cut() {
+            return Err(Gone);
+        }
         // Polled without a word why: unless a body is awaited, the engine may have been woken.
         let mut due = !self.is_hungry() || now.mono_ms >= self.due_ms;
         for _ in 0..ROUNDS_MAX {
@@ -169,6 +185,9 @@ impl<S: Transport + 'static> Io<S> {
             }
             if self.phase != Phase::Open {
                 return self.close(desk, local, now, cx);
+            }
+            if local.shared.buffers.is_full() {
+                return Ok(End::Yield);
             }
             due |= moved && self.output.len() < local.bounds.output_bytes_max;
             let fresh = match self.fill(desk, local, cx)? {
@@ -183,39 +202,32 @@ impl<S: Transport + 'static> Io<S> {
                 }
                 Poll::Pending => {
                     // A buffer that grew for what has not come counts from now on, too.
-                    self.charge(local)?;
+                    self.charge(local, cx)?;
                     return Ok(End::Wait);
                 }
             };
             if due {
                 due = self.advance(fresh, desk, local, now, cx)?;
             }
-            self.charge(local)?;
+            self.charge(local, cx)?;
         }
         Ok(End::Yield)
     }
 
-    /// Counts the buffers that this connection holds. One that grows when all connections together
-    /// hold too much is cut off: it could not be served without harm to the others.
-    fn charge(&mut self, local: &Local) -> Result<(), Gone> {
+    /// Counts the buffers that this connection holds.
+    fn charge(&mut self, local: &Local, cx: &Context<'_>) -> Result<(), Gone> {
         let (input, output) = (self.input.held_bytes(), self.output.held_bytes());
         let held = input + output + self.conn.held_bytes() + self.stream.held_bytes();
-        if held == self.charged {
+        if held == self.share.held() {
             return Ok(());
         }
-        let grown = held > self.charged;
-        let all = local.shared.charge_buffers(std::mem::replace(&mut self.charged, held), held);
-        if grown && all > local.bounds.buffers_bytes_max { Err(Gone) } else { Ok(()) }
+        let stays = local.shared.buffers.charge(&mut self.share, held, cx.waker());
+        if stays { Ok(()) } else { Err(Gone) }
     }
 
     /// More input is needed before the engine can do anything.
     fn is_hungry(&self) -> bool {
         self.need > self.input.len()
-    }
-
-    /// Nothing that was said waits to leave.
-    fn is_drained(&self) -> bool {
-        self.output.is_empty() && self.stream.is_flushed()
     }
 
     /// The engine waits for a task and wants no input meanwhile: reading would not show that the
@@ -290,7 +302,7 @@ impl<S: Transport + 'static> Io<S> {
         let said = out.len();
         if said > 0 {
             let first = self.is_drained();
-            let sent = if self.output.is_empty() { self.write(out, cx)? } else { 0 };
+            let sent = if self.output.is_empty() { send(&mut self.stream, out, cx)? } else { 0 };
             if sent == said && self.stream.is_flushed() {
                 out.clear();
             } else {
@@ -314,19 +326,6 @@ impl<S: Transport + 'static> Io<S> {
         Ok(again || self.phase != Phase::Open)
     }
 
-    /// Writes until the socket is full; says how much it took.
-    fn write(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Result<usize, Gone> {
-        let mut sent = 0;
-        while sent < bytes.len() {
-            match self.stream.poll_send(cx, &bytes[sent..])? {
-                Poll::Ready(0) => return Err(Gone),
-                Poll::Ready(count) => sent += count,
-                Poll::Pending => break,
-            }
-        }
-        Ok(sent)
-    }
-
     /// Writes what waits; true when some of it went.
     fn flush(
         &mut self,
@@ -338,9 +337,7 @@ impl<S: Transport + 'static> Io<S> {
         if self.is_drained() {
             return Ok(false);
         }
-        let output = std::mem::take(&mut self.output);
-        let sent = self.write(output.unsent(), cx)?;
-        self.output = output;
+        let sent = send(&mut self.stream, self.output.unsent(), cx)?;
         self.output.sent(sent, &mut desk.outputs);
         // Always: what the transport took just now may not be on its way.
         let moved = self.flush_transport(cx)? || sent > 0;
@@ -348,8 +345,6 @@ impl<S: Transport + 'static> Io<S> {
         let is_over = now.mono_ms >= self.waits_ms.saturating_add(local.bounds.write_stall_ms);
         if is_over && !self.is_drained() {
             if (self.taken as usize) < local.bounds.write_progress_bytes_min {
-                // The peer does not read: a reset frees what the kernel holds for it.
-                self.stream.reset_on_close();
                 return Err(Gone);
             }
             (self.waits_ms, self.taken) = (now.mono_ms, 0);

@@ -20,6 +20,7 @@ use crate::{
 use super::{
     clock::Clock,
     pool::Pool,
+    share::Buffers,
     side::Sides,
     tls::Current,
     wheel::{Slot, Wheel},
@@ -50,8 +51,8 @@ pub(super) struct Shared {
     /// Those of them that speak HTTP/2.
     #[cfg(feature = "grpc")]
     pub(super) http2: Arc<AtomicUsize>,
-    /// Bytes of buffers that connections hold.
-    buffers: AtomicUsize,
+    /// Buffers that connections hold.
+    pub(super) buffers: Buffers,
     /// Connections are accepted with TLS; `None`: as they are.
     pub(super) tls: Option<Current>,
     /// What was still running when `drain_ms` were over.
@@ -65,13 +66,14 @@ pub(super) struct Shared {
 impl Shared {
     /// For `workers` workers.
     pub(super) fn new(engine: Arc<Engine>, tls: Option<Current>, workers: usize) -> Shared {
+        let buffers = Buffers::new(engine.limits());
         Shared {
             engine,
             epoch: Instant::now(),
             open: AtomicUsize::new(0),
             #[cfg(feature = "grpc")]
             http2: Arc::default(),
-            buffers: AtomicUsize::new(0),
+            buffers,
             tls,
             cut: OnceLock::new(),
             stage: AtomicU8::new(0),
@@ -80,14 +82,11 @@ impl Shared {
         }
     }
 
-    /// Notes that a connection holds `now` bytes of buffers instead of `before`; returns the sum
-    /// over all connections.
+    /// Notes that a call of HTTP/2 holds `now` bytes of buffers instead of `before`; returns the
+    /// sum over all connections.
+    #[cfg(feature = "grpc")]
     pub(super) fn charge_buffers(&self, before: usize, now: usize) -> usize {
-        if now >= before {
-            self.buffers.fetch_add(now - before, Ordering::Relaxed) + (now - before)
-        } else {
-            self.buffers.fetch_sub(before - now, Ordering::Relaxed) - (before - now)
-        }
+        self.buffers.add(before, now)
     }
 
     /// How far the server is.
@@ -151,6 +150,7 @@ pub(super) struct Bounds {
     /// See [`Limits`].
     pub(super) connections_max: usize,
     /// See [`Limits`].
+    #[cfg(feature = "grpc")]
     pub(super) buffers_bytes_max: usize,
     /// See [`Limits`].
     pub(super) output_bytes_max: usize,
@@ -206,6 +206,7 @@ impl Local {
         let limits: &Limits = shared.engine.limits();
         let bounds = Bounds {
             connections_max: limits.connections_max,
+            #[cfg(feature = "grpc")]
             buffers_bytes_max: limits.buffers_bytes_max,
             output_bytes_max: limits.output_bytes_max,
             write_stall_ms: limits.write_stall_ms,

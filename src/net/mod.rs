@@ -21,6 +21,7 @@ mod output;
 mod pool;
 mod report;
 mod server;
+mod share;
 mod side;
 mod signals;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]

@@ -55,6 +55,24 @@ pub(super) fn poll_read(
     Ok(Pin::new(stream).poll_read(cx, &mut buffer)?.map(|()| buffer.filled().len()))
 }
 
+/// Writes until the stream is full; says how much it took.
+#[inline]
+pub(super) fn send(
+    stream: &mut impl Transport,
+    bytes: &[u8],
+    cx: &mut Context<'_>,
+) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match stream.poll_send(cx, &bytes[sent..])? {
+            Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Poll::Ready(count) => sent += count,
+            Poll::Pending => break,
+        }
+    }
+    Ok(sent)
+}
+
 impl Transport for TcpStream {
     fn peer(&self) -> Peer<'_> {
         Peer::default()

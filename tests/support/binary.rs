@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use socket2::{Domain, Socket, Type};
+
 use super::reply::Reply;
 
 /// No wait in a test is longer.
@@ -105,6 +107,14 @@ impl Binary {
         Tcp::to(self.addr)
     }
 
+    /// Opens a connection whose kernel takes little before it is read.
+    pub fn connect_narrow(&self) -> Tcp {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("a small buffer");
+        socket.connect(&self.addr.into()).expect("a connection");
+        Tcp::of(socket.into())
+    }
+
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
@@ -201,7 +211,10 @@ pub type Tcp = Line<TcpStream>;
 impl Tcp {
     /// Opens a connection.
     pub fn to(addr: SocketAddr) -> Tcp {
-        let stream = TcpStream::connect(addr).expect("a connection");
+        Tcp::of(TcpStream::connect(addr).expect("a connection"))
+    }
+
+    fn of(stream: TcpStream) -> Tcp {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
