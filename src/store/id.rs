@@ -1,16 +1,19 @@
 //! Identifiers that carry their task's place, and the keyed hash behind every index.
 //!
-//! An id made here is a UUIDv4 in text: its first 32 bits are the place, permuted by the store's
-//! secret so that counts do not show; its other 90 free bits are random. A lookup decodes the place
-//! and compares the whole text, so an id is as unguessable as its random bits. A context's id made
-//! here names the place of the context's first task in the same way, under another permutation.
+//! An id made here is a UUIDv4 in text: its first and its last 32 bits are the place and as many
+//! random bits, sealed by a permutation of the store's secret ([`super::permute`]); its other 58
+//! free bits are random. A lookup opens the place and compares the whole text, so an id is as
+//! unguessable as its 90 random bits, and neither its distance to another one nor its order tells
+//! how many there are. A context's id made here names the place of the context's first task in the
+//! same way, under another permutation.
 
-use std::hash::{DefaultHasher, Hasher};
-
+use super::{permute::Permutation, sip::siphash};
 use crate::model::uuid;
 
-/// Domain of [`Keys::code`] for the keys of [`Keys::hash`].
+/// Domains of [`Keys::code`] for the keys of [`Keys::hash`] and of the permutations.
 const FOLD: u32 = u32::MAX - 2;
+const TASKS: u32 = u32::MAX - 3;
+const CONTEXTS: u32 = u32::MAX - 4;
 
 /// Length of an identifier made by this store.
 pub const ID_LEN: usize = 36;
@@ -34,19 +37,26 @@ pub(super) fn split(place: u32) -> (usize, u32) {
 pub(super) struct Keys {
     tasks: Permutation,
     contexts: Permutation,
-    seed: DefaultHasher,
     fold: [u64; 3],
+    secret: u128,
 }
 
 impl Keys {
     pub fn new(secret: u128) -> Keys {
-        let mut seed = DefaultHasher::new();
-        seed.write_u128(secret);
-        let (tasks, contexts) = (secret as u64, (secret >> 64) as u64);
+        let numbers = |domain| {
+            let mut count = 0u64;
+            move || {
+                count += 1;
+                code(secret, domain, [count, 0])
+            }
+        };
+        let (tasks, contexts) = (numbers(TASKS), numbers(CONTEXTS));
         let (tasks, contexts) = (Permutation::new(tasks), Permutation::new(contexts));
-        let mut keys = Keys { tasks, contexts, seed, fold: [0; 3] };
-        keys.fold = [0, 1, 2].map(|key| keys.code(FOLD, &[key]));
-        keys
+        let fold = [(); 3].map({
+            let mut number = numbers(FOLD);
+            move |()| number()
+        });
+        Keys { tasks, contexts, fold, secret }
     }
 
     /// A hash for the indexes: peers can neither predict it nor ever see it. `domain` separates
@@ -75,87 +85,66 @@ impl Keys {
     }
 
     /// A code that peers may see but not make, nor learn a key from.
-    pub fn code(&self, domain: u32, bytes: &[u8]) -> u64 {
-        let mut hasher = self.seed.clone();
-        hasher.write_u32(domain);
-        hasher.write(bytes);
-        hasher.finish()
+    pub fn code(&self, domain: u32, message: [u64; 2]) -> u64 {
+        code(self.secret, domain, message)
     }
 
     /// The id of a new task at `place`.
     pub fn id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
-        self.tasks.id(place, bits)
+        seal(&self.tasks, place, bits)
     }
 
     /// The place that a task's id of ours would name; `None` when it is none of ours.
     pub fn place(&self, id: &[u8]) -> Option<u32> {
-        self.tasks.place(id)
+        open(&self.tasks, id)
     }
 
     /// The id of a new context whose first task is at `place`.
     pub fn context_id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
-        self.contexts.id(place, bits)
+        seal(&self.contexts, place, bits)
     }
 
     /// The place that a context's id of ours would name; `None` when it is none of ours.
     pub fn context_place(&self, id: &[u8]) -> Option<u32> {
-        self.contexts.place(id)
+        open(&self.contexts, id)
     }
 }
 
-/// A permutation of the places, and ids that begin with one.
-struct Permutation {
-    mask: u32,
-    odd: u32,
-    inverse: u32,
+fn code(secret: u128, domain: u32, [first, second]: [u64; 2]) -> u64 {
+    let mut bytes = [0; 20];
+    bytes[..4].copy_from_slice(&domain.to_le_bytes());
+    bytes[4..12].copy_from_slice(&first.to_le_bytes());
+    bytes[12..].copy_from_slice(&second.to_le_bytes());
+    siphash(secret, &bytes)
 }
 
-impl Permutation {
-    fn new(secret: u64) -> Permutation {
-        let odd = (secret >> 32) as u32 | 1;
-        // Newton's iteration doubles the valid bits of an inverse modulo 2^32: 3, 6, 12, 24, 48.
-        let mut inverse = odd;
-        for _ in 0..4 {
-            inverse = inverse.wrapping_mul(2u32.wrapping_sub(odd.wrapping_mul(inverse)));
-        }
-        Permutation { mask: secret as u32, odd, inverse }
-    }
-
-    fn id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
-        let mixed = (place ^ self.mask).wrapping_mul(self.odd);
-        let mixed = mixed ^ mixed >> 16;
-        uuid(u128::from(mixed) << 96 | bits & (u128::MAX >> 32))
-    }
-
-    #[inline]
-    fn place(&self, id: &[u8]) -> Option<u32> {
-        if id.len() != ID_LEN {
-            return None;
-        }
-        let mixed = unhex8(id.first_chunk()?)?;
-        let mixed = mixed ^ mixed >> 16;
-        Some(mixed.wrapping_mul(self.inverse) ^ self.mask)
-    }
-}
-
-/// Reads eight lower-case hexadecimal digits side by side, one in each byte of a word.
+/// The id of a place: version and variant stand between the sealed halves.
 #[inline]
-fn unhex8(digits: &[u8; 8]) -> Option<u32> {
+fn seal(permutation: &Permutation, place: u32, bits: u128) -> [u8; ID_LEN] {
+    const INNER: u128 = (u128::MAX >> 64) << 32;
+    let (first, last) = permutation.seal((place, bits as u32));
+    uuid(u128::from(first) << 96 | bits & INNER | u128::from(last))
+}
+
+/// The place that an id would name.
+#[inline]
+fn open(permutation: &Permutation, id: &[u8]) -> Option<u32> {
+    let id: &[u8; ID_LEN] = id.try_into().ok()?;
+    let (first, last) = (id.first_chunk()?, id.last_chunk()?);
+    Some(permutation.open((unhex8(first), unhex8(last))).0)
+}
+
+/// Reads eight lower-case hexadecimal digits side by side, one in each byte of a word. What is no
+/// digit reads as anything: whoever asks compares the text.
+#[inline]
+fn unhex8(digits: &[u8; 8]) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x80 * ONES;
     let word = u64::from_be_bytes(*digits);
-    // No byte below carries into its neighbour: all are below 0x80, or the text is refused.
-    let at_least = |bound: u64| (word | HIGH) - bound * ONES;
-    let digit = at_least(0x30) & !at_least(0x3a) & HIGH;
-    let letter = at_least(0x61) & !at_least(0x67) & HIGH;
-    if (digit | letter) & !word != HIGH {
-        return None;
-    }
-    // The low nibble of a letter is 9 less than its value.
-    let nibbles = (word & (0x0f * ONES)) + (letter >> 7) * 9;
+    // The low nibble of a letter is 9 less than its value; no byte carries into its neighbour.
+    let nibbles = (word & (0x0f * ONES)) + (word >> 6 & ONES) * 9;
     let pairs = (nibbles | nibbles >> 4) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
-    Some((fours | fours >> 16) as u32)
+    (fours | fours >> 16) as u32
 }
 
 /// The halves of a product, one over the other.
@@ -178,16 +167,44 @@ pub(super) fn unhex(digits: &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_uuid_of_version_4_with_90_random_bits() {
+    fn an_id_is_a_uuid_of_version_4_with_58_bits_as_they_came() {
         let keys = Keys::new(5);
         let (none, all) = (keys.id(3, 0), keys.id(3, u128::MAX));
-        assert_eq!(&none[8..], b"-0000-4000-8000-000000000000");
-        assert_eq!(&all[8..], b"-ffff-4fff-bfff-ffffffffffff");
-        assert_eq!(none[..8], all[..8]);
+        assert_eq!(&none[8..28], b"-0000-4000-8000-0000");
+        assert_eq!(&all[8..28], b"-ffff-4fff-bfff-ffff");
+        assert_ne!((&none[..8], &none[28..]), (&all[..8], &all[28..]));
+    }
+
+    #[test]
+    fn distances_of_ids_have_no_bias() {
+        const PAIRS: u32 = 1 << 16;
+        for (seed, step) in [(1, 1), (2, 16), (3, 1 << SHARD_BITS << 1), (4, 3)] {
+            let keys = Keys::new(seed);
+            // The worst case: random bits that are always the same.
+            let shown = |place| {
+                let id = keys.id(place, 0);
+                unhex(&id[..8]).unwrap() as u32
+            };
+            let (mut high, mut low) = ([0; 256], [0; 256]);
+            for count in 0..PAIRS {
+                let place = count.wrapping_mul(step);
+                let distance = shown(place.wrapping_add(step)).wrapping_sub(shown(place));
+                high[(distance >> 24) as usize] += 1;
+                low[(distance & 255) as usize] += 1;
+            }
+            // With 255 degrees of freedom, one of 100,000 random sequences is above 357.
+            for counts in [high, low] {
+                let fair = f64::from(PAIRS) / 256.0;
+                let square = |count: i32| (f64::from(count) - fair).powi(2) / fair;
+                let sum: f64 = counts.into_iter().map(square).sum();
+                assert!(sum < 357.0, "{seed}: {sum}");
+            }
+        }
     }
 
     #[test]
@@ -235,12 +252,15 @@ mod tests {
         for value in [0, 1, 0x0123_4567, 0x89ab_cdef, 0xdead_beef, u32::MAX] {
             let text = format!("{value:08x}");
             let digits = text.as_bytes().first_chunk().expect("eight");
-            assert_eq!((unhex8(digits), unhex(digits)), (Some(value), Some(value.into())));
-            for (at, byte) in (0..8).flat_map(|at| (0..=255u8).map(move |byte| (at, byte))) {
+            assert_eq!((unhex8(digits), unhex(digits)), (value, Some(value.into())));
+            for (at, digit) in (0..8).flat_map(|at| b"0123456789abcdef".map(|digit| (at, digit))) {
                 let mut digits = *digits;
-                digits[at] = byte;
-                assert_eq!(unhex8(&digits).map(u64::from), unhex(&digits), "{byte:#x} at {at}");
+                digits[at] = digit;
+                assert_eq!(Some(u64::from(unhex8(&digits))), unhex(&digits), "{digit:#x} at {at}");
             }
+        }
+        for byte in 0..=255 {
+            let _ = unhex8(&[byte; 8]);
         }
     }
 
@@ -255,11 +275,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_of_ours_names_no_place() {
+    fn what_has_another_length_names_no_place() {
         let keys = Keys::new(9);
         assert_eq!(keys.place(b""), None);
         assert_eq!(keys.place(b"my-task"), None);
-        assert_eq!(keys.place(b"0123456G-89ab-4def-8123-456789abcdef"), None);
-        assert_eq!(keys.place(b"0123456A-89ab-4def-8123-456789abcdef"), None);
+        assert_eq!(keys.place(&keys.id(7, 7)[1..]), None);
     }
 }

@@ -23,8 +23,9 @@ use crate::{
 const PAGE_DEFAULT: u32 = 50;
 /// Tasks on a page at most (A2A 1.0 §3.1.4).
 const PAGE_MAX: u32 = 100;
-/// Domain of [`super::Keys::code`] for page tokens.
+/// Domains of [`super::Keys::code`] for page tokens.
 const TOKEN: u32 = u32::MAX - 1;
+const VEIL: u32 = u32::MAX - 5;
 /// Hexadecimal digits of a token: a stamp and a check of the same length.
 const TOKEN_LEN: usize = 32;
 
@@ -169,7 +170,7 @@ impl Store {
     fn token(&self, agent: AgentIndex, stamp: u64) -> PageToken {
         let mut text = [0; TOKEN_LEN];
         let check = self.check(agent, stamp);
-        let value = u128::from(stamp ^ check) << 64 | u128::from(check);
+        let value = u128::from(stamp ^ self.veil(check)) << 64 | u128::from(check);
         for (at, digit) in text.iter_mut().enumerate() {
             let nibble = (value >> (4 * (TOKEN_LEN - 1 - at))) as u8 & 15;
             *digit = if nibble < 10 { b'0' + nibble } else { b'a' - 10 + nibble };
@@ -180,17 +181,20 @@ impl Store {
     fn read_token(&self, agent: AgentIndex, token: &[u8]) -> Result<u64, Fault> {
         let stamp = token.split_at_checked(TOKEN_LEN / 2).and_then(|(stamp, check)| {
             let check = (check.len() == TOKEN_LEN / 2).then(|| unhex(check)).flatten()?;
-            let stamp = unhex(stamp)? ^ check;
+            let stamp = unhex(stamp)? ^ self.veil(check);
             (self.check(agent, stamp) == check).then_some(stamp)
         });
         stamp.ok_or_else(|| Fault::param("pageToken", "is not a token of this server"))
     }
 
     fn check(&self, agent: AgentIndex, stamp: u64) -> u64 {
-        let mut bytes = [0; 10];
-        bytes[..8].copy_from_slice(&stamp.to_le_bytes());
-        bytes[8..].copy_from_slice(&agent.0.to_le_bytes());
-        self.keys.code(TOKEN, &bytes)
+        self.keys.code(TOKEN, [stamp, agent.0.into()])
+    }
+
+    /// What a stamp is hidden behind, which counts status changes: its check decides, as in
+    /// RFC 5297.
+    fn veil(&self, check: u64) -> u64 {
+        self.keys.code(VEIL, [check, 0])
     }
 }
 
