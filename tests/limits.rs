@@ -229,6 +229,33 @@ fn rpc_id_bytes_max() {
     let list = |id: &str| rpc_id(id, "ListTasks", &Value::Null);
     let error = error_beyond(&mut lab, &list("\"123456\""), &list("\"1234567\""), -32600);
     assert_eq!(error["id"], Value::Null);
+/// What a large document took is given back, to the system too, when nothing follows it.
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_of_a_large_body_is_given_back() {
+    let server = Binary::limited(&[]);
+    let resident = || -> u64 {
+        let line = server.status("VmRSS").unwrap();
+        line.trim_end_matches(" kB").parse().unwrap()
+    };
+    server.assert_lives();
+    let before = resident();
+    let brackets = format!("[{}", "[],".repeat(1_300_000));
+    let mut peer = server.connect();
+    for _ in 0..3 {
+        peer.write(&post("/", &[], &brackets));
+        assert_eq!(peer.reply().code(), -32600);
+    }
+    // The marks of four million tokens, and a body that is kept for the next.
+    let most = resident();
+    assert!(most > before + 14_000, "{before} and {most} kB");
+    let began = Instant::now();
+    while resident() > before + 10_000 {
+        assert!(began.elapsed() < PATIENCE, "{before}, {most} and {} kB", resident());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
     error_beyond(&mut lab, &list("12345678"), &list("123456789"), -32600);
 }
 

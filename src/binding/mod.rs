@@ -21,7 +21,7 @@ pub mod site;
 pub mod stream;
 pub mod ws;
 
-use std::task::Waker;
+use std::{hint, task::Waker};
 
 use crate::{
     http::{Head, date},
@@ -36,6 +36,12 @@ pub use site::Site;
 
 /// Milliseconds without a large body after which buffers for large bodies are given back.
 const QUIET_MS: u64 = 1_000;
+
+/// Milliseconds after which the allocator is given an occasion to return what it was given.
+const KEPT_MS: u64 = 1_500;
+
+/// What the allocator is asked for, and given back, on that occasion: a block of its own.
+const OCCASION_BYTES: usize = 1024 * 1024;
 
 /// What one worker reuses from request to request: nothing here outlives a call.
 pub struct Scratch {
@@ -55,6 +61,8 @@ pub struct Scratch {
     pub entropy: Box<dyn Entropy + Send>,
     /// When the last large body came; its buffers are kept for a next one until it is quiet.
     pub large_ms: Option<u64>,
+    /// When they were given back to an allocator that may yet keep them.
+    given_ms: Option<u64>,
     /// Cards that were asked for lately.
     pub cards: cards::CardCache,
     fresh_id: [u8; 36],
@@ -75,6 +83,7 @@ impl Scratch {
             events: EventBuf::default(),
             entropy,
             large_ms: None,
+            given_ms: None,
             cards: cards::CardCache::default(),
             fresh_id,
             date: date::imf_fixdate(0),
@@ -94,11 +103,18 @@ impl Scratch {
 
     /// Gives buffers that a large request grew back to the allocator, once none has come for a
     /// second: growing them anew for each would cost more than the request.
+    ///
+    /// mimalloc returns to the system what was freed a second ago when a large block is freed,
+    /// which a quiet worker does not do: so it frees one more.
     pub fn shrink(&mut self, limits: &Limits, now: Now) {
+        if self.given_ms.is_some_and(|at_ms| now.mono_ms >= at_ms + KEPT_MS) {
+            self.given_ms = None;
+            drop(hint::black_box(Vec::<u8>::with_capacity(OCCASION_BYTES)));
+        }
         if self.large_ms.is_none_or(|at_ms| now.mono_ms < at_ms + QUIET_MS) {
             return;
         }
-        self.large_ms = None;
+        (self.large_ms, self.given_ms) = (None, Some(now.mono_ms));
         let keep = 2 * limits.output_bytes_max;
         self.parser.shrink(keep);
         self.events.shrink(keep);
