@@ -420,6 +420,15 @@ fn task_ttl_ms() {
     let id = events[0].result()["task"]["id"].clone();
     assert!(read(&mut lab, &id).get("result").is_some());
 }
+    // A wall clock that jumps changes nothing: neither is all forgotten, nor is all kept.
+    for jump in [86_400_000, -200_000_000] {
+        let done = V1.task(&lab.result(V1.send(), &V1.params(say("hi"))))["id"].clone();
+        lab.jump(jump);
+        lab.pass(9_000);
+        assert!(read(&mut lab, &done).get("result").is_some(), "{jump}");
+        lab.pass(3_000);
+        assert_eq!(read(&mut lab, &done)["error"]["code"], -32001, "{jump}");
+    }
 
 // --- Connections and output: through the real binary where a socket matters
 

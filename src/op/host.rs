@@ -70,7 +70,7 @@ impl TurnHost for NextTurn<'_> {
 
 impl JobHost for Core {
     fn publish(&self, key: TaskKey, event: &TaskEvent<'_>) -> Result<(), Closed> {
-        let now = Now { mono_ms: 0, unix_ms: (self.unix_ms)() };
+        let now = Now { mono_ms: self.store.swept_ms(), unix_ms: (self.unix_ms)() };
         let applied = self.store.update(key, now, |edit| edit.apply(event));
         applied.ok_or(Closed)?.map(drop).map_err(|_| Closed)
     }

@@ -178,7 +178,7 @@ impl Drop for Edit<'_> {
         if let Some(task) = self.slot().task.as_mut().filter(|task| task.state().is_terminal()) {
             task.fit();
         }
-        self.shard.list(self.index, self.store.room.stamp(status_ms));
+        self.shard.list(self.index, self.store.room.stamp(status_ms), self.now.mono_ms);
         self.store.note_oldest(self.at, self.shard);
         self.close();
     }

@@ -24,6 +24,7 @@ impl Store {
     /// One call evicts at most 1,024 tasks. Call it about once a second.
     pub fn sweep(&self, now: Now) -> bool {
         let mut is_more = false;
+        self.room.note_sweep(now.mono_ms);
         for at in 0..SHARDS {
             if self.shards[at].oldest.load(Relaxed) == u64::MAX {
                 continue;
@@ -31,7 +32,7 @@ impl Store {
             let mut wakes = Wakes::default();
             let mut shard = self.lock(at);
             self.expire(at, &mut shard, now, &mut wakes, SWEEP);
-            is_more |= shard.is_expired(&self.room, now.unix_ms);
+            is_more |= shard.is_expired(&self.room, now.mono_ms);
         }
         is_more
     }
@@ -46,7 +47,7 @@ impl Store {
         most: usize,
     ) {
         for _ in 0..most {
-            if !shard.is_expired(&self.room, now.unix_ms) {
+            if !shard.is_expired(&self.room, now.mono_ms) {
                 break;
             }
             self.evict_from(at, shard, Eviction::Ttl, wakes);

@@ -203,6 +203,12 @@ impl Store {
     /// What the store holds and has let go.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
+    /// The monotonic clock, no older than the last [`Store::sweep`]: for what happens where there
+    /// is no clock.
+    pub fn swept_ms(&self) -> u64 {
+        self.room.swept_ms()
+    }
+
             tasks: self.room.tasks() as u64,
             bytes: self.room.bytes() as u64,
             evicted: self.room.evicted(),

@@ -32,17 +32,14 @@ pub(super) fn floor_of(unix_ms: u64) -> u64 {
     if unix_ms >> (u64::BITS - TIE_BITS) == 0 { unix_ms << TIE_BITS } else { u64::MAX }
 }
 
-/// The milliseconds of a stamp.
-pub(super) fn ms_of(stamp: u64) -> u64 {
-    stamp >> TIE_BITS
-}
-
 /// Counters and limits shared by all shards.
 pub(super) struct Room {
     tasks: AtomicUsize,
     bytes: AtomicUsize,
     evicted: [AtomicU64; 3],
     stamp: AtomicU64,
+    /// The monotonic clock when somebody swept last.
+    swept_ms: AtomicU64,
     tasks_max: usize,
     bytes_max: usize,
     pub ttl_ms: u64,
@@ -55,6 +52,7 @@ impl Room {
             bytes: AtomicUsize::new(0),
             evicted: [const { AtomicU64::new(0) }; 3],
             stamp: AtomicU64::new(0),
+            swept_ms: AtomicU64::new(0),
             tasks_max: limits.tasks_max,
             bytes_max: limits.store_bytes_max - KEPT_BACK.min(limits.store_bytes_max / 2),
             ttl_ms: limits.task_ttl_ms,
@@ -106,6 +104,15 @@ impl Room {
         self.bytes.load(Relaxed)
     }
 
+    /// The monotonic clock for those who have none: it goes on with each sweep.
+    pub fn swept_ms(&self) -> u64 {
+        self.swept_ms.load(Relaxed)
+    }
+
+    pub fn note_sweep(&self, mono_ms: u64) {
+        self.swept_ms.store(mono_ms, Relaxed);
+    }
+
     pub fn evicted(&self) -> [u64; 3] {
         [0, 1, 2].map(|why| self.evicted[why].load(Relaxed))
     }
@@ -130,6 +137,10 @@ fn take(count: &AtomicUsize, more: usize, most: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ms_of(stamp: u64) -> u64 {
+        stamp >> TIE_BITS
+    }
 
     #[test]
     fn stamps_rise_and_keep_to_the_clock() {

@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     order::Order,
-    room::{Eviction, Room, ms_of},
+    room::{Eviction, Room},
     slab::{NONE, Slab},
     waiters::{Waiters, Wakes},
 };
@@ -129,8 +129,9 @@ impl Shard {
         self.crowds.get(&hash).map(Box::as_ref)
     }
 
-    /// Puts the task of a slot where a status of `stamp` belongs in every index.
-    pub fn list(&mut self, index: u32, stamp: u64) {
+    /// Puts the task of a slot where a status of `stamp`, which it got at `mono_ms`, belongs in
+    /// every index.
+    pub fn list(&mut self, index: u32, stamp: u64, mono_ms: u64) {
         let slot = &mut self.slab[index];
         let Some(state) = slot.task.as_ref().map(Task::state) else { return };
         let (agent, before) = (usize::from(slot.agent.0), slot.listed.replace(state));
@@ -152,6 +153,7 @@ impl Shard {
             }
         }
         if state.is_terminal() {
+            self.slab[index].ended_ms = mono_ms;
             match self.youngest {
                 NONE => self.oldest = index,
                 youngest => self.slab[youngest].next = index,
@@ -286,10 +288,10 @@ impl Shard {
         Some(task.filter(|_| is_chosen).map(|task| (owner, task)))
     }
 
-    /// True when the oldest finished task has outlived its time.
-    pub fn is_expired(&self, room: &Room, unix_ms: u64) -> bool {
-        let stamp = self.oldest_stamp();
-        stamp != u64::MAX && unix_ms.saturating_sub(ms_of(stamp)) > room.ttl_ms
+    /// True when the oldest finished task has outlived its time, whatever the wall clock did.
+    pub fn is_expired(&self, room: &Room, mono_ms: u64) -> bool {
+        let oldest = self.slab.slot(self.oldest);
+        oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.ended_ms) > room.ttl_ms)
     }
 
     /// Rings the bells of a task.

@@ -20,6 +20,8 @@ pub(super) struct Slot {
     pub task: Option<Task>,
     /// Place in the order of status changes.
     pub stamp: u64,
+    /// When the task ended, in milliseconds of the monotonic clock; 0 before.
+    pub ended_ms: u64,
     /// Keyed hash of the context id.
     pub context: u64,
     /// The slot of this shard that the context id names; [`NONE`] if it names none.
@@ -48,6 +50,7 @@ impl Slot {
         Slot {
             task: None,
             stamp: 0,
+            ended_ms: 0,
             context: 0,
             home: NONE,
             is_lone: false,

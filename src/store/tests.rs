@@ -16,11 +16,11 @@ use crate::{
     service::{Cursor, Follow, Followed, Ticket},
 };
 
-const NOW: Now = Now { mono_ms: 0, unix_ms: 1_000 };
+const NOW: Now = Now { mono_ms: 1_000, unix_ms: 1_000 };
 const AGENT: AgentIndex = AgentIndex(0);
 
 fn at(unix_ms: u64) -> Now {
-    Now { mono_ms: 0, unix_ms }
+    Now { mono_ms: unix_ms, unix_ms }
 }
 
 fn status(state: TaskState) -> TaskEvent<'static> {
@@ -205,6 +205,22 @@ fn a_finished_task_lives_for_its_time() {
 }
 
 #[test]
+#[test]
+fn the_time_of_a_task_is_that_of_the_monotonic_clock() {
+    let store = Store::new(&Limits { task_ttl_ms: 100, ..Limits::default() }, 7);
+    let now = |mono_ms, unix_ms| Now { mono_ms, unix_ms };
+    let keys =
+        [1, 2, 3].map(|bits| make(&store, bits, TaskState::Completed, now(50, 1_000_000)).unwrap());
+    // A day forward, then years back: nobody is forgotten for it.
+    for unix_ms in [86_401_000_000, 5, 0] {
+        store.sweep(now(150, unix_ms));
+        assert!(keys.iter().all(|key| state(&store, *key).is_some()), "{unix_ms}");
+    }
+    // Nor kept: their time is over.
+    store.sweep(now(151, 0));
+    assert!(keys.iter().all(|key| state(&store, *key).is_none()));
+}
+
 fn bytes_are_bounded_whatever_tasks_do() {
     let limits = Limits { store_bytes_max: 20_000, ..Limits::default() };
     let store = Store::new(&limits, 7);

@@ -50,6 +50,8 @@ struct Known {
     /// Position in the order of status changes, and the time it counts for.
     order: u64,
     ms: u64,
+    /// When it got its status.
+    mono_ms: u64,
     seq: u64,
     /// How the task looked after each event.
     looks: BTreeMap<u64, String>,
@@ -131,7 +133,9 @@ pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
             8 => twin.read_on(&mut tape),
             9 => twin.turn_a_page(&mut tape),
             10 => {
-                twin.now.unix_ms = (twin.now.unix_ms + tape.next(12) as u64).saturating_sub(2);
+                let ms = tape.next(12) as u64;
+                twin.now.mono_ms += ms;
+                twin.now.unix_ms = (twin.now.unix_ms + ms).saturating_sub(2);
             }
             11 => while twin.store.sweep(twin.now) {},
             12 => twin.wear(&mut tape),
@@ -289,6 +293,7 @@ impl Twin {
             state,
             order: 0,
             ms: 0,
+            mono_ms: 0,
             seq,
             looks: BTreeMap::from([(seq, look)]),
         };
@@ -312,6 +317,7 @@ impl Twin {
         self.changes += 1;
         self.last_ms = self.last_ms.max(at_ms.min(self.now.unix_ms));
         (known.order, known.ms) = (self.changes, self.last_ms);
+        known.mono_ms = self.now.mono_ms;
     }
 
     /// Applies a change to one task, here and there.
@@ -584,7 +590,7 @@ impl Twin {
         self.known = kept;
         for known in &gone {
             assert!(known.state.is_terminal());
-            let is_expired = self.now.unix_ms.saturating_sub(known.ms) > self.limits.task_ttl_ms;
+            let is_expired = self.now.mono_ms - known.mono_ms > self.limits.task_ttl_ms;
             let is_oldest =
                 !self.known.iter().any(|k| k.state.is_terminal() && k.order < known.order);
             assert!(is_expired || is_oldest);

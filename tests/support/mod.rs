@@ -215,6 +215,11 @@ impl Lab {
         }
     }
 
+    /// Sets the wall clock forward or back; the monotonic clock goes on.
+    pub fn jump(&mut self, ms: i64) {
+        self.now.unix_ms = self.now.unix_ms.saturating_add_signed(ms);
+    }
+
     /// True while the server keeps the connection open.
     pub fn is_open(&self, peer: Peer) -> bool {
         self.lines[peer.0].progress.next == Next::Open
