@@ -181,6 +181,13 @@ impl Fault {
         Fault { kind, detail: detail.into(), field: None, task: None }
     }
 
+    /// No room: which limit is reached.
+    #[cold]
+    pub fn at_limit(name: &'static str) -> Fault {
+        let kind = FaultKind::Overloaded;
+        Fault::because(kind, format!("{} ({name})", kind.row().message))
+    }
+
     /// Invalid parameters: which one, and what is wrong with it.
     pub fn param(field: &'static str, detail: impl Into<Cow<'static, str>>) -> Fault {
         let detail = detail.into();

@@ -440,6 +440,9 @@ fn a_call_for_which_there_is_no_room_to_wait_keeps_its_id() {
     let reply = lab.ask(&post("/", &[], &rpc_id(ID, V03.send(), &hold)));
     assert!(reply.text().starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{ID},"#)));
     assert_form(&reply.json()["error"], Overloaded, V03, "no room");
+    assert!(reply.text().contains("connections_max"), "{}", reply.text());
+    let rest = lab.ask(&post("/v1/message:send", &[], &hold.to_string()));
+    assert!(rest.text().contains("connections_max"), "{}", rest.text());
     lab.pass(1_000);
     lab.reply(waits).result();
 }

@@ -61,6 +61,12 @@ fn message(parts: Value) -> Value {
     json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": parts}})
 }
 
+/// An error that says which limit is reached.
+fn assert_names(error: &Value, limit: &str) {
+    let message = error["error"]["message"].as_str().unwrap_or_else(|| panic!("{error}"));
+    assert!(error["error"]["code"] == -32000 && message.contains(limit), "{error}");
+}
+
 /// A message with one more member.
 fn with(key: &str, value: Value) -> String {
     let mut params = message(json!([{"text": "hi"}]));
@@ -223,12 +229,6 @@ fn tokens(document: &str) -> usize {
     document.chars().filter(|c| structural(*c)).count() + scalars.count()
 }
 
-#[test]
-fn rpc_id_bytes_max() {
-    let mut lab = Lab::limited(|limits| limits.rpc_id_bytes_max = 8);
-    let list = |id: &str| rpc_id(id, "ListTasks", &Value::Null);
-    let error = error_beyond(&mut lab, &list("\"123456\""), &list("\"1234567\""), -32600);
-    assert_eq!(error["id"], Value::Null);
 /// What a large document took is given back, to the system too, when nothing follows it.
 #[test]
 #[cfg(target_os = "linux")]
@@ -256,6 +256,12 @@ fn memory_of_a_large_body_is_given_back() {
     }
 }
 
+#[test]
+fn rpc_id_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.rpc_id_bytes_max = 8);
+    let list = |id: &str| rpc_id(id, "ListTasks", &Value::Null);
+    let error = error_beyond(&mut lab, &list("\"123456\""), &list("\"1234567\""), -32600);
+    assert_eq!(error["id"], Value::Null);
     error_beyond(&mut lab, &list("12345678"), &list("123456789"), -32600);
 }
 
@@ -414,12 +420,6 @@ fn task_ttl_ms() {
     assert!(read(&mut lab, &done).get("result").is_some());
     lab.pass(3_000);
     assert_eq!(read(&mut lab, &done)["error"]["code"], -32001);
-    // A task that runs is never forgotten.
-    lab.pass(50_000);
-    let events = lab.reply(running).events();
-    let id = events[0].result()["task"]["id"].clone();
-    assert!(read(&mut lab, &id).get("result").is_some());
-}
     // A wall clock that jumps changes nothing: neither is all forgotten, nor is all kept.
     for jump in [86_400_000, -200_000_000] {
         let done = V1.task(&lab.result(V1.send(), &V1.params(say("hi"))))["id"].clone();
@@ -429,6 +429,12 @@ fn task_ttl_ms() {
         lab.pass(3_000);
         assert_eq!(read(&mut lab, &done)["error"]["code"], -32001, "{jump}");
     }
+    // A task that runs is never forgotten.
+    lab.pass(26_000);
+    let events = lab.reply(running).events();
+    let id = events[0].result()["task"]["id"].clone();
+    assert!(read(&mut lab, &id).get("result").is_some());
+}
 
 // --- Connections and output: through the real binary where a socket matters
 
@@ -643,8 +649,11 @@ fn streams_max() {
     let first = lab.stream(V1.stream(), &hold);
     let second = lab.stream(V03.stream(), &V03.params(say("hold:9000:1")));
     assert!(lab.peek(first).events().len() == 1 && lab.peek(second).events().len() == 1);
-    assert_eq!(lab.code(V1.stream(), &hold), -32000);
-    assert_eq!(lab.code(V1.subscribe(), &json!({"id": "x"})), -32000);
+    assert_names(&lab.call(V1.stream(), &hold), "streams_max");
+    assert_names(&lab.call(V03.stream(), &V03.params(say("hi"))), "streams_max");
+    assert_names(&lab.call(V1.subscribe(), &json!({"id": "x"})), "streams_max");
+    let rest = lab.ask(&post("/message:stream", &[], &hold.to_string()));
+    assert!(rest.status == 429 && rest.text().contains("streams_max"), "{}", rest.text());
     // Other calls are not concerned, and the error left no task behind.
     assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 2);
     // An end gives the place back, and so does a subscriber that leaves.
@@ -667,13 +676,11 @@ fn padded_call(bytes: usize) -> String {
 }
 
 /// The last two frames: the error in the caller's terms, and the close in those of WebSocket.
-fn assert_too_large(lab: &mut Lab, peer: Peer) {
+fn assert_too_large(lab: &mut Lab, peer: Peer, limit: &str) {
     let sent = lab.frames(peer);
     let [error, close] = &sent[..] else { panic!("{sent:?}") };
-    assert_eq!(
-        (&error.json()["error"]["code"], &error.json()["id"]),
-        (&json!(-32000), &Value::Null)
-    );
+    assert_names(&error.json(), limit);
+    assert_eq!(error.json()["id"], Value::Null);
     assert_eq!((close.close_code(), lab.next(peer)), (1009, Next::Close));
     lab.assert_lives();
 }
@@ -691,7 +698,7 @@ fn ws_frame_bytes_max() {
     assert_eq!(lab.frames(peer).len(), 1);
     // The header is enough to refuse it.
     lab.write(peer, &text(&padded_call(301))[..8]);
-    assert_too_large(&mut lab, peer);
+    assert_too_large(&mut lab, peer, "ws_frame_bytes_max");
 }
 
 #[test]
@@ -704,7 +711,7 @@ fn ws_message_bytes_max() {
         let mut frames: Vec<u8> = frame(1, &call.as_bytes()[..999]);
         frames.extend(call.as_bytes()[999..].iter().flat_map(|byte| frame(0, &[*byte])));
         lab.write(peer, &frames);
-        assert_too_large(&mut lab, peer);
+        assert_too_large(&mut lab, peer, "ws_message_bytes_max");
     }
 }
 
@@ -722,7 +729,7 @@ fn ws_in_flight_max() {
         assert_eq!(lab.say(peer, &held("5", method))[0]["error"]["code"], -32000);
     }
     let sub = rpc_id("6", V1.subscribe(), &json!({ "id": task }));
-    assert_eq!(lab.say(peer, &sub)[0]["error"]["code"], -32000);
+    assert_names(&lab.say(peer, &sub)[0], "ws_in_flight_max");
     let inside = lab.say(peer, &format!("[{}]", held("7", V1.send())));
     assert_eq!(inside[0][0]["error"]["code"], -32000);
     assert_eq!(lab.say(peer, &rpc("ListTasks", &Value::Null))[0]["result"]["totalSize"], 4);
@@ -922,6 +929,7 @@ fn answer_bytes_max() {
     let codes: Vec<_> = answers.as_array().unwrap().iter().map(|a| &a["error"]["code"]).collect();
     assert_eq!(codes, [&Value::Null, &Value::Null, &json!(-32000), &json!(-32000), &json!(-32000)]);
     assert!(answers.as_array().unwrap().iter().all(|answer| answer["id"] == 1));
+    assert_names(&answers[4], "answer_bytes_max");
     // The same for calls that wait: they were heard, but their answers are too large together.
     let mut params = V1.params(say("hold:100:1"));
     params["message"]["metadata"] = json!({"weight": text});
@@ -950,7 +958,7 @@ fn tasks_max() {
     let [first, second, third] = ["1", "2", "3"].map(&mut send);
     // Two that run push out the two that are done; a third finds no room.
     let running = ["hold:9000:1", "hold:9000:1"].map(&mut send);
-    assert_eq!(send("hold:9000:1")["error"]["code"], -32000);
+    assert_names(&send("hold:9000:1"), "tasks_max");
     for (answer, is_there) in
         [(&first, false), (&second, false), (&third, false), (&running[0], true)]
     {
@@ -985,6 +993,7 @@ fn store_bytes_max() {
     let codes: Vec<_> = (0..10).map(|_| lab.call(V1.send(), &params)).collect();
     let refused = codes.iter().filter(|answer| answer["error"]["code"] == -32000).count();
     assert!((4..=5).contains(&refused), "{refused} of ten tasks of 30 kB in 200 kB");
+    assert_names(&codes[9], "store_bytes_max");
     lab.assert_lives();
     lab.pass(9_000);
     lab.result(V1.send(), &V1.params(say("there is room again")));

@@ -108,7 +108,10 @@ pub const JSON: &str = "application/json";
 
 /// What the calls of a batch hear whose answers would make it too large.
 pub(super) fn too_large() -> Fault {
-    Fault::because(FaultKind::Overloaded, "the answers of this batch are too large; ask for less")
+    Fault::because(
+        FaultKind::Overloaded,
+        "the answers of this batch are too large (answer_bytes_max); ask for less",
+    )
 }
 
 /// Writes the answer of one call and returns its HTTP status; `None`: not ready, nothing written.

@@ -123,8 +123,8 @@ impl Socket {
                     self.handle(cx, event, &payload, room)
                 }
                 Err(error) => {
-                    if error == WsError::TooLarge {
-                        self.session.too_large(cx.out);
+                    if let WsError::TooLarge { limit } = error {
+                        self.session.too_large(cx.out, limit);
                     }
                     ws::close(cx.out, Some(error.code()), error.reason());
                     Handled::Over

@@ -66,7 +66,8 @@ impl<'e> Edit<'e> {
     /// Adds a client's message to the history.
     ///
     /// # Errors
-    /// [`Refused::Terminal`], [`Refused::TooLarge`], [`Refused::Full`]; the task is as it was.
+    /// [`Refused::Terminal`], [`Refused::TooLarge`], [`Refused::OutOfBytes`]; the task is as it
+    /// was.
     pub fn turn(&mut self, message: Message<'_>) -> Result<(), Refused> {
         self.put(&TaskEvent::Turn { message }).map(drop)
     }
@@ -74,13 +75,13 @@ impl<'e> Edit<'e> {
     /// Applies an event of the agent and returns its sequence number.
     ///
     /// # Errors
-    /// [`Refused::Terminal`]; [`Refused::TooLarge`] and [`Refused::Full`] when a limit was reached,
-    /// which has ended the task as failed.
+    /// [`Refused::Terminal`]; [`Refused::TooLarge`] and [`Refused::OutOfBytes`] when a limit was
+    /// reached, which has ended the task as failed.
     pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<u64, Refused> {
         self.put(event).inspect_err(|refused| match refused {
             Refused::Terminal | Refused::Taken => {}
             Refused::TooLarge => self.fail(0),
-            Refused::Full => self.fail(1),
+            Refused::Full | Refused::OutOfBytes => self.fail(1),
         })
     }
 

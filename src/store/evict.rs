@@ -71,7 +71,7 @@ impl Store {
     ) -> Result<(), Refused> {
         while !self.room.take_bytes(bytes) {
             if !self.room.could_hold(bytes) {
-                return Err(Refused::Full);
+                return Err(Refused::OutOfBytes);
             }
             let held = held.as_mut().map(|(at, shard)| (*at, &mut **shard));
             self.evict_oldest(held, Eviction::Bytes, wakes)?;
@@ -102,7 +102,10 @@ impl Store {
             }
             skipped |= 1 << at;
         }
-        Err(Refused::Full)
+        Err(match why {
+            Eviction::Bytes => Refused::OutOfBytes,
+            Eviction::Count | Eviction::Ttl => Refused::Full,
+        })
     }
 
     /// The shard with the task that ended first, among those not in the set `skipped`.

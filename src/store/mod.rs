@@ -85,6 +85,8 @@ struct Cell {
 pub enum Refused {
     /// A limit of the store is reached and no task has finished.
     Full,
+    /// As [`Refused::Full`], for the bytes of tasks.
+    OutOfBytes,
     /// The message, or the task with this event, is beyond a limit of one task.
     TooLarge,
     /// The id that the client chose belongs to a task already.
@@ -96,7 +98,8 @@ pub enum Refused {
 impl From<Refused> for Fault {
     fn from(refused: Refused) -> Fault {
         match refused {
-            Refused::Full => Fault::new(FaultKind::Overloaded),
+            Refused::Full => Fault::at_limit("tasks_max"),
+            Refused::OutOfBytes => Fault::at_limit("store_bytes_max"),
             Refused::TooLarge => Fault::param("message", "the task has no room for this message"),
             Refused::Taken => Fault::param("id", "a task with this id is being made"),
             Refused::Terminal => Fault::new(FaultKind::TaskTerminal),
@@ -200,15 +203,15 @@ impl Store {
         shard.task(split(key.place).1).map(|task| read(key, task))
     }
 
-    /// What the store holds and has let go.
-    pub fn stats(&self) -> Stats {
-        let mut stats = Stats {
     /// The monotonic clock, no older than the last [`Store::sweep`]: for what happens where there
     /// is no clock.
     pub fn swept_ms(&self) -> u64 {
         self.room.swept_ms()
     }
 
+    /// What the store holds and has let go.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats {
             tasks: self.room.tasks() as u64,
             bytes: self.room.bytes() as u64,
             evicted: self.room.evicted(),

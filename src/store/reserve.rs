@@ -138,7 +138,7 @@ impl Store {
     /// what follows it is dropped.
     ///
     /// # Errors
-    /// [`Refused::Full`]; [`Refused::TooLarge`] when the message alone is too large;
+    /// [`Refused::OutOfBytes`]; [`Refused::TooLarge`] when the message alone is too large;
     /// [`Refused::Taken`] when the reservation has been used before.
     pub fn commit_new<R>(
         &self,

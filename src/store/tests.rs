@@ -19,6 +19,7 @@ use crate::{
 const NOW: Now = Now { mono_ms: 1_000, unix_ms: 1_000 };
 const AGENT: AgentIndex = AgentIndex(0);
 
+/// Both clocks show the same.
 fn at(unix_ms: u64) -> Now {
     Now { mono_ms: unix_ms, unix_ms }
 }
@@ -205,7 +206,6 @@ fn a_finished_task_lives_for_its_time() {
 }
 
 #[test]
-#[test]
 fn the_time_of_a_task_is_that_of_the_monotonic_clock() {
     let store = Store::new(&Limits { task_ttl_ms: 100, ..Limits::default() }, 7);
     let now = |mono_ms, unix_ms| Now { mono_ms, unix_ms };
@@ -221,6 +221,7 @@ fn the_time_of_a_task_is_that_of_the_monotonic_clock() {
     assert!(keys.iter().all(|key| state(&store, *key).is_none()));
 }
 
+#[test]
 fn bytes_are_bounded_whatever_tasks_do() {
     let limits = Limits { store_bytes_max: 20_000, ..Limits::default() };
     let store = Store::new(&limits, 7);
@@ -243,10 +244,10 @@ fn bytes_are_bounded_whatever_tasks_do() {
         }
         assert!(store.stats().bytes <= 20_000);
     };
-    assert_eq!((full, state(&store, ended)), (Refused::Full, None));
+    assert_eq!((full, state(&store, ended)), (Refused::OutOfBytes, None));
     assert_eq!(store.stats().tasks, running.len() as u64);
     // A running task that cannot grow is ended; then it can make room for the others.
-    assert_eq!(apply(&store, running[0], &grow), Some(Err(Refused::Full)));
+    assert_eq!(apply(&store, running[0], &grow), Some(Err(Refused::OutOfBytes)));
     assert_eq!(state(&store, running[0]), Some(TaskState::Failed));
     assert!(store.stats().bytes <= 20_000);
     assert_eq!(apply(&store, running[1], &grow), Some(Ok(2)));

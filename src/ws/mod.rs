@@ -47,7 +47,10 @@ pub enum WsError {
     /// A message of bytes where only text is taken (RFC 6455 §7.4.1, 1003).
     Binary,
     /// A frame or a message is beyond [`Rules`].
-    TooLarge,
+    TooLarge {
+        /// The one of them it is beyond.
+        limit: &'static str,
+    },
 }
 
 impl WsError {
@@ -56,7 +59,7 @@ impl WsError {
         match self {
             WsError::Binary => code::UNSUPPORTED,
             WsError::Utf8 => code::INVALID,
-            WsError::TooLarge => code::TOO_LARGE,
+            WsError::TooLarge { .. } => code::TOO_LARGE,
             WsError::ReservedBit
             | WsError::OpCode
             | WsError::Unmasked
@@ -83,7 +86,7 @@ impl WsError {
             WsError::CloseCode => "the close code is not one to send",
             WsError::Utf8 => "the text is not UTF-8",
             WsError::Binary => "only text messages are taken",
-            WsError::TooLarge => "the message is too large",
+            WsError::TooLarge { .. } => "the message is too large",
         }
     }
 }

@@ -139,8 +139,13 @@ impl Reader {
             (OpCode::Text | OpCode::Close | OpCode::Ping | OpCode::Pong, None) => Kind::Text,
         };
         let room = rules.message_bytes_max.saturating_sub(self.message.len());
-        let most = room.min(rules.frame_bytes_max) as u64;
-        if header.length > most { Err(WsError::TooLarge) } else { Ok(kind) }
+        if header.length > rules.frame_bytes_max as u64 {
+            return Err(WsError::TooLarge { limit: "ws_frame_bytes_max" });
+        }
+        if header.length > room as u64 {
+            return Err(WsError::TooLarge { limit: "ws_message_bytes_max" });
+        }
+        Ok(kind)
     }
 
     /// Unmasks what there is of a frame's payload; says how much that was, and whether it was the
@@ -337,11 +342,15 @@ mod tests {
     #[test]
     fn sizes_are_bounded_from_the_header_on() {
         check(&frame(0x81, &[b'a'; 100]), &[(Event::Text, &[b'a'; 100])], None);
-        check(&frame(0x81, &[b'a'; 101])[..6], &[], Some(WsError::TooLarge));
+        check(
+            &frame(0x81, &[b'a'; 101])[..6],
+            &[],
+            Some(WsError::TooLarge { limit: "ws_frame_bytes_max" }),
+        );
         let both = [frame(1, &[b'a'; 100]), frame(0x80, &[b'a'; 50])].concat();
         check(&both, &[(Event::Text, &[b'a'; 150])], None);
         let more = [frame(1, &[b'a'; 100]), frame(0x80, &[b'a'; 51])].concat();
-        check(&more, &[], Some(WsError::TooLarge));
+        check(&more, &[], Some(WsError::TooLarge { limit: "ws_message_bytes_max" }));
     }
 
     #[test]

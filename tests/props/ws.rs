@@ -91,8 +91,13 @@ fn slow(bytes: &[u8]) -> Seen {
             _ => None,
         };
         let gathered = message.as_ref().map_or(0, |(_, bytes)| bytes.len()) as u64;
-        let is_large = length > 200 || gathered + length > 300;
-        if let Some(error) = error.or((!control && is_large).then_some(WsError::TooLarge)) {
+        let limit = match (length > 200, gathered + length > 300) {
+            _ if control => None,
+            (true, _) => Some("ws_frame_bytes_max"),
+            (false, true) => Some("ws_message_bytes_max"),
+            (false, false) => None,
+        };
+        if let Some(error) = error.or(limit.map(|limit| WsError::TooLarge { limit })) {
             return (seen, Some(error));
         }
         let body = &rest[6 + digits..];

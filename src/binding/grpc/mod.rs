@@ -175,7 +175,7 @@ impl Ready<'_> {
             Ok(Outcome::Parked(ticket)) => {
                 self.out.truncate(start);
                 let permit = Permit::take(&self.site.parked, self.site.limits.connections_max);
-                let permit = permit.ok_or(FaultKind::Overloaded)?;
+                let permit = permit.ok_or_else(|| Fault::at_limit("connections_max"))?;
                 let (rpc, method) = (self.rpc, self.method);
                 return Ok(Handled::Parked(Box::new(Parked { ticket, rpc, method, permit })));
             }
@@ -186,7 +186,7 @@ impl Ready<'_> {
 
     fn stream(&mut self, call: Call<'_>) -> Result<Handled, Fault> {
         let permit = Permit::take(&self.site.streams, self.site.limits.streams_max);
-        let permit = permit.ok_or(FaultKind::Overloaded)?;
+        let permit = permit.ok_or_else(|| Fault::at_limit("streams_max"))?;
         let write = write_cx(self.method.op, &call, self.now);
         let (rpc, method) = (self.rpc, self.method);
         let start = self.out.len();

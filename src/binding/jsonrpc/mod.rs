@@ -307,7 +307,7 @@ impl Desk<'_> {
                 close: self.close,
                 permit,
             })),
-            None => self.fault(known, &Fault::new(FaultKind::Overloaded)),
+            None => self.fault(known, &Fault::at_limit("connections_max")),
         }
     }
 }

@@ -60,7 +60,7 @@ impl Desk<'_> {
             return Err(refused(Fault::because(FaultKind::InvalidRequest, detail)));
         }
         if self.beside.is_full() && can_wait(method.op) {
-            let detail = "as many requests of this connection wait as may";
+            let detail = "as many requests of this connection wait as may (ws_in_flight_max)";
             return Err(refused(Fault::because(FaultKind::Overloaded, detail)));
         }
         let cx = ReadCx {

@@ -20,7 +20,7 @@ impl Desk<'_> {
     pub(super) fn stream(&mut self, ready: &Ready<'_>) -> Handled {
         let known = ready.known();
         let Some(permit) = Permit::take(&self.site.streams, self.site.limits.streams_max) else {
-            return self.fault(known, &Fault::new(FaultKind::Overloaded));
+            return self.fault(known, &Fault::at_limit("streams_max"));
         };
         let framing = self.beside.framing();
         let close = self.close || framing == Framing::Bare;

@@ -230,7 +230,7 @@ impl Desk<'_> {
 
     fn park(self, call: ParkedCall) -> Result<Handled, Fault> {
         let permit = Permit::take(&self.site.parked, self.site.limits.connections_max)
-            .ok_or(FaultKind::Overloaded)?;
+            .ok_or_else(|| Fault::at_limit("connections_max"))?;
         Ok(Handled::Parked(Box::new(Parked {
             calls: vec![call],
             batch: None,

@@ -19,7 +19,7 @@ impl Desk<'_> {
     /// Opens a stream; what fails before its first event is an ordinary error (wire §3.5).
     pub(super) fn stream(mut self, call: Call<'_>) -> Result<Handled, Fault> {
         let permit = Permit::take(&self.site.streams, self.site.limits.streams_max)
-            .ok_or(FaultKind::Overloaded)?;
+            .ok_or_else(|| Fault::at_limit("streams_max"))?;
         let framing = Framing::of(self.head.version());
         let close = self.close || framing == Framing::Bare;
         let history = if let Call::Send(send) = &call { send.history } else { None };

@@ -111,10 +111,11 @@ impl Session {
 
     /// Says in the caller's own terms that a message is beyond its limit, before the close frame
     /// does in those of WebSocket (wire §8, a2a_rust: -32000).
-    pub fn too_large(&self, out: &mut Vec<u8>) {
+    pub fn too_large(&self, out: &mut Vec<u8>, limit: &'static str) {
         let Some(upgrade) = &self.upgrade else { return };
         let frame = ws::begin(out);
-        let fault = Fault::because(FaultKind::Overloaded, "the message is too large");
+        let fault =
+            Fault::because(FaultKind::Overloaded, format!("the message is too large ({limit})"));
         jsonrpc::push_unread(out, upgrade.place(), &fault);
         ws::finish(out, frame, OpCode::Text);
     }

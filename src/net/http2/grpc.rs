@@ -87,7 +87,10 @@ pub(super) async fn answer(
     let mut messages = Messages::new(body, &link, metadata.held_bytes());
     let mut call = Call { link, _active: active, respond, alarm, due_ms, activated: None };
     if metadata.fields > call.link.limits().head_fields_max {
-        return call.refuse(Status::new(Code::ResourceExhausted, "too many metadata fields"));
+        return call.refuse(Status::new(
+            Code::ResourceExhausted,
+            "too many metadata fields (head_fields_max)",
+        ));
     }
     if let Err(status) = served {
         return call.refuse(status);

@@ -132,7 +132,7 @@ impl Messages {
             Framed::Whole(length) => Ok(Some(length)),
             Framed::Partial(_) => Ok(None),
             Framed::TooLarge => {
-                let why = format!("the message is larger than {bytes_max} bytes");
+                let why = format!("the message is larger than {bytes_max} bytes (body_bytes_max)");
                 refuse(Code::ResourceExhausted, &why)
             }
             Framed::Compressed => refuse(Code::Unimplemented, "compressed messages are not read"),

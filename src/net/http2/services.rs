@@ -13,7 +13,7 @@ use crate::{
         },
         site::Permit,
     },
-    fault::{Fault, FaultKind},
+    fault::Fault,
     model::Generation,
     net::wheel::NEVER,
 };
@@ -80,7 +80,7 @@ impl Call {
     fn permit(&self) -> Result<Permit, End> {
         let (site, limits) = (&self.link.engine().site, self.link.limits());
         let permit = Permit::take(&site.streams, limits.streams_max);
-        let refused = || Status::of(&Fault::new(FaultKind::Overloaded), Generation::V1);
+        let refused = || Status::of(&Fault::at_limit("streams_max"), Generation::V1);
         permit.ok_or_else(|| End::Status(refused()))
     }
 
