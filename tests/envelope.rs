@@ -193,6 +193,35 @@ fn a_strict_server_serves_1_0_only_to_those_who_ask_for_it() {
 }
 
 #[test]
+fn a_strict_server_asks_for_message_ids_where_there_are_any() {
+    let mut lab = Lab::new(Setup { strict: true, ..Setup::default() });
+    let ask = |lab: &mut Lab, path: &str, generation: Gen, id: Option<&str>| {
+        let mut params = generation.params(say("hi"));
+        params["message"].as_object_mut().unwrap().remove("messageId");
+        if let Some(id) = id {
+            params["message"]["messageId"] = json!(id);
+        }
+        let body = rpc(generation.send(), &params);
+        lab.ask(&post(path, &[("A2A-Version", "1.0")], &body)).json()
+    };
+    for id in [None, Some("")] {
+        let refused = ask(&mut lab, "/", V1, id);
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("messageId"));
+        assert_eq!(ask(&mut lab, "/", V03, id)["error"]["code"], -32602);
+    }
+    assert!(ask(&mut lab, "/", V1, Some("m")).get("result").is_some());
+    // 0.1 has no message ids, and a platform's clients are as they are.
+    let old = rpc(V01.send(), &V01.params(say("hi")));
+    assert!(lab.ask(&post("/", &[], &old)).json().get("result").is_some());
+    assert!(ask(&mut lab, "/tenants/t", V1, None).get("result").is_some());
+    // Who asks for no letter gets an id for each message.
+    assert!(ask(&mut Lab::echo(), "/", V1, None).get("result").is_some());
+    let body = rpc(V1.send(), &V1.params(say("hi")));
+    assert_eq!(lab.ask(&post("/", &[], &body)).code(), -32009, "it implies the strict version");
+}
+
+#[test]
 fn extensions_that_the_agent_does_not_have_are_heard_and_not_activated() {
     let mut lab = Lab::echo();
     for name in ["A2A-Extensions", "X-A2A-Extensions"] {

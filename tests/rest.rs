@@ -596,6 +596,26 @@ fn the_version_that_is_named_wins_over_the_path() {
 }
 
 #[test]
+fn a_strict_server_asks_for_message_ids() {
+    let body = |id: Option<&str>| {
+        let mut message = json!({"role": "ROLE_USER", "parts": [{"text": "hi"}]});
+        if let Some(id) = id {
+            message["messageId"] = json!(id);
+        }
+        json!({"message": message}).to_string()
+    };
+    let version = [("A2A-Version", "1.0")];
+    let mut lab = Lab::echo();
+    ok(&lab.ask(&post("/message:send", &version, &body(None))));
+    let mut lab = Lab::new(Setup { strict: true, ..Setup::default() });
+    ok(&lab.ask(&post("/message:send", &version, &body(Some("m")))));
+    let reply = lab.ask(&post("/message:send", &version, &body(None)));
+    assert_eq!(reply.status, 400);
+    assert!(reply.text().contains("message.messageId"), "{}", reply.text());
+    refused(&lab.ask(&get("/tasks")), 400, "VERSION_NOT_SUPPORTED");
+}
+
+#[test]
 fn a_switched_off_extended_card_is_an_unsupported_operation() {
     let mut lab = Lab::new(Setup { extended_card: false, ..Setup::default() });
     refused(&lab.ask(&get("/extendedAgentCard")), 400, "UNSUPPORTED_OPERATION");

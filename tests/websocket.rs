@@ -261,6 +261,12 @@ fn what_the_head_says_holds_for_every_message() {
     assert_eq!(strict.say(peer, &send_id("1", "hi"))[0]["error"]["code"], -32009);
     let peer = strict.socket("/", "A2A-Version: 1.0\r\n");
     assert!(strict.say(peer, &send_id("1", "hi"))[0].get("result").is_some());
+    // With --strict a message needs its id as well.
+    let mut strict = Lab::new(Setup { strict: true, ..Setup::default() });
+    let peer = strict.socket("/", "A2A-Version: 1.0\r\n");
+    assert!(strict.say(peer, &send_id("1", "hi"))[0].get("result").is_some());
+    let bare = json!({"message": {"role": "ROLE_USER", "parts": [{"text": "hi"}]}});
+    assert_eq!(strict.say(peer, &rpc("SendMessage", &bare))[0]["error"]["code"], -32602);
     // The extended card names the host and the path of the upgrade.
     let peer = lab.socket("/agents/echo/", "");
     let card = lab.say(peer, &rpc("GetExtendedAgentCard", &Value::Null));

@@ -10,9 +10,10 @@ use std::{
 
 use crate::{
     binding::hosts::Hosts,
-    dialect::{Dialect, card::CardForm},
+    dialect::{self, Dialect, card::CardForm},
     http,
     limits::Limits,
+    model::Generation,
     service::AgentIndex,
 };
 
@@ -49,6 +50,8 @@ pub struct Site {
     pub trust_forwarded: bool,
     /// True: a 1.0 method without `A2A-Version` is refused, as the specification would have it.
     pub strict_version: bool,
+    /// True: a message without `messageId` is refused, as the specification would have it.
+    pub strict: bool,
     /// True: the extended card is served and announced.
     pub extended_card: bool,
     /// Origins whose pages may open WebSockets, beside our own; `*` stands for all of them.
@@ -73,6 +76,26 @@ pub fn is_public_url(text: &str) -> bool {
     });
     let clean = path.bytes().all(|b| b.is_ascii_graphic() && !b"\"\\?#<>".contains(&b));
     clean && http::is_authority(host.as_bytes())
+}
+
+impl Site {
+    /// The id for a message that comes without one; empty: it is refused.
+    ///
+    /// A2A 1.0 §5.7: required fields must be present. 0.1 has no message ids, and a platform's
+    /// clients are as they are.
+    #[inline]
+    pub fn fresh_id<'i>(
+        &self,
+        dialect: &Dialect,
+        generation: Generation,
+        fresh_id: &'i [u8; 36],
+    ) -> &'i [u8] {
+        let has_ids = !matches!(generation, Generation::V01);
+        if self.strict && has_ids && dialect.name == dialect::STANDARD.name {
+            return b"";
+        }
+        fresh_id
+    }
 }
 
 /// Counts one open stream or parked call for as long as it lives.

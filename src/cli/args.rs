@@ -127,6 +127,7 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
         "mount" => setup.mounts.push(mount(&value()?)?),
         "card" => setup.card = card(&value()?)?,
         "trust-forwarded" => setup.trust_forwarded = true,
+        "strict" => setup.strict = true,
         "strict-version" => setup.strict_version = true,
         "no-streaming" => serve.streaming = false,
         "no-extended-card" => setup.extended_card = false,
@@ -181,9 +182,9 @@ mod tests {
         let serve = serve(
             "serve --listen 127.0.0.1:1 --listen=[::1]:2 --agent echo --agent bob=script:a=b:c \
              --public-url https://a.example/x --workers 3 --limit tasks_max=9 --card v03 \
-             --mount /x=v1:bob --strict-version --no-streaming --no-extended-card --test-echo /e \
-             --ws-origin https://a.example --ws-origin=* --allow-anonymous --tls-cert a \
-             --tls-key b --tls-client-ca c --allow-host a.example \
+             --mount /x=v1:bob --strict-version --strict --no-streaming --no-extended-card \
+             --test-echo /e --ws-origin https://a.example --ws-origin=* --allow-anonymous \
+             --tls-cert a --tls-key b --tls-client-ca c --allow-host a.example \
              --allow-host ::1",
         )
         .unwrap();
@@ -196,6 +197,7 @@ mod tests {
         assert_eq!((bob.kind.as_str(), bob.arg.as_deref()), ("script", Some("a=b:c")));
         let setup = &serve.setup;
         assert_eq!((setup.limits.tasks_max, setup.strict_version), (9, true));
+        assert!(setup.strict);
         assert!(!setup.extended_card && setup.test_echo.as_deref() == Some("/e"));
         assert_eq!(setup.ws_origins, ["https://a.example", "*"]);
         assert_eq!(setup.allow_hosts, ["a.example", "::1"]);

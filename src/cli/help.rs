@@ -21,6 +21,7 @@ usage: peregrine serve [flags]
   --limit NAME=VALUE           sets a limit, see docs/limits.md; may be repeated
   --mount PATH=DIALECT[:AGENT] serves a dialect at a path of its own; may be repeated
   --card v1|v03|hybrid         form of the public agent cards [hybrid]
+  --strict                     --strict-version, and a message without messageId is refused
   --strict-version             a 1.0 method without the A2A-Version header is refused
   --no-streaming               streaming operations are refused
   --no-extended-card           the extended agent card is refused
@@ -47,6 +48,7 @@ pub const FLAGS: &[&str] = &[
     "no-extended-card",
     "no-streaming",
     "public-url",
+    "strict",
     "strict-version",
     "tls-cert",
     "tls-client-ca",

@@ -206,7 +206,8 @@ pub struct ReadCx<'a> {
     pub op: Op,
     /// The limits.
     pub limits: &'a Limits,
-    /// A fresh identifier for a message that came without one; needs no JSON escape.
+    /// A fresh identifier for a message that came without one; needs no JSON escape. Empty: such
+    /// a message is refused.
     pub fresh_id: &'a [u8],
     /// `Last-Event-ID`, when a subscriber sent one.
     pub after: Option<u64>,

@@ -44,6 +44,10 @@ pub struct Setup {
     pub trust_forwarded: bool,
     /// Keep to the letter of A2A 1.0 §3.6.2: a 1.0 method needs the version header.
     pub strict_version: bool,
+    /// Keep to the letter of A2A 1.0 where it is known to be broken by clients: a 1.0 method needs
+    /// the version header, as with `strict_version`, and a message needs its id (§5.7). Platforms'
+    /// dialects stay as lenient as they are.
+    pub strict: bool,
     /// Serve the extended card.
     pub extended_card: bool,
     /// Origins whose pages may open WebSockets, beside those of the server's own host and of
@@ -64,6 +68,7 @@ impl Default for Setup {
             allow_hosts: Vec::new(),
             trust_forwarded: false,
             strict_version: false,
+            strict: false,
             extended_card: true,
             ws_origins: Vec::new(),
             test_echo: None,
@@ -232,7 +237,8 @@ impl Setup {
             public_url: self.public_url.map(|url| url.trim_end_matches('/').to_owned()),
             base_url: start.base_url.trim_end_matches('/').to_owned(),
             trust_forwarded: self.trust_forwarded,
-            strict_version: self.strict_version,
+            strict_version: self.strict_version || self.strict,
+            strict: self.strict,
             extended_card: self.extended_card,
             ws_origins: self.ws_origins,
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),

@@ -66,7 +66,7 @@ impl Desk<'_> {
         let cx = ReadCx {
             op: method.op,
             limits: &self.site.limits,
-            fresh_id: &self.fresh_id[..],
+            fresh_id: self.site.fresh_id(dialect, method.wire.generation, self.fresh_id),
             after: (method.op == Op::Subscribe).then(|| self.beside.last_event_id()).flatten(),
             task: None,
             tokens: Cell::default(),

@@ -114,7 +114,7 @@ fn answer(
     let cx = ReadCx {
         op,
         limits,
-        fresh_id: &fresh_id[..],
+        fresh_id: x.means.site.fresh_id(at.place.dialect, method.wire.generation, fresh_id),
         after: (op == Op::Subscribe).then(|| last_event_id(x.head)).flatten(),
         task: task.as_deref(),
         tokens: Cell::default(),

@@ -38,7 +38,7 @@ pub(super) fn read<'p>(
     let mut slots = MessageSlots::default();
     slots.fill(message);
     let message_id = identifier(message.at(slots.message_id), "message.messageId", cx)?;
-    if rules.strict && message_id.is_none() {
+    if (rules.strict || cx.fresh_id.is_empty()) && message_id.is_none() {
         return Err(missing("message.messageId"));
     }
     let context_id = identifier(message.at(slots.context_id), "message.contextId", cx)?;
