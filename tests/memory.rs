@@ -4,12 +4,22 @@
 #![cfg(all(feature = "grpc", target_os = "linux"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
 
+#[cfg(feature = "tls")]
+#[path = "support/certificates.rs"]
+mod certificates;
 mod support;
 
-use std::time::{Duration, Instant};
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
 
 use peregrine::limits::Limits;
-use support::binary::{Binary, PATIENCE, Tcp};
+use support::{
+    ask::{V1, get, post, rpc, say},
+    binary::{Binary, PATIENCE, Tcp},
+    ws,
+};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// What a process grows by that nobody asked it to: the allocator's pages, code that ran first.
@@ -236,4 +246,165 @@ fn partial_requests_over_http2() {
     assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
     drop(all);
     server.assert_lives();
+}
+
+/// Sends messages one behind the other on one connection, `count` of them.
+fn send_all(server: &Binary, count: usize, words: &str) {
+    let mut tcp = server.connect();
+    let ask = post("/", &[], &rpc(V1.send(), &V1.params(say(words))));
+    let ahead = (64 * 1024 / ask.len()).clamp(1, 32);
+    for _ in 0..count / ahead {
+        tcp.write(&ask.repeat(ahead));
+        for _ in 0..ahead {
+            let reply = tcp.reply();
+            assert_eq!(reply.status, 200);
+        }
+    }
+}
+
+#[test]
+fn store_of_large_tasks() {
+    let (server, limits) = limited(&["store_bytes_max=16_000_000"]);
+    send_all(&server, 10, "warm");
+    let before = resident(&server);
+    // Each is in its history and in an artifact: three times the bound.
+    send_all(&server, 400, &"x".repeat(60_000));
+    let grown = resident(&server).saturating_sub(before);
+    let bound = bound(&limits, "task logs");
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert!(grown > bound / 2, "{grown} of {bound}");
+}
+
+#[test]
+fn store_of_many_tasks() {
+    let (server, limits) = limited(&["tasks_max=10_000", "store_bytes_max=8_000_000"]);
+    send_all(&server, 10, "warm");
+    let before = resident(&server);
+    send_all(&server, 16_000, "x");
+    let grown = resident(&server).saturating_sub(before);
+    let bound = bound(&limits, "task logs") + bound(&limits, "slots and indexes");
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+}
+
+#[test]
+fn partial_requests_over_http1() {
+    let (server, limits) = limited(&["buffers_bytes_max=8_000_000"]);
+    let before = resident(&server);
+    let body = vec![b' '; 1_000_000];
+    let mut head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000001\r\n".to_vec();
+    head.extend_from_slice(b"Content-Type: application/json\r\n\r\n");
+    let mut most = 0;
+    let mut all = Vec::new();
+    for _ in 0..120 {
+        let mut tcp = server.connect();
+        // Who would need more than there is, is cut off.
+        let sent = tcp.stream.write_all(&head).and_then(|()| tcp.stream.write_all(&body));
+        if sent.is_ok() {
+            all.push(tcp);
+        }
+        most = resident(&server).max(most);
+    }
+    let grown = most.saturating_sub(before);
+    let bound = bound(&limits, "partial requests and unsent output")
+        + bound(&limits, "buffers kept for reuse");
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+}
+
+#[test]
+fn a_body_of_nothing_but_tokens() {
+    let (server, limits) = limited(&[
+        "body_bytes_max=2_000_000",
+        "ws_message_bytes_max=2_000_000",
+        "answer_bytes_max=1_000_000",
+        "task_bytes_max=1_000_000",
+    ]);
+    let before = resident(&server);
+    let mut tcp = server.connect();
+    let tokens = "0,".repeat(limits.json_tokens_max.min(990_000) / 2 - 100);
+    tcp.write(&post("/", &[], &format!("[{tokens}0]")));
+    let reply = tcp.reply();
+    assert!(reply.status < 500, "{}", reply.status);
+    let grown = resident(&server).saturating_sub(before);
+    let bound = bound(&limits, "parser") + bound(&limits, "the request and the answer at hand");
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+}
+
+#[test]
+fn connections_that_are_idle() {
+    let (server, limits) = limited(&["connections_max=400"]);
+    let round = || {
+        let mut all: Vec<Tcp> = (0..400).map(|_| server.connect()).collect();
+        for tcp in &mut all {
+            tcp.write(&get("/.well-known/agent-card.json"));
+            assert_eq!(tcp.reply().status, 200);
+        }
+        resident(&server)
+    };
+    // What the first connections of a process cost is no cost of a connection.
+    let before = resident(&server);
+    let grown = round().saturating_sub(before);
+    let bound = bound(&limits, "state");
+    assert!(grown <= bound + SLACK_BYTES / 4, "{grown} of {bound}");
+}
+
+/// Handshakes whose first message is as long as can be and lacks its end.
+#[cfg(feature = "tls")]
+#[test]
+fn tls_handshakes_that_do_not_end() {
+    let issued = certificates::Authority::new("memory").server("server");
+    let (cert, key) = (issued.cert_file.to_str().unwrap(), issued.key_file.to_str().unwrap());
+    let limit = ["--limit", "connections_max=200"];
+    let server = Binary::start(&[&["--tls-cert", cert, "--tls-key", key], &limit[..]].concat());
+    let limits = Limits { connections_max: 200, ..Limits::default() };
+    let before = resident(&server);
+    // RFC 8446 §4: a ClientHello of 60,000 bytes, in records of 16 KiB.
+    let mut hello = vec![1, 0, 0xea, 0x60];
+    hello.resize(59_000, 0);
+    let mut records = Vec::new();
+    for piece in hello.chunks(16 * 1024) {
+        records.extend([22, 3, 3]);
+        records.extend((piece.len() as u16).to_be_bytes());
+        records.extend_from_slice(piece);
+    }
+    let mut all: Vec<Tcp> = (0..200).map(|_| server.connect()).collect();
+    all.iter_mut().for_each(|tcp| tcp.write(&records));
+    std::thread::sleep(Duration::from_millis(500));
+    let grown = resident(&server).saturating_sub(before);
+    let bound = limits.tls_bytes_term().1 + bound(&limits, "state");
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+}
+
+/// A page of large tasks, and who asked for it reads none of it.
+#[test]
+fn an_answer_that_nobody_reads() {
+    let (server, limits) = limited(&["answer_bytes_max=4_000_000", "task_bytes_max=4_000_000"]);
+    send_all(&server, 60, &"x".repeat(60_000));
+    let before = resident(&server);
+    let ask = post("/", &[], &rpc("ListTasks", &serde_json::json!({ "pageSize": 100 })));
+    let mut tcp = server.connect();
+    tcp.write(&ask);
+    assert!(tcp.read());
+    server.assert_lives();
+    let grown = resident(&server).saturating_sub(before);
+    let bound = bound(&limits, "the request and the answer at hand");
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+}
+
+/// One message of a WebSocket, as long as one may be.
+#[test]
+fn a_message_of_a_websocket() {
+    let (server, limits) = limited(&["answer_bytes_max=1_000_000"]);
+    let before = resident(&server);
+    let mut tcp = server.connect();
+    tcp.write(&ws::upgrade("/", ""));
+    tcp.read_until("\r\n\r\n");
+    let words = "x".repeat(limits.ws_message_bytes_max - 1_000);
+    let message = rpc("GetTask", &serde_json::json!({ "id": words }));
+    tcp.write(&ws::text(&message));
+    tcp.read_until("error");
+    let grown = resident(&server).saturating_sub(before);
+    let bound = bound(&limits, "unmasked")
+        + bound(&limits, "parser")
+        + bound(&limits, "the request and the answer at hand");
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
 }
