@@ -12,10 +12,10 @@ use std::{
 use serde_json::{Value, json};
 
 #[allow(dead_code)]
-#[path = "../examples/agent.rs"]
+#[path = "../docs/examples/agent.rs"]
 mod agent;
 #[allow(dead_code)]
-#[path = "../examples/engine.rs"]
+#[path = "../docs/examples/engine.rs"]
 mod engine;
 
 /// Every block of Rust in a page is a piece of its program.
@@ -32,9 +32,9 @@ fn assert_quotes(page: &str, program: &str) {
 #[test]
 fn the_pages_quote_their_programs() {
     let page = include_str!("../docs/guide/agent.md");
-    assert_quotes(page, include_str!("../examples/agent.rs"));
+    assert_quotes(page, include_str!("../docs/examples/agent.rs"));
     let page = include_str!("../docs/guide/engine.md");
-    assert_quotes(page, include_str!("../examples/engine.rs"));
+    assert_quotes(page, include_str!("../docs/examples/engine.rs"));
 }
 
 /// Posts a call and reads until the server closes.

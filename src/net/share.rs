@@ -281,7 +281,7 @@ mod tests {
                         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                         let share = &mut shares[(random >> 60) as usize % 8];
                         let held = (random >> 33) as usize % (2 * SMALL);
-                        let held = if held % 3 == 0 { held / 200 } else { held };
+                        let held = if held.is_multiple_of(3) { held / 200 } else { held };
                         if !buffers.charge(share, held, Waker::noop()) {
                             buffers.release(share);
                         }
