@@ -235,6 +235,7 @@ fn calls_that_are_not_as_grpc_wants_them() {
         let twice = [&whole[..], &whole].concat();
         let compressed = [&[1][..], &whole[1..]].concat();
         let message = "the message is not what its type says";
+        let large = "the message is larger than 4194304 bytes (body_bytes_max)";
         for (path, body, code, says) in [
             ("/lf.a2a.v1.A2AService/Nothing", &whole[..], 12, "there is no such rpc"),
             ("/no.such.Service/SendMessage", &whole, 12, "there is no such rpc"),
@@ -247,7 +248,7 @@ fn calls_that_are_not_as_grpc_wants_them() {
             (SEND, &compressed, 12, "compressed messages are not read"),
             (SEND, b"\0\0\0\0\x02\x0a\x05", 3, message),
             (SEND, b"\0\0\0\0\x03\x12\x01\xff", 3, message),
-            (SEND, b"\0\xff\xff\xff\xff", 8, "the message is larger than 4194304 bytes"),
+            (SEND, b"\0\xff\xff\xff\xff", 8, large),
         ] {
             let request = grpc(path).body(()).unwrap();
             let status = status_of(ask(&mut client, request, body).await).await;
@@ -375,6 +376,7 @@ fn what_is_no_preface_is_no_http2() {
     let rig = Rig::echo();
     for bytes in [
         &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX"[..],
+        b"INVALID CONNECTION PREFACE\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\n\r\n",
         b"PRI * HTTP/3.0\r\n\r\n",
         b"PRI / HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -539,6 +541,48 @@ fn what_a_waiting_call_holds_is_counted() {
     let rig = Rig::limited(|limits| limits.buffers_bytes_max = 300_000);
     let unknown = [&grpc[..], &[("x-long", &*long)]].concat();
     assert_eq!(cut(&rig, 100, &unknown, b""), 0);
+}
+
+#[test]
+fn a_preface_that_is_none_ends_the_connection() {
+    let rig = Rig::echo();
+    // RFC 9113 §3.4: it may be answered by nothing but a close; here it is HTTP/1.1, and broken.
+    let answer = raw_open(&rig, &[b"INVALID CONNECTION PREFACE\r\n\r\n"]);
+    assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", answer.escape_ascii());
+}
+
+#[test]
+fn questions_may_come_while_an_answer_is_not_taken() {
+    use support::reflection::{
+        ServerReflectionRequest, server_reflection_request::MessageRequest::ListServices,
+    };
+    let rig = Rig::echo();
+    let question = framed(&ServerReflectionRequest {
+        message_request: Some(ListServices(String::new())),
+        ..Default::default()
+    });
+    run(async {
+        let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+        let mut builder = h2::client::Builder::new();
+        let (client, connection) =
+            builder.initial_window_size(16).handshake::<_, Bytes>(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+        let request = grpc(path).body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        // One by one byte, while the window for the first answer is shut.
+        for byte in question.repeat(3) {
+            stream.send_data(Bytes::copy_from_slice(&[byte]), false).unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stream.send_data(Bytes::new(), true).unwrap();
+        let response = tokio::time::timeout(PATIENCE, response).await.unwrap().unwrap();
+        let (_, body, trailers) = rest(response).await;
+        assert_eq!(trailers["grpc-status"], "0");
+        let one = &body[..body.len() / 3];
+        assert_eq!(body, one.repeat(3));
+    });
 }
 
 #[test]
