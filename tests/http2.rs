@@ -742,3 +742,37 @@ fn a_draining_server_ends_its_connections() {
     });
     rig.0.join();
 }
+
+/// JSON-RPC and HTTP+JSON; the calls of gRPC are in `tests/grpc.rs`.
+#[test]
+fn calls_that_wait_are_answered_at_the_end_of_the_server() {
+    let rig = Rig::limited(|limits| limits.drain_ms = 300);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let held = params("hold:60000:3");
+        let mut answers = Vec::new();
+        for (path, body) in [
+            ("/", rpc("SendMessage", &held)),
+            ("/message:send", held.to_string().into_bytes()),
+            // A round trip behind the others: they are there.
+            ("/", rpc("GetTask", &json!({ "id": "none" }))),
+        ] {
+            let request = post("application/json", path).body(()).unwrap();
+            let (response, mut stream) = client.send_request(request, false).unwrap();
+            stream.send_data(body.into(), true).unwrap();
+            answers.push(response);
+        }
+        assert_eq!(answers.pop().unwrap().await.unwrap().status(), 200);
+        rig.0.shutdown();
+        for response in answers {
+            let answer = tokio::time::timeout(PATIENCE, response).await.unwrap().unwrap();
+            assert_eq!(
+                (answer.status().as_u16(), answer.headers()["retry-after"].to_str().unwrap()),
+                (503, "1")
+            );
+            let text = String::from_utf8(rest(answer).await.1).unwrap();
+            assert!(text.contains(r#""metadata":{"taskId":""#), "{text}");
+        }
+    });
+    rig.0.join();
+}
