@@ -408,3 +408,30 @@ fn a_message_of_a_websocket() {
         + bound(&limits, "the request and the answer at hand");
     assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
 }
+
+/// Streams of events over HTTP/2 that wait for their next event.
+#[test]
+fn http2_streams_that_wait() {
+    let (server, limits) = limited(&[
+        "http2_connections_max=2",
+        "http2_streams_max=500",
+        "buffers_bytes_max=8_000_000",
+    ]);
+    let before = resident(&server);
+    let mut block = call(b"/", b"application/json");
+    field(&mut block, b"a2a-version", b"1.0");
+    let body = rpc(V1.stream(), &V1.params(say("hold:600000:3")));
+    let mut all: Vec<Tcp> = (0..2).map(|_| server.connect()).collect();
+    for tcp in &mut all {
+        tcp.write(PREFACE);
+        for n in 0..500 {
+            tcp.write(&frame(1, 4, 2 * n + 1, &block));
+            tcp.write(&frame(0, 1, 2 * n + 1, body.as_bytes()));
+        }
+    }
+    let grown = settled(&server, before, &mut all);
+    let bound = http2(&limits) + bound(&limits, "partial requests and unsent output");
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    // They are all there.
+    assert!(grown > 1_000 * 1024, "{grown}");
+}
