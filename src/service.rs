@@ -11,7 +11,9 @@ use std::{
 use crate::{
     agent::Profile,
     fault::Fault,
-    model::{Call, EventBuf, Generation, Message, Reply, TaskEvent, TaskView, view::ReplayPlace},
+    model::{
+        Call, EventBuf, Generation, Message, RawText, Reply, TaskEvent, TaskView, view::ReplayPlace,
+    },
     waiter::Waiter,
 };
 
@@ -153,10 +155,10 @@ pub enum Followed<'a> {
         event: TaskEvent<'a>,
         /// Which of the task's artifacts the event is about, if it is about one; from 0.
         artifact_index: u32,
-        /// Raw task id.
-        task_id: &'a [u8],
-        /// Raw context id.
-        context_id: &'a [u8],
+        /// The task's id.
+        task_id: RawText<'a>,
+        /// The id of its conversation.
+        context_id: RawText<'a>,
         /// True when the stream ends with this event.
         last: bool,
     },
@@ -164,8 +166,8 @@ pub enum Followed<'a> {
     Message {
         /// The agent's message.
         message: Message<'a>,
-        /// Raw context id.
-        context_id: &'a [u8],
+        /// The id of the conversation.
+        context_id: RawText<'a>,
     },
 }
 

@@ -153,7 +153,7 @@ impl Scene {
         let mut out = Vec::new();
         let direct = || {
             let (context, message) = self.direct.as_ref().expect(place);
-            (Message::from_packed(message).unwrap(), context.as_bytes())
+            (Message::from_packed(message).unwrap(), RawText::parse(context).unwrap())
         };
         let task = || self.task.as_ref().expect(place);
         match command {
@@ -195,8 +195,8 @@ impl Scene {
                     seq: task.seq(),
                     event: self.newest.iter(None).last().expect(place),
                     artifact_index: task.view().artifacts().last().map_or(0, |a| a.index()),
-                    task_id: task.id(),
-                    context_id: task.context_id(),
+                    task_id: task.view().id(),
+                    context_id: task.view().context_id(),
                     last: has("closes"),
                 };
                 (method.wire_for(task.generation()).event)(&mut out, &item, &cx);
@@ -341,8 +341,8 @@ fn describe(call: &Call<'_>) -> String {
         Call::Send(send) => describe_send(&mut words, send),
         Call::Get(get) => {
             words.add("get");
-            words.raw("id", Some(get.id));
-            words.raw("context", get.context_id);
+            words.raw("id", Some(get.id.raw()));
+            words.raw("context", get.context_id.map(RawText::raw));
             words.raw("history", get.history.map(|n| n.to_string()).as_deref().map(str::as_bytes));
         }
         Call::List(list) => describe_list(&mut words, list),
@@ -356,11 +356,11 @@ fn describe(call: &Call<'_>) -> String {
 
 fn describe_send(words: &mut Words, send: &Send<'_>) {
     words.add(&format!("send {:?} {:?}", send.mode, send.generation));
-    words.raw("task", send.task_id);
+    words.raw("task", send.task_id.map(RawText::raw));
     if send.client_chooses_id {
         words.add("chosen");
     }
-    words.raw("context", send.context_id);
+    words.raw("context", send.context_id.map(RawText::raw));
     words.raw("history", send.history.map(|n| n.to_string()).as_deref().map(str::as_bytes));
     words.raw("modes", send.accepted_output_modes);
     words.raw("metadata", send.metadata.map(JsonObject::raw));
@@ -399,7 +399,7 @@ fn describe_part(words: &mut Words, part: Part<'_>) {
 
 fn describe_list(words: &mut Words, list: &List<'_>) {
     words.add("list");
-    words.raw("context", list.context_id);
+    words.raw("context", list.context_id.map(RawText::raw));
     let numbers = [
         ("status", list.status.map(|s| s as u64)),
         ("size", list.page_size.map(u64::from)),
@@ -417,8 +417,8 @@ fn describe_list(words: &mut Words, list: &List<'_>) {
 
 fn describe_target(words: &mut Words, name: &str, target: &Target<'_>) {
     words.add(&format!("{name} {:?}", target.generation));
-    words.raw("id", Some(target.id));
-    words.raw("context", target.context_id);
+    words.raw("id", Some(target.id.raw()));
+    words.raw("context", target.context_id.map(RawText::raw));
     words.raw("metadata", target.metadata.map(JsonObject::raw));
     words.raw("after", target.after.map(|n| n.to_string()).as_deref().map(str::as_bytes));
 }

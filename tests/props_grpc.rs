@@ -15,7 +15,7 @@ use peregrine::{
     binding::grpc::{read, write},
     dialect::ReadCx,
     limits::Limits,
-    model::{Call, Generation, Op},
+    model::{Call, Generation, Op, RawText},
     service::Followed,
 };
 use proptest::prelude::*;
@@ -107,7 +107,7 @@ fn through(generation: Generation, request: &[u8]) -> Vec<u8> {
     let (mut pack, mut out) = (Vec::new(), Vec::new());
     let asked = read::call(&cx(&limits), generation, request, &mut pack).expect("a call");
     let Call::Send(send) = asked.call else { panic!("another call") };
-    let item = Followed::Message { message: send.message, context_id: b"" };
+    let item = Followed::Message { message: send.message, context_id: RawText::default() };
     assert!(write::event(&mut out, generation, &item, None));
     out
 }

@@ -13,7 +13,7 @@ use crate::{
     fault::{Fault, FaultKind},
     http::Version,
     json::write::push_u64,
-    model::{Message, Op},
+    model::{Message, Op, RawText},
     service::{Cursor, Follow, Followed, Service},
     sse,
     ws::{self, OpCode},
@@ -178,7 +178,7 @@ pub fn only_message(
     envelope: Envelope<'_>,
     wire: &Wire,
     write: &WriteCx<'_>,
-    (message, context_id): (Message<'_>, &[u8]),
+    (message, context_id): (Message<'_>, RawText<'_>),
 ) {
     let chunk = framing.open(out);
     let followed = Followed::Message { message, context_id };

@@ -7,7 +7,7 @@
 use crate::{
     fault::Fault,
     json::Value,
-    model::{Call, Generation, Message, Reply, TaskEvent, TaskState},
+    model::{Call, Generation, Message, RawText, Reply, TaskEvent, TaskState},
     service::Followed,
 };
 
@@ -72,9 +72,9 @@ pub(super) fn reply_in(out: &mut Vec<u8>, style: &Style, reply: &Reply<'_>, cx: 
 
 /// Where a direct message stands: no task exists, so the id is the one the client named, or
 /// else the message's own, which is unique as well.
-fn direct_place<'a>(message: Message<'a>, context_id: &'a [u8], cx: &WriteCx<'a>) -> Place<'a> {
+fn direct_place<'a>(message: Message<'a>, context_id: RawText<'a>, cx: &WriteCx<'a>) -> Place<'a> {
     let task_id = if cx.task_id.is_empty() { message.message_id().raw() } else { cx.task_id };
-    Place { task_id, context_id }
+    Place { task_id, context_id: context_id.raw() }
 }
 
 /// Appends a stream item as `{id, status, final}` or `{id, artifact}`.
@@ -99,7 +99,7 @@ pub(super) fn event_in(
             status_event(out, style, now, place, true);
         }
         Followed::Event { event, artifact_index, task_id, context_id, last, .. } => {
-            let place = Place { task_id, context_id };
+            let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
             match event {
                 // A client's message is no event of the protocol.
                 TaskEvent::Turn { .. } => return false,
@@ -109,7 +109,7 @@ pub(super) fn event_in(
                     put::object_some(out, b",\"metadata\":", metadata);
                 }
                 TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-                    put::text(out, b"{\"id\":\"", task_id);
+                    put::text(out, b"{\"id\":\"", task_id.raw());
                     out.extend_from_slice(b",\"artifact\":");
                     old::artifact(out, style, (artifact_index, artifact), artifact.parts());
                     put::flag(out, b",\"append\":", append);

@@ -5,7 +5,7 @@
 use crate::{
     fault::Fault,
     json::Value,
-    model::{Call, Generation, Message, Reply, TaskEvent, TaskState},
+    model::{Call, Generation, Message, RawText, Reply, TaskEvent, TaskState},
     service::Followed,
 };
 
@@ -80,8 +80,8 @@ pub(super) fn reply_in(out: &mut Vec<u8>, style: &Style, reply: &Reply<'_>) {
     }
 }
 
-fn direct(out: &mut Vec<u8>, style: &Style, message: Message<'_>, context_id: &[u8]) {
-    old::message(out, style, message, Place { task_id: b"", context_id });
+fn direct(out: &mut Vec<u8>, style: &Style, message: Message<'_>, context_id: RawText<'_>) {
+    old::message(out, style, message, Place { task_id: b"", context_id: context_id.raw() });
 }
 
 /// Appends a stream item in a style of this family.
@@ -95,7 +95,7 @@ pub(super) fn event_in(
         Followed::Snapshot(view) => old::task(out, style, &view, cx.history),
         Followed::Message { message, context_id } => direct(out, style, message, context_id),
         Followed::Event { event, artifact_index, task_id, context_id, last, .. } => {
-            let place = Place { task_id, context_id };
+            let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
             return update(out, style, (&event, artifact_index), place, last);
         }
     }

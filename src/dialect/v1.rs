@@ -74,9 +74,9 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
     }
 }
 
-fn direct(out: &mut Vec<u8>, message: Message<'_>, context_id: &[u8]) {
+fn direct(out: &mut Vec<u8>, message: Message<'_>, context_id: RawText<'_>) {
     out.extend_from_slice(b"{\"message\":");
-    self::message(out, message, Place { task_id: b"", context_id });
+    self::message(out, message, Place { task_id: b"", context_id: context_id.raw() });
     out.push(b'}');
 }
 
@@ -93,7 +93,7 @@ fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
             true
         }
         Followed::Event { ref event, task_id, context_id, .. } => {
-            update(out, event, Place { task_id, context_id })
+            update(out, event, Place { task_id: task_id.raw(), context_id: context_id.raw() })
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{
     json::JsonObject,
     pack::Message,
     state::{Generation, TaskState},
+    text::RawText,
 };
 
 /// The operations of A2A (A2A 1.0 §3.1).
@@ -76,11 +77,11 @@ pub struct Send<'a> {
     /// The message, packed by the dialect; it always has a `messageId`.
     pub message: Message<'a>,
     /// The task to continue.
-    pub task_id: Option<&'a [u8]>,
+    pub task_id: Option<RawText<'a>>,
     /// 0.1 only: an unknown `task_id` makes a task with this id.
     pub client_chooses_id: bool,
     /// The conversation.
-    pub context_id: Option<&'a [u8]>,
+    pub context_id: Option<RawText<'a>>,
     /// When to answer.
     pub mode: SendMode,
     /// At most this many messages of history; `None`: all.
@@ -96,10 +97,10 @@ pub struct Send<'a> {
 /// Which task to read.
 #[derive(Clone, Copy)]
 pub struct Get<'a> {
-    /// Raw task id.
-    pub id: &'a [u8],
+    /// The task's id.
+    pub id: RawText<'a>,
     /// LangSmith names the conversation too; a mismatch is "not found".
-    pub context_id: Option<&'a [u8]>,
+    pub context_id: Option<RawText<'a>>,
     /// At most this many messages of history; `None`: all.
     pub history: Option<u32>,
 }
@@ -107,10 +108,10 @@ pub struct Get<'a> {
 /// Which task to act on.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
-    /// Raw task id.
-    pub id: &'a [u8],
+    /// The task's id.
+    pub id: RawText<'a>,
     /// LangSmith names the conversation too; a mismatch is "not found".
-    pub context_id: Option<&'a [u8]>,
+    pub context_id: Option<RawText<'a>>,
     /// The request's metadata (1.0 cancel).
     pub metadata: Option<JsonObject<'a>>,
     /// Before 1.0 a second cancel is an error; since 1.0 cancel is idempotent (§3.3.1).
@@ -122,8 +123,8 @@ pub struct Target<'a> {
 /// Which tasks to page through (A2A 1.0 §3.1.4).
 #[derive(Clone, Copy, Default)]
 pub struct List<'a> {
-    /// Only this conversation; raw string.
-    pub context_id: Option<&'a [u8]>,
+    /// Only this conversation.
+    pub context_id: Option<RawText<'a>>,
     /// Only this state.
     pub status: Option<TaskState>,
     /// 1..=100; the dialect checks the range.

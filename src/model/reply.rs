@@ -1,6 +1,6 @@
 //! What a service answers: views that live as long as the answer is being written.
 
-use super::{pack::Message, view::TaskView};
+use super::{pack::Message, text::RawText, view::TaskView};
 
 /// One answer, or one piece of a page. The service hands it to the caller's writer by reference,
 /// while the task is locked, so that nothing is copied in between.
@@ -17,8 +17,8 @@ pub enum Reply<'a> {
     Message {
         /// The agent's message.
         message: Message<'a>,
-        /// The conversation it belongs to; raw string.
-        context_id: &'a [u8],
+        /// The conversation it belongs to.
+        context_id: RawText<'a>,
     },
     /// A page of tasks follows.
     PageStart,

@@ -15,7 +15,8 @@ impl Core {
         target: &Target<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let key = self.store.find(cx.caller.agent, target.id).ok_or(FaultKind::TaskNotFound)?;
+        let key =
+            self.store.find(cx.caller.agent, target.id.raw()).ok_or(FaultKind::TaskNotFound)?;
         let canceled = TaskEvent::Status {
             state: TaskState::Canceled,
             at_ms: cx.now.unix_ms,

@@ -2,7 +2,7 @@
 
 use crate::{
     fault::{Fault, FaultKind},
-    model::{Get, List, Reply, Task},
+    model::{Get, List, RawText, Reply, Task},
     op::Core,
     service::{Answer, CallCx, Outcome},
 };
@@ -14,7 +14,7 @@ impl Core {
         get: &Get<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let found = self.store.read_id(cx.caller.agent, get.id, |_, task| {
+        let found = self.store.read_id(cx.caller.agent, get.id.raw(), |_, task| {
             let is_it = is_in(task, get.context_id);
             if is_it {
                 answer(Reply::Task { view: task.view(), history: get.history });
@@ -48,6 +48,6 @@ impl Core {
 }
 
 /// A task outside the conversation that the caller named is not there for it.
-pub(super) fn is_in(task: &Task, context_id: Option<&[u8]>) -> bool {
-    context_id.is_none_or(|context_id| context_id == task.context_id())
+pub(super) fn is_in(task: &Task, context_id: Option<RawText<'_>>) -> bool {
+    context_id.is_none_or(|context_id| context_id.raw() == task.context_id())
 }

@@ -38,7 +38,7 @@ impl Core {
         check_extensions(resident, cx.caller.extensions)?;
         check_media(resident, send.message)?;
         let Some(id) = send.task_id else { return self.send_new(cx, resident, send, answer) };
-        match self.store.find(cx.caller.agent, id) {
+        match self.store.find(cx.caller.agent, id.raw()) {
             Some(key) => self.send_next(cx, resident, key, send, answer),
             None if send.client_chooses_id => self.send_new(cx, resident, send, answer),
             // A2A 1.0 §3.4.2: clients use only ids that a server made.
@@ -58,14 +58,14 @@ impl Core {
         }
         let new = NewTask {
             agent: cx.caller.agent,
-            context_id: send.context_id,
-            chosen_id: send.task_id.filter(|_| send.client_chooses_id),
+            context_id: send.context_id.map(RawText::raw),
+            chosen_id: send.task_id.map(RawText::raw).filter(|_| send.client_chooses_id),
             bits: [cx.entropy.bits(), cx.entropy.bits()],
             worker: cx.caller.worker,
         };
         let reserving = self.store.reserve(new, cx.now);
         let reserved = reserving.as_ref().map_err(|refused| *refused)?;
-        let (key, context_id) = (reserved.key(), reserved.context_id());
+        let (key, context_id) = (reserved.key(), RawText::known(reserved.context_id()));
         let mut ending = Ending::Returned;
         let (generation, message, now) = (send.generation, send.message, cx.now);
         let mut host = NewTurn { core: self, reserved, generation, message, now, refused: None };
@@ -73,7 +73,7 @@ impl Core {
             message,
             state: None,
             task_id: RawText::known(reserved.id()),
-            context_id: RawText::known(context_id),
+            context_id,
             metadata: send.metadata,
             extensions: cx.caller.extensions,
             identity: cx.caller.identity,
@@ -121,7 +121,7 @@ impl Core {
         resident.agent.start(Turn {
             message: send.message,
             state: Some(joined.state),
-            task_id: RawText::known(send.task_id.unwrap_or_default()),
+            task_id: send.task_id.unwrap_or_default(),
             context_id: RawText::known(&joined.context_id),
             metadata: send.metadata,
             extensions: cx.caller.extensions,
@@ -146,7 +146,7 @@ impl Core {
     /// Adds the message to the history of a task that can still take one.
     fn join(&self, now: Now, key: TaskKey, send: &Send<'_>) -> Result<Joined, Fault> {
         let joined = self.store.update(key, now, |edit| {
-            if send.context_id.is_some_and(|id| id != edit.task().context_id()) {
+            if send.context_id.is_some_and(|id| id.raw() != edit.task().context_id()) {
                 // A2A 1.0 §3.4.3: a mismatch is refused.
                 let detail = "the task belongs to another context";
                 return Err(Fault::param("message.contextId", detail));

@@ -15,7 +15,7 @@ impl Core {
         if !self.resident(cx.caller.agent)?.profile.streaming {
             return Err(FaultKind::StreamingNotSupported.into());
         }
-        let opened = self.store.read_id(cx.caller.agent, target.id, |key, task| {
+        let opened = self.store.read_id(cx.caller.agent, target.id.raw(), |key, task| {
             if !is_in(task, target.context_id) {
                 return Err(FaultKind::TaskNotFound);
             }

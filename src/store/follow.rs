@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use super::{Store, id::split};
 use crate::{
     fault::{Fault, FaultKind},
-    model::{Reply, Task, view::Replayed},
+    model::{RawText, Reply, Task, view::Replayed},
     service::{Answer, Cursor, Each, Follow, Followed, Ticket},
 };
 
@@ -74,8 +74,8 @@ fn give(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
             seq,
             event,
             artifact_index,
-            task_id: task.id(),
-            context_id: task.context_id(),
+            task_id: RawText::known(task.id()),
+            context_id: RawText::known(task.context_id()),
             last: is_end && seq == newest,
         });
         !is_enough

@@ -116,7 +116,7 @@ impl Store {
         let most = page_size as usize + 1;
         let mut best = Best { heap: BinaryHeap::with_capacity(most), most };
         let total = match list.context_id {
-            Some(context_id) => self.best_of_context(context_id, &filter, &mut best),
+            Some(context_id) => self.best_of_context(context_id.raw(), &filter, &mut best),
             None => {
                 let best_of = |at| match self.lock(at).orders(agent) {
                     Some(orders) => best_of_orders(at, orders, &filter, &mut best),
@@ -141,7 +141,9 @@ impl Store {
             let slot = shard.slab.slot(index).filter(|slot| slot.agent == agent);
             let task = slot.and_then(|slot| slot.task.as_ref()).filter(|task| {
                 list.status.is_none_or(|status| status == task.state())
-                    && list.context_id.is_none_or(|context_id| context_id == task.context_id())
+                    && list
+                        .context_id
+                        .is_none_or(|context_id| context_id.raw() == task.context_id())
             });
             if let Some(task) = task {
                 each(task.view());

@@ -17,8 +17,8 @@ use peregrine::{
     json::{Parser, Value},
     limits::Limits,
     model::{
-        Artifact, Call, Generation, JsonObject, Message, Op, Reply, Task, TaskEvent, TaskLimits,
-        TaskState,
+        Artifact, Call, Generation, JsonObject, Message, Op, RawText, Reply, Task, TaskEvent,
+        TaskLimits, TaskState,
         pack::{Packer, artifact_tag, message_tag, part_tag},
     },
     service::Followed,
@@ -250,7 +250,8 @@ fn message_of<'p>(result: Value<'p>) -> Value<'p> {
 fn round_trip(wire: &Wire, packed: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let cx = WriteCx { op: Op::Send, task_id: b"t", history: None, unix_ms: 1 };
-    let reply = Reply::Message { message: Message::from_packed(packed).unwrap(), context_id: b"c" };
+    let message = Message::from_packed(packed).unwrap();
+    let reply = Reply::Message { message, context_id: RawText::parse("c").unwrap() };
     (wire.reply)(&mut out, &reply, &cx);
     let mut parser = Parser::new();
     let written = message_of(parser.parse(&out, 64).unwrap()).raw_str().to_owned();
@@ -286,7 +287,7 @@ fn events<'a>(message: Message<'a>, artifact: Artifact<'a>) -> Vec<TaskEvent<'a>
 }
 
 /// Writes everything there is to write about a message, and checks that it is JSON.
-fn writes_json(wire: &Wire, message: Message<'_>, context_id: &[u8]) {
+fn writes_json(wire: &Wire, message: Message<'_>, context_id: RawText<'_>) {
     let mut packed = Vec::new();
     let mut packer = Packer(&mut packed);
     packer.put(artifact_tag::ARTIFACT_ID, message.message_id().raw());
@@ -302,12 +303,12 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: &[u8]) {
     };
     let limits =
         TaskLimits { bytes_max: 1 << 22, history_max: 9, artifacts_max: 9, replay_max: 99 };
-    let mut task = Task::new(message.message_id().raw(), context_id, Generation::V03, 0);
+    let mut task = Task::new(message.message_id().raw(), context_id.raw(), Generation::V03, 0);
     let cx = WriteCx::new(Op::Send);
     let mut out = Vec::new();
     for event in events(message, Artifact::from_packed(&packed).unwrap()) {
         task.apply(&event, &limits).unwrap();
-        let (seq, task_id) = (task.seq(), task.id());
+        let (seq, task_id) = (task.seq(), task.view().id());
         let (artifact_index, last) = (0, false);
         let item = Followed::Event { seq, event, artifact_index, task_id, context_id, last };
         let is_turn = matches!(event, TaskEvent::Turn { .. });
@@ -342,7 +343,7 @@ pub fn params_are_read_or_refused(bytes: &[u8]) {
                 assert!(send.message.parts().next().is_some());
                 assert!(!send.message.message_id().is_empty());
                 for (_, wire) in wires() {
-                    writes_json(wire, send.message, send.context_id.unwrap_or(b"c"));
+                    writes_json(wire, send.message, send.context_id.unwrap_or_default());
                 }
             }
             Ok(_) => {}
@@ -497,7 +498,7 @@ proptest! {
     fn any_message_can_be_written_anywhere(message in message()) {
         let packed = message.pack();
         for (_, wire) in wires() {
-            writes_json(wire, Message::from_packed(&packed).unwrap(), b"c");
+            writes_json(wire, Message::from_packed(&packed).unwrap(), RawText::default());
         }
     }
 
@@ -514,7 +515,7 @@ proptest! {
         packed.drain(at..packed.len().min(at + drop));
         if let Ok(message) = Message::from_packed(&packed) {
             for (_, wire) in wires() {
-                writes_json(wire, message, b"c");
+                writes_json(wire, message, RawText::default());
             }
         }
     }

@@ -12,7 +12,7 @@ use peregrine::{
     dialect::ReadCx,
     json::Parser,
     limits::Limits,
-    model::{Call, Generation, Op},
+    model::{Call, Generation, Op, RawText},
     pb::{Fields, Value, Writer},
     service::Followed,
 };
@@ -52,7 +52,7 @@ pub fn requests_are_read_or_refused(bytes: &[u8]) {
     is_json(send.metadata.map(|metadata| metadata.raw()));
     is_json(send.accepted_output_modes);
     let (mut written, mut again) = (Vec::new(), Vec::new());
-    let item = Followed::Message { message: send.message, context_id: b"" };
+    let item = Followed::Message { message: send.message, context_id: RawText::default() };
     assert!(write::event(&mut written, generation, &item, None));
     let Some(Ok((2, Value::Bytes(message)))) = Fields(&written).next() else {
         panic!("no message: {written:?}")

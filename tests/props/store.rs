@@ -13,7 +13,7 @@ use std::{
 use peregrine::{
     limits::Limits,
     model::{
-        ArtifactBuf, EventBuf, Generation, JsonObject, List, MessageBuf, PartsBuf, Reply,
+        ArtifactBuf, EventBuf, Generation, JsonObject, List, MessageBuf, PartsBuf, RawText, Reply,
         TaskEvent, TaskState, TaskView, uuid,
     },
     service::{AgentIndex, Cursor, Follow, Followed, Now, TaskKey, Ticket},
@@ -178,6 +178,10 @@ fn look(view: TaskView<'_>) -> String {
 /// Lengths of what is said, and of what is in artifacts.
 const SAID: [usize; 5] = [0, 1, 100, 700, 2_000];
 const MADE: [usize; 3] = [1, 50, 900];
+
+fn raw(id: &[u8]) -> RawText<'_> {
+    RawText::parse(str::from_utf8(id).unwrap()).unwrap()
+}
 
 fn message(tape: &mut Tape<'_>) -> MessageBuf {
     let length = SAID[tape.next(SAID.len())];
@@ -453,7 +457,7 @@ impl Twin {
                 }
                 Followed::Event { seq, event, task_id, context_id, last, .. } => {
                     assert_eq!(
-                        (seq, task_id, context_id),
+                        (seq, task_id.raw(), context_id.raw()),
                         (at + 1, &known.id[..], &known.context[..])
                     );
                     assert!(!matches!(event, TaskEvent::Turn { .. }));
@@ -528,7 +532,7 @@ impl Twin {
             None => self.start_listing(tape),
         };
         let list = List {
-            context_id: listing.context.as_deref(),
+            context_id: listing.context.as_deref().map(raw),
             status: listing.status,
             page_size: Some(listing.page_size),
             page_token: Some(listing.token.as_str().as_bytes()),
@@ -568,7 +572,7 @@ impl Twin {
     fn list_all(&self, at: usize) {
         let known = &self.known[at];
         let mut found = Vec::new();
-        let list = List { context_id: Some(&known.context), ..List::default() };
+        let list = List { context_id: Some(raw(&known.context)), ..List::default() };
         let page =
             self.store.list(known.agent, &list, &mut |view| found.push(view.id().raw().to_vec()));
         let page = page.expect("no token");

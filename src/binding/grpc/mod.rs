@@ -345,7 +345,7 @@ fn push_event(
 
 fn write_cx<'p>(op: Op, call: &Call<'p>, now: Now) -> WriteCx<'p> {
     let (task_id, history) = match call {
-        Call::Send(send) => (send.task_id.unwrap_or_default(), send.history),
+        Call::Send(send) => (send.task_id.unwrap_or_default().raw(), send.history),
         Call::Get(_) | Call::List(_) | Call::Cancel(_) => (&[][..], None),
         Call::Subscribe(_) | Call::Push(_) | Call::ExtendedCard => (&[][..], None),
     };

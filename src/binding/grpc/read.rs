@@ -8,7 +8,8 @@ use crate::{
     dialect::ReadCx,
     fault::{Fault, FaultKind},
     model::{
-        Call, Generation, Get, JsonObject, List, Message, Op, Send, SendMode, Target, TaskState,
+        Call, Generation, Get, JsonObject, List, Message, Op, RawText, Send, SendMode, Target,
+        TaskState,
     },
     pb::{Fields, Malformed, Value},
 };
@@ -121,9 +122,9 @@ fn send<'p>(
     let at = |place: Option<(usize, usize)>| place.and_then(|(start, end)| pack.get(start..end));
     let send = Send {
         message: Message(&pack[..message_end]),
-        task_id: at(ids.task_id),
+        task_id: at(ids.task_id).map(RawText::known),
         client_chooses_id: false,
-        context_id: at(ids.context_id),
+        context_id: at(ids.context_id).map(RawText::known),
         mode: wishes.mode,
         history: wishes.history,
         accepted_output_modes: at(wishes.modes),
@@ -240,7 +241,10 @@ fn get_v1<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<
         }
     }
     let id = id(cx, "id", named, pack)?;
-    Ok(Asked { call: Call::Get(Get { id, context_id: None, history: most }), tenant })
+    Ok(Asked {
+        call: Call::Get(Get { id: RawText::known(id), context_id: None, history: most }),
+        tenant,
+    })
 }
 
 fn get_v03<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<Asked<'p>, Fault> {
@@ -257,7 +261,10 @@ fn get_v03<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result
         }
     }
     let id = id(cx, "name", named, pack)?;
-    Ok(Asked { call: Call::Get(Get { id, context_id: None, history: most }), tenant: "" })
+    Ok(Asked {
+        call: Call::Get(Get { id: RawText::known(id), context_id: None, history: most }),
+        tenant: "",
+    })
 }
 
 /// The task id in a resource name of 0.3 (wire §4.2: `tasks/{id}`); a bare id is accepted.
@@ -294,7 +301,7 @@ fn target<'p>(
     };
     let pack: &'p [u8] = pack;
     let target = Target {
-        id: &pack[..id_end],
+        id: RawText::known(&pack[..id_end]),
         context_id: None,
         metadata: metadata.and_then(|(start, end)| pack.get(start..end)).map(JsonObject::known),
         generation,
@@ -347,7 +354,7 @@ fn list<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<As
     }
     let pack: &'p [u8] = pack;
     let (context, token) = pack.split_at(context_end);
-    list.context_id = Some(context).filter(|context| !context.is_empty());
+    list.context_id = Some(RawText::known(context)).filter(|context| !context.is_empty());
     list.page_token = Some(token).filter(|token| !token.is_empty());
     Ok(Asked { call: Call::List(list), tenant })
 }

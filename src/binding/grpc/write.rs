@@ -44,7 +44,7 @@ pub fn reply(out: &mut Vec<u8>, generation: Generation, op: Op, reply: &Reply<'_
             _ => task(&mut writer, generation, &view, history, true),
         },
         Reply::Message { message: said, context_id } => {
-            let place = Place { task_id: b"", context_id };
+            let place = Place { task_id: b"", context_id: context_id.raw() };
             message(&mut writer, generation, field::MESSAGE, said, place);
         }
         Reply::PageStart => {}
@@ -78,11 +78,11 @@ pub fn event(
             nested_task(&mut writer, generation, field::TASK, &view, history, true);
         }
         Followed::Message { message: said, context_id } => {
-            let place = Place { task_id: b"", context_id };
+            let place = Place { task_id: b"", context_id: context_id.raw() };
             message(&mut writer, generation, field::MESSAGE, said, place);
         }
         Followed::Event { ref event, task_id, context_id, last, .. } => {
-            let place = Place { task_id, context_id };
+            let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
             match *event {
                 // A client's message is no event of the protocol.
                 TaskEvent::Turn { .. } => return false,

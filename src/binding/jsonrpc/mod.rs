@@ -133,7 +133,7 @@ impl<'p> Ready<'p> {
 
     fn write_cx(&self, now: Now) -> WriteCx<'p> {
         let (task_id, history) = match &self.call {
-            Call::Send(send) => (send.task_id.unwrap_or_default(), send.history),
+            Call::Send(send) => (send.task_id.unwrap_or_default().raw(), send.history),
             Call::Get(_) | Call::List(_) | Call::Cancel(_) => (&[][..], None),
             Call::Subscribe(_) | Call::Push(_) | Call::ExtendedCard => (&[][..], None),
         };

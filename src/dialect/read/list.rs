@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use crate::{
     fault::Fault,
     json::{Slot, Value},
-    model::{List, TaskState, time},
+    model::{List, RawText, TaskState, time},
 };
 
 use super::{INT32_MAX, Kept, ReadCx, Text, boolean, canonical, count, identifier, keep, slots};
@@ -48,7 +48,7 @@ pub(super) fn read<'p>(
     let pack: &'p [u8] = pack;
     let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));
     Ok(List {
-        context_id: bytes(context_id),
+        context_id: bytes(context_id).map(RawText::known),
         status,
         page_size,
         page_token: bytes(page_token),

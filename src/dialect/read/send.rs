@@ -3,7 +3,7 @@
 use crate::{
     fault::{Fault, FaultKind},
     json::{Kind, Slot, Value},
-    model::{Call, Generation, JsonObject, Message, Op, Send, SendMode},
+    model::{Call, Generation, JsonObject, Message, Op, RawText, Send, SendMode},
 };
 
 use super::{
@@ -73,9 +73,9 @@ pub(super) fn read<'p>(
     let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));
     Ok(Call::Send(Send {
         message: Message(pack.get(..message_end).unwrap_or_default()),
-        task_id: bytes(task_id),
+        task_id: bytes(task_id).map(RawText::known),
         client_chooses_id: rules.generation == Generation::V01,
-        context_id: bytes(context_id),
+        context_id: bytes(context_id).map(RawText::known),
         mode: wishes.mode,
         history: wishes.history,
         accepted_output_modes: wishes.modes.map(|modes| modes.raw()),

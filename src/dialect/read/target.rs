@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::{
     fault::Fault,
     json::{Slot, Value},
-    model::{Call, Get, JsonObject, Op, Target},
+    model::{Call, Get, JsonObject, Op, RawText, Target},
 };
 
 use super::{Kept, ReadCx, Rules, Text, count, identifier, keep, missing, object, slots, too_long};
@@ -36,7 +36,13 @@ pub(super) fn read<'p>(
     let Some(params) = params else {
         let id = named(cx, pack)?.ok_or_else(|| missing("id"))?;
         let id = id.bytes(pack);
-        return Ok(Target { id, context_id: None, metadata: None, generation, after });
+        return Ok(Target {
+            id: RawText::known(id),
+            context_id: None,
+            metadata: None,
+            generation,
+            after,
+        });
     };
     let mut slots = TargetSlots::default();
     slots.fill(params);
@@ -48,8 +54,8 @@ pub(super) fn read<'p>(
     };
     let pack: &'p [u8] = pack;
     Ok(Target {
-        id: ids.id.bytes(pack),
-        context_id: ids.context_id.map(|id| id.bytes(pack)),
+        id: RawText::known(ids.id.bytes(pack)),
+        context_id: ids.context_id.map(|id| RawText::known(id.bytes(pack))),
         metadata: metadata.map(|value| JsonObject::known(value.raw())),
         generation,
         after,
@@ -77,7 +83,11 @@ pub(super) fn get<'p>(
     let Some(params) = params else {
         let id = named(cx, pack)?.ok_or_else(|| missing("id"))?;
         let id = id.bytes(pack);
-        return Ok(Call::Get(Get { id, context_id: None, history: rules.history(None) }));
+        return Ok(Call::Get(Get {
+            id: RawText::known(id),
+            context_id: None,
+            history: rules.history(None),
+        }));
     };
     let mut slots = TargetSlots::default();
     slots.fill(params);
@@ -85,8 +95,8 @@ pub(super) fn get<'p>(
     let history = count(params.at(slots.history), "historyLength", 0..=rules.history_max)?;
     let pack: &'p [u8] = pack;
     Ok(Call::Get(Get {
-        id: ids.id.bytes(pack),
-        context_id: ids.context_id.map(|id| id.bytes(pack)),
+        id: RawText::known(ids.id.bytes(pack)),
+        context_id: ids.context_id.map(|id| RawText::known(id.bytes(pack))),
         history: rules.history(history),
     }))
 }

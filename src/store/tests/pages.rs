@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    model::TaskView,
+    model::{RawText, TaskView},
     store::shard::{FEW, MANY},
 };
 
@@ -86,7 +86,7 @@ impl Plain {
         let (mut found, mut token) = (Vec::new(), String::new());
         loop {
             let list = List {
-                context_id: Some(b"c"),
+                context_id: Some(RawText::known(b"c")),
                 status,
                 after_ms,
                 page_size: Some(page_size),
@@ -192,7 +192,7 @@ fn a_context_made_here_is_found_alone_joined_and_left_behind() {
         made
     };
     let total = |agent, context_id: &[u8]| {
-        let list = List { context_id: Some(context_id), ..List::default() };
+        let list = List { context_id: Some(RawText::known(context_id)), ..List::default() };
         store.list(agent, &list, &mut |_| ()).unwrap().total
     };
     let (ours, other) = (make(None, AGENT, 1, 100), make(None, AGENT, 2, 200));
