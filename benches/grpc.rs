@@ -244,6 +244,7 @@ impl Bare {
             base_url: String::new(),
             trust_forwarded: false,
             strict_version: false,
+            strict: false,
             extended_card: false,
             ws_origins: Vec::new(),
             test_echo: None,
