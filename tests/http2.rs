@@ -8,7 +8,7 @@
 mod support;
 
 use std::{
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
@@ -700,8 +700,39 @@ fn raw_open(rig: &Rig, pieces: &[&[u8]]) -> Vec<u8> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     pieces.iter().for_each(|piece| stream.write_all(piece).unwrap());
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("the server ends the connection");
+    match stream.read_to_end(&mut answer) {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        ended => drop(ended.expect("the server ends the connection")),
+    }
     answer
+}
+
+#[test]
+fn the_connection_that_holds_most_is_reset() {
+    let rig = Rig::limited(|limits| limits.buffers_bytes_max = 16_000_000);
+    run(async {
+        let mut victim = connect(rig.0.addrs()[0]).await;
+        let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+        let (mut greedy, connection) = h2::client::handshake(stream).await.unwrap();
+        let greedy_end = tokio::spawn(connection);
+        let words = "x".repeat(1_000_000);
+        // Nothing is released: what is beyond the window of 64 KiB waits.
+        let mut unread = Vec::new();
+        for _ in 0..7 {
+            let request = grpc(SEND).body(()).unwrap();
+            greedy = greedy.ready().await.unwrap();
+            unread.push(ask(&mut greedy, request, &framed(&say(&words))).await);
+        }
+        let request = post("application/json", "/").body(()).unwrap();
+        let body = rpc("SendMessage", &params(&words));
+        let (_, body, _) = rest(ask(&mut victim, request, &body).await).await;
+        assert!(body.len() > 2 * words.len());
+        let end = tokio::time::timeout(PATIENCE, greedy_end).await.unwrap().unwrap();
+        let error = end.unwrap_err();
+        let kind = error.get_io().map(std::io::Error::kind);
+        assert_eq!(kind, Some(ErrorKind::ConnectionReset), "{error}");
+        assert_serves(&rig).await;
+    });
 }
 
 #[test]

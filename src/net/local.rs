@@ -82,13 +82,6 @@ impl Shared {
         }
     }
 
-    /// Notes that a call of HTTP/2 holds `now` bytes of buffers instead of `before`; returns the
-    /// sum over all connections.
-    #[cfg(feature = "grpc")]
-    pub(super) fn charge_buffers(&self, before: usize, now: usize) -> usize {
-        self.buffers.add(before, now)
-    }
-
     /// How far the server is.
     pub(super) fn stage(&self) -> Stage {
         match self.stage.load(Ordering::Acquire) {
@@ -150,9 +143,6 @@ pub(super) struct Bounds {
     /// See [`Limits`].
     pub(super) connections_max: usize,
     /// See [`Limits`].
-    #[cfg(feature = "grpc")]
-    pub(super) buffers_bytes_max: usize,
-    /// See [`Limits`].
     pub(super) output_bytes_max: usize,
     /// See [`Limits`].
     pub(super) write_stall_ms: u64,
@@ -206,8 +196,6 @@ impl Local {
         let limits: &Limits = shared.engine.limits();
         let bounds = Bounds {
             connections_max: limits.connections_max,
-            #[cfg(feature = "grpc")]
-            buffers_bytes_max: limits.buffers_bytes_max,
             output_bytes_max: limits.output_bytes_max,
             write_stall_ms: limits.write_stall_ms,
             write_progress_bytes_min: limits.write_progress_bytes_min,

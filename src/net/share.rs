@@ -91,8 +91,8 @@ impl Buffers {
     }
 
     /// Notes that a connection, which `waker` wakes, holds `held` bytes now. Cuts those that hold
-    /// most when all together hold too much. False: this connection must go, because it is one of
-    /// them, or because there is nobody to cut.
+    /// most when all together hold too much. False: what grew here must go, because it was cut, or
+    /// would be, or because there is nobody to cut.
     #[must_use]
     pub(super) fn charge(&self, share: &mut Share, held: usize, waker: &Waker) -> bool {
         let before = std::mem::replace(&mut share.held, held);
@@ -104,8 +104,8 @@ impl Buffers {
             self.enlist(share, waker);
         }
         if held > before && all > self.bytes_high {
-            self.make_room();
-            if all > self.bytes_max && self.leaving.load(Relaxed) == 0 {
+            let has_room = self.make_room(share.entry.as_ref());
+            if !has_room || (all > self.bytes_max && self.leaving.load(Relaxed) == 0) {
                 return false;
             }
         }
@@ -113,7 +113,7 @@ impl Buffers {
     }
 
     /// Counts `held` bytes instead of `before`; returns the sum.
-    pub(super) fn add(&self, before: usize, held: usize) -> usize {
+    fn add(&self, before: usize, held: usize) -> usize {
         match held.checked_sub(before) {
             Some(more) => self.bytes.fetch_add(more, Relaxed) + more,
             None => self.bytes.fetch_sub(before - held, Relaxed) - (before - held),
@@ -159,16 +159,21 @@ impl Buffers {
         list.by_rank.insert(rank, Arc::clone(entry));
     }
 
-    /// Cuts those that hold most until the rest is little enough.
+    /// Cuts those that hold most until the rest is little enough; false: the one who asks, `own`,
+    /// is next.
     #[cold]
-    fn make_room(&self) {
+    fn make_room(&self, own: Option<&Arc<Entry>>) -> bool {
         let mut list = self.lock();
         loop {
             let all = self.bytes.load(Relaxed).saturating_sub(self.leaving.load(Relaxed));
             if all <= self.bytes_high {
-                return;
+                return true;
             }
-            let Some((_, entry)) = list.by_rank.pop_last() else { return };
+            let Some(last) = list.by_rank.last_entry() else { return true };
+            if own.is_some_and(|own| Arc::ptr_eq(own, last.get())) {
+                return false;
+            }
+            let entry = last.remove();
             let held = entry.held.load(Relaxed).max(1);
             self.leaving.fetch_add(held, Relaxed);
             entry.cut.store(held, Relaxed);

@@ -205,9 +205,8 @@ impl Messages {
         if held == self.charged {
             return Ok(());
         }
-        let local = &self.link.local;
-        let all = local.shared.charge_buffers(std::mem::replace(&mut self.charged, held), held);
-        if all > local.bounds.buffers_bytes_max { Err(NoMessage::Gone) } else { Ok(()) }
+        let before = std::mem::replace(&mut self.charged, held);
+        if self.link.account.charge(before, held) { Ok(()) } else { Err(NoMessage::Gone) }
     }
 }
 
@@ -218,6 +217,6 @@ pub(super) fn late() -> Status {
 
 impl Drop for Messages {
     fn drop(&mut self) {
-        self.link.local.shared.charge_buffers(self.charged, 0);
+        self.link.account.give_back(self.charged);
     }
 }

@@ -5,6 +5,7 @@
 //! connection writes, so they leave together. What a peer can hold is bounded by the limits of
 //! HTTP/1.1: each body, each answer and all buffers together.
 
+mod account;
 mod body;
 mod budget;
 mod grpc;
@@ -22,6 +23,7 @@ use std::{
     io,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -49,6 +51,7 @@ use super::{
     wheel::{NEVER, Slot},
 };
 
+use account::Account;
 use budget::Inflow;
 use rewind::Rewind;
 
@@ -67,10 +70,13 @@ struct Link {
     /// The authority of the last gRPC call that was let in.
     served: RefCell<String>,
     inflow: Inflow,
+    account: Arc<Account>,
+    /// True: the peer does not answer, and the connection ends by a reset.
+    resets: Cell<bool>,
 }
 
 impl Link {
-    fn new(local: &Rc<Local>, peer: Peer<'_>, side: u8) -> Link {
+    fn new(local: &Rc<Local>, peer: Peer<'_>, side: u8, waker: Waker) -> Link {
         let limits = local.shared.engine.limits();
         let now_ms = local.clock.now().mono_ms;
         Link {
@@ -81,6 +87,8 @@ impl Link {
             side: local.sides.at(side),
             served: RefCell::default(),
             inflow: Inflow::new(limits.http2_control_frames_max, now_ms),
+            account: Arc::new(Account::new(&local.shared, waker)),
+            resets: Cell::new(false),
         }
     }
 
@@ -182,7 +190,8 @@ async fn serve<S: Transport>(mut stream: S, read: Vec<u8>, local: Rc<Local>, sid
         let _ = tokio::time::timeout(within, refuse(&mut stream)).await;
         return;
     };
-    let link = Rc::new(Link::new(&local, stream.peer(), side));
+    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    let link = Rc::new(Link::new(&local, stream.peer(), side, waker));
     let limits = link.limits();
     let within = Duration::from_millis(limits.head_timeout_ms);
     let handshake = builder(limits).handshake::<_, Bytes>(Rewind::new(read, stream, &link));
@@ -239,6 +248,13 @@ impl<S: Transport> Session<S> {
         if self.link.local.shared.stage() != Stage::Serving {
             self.leave();
         }
+        if self.link.account.is_cut() {
+            return self.reset();
+        }
+        if self.link.local.shared.buffers.is_full() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         self.link.inflow.begin_turn();
         loop {
             // All that h2 has: while it waits there, a head takes several times its bytes.
@@ -278,6 +294,11 @@ impl<S: Transport> Session<S> {
         if now < ends_ms { Poll::Pending } else { Poll::Ready(()) }
     }
 
+    fn reset(&mut self) -> Poll<()> {
+        self.link.resets.set(true);
+        Poll::Ready(())
+    }
+
     fn leave(&mut self) {
         if !self.is_leaving {
             self.is_leaving = true;
@@ -302,7 +323,9 @@ impl<S: Transport> Session<S> {
             (self.asked_ms, self.moved_ms) = (None, now);
         }
         let due_ms = match self.asked_ms {
-            Some(asked_ms) if now >= asked_ms + stall_ms => return Poll::Ready(()),
+            Some(asked_ms) if now >= asked_ms + stall_ms => {
+                return if is_idle { Poll::Ready(()) } else { self.reset() };
+            }
             Some(asked_ms) => asked_ms + stall_ms,
             None if now < self.moved_ms + quiet_ms => self.moved_ms + quiet_ms,
             None => {

@@ -127,7 +127,7 @@ struct Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.link.local.shared.charge_buffers(self.charged, 0);
+        self.link.account.give_back(self.charged);
     }
 }
 
@@ -261,9 +261,8 @@ impl Exchange {
 
     fn charge(&mut self) -> Result<(), Gone> {
         let held = self.input.capacity() + self.conn.held_bytes() + self.answer.held_bytes();
-        let local = &self.link.local;
-        let all = local.shared.charge_buffers(std::mem::replace(&mut self.charged, held), held);
-        if all > local.bounds.buffers_bytes_max { Err(Gone) } else { Ok(()) }
+        let before = std::mem::replace(&mut self.charged, held);
+        if self.link.account.charge(before, held) { Ok(()) } else { Err(Gone) }
     }
 }
 

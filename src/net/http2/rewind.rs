@@ -10,10 +10,12 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+use crate::net::transport::Transport;
+
 use super::{Link, budget::Frames};
 
 /// Gives the bytes that were read, then those of the stream.
-pub(super) struct Rewind<S> {
+pub(super) struct Rewind<S: Transport> {
     read: Vec<u8>,
     given: usize,
     stream: S,
@@ -23,7 +25,7 @@ pub(super) struct Rewind<S> {
     is_shut: bool,
 }
 
-impl<S> Rewind<S> {
+impl<S: Transport> Rewind<S> {
     /// `read` goes before what `stream` has.
     pub(super) fn new(read: Vec<u8>, stream: S, link: &Rc<Link>) -> Rewind<S> {
         let (link, frames) = (Rc::clone(link), Frames::new());
@@ -31,7 +33,15 @@ impl<S> Rewind<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> Rewind<S> {
+impl<S: Transport> Drop for Rewind<S> {
+    fn drop(&mut self) {
+        if self.link.resets.get() {
+            self.stream.reset_on_close();
+        }
+    }
+}
+
+impl<S: Transport> Rewind<S> {
     fn poll_some(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.read.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, buf);
@@ -47,7 +57,7 @@ impl<S: AsyncRead + Unpin> Rewind<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {
+impl<S: Transport> AsyncRead for Rewind<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -74,7 +84,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewind<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Rewind<S> {
+impl<S: Transport> AsyncWrite for Rewind<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -10,9 +10,7 @@ use std::{
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 
-use crate::net::local::Shared;
-
-use super::{Alarm, Link};
+use super::{Alarm, Link, account::Account};
 
 /// An answer above this size is handed over as it is; a smaller one is copied, and its buffer
 /// stays with the worker.
@@ -21,7 +19,7 @@ const COPY_MAX: usize = 64 * 1024;
 /// Bytes that are counted among all buffers until h2 has sent them.
 struct Counted {
     bytes: Vec<u8>,
-    shared: Arc<Shared>,
+    account: Arc<Account>,
 }
 
 impl AsRef<[u8]> for Counted {
@@ -32,14 +30,14 @@ impl AsRef<[u8]> for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.shared.charge_buffers(self.bytes.capacity(), 0);
+        self.account.give_back(self.bytes.capacity());
     }
 }
 
 /// The stream is over: the peer has left or was given up.
 pub(super) struct Gone;
 
-/// Takes what was written out of a worker's buffer; [`Gone`]: all buffers together are full.
+/// Takes what was written out of a worker's buffer; [`Gone`]: the buffers have no room for it.
 pub(super) fn take(out: &mut Vec<u8>, link: &Link) -> Result<Bytes, Gone> {
     let bytes = match out.len() {
         ..=COPY_MAX => {
@@ -49,14 +47,10 @@ pub(super) fn take(out: &mut Vec<u8>, link: &Link) -> Result<Bytes, Gone> {
         }
         _ => std::mem::take(out),
     };
-    let shared = Arc::clone(&link.local.shared);
-    let all = shared.charge_buffers(0, bytes.capacity());
-    let counted = Counted { bytes, shared };
-    if all > link.local.bounds.buffers_bytes_max {
-        Err(Gone)
-    } else {
-        Ok(Bytes::from_owner(counted))
-    }
+    let account = Arc::clone(&link.account);
+    let has_room = account.charge(0, bytes.capacity());
+    let counted = Counted { bytes, account };
+    if has_room { Ok(Bytes::from_owner(counted)) } else { Err(Gone) }
 }
 
 /// Sends `bytes` as fast as the peer takes them, and ends the stream behind them if `is_last`.
