@@ -81,11 +81,12 @@ free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# Starts the release binary on a free loopback port and waits for its card.
+# Starts the release binary on a free loopback port, which arguments name as @PORT@, and waits for
+# its card.
 start_server() { # ARGUMENTS...
     SERVER_PORT=$(free_port)
     SERVER_LOG=$(mktemp "$LOGS/server-XXXXXX.log")
-    "$BINARY" serve --listen "127.0.0.1:$SERVER_PORT" "$@" >"$SERVER_LOG" 2>&1 &
+    "$BINARY" serve --listen "127.0.0.1:$SERVER_PORT" "${@//@PORT@/$SERVER_PORT}" >"$SERVER_LOG" 2>&1 &
     SERVER_PID=$!
     local card="http://127.0.0.1:$SERVER_PORT/.well-known/agent-card.json"
     for _ in $(seq 100); do

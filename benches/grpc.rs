@@ -34,6 +34,7 @@ use peregrine::{
     binding::{
         Means, Scratch, Site,
         grpc::{self, Handled, Pumped, Rpc},
+        interfaces::Interface,
     },
     dialect::card::CardForm,
     limits::Limits,
@@ -239,6 +240,7 @@ impl Bare {
             agents: Default::default(),
             names: vec!["echo".to_owned()],
             card: CardForm::V1,
+            interfaces: Interface::defaults(),
             public_url: None,
             hosts: Default::default(),
             base_url: String::new(),

@@ -98,7 +98,7 @@ fn profile() -> Profile {
 }
 
 fn card(form: CardForm) -> Value {
-    with(form, CardOptions::default())
+    with(form, CardOptions { extended: true, skill_modes: false })
 }
 
 fn with(form: CardForm, options: CardOptions) -> Value {
@@ -191,7 +191,7 @@ fn a_card_without_old_interfaces_still_has_a_url() {
 
 #[test]
 fn the_card_promises_what_is_served() {
-    let no_extended = CardOptions { extended: false };
+    let no_extended = CardOptions::default();
     let v1 = card(CardForm::V1);
     assert_eq!(v1["capabilities"]["extendedAgentCard"], true);
     assert_eq!(v1["capabilities"]["pushNotifications"], false);
@@ -206,6 +206,23 @@ fn the_card_promises_what_is_served() {
     let bytes = render(&quiet, &[V1], CardForm::Hybrid, no_extended);
     let card: Value = serde_json::from_slice(&bytes).expect("a card is JSON");
     assert_eq!(card["capabilities"]["streaming"], false);
+}
+
+#[test]
+fn a_skill_names_the_media_types_of_its_agent_where_they_are_asked_for() {
+    let mut profile = profile();
+    profile.skills[0].output_modes.clear();
+    for skill_modes in [false, true] {
+        let options = CardOptions { extended: false, skill_modes };
+        let bytes = render(&profile, &[V1], CardForm::V1, options);
+        let card: Value = serde_json::from_slice(&bytes).expect("a card is JSON");
+        each(&card["skills"], |skill| assert_strict(skill, SKILL_V1));
+        let skill = &card["skills"][0];
+        // Its own come before those of the agent.
+        assert_eq!(skill["inputModes"], json!(profile.skills[0].input_modes));
+        let filled_in = skill_modes.then_some(&card["defaultOutputModes"]);
+        assert_eq!(skill.get("outputModes"), filled_in);
+    }
 }
 
 #[test]

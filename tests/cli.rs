@@ -5,8 +5,10 @@
 mod support;
 
 use std::{
+    fs::File,
     io::{BufRead, BufReader, ErrorKind, Read, Write},
     net::{TcpListener, TcpStream},
+    path::Path,
     process::{Command, Output},
     time::{Duration, Instant},
 };
@@ -444,4 +446,18 @@ fn timeouts_are_kept() {
     let mut slow = connect(&server);
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").unwrap();
     assert!(response(&mut BufReader::new(&slow)).0.starts_with("HTTP/1.1 408 "));
+}
+
+#[test]
+fn the_extended_card_is_served_with_a_warning() {
+    for (flags, is_warned) in [(vec!["--extended-card"], true), (vec![], false)] {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stderr-{is_warned}"));
+        let server = Binary::start_with(&flags, File::create(&path).unwrap().into());
+        let request = b"GET /extendedAgentCard HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let (head, _) = ask(&connect(&server), request);
+        assert_eq!(head.starts_with("HTTP/1.1 200 "), is_warned, "{head}");
+        let said = std::fs::read_to_string(path).unwrap();
+        let warnings = said.lines().filter(|line| line.contains("warning: --extended-card"));
+        assert_eq!(warnings.count(), usize::from(is_warned), "{said}");
+    }
 }

@@ -83,13 +83,12 @@ fn cases() -> Vec<Case> {
     let mut text_only = echo();
     text_only.0.input_modes = vec!["text/plain".to_owned()];
     let with = |agent| Lab::new(Setup { agents: vec![agent], ..Setup::default() });
-    let closed = Lab::new(Setup { extended_card: false, ..Setup::default() });
     let mut cases = vec![
         case(InvalidParams, Lab::echo(), |g| (g.send(), json!({"id": "t", "message": 7}))),
         case(TaskNotFound, Lab::echo(), |g| (g.subscribe(), json!({"id": "nowhere"}))),
         case(TaskNotCancelable, with_done_task(), |g| (g.cancel(), json!({"id": "done"}))),
         case(PushNotificationNotSupported, Lab::echo(), push),
-        case(UnsupportedOperation, closed, extended),
+        case(ExtendedAgentCardNotConfigured, Lab::echo(), extended),
         case(StreamingNotSupported, with(silent), |g| (g.stream(), g.params(say("hi")))),
         case(TaskTerminal, with_done_task(), |g| (g.send(), to_done(g))),
         case(ContentTypeNotSupported, with(text_only), |g| (g.send(), image(g))),
@@ -99,6 +98,13 @@ fn cases() -> Vec<Case> {
     let version = case(VersionNotSupported, Lab::echo(), ask);
     cases.push(Case { fields: vec![("A2A-Version", "99.0")], ..version });
     cases
+}
+
+/// The kind of a fault in this generation: A2A 1.0 §3.1.11 says of an extended card that is off
+/// what 0.3 has no words for but its own.
+fn kind_in(kind: FaultKind, generation: Gen) -> FaultKind {
+    let is_new_card = kind == ExtendedAgentCardNotConfigured && generation == V1;
+    if is_new_card { UnsupportedOperation } else { kind }
 }
 
 /// The generation whose form a method's faults have: shared names are those of 0.3.
@@ -142,7 +148,8 @@ fn every_fault_of_a_call_has_the_form_of_its_generation_and_the_id_of_its_reques
     for mut case in cases() {
         for generation in Gen::ALL {
             let (method, params) = (case.ask)(generation);
-            let what = format!("{:?} {method}", case.kind);
+            let kind = kind_in(case.kind, generation);
+            let what = format!("{kind:?} {method}");
             let body = rpc_id(ID, method, &params);
             let reply = case.lab.ask(&post("/", &case.fields, &body));
             // What may be tried again later says so to proxies, too; all else is JSON-RPC's own.
@@ -150,12 +157,12 @@ fn every_fault_of_a_call_has_the_form_of_its_generation_and_the_id_of_its_reques
             assert_eq!(reply.status, if is_overload { 429 } else { 200 }, "{what}");
             assert_eq!(reply.field("retry-after").is_some(), is_overload, "{what}");
             assert!(reply.text().starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{ID},"error":"#)));
-            assert_form(&reply.json()["error"], case.kind, form_of(generation, method), &what);
+            assert_form(&reply.json()["error"], kind, form_of(generation, method), &what);
             // The same inside a batch.
             let reply = case.lab.ask(&post("/", &case.fields, &format!("[{body}]")));
             let error = &reply.json()[0]["error"];
             if !method.contains("tream") && !method.contains("ubscribe") {
-                assert_form(error, case.kind, form_of(generation, method), &what);
+                assert_form(error, kind, form_of(generation, method), &what);
             } else if case.kind != VersionNotSupported {
                 assert_form(error, InvalidRequest, form_of(generation, method), &what);
             }
@@ -189,7 +196,8 @@ fn every_fault_of_a_call_has_its_form_over_http_json() {
     for mut case in cases() {
         for (generation, base) in [(V1, ""), (V03, "/v1")] {
             let (method, params) = (case.ask)(generation);
-            let (row, what) = (case.kind.row(), format!("{:?} {method}", case.kind));
+            let kind = kind_in(case.kind, generation);
+            let (row, what) = (kind.row(), format!("{kind:?} {method}"));
             let reply = case.lab.ask(&over_rest(method, &params, base, &case.fields));
             let is_overload = matches!(case.kind, Overloaded);
             assert_eq!(reply.field("retry-after").is_some(), is_overload, "{what}");
@@ -454,8 +462,7 @@ fn every_kind_is_provoked_here_or_named() {
     seen.extend([Parse, InvalidRequest, MethodNotFound, Internal, ShuttingDown]);
     // Nothing can break the order of events yet: the store refuses it and the task goes on.
     seen.insert(InvalidAgentResponse);
-    // The extended card is made of the public one, so it is there or switched off.
-    seen.insert(ExtendedAgentCardNotConfigured);
+    seen.insert(kind_in(ExtendedAgentCardNotConfigured, V1));
     // No extension can be required yet.
     seen.insert(ExtensionSupportRequired);
     assert_eq!(seen.len(), FaultKind::ALL.len());

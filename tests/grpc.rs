@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use peregrine::{
     agent::{Extension, Provider},
+    binding::interfaces::{Binding, Interface},
     model::JsonObjectBuf,
 };
 use prost::Message as _;
@@ -460,6 +461,12 @@ fn json_travels_in_messages() {
     });
 }
 
+/// What 0.3 has for every card.
+async fn old_card(rig: &Rig) -> v03::AgentCard {
+    let request = v03::GetAgentCardRequest::default();
+    rig.v03().await.get_agent_card(request).await.unwrap().into_inner()
+}
+
 #[test]
 fn the_card_names_what_is_served() {
     let rig = Rig::echo();
@@ -482,12 +489,32 @@ fn the_card_names_what_is_served() {
         let grpc = card.supported_interfaces.iter().filter(|one| one.protocol_binding == "GRPC");
         let grpc: Vec<_> = grpc.map(|one| (&one.url, one.tenant.as_str())).collect();
         assert_eq!(grpc, [(&authority, "other")]);
+        // 0.3 has one operation for cards, and no tenant.
+        let old = old_card(&rig).await;
+        assert!(old.supports_authenticated_extended_card);
+        assert_eq!(old.preferred_transport, "JSONRPC");
+        let listed: Vec<&str> =
+            old.additional_interfaces.iter().map(|one| one.transport.as_str()).collect();
+        assert_eq!(listed[..3], ["JSONRPC", "HTTP+JSON", "GRPC"]);
+        assert_eq!((listed.len(), &old.additional_interfaces[2].url), (4, &authority));
+    });
+    let rig = Rig::with(|setup| {
+        let url = Some("http://grpc.example:1".to_owned());
+        setup.interfaces = vec![Interface { binding: Binding::Grpc, url }];
+    });
+    run(async {
+        let old = old_card(&rig).await;
+        assert_eq!(
+            (old.url.as_str(), old.preferred_transport.as_str()),
+            ("http://grpc.example:1", "GRPC")
+        );
     });
     let rig = Rig::with(|setup| setup.extended_card = false);
     run(async {
         let request = v1::GetExtendedAgentCardRequest::default();
         let status = rig.v1().await.get_extended_agent_card(request).await.unwrap_err();
         assert_eq!(reason(&status, Code::FailedPrecondition), "UNSUPPORTED_OPERATION");
+        assert!(!old_card(&rig).await.supports_authenticated_extended_card);
     });
 }
 

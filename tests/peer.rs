@@ -46,7 +46,7 @@ fn the_agent_sees_who_calls() {
 
 #[test]
 fn a_card_names_the_scheme_of_the_connection_that_asked() {
-    let mut lab = Lab::echo();
+    let mut lab = Lab::new(Setup { extended_card: true, ..Setup::default() });
     let extended = r#"{"jsonrpc":"2.0","id":1,"method":"GetExtendedAgentCard"}"#;
     // The worker keeps cards: one scheme's must not be given to the other.
     for is_secure in [false, true, false, true] {

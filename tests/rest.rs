@@ -92,7 +92,7 @@ fn city() -> Lab {
     };
     let mounts = vec![mount("/m", "standard"), mount("/r", "a2a_rust"), mount("/old", "tutorial")];
     let agents = vec![echo(), (bob, Arc::new(Echo))];
-    Lab::new(Setup { agents, mounts, ..Setup::default() })
+    Lab::new(Setup { agents, mounts, extended_card: true, ..Setup::default() })
 }
 
 const PLACES: [&str; 10] = [
@@ -273,7 +273,7 @@ fn head_is_get_without_its_content() {
 
 #[test]
 fn no_cache_keeps_what_a_get_says() {
-    let mut lab = Lab::echo();
+    let mut lab = Lab::new(Setup { extended_card: true, ..Setup::default() });
     let id = task(&mut lab);
     for base in ["", "/v1"] {
         for path in [format!("{base}/tasks/{id}"), format!("{base}/tasks")] {
@@ -616,10 +616,10 @@ fn a_strict_server_asks_for_message_ids() {
 }
 
 #[test]
-fn a_switched_off_extended_card_is_an_unsupported_operation() {
-    let mut lab = Lab::new(Setup { extended_card: false, ..Setup::default() });
+fn an_extended_card_that_is_off_is_refused_in_the_way_of_each_generation() {
+    let mut lab = Lab::echo();
     refused(&lab.ask(&get("/extendedAgentCard")), 400, "UNSUPPORTED_OPERATION");
-    refused_old(&lab.ask(&get("/v1/card")), 501, -32004);
+    refused_old(&lab.ask(&get("/v1/card")), 404, -32007);
 }
 
 // --- Waiting and streams -------------------------------------------------------------------------

@@ -160,7 +160,7 @@ fn rule_7_numbers_come_back_as_they_went_in() {
 
 #[test]
 fn rule_8_params_may_be_absent_null_or_empty() {
-    let mut lab = Lab::echo();
+    let mut lab = Lab::new(Setup { extended_card: true, ..Setup::default() });
     for params in ["", r#","params":null"#, r#","params":{}"#, r#","params":[]"#] {
         for method in ["ListTasks", "GetExtendedAgentCard"] {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"{params}}}"#);

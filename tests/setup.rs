@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use peregrine::{
     agent::echo::Echo,
+    binding::interfaces::{Binding, Interface, InterfaceError},
     engine::{BuildError, Mount, Setup},
     limits::Limits,
 };
@@ -95,5 +96,24 @@ fn a_path_is_mounted_once() {
         let error = check(&paths).unwrap_err();
         assert_eq!(error, BuildError::SameMount(again.to_owned()));
         assert!(error.to_string().contains("two mounts"));
+    }
+}
+
+#[test]
+fn interfaces_that_no_card_can_list_are_refused() {
+    let check = |interfaces: Vec<Interface>| {
+        let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
+            vec![(Echo::profile(), Arc::new(Echo))];
+        Setup { agents, interfaces, ..Setup::default() }.check()
+    };
+    let rpc = || Interface::of(Binding::JsonRpc);
+    assert_eq!(check(vec![rpc(), Interface::of(Binding::WebSocket)]), Ok(()));
+    assert_eq!(check(Vec::new()), Err(BuildError::Interfaces(InterfaceError::None)));
+    let twice = InterfaceError::Twice(Binding::JsonRpc);
+    assert_eq!(check(vec![rpc(), rpc()]), Err(BuildError::Interfaces(twice)));
+    if cfg!(not(feature = "grpc")) {
+        let error = InterfaceError::NotBuilt(Binding::Grpc);
+        let grpc = Interface::of(Binding::Grpc);
+        assert_eq!(check(vec![grpc]), Err(BuildError::Interfaces(error)));
     }
 }

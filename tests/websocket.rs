@@ -268,6 +268,7 @@ fn what_the_head_says_holds_for_every_message() {
     let bare = json!({"message": {"role": "ROLE_USER", "parts": [{"text": "hi"}]}});
     assert_eq!(strict.say(peer, &rpc("SendMessage", &bare))[0]["error"]["code"], -32602);
     // The extended card names the host and the path of the upgrade.
+    let mut lab = Lab::new(Setup { extended_card: true, ..Setup::default() });
     let peer = lab.socket("/agents/echo/", "");
     let card = lab.say(peer, &rpc("GetExtendedAgentCard", &Value::Null));
     let url = &card[0]["result"]["supportedInterfaces"][0]["url"];

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use peregrine::{
     agent::{Profile, echo::Echo},
+    binding::interfaces::{Binding, Interface},
     dialect::card::CardForm,
     engine::{Mount, Setup},
 };
@@ -22,7 +23,8 @@ const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.js
 
 fn two_agents() -> Lab {
     let bob = Profile::new("bob", "The other one");
-    Lab::new(Setup { agents: vec![echo(), (bob, Arc::new(Echo))], ..Setup::default() })
+    let agents = vec![echo(), (bob, Arc::new(Echo))];
+    Lab::new(Setup { agents, extended_card: true, ..Setup::default() })
 }
 
 #[test]
@@ -113,35 +115,37 @@ fn interfaces(card: &Value) -> Vec<(&str, &str, &str)> {
         .collect()
 }
 
+/// A lab of two agents whose cards list this.
+fn listing(words: &[(Binding, Option<&str>)], form: CardForm) -> Lab {
+    let bob = Profile::new("bob", "The other one");
+    let own = |(binding, url): &(Binding, Option<&str>)| Interface {
+        binding: *binding,
+        url: url.map(str::to_owned),
+    };
+    let interfaces = words.iter().map(own).collect();
+    let agents = vec![echo(), (bob, Arc::new(Echo))];
+    Lab::new(Setup { agents, interfaces, card: form, ..Setup::default() })
+}
+
+fn card(lab: &mut Lab, base: &str) -> Value {
+    lab.ask(&get(&format!("{base}{}", PATHS[0]))).json()
+}
+
 #[test]
-fn a_card_lists_every_binding_that_is_served_and_no_other() {
+fn a_card_lists_what_a_url_can_name_and_no_other_binding() {
     let mut lab = two_agents();
-    let card = |lab: &mut Lab, base: &str| lab.ask(&get(&format!("{base}{}", PATHS[0]))).json();
-    // Paths do not reach gRPC: it has the tenant for them, and 0.3 has none.
-    for (base, rpc, rest, tenant) in [
-        ("", "http://a.example/", "http://a.example", None),
-        ("/agents/bob", "http://a.example/agents/bob", "http://a.example/agents/bob", Some("bob")),
+    for (base, rpc, rest) in [
+        ("", "http://a.example/", "http://a.example"),
+        ("/agents/bob", "http://a.example/agents/bob", "http://a.example/agents/bob"),
     ] {
         let card = card(&mut lab, base);
-        let grpc = "a.example:80";
-        let is_listed = |binding: &str, version: &str| match binding {
-            "GRPC" => cfg!(feature = "grpc") && (tenant.is_none() || version == "1.0"),
-            _ => true,
-        };
-        let mut expected = Vec::new();
-        for version in ["1.0", "0.3"] {
-            let all = [("JSONRPC", rpc), ("HTTP+JSON", rest), ("GRPC", grpc)];
-            let listed = all.into_iter().filter(|(binding, _)| is_listed(binding, version));
-            expected.extend(listed.map(|(binding, url)| (binding, version, url)));
-        }
+        let both = [("JSONRPC", rpc), ("HTTP+JSON", rest)];
+        let expected: Vec<_> = ["1.0", "0.3"]
+            .into_iter()
+            .flat_map(|version| both.map(|(binding, url)| (binding, version, url)))
+            .collect();
         assert_eq!(interfaces(&card), expected);
-        for one in card["supportedInterfaces"].as_array().unwrap() {
-            let named = tenant.filter(|_| one["protocolBinding"] == "GRPC");
-            assert_eq!(one.get("tenant"), named.map(|name| json!(name)).as_ref());
-        }
-        let old = expected.iter().filter(|(_, version, _)| *version == "0.3");
-        let others: Vec<Value> =
-            old.map(|(binding, _, url)| json!({"url": url, "transport": binding})).collect();
+        let others = both.map(|(binding, url)| json!({"url": url, "transport": binding}));
         assert_eq!((&card["url"], &card["additionalInterfaces"]), (&json!(rpc), &json!(others)));
         // What is listed is there: clients of 0.3 put `/v1` behind the URL themselves.
         let path = rest.trim_start_matches("http://a.example");
@@ -159,13 +163,97 @@ fn a_card_lists_every_binding_that_is_served_and_no_other() {
     }
 }
 
+#[cfg(feature = "grpc")]
+#[test]
+fn the_operator_says_what_cards_list_and_in_which_order() {
+    let list = [(Binding::Grpc, None), (Binding::WebSocket, None), (Binding::JsonRpc, None)];
+    let ws = "https://a2a-protocol.org/bindings/websocket";
+    let mut lab = listing(&list, CardForm::Hybrid);
+    let root = card(&mut lab, "");
+    let rows = |version, rpc, socket| {
+        [("GRPC", version, "a.example:80"), (ws, version, socket), ("JSONRPC", version, rpc)]
+    };
+    let both = |rpc, socket| [rows("1.0", rpc, socket), rows("0.3", rpc, socket)].concat();
+    assert_eq!(interfaces(&root), both("http://a.example/", "ws://a.example/"));
+    assert_eq!(
+        (&root["url"], &root["preferredTransport"]),
+        (&json!("a.example:80"), &json!("GRPC"))
+    );
+    // Paths do not reach gRPC: it has the tenant for them, and 0.3 has none.
+    let (rpc, socket) = ("http://a.example/agents/bob", "ws://a.example/agents/bob");
+    let bob = card(&mut lab, "/agents/bob");
+    let expected = [&rows("1.0", rpc, socket)[..], &rows("0.3", rpc, socket)[1..]].concat();
+    assert_eq!(interfaces(&bob), expected);
+    for one in bob["supportedInterfaces"].as_array().unwrap() {
+        let tenant = (one["protocolBinding"] == "GRPC").then(|| json!("bob"));
+        assert_eq!(one.get("tenant"), tenant.as_ref());
+    }
+    assert_eq!((&bob["url"], &bob["preferredTransport"]), (&json!(socket), &json!(ws)));
+    // The strict forms list the same.
+    for form in [CardForm::V1, CardForm::V03] {
+        let mut lab = listing(&list, form);
+        let strict = card(&mut lab, "/agents/bob");
+        for key in ["supportedInterfaces", "url", "preferredTransport", "additionalInterfaces"] {
+            if let Some(value) = strict.get(key) {
+                assert_eq!(value, &bob[key], "{form:?}");
+            }
+        }
+        assert_eq!(strict.get("url").is_some(), form == CardForm::V03);
+    }
+}
+
+#[cfg(feature = "grpc")]
+#[test]
+fn no_generation_is_left_without_an_interface() {
+    let mut lab = listing(&[(Binding::Grpc, None)], CardForm::Hybrid);
+    let bob = "http://a.example/agents/bob";
+    let rows = [("GRPC", "1.0", "a.example:80"), ("JSONRPC", "0.3", bob)];
+    assert_eq!(interfaces(&card(&mut lab, "/agents/bob")), rows);
+    // The platforms have no gRPC.
+    let row = [("JSONRPC", "0.3", "http://a.example/a2a/bob")];
+    assert_eq!(interfaces(&card(&mut lab, "/a2a/bob")), row);
+    let row = [("JSONRPC", "1.0", "http://a.example/tenants/t")];
+    assert_eq!(interfaces(&card(&mut lab, "/tenants/t")), row);
+}
+
+#[cfg(feature = "grpc")]
+#[test]
+fn a_url_of_the_operator_is_shown_as_it_is_and_paths_are_put_behind_it() {
+    let list = [
+        (Binding::JsonRpc, Some("https://rpc.example/a/")),
+        (Binding::HttpJson, Some("https://rest.example")),
+        (Binding::Grpc, Some("http://grpc.example:9")),
+        (Binding::WebSocket, Some("wss://ws.example/s")),
+    ];
+    let mut lab = listing(&list, CardForm::V1);
+    let urls = |card: &Value| -> Vec<String> {
+        interfaces(card).iter().filter(|one| one.1 == "1.0").map(|one| one.2.to_owned()).collect()
+    };
+    assert_eq!(urls(&card(&mut lab, "")), list.map(|(_, url)| url.unwrap()));
+    assert_eq!(
+        urls(&card(&mut lab, "/agents/bob")),
+        [
+            "https://rpc.example/a/agents/bob",
+            "https://rest.example/agents/bob",
+            "http://grpc.example:9",
+            "wss://ws.example/s/agents/bob",
+        ]
+    );
+    // A place that lists only JSON-RPC has the operator's URL, too.
+    assert_eq!(
+        card(&mut lab, "/a2a/bob")["supportedInterfaces"][0]["url"],
+        "https://rpc.example/a/a2a/bob"
+    );
+}
+
 #[test]
 fn forwarded_headers_are_believed_only_if_the_operator_says_so() {
     let forwarded = "X-Forwarded-Proto: https\r\nX-Forwarded-Host: mesh.example:8443, inner\r\n\
                      X-Forwarded-Prefix: /a2a-agents/\r\n";
     let mut lab = Lab::echo();
     assert_eq!(lab.ask(&get_with(PATHS[0], forwarded)).json()["url"], "http://a.example/");
-    let mut lab = Lab::new(Setup { trust_forwarded: true, ..Setup::default() });
+    let setup = Setup { trust_forwarded: true, extended_card: true, ..Setup::default() };
+    let mut lab = Lab::new(setup);
     for _ in 0..2 {
         let reply = lab.ask(&get_with(PATHS[0], forwarded));
         assert!(reply.field("vary").unwrap().contains("X-Forwarded-Host"));
@@ -271,9 +359,12 @@ fn the_extended_card_has_the_form_of_the_caller() {
 
 #[test]
 fn an_extended_card_that_is_off_is_neither_served_nor_announced() {
-    let mut lab = Lab::new(Setup { extended_card: false, ..Setup::default() });
+    // Nobody is asked who they are, so it is off unless the operator wants it to be seen.
+    let mut lab = Lab::echo();
     assert_eq!(lab.code("GetExtendedAgentCard", &Value::Null), -32004);
-    assert_eq!(lab.code("agent/getAuthenticatedExtendedCard", &Value::Null), -32004);
+    for method in ["agent/getAuthenticatedExtendedCard", "agent/authenticatedExtendedCard"] {
+        assert_eq!(lab.code(method, &Value::Null), -32007, "{method}");
+    }
     let card = lab.ask(&get(PATHS[0])).json();
     assert_ne!(card["capabilities"]["extendedAgentCard"], true);
     assert_ne!(card["supportsAuthenticatedExtendedCard"], true);
@@ -282,7 +373,8 @@ fn an_extended_card_that_is_off_is_neither_served_nor_announced() {
 
 #[test]
 fn an_extended_card_is_announced_only_where_a_method_answers_with_it() {
-    let mut lab = Lab::new(Setup { agents: vec![echo()], ..Setup::default() });
+    let setup = Setup { agents: vec![echo()], extended_card: true, ..Setup::default() };
+    let mut lab = Lab::new(setup);
     for (base, announced) in
         [("", true), ("/api/v1/a2a/echo", true), ("/tenants/t", true), ("/a2a/echo", false)]
     {

@@ -3,13 +3,11 @@
 //! A card names the URL under which it was asked for, so it is rendered per `Host`; the last few
 //! are kept, and a request for one of them copies it.
 
-use smallvec::SmallVec;
-
 use crate::{
-    binding::{Exchange, Site, jsonrpc::Place, origin::Origin, parked::JSON},
+    binding::{Exchange, Site, interfaces::Urls, jsonrpc::Place, origin::Origin, parked::JSON},
     dialect::{
         self, Dialect,
-        card::{self, CardForm, CardOptions, Endpoint},
+        card::{self, CardForm, CardOptions},
     },
     fault::{Fault, FaultKind},
     http::{Field, Method, date, query, response},
@@ -160,8 +158,8 @@ fn render(x: &Exchange<'_>, place: Place, base: &str, form: CardForm) -> Option<
 /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
 ///
 /// # Errors
-/// `UnsupportedOperation` when it is switched off, `ExtendedAgentCardNotConfigured` when there is
-/// no such agent.
+/// `UnsupportedOperation`, before 1.0 `ExtendedAgentCardNotConfigured`, unless it is switched on;
+/// `ExtendedAgentCardNotConfigured` when there is no such agent.
 pub fn extended(
     service: &dyn Service,
     site: &Site,
@@ -171,8 +169,13 @@ pub fn extended(
     generation: Generation,
 ) -> Result<Vec<u8>, Fault> {
     if !site.extended_card {
-        let detail = "this agent has no extended card";
-        return Err(Fault::because(FaultKind::UnsupportedOperation, detail));
+        let kind = match generation {
+            // A2A 1.0 §3.1.11: for a card that does not announce it.
+            Generation::V1 => FaultKind::UnsupportedOperation,
+            // A2A 0.3 §8.2: -32007 came with the method.
+            Generation::V01 | Generation::V03 => FaultKind::ExtendedAgentCardNotConfigured,
+        };
+        return Err(Fault::because(kind, "this agent has no extended card"));
     }
     let form = match generation {
         Generation::V1 => CardForm::V1,
@@ -192,96 +195,17 @@ pub fn body(
     form: CardForm,
 ) -> Option<Vec<u8>> {
     let (profile, dialect) = (service.profile(place.agent)?, place.dialect);
-    let urls = Urls::new(site, origin, place, base, form);
+    let urls = Urls::new(site, origin, place, base);
     let endpoints = urls.endpoints(dialect);
     // Where 1.0 alone is spoken, a card for 0.3 would promise what is not there.
-    let is_v1_alone = dialect.speaks(Generation::V1) && !dialect.speaks(Generation::V03);
+    let is_v1_alone = dialect.lists(Generation::V1) && !dialect.lists(Generation::V03);
     let form = match form {
         CardForm::Hybrid | CardForm::V03 if is_v1_alone => CardForm::V1,
         form => form,
     };
-    let options = CardOptions { extended: site.extended_card && dialect.offers(Op::ExtendedCard) };
-    Some(card::render(profile, &endpoints, form, options))
-}
-
-/// Where an agent is reached, for each binding that is served at its place.
-pub(super) struct Urls<'s> {
-    /// JSON-RPC: the path that is posted to.
-    rpc: String,
-    /// HTTP+JSON: what clients put their paths behind, those of 0.3 with their `/v1`. It has no
-    /// slash at its end, because not every client takes one off.
-    rest: String,
-    /// gRPC; `None`: not served, or not for this place.
-    grpc: Option<String>,
-    /// What gRPC's clients must send as `tenant`, so that this agent answers.
-    tenant: Option<&'s str>,
-}
-
-impl<'s> Urls<'s> {
-    /// The URLs of the place at path `base`.
-    pub(super) fn new(
-        site: &'s Site,
-        origin: &Origin<'_>,
-        place: Place,
-        base: &str,
-        form: CardForm,
-    ) -> Urls<'s> {
-        let rest = format!("{}{base}", origin.url(site));
-        let rpc = if base.is_empty() { format!("{rest}/") } else { rest.clone() };
-        let is_served = cfg!(feature = "grpc") && place.dialect.name == dialect::STANDARD.name;
-        let grpc = is_served.then(|| grpc_url(&rest, form));
-        let index = usize::from(place.agent.0);
-        let tenant = site.names.get(index).filter(|_| index > 0).map(String::as_str);
-        Urls { rpc, rest, grpc, tenant }
-    }
-
-    /// What is really served, the preferred first (A2A 1.0 §8.3.1): a row for each binding and
-    /// version. The newest versions come first, and of one version JSON-RPC.
-    pub(super) fn endpoints(&self, dialect: &Dialect) -> SmallVec<[Endpoint<'_>; 6]> {
-        let (mut endpoints, mut is_known) = (SmallVec::new(), false);
-        for (generation, version) in [(Generation::V1, "1.0"), (Generation::V03, "0.3")] {
-            let is_rest = dialect.routes.rest.iter().any(|rest| rest.generation == generation);
-            let is_rpc = dialect.speaks(generation);
-            is_known |= is_rpc;
-            let served = [("JSONRPC", &self.rpc, is_rpc), ("HTTP+JSON", &self.rest, is_rest)];
-            let served = served.into_iter().filter(|(_, _, is_served)| *is_served);
-            endpoints.extend(served.map(|(binding, url, _)| Endpoint {
-                url,
-                binding,
-                version,
-                tenant: None,
-            }));
-            // A path says which agent is meant, gRPC has only the tenant for it, 0.3 not even that.
-            let tenant = self.tenant;
-            if let Some(url) = &self.grpc
-                && is_rpc
-                && (tenant.is_none() || generation == Generation::V1)
-            {
-                endpoints.push(Endpoint { url, binding: "GRPC", version, tenant });
-            }
-        }
-        // That 0.1 is spoken is said only where nothing newer is, for its clients never look.
-        let oldest =
-            Endpoint { url: &self.rpc, binding: "JSONRPC", version: card::V01, tenant: None };
-        endpoints.extend((!is_known).then_some(oldest));
-        endpoints
-    }
-}
-
-/// The authority of a URL with its port, which is what gRPC clients connect to (A2A 1.0 §8.3);
-/// cards for 0.3 alone keep the scheme, which some of its clients insist on.
-fn grpc_url(url: &str, form: CardForm) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-    let authority = rest.split('/').next().unwrap_or_default();
-    let host_end = authority.rfind(']').unwrap_or(0);
-    let has_port = authority[host_end..].contains(':');
-    let port = match (has_port, scheme) {
-        (true, _) => "",
-        (false, "https") => ":443",
-        (false, _) => ":80",
+    let options = CardOptions {
+        extended: site.extended_card && dialect.offers(Op::ExtendedCard),
+        skill_modes: dialect.quirks.card_v1,
     };
-    match form {
-        CardForm::V03 => format!("{scheme}://{authority}{port}"),
-        CardForm::V1 | CardForm::Hybrid | CardForm::ExtendedV1 => format!("{authority}{port}"),
-    }
+    Some(card::render(profile, &endpoints, form, options))
 }

@@ -12,6 +12,7 @@ pub mod echo;
 pub mod envelope;
 pub mod grpc;
 pub mod hosts;
+pub mod interfaces;
 pub mod jsonrpc;
 pub mod origin;
 pub mod parked;

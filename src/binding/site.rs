@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    binding::hosts::Hosts,
+    binding::{hosts::Hosts, interfaces::Interface},
     dialect::{self, Dialect, card::CardForm},
     http,
     limits::Limits,
@@ -40,6 +40,8 @@ pub struct Site {
     pub names: Vec<String>,
     /// The form of the cards at the well-known paths.
     pub card: CardForm,
+    /// What cards list, the preferred first.
+    pub interfaces: Vec<Interface>,
     /// The URL that cards name, without a slash at its end; otherwise it is made of `Host`.
     pub public_url: Option<String>,
     /// The hosts that are answered to, where they are checked.

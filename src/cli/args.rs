@@ -11,7 +11,7 @@ use peregrine::{engine::Setup, net};
 use super::{
     help::FLAGS,
     nearest::nearest,
-    values::{agent, allow_host, card, limit, mount, workers, ws_origin},
+    values::{agent, allow_host, card, interfaces, limit, mount, workers, ws_origin},
 };
 
 /// What the user got wrong, in one line.
@@ -130,6 +130,9 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
         "strict" => setup.strict = true,
         "strict-version" => setup.strict_version = true,
         "no-streaming" => serve.streaming = false,
+        "interfaces" => setup.interfaces = interfaces(&value()?)?,
+        "extended-card" => setup.extended_card = true,
+        // The default; once it was not.
         "no-extended-card" => setup.extended_card = false,
         "ws-origin" => setup.ws_origins.push(ws_origin(value()?)?),
         // For the framing test suites; deliberately not in the help.
@@ -158,6 +161,8 @@ fn check_tls(tls: &TlsFlags) -> Result<(), Wrong> {
 
 #[cfg(test)]
 mod tests {
+    use peregrine::binding::interfaces::Binding;
+
     use super::super::help::HELP;
     use super::*;
 
@@ -182,10 +187,10 @@ mod tests {
         let serve = serve(
             "serve --listen 127.0.0.1:1 --listen=[::1]:2 --agent echo --agent bob=script:a=b:c \
              --public-url https://a.example/x --workers 3 --limit tasks_max=9 --card v03 \
-             --mount /x=v1:bob --strict-version --strict --no-streaming --no-extended-card \
+             --mount /x=v1:bob --strict-version --strict --no-streaming --extended-card \
              --test-echo /e --ws-origin https://a.example --ws-origin=* --allow-anonymous \
              --tls-cert a --tls-key b --tls-client-ca c --allow-host a.example \
-             --allow-host ::1",
+             --allow-host ::1 --interfaces=websocket,grpc=h:1",
         )
         .unwrap();
         assert_eq!(serve.listen, ["127.0.0.1:1", "[::1]:2"]);
@@ -198,7 +203,10 @@ mod tests {
         let setup = &serve.setup;
         assert_eq!((setup.limits.tasks_max, setup.strict_version), (9, true));
         assert!(setup.strict);
-        assert!(!setup.extended_card && setup.test_echo.as_deref() == Some("/e"));
+        assert!(setup.extended_card && setup.test_echo.as_deref() == Some("/e"));
+        let listed: Vec<_> =
+            setup.interfaces.iter().map(|one| (one.binding, one.url.as_deref())).collect();
+        assert_eq!(listed, [(Binding::WebSocket, None), (Binding::Grpc, Some("h:1"))]);
         assert_eq!(setup.ws_origins, ["https://a.example", "*"]);
         assert_eq!(setup.allow_hosts, ["a.example", "::1"]);
         assert_eq!(setup.mounts[0].agent.as_deref(), Some("bob"));
@@ -225,12 +233,29 @@ mod tests {
             ("serve --limit tasks_max", "not NAME=VALUE"),
             ("serve --mount /x", "not PATH=DIALECT"),
             ("serve --card v2", "none of v1, v03, hybrid"),
+            ("serve --interfaces rest", "there is no interface \"rest\""),
+            ("serve --interfaces json-rpc", "did you mean jsonrpc?"),
+            ("serve --interfaces=", "there is no interface \"\""),
+            ("serve --interfaces jsonrpc,jsonrpc", "jsonrpc is listed twice"),
+            ("serve --interfaces http+json=h:1", "begin with http:// or https://"),
             ("serve --allow-host a.example:80", "no name or address without a port"),
             ("serve --ws-origin a.example", "neither like https://host:port nor *"),
             ("serve --ws-origin https://a.example/", "neither like https://host:port nor *"),
         ] {
             let line = serve(words).err().unwrap();
             assert!(line.contains(said) && !line.contains('\n'), "{words}: {line}");
+        }
+    }
+
+    #[test]
+    fn the_extended_card_is_off_unless_it_is_asked_for() {
+        for (words, on) in [
+            ("serve", false),
+            ("serve --no-extended-card", false),
+            ("serve --extended-card", true),
+            ("serve --extended-card --no-extended-card", false),
+        ] {
+            assert_eq!(serve(words).unwrap().setup.extended_card, on, "{words}");
         }
     }
 

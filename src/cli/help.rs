@@ -24,7 +24,10 @@ usage: peregrine serve [flags]
   --strict                     --strict-version, and a message without messageId is refused
   --strict-version             a 1.0 method without the A2A-Version header is refused
   --no-streaming               streaming operations are refused
-  --no-extended-card           the extended agent card is refused
+  --interfaces LIST            what cards list, the preferred first: jsonrpc, http+json, grpc,
+                               websocket, each with =URL if need be [jsonrpc,http+json]
+  --extended-card              the extended agent card is served, to everybody
+  --no-extended-card           it is refused, as it is anyway
   --ws-origin ORIGIN           pages of this origin may open WebSockets, * for any; may be repeated
   --allow-anonymous            listen on addresses that other machines can reach
   -h, --help                   print this
@@ -41,7 +44,9 @@ pub const FLAGS: &[&str] = &[
     "allow-anonymous",
     "allow-host",
     "card",
+    "extended-card",
     "help",
+    "interfaces",
     "limit",
     "listen",
     "mount",

@@ -43,8 +43,14 @@ fn run(args: Vec<OsString>) -> Result<(), (u8, String)> {
         Command::Help => say(help::HELP),
         Command::Version => say(concat!("peregrine ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Serve(serve) => {
+            let is_extended = serve.setup.extended_card;
             let (server, banner) = server(*serve).map_err(wrong)?;
-            let greet = |running: &Running| say(&banner.text(running));
+            let greet = |running: &Running| {
+                if is_extended {
+                    warn("--extended-card: anybody is shown the extended card");
+                }
+                say(&banner.text(running));
+            };
             server.run_then(greet).map_err(|error| (code(&error), error.to_string()))?;
         }
     }
@@ -94,6 +100,11 @@ fn code(error: &ServerError) -> u8 {
         | ServerError::InRuntime
         | ServerError::System(_) => 1,
     }
+}
+
+/// One line for whoever started it; without stderr nobody wants to know.
+fn warn(line: &str) {
+    let _ = writeln!(io::stderr(), "peregrine: warning: {line}");
 }
 
 fn say(text: &str) {

@@ -1,7 +1,11 @@
 //! The values of flags: text in, a checked value or one line of what is wrong with it out.
 
 use peregrine::{
-    binding::{hosts::is_host, ws::is_origin},
+    binding::{
+        hosts::is_host,
+        interfaces::{Binding, Interface},
+        ws::is_origin,
+    },
     dialect::card::CardForm,
     engine::Mount,
     limits::{LimitError, Limits},
@@ -109,6 +113,31 @@ pub fn card(text: &str) -> Result<CardForm, Wrong> {
         "hybrid" => Ok(CardForm::Hybrid),
         _ => Err(Wrong(format!("--card {text:?} is none of v1, v03, hybrid"))),
     }
+}
+
+/// `NAME[=URL]`, separated by commas.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn interfaces(text: &str) -> Result<Vec<Interface>, Wrong> {
+    let list = text.split(',').map(|entry| {
+        let (word, url) = match entry.split_once('=') {
+            Some((word, url)) => (word, Some(url.to_owned())),
+            None => (entry, None),
+        };
+        let mut known = Binding::ALL.into_iter();
+        match known.find(|binding| binding.word().eq_ignore_ascii_case(word)) {
+            Some(binding) => Ok(Interface { binding, url }),
+            None => {
+                let hint = nearest(word, Binding::ALL.map(Binding::word).into_iter());
+                let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
+                Err(Wrong(format!("there is no interface {word:?}{hint}")))
+            }
+        }
+    });
+    let list = list.collect::<Result<Vec<Interface>, Wrong>>()?;
+    Interface::check(&list).map_err(|error| Wrong(error.to_string()))?;
+    Ok(list)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub enum CardForm {
 pub struct Endpoint<'a> {
     /// Absolute URL.
     pub url: &'a str,
-    /// `JSONRPC`, `GRPC` or `HTTP+JSON`.
+    /// `JSONRPC`, `GRPC`, `HTTP+JSON`, or the URI of another one.
     pub binding: &'a str,
     /// Protocol version, `1.0`, `0.3` or [`V01`].
     pub version: &'a str,
@@ -44,16 +44,12 @@ impl Endpoint<'_> {
 }
 
 /// What the server adds to the agent's own words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CardOptions {
     /// True: the extended card is served.
     pub extended: bool,
-}
-
-impl Default for CardOptions {
-    fn default() -> CardOptions {
-        CardOptions { extended: true }
-    }
+    /// True: every skill names its media types, if need be those of the agent.
+    pub skill_modes: bool,
 }
 
 /// Version of an endpoint for clients of 0.1 alone.
@@ -127,7 +123,7 @@ pub fn render(
     card.texts("defaultOutputModes", &profile.output_modes);
     card.open("skills", b'[');
     for skill in &profile.skills {
-        card.skill(skill);
+        card.skill(skill, options.skill_modes.then_some(profile));
     }
     card.0.extend_from_slice(b"]}");
     card.0
@@ -202,7 +198,7 @@ impl Card {
         self.0.push(b']');
     }
 
-    fn skill(&mut self, skill: &Skill) {
+    fn skill(&mut self, skill: &Skill, modes_of: Option<&Profile>) {
         self.element(b'{');
         self.text("id", &skill.id);
         self.text("name", &skill.name);
@@ -215,6 +211,10 @@ impl Card {
         ];
         for (key, texts) in lists.into_iter().filter(|(_, texts)| !texts.is_empty()) {
             self.texts(key, texts);
+        }
+        if let Some(profile) = modes_of {
+            self.texts("inputModes", &profile.input_modes);
+            self.texts("outputModes", &profile.output_modes);
         }
         self.0.push(b'}');
     }

@@ -95,6 +95,11 @@ impl Dialect {
         self.methods.iter().any(|method| method.wire.generation == generation)
     }
 
+    /// Whether cards list it for clients of this generation.
+    pub fn lists(&self, generation: Generation) -> bool {
+        self.speaks(generation) && (generation == Generation::V1 || !self.quirks.card_v1)
+    }
+
     /// Whether it has a method for this operation.
     pub fn offers(&self, op: Op) -> bool {
         self.methods.iter().any(|method| method.op == op)
@@ -159,6 +164,11 @@ pub struct Quirks {
     pub silent_notifications: bool,
     /// HTTP status of a POST whose body is not JSON by its `Content-Type`.
     pub media_http: u16,
+    /// True: its cards are of 1.0 and list 1.0 alone, because clients of 0.3 could not read its
+    /// answers, and each skill names its media types.
+    pub card_v1: bool,
+    /// True: what is refused of a streaming call before 1.0 is a stream of one error.
+    pub stream_faults: bool,
 }
 
 impl Quirks {
@@ -173,6 +183,8 @@ impl Quirks {
         },
         silent_notifications: false,
         media_http: 200,
+        card_v1: false,
+        stream_faults: false,
     };
 }
 

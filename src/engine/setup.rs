@@ -14,6 +14,7 @@ use crate::{
     binding::{
         Site,
         hosts::{self, Hosts},
+        interfaces::{Interface, InterfaceError},
         site, ws,
     },
     dialect::{self, card::CardForm},
@@ -33,6 +34,8 @@ pub struct Setup {
     pub mounts: Vec<Mount>,
     /// The form of the public cards.
     pub card: CardForm,
+    /// What the cards list, in the order of preference: see [`Interface`].
+    pub interfaces: Vec<Interface>,
     /// The URL under which clients reach the server; otherwise cards name the host asked for.
     pub public_url: Option<String>,
     /// Hosts that are answered to beside those of the loopback interface, of `public_url` and of
@@ -48,7 +51,8 @@ pub struct Setup {
     /// the version header, as with `strict_version`, and a message needs its id (§5.7). Platforms'
     /// dialects stay as lenient as they are.
     pub strict: bool,
-    /// Serve the extended card.
+    /// Serve the extended card, to everybody: A2A 1.0 §13.3 has it only for clients that are known,
+    /// and nobody is asked yet.
     pub extended_card: bool,
     /// Origins whose pages may open WebSockets, beside those of the server's own host and of
     /// `public_url`: as browsers send them (`https://app.example`), or `*` for all of them.
@@ -64,12 +68,13 @@ impl Default for Setup {
             agents: Vec::new(),
             mounts: Vec::new(),
             card: CardForm::Hybrid,
+            interfaces: Interface::defaults(),
             public_url: None,
             allow_hosts: Vec::new(),
             trust_forwarded: false,
             strict_version: false,
             strict: false,
-            extended_card: true,
+            extended_card: false,
             ws_origins: Vec::new(),
             test_echo: None,
         }
@@ -112,6 +117,8 @@ pub enum BuildError {
     Origin(String),
     /// No host, or one with a port.
     Host(String),
+    /// Cards cannot list this.
+    Interfaces(InterfaceError),
     /// The limit of this name is zero, or more than is counted with.
     Limit(&'static str),
 }
@@ -143,6 +150,7 @@ impl std::fmt::Display for BuildError {
             BuildError::Host(text) => {
                 write!(f, "the host {text:?} is no name or address without a port, nor *")
             }
+            BuildError::Interfaces(error) => error.fmt(f),
             BuildError::Limit(name) => {
                 write!(f, "the limit {name} is not a whole number above zero that fits")
             }
@@ -187,6 +195,7 @@ impl Setup {
 
     fn resolve(&self) -> Result<Names, BuildError> {
         self.limits.check().map_err(BuildError::Limit)?;
+        Interface::check(&self.interfaces).map_err(BuildError::Interfaces)?;
         let (mut agents, mut names) = (HashMap::new(), Vec::new());
         for (profile, _) in &self.agents {
             let name = profile.name.clone();
@@ -234,6 +243,7 @@ impl Setup {
             names,
             card: self.card,
             hosts: Hosts::new(self.allow_hosts, self.public_url.as_deref()),
+            interfaces: self.interfaces,
             public_url: self.public_url.map(|url| url.trim_end_matches('/').to_owned()),
             base_url: start.base_url.trim_end_matches('/').to_owned(),
             trust_forwarded: self.trust_forwarded,

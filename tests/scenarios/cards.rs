@@ -11,6 +11,9 @@ use super::{
     ways::{WAYS, Way},
 };
 
+/// Every binding, the default one first.
+const ALL: [&str; 2] = ["--interfaces", "jsonrpc,http+json,grpc,websocket"];
+
 fn extended(server: &Server, way: Way) -> Value {
     let card = server.client(way).link.call(&Ask::new(Op::ExtendedCard, json!({})));
     card.unwrap_or_else(|fault| panic!("{way:?}: {fault:?}"))
@@ -18,7 +21,7 @@ fn extended(server: &Server, way: Way) -> Value {
 
 #[test]
 fn the_extended_card_is_the_same_in_every_pair() {
-    let server = Server::start();
+    let server = Server::with(&[ALL[0], ALL[1], "--extended-card"]);
     let known = extended(&server, super::ways::WITNESS);
     // Wire §1.3: 0.1 has none.
     for &way in WAYS.iter().filter(|way| way.generation != V01) {
@@ -52,7 +55,7 @@ fn entries(server: &Server) -> Vec<(String, String, String)> {
 
 #[test]
 fn the_card_lists_what_is_served_and_it_is_served_where_the_card_says() {
-    for server in Server::both("cards") {
+    for server in Server::both("cards", &ALL) {
         assert_true(&server);
     }
 }

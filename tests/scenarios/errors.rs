@@ -41,6 +41,7 @@ const ROWS: &[Row] = &[
     row("NoStreaming", -32004, -32006, 400, 501, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"),
     row("TerminalTask", -32004, -32009, 400, 501, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION"),
     row("ContentTypeNotSupported", -32005, -32005, 400, 415, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"),
+    row("ExtendedCardNotConfigured", -32007, -32004, 400, 404, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
     // 0.1 has no such error, and -32009 means something else there.
     row("VersionNotSupported", -32009, -32600, 400, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),
     row("Internal", -32603, -32603, 500, 500, "INTERNAL", "INTERNAL_ERROR"),
@@ -338,7 +339,7 @@ fn a_server_without_streaming_refuses_streams_and_nothing_else() {
 
 #[test]
 fn the_extended_card_is_refused_where_there_is_none() {
-    let server = Server::with(&["--no-extended-card"]);
+    let server = Server::start();
     in_every_way(&server, |client| {
         if client.way.generation == V01 {
             // Wire §1.3: 0.1 has no extended card.
@@ -350,7 +351,10 @@ fn the_extended_card_is_refused_where_there_is_none() {
             assert_ne!(card["supportsAuthenticatedExtendedCard"], true, "{card}");
             return;
         }
-        assert_refused(client, "UnsupportedOperation", &ask);
+        // 0.3 has a code for it; in 1.0 that is for a card that is announced and not there.
+        let is_v1 = client.way.generation == V1;
+        let name = if is_v1 { "UnsupportedOperation" } else { "ExtendedCardNotConfigured" };
+        assert_refused(client, name, &ask);
     });
 }
 

@@ -15,7 +15,7 @@ use super::{
 /// Runs a scenario with the maker of a task and another client, for every pair of pairs, without
 /// and with TLS.
 fn in_every_pair(name: &str, mut scenario: impl FnMut(&mut Client, &mut Client)) {
-    for server in Server::both(name) {
+    for server in Server::both(name, &[]) {
         let clients = || WAYS.iter().map(|way| server.client(*way));
         let mut askers: Vec<Client> = clients().collect();
         for mut maker in clients() {

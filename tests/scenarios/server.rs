@@ -34,18 +34,19 @@ impl Server {
     }
 
     /// One that speaks TLS and nothing else; the name is that of the scenario.
-    pub fn secure(name: &str) -> Server {
+    pub fn secure(name: &str, flags: &[&str]) -> Server {
         let authority = Authority::new(&format!("scenario-{name}"));
         let issued = authority.server("server");
         let [cert, key] = [&issued.cert_file, &issued.key_file].map(|file| file.to_str().unwrap());
-        let mut server = Server::with(&["--tls-cert", cert, "--tls-key", key]);
+        let tls = ["--tls-cert", cert, "--tls-key", key];
+        let mut server = Server::with(&[&tls, flags].concat());
         server.place.trust = Some(Arc::new(authority.nobody()));
         server
     }
 
     /// Without and with TLS.
-    pub fn both(name: &str) -> [Server; 2] {
-        [Server::start(), Server::secure(name)]
+    pub fn both(name: &str, flags: &[&str]) -> [Server; 2] {
+        [Server::with(flags), Server::secure(name, flags)]
     }
 
     /// A client with connections of its own.

@@ -91,7 +91,11 @@ impl Way {
             // Wire §3.1: the paths of 0.3 begin with /v1, its URL does not end with it.
             (Binding::Rest, _) => ("HTTP+JSON", format!("{scheme}://{addr}")),
             (Binding::Grpc, _) => ("GRPC", addr.to_string()),
-            (Binding::WebSocket, _) => return None,
+            (Binding::WebSocket, _) => {
+                let scheme = if scheme == "https" { "wss" } else { "ws" };
+                // A2A 1.0 §5.8: a URI; the specification's guide shows this one.
+                ("https://a2a-protocol.org/bindings/websocket", format!("{scheme}://{addr}/"))
+            }
         };
         Some((binding, version, url))
     }

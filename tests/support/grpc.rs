@@ -6,6 +6,7 @@ use std::{future::Future, sync::Arc};
 
 use peregrine::{
     agent::{Agent, Profile, echo::Echo, script::Script},
+    binding::interfaces::{Binding, Interface},
     engine::Setup,
     limits::Limits,
     net::{Running, Server},
@@ -67,7 +68,9 @@ impl Rig {
             ),
         ];
         let allow_hosts = ["test.example", "x"].map(str::to_owned).to_vec();
-        let mut setup = Setup { agents, allow_hosts, ..Setup::default() };
+        let interfaces = Binding::ALL.map(Interface::of).to_vec();
+        let mut setup =
+            Setup { agents, allow_hosts, interfaces, extended_card: true, ..Setup::default() };
         change(&mut setup);
         let server = Server::with(setup).listen("127.0.0.1:0").workers(1);
         Rig(server.start().expect("a server"))

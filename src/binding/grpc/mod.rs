@@ -28,7 +28,8 @@ use crate::{
     binding::{
         Means, Scratch, Site,
         activated::activated,
-        cards::{self, Urls},
+        cards,
+        interfaces::Urls,
         jsonrpc::{Place, parse_fault},
         origin::Origin,
         site::Permit,
@@ -265,7 +266,7 @@ impl Ready<'_> {
                 Writer(self.out).bytes(json_payload::DATA, &body.unwrap_or_default());
             }
             Family::V1 | Family::V03 => {
-                let urls = Urls::new(self.site, &origin, place, &base, self.site.card);
+                let urls = Urls::new(self.site, &origin, place, &base);
                 let ends = urls.endpoints(place.dialect);
                 let extended = self.site.extended_card;
                 match self.rpc.family {

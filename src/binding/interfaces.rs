@@ -1,0 +1,317 @@
+//! Where cards say that an agent is reached: bindings, versions and URLs, the preferred first.
+//!
+//! The operator says which bindings cards list, in which order and, where a client wants a spelling
+//! of its own, with which URL (`docs/adr/0013`). A card lists those of them that are served at its
+//! place. No client is left without an entry: where nothing of the list is served for a generation,
+//! JSON-RPC is listed, which every place has.
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::{
+    binding::{Site, jsonrpc::Place, origin::Origin},
+    dialect::{
+        self, Dialect,
+        card::{self, Endpoint},
+    },
+    model::Generation,
+};
+
+/// A protocol binding that a card can list (A2A 1.0 §4.4.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// JSON-RPC over HTTP.
+    JsonRpc,
+    /// HTTP+JSON.
+    HttpJson,
+    /// gRPC.
+    Grpc,
+    /// JSON-RPC over WebSocket.
+    WebSocket,
+}
+
+impl Binding {
+    /// Every binding.
+    pub const ALL: [Binding; 4] =
+        [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc, Binding::WebSocket];
+
+    /// Its name on cards. A2A 1.0 §5.8: a binding that the specification does not define is named
+    /// by a URI; for WebSocket this is the one that the specification's guide shows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Binding::JsonRpc => "JSONRPC",
+            Binding::HttpJson => "HTTP+JSON",
+            Binding::Grpc => "GRPC",
+            Binding::WebSocket => "https://a2a-protocol.org/bindings/websocket",
+        }
+    }
+
+    /// Its name in `--interfaces`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Binding::JsonRpc => "jsonrpc",
+            Binding::HttpJson => "http+json",
+            Binding::Grpc => "grpc",
+            Binding::WebSocket => "websocket",
+        }
+    }
+
+    /// What its URLs begin with; none: whatever its clients understand.
+    const fn schemes(self) -> &'static [&'static str] {
+        match self {
+            Binding::JsonRpc | Binding::HttpJson => &["http://", "https://"],
+            Binding::Grpc => &[],
+            Binding::WebSocket => &["ws://", "wss://"],
+        }
+    }
+}
+
+/// One entry of the operator's list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The binding.
+    pub binding: Binding,
+    /// The URL of the default agent, which its card shows as it is; the paths of other places are
+    /// put behind it, but not for gRPC, where `tenant` names the agent. `None`: the URL is made of
+    /// the request or of the public URL; for gRPC it is a bare `host:port`.
+    pub url: Option<String>,
+}
+
+/// What is wrong with a list of interfaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InterfaceError {
+    /// It is empty: every generation requires an interface.
+    None,
+    /// It has an entry twice.
+    Twice(Binding),
+    /// This build has no such binding.
+    NotBuilt(Binding),
+    /// A URL that the binding cannot have.
+    Url(Binding, String),
+}
+
+impl fmt::Display for InterfaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InterfaceError::None => write!(f, "cards need at least one interface"),
+            InterfaceError::Twice(binding) => {
+                write!(f, "the interface {} is listed twice", binding.word())
+            }
+            InterfaceError::NotBuilt(binding) => {
+                write!(f, "this build of peregrine has no {}", binding.word())
+            }
+            InterfaceError::Url(binding, url) => {
+                let word = binding.word();
+                write!(f, "the interface {word} cannot have the URL {url:?}")?;
+                match binding.schemes() {
+                    [] => Ok(()),
+                    schemes => write!(f, ", which does not begin with {}", schemes.join(" or ")),
+                }
+            }
+        }
+    }
+}
+
+impl Interface {
+    /// A binding under the URL that the server makes.
+    pub const fn of(binding: Binding) -> Interface {
+        Interface { binding, url: None }
+    }
+
+    /// What is listed unless the operator says otherwise: what can be told by a URL.
+    pub fn defaults() -> Vec<Interface> {
+        vec![Interface::of(Binding::JsonRpc), Interface::of(Binding::HttpJson)]
+    }
+
+    /// Checks a list.
+    ///
+    /// # Errors
+    /// [`InterfaceError`].
+    pub fn check(list: &[Interface]) -> Result<(), InterfaceError> {
+        if list.is_empty() {
+            return Err(InterfaceError::None);
+        }
+        for (at, one) in list.iter().enumerate() {
+            let binding = one.binding;
+            if list[..at].contains(one) {
+                return Err(InterfaceError::Twice(binding));
+            }
+            if cfg!(not(feature = "grpc")) && binding == Binding::Grpc {
+                return Err(InterfaceError::NotBuilt(binding));
+            }
+            if let Some(url) = one.url.as_deref().filter(|url| !is_url(url, binding.schemes())) {
+                return Err(InterfaceError::Url(binding, url.to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One of the schemes and something behind it; a card shows it as it is.
+fn is_url(text: &str, schemes: &[&str]) -> bool {
+    let plain = |b: u8| b.is_ascii_graphic() && !b"\"\\<>".contains(&b);
+    let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
+    let rest = if schemes.is_empty() { Some(text) } else { rest };
+    rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(plain))
+}
+
+/// Where an agent is reached, for each binding of the operator's list.
+pub(super) struct Urls<'s> {
+    /// In the operator's order.
+    listed: SmallVec<[(Binding, String); 4]>,
+    /// JSON-RPC, listed or not.
+    rpc: String,
+    /// What gRPC's clients must send as `tenant`, so that this agent answers.
+    tenant: Option<&'s str>,
+}
+
+impl<'s> Urls<'s> {
+    /// The URLs of the place at path `base`.
+    pub(super) fn new(site: &'s Site, origin: &Origin<'_>, place: Place, base: &str) -> Urls<'s> {
+        let server = origin.url(site);
+        let listed = site.interfaces.iter().map(|one| (one.binding, url(one, &server, base)));
+        let listed: SmallVec<[(Binding, String); 4]> = listed.collect();
+        let rpc = listed.iter().find(|(binding, _)| *binding == Binding::JsonRpc);
+        let rpc = match rpc {
+            Some((_, url)) => url.clone(),
+            None => url(&Interface::of(Binding::JsonRpc), &server, base),
+        };
+        let index = usize::from(place.agent.0);
+        let tenant = site.names.get(index).filter(|_| index > 0).map(String::as_str);
+        Urls { listed, rpc, tenant }
+    }
+
+    /// What is listed and served, the preferred first (A2A 1.0 §8.3.1): a row for each binding and
+    /// version. The newest versions come first, and in each the operator's order holds.
+    pub(super) fn endpoints(&self, dialect: &Dialect) -> SmallVec<[Endpoint<'_>; 8]> {
+        let rpc = |version| Endpoint {
+            url: &self.rpc,
+            binding: Binding::JsonRpc.name(),
+            version,
+            tenant: None,
+        };
+        let mut endpoints = SmallVec::new();
+        for (generation, version) in [(Generation::V1, "1.0"), (Generation::V03, "0.3")] {
+            if !dialect.lists(generation) {
+                continue;
+            }
+            let before = endpoints.len();
+            let served = self.listed.iter();
+            let served = served.filter(|(binding, _)| self.serves(*binding, dialect, generation));
+            endpoints.extend(served.map(|(binding, url)| Endpoint {
+                url,
+                binding: binding.name(),
+                version,
+                tenant: self.tenant.filter(|_| *binding == Binding::Grpc),
+            }));
+            if endpoints.len() == before {
+                endpoints.push(rpc(version));
+            }
+        }
+        // That 0.1 is spoken is said only where nothing newer is, for its clients never look.
+        if endpoints.is_empty() {
+            endpoints.push(rpc(card::V01));
+        }
+        endpoints
+    }
+
+    fn serves(&self, binding: Binding, dialect: &Dialect, generation: Generation) -> bool {
+        match binding {
+            Binding::JsonRpc | Binding::WebSocket => true,
+            Binding::HttpJson => {
+                dialect.routes.rest.iter().any(|rest| rest.generation == generation)
+            }
+            // A path says which agent is meant, gRPC has only the tenant for it, 0.3 not even that.
+            Binding::Grpc => {
+                dialect.name == dialect::STANDARD.name
+                    && (self.tenant.is_none() || generation == Generation::V1)
+            }
+        }
+    }
+}
+
+/// The URL of a binding at the place with path `base`, on the server with the URL `server`.
+fn url(interface: &Interface, server: &str, base: &str) -> String {
+    match (interface.binding, interface.url.as_deref()) {
+        (Binding::Grpc, None) => authority(server),
+        (Binding::Grpc, Some(url)) => url.to_owned(),
+        (_, Some(url)) if base.is_empty() => url.to_owned(),
+        (_, Some(url)) => format!("{}{base}", url.trim_end_matches('/')),
+        // Clients put their paths behind it, those of 0.3 with their `/v1`. It has no slash at its
+        // end, because not every client takes one off.
+        (Binding::HttpJson, None) => format!("{server}{base}"),
+        (Binding::JsonRpc, None) => posted(server, base),
+        // The schemes of both differ in their first letters alone.
+        (Binding::WebSocket, None) => posted(server, base).replacen("http", "ws", 1),
+    }
+}
+
+/// The path that is posted to.
+fn posted(server: &str, base: &str) -> String {
+    if base.is_empty() { format!("{server}/") } else { format!("{server}{base}") }
+}
+
+/// The authority of a URL with its port, which is what gRPC's clients connect to (A2A 1.0 §8.3).
+fn authority(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let host_end = authority.rfind(']').unwrap_or(0);
+    let has_port = authority[host_end..].contains(':');
+    let port = match (has_port, scheme) {
+        (true, _) => "",
+        (false, "https") => ":443",
+        (false, _) => ":80",
+    };
+    format!("{authority}{port}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(list: &[(Binding, Option<&str>)]) -> Option<String> {
+        let own = |(binding, url): &(Binding, Option<&str>)| Interface {
+            binding: *binding,
+            url: url.map(str::to_owned),
+        };
+        let list: Vec<Interface> = list.iter().map(own).collect();
+        Interface::check(&list).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_list_that_no_card_can_show_is_refused() {
+        assert_eq!(error(&[]).as_deref(), Some("cards need at least one interface"));
+        for (list, said) in [
+            ([(Binding::JsonRpc, None), (Binding::JsonRpc, None)], "jsonrpc is listed twice"),
+            ([(Binding::JsonRpc, None), (Binding::HttpJson, Some("h:1"))], "begin with http://"),
+            (
+                [(Binding::JsonRpc, Some("http://")), (Binding::HttpJson, None)],
+                "the URL \"http://\"",
+            ),
+            ([(Binding::JsonRpc, None), (Binding::WebSocket, Some("http://h"))], "ws:// or wss://"),
+            ([(Binding::JsonRpc, Some("http://a b")), (Binding::HttpJson, None)], "a b"),
+        ] {
+            let line = error(&list).unwrap_or_default();
+            assert!(line.contains(said), "{line}");
+        }
+        // One binding may have two spellings, for clients that differ.
+        let two = [(Binding::JsonRpc, Some("https://h/a")), (Binding::JsonRpc, None)];
+        assert_eq!(error(&two), None);
+    }
+
+    #[test]
+    fn grpc_takes_any_spelling_where_it_is_built() {
+        for url in ["h:1", "http://h:1", "dns:///h:1"] {
+            assert_eq!(error(&[(Binding::Grpc, Some(url))]).is_none(), cfg!(feature = "grpc"));
+        }
+        for (url, bare) in [
+            ("http://h", "h:80"),
+            ("https://h/x/y", "h:443"),
+            ("http://[::1]", "[::1]:80"),
+            ("http://[::1]:9/x", "[::1]:9"),
+        ] {
+            assert_eq!(authority(url), bare);
+        }
+    }
+}
