@@ -5,7 +5,10 @@
 
 mod support;
 
-use peregrine::engine::{Mount, Setup};
+use peregrine::{
+    dialect::card::CardForm,
+    engine::{Mount, Setup},
+};
 use serde_json::{Value, json};
 use support::{
     Lab, Peer,
@@ -47,7 +50,8 @@ fn lab() -> Lab {
         dialect: dialect.to_owned(),
         agent: None,
     };
-    let mounts = ["langsmith", "evo_ai", "rabbithole", "a2a_rust", "tutorial", "standard"];
+    let mounts =
+        ["langsmith", "evo_ai", "rabbithole", "a2a_rust", "tutorial", "fasta2a", "standard"];
     let agents = vec![echo(), script("asks", ASKS)];
     Lab::new(Setup { agents, mounts: mounts.map(mount).to_vec(), ..Setup::default() })
 }
@@ -87,6 +91,7 @@ fn a_dialect_knows_its_own_methods_and_no_others() {
         ("/rabbithole", "tasks/get", "message/send tasks/resubscribe tasks/pushNotification/set"),
         ("/a2a_rust", "GetTask", "tasks/get message/send"),
         ("/tutorial", "tasks/get", "SendMessage tasks/send"),
+        ("/fasta2a", "tasks/get", "tasks/send agent/authenticatedExtendedCard task/subscribe"),
         ("/", "GetTask", "tasks/list SendTask sendMessage"),
     ] {
         let params = json!({"id": "x", "contextId": "c"});
@@ -491,6 +496,59 @@ fn rabbithole_streams_status_and_artifact_events_only() {
     assert_eq!(events[3].result()["artifact"]["append"], true);
 }
 
+// --- fasta2a
+
+/// Its client reads the lines of a stream, whatever the request said, and nothing else.
+#[test]
+fn fasta2a_is_refused_a_stream_by_a_stream() {
+    let mut lab = lab();
+    let gone = json!({"id": "nowhere"});
+    let mut message = V03.params(say("hi"));
+    message["message"]["taskId"] = json!("nowhere");
+    for (method, params) in [("tasks/resubscribe", &gone), ("message/stream", &message)] {
+        let reply = lab.ask(&post("/fasta2a", &[("Accept", "*/*")], &rpc(method, params)));
+        assert_eq!((reply.status, reply.field("content-type")), (200, Some("text/event-stream")));
+        let events = reply.events();
+        assert_eq!(events.len(), 1, "{method}");
+        let error = &events[0].data["error"];
+        let known = (&json!(-32001), &json!("Task not found"));
+        assert_eq!((&error["code"], &error["message"]), known, "{method}");
+    }
+    // In 1.0 it is an ordinary error, and so is what is refused of any other call.
+    for method in ["SubscribeToTask", "tasks/get"] {
+        assert_eq!(ask(&mut lab, "/fasta2a", method, &gone).code(), -32001, "{method}");
+    }
+}
+
+#[test]
+fn fasta2a_asks_for_a_task_with_a_null_id() {
+    let mut lab = lab();
+    let task = ask(&mut lab, "/fasta2a", "message/send", &V03.params(say("hi"))).result();
+    assert_eq!(task["task"]["status"]["state"], "completed");
+    assert_eq!(task["task"]["artifacts"][0]["parts"], json!([{"text": "hi"}]));
+    let params = json!({"id": task["task"]["id"]});
+    let reply = lab.ask(&post("/fasta2a/", &[], &rpc_id("null", "tasks/get", &params)));
+    assert_eq!((&reply.json()["id"], &reply.result()), (&Value::Null, &task["task"]));
+}
+
+#[test]
+fn fasta2a_reads_cards_of_1_0_whose_skills_name_their_types() {
+    for form in [CardForm::Hybrid, CardForm::V1, CardForm::V03] {
+        let mounts =
+            vec![Mount { path: "/f".to_owned(), dialect: "fasta2a".to_owned(), agent: None }];
+        let mut lab = Lab::new(Setup { mounts, card: form, ..Setup::default() });
+        let card = lab.ask(&get("/f/.well-known/agent-card.json")).json();
+        let rpc = json!({"url": "http://a.example/f", "protocolBinding": "JSONRPC",
+            "protocolVersion": "1.0"});
+        assert_eq!(card["supportedInterfaces"], json!([rpc]), "{form:?}");
+        // Nothing invites clients of 0.3, who could not read the answers.
+        assert!(card.get("url").is_none() && card.get("protocolVersion").is_none(), "{card}");
+        let skill = &card["skills"][0];
+        assert_eq!(skill["inputModes"], card["defaultInputModes"]);
+        assert_eq!(skill["outputModes"], card["defaultOutputModes"]);
+    }
+}
+
 // --- side by side
 
 #[test]
@@ -500,6 +558,7 @@ fn a_task_of_a_platform_is_a_task_like_any_other() {
         ("/a2a/echo", "message/send", V03.params(say("hi"))),
         ("/api/v1/a2a/echo", "message/send", json!({"message": evo_message("hi")})),
         ("/tutorial", "message/send", V03.params(say("hi"))),
+        ("/fasta2a", "message/send", V03.params(say("hi"))),
         ("/tenants/t", "SendMessage", V1.params(say("hi"))),
         ("/rabbithole", "tasks/send", json!({"id": "mine", "message": evo_message("hi")})),
     ];
@@ -510,7 +569,7 @@ fn a_task_of_a_platform_is_a_task_like_any_other() {
         assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{path}");
         assert_eq!(text_of(&task["artifacts"][0]), "hi", "{path}");
     }
-    assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 5);
+    assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 6);
 }
 
 /// `route` takes what begins with a dot for a well-known path at once.

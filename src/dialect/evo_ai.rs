@@ -45,6 +45,7 @@ const STYLE: Style = Style {
     text: b"{\"type\":\"text\",\"text\":\"",
     file: b"{\"type\":\"file\",\"file\":{",
     data: b"{\"type\":\"data\",\"data\":",
+    parts_v1: false,
     task_final: true,
     state: v01::state_name,
 };

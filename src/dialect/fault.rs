@@ -102,6 +102,11 @@ pub(super) fn evo_ai(out: &mut Vec<u8>, fault: &Fault) {
         | FaultKind::Overloaded
         | FaultKind::ShuttingDown => (-32000, "Agent error"),
     };
+    detailed(out, code, message, fault);
+}
+
+/// A code and a message that tell kinds apart; `data.details` says what happened.
+pub(super) fn detailed(out: &mut Vec<u8>, code: i32, message: &str, fault: &Fault) {
     out.extend_from_slice(b"{\"code\":");
     push_i64(out, i64::from(code));
     out.extend_from_slice(b",\"message\":\"");

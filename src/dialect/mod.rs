@@ -10,6 +10,7 @@
 mod a2a_rust;
 pub mod card;
 mod evo_ai;
+mod fasta2a;
 mod fault;
 mod langsmith;
 mod old;
@@ -45,6 +46,7 @@ pub static ALL: &[&Dialect] = &[
     &rabbithole::DIALECT,
     &a2a_rust::DIALECT,
     &tutorial::DIALECT,
+    &fasta2a::DIALECT,
 ];
 
 /// The dialect of this name, as written in `--mount PATH=DIALECT`.

@@ -8,7 +8,7 @@ use crate::model::{
     pack::{artifact_tag, message_tag},
 };
 
-use super::put;
+use super::{put, v1};
 
 /// How one dialect before 1.0 spells its objects.
 pub(super) struct Style {
@@ -28,6 +28,8 @@ pub(super) struct Style {
     pub file: &'static [u8],
     /// Up to the value of a part's `data`.
     pub data: &'static [u8],
+    /// True: all parts but text are those of 1.0, and `file` and `data` have no use.
+    pub parts_v1: bool,
     /// True: a task says whether it is `final`.
     pub task_final: bool,
     /// The name of a state.
@@ -50,16 +52,30 @@ pub(super) struct Now<'a> {
 }
 
 /// Appends a task.
+#[inline]
 pub(super) fn task(out: &mut Vec<u8>, style: &Style, view: &TaskView<'_>, history: Option<u32>) {
+    listed_task(out, style, view, history, true);
+}
+
+/// Appends a task, without its artifacts unless they are asked for.
+pub(super) fn listed_task(
+    out: &mut Vec<u8>,
+    style: &Style,
+    view: &TaskView<'_>,
+    history: Option<u32>,
+    artifacts: bool,
+) {
     out.reserve(view.bytes() + 1024);
     let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
     let now = view.status();
     let now = Now { state: now.state, at_ms: now.at_ms, said: now.message };
     task_head(out, style, now, place);
-    put::list(out, b",\"artifacts\":[", view.artifacts(), false, |out, whole| {
-        artifact(out, style, (whole.index(), whole.head()), whole.parts());
-        out.push(b'}');
-    });
+    if artifacts {
+        put::list(out, b",\"artifacts\":[", view.artifacts(), false, |out, whole| {
+            artifact(out, style, (whole.index(), whole.head()), whole.parts());
+            out.push(b'}');
+        });
+    }
     // 0.1: history is given only to those who ask for it; `None` is what a shared reader made
     // of not asking.
     let history = match style.generation {
@@ -184,6 +200,9 @@ fn part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
 }
 
 fn any_part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
+    if style.parts_v1 {
+        return v1::any_part(out, part);
+    }
     let metadata = part.metadata();
     match part.content() {
         Content::Text(text) => put::text(out, style.text, text.raw()),

@@ -48,6 +48,7 @@ const STYLE: Style = Style {
     text: b"{\"kind\":\"text\",\"type\":\"text\",\"text\":\"",
     file: b"{\"kind\":\"file\",\"type\":\"file\",\"file\":{",
     data: b"{\"kind\":\"data\",\"type\":\"data\",\"data\":",
+    parts_v1: false,
     task_final: false,
     state: v03::state_name,
 };

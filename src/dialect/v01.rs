@@ -31,6 +31,7 @@ const STYLE: Style = Style {
     text: b"{\"type\":\"text\",\"text\":\"",
     file: b"{\"type\":\"file\",\"file\":{",
     data: b"{\"type\":\"data\",\"data\":",
+    parts_v1: false,
     task_final: false,
     state: state_name,
 };

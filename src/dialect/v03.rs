@@ -29,6 +29,7 @@ const STYLE: Style = Style {
     text: b"{\"kind\":\"text\",\"text\":\"",
     file: b"{\"kind\":\"file\",\"file\":{",
     data: b"{\"kind\":\"data\",\"data\":",
+    parts_v1: false,
     task_final: false,
     state: state_name,
 };

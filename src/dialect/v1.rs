@@ -282,7 +282,7 @@ fn part(out: &mut Vec<u8>, part: Part<'_>) {
     }
 }
 
-fn any_part(out: &mut Vec<u8>, part: Part<'_>) {
+pub(super) fn any_part(out: &mut Vec<u8>, part: Part<'_>) {
     match part.content() {
         Content::Text(text) => put::text(out, b"{\"text\":\"", text.raw()),
         Content::Raw(raw) => put::text(out, b"{\"raw\":\"", raw.raw()),

@@ -174,7 +174,8 @@ fn expressible(message: &MessageModel, wire: &Wire) -> MessageModel {
         // The proto of 0.3 has no references.
         message.references.clear();
     }
-    if generation == Generation::V1 {
+    let parts_v1 = dialect::by_name("fasta2a").expect("a dialect").methods[0].wire;
+    if generation == Generation::V1 || std::ptr::eq(parts_v1, wire) {
         return message;
     }
     if generation == Generation::V01 {

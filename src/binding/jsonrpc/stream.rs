@@ -9,6 +9,7 @@ use crate::{
         site::Permit,
         stream::{self, Framing, Pump},
     },
+    dialect::Method,
     fault::{Fault, FaultKind},
     http::response,
     model::{Generation, Op, Reply},
@@ -46,13 +47,7 @@ impl Desk<'_> {
                 self.out.truncate(start);
                 self.fault(known, &Fault::new(FaultKind::Internal))
             }
-            // Wire §3.5: before 1.0 a resubscription is answered by a stream whatever happens,
-            // and its clients can read nothing else.
-            Err(fault)
-                if ready.method.op == Op::Subscribe
-                    && ready.method.wire.generation != Generation::V1
-                    && self.beside.reads_only_streams() =>
-            {
+            Err(fault) if self.refuses_by_stream(ready.method) => {
                 let write = ready.write_cx(self.now);
                 let (envelope, wire) = (Envelope::Rpc(ready.id), ready.method.wire);
                 stream::only_error(self.out, framing, envelope, wire, &write, &fault);
@@ -63,6 +58,15 @@ impl Desk<'_> {
                 self.fault(known, &fault)
             }
         }
+    }
+
+    /// Wire §3.5: before 1.0 a resubscription is answered by a stream whatever happens, and its
+    /// clients can read nothing else; those of some platforms never can.
+    fn refuses_by_stream(&self, method: &Method) -> bool {
+        let is_told =
+            self.place.dialect.quirks.stream_faults && self.beside.carrier() == Carrier::Response;
+        method.wire.generation != Generation::V1
+            && (is_told || (method.op == Op::Subscribe && self.beside.reads_only_streams()))
     }
 
     /// Calls the service; a direct message is written as a stream of one event (A2A 1.0 §3.1.2).

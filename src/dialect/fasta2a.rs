@@ -1,0 +1,172 @@
+//! Pydantic AI (its library fasta2a 2.1): methods named as in 0.3, results shaped as in 1.0.
+//!
+//! A task or a message comes in a member of its name, parts have no `kind`, a stream item is known
+//! by its one member and none is `final`; states and roles keep their names of 0.3. Its client
+//! takes an error of `tasks/get` only with the message that it knows, reads a stream and no other
+//! answer to a streaming call, and demands media types of every skill. The methods that it serves
+//! under their names of 1.0, too, are those of 1.0.
+
+use crate::{
+    fault::{Fault, FaultKind},
+    model::{Generation, Message, Op, RawText, Reply, TaskEvent, TaskState},
+    service::Followed,
+};
+
+use super::{
+    Dialect, Method, Quirks, Routes, Wire, WriteCx, fault,
+    old::{self, Now, Place, Style},
+    put,
+    standard::method,
+    v1, v03,
+};
+
+/// Pydantic AI.
+pub static DIALECT: Dialect = Dialect {
+    name: "fasta2a",
+    methods: METHODS,
+    quirks: Quirks { card_v1: true, stream_faults: true, ..Quirks::NONE },
+    routes: Routes::NONE,
+};
+
+static WIRE: Wire =
+    Wire { generation: Generation::V03, read: v03::read_lenient, reply, event, fault: write_fault };
+
+const METHODS: &[Method] = &[
+    method("message/send", Op::Send, &WIRE),
+    method("message/stream", Op::Stream, &WIRE),
+    method("tasks/get", Op::Get, &WIRE),
+    method("tasks/list", Op::List, &WIRE),
+    method("tasks/cancel", Op::Cancel, &WIRE),
+    method("tasks/resubscribe", Op::Subscribe, &WIRE),
+    method("tasks/pushNotification/set", Op::PushSet, &WIRE),
+    method("tasks/pushNotification/get", Op::PushGet, &WIRE),
+    method("tasks/pushNotificationConfig/list", Op::PushList, &WIRE),
+    method("tasks/pushNotificationConfig/delete", Op::PushDelete, &WIRE),
+    method("SendMessage", Op::Send, &v1::WIRE),
+    method("SendStreamingMessage", Op::Stream, &v1::WIRE),
+    method("GetTask", Op::Get, &v1::WIRE),
+    method("ListTasks", Op::List, &v1::WIRE),
+    method("CancelTask", Op::Cancel, &v1::WIRE),
+    method("SubscribeToTask", Op::Subscribe, &v1::WIRE),
+];
+
+const STYLE: Style = Style {
+    generation: Generation::V03,
+    task: b"{\"id\":\"",
+    context: b",\"contextId\":\"",
+    message: b"{\"messageId\":\"",
+    message_again: b"",
+    text: b"{\"text\":\"",
+    file: b"",
+    data: b"",
+    parts_v1: true,
+    task_final: false,
+    state: state_name,
+};
+
+fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
+    match *reply {
+        Reply::Task { view, history } if matches!(cx.op, Op::Send | Op::Stream) => {
+            out.extend_from_slice(b"{\"task\":");
+            old::task(out, &STYLE, &view, history);
+            out.push(b'}');
+        }
+        Reply::Task { view, history } => old::task(out, &STYLE, &view, history),
+        Reply::Message { message, context_id } => direct(out, message, context_id),
+        Reply::PageStart => put::page_start(out),
+        Reply::PageTask { view, history, artifacts } => {
+            put::page_comma(out);
+            old::listed_task(out, &STYLE, &view, Some(history.unwrap_or(0)), artifacts);
+        }
+        Reply::PageEnd { next, page_size, total } => put::page_end(out, next, page_size, total),
+    }
+}
+
+fn direct(out: &mut Vec<u8>, message: Message<'_>, context_id: RawText<'_>) {
+    out.extend_from_slice(b"{\"message\":");
+    old::message(out, &STYLE, message, Place { task_id: b"", context_id: context_id.raw() });
+    out.push(b'}');
+}
+
+fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
+    match *item {
+        Followed::Snapshot(view) => {
+            out.extend_from_slice(b"{\"task\":");
+            old::task(out, &STYLE, &view, cx.history);
+            out.push(b'}');
+        }
+        Followed::Message { message, context_id } => direct(out, message, context_id),
+        Followed::Event { ref event, artifact_index, task_id, context_id, .. } => {
+            let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
+            return update(out, (event, artifact_index), place);
+        }
+    }
+    true
+}
+
+fn update(out: &mut Vec<u8>, (event, index): (&TaskEvent<'_>, u32), place: Place<'_>) -> bool {
+    let metadata = match *event {
+        // A client's message is no event of the protocol.
+        TaskEvent::Turn { .. } => return false,
+        TaskEvent::Status { state, at_ms, message, metadata } => {
+            put::id(out, b"{\"statusUpdate\":{\"taskId\":\"", place.task_id);
+            put::id(out, b",\"contextId\":\"", place.context_id);
+            old::status(out, &STYLE, Now { state, at_ms, said: message }, place);
+            metadata
+        }
+        TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
+            put::id(out, b"{\"artifactUpdate\":{\"taskId\":\"", place.task_id);
+            put::id(out, b",\"contextId\":\"", place.context_id);
+            out.extend_from_slice(b",\"artifact\":");
+            old::artifact(out, &STYLE, (index, artifact), artifact.parts());
+            out.push(b'}');
+            put::flag(out, b",\"append\":", append);
+            put::flag(out, b",\"lastChunk\":", last_chunk);
+            metadata
+        }
+    };
+    put::object_some(out, b",\"metadata\":", metadata);
+    out.extend_from_slice(b"}}");
+    true
+}
+
+/// It has no name for a state that is not known; a task that has one has not ended.
+fn state_name(state: TaskState) -> &'static [u8] {
+    match state {
+        TaskState::Unspecified => b"submitted",
+        TaskState::Submitted
+        | TaskState::Working
+        | TaskState::Completed
+        | TaskState::Failed
+        | TaskState::Canceled
+        | TaskState::InputRequired
+        | TaskState::Rejected
+        | TaskState::AuthRequired => v03::state_name(state),
+    }
+}
+
+/// Messages are the platform's own, word for word; `data.details` says what happened.
+fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
+    let row = fault.kind.row();
+    let message = match fault.kind {
+        FaultKind::TaskNotCancelable => "Task not cancelable",
+        FaultKind::PushNotificationNotSupported => "Push notification not supported",
+        FaultKind::UnsupportedOperation
+        | FaultKind::StreamingNotSupported
+        | FaultKind::TaskTerminal => FaultKind::UnsupportedOperation.row().message,
+        FaultKind::Parse
+        | FaultKind::InvalidRequest
+        | FaultKind::MethodNotFound
+        | FaultKind::InvalidParams
+        | FaultKind::Internal
+        | FaultKind::TaskNotFound
+        | FaultKind::ContentTypeNotSupported
+        | FaultKind::InvalidAgentResponse
+        | FaultKind::ExtendedAgentCardNotConfigured
+        | FaultKind::ExtensionSupportRequired
+        | FaultKind::VersionNotSupported
+        | FaultKind::Overloaded
+        | FaultKind::ShuttingDown => row.message,
+    };
+    fault::detailed(out, row.code, message, fault);
+}
