@@ -198,23 +198,22 @@ impl Card {
         self.0.push(b']');
     }
 
-    fn skill(&mut self, skill: &Skill, modes_of: Option<&Profile>) {
+    fn skill<'p>(&mut self, skill: &'p Skill, modes_of: Option<&'p Profile>) {
         self.element(b'{');
         self.text("id", &skill.id);
         self.text("name", &skill.name);
         self.text("description", &skill.description);
         self.texts("tags", &skill.tags);
+        let or_agents = |own: &'p Vec<String>, agents: fn(&'p Profile) -> &'p Vec<String>| {
+            modes_of.filter(|_| own.is_empty()).map_or(own, agents)
+        };
         let lists = [
             ("examples", &skill.examples),
-            ("inputModes", &skill.input_modes),
-            ("outputModes", &skill.output_modes),
+            ("inputModes", or_agents(&skill.input_modes, |agent| &agent.input_modes)),
+            ("outputModes", or_agents(&skill.output_modes, |agent| &agent.output_modes)),
         ];
         for (key, texts) in lists.into_iter().filter(|(_, texts)| !texts.is_empty()) {
             self.texts(key, texts);
-        }
-        if let Some(profile) = modes_of {
-            self.texts("inputModes", &profile.input_modes);
-            self.texts("outputModes", &profile.output_modes);
         }
         self.0.push(b'}');
     }

@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# Drives a running server with the official clients, each over every binding it has, with a plain
-# client of WebSocket and with grpcio and reflection alone, all from their registries:
+# Drives a running server with the official clients, each over every binding it has, with those of
+# Google's ADK and of Pydantic AI, with a plain client of WebSocket and with grpcio and reflection
+# alone, all from their registries:
 #   run.sh BASE_URL [--only NAME,NAME...]
-# The server is the echo agent with the hybrid card. Prints `N passed, N failed` last.
+# The server is the echo agent with the hybrid card. What ends with -grpc finds gRPC in the card
+# (`--interfaces jsonrpc,http+json,grpc`), `adk` refuses a card that lists it, and `fasta2a` needs
+# `--mount /fasta2a=fasta2a`; without --only everything runs but `adk`. Prints
+# `N passed, N failed` last.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 official="py1 py03 js1 js03"
 only=$official
 for name in $official; do only="$only $name-rest $name-grpc"; done
-only="$only grpc ws"
-base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $only}
+only="$only grpc ws fasta2a"
+base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $only adk}
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
 
@@ -69,6 +73,14 @@ for name in ${only//,/ }; do
     grpc)
         stamped .venv-grpc/stamp requirements-grpc.txt venv grpc
         client grpc .venv-grpc/bin/python grpc_reflect.py
+        ;;
+    adk)
+        stamped .venv-adk/stamp requirements-adk.txt venv adk
+        client adk .venv-adk/bin/python adk.py
+        ;;
+    fasta2a)
+        stamped .venv-fasta2a/stamp requirements-fasta2a.txt venv fasta2a
+        client fasta2a .venv-fasta2a/bin/python fasta2a_client.py
         ;;
     ws)
         stamped .venv-ws/stamp requirements-ws.txt venv ws
