@@ -282,6 +282,11 @@ fn no_cache_keeps_what_a_get_says() {
     }
     let reply = lab.ask(&get("/extendedAgentCard"));
     assert_eq!((reply.status, reply.field("cache-control")), (200, Some("no-store")));
+    for path in ["/tasks/nobody", "/v1/nothing", "/message:send"] {
+        let reply = lab.ask(&get(path));
+        assert!([404, 405].contains(&reply.status), "{path}: {}", reply.status);
+        assert_eq!(reply.field("cache-control"), Some("no-store"), "{path}");
+    }
     // Nothing is kept of a POST (RFC 9110 §9.3.3).
     let reply = lab.ask(&post("/message:send", &[], &message("hi").to_string()));
     assert_eq!(reply.field("cache-control"), None);

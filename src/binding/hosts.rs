@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use crate::{
     binding::{Site, origin::forwarded_host},
-    http::{Head, Host},
+    http::{Field, Head, Host},
     service::Peer,
 };
 
@@ -60,9 +60,24 @@ impl Hosts {
     }
 }
 
-/// Whether every host that a request names is known, wherever it came in.
-pub fn are_known(site: &Site, head: &Head<'_>) -> bool {
-    know_all(site, head, None)
+/// Bytes of the longest host that is remembered; names have no more (RFC 1035 §2.3.4).
+pub const REMEMBERED_BYTES_MAX: usize = 255;
+
+/// Whether every host that a request names is known, wherever it came in. `last` is what a worker
+/// remembers: the host that was known last, for clients name the same one again and again.
+#[inline]
+pub fn are_known(site: &Site, head: &Head<'_>, last: &mut String) -> bool {
+    let is_alone = !site.trust_forwarded || head.value(Field::XForwardedHost).is_none();
+    is_alone && head.host() == Some(last.as_str()) || learn(site, head, last)
+}
+
+#[cold]
+fn learn(site: &Site, head: &Head<'_>, last: &mut String) -> bool {
+    let is_known = know_all(site, head, None);
+    if let Some(host) = head.host().filter(|host| is_known && host.len() <= REMEMBERED_BYTES_MAX) {
+        host.clone_into(last);
+    }
+    is_known
 }
 
 /// Whether a request is answered for which [`are_known`] does not hold.

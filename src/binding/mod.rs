@@ -64,6 +64,8 @@ pub struct Scratch {
     pub large_ms: Option<u64>,
     /// When they were given back to an allocator that may yet keep them.
     given_ms: Option<u64>,
+    /// The host that was known last, see [`hosts::are_known`]; empty: none yet.
+    pub known_host: String,
     /// Cards that were asked for lately.
     pub cards: cards::CardCache,
     fresh_id: [u8; 36],
@@ -85,6 +87,7 @@ impl Scratch {
             entropy,
             large_ms: None,
             given_ms: None,
+            known_host: String::new(),
             cards: cards::CardCache::default(),
             fresh_id,
             date: date::imf_fixdate(0),

@@ -10,6 +10,10 @@ use crate::{
 /// The media type of HTTP+JSON (A2A 1.0.1 §11.1).
 pub const A2A_JSON: &str = "application/a2a+json";
 
+/// RFC 9111 §3: a cache may keep what a GET says, and guess for how long. A task changes, and
+/// concerns whoever asked.
+pub const NO_STORE: &[u8] = b"Cache-Control: no-store\r\n";
+
 /// The media type in which a client is answered.
 ///
 /// Wire §3.3: `application/a2a+json` for those who name it, in `Accept` or else as the type of
@@ -77,7 +81,10 @@ pub fn refuse_with(
     (status, extra): (u16, &[u8]),
 ) -> Handled {
     let date = x.means.scratch.date(x.means.now);
-    let extra = [extra, retry_after(status)].concat();
+    // RFC 9110 §15.1: a cache may keep a 404 or 405, too, which is of the type that was asked for.
+    let is_safe = matches!(x.head.method(), Method::Get | Method::Head);
+    let store: &[u8] = if is_safe { NO_STORE } else { b"" };
+    let extra = [extra, retry_after(status), store].concat();
     let mark = response::begin(x.means.out, status, media, &date, &extra, x.close);
     (form.fault)(x.means.out, fault, status);
     if x.head.method() == Method::Head {

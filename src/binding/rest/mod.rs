@@ -181,10 +181,8 @@ impl Desk<'_> {
         // The content of a page may be long: for nobody it is not made, so that what a request
         // costs shows in the output, which bounds how many are answered at a time.
         let is_head = self.head.method() == http::Method::Head;
-        // RFC 9111 §3: a cache may keep what a GET says, and guess for how long. A task changes,
-        // and concerns whoever asked.
         let is_safe = is_head || self.head.method() == http::Method::Get;
-        let extra: &[u8] = if is_safe { b"Cache-Control: no-store\r\n" } else { b"" };
+        let extra: &[u8] = if is_safe { answer::NO_STORE } else { b"" };
         let mark = response::begin(self.out, 200, self.media, &self.date, extra, self.close);
         let outcome = match call {
             Call::ExtendedCard => self.extended_card(),

@@ -39,7 +39,9 @@ impl Link {
         if site.hosts.are_checked(peer.is_loopback) && !site.hosts.know(text, peer.local) {
             return Err(Status::new(Code::PermissionDenied, hosts::REFUSAL));
         }
-        text.clone_into(&mut self.served.borrow_mut());
+        if text.len() <= hosts::REMEMBERED_BYTES_MAX {
+            text.clone_into(&mut self.served.borrow_mut());
+        }
         Ok(())
     }
 }
