@@ -77,6 +77,8 @@ fn a_public_url_that_is_none_is_refused() {
         let wrong = Err(BuildError::PublicUrl(url.to_owned()));
         assert_eq!(setup.check(), if is_good { Ok(()) } else { wrong });
     }
+    let said = BuildError::PublicUrl("https://user:word@a.example/".to_owned()).to_string();
+    assert!(said.ends_with("without user information, query and fragment"), "{said}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub const MISDIRECTED: u16 = 421;
 
 /// What such a request is told.
 pub const REFUSAL: &str = "the host that the request names is not served here; \
-    the server lets it in with --allow-host NAME (Setup::allow_hosts)";
+    --allow-host HOST or --public-url URL lets it in (Setup::allow_hosts, Setup::public_url)";
 
 /// Stands for every host among those that are allowed.
 const ANY: &str = "*";

@@ -233,7 +233,7 @@ mod tests {
             ("serve --limit tasks_max", "not NAME=VALUE"),
             ("serve --mount /x", "not PATH=DIALECT"),
             ("serve --card v2", "none of v1, v03, hybrid"),
-            ("serve --interfaces rest", "there is no interface \"rest\""),
+            ("serve --interfaces rest", "\"rest\"; there are jsonrpc, http+json, grpc, websocket"),
             ("serve --interfaces json-rpc", "did you mean jsonrpc?"),
             ("serve --interfaces=", "there is no interface \"\""),
             ("serve --interfaces jsonrpc,jsonrpc", "jsonrpc is listed twice"),

@@ -129,9 +129,12 @@ pub fn interfaces(text: &str) -> Result<Vec<Interface>, Wrong> {
         match known.find(|binding| binding.word().eq_ignore_ascii_case(word)) {
             Some(binding) => Ok(Interface { binding, url }),
             None => {
-                let hint = nearest(word, Binding::ALL.map(Binding::word).into_iter());
-                let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
-                Err(Wrong(format!("there is no interface {word:?}{hint}")))
+                let words = Binding::ALL.map(Binding::word);
+                let hint = match nearest(word, words.into_iter()) {
+                    Some(name) => format!("did you mean {name}?"),
+                    None => format!("there are {}", words.join(", ")),
+                };
+                Err(Wrong(format!("there is no interface {word:?}; {hint}")))
             }
         }
     });

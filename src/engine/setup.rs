@@ -140,7 +140,8 @@ impl std::fmt::Display for BuildError {
             }
             BuildError::SameMount(path) => write!(f, "two mounts have the path {path:?}"),
             BuildError::PublicUrl(url) => {
-                write!(f, "the public URL {url:?} is not an http or https URL without a query")
+                write!(f, "the public URL {url:?} is not an http or https URL ")?;
+                write!(f, "without user information, query and fragment")
             }
             BuildError::Agent(name) => write!(f, "there is no agent {name:?}"),
             BuildError::TooManyAgents => write!(f, "there are more than 65,535 agents"),
