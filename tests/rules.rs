@@ -1,4 +1,4 @@
-//! The rules that leading SDKs were measured to break (`users.md`), each a test of its own.
+//! The rules that leading SDKs were measured to break, each a test of its own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
