@@ -32,7 +32,7 @@ use bytes::Bytes;
 use peregrine::{
     agent::echo::Echo,
     binding::{
-        Means, Scratch, Site,
+        LargeBodies, Means, Scratch, Site,
         grpc::{self, Handled, Pumped, Rpc},
         interfaces::Interface,
     },
@@ -234,7 +234,9 @@ impl Bare {
             Start { secret: 7, unix_ms: || NOW.unix_ms, workers: 1, base_url: String::new() };
         let limits = Limits::default();
         let core = Core::new(&limits, vec![(Echo::profile(), Arc::new(Echo))], &start);
+        let large = LargeBodies::new(&Limits::default());
         let site = Site {
+            large,
             limits,
             mounts: Vec::new(),
             agents: Default::default(),

@@ -3,10 +3,18 @@
 //! A limit is a number, a unit, a reason, a precedent and a test of the same name under `tests/`;
 //! `docs/limits.md` says what a peer sees when it is hit.
 
+mod budget;
 mod memory;
+mod units;
 
 #[cfg(feature = "grpc")]
 pub(crate) use memory::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES};
+
+pub use budget::{
+    MEMORY_BYTES_DEFAULT, MEMORY_BYTES_PER_WORKER, TooLittleMemory, WORKERS_INCLUDED,
+    memory_bytes_default,
+};
+pub use units::Unit;
 
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $value:expr;)+) => {
@@ -24,17 +32,19 @@ macro_rules! limits {
             /// The name of every limit, in the order of declaration.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)+];
 
-            /// Sets one limit by name.
+            /// Sets one limit by name, to a number or to a size or a time as [`Unit::read`] takes
+            /// them: `64KiB`, `5s`.
             ///
             /// # Errors
-            /// [`LimitError`] when the name is unknown or the value is not a number above zero
-            /// that fits.
+            /// [`LimitError`] when the name is unknown, or the value is not a number above zero
+            /// that fits or has a unit that the limit does not have.
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), LimitError> {
                 match name {
                     $(stringify!($name) => {
-                        let parsed = value.replace('_', "").parse::<$type>();
-                        let fits = |v: &$type| *v > 0 && *v as u64 <= ceiling(name);
-                        self.$name = parsed.ok().filter(fits).ok_or(LimitError::Value)?;
+                        let value = Unit::of(name).read(value)?;
+                        let fits = (1..=ceiling(name)).contains(&value);
+                        let value = <$type>::try_from(value).ok().filter(|_| fits);
+                        self.$name = value.ok_or(LimitError::Value)?;
                     })+
                     _ => return Err(LimitError::Name),
                 }
@@ -61,6 +71,10 @@ macro_rules! limits {
     };
 }
 
+/// Bytes of a body or message above which it counts among `large_bodies_max`: what is smaller is
+/// handled with what each worker has at hand.
+pub const LARGE_BODY_BYTES: usize = 64 * 1024;
+
 /// Why a limit could not be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitError {
@@ -68,6 +82,8 @@ pub enum LimitError {
     Name,
     /// The value is not a whole number above zero that fits the limit.
     Value,
+    /// The limit counts something else than the value's unit.
+    Unit,
 }
 
 /// What a limit may be at most: more does not fit the numbers in which it is counted.
@@ -97,6 +113,9 @@ limits! {
     query_bytes_max: usize = 4 * 1024;
     /// Bytes of a request body (dialect a2a-rust and gRPC's default: 4 MiB).
     body_bytes_max: usize = 4 * 1024 * 1024;
+    /// Bodies and messages above 64 KiB that are parsed and answered at one time, over all workers;
+    /// others wait their turn. Parsing takes many times the size of what is parsed.
+    large_bodies_max: usize = 4;
     /// Bytes of a chunk's size line with its extensions (hyper and nginx are close).
     chunk_line_bytes_max: usize = 256;
     /// Bytes of a chunked body's trailers, which are checked and dropped.
@@ -157,6 +176,8 @@ limits! {
     /// Bytes that all connections together hold of partial requests and unsent output; when there
     /// would be more, those that hold most are cut off.
     buffers_bytes_max: usize = 1024 * 1024 * 1024;
+    /// Bytes of free buffers that all workers together keep for their next use.
+    reuse_bytes_max: usize = 64 * 1024 * 1024;
     /// Bytes of one answer beyond which a page of tasks ends and more calls of a batch are refused:
     /// what a request of some bytes can make us hold (gRPC's clients take 4 MiB).
     answer_bytes_max: usize = 2 * 1024 * 1024;
@@ -213,6 +234,10 @@ mod tests {
         assert_eq!(limits.set("tasks", "1"), Err(LimitError::Name));
         assert_eq!(limits.set("tasks_max", "0"), Err(LimitError::Value));
         assert_eq!(limits.set("tasks_max", "many"), Err(LimitError::Value));
+        assert_eq!(limits.set("tasks_max", "5s"), Err(LimitError::Unit));
+        assert_eq!(limits.set("store_bytes_max", "512M"), Ok(()));
+        assert_eq!(limits.set("drain_ms", "5s"), Ok(()));
+        assert_eq!((limits.store_bytes_max, limits.drain_ms), (512 << 20, 5_000));
         // Whatever wraps or is cut short where it is used.
         for name in Limits::NAMES {
             assert_eq!(limits.set(name, &u64::MAX.to_string()), Err(LimitError::Value), "{name}");

@@ -199,7 +199,7 @@ fn the_banner_names_every_agent_and_mount() {
     assert!(server.said("agent   echo").ends_with(&format!("{url}agents/echo")));
     assert!(server.said("agent   bob").ends_with(&format!("{url}agents/bob")));
     assert!(server.said("mount   langsmith bob").ends_with(&format!("{url}x/")));
-    assert!(server.said("memory").contains("at the very most"));
+    assert!(server.said("memory").contains("at most"));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn the_first_signal_lets_running_calls_end() {
 #[test]
 fn drain_ms() {
     let said = std::env::temp_dir().join(format!("peregrine-drain-{}", std::process::id()));
-    let stderr = std::fs::File::create(&said).unwrap();
+    let stderr = File::create(&said).unwrap();
     let mut server = Binary::start_with(&["--limit", "drain_ms=200"], stderr.into());
     let mut busy = connect(&server);
     busy.write_all(&send_message("hold:60000:2")).unwrap();
@@ -274,7 +274,7 @@ fn a_second_signal_ends_at_once() {
 #[test]
 fn sighup_without_tls_says_that_there_is_nothing_to_read() {
     let said = std::env::temp_dir().join(format!("peregrine-hup-{}", std::process::id()));
-    let mut server = Binary::start_with(&[], std::fs::File::create(&said).unwrap().into());
+    let mut server = Binary::start_with(&[], File::create(&said).unwrap().into());
     server.signal("-HUP");
     let start = Instant::now();
     while !std::fs::read_to_string(&said).unwrap().contains("nothing to read again") {

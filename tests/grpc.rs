@@ -7,12 +7,18 @@
 #[path = "support/grpc.rs"]
 mod support;
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, mpsc},
+    thread,
+    time::Duration,
+};
 
 use peregrine::{
-    agent::{Extension, Provider},
+    agent::{Agent, Extension, Profile, Provider, Turn},
     binding::interfaces::{Binding, Interface},
-    model::JsonObjectBuf,
+    limits::Limits,
+    model::{JsonObjectBuf, TaskState as State},
+    net::Server,
 };
 use prost::Message as _;
 use prost_types::{FileDescriptorProto, Struct, Value, value::Kind};
@@ -541,6 +547,62 @@ fn a_large_message_comes_and_goes_whole() {
         let part = v1::Part { content, ..Default::default() };
         let sent = client.send_message(message(vec![part.clone()])).await.unwrap();
         assert_eq!(task(sent.into_inner()).artifacts[0].parts, [part]);
+    });
+}
+
+/// Holds its worker for a message that begins with "hold" until it is told to go on.
+struct Holding(mpsc::Sender<()>, Mutex<mpsc::Receiver<()>>);
+
+impl Agent for Holding {
+    fn start(&self, mut turn: Turn<'_>) {
+        let text = turn.message.parts().next().and_then(|part| part.as_text());
+        if text.is_some_and(|text| text.raw().starts_with(b"hold")) {
+            self.0.send(()).unwrap();
+            self.1.lock().unwrap().recv().unwrap();
+        }
+        turn.status(State::Completed);
+    }
+}
+
+#[test]
+fn large_messages_wait_for_their_turn() {
+    let ((began, hear), (go, going)) = (mpsc::channel(), mpsc::channel());
+    let limits = Limits { large_bodies_max: 1, ..Limits::default() };
+    let agent = Holding(began, going.into());
+    let server = Server::new().limits(limits).agent(Profile::new("a", "b"), agent).workers(2);
+    let rig = Rig(server.listen("127.0.0.1:0").start().unwrap());
+    let filler = "x".repeat(200_000);
+    let (short, large) = (Duration::from_millis(300), say(&filler));
+    thread::scope(|scope| {
+        let first = say(&format!("hold{filler}"));
+        let first = scope.spawn(|| run(async { rig.v1().await.send_message(first).await }));
+        hear.recv_timeout(Duration::from_secs(20)).unwrap();
+        run(async {
+            // A connection of the other worker is one that is answered.
+            let mut client = loop {
+                let mut client = rig.v1().await;
+                let small = tokio::time::timeout(short, client.send_message(say("small")));
+                if small.await.is_ok() {
+                    break client;
+                }
+            };
+            let mut other = client.clone();
+            let waits = large.clone();
+            let waits = tokio::spawn(async move { other.send_message(waits).await });
+            let mut late = Request::new(large.clone());
+            late.set_timeout(short);
+            let late = client.send_message(late).await;
+            let waited = !waits.is_finished();
+            go.send(()).unwrap();
+            let status = late.unwrap_err();
+            assert!(
+                matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled),
+                "{status:?}"
+            );
+            assert!(waited && waits.await.unwrap().is_ok());
+            assert!(client.send_message(large).await.is_ok());
+        });
+        assert!(first.join().unwrap().is_ok());
     });
 }
 

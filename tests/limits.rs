@@ -11,8 +11,11 @@ use std::{
 };
 
 use peregrine::{
+    agent::{Agent, Profile, Turn},
     engine::{Next, Setup},
     limits::Limits,
+    model::TaskState,
+    net::Server,
 };
 use serde_json::{Value, json};
 use support::{
@@ -553,6 +556,99 @@ fn connections_max() {
             break;
         }
         assert!(began.elapsed() < PATIENCE, "the place is lost");
+    }
+}
+
+/// Echoes; a message whose text begins with "hold" holds its worker until it is told to go on.
+struct Holding(std::sync::mpsc::Sender<()>, std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+
+impl Agent for Holding {
+    fn start(&self, mut turn: Turn<'_>) {
+        let text = turn.message.parts().next().and_then(|part| part.as_text());
+        if text.is_some_and(|text| text.raw().starts_with(b"hold")) {
+            self.0.send(()).unwrap();
+            self.1.lock().unwrap().recv().unwrap();
+        }
+        turn.status(TaskState::Completed);
+    }
+}
+
+#[test]
+fn large_bodies_max() {
+    let ((began, hear), (go, going)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let limits = Limits { large_bodies_max: 1, ..Limits::default() };
+    let agent = Holding(began, going.into());
+    let server = Server::new().limits(limits).allow_host("*").agent(Profile::new("a", "b"), agent);
+    let running = server.workers(2).listen("127.0.0.1:0").start().unwrap();
+    let connect = || {
+        let stream = std::net::TcpStream::connect(running.addrs()[0]).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    let read = |mut stream: &std::net::TcpStream| -> std::io::Result<u16> {
+        let (mut bytes, mut some) = (Vec::new(), [0; 4096]);
+        loop {
+            let count = std::io::Read::read(&mut stream, &mut some)?;
+            bytes.extend_from_slice(&some[..count]);
+            match Reply::parse(&bytes, false, false) {
+                Some((reply, _)) => return Ok(reply.status),
+                None if count == 0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                None => {}
+            }
+        }
+    };
+    let call = |text: &str| rpc(V1.send(), &V1.params(say(text)));
+    let filler = "x".repeat(200_000);
+    // A large body is being handled, and holds its worker.
+    let mut first = connect();
+    first.write_all(&post("/", &[], &call(&format!("hold{filler}")))).unwrap();
+    hear.recv_timeout(PATIENCE).unwrap();
+    // Connections of the other worker are those that are answered.
+    let mut others = Vec::new();
+    for _ in 0..64 {
+        let mut stream = connect();
+        stream.write_all(&post("/", &[], &call("small"))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        if read(&stream).is_ok() {
+            others.push(stream);
+        }
+        if others.len() == 6 {
+            break;
+        }
+    }
+    assert_eq!(others.len(), 6, "the other worker answers small bodies");
+    // Whole bodies and chunked ones wait, however they come; one leaves.
+    let large = call(&filler);
+    for (at, stream) in others.iter_mut().enumerate() {
+        let bytes = match at % 2 {
+            0 => post("/", &[], &large),
+            _ => post_chunked("/", &large, 60_000),
+        };
+        stream.write_all(&bytes).unwrap();
+    }
+    assert!(others.iter().all(|stream| read(stream).is_err()), "they wait");
+    drop(others.remove(0));
+    go.send(()).unwrap();
+    for stream in [&first].into_iter().chain(&others) {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(read(stream).expect("everybody is answered"), 200);
+    }
+    // And again, on connections that have waited.
+    for stream in &mut others {
+        stream.write_all(&post("/", &[], &large)).unwrap();
+        assert_eq!(read(stream).unwrap(), 200);
+    }
+}
+
+#[test]
+fn reuse_bytes_max() {
+    // Without a buffer that is kept, everything is served all the same.
+    let server = Binary::limited(&["reuse_bytes_max=1"]);
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(300_000))));
+    let mut peer = server.connect();
+    for _ in 0..8 {
+        peer.write(&post("/", &[], &body));
+        assert_eq!(peer.reply().status, 200);
     }
 }
 

@@ -14,6 +14,7 @@ pub mod grpc;
 pub mod hosts;
 pub mod interfaces;
 pub mod jsonrpc;
+pub mod large;
 pub mod origin;
 pub mod parked;
 pub mod rest;
@@ -32,11 +33,9 @@ use crate::{
     service::{Entropy, Now, Peer, Service},
 };
 
+pub use large::LargeBodies;
 pub use parked::Parked;
 pub use site::Site;
-
-/// Milliseconds without a large body after which buffers for large bodies are given back.
-const QUIET_MS: u64 = 1_000;
 
 /// Milliseconds after which the allocator is given an occasion to return what it was given.
 const KEPT_MS: u64 = 1_500;
@@ -60,9 +59,7 @@ pub struct Scratch {
     pub events: EventBuf,
     /// Where identifiers come from.
     pub entropy: Box<dyn Entropy + Send>,
-    /// When the last large body came; its buffers are kept for a next one until it is quiet.
-    pub large_ms: Option<u64>,
-    /// When they were given back to an allocator that may yet keep them.
+    /// When buffers for large bodies were given back to an allocator that may yet keep them.
     given_ms: Option<u64>,
     /// The host that was known last, see [`hosts::are_known`]; empty: none yet.
     pub known_host: String,
@@ -85,7 +82,6 @@ impl Scratch {
             params: Vec::new(),
             events: EventBuf::default(),
             entropy,
-            large_ms: None,
             given_ms: None,
             known_host: String::new(),
             cards: cards::CardCache::default(),
@@ -105,27 +101,19 @@ impl Scratch {
         self.date
     }
 
-    /// Gives buffers that a large request grew back to the allocator, once none has come for a
-    /// second: growing them anew for each would cost more than the request.
+    /// Notes that memory was given back to an allocator that may yet keep it.
+    pub fn gave_back(&mut self, now: Now) {
+        self.given_ms = Some(now.mono_ms);
+    }
+
+    /// Gives the allocator an occasion to return what it was given.
     ///
     /// mimalloc returns to the system what was freed a second ago when a large block is freed,
     /// which a quiet worker does not do: so it frees one more.
-    pub fn shrink(&mut self, limits: &Limits, now: Now) {
+    pub fn shrink(&mut self, now: Now) {
         if self.given_ms.is_some_and(|at_ms| now.mono_ms >= at_ms + KEPT_MS) {
             self.given_ms = None;
             drop(hint::black_box(Vec::<u8>::with_capacity(OCCASION_BYTES)));
-        }
-        if self.large_ms.is_none_or(|at_ms| now.mono_ms < at_ms + QUIET_MS) {
-            return;
-        }
-        (self.large_ms, self.given_ms) = (None, Some(now.mono_ms));
-        let keep = 2 * limits.output_bytes_max;
-        self.parser.shrink(keep);
-        self.events.shrink(keep);
-        for buffer in [&mut self.pack, &mut self.message] {
-            if buffer.capacity() > keep {
-                *buffer = Vec::new();
-            }
         }
     }
 }

@@ -17,6 +17,8 @@ use crate::{
     service::AgentIndex,
 };
 
+use super::LargeBodies;
+
 /// A path with a dialect and an agent behind it.
 #[derive(Clone)]
 pub struct Mount {
@@ -66,6 +68,8 @@ pub struct Site {
     pub streams: Arc<AtomicUsize>,
     /// Parked calls.
     pub parked: Arc<AtomicUsize>,
+    /// What large bodies are parsed with.
+    pub large: Arc<LargeBodies>,
 }
 
 /// Whether `text` can stand before the paths of a card: `http` or `https`, a host, and a path or

@@ -11,7 +11,7 @@ use peregrine::{engine::Setup, net};
 use super::{
     help::FLAGS,
     nearest::nearest,
-    values::{agent, allow_host, card, interfaces, limit, mount, workers, ws_origin},
+    values::{agent, allow_host, card, interfaces, limit, memory, mount, workers, ws_origin},
 };
 
 /// What the user got wrong, in one line.
@@ -48,6 +48,12 @@ pub struct Serve {
     pub anonymous: bool,
     /// Whether streaming operations are served.
     pub streaming: bool,
+    /// The budget of `--memory`, in bytes.
+    pub memory: Option<u64>,
+    /// Names of the limits that were set by hand.
+    pub by_hand: Vec<String>,
+    /// Whether the banner lists the terms of the memory sum.
+    pub shows_memory: bool,
     /// Files for TLS; the certificate and its key come together.
     pub tls: TlsFlags,
 }
@@ -88,6 +94,9 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, Wrong> {
         workers: net::workers_default(),
         anonymous: false,
         streaming: true,
+        memory: None,
+        by_hand: Vec::new(),
+        shows_memory: false,
         tls: TlsFlags::default(),
     };
     while let Some(arg) = parser.next()? {
@@ -107,6 +116,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, Wrong> {
         return Err(Wrong("nothing to do; try peregrine serve, or peregrine --help".to_owned()));
     }
     check_tls(&serve.tls)?;
+    divide(&mut serve)?;
     Ok(Command::Serve(Box::new(serve)))
 }
 
@@ -123,7 +133,9 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
         "public-url" => setup.public_url = Some(value()?),
         "allow-host" => setup.allow_hosts.push(allow_host(value()?)?),
         "workers" => serve.workers = workers(&value()?)?,
-        "limit" => limit(&mut setup.limits, &value()?)?,
+        "limit" => serve.by_hand.push(limit(&mut setup.limits, &value()?)?),
+        "memory" => serve.memory = Some(memory(&value()?)?),
+        "show-memory" => serve.shows_memory = true,
         "mount" => setup.mounts.push(mount(&value()?)?),
         "card" => setup.card = card(&value()?)?,
         "trust-forwarded" => setup.trust_forwarded = true,
@@ -146,6 +158,20 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
     Ok(())
 }
 
+/// Sets what was not set by hand so that all of it fits the memory.
+fn divide(serve: &mut Serve) -> Result<(), Wrong> {
+    let fixed: Vec<&str> = serve.by_hand.iter().map(String::as_str).collect();
+    let (workers, is_secure) = (serve.workers, serve.tls.cert.is_some());
+    let limits = &mut serve.setup.limits;
+    *limits = match serve.memory {
+        None => limits.for_default_memory(workers, is_secure, &fixed),
+        Some(bytes) => limits
+            .for_memory(bytes, workers, is_secure, &fixed)
+            .map_err(|error| Wrong(format!("--memory: {error}")))?,
+    };
+    Ok(())
+}
+
 /// A certificate is of no use without its key, and who clients are is shown within TLS alone.
 fn check_tls(tls: &TlsFlags) -> Result<(), Wrong> {
     let line = match (&tls.cert, &tls.key, &tls.client_ca) {
@@ -161,7 +187,10 @@ fn check_tls(tls: &TlsFlags) -> Result<(), Wrong> {
 
 #[cfg(test)]
 mod tests {
-    use peregrine::binding::interfaces::Binding;
+    use peregrine::{
+        binding::interfaces::Binding,
+        limits::{Limits, MEMORY_BYTES_DEFAULT},
+    };
 
     use super::super::help::HELP;
     use super::*;
@@ -231,6 +260,12 @@ mod tests {
             ("serve --limit task_max=1", "did you mean tasks_max?"),
             ("serve --limit tasks_max=0", "not a whole number above zero"),
             ("serve --limit tasks_max", "not NAME=VALUE"),
+            ("serve --limit tasks_max=5s", "not a number without a unit"),
+            ("serve --limit body_bytes_max=5s", "not a size, as 4096, 64KiB"),
+            ("serve --limit drain_ms=1GiB", "not a time, as 250ms, 5s"),
+            ("serve --memory much", "not a size, as 4096, 64KiB, 512M"),
+            ("serve --memory 5s", "not a size"),
+            ("serve --memory 1M", "MiB is the least"),
             ("serve --mount /x", "not PATH=DIALECT"),
             ("serve --card v2", "none of v1, v03, hybrid"),
             ("serve --interfaces rest", "\"rest\"; there are jsonrpc, http+json, grpc, websocket"),
@@ -256,6 +291,23 @@ mod tests {
             ("serve --extended-card --no-extended-card", false),
         ] {
             assert_eq!(serve(words).unwrap().setup.extended_card, on, "{words}");
+        }
+    }
+
+    #[test]
+    fn memory_is_one_number() {
+        let limits = |words: &str| serve(words).unwrap().setup.limits;
+        let divided = limits("serve --workers 6 --memory 512M");
+        assert!(divided.memory_bytes_max(6) <= 512 << 20);
+        assert!(limits("serve --workers 6").memory_bytes_max(6) <= MEMORY_BYTES_DEFAULT);
+        // Whatever comes first, what is set by hand wins, even to the value it had anyway.
+        let all = Limits::default().store_bytes_max;
+        for words in
+            ["--limit store_bytes_max=1GiB --memory 2G", "--memory 2G --limit store_bytes_max=1GiB"]
+        {
+            let limits = limits(&format!("serve --workers 2 {words}"));
+            assert_eq!(limits.store_bytes_max, all);
+            assert!(limits.memory_bytes_max(2) <= 2 << 30);
         }
     }
 

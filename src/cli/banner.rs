@@ -22,6 +22,8 @@ pub struct Banner {
     pub places: Places,
     /// The connections that were asked for.
     pub connections_max: usize,
+    /// Whether the terms of the memory sum are listed.
+    pub shows_memory: bool,
 }
 
 impl Banner {
@@ -43,21 +45,33 @@ impl Banner {
                 limits.connections_max,
             );
         }
-        text.push_str(&bounds(limits, running.workers(), scheme == "https"));
+        let (workers, is_secure) = (running.workers(), scheme == "https");
+        text.push_str(&memory(limits, workers, is_secure, self.shows_memory));
+        text.push_str(&glance(limits));
         text
     }
 }
 
-fn bounds(limits: &Limits, workers: usize, is_secure: bool) -> String {
+/// One number, and what it is made of for whoever asks.
+fn memory(limits: &Limits, workers: usize, is_secure: bool, shows_terms: bool) -> String {
+    let sum = bytes(limits.memory_bytes_sum(workers, is_secure));
+    if !shows_terms {
+        return format!("  memory  at most {sum} (--memory SIZE; --show-memory lists its parts)\n");
+    }
     let mut terms = limits.memory_bytes_terms(workers);
     terms.extend(is_secure.then(|| limits.tls_bytes_term()));
-    let sum = bytes(terms.iter().fold(0, |sum, (_, size)| sum.saturating_add(*size)));
     let plural = if workers == 1 { "" } else { "s" };
-    let mut text = format!("  memory  {sum} at the very most with {workers} worker{plural}:\n");
+    let mut text =
+        format!("  memory  at most {sum} with {workers} worker{plural} (--memory SIZE):\n");
     for (label, size) in terms {
         // Writing to a String never fails.
         let _ = writeln!(text, "          {:>9}  {label}", bytes(size));
     }
+    text
+}
+
+fn glance(limits: &Limits) -> String {
+    let mut text = String::new();
     let rows = limits.rows().into_iter().filter(|(name, _)| GLANCE.contains(name));
     let rows: Vec<String> = rows.map(|(name, value)| format!("{name}={value}")).collect();
     let _ = writeln!(text, "  limits  {}", rows[..3].join(" "));
@@ -99,13 +113,15 @@ mod tests {
 
     #[test]
     fn every_term_and_limit_at_a_glance_is_shown() {
-        let text = bounds(&Limits::default(), 2, false);
+        let limits = Limits::default();
+        let text = memory(&limits, 2, false, true);
         for (label, _) in Limits::default().memory_bytes_terms(2) {
             assert!(text.contains(label));
         }
-        assert!(GLANCE.iter().all(|name| text.contains(name)));
-        assert!(text.contains("with 2 workers:") && !text.contains("TLS"));
-        assert!(bounds(&Limits::default(), 1, false).contains("with 1 worker:"));
-        assert!(bounds(&Limits::default(), 1, true).contains("TLS sessions"));
+        assert!(GLANCE.iter().all(|name| glance(&limits).contains(name)));
+        assert!(text.contains("with 2 workers") && !text.contains("TLS"));
+        assert!(memory(&limits, 1, false, true).contains("with 1 worker "));
+        assert!(memory(&limits, 1, true, true).contains("TLS sessions"));
+        assert_eq!(memory(&limits, 1, true, false).lines().count(), 1);
     }
 }

@@ -18,6 +18,8 @@ usage: peregrine serve [flags]
   --trust-forwarded            cards believe X-Forwarded-Proto, -Host and -Prefix: only
                                behind a proxy that sets them and that nobody can pass by
   --workers N                  threads [one per core]
+  --memory SIZE                what the server may take, divided among its limits [4GiB]
+  --show-memory                the banner lists what the memory is for
   --limit NAME=VALUE           sets a limit, see docs/limits.md; may be repeated
   --mount PATH=DIALECT[:AGENT] serves a dialect at a path of its own; may be repeated
   --card v1|v03|hybrid         form of the public agent cards [hybrid]
@@ -49,10 +51,12 @@ pub const FLAGS: &[&str] = &[
     "interfaces",
     "limit",
     "listen",
+    "memory",
     "mount",
     "no-extended-card",
     "no-streaming",
     "public-url",
+    "show-memory",
     "strict",
     "strict-version",
     "tls-cert",

@@ -59,13 +59,15 @@ fn run(args: Vec<OsString>) -> Result<(), (u8, String)> {
 
 /// Makes a server of what was said, and what it says when it is ready.
 fn server(serve: Serve) -> Result<(Server, Banner), Wrong> {
-    let Serve { mut setup, listen, agents, workers, anonymous, streaming, tls } = serve;
+    let shows_memory = serve.shows_memory;
+    let Serve { mut setup, listen, agents, workers, anonymous, streaming, tls, .. } = serve;
     setup.agents = agents::load(&agents)?;
     for (profile, _) in &mut setup.agents {
         profile.streaming &= streaming;
     }
     let places = Places::of(&setup, &tls);
-    let banner = Banner { places, connections_max: setup.limits.connections_max };
+    let connections_max = setup.limits.connections_max;
+    let banner = Banner { places, connections_max, shows_memory };
     let mut server = Server::with(setup).workers(workers);
     for address in listen {
         server = server.listen(address);
@@ -94,7 +96,10 @@ fn with_tls(server: Server, _flags: TlsFlags) -> Server {
 /// Blame decides: a contradiction in the flags is the user's, a taken port is the system's.
 fn code(error: &ServerError) -> u8 {
     match error {
-        ServerError::Address(_) | ServerError::Public(_) | ServerError::Build(_) => 2,
+        ServerError::Address(_)
+        | ServerError::Public(_)
+        | ServerError::Build(_)
+        | ServerError::Memory(_) => 2,
         ServerError::Bind { .. }
         | ServerError::Tls { .. }
         | ServerError::InRuntime

@@ -8,7 +8,7 @@ use peregrine::{
     },
     dialect::card::CardForm,
     engine::Mount,
-    limits::{LimitError, Limits},
+    limits::{LimitError, Limits, Unit},
 };
 
 use super::{
@@ -67,15 +67,15 @@ pub fn workers(text: &str) -> Result<usize, Wrong> {
     number.ok_or_else(|| Wrong(format!("--workers {text:?} is not a number from 1 to 1024")))
 }
 
-/// `NAME=VALUE`; sets that limit.
+/// `NAME=VALUE`; sets that limit and says its name.
 ///
 /// # Errors
 /// [`Wrong`].
-pub fn limit(limits: &mut Limits, text: &str) -> Result<(), Wrong> {
+pub fn limit(limits: &mut Limits, text: &str) -> Result<String, Wrong> {
     let Some((name, value)) = text.split_once('=') else {
         return Err(Wrong(format!("--limit {text:?} is not NAME=VALUE")));
     };
-    limits.set(name, value).map_err(|error| match error {
+    limits.set(name, value).map(|()| name.to_owned()).map_err(|error| match error {
         LimitError::Name => {
             let hint = nearest(name, Limits::NAMES.iter().copied());
             let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
@@ -84,7 +84,19 @@ pub fn limit(limits: &mut Limits, text: &str) -> Result<(), Wrong> {
         LimitError::Value => {
             Wrong(format!("--limit {name}: {value:?} is not a whole number above zero that fits"))
         }
+        LimitError::Unit => {
+            Wrong(format!("--limit {name}: {value:?} is not {}", Unit::of(name).examples()))
+        }
     })
+}
+
+/// A budget of memory in bytes.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn memory(text: &str) -> Result<u64, Wrong> {
+    let unit = Unit::Bytes;
+    unit.read(text).map_err(|_| Wrong(format!("--memory {text:?} is not {}", unit.examples())))
 }
 
 /// `PATH=DIALECT[:AGENT]`; whether the names exist is for the engine to say.

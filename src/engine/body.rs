@@ -2,7 +2,7 @@
 //! eaten as they come. Both must move on within every `body_idle_ms`.
 
 use super::{
-    conn::{Conn, Cx, FRESH, State, Step},
+    conn::{Conn, Cx, FRESH, State, Step, Turn},
     request,
 };
 use crate::{
@@ -17,6 +17,10 @@ pub(super) struct Chunks {
     layout: HeadLayout,
     body: Vec<u8>,
     decoder: Chunked,
+    /// Input that was eaten of it.
+    eaten: u64,
+    /// True: all of it has come, and waits until it is parsed.
+    is_whole: bool,
 }
 
 impl Chunks {
@@ -64,8 +68,10 @@ impl Conn {
             request::BodyEnd::Chunked => {
                 let decoder = Chunked::new(request::chunk_limits(cx.engine.limits()));
                 let (head, layout, body) = (rest[..head_len].to_vec(), *layout, Vec::new());
-                (self.seen, self.eaten) = (0, 0);
-                self.state = State::Chunks(Box::new(Chunks { head, layout, body, decoder }));
+                self.seen = 0;
+                let (eaten, is_whole) = (0, false);
+                let chunks = Chunks { head, layout, body, decoder, eaten, is_whole };
+                self.state = State::Chunks(Box::new(chunks));
                 Step::Ate(head_len)
             }
         }
@@ -74,13 +80,16 @@ impl Conn {
     /// Eats a chunked body and handles the request when it is complete.
     pub(super) fn chunks(&mut self, cx: &mut Cx<'_>, rest: &[u8], eof: bool) -> Step {
         let State::Chunks(chunks) = &mut self.state else { return Step::Wait };
+        if chunks.is_whole {
+            return self.chunks_came(cx, 0);
+        }
         let step = match chunks.decoder.advance(rest, &mut chunks.body) {
             Err(reject) => return self.reject(cx, reject),
             Ok(step) => step,
         };
-        self.eaten += step.consumed as u64;
+        chunks.eaten += step.consumed as u64;
         if !step.done {
-            let eaten = self.eaten;
+            let eaten = chunks.eaten;
             if eof {
                 return Step::Over(Next::Close);
             }
@@ -89,17 +98,23 @@ impl Conn {
             }
             return if step.consumed > 0 { Step::Ate(step.consumed) } else { Step::Wait };
         }
+        chunks.is_whole = true;
+        self.chunks_came(cx, step.consumed)
+    }
+
+    /// Handles the request of a chunked body that is complete, of which `ate` bytes have just come.
+    fn chunks_came(&mut self, cx: &mut Cx<'_>, ate: usize) -> Step {
+        let State::Chunks(chunks) = &self.state else { return Step::Wait };
+        let lease = match self.turn(cx, chunks.body.len()) {
+            Turn::Small => None,
+            Turn::Large(lease) => Some(lease),
+            Turn::Later => return Step::Rest(ate, true),
+        };
         let State::Chunks(chunks) = std::mem::replace(&mut self.state, FRESH) else {
             return Step::Wait;
         };
-        let head = chunks.layout.head(&chunks.head);
-        let close = !head.keep_alive();
-        let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
-        let handled = request::handle(
-            request::exchange(tools, (cx.now, cx.wake, cx.peer), &head),
-            Source::from(&chunks.body),
-        );
-        self.settle_into(cx, handled, close);
-        Step::Ate(step.consumed)
+        let (head, body) = (chunks.layout.head(&chunks.head), Source::from(&chunks.body));
+        self.respond(cx, lease, &head, body);
+        Step::Ate(ate)
     }
 }

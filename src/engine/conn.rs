@@ -4,13 +4,20 @@
 //! how much is missing is remembered (chunked bodies are eaten as they come). Output above the
 //! high-water mark stops input. After a framing error nothing is parsed again.
 
+mod large;
 mod preface;
 mod streaming;
+
+pub(super) use large::Turn;
 
 use std::task::Waker;
 
 use crate::{
-    binding::{Handled, Parked, hosts, stream::Pump},
+    binding::{
+        Handled, Parked, hosts,
+        large::{LARGE_BODY_BYTES, Ticket},
+        stream::Pump,
+    },
     engine::{Engine, Worker, body::Chunks, request, socket::Socket},
     http::{Found, Head, Method, Reject},
     json::Source,
@@ -88,8 +95,8 @@ pub struct Conn {
     pub(super) since_ms: u64,
     /// Input seen when the window of a body began.
     pub(super) seen: u64,
-    /// Input eaten of a chunked body.
-    pub(super) eaten: u64,
+    /// The place of a large body that waits until it is parsed.
+    pub(super) ticket: Option<Box<Ticket>>,
     /// True: nothing was consumed yet, so HTTP/2 can still begin.
     is_new: bool,
 }
@@ -113,7 +120,7 @@ pub(super) enum Step {
 impl Conn {
     /// A connection that was just accepted.
     pub fn new(now: Now) -> Conn {
-        Conn { state: FRESH, since_ms: now.mono_ms, seen: 0, eaten: 0, is_new: true }
+        Conn { state: FRESH, since_ms: now.mono_ms, seen: 0, ticket: None, is_new: true }
     }
 
     /// Goes on as far as possible: call it when input came, the waker fired, output was sent,
@@ -241,6 +248,10 @@ impl Conn {
                 return self.begin_body(cx, rest.bytes(), &layout, end, eof, continued);
             }
         };
+        if total - head_len > LARGE_BODY_BYTES {
+            let layout = *layout;
+            return self.large(cx, rest, &layout, total);
+        }
         let (head, body) = rest.split(head_len, total - head_len);
         let (head, close) = (layout.head(head), !layout.head(head).keep_alive());
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);

@@ -76,16 +76,13 @@ pub(super) fn exchange<'x>(
 
 /// Handles a request whose body is complete.
 pub(super) fn handle(mut x: Exchange<'_>, body: Source<'_>) -> Handled {
-    let (start, length) = (x.means.out.len(), body.bytes().len());
+    let start = x.means.out.len();
     let mut handled = answer(&mut x, body);
     if x.head.version() == Version::Http10 && !x.close {
         keep_old_client(x.means.out, start, &mut handled);
     }
     if asks_extensions(x.head) {
         name_extensions(&mut x, start, &mut handled);
-    }
-    if length > x.means.site.limits.output_bytes_max {
-        x.means.scratch.large_ms = Some(x.means.now.mono_ms);
     }
     handled
 }

@@ -12,7 +12,7 @@ use std::{
 use crate::{
     agent::{Agent, Profile},
     binding::{
-        Site,
+        LargeBodies, Site,
         hosts::{self, Hosts},
         interfaces::{Interface, InterfaceError},
         site, ws,
@@ -237,6 +237,7 @@ impl Setup {
     pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
         let Names { agents, names, mounts } = self.resolve()?;
         let core = Core::new(&self.limits, self.agents, &start);
+        let large = LargeBodies::new(&self.limits);
         let site = Site {
             limits: self.limits,
             mounts,
@@ -256,6 +257,7 @@ impl Setup {
             started_s: (start.unix_ms)() / 1000,
             streams: Arc::new(AtomicUsize::new(0)),
             parked: Arc::new(AtomicUsize::new(0)),
+            large,
         };
         let (draining, cut) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Arc::new(Engine { core, site, draining, cut }))
@@ -299,7 +301,10 @@ impl Engine {
     /// time turns up meanwhile.
     pub fn tick(&self, worker: &mut Worker, now: Now, wake: &Waker) -> Option<u64> {
         let scratch = &mut worker.scratch;
-        scratch.shrink(&self.site.limits, now);
+        scratch.shrink(now);
+        if self.site.large.shrink(now) {
+            scratch.gave_back(now);
+        }
         let mut cx = TickCx {
             worker: scratch.worker,
             now,

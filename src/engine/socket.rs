@@ -10,7 +10,11 @@ use super::{
     conn::{Cx, Next, Step},
 };
 use crate::{
-    binding::{Means, ws::Session},
+    binding::{
+        Means,
+        large::{LARGE_BODY_BYTES, Ticket},
+        ws::Session,
+    },
     limits::Limits,
     service::Now,
     ws::{self, Event, OpCode, Reader, Rules, WsError, code},
@@ -28,6 +32,10 @@ pub(super) struct Socket {
     left: usize,
     /// The message that is on its way, if one is.
     window: Option<Window>,
+    /// A large message that waits until it is parsed; nothing behind it is read.
+    whole: Option<(OpCode, Vec<u8>)>,
+    /// Its place among those that wait.
+    ticket: Option<Box<Ticket>>,
 }
 
 /// A stretch of time in which a message must move on: by bytes of its own, whatever else comes.
@@ -48,6 +56,8 @@ impl Socket {
             pinged_ms: None,
             left: 0,
             window: None,
+            whole: None,
+            ticket: None,
         }
     }
 
@@ -95,7 +105,8 @@ impl Socket {
 
     /// Bytes of buffers, and of what waits.
     pub(super) fn held_bytes(&self) -> usize {
-        self.reader.held_bytes() + self.session.held_bytes()
+        let whole = self.whole.as_ref().map_or(0, |(_, body)| body.capacity());
+        self.reader.held_bytes() + self.session.held_bytes() + whole
     }
 
     /// Writes what is ready of everything that waits.
@@ -113,6 +124,13 @@ impl Socket {
             message_bytes_max: limits.ws_message_bytes_max,
             binary: self.session.takes_binary(),
         };
+        if let Some((opcode, mut body)) = self.whole.take()
+            && !self.message(cx, opcode, &mut body, room)
+        {
+            // We are the ones who do not listen.
+            (self.heard_ms, self.pinged_ms) = (cx.now.mono_ms, None);
+            return Ok(0);
+        }
         let mut ate = 0;
         while ate < input.len() && cx.out.len() < room {
             let mut payload = std::mem::take(&mut cx.worker.scratch.message);
@@ -120,7 +138,7 @@ impl Socket {
             let handled = match read {
                 Ok((bytes, event)) => {
                     ate += bytes;
-                    self.handle(cx, event, &payload, room)
+                    self.handle(cx, event, &mut payload, room)
                 }
                 Err(error) => {
                     if let WsError::TooLarge { limit } = error {
@@ -130,7 +148,9 @@ impl Socket {
                     Handled::Over
                 }
             };
-            cx.worker.scratch.message = payload;
+            if payload.capacity() <= LARGE_BODY_BYTES {
+                cx.worker.scratch.message = payload;
+            }
             match handled {
                 Handled::Done => {}
                 Handled::Partial => break,
@@ -140,34 +160,64 @@ impl Socket {
         Ok(ate)
     }
 
-    fn handle(&mut self, cx: &mut Cx<'_>, event: Event, payload: &[u8], room: usize) -> Handled {
-        match event {
+    fn handle(
+        &mut self,
+        cx: &mut Cx<'_>,
+        event: Event,
+        payload: &mut Vec<u8>,
+        room: usize,
+    ) -> Handled {
+        let is_done = match event {
             Event::Partial => return Handled::Partial,
             Event::Text => self.message(cx, OpCode::Text, payload, room),
             Event::Binary => self.message(cx, OpCode::Binary, payload, room),
-            Event::Ping => ws::control(cx.out, OpCode::Pong, payload),
-            Event::Pong => {}
+            Event::Ping => {
+                ws::control(cx.out, OpCode::Pong, payload);
+                true
+            }
+            Event::Pong => true,
             Event::Close(code) => {
                 // RFC 6455 §5.5.1: the answer to a close frame echoes its code.
                 ws::close(cx.out, code, "");
                 return Handled::Over;
             }
-        }
-        Handled::Done
+        };
+        if is_done { Handled::Done } else { Handled::Partial }
     }
 
-    fn message(&mut self, cx: &mut Cx<'_>, opcode: OpCode, body: &[u8], room: usize) {
+    /// Handles a message; false: it waits for its turn to be parsed.
+    fn message(
+        &mut self,
+        cx: &mut Cx<'_>,
+        opcode: OpCode,
+        body: &mut Vec<u8>,
+        room: usize,
+    ) -> bool {
         self.window = None;
-        let scratch = &mut cx.worker.scratch;
-        if body.len() > cx.engine.limits().output_bytes_max {
-            scratch.large_ms = Some(cx.now.mono_ms);
-        }
         let Engine { site, .. } = cx.engine;
-        let (service, out, now) = (cx.engine.service(), &mut *cx.out, cx.now);
-        let means = Means { service, site, scratch, out, now, wake: cx.wake, peer: cx.peer };
-        if self.session.message(means, opcode, body) {
+        let waits = {
+            let mut lent;
+            let scratch = match body.len() {
+                ..=LARGE_BODY_BYTES => &mut cx.worker.scratch,
+                _ => match site.large.take(&mut self.ticket, cx.wake) {
+                    Some(lease) => {
+                        lent = lease.lend(&mut cx.worker.scratch, cx.now);
+                        &mut *lent
+                    }
+                    None => {
+                        self.whole = Some((opcode, std::mem::take(body)));
+                        return false;
+                    }
+                },
+            };
+            let (service, out, now) = (cx.engine.service(), &mut *cx.out, cx.now);
+            let means = Means { service, site, scratch, out, now, wake: cx.wake, peer: cx.peer };
+            self.session.message(means, opcode, body)
+        };
+        if waits {
             self.settle(cx, room);
         }
+        true
     }
 
     /// What time and the server's end ask for, when there is nothing else to do.

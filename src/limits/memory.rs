@@ -1,6 +1,6 @@
 //! The worst case of resident memory as a sum of labelled terms, each of which follows from limits.
 
-use super::Limits;
+use super::{LARGE_BODY_BYTES, Limits};
 
 /// Memory that one connection holds beside its buffers; measured, see `docs/perf.md`.
 const CONNECTION_BYTES: u64 = 1024;
@@ -39,50 +39,72 @@ const HTTP2_HEADS_BYTES: u64 = 16 * 1024 * 1024;
 /// Memory that one task holds beside its log: slot, order entry, context entry.
 const TASK_OVERHEAD_BYTES: u64 = 320;
 
+/// Memory of one agent's wish to be called again, in a heap that has just grown; see `op/timer.rs`.
+const WISH_BYTES: u64 = 80;
+
 /// Memory that the JSON parser holds for each byte of a body and for each of its tokens; see
 /// `Parser::shrink`.
 const PARSER_BYTES_PER_BYTE: u64 = 9;
 const PARSER_BYTES_PER_TOKEN: u64 = 16;
 
-/// Memory of one agent's wish to be called again; see `op/timer.rs`.
-const WISH_BYTES: u64 = 40;
+/// Memory that the message of a body and what an agent says to it take while they are made, for
+/// each byte of the body: two buffers that double.
+const PACK_BYTES_PER_BYTE: u64 = 4;
 
-/// Memory that a worker's buffer pools keep; see `net/pool.rs`.
-const WORKER_POOL_BYTES: u64 = 2 * 32 * 1024 * 1024;
+/// Memory of a process that has not served anybody.
+const PROCESS_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Memory of a worker with its stack and buffers, beside what it handles small bodies with.
+const WORKER_BYTES: u64 = 1024 * 1024;
 
 impl Limits {
-    /// The worst case of resident memory as labelled terms, in bytes, for `workers` threads.
+    /// The worst case of resident memory as labelled terms, in bytes, for `workers` threads. A
+    /// label says which limits its term follows from.
     ///
     /// The sum bounds what peers can make the server hold at one moment; it is a ceiling, not an
     /// estimate.
     pub fn memory_bytes_terms(&self, workers: usize) -> Vec<(&'static str, u64)> {
-        let (connections, workers) = (self.connections_max as u64, workers as u64);
-        let message = self.ws_message_bytes_max as u64;
-        let request = self.head_bytes_max as u64 + message.max(self.body_bytes_max as u64);
+        let times = |count: usize, bytes: u64| (count as u64).saturating_mul(bytes);
+        let body = self.body_bytes_max.max(self.ws_message_bytes_max) as u64;
+        // A message of a WebSocket is gathered in a buffer that doubles.
+        let message = 2 * self.ws_message_bytes_max as u64;
+        let request = message.max(self.head_bytes_max as u64 + self.body_bytes_max as u64);
         // A batch passes its bound by one page, a page by one task.
-        let answer = 2 * self.answer_bytes_max + self.task_bytes_max;
-        let reply = (self.output_bytes_max + answer) as u64;
+        let answer = 2 * self.answer_bytes_max as u64 + self.task_bytes_max as u64;
+        let at_hand = request + self.output_bytes_max as u64 + answer;
+        let base = PROCESS_BYTES
+            + times(workers, WORKER_BYTES + self.handling_bytes(LARGE_BODY_BYTES as u64));
         let terms = [
-            ("store: task logs", self.store_bytes_max as u64),
-            ("store: slots and indexes", self.tasks_max as u64 * TASK_OVERHEAD_BYTES),
-            ("connections: state", connections * CONNECTION_BYTES),
-            ("connections: partial requests and unsent output", self.buffers_bytes_max as u64),
-            ("workers: the request and the answer at hand", workers * (request + reply)),
-            ("workers: a message of a WebSocket, unmasked", workers * 2 * message),
-            ("workers: parser", workers * self.parser_bytes(request)),
-            ("workers: buffers kept for reuse", workers * WORKER_POOL_BYTES),
-            ("workers: agents to be called again", workers * self.tasks_max as u64 * WISH_BYTES),
+            ("store: task logs (store_bytes_max)", self.store_bytes_max as u64),
+            ("store: slots and indexes (tasks_max)", times(self.tasks_max, TASK_OVERHEAD_BYTES)),
+            ("agents to be called again (tasks_max)", times(self.tasks_max, WISH_BYTES)),
+            ("connections: state (connections_max)", times(self.connections_max, CONNECTION_BYTES)),
+            (
+                "connections: partial requests and unsent output (buffers_bytes_max)",
+                self.buffers_bytes_max as u64,
+            ),
+            (
+                "large bodies: parser and scratch (large_bodies_max, body_bytes_max)",
+                times(self.large_bodies_max.min(workers), self.handling_bytes(body)),
+            ),
+            (
+                "workers: the request and the answer at hand (answer_bytes_max, task_bytes_max)",
+                times(workers, at_hand),
+            ),
+            ("workers: buffers kept for reuse (reuse_bytes_max)", self.reuse_bytes_max as u64),
+            ("process, and stacks and scratch of workers", base),
         ];
         #[cfg(feature = "grpc")]
-        return terms.into_iter().chain(self.http2_bytes_terms(workers)).collect();
+        return terms.into_iter().chain(self.http2_bytes_terms(workers as u64)).collect();
         #[cfg(not(feature = "grpc"))]
         terms.to_vec()
     }
 
-    /// A document of `length` bytes, at most as many tokens as bytes.
-    fn parser_bytes(&self, length: u64) -> u64 {
+    /// To parse and answer a body of `length` bytes, with at most as many tokens as bytes.
+    fn handling_bytes(&self, length: u64) -> u64 {
         let tokens = (self.json_tokens_max as u64).min(length);
-        PARSER_BYTES_PER_BYTE * length + PARSER_BYTES_PER_TOKEN * tokens
+        let bytes = (PARSER_BYTES_PER_BYTE + PACK_BYTES_PER_BYTE).saturating_mul(length);
+        bytes.saturating_add(PARSER_BYTES_PER_TOKEN.saturating_mul(tokens))
     }
 
     /// A head is as large as h2 makes it until its call is started, which one connection of a
@@ -100,20 +122,32 @@ impl Limits {
         let heads = streams.saturating_mul(head).saturating_mul(HTTP2_HEAD_FACTOR);
         let heads = heads.min(HTTP2_HEADS_BYTES.max(head.saturating_mul(HTTP2_HEAD_FACTOR)));
         [
-            ("connections: calls and tables of HTTP/2", connections.saturating_mul(connection)),
-            ("workers: the heads of HTTP/2 at hand", workers.saturating_mul(heads)),
+            (
+                "connections: calls and tables of HTTP/2 (http2_connections_max)",
+                connections.saturating_mul(connection),
+            ),
+            (
+                "workers: the heads of HTTP/2 at hand (head_bytes_max)",
+                workers.saturating_mul(heads),
+            ),
         ]
     }
 
     /// What TLS adds to [`Limits::memory_bytes_terms`], where connections are accepted with it.
     pub fn tls_bytes_term(&self) -> (&'static str, u64) {
         let sessions = self.connections_max as u64;
-        ("connections: TLS sessions", sessions.saturating_mul(TLS_SESSION_BYTES))
+        ("connections: TLS sessions (connections_max)", sessions.saturating_mul(TLS_SESSION_BYTES))
     }
 
     /// The sum of [`Limits::memory_bytes_terms`].
     pub fn memory_bytes_max(&self, workers: usize) -> u64 {
         self.memory_bytes_terms(workers).iter().fold(0, |sum, (_, b)| sum.saturating_add(*b))
+    }
+
+    /// [`Limits::memory_bytes_max`], with TLS sessions if `is_secure`.
+    pub fn memory_bytes_sum(&self, workers: usize, is_secure: bool) -> u64 {
+        let tls = if is_secure { self.tls_bytes_term().1 } else { 0 };
+        self.memory_bytes_max(workers).saturating_add(tls)
     }
 }
 
@@ -127,8 +161,11 @@ mod tests {
             let terms = limits.memory_bytes_terms(2);
             terms.iter().find(|(name, _)| *name == label).map(|(_, bytes)| *bytes)
         };
-        let connections = |limits: &Limits| term(limits, "connections: calls and tables of HTTP/2");
-        let workers = |limits: &Limits| term(limits, "workers: the heads of HTTP/2 at hand");
+        let connections = |limits: &Limits| {
+            term(limits, "connections: calls and tables of HTTP/2 (http2_connections_max)")
+        };
+        let workers =
+            |limits: &Limits| term(limits, "workers: the heads of HTTP/2 at hand (head_bytes_max)");
         let mut limits = Limits { http2_connections_max: 10, ..Limits::default() };
         limits.http2_streams_max = 100;
         limits.head_bytes_max = 1000;

@@ -312,6 +312,7 @@ impl<S: Transport + 'static> Io<S> {
                 self.output.keep(out, sent, outputs);
             }
         }
+        local.bounds.trim(out);
         match progress.next {
             Next::Open => {}
             Next::Close => (self.phase, self.due_ms) = (Phase::Closing, NEVER),

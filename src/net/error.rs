@@ -2,7 +2,7 @@
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
-use crate::engine::BuildError;
+use crate::{engine::BuildError, limits::TooLittleMemory};
 
 /// Why a server did not start. `Debug` says the same as `Display`, for `main` to return it.
 pub enum ServerError {
@@ -29,6 +29,8 @@ pub enum ServerError {
     InRuntime,
     /// The setup contradicts itself.
     Build(BuildError),
+    /// The memory of [`Server::memory`] is not enough.
+    Memory(TooLittleMemory),
     /// The system gives no thread, event queue or randomness.
     System(io::Error),
 }
@@ -64,6 +66,7 @@ impl fmt::Display for ServerError {
                  use Server::start, or a thread of its own"
             ),
             ServerError::Build(error) => error.fmt(f),
+            ServerError::Memory(error) => error.fmt(f),
             ServerError::System(error) => write!(f, "cannot start: {error}"),
         }
     }

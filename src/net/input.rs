@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_known_length_is_reserved_as_it_comes() {
-        let (mut input, mut pool) = (Input::default(), Pool::default());
+        let (mut input, mut pool) = (Input::default(), Pool::new(1 << 25));
         let body: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
         input.keep(&body[..4], body.len(), &mut pool);
         assert!(input.held_bytes() <= AHEAD * FIRST);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_however_it_is_consumed() {
-        let (mut input, mut pool) = (Input::default(), Pool::default());
+        let (mut input, mut pool) = (Input::default(), Pool::new(1 << 25));
         let sent: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
         let (mut wrote, mut seen) = (0, 0);
         while seen < sent.len() {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_bound_holds() {
-        let (mut input, mut pool) = (Input::default(), Pool::default());
+        let (mut input, mut pool) = (Input::default(), Pool::new(1 << 25));
         let chunk = vec![0; 100_000];
         while read(&mut input, usize::MAX, &chunk, &mut pool) > 0 {}
         assert!(input.len() >= MAX && input.len() < MAX + 64 * 1024);

@@ -58,6 +58,8 @@ pub(super) struct Shared {
     /// What was still running when `drain_ms` were over.
     pub(super) cut: OnceLock<Waiting>,
     stage: AtomicU8,
+    /// How many workers there were in the beginning.
+    workers_at_start: usize,
     workers: AtomicUsize,
     /// One for each worker's ticker, and a last one for whoever waits for the end.
     wakers: Mutex<Vec<Waker>>,
@@ -77,6 +79,7 @@ impl Shared {
             tls,
             cut: OnceLock::new(),
             stage: AtomicU8::new(0),
+            workers_at_start: workers.max(1),
             workers: AtomicUsize::new(workers),
             wakers: Mutex::new(vec![Waker::noop().clone(); workers + 1]),
         }
@@ -152,8 +155,20 @@ pub(super) struct Bounds {
     pub(super) linger_ms: u64,
     /// See [`Limits`].
     pub(super) drain_ms: u64,
+    /// This worker's part of [`Limits::reuse_bytes_max`] for each kind of buffer: of input, of
+    /// output, and the one that is written to.
+    pub(super) reuse_bytes_max: usize,
     /// Unconsumed bytes of a connection: a whole request, and one read.
     pub(super) input_bytes_max: usize,
+}
+
+impl Bounds {
+    /// Gives back what is too large to be kept of a buffer that answers are written to.
+    pub(super) fn trim(&self, out: &mut Vec<u8>) {
+        if out.capacity() > self.reuse_bytes_max.max(READ_BYTES) {
+            *out = Vec::with_capacity(READ_BYTES);
+        }
+    }
 }
 
 /// What a poll of a connection works with; free between polls.
@@ -201,14 +216,15 @@ impl Local {
             write_progress_bytes_min: limits.write_progress_bytes_min,
             linger_ms: limits.linger_ms,
             drain_ms: limits.drain_ms,
+            reuse_bytes_max: limits.reuse_bytes_max / (3 * shared.workers_at_start),
             input_bytes_max: limits.head_bytes_max + limits.body_bytes_max + READ_BYTES,
         };
         let desk = Desk {
             worker,
             out: Vec::with_capacity(READ_BYTES),
             read: vec![0; READ_BYTES],
-            inputs: Pool::default(),
-            outputs: Pool::default(),
+            inputs: Pool::new(bounds.reuse_bytes_max),
+            outputs: Pool::new(bounds.reuse_bytes_max),
         };
         let wheel = RefCell::new(Wheel::new(clock.now().mono_ms));
         Local {

@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn order_is_kept_and_the_buffer_goes_back() {
-        let (mut output, mut pool) = (Output::default(), Pool::default());
+        let (mut output, mut pool) = (Output::default(), Pool::new(1 << 25));
         let mut seen = Vec::new();
         let mut sent = Vec::new();
         let mut fresh = Vec::new();
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_small_rest_does_not_pin_a_large_buffer() {
-        let (mut output, mut pool) = (Output::default(), Pool::default());
+        let (mut output, mut pool) = (Output::default(), Pool::new(1 << 25));
         let mut fresh = Vec::with_capacity(1 << 20);
         fresh.extend_from_slice(&[1; 100_000]);
         output.keep(&mut fresh, 99_000, &mut pool);

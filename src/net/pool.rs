@@ -1,23 +1,27 @@
 //! Buffers that wait for their next use, so that a large body costs no page fault.
 //!
-//! A pool keeps at most [`BUFFERS_MAX`] buffers and [`BYTES_MAX`] bytes; what comes back beyond
-//! that is freed. A pool of input keeps buffers whose every byte is initialised, and never clears.
+//! A pool keeps at most [`BUFFERS_MAX`] buffers and its part of `reuse_bytes_max`; what comes back
+//! beyond that is freed. A pool of input keeps buffers whose every byte is initialised, and never
+//! clears.
 
 /// Buffers that a pool keeps.
 const BUFFERS_MAX: usize = 64;
-/// Bytes that a pool keeps: some requests of the largest size, or many of 1 MiB.
-pub(super) const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The smallest buffer worth keeping.
 const SIZE_MIN: usize = 1024;
 
 /// Buffers of one kind, of one worker.
-#[derive(Default)]
 pub(super) struct Pool {
     free: Vec<Vec<u8>>,
     bytes: usize,
+    bytes_max: usize,
 }
 
 impl Pool {
+    /// A pool that keeps so many bytes.
+    pub(super) fn new(bytes_max: usize) -> Pool {
+        Pool { free: Vec::new(), bytes: 0, bytes_max }
+    }
+
     /// A buffer of input: at least `size` bytes long, every one initialised with anything.
     pub(super) fn take_filled(&mut self, size: usize) -> Vec<u8> {
         self.take(size).unwrap_or_else(|| vec![0; round(size)])
@@ -33,7 +37,7 @@ impl Pool {
     /// Takes a buffer back.
     pub(super) fn give(&mut self, buffer: Vec<u8>) {
         let size = buffer.capacity();
-        let fits = self.free.len() < BUFFERS_MAX && self.bytes + size <= BYTES_MAX;
+        let fits = self.free.len() < BUFFERS_MAX && self.bytes + size <= self.bytes_max;
         if size >= SIZE_MIN && fits {
             self.bytes += size;
             self.free.push(buffer);
@@ -64,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_buffer_comes_back_as_it_was() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::new(1 << 25);
         let mut buffer = pool.take_filled(1_048_900);
         assert_eq!(buffer.len(), 17 * 64 * 1024);
         buffer[0] = 7;
@@ -75,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_small_need_does_not_pin_a_large_buffer() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::new(1 << 25);
         pool.give(vec![0; 4 * 1024 * 1024]);
         assert_eq!(pool.take_filled(300).len(), SIZE_MIN);
         assert_eq!(pool.free.len(), 1);
@@ -83,17 +87,17 @@ mod tests {
 
     #[test]
     fn the_best_fit_goes_first() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::new(1 << 25);
         [8192, 2048, 4096].into_iter().for_each(|size| pool.give(Vec::with_capacity(size)));
         assert_eq!(pool.take_empty(1500).capacity(), 2048);
     }
 
     #[test]
     fn a_pool_is_bounded() {
-        let mut pool = Pool::default();
+        let mut pool = Pool::new(8 * 1024 * 1024);
         (0..20).for_each(|_| pool.give(vec![0; 4 * 1024 * 1024]));
-        assert_eq!(pool.bytes, BYTES_MAX);
-        let mut pool = Pool::default();
+        assert_eq!(pool.bytes, 8 * 1024 * 1024);
+        let mut pool = Pool::new(1 << 25);
         (0..1000).for_each(|_| pool.give(vec![0; SIZE_MIN]));
         assert_eq!(pool.free.len(), BUFFERS_MAX);
     }

@@ -60,6 +60,7 @@ pub struct Server {
     workers: Option<usize>,
     tls: Option<Tls>,
     anonymous: bool,
+    memory: Option<u64>,
 }
 
 impl Server {
@@ -107,6 +108,14 @@ impl Server {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Server {
         self.setup.limits = limits;
+        self
+    }
+
+    /// Divides so many bytes of memory among the limits that may shrink, whatever
+    /// [`Server::limits`] said of them; [`Limits::for_memory`] leaves some as they are.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Server {
+        self.memory = Some(bytes);
         self
     }
 
@@ -205,6 +214,10 @@ impl Server {
         let listen = self.addresses()?;
         let tls = self.tls.map(Tls::load).transpose()?;
         let workers = self.workers.unwrap_or_else(workers_default);
+        if let Some(bytes) = self.memory {
+            let divided = self.setup.limits.for_memory(bytes, workers, tls.is_some(), &[]);
+            self.setup.limits = divided.map_err(ServerError::Memory)?;
+        }
         let (mut addrs, mut sockets) = (Vec::new(), Vec::new());
         sockets.resize_with(workers, Vec::new);
         for addr in listen {

@@ -18,8 +18,6 @@ use std::{
     task::{Poll, Waker},
 };
 
-use crossbeam_utils::CachePadded;
-
 use crate::{
     agent::{Agent, JobHost, Profile},
     fault::{Fault, FaultKind},
@@ -33,7 +31,7 @@ use crate::{
     store::Store,
 };
 
-use timer::Timers;
+use timer::AllTimers;
 
 /// Agents, their tasks, and when they want to be called again.
 pub struct Core {
@@ -42,8 +40,7 @@ pub struct Core {
     agents: Box<[Resident]>,
     limits: Limits,
     unix_ms: fn() -> u64,
-    /// One for each worker, so that workers do not wait for each other.
-    timers: Box<[CachePadded<Timers>]>,
+    timers: AllTimers,
     draining: AtomicBool,
     cut: AtomicBool,
 }
@@ -83,14 +80,13 @@ impl Core {
             Resident { profile, agent, any_media, needs_extension }
         });
         let agents: Box<[Resident]> = agents.collect();
-        let timers = (0..start.workers.max(1)).map(|_| CachePadded::new(Timers::default()));
         Arc::new_cyclic(|this| Core {
             this: this.clone(),
             store: Store::new(limits, start.secret),
             agents,
             limits: limits.clone(),
             unix_ms: start.unix_ms,
-            timers: timers.collect(),
+            timers: AllTimers::new(start.workers, limits.tasks_max),
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         })

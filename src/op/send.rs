@@ -234,11 +234,10 @@ impl Core {
     }
 
     fn push_wish(&self, worker: usize, wish: Wish, now: Now) {
-        let Some(timers) = self.timers.get(worker % self.timers.len()) else { return };
         let key = wish.key();
         let runs = |key| self.store.read(key, |task| !task.state().is_terminal());
         let runs = |key| runs(key).unwrap_or(false);
-        if !timers.push(wish, now.mono_ms, self.limits.tasks_max, runs) {
+        if !self.timers.push(worker, wish, now.mono_ms, runs) {
             self.refuse_resume(key, now);
         }
     }

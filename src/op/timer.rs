@@ -1,14 +1,21 @@
-//! When agents want to be called again: a heap per worker, ordered by time.
+//! When agents want to be called again: a heap per worker, ordered by time; all of them together
+//! are bounded.
 //!
 //! A task that ended leaves its entry behind until its time comes, and each message to a running
-//! task may add one: the heap has a limit of its own, and forgets ended tasks when it reaches it.
+//! task may add one: there is a limit for all wishes, and a heap forgets those of ended tasks when
+//! it is reached.
 
 use std::{
     cmp::Reverse,
     collections::BinaryHeap,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::Waker,
 };
+
+use crossbeam_utils::CachePadded;
 
 use crate::{
     op::{Core, TickCx},
@@ -60,24 +67,22 @@ impl Timers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a wish and wakes the worker's ticker if it is now the first one; false: there are
-    /// `most` already, as far as is known of tasks that run.
-    pub fn push(
-        &self,
-        mut wish: Wish,
-        now_ms: u64,
-        most: usize,
-        runs: impl Fn(TaskKey) -> bool,
-    ) -> bool {
+    /// Forgets the wishes of tasks that do not run, and says how many those were.
+    fn forget(&self, now_ms: u64, runs: impl Fn(TaskKey) -> bool) -> usize {
         let mut inner = self.lock();
-        if inner.heap.len() >= most && now_ms >= inner.look_ms {
-            // It costs as much as the heap is large: not more often than that.
-            inner.look_ms = now_ms.saturating_add(SWEEP_EVERY_MS);
-            inner.heap.retain(|Reverse(wish)| runs(wish.key()));
+        if now_ms < inner.look_ms {
+            return 0;
         }
-        if inner.heap.len() >= most {
-            return false;
-        }
+        // It costs as much as the heap is large: not more often than that.
+        inner.look_ms = now_ms.saturating_add(SWEEP_EVERY_MS);
+        let before = inner.heap.len();
+        inner.heap.retain(|Reverse(wish)| runs(wish.key()));
+        before - inner.heap.len()
+    }
+
+    /// Adds a wish and wakes the worker's ticker if it is now the first one.
+    fn push(&self, mut wish: Wish) {
+        let mut inner = self.lock();
         inner.count += 1;
         wish.number = inner.count;
         let (due_ms, first) = (wish.due_ms, inner.heap.peek().map(|Reverse(wish)| wish.due_ms));
@@ -87,7 +92,6 @@ impl Timers {
         if let Some(wake) = wake {
             wake.wake();
         }
-        true
     }
 
     fn pop(&self, now_ms: u64) -> Option<Wish> {
@@ -104,13 +108,60 @@ impl Timers {
     }
 }
 
+/// The wishes of all workers.
+pub(super) struct AllTimers {
+    /// One for each worker, so that workers do not wait for each other.
+    workers: Box<[CachePadded<Timers>]>,
+    count: AtomicUsize,
+    most: usize,
+}
+
+impl AllTimers {
+    /// For so many workers, and at most so many wishes.
+    pub fn new(workers: usize, most: usize) -> AllTimers {
+        let timers = (0..workers.max(1)).map(|_| CachePadded::new(Timers::default()));
+        AllTimers { workers: timers.collect(), count: AtomicUsize::new(0), most }
+    }
+
+    /// Adds a wish for this worker; false: there are as many as may be, as far as is known of tasks
+    /// that run.
+    pub fn push(
+        &self,
+        worker: usize,
+        wish: Wish,
+        now_ms: u64,
+        runs: impl Fn(TaskKey) -> bool,
+    ) -> bool {
+        if self.count.fetch_add(1, Ordering::Relaxed) >= self.most {
+            let forgotten = |timers: &CachePadded<Timers>| timers.forget(now_ms, &runs);
+            let forgotten: usize = self.workers.iter().map(forgotten).sum();
+            let count = self.count.fetch_sub(forgotten, Ordering::Relaxed) - forgotten;
+            if count > self.most {
+                self.count.fetch_sub(1, Ordering::Relaxed);
+                return false;
+            }
+        }
+        self.of(worker).push(wish);
+        true
+    }
+
+    fn of(&self, worker: usize) -> &Timers {
+        &self.workers[worker % self.workers.len()]
+    }
+
+    fn pop(&self, worker: usize, now_ms: u64) -> Option<Wish> {
+        let wish = self.of(worker).pop(now_ms)?;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        Some(wish)
+    }
+}
+
 impl Core {
     /// Runs agents of `cx.worker` whose time has come and forgets expired tasks; returns when to
     /// come back. `wake` is woken when that becomes earlier.
     pub fn tick(&self, cx: &mut TickCx<'_>, wake: &Waker) -> Option<u64> {
-        let timers = self.timers.get(cx.worker % self.timers.len())?;
         for _ in 0..WISHES_PER_TICK {
-            let Some(wish) = timers.pop(cx.now.mono_ms) else { break };
+            let Some(wish) = self.timers.pop(cx.worker, cx.now.mono_ms) else { break };
             self.resume(cx, &wish);
         }
         // One worker forgets expired tasks for all.
@@ -118,7 +169,7 @@ impl Core {
             let soon = if self.store.sweep(cx.now) { 1 } else { SWEEP_EVERY_MS };
             cx.now.mono_ms + soon
         });
-        timers.next(wake).into_iter().chain(sweep).min()
+        self.timers.of(cx.worker).next(wake).into_iter().chain(sweep).min()
     }
 }
 
@@ -132,16 +183,18 @@ mod tests {
 
     #[test]
     fn wishes_are_bounded_and_those_of_ended_tasks_make_room() {
-        let timers = Timers::default();
-        let push = |place, now_ms, ended: u32| {
-            timers.push(wish(place), now_ms, 4, |key| key.place >= ended)
+        let timers = AllTimers::new(3, 4);
+        let push = |worker, place, now_ms, ended: u32| {
+            timers.push(worker, wish(place), now_ms, |key| key.place >= ended)
         };
-        // One task that is sent message after message.
-        assert!((0..4).all(|_| push(7, 0, 0)));
-        assert!((0..100).all(|_| !push(7, 0, 0)));
-        assert_eq!(timers.lock().heap.len(), 4);
+        // One task that is sent message after message, on one worker or on many.
+        assert!((0..4).all(|worker| push(worker, 7, 0, 0)));
+        assert!((0..100).all(|worker| !push(worker, 7, 0, 0)));
+        assert_eq!(timers.count.load(Ordering::Relaxed), 4);
         // It ends; that is not looked at for every push.
-        assert!(!push(9, 0, 8) && push(9, SWEEP_EVERY_MS, 8));
-        assert_eq!(timers.lock().heap.len(), 1);
+        assert!(!push(2, 9, 0, 8) && push(2, 9, SWEEP_EVERY_MS, 8));
+        assert_eq!(timers.count.load(Ordering::Relaxed), 1);
+        assert!(timers.pop(0, 600_000).is_none() && timers.pop(2, 600_000).is_some());
+        assert_eq!(timers.count.load(Ordering::Relaxed), 0);
     }
 }

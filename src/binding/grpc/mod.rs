@@ -91,9 +91,6 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fa
     let rpc = request.rpc;
     let method = rpc.method()?;
     version::check(request.version, method, means.site.strict_version)?;
-    if request.message.len() > means.site.limits.output_bytes_max {
-        means.scratch.large_ms = Some(means.now.mono_ms);
-    }
     let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = &mut *means.scratch;
     let cx = ReadCx {
         op: method.op,

@@ -17,6 +17,7 @@ use crate::{
     binding::{
         Means,
         grpc::{self, A2aRpc, Called, Code, Handled, Parked, Pump, Pumped, Rpc, Status},
+        large::{LARGE_BODY_BYTES, Lease, Ticket},
     },
     net::{local, wheel::NEVER},
 };
@@ -100,10 +101,7 @@ pub(super) async fn answer(
     };
     let end = match rpc {
         Rpc::A2a(rpc) => match messages.only(&mut call.alarm, due_ms).await {
-            Ok(message) => {
-                drop(messages);
-                call.a2a(rpc, metadata, message).await
-            }
+            Ok(message) => call.a2a(rpc, metadata, message, messages).await,
             Err(no_message) => Err(no_message.into()),
         },
         Rpc::HealthCheck | Rpc::HealthWatch => call.health(rpc, messages).await,
@@ -159,11 +157,19 @@ impl Call {
         rpc: &'static A2aRpc,
         metadata: Metadata,
         message: Bytes,
+        mut messages: Messages,
     ) -> Result<(), End> {
-        let (handled, written) =
-            poll_fn(|cx| Poll::Ready(self.handle(rpc, &metadata, &message, cx))).await?;
+        let mut ticket = None;
+        let called = poll_fn(|cx| match self.turn(&mut ticket, &message, &mut messages, cx)? {
+            Poll::Ready(lease) => {
+                messages.give_back();
+                Poll::Ready(self.handle(rpc, &metadata, &message, lease, cx))
+            }
+            Poll::Pending => Poll::Pending,
+        });
+        let (handled, written) = called.await?;
         // Whatever is waited for from here on, the request is not.
-        drop((metadata, message));
+        drop((metadata, message, messages));
         match handled {
             Handled::Answered => self.answered(written?).await,
             Handled::Parked(parked) => {
@@ -174,12 +180,40 @@ impl Call {
         }
     }
 
+    /// Waits until a large message may be handled, for which it needs these buffers. Who waits has
+    /// its message counted.
+    fn turn(
+        &mut self,
+        ticket: &mut Option<Box<Ticket>>,
+        message: &[u8],
+        messages: &mut Messages,
+        cx: &mut Context<'_>,
+    ) -> Result<Poll<Option<Lease>>, End> {
+        if message.len() <= LARGE_BODY_BYTES {
+            return Ok(Poll::Ready(None));
+        }
+        let lease = self.link.engine().site.large.take(ticket, cx.waker());
+        if lease.is_some() {
+            return Ok(Poll::Ready(lease));
+        }
+        messages.hold_whole(message.len())?;
+        if self.respond.poll_reset(cx).is_ready() {
+            return Err(End::Gone);
+        }
+        if self.due_ms.is_some_and(|due_ms| self.link.local.clock.now().mono_ms >= due_ms) {
+            return Err(End::Status(late()));
+        }
+        self.alarm.arm(cx, self.due_ms.unwrap_or(NEVER));
+        Ok(Poll::Pending)
+    }
+
     /// Calls the service.
     fn handle(
         &mut self,
         rpc: &'static A2aRpc,
         metadata: &Metadata,
         message: &[u8],
+        lease: Option<Lease>,
         cx: &Context<'_>,
     ) -> Result<(Handled, Result<Bytes, Gone>), End> {
         let request = grpc::Request {
@@ -195,10 +229,18 @@ impl Call {
         let local::Desk { worker, out, .. } = &mut *desk;
         out.clear();
         let engine = self.link.engine();
+        let mut lent;
+        let scratch = match lease {
+            None => &mut worker.scratch,
+            Some(lease) => {
+                lent = lease.lend(&mut worker.scratch, now);
+                &mut *lent
+            }
+        };
         let mut means = Means {
             service: engine.service(),
             site: &engine.site,
-            scratch: &mut worker.scratch,
+            scratch,
             out: &mut *out,
             now,
             wake: cx.waker(),

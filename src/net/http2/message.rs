@@ -198,10 +198,23 @@ impl Messages {
         }
     }
 
+    /// Counts a message of this length, which was taken out and waits to be handled.
+    pub(super) fn hold_whole(&mut self, length: usize) -> Result<(), NoMessage> {
+        self.count(self.kept + length)
+    }
+
+    /// Counts nothing any more: what was waited for is handled.
+    pub(super) fn give_back(&mut self) {
+        self.link.account.give_back(std::mem::take(&mut self.charged));
+    }
+
     /// Counts what is held while the call waits.
     fn hold(&mut self) -> Result<(), NoMessage> {
         self.join();
-        let held = self.kept + self.joined.capacity();
+        self.count(self.kept + self.joined.capacity())
+    }
+
+    fn count(&mut self, held: usize) -> Result<(), NoMessage> {
         if held == self.charged {
             return Ok(());
         }
@@ -217,6 +230,6 @@ pub(super) fn late() -> Status {
 
 impl Drop for Messages {
     fn drop(&mut self) {
-        self.link.account.give_back(self.charged);
+        self.give_back();
     }
 }

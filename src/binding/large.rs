@@ -1,0 +1,325 @@
+//! Large bodies: parsing one takes many times its size, so few are parsed at a time.
+//!
+//! Laws: a body above [`LARGE_BODY_BYTES`] is handled with buffers of its own, of which there are
+//! `large_bodies_max` for all workers. Whoever finds none waits in a queue, first come first
+//! served: of those that wait, the first as many as are free may go on, and each is woken when
+//! that becomes true of it. Who waits holds a whole body, which counts among `buffers_bytes_max`,
+//! so that bounds the queue as well. The buffers are kept for the next large body, and given back
+//! when none has come for a second.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    ops::{Deref, DerefMut},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+};
+
+use crate::{json::Parser, limits::Limits, model::EventBuf, service::Now};
+
+use super::Scratch;
+
+pub use crate::limits::LARGE_BODY_BYTES;
+
+/// Milliseconds without a large body after which the buffers for them are given back.
+const QUIET_MS: u64 = 1_000;
+
+/// What a large body is handled with, in place of what a worker has for small ones.
+pub struct Buffers {
+    parser: Parser,
+    pack: Vec<u8>,
+    events: EventBuf,
+}
+
+impl Buffers {
+    fn new(tokens_max: usize) -> Buffers {
+        let parser = Parser::bounded(tokens_max);
+        Buffers { parser, pack: Vec::new(), events: EventBuf::default() }
+    }
+}
+
+/// The buffers for large bodies, which all workers share.
+pub struct LargeBodies(Mutex<Inner>);
+
+struct Inner {
+    /// Buffers that nobody uses.
+    free: usize,
+    /// Those of them that were used lately.
+    kept: Vec<Buffers>,
+    /// See `json_tokens_max`.
+    tokens_max: usize,
+    /// Who waits, by number.
+    queue: BTreeMap<u64, Waker>,
+    next: u64,
+    used_ms: u64,
+}
+
+/// A place in the queue; dropping it leaves the queue.
+pub struct Ticket {
+    of: Arc<LargeBodies>,
+    number: u64,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut inner = self.of.lock();
+        let was_next = inner.is_next(self.number);
+        inner.queue.remove(&self.number);
+        let woken = inner.last_free().filter(|_| was_next);
+        drop(inner);
+        woken.inspect(Waker::wake_by_ref);
+    }
+}
+
+impl LargeBodies {
+    /// Buffers for as many bodies at a time as there may be.
+    pub fn new(limits: &Limits) -> Arc<LargeBodies> {
+        let (free, tokens_max) = (limits.large_bodies_max, limits.json_tokens_max);
+        let (kept, queue) = (Vec::new(), BTreeMap::new());
+        let inner = Inner { free, kept, tokens_max, queue, next: 0, used_ms: 0 };
+        Arc::new(LargeBodies(Mutex::new(inner)))
+    }
+
+    /// Buffers for one body, if it is the caller's turn; otherwise `ticket` holds its place, and
+    /// `wake` is woken when it is. Call it again with the same ticket.
+    pub fn take(
+        self: &Arc<LargeBodies>,
+        ticket: &mut Option<Box<Ticket>>,
+        wake: &Waker,
+    ) -> Option<Lease> {
+        let mut inner = self.lock();
+        let free = inner.free;
+        match ticket {
+            None if free > inner.queue.len() => {}
+            None => {
+                let number = inner.next;
+                inner.next += 1;
+                inner.queue.insert(number, wake.clone());
+                *ticket = Some(Box::new(Ticket { of: Arc::clone(self), number }));
+                return None;
+            }
+            Some(held) if inner.is_next(held.number) => {
+                inner.queue.remove(&held.number);
+            }
+            Some(held) => {
+                if let Some(waker) = inner.queue.get_mut(&held.number) {
+                    waker.clone_from(wake);
+                }
+                return None;
+            }
+        }
+        inner.free -= 1;
+        let buffers = inner.kept.pop();
+        let buffers = buffers.unwrap_or_else(|| Buffers::new(inner.tokens_max));
+        drop(inner);
+        *ticket = None;
+        Some(Lease { of: Arc::clone(self), buffers })
+    }
+
+    /// Gives back the memory of buffers that were not used for a while; true: there were some.
+    pub fn shrink(&self, now: Now) -> bool {
+        let mut inner = self.lock();
+        if inner.kept.is_empty() || now.mono_ms < inner.used_ms + QUIET_MS {
+            return false;
+        }
+        let kept = mem::take(&mut inner.kept);
+        drop(inner);
+        drop(kept);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// True: this one in the queue may go on.
+    fn is_next(&self, number: u64) -> bool {
+        self.queue.keys().take(self.free).any(|queued| *queued == number)
+    }
+
+    /// The last of those in the queue that may go on.
+    fn last_free(&self) -> Option<Waker> {
+        let last = self.free.checked_sub(1)?;
+        self.queue.values().nth(last).cloned()
+    }
+}
+
+/// Buffers for one body; dropping it gives them back.
+pub struct Lease {
+    of: Arc<LargeBodies>,
+    buffers: Buffers,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let buffers = mem::replace(&mut self.buffers, Buffers::new(0));
+        let mut inner = self.of.lock();
+        inner.free += 1;
+        inner.kept.push(buffers);
+        let woken = inner.last_free();
+        drop(inner);
+        woken.inspect(Waker::wake_by_ref);
+    }
+}
+
+impl Lease {
+    /// A worker's scratch with these buffers, until the end of the body.
+    pub fn lend(self, scratch: &mut Scratch, now: Now) -> Lent<'_> {
+        let mut lent = Lent { lease: self, scratch };
+        lent.swap();
+        lent.lease.of.lock().used_ms = now.mono_ms;
+        lent
+    }
+}
+
+/// A worker's scratch with the buffers of a large body in it.
+pub struct Lent<'s> {
+    lease: Lease,
+    scratch: &'s mut Scratch,
+}
+
+impl Lent<'_> {
+    fn swap(&mut self) {
+        let Buffers { parser, pack, events } = &mut self.lease.buffers;
+        mem::swap(parser, &mut self.scratch.parser);
+        mem::swap(pack, &mut self.scratch.pack);
+        mem::swap(events, &mut self.scratch.events);
+    }
+}
+
+impl Deref for Lent<'_> {
+    type Target = Scratch;
+
+    fn deref(&self) -> &Scratch {
+        self.scratch
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    fn deref_mut(&mut self) -> &mut Scratch {
+        self.scratch
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.swap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        task::Wake,
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Count>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn bodies(large_bodies_max: usize) -> Arc<LargeBodies> {
+        LargeBodies::new(&Limits { large_bodies_max, ..Limits::default() })
+    }
+
+    /// Who asks: a ticket, and how often it was woken.
+    #[derive(Default)]
+    struct Asker(Option<Box<Ticket>>, Arc<Count>);
+
+    impl Asker {
+        fn ask(&mut self, bodies: &Arc<LargeBodies>) -> Option<Lease> {
+            bodies.take(&mut self.0, &Waker::from(Arc::clone(&self.1)))
+        }
+
+        fn woken(&self) -> usize {
+            self.1.0.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn who_came_first_goes_first() {
+        let bodies = bodies(1);
+        let [mut a, mut b, mut c]: [Asker; 3] = Default::default();
+        let lease = a.ask(&bodies).unwrap();
+        assert!(b.ask(&bodies).is_none() && c.ask(&bodies).is_none() && b.ask(&bodies).is_none());
+        drop(lease);
+        assert_eq!((b.woken(), c.woken()), (1, 0));
+        // Nobody overtakes: neither who waits behind it nor who has just come.
+        assert!(c.ask(&bodies).is_none() && Asker::default().ask(&bodies).is_none());
+        let lease = b.ask(&bodies).unwrap();
+        drop(lease);
+        assert_eq!((b.woken(), c.woken()), (1, 1));
+        assert!(c.ask(&bodies).is_some());
+    }
+
+    #[test]
+    fn who_leaves_the_queue_passes_its_turn_on() {
+        let bodies = bodies(2);
+        let [mut a, mut b, mut c, mut d, mut e]: [Asker; 5] = Default::default();
+        let leases = (a.ask(&bodies).unwrap(), b.ask(&bodies).unwrap());
+        assert!([&mut c, &mut d, &mut e].into_iter().all(|asker| asker.ask(&bodies).is_none()));
+        drop(leases.0);
+        assert_eq!((c.woken(), d.woken(), e.woken()), (1, 0, 0));
+        c.0 = None;
+        assert_eq!((d.woken(), e.woken()), (1, 0));
+        drop(leases.1);
+        assert_eq!(e.woken(), 1);
+        assert!(e.ask(&bodies).is_some() && d.ask(&bodies).is_some());
+        let inner = bodies.lock();
+        assert_eq!((inner.free, inner.queue.len()), (2, 0));
+    }
+
+    #[test]
+    fn all_are_served_in_the_end_and_no_more_at_a_time() {
+        // A model of many threads: at each step one of the askers that were woken asks, gives
+        // back what it has, or leaves.
+        let most = 3;
+        let bodies = bodies(most);
+        let mut askers: Vec<(Asker, Option<Lease>, usize)> = Vec::new();
+        askers.resize_with(40, Default::default);
+        let (mut seed, mut served) = (7_u64, 0);
+        // Everybody asks once; then only who was woken.
+        for (asker, lease, _) in &mut askers {
+            *lease = asker.ask(&bodies);
+        }
+        for _ in 0..10_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = (seed >> 33) as usize % askers.len();
+            let (asker, lease, seen) = &mut askers[at];
+            if lease.take().is_some() {
+                served += 1;
+            } else if asker.woken() > *seen && asker.0.is_some() {
+                *seen = asker.woken();
+                match (seed >> 20) % 8 {
+                    0 => asker.0 = None,
+                    _ => *lease = asker.ask(&bodies),
+                }
+            }
+            let held = askers.iter().filter(|(_, lease, _)| lease.is_some()).count();
+            assert!(held <= most && bodies.lock().free == most - held);
+        }
+        assert!(askers.iter().all(|(asker, lease, _)| asker.0.is_none() && lease.is_none()));
+        assert!(served > 20, "{served}");
+    }
+
+    #[test]
+    fn memory_is_kept_for_a_while() {
+        let bodies = bodies(1);
+        drop(Asker::default().ask(&bodies));
+        bodies.lock().used_ms = 5;
+        let at = |mono_ms| Now { mono_ms, unix_ms: 0 };
+        bodies.shrink(at(QUIET_MS));
+        assert_eq!(bodies.lock().kept.len(), 1);
+        bodies.shrink(at(QUIET_MS + 5));
+        assert_eq!(bodies.lock().kept.len(), 0);
+    }
+}

@@ -1,0 +1,90 @@
+//! Large bodies, which wait until it is their turn to be parsed; see `binding/large.rs`.
+
+use super::{Conn, Cx, State, Step};
+use crate::{
+    binding::{
+        Handled,
+        large::{LARGE_BODY_BYTES, Lease},
+    },
+    engine::request,
+    http::{Head, HeadLayout},
+    json::Source,
+};
+
+/// Whether a body that has come can be handled.
+pub(in crate::engine) enum Turn {
+    /// At once.
+    Small,
+    /// With these buffers.
+    Large(Box<Lease>),
+    /// When the connection is woken.
+    Later,
+}
+
+impl Conn {
+    /// Whether a body of this length can be handled; time begins anew for one that waits.
+    pub(in crate::engine) fn turn(&mut self, cx: &Cx<'_>, length: usize) -> Turn {
+        if length <= LARGE_BODY_BYTES {
+            return Turn::Small;
+        }
+        match cx.engine.site.large.take(&mut self.ticket, cx.wake) {
+            Some(lease) => Turn::Large(Box::new(lease)),
+            None => {
+                self.since_ms = cx.now.mono_ms;
+                Turn::Later
+            }
+        }
+    }
+
+    /// Handles a request whose large body ends at `total`.
+    ///
+    /// Out of line, so that small ones do not pay for it.
+    #[inline(never)]
+    pub(super) fn large(
+        &mut self,
+        cx: &mut Cx<'_>,
+        rest: Source<'_>,
+        layout: &HeadLayout,
+        total: usize,
+    ) -> Step {
+        let head_len = layout.head_len();
+        let Turn::Large(lease) = self.turn(cx, total - head_len) else {
+            let need = u32::try_from(total).unwrap_or(u32::MAX);
+            self.state = State::Reading { scanned: 0, need, continued: true };
+            return Step::Wait;
+        };
+        let (head, body) = rest.split(head_len, total - head_len);
+        self.respond(cx, Some(lease), &layout.head(head), body);
+        Step::Ate(total)
+    }
+
+    /// Handles a request whose body is complete, with the buffers of a large one if it is that.
+    pub(in crate::engine) fn respond(
+        &mut self,
+        cx: &mut Cx<'_>,
+        lease: Option<Box<Lease>>,
+        head: &Head<'_>,
+        body: Source<'_>,
+    ) {
+        let handled = handle(cx, lease, head, body);
+        self.settle_into(cx, handled, !head.keep_alive());
+    }
+}
+
+fn handle(
+    cx: &mut Cx<'_>,
+    lease: Option<Box<Lease>>,
+    head: &Head<'_>,
+    body: Source<'_>,
+) -> Handled {
+    let mut lent;
+    let scratch = match lease {
+        None => &mut cx.worker.scratch,
+        Some(lease) => {
+            lent = lease.lend(&mut cx.worker.scratch, cx.now);
+            &mut *lent
+        }
+    };
+    let tools = (cx.engine, scratch, &mut *cx.out);
+    request::handle(request::exchange(tools, (cx.now, cx.wake, cx.peer), head), body)
+}

@@ -1,0 +1,243 @@
+//! One number for memory: a budget is divided among the limits that may shrink.
+//!
+//! Laws: the sum of the terms never passes the budget; limits of the protocol (bodies, queries,
+//! depths, ids, frames) and those that were set by hand stay as they are; a budget below the sum
+//! with the least that works is refused, and the error says that sum.
+
+use std::fmt;
+
+use super::Limits;
+
+const MIB: u64 = 1024 * 1024;
+
+/// The budget of a server with up to [`WORKERS_INCLUDED`] workers that was told none: whatever
+/// memory the machine has.
+pub const MEMORY_BYTES_DEFAULT: u64 = 4096 * MIB;
+
+/// What each worker above [`WORKERS_INCLUDED`] adds to it: the request and the answer it has at
+/// hand, so that many cores do not take the store's memory.
+pub const MEMORY_BYTES_PER_WORKER: u64 = 64 * MIB;
+
+/// Workers that [`MEMORY_BYTES_DEFAULT`] is enough for.
+pub const WORKERS_INCLUDED: usize = 4;
+
+/// The budget of a server with so many workers that was told none.
+pub fn memory_bytes_default(workers: usize) -> u64 {
+    let more = workers.saturating_sub(WORKERS_INCLUDED) as u64;
+    MEMORY_BYTES_DEFAULT.saturating_add(more.saturating_mul(MEMORY_BYTES_PER_WORKER))
+}
+
+/// A limit that a budget decides.
+struct Share {
+    name: &'static str,
+    /// The least that works.
+    least: fn(&Limits) -> u64,
+    /// More than this is of no use; what it leaves goes to those behind it.
+    most: u64,
+    /// Its part of what is left, as are the weights of it and of those behind it.
+    weight: u64,
+}
+
+/// The last one takes the rest.
+const SHARES: &[Share] = &[
+    Share { name: "large_bodies_max", least: |_| 1, most: 1024, weight: 5 },
+    Share { name: "connections_max", least: |_| 64, most: 65_536, weight: 7 },
+    Share { name: "http2_connections_max", least: |_| 1, most: 2_048, weight: 45 },
+    Share { name: "tasks_max", least: |_| 1_024, most: 1 << 24, weight: 6 },
+    Share { name: "reuse_bytes_max", least: |_| MIB, most: 128 * MIB, weight: 2 },
+    Share { name: "buffers_bytes_max", least: one_exchange, most: 1 << 40, weight: 14 },
+    Share { name: "store_bytes_max", least: two_tasks, most: 1 << 48, weight: 28 },
+];
+
+/// A whole request and an answer.
+fn one_exchange(limits: &Limits) -> u64 {
+    let body = limits.body_bytes_max.max(limits.ws_message_bytes_max);
+    (2 * body + limits.head_bytes_max + limits.task_bytes_max) as u64
+}
+
+/// One that grows, and one that makes room for it.
+fn two_tasks(limits: &Limits) -> u64 {
+    2 * limits.task_bytes_max as u64
+}
+
+/// A budget with which a server cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLittleMemory {
+    /// The budget, in bytes.
+    pub bytes: u64,
+    /// The least that works, in bytes.
+    pub least: u64,
+}
+
+impl fmt::Display for TooLittleMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let least = self.least.div_ceil(MIB);
+        write!(
+            f,
+            "{} MiB of memory are too little: with these workers and limits {least} MiB is the \
+             least (fewer workers or a smaller body_bytes_max or task_bytes_max need less)",
+            self.bytes / MIB
+        )
+    }
+}
+
+impl std::error::Error for TooLittleMemory {}
+
+impl Limits {
+    /// These limits with those that may shrink or grow set so that
+    /// [`Limits::memory_bytes_sum`] is at most `bytes` for so many workers; those named in `fixed`
+    /// stay as they are.
+    ///
+    /// # Errors
+    /// [`TooLittleMemory`], which says what would do.
+    pub fn for_memory(
+        &self,
+        bytes: u64,
+        workers: usize,
+        is_secure: bool,
+        fixed: &[&str],
+    ) -> Result<Limits, TooLittleMemory> {
+        let shares = || SHARES.iter().filter(|share| !fixed.contains(&share.name));
+        let mut limits = self.clone();
+        for share in shares() {
+            limits.put(share.name, (share.least)(self));
+        }
+        let mut sum = limits.memory_bytes_sum(workers, is_secure);
+        if sum > bytes {
+            return Err(TooLittleMemory { bytes, least: sum });
+        }
+        let mut weights: u64 = shares().map(|share| share.weight).sum();
+        for share in shares() {
+            let part = (u128::from(bytes - sum) * u128::from(share.weight)) / u128::from(weights);
+            let ceiling = sum + part as u64;
+            weights -= share.weight;
+            // More of one limit never needs less memory: the most that fits is found by halving.
+            let (mut fits, mut most) = ((share.least)(self), share.most);
+            while fits < most {
+                let middle = fits + (most - fits).div_ceil(2);
+                limits.put(share.name, middle);
+                match limits.memory_bytes_sum(workers, is_secure) <= ceiling {
+                    true => fits = middle,
+                    false => most = middle - 1,
+                }
+            }
+            limits.put(share.name, fits);
+            sum = limits.memory_bytes_sum(workers, is_secure);
+        }
+        Ok(limits)
+    }
+
+    /// As [`Limits::for_memory`] with [`memory_bytes_default`], or with the least that works if
+    /// that is more.
+    pub fn for_default_memory(&self, workers: usize, is_secure: bool, fixed: &[&str]) -> Limits {
+        let divided = |bytes| self.for_memory(bytes, workers, is_secure, fixed);
+        let enough = |refused: TooLittleMemory| divided(refused.least);
+        divided(memory_bytes_default(workers)).or_else(enough).unwrap_or_else(|_| self.clone())
+    }
+
+    /// Sets a limit to a number that fits it.
+    fn put(&mut self, name: &str, value: u64) {
+        let set = self.set(name, &value.to_string());
+        debug_assert!(set.is_ok(), "{name}={value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shrinks(name: &str) -> bool {
+        SHARES.iter().any(|share| share.name == name)
+    }
+
+    fn least(limits: &Limits, workers: usize, is_secure: bool, fixed: &[&str]) -> u64 {
+        limits.for_memory(0, workers, is_secure, fixed).unwrap_err().least
+    }
+
+    proptest! {
+        #[test]
+        fn the_sum_is_within_the_budget(
+            workers in 1..=64_usize,
+            more in 0..(1_u64 << 36),
+            is_secure: bool,
+            by_hand in 0..SHARES.len(),
+            is_by_hand: bool,
+        ) {
+            let base = Limits::default();
+            let fixed: &[&str] = if is_by_hand { &[SHARES[by_hand].name] } else { &[] };
+            let least = least(&base, workers, is_secure, fixed);
+            let limits = base.for_memory(least + more, workers, is_secure, fixed).unwrap();
+            prop_assert!(limits.memory_bytes_sum(workers, is_secure) <= least + more);
+            prop_assert_eq!(limits.check(), Ok(()));
+            for ((name, before), (_, after)) in base.rows().into_iter().zip(limits.rows()) {
+                if !shrinks(name) || fixed.contains(&name) {
+                    prop_assert_eq!(before, after, "{}", name);
+                }
+            }
+            let refused = TooLittleMemory { bytes: least - 1, least };
+            let again = base.for_memory(least - 1, workers, is_secure, fixed);
+            prop_assert_eq!(again, Err(refused));
+        }
+
+        #[test]
+        fn more_memory_is_never_less_of_the_store(
+            workers in 1..=64_usize,
+            less in 0..(1_u64 << 36),
+            more in 0..(1_u64 << 36),
+        ) {
+            let base = Limits::default();
+            let least = least(&base, workers, false, &[]);
+            let store = |bytes| {
+                base.for_memory(least + bytes, workers, false, &[]).unwrap().store_bytes_max
+            };
+            let (less, more) = (less.min(more), less.max(more));
+            // By the bytes that steps of other limits leave over.
+            prop_assert!(store(less) <= store(more) + 512 * MIB as usize);
+        }
+    }
+
+    #[test]
+    fn most_of_a_budget_is_used() {
+        for mib in [512, 1024, 2048, 65_536] {
+            let limits = Limits::default().for_memory(mib * MIB, 2, false, &[]).unwrap();
+            let sum = limits.memory_bytes_max(2);
+            assert!(sum > mib * MIB * 99 / 100, "{} of {mib}", sum / MIB);
+        }
+    }
+
+    #[test]
+    fn the_default_is_enough_for_any_number_of_workers() {
+        for (workers, is_secure) in (1..=64).flat_map(|workers| [(workers, false), (workers, true)])
+        {
+            let limits = Limits::default().for_default_memory(workers, is_secure, &[]);
+            let sum = limits.memory_bytes_sum(workers, is_secure);
+            assert!(sum <= memory_bytes_default(workers), "{workers}: {sum}");
+            for (name, least) in [
+                ("connections_max", 3_000),
+                ("http2_connections_max", 256),
+                ("tasks_max", 512 * 1024),
+                ("buffers_bytes_max", 512 * MIB),
+                ("store_bytes_max", 1024 * MIB),
+            ] {
+                let (_, value) = limits.rows().into_iter().find(|row| row.0 == name).unwrap();
+                assert!(value >= least, "{workers} {is_secure}: {name}={value}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_by_name_is_given() {
+        let base = Limits { store_bytes_max: 1 << 34, ..Limits::default() };
+        let limits = base.for_default_memory(2, false, &["store_bytes_max"]);
+        assert_eq!(limits.store_bytes_max, 1 << 34);
+        assert!(limits.memory_bytes_max(2) < (1 << 34) + 512 * MIB);
+    }
+
+    #[test]
+    fn too_little_is_said_in_one_line() {
+        let line = Limits::default().for_memory(MIB, 2, false, &[]).unwrap_err().to_string();
+        assert!(line.starts_with("1 MiB of memory are too little") && !line.contains('\n'));
+    }
+}

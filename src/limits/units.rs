@@ -1,0 +1,142 @@
+//! Sizes and times as people write them: `1GiB`, `512M`, `5s`; a bare number is bytes or
+//! milliseconds.
+//!
+//! A limit's name says what it counts. A unit of another kind is refused, and so is a decimal one
+//! (`MB`), which would be taken for the binary one.
+
+use super::LimitError;
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes; `_bytes_` stands in the name.
+    Bytes,
+    /// Milliseconds; the name ends with `_ms`.
+    Millis,
+    /// Things without a unit.
+    Count,
+}
+
+/// Written behind a number of bytes, in lower case.
+const SIZES: &[(&str, u64)] = &[
+    ("b", 1),
+    ("k", 1 << 10),
+    ("kib", 1 << 10),
+    ("m", 1 << 20),
+    ("mib", 1 << 20),
+    ("g", 1 << 30),
+    ("gib", 1 << 30),
+    ("t", 1 << 40),
+    ("tib", 1 << 40),
+];
+
+/// Written behind a time.
+const TIMES: &[(&str, u64)] =
+    &[("ms", 1), ("s", 1_000), ("m", 60_000), ("min", 60_000), ("h", 3_600_000)];
+
+impl Unit {
+    /// What the limit of this name counts.
+    pub fn of(name: &str) -> Unit {
+        if name.contains("_bytes_") {
+            Unit::Bytes
+        } else if name.ends_with("_ms") {
+            Unit::Millis
+        } else {
+            Unit::Count
+        }
+    }
+
+    /// Reads a whole number with or without a unit of this kind; `_` may stand between digits.
+    ///
+    /// # Errors
+    /// [`LimitError::Unit`] when the unit is of another kind or unknown, [`LimitError::Value`] when
+    /// there is no number or it does not fit 64 bits.
+    pub fn read(self, text: &str) -> Result<u64, LimitError> {
+        let end = text.find(|c: char| c != '_' && !c.is_ascii_digit()).unwrap_or(text.len());
+        let (digits, unit) = text.split_at(end);
+        let number: u64 = digits.replace('_', "").parse().map_err(|_| LimitError::Value)?;
+        let unit = unit.to_ascii_lowercase();
+        let known = match self {
+            Unit::Bytes => SIZES,
+            Unit::Millis => TIMES,
+            Unit::Count => &[],
+        };
+        let factor = match known.iter().find(|(name, _)| *name == unit) {
+            Some((_, factor)) => *factor,
+            None if unit.is_empty() => 1,
+            None if unit.bytes().all(|byte| byte.is_ascii_alphabetic()) => {
+                return Err(LimitError::Unit);
+            }
+            None => return Err(LimitError::Value),
+        };
+        number.checked_mul(factor).ok_or(LimitError::Value)
+    }
+
+    /// What a value of this kind may look like, for whoever wrote another.
+    pub fn examples(self) -> &'static str {
+        match self {
+            Unit::Bytes => "a size, as 4096, 64KiB, 512M or 1GiB",
+            Unit::Millis => "a time, as 250ms, 5s, 10m or 1h",
+            Unit::Count => "a number without a unit",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_read() {
+        for (unit, text, value) in [
+            (Unit::Bytes, "4_096", 4096),
+            (Unit::Bytes, "1b", 1),
+            (Unit::Bytes, "64KiB", 64 << 10),
+            (Unit::Bytes, "512M", 512 << 20),
+            (Unit::Bytes, "512m", 512 << 20),
+            (Unit::Bytes, "1GiB", 1 << 30),
+            (Unit::Bytes, "2T", 2 << 40),
+            (Unit::Millis, "250ms", 250),
+            (Unit::Millis, "5s", 5_000),
+            (Unit::Millis, "10m", 600_000),
+            (Unit::Millis, "1h", 3_600_000),
+            (Unit::Millis, "75_000", 75_000),
+            (Unit::Count, "10_000", 10_000),
+        ] {
+            assert_eq!(unit.read(text), Ok(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn another_unit_is_told_from_no_number() {
+        for (unit, text, error) in [
+            (Unit::Bytes, "5s", LimitError::Unit),
+            (Unit::Bytes, "5MB", LimitError::Unit),
+            (Unit::Millis, "5M iB", LimitError::Value),
+            (Unit::Millis, "5MiB", LimitError::Unit),
+            (Unit::Count, "5k", LimitError::Unit),
+            (Unit::Count, "", LimitError::Value),
+            (Unit::Count, "many", LimitError::Value),
+            (Unit::Bytes, "M", LimitError::Value),
+            (Unit::Bytes, "_", LimitError::Value),
+            (Unit::Bytes, "1.5G", LimitError::Value),
+            (Unit::Bytes, "-1", LimitError::Value),
+            (Unit::Bytes, "99999999T", LimitError::Value),
+            (Unit::Bytes, "99999999999999999999", LimitError::Value),
+        ] {
+            assert_eq!(unit.read(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_says_what_it_counts() {
+        for (name, unit) in [
+            ("body_bytes_max", Unit::Bytes),
+            ("write_progress_bytes_min", Unit::Bytes),
+            ("drain_ms", Unit::Millis),
+            ("tasks_max", Unit::Count),
+        ] {
+            assert_eq!(Unit::of(name), unit, "{name}");
+        }
+    }
+}
