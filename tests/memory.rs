@@ -87,7 +87,9 @@ fn field(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 fn call(path: &[u8], media: &[u8]) -> Vec<u8> {
-    let mut block = vec![0x83, 0x86, 0x41, 0x01, b'x'];
+    let mut block = vec![0x83, 0x86, 0x41];
+    // A host that the server answers to, for what it refuses is not held.
+    text(&mut block, b"a.example");
     field(&mut block, b":path", path);
     field(&mut block, b"content-type", media);
     block
@@ -211,6 +213,19 @@ fn http2_heads_that_do_not_end() {
     server.assert_lives();
 }
 
+/// Reads up to the answer to the ping that says so; false: the connection was reset.
+fn is_let_go_on(tcp: &mut Tcp) -> bool {
+    use std::io::Read;
+    let (mut came, mut some) = (Vec::new(), [0; 4096]);
+    while !came.windows(8).any(|some| some == b"go on...") {
+        match tcp.stream.read(&mut some) {
+            Ok(count @ 1..) => came.extend_from_slice(&some[..count]),
+            Ok(_) | Err(_) => return false,
+        }
+    }
+    true
+}
+
 /// First pieces of messages over HTTP/2, of which all together would be ten times the bound.
 #[test]
 fn partial_requests_over_http2() {
@@ -229,21 +244,24 @@ fn partial_requests_over_http2() {
         tcp.read_until("go on...");
         let _ = tcp.take();
     }
+    let mut most = 0;
     for tcp in &mut all {
         for n in 0..400 {
-            tcp.write(&frame(1, 4, 2 * n + 1, &block));
-            tcp.write(&frame(0, 0, 2 * n + 1, &piece));
+            let call = [frame(1, 4, 2 * n + 1, &block), frame(0, 0, 2 * n + 1, &piece)].concat();
             // The window of the connection has to be open.
-            if n % 3 == 2 {
-                tcp.write(&frame(PING, 0, 0, b"go on..."));
-                tcp.read_until("go on...");
-                let _ = tcp.take();
+            let call = [call, frame(PING, 0, 0, b"go on...")].concat();
+            // Whoever holds most is cut off.
+            if tcp.stream.write_all(&call).is_err() || !is_let_go_on(tcp) {
+                break;
             }
+            most = resident(&server).max(most);
         }
     }
-    let grown = settled(&server, before, &mut all);
+    let grown = most.saturating_sub(before);
     let bound = http2(&limits) + bound(&limits, "partial requests and unsent output");
     assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    // One of them got as far as it could.
+    assert!(grown > 3_000_000, "{grown}");
     drop(all);
     server.assert_lives();
 }
@@ -432,4 +450,34 @@ fn http2_streams_that_wait() {
     assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
     // They are all there.
     assert!(grown > 1_000 * 1024, "{grown}");
+}
+
+/// Calls that wait behind a message, each with trailers of many fields and in a frame of its own.
+#[test]
+fn http2_trailers_of_calls_that_wait() {
+    let streams = 500;
+    let (server, limits) =
+        limited(&["http2_connections_max=2", &format!("http2_streams_max={streams}")]);
+    let before = resident(&server);
+    let block = call(b"/grpc.health.v1.Health/Watch", b"application/grpc");
+    let mut trailers = Vec::new();
+    for n in 0..450 {
+        field(&mut trailers, format!("{n:03x}").as_bytes(), b"");
+    }
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let mut tcp = server.connect();
+        tcp.write(PREFACE);
+        for n in 0..streams {
+            tcp.write(&frame(1, 4, 2 * n + 1, &block));
+            tcp.write(&frame(0, 0, 2 * n + 1, &[0; 5]));
+            tcp.write(&frame(1, 5, 2 * n + 1, &trailers));
+        }
+        all.push(tcp);
+    }
+    let grown = settled(&server, before, &mut all);
+    let bound = http2(&limits);
+    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    drop(all);
+    server.assert_lives();
 }

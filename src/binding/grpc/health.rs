@@ -20,11 +20,22 @@ pub enum Serving {
     Unknown = 3,
 }
 
-/// How the service that a `HealthCheckRequest` names is.
+impl Serving {
+    /// How a service is that [`is_known`] or not.
+    pub fn of(is_known: bool, is_draining: bool) -> Serving {
+        match (is_known, is_draining) {
+            (false, _) => Serving::Unknown,
+            (true, true) => Serving::No,
+            (true, false) => Serving::Yes,
+        }
+    }
+}
+
+/// Whether there is the service that a `HealthCheckRequest` names.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` when the bytes are no such message.
-pub fn check(message: &[u8], is_draining: bool) -> Result<Serving, Status> {
+pub fn is_known(message: &[u8]) -> Result<bool, Status> {
     let wrong = |_| Status::new(Code::InvalidArgument, "the message is not what its type says");
     let mut service = "";
     for field in Fields(message) {
@@ -33,11 +44,7 @@ pub fn check(message: &[u8], is_draining: bool) -> Result<Serving, Status> {
         }
     }
     // The empty name asks for the server as a whole.
-    Ok(match (service.is_empty() || SERVICES.contains(&service), is_draining) {
-        (false, _) => Serving::Unknown,
-        (true, true) => Serving::No,
-        (true, false) => Serving::Yes,
-    })
+    Ok(service.is_empty() || SERVICES.contains(&service))
 }
 
 /// Appends a framed `HealthCheckResponse`.
@@ -56,12 +63,18 @@ mod tests {
         let ask = |name: &str| {
             let mut message = Vec::new();
             Writer(&mut message).bytes(health_check_request::SERVICE, name.as_bytes());
-            check(&message, false)
+            is_known(&message)
         };
-        assert_eq!(ask(""), Ok(Serving::Yes));
-        assert_eq!(ask("lf.a2a.v1.A2AService"), Ok(Serving::Yes));
-        assert_eq!(ask("x"), Ok(Serving::Unknown));
-        assert_eq!(check(b"", true), Ok(Serving::No));
-        assert_eq!(check(b"\x08", true).unwrap_err().code, Code::InvalidArgument);
+        assert_eq!(ask(""), Ok(true));
+        assert_eq!(ask("lf.a2a.v1.A2AService"), Ok(true));
+        assert_eq!(ask("x"), Ok(false));
+        assert_eq!(is_known(b"\x08").unwrap_err().code, Code::InvalidArgument);
+    }
+
+    #[test]
+    fn known_services_are_served_until_the_server_drains() {
+        assert_eq!(Serving::of(true, false), Serving::Yes);
+        assert_eq!(Serving::of(true, true), Serving::No);
+        assert_eq!(Serving::of(false, true), Serving::Unknown);
     }
 }

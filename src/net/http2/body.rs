@@ -57,7 +57,10 @@ impl Body {
                 return Poll::Ready(Piece::Bytes(bytes));
             }
             Poll::Ready(Some(Err(_))) => return Poll::Ready(Piece::Gone),
-            Poll::Ready(None) => return Poll::Ready(Piece::End),
+            Poll::Ready(None) => {
+                self.forget_trailers(cx);
+                return Poll::Ready(Piece::End);
+            }
             Poll::Pending => {}
         }
         let (now, limits) = (link.local.clock.now().mono_ms, link.limits());
@@ -84,8 +87,17 @@ impl Body {
                 Some(bytes)
             }
             // An end is seen again by whoever waits for it.
-            Poll::Ready(Some(Err(_)) | None) | Poll::Pending => None,
+            Poll::Ready(None) => {
+                self.forget_trailers(cx);
+                None
+            }
+            Poll::Ready(Some(Err(_))) | Poll::Pending => None,
         }
+    }
+
+    /// Trailers mean nothing here, and h2 would hold them for as long as the call lives.
+    fn forget_trailers(&mut self, cx: &mut Context<'_>) {
+        let _ = self.stream.poll_trailers(cx);
     }
 
     /// True: nothing more will come.

@@ -29,8 +29,11 @@ impl Call {
     /// `grpc.health.v1.Health`.
     pub(super) async fn health(&mut self, rpc: Rpc, mut messages: Messages) -> Result<(), End> {
         let message = messages.only(&mut self.alarm, self.due_ms).await?;
-        let look = |link: &Link| health::check(&message, link.engine().is_draining());
-        let mut serving = look(&self.link).map_err(End::Status)?;
+        let is_known = health::is_known(&message).map_err(End::Status)?;
+        // Whoever watches may wait for long; what it asked with is not held meanwhile.
+        drop((message, messages));
+        let look = |link: &Link| Serving::of(is_known, link.engine().is_draining());
+        let mut serving = look(&self.link);
         let mut out = Vec::new();
         health::push(&mut out, serving);
         if let Rpc::HealthCheck = rpc {
@@ -48,7 +51,7 @@ impl Call {
             send(&mut stream, news, false, &self.link, &mut self.alarm, due_ms).await?;
             let Call { link, alarm, due_ms, .. } = self;
             let status = poll_fn(|cx| {
-                let now = look(link).unwrap_or(serving);
+                let now = look(link);
                 if stream.poll_reset(cx).is_ready() {
                     return Poll::Ready(Err(End::Gone));
                 }
