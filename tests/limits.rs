@@ -465,6 +465,34 @@ fn write_stall_ms() {
     server.assert_lives();
 }
 
+/// How many connections to `peers` the server's side still knows, as `/proc/net/tcp` tells them.
+#[cfg(target_os = "linux")]
+fn queues_for(peers: &[Tcp]) -> usize {
+    let ports = |tcp: &Tcp| {
+        let [server, peer] = [tcp.stream.peer_addr(), tcp.stream.local_addr()];
+        format!("0100007F:{:04X} 0100007F:{:04X}", server.unwrap().port(), peer.unwrap().port())
+    };
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    peers.iter().filter(|tcp| table.contains(&ports(tcp))).count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_the_kernel_queues_for_a_peer_that_does_not_read_goes_after_write_stall_ms() {
+    let server = Binary::limited(&["write_stall_ms=500", "linger_ms=1"]);
+    // The answer fits into the queue of the kernel, and not into the peer's buffer.
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(10_000))));
+    let request = post("/", &[("Connection", "close")], &body);
+    let mut peers: Vec<_> = (0..8).map(|_| server.connect_narrow()).collect();
+    peers.iter_mut().for_each(|peer| peer.write(&request));
+    server.assert_lives();
+    let began = Instant::now();
+    while queues_for(&peers) > 0 {
+        assert!(began.elapsed() < PATIENCE, "the kernel holds what nobody reads");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// Asks for one answer of 8 MB and reads at most as much a second; says whether it came whole.
 fn read_slowly(server: &Binary) -> bool {
     let mut tcp = server.connect();

@@ -2,15 +2,25 @@
 //!
 //! `SO_REUSEPORT` lets the workers share a port, and would let a second server share it as well, so
 //! a port is first tried without it: a taken port is an error and never half of the traffic.
+//!
+//! What the kernel queues for a peer is no buffer of ours, so it is kept small here, and it goes
+//! when the peer does not read: connections inherit both options from their listener.
 
 use std::{
     io,
     net::{SocketAddr, TcpListener, ToSocketAddrs},
 };
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::ServerError;
+
+/// Bytes that the kernel takes for a peer that has no room for them yet. Left to itself it takes
+/// megabytes, which costs more time than anything else when thousands do not read.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 64 * 1024;
 
 /// Connections that the kernel queues for a worker; `net.core.somaxconn` may cut it.
 const BACKLOG: i32 = 4096;
@@ -23,10 +33,15 @@ pub(super) struct Listeners {
     pub(super) sockets: Vec<TcpListener>,
 }
 
-/// Listens on `addr`.
-pub(super) fn bind(addr: SocketAddr, workers: usize) -> Result<Listeners, ServerError> {
+/// Listens on `addr`; connections of whoever takes nothing for `stall_ms` are ended by the kernel,
+/// too.
+pub(super) fn bind(
+    addr: SocketAddr,
+    workers: usize,
+    stall_ms: u64,
+) -> Result<Listeners, ServerError> {
     let fail = |source| ServerError::Bind { addr, source };
-    let probe = socket(addr, false).map_err(fail)?;
+    let probe = socket(addr, false, stall_ms).map_err(fail)?;
     if workers <= 1 {
         let addr = local_addr(&probe).map_err(fail)?;
         return Ok(Listeners { addr, sockets: vec![probe.into()] });
@@ -34,7 +49,7 @@ pub(super) fn bind(addr: SocketAddr, workers: usize) -> Result<Listeners, Server
     drop(probe);
     let mut listeners = Listeners { addr, sockets: Vec::with_capacity(workers) };
     for _ in 0..workers {
-        let socket = socket(listeners.addr, true).map_err(fail)?;
+        let socket = socket(listeners.addr, true, stall_ms).map_err(fail)?;
         // Port 0: the first socket finds a port, the others follow it.
         listeners.addr = local_addr(&socket).map_err(fail)?;
         listeners.sockets.push(socket.into());
@@ -52,7 +67,7 @@ pub(super) fn resolve(text: &str) -> Result<SocketAddr, ServerError> {
     found.ok_or_else(|| ServerError::Address(text.to_owned()))
 }
 
-fn socket(addr: SocketAddr, shared: bool) -> io::Result<Socket> {
+fn socket(addr: SocketAddr, shared: bool, stall_ms: u64) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     // Connections of an earlier server in TIME_WAIT do not keep its port; a listener does.
@@ -64,9 +79,23 @@ fn socket(addr: SocketAddr, shared: bool) -> io::Result<Socket> {
     if shared {
         socket.set_reuse_port(true)?;
     }
+    bound_queue(&socket, stall_ms)?;
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket)
+}
+
+#[cfg(target_os = "linux")]
+fn bound_queue(socket: &Socket, stall_ms: u64) -> io::Result<()> {
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
+    // Also when we have closed the connection already, and only the kernel knows of it.
+    let stall_ms = stall_ms.min(i32::MAX as u64);
+    socket.set_tcp_user_timeout(Some(Duration::from_millis(stall_ms)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bound_queue(_: &Socket, _: u64) -> io::Result<()> {
+    Ok(())
 }
 
 fn local_addr(socket: &Socket) -> io::Result<SocketAddr> {
@@ -79,14 +108,30 @@ mod tests {
 
     #[test]
     fn workers_share_a_port_that_nobody_else_gets() {
-        let first = bind("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let first = bind("127.0.0.1:0".parse().unwrap(), 3, 30_000).unwrap();
         assert!(first.addr.port() != 0 && first.sockets.len() == 3);
         for socket in &first.sockets {
             assert_eq!(socket.local_addr().unwrap(), first.addr);
         }
         for workers in [1, 2] {
-            let second = bind(first.addr, workers);
+            let second = bind(first.addr, workers, 30_000);
             assert!(matches!(second, Err(ServerError::Bind { .. })));
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn connections_inherit_how_little_the_kernel_queues() {
+        for (stall_ms, timeout_ms) in [(7_000, 7_000), (u64::MAX, i32::MAX as u64)] {
+            let listeners = bind("127.0.0.1:0".parse().unwrap(), 1, stall_ms).unwrap();
+            let _client = std::net::TcpStream::connect(listeners.addr).unwrap();
+            let socket = &listeners.sockets[0];
+            socket.set_nonblocking(false).unwrap();
+            let (accepted, _) = socket.accept().unwrap();
+            let accepted = socket2::SockRef::from(&accepted);
+            assert_eq!(accepted.tcp_notsent_lowat().unwrap(), UNSENT_BYTES);
+            let timeout = accepted.tcp_user_timeout().unwrap();
+            assert_eq!(timeout, Some(Duration::from_millis(timeout_ms)));
         }
     }
 

@@ -221,7 +221,7 @@ impl Server {
         let (mut addrs, mut sockets) = (Vec::new(), Vec::new());
         sockets.resize_with(workers, Vec::new);
         for addr in listen {
-            let bound = bind(addr, workers)?;
+            let bound = bind(addr, workers, self.setup.limits.write_stall_ms)?;
             addrs.push(bound.addr);
             sockets.iter_mut().zip(bound.sockets).for_each(|(all, socket)| all.push(socket));
         }
