@@ -704,7 +704,7 @@ fn buffers_bytes_max() {
     assert!(halted.read_to_end().is_empty(), "it is cut off without an answer");
     server.assert_lives();
     // What fits is served, again and again: the sum goes down with each answer.
-    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(100_000))));
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(50_000))));
     for _ in 0..8 {
         let mut small = server.connect();
         small.write(&post("/", &[], &body));
@@ -748,6 +748,34 @@ fn who_holds_most_of_the_buffers_is_cut_first() {
     let whole = readers.iter_mut().map(is_whole).filter(|is_whole| *is_whole).count();
     assert!(whole < 20, "{whole}");
     server.assert_lives();
+}
+
+#[test]
+fn pages_are_smaller_the_more_answers_wait() {
+    let server = Binary::start_plain(&["--workers", "1", "--limit", "buffers_bytes_max=8388608"]);
+    let mut witness = server.connect();
+    for _ in 0..100 {
+        witness.write(&post("/", &[], &rpc(V1.send(), &V1.params(say(&"x".repeat(5_000))))));
+        assert_eq!(witness.reply().status, 200);
+    }
+    let params = json!({"includeArtifacts": true, "historyLength": 1, "pageSize": 100});
+    let request = post("/", &[], &rpc("ListTasks", &params));
+    let tasks = |tcp: &mut Tcp| {
+        let page = tcp.reply().json();
+        assert!(!page["result"]["nextPageToken"].as_str().unwrap().is_empty());
+        page["result"]["tasks"].as_array().unwrap().len()
+    };
+    witness.write(&request);
+    let alone = tasks(&mut witness);
+    // A whole page is 1 MB. All of them are answered, and nobody is cut.
+    let mut readers: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    readers.iter_mut().for_each(|reader| reader.write(&request));
+    let pages: Vec<_> = readers.iter_mut().map(tasks).collect();
+    let least = pages.iter().min().unwrap();
+    assert!((10..100).contains(&alone) && (1..alone).contains(least), "{alone} {pages:?}");
+    // What they have read is free again.
+    witness.write(&request);
+    assert_eq!(tasks(&mut witness), alone);
 }
 
 #[test]

@@ -6,12 +6,12 @@
 //! What the kernel queues for a peer is no buffer of ours, so it is kept small here, and it goes
 //! when the peer does not read: connections inherit both options from their listener.
 
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 use std::{
     io,
     net::{SocketAddr, TcpListener, ToSocketAddrs},
 };
-#[cfg(target_os = "linux")]
-use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 

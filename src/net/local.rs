@@ -68,7 +68,7 @@ pub(super) struct Shared {
 impl Shared {
     /// For `workers` workers.
     pub(super) fn new(engine: Arc<Engine>, tls: Option<Current>, workers: usize) -> Shared {
-        let buffers = Buffers::new(engine.limits());
+        let buffers = Buffers::new(engine.limits(), engine.core.buffers());
         Shared {
             engine,
             epoch: Instant::now(),

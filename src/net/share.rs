@@ -25,7 +25,7 @@ const AGE_BITS: u32 = 56;
 /// The buffers of all connections.
 pub(super) struct Buffers {
     /// Bytes of them.
-    bytes: AtomicUsize,
+    bytes: Arc<AtomicUsize>,
     /// Those among `bytes` whose connections were cut and are not gone yet.
     leaving: AtomicUsize,
     bytes_max: usize,
@@ -72,11 +72,11 @@ impl Share {
 }
 
 impl Buffers {
-    /// No buffers yet.
-    pub(super) fn new(limits: &Limits) -> Buffers {
+    /// No buffers yet; `bytes` is where all of them are counted.
+    pub(super) fn new(limits: &Limits, bytes: &Arc<AtomicUsize>) -> Buffers {
         let bytes_max = limits.buffers_bytes_max;
         Buffers {
-            bytes: AtomicUsize::new(0),
+            bytes: Arc::clone(bytes),
             leaving: AtomicUsize::new(0),
             bytes_max,
             bytes_high: bytes_max - bytes_max / 16,
@@ -205,7 +205,7 @@ mod tests {
     fn buffers() -> Buffers {
         let limits =
             Limits { buffers_bytes_max: 16 * SMALL, connections_max: 1024, ..Limits::default() };
-        Buffers::new(&limits)
+        Buffers::new(&limits, &Arc::default())
     }
 
     /// What a connection does, without looking at whether it was cut before.
@@ -270,7 +270,7 @@ mod tests {
         assert!(!buffers.is_full());
         // Everything given back, nothing is left.
         shares.iter_mut().chain([&mut last]).for_each(|share| buffers.release(share));
-        let left = [&buffers.bytes, &buffers.leaving].map(|bytes| bytes.load(Relaxed));
+        let left = [&*buffers.bytes, &buffers.leaving].map(|bytes| bytes.load(Relaxed));
         assert_eq!((left, buffers.lock().by_rank.len()), ([0, 0], 0));
     }
 
@@ -295,7 +295,7 @@ mod tests {
                 });
             }
         });
-        let left = [&buffers.bytes, &buffers.leaving].map(|bytes| bytes.load(Relaxed));
+        let left = [&*buffers.bytes, &buffers.leaving].map(|bytes| bytes.load(Relaxed));
         assert_eq!((left, buffers.lock().by_rank.len()), ([0, 0], 0));
     }
 }

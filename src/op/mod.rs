@@ -13,7 +13,7 @@ mod timer;
 use std::{
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Poll, Waker},
 };
@@ -100,6 +100,12 @@ impl Core {
     /// From now on no call waits: who asks for its answer is told that the server ends.
     pub fn cut(&self) {
         self.cut.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes of buffers that connections hold, which their driver counts: the more there are, the
+    /// smaller is a page.
+    pub fn buffers(&self) -> &Arc<AtomicUsize> {
+        self.store.buffers()
     }
 
     /// Tasks that are in no terminal state.

@@ -27,6 +27,7 @@ use crossbeam_utils::CachePadded;
 
 use self::{
     id::{Keys, SHARDS, split},
+    page::Bound,
     room::Room,
     shard::{Context, HashedMap, Shard},
     slab::NONE,
@@ -69,7 +70,7 @@ pub struct Store {
     limits: TaskLimits,
     agent_limits: TaskLimits,
     /// What the tasks of a page may hold, the last one apart.
-    page_bytes_max: usize,
+    page_bound: Bound,
     /// What tasks say that reach a limit: of the task, of the store.
     last_words: [MessageBuf; 2],
 }
@@ -144,7 +145,7 @@ impl Store {
             chosen: (0..SHARDS).map(|_| Mutex::default()).collect(),
             keys: Keys::new(secret),
             room: Room::new(limits),
-            page_bytes_max: limits.answer_bytes_max,
+            page_bound: Bound::new(limits),
             limits: task_limits,
             agent_limits: TaskLimits { bytes_max, ..task_limits },
             last_words: [

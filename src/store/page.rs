@@ -2,10 +2,18 @@
 //!
 //! A page token is the stamp of the last task given, so a task keeps its place until its status
 //! changes; then it moves to the front, before any cursor. Tasks that do not change are neither
-//! lost nor repeated nor reordered. A page ends early when its tasks are large. It costs what it
-//! holds, whatever the store or the context holds: only a small context is walked.
+//! lost nor repeated nor reordered. A page ends early when its tasks are large, and earlier the
+//! more answers wait already. It costs what it holds, whatever the store or the context holds: only
+//! a small context is walked.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use super::{
     Store,
@@ -15,6 +23,7 @@ use super::{
 };
 use crate::{
     fault::Fault,
+    limits::Limits,
     model::{List, Task, TaskState, TaskView},
     service::AgentIndex,
 };
@@ -56,6 +65,32 @@ pub struct Page {
     pub total: u64,
 }
 
+/// What the tasks of a page may hold, the last one apart.
+///
+/// A request of some bytes makes us hold the page for who does not read it. All pages together fill
+/// a quarter of `buffers_bytes_max`; each may take an eighth of what is left of it.
+pub(super) struct Bound {
+    answer_bytes_max: usize,
+    pages_bytes_max: usize,
+    /// Bytes of buffers that connections hold.
+    held: Arc<AtomicUsize>,
+}
+
+impl Bound {
+    pub(super) fn new(limits: &Limits) -> Bound {
+        Bound {
+            answer_bytes_max: limits.answer_bytes_max,
+            pages_bytes_max: limits.buffers_bytes_max / 4,
+            held: Arc::default(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let left = self.pages_bytes_max.saturating_sub(self.held.load(Relaxed));
+        self.answer_bytes_max.min(left / 8)
+    }
+}
+
 /// The newest tasks below a stamp, while they are collected.
 struct Best {
     /// `(stamp, place)`, the oldest on top.
@@ -87,6 +122,11 @@ struct Filter {
 }
 
 impl Store {
+    /// Bytes of buffers that connections hold, which their driver counts.
+    pub fn buffers(&self) -> &Arc<AtomicUsize> {
+        &self.page_bound.held
+    }
+
     /// Gives one page of an agent's tasks to `each`, newest status change first.
     ///
     /// Shards are looked at one after another: the total is not that of one moment. Only
@@ -132,7 +172,7 @@ impl Store {
             Some(Reverse((stamp, ..))) if is_more => self.token(agent, *stamp),
             Some(_) | None => PageToken::END,
         };
-        let (mut shown, mut left) = (0, found.len());
+        let (mut shown, mut left, most) = (0, found.len(), self.page_bound.bytes());
         for Reverse((stamp, place)) in found {
             let (at, index) = split(place);
             let shard = self.lock(at);
@@ -151,7 +191,7 @@ impl Store {
             }
             left -= 1;
             // A2A 1.0 §3.1.4: a page may hold fewer tasks than were asked for.
-            if left > 0 && shown > self.page_bytes_max {
+            if left > 0 && shown > most {
                 next = self.token(agent, stamp);
                 break;
             }

@@ -33,6 +33,28 @@ fn a_page_token_is_checked() {
     assert_eq!(page_of(AGENT, b"", Some(1_000)).unwrap().page_size, 100);
 }
 
+#[test]
+fn a_page_is_smaller_the_more_buffers_are_held() {
+    let mib = 1024 * 1024;
+    let limits = Limits { buffers_bytes_max: 64 * mib, ..Limits::default() };
+    let store = Store::new(&limits, 7);
+    for bits in 0..10 {
+        make(&store, bits, TaskState::Completed, NOW).unwrap();
+    }
+    let shown = || {
+        let (mut shown, list) = (0, List { include_artifacts: true, ..List::default() });
+        let page = store.list(AGENT, &list, &mut |_| shown += 1).unwrap();
+        assert_eq!((page.total, page.next.as_str().is_empty()), (10, shown == 10));
+        shown
+    };
+    let held = |bytes| store.buffers().store(bytes, Relaxed);
+    let all = [0, 15 * mib, 16 * mib - 6_000, 16 * mib, usize::MAX].map(|bytes| {
+        held(bytes);
+        shown()
+    });
+    assert!(all[..2] == [10, 10] && (2..10).contains(&all[2]) && all[3..] == [1, 1], "{all:?}");
+}
+
 /// A context as a plain list: `(id, state, time)`, oldest status change first.
 struct Plain {
     store: Store,
