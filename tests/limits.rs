@@ -48,12 +48,17 @@ fn refused_beyond(lab: &mut Lab, at: &[u8], beyond: &[u8], status: u16) {
 /// Calls with what is at the limit and what is beyond: the latter is an error of the call, and
 /// the connection goes on.
 fn error_beyond(lab: &mut Lab, at: &str, beyond: &str, code: i64) -> Value {
+    error_under(200, lab, at, beyond, code)
+}
+
+/// The same, when the error has another status.
+fn error_under(status: u16, lab: &mut Lab, at: &str, beyond: &str, code: i64) -> Value {
     let peer = lab.open();
     lab.write(peer, &post("/", &[], at));
     assert!(!lab.reply(peer).text().contains("\"error\""));
     lab.write(peer, &post("/", &[], beyond));
     let reply = lab.reply(peer);
-    assert_eq!((reply.status, reply.code()), (200, code));
+    assert_eq!((reply.status, reply.code()), (status, code));
     lab.write(peer, &post("/", &[], at));
     assert_eq!(lab.reply(peer).status, 200);
     assert!(lab.is_open(peer));
@@ -207,7 +212,8 @@ fn json_tokens_max() {
     let at = call((1_000 - others).div_ceil(2));
     let beyond = call((1_000 - others).div_ceil(2) + 1);
     assert!((999..=1_000).contains(&tokens(&at)) && tokens(&beyond) > 1_000);
-    let error = error_beyond(&mut lab, &at, &beyond, -32600);
+    // RFC 9110 §15.5.14
+    let error = error_under(413, &mut lab, &at, &beyond, -32600);
     assert_eq!(error["id"], Value::Null);
     assert!(error["error"]["message"].as_str().unwrap().contains("json_tokens_max"));
     // What is no JSON behind so many tokens is not looked at, and a long text is one token.

@@ -23,13 +23,14 @@ pub enum ServerError {
         reason: String,
     },
     /// Other machines reach the address, and nobody has said that they may: see
-    /// [`Server::allow_anonymous`].
+    /// [`Server::allow_anonymous`](super::Server::allow_anonymous).
     Public(String),
-    /// [`Server::run`] was called on a thread of a runtime, which it would hold up.
+    /// [`Server::run`](super::Server::run) was called on a thread of a runtime, which it would
+    /// hold up.
     InRuntime,
     /// The setup contradicts itself.
     Build(BuildError),
-    /// The memory of [`Server::memory`] is not enough.
+    /// The memory of [`Server::memory`](super::Server::memory) is not enough.
     Memory(TooLittleMemory),
     /// The system gives no thread, event queue or randomness.
     System(io::Error),

@@ -25,7 +25,7 @@ use crate::{
     dialect::{Dialect, Method, WriteCx},
     fault::{Fault, FaultKind},
     http::response,
-    json::{Kind, Source, Value},
+    json::{JsonError, Kind, Source, Value},
     model::{Call, EventBuf, Reply},
     rpc,
     service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
@@ -113,7 +113,7 @@ fn answer(means: Means<'_>, said: Said<'_>, close: bool, body: Source<'_>) -> Ha
     match parser.parse_from(body, desk.site.limits.json_depth_max + 2) {
         Ok(value) if value.kind() == Kind::Array => desk.batch(value),
         Ok(value) => desk.single(value),
-        Err(error) => desk.fault(Known::NOTHING, &parse_fault(error)),
+        Err(error) => desk.not_read(error),
     }
 }
 
@@ -164,8 +164,27 @@ struct Desk<'d> {
 
 impl Desk<'_> {
     fn fault(&mut self, known: Known<'_>, fault: &Fault) -> Handled {
+        self.fault_under((self.place.dialect.quirks.fault_http)(fault), known, fault)
+    }
+
+    /// RFC 9110 §15.5.14: content of more tokens than are read is too large, like one of more bytes.
+    #[cold]
+    fn not_read(&mut self, error: JsonError) -> Handled {
+        let fault = parse_fault(error);
+        match error {
+            JsonError::Tokens { .. } | JsonError::TooLarge => {
+                self.fault_under(413, Known::NOTHING, &fault)
+            }
+            JsonError::Empty
+            | JsonError::Syntax { .. }
+            | JsonError::Range { .. }
+            | JsonError::Utf8
+            | JsonError::Depth => self.fault(Known::NOTHING, &fault),
+        }
+    }
+
+    fn fault_under(&mut self, status: u16, known: Known<'_>, fault: &Fault) -> Handled {
         let dialect = self.place.dialect;
-        let status = (dialect.quirks.fault_http)(fault);
         let mark = self.begin();
         push_fault(self.out, dialect, known, fault);
         mark.finish_with(self.out, (status, JSON), &self.date, b"", self.close);
