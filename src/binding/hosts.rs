@@ -60,24 +60,12 @@ impl Hosts {
     }
 }
 
-/// Bytes of the longest host that is remembered; names have no more (RFC 1035 §2.3.4).
-pub const REMEMBERED_BYTES_MAX: usize = 255;
-
-/// Whether every host that a request names is known, wherever it came in. `last` is what a worker
-/// remembers: the host that was known last, for clients name the same one again and again.
+/// Whether every host that a request names is known, wherever it came in. `is_host_known` says that
+/// of the one in `Host`, if it is known to be so from a request before.
 #[inline]
-pub fn are_known(site: &Site, head: &Head<'_>, last: &mut String) -> bool {
+pub fn are_known(site: &Site, head: &Head<'_>, is_host_known: bool) -> bool {
     let is_alone = !site.trust_forwarded || head.value(Field::XForwardedHost).is_none();
-    is_alone && head.host() == Some(last.as_str()) || learn(site, head, last)
-}
-
-#[cold]
-fn learn(site: &Site, head: &Head<'_>, last: &mut String) -> bool {
-    let is_known = know_all(site, head, None);
-    if let Some(host) = head.host().filter(|host| is_known && host.len() <= REMEMBERED_BYTES_MAX) {
-        host.clone_into(last);
-    }
-    is_known
+    is_alone && is_host_known || know_all(site, head, None)
 }
 
 /// Whether a request is answered for which [`are_known`] does not hold.
@@ -88,6 +76,7 @@ pub fn are_served(site: &Site, peer: Peer<'_>, head: &Head<'_>) -> bool {
 
 /// What a trusted proxy says is looked at beside `Host`, not in its place: the page of a browser
 /// that passes the proxy by could say it as well.
+#[cold]
 fn know_all(site: &Site, head: &Head<'_>, local: Option<IpAddr>) -> bool {
     let forwarded = if site.trust_forwarded { forwarded_host(head) } else { None };
     [head.host(), forwarded].into_iter().flatten().all(|host| site.hosts.know(host, local))

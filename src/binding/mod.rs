@@ -61,8 +61,6 @@ pub struct Scratch {
     pub entropy: Box<dyn Entropy + Send>,
     /// When buffers for large bodies were given back to an allocator that may yet keep them.
     given_ms: Option<u64>,
-    /// The host that was known last, see [`hosts::are_known`]; empty: none yet.
-    pub known_host: String,
     /// Cards that were asked for lately.
     pub cards: cards::CardCache,
     fresh_id: [u8; 36],
@@ -83,7 +81,6 @@ impl Scratch {
             events: EventBuf::default(),
             entropy,
             given_ms: None,
-            known_host: String::new(),
             cards: cards::CardCache::default(),
             fresh_id,
             date: date::imf_fixdate(0),

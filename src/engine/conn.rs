@@ -219,8 +219,8 @@ impl Conn {
         {
             return step;
         }
-        let (site, last) = (&cx.engine.site, &mut cx.worker.scratch.known_host);
-        let knows_hosts = |head: &Head<'_>| hosts::are_known(site, head, last);
+        let site = &cx.engine.site;
+        let knows_hosts = |head: &Head<'_>, is_known| hosts::are_known(site, head, is_known);
         let layout = match cx.worker.heads.read(rest.bytes(), scanned as usize, knows_hosts) {
             Err(reject) => return self.reject(cx, reject),
             Ok(Found::Partial { scanned: upto }) => {

@@ -178,7 +178,12 @@ impl<'b> Head<'b> {
     /// The path without the query, still percent-encoded, passed by [`super::path::check`];
     /// `*` for the asterisk form, empty for the authority form.
     pub fn path(&self) -> &'b str {
-        match self.text(self.layout.path) {
+        let path = self.layout.path;
+        // Most paths, which need no proof that they are text.
+        if path.of(self.bytes) == Some(b"/") {
+            return "/";
+        }
+        match self.text(path) {
             // RFC 9110 §4.2.3: an empty path is the same as "/".
             None | Some("") if self.layout.form != TargetForm::Authority => "/",
             path => path.unwrap_or_default(),

@@ -7,6 +7,9 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::authority;
 
+/// Bytes of the longest host that is remembered; names have no more (RFC 1035 §2.3.4).
+pub const KEPT_HOST_BYTES_MAX: usize = 255;
+
 /// The host of an authority (RFC 3986 §3.2.2).
 #[derive(Clone, Copy, Debug)]
 pub enum Host<'a> {

@@ -6,8 +6,8 @@
 //! are not kept: a secret does not outlive its request, and no answer is faster for guessing it.
 
 use super::{
-    Body, Field, Head, HeadLayout, HeadLimits, Method, Reject, Scan, TargetForm, Version,
-    find_head, framing, parse_head, target,
+    Body, Field, Head, HeadLayout, HeadLimits, KEPT_HOST_BYTES_MAX, Method, Reject, Scan,
+    TargetForm, Version, find_head, framing, parse::parse_head_of, target,
 };
 
 /// Heads that are kept; a further one pushes the oldest out.
@@ -42,6 +42,9 @@ pub struct HeadMemo {
     oldest: usize,
     /// The last head that was not kept.
     passing: HeadLayout,
+    /// The host of the last head whose hosts were known; empty: none yet. Clients with another
+    /// head for each request name the same one again and again.
+    known_host: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -57,7 +60,7 @@ impl HeadMemo {
     /// Keeps nothing yet.
     pub const fn new(limits: HeadLimits) -> HeadMemo {
         let passing = HeadLayout::begin(Method::Other, Version::Http10, TargetForm::Origin);
-        HeadMemo { limits, kept: Vec::new(), recent: 0, oldest: 0, passing }
+        HeadMemo { limits, kept: Vec::new(), recent: 0, oldest: 0, passing, known_host: Vec::new() }
     }
 
     /// The limits that every head must keep.
@@ -67,9 +70,10 @@ impl HeadMemo {
 
     /// Reads the head that begins at `buf[0]`; `scanned` is as for [`find_head`].
     ///
-    /// `knows_hosts` says whether the server knows the hosts that a head names. It is asked once
-    /// for each head that is parsed and must always say the same of the same hosts; the answer
-    /// stays with the layout ([`HeadLayout::knows_hosts`]).
+    /// `knows_hosts` says whether the server knows the hosts that a head names, and is told whether
+    /// it has said so of the same `Host` before. It is asked once for each head that is parsed and
+    /// must always say the same of the same hosts; the answer stays with the layout
+    /// ([`HeadLayout::knows_hosts`]).
     ///
     /// # Errors
     /// Those of [`find_head`] and [`parse_head`].
@@ -77,7 +81,7 @@ impl HeadMemo {
         &mut self,
         buf: &[u8],
         scanned: usize,
-        knows_hosts: impl FnOnce(&Head<'_>) -> bool,
+        knows_hosts: impl FnOnce(&Head<'_>, bool) -> bool,
     ) -> Result<Found<'_>, Reject> {
         if self.recall(buf) {
             return Ok(Found::Complete(&self.kept[self.recent].layout));
@@ -87,8 +91,12 @@ impl HeadMemo {
             Scan::Complete { head_len } => head_len,
         };
         let head = &buf[..head_len];
-        let mut layout = parse_head(head, &self.limits)?;
-        layout.knows_hosts = knows_hosts(&layout.head(head));
+        let mut layout = parse_head_of(&self.known_host, head, &self.limits)?;
+        let is_host_known = layout.knows_hosts;
+        layout.knows_hosts = knows_hosts(&layout.head(head), is_host_known);
+        if layout.knows_hosts && !is_host_known {
+            self.note_host(layout.host.of(head).unwrap_or_default());
+        }
         Ok(Found::Complete(self.keep(head, layout)))
     }
 
@@ -102,6 +110,13 @@ impl HeadMemo {
             }
         }
         false
+    }
+
+    #[cold]
+    fn note_host(&mut self, host: &[u8]) {
+        if host.len() <= KEPT_HOST_BYTES_MAX {
+            host.clone_into(&mut self.known_host);
+        }
     }
 
     fn keep(&mut self, head: &[u8], layout: HeadLayout) -> &HeadLayout {
@@ -148,7 +163,9 @@ impl Kept {
     fn is_other_path(&self, front: &[u8]) -> bool {
         let (layout, kept) = (&self.layout, &self.bytes[..self.length_at]);
         let Some(path) = layout.path.range() else { return false };
+        // Most fronts that differ do so elsewhere, and have the same path.
         layout.form == TargetForm::Origin
+            && front[path.clone()] != kept[path.clone()]
             && front[..path.start] == kept[..path.start]
             && front[path.end..] == kept[path.end..]
             && target::is_plain_path(&front[path])
@@ -191,13 +208,13 @@ mod tests {
         let mut memo = HeadMemo::new(LIMITS);
         let (first, other) = (post("", "10"), post("", "42"));
         assert!(!knows(&mut memo, &first));
-        assert!(memo.read(first.as_bytes(), 0, |_| false).is_ok());
+        assert!(memo.read(first.as_bytes(), 0, |_, _| false).is_ok());
         assert!(knows(&mut memo, &first) && knows(&mut memo, &other));
         let length = |found| match found {
             Ok(Found::Complete(layout)) => layout.body,
             Ok(Found::Partial { .. }) | Err(_) => Body::None,
         };
-        assert_eq!(length(memo.read(other.as_bytes(), 0, |_| false)), Body::Length(42));
+        assert_eq!(length(memo.read(other.as_bytes(), 0, |_, _| false)), Body::Length(42));
         for length in ["1", "123", "4x", " 4"] {
             assert!(!knows(&mut memo, &post("", length)), "{length}");
         }
@@ -205,13 +222,49 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_was_known_is_not_looked_at_again() {
+        let mut memo = HeadMemo::new(LIMITS);
+        let mut count = 0;
+        let mut read = |target: &str, host: &str| {
+            count += 1;
+            let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nX: {count}\r\n\r\n");
+            let mut told = None;
+            let found = memo.read(head.as_bytes(), 0, |head, is_known| {
+                told = Some(is_known);
+                head.host() != Some("other")
+            });
+            let is_valid = found.is_ok();
+            told.filter(|_| is_valid)
+        };
+        // Each head is a new one; what is told is of its host alone.
+        for (target, host, told) in [
+            ("/", "a:1", Some(false)),
+            ("/", "a:1", Some(true)),
+            ("/", "A:1", Some(false)),
+            ("/", "A:1", Some(true)),
+            ("/", "other", Some(false)),
+            ("/", "other", Some(false)),
+            ("/", "A:1", Some(true)),
+            ("http://other/", "A:1", Some(false)),
+            ("http://b/", "A:1", Some(false)),
+            ("/", "b", Some(true)),
+            ("/", "", None),
+            ("/", "b@", None),
+        ] {
+            assert_eq!(read(target, host), told, "{target} {host}");
+        }
+        let mut fresh = HeadMemo::new(LIMITS);
+        assert!(fresh.read(b"GET / HTTP/1.1\r\nHost:\r\n\r\n", 0, |_, _| true).is_err());
+    }
+
+    #[test]
     fn another_path_of_the_same_length_needs_no_second_look_if_it_is_plain() {
         let mut memo = HeadMemo::new(LIMITS);
         let head = |path: &str| format!("GET {path}?a HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert!(memo.read(head("/tasks/ab").as_bytes(), 0, |_| false).is_ok());
+        assert!(memo.read(head("/tasks/ab").as_bytes(), 0, |_, _| false).is_ok());
         for path in ["/tasks/cd", "/x/y/z/:-"] {
             assert!(knows(&mut memo, &head(path)), "{path}");
-            let found = memo.read(head(path).as_bytes(), 0, |_| false);
+            let found = memo.read(head(path).as_bytes(), 0, |_, _| false);
             let Ok(Found::Complete(layout)) = found else { panic!("{path}") };
             assert_eq!(layout.head(head(path).as_bytes()).path(), path);
         }
@@ -235,7 +288,7 @@ mod tests {
         let mut memo = HeadMemo::new(LIMITS);
         let heads: Vec<_> = (0..=HEADS_KEPT).map(|i| post(&format!("X: {i}\r\n"), "1")).collect();
         for head in &heads {
-            assert!(memo.read(head.as_bytes(), 0, |_| false).is_ok());
+            assert!(memo.read(head.as_bytes(), 0, |_, _| false).is_ok());
         }
         let known: Vec<_> = heads.iter().map(|head| knows(&mut memo, head)).collect();
         assert_eq!(known, [false, true, true, true, true]);
@@ -247,7 +300,7 @@ mod tests {
         let giant = format!("X: {}\r\n", "x".repeat(KEPT_BYTES_MAX));
         for field in ["Authorization: Bearer x\r\n", "X-API-Key: x\r\n", &giant] {
             let head = post(field, "1");
-            assert!(memo.read(head.as_bytes(), 0, |_| false).is_ok());
+            assert!(memo.read(head.as_bytes(), 0, |_, _| false).is_ok());
             assert!(!knows(&mut memo, &head), "{field}");
         }
     }

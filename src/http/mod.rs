@@ -31,7 +31,7 @@ pub use chunked::{ChunkLimits, ChunkStep, Chunked};
 pub use fields::{Fields, list};
 pub use framing::Body;
 pub use head::{Field, HEAD_BYTES_CEILING, Head, HeadLayout};
-pub use host::Host;
+pub use host::{Host, KEPT_HOST_BYTES_MAX};
 pub use line::{Method, Version};
 pub use memo::{Found, HeadMemo};
 pub use parse::{FIELDS_CEILING, parse_head};

@@ -20,6 +20,20 @@ const FIELDS_TYPICAL: usize = 24;
 /// # Errors
 /// Any [`Reject`] but those of chunked bodies.
 pub fn parse_head(head: &[u8], limits: &HeadLimits) -> Result<HeadLayout, Reject> {
+    parse_head_of(b"", head, limits)
+}
+
+/// The same, but `known_host`, which is empty or valid, is not looked at again: a layout whose host
+/// it is, byte for byte, says so.
+///
+/// # Errors
+/// Those of [`parse_head`].
+#[inline]
+pub(super) fn parse_head_of(
+    known_host: &[u8],
+    head: &[u8],
+    limits: &HeadLimits,
+) -> Result<HeadLayout, Reject> {
     if head.len() > HEAD_BYTES_CEILING {
         return Err(Reject::HeadTooLarge);
     }
@@ -35,7 +49,7 @@ pub fn parse_head(head: &[u8], limits: &HeadLimits) -> Result<HeadLayout, Reject
     out.query = target.query.behind(target_at);
     let mut pass = Pass { head, out, length: None, encoding: None, close: false, persist: false };
     pass.fields(line_end + 2, limits.fields_max.min(FIELDS_CEILING))?;
-    pass.finish(target.authority.behind(target_at), limits)
+    pass.finish(target.authority.behind(target_at), known_host, limits)
 }
 
 /// The pass over the fields, and what it remembers for the rules that need several of them.
@@ -131,9 +145,17 @@ impl<'b> Pass<'b> {
     }
 
     /// Applies the rules that need the whole head.
-    fn finish(self, authority: Span, limits: &HeadLimits) -> Result<HeadLayout, Reject> {
+    fn finish(
+        self,
+        authority: Span,
+        known_host: &[u8],
+        limits: &HeadLimits,
+    ) -> Result<HeadLayout, Reject> {
         let Pass { head, mut out, length, encoding, close, persist } = self;
         match out.host.of(head) {
+            Some(host) if !host.is_empty() && host == known_host => {
+                out.knows_hosts = authority.is_absent();
+            }
             Some(host) if authority::is_valid(host) => {}
             Some(_) => return Err(Reject::HostInvalid),
             // RFC 9112 §3.2: 400 to any HTTP/1.1 request that lacks a Host field.

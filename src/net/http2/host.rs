@@ -8,7 +8,7 @@ use crate::{
         grpc::{Code, Status},
         hosts,
     },
-    http::is_authority,
+    http::{KEPT_HOST_BYTES_MAX, is_authority},
 };
 
 use super::Link;
@@ -39,7 +39,7 @@ impl Link {
         if site.hosts.are_checked(peer.is_loopback) && !site.hosts.know(text, peer.local) {
             return Err(Status::new(Code::PermissionDenied, hosts::REFUSAL));
         }
-        if text.len() <= hosts::REMEMBERED_BYTES_MAX {
+        if text.len() <= KEPT_HOST_BYTES_MAX {
             text.clone_into(&mut self.served.borrow_mut());
         }
         Ok(())
