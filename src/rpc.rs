@@ -42,21 +42,22 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
     if value.kind() != Kind::Object {
         return Err(refuse(NULL_ID, "a request is an object"));
     }
-    let mut slots = [Slot::default(); 4];
-    let (mut duplicate, mut twice_id) = (false, false);
+    let mut slots = [Slot::default(); OTHER + 1];
+    // A bit for each slot: filled, and filled again.
+    let (mut seen, mut twice) = (0u8, 0u8);
     for (key, member) in value.members() {
         let index = match key.plain() {
             Some(name) => index(name),
             // An escaped spelling of a member is still that member.
             None => index(&key.text()),
         };
-        let Some(slot) = index.and_then(|index| slots.get_mut(index)) else { continue };
-        if *slot != Slot::default() {
-            (duplicate, twice_id) = (true, twice_id || index == Some(1));
-        }
+        let Some(slot) = slots.get_mut(index) else { continue };
         *slot = member.slot();
+        twice |= seen & 1 << index;
+        seen |= 1 << index;
     }
-    let [version, id, method, params] = slots.map(|slot| value.at(slot));
+    let [version, id, method, params, _] = slots;
+    let [version, id, method, params] = [version, id, method, params].map(|slot| value.at(slot));
     let id = match id.map(|id: Value<'p>| (id.kind(), id.raw())) {
         None => None,
         Some((Kind::String | Kind::Number | Kind::Null, raw)) => Some(raw),
@@ -67,9 +68,9 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
     if id.is_some_and(|id| id.len() > limits.rpc_id_bytes_max) {
         return Err(refuse(NULL_ID, "the id is too long"));
     }
-    let answer = if twice_id { NULL_ID } else { id.unwrap_or(NULL_ID) };
+    let answer = if twice & 1 << ID != 0 { NULL_ID } else { id.unwrap_or(NULL_ID) };
     // Which of two equal members counts is what two parsers disagree about; so neither does.
-    if duplicate {
+    if twice & !(1 << OTHER) != 0 {
         return Err(refuse(answer, "a member of the request appears twice"));
     }
     if !version.is_some_and(|version: Value<'_>| version.str_eq("2.0")) {
@@ -89,16 +90,21 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
     Ok(Request { id, method, params, by_position })
 }
 
+/// The slot of the id.
+const ID: usize = 1;
+/// The slot of members that a request does not have.
+const OTHER: usize = 4;
+
 /// The slot of a member.
 #[inline]
-fn index(name: &[u8]) -> Option<usize> {
+fn index(name: &[u8]) -> usize {
     // `==` compares whole words where a pattern compares byte by byte.
     match name.len() {
-        7 if name == b"jsonrpc" => Some(0),
-        2 if name == b"id" => Some(1),
-        6 if name == b"method" => Some(2),
-        6 if name == b"params" => Some(3),
-        _ => None,
+        7 if name == b"jsonrpc" => 0,
+        2 if name == b"id" => ID,
+        6 if name == b"method" => 2,
+        6 if name == b"params" => 3,
+        _ => OTHER,
     }
 }
 

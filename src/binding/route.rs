@@ -133,13 +133,23 @@ fn named<'r>(site: &Site, dialect: &'static Dialect, path: &'r str, rest: &'r st
 }
 
 /// A tenant's place, if the dialect has tenants and `rest`, the end of `path`, names one.
+#[inline(always)] // Most dialects have none.
 fn tenant<'r>(
     dialect: &'static Dialect,
     agent: AgentIndex,
     path: &'r str,
     rest: &'r str,
 ) -> Option<Route<'r>> {
-    let named = rest.strip_prefix(dialect.routes.tenants?)?;
+    tenant_of(dialect, agent, path, rest.strip_prefix(dialect.routes.tenants?)?)
+}
+
+/// The place of the tenant that `named`, the end of `path`, begins with.
+fn tenant_of<'r>(
+    dialect: &'static Dialect,
+    agent: AgentIndex,
+    path: &'r str,
+    named: &'r str,
+) -> Option<Route<'r>> {
     let name = named.split('/').next().filter(|name| !name.is_empty())?;
     let base = &path[..path.len() - named.len() + name.len()];
     Some(place(dialect, agent, base, &named[name.len()..]))

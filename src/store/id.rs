@@ -95,6 +95,7 @@ impl Keys {
     }
 
     /// The place that a task's id of ours would name; `None` when it is none of ours.
+    #[inline]
     pub fn place(&self, id: &[u8]) -> Option<u32> {
         open(&self.tasks, id)
     }

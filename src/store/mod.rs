@@ -188,20 +188,19 @@ impl Store {
         id: &[u8],
         read: impl FnOnce(TaskKey, &Task) -> R,
     ) -> Option<R> {
-        let holder = |place: u32| {
+        // One that the store made says where it is; only another one is looked for.
+        for is_chosen in [false, true] {
+            let place = if is_chosen { self.chosen_place(agent, id) } else { self.keys.place(id) };
+            let Some(place) = place else { continue };
             let (at, index) = split(place);
             let shard = self.lock(at);
-            let slot = shard.slab.slot(index).filter(|slot| slot.agent == agent)?;
-            let key = TaskKey { place, check: slot.check };
-            let is_it = slot.task.as_ref().is_some_and(|task| task.id() == id);
-            is_it.then_some((shard, key))
-        };
-        let (shard, key) = self
-            .keys
-            .place(id)
-            .and_then(holder)
-            .or_else(|| holder(self.chosen_place(agent, id)?))?;
-        shard.task(split(key.place).1).map(|task| read(key, task))
+            let slot = shard.slab.slot(index).filter(|slot| slot.agent == agent);
+            let Some(slot) = slot else { continue };
+            if let Some(task) = slot.task.as_ref().filter(|task| task.id() == id) {
+                return Some(read(TaskKey { place, check: slot.check }, task));
+            }
+        }
+        None
     }
 
     /// The monotonic clock, no older than the last [`Store::sweep`]: for what happens where there

@@ -147,7 +147,7 @@ fn too_long(field: &'static str, bytes_max: usize) -> Fault {
 type Text<'p> = Cow<'p, [u8]>;
 
 /// An identifier in its one spelling; the empty string is unset (ProtoJSON default).
-#[inline]
+#[inline(always)] // Most of those that a call could have are not there.
 fn identifier<'p>(
     value: Option<Value<'p>>,
     field: &'static str,
@@ -159,7 +159,7 @@ fn identifier<'p>(
 }
 
 /// A string in its one spelling.
-#[inline]
+#[inline(always)] // Each id of a call is one; the call would cost as much as the work.
 fn canonical<'p>(
     value: Value<'p>,
     field: &'static str,
