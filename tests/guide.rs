@@ -95,6 +95,12 @@ fn the_agent_of_the_guide_answers_in_every_way() {
     assert_eq!(artifact["parts"][1]["data"], json!({ "north": 7 }));
     assert_eq!(artifact["parts"][2]["raw"], "cmVnaW9uLGdyb3d0aApub3J0aCw3Cg==");
     assert_eq!(artifact["parts"][2]["metadata"], json!({ "rows": 1 }));
+    let mut files = words("sign");
+    let file = json!({ "raw": "aGkK", "filename": "a \"b\".txt" });
+    let data = json!({ "data": { "n": 1.50 }, "metadata": { "of": "files" } });
+    files["parts"].as_array_mut().unwrap().extend([file, data.clone()]);
+    let signed = send(files)["task"]["artifacts"][0]["parts"].clone();
+    assert_eq!(signed, json!([{ "raw": "aGkKc2lnbmVkCg==", "filename": "a \"b\".txt" }, data]));
     let stream = post(addr, "/", "SendStreamingMessage", words("count"));
     assert!(stream.contains("text/event-stream"));
     for chunk in ["\"1 \"", "\"2 \"", "\"3 \"", "\"lastChunk\":true", "TASK_STATE_COMPLETED"] {

@@ -1,13 +1,17 @@
 //! The agent of `docs/guide/agent.md`, which explains it: each word shows one way to answer.
 //!
-//! `cargo run --example agent`, then send it `ping`, `report`, `count`, `coffee`, `work` or
-//! anything else, and the agent `later` anything at all.
+//! `cargo run --example agent`, then send it `ping`, `report`, `sign` and a file, `count`,
+//! `coffee`, `work` or anything else, and the agent `later` anything at all.
 
 use std::{thread, time::Duration};
 
 use peregrine::{
     agent::{Agent, Closed, Job, Profile, Skill, Turn},
-    model::{ArtifactBuf, Json, JsonObject, MessageBuf, PartBuf, PartsBuf, TaskState, ValueError},
+    json::base64,
+    model::{
+        ArtifactBuf, Content, Json, JsonObject, MessageBuf, PartBuf, PartsBuf, TaskState,
+        ValueError,
+    },
     net::{self, Server, ServerError},
 };
 
@@ -20,6 +24,7 @@ impl Agent for Waiter {
             (Some(TaskState::InputRequired), size) => brew(turn, size),
             (_, "ping") => turn.reply(say("pong")),
             (_, "report") => report(&mut turn),
+            (_, "sign") => sign(&mut turn),
             (_, "count") => count(turn, 1),
             (_, "coffee") => turn.status_with(TaskState::InputRequired, &say("What size?")),
             (_, "work") => work(turn),
@@ -56,6 +61,27 @@ fn written() -> Result<ArtifactBuf, ValueError> {
         .data(Json::parse(r#"{"north": 7}"#)?)
         .part(&table);
     Ok(ArtifactBuf::new("report", &parts).name("Growth by region"))
+}
+
+fn sign(turn: &mut Turn<'_>) {
+    let mut parts = PartsBuf::new();
+    for part in turn.message.parts() {
+        parts = match part.content() {
+            Content::Raw(file) => {
+                let mut bytes = base64::decode(&file.to_str()).unwrap_or_default();
+                bytes.extend_from_slice(b"signed\n");
+                let mut signed = PartBuf::bytes(&bytes);
+                if let Some(name) = part.filename() {
+                    signed = signed.filename(name);
+                }
+                parts.part(&signed)
+            }
+            Content::Url(_) | Content::Data(_) => parts.part(part),
+            Content::Text(_) => parts,
+        };
+    }
+    turn.artifact(&ArtifactBuf::new("signed", &parts));
+    turn.status(TaskState::Completed);
 }
 
 fn count(mut turn: Turn<'_>, number: u64) {

@@ -9,7 +9,7 @@ pub struct Profile {
     pub name: String,
     /// One paragraph for humans.
     pub description: String,
-    /// Version of the agent.
+    /// Version of the agent; [`Profile::new`] puts that of this crate.
     pub version: String,
     /// Who provides it.
     pub provider: Option<Provider>,
