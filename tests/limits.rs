@@ -24,7 +24,7 @@ use support::{
     binary::{Binary, PATIENCE, Tcp},
     reply::Reply,
     script,
-    ws::{Sent, frame, text},
+    ws::{Sent, frame, text, upgrade},
 };
 
 const CARD: &str = "/.well-known/agent-card.json";
@@ -651,6 +651,13 @@ fn large_bodies_max() {
         }
     }
     assert_eq!(others.len(), 6, "the other worker answers small bodies");
+    let mut socket = others.pop().unwrap();
+    let raw = |mut stream: &std::net::TcpStream| {
+        let mut some = [0; 512];
+        std::io::Read::read(&mut stream, &mut some).map(|count| some[..count].to_vec())
+    };
+    socket.write_all(&upgrade("/", "")).unwrap();
+    assert!(raw(&socket).unwrap().starts_with(b"HTTP/1.1 101"));
     // Whole bodies and chunked ones wait, however they come; one leaves.
     let large = call(&filler);
     for (at, stream) in others.iter_mut().enumerate() {
@@ -660,13 +667,18 @@ fn large_bodies_max() {
         };
         stream.write_all(&bytes).unwrap();
     }
+    socket.write_all(&text(&large)).unwrap();
     assert!(others.iter().all(|stream| read(stream).is_err()), "they wait");
+    assert!(raw(&socket).is_err(), "it waits");
     drop(others.remove(0));
     go.send(()).unwrap();
     for stream in [&first].into_iter().chain(&others) {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         assert_eq!(read(stream).expect("everybody is answered"), 200);
     }
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let answer = raw(&socket).unwrap();
+    assert!(answer.windows(8).any(|some| some == b"\"result\""), "{answer:?}");
     // And again, on connections that have waited.
     for stream in &mut others {
         stream.write_all(&post("/", &[], &large)).unwrap();
@@ -986,7 +998,7 @@ fn only_bytes_of_the_message_move_it_on() {
 fn messages_on_their_way_count_as_buffers() {
     let server = Binary::limited(&["buffers_bytes_max=300000"]);
     let mut peer = server.connect();
-    peer.write(&support::ws::upgrade("/", ""));
+    peer.write(&upgrade("/", ""));
     peer.read_until("\r\n\r\n");
     let bytes = frame(0x81, &vec![b' '; 2_000_000]);
     // It may be cut off before all of it is taken.

@@ -44,8 +44,6 @@ pub struct Parser {
     /// Stays empty; kept because simd-json reserves memory in it.
     tape: Vec<TapeNode<'static>>,
     nodes: Vec<Node>,
-    /// Longest document since the buffers were made: simd-json hides the size of its own.
-    grown: usize,
     tokens_max: usize,
 }
 
@@ -61,6 +59,10 @@ impl Parser {
     ///
     /// Their number, not that of the bytes, is what work and memory grow with. It is known after
     /// the first stage, before anything is made of them.
+    ///
+    /// Scratch memory is up to 9 times the longest document (brackets only: a copy, and where each
+    /// begins, in a vector that doubles) and 16 bytes for each token, but twice the document for
+    /// long strings; it is given back with the parser.
     #[must_use]
     pub fn bounded(tokens_max: usize) -> Self {
         Self {
@@ -68,7 +70,6 @@ impl Parser {
             buffers: Buffers::with_max_depth(0, 0),
             tape: Vec::new(),
             nodes: Vec::new(),
-            grown: 0,
             tokens_max,
         }
     }
@@ -107,7 +108,6 @@ impl Parser {
             return Err(JsonError::TooLarge);
         }
         let depth_max = depth_max.min(DEPTH_CAP);
-        self.grown = self.grown.max(length);
         let is_container = is_container(source.bytes());
         let (escapes, is_marked) = match source.buffer(PADDING).filter(|_| is_container) {
             Some((buffer, length)) => (has_backslash(buffer, length), self.mark(buffer, length)),
@@ -136,17 +136,6 @@ impl Parser {
         };
         let nodes = self.nodes.get(..count).unwrap_or_default();
         Value::root(src, nodes).ok_or(JsonError::Empty)
-    }
-
-    /// Drops the buffers when a document longer than `keep` bytes went through them.
-    ///
-    /// Scratch memory is up to 9 times the longest document (brackets only: a copy, and where each
-    /// begins, in a vector that doubles) and 16 bytes for each token, but twice the document for
-    /// long strings; hence a worker calls this after a large body.
-    pub fn shrink(&mut self, keep: usize) {
-        if self.grown > keep {
-            *self = Self::bounded(self.tokens_max);
-        }
     }
 
     /// Copies `src` into the private buffer, which is to be put back.
@@ -383,10 +372,6 @@ mod tests {
         assert_eq!(parser.parse(b"[1,\"\\u0041\",{}]", 4).unwrap().len(), 3);
         assert!(parser.parse(b"[1,", 4).is_err());
         assert_eq!(parser.parse(b" {} ", 4).unwrap().raw(), b"{}");
-        parser.shrink(4);
-        assert_eq!(parser.copy.capacity(), 0);
         assert_eq!(parser.parse(b"[2]", 4).unwrap().raw(), b"[2]");
-        parser.shrink(1000);
-        assert_ne!(parser.copy.capacity(), 0);
     }
 }

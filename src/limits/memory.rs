@@ -43,7 +43,7 @@ const TASK_OVERHEAD_BYTES: u64 = 320;
 const WISH_BYTES: u64 = 80;
 
 /// Memory that the JSON parser holds for each byte of a body and for each of its tokens; see
-/// `Parser::shrink`.
+/// `Parser::bounded`.
 const PARSER_BYTES_PER_BYTE: u64 = 9;
 const PARSER_BYTES_PER_TOKEN: u64 = 16;
 

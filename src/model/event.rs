@@ -297,13 +297,6 @@ impl EventBuf {
         (self.count, self.artifacts) = (0, 0);
     }
 
-    /// Gives memory beyond `keep` bytes back.
-    pub fn shrink(&mut self, keep: usize) {
-        if self.bytes.capacity() > keep {
-            *self = EventBuf::default();
-        }
-    }
-
     /// Number of events.
     pub fn len(&self) -> usize {
         self.count
