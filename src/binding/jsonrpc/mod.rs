@@ -167,7 +167,7 @@ impl Desk<'_> {
         self.fault_under((self.place.dialect.quirks.fault_http)(fault), known, fault)
     }
 
-    /// RFC 9110 §15.5.14: content of more tokens than are read is too large, like one of more bytes.
+    /// RFC 9110 §15.5.14: more tokens than are read are too much content, like more bytes.
     #[cold]
     fn not_read(&mut self, error: JsonError) -> Handled {
         let fault = parse_fault(error);
