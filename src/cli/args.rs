@@ -189,7 +189,7 @@ fn check_tls(tls: &TlsFlags) -> Result<(), Wrong> {
 mod tests {
     use peregrine::{
         binding::interfaces::Binding,
-        limits::{Limits, MEMORY_BYTES_DEFAULT},
+        limits::{Limits, memory_bytes_default},
     };
 
     use super::super::help::HELP;
@@ -299,7 +299,7 @@ mod tests {
         let limits = |words: &str| serve(words).unwrap().setup.limits;
         let divided = limits("serve --workers 6 --memory 512M");
         assert!(divided.memory_bytes_max(6) <= 512 << 20);
-        assert!(limits("serve --workers 6").memory_bytes_max(6) <= MEMORY_BYTES_DEFAULT);
+        assert!(limits("serve --workers 6").memory_bytes_max(6) <= memory_bytes_default(6));
         // Whatever comes first, what is set by hand wins, even to the value it had anyway.
         let all = Limits::default().store_bytes_max;
         for words in

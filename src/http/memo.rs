@@ -30,8 +30,8 @@ pub enum Found<'m> {
 
 /// Finds and parses heads under fixed limits, and keeps the last few.
 ///
-/// It answers exactly as [`find_head`] and [`parse_head`] do, in constant memory: at most four
-/// heads of one KiB.
+/// It answers exactly as [`find_head`] and [`parse_head`](super::parse_head) do, in constant memory:
+/// at most four heads of one KiB.
 #[derive(Debug)]
 pub struct HeadMemo {
     limits: HeadLimits,
@@ -76,7 +76,7 @@ impl HeadMemo {
     /// ([`HeadLayout::knows_hosts`]).
     ///
     /// # Errors
-    /// Those of [`find_head`] and [`parse_head`].
+    /// Those of [`find_head`] and [`parse_head`](super::parse_head).
     pub fn read(
         &mut self,
         buf: &[u8],
