@@ -63,6 +63,13 @@ fn growth(server: &Binary, before: u64, mut is_over: impl FnMut() -> bool) -> u6
     most.max(resident(server)).saturating_sub(before)
 }
 
+/// Under AddressSanitizer, which is told what to do by its variable, each allocation has memory of
+/// its own beside it, and what is freed stays for a while: then only the scenario counts.
+fn assert_within(grown: u64, most: u64) {
+    let is_counted = std::env::var_os("ASAN_OPTIONS").is_none();
+    assert!(!is_counted || grown <= most, "{grown} of {most}");
+}
+
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -145,7 +152,7 @@ fn http2_calls_whose_message_never_comes() {
     }
     let grown = settled(&server, before, &mut all);
     let bound = http2(&limits);
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
     // They are all there.
     assert!(grown > 2 * u64::from(streams) * 1024, "{grown}");
     drop(all);
@@ -175,7 +182,7 @@ fn http2_tables_of_fields() {
     }
     let grown = settled(&server, before, &mut all);
     let bound = http2(&limits);
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
     assert!(grown > 4 * 1024 * 1024, "{grown}");
     drop(all);
     server.assert_lives();
@@ -208,7 +215,7 @@ fn http2_heads_that_do_not_end() {
     std::thread::sleep(Duration::from_millis(200));
     let grown = resident(&server).saturating_sub(before);
     let bound = http2(&limits);
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
     drop(all);
     server.assert_lives();
 }
@@ -259,7 +266,7 @@ fn partial_requests_over_http2() {
     }
     let grown = most.saturating_sub(before);
     let bound = http2(&limits) + bound(&limits, "partial requests and unsent output");
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
     // One of them got as far as it could.
     assert!(grown > 3_000_000, "{grown}");
     drop(all);
@@ -289,7 +296,7 @@ fn store_of_large_tasks() {
     send_all(&server, 400, &"x".repeat(60_000));
     let grown = resident(&server).saturating_sub(before);
     let bound = bound(&limits, "task logs");
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
     assert!(grown > bound / 2, "{grown} of {bound}");
 }
 
@@ -301,7 +308,7 @@ fn store_of_many_tasks() {
     send_all(&server, 16_000, "x");
     let grown = resident(&server).saturating_sub(before);
     let bound = bound(&limits, "task logs") + bound(&limits, "slots and indexes");
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
 }
 
 #[test]
@@ -325,7 +332,7 @@ fn partial_requests_over_http1() {
     let grown = most.saturating_sub(before);
     let bound = bound(&limits, "partial requests and unsent output")
         + bound(&limits, "buffers kept for reuse");
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
 }
 
 #[test]
@@ -344,7 +351,7 @@ fn a_body_of_nothing_but_tokens() {
     assert!(reply.status < 500, "{}", reply.status);
     let grown = resident(&server).saturating_sub(before);
     let bound = bound(&limits, "parser") + bound(&limits, "the request and the answer at hand");
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
 }
 
 #[test]
@@ -362,7 +369,7 @@ fn connections_that_are_idle() {
     let before = resident(&server);
     let grown = round().saturating_sub(before);
     let bound = bound(&limits, "state");
-    assert!(grown <= bound + SLACK_BYTES / 4, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES / 4);
 }
 
 /// Handshakes whose first message is as long as can be and lacks its end.
@@ -389,7 +396,7 @@ fn tls_handshakes_that_do_not_end() {
     std::thread::sleep(Duration::from_millis(500));
     let grown = resident(&server).saturating_sub(before);
     let bound = limits.tls_bytes_term().1 + bound(&limits, "state");
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
 }
 
 /// A page of large tasks, and who asked for it reads none of it.
@@ -405,7 +412,7 @@ fn an_answer_that_nobody_reads() {
     server.assert_lives();
     let grown = resident(&server).saturating_sub(before);
     let bound = bound(&limits, "the request and the answer at hand");
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
 }
 
 /// One message of a WebSocket, as long as one may be.
@@ -422,7 +429,7 @@ fn a_message_of_a_websocket() {
     tcp.read_until("error");
     let grown = resident(&server).saturating_sub(before);
     let bound = bound(&limits, "parser") + bound(&limits, "the request and the answer at hand");
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
 }
 
 /// Streams of events over HTTP/2 that wait for their next event.
@@ -447,7 +454,7 @@ fn http2_streams_that_wait() {
     }
     let grown = settled(&server, before, &mut all);
     let bound = http2(&limits) + bound(&limits, "partial requests and unsent output");
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
     // They are all there.
     assert!(grown > 1_000 * 1024, "{grown}");
 }
@@ -477,7 +484,7 @@ fn http2_trailers_of_calls_that_wait() {
     }
     let grown = settled(&server, before, &mut all);
     let bound = http2(&limits);
-    assert!(grown <= bound + SLACK_BYTES, "{grown} of {bound}");
+    assert_within(grown, bound + SLACK_BYTES);
     drop(all);
     server.assert_lives();
 }
