@@ -30,8 +30,8 @@ pub enum Found<'m> {
 
 /// Finds and parses heads under fixed limits, and keeps the last few.
 ///
-/// It answers exactly as [`find_head`] and [`parse_head`](super::parse_head) do, in constant memory:
-/// at most four heads of one KiB.
+/// It answers exactly as [`find_head`] and [`parse_head`](super::parse_head) do, in constant
+/// memory: at most four heads of one KiB.
 #[derive(Debug)]
 pub struct HeadMemo {
     limits: HeadLimits,
