@@ -4,20 +4,19 @@
 #![cfg(feature = "grpc")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/holding.rs"]
+mod holding;
 #[path = "support/grpc.rs"]
 mod support;
 
-use std::{
-    sync::{Mutex, mpsc},
-    thread,
-    time::Duration,
-};
+use std::{thread, time::Duration};
 
+use holding::Holding;
 use peregrine::{
-    agent::{Agent, Extension, Profile, Provider, Turn},
+    agent::{Extension, Profile, Provider},
     binding::interfaces::{Binding, Interface},
     limits::Limits,
-    model::{JsonObjectBuf, TaskState as State},
+    model::JsonObjectBuf,
     net::Server,
 };
 use prost::Message as _;
@@ -550,25 +549,10 @@ fn a_large_message_comes_and_goes_whole() {
     });
 }
 
-/// Holds its worker for a message that begins with "hold" until it is told to go on.
-struct Holding(mpsc::Sender<()>, Mutex<mpsc::Receiver<()>>);
-
-impl Agent for Holding {
-    fn start(&self, mut turn: Turn<'_>) {
-        let text = turn.message.parts().next().and_then(|part| part.as_text());
-        if text.is_some_and(|text| text.raw().starts_with(b"hold")) {
-            self.0.send(()).unwrap();
-            self.1.lock().unwrap().recv().unwrap();
-        }
-        turn.status(State::Completed);
-    }
-}
-
 #[test]
 fn large_messages_wait_for_their_turn() {
-    let ((began, hear), (go, going)) = (mpsc::channel(), mpsc::channel());
+    let (agent, hear, go) = Holding::new();
     let limits = Limits { large_bodies_max: 1, ..Limits::default() };
-    let agent = Holding(began, going.into());
     let server = Server::new().limits(limits).agent(Profile::new("a", "b"), agent).workers(2);
     let rig = Rig(server.listen("127.0.0.1:0").start().unwrap());
     let filler = "x".repeat(200_000);

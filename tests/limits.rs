@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "support/holding.rs"]
+mod holding;
 mod support;
 
 use std::{
@@ -10,11 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use holding::Holding;
 use peregrine::{
-    agent::{Agent, Profile, Turn},
+    agent::Profile,
     engine::{Next, Setup},
     limits::Limits,
-    model::TaskState,
     net::Server,
 };
 use serde_json::{Value, json};
@@ -593,25 +595,10 @@ fn connections_max() {
     }
 }
 
-/// Echoes; a message whose text begins with "hold" holds its worker until it is told to go on.
-struct Holding(std::sync::mpsc::Sender<()>, std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
-
-impl Agent for Holding {
-    fn start(&self, mut turn: Turn<'_>) {
-        let text = turn.message.parts().next().and_then(|part| part.as_text());
-        if text.is_some_and(|text| text.raw().starts_with(b"hold")) {
-            self.0.send(()).unwrap();
-            self.1.lock().unwrap().recv().unwrap();
-        }
-        turn.status(TaskState::Completed);
-    }
-}
-
 #[test]
 fn large_bodies_max() {
-    let ((began, hear), (go, going)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    let (agent, hear, go) = Holding::new();
     let limits = Limits { large_bodies_max: 1, ..Limits::default() };
-    let agent = Holding(began, going.into());
     let server = Server::new().limits(limits).allow_host("*").agent(Profile::new("a", "b"), agent);
     let running = server.workers(2).listen("127.0.0.1:0").start().unwrap();
     let connect = || {
