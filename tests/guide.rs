@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use peregrine::agent::script::Script;
+use peregrine::{agent::script::Script, limits::Limits};
 use serde_json::{Value, json};
 
 #[allow(dead_code)]
@@ -136,4 +136,31 @@ fn the_engine_of_the_guide_answers_waits_and_streams() {
     assert_eq!(send("hold:50:3")["task"]["status"]["state"], "TASK_STATE_COMPLETED");
     let stream = post(addr, "/", "SendStreamingMessage", words("hold:20:100"));
     assert!(stream.contains("chunk 98") && stream.contains("TASK_STATE_COMPLETED"), "{stream}");
+}
+
+/// The numbers of a row of the table of sizes, by the name in its first cell.
+fn row(page: &str, name: &str) -> Vec<u64> {
+    let begin = format!("| `{name}` |");
+    let line = page.lines().find_map(|line| line.strip_prefix(&begin)).unwrap();
+    let number = |cell: &str| cell.trim().trim_end_matches(" MiB").replace(',', "").parse().ok();
+    line.split('|').filter_map(number).collect()
+}
+
+#[test]
+#[cfg(feature = "grpc")]
+fn the_sizes_of_the_default_budget_are_what_it_gives() {
+    let page = include_str!("../docs/guide/sizing.md");
+    for (at, workers) in [1, 2, 6, 16, 64].into_iter().enumerate() {
+        let limits = Limits::default().for_default_memory(workers, false, &[]);
+        for (name, value) in [
+            ("store_bytes_max", limits.store_bytes_max >> 20),
+            ("tasks_max", limits.tasks_max),
+            ("buffers_bytes_max", limits.buffers_bytes_max >> 20),
+            ("connections_max", limits.connections_max),
+            ("http2_connections_max", limits.http2_connections_max),
+            ("reuse_bytes_max", limits.reuse_bytes_max >> 20),
+        ] {
+            assert_eq!(row(page, name)[at], value as u64, "{name} of {workers} workers");
+        }
+    }
 }
