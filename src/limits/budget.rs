@@ -28,7 +28,7 @@ pub fn memory_bytes_default(workers: usize) -> u64 {
 }
 
 /// A limit that a budget decides.
-struct Share {
+struct Portion {
     name: &'static str,
     /// The least that works.
     least: fn(&Limits) -> u64,
@@ -39,14 +39,14 @@ struct Share {
 }
 
 /// The last one takes the rest.
-const SHARES: &[Share] = &[
-    Share { name: "large_bodies_max", least: |_| 1, most: 1024, weight: 5 },
-    Share { name: "connections_max", least: |_| 64, most: 65_536, weight: 7 },
-    Share { name: "http2_connections_max", least: |_| 1, most: 2_048, weight: 45 },
-    Share { name: "tasks_max", least: |_| 1_024, most: 1 << 24, weight: 6 },
-    Share { name: "reuse_bytes_max", least: |_| MIB, most: 128 * MIB, weight: 2 },
-    Share { name: "buffers_bytes_max", least: one_exchange, most: 1 << 40, weight: 14 },
-    Share { name: "store_bytes_max", least: two_tasks, most: 1 << 48, weight: 28 },
+const PORTIONS: &[Portion] = &[
+    Portion { name: "large_bodies_max", least: |_| 1, most: 1024, weight: 5 },
+    Portion { name: "connections_max", least: |_| 64, most: 65_536, weight: 7 },
+    Portion { name: "http2_connections_max", least: |_| 1, most: 2_048, weight: 45 },
+    Portion { name: "tasks_max", least: |_| 1_024, most: 1 << 24, weight: 6 },
+    Portion { name: "reuse_bytes_max", least: |_| MIB, most: 128 * MIB, weight: 2 },
+    Portion { name: "buffers_bytes_max", least: one_exchange, most: 1 << 40, weight: 14 },
+    Portion { name: "store_bytes_max", least: two_tasks, most: 1 << 48, weight: 28 },
 ];
 
 /// A whole request and an answer.
@@ -97,31 +97,31 @@ impl Limits {
         is_secure: bool,
         fixed: &[&str],
     ) -> Result<Limits, TooLittleMemory> {
-        let shares = || SHARES.iter().filter(|share| !fixed.contains(&share.name));
+        let portions = || PORTIONS.iter().filter(|portion| !fixed.contains(&portion.name));
         let mut limits = self.clone();
-        for share in shares() {
-            limits.put(share.name, (share.least)(self));
+        for portion in portions() {
+            limits.put(portion.name, (portion.least)(self));
         }
         let mut sum = limits.memory_bytes_sum(workers, is_secure);
         if sum > bytes {
             return Err(TooLittleMemory { bytes, least: sum });
         }
-        let mut weights: u64 = shares().map(|share| share.weight).sum();
-        for share in shares() {
-            let part = (u128::from(bytes - sum) * u128::from(share.weight)) / u128::from(weights);
+        let mut weights: u64 = portions().map(|portion| portion.weight).sum();
+        for portion in portions() {
+            let part = (u128::from(bytes - sum) * u128::from(portion.weight)) / u128::from(weights);
             let ceiling = sum + part as u64;
-            weights -= share.weight;
+            weights -= portion.weight;
             // More of one limit never needs less memory: the most that fits is found by halving.
-            let (mut fits, mut most) = ((share.least)(self), share.most);
+            let (mut fits, mut most) = ((portion.least)(self), portion.most);
             while fits < most {
                 let middle = fits + (most - fits).div_ceil(2);
-                limits.put(share.name, middle);
+                limits.put(portion.name, middle);
                 match limits.memory_bytes_sum(workers, is_secure) <= ceiling {
                     true => fits = middle,
                     false => most = middle - 1,
                 }
             }
-            limits.put(share.name, fits);
+            limits.put(portion.name, fits);
             sum = limits.memory_bytes_sum(workers, is_secure);
         }
         Ok(limits)
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn shrinks(name: &str) -> bool {
-        SHARES.iter().any(|share| share.name == name)
+        PORTIONS.iter().any(|portion| portion.name == name)
     }
 
     fn least(limits: &Limits, workers: usize, is_secure: bool, fixed: &[&str]) -> u64 {
@@ -162,11 +162,11 @@ mod tests {
             workers in 1..=64_usize,
             more in 0..(1_u64 << 36),
             is_secure: bool,
-            by_hand in 0..SHARES.len(),
+            by_hand in 0..PORTIONS.len(),
             is_by_hand: bool,
         ) {
             let base = Limits::default();
-            let fixed: &[&str] = if is_by_hand { &[SHARES[by_hand].name] } else { &[] };
+            let fixed: &[&str] = if is_by_hand { &[PORTIONS[by_hand].name] } else { &[] };
             let least = least(&base, workers, is_secure, fixed);
             let limits = base.for_memory(least + more, workers, is_secure, fixed).unwrap();
             prop_assert!(limits.memory_bytes_sum(workers, is_secure) <= least + more);

@@ -7,7 +7,7 @@
 
 mod account;
 mod body;
-mod budget;
+mod flood;
 mod grpc;
 mod host;
 mod message;
@@ -52,7 +52,7 @@ use super::{
 };
 
 use account::Account;
-use budget::Inflow;
+use flood::Inflow;
 use rewind::Rewind;
 
 /// What h2 takes of one answer before it wants to be rid of it.

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::net::transport::Transport;
 
-use super::{Link, budget::Frames};
+use super::{Link, flood::Frames};
 
 /// Gives the bytes that were read, then those of the stream.
 pub(super) struct Rewind<S: Transport> {

@@ -1,7 +1,7 @@
 //! How many frames a peer may send that carry no call and no data.
 //!
 //! h2 answers SETTINGS and PING and skips what it does not know as fast as it comes, so frames are
-//! counted on their way to h2. There is a budget of `http2_control_frames_max`: a frame without use
+//! counted on their way to h2. There is an allowance of `http2_control_frames_max`: a useless frame
 //! takes one from it; a call, and each frame of data that the peer is sent, give back ten; and
 //! the whole of it comes back in thirty seconds. Who has used it up is told ENHANCE_YOUR_CALM.
 
@@ -11,7 +11,7 @@ use std::cell::Cell;
 const HEAD: usize = 9;
 /// Bytes of the client's preface (RFC 9113 §3.4), which is no frame.
 const PREFACE: usize = 24;
-/// Milliseconds in which all of the budget comes back (nghttp2: 33 a second, 1,000 at once).
+/// Milliseconds in which all of the allowance comes back (nghttp2: 33 a second, 1,000 at once).
 const REFILL_MS: u64 = 30_000;
 /// Frames that a call, or a frame of data that was sent, is good for (Envoy: ten WINDOW_UPDATE for
 /// each frame of data).
@@ -23,7 +23,7 @@ const FRAME_BYTES: usize = 16 * 1024;
 /// Bytes that are taken from one connection before others get their turn.
 const TURN_BYTES: usize = 64 * 1024;
 
-/// What a frame is to the budget.
+/// What a frame is to the allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// The fields of a call.
@@ -87,16 +87,16 @@ impl Frames {
 
 /// What is left to spend; the time is that of the caller.
 #[derive(Clone, Copy, Debug)]
-struct Budget {
+struct Allowance {
     max: u64,
     left: u64,
     /// When something came back for the last time.
     since_ms: u64,
 }
 
-impl Budget {
-    fn new(max: u64, now_ms: u64) -> Budget {
-        Budget { max, left: max, since_ms: now_ms }
+impl Allowance {
+    fn new(max: u64, now_ms: u64) -> Allowance {
+        Allowance { max, left: max, since_ms: now_ms }
     }
 
     fn grant(&mut self, frames: u64) {
@@ -120,7 +120,7 @@ impl Budget {
 
 /// What one connection may still send, shared by who reads it and who answers.
 pub(super) struct Inflow {
-    budget: Cell<Budget>,
+    allowance: Cell<Allowance>,
     is_flooded: Cell<bool>,
     /// Bytes that may still be read in this turn.
     turn: Cell<usize>,
@@ -128,9 +128,9 @@ pub(super) struct Inflow {
 
 impl Inflow {
     pub(super) fn new(control_frames_max: usize, now_ms: u64) -> Inflow {
-        let budget = Budget::new(control_frames_max as u64, now_ms);
-        let (budget, turn) = (Cell::new(budget), Cell::new(TURN_BYTES));
-        Inflow { budget, is_flooded: Cell::new(false), turn }
+        let allowance = Allowance::new(control_frames_max as u64, now_ms);
+        let (allowance, turn) = (Cell::new(allowance), Cell::new(TURN_BYTES));
+        Inflow { allowance, is_flooded: Cell::new(false), turn }
     }
 
     /// True: the peer has sent too many frames without use, and nothing more is read of it.
@@ -151,21 +151,21 @@ impl Inflow {
     /// Takes account of what was read.
     pub(super) fn read(&self, frames: &mut Frames, bytes: &[u8], now_ms: impl Fn() -> u64) {
         self.turn.set(self.turn.get().saturating_sub(bytes.len()));
-        let (mut budget, mut is_flooded) = (self.budget.get(), self.is_flooded.get());
+        let (mut allowance, mut is_flooded) = (self.allowance.get(), self.is_flooded.get());
         frames.scan(bytes, |frame| match frame {
-            Frame::Headers => budget.grant(GRANT),
+            Frame::Headers => allowance.grant(GRANT),
             Frame::Data => {}
-            Frame::Control => is_flooded |= !budget.spend(now_ms()),
+            Frame::Control => is_flooded |= !allowance.spend(now_ms()),
         });
-        self.budget.set(budget);
+        self.allowance.set(allowance);
         self.is_flooded.set(is_flooded);
     }
 
     /// Takes account of data that was sent, which the peer may acknowledge.
     pub(super) fn sent(&self, bytes: usize) {
-        let mut budget = self.budget.get();
-        budget.grant(GRANT * (1 + (bytes / FRAME_BYTES) as u64));
-        self.budget.set(budget);
+        let mut allowance = self.allowance.get();
+        allowance.grant(GRANT * (1 + (bytes / FRAME_BYTES) as u64));
+        self.allowance.set(allowance);
     }
 }
 
@@ -220,20 +220,21 @@ mod tests {
             prop_assert_eq!(seen, naive(&all));
         }
 
-        /// Nobody spends more than the budget, what was granted, and what came back with time.
+        /// Nobody spends more than the allowance, what was granted, and what came back with time.
         #[test]
         fn no_more_is_spent_than_there_is(
             max in 1..50_u64,
             steps in prop::collection::vec((0..3_000_u64, 0..30_u64, 0..3_u64), 0..200),
         ) {
-            let (mut budget, mut now, mut spent, mut granted) = (Budget::new(max, 0), 0, 0, 0);
+            let mut allowance = Allowance::new(max, 0);
+            let (mut now, mut spent, mut granted) = (0, 0, 0);
             for (passed, wanted, grant) in steps {
                 now += passed;
                 granted += grant;
-                budget.grant(grant);
-                spent += (0..wanted).filter(|_| budget.spend(now)).count() as u64;
+                allowance.grant(grant);
+                spent += (0..wanted).filter(|_| allowance.spend(now)).count() as u64;
                 prop_assert!(spent <= max + granted + now * max / REFILL_MS);
-                prop_assert!(budget.left <= max);
+                prop_assert!(allowance.left <= max);
             }
         }
     }
@@ -260,19 +261,19 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_comes_back_with_time_and_with_use() {
-        let mut budget = Budget::new(30, 0);
-        assert!((0..30).all(|_| budget.spend(0)));
-        assert!(!budget.spend(999));
+    fn an_allowance_comes_back_with_time_and_with_use() {
+        let mut allowance = Allowance::new(30, 0);
+        assert!((0..30).all(|_| allowance.spend(0)));
+        assert!(!allowance.spend(999));
         // One in a second.
-        assert!(budget.spend(1000) && !budget.spend(1000));
-        budget.grant(2);
-        assert!(budget.spend(1000) && budget.spend(1000) && !budget.spend(1000));
-        assert_eq!((0..100).filter(|_| budget.spend(1_000_000)).count(), 30);
+        assert!(allowance.spend(1000) && !allowance.spend(1000));
+        allowance.grant(2);
+        assert!(allowance.spend(1000) && allowance.spend(1000) && !allowance.spend(1000));
+        assert_eq!((0..100).filter(|_| allowance.spend(1_000_000)).count(), 30);
     }
 
     #[test]
-    fn an_exhausted_budget_stays_exhausted_for_its_connection() {
+    fn an_exhausted_allowance_stays_exhausted_for_its_connection() {
         let (inflow, mut frames) = (Inflow::new(3, 0), Frames::new());
         let ping = bytes(6, 0, 8);
         inflow.read(&mut frames, &[0; 24], || 0);
