@@ -63,8 +63,16 @@ impl Writer<'_> {
     /// Appends a string, bytes or a finished message; the empty one is written, too.
     #[inline]
     pub fn bytes(&mut self, number: u32, bytes: &[u8]) {
-        self.key(number, 2);
-        self.varint(bytes.len() as u64);
+        match (number, bytes.len()) {
+            // Nearly always it is a byte of each, which are written at once.
+            (..16, length @ ..0x80) => {
+                self.0.extend_from_slice(&[(number << 3 | 2) as u8, length as u8]);
+            }
+            (_, length) => {
+                self.key(number, 2);
+                self.varint(length as u64);
+            }
+        }
         self.0.extend_from_slice(bytes);
     }
 

@@ -136,8 +136,8 @@ fn artifact_update(
     let TaskEvent::Artifact { artifact: chunk, append, last_chunk, metadata } = *event else {
         return;
     };
-    let update =
-        writer.open(v1::stream_response::ARTIFACT_UPDATE, FRAME_GUESS + chunk.packed_len());
+    let guess = place.task_id.len() + place.context_id.len() + chunk.packed_len();
+    let update = writer.open(v1::stream_response::ARTIFACT_UPDATE, guess);
     writer.bytes(field::TASK_ID, place.task_id);
     writer.bytes(field::CONTEXT_ID, place.context_id);
     artifact(writer, generation, field::ARTIFACT, chunk, chunk.parts(), chunk.packed_len());

@@ -81,11 +81,10 @@ pub(super) async fn answer(
 ) {
     let link = Rc::clone(&active.0);
     let (head, body) = request.into_parts();
-    let served = link.served(&head);
-    let metadata = Metadata::read(head);
+    let authority = link.served(&head);
+    let mut metadata = Metadata::read(head);
     let alarm = Alarm::new(&link.local);
     let due_ms = metadata.timeout_ms.map(|ms| link.local.clock.now().mono_ms + ms);
-    let mut messages = Messages::new(body, &link, metadata.held_bytes());
     let mut call = Call { link, _active: active, respond, alarm, due_ms, activated: None };
     if metadata.fields > call.link.limits().head_fields_max {
         return call.refuse(Status::new(
@@ -93,12 +92,14 @@ pub(super) async fn answer(
             "too many metadata fields (head_fields_max)",
         ));
     }
-    if let Err(status) = served {
-        return call.refuse(status);
-    }
+    metadata.authority = match authority {
+        Ok(authority) => authority,
+        Err(status) => return call.refuse(status),
+    };
     let Some(rpc) = metadata.rpc else {
         return call.refuse(Status::new(Code::Unimplemented, "there is no such rpc"));
     };
+    let mut messages = Messages::new(body, &call.link, metadata.held_bytes());
     let end = match rpc {
         Rpc::A2a(rpc) => match messages.only(&mut call.alarm, due_ms).await {
             Ok(message) => call.a2a(rpc, metadata, message, messages).await,

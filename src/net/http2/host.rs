@@ -1,6 +1,8 @@
 //! The host that a request of HTTP/2 names. That of gRPC is checked here, as the engine checks that
 //! of HTTP/1.1; everything else goes through the engine.
 
+use std::rc::Rc;
+
 use http::{header::HOST, request::Parts};
 
 use crate::{
@@ -20,17 +22,20 @@ pub(super) fn authority(head: &Parts) -> Option<&[u8]> {
 }
 
 impl Link {
-    /// Refuses a call whose authority is none, or whose host is not served here.
+    /// The authority of a call, if it names one; refuses what is none, and a host that is not served
+    /// here.
     ///
     /// An HTTP status would reach the caller of a gRPC client as UNKNOWN without a word, so both
     /// refusals are statuses of gRPC, of a kind that no client tries again.
-    pub(super) fn served(&self, head: &Parts) -> Result<(), Status> {
-        let Some(authority) = authority(head) else { return Ok(()) };
+    pub(super) fn served(&self, head: &Parts) -> Result<Option<Rc<str>>, Status> {
+        let Some(authority) = authority(head) else { return Ok(None) };
         let invalid = || Status::new(Code::InvalidArgument, ":authority is not a host and port");
-        let text = std::str::from_utf8(authority).map_err(|_| invalid())?;
-        if *self.served.borrow() == *text {
-            return Ok(());
+        if let Some(last) = &*self.served.borrow()
+            && last.as_bytes() == authority
+        {
+            return Ok(Some(Rc::clone(last)));
         }
+        let text = std::str::from_utf8(authority).map_err(|_| invalid())?;
         // RFC 9113 §8.3.1: user information is no part of it.
         if !is_authority(authority) {
             return Err(invalid());
@@ -39,9 +44,10 @@ impl Link {
         if site.hosts.are_checked(peer.is_loopback) && !site.hosts.know(text, peer.local) {
             return Err(Status::new(Code::PermissionDenied, hosts::REFUSAL));
         }
+        let text: Rc<str> = text.into();
         if text.len() <= KEPT_HOST_BYTES_MAX {
-            text.clone_into(&mut self.served.borrow_mut());
+            *self.served.borrow_mut() = Some(Rc::clone(&text));
         }
-        Ok(())
+        Ok(Some(text))
     }
 }

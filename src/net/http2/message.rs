@@ -82,7 +82,9 @@ impl Messages {
             if whole.is_some_and(|length| self.bytes().len() > PREFIX + length) {
                 return refuse(Code::InvalidArgument, "the request has more than one message");
             }
-            if !self.body.is_over() && self.more(alarm, due_ms).await? {
+            // What came with the last bytes is seen with them; before any, somebody has to wait.
+            let is_over = !self.bytes().is_empty() && self.body.is_over();
+            if !is_over && self.more(alarm, due_ms).await? {
                 continue;
             }
             return match (whole, self.end()) {

@@ -3,11 +3,12 @@
 //! The fields of a head, and the buffer that its path points into, take several times the bytes
 //! that came. They are let go before anything is waited for.
 
-use http::{HeaderMap, HeaderValue, request::Parts};
+use std::rc::Rc;
+
+use http::{HeaderValue, request::Parts, uri::PathAndQuery};
+use smallvec::SmallVec;
 
 use crate::binding::grpc::{Rpc, rpc};
-
-use super::host::authority;
 
 /// What the head of a call says.
 pub(super) struct Metadata {
@@ -20,45 +21,47 @@ pub(super) struct Metadata {
     /// `a2a-last-event-id`.
     pub(super) after: Option<u64>,
     /// `a2a-version`.
-    pub(super) version: Option<Box<[u8]>>,
-    /// `a2a-extensions`, as one list.
-    pub(super) extensions: Option<Box<str>>,
-    /// `:authority`, or `Host`.
-    pub(super) authority: Option<Box<str>>,
+    pub(super) version: Option<SmallVec<[u8; 16]>>,
+    /// `a2a-extensions`; repeated, it is one list (wire §1.8).
+    pub(super) extensions: Option<String>,
+    /// `:authority`, or `Host`, once it is known to be served; nothing until then.
+    pub(super) authority: Option<Rc<str>>,
 }
 
 impl Metadata {
-    /// Reads what is needed, and drops the rest.
+    /// Reads what is needed, and drops the rest. Of what may be said once, the first counts.
     pub(super) fn read(head: Parts) -> Metadata {
-        let authority = authority(&head).and_then(|authority| std::str::from_utf8(authority).ok());
-        let authority = authority.map(Box::from);
         let Parts { uri, headers, .. } = head;
         // A path with a query is the name of no rpc.
-        let path = uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
-        let version = headers.get("a2a-version").map(HeaderValue::as_bytes);
-        Metadata {
-            rpc: rpc(path),
-            fields: headers.len(),
-            timeout_ms: timeout(&headers),
-            after: after(&headers),
-            version: version.map(Box::from),
-            extensions: extensions(&headers),
-            authority,
+        let rpc = rpc(uri.path_and_query().map_or("", PathAndQuery::as_str));
+        let (mut timeout_ms, mut after, mut version, mut extensions) = (None, None, None, None);
+        for (name, value) in &headers {
+            match name.as_str() {
+                "grpc-timeout" => timeout_ms = timeout_ms.or_else(|| timeout(value)),
+                "a2a-last-event-id" => after = after.or_else(|| number(value)),
+                "a2a-version" => {
+                    version.get_or_insert_with(|| SmallVec::from_slice(value.as_bytes()));
+                }
+                "a2a-extensions" | "x-a2a-extensions" => list(&mut extensions, value),
+                _ => {}
+            }
         }
+        let (fields, authority) = (headers.len(), None);
+        Metadata { rpc, fields, timeout_ms, after, version, extensions, authority }
     }
 
     /// Bytes that it holds.
     pub(super) fn held_bytes(&self) -> usize {
-        let texts = [self.extensions.as_deref(), self.authority.as_deref()];
-        let version = self.version.as_ref().map_or(0, |version| version.len());
-        texts.iter().flatten().fold(version, |sum, text| sum + text.len())
+        let version = self.version.as_ref().map_or(0, SmallVec::len);
+        let extensions = self.extensions.as_ref().map_or(0, String::capacity);
+        version + extensions + self.authority.as_ref().map_or(0, |authority| authority.len())
     }
 }
 
 /// `grpc-timeout` in milliseconds, rounded up (gRPC over HTTP/2, "Requests"): at most eight digits
 /// and a unit. What is none of that is no deadline.
-fn timeout(headers: &HeaderMap) -> Option<u64> {
-    let value = headers.get("grpc-timeout")?.to_str().ok()?;
+fn timeout(value: &HeaderValue) -> Option<u64> {
+    let value = value.to_str().ok()?;
     let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
     if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
@@ -75,16 +78,16 @@ fn timeout(headers: &HeaderMap) -> Option<u64> {
     })
 }
 
-/// Repeated extension metadata is one list (wire §1.8).
-fn extensions(headers: &HeaderMap) -> Option<Box<str>> {
-    let all = ["a2a-extensions", "x-a2a-extensions"];
-    let values = all.iter().flat_map(|name| headers.get_all(*name));
-    let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();
-    (!values.is_empty()).then(|| values.join(",").into())
+fn number(value: &HeaderValue) -> Option<u64> {
+    value.to_str().ok()?.trim().parse().ok()
 }
 
-fn after(headers: &HeaderMap) -> Option<u64> {
-    headers.get("a2a-last-event-id")?.to_str().ok()?.trim().parse().ok()
+fn list(extensions: &mut Option<String>, value: &HeaderValue) {
+    let Ok(value) = value.to_str() else { return };
+    match extensions {
+        None => *extensions = Some(value.to_owned()),
+        Some(list) => list.extend([",", value]),
+    }
 }
 
 #[cfg(test)]
@@ -95,11 +98,7 @@ mod tests {
 
     #[test]
     fn timeouts_have_a_unit() {
-        let ms = |text: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("grpc-timeout", HeaderValue::from_str(text).unwrap());
-            timeout(&headers)
-        };
+        let ms = |text: &str| timeout(&HeaderValue::from_str(text).unwrap());
         for (text, expected) in [
             ("1H", Some(3_600_000)),
             ("2M", Some(120_000)),
@@ -125,14 +124,17 @@ mod tests {
             .header("a2a-version", "1.0")
             .header("a2a-extensions", "a")
             .header("x-a2a-extensions", "bc")
+            .header("a2a-version", "0.3")
             .header("a2a-last-event-id", "7")
             .header("padding", "x".repeat(1000));
-        let metadata = Metadata::read(head.body(()).unwrap().into_parts().0);
+        let mut metadata = Metadata::read(head.body(()).unwrap().into_parts().0);
+        metadata.authority = Some("x:1".into());
         assert!(matches!(metadata.rpc, Some(Rpc::A2a(_))));
-        assert_eq!((metadata.fields, metadata.after), (5, Some(7)));
+        assert_eq!((metadata.fields, metadata.after), (6, Some(7)));
+        assert_eq!(metadata.version.as_deref(), Some(&b"1.0"[..]));
         assert_eq!(metadata.extensions.as_deref(), Some("a,bc"));
-        assert_eq!(metadata.authority.as_deref(), Some("x:1"));
-        assert_eq!(metadata.held_bytes(), "1.0".len() + "a,bc".len() + "x:1".len());
+        let extensions = metadata.extensions.as_ref().unwrap().capacity();
+        assert_eq!(metadata.held_bytes(), "1.0".len() + extensions + "x:1".len());
         let asked = Request::post("http://x:1/lf.a2a.v1.A2AService/GetTask?x").body(()).unwrap();
         assert!(Metadata::read(asked.into_parts().0).rpc.is_none());
     }

@@ -68,7 +68,7 @@ struct Link {
     /// Our side of the connection.
     side: Side,
     /// The authority of the last gRPC call that was let in.
-    served: RefCell<String>,
+    served: RefCell<Option<Rc<str>>>,
     inflow: Inflow,
     account: Arc<Account>,
     /// True: the peer does not answer, and the connection ends by a reset.
