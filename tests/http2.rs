@@ -18,6 +18,7 @@ use h2::{RecvStream, client::SendRequest};
 use http::{HeaderMap, Request, Response};
 use serde_json::{Value, json};
 use support::{Rig, run, say};
+use tokio::task::JoinSet;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame.
@@ -709,7 +710,11 @@ fn raw_open(rig: &Rig, pieces: &[&[u8]]) -> Vec<u8> {
 
 #[test]
 fn the_connection_that_holds_most_is_reset() {
-    let rig = Rig::limited(|limits| limits.buffers_bytes_max = 16_000_000);
+    let rig = Rig::limited(|limits| {
+        limits.buffers_bytes_max = 16_000_000;
+        // Else its calls would wait for each other.
+        limits.output_bytes_max = 16_000_000;
+    });
     run(async {
         let mut victim = connect(rig.0.addrs()[0]).await;
         let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
@@ -731,6 +736,78 @@ fn the_connection_that_holds_most_is_reset() {
         let error = end.unwrap_err();
         let kind = error.get_io().map(std::io::Error::kind);
         assert_eq!(kind, Some(ErrorKind::ConnectionReset), "{error}");
+        assert_serves(&rig).await;
+    });
+}
+
+/// How many tasks there are.
+async fn tasks(client: &mut SendRequest<Bytes>) -> Value {
+    let request = post("application/json", "/").body(()).unwrap();
+    let (_, body, _) = rest(ask(client, request, &rpc("ListTasks", &json!({}))).await).await;
+    serde_json::from_slice::<Value>(&body).unwrap()["result"]["totalSize"].clone()
+}
+
+#[test]
+fn calls_wait_while_their_connection_does_not_take_its_answers() {
+    let rig = Rig::limited(|limits| {
+        limits.output_bytes_max = 40_000;
+        limits.answer_bytes_max = 40_000;
+    });
+    let words = "x".repeat(50_000);
+    let calls = [
+        (grpc(SEND), framed(&say(&words))),
+        (post("application/json", "/"), rpc("SendMessage", &params(&words))),
+    ];
+    run(async {
+        let mut observer = connect(rig.0.addrs()[0]).await;
+        for (round, (request, message)) in calls.into_iter().enumerate() {
+            let mut client = connect(rig.0.addrs()[0]).await;
+            let request = request.body(()).unwrap();
+            // Its window of 64 KiB holds back some of the answer, which has over 100 KB.
+            let first = ask(&mut client, request.clone(), &message).await;
+            let mut waiting = JoinSet::new();
+            for _ in 0..9 {
+                let (response, mut stream) = client.send_request(request.clone(), false).unwrap();
+                stream.send_data(message.clone().into(), true).unwrap();
+                waiting.spawn(async move { rest(response.await.unwrap()).await.1.len() });
+            }
+            // Once this is answered, the server has seen all that came before it.
+            let check = grpc("/grpc.health.v1.Health/Check").body(()).unwrap();
+            ask(&mut client, check, &[0; 5]).await;
+            assert_eq!(tasks(&mut observer).await, json!(10 * round + 1));
+            waiting.spawn(async move { rest(first).await.1.len() });
+            let lengths = tokio::time::timeout(PATIENCE, waiting.join_all()).await.unwrap();
+            assert!(lengths.iter().all(|length| *length > 2 * words.len()), "{lengths:?}");
+            assert_eq!(tasks(&mut observer).await, json!(10 * round + 10));
+        }
+        assert_serves(&rig).await;
+    });
+}
+
+#[test]
+fn streams_that_nobody_reads_hold_up_no_call() {
+    let rig = Rig::limited(|limits| {
+        limits.output_bytes_max = 40_000;
+        limits.answer_bytes_max = 40_000;
+    });
+    let events = "stream:1000";
+    let streams = [
+        (grpc(STREAM), framed(&say(events))),
+        (post("application/json", "/"), rpc("SendStreamingMessage", &params(events))),
+    ];
+    run(async {
+        let mut observer = connect(rig.0.addrs()[0]).await;
+        for (round, (request, message)) in streams.into_iter().enumerate() {
+            let mut client = connect(rig.0.addrs()[0]).await;
+            let request = request.body(()).unwrap();
+            let mut unread = Vec::new();
+            for _ in 0..4 {
+                unread.push(ask(&mut client, request.clone(), &message).await);
+            }
+            let call = grpc(SEND).body(()).unwrap();
+            ask(&mut client, call, &framed(&say("hello"))).await;
+            assert_eq!(tasks(&mut observer).await, json!(5 * (round + 1)));
+        }
         assert_serves(&rig).await;
     });
 }

@@ -1,7 +1,14 @@
 //! What one connection holds: its calls, their answers, and what of them waits in h2.
+//!
+//! While answers of more than `output_bytes_max` and `answer_bytes_max` together wait, none of its
+//! calls is begun: they wait until enough has left, or was given up after `write_stall_ms`. What
+//! waits of streams is not counted there: one that is read slowly would hold up all calls.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::Waker,
 };
 
@@ -12,12 +19,61 @@ pub(super) struct Account {
     shared: Arc<Shared>,
     share: Mutex<Share>,
     waker: Waker,
+    /// Bytes of answers that wait in h2, which are counted in the share as well.
+    unsent: AtomicUsize,
+    unsent_max: usize,
+    /// The calls that wait until there are fewer, and some that do not wait any more.
+    waiting: Mutex<Vec<Waker>>,
+    waiting_max: usize,
 }
 
 impl Account {
     /// Of a connection that `waker` wakes.
     pub(super) fn new(shared: &Arc<Shared>, waker: Waker) -> Account {
-        Account { shared: Arc::clone(shared), share: Mutex::default(), waker }
+        let limits = shared.engine.limits();
+        let unsent_max = limits.output_bytes_max + limits.answer_bytes_max;
+        // Twice as many as can wait: no more than half of them are calls that have left.
+        let waiting_max = 2 * limits.http2_streams_max;
+        let (share, waiting) = (Mutex::default(), Mutex::default());
+        let (shared, unsent) = (Arc::clone(shared), AtomicUsize::new(0));
+        Account { shared, share, waker, unsent, unsent_max, waiting, waiting_max }
+    }
+
+    /// Counts an answer of `bytes` as [`Account::charge`] does.
+    #[must_use]
+    pub(super) fn charge_answer(&self, bytes: usize) -> bool {
+        self.unsent.fetch_add(bytes, Relaxed);
+        self.charge(0, bytes)
+    }
+
+    /// Counts an answer no longer.
+    pub(super) fn give_back_answer(&self, bytes: usize) {
+        self.give_back(bytes);
+        let before = self.unsent.fetch_sub(bytes, Relaxed);
+        if before > self.unsent_max && before - bytes <= self.unsent_max {
+            std::mem::take(&mut *self.waiting()).into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// True: a call may begin; otherwise `waker` is woken when it may.
+    pub(super) fn lets_begin(&self, waker: &Waker) -> bool {
+        if self.unsent.load(Relaxed) <= self.unsent_max {
+            return true;
+        }
+        let mut waiting = self.waiting();
+        if waiting.iter().any(|other| other.will_wake(waker)) {
+            return false;
+        }
+        if waiting.len() >= self.waiting_max {
+            // Those that still wait come back here; the others held memory for nothing.
+            waiting.drain(..).for_each(Waker::wake);
+        }
+        waiting.push(waker.clone());
+        false
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts `held` bytes of one of its parts instead of `before`; false: that part must go, and

@@ -26,7 +26,7 @@ use super::{
     Active, Alarm, Link,
     message::{Messages, NoMessage, late},
     metadata::Metadata,
-    send::{Gone, send, take},
+    send::{Gone, send, take, take_piece},
 };
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
@@ -157,16 +157,22 @@ impl Call {
         &mut self,
         rpc: &'static A2aRpc,
         metadata: Metadata,
-        message: Bytes,
+        mut message: Bytes,
         mut messages: Messages,
     ) -> Result<(), End> {
-        let mut ticket = None;
+        let (mut ticket, mut waits) = (None, false);
         let called = poll_fn(|cx| match self.turn(&mut ticket, &message, &mut messages, cx)? {
             Poll::Ready(lease) => {
                 messages.give_back();
                 Poll::Ready(self.handle(rpc, &metadata, &message, lease, cx))
             }
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                if !std::mem::replace(&mut waits, true) && message.len() <= LARGE_BODY_BYTES {
+                    // A few bytes would keep all that h2 read with them.
+                    message = Bytes::copy_from_slice(&message);
+                }
+                Poll::Pending
+            }
         });
         let (handled, written) = called.await?;
         // Whatever is waited for from here on, the request is not.
@@ -181,8 +187,8 @@ impl Call {
         }
     }
 
-    /// Waits until a large message may be handled, for which it needs these buffers. Who waits has
-    /// its message counted.
+    /// Waits until the call may begin, and a large message for the buffers that it needs. Who waits
+    /// has its message counted.
     fn turn(
         &mut self,
         ticket: &mut Option<Box<Ticket>>,
@@ -190,12 +196,14 @@ impl Call {
         messages: &mut Messages,
         cx: &mut Context<'_>,
     ) -> Result<Poll<Option<Lease>>, End> {
-        if message.len() <= LARGE_BODY_BYTES {
-            return Ok(Poll::Ready(None));
-        }
-        let lease = self.link.engine().site.large.take(ticket, cx.waker());
-        if lease.is_some() {
-            return Ok(Poll::Ready(lease));
+        if self.link.account.lets_begin(cx.waker()) {
+            if message.len() <= LARGE_BODY_BYTES {
+                return Ok(Poll::Ready(None));
+            }
+            let lease = self.link.engine().site.large.take(ticket, cx.waker());
+            if lease.is_some() {
+                return Ok(Poll::Ready(lease));
+            }
         }
         messages.hold_whole(message.len())?;
         if self.respond.poll_reset(cx).is_ready() {
@@ -350,7 +358,7 @@ impl Call {
             let mut desk = link.local.desk.borrow_mut();
             desk.out.clear();
             let pumped = pump.pump(link.engine().service(), cx.waker(), &mut desk.out, PIECE);
-            Poll::Ready(Ok((take(&mut desk.out, link)?, pumped)))
+            Poll::Ready(Ok((take_piece(&mut desk.out, link)?, pumped)))
         })
         .await
     }
@@ -370,7 +378,7 @@ impl Call {
             desk.out.clear();
             let pumped = pump.pump(link.engine().service(), cx.waker(), &mut desk.out, PIECE);
             if !desk.out.is_empty() || pumped != Pumped::Pending {
-                return Poll::Ready(Ok((take(&mut desk.out, link)?, pumped)));
+                return Poll::Ready(Ok((take_piece(&mut desk.out, link)?, pumped)));
             }
             let over = if due_ms.is_some_and(|due_ms| link.local.clock.now().mono_ms >= due_ms) {
                 late()

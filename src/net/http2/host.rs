@@ -22,8 +22,8 @@ pub(super) fn authority(head: &Parts) -> Option<&[u8]> {
 }
 
 impl Link {
-    /// The authority of a call, if it names one; refuses what is none, and a host that is not served
-    /// here.
+    /// The authority of a call, if it names one; refuses what is none, and a host that is not
+    /// served here.
     ///
     /// An HTTP status would reach the caller of a gRPC client as UNKNOWN without a word, so both
     /// refusals are statuses of gRPC, of a kind that no client tries again.

@@ -26,7 +26,7 @@ use super::{
     Active, Alarm, Link,
     body::{Body, Piece},
     host::authority,
-    send::{Gone, send, take},
+    send::{Gone, send, take, take_piece},
 };
 
 /// RFC 9113 §8.2.2: fields of a connection mean nothing here; the rest is said anew.
@@ -163,7 +163,10 @@ impl Exchange {
                 }
                 continue;
             };
-            let piece = take(&mut self.answer.body, &self.link)?;
+            let piece = match self.answer.is_stream {
+                true => take_piece(&mut self.answer.body, &self.link)?,
+                false => take(&mut self.answer.body, &self.link)?,
+            };
             if is_done || !piece.is_empty() {
                 send(stream, piece, is_done, &self.link, &mut self.alarm, NEVER).await?;
             }
@@ -184,12 +187,16 @@ impl Exchange {
         respond: &mut SendResponse<Bytes>,
         stream: Option<&mut SendStream<Bytes>>,
     ) -> Poll<Result<Turn, Gone>> {
+        let is_begun = stream.is_some();
         let left = match stream {
             Some(stream) => stream.poll_reset(cx),
             None => respond.poll_reset(cx),
         };
         if left.is_ready() {
             return Poll::Ready(Err(Gone));
+        }
+        if !is_begun && !self.link.account.lets_begin(cx.waker()) {
+            return self.wait(cx);
         }
         let (mut is_due, mut was_late) = (true, false);
         loop {
@@ -218,6 +225,16 @@ impl Exchange {
             is_due = true;
         }
         self.alarm.arm(cx, self.due_ms.unwrap_or(NEVER));
+        Poll::Pending
+    }
+
+    /// Takes in what comes until the call may begin, or its answer: h2 would hold more for it.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<Turn, Gone>> {
+        while let Some(piece) = self.body.as_mut().and_then(|body| body.poll_ahead(cx)) {
+            self.keep(&piece);
+        }
+        self.charge()?;
+        self.alarm.arm(cx, NEVER);
         Poll::Pending
     }
 
@@ -270,6 +287,8 @@ impl Exchange {
 struct Answer {
     to_head: bool,
     head: Option<Response<()>>,
+    /// True: it comes in pieces, for as long as there is something to say.
+    is_stream: bool,
     framing: Framing,
     /// Bytes that are not yet taken apart.
     raw: Vec<u8>,
@@ -290,7 +309,8 @@ enum Framing {
 
 impl Answer {
     fn new(to_head: bool) -> Answer {
-        Answer { to_head, head: None, framing: Framing::Head, raw: Vec::new(), body: Vec::new() }
+        let (raw, body) = (Vec::new(), Vec::new());
+        Answer { to_head, head: None, is_stream: false, framing: Framing::Head, raw, body }
     }
 
     fn is_done(&self) -> bool {
@@ -357,6 +377,7 @@ impl Answer {
         let mut response = Response::builder().status(status).body(()).map_err(|_| Gone)?;
         *response.headers_mut() = headers;
         self.head = Some(response);
+        self.is_stream = chunked;
         self.raw.drain(..length);
         // A stream has no end that could be too far.
         let limits = ChunkLimits {

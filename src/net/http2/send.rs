@@ -19,6 +19,8 @@ const COPY_MAX: usize = 64 * 1024;
 /// Bytes that are counted among all buffers until h2 has sent them.
 struct Counted {
     bytes: Vec<u8>,
+    /// True: a complete answer, for which the calls behind it wait.
+    is_answer: bool,
     account: Arc<Account>,
 }
 
@@ -30,17 +32,31 @@ impl AsRef<[u8]> for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.account.give_back(self.bytes.capacity());
+        let held = self.bytes.capacity();
+        match self.is_answer {
+            true => self.account.give_back_answer(held),
+            false => self.account.give_back(held),
+        }
     }
 }
 
 /// The stream is over: the peer has left or was given up.
 pub(super) struct Gone;
 
-/// Takes what was written out of a worker's buffer; [`Gone`]: the buffers have no room for it.
+/// Takes a complete answer out of a worker's buffer; [`Gone`]: the buffers have no room for it.
 pub(super) fn take(out: &mut Vec<u8>, link: &Link) -> Result<Bytes, Gone> {
+    counted(out, link, true)
+}
+
+/// Takes a piece of a stream as [`take`] does an answer.
+pub(super) fn take_piece(out: &mut Vec<u8>, link: &Link) -> Result<Bytes, Gone> {
+    counted(out, link, false)
+}
+
+fn counted(out: &mut Vec<u8>, link: &Link, is_answer: bool) -> Result<Bytes, Gone> {
     let bytes = match out.len() {
-        ..=COPY_MAX => {
+        0 => return Ok(Bytes::new()),
+        1..=COPY_MAX => {
             let bytes = out.as_slice().to_vec();
             out.clear();
             bytes
@@ -48,8 +64,11 @@ pub(super) fn take(out: &mut Vec<u8>, link: &Link) -> Result<Bytes, Gone> {
         _ => std::mem::take(out),
     };
     let account = Arc::clone(&link.account);
-    let has_room = account.charge(0, bytes.capacity());
-    let counted = Counted { bytes, account };
+    let has_room = match is_answer {
+        true => account.charge_answer(bytes.capacity()),
+        false => account.charge(0, bytes.capacity()),
+    };
+    let counted = Counted { bytes, is_answer, account };
     if has_room { Ok(Bytes::from_owner(counted)) } else { Err(Gone) }
 }
 

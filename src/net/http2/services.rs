@@ -22,7 +22,7 @@ use super::{
     Link, earlier,
     grpc::{Call, End, initial},
     message::{Messages, NoMessage, late},
-    send::{send, take},
+    send::{send, take, take_piece},
 };
 
 impl Call {
@@ -47,7 +47,7 @@ impl Call {
         let mut stream = self.respond.send_response(initial(), false).map_err(|_| End::Gone)?;
         loop {
             let due_ms = self.due_ms.unwrap_or(NEVER);
-            let news = take(&mut out, &self.link)?;
+            let news = take_piece(&mut out, &self.link)?;
             send(&mut stream, news, false, &self.link, &mut self.alarm, due_ms).await?;
             let Call { link, alarm, due_ms, .. } = self;
             let status = poll_fn(|cx| {
@@ -101,7 +101,7 @@ impl Call {
                 Ok(message) => match reflection::answer(&mut out, &message) {
                     Ok(()) => {
                         drop(message);
-                        let answer = take(&mut out, &self.link)?;
+                        let answer = take_piece(&mut out, &self.link)?;
                         let Call { link, alarm, .. } = self;
                         let sending = send(&mut stream, answer, false, link, alarm, due_ms);
                         let _ = messages.beside(sending).await??;
