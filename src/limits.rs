@@ -185,12 +185,13 @@ limits! {
     http2_connections_max: usize = 512;
     /// Calls at a time on one HTTP/2 connection (nginx 128, hyper 200).
     http2_streams_max: usize = 128;
-    /// Calls on one HTTP/2 connection that were reset before they were looked at, or by us for
-    /// the peer's mistakes, and are still remembered; beyond them the connection ends (hyper 20).
+    /// Calls on one HTTP/2 connection that were reset before they were looked at; beyond them the
+    /// connection ends (hyper 20).
     http2_resets_max: usize = 20;
     /// Frames without use that one HTTP/2 connection may send at once, such as SETTINGS, PING,
     /// PRIORITY, unknown ones: all of them again in 30 s, and ten for each call and each frame of
-    /// data it is sent (nghttp2: 1,000, and 33 a second; Envoy: ten WINDOW_UPDATE a frame).
+    /// data it is sent (nghttp2: 1,000, and 33 a second; Envoy: ten WINDOW_UPDATE a frame). In all
+    /// of its life, as many mistakes for which we reset a call (hyper 1,024).
     http2_control_frames_max: usize = 1_000;
     /// Tasks in memory, running and finished; the oldest finished ones leave first.
     tasks_max: usize = 1_048_576;

@@ -310,7 +310,7 @@ fn endless(lab: &mut Lab) -> Vec<(Gen, Peer)> {
 }
 
 #[test]
-fn the_end_of_the_server_is_an_internal_error_in_every_stream() {
+fn the_end_of_the_server_ends_streams_with_the_error_of_calls_that_wait() {
     let mut lab = Lab::echo();
     let streams = endless(&mut lab);
     lab.engine.drain();
@@ -320,7 +320,7 @@ fn the_end_of_the_server_is_an_internal_error_in_every_stream() {
         let reply = lab.reply(peer);
         let last = reply.events().pop().unwrap();
         assert_eq!((last.name.as_deref(), &last.data["id"]), (Some("error"), &json!(1)));
-        assert_form(&last.data["error"], Internal, generation, "cut");
+        assert_form(&last.data["error"], ShuttingDown, generation, "cut");
         assert!(reply.complete && !lab.is_open(peer));
     }
     // From then on no task is made.

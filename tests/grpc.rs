@@ -519,6 +519,7 @@ fn the_card_names_what_is_served() {
         let request = v1::GetExtendedAgentCardRequest::default();
         let status = rig.v1().await.get_extended_agent_card(request).await.unwrap_err();
         assert_eq!(reason(&status, Code::FailedPrecondition), "UNSUPPORTED_OPERATION");
+        assert!(status.message().contains("--extended-card"), "{}", status.message());
         assert!(!old_card(&rig).await.supports_authenticated_extended_card);
     });
 }

@@ -432,6 +432,35 @@ fn http2_resets_max() {
     run(assert_serves(&rig));
 }
 
+/// What was under way to a call that is refused is no mistake of its peer.
+#[test]
+fn refused_calls_are_not_counted_as_mistakes() {
+    let rig = Rig::limited(|limits| limits.http2_resets_max = 5);
+    let calls = 100_u32;
+    // POST to a host of somebody else, with a body behind it.
+    let post = [0x83, 0x86, 0x84, 0x41, 0x01, b'x'];
+    let heads: Vec<u8> = (0..calls).flat_map(|n| frame(1, 4, 2 * n + 1, &post)).collect();
+    let bodies: Vec<u8> = (0..calls).flat_map(|n| frame(0, 1, 2 * n + 1, b"{}")).collect();
+    let after = frame(1, 5, 2 * calls + 1, GET);
+    let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    let sent = [[PREFACE, SETTINGS, &heads].concat(), [bodies, after].concat()];
+    for (sent, answers) in sent.iter().zip([calls, calls + 1]) {
+        stream.write_all(sent).unwrap();
+        loop {
+            let (kinds, goaway) = frames(&answer);
+            assert_eq!(goaway, None);
+            if kinds.iter().filter(|kind| **kind == 1).count() as u32 == answers {
+                break;
+            }
+            let count = stream.read(&mut piece).unwrap();
+            assert!(count > 0, "{kinds:?}");
+            answer.extend_from_slice(&piece[..count]);
+        }
+    }
+}
+
 #[test]
 fn http2_control_frames_max() {
     let rig = Rig::limited(|limits| limits.http2_control_frames_max = 50);

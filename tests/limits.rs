@@ -147,6 +147,23 @@ fn body_bytes_max() {
 }
 
 #[test]
+fn whatever_is_too_large_names_its_limit() {
+    let mut lab = Lab::limited(|limits| limits.body_bytes_max = 200);
+    let said = |lab: &mut Lab, request: &[u8]| {
+        let answer = lab.ask(request).json();
+        answer["error"]["message"].as_str().unwrap().to_owned()
+    };
+    // Far above the limit it is a probe, under 400; it is not told that it is no number.
+    for length in ["201", "20001", "900000000", "18446744073709551616"] {
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        let said = said(&mut lab, head.as_bytes());
+        assert!(said.contains("large") && said.contains("body_bytes_max"), "{length}: {said}");
+    }
+    let chunked = post_chunked("/message:send", &" ".repeat(201), 150);
+    assert!(said(&mut lab, &chunked).contains("body_bytes_max"));
+}
+
+#[test]
 fn chunk_line_bytes_max() {
     let mut lab = Lab::limited(|limits| limits.chunk_line_bytes_max = 20);
     let body = rpc("ListTasks", &Value::Null);

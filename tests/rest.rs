@@ -760,10 +760,10 @@ fn a_stream_that_is_cut_ends_with_an_error_event() {
     lab.pass(15_000);
     let last = lab.reply(new).events().pop().unwrap();
     assert_eq!(last.name.as_deref(), Some("error"));
-    assert_eq!(last.data["error"]["status"], "INTERNAL");
-    assert_eq!(last.data["error"]["details"][0]["reason"], "INTERNAL_ERROR");
+    assert_eq!(last.data["error"]["status"], "UNAVAILABLE");
+    assert_eq!(last.data["error"]["details"][0]["reason"], "UNAVAILABLE");
     let last = lab.reply(old).events().pop().unwrap();
-    assert_eq!((last.name.as_deref(), &last.data["code"]), (Some("error"), &json!(-32603)));
+    assert_eq!((last.name.as_deref(), &last.data["code"]), (Some("error"), &json!(-32000)));
 }
 
 #[test]

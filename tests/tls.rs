@@ -607,6 +607,10 @@ fn files_that_cannot_be_used_are_one_line() {
     let text = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     fs::write(&locked, text).unwrap();
     let missing = authority.folder.join("missing.pem");
+    // A whole certificate, and more behind it than is read.
+    let large = authority.folder.join("large.pem");
+    let text = [fs::read(&server.cert_file).unwrap(), vec![b'\n'; 1024 * 1024]].concat();
+    fs::write(&large, text).unwrap();
     let (cert, key) = (&server.cert_file, &server.key_file);
     let none = None::<&PathBuf>;
     for (cert, key, client_ca, blamed, why) in [
@@ -621,6 +625,9 @@ fn files_that_cannot_be_used_are_one_line() {
         (cert, key, Some(&empty), "empty.pem", "no certificate in PEM form"),
         (cert, key, Some(&broken), "broken.pem", ""),
         (&authority.folder, key, none, "files", "directory"),
+        (&large, key, none, "large.pem", "larger than 1 MiB"),
+        (cert, &large, none, "large.pem", "larger than 1 MiB"),
+        (cert, key, Some(&large), "large.pem", "larger than 1 MiB"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_peregrine"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--tls-cert"]).arg(cert);

@@ -554,7 +554,7 @@ fn the_end_of_the_server_is_going_away() {
     lab.engine.cut();
     lab.settle_all();
     let sent = assert_closed(&mut lab, busy, 1001);
-    assert_eq!(sent[0].json()["error"]["code"], -32603);
+    assert_eq!(sent[0].json()["error"]["code"], -32000);
     assert_closed(&mut lab, half, 1001);
     let late = lab.open();
     lab.write(late, &upgrade("/", ""));
@@ -661,7 +661,7 @@ fn the_binary_says_goodbye() {
     while last.get("error").is_none() {
         last = next_json(&mut busy);
     }
-    assert_eq!(last["error"]["code"], -32603);
+    assert_eq!(last["error"]["code"], -32000);
     going_away(busy.read().unwrap());
     // A call that waits is answered before the close frame.
     let answer = next_json(&mut calling);

@@ -368,7 +368,14 @@ fn an_extended_card_that_is_off_is_neither_served_nor_announced() {
     let card = lab.ask(&get(PATHS[0])).json();
     assert_ne!(card["capabilities"]["extendedAgentCard"], true);
     assert_ne!(card["supportsAuthenticatedExtendedCard"], true);
-    assert_eq!(lab.ask(&get("/agent/authenticatedExtendedCard")).status, 404);
+    let reply = lab.ask(&get("/agent/authenticatedExtendedCard"));
+    assert_eq!(reply.status, 404);
+    // Its operator is told what would change that.
+    let answer = lab.call("GetExtendedAgentCard", &Value::Null);
+    for said in [reply.json(), answer] {
+        let said = said["error"]["message"].as_str().unwrap().to_owned();
+        assert!(said.contains("--extended-card") && said.contains("Setup::extended_card"));
+    }
 }
 
 #[test]

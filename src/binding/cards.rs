@@ -61,10 +61,14 @@ pub fn answer(x: &mut Exchange<'_>, place: Place, base: &str, by_query: bool) {
     }
 }
 
+/// What is said of an extended card that is off; it tells its operator what would change that.
+pub(super) const NO_EXTENDED: &str =
+    "the extended card is off; --extended-card (Setup::extended_card) shows it to everybody";
+
 /// Answers GET for the extended card of 0.2.
 pub fn answer_extended(x: &mut Exchange<'_>, place: Place, base: &str) {
     if !x.means.site.extended_card {
-        return super::jsonrpc::refuse_path(x, 404, "this agent has no extended card");
+        return super::jsonrpc::refuse_path(x, 404, NO_EXTENDED);
     }
     send(x, place, base, CardForm::V03);
 }
@@ -175,7 +179,7 @@ pub fn extended(
             // A2A 0.3 §8.2: -32007 came with the method.
             Generation::V01 | Generation::V03 => FaultKind::ExtendedAgentCardNotConfigured,
         };
-        return Err(Fault::because(kind, "this agent has no extended card"));
+        return Err(Fault::because(kind, NO_EXTENDED));
     }
     let form = match generation {
         Generation::V1 => CardForm::V1,

@@ -19,6 +19,9 @@ use crate::{
     ws::{self, OpCode},
 };
 
+/// What a subscriber hears when the server ends before its task.
+const SHUTTING_DOWN: &str = "the server is shutting down; subscribe again to go on";
+
 /// A stream on its way to one subscriber.
 pub struct Pump {
     /// Where it is.
@@ -80,8 +83,10 @@ impl Pump {
         self.framing.shut(out, chunk);
     }
 
-    /// Ends the stream before its task does, with an error the client can tell from an end.
-    pub fn cut(&self, out: &mut Vec<u8>, fault: &Fault) {
+    /// Ends the stream before its task does, because the server ends, with the error that calls
+    /// get which still wait.
+    pub fn cut(&self, out: &mut Vec<u8>) {
+        let fault = &Fault::because(FaultKind::ShuttingDown, SHUTTING_DOWN);
         let chunk = self.framing.open(out);
         let envelope = Envelope::of(self.id.as_deref());
         error_frame(out, self.framing, envelope, self.wire, &self.write_cx(), fault);

@@ -41,7 +41,7 @@ impl Banner {
         if limits.connections_max < self.connections_max {
             let _ = writeln!(
                 text,
-                "  files   at most {} connections: there are no more file descriptors (ulimit -n)",
+                "  files   at most {} connections, for the hard limit of open files (ulimit -Hn)",
                 limits.connections_max,
             );
         }

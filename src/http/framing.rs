@@ -30,7 +30,8 @@ impl Body {
 ///
 /// # Errors
 /// [`Reject::EncodingOnHttp10`], [`Reject::LengthAndEncoding`], [`Reject::EncodingInvalid`],
-/// [`Reject::EncodingUnknown`], [`Reject::LengthInvalid`], [`Reject::BodyTooLarge`].
+/// [`Reject::EncodingUnknown`], [`Reject::LengthInvalid`], [`Reject::LengthAbsurd`],
+/// [`Reject::BodyTooLarge`].
 pub fn body(
     version: Version,
     transfer_encoding: Option<&[u8]>,
@@ -78,9 +79,9 @@ pub(super) fn content_length_value(text: &[u8], body_bytes_max: u64) -> Result<u
     }
     let add = |sum: u64, digit: &u8| sum.checked_mul(10)?.checked_add((digit - b'0').into());
     // RFC 9110 §8.6: a numeral beyond our integers is an error, never a wrapped length.
-    let length = text.iter().try_fold(0, add).ok_or(Reject::LengthInvalid)?;
+    let length = text.iter().try_fold(0, add).ok_or(Reject::LengthAbsurd)?;
     if length > body_bytes_max.saturating_mul(ABSURD) {
-        return Err(Reject::LengthInvalid);
+        return Err(Reject::LengthAbsurd);
     }
     if length > body_bytes_max { Err(Reject::BodyTooLarge) } else { Ok(length) }
 }
@@ -109,7 +110,7 @@ mod tests {
             "18446744073709551621",
             &"9".repeat(40),
         ] {
-            assert_eq!(of(None, Some(huge)), Err(Reject::LengthInvalid), "{huge}");
+            assert_eq!(of(None, Some(huge)), Err(Reject::LengthAbsurd), "{huge}");
         }
         for bad in ["", "+5", "-5", "0x5", "5.0", "5 5", "5, 5", "5,5", "5e0", "٥", "5_0", "\"5\""]
         {

@@ -65,6 +65,8 @@ pub enum Reject {
     HostInvalid,
     /// Content-Length is not one decimal number (RFC 9112 §6.3).
     LengthInvalid,
+    /// Content-Length is so far above what is read that no client means it (RFC 9112 §6.3).
+    LengthAbsurd,
     /// More than one Content-Length (RFC 9112 §6.3).
     LengthRepeated,
     /// Content-Length together with Transfer-Encoding (RFC 9112 §6.1).
@@ -99,7 +101,7 @@ pub enum Reject {
 
 impl Reject {
     /// Every reason, for tables and for tests that must see each of them.
-    pub const ALL: [Self; 43] = {
+    pub const ALL: [Self; 44] = {
         use Reject::*;
         [
             EmptyLines,
@@ -130,6 +132,7 @@ impl Reject {
             HostRepeated,
             HostInvalid,
             LengthInvalid,
+            LengthAbsurd,
             LengthRepeated,
             LengthAndEncoding,
             EncodingInvalid,
@@ -188,13 +191,14 @@ impl Reject {
             Self::HostRepeated => (400, "There is more than one Host field."),
             Self::HostInvalid => (400, "The Host field is not a valid host and port."),
             Self::LengthInvalid => (400, "Content-Length is not one decimal number."),
+            Self::LengthAbsurd => (400, "Content-Length is far too large (body_bytes_max)."),
             Self::LengthRepeated => (400, "There is more than one Content-Length."),
             Self::LengthAndEncoding => (400, "Content-Length and Transfer-Encoding exclude."),
             Self::EncodingInvalid => (400, "Transfer-Encoding does not end in one `chunked`."),
             Self::EncodingRepeated => (400, "There is more than one Transfer-Encoding."),
             Self::EncodingUnknown => (501, "The only transfer coding known here is `chunked`."),
             Self::EncodingOnHttp10 => (400, "HTTP/1.0 has no Transfer-Encoding."),
-            Self::BodyTooLarge => (413, "The body is larger than allowed."),
+            Self::BodyTooLarge => (413, "The body is larger than allowed (body_bytes_max)."),
             Self::ExpectationUnknown => (417, "The only expectation met here is `100-continue`."),
             Self::ChunkSize => (400, "A chunk size is not 1 to 16 hexadecimal digits."),
             Self::ChunkExtension => (400, "A chunk extension is malformed."),

@@ -244,8 +244,8 @@ impl Ready<'_> {
     /// A2A 1.0 §3.1.11; 0.3 clients ask for the card by the same operation.
     fn card(&mut self) -> Result<(), Fault> {
         if !self.site.extended_card && self.rpc.family != Family::V03 {
-            let detail = "this agent has no extended card";
-            return Err(Fault::because(FaultKind::UnsupportedOperation, detail));
+            let kind = FaultKind::UnsupportedOperation;
+            return Err(Fault::because(kind, cards::NO_EXTENDED));
         }
         let place = Place { dialect: &dialect::STANDARD, agent: self.agent };
         // The default agent answers at the root, the others under their names.

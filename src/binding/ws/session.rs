@@ -97,14 +97,11 @@ impl Session {
 
     /// Ends streams before their tasks do, because the server ends.
     pub fn cut(&mut self, out: &mut Vec<u8>) {
-        let detail = "the server is shutting down; subscribe again to go on";
         for pending in self.pending.drain(..) {
             match pending {
                 // Answered already: no call waits at the end of the server.
                 Pending::Call(_) => {}
-                Pending::Stream(pump) => {
-                    pump.cut(out, &Fault::because(FaultKind::Internal, detail))
-                }
+                Pending::Stream(pump) => pump.cut(out),
             }
         }
     }

@@ -1,10 +1,6 @@
 //! A connection with an open stream.
 
-use crate::{
-    binding::Handled,
-    fault::{Fault, FaultKind},
-    service::Follow,
-};
+use crate::{binding::Handled, service::Follow};
 
 use super::{Conn, Cx, Next, State, Step};
 
@@ -29,8 +25,7 @@ impl Conn {
         match follow {
             Follow::More => Step::Full,
             Follow::Pending if cx.engine.is_cut() => {
-                let detail = "the server is shutting down; subscribe again to go on";
-                pump.cut(cx.out, &Fault::because(FaultKind::Internal, detail));
+                pump.cut(cx.out);
                 Step::Over(Next::Close)
             }
             Follow::Pending => {

@@ -218,8 +218,9 @@ fn builder(limits: &Limits) -> Builder {
     builder
         .max_concurrent_streams(count(limits.http2_streams_max))
         .max_pending_accept_reset_streams(limits.http2_resets_max)
-        .max_local_error_reset_streams(Some(limits.http2_resets_max))
-        .max_concurrent_reset_streams(limits.http2_resets_max)
+        // What comes for a call that was refused before its body was there is no mistake.
+        .max_concurrent_reset_streams(limits.http2_streams_max)
+        .max_local_error_reset_streams(Some(limits.http2_control_frames_max))
         .max_header_list_size(count(limits.head_bytes_max))
         .initial_window_size(HTTP2_STREAM_WINDOW_BYTES)
         .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)

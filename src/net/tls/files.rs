@@ -1,6 +1,6 @@
 //! From PEM files to a configuration: every file that cannot be used is named with the reason.
 
-use std::{fmt::Display, fs, path::Path, sync::Arc};
+use std::{fmt::Display, fs::File, io::Read, path::Path, sync::Arc};
 
 use tokio_rustls::rustls::{
     Error, InconsistentKeys, RootCertStore, ServerConfig,
@@ -19,6 +19,9 @@ use super::{ServerError, Tls};
 /// nothing, or a first byte that says otherwise, is served as on a plain connection: the engine
 /// looks at the bytes.
 const ALPN: &[&[u8]] = if cfg!(feature = "grpc") { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
+
+/// Bytes of a file: a bundle of every public authority has a quarter of them.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads the files and checks that they fit each other.
 ///
@@ -85,7 +88,14 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, ServerError> {
-    fs::read(file).map_err(|error| unusable(file, &error))
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| unusable(file, &error))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(unusable(file, &"it is larger than 1 MiB"));
+    }
+    Ok(bytes)
 }
 
 fn unusable(file: &Path, reason: &dyn Display) -> ServerError {
