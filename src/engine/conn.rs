@@ -240,7 +240,7 @@ impl Conn {
             return self.refuse(cx, hosts::MISDIRECTED, hosts::REFUSAL, head_only);
         }
         let head_len = layout.head_len();
-        let end = request::body_end(&layout.head(rest.bytes()), head_len);
+        let end = request::body_end(&head, head_len);
         let total = match end {
             request::BodyEnd::At(total) if total <= seen => total,
             end => {
@@ -253,7 +253,8 @@ impl Conn {
             return self.large(cx, rest, &layout, total);
         }
         let (head, body) = rest.split(head_len, total - head_len);
-        let (head, close) = (layout.head(head), !layout.head(head).keep_alive());
+        let head = layout.head(head);
+        let close = !head.keep_alive();
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
         let handled =
             request::handle(request::exchange(tools, (cx.now, cx.wake, cx.peer), &head), body);

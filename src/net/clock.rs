@@ -1,7 +1,8 @@
 //! The time, read once per turn of a worker's loop.
 //!
 //! The runtime marks the time stale when it has waited for events; a busy loop refreshes it every
-//! few polls. Between two readings of one poll the time stands still.
+//! few polls. Between two readings of one poll the time stands still. The wall clock is asked ten
+//! times a second; in between it goes on with the monotonic one.
 
 use std::{
     cell::Cell,
@@ -17,19 +18,26 @@ use crate::service::Now;
 /// Polls that may share one reading.
 const POLLS_MAX: u32 = 16;
 
+/// Milliseconds after which the wall clock is asked again, in case it was set.
+const WALL_MS: u64 = 100;
+
 /// The clock of one worker.
 pub(super) struct Clock {
     epoch: Instant,
     stale: Arc<AtomicBool>,
     polls: Cell<u32>,
     now: Cell<Now>,
+    /// What the wall clock is ahead of the monotonic one, and when it is asked again.
+    wall: Cell<(u64, u64)>,
 }
 
 impl Clock {
     /// A clock that starts with `epoch`, common to all workers.
     pub(super) fn new(epoch: Instant, stale: Arc<AtomicBool>) -> Clock {
-        let now = Cell::new(read(epoch));
-        Clock { epoch, stale, polls: Cell::new(0), now }
+        let (polls, now, wall) = (Cell::new(0), Cell::default(), Cell::default());
+        let clock = Clock { epoch, stale, polls, now, wall };
+        clock.refresh();
+        clock
     }
 
     /// The time, at most a few polls old.
@@ -46,7 +54,17 @@ impl Clock {
     pub(super) fn refresh(&self) -> Now {
         self.stale.store(false, Ordering::Relaxed);
         self.polls.set(0);
-        self.now.set(read(self.epoch));
+        let mono_ms = self.epoch.elapsed().as_millis() as u64;
+        let (mut ahead_ms, due_ms) = self.wall.get();
+        if mono_ms >= due_ms {
+            let ahead = unix_ms().saturating_sub(mono_ms);
+            // Both are rounded: a millisecond is no difference, and time is not to go back for it.
+            if ahead.abs_diff(ahead_ms) > 1 {
+                ahead_ms = ahead;
+            }
+            self.wall.set((ahead_ms, mono_ms + WALL_MS));
+        }
+        self.now.set(Now { mono_ms, unix_ms: ahead_ms + mono_ms });
         self.now.get()
     }
 
@@ -60,10 +78,6 @@ impl Clock {
 pub(super) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
-}
-
-fn read(epoch: Instant) -> Now {
-    Now { mono_ms: epoch.elapsed().as_millis() as u64, unix_ms: unix_ms() }
 }
 
 #[cfg(test)]
@@ -82,5 +96,17 @@ mod tests {
         assert!(second.mono_ms >= first.mono_ms + 5 && second.unix_ms >= first.unix_ms);
         std::thread::sleep(std::time::Duration::from_millis(5));
         assert!((0..POLLS_MAX).any(|_| clock.now() != second));
+    }
+
+    #[test]
+    fn a_wall_clock_that_was_set_is_followed() {
+        let clock = Clock::new(Instant::now(), Arc::default());
+        let off = |now: Now| now.unix_ms.abs_diff(unix_ms());
+        assert!(off(clock.refresh()) < 1000);
+        // As if it had been an hour ahead when it was asked.
+        let (ahead_ms, due_ms) = clock.wall.get();
+        clock.wall.set((ahead_ms + 3_600_000, due_ms));
+        std::thread::sleep(std::time::Duration::from_millis(WALL_MS + 5));
+        assert!(off(clock.refresh()) < 1000);
     }
 }
