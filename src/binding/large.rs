@@ -167,22 +167,30 @@ impl Drop for Lease {
 impl Lease {
     /// A worker's scratch with these buffers, until the end of the body.
     pub fn lend(self, scratch: &mut Scratch, now: Now) -> Lent<'_> {
-        let mut lent = Lent { lease: self, scratch };
-        lent.swap();
-        lent.lease.of.lock().used_ms = now.mono_ms;
-        lent
+        Lent::new(scratch, Some(self), now)
     }
 }
 
-/// A worker's scratch with the buffers of a large body in it.
+/// A worker's scratch, with the buffers of a large body in it until its end.
 pub struct Lent<'s> {
-    lease: Lease,
+    lease: Option<Lease>,
     scratch: &'s mut Scratch,
 }
 
-impl Lent<'_> {
+impl<'s> Lent<'s> {
+    /// The scratch for a body, with the buffers of `lease` if it is a large one.
+    pub fn new(scratch: &'s mut Scratch, lease: Option<Lease>, now: Now) -> Lent<'s> {
+        if let Some(lease) = &lease {
+            lease.of.lock().used_ms = now.mono_ms;
+        }
+        let mut lent = Lent { lease, scratch };
+        lent.swap();
+        lent
+    }
+
     fn swap(&mut self) {
-        let Buffers { parser, pack, events } = &mut self.lease.buffers;
+        let Some(lease) = &mut self.lease else { return };
+        let Buffers { parser, pack, events } = &mut lease.buffers;
         mem::swap(parser, &mut self.scratch.parser);
         mem::swap(pack, &mut self.scratch.pack);
         mem::swap(events, &mut self.scratch.events);

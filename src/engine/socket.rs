@@ -12,7 +12,7 @@ use super::{
 use crate::{
     binding::{
         Means,
-        large::{LARGE_BODY_BYTES, Ticket},
+        large::{LARGE_BODY_BYTES, Lent, Ticket},
         ws::Session,
     },
     limits::Limits,
@@ -195,25 +195,20 @@ impl Socket {
     ) -> bool {
         self.window = None;
         let Engine { site, .. } = cx.engine;
-        let waits = {
-            let mut lent;
-            let scratch = match body.len() {
-                ..=LARGE_BODY_BYTES => &mut cx.worker.scratch,
-                _ => match site.large.take(&mut self.ticket, cx.wake) {
-                    Some(lease) => {
-                        lent = lease.lend(&mut cx.worker.scratch, cx.now);
-                        &mut *lent
-                    }
-                    None => {
-                        self.whole = Some((opcode, std::mem::take(body)));
-                        return false;
-                    }
-                },
-            };
-            let (service, out, now) = (cx.engine.service(), &mut *cx.out, cx.now);
-            let means = Means { service, site, scratch, out, now, wake: cx.wake, peer: cx.peer };
-            self.session.message(means, opcode, body)
-        };
+        let mut lease = None;
+        if body.len() > LARGE_BODY_BYTES {
+            lease = site.large.take(&mut self.ticket, cx.wake);
+            if lease.is_none() {
+                self.whole = Some((opcode, std::mem::take(body)));
+                return false;
+            }
+        }
+        let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
+        let (service, scratch, out) = (cx.engine.service(), &mut *lent, &mut *cx.out);
+        let (now, wake, peer) = (cx.now, cx.wake, cx.peer);
+        let means = Means { service, site, scratch, out, now, wake, peer };
+        let waits = self.session.message(means, opcode, body);
+        drop(lent);
         if waits {
             self.settle(cx, room);
         }
@@ -223,7 +218,8 @@ impl Socket {
     /// What time and the server's end ask for, when there is nothing else to do.
     fn keep_watch(&mut self, cx: &mut Cx<'_>) -> Option<Next> {
         let (limits, now_ms) = (cx.engine.limits(), cx.now.mono_ms);
-        let is_idle = self.session.in_flight() == 0 && !self.reader.is_inside();
+        let is_idle =
+            self.session.in_flight() == 0 && !self.reader.is_inside() && self.whole.is_none();
         if cx.engine.is_cut() || (cx.engine.is_draining() && is_idle) {
             self.session.cut(cx.out);
             ws::close(cx.out, Some(code::GOING_AWAY), "the server is shutting down");
@@ -263,4 +259,69 @@ enum Handled {
     Partial,
     /// A close frame is written.
     Over,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::{sync::Arc, task::Waker};
+
+    use super::*;
+    use crate::{
+        agent::echo::Echo,
+        engine::{Conn, Setup, Worker},
+        service::{Entropy, Peer, Start},
+    };
+
+    struct Same;
+
+    impl Entropy for Same {
+        fn bits(&mut self) -> u128 {
+            7
+        }
+    }
+
+    /// A call that is larger than what is handled at once, in a frame whose mask is zero.
+    fn large_call() -> Vec<u8> {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{{"id":"x","y":"{}"}}}}"#,
+            "y".repeat(LARGE_BODY_BYTES)
+        );
+        let head = [&[0x81, 0xff][..], &(text.len() as u64).to_be_bytes(), &[0; 4]].concat();
+        [head, text.into_bytes()].concat()
+    }
+
+    #[test]
+    fn a_message_that_waits_for_its_turn_is_answered_before_a_drain_says_goodbye() {
+        let limits = Limits { large_bodies_max: 1, ..Limits::default() };
+        let agents: Vec<(_, Arc<dyn crate::agent::Agent>)> =
+            vec![(Echo::profile(), Arc::new(Echo))];
+        let base_url = String::new();
+        let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url };
+        let engine = Setup { limits, agents, ..Setup::default() }.build(start).unwrap();
+        let mut worker = Worker::new(0, engine.limits(), Box::new(Same));
+        let now = Now { mono_ms: 1, unix_ms: 1 };
+        let mut conn = Conn::new(now);
+        let mut advance = |input: &[u8]| {
+            let (mut out, wake, peer) = (Vec::new(), Waker::noop(), Peer::default());
+            let worker = &mut worker;
+            let mut cx = Cx { engine: &engine, worker, now, wake, out: &mut out, unsent: 0, peer };
+            let progress = conn.advance(&mut cx, input, false);
+            assert_eq!(progress.consumed, input.len());
+            (String::from_utf8_lossy(&out).into_owned(), progress.next)
+        };
+        let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+        assert!(advance(upgrade.as_bytes()).0.starts_with("HTTP/1.1 101"));
+        // Another one is handled meanwhile.
+        let busy = engine.site.large.take(&mut None, Waker::noop());
+        assert!(busy.is_some());
+        assert_eq!(advance(&large_call()), (String::new(), Next::Open));
+        engine.drain();
+        assert_eq!(advance(b""), (String::new(), Next::Open));
+        drop(busy);
+        let (answer, next) = advance(b"");
+        assert!(answer.contains("-32001") && answer.contains("shutting down"), "{answer}");
+        assert_eq!(next, Next::Close);
+    }
 }

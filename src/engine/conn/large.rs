@@ -4,7 +4,7 @@ use super::{Conn, Cx, State, Step};
 use crate::{
     binding::{
         Handled,
-        large::{LARGE_BODY_BYTES, Lease},
+        large::{LARGE_BODY_BYTES, Lease, Lent},
     },
     engine::request,
     http::{Head, HeadLayout},
@@ -77,14 +77,7 @@ fn handle(
     head: &Head<'_>,
     body: Source<'_>,
 ) -> Handled {
-    let mut lent;
-    let scratch = match lease {
-        None => &mut cx.worker.scratch,
-        Some(lease) => {
-            lent = lease.lend(&mut cx.worker.scratch, cx.now);
-            &mut *lent
-        }
-    };
-    let tools = (cx.engine, scratch, &mut *cx.out);
+    let mut lent = Lent::new(&mut cx.worker.scratch, lease.map(|lease| *lease), cx.now);
+    let tools = (cx.engine, &mut *lent, &mut *cx.out);
     request::handle(request::exchange(tools, (cx.now, cx.wake, cx.peer), head), body)
 }
