@@ -39,8 +39,9 @@ const HTTP2_HEADS_BYTES: u64 = 16 * 1024 * 1024;
 /// Memory that one task holds beside its log: slot, order entry, context entry.
 const TASK_OVERHEAD_BYTES: u64 = 320;
 
-/// Memory of one agent's wish to be called again, in a heap that has just grown; see `op/timer.rs`.
-const WISH_BYTES: u64 = 80;
+/// Memory of one agent's wish to be called again: 32 bytes, and half of a heap may be empty, or a
+/// little more; see `op/timer.rs`.
+pub(crate) const WISH_BYTES: u64 = 80;
 
 /// Memory that the JSON parser holds for each byte of a body and for each of its tokens; see
 /// `Parser::bounded`.

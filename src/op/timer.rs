@@ -26,7 +26,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wish {
     pub due_ms: u64,
-    pub number: u64,
+    /// It wraps, which puts two wishes of one moment in the wrong order.
+    pub number: u32,
     pub place: u32,
     pub check: u32,
     pub agent: u16,
@@ -51,7 +52,7 @@ pub(super) struct Timers(Mutex<Inner>);
 struct Inner {
     heap: BinaryHeap<Reverse<Wish>>,
     wake: Option<Waker>,
-    count: u64,
+    count: u32,
     /// Before it, nobody looks again for wishes of tasks that ended.
     look_ms: u64,
 }
@@ -61,6 +62,20 @@ const WISHES_PER_TICK: usize = 256;
 
 /// Milliseconds between looks at expired tasks.
 const SWEEP_EVERY_MS: u64 = 1_000;
+
+/// Wishes for which a worker's heap always keeps memory.
+const WISHES_KEPT: usize = 64;
+
+impl Inner {
+    /// Gives memory back. The wishes may all be one worker's now and another's later, and all heaps
+    /// together are to hold at most two and a half times what there are.
+    fn shrink(&mut self) {
+        let (wishes, room) = (self.heap.len(), self.heap.capacity());
+        if room > WISHES_KEPT && 2 * room > 5 * wishes {
+            self.heap.shrink_to((wishes + wishes / 4).max(WISHES_KEPT));
+        }
+    }
+}
 
 impl Timers {
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -77,13 +92,14 @@ impl Timers {
         inner.look_ms = now_ms.saturating_add(SWEEP_EVERY_MS);
         let before = inner.heap.len();
         inner.heap.retain(|Reverse(wish)| runs(wish.key()));
+        inner.shrink();
         before - inner.heap.len()
     }
 
     /// Adds a wish and wakes the worker's ticker if it is now the first one.
     fn push(&self, mut wish: Wish) {
         let mut inner = self.lock();
-        inner.count += 1;
+        inner.count = inner.count.wrapping_add(1);
         wish.number = inner.count;
         let (due_ms, first) = (wish.due_ms, inner.heap.peek().map(|Reverse(wish)| wish.due_ms));
         inner.heap.push(Reverse(wish));
@@ -96,8 +112,10 @@ impl Timers {
 
     fn pop(&self, now_ms: u64) -> Option<Wish> {
         let mut inner = self.lock();
-        let due = inner.heap.peek().is_some_and(|Reverse(wish)| wish.due_ms <= now_ms);
-        if due { inner.heap.pop().map(|Reverse(wish)| wish) } else { None }
+        inner.heap.peek().filter(|Reverse(wish)| wish.due_ms <= now_ms)?;
+        let wish = inner.heap.pop().map(|Reverse(wish)| wish);
+        inner.shrink();
+        wish
     }
 
     /// The time of the first wish; `wake` is woken when an earlier one turns up.
@@ -176,6 +194,7 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::WISH_BYTES;
 
     fn wish(place: u32) -> Wish {
         Wish { due_ms: 600_000, number: 0, place, check: 0, agent: 0, token: 0 }
@@ -196,5 +215,25 @@ mod tests {
         assert_eq!(timers.count.load(Ordering::Relaxed), 1);
         assert!(timers.pop(0, 600_000).is_none() && timers.pop(2, 600_000).is_some());
         assert_eq!(timers.count.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn wishes_that_move_from_worker_to_worker_take_no_more_memory() {
+        let (workers, most) = (4, 10_000);
+        let timers = AllTimers::new(workers, most);
+        let room =
+            || -> usize { timers.workers.iter().map(|timers| timers.lock().heap.capacity()).sum() };
+        for (round, worker) in (0..2 * workers as u64).zip((0..workers).cycle()) {
+            // Those of the worker before have ended, or their time has come.
+            let now_ms = (round + 1) * SWEEP_EVERY_MS;
+            for place in 0..most as u32 {
+                assert!(timers.push(worker, wish(place), now_ms, |_| false));
+            }
+            if round % 2 == 0 {
+                while timers.pop(worker, 600_000).is_some() {}
+            }
+            let bound = WISH_BYTES as usize * most + workers * WISHES_KEPT * size_of::<Wish>();
+            assert!(size_of::<Reverse<Wish>>() * room() <= bound, "{round}: {}", room());
+        }
     }
 }
