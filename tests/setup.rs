@@ -128,7 +128,7 @@ fn a_budget_of_memory_is_divided() {
         server.memory(bytes).start()
     };
     let running = server(1 << 30).unwrap();
-    assert!(running.limits().memory_bytes_max(1) <= 1 << 30);
+    assert!(running.limits().memory_bytes_max(1, false) <= 1 << 30);
     drop(running);
     let error = server(1 << 20).map(drop).unwrap_err();
     assert!(error.to_string().starts_with("1 MiB of memory are too little"), "{error}");

@@ -298,8 +298,8 @@ mod tests {
     fn memory_is_one_number() {
         let limits = |words: &str| serve(words).unwrap().setup.limits;
         let divided = limits("serve --workers 6 --memory 512M");
-        assert!(divided.memory_bytes_max(6) <= 512 << 20);
-        assert!(limits("serve --workers 6").memory_bytes_max(6) <= memory_bytes_default(6));
+        assert!(divided.memory_bytes_max(6, false) <= 512 << 20);
+        assert!(limits("serve --workers 6").memory_bytes_max(6, false) <= memory_bytes_default(6));
         // Whatever comes first, what is set by hand wins, even to the value it had anyway.
         let all = Limits::default().store_bytes_max;
         for words in
@@ -307,7 +307,7 @@ mod tests {
         {
             let limits = limits(&format!("serve --workers 2 {words}"));
             assert_eq!(limits.store_bytes_max, all);
-            assert!(limits.memory_bytes_max(2) <= 2 << 30);
+            assert!(limits.memory_bytes_max(2, false) <= 2 << 30);
         }
     }
 

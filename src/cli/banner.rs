@@ -54,7 +54,7 @@ impl Banner {
 
 /// One number, and what it is made of for whoever asks.
 fn memory(limits: &Limits, workers: usize, is_secure: bool, shows_terms: bool) -> String {
-    let sum = bytes(limits.memory_bytes_sum(workers, is_secure));
+    let sum = bytes(limits.memory_bytes_max(workers, is_secure));
     if !shows_terms {
         return format!("  memory  at most {sum} (--memory SIZE; --show-memory lists its parts)\n");
     }

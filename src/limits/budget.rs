@@ -85,7 +85,7 @@ impl std::error::Error for TooLittleMemory {}
 
 impl Limits {
     /// These limits with those that may shrink or grow set so that
-    /// [`Limits::memory_bytes_sum`] is at most `bytes` for so many workers; those named in `fixed`
+    /// [`Limits::memory_bytes_max`] is at most `bytes` for so many workers; those named in `fixed`
     /// stay as they are.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Limits {
         for portion in portions() {
             limits.put(portion.name, (portion.least)(self));
         }
-        let mut sum = limits.memory_bytes_sum(workers, is_secure);
+        let mut sum = limits.memory_bytes_max(workers, is_secure);
         if sum > bytes {
             return Err(TooLittleMemory { bytes, least: sum });
         }
@@ -116,13 +116,13 @@ impl Limits {
             while fits < most {
                 let middle = fits + (most - fits).div_ceil(2);
                 limits.put(portion.name, middle);
-                match limits.memory_bytes_sum(workers, is_secure) <= ceiling {
+                match limits.memory_bytes_max(workers, is_secure) <= ceiling {
                     true => fits = middle,
                     false => most = middle - 1,
                 }
             }
             limits.put(portion.name, fits);
-            sum = limits.memory_bytes_sum(workers, is_secure);
+            sum = limits.memory_bytes_max(workers, is_secure);
         }
         Ok(limits)
     }
@@ -169,7 +169,7 @@ mod tests {
             let fixed: &[&str] = if is_by_hand { &[PORTIONS[by_hand].name] } else { &[] };
             let least = least(&base, workers, is_secure, fixed);
             let limits = base.for_memory(least + more, workers, is_secure, fixed).unwrap();
-            prop_assert!(limits.memory_bytes_sum(workers, is_secure) <= least + more);
+            prop_assert!(limits.memory_bytes_max(workers, is_secure) <= least + more);
             prop_assert_eq!(limits.check(), Ok(()));
             for ((name, before), (_, after)) in base.rows().into_iter().zip(limits.rows()) {
                 if !shrinks(name) || fixed.contains(&name) {
@@ -202,7 +202,7 @@ mod tests {
     fn most_of_a_budget_is_used() {
         for mib in [512, 1024, 2048, 65_536] {
             let limits = Limits::default().for_memory(mib * MIB, 2, false, &[]).unwrap();
-            let sum = limits.memory_bytes_max(2);
+            let sum = limits.memory_bytes_max(2, false);
             assert!(sum > mib * MIB * 99 / 100, "{} of {mib}", sum / MIB);
         }
     }
@@ -212,7 +212,7 @@ mod tests {
         for (workers, is_secure) in (1..=64).flat_map(|workers| [(workers, false), (workers, true)])
         {
             let limits = Limits::default().for_default_memory(workers, is_secure, &[]);
-            let sum = limits.memory_bytes_sum(workers, is_secure);
+            let sum = limits.memory_bytes_max(workers, is_secure);
             assert!(sum <= memory_bytes_default(workers), "{workers}: {sum}");
             for (name, least) in [
                 ("connections_max", 3_000),
@@ -232,7 +232,7 @@ mod tests {
         let base = Limits { store_bytes_max: 1 << 34, ..Limits::default() };
         let limits = base.for_default_memory(2, false, &["store_bytes_max"]);
         assert_eq!(limits.store_bytes_max, 1 << 34);
-        assert!(limits.memory_bytes_max(2) < (1 << 34) + 512 * MIB);
+        assert!(limits.memory_bytes_max(2, false) < (1 << 34) + 512 * MIB);
     }
 
     #[test]

@@ -140,15 +140,11 @@ impl Limits {
         ("connections: TLS sessions (connections_max)", sessions.saturating_mul(TLS_SESSION_BYTES))
     }
 
-    /// The sum of [`Limits::memory_bytes_terms`].
-    pub fn memory_bytes_max(&self, workers: usize) -> u64 {
-        self.memory_bytes_terms(workers).iter().fold(0, |sum, (_, b)| sum.saturating_add(*b))
-    }
-
-    /// [`Limits::memory_bytes_max`], with TLS sessions if `is_secure`.
-    pub fn memory_bytes_sum(&self, workers: usize, is_secure: bool) -> u64 {
-        let tls = if is_secure { self.tls_bytes_term().1 } else { 0 };
-        self.memory_bytes_max(workers).saturating_add(tls)
+    /// The sum of [`Limits::memory_bytes_terms`], with that of TLS sessions if `is_secure`.
+    pub fn memory_bytes_max(&self, workers: usize, is_secure: bool) -> u64 {
+        let terms = self.memory_bytes_terms(workers).into_iter();
+        let terms = terms.chain(is_secure.then(|| self.tls_bytes_term()));
+        terms.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
     }
 }
 
@@ -184,6 +180,6 @@ mod tests {
             assert_eq!(limits.set(name, &super::super::ceiling(name).to_string()), Ok(()));
         }
         assert_eq!(connections(&limits), Some(u64::MAX));
-        assert_eq!(limits.memory_bytes_max(1), u64::MAX);
+        assert_eq!(limits.memory_bytes_max(1, false), u64::MAX);
     }
 }
