@@ -25,24 +25,57 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// What a process grows by that nobody asked it to: the allocator's pages, code that ran first.
 const SLACK_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A server with these limits, and the limits as it has them.
-fn limited(rows: &[&str]) -> (Binary, Limits) {
-    let mut limits = Limits::default();
-    for row in rows {
-        let (name, value) = row.split_once('=').unwrap();
-        limits.set(name, value).unwrap();
+/// The terms of HTTP/2.
+const HTTP2: [&str; 2] = ["calls and tables of HTTP/2", "heads of HTTP/2 at hand"];
+/// The term of what is on its way.
+const ON_ITS_WAY: &str = "partial requests and unsent output";
+/// The term of one request and its answer.
+const AT_HAND: &str = "the request and the answer at hand";
+
+/// A server whose memory is watched.
+struct Watched {
+    server: Binary,
+    limits: Limits,
+    /// Resident memory when the watch began.
+    before: u64,
+}
+
+impl Watched {
+    /// One with these limits.
+    fn new(rows: &[&str]) -> Watched {
+        let mut limits = Limits::default();
+        for row in rows {
+            let (name, value) = row.split_once('=').unwrap();
+            limits.set(name, value).unwrap();
+        }
+        Watched::of(Binary::limited(rows), limits)
     }
-    (Binary::limited(rows), limits)
-}
 
-/// The term whose label has these words.
-fn bound(limits: &Limits, label: &str) -> u64 {
-    let terms = limits.memory_bytes_terms(1);
-    terms.iter().find(|(name, _)| name.contains(label)).expect(label).1
-}
+    fn of(server: Binary, limits: Limits) -> Watched {
+        let before = resident(&server);
+        Watched { server, limits, before }
+    }
 
-fn http2(limits: &Limits) -> u64 {
-    bound(limits, "calls and tables of HTTP/2") + bound(limits, "heads of HTTP/2 at hand")
+    /// What was taken until now does not count.
+    fn begin(&mut self) {
+        self.before = resident(&self.server);
+    }
+
+    /// By how much the memory has grown.
+    fn grown(&self) -> u64 {
+        resident(&self.server).saturating_sub(self.before)
+    }
+
+    /// The sum of the terms whose labels have these words.
+    fn bound(&self, labels: &[&str]) -> u64 {
+        let terms = self.limits.memory_bytes_terms(1);
+        let term = |words: &&str| terms.iter().find(|(label, _)| label.contains(words));
+        labels.iter().map(|words| term(words).expect(words).1).sum()
+    }
+
+    fn assert_within(&self, grown: u64, labels: &[&str]) {
+        assert_within(grown, self.bound(labels) + SLACK_BYTES);
+    }
 }
 
 /// Resident memory.
@@ -53,14 +86,14 @@ fn resident(server: &Binary) -> u64 {
 }
 
 /// The most that is resident until `is_over`, and then no more for a while.
-fn growth(server: &Binary, before: u64, mut is_over: impl FnMut() -> bool) -> u64 {
+fn growth(watched: &Watched, mut is_over: impl FnMut() -> bool) -> u64 {
     let (until, mut most) = (Instant::now() + PATIENCE, 0);
     while !is_over() {
         assert!(Instant::now() < until, "the server does not take what it is sent");
-        most = most.max(resident(server));
+        most = most.max(watched.grown());
         std::thread::sleep(Duration::from_millis(10));
     }
-    most.max(resident(server)).saturating_sub(before)
+    most.max(watched.grown())
 }
 
 /// Under AddressSanitizer, which is told what to do by its variable, each allocation has memory of
@@ -121,10 +154,10 @@ fn has_answered(tcp: &mut Tcp, came: &mut Vec<u8>) -> bool {
 }
 
 /// Waits until all of these have taken what they were sent.
-fn settled(server: &Binary, before: u64, all: &mut [Tcp]) -> u64 {
+fn settled(watched: &Watched, all: &mut [Tcp]) -> u64 {
     all.iter_mut().for_each(ping);
     let mut came = vec![Vec::new(); all.len()];
-    growth(server, before, || {
+    growth(watched, || {
         let mut each = all.iter_mut().zip(&mut came);
         each.all(|(tcp, came)| has_answered(tcp, came))
     })
@@ -134,37 +167,34 @@ fn settled(server: &Binary, before: u64, all: &mut [Tcp]) -> u64 {
 #[test]
 fn http2_calls_whose_message_never_comes() {
     let streams = 1_500;
-    let (server, limits) =
-        limited(&["http2_connections_max=2", &format!("http2_streams_max={streams}")]);
-    let before = resident(&server);
+    let watched =
+        Watched::new(&["http2_connections_max=2", &format!("http2_streams_max={streams}")]);
     let mut block = call(b"/lf.a2a.v1.A2AService/SendMessage", b"application/grpc");
     for n in 0..94 {
         field(&mut block, format!("x{n}").as_bytes(), &[b'v'; 100]);
     }
     let mut all = Vec::new();
     for _ in 0..2 {
-        let mut tcp = server.connect();
+        let mut tcp = watched.server.connect();
         tcp.write(PREFACE);
         for n in 0..streams {
             tcp.write(&frame(1, 4, 2 * n + 1, &block));
         }
         all.push(tcp);
     }
-    let grown = settled(&server, before, &mut all);
-    let bound = http2(&limits);
-    assert_within(grown, bound + SLACK_BYTES);
+    let grown = settled(&watched, &mut all);
+    watched.assert_within(grown, &HTTP2);
     // They are all there.
     assert!(grown > 2 * u64::from(streams) * 1024, "{grown}");
     drop(all);
-    server.assert_lives();
+    watched.server.assert_lives();
 }
 
 /// Each entry of the table of fields keeps alive the buffer in which it came.
 #[test]
 fn http2_tables_of_fields() {
-    let (server, limits) = limited(&["http2_connections_max=8", "http2_streams_max=8"]);
-    let before = resident(&server);
-    let mut all: Vec<Tcp> = (0..8).map(|_| server.connect()).collect();
+    let watched = Watched::new(&["http2_connections_max=8", "http2_streams_max=8"]);
+    let mut all: Vec<Tcp> = (0..8).map(|_| watched.server.connect()).collect();
     all.iter_mut().for_each(|tcp| tcp.write(PREFACE));
     for n in 0..110_u8 {
         // GET of a path that is kept, with a field that fills its frame.
@@ -180,26 +210,24 @@ fn http2_tables_of_fields() {
             }
         }
     }
-    let grown = settled(&server, before, &mut all);
-    let bound = http2(&limits);
-    assert_within(grown, bound + SLACK_BYTES);
+    let grown = settled(&watched, &mut all);
+    watched.assert_within(grown, &HTTP2);
     assert!(grown > 4 * 1024 * 1024, "{grown}");
     drop(all);
-    server.assert_lives();
+    watched.server.assert_lives();
 }
 
 /// Heads of which the last frame never comes.
 #[test]
 fn http2_heads_that_do_not_end() {
-    let (server, limits) = limited(&["http2_connections_max=8", "http2_streams_max=1"]);
-    let before = resident(&server);
+    let watched = Watched::new(&["http2_connections_max=8", "http2_streams_max=1"]);
     let mut block = call(b"/lf.a2a.v1.A2AService/SendMessage", b"application/grpc");
     for n in 0..400 {
         field(&mut block, format!("{n:02x}").as_bytes(), b"");
     }
     let mut all = Vec::new();
     for _ in 0..8 {
-        let mut tcp = server.connect();
+        let mut tcp = watched.server.connect();
         tcp.write(PREFACE);
         tcp.write(&frame(PING, 0, 0, b"the last"));
         tcp.write(&frame(1, 0, 1, &block));
@@ -213,11 +241,10 @@ fn http2_heads_that_do_not_end() {
         all.push(tcp);
     }
     std::thread::sleep(Duration::from_millis(200));
-    let grown = resident(&server).saturating_sub(before);
-    let bound = http2(&limits);
-    assert_within(grown, bound + SLACK_BYTES);
+    let grown = watched.grown();
+    watched.assert_within(grown, &HTTP2);
     drop(all);
-    server.assert_lives();
+    watched.server.assert_lives();
 }
 
 /// Reads up to the answer to the ping that says so; false: the connection was reset.
@@ -236,22 +263,21 @@ fn is_let_go_on(tcp: &mut Tcp) -> bool {
 /// First pieces of messages over HTTP/2, of which all together would be ten times the bound.
 #[test]
 fn partial_requests_over_http2() {
-    let (server, limits) = limited(&[
+    let watched = Watched::new(&[
         "http2_connections_max=4",
         "http2_streams_max=400",
         "buffers_bytes_max=4_000_000",
     ]);
-    let before = resident(&server);
     let block = call(b"/lf.a2a.v1.A2AService/SendMessage", b"application/grpc");
     let piece = [&b"\0\0\x10\0\0"[..], &[b'x'; 16_000]].concat();
     // Nobody new is let in once the buffers are full.
-    let mut all: Vec<Tcp> = (0..4).map(|_| server.connect()).collect();
+    let mut all: Vec<Tcp> = (0..4).map(|_| watched.server.connect()).collect();
     for tcp in &mut all {
         tcp.write(&[PREFACE, &frame(PING, 0, 0, b"go on...")].concat());
         tcp.read_until("go on...");
         let _ = tcp.take();
     }
-    let mut most = 0;
+    let mut grown = 0;
     for tcp in &mut all {
         for n in 0..400 {
             let call = [frame(1, 4, 2 * n + 1, &block), frame(0, 0, 2 * n + 1, &piece)].concat();
@@ -261,16 +287,14 @@ fn partial_requests_over_http2() {
             if tcp.stream.write_all(&call).is_err() || !is_let_go_on(tcp) {
                 break;
             }
-            most = resident(&server).max(most);
+            grown = watched.grown().max(grown);
         }
     }
-    let grown = most.saturating_sub(before);
-    let bound = http2(&limits) + bound(&limits, "partial requests and unsent output");
-    assert_within(grown, bound + SLACK_BYTES);
+    watched.assert_within(grown, &[HTTP2[0], HTTP2[1], ON_ITS_WAY]);
     // One of them got as far as it could.
     assert!(grown > 3_000_000, "{grown}");
     drop(all);
-    server.assert_lives();
+    watched.server.assert_lives();
 }
 
 /// Sends messages one behind the other on one connection, `count` of them.
@@ -289,87 +313,71 @@ fn send_all(server: &Binary, count: usize, words: &str) {
 
 #[test]
 fn store_of_large_tasks() {
-    let (server, limits) = limited(&["store_bytes_max=16_000_000"]);
-    send_all(&server, 10, "warm");
-    let before = resident(&server);
+    let mut watched = Watched::new(&["store_bytes_max=16_000_000"]);
+    send_all(&watched.server, 10, "warm");
+    watched.begin();
     // Each is in its history and in an artifact: three times the bound.
-    send_all(&server, 400, &"x".repeat(60_000));
-    let grown = resident(&server).saturating_sub(before);
-    let bound = bound(&limits, "task logs");
-    assert_within(grown, bound + SLACK_BYTES);
-    assert!(grown > bound / 2, "{grown} of {bound}");
+    send_all(&watched.server, 400, &"x".repeat(60_000));
+    let grown = watched.grown();
+    watched.assert_within(grown, &["task logs"]);
+    assert!(grown > watched.bound(&["task logs"]) / 2, "{grown}");
 }
 
 #[test]
 fn store_of_many_tasks() {
-    let (server, limits) = limited(&["tasks_max=10_000", "store_bytes_max=8_000_000"]);
-    send_all(&server, 10, "warm");
-    let before = resident(&server);
-    send_all(&server, 16_000, "x");
-    let grown = resident(&server).saturating_sub(before);
-    let bound = bound(&limits, "task logs") + bound(&limits, "slots and indexes");
-    assert_within(grown, bound + SLACK_BYTES);
+    let mut watched = Watched::new(&["tasks_max=10_000", "store_bytes_max=8_000_000"]);
+    send_all(&watched.server, 10, "warm");
+    watched.begin();
+    send_all(&watched.server, 16_000, "x");
+    watched.assert_within(watched.grown(), &["task logs", "slots and indexes"]);
 }
 
 #[test]
 fn partial_requests_over_http1() {
-    let (server, limits) = limited(&["buffers_bytes_max=8_000_000"]);
-    let before = resident(&server);
+    let watched = Watched::new(&["buffers_bytes_max=8_000_000"]);
     let body = vec![b' '; 1_000_000];
     let mut head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000001\r\n".to_vec();
     head.extend_from_slice(b"Content-Type: application/json\r\n\r\n");
-    let mut most = 0;
+    let mut grown = 0;
     let mut all = Vec::new();
     for _ in 0..120 {
-        let mut tcp = server.connect();
+        let mut tcp = watched.server.connect();
         // Who would need more than there is, is cut off.
         let sent = tcp.stream.write_all(&head).and_then(|()| tcp.stream.write_all(&body));
         if sent.is_ok() {
             all.push(tcp);
         }
-        most = resident(&server).max(most);
+        grown = watched.grown().max(grown);
     }
-    let grown = most.saturating_sub(before);
-    let bound = bound(&limits, "partial requests and unsent output")
-        + bound(&limits, "buffers kept for reuse");
-    assert_within(grown, bound + SLACK_BYTES);
+    watched.assert_within(grown, &[ON_ITS_WAY, "buffers kept for reuse"]);
 }
 
 #[test]
 fn a_body_of_nothing_but_tokens() {
-    let (server, limits) = limited(&[
+    let watched = Watched::new(&[
         "body_bytes_max=2_000_000",
         "ws_message_bytes_max=2_000_000",
         "answer_bytes_max=1_000_000",
         "task_bytes_max=1_000_000",
     ]);
-    let before = resident(&server);
-    let mut tcp = server.connect();
-    let tokens = "0,".repeat(limits.json_tokens_max.min(990_000) / 2 - 100);
+    let mut tcp = watched.server.connect();
+    let tokens = "0,".repeat(watched.limits.json_tokens_max.min(990_000) / 2 - 100);
     tcp.write(&post("/", &[], &format!("[{tokens}0]")));
     let reply = tcp.reply();
     assert!(reply.status < 500, "{}", reply.status);
-    let grown = resident(&server).saturating_sub(before);
-    let bound = bound(&limits, "parser") + bound(&limits, "the request and the answer at hand");
-    assert_within(grown, bound + SLACK_BYTES);
+    watched.assert_within(watched.grown(), &["parser", AT_HAND]);
 }
 
 #[test]
 fn connections_that_are_idle() {
-    let (server, limits) = limited(&["connections_max=400"]);
-    let round = || {
-        let mut all: Vec<Tcp> = (0..400).map(|_| server.connect()).collect();
-        for tcp in &mut all {
-            tcp.write(&get("/.well-known/agent-card.json"));
-            assert_eq!(tcp.reply().status, 200);
-        }
-        resident(&server)
-    };
-    // What the first connections of a process cost is no cost of a connection.
-    let before = resident(&server);
-    let grown = round().saturating_sub(before);
-    let bound = bound(&limits, "state");
-    assert_within(grown, bound + SLACK_BYTES / 4);
+    let watched = Watched::new(&["connections_max=400"]);
+    let mut all: Vec<Tcp> = (0..400).map(|_| watched.server.connect()).collect();
+    for tcp in &mut all {
+        tcp.write(&get("/.well-known/agent-card.json"));
+        assert_eq!(tcp.reply().status, 200);
+    }
+    let grown = watched.grown();
+    assert_within(grown, watched.bound(&["state"]) + SLACK_BYTES / 4);
 }
 
 /// Handshakes whose first message is as long as can be and lacks its end.
@@ -381,7 +389,7 @@ fn tls_handshakes_that_do_not_end() {
     let limit = ["--limit", "connections_max=200"];
     let server = Binary::start(&[&["--tls-cert", cert, "--tls-key", key], &limit[..]].concat());
     let limits = Limits { connections_max: 200, ..Limits::default() };
-    let before = resident(&server);
+    let watched = Watched::of(server, limits);
     // RFC 8446 §4: a ClientHello of 60,000 bytes, in records of 16 KiB.
     let mut hello = vec![1, 0, 0xea, 0x60];
     hello.resize(59_000, 0);
@@ -391,60 +399,54 @@ fn tls_handshakes_that_do_not_end() {
         records.extend((piece.len() as u16).to_be_bytes());
         records.extend_from_slice(piece);
     }
-    let mut all: Vec<Tcp> = (0..200).map(|_| server.connect()).collect();
+    let mut all: Vec<Tcp> = (0..200).map(|_| watched.server.connect()).collect();
     all.iter_mut().for_each(|tcp| tcp.write(&records));
     std::thread::sleep(Duration::from_millis(500));
-    let grown = resident(&server).saturating_sub(before);
-    let bound = limits.tls_bytes_term().1 + bound(&limits, "state");
+    let grown = watched.grown();
+    let bound = watched.limits.tls_bytes_term().1 + watched.bound(&["state"]);
     assert_within(grown, bound + SLACK_BYTES);
 }
 
 /// A page of large tasks, and who asked for it reads none of it.
 #[test]
 fn an_answer_that_nobody_reads() {
-    let (server, limits) = limited(&["answer_bytes_max=4_000_000", "task_bytes_max=4_000_000"]);
-    send_all(&server, 60, &"x".repeat(60_000));
-    let before = resident(&server);
+    let mut watched = Watched::new(&["answer_bytes_max=4_000_000", "task_bytes_max=4_000_000"]);
+    send_all(&watched.server, 60, &"x".repeat(60_000));
+    watched.begin();
     let ask = post("/", &[], &rpc("ListTasks", &serde_json::json!({ "pageSize": 100 })));
-    let mut tcp = server.connect();
+    let mut tcp = watched.server.connect();
     tcp.write(&ask);
     assert!(tcp.read());
-    server.assert_lives();
-    let grown = resident(&server).saturating_sub(before);
-    let bound = bound(&limits, "the request and the answer at hand");
-    assert_within(grown, bound + SLACK_BYTES);
+    watched.server.assert_lives();
+    watched.assert_within(watched.grown(), &[AT_HAND]);
 }
 
 /// One message of a WebSocket, as long as one may be.
 #[test]
 fn a_message_of_a_websocket() {
-    let (server, limits) = limited(&["answer_bytes_max=1_000_000"]);
-    let before = resident(&server);
-    let mut tcp = server.connect();
+    let watched = Watched::new(&["answer_bytes_max=1_000_000"]);
+    let mut tcp = watched.server.connect();
     tcp.write(&ws::upgrade("/", ""));
     tcp.read_until("\r\n\r\n");
-    let words = "x".repeat(limits.ws_message_bytes_max - 1_000);
+    let words = "x".repeat(watched.limits.ws_message_bytes_max - 1_000);
     let message = rpc("GetTask", &serde_json::json!({ "id": words }));
     tcp.write(&ws::text(&message));
     tcp.read_until("error");
-    let grown = resident(&server).saturating_sub(before);
-    let bound = bound(&limits, "parser") + bound(&limits, "the request and the answer at hand");
-    assert_within(grown, bound + SLACK_BYTES);
+    watched.assert_within(watched.grown(), &["parser", AT_HAND]);
 }
 
 /// Streams of events over HTTP/2 that wait for their next event.
 #[test]
 fn http2_streams_that_wait() {
-    let (server, limits) = limited(&[
+    let watched = Watched::new(&[
         "http2_connections_max=2",
         "http2_streams_max=500",
         "buffers_bytes_max=8_000_000",
     ]);
-    let before = resident(&server);
     let mut block = call(b"/", b"application/json");
     field(&mut block, b"a2a-version", b"1.0");
     let body = rpc(V1.stream(), &V1.params(say("hold:600000:3")));
-    let mut all: Vec<Tcp> = (0..2).map(|_| server.connect()).collect();
+    let mut all: Vec<Tcp> = (0..2).map(|_| watched.server.connect()).collect();
     for tcp in &mut all {
         tcp.write(PREFACE);
         for n in 0..500 {
@@ -452,9 +454,8 @@ fn http2_streams_that_wait() {
             tcp.write(&frame(0, 1, 2 * n + 1, body.as_bytes()));
         }
     }
-    let grown = settled(&server, before, &mut all);
-    let bound = http2(&limits) + bound(&limits, "partial requests and unsent output");
-    assert_within(grown, bound + SLACK_BYTES);
+    let grown = settled(&watched, &mut all);
+    watched.assert_within(grown, &[HTTP2[0], HTTP2[1], ON_ITS_WAY]);
     // They are all there.
     assert!(grown > 1_000 * 1024, "{grown}");
 }
@@ -463,9 +464,8 @@ fn http2_streams_that_wait() {
 #[test]
 fn http2_trailers_of_calls_that_wait() {
     let streams = 500;
-    let (server, limits) =
-        limited(&["http2_connections_max=2", &format!("http2_streams_max={streams}")]);
-    let before = resident(&server);
+    let watched =
+        Watched::new(&["http2_connections_max=2", &format!("http2_streams_max={streams}")]);
     let block = call(b"/grpc.health.v1.Health/Watch", b"application/grpc");
     let mut trailers = Vec::new();
     for n in 0..450 {
@@ -473,7 +473,7 @@ fn http2_trailers_of_calls_that_wait() {
     }
     let mut all = Vec::new();
     for _ in 0..2 {
-        let mut tcp = server.connect();
+        let mut tcp = watched.server.connect();
         tcp.write(PREFACE);
         for n in 0..streams {
             tcp.write(&frame(1, 4, 2 * n + 1, &block));
@@ -482,9 +482,8 @@ fn http2_trailers_of_calls_that_wait() {
         }
         all.push(tcp);
     }
-    let grown = settled(&server, before, &mut all);
-    let bound = http2(&limits);
-    assert_within(grown, bound + SLACK_BYTES);
+    let grown = settled(&watched, &mut all);
+    watched.assert_within(grown, &HTTP2);
     drop(all);
-    server.assert_lives();
+    watched.server.assert_lives();
 }
