@@ -166,22 +166,24 @@ pub(super) fn message(out: &mut Vec<u8>, style: &Style, message: Message<'_>, pl
     out.push(b'}');
 }
 
-/// Agent messages carry their task and conversation, user messages what they came with.
 fn message_ids(out: &mut Vec<u8>, style: &Style, message: Message<'_>, place: Place<'_>) {
     put::text(out, style.message, message.message_id().raw());
     if !style.message_again.is_empty() {
         put::text(out, style.message_again, message.message_id().raw());
     }
+    message_place(out, message, place);
+}
+
+/// Agent messages carry their task and conversation, user messages what they came with.
+#[inline]
+pub(super) fn message_place(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
     let place = match message.role() {
         Role::Agent => place,
         Role::User => Place { task_id: b"", context_id: b"" },
     };
-    put::text_some(out, b",\"contextId\":\"", message.context_id().or(some(place.context_id)));
-    put::text_some(out, b",\"taskId\":\"", message.task_id().or(some(place.task_id)));
-}
-
-fn some(id: &[u8]) -> Option<RawText<'_>> {
-    (!id.is_empty()).then_some(RawText::known(id))
+    let known = |id| Some(RawText::known(id)).filter(|id| !id.is_empty());
+    put::text_some(out, b",\"contextId\":\"", message.context_id().or(known(place.context_id)));
+    put::text_some(out, b",\"taskId\":\"", message.task_id().or(known(place.task_id)));
 }
 
 #[inline]

@@ -14,7 +14,11 @@ use crate::{
     service::Followed,
 };
 
-use super::{ReadCx, Wire, WriteCx, fault, put, read};
+use super::{
+    ReadCx, Wire, WriteCx, fault,
+    old::{Place, message_place},
+    put, read,
+};
 
 /// The pairs of 0.3 over HTTP+JSON.
 pub(super) static WIRE: Wire =
@@ -33,13 +37,6 @@ fn read<'p>(
 
 fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
     fault::rest_v03(out, fault);
-}
-
-/// The task and conversation in which a message is shown; agent messages carry both.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    task_id: &'a [u8],
-    context_id: &'a [u8],
 }
 
 fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
@@ -177,13 +174,11 @@ fn state_name(state: TaskState) -> &'static [u8] {
 fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
     out.reserve(message.0.len() + 256);
     put::text(out, b"{\"messageId\":\"", message.message_id().raw());
-    // Agent messages carry their task and conversation, user messages what they came with.
-    let (place, role): (_, &[u8]) = match message.role() {
-        Role::Agent => (place, b"ROLE_AGENT"),
-        Role::User => (Place { task_id: b"", context_id: b"" }, b"ROLE_USER"),
+    message_place(out, message, place);
+    let role: &[u8] = match message.role() {
+        Role::Agent => b"ROLE_AGENT",
+        Role::User => b"ROLE_USER",
     };
-    put::text_some(out, b",\"contextId\":\"", message.context_id().or(set(place.context_id)));
-    put::text_some(out, b",\"taskId\":\"", message.task_id().or(set(place.task_id)));
     put::text(out, b",\"role\":\"", role);
     put::list(out, b",\"content\":[", message.parts(), true, part);
     put::object_some(out, b",\"metadata\":", message.metadata());
@@ -191,10 +186,6 @@ fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
     let extensions = message.fields().filter(|f| f.0 == message_tag::EXTENSION).map(|f| f.1);
     put::texts(out, b",\"extensions\":[", extensions);
     out.push(b'}');
-}
-
-fn set(id: &[u8]) -> Option<RawText<'_>> {
-    (!id.is_empty()).then_some(RawText::known(id))
 }
 
 fn part(out: &mut Vec<u8>, part: Part<'_>) {
