@@ -438,7 +438,7 @@ fn refused_calls_are_not_counted_as_mistakes() {
     let rig = Rig::limited(|limits| limits.http2_resets_max = 5);
     let calls = 100_u32;
     // POST to a host of somebody else, with a body behind it.
-    let post = [0x83, 0x86, 0x84, 0x41, 0x01, b'x'];
+    let post = [0x83, 0x86, 0x84, 0x41, 0x01, b'y'];
     let heads: Vec<u8> = (0..calls).flat_map(|n| frame(1, 4, 2 * n + 1, &post)).collect();
     let bodies: Vec<u8> = (0..calls).flat_map(|n| frame(0, 1, 2 * n + 1, b"{}")).collect();
     let after = frame(1, 5, 2 * calls + 1, GET);
@@ -490,6 +490,67 @@ fn http2_control_frames_max() {
         }
     }
     run(assert_serves(&rig));
+}
+
+/// Reads until a frame of this kind has come.
+fn read_to(stream: &mut TcpStream, kind: u8) {
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    while !frames(&answer).0.contains(&kind) {
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "the connection ended");
+        answer.extend_from_slice(&piece[..count]);
+    }
+}
+
+/// h2 ignores what comes for a call that we have reset, for as long as it remembers it.
+#[test]
+fn frames_of_a_call_that_was_refused_are_no_use() {
+    const RST_STREAM: u8 = 3;
+    let rig = Rig::limited(|limits| limits.http2_control_frames_max = 50);
+    // POST to a host of somebody else, whose body is not waited for.
+    let post = [0x83, 0x86, 0x84, 0x41, 0x01, b'y'];
+    for (what, flood) in
+        [("HEADERS", frame(1, 4, 1, &post)), ("empty DATA that ends", frame(0, 1, 1, b""))]
+    {
+        let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&[PREFACE, SETTINGS, &frame(1, 4, 1, &post)].concat()).unwrap();
+        read_to(&mut stream, RST_STREAM);
+        stream.write_all(&flood.repeat(60)).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(frames(&answer).1, Some(11), "{what}");
+    }
+    run(assert_serves(&rig));
+}
+
+/// RFC 9113 §8.3.1: one `Host` may stand for `:authority`.
+#[test]
+fn a_request_names_one_host() {
+    let rig = Rig::echo();
+    for (media, path, body) in [
+        ("application/json", "/", rpc("ListTasks", &json!({}))),
+        ("application/grpc", SEND, framed(&say("hi"))),
+    ] {
+        let heads = [1, 2].map(|hosts| {
+            let fields = [(":path", path), ("content-type", media), ("a2a-version", "1.0")];
+            let hosts = vec![("host", "x"); hosts];
+            // Without the `:authority` that stands before the other fields.
+            let block = call_of(&[&fields[..], &hosts].concat());
+            let block = [&block[..2], &block[5..]].concat();
+            let call = [frame(1, 4, 1, &block), frame(0, 1, 1, &body)].concat();
+            let answer = raw(&rig, &[PREFACE, SETTINGS, &call]);
+            let all = frames(&answer).0;
+            // Which static entry `:status` is, and whether anything is behind the fields.
+            let head = answer.windows(9).position(|head| head[3] == 1 && head[8] == 1).unwrap();
+            (answer[head + 9], all.iter().filter(|kind| **kind == 0).count() > 0)
+        });
+        let expected = match media {
+            "application/json" => [(0x88, true), (0x8c, true)],
+            _ => [(0x88, true), (0x88, false)],
+        };
+        assert_eq!(heads, expected, "{media}");
+    }
 }
 
 #[test]
@@ -862,6 +923,29 @@ fn a_reader_that_stops_is_given_up() {
         assert_eq!(end, Some(h2::Reason::ENHANCE_YOUR_CALM));
         assert_serves(&rig).await;
     });
+}
+
+#[test]
+fn a_reader_that_trickles_is_given_up() {
+    let rig = Rig::limited(|limits| limits.write_stall_ms = 300);
+    let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    // A window of ten bytes, which is opened by one byte at a time.
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 10]);
+    let path = b"/.well-known/agent-card.json";
+    let card = [&[0x82, 0x86, 0x41, 0x01, b'x', 0x04, path.len() as u8], &path[..]].concat();
+    stream.write_all(&[PREFACE, &settings, &frame(1, 5, 1, &card)].concat()).unwrap();
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    let until = std::time::Instant::now() + PATIENCE;
+    while !frames(&answer).0.contains(&3) {
+        assert!(std::time::Instant::now() < until, "it is waited for");
+        stream.write_all(&frame(8, 0, 1, &[0, 0, 0, 1])).unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+        if let Ok(count) = stream.read(&mut piece) {
+            answer.extend_from_slice(&piece[..count]);
+        }
+    }
+    run(assert_serves(&rig));
 }
 
 #[test]

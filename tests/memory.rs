@@ -136,6 +136,8 @@ fn call(path: &[u8], media: &[u8]) -> Vec<u8> {
 }
 
 const PING: u8 = 6;
+/// GOAWAY before any stream, with ENHANCE_YOUR_CALM.
+const REFUSED: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11];
 
 /// Sends a ping, whose answer says that everything before it was taken.
 fn ping(tcp: &mut Tcp) {
@@ -145,12 +147,17 @@ fn ping(tcp: &mut Tcp) {
 
 /// Reads what has come; true: the ping was answered.
 fn has_answered(tcp: &mut Tcp, came: &mut Vec<u8>) -> bool {
+    has_read(tcp, came, b"the last")
+}
+
+/// Reads what has come; true: these bytes are among it.
+fn has_read(tcp: &mut Tcp, came: &mut Vec<u8>, words: &[u8]) -> bool {
     use std::io::Read;
     let mut some = [0; 16 * 1024];
     while let Ok(count @ 1..) = tcp.stream.read(&mut some) {
         came.extend_from_slice(&some[..count]);
     }
-    came.windows(8).any(|some| some == b"the last")
+    came.windows(words.len()).any(|some| some == words)
 }
 
 /// Waits until all of these have taken what they were sent.
@@ -186,6 +193,32 @@ fn http2_calls_whose_message_never_comes() {
     watched.assert_within(grown, &HTTP2);
     // They are all there.
     assert!(grown > 2 * u64::from(streams) * 1024, "{grown}");
+    drop(all);
+    watched.server.assert_lives();
+}
+
+/// What they sent before they were told to go is not kept.
+#[test]
+fn http2_connections_that_are_refused() {
+    let (refused, rest) = (400, frame(0xfe, 0, 0, &[0; 16_000]).repeat(4));
+    let watched = Watched::new(&["http2_connections_max=1", "linger_ms=5000"]);
+    let mut all = vec![watched.server.connect()];
+    all[0].write(PREFACE);
+    all[0].write(&frame(PING, 0, 0, b"go on..."));
+    all[0].read_until("go on...");
+    for _ in 0..refused {
+        let mut tcp = watched.server.connect();
+        tcp.write(&[PREFACE, &rest].concat());
+        all.push(tcp);
+    }
+    let mut came = vec![Vec::new(); all.len()];
+    all.iter_mut().for_each(|tcp| tcp.stream.set_nonblocking(true).unwrap());
+    let grown = growth(&watched, || {
+        let mut each = all.iter_mut().zip(&mut came).skip(1);
+        each.all(|(tcp, came)| has_read(tcp, came, REFUSED))
+    });
+    // What each connection costs that waits for its peer to go.
+    assert_within(grown, SLACK_BYTES + refused * 4096);
     drop(all);
     watched.server.assert_lives();
 }

@@ -164,13 +164,6 @@ impl Drop for Lease {
     }
 }
 
-impl Lease {
-    /// A worker's scratch with these buffers, until the end of the body.
-    pub fn lend(self, scratch: &mut Scratch, now: Now) -> Lent<'_> {
-        Lent::new(scratch, Some(self), now)
-    }
-}
-
 /// A worker's scratch, with the buffers of a large body in it until its end.
 pub struct Lent<'s> {
     lease: Option<Lease>,

@@ -31,7 +31,7 @@ impl<S: Transport + 'static> Carrier<S> {
     pub(super) fn hand_on(&mut self, read: &[u8], seat: &Seat, side: u8) {
         #[cfg(feature = "grpc")]
         if let Some(stream) = self.0.take() {
-            super::http2::spawn(stream, read.to_vec(), seat.again(), side);
+            super::http2::spawn(stream, read, seat.again(), side);
         }
         // Without the feature the engine never asks for it.
         #[cfg(not(feature = "grpc"))]

@@ -1,9 +1,10 @@
 //! How many frames a peer may send that carry no call and no data.
 //!
 //! h2 answers SETTINGS and PING and skips what it does not know as fast as it comes, so frames are
-//! counted on their way to h2. There is an allowance of `http2_control_frames_max`: a useless frame
-//! takes one from it; a call, and each frame of data that the peer is sent, give back ten; and
-//! the whole of it comes back in thirty seconds. Who has used it up is told ENHANCE_YOUR_CALM.
+//! counted on their way to h2. There is an allowance of `http2_control_frames_max`: a frame that
+//! carries no data and begins no call takes one from it; a call, and each frame of data that the
+//! peer is sent, give back ten; and the whole of it comes back in thirty seconds. Who has used it
+//! up is told ENHANCE_YOUR_CALM.
 
 use std::cell::Cell;
 
@@ -26,9 +27,9 @@ const TURN_BYTES: usize = 64 * 1024;
 /// What a frame is to the allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// The fields of a call.
+    /// Fields, which may be those of a call.
     Headers,
-    /// Some data, or the end of a call.
+    /// Some data.
     Data,
     /// Anything else.
     Control,
@@ -37,14 +38,13 @@ pub(super) enum Frame {
 fn frame(head: [u8; HEAD]) -> (Frame, usize) {
     const DATA: u8 = 0;
     const HEADERS: u8 = 1;
-    const END_STREAM: u8 = 1;
     const PADDED: u8 = 8;
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
     let (kind, flags) = (head[3], head[4]);
     let empty = if flags & PADDED == 0 { 0 } else { PADDING };
     let frame = match kind {
         HEADERS => Frame::Headers,
-        DATA if length > empty || flags & END_STREAM != 0 => Frame::Data,
+        DATA if length > empty => Frame::Data,
         _ => Frame::Control,
     };
     (frame, length)
@@ -122,6 +122,8 @@ impl Allowance {
 pub(super) struct Inflow {
     allowance: Cell<Allowance>,
     is_flooded: Cell<bool>,
+    /// Frames with fields that came in this turn and began no call yet.
+    heads: Cell<u64>,
     /// Bytes that may still be read in this turn.
     turn: Cell<usize>,
 }
@@ -130,7 +132,7 @@ impl Inflow {
     pub(super) fn new(control_frames_max: usize, now_ms: u64) -> Inflow {
         let allowance = Allowance::new(control_frames_max as u64, now_ms);
         let (allowance, turn) = (Cell::new(allowance), Cell::new(TURN_BYTES));
-        Inflow { allowance, is_flooded: Cell::new(false), turn }
+        Inflow { allowance, is_flooded: Cell::new(false), heads: Cell::new(0), turn }
     }
 
     /// True: the peer has sent too many frames without use, and nothing more is read of it.
@@ -152,19 +154,39 @@ impl Inflow {
     pub(super) fn read(&self, frames: &mut Frames, bytes: &[u8], now_ms: impl Fn() -> u64) {
         self.turn.set(self.turn.get().saturating_sub(bytes.len()));
         let (mut allowance, mut is_flooded) = (self.allowance.get(), self.is_flooded.get());
+        let mut heads = self.heads.get();
         frames.scan(bytes, |frame| match frame {
-            Frame::Headers => allowance.grant(GRANT),
+            Frame::Headers => heads += 1,
             Frame::Data => {}
             Frame::Control => is_flooded |= !allowance.spend(now_ms()),
         });
+        self.heads.set(heads);
         self.allowance.set(allowance);
         self.is_flooded.set(is_flooded);
     }
 
+    /// Takes account of a call that h2 has handed over.
+    pub(super) fn called(&self) {
+        self.heads.set(self.heads.get().saturating_sub(1));
+        self.grant(GRANT);
+    }
+
+    /// Takes account of the fields that began no call: h2 has handed over all that it will.
+    pub(super) fn end_turn(&self, now_ms: u64) {
+        let mut allowance = self.allowance.get();
+        let has_room = (0..self.heads.take()).all(|_| allowance.spend(now_ms));
+        self.allowance.set(allowance);
+        self.is_flooded.set(self.is_flooded.get() || !has_room);
+    }
+
     /// Takes account of data that was sent, which the peer may acknowledge.
     pub(super) fn sent(&self, bytes: usize) {
+        self.grant(GRANT * (1 + (bytes / FRAME_BYTES) as u64));
+    }
+
+    fn grant(&self, frames: u64) {
         let mut allowance = self.allowance.get();
-        allowance.grant(GRANT * (1 + (bytes / FRAME_BYTES) as u64));
+        allowance.grant(frames);
         self.allowance.set(allowance);
     }
 }
@@ -187,10 +209,10 @@ mod tests {
         while rest.len() >= 9 {
             let length = (usize::from(rest[0]) << 16) + (usize::from(rest[1]) << 8);
             let length = length + usize::from(rest[2]);
-            let (padded, ends) = (rest[4] & 8 != 0, rest[4] & 1 != 0);
+            let padded = rest[4] & 8 != 0;
             let data = if padded { length > 256 } else { length > 0 };
             all.push(match rest[3] {
-                0 if data || ends => Frame::Data,
+                0 if data => Frame::Data,
                 1 => Frame::Headers,
                 _ => Frame::Control,
             });
@@ -244,7 +266,7 @@ mod tests {
         for (kind, flags, length, expected) in [
             (1, 4, 0, Frame::Headers),
             (0, 0, 1, Frame::Data),
-            (0, 1, 0, Frame::Data),
+            (0, 1, 0, Frame::Control),
             (0, 0, 0, Frame::Control),
             (0, 8, 256, Frame::Control),
             (0, 8, 257, Frame::Data),

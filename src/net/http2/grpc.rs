@@ -17,7 +17,7 @@ use crate::{
     binding::{
         Means,
         grpc::{self, A2aRpc, Called, Code, Handled, Parked, Pump, Pumped, Rpc, Status},
-        large::{LARGE_BODY_BYTES, Lease, Ticket},
+        large::{LARGE_BODY_BYTES, Lease, Lent, Ticket},
     },
     net::{local, wheel::NEVER},
 };
@@ -238,18 +238,11 @@ impl Call {
         let local::Desk { worker, out, .. } = &mut *desk;
         out.clear();
         let engine = self.link.engine();
-        let mut lent;
-        let scratch = match lease {
-            None => &mut worker.scratch,
-            Some(lease) => {
-                lent = lease.lend(&mut worker.scratch, now);
-                &mut *lent
-            }
-        };
+        let mut scratch = Lent::new(&mut worker.scratch, lease, now);
         let mut means = Means {
             service: engine.service(),
             site: &engine.site,
-            scratch,
+            scratch: &mut scratch,
             out: &mut *out,
             now,
             wake: cx.waker(),

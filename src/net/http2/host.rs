@@ -15,10 +15,11 @@ use crate::{
 
 use super::Link;
 
-/// RFC 9113 §8.3.1: `:authority` stands for `Host`.
-pub(super) fn authority(head: &Parts) -> Option<&[u8]> {
+/// RFC 9113 §8.3.1: `:authority` stands for `Host`; without it there is one `Host` at most.
+pub(super) fn authorities(head: &Parts) -> impl Iterator<Item = &[u8]> {
     let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
-    authority.or_else(|| head.headers.get(HOST).map(|host| host.as_bytes()))
+    let hosts = authority.is_none().then(|| head.headers.get_all(HOST));
+    authority.into_iter().chain(hosts.into_iter().flatten().map(|host| host.as_bytes()))
 }
 
 impl Link {
@@ -28,8 +29,12 @@ impl Link {
     /// An HTTP status would reach the caller of a gRPC client as UNKNOWN without a word, so both
     /// refusals are statuses of gRPC, of a kind that no client tries again.
     pub(super) fn served(&self, head: &Parts) -> Result<Option<Rc<str>>, Status> {
-        let Some(authority) = authority(head) else { return Ok(None) };
+        let mut authorities = authorities(head);
+        let Some(authority) = authorities.next() else { return Ok(None) };
         let invalid = || Status::new(Code::InvalidArgument, ":authority is not a host and port");
+        if authorities.next().is_some() {
+            return Err(invalid());
+        }
         if let Some(last) = &*self.served.borrow()
             && last.as_bytes() == authority
         {

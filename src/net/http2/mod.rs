@@ -53,7 +53,7 @@ use super::{
 
 use account::Account;
 use flood::Inflow;
-use rewind::Rewind;
+use rewind::{Rewind, poll_skip};
 
 /// What h2 takes of one answer before it wants to be rid of it.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -161,11 +161,23 @@ impl Drop for Alarm {
 }
 
 /// Serves HTTP/2 in a task of its own, on a connection of which `read` has been read already; it
-/// may be empty.
-pub(super) fn spawn<S: Transport + 'static>(stream: S, read: Vec<u8>, seat: Seat, side: u8) {
+/// may be empty. Beyond `http2_connections_max` it is told to go, and nothing of it is kept.
+pub(super) fn spawn<S: Transport + 'static>(mut stream: S, read: &[u8], seat: Seat, side: u8) {
+    let shared = &seat.local().shared;
+    let most = shared.engine.limits().http2_connections_max;
+    let Some(permit) = Permit::take(&shared.http2, most) else {
+        // Best effort: whoever does not read it sees a closed connection.
+        let within = Duration::from_millis(seat.local().bounds.linger_ms);
+        tokio::task::spawn_local(async move {
+            let _ = tokio::time::timeout(within, refuse(&mut stream)).await;
+            drop(seat);
+        });
+        return;
+    };
+    let read = read.to_vec();
     tokio::task::spawn_local(async move {
         serve(stream, read, Rc::clone(seat.local()), side).await;
-        drop(seat);
+        drop((permit, seat));
     });
 }
 
@@ -179,17 +191,10 @@ const REFUSAL: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
 async fn refuse<S: Transport>(stream: &mut S) -> io::Result<()> {
     stream.write_all(REFUSAL).await?;
     stream.shutdown().await?;
-    tokio::io::copy(stream, &mut tokio::io::sink()).await.map(drop)
+    poll_fn(|cx| poll_skip(stream, cx)).await
 }
 
-async fn serve<S: Transport>(mut stream: S, read: Vec<u8>, local: Rc<Local>, side: u8) {
-    let most = local.shared.engine.limits().http2_connections_max;
-    let Some(_permit) = Permit::take(&local.shared.http2, most) else {
-        // Best effort: whoever does not read it sees a closed connection.
-        let within = Duration::from_millis(local.bounds.linger_ms);
-        let _ = tokio::time::timeout(within, refuse(&mut stream)).await;
-        return;
-    };
+async fn serve<S: Transport>(stream: S, read: Vec<u8>, local: Rc<Local>, side: u8) {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let link = Rc::new(Link::new(&local, stream.peer(), side, waker));
     let limits = link.limits();
@@ -262,7 +267,10 @@ impl<S: Transport> Session<S> {
             let mut calls: SmallVec<[Call; 8]> = SmallVec::new();
             loop {
                 match self.h2.poll_accept(cx) {
-                    Poll::Ready(Some(Ok(call))) => calls.push(call),
+                    Poll::Ready(Some(Ok(call))) => {
+                        self.link.inflow.called();
+                        calls.push(call);
+                    }
                     // What is still open hears of it from h2.
                     Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
                     Poll::Pending => break,
@@ -276,6 +284,7 @@ impl<S: Transport> Session<S> {
                 start(&self.link, request, respond, cx);
             }
         }
+        self.link.inflow.end_turn(self.link.local.clock.now().mono_ms);
         if self.link.inflow.is_flooded() {
             return self.calm(cx);
         }

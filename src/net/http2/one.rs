@@ -25,7 +25,7 @@ use crate::{
 use super::{
     Active, Alarm, Link,
     body::{Body, Piece},
-    host::authority,
+    host::authorities,
     send::{Gone, send, take, take_piece},
 };
 
@@ -86,9 +86,7 @@ fn head_bytes(head: http::request::Parts, length: Option<&[u8]>, chunked: bool) 
             bytes.extend_from_slice(piece);
         }
     };
-    if let Some(host) = authority(&head) {
-        field("host", host);
-    }
+    authorities(&head).for_each(|host| field("host", host));
     for (name, value) in &head.headers {
         if !HOP_BY_HOP.contains(name) {
             field(name.as_str(), value.as_bytes());

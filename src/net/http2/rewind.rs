@@ -119,8 +119,16 @@ impl<S: Transport> AsyncWrite for Rewind<S> {
         if !self.link.inflow.is_flooded() {
             return Poll::Ready(Ok(()));
         }
-        let mut some = [0; 4096];
-        while ready!(pin!(self.stream.read(&mut some)).poll(cx))? > 0 {}
-        Poll::Ready(Ok(()))
+        poll_skip(&mut self.stream, cx)
     }
+}
+
+/// Reads until the peer has ended its side, and keeps nothing.
+pub(super) fn poll_skip(
+    stream: &mut (impl AsyncRead + Unpin),
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    let mut some = [0; 4096];
+    while ready!(pin!(stream.read(&mut some)).poll(cx))? > 0 {}
+    Poll::Ready(Ok(()))
 }

@@ -89,8 +89,10 @@ pub(super) async fn send(
         }
         return Ok(true);
     }
-    let stall_ms = link.limits().write_stall_ms;
-    let mut moved_ms = link.local.clock.now().mono_ms;
+    let limits = link.limits();
+    let mut since_ms = link.local.clock.now().mono_ms;
+    // Bytes that the peer has taken since then.
+    let mut taken = 0;
     while !bytes.is_empty() {
         stream.reserve_capacity(bytes.len());
         let room = poll_fn(|cx: &mut Context<'_>| {
@@ -100,13 +102,16 @@ pub(super) async fn send(
                 Poll::Ready(_) => return Poll::Ready(Err(Gone)),
                 Poll::Pending => {}
             }
-            if now >= moved_ms + stall_ms {
-                return Poll::Ready(Err(Gone));
+            if now >= since_ms + limits.write_stall_ms {
+                if taken < limits.write_progress_bytes_min {
+                    return Poll::Ready(Err(Gone));
+                }
+                (since_ms, taken) = (now, 0);
             }
             if now >= due_ms {
                 return Poll::Ready(Ok(None));
             }
-            alarm.arm(cx, due_ms.min(moved_ms + stall_ms));
+            alarm.arm(cx, due_ms.min(since_ms + limits.write_stall_ms));
             Poll::Pending
         });
         let room = match room.await {
@@ -117,10 +122,8 @@ pub(super) async fn send(
                 return Err(gone);
             }
         };
-        if room > 0 {
-            moved_ms = link.local.clock.now().mono_ms;
-        }
         let piece = bytes.split_to(room.min(bytes.len()));
+        taken += piece.len();
         let ends = is_last && bytes.is_empty();
         link.inflow.sent(piece.len());
         stream.send_data(piece, ends).map_err(|_| Gone)?;
