@@ -16,7 +16,7 @@ use std::{
 
 use peregrine::limits::Limits;
 use support::{
-    ask::{V1, get, post, rpc, say},
+    ask::{Say, V1, get, post, rpc, say},
     binary::{Binary, PATIENCE, Tcp},
     ws,
 };
@@ -363,6 +363,33 @@ fn store_of_many_tasks() {
     watched.begin();
     send_all(&watched.server, 16_000, "x");
     watched.assert_within(watched.grown(), &["task logs", "slots and indexes"]);
+}
+
+/// Some tasks run on while those that were stored with them leave, and the next ones are larger, so
+/// that nothing fits where they were.
+#[test]
+fn store_of_tasks_of_which_some_run_on() {
+    let mut watched = Watched::new(&["tasks_max=2_000", "store_bytes_max=6_000_000"]);
+    send_all(&watched.server, 10, "warm");
+    watched.begin();
+    let mut tcp = watched.server.connect();
+    for phase in 0..8 {
+        let bytes = (9_000.0 * 1.13_f64.powi(phase)) as usize;
+        for n in 0..6_000_000 / bytes / 20 {
+            let sent = (0..20).map(|at| {
+                let words = if at == n % 20 { "hold:600000:1" } else { "x" };
+                let mut params = V1.params(Say { at_once: true, history: Some(0), ..say(words) });
+                let pad = "x".repeat(bytes - (n * 20 + at) % 300);
+                params["message"]["metadata"] = serde_json::json!({ "pad": pad });
+                post("/", &[], &rpc(V1.send(), &params))
+            });
+            tcp.write(&sent.collect::<Vec<_>>().concat());
+            (0..20).for_each(|_| assert_eq!(tcp.reply().status, 200));
+        }
+    }
+    // Tasks of each size share pages of their own.
+    let pages = 3 * SLACK_BYTES;
+    assert_within(watched.grown(), watched.bound(&["task logs", "slots and indexes"]) + pages);
 }
 
 #[test]

@@ -38,6 +38,9 @@ pub enum Refusal {
     TooManyArtifacts,
 }
 
+/// Allocators give more than this a place of its own, or nearly.
+const RELOCATED_MAX: usize = 512 * 1024;
+
 /// First and last entry of one artifact.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
@@ -336,6 +339,19 @@ impl Task {
     /// Gives back log memory that nothing will fill; call it when no event is expected soon.
     pub fn fit(&mut self) {
         self.log.shrink_to_fit();
+    }
+
+    /// Moves the log to memory that is given out now, of the same size; returns its bytes. A large
+    /// one stays, and is 0: it shares its memory with few others.
+    pub fn relocate(&mut self) -> usize {
+        let bytes = self.log.capacity();
+        if bytes > RELOCATED_MAX {
+            return 0;
+        }
+        let mut log = Vec::with_capacity(bytes);
+        log.extend_from_slice(&self.log);
+        self.log = log;
+        bytes
     }
 }
 

@@ -176,8 +176,13 @@ impl Drop for Edit<'_> {
         let Some(status_ms) = self.status_ms.map(|ms| ms.min(self.now.unix_ms)) else {
             return self.close();
         };
+        let was_listed = self.slot().listed.is_some();
         if let Some(task) = self.slot().task.as_mut().filter(|task| task.state().is_terminal()) {
             task.fit();
+            if was_listed {
+                // What was stored with it may have left, and it stays for as long as new ones do.
+                task.relocate();
+            }
         }
         self.shard.list(self.index, self.store.room.stamp(status_ms), self.now.mono_ms);
         self.store.note_oldest(self.at, self.shard);

@@ -18,6 +18,7 @@ mod room;
 mod shard;
 mod sip;
 mod slab;
+mod survivors;
 mod sync;
 mod waiters;
 

@@ -17,6 +17,7 @@ use super::{
     order::Order,
     room::{Eviction, Room},
     slab::{NONE, Slab},
+    survivors::Survivors,
     waiters::{Waiters, Wakes},
 };
 use crate::{
@@ -73,6 +74,7 @@ pub(super) struct Shard {
     /// Finished tasks, oldest first: what can be evicted.
     oldest: u32,
     youngest: u32,
+    survivors: Survivors,
     /// Bells that hang.
     pub waiting: usize,
 }
@@ -86,6 +88,7 @@ impl Shard {
             crowds: HashedMap::default(),
             oldest: NONE,
             youngest: NONE,
+            survivors: Survivors::default(),
             waiting: 0,
         }
     }
@@ -144,6 +147,7 @@ impl Shard {
             orders[before as usize].remove(old_stamp);
         }
         orders[state as usize].push(stamp, index);
+        let is_new_and_runs = before.is_none() && !state.is_terminal();
         if slot.is_lone {
             slot.among = 1;
         } else {
@@ -152,6 +156,7 @@ impl Shard {
                 self.sort(index, before.map(|before| (before, old_stamp)));
             }
         }
+        self.survivors.stored(is_new_and_runs, &self.slab, index, stamp);
         if state.is_terminal() {
             self.slab[index].ended_ms = mono_ms;
             match self.youngest {
@@ -285,6 +290,7 @@ impl Shard {
         room.give_task();
         room.count(why);
         self.slab.give(index);
+        self.survivors.left(&mut self.slab, stamp);
         Some(task.filter(|_| is_chosen).map(|task| (owner, task)))
     }
 
