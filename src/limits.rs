@@ -176,7 +176,7 @@ limits! {
     /// Bytes of unsent output above which a connection's input is left waiting.
     output_bytes_max: usize = 256 * 1024;
     /// Bytes that all connections together hold of partial requests and unsent output; when there
-    /// would be more, those that hold most are cut off.
+    /// would be more, those that have taken most are cut off.
     buffers_bytes_max: usize = 1024 * 1024 * 1024;
     /// Bytes of free buffers that all workers together keep for their next use.
     reuse_bytes_max: usize = 64 * 1024 * 1024;

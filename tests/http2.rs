@@ -18,7 +18,10 @@ use h2::{RecvStream, client::SendRequest};
 use http::{HeaderMap, Request, Response};
 use serde_json::{Value, json};
 use support::{Rig, run, say};
-use tokio::task::JoinSet;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    task::JoinSet,
+};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame.
@@ -826,6 +829,88 @@ fn the_connection_that_holds_most_is_reset() {
         let error = end.unwrap_err();
         let kind = error.get_io().map(std::io::Error::kind);
         assert_eq!(kind, Some(ErrorKind::ConnectionReset), "{error}");
+        assert_serves(&rig).await;
+    });
+}
+
+/// Calls of one connection that overlap, so that it always holds something, but nothing for long.
+struct Busy {
+    client: SendRequest<Bytes>,
+    under_way: Vec<(h2::client::ResponseFuture, h2::SendStream<Bytes>, Bytes)>,
+    answers: Vec<tokio::task::JoinHandle<usize>>,
+}
+
+impl Busy {
+    /// Begins a call in every third round, and sends a piece of each that has begun.
+    fn round(&mut self, round: usize, body: &Bytes) {
+        if round.is_multiple_of(3) {
+            let request = post("application/json", "/").body(()).unwrap();
+            let (response, stream) = self.client.send_request(request, false).unwrap();
+            self.under_way.push((response, stream, body.clone()));
+        }
+        for (_, stream, left) in &mut self.under_way {
+            let piece = left.split_to(left.len().min(body.len() / 12));
+            stream.send_data(piece, left.is_empty()).unwrap();
+        }
+        for (response, ..) in self.under_way.extract_if(.., |(.., left)| left.is_empty()) {
+            let answer = async { rest(response.await.unwrap()).await.1.len() };
+            self.answers.push(tokio::spawn(answer));
+        }
+    }
+}
+
+#[test]
+fn those_that_move_outlive_readers_that_never_read() {
+    let rig = Rig::limited(|limits| {
+        limits.buffers_bytes_max = 16_000_000;
+        limits.connections_max = 1_000;
+    });
+    let addr = rig.0.addrs()[0];
+    let head = |length: usize| {
+        format!(
+            "POST / HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        )
+    };
+    run(async {
+        let stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+        let mut builder = h2::client::Builder::new();
+        // It takes its answers at once.
+        builder.initial_window_size(1 << 20).initial_connection_window_size(1 << 24);
+        let (mut client, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
+        tokio::spawn(connection);
+        let request = post("application/json", "/").body(()).unwrap();
+        let large = rpc("SendMessage", &params(&"x".repeat(225_000)));
+        let (_, task, _) = rest(ask(&mut client, request, &large).await).await;
+        let task: Value = serde_json::from_slice(&task).unwrap();
+        let get = rpc("GetTask", &json!({ "id": task["result"]["task"]["id"] }));
+        let get = [head(get.len()).as_bytes(), &get].concat();
+
+        let words = Bytes::from(rpc("SendMessage", &params(&"x".repeat(60_000))));
+        let mut busy = Busy { client, under_way: Vec::new(), answers: Vec::new() };
+        let upload = rpc("SendMessage", &params(&"x".repeat(200_000)));
+        let mut slow = tokio::net::TcpStream::connect(addr).await.unwrap();
+        slow.write_all(head(upload.len()).as_bytes()).await.unwrap();
+        // 17 readers fill the buffers; three times as many come, and none of them reads.
+        let (rounds, mut readers) = (54, Vec::new());
+        for (round, piece) in upload.chunks(upload.len().div_ceil(rounds)).enumerate() {
+            busy.round(round, &words);
+            slow.write_all(piece).await.unwrap();
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.set_recv_buffer_size(4096).unwrap();
+            let mut reader = socket.connect(addr).await.unwrap();
+            reader.write_all(&get).await.unwrap();
+            reader.readable().await.unwrap();
+            readers.push(reader);
+        }
+        let mut answer = Vec::new();
+        slow.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.len() > 400_000, "{}", answer.len());
+        for answer in std::mem::take(&mut busy.answers) {
+            assert!(answer.await.unwrap() > 120_000);
+        }
+        let is_reset = |reader: &tokio::net::TcpStream| reader.take_error().unwrap().is_some();
+        assert!(readers.iter().filter(|reader| is_reset(reader)).count() > rounds / 2);
         assert_serves(&rig).await;
     });
 }

@@ -3,8 +3,8 @@
 //! A poll reads what there is, lets the engine advance over it and writes its answers with one
 //! call, until the socket has nothing more to give. Between polls a quiet connection owns no
 //! buffer: it reads into its worker's. Whoever takes too little of what we write in a
-//! window of `write_stall_ms` is cut off, and so is who holds most when all buffers are full;
-//! whoever is told to go gets `linger_ms` to see our last words.
+//! window of `write_stall_ms` is cut off, and so is who has taken most of all buffers when
+//! they are full; whoever is told to go gets `linger_ms` to see our last words.
 
 use std::{
     future::Future,
@@ -202,26 +202,27 @@ impl<S: Transport + 'static> Io<S> {
                 }
                 Poll::Pending => {
                     // A buffer that grew for what has not come counts from now on, too.
-                    self.charge(local, cx)?;
+                    self.charge(local, now, cx)?;
                     return Ok(End::Wait);
                 }
             };
             if due {
                 due = self.advance(fresh, desk, local, now, cx)?;
             }
-            self.charge(local, cx)?;
+            self.charge(local, now, cx)?;
         }
         Ok(End::Yield)
     }
 
     /// Counts the buffers that this connection holds.
-    fn charge(&mut self, local: &Local, cx: &Context<'_>) -> Result<(), Gone> {
+    fn charge(&mut self, local: &Local, now: Now, cx: &Context<'_>) -> Result<(), Gone> {
         let (input, output) = (self.input.held_bytes(), self.output.held_bytes());
         let held = input + output + self.conn.held_bytes() + self.stream.held_bytes();
         if held == self.share.held() {
             return Ok(());
         }
-        let stays = local.shared.buffers.charge(&mut self.share, held, cx.waker());
+        let buffers = &local.shared.buffers;
+        let stays = buffers.charge(&mut self.share, held, now.mono_ms, cx.waker());
         if stays { Ok(()) } else { Err(Gone) }
     }
 

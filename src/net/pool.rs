@@ -44,9 +44,10 @@ impl Pool {
         }
     }
 
-    /// The smallest buffer that is large enough and not out of all proportion.
+    /// The smallest buffer that is large enough and at most twice too large: whoever gets it counts
+    /// as holding all of it.
     fn take(&mut self, size: usize) -> Option<Vec<u8>> {
-        let fitting = size..=round(size).saturating_mul(4);
+        let fitting = size..=round(size).max(size.saturating_mul(2));
         let best = (0..self.free.len())
             .filter(|at| fitting.contains(&self.free[*at].capacity()))
             .min_by_key(|at| self.free[*at].capacity())?;
@@ -82,6 +83,7 @@ mod tests {
         let mut pool = Pool::new(1 << 25);
         pool.give(vec![0; 4 * 1024 * 1024]);
         assert_eq!(pool.take_filled(300).len(), SIZE_MIN);
+        assert_eq!(pool.take_filled(1_500_000).len(), round(1_500_000));
         assert_eq!(pool.free.len(), 1);
     }
 

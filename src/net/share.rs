@@ -1,10 +1,13 @@
 //! What each connection holds of all buffers together, and who is cut when they run short.
 //!
-//! Laws: whoever holds most is cut first, never the one that happens to need more; among those that
-//! hold less than [`SMALL`] it is the one that has held it longest. Half of an equal part of
-//! `buffers_bytes_max` is everybody's own: nobody is cut for it, and all of it is half of the
-//! limit. Cutting begins a little below the limit. At the limit everybody waits until those that
-//! were cut are gone, so that it is passed by one turn of each worker at most.
+//! Laws: who has taken most from the others is cut first, never the one that happens to need more.
+//! What is taken is bytes times the time that they have been held; of two that came at once it is
+//! the one that holds more. The time is that of an average byte: what comes makes it less, what
+//! goes leaves it as it is. So a busy connection is as old as its bytes stay, and one that reads a
+//! little now and then grows old. Half of an equal part of `buffers_bytes_max` is everybody's own:
+//! nobody is cut for it, and all of it is half of the limit. Cutting begins a little below the
+//! limit. At the limit everybody waits until those that were cut are gone, so that it is passed by
+//! one turn of each worker at most.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +20,13 @@ use std::{
 
 use crate::limits::Limits;
 
-/// Up to here it is ordinary requests and answers that are held; they come and go.
-const SMALL: usize = 1024 * 1024;
-/// Bits of a rank below those of the size.
-const AGE_BITS: u32 = 56;
+/// Microseconds that whatever is held counts as held before it came: of much that has just come,
+/// and a little that has been there for a while, the former has the larger part in a shortage.
+const HEAD_START_US: u64 = 250_000;
+/// Entries of one class whose places are corrected in one search: a search is short, too.
+const CORRECTIONS_MAX: usize = 32;
+/// Bits of a place below those of the class: microseconds of 2,000 years.
+const TIME_BITS: u32 = 56;
 
 /// The buffers of all connections.
 pub(super) struct Buffers {
@@ -36,20 +42,105 @@ pub(super) struct Buffers {
     list: Mutex<List>,
 }
 
-/// All connections that hold more than their own; the last one is cut first.
+/// All connections that hold more than their own, by class, then by time, then by number.
 #[derive(Default)]
 struct List {
-    by_rank: BTreeMap<u64, Arc<Entry>>,
-    ranks_given: u64,
+    by_place: BTreeMap<(u64, u64), Arc<Entry>>,
+    numbers_given: u64,
 }
 
+/// A listed connection. Only its owner changes what is held and since when.
 struct Entry {
     waker: Waker,
     held: AtomicUsize,
-    /// Its place in the list, changed under the lock.
-    rank: AtomicU64,
+    /// When its bytes came, on average; never less than it was.
+    since_us: AtomicU64,
+    /// Where it stands in the list, changed under the lock: its class, which may be too high, and
+    /// its time, which may be too early.
+    place: AtomicU64,
+    /// Of two at one place the one with the lower number came first.
+    number: u64,
     /// Bytes that it held when it was cut; 0: it is not.
     cut: AtomicUsize,
+}
+
+impl Entry {
+    /// Where it belongs.
+    fn place(&self) -> u64 {
+        place(self.held.load(Relaxed), self.since_us.load(Relaxed))
+    }
+
+    /// Where it stands.
+    fn key(&self) -> (u64, u64) {
+        (self.place.load(Relaxed), self.number)
+    }
+
+    /// What it has taken from the others, in bytes and microseconds.
+    fn taken(&self, now_us: u64) -> u128 {
+        let us = now_us.saturating_sub(self.since_us.load(Relaxed)) + HEAD_START_US;
+        self.held.load(Relaxed) as u128 * u128::from(us)
+    }
+
+    /// Counts `held` bytes instead of the fewer `before`.
+    fn grow(&self, before: usize, held: usize, now_us: u64) {
+        let since_us = self.since_us.load(Relaxed);
+        let younger = u128::from(now_us.saturating_sub(since_us)) * (held - before) as u128;
+        self.since_us.store(since_us + (younger / held as u128) as u64, Relaxed);
+        self.held.store(held, Relaxed);
+    }
+}
+
+/// A class and a time in it.
+fn place(held: usize, since_us: u64) -> u64 {
+    class(held) << TIME_BITS | since_us
+}
+
+/// Those of one class hold about as much: there are four of them to a power of two.
+fn class(held: usize) -> u64 {
+    let held = held.max(4);
+    let power = held.ilog2();
+    u64::from(4 * power) + (held >> (power - 2) & 3) as u64
+}
+
+impl List {
+    /// Puts an entry where it belongs.
+    fn insert(&mut self, entry: &Arc<Entry>) {
+        entry.place.store(entry.place(), Relaxed);
+        self.by_place.insert(entry.key(), Arc::clone(entry));
+    }
+
+    fn remove(&mut self, entry: &Entry) {
+        self.by_place.remove(&entry.key());
+    }
+
+    /// Who has taken most: of each class only the oldest is asked.
+    fn first(&mut self, now_us: u64) -> Option<Arc<Entry>> {
+        let (mut first, mut most, mut above) = (None, 0, u64::MAX);
+        while let Some((&(place, _), _)) = self.by_place.range(..(above, 0)).next_back() {
+            above = place >> TIME_BITS << TIME_BITS;
+            let Some(oldest) = self.oldest(above) else { continue };
+            let taken = oldest.taken(now_us);
+            if taken > most {
+                (first, most) = (Some(oldest), taken);
+            }
+        }
+        first
+    }
+
+    /// The oldest from this place on, once those before it that have become smaller or younger
+    /// stand where they belong.
+    fn oldest(&mut self, from: u64) -> Option<Arc<Entry>> {
+        for _ in 0..CORRECTIONS_MAX {
+            let (_, entry) = self.by_place.range((from, 0)..).next()?;
+            if entry.place() == entry.place.load(Relaxed) {
+                break;
+            }
+            let entry = Arc::clone(entry);
+            self.remove(&entry);
+            self.insert(&entry);
+        }
+        self.by_place.range((from, 0)..).next().map(|(_, entry)| Arc::clone(entry))
+    }
 }
 
 /// What one connection holds; given back by [`Buffers::release`].
@@ -65,7 +156,7 @@ impl Share {
         self.held
     }
 
-    /// True: the connection held most and must go.
+    /// True: the connection had taken most and must go.
     pub(super) fn is_cut(&self) -> bool {
         self.entry.as_ref().is_some_and(|entry| entry.cut.load(Relaxed) > 0)
     }
@@ -90,21 +181,29 @@ impl Buffers {
         self.bytes.load(Relaxed) > self.bytes_max && self.leaving.load(Relaxed) > 0
     }
 
-    /// Notes that a connection, which `waker` wakes, holds `held` bytes now. Cuts those that hold
-    /// most when all together hold too much. False: what grew here must go, because it was cut, or
-    /// would be, or because there is nobody to cut.
+    /// Notes that a connection, which `waker` wakes, holds `held` bytes now. Cuts those that have
+    /// taken most when all together hold too much. False: what grew here must go, because it was
+    /// cut, or would be, or because there is nobody to cut.
     #[must_use]
-    pub(super) fn charge(&self, share: &mut Share, held: usize, waker: &Waker) -> bool {
+    pub(super) fn charge(
+        &self,
+        share: &mut Share,
+        held: usize,
+        now_ms: u64,
+        waker: &Waker,
+    ) -> bool {
+        if held <= share.held {
+            self.shrink(share, held);
+            return !share.is_cut();
+        }
         let before = std::mem::replace(&mut share.held, held);
-        let all = self.add(before, held);
-        if let Some(entry) = &share.entry {
-            entry.held.store(held, Relaxed);
+        let more = held - before;
+        let all = self.bytes.fetch_add(more, Relaxed) + more;
+        if held > self.own {
+            self.note(share, before, now_ms * 1_000, waker);
         }
-        if self.class(before) != self.class(held) {
-            self.enlist(share, waker);
-        }
-        if held > before && all > self.bytes_high {
-            let has_room = self.make_room(share.entry.as_ref());
+        if all > self.bytes_high {
+            let has_room = self.make_room(share.entry.as_ref(), now_ms * 1_000);
             if !has_room || (all > self.bytes_max && self.leaving.load(Relaxed) == 0) {
                 return false;
             }
@@ -112,86 +211,98 @@ impl Buffers {
         !share.is_cut()
     }
 
-    /// Counts `held` bytes instead of `before`; returns the sum.
-    fn add(&self, before: usize, held: usize) -> usize {
-        match held.checked_sub(before) {
-            Some(more) => self.bytes.fetch_add(more, Relaxed) + more,
-            None => self.bytes.fetch_sub(before - held, Relaxed) - (before - held),
+    /// Notes that a connection holds only `held` bytes any more.
+    pub(super) fn shrink(&self, share: &mut Share, held: usize) {
+        let before = std::mem::replace(&mut share.held, held);
+        self.bytes.fetch_sub(before - held, Relaxed);
+        if let Some(entry) = &share.entry {
+            entry.held.store(held, Relaxed);
+            if held <= self.own {
+                self.unlist(share);
+            }
         }
     }
 
     /// Notes that a connection holds nothing any more.
     pub(super) fn release(&self, share: &mut Share) {
         if share.held > 0 {
-            self.add(std::mem::take(&mut share.held), 0);
+            self.bytes.fetch_sub(std::mem::take(&mut share.held), Relaxed);
         }
         if let Some(entry) = share.entry.take() {
-            self.lock().by_rank.remove(&entry.rank.load(Relaxed));
+            self.lock().remove(&entry);
             self.leaving.fetch_sub(entry.cut.load(Relaxed), Relaxed);
         }
     }
 
-    /// Gives a connection whose class has changed its place in the list.
-    #[cold]
-    fn enlist(&self, share: &mut Share, waker: &Waker) {
-        let class = self.class(share.held);
-        let mut list = self.lock();
-        if share.is_cut() {
-            return;
+    /// Notes what came to a connection that holds more than its own.
+    fn note(&self, share: &mut Share, before: usize, now_us: u64, waker: &Waker) {
+        let Some(entry) = &share.entry else { return self.enlist(share, now_us, waker) };
+        entry.grow(before, share.held, now_us);
+        if class(share.held) > entry.place.load(Relaxed) >> TIME_BITS {
+            self.move_up(entry);
         }
-        if let Some(entry) = &share.entry {
-            list.by_rank.remove(&entry.rank.load(Relaxed));
-        }
-        if class == 0 {
-            share.entry = None;
-            return;
-        }
-        // Of two in one class the one that came later has the lower rank.
-        list.ranks_given += 1;
-        let rank = (u64::from(class + 1) << AGE_BITS) - list.ranks_given;
-        let held = AtomicUsize::new(share.held);
-        let new = || {
-            let (rank, cut) = (AtomicU64::new(rank), AtomicUsize::new(0));
-            Arc::new(Entry { waker: waker.clone(), held, rank, cut })
-        };
-        let entry = share.entry.get_or_insert_with(new);
-        entry.rank.store(rank, Relaxed);
-        list.by_rank.insert(rank, Arc::clone(entry));
     }
 
-    /// Cuts those that hold most until the rest is little enough; false: the one who asks, `own`,
-    /// is next.
+    /// Lists a connection.
     #[cold]
-    fn make_room(&self, own: Option<&Arc<Entry>>) -> bool {
+    fn enlist(&self, share: &mut Share, now_us: u64, waker: &Waker) {
+        let mut list = self.lock();
+        list.numbers_given += 1;
+        let entry = Arc::new(Entry {
+            waker: waker.clone(),
+            held: AtomicUsize::new(share.held),
+            since_us: AtomicU64::new(now_us),
+            place: AtomicU64::default(),
+            number: list.numbers_given,
+            cut: AtomicUsize::new(0),
+        });
+        list.insert(&entry);
+        share.entry = Some(entry);
+    }
+
+    /// Puts an entry into the class that it has grown into.
+    #[cold]
+    fn move_up(&self, entry: &Arc<Entry>) {
+        let mut list = self.lock();
+        if entry.cut.load(Relaxed) == 0 {
+            list.remove(entry);
+            list.insert(entry);
+        }
+    }
+
+    /// Takes a connection out of the list, unless it was cut.
+    #[cold]
+    fn unlist(&self, share: &mut Share) {
+        let mut list = self.lock();
+        if let Some(entry) = share.entry.take_if(|entry| entry.cut.load(Relaxed) == 0) {
+            list.remove(&entry);
+        }
+    }
+
+    /// Cuts those that have taken most until the rest is little enough; false: the one who asks,
+    /// `own`, is next.
+    #[cold]
+    fn make_room(&self, own: Option<&Arc<Entry>>, now_us: u64) -> bool {
         let mut list = self.lock();
         loop {
             let all = self.bytes.load(Relaxed).saturating_sub(self.leaving.load(Relaxed));
             if all <= self.bytes_high {
                 return true;
             }
-            let Some(last) = list.by_rank.last_entry() else { return true };
-            if own.is_some_and(|own| Arc::ptr_eq(own, last.get())) {
+            let Some(first) = list.first(now_us) else { return true };
+            if own.is_some_and(|own| Arc::ptr_eq(own, &first)) {
                 return false;
             }
-            let entry = last.remove();
-            let held = entry.held.load(Relaxed).max(1);
+            list.remove(&first);
+            let held = first.held.load(Relaxed).max(1);
             self.leaving.fetch_add(held, Relaxed);
-            entry.cut.store(held, Relaxed);
-            entry.waker.wake_by_ref();
+            first.cut.store(held, Relaxed);
+            first.waker.wake_by_ref();
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is compared: 0 for what is one's own, 1 for what is small, then powers of two.
-    fn class(&self, held: usize) -> u32 {
-        match held {
-            own if own <= self.own => 0,
-            ..SMALL => 1,
-            large => 2 + (large / SMALL).ilog2(),
-        }
     }
 }
 
@@ -200,94 +311,201 @@ mod tests {
     use super::*;
 
     const KB: usize = 1024;
+    const MB: usize = 1024 * KB;
 
-    /// Buffers of 16 MiB, of which 8 KiB are everybody's own.
-    fn buffers() -> Buffers {
-        let limits =
-            Limits { buffers_bytes_max: 16 * SMALL, connections_max: 1024, ..Limits::default() };
-        Buffers::new(&limits, &Arc::default())
+    /// Buffers of 16 MiB, of which 8 KiB are everybody's own; all connections share a clock.
+    struct Rig {
+        buffers: Buffers,
+        now_ms: u64,
+        shares: Vec<Share>,
     }
 
-    /// What a connection does, without looking at whether it was cut before.
-    fn grow(buffers: &Buffers, held: usize) -> (Share, bool) {
-        let mut share = Share::default();
-        let fits = buffers.charge(&mut share, held, Waker::noop());
-        (share, fits)
+    impl Rig {
+        fn new() -> Rig {
+            let limits =
+                Limits { buffers_bytes_max: 16 * MB, connections_max: 1024, ..Limits::default() };
+            Rig {
+                buffers: Buffers::new(&limits, &Arc::default()),
+                now_ms: 1_000_000,
+                shares: Vec::new(),
+            }
+        }
+
+        /// A new connection that holds so much, and whether it may; its number is the next.
+        fn open(&mut self, held: usize) -> bool {
+            self.shares.push(Share::default());
+            self.hold(self.shares.len() - 1, held)
+        }
+
+        /// What a connection does, without looking at whether it was cut before.
+        fn hold(&mut self, at: usize, held: usize) -> bool {
+            self.buffers.charge(&mut self.shares[at], held, self.now_ms, Waker::noop())
+        }
+
+        fn cut(&self) -> Vec<usize> {
+            (0..self.shares.len()).filter(|at| self.shares[*at].is_cut()).collect()
+        }
+
+        /// Lets `count` others in, which read nothing; false: connection `at` is cut for them.
+        fn outlives(&mut self, at: usize, count: usize, held: usize, each_ms: u64) -> bool {
+            (0..count).all(|_| {
+                self.now_ms += each_ms;
+                self.open(held);
+                self.cut().iter().for_each(|at| self.buffers.release(&mut self.shares[*at]));
+                self.shares[at].held() > 0
+            })
+        }
     }
 
-    fn cut(shares: &[Share]) -> Vec<usize> {
-        (0..shares.len()).filter(|at| shares[*at].is_cut()).collect()
+    /// Nothing is held or listed any more.
+    fn assert_empty(buffers: &Buffers) {
+        let left = [&*buffers.bytes, &buffers.leaving].map(|bytes| bytes.load(Relaxed));
+        assert_eq!((left, buffers.lock().by_place.len()), ([0, 0], 0));
     }
 
     #[test]
     fn who_holds_most_is_cut_and_not_who_grows() {
-        let buffers = buffers();
-        let sizes = [3 * SMALL, 200 * KB, 7 * SMALL, 2 * SMALL, 2 * SMALL];
-        let shares = sizes.map(|held| grow(&buffers, held).0);
-        assert!(cut(&shares).is_empty());
-        let (_small, fits) = grow(&buffers, 900 * KB);
-        assert!(fits && cut(&shares) == [2]);
+        let mut rig = Rig::new();
+        let sizes = [3 * MB, 200 * KB, 7 * MB, 2 * MB, 2 * MB];
+        assert!(sizes.into_iter().all(|held| rig.open(held)) && rig.cut().is_empty());
+        assert!(rig.open(900 * KB));
+        assert_eq!(rig.cut(), [2]);
     }
 
     #[test]
-    fn of_the_small_the_oldest_is_cut() {
-        let buffers = buffers();
-        let mut shares: Vec<_> = (0..160).map(|_| grow(&buffers, 96 * KB).0).collect();
-        assert!(cut(&shares).is_empty());
+    fn of_equals_the_oldest_is_cut() {
+        let mut rig = Rig::new();
+        for _ in 0..160 {
+            rig.now_ms += 10;
+            assert!(rig.open(96 * KB));
+        }
+        assert!(rig.cut().is_empty());
         // It holds more than any of them, but has only just come.
-        let (_witness, fits) = grow(&buffers, 200 * KB);
-        assert!(fits);
-        assert_eq!(cut(&shares), [0, 1, 2]);
-        // One that has moved on meanwhile is new again.
-        let moving = &mut shares[3];
-        assert!(buffers.charge(moving, 0, Waker::noop()));
-        assert!(buffers.charge(moving, 96 * KB, Waker::noop()));
-        let (_witness, fits) = grow(&buffers, 200 * KB);
-        assert!(fits);
-        assert_eq!(cut(&shares), [0, 1, 2, 4, 5]);
+        assert!(rig.open(200 * KB));
+        assert_eq!(rig.cut(), [0, 1, 2]);
+        // One that has given it all back meanwhile is new again.
+        assert!(rig.hold(3, 0) && rig.hold(3, 96 * KB));
+        assert!(rig.open(200 * KB));
+        assert_eq!(rig.cut(), [0, 1, 2, 4, 5]);
+    }
+
+    #[test]
+    fn of_the_same_moment_the_first_is_cut() {
+        let mut rig = Rig::new();
+        assert!((0..160).all(|_| rig.open(96 * KB)));
+        assert!(rig.open(90 * KB));
+        assert_eq!(rig.cut(), [0]);
+    }
+
+    #[test]
+    fn a_slow_upload_outlives_large_answers_that_nobody_reads() {
+        let mut rig = Rig::new();
+        assert!(rig.open(KB));
+        // 200 KB in three seconds; each reader is there for less than one.
+        for part in 1..=60 {
+            assert!(rig.hold(0, part * 200 * KB / 60));
+            assert!(rig.outlives(0, 1, 900 * KB, 50));
+        }
+        // Nor do larger answers take its room that all come at once.
+        assert!(rig.outlives(0, 10, 7 * MB, 0));
+        // What stays for ever is cut at last, however small it is.
+        rig.now_ms += 1_000_000;
+        assert!(!rig.outlives(0, 20, 900 * KB, 50));
+    }
+
+    #[test]
+    fn a_busy_connection_is_as_old_as_its_bytes() {
+        let mut rig = Rig::new();
+        assert!(rig.open(400 * KB) && rig.open(400 * KB));
+        // One of them gives back a part of it every tenth of a second and takes as much.
+        for _ in 0..600 {
+            rig.now_ms += 100;
+            assert!(rig.hold(0, 340 * KB) && rig.hold(0, 400 * KB));
+        }
+        let entry = rig.shares[0].entry.as_ref().unwrap();
+        let age_ms = rig.now_ms - entry.since_us.load(Relaxed) / 1_000;
+        // 60 KB in a tenth of a second are 400 KB in 667 ms.
+        assert!((500..=700).contains(&age_ms), "{age_ms}");
+        assert!(!rig.outlives(1, 20, 900 * KB, 50) && rig.shares[0].held() > 0);
+        for _ in 0..20 {
+            assert!(rig.hold(0, 340 * KB) && rig.hold(0, 400 * KB));
+            assert!(rig.outlives(0, 2, 900 * KB, 50));
+        }
+    }
+
+    #[test]
+    fn who_reads_a_little_now_and_then_grows_old() {
+        let mut rig = Rig::new();
+        assert!(rig.open(900 * KB) && rig.open(200 * KB));
+        for left in (600..900).rev() {
+            rig.now_ms += 100;
+            assert!(rig.hold(0, left * KB));
+        }
+        // It has come last, and holds little less than the first one did.
+        assert!(rig.open(500 * KB));
+        rig.now_ms += 100;
+        assert!(rig.open(14 * MB));
+        assert_eq!(rig.cut(), [0]);
+    }
+
+    #[test]
+    fn those_that_have_become_small_or_young_are_found_where_they_belong() {
+        let mut rig = Rig::new();
+        // More of them than are corrected at a time, in a class that they leave.
+        assert!((0..4 * CORRECTIONS_MAX).all(|_| rig.open(100 * KB)));
+        rig.now_ms += 5_000;
+        assert!((0..4 * CORRECTIONS_MAX).all(|at| rig.hold(at, 10 * KB)));
+        assert!(rig.open(100 * KB) && (0..13).all(|_| rig.open(MB)));
+        rig.now_ms += 5_000;
+        for at in 0..2 * CORRECTIONS_MAX {
+            assert!(rig.hold(at, 12 * KB));
+        }
+        assert!(rig.open(MB));
+        assert_eq!(rig.cut(), [4 * CORRECTIONS_MAX + 1]);
+        let mut shares = std::mem::take(&mut rig.shares);
+        shares.iter_mut().for_each(|share| rig.buffers.release(share));
+        assert_empty(&rig.buffers);
     }
 
     #[test]
     fn what_is_ones_own_is_never_cut() {
-        let buffers = buffers();
-        let shares: Vec<_> = (0..1023).map(|_| grow(&buffers, 8 * KB)).collect();
-        let (mut greedy, fits) = grow(&buffers, 7 * SMALL);
-        assert!(fits);
+        let mut rig = Rig::new();
+        assert!((0..1023).all(|_| rig.open(8 * KB)));
+        rig.now_ms += 1_000_000;
+        assert!(rig.open(7 * MB));
         // With all the others cut, one that needs it all must go itself.
-        assert!(!buffers.charge(&mut greedy, 9 * SMALL, Waker::noop()));
-        assert!(shares.iter().all(|(share, fits)| *fits && !share.is_cut()));
+        assert!(!rig.hold(1023, 9 * MB));
+        assert!(rig.cut().is_empty());
     }
 
     #[test]
     fn everybody_waits_until_those_that_were_cut_are_gone() {
-        let buffers = buffers();
-        let mut shares: Vec<_> = (0..5).map(|_| grow(&buffers, 3 * SMALL).0).collect();
-        assert!(!buffers.is_full() && cut(&shares).is_empty());
-        let (mut last, fits) = grow(&buffers, 2 * SMALL);
-        assert!(fits && buffers.is_full());
-        assert_eq!(cut(&shares), [0]);
-        buffers.release(&mut shares[0]);
-        assert!(!buffers.is_full());
+        let mut rig = Rig::new();
+        assert!((0..5).all(|_| rig.open(3 * MB)));
+        assert!(!rig.buffers.is_full() && rig.cut().is_empty());
+        assert!(rig.open(2 * MB) && rig.buffers.is_full());
+        assert_eq!(rig.cut(), [0]);
+        rig.buffers.release(&mut rig.shares[0]);
+        assert!(!rig.buffers.is_full());
         // Everything given back, nothing is left.
-        shares.iter_mut().chain([&mut last]).for_each(|share| buffers.release(share));
-        let left = [&*buffers.bytes, &buffers.leaving].map(|bytes| bytes.load(Relaxed));
-        assert_eq!((left, buffers.lock().by_rank.len()), ([0, 0], 0));
+        rig.shares.iter_mut().for_each(|share| rig.buffers.release(share));
+        assert_empty(&rig.buffers);
     }
 
     #[test]
     fn a_worker_may_cut_what_another_one_drives() {
-        let buffers = buffers();
+        let rig = Rig::new();
         std::thread::scope(|scope| {
             for seed in 0..4_u64 {
-                let buffers = &buffers;
+                let buffers = &rig.buffers;
                 scope.spawn(move || {
                     let (mut shares, mut random) = ([(); 8].map(|()| Share::default()), seed);
-                    for _ in 0..20_000 {
+                    for now_ms in 0..20_000 {
                         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                         let share = &mut shares[(random >> 60) as usize % 8];
-                        let held = (random >> 33) as usize % (2 * SMALL);
+                        let held = (random >> 33) as usize % (2 * MB);
                         let held = if held.is_multiple_of(3) { held / 200 } else { held };
-                        if !buffers.charge(share, held, Waker::noop()) {
+                        if !buffers.charge(share, held, now_ms, Waker::noop()) {
                             buffers.release(share);
                         }
                     }
@@ -295,7 +513,6 @@ mod tests {
                 });
             }
         });
-        let left = [&*buffers.bytes, &buffers.leaving].map(|bytes| bytes.load(Relaxed));
-        assert_eq!((left, buffers.lock().by_rank.len()), ([0, 0], 0));
+        assert_empty(&rig.buffers);
     }
 }

@@ -41,9 +41,9 @@ impl Account {
 
     /// Counts an answer of `bytes` as [`Account::charge`] does.
     #[must_use]
-    pub(super) fn charge_answer(&self, bytes: usize) -> bool {
+    pub(super) fn charge_answer(&self, bytes: usize, now_ms: u64) -> bool {
         self.unsent.fetch_add(bytes, Relaxed);
-        self.charge(0, bytes)
+        self.charge(0, bytes, now_ms)
     }
 
     /// Counts an answer no longer.
@@ -79,19 +79,23 @@ impl Account {
     /// Counts `held` bytes of one of its parts instead of `before`; false: that part must go, and
     /// the connection with it if it is cut.
     #[must_use]
-    pub(super) fn charge(&self, before: usize, held: usize) -> bool {
+    pub(super) fn charge(&self, before: usize, held: usize, now_ms: u64) -> bool {
         let mut share = self.lock();
         let all = share.held() + held - before;
-        self.shared.buffers.charge(&mut share, all, &self.waker)
+        self.shared.buffers.charge(&mut share, all, now_ms, &self.waker)
     }
 
     /// Counts `before` bytes no longer.
     pub(super) fn give_back(&self, before: usize) {
-        // What shrinks has room; a connection that was cut learns it where it is driven.
-        let _ = before == 0 || self.charge(before, 0);
+        // A connection that was cut learns it where it is driven.
+        if before > 0 {
+            let mut share = self.lock();
+            let all = share.held() - before;
+            self.shared.buffers.shrink(&mut share, all);
+        }
     }
 
-    /// True: the connection held most and must go.
+    /// True: the connection had taken most and must go.
     pub(super) fn is_cut(&self) -> bool {
         self.lock().is_cut()
     }

@@ -221,7 +221,8 @@ impl Messages {
             return Ok(());
         }
         let before = std::mem::replace(&mut self.charged, held);
-        if self.link.account.charge(before, held) { Ok(()) } else { Err(NoMessage::Gone) }
+        let stays = self.link.account.charge(before, held, self.link.now_ms());
+        if stays { Ok(()) } else { Err(NoMessage::Gone) }
     }
 }
 

@@ -100,6 +100,10 @@ impl Link {
         self.engine().limits()
     }
 
+    fn now_ms(&self) -> u64 {
+        self.local.clock.now().mono_ms
+    }
+
     fn peer(&self) -> Peer<'_> {
         let (is_secure, identity) = (self.is_secure, self.identity.as_deref());
         self.side.known_to(Peer { is_secure, identity, ..Peer::default() })

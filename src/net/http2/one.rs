@@ -277,7 +277,8 @@ impl Exchange {
     fn charge(&mut self) -> Result<(), Gone> {
         let held = self.input.capacity() + self.conn.held_bytes() + self.answer.held_bytes();
         let before = std::mem::replace(&mut self.charged, held);
-        if self.link.account.charge(before, held) { Ok(()) } else { Err(Gone) }
+        let stays = self.link.account.charge(before, held, self.link.now_ms());
+        if stays { Ok(()) } else { Err(Gone) }
     }
 }
 

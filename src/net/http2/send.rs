@@ -65,8 +65,8 @@ fn counted(out: &mut Vec<u8>, link: &Link, is_answer: bool) -> Result<Bytes, Gon
     };
     let account = Arc::clone(&link.account);
     let has_room = match is_answer {
-        true => account.charge_answer(bytes.capacity()),
-        false => account.charge(0, bytes.capacity()),
+        true => account.charge_answer(bytes.capacity(), link.now_ms()),
+        false => account.charge(0, bytes.capacity(), link.now_ms()),
     };
     let counted = Counted { bytes, is_answer, account };
     if has_room { Ok(Bytes::from_owner(counted)) } else { Err(Gone) }
