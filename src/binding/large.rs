@@ -86,7 +86,7 @@ impl LargeBodies {
         self: &Arc<LargeBodies>,
         ticket: &mut Option<Box<Ticket>>,
         wake: &Waker,
-    ) -> Option<Lease> {
+    ) -> Option<Box<Lease>> {
         let mut inner = self.lock();
         let free = inner.free;
         match ticket {
@@ -113,7 +113,7 @@ impl LargeBodies {
         let buffers = buffers.unwrap_or_else(|| Buffers::new(inner.tokens_max));
         drop(inner);
         *ticket = None;
-        Some(Lease { of: Arc::clone(self), buffers })
+        Some(Box::new(Lease { of: Arc::clone(self), buffers }))
     }
 
     /// Gives back the memory of buffers that were not used for a while; true: there were some.
@@ -166,13 +166,13 @@ impl Drop for Lease {
 
 /// A worker's scratch, with the buffers of a large body in it until its end.
 pub struct Lent<'s> {
-    lease: Option<Lease>,
+    lease: Option<Box<Lease>>,
     scratch: &'s mut Scratch,
 }
 
 impl<'s> Lent<'s> {
     /// The scratch for a body, with the buffers of `lease` if it is a large one.
-    pub fn new(scratch: &'s mut Scratch, lease: Option<Lease>, now: Now) -> Lent<'s> {
+    pub fn new(scratch: &'s mut Scratch, lease: Option<Box<Lease>>, now: Now) -> Lent<'s> {
         if let Some(lease) = &lease {
             lease.of.lock().used_ms = now.mono_ms;
         }
@@ -237,7 +237,7 @@ mod tests {
     struct Asker(Option<Box<Ticket>>, Arc<Count>);
 
     impl Asker {
-        fn ask(&mut self, bodies: &Arc<LargeBodies>) -> Option<Lease> {
+        fn ask(&mut self, bodies: &Arc<LargeBodies>) -> Option<Box<Lease>> {
             bodies.take(&mut self.0, &Waker::from(Arc::clone(&self.1)))
         }
 
@@ -285,7 +285,7 @@ mod tests {
         // back what it has, or leaves.
         let most = 3;
         let bodies = bodies(most);
-        let mut askers: Vec<(Asker, Option<Lease>, usize)> = Vec::new();
+        let mut askers: Vec<(Asker, Option<Box<Lease>>, usize)> = Vec::new();
         askers.resize_with(40, Default::default);
         let (mut seed, mut served) = (7_u64, 0);
         // Everybody asks once; then only who was woken.

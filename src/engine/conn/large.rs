@@ -28,7 +28,7 @@ impl Conn {
             return Turn::Small;
         }
         match cx.engine.site.large.take(&mut self.ticket, cx.wake) {
-            Some(lease) => Turn::Large(Box::new(lease)),
+            Some(lease) => Turn::Large(lease),
             None => {
                 self.since_ms = cx.now.mono_ms;
                 Turn::Later
@@ -77,7 +77,7 @@ fn handle(
     head: &Head<'_>,
     body: Source<'_>,
 ) -> Handled {
-    let mut lent = Lent::new(&mut cx.worker.scratch, lease.map(|lease| *lease), cx.now);
+    let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
     let tools = (cx.engine, &mut *lent, &mut *cx.out);
     request::handle(request::exchange(tools, (cx.now, cx.wake, cx.peer), head), body)
 }

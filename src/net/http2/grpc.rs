@@ -195,7 +195,7 @@ impl Call {
         message: &[u8],
         messages: &mut Messages,
         cx: &mut Context<'_>,
-    ) -> Result<Poll<Option<Lease>>, End> {
+    ) -> Result<Poll<Option<Box<Lease>>>, End> {
         if self.link.account.lets_begin(cx.waker()) {
             if message.len() <= LARGE_BODY_BYTES {
                 return Ok(Poll::Ready(None));
@@ -222,7 +222,7 @@ impl Call {
         rpc: &'static A2aRpc,
         metadata: &Metadata,
         message: &[u8],
-        lease: Option<Lease>,
+        lease: Option<Box<Lease>>,
         cx: &Context<'_>,
     ) -> Result<(Handled, Result<Bytes, Gone>), End> {
         let request = grpc::Request {
