@@ -960,6 +960,30 @@ fn calls_wait_while_their_connection_does_not_take_its_answers() {
     });
 }
 
+/// A call that waits for its task needs no place for it.
+#[test]
+fn a_call_that_has_begun_is_answered_beside_answers_that_nobody_reads() {
+    let rig = Rig::limited(|limits| {
+        limits.output_bytes_max = 40_000;
+        limits.answer_bytes_max = 40_000;
+        limits.drain_ms = 300;
+    });
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let mut observer = connect(rig.0.addrs()[0]).await;
+        let request = post("application/json", "/").body(()).unwrap();
+        let (held, mut stream) = client.send_request(request.clone(), false).unwrap();
+        stream.send_data(rpc("SendMessage", &params("hold:60000:3")).into(), true).unwrap();
+        while tasks(&mut observer).await != json!(1) {}
+        let unread = rpc("SendMessage", &params(&"x".repeat(50_000)));
+        let unread = ask(&mut client, request, &unread).await;
+        rig.0.shutdown();
+        assert_eq!(tokio::time::timeout(PATIENCE, held).await.unwrap().unwrap().status(), 503);
+        drop(unread);
+    });
+    rig.0.join();
+}
+
 #[test]
 fn streams_that_nobody_reads_hold_up_no_call() {
     let rig = Rig::limited(|limits| {

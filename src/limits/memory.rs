@@ -36,7 +36,8 @@ const HTTP2_HEAD_FACTOR: u64 = 6;
 /// Memory of the heads that one turn of a connection can bring: 80 KiB of one byte a field.
 #[cfg(feature = "grpc")]
 const HTTP2_HEADS_BYTES: u64 = 16 * 1024 * 1024;
-/// Memory that one task holds beside its log: slot, order entry, context entry.
+/// Memory that one task holds beside its log: slot, order entry, context entry, and its place among
+/// those that run on (32 bytes while their list grows).
 const TASK_OVERHEAD_BYTES: u64 = 320;
 
 /// Memory of one agent's wish to be called again: 32 bytes, and half of a heap may be empty, or a

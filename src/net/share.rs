@@ -128,7 +128,8 @@ impl List {
     }
 
     /// The oldest from this place on, once those before it that have become smaller or younger
-    /// stand where they belong.
+    /// stand where they belong. If they leave a class empty it is one of the next, which is asked
+    /// twice then.
     fn oldest(&mut self, from: u64) -> Option<Arc<Entry>> {
         for _ in 0..CORRECTIONS_MAX {
             let (_, entry) = self.by_place.range((from, 0)..).next()?;

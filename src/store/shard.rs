@@ -156,7 +156,7 @@ impl Shard {
                 self.sort(index, before.map(|before| (before, old_stamp)));
             }
         }
-        self.survivors.stored(is_new_and_runs, &self.slab, index, stamp);
+        self.survivors.listed(is_new_and_runs, &self.slab, index, stamp);
         if state.is_terminal() {
             self.slab[index].ended_ms = mono_ms;
             match self.youngest {

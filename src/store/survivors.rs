@@ -17,7 +17,7 @@ const MOVED_BYTES: usize = 256 * 1024;
 /// A task that was not finished when it was stored.
 struct Survivor {
     index: u32,
-    /// That of its slot.
+    /// That of its slot, which changes when the slot is freed.
     check: u32,
     /// What was stored with it has stamps up to this one.
     stamp: u64,
@@ -31,9 +31,9 @@ pub(super) struct Survivors {
 }
 
 impl Survivors {
-    /// Notes a task that was stored unfinished, if it was, at `stamp`.
+    /// Notes a task that was listed at `stamp`, as unfinished for the first time or not.
     #[inline]
-    pub fn stored(&mut self, is_unfinished: bool, slab: &Slab, index: u32, stamp: u64) {
+    pub fn listed(&mut self, is_unfinished: bool, slab: &Slab, index: u32, stamp: u64) {
         self.newest = stamp;
         if is_unfinished {
             self.queue.push_back(Survivor { index, check: slab[index].check, stamp });

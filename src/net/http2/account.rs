@@ -32,7 +32,7 @@ impl Account {
     pub(super) fn new(shared: &Arc<Shared>, waker: Waker) -> Account {
         let limits = shared.engine.limits();
         let unsent_max = limits.output_bytes_max + limits.answer_bytes_max;
-        // Twice as many as can wait: no more than half of them are calls that have left.
+        // Twice as many as can wait: of a full list at least half are calls that have left.
         let waiting_max = 2 * limits.http2_streams_max;
         let (share, waiting) = (Mutex::default(), Mutex::default());
         let (shared, unsent) = (Arc::clone(shared), AtomicUsize::new(0));
@@ -55,7 +55,8 @@ impl Account {
         }
     }
 
-    /// True: a call may begin; otherwise `waker` is woken when it may.
+    /// True: a call may begin; otherwise `waker` is woken when it may. Answers are given back on
+    /// the thread of their connection, this one: none leaves between the look and the note.
     pub(super) fn lets_begin(&self, waker: &Waker) -> bool {
         if self.unsent.load(Relaxed) <= self.unsent_max {
             return true;

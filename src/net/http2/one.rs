@@ -68,6 +68,7 @@ pub(super) async fn answer(
         charged: 0,
         due_ms: None,
         wants_body: true,
+        has_begun: false,
         link,
     };
     // What fails here is the client's leaving, or its end.
@@ -121,6 +122,8 @@ struct Exchange {
     due_ms: Option<u64>,
     /// False: the engine wants no input.
     wants_body: bool,
+    /// True: the engine has seen it, and whatever waits now is not for a place to begin.
+    has_begun: bool,
 }
 
 impl Drop for Exchange {
@@ -185,7 +188,6 @@ impl Exchange {
         respond: &mut SendResponse<Bytes>,
         stream: Option<&mut SendStream<Bytes>>,
     ) -> Poll<Result<Turn, Gone>> {
-        let is_begun = stream.is_some();
         let left = match stream {
             Some(stream) => stream.poll_reset(cx),
             None => respond.poll_reset(cx),
@@ -193,9 +195,10 @@ impl Exchange {
         if left.is_ready() {
             return Poll::Ready(Err(Gone));
         }
-        if !is_begun && !self.link.account.lets_begin(cx.waker()) {
+        if !self.has_begun && !self.link.account.lets_begin(cx.waker()) {
             return self.wait(cx);
         }
+        self.has_begun = true;
         let (mut is_due, mut was_late) = (true, false);
         loop {
             if is_due {
@@ -226,7 +229,7 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Takes in what comes until the call may begin, or its answer: h2 would hold more for it.
+    /// Takes in what comes until the call may begin: h2 would hold more for it.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<Turn, Gone>> {
         while let Some(piece) = self.body.as_mut().and_then(|body| body.poll_ahead(cx)) {
             self.keep(&piece);
