@@ -38,6 +38,7 @@ const FIELDS: [(&str, &[&str]); 3] = [
             "reflection_v1.proto",
             "rpc_status.proto",
             "google/protobuf/any.proto",
+            "google/protobuf/duration.proto",
             "google/protobuf/struct.proto",
             "google/protobuf/timestamp.proto",
         ],

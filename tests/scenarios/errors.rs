@@ -48,6 +48,7 @@ const ROWS: &[Row] = &[
     // Not in the tables (wire §2.5: unspecified, 429). 0.1: RateLimitExceeded is about the caller,
     // ResourceUnavailable about the server.
     row("Overloaded", -32000, -32011, 429, 429, "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"),
+    row("ShuttingDown", -32000, -32011, 503, 503, "UNAVAILABLE", "UNAVAILABLE"),
 ];
 
 const fn row(
@@ -140,13 +141,13 @@ pub fn assert_cut(way: Way, fault: &Fault) {
     let is_rest_v1 = way.binding == Binding::Rest && way.generation == V1;
     let http = match way.binding {
         Binding::JsonRpc => Some(200),
-        Binding::Rest => Some(500),
+        Binding::Rest => Some(503),
         Binding::WebSocket | Binding::Grpc => None,
     };
     if is_rest_v1 {
         assert_eq!(fault.http, http, "{fault:?}");
     }
-    assert_fault(way, Op::Stream, "Internal", &Fault { http, ..fault.clone() });
+    assert_fault(way, Op::Stream, "ShuttingDown", &Fault { http, ..fault.clone() });
 }
 
 fn assert_refused(client: &mut Client, name: &str, ask: &Ask) {

@@ -124,6 +124,7 @@ fn fault(trailers: &HeaderMap) -> Option<Fault> {
                     fault.fields.push(violation["field"].as_str().expect("a field").to_owned());
                 }
             }
+            "type.googleapis.com/google.rpc.RetryInfo" => {}
             other => panic!("a detail {other}"),
         }
     }

@@ -78,6 +78,7 @@ pub fn read_details(details: &[Value], fault: &mut Fault) {
                     fault.fields.push(field.to_owned());
                 }
             }
+            "type.googleapis.com/google.rpc.RetryInfo" => {}
             other => panic!("a detail {other}"),
         }
     }

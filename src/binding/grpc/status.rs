@@ -7,22 +7,14 @@ use crate::{
     pb::Writer,
 };
 
-use super::fields::other::{any, bad_request, error_info, field_violation, status};
+use super::fields::other::{
+    any, bad_request, duration, error_info, field_violation, retry_info, status,
+};
 
 /// An entry of a map (Protocol Buffers, "Maps").
 mod map_entry {
     pub const KEY: u32 = 1;
     pub const VALUE: u32 = 2;
-}
-
-/// `google.rpc.RetryInfo`.
-mod retry_info {
-    pub const RETRY_DELAY: u32 = 1;
-}
-
-/// `google.protobuf.Duration`.
-mod duration {
-    pub const SECONDS: u32 = 1;
 }
 
 /// A status code of gRPC; the discriminants are its numbers.

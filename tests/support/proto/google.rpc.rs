@@ -20,6 +20,11 @@ pub struct ErrorInfo {
         ::prost::alloc::string::String,
     >,
 }
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    pub retry_delay: ::core::option::Option<::prost_types::Duration>,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BadRequest {
     #[prost(message, repeated, tag = "1")]

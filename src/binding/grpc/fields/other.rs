@@ -69,6 +69,10 @@ pub mod error_info {
     pub const METADATA: u32 = 3;
 }
 
+pub mod retry_info {
+    pub const RETRY_DELAY: u32 = 1;
+}
+
 pub mod bad_request {
     pub const FIELD_VIOLATIONS: u32 = 1;
 }
@@ -81,6 +85,11 @@ pub mod field_violation {
 pub mod any {
     pub const TYPE_URL: u32 = 1;
     pub const VALUE: u32 = 2;
+}
+
+pub mod duration {
+    pub const SECONDS: u32 = 1;
+    pub const NANOS: u32 = 2;
 }
 
 pub mod structure {
