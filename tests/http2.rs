@@ -16,6 +16,7 @@ use std::{
 use bytes::Bytes;
 use h2::{RecvStream, client::SendRequest};
 use http::{HeaderMap, Request, Response};
+use peregrine::limits::Limits;
 use serde_json::{Value, json};
 use support::{Rig, run, say};
 use tokio::{
@@ -924,6 +925,12 @@ fn those_that_move_outlive_readers_that_never_read() {
     });
 }
 
+/// Calls wait while answers of more than 80,000 bytes are not taken.
+fn wait_behind_80_kb(limits: &mut Limits) {
+    limits.output_bytes_max = 40_000;
+    limits.answer_bytes_max = 40_000;
+}
+
 /// How many tasks there are.
 async fn tasks(client: &mut SendRequest<Bytes>) -> Value {
     let request = post("application/json", "/").body(()).unwrap();
@@ -933,10 +940,7 @@ async fn tasks(client: &mut SendRequest<Bytes>) -> Value {
 
 #[test]
 fn calls_wait_while_their_connection_does_not_take_its_answers() {
-    let rig = Rig::limited(|limits| {
-        limits.output_bytes_max = 40_000;
-        limits.answer_bytes_max = 40_000;
-    });
+    let rig = Rig::limited(wait_behind_80_kb);
     let words = "x".repeat(50_000);
     let calls = [
         (grpc(SEND), framed(&say(&words))),
@@ -972,8 +976,7 @@ fn calls_wait_while_their_connection_does_not_take_its_answers() {
 #[test]
 fn a_call_that_has_begun_is_answered_beside_answers_that_nobody_reads() {
     let rig = Rig::limited(|limits| {
-        limits.output_bytes_max = 40_000;
-        limits.answer_bytes_max = 40_000;
+        wait_behind_80_kb(limits);
         limits.drain_ms = 300;
     });
     run(async {
@@ -994,10 +997,7 @@ fn a_call_that_has_begun_is_answered_beside_answers_that_nobody_reads() {
 
 #[test]
 fn streams_that_nobody_reads_hold_up_no_call() {
-    let rig = Rig::limited(|limits| {
-        limits.output_bytes_max = 40_000;
-        limits.answer_bytes_max = 40_000;
-    });
+    let rig = Rig::limited(wait_behind_80_kb);
     let events = "stream:1000";
     let streams = [
         (grpc(STREAM), framed(&say(events))),
