@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// What a subscriber hears when the server ends before its task.
-const SHUTTING_DOWN: &str = "the server is shutting down; subscribe again to go on";
+pub const SHUTTING_DOWN: &str = "the server is shutting down; subscribe again to go on";
 
 /// A stream on its way to one subscriber.
 pub struct Pump {

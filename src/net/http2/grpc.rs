@@ -18,6 +18,7 @@ use crate::{
         Means,
         grpc::{self, A2aRpc, Called, Code, Handled, Parked, Pump, Pumped, Rpc, Status},
         large::{LARGE_BODY_BYTES, Lease, Lent, Ticket},
+        stream::SHUTTING_DOWN,
     },
     net::{local, wheel::NEVER},
 };
@@ -376,8 +377,7 @@ impl Call {
             let over = if due_ms.is_some_and(|due_ms| link.local.clock.now().mono_ms >= due_ms) {
                 late()
             } else if link.engine().is_cut() {
-                let why = "the server is shutting down; subscribe again to go on";
-                Status::new(Code::Unavailable, why)
+                Status::new(Code::Unavailable, SHUTTING_DOWN)
             } else {
                 alarm.arm(cx, due_ms.unwrap_or(NEVER));
                 return Poll::Pending;
