@@ -6,7 +6,7 @@
 
 use crate::model::Op;
 
-use super::{Dialect, Method, Quirks, Routes, rest, standard::method, v1};
+use super::{Dialect, Method, Quirks, Routes, method, rest, v1};
 
 /// a2a-rust.
 pub static DIALECT: Dialect = Dialect {

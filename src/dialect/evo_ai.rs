@@ -10,9 +10,7 @@ use crate::{
     service::Followed,
 };
 
-use super::{
-    Dialect, Method, Quirks, Routes, Wire, WriteCx, fault, old::Style, standard::method, v01, v03,
-};
+use super::{Dialect, Method, Quirks, Routes, Wire, WriteCx, fault, method, old::Style, v01, v03};
 
 /// Evo AI.
 pub static DIALECT: Dialect = Dialect {

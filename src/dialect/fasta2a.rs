@@ -13,11 +13,9 @@ use crate::{
 };
 
 use super::{
-    Dialect, Method, Quirks, Routes, Wire, WriteCx, fault,
+    Dialect, Method, Quirks, Routes, Wire, WriteCx, fault, method,
     old::{self, Now, Place, Style},
-    put,
-    standard::method,
-    v1, v03,
+    put, v1, v03,
 };
 
 /// Pydantic AI.

@@ -10,7 +10,7 @@ use crate::{
     model::{Call, Generation, Op},
 };
 
-use super::{Dialect, Method, Quirks, ReadCx, Routes, Wire, read, standard::method, v03};
+use super::{Dialect, Method, Quirks, ReadCx, Routes, Wire, method, read, v03};
 
 /// LangSmith.
 pub static DIALECT: Dialect = Dialect {

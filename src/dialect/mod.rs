@@ -129,6 +129,11 @@ pub struct Method {
     pub by_task: bool,
 }
 
+/// A row of a method table.
+const fn method(name: &'static str, op: Op, wire: &'static Wire) -> Method {
+    Method { name, op, wire, by_task: false }
+}
+
 impl Method {
     /// The wire that writes the answer when it is about a task made by a call of `made`.
     ///

@@ -5,7 +5,7 @@
 
 use crate::model::Op;
 
-use super::{Dialect, Method, Quirks, Routes, standard::method, v01};
+use super::{Dialect, Method, Quirks, Routes, method, v01};
 
 /// RabbitHole.
 pub static DIALECT: Dialect =

@@ -8,7 +8,7 @@ use crate::{
     model::{Generation, Op},
 };
 
-use super::{Method, fault, standard::method, v1, v03_rest};
+use super::{Method, fault, method, v1, v03_rest};
 
 /// One generation's way of speaking HTTP+JSON.
 pub struct Rest {

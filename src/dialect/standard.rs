@@ -5,7 +5,7 @@
 
 use crate::model::Op;
 
-use super::{Dialect, Method, Quirks, Routes, Wire, rest, tutorial, v01, v1, v03};
+use super::{Dialect, Method, Quirks, Routes, method, rest, tutorial, v01, v1, v03};
 
 /// The specification.
 pub static DIALECT: Dialect = Dialect {
@@ -14,11 +14,6 @@ pub static DIALECT: Dialect = Dialect {
     quirks: Quirks::NONE,
     routes: Routes { by_name: Some("/agents/"), rest: &[&rest::V1, &rest::V03], ..Routes::NONE },
 };
-
-/// A row of a method table.
-pub(super) const fn method(name: &'static str, op: Op, wire: &'static Wire) -> Method {
-    Method { name, op, wire, by_task: false }
-}
 
 const fn by_task(name: &'static str, op: Op) -> Method {
     Method { name, op, wire: &v03::WIRE, by_task: true }

@@ -9,7 +9,7 @@ use crate::{
     service::Followed,
 };
 
-use super::{Dialect, Method, Quirks, Routes, Wire, WriteCx, old::Style, standard::method, v03};
+use super::{Dialect, Method, Quirks, Routes, Wire, WriteCx, method, old::Style, v03};
 
 /// The tutorial.
 pub static DIALECT: Dialect = Dialect {
