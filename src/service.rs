@@ -9,10 +9,10 @@ use std::{
 };
 
 use crate::{
-    agent::Profile,
     fault::Fault,
     model::{
-        Call, EventBuf, Generation, Message, RawText, Reply, TaskEvent, TaskView, view::ReplayPlace,
+        Call, EventBuf, Generation, Message, Profile, RawText, Reply, TaskEvent, TaskView,
+        view::ReplayPlace,
     },
     waiter::Waiter,
 };

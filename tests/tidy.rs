@@ -44,7 +44,6 @@ const RANKS: &[(&str, u8)] = &[
 /// Imports between modules of one rank: from, to, and why it is no way around the table.
 const SIBLINGS: &[(&str, &str, &str)] = &[
     ("main", "cli", "the binary is one call of it"),
-    ("service", "agent", "the waist shows an agent's profile; the two are one border"),
     ("agent", "service", "a turn carries the time and the key that the waist defines"),
     ("sse", "json", "the number of a frame is written by json's one number writer"),
 ];

@@ -6,7 +6,6 @@
 
 pub mod echo;
 mod job;
-mod profile;
 pub mod script;
 mod turn;
 
@@ -17,8 +16,8 @@ use crate::{
     service::TaskKey,
 };
 
+pub use crate::model::{Extension, Profile, Provider, Skill};
 pub use job::Job;
-pub use profile::{Extension, Profile, Provider, Skill};
 pub use turn::Turn;
 
 /// A program that answers messages.

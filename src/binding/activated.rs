@@ -2,7 +2,7 @@
 //! the client asks for and the agent has.
 
 use super::asked::{EXTENSION_FIELDS, extensions_in};
-use crate::{agent::Profile, http::Head};
+use crate::{http::Head, model::Profile};
 
 /// The URIs of `asked`, comma separated, that the agent declares, each once and in that order.
 pub fn activated<'a>(profile: &Profile, asked: &'a str) -> Vec<&'a str> {

@@ -6,8 +6,8 @@
 //! promised that the server does not do: push notifications are off until they are built.
 
 use crate::{
-    agent::{Extension, Profile, Provider, Skill},
     json::write::push_string,
+    model::{Extension, Profile, Provider, Skill},
 };
 
 /// Which generations a card is for.

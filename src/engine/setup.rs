@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    agent::{Agent, Profile},
+    agent::Agent,
     binding::{
         LargeBodies, Site,
         hosts::{self, Hosts},
@@ -20,6 +20,7 @@ use crate::{
     dialect::{self, card::CardForm},
     engine::Worker,
     limits::Limits,
+    model::Profile,
     op::{Core, TickCx},
     service::{AgentIndex, Now, Service, Start},
 };

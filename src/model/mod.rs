@@ -1,4 +1,5 @@
-//! The A2A nouns: messages, parts, artifacts, tasks, events, calls and replies.
+//! The A2A nouns: messages, parts, artifacts, tasks, events, calls, replies, and what an agent says
+//! of itself.
 //!
 //! Values are packed bytes and views over them; text is kept as the verbatim JSON the peer sent, so
 //! that what went in comes out. Nothing here knows a wire spelling, a socket, a clock or a lock.
@@ -12,6 +13,7 @@ pub mod event;
 mod json;
 pub mod pack;
 mod part;
+mod profile;
 pub mod reply;
 mod squeeze;
 pub mod state;
@@ -27,6 +29,7 @@ pub use event::{EventBuf, TaskEvent};
 pub use json::{JSON_DEPTH_MAX, Json, JsonObject, JsonObjectBuf, ValueError};
 pub use pack::{Artifact, Message};
 pub use part::{Content, Part};
+pub use profile::{Extension, Profile, Provider, Skill};
 pub use reply::Reply;
 pub use state::{Generation, Role, TaskState};
 pub use task::{Refusal, Task, TaskLimits};

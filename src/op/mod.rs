@@ -19,11 +19,11 @@ use std::{
 };
 
 use crate::{
-    agent::{Agent, JobHost, Profile},
+    agent::{Agent, JobHost},
     fault::{Fault, FaultKind},
     json::write::unescape,
     limits::Limits,
-    model::{Call, EventBuf, TaskState},
+    model::{Call, EventBuf, Profile, TaskState},
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Entropy, Follow, Now, Outcome, Service, Start,
         TaskKey, Ticket,

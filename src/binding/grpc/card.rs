@@ -1,8 +1,8 @@
 //! The card of an agent as a message, in the form of either generation.
 
 use crate::{
-    agent::Profile,
     dialect::card::{self, Endpoint},
+    model::Profile,
     pb::Writer,
 };
 

@@ -1,6 +1,6 @@
 //! What an agent says of itself on its cards.
 
-use crate::model::JsonObjectBuf;
+use super::JsonObjectBuf;
 
 /// What the agent's card says; texts are ordinary text.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub struct Extension {
 /// One entry of a card's `skills` (A2A 1.0 §4.4.5).
 ///
 /// ```
-/// use peregrine::agent::Skill;
+/// use peregrine::model::Skill;
 ///
 /// let skill = Skill {
 ///     id: "draw".to_owned(),
