@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 
 use peregrine::{
     agent::{Extension, Profile, Provider},
-    dialect::card::{CardForm, CardOptions, Endpoint, etag, render},
+    dialect::card::{AgentInterface, CardForm, CardOptions, etag, render},
     model::JsonObjectBuf,
 };
 use serde_json::{Value, json};
 
-const V1: Endpoint<'_> =
-    Endpoint { url: "http://h/", binding: "JSONRPC", version: "1.0", tenant: None };
-const V03: Endpoint<'_> = Endpoint { version: "0.3", url: "http://h/old", ..V1 };
-const REST: Endpoint<'_> =
-    Endpoint { binding: "HTTP+JSON", url: "http://h/v1", tenant: Some("t\"1"), ..V1 };
+const V1: AgentInterface<'_> =
+    AgentInterface { url: "http://h/", binding: "JSONRPC", version: "1.0", tenant: None };
+const V03: AgentInterface<'_> = AgentInterface { version: "0.3", url: "http://h/old", ..V1 };
+const REST: AgentInterface<'_> =
+    AgentInterface { binding: "HTTP+JSON", url: "http://h/v1", tenant: Some("t\"1"), ..V1 };
 
 /// `(required, optional)` fields, wire §1.6.
 type Fields = (&'static [&'static str], &'static [&'static str]);

@@ -200,7 +200,7 @@ pub fn body(
 ) -> Option<Vec<u8>> {
     let (profile, dialect) = (service.profile(place.agent)?, place.dialect);
     let urls = Urls::new(site, origin, place, base);
-    let endpoints = urls.endpoints(dialect);
+    let interfaces = urls.interfaces(dialect);
     // Where 1.0 alone is spoken, a card for 0.3 would promise what is not there.
     let is_v1_alone = dialect.lists(Generation::V1) && !dialect.lists(Generation::V03);
     let form = match form {
@@ -211,5 +211,5 @@ pub fn body(
         extended: site.extended_card && dialect.offers(Op::ExtendedCard),
         skill_modes: dialect.quirks.card_v1,
     };
-    Some(card::render(profile, &endpoints, form, options))
+    Some(card::render(profile, &interfaces, form, options))
 }

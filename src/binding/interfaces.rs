@@ -13,7 +13,7 @@ use crate::{
     binding::{Site, jsonrpc::Place, origin::Origin},
     dialect::{
         self, Dialect,
-        card::{self, Endpoint},
+        card::{self, AgentInterface},
     },
     model::Generation,
 };
@@ -184,36 +184,36 @@ impl<'s> Urls<'s> {
 
     /// What is listed and served, the preferred first (A2A 1.0 §8.3.1): a row for each binding and
     /// version. The newest versions come first, and in each the operator's order holds.
-    pub(super) fn endpoints(&self, dialect: &Dialect) -> SmallVec<[Endpoint<'_>; 8]> {
-        let rpc = |version| Endpoint {
+    pub(super) fn interfaces(&self, dialect: &Dialect) -> SmallVec<[AgentInterface<'_>; 8]> {
+        let rpc = |version| AgentInterface {
             url: &self.rpc,
             binding: Binding::JsonRpc.name(),
             version,
             tenant: None,
         };
-        let mut endpoints = SmallVec::new();
+        let mut interfaces = SmallVec::new();
         for (generation, version) in [(Generation::V1, "1.0"), (Generation::V03, "0.3")] {
             if !dialect.lists(generation) {
                 continue;
             }
-            let before = endpoints.len();
+            let before = interfaces.len();
             let served = self.listed.iter();
             let served = served.filter(|(binding, _)| self.serves(*binding, dialect, generation));
-            endpoints.extend(served.map(|(binding, url)| Endpoint {
+            interfaces.extend(served.map(|(binding, url)| AgentInterface {
                 url,
                 binding: binding.name(),
                 version,
                 tenant: self.tenant.filter(|_| *binding == Binding::Grpc),
             }));
-            if endpoints.len() == before {
-                endpoints.push(rpc(version));
+            if interfaces.len() == before {
+                interfaces.push(rpc(version));
             }
         }
         // That 0.1 is spoken is said only where nothing newer is, for its clients never look.
-        if endpoints.is_empty() {
-            endpoints.push(rpc(card::V01));
+        if interfaces.is_empty() {
+            interfaces.push(rpc(card::V01));
         }
-        endpoints
+        interfaces
     }
 
     fn serves(&self, binding: Binding, dialect: &Dialect, generation: Generation) -> bool {

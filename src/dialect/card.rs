@@ -26,7 +26,7 @@ pub enum CardForm {
 
 /// One way to reach the agent (A2A 1.0 §4.4.6, `AgentInterface`); texts are ordinary text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Endpoint<'a> {
+pub struct AgentInterface<'a> {
     /// Absolute URL.
     pub url: &'a str,
     /// `JSONRPC`, `GRPC`, `HTTP+JSON`, or the URI of another one.
@@ -37,7 +37,7 @@ pub struct Endpoint<'a> {
     pub tenant: Option<&'a str>,
 }
 
-impl Endpoint<'_> {
+impl AgentInterface<'_> {
     fn is_v0(&self) -> bool {
         self.version.starts_with("0.")
     }
@@ -52,33 +52,35 @@ pub struct CardOptions {
     pub skill_modes: bool,
 }
 
-/// Version of an endpoint for clients of 0.1 alone.
+/// Version of an interface for clients of 0.1 alone.
 pub const V01: &str = "0.1";
 
 /// Version on cards for 0.3 clients.
 pub const V03: &str = "0.3.0";
 
-/// The endpoints as 1.0 lists them: its own first, then those of 0.x.
+/// The interfaces as 1.0 lists them: its own first, then those of 0.x.
 pub fn newest_first<'e, 'a>(
-    endpoints: &'e [Endpoint<'a>],
-) -> impl Iterator<Item = &'e Endpoint<'a>> {
-    let newest = endpoints.iter().filter(|endpoint| !endpoint.is_v0());
-    newest.chain(endpoints.iter().filter(|endpoint| endpoint.is_v0()))
+    interfaces: &'e [AgentInterface<'a>],
+) -> impl Iterator<Item = &'e AgentInterface<'a>> {
+    let newest = interfaces.iter().filter(|interface| !interface.is_v0());
+    newest.chain(interfaces.iter().filter(|interface| interface.is_v0()))
 }
 
-/// The endpoints for clients of 0.3: those of 0.x, or all of them when there is none.
-pub fn for_v03<'e, 'a>(endpoints: &'e [Endpoint<'a>]) -> impl Iterator<Item = &'e Endpoint<'a>> {
-    let none = !endpoints.iter().any(Endpoint::is_v0);
-    endpoints.iter().filter(move |endpoint| none || endpoint.is_v0())
+/// The interfaces for clients of 0.3: those of 0.x, or all of them when there is none.
+pub fn for_v03<'e, 'a>(
+    interfaces: &'e [AgentInterface<'a>],
+) -> impl Iterator<Item = &'e AgentInterface<'a>> {
+    let none = !interfaces.iter().any(AgentInterface::is_v0);
+    interfaces.iter().filter(move |interface| none || interface.is_v0())
 }
 
 /// Writes the card of an agent as one JSON object.
 ///
-/// `endpoints` are in the server's order of preference; 0.x clients get the 0.x ones, or all of
+/// `interfaces` are in the server's order of preference; 0.x clients get the 0.x ones, or all of
 /// them when there is none. Give at least one: every generation requires it.
 pub fn render(
     profile: &Profile,
-    endpoints: &[Endpoint<'_>],
+    interfaces: &[AgentInterface<'_>],
     form: CardForm,
     options: CardOptions,
 ) -> Vec<u8> {
@@ -98,10 +100,10 @@ pub fn render(
     card.text_some("documentationUrl", profile.documentation_url.as_deref());
     card.text_some("iconUrl", profile.icon_url.as_deref());
     if is_v1 {
-        card.supported_interfaces(endpoints);
+        card.supported_interfaces(interfaces);
     }
     if is_v03 {
-        card.v03_interfaces(endpoints);
+        card.v03_interfaces(interfaces);
     }
     card.open("capabilities", b'{');
     card.flag("streaming", profile.streaming);
@@ -133,14 +135,14 @@ pub fn render(
 struct Card(Vec<u8>);
 
 impl Card {
-    fn supported_interfaces(&mut self, endpoints: &[Endpoint<'_>]) {
+    fn supported_interfaces(&mut self, interfaces: &[AgentInterface<'_>]) {
         self.open("supportedInterfaces", b'[');
-        for endpoint in newest_first(endpoints) {
+        for interface in newest_first(interfaces) {
             self.element(b'{');
-            self.text("url", endpoint.url);
-            self.text("protocolBinding", endpoint.binding);
-            self.text("protocolVersion", endpoint.version);
-            if let Some(tenant) = endpoint.tenant {
+            self.text("url", interface.url);
+            self.text("protocolBinding", interface.binding);
+            self.text("protocolVersion", interface.version);
+            if let Some(tenant) = interface.tenant {
                 self.text("tenant", tenant);
             }
             self.0.push(b'}');
@@ -148,10 +150,10 @@ impl Card {
         self.0.push(b']');
     }
 
-    fn v03_interfaces(&mut self, endpoints: &[Endpoint<'_>]) {
-        let old = || for_v03(endpoints);
+    fn v03_interfaces(&mut self, interfaces: &[AgentInterface<'_>]) {
+        let old = || for_v03(interfaces);
         // 0.1 had a URL and neither of the others, which would promise 0.3.
-        if old().all(|endpoint| endpoint.version == V01) {
+        if old().all(|interface| interface.version == V01) {
             if let Some(only) = old().next() {
                 self.text("url", only.url);
             }
@@ -164,10 +166,10 @@ impl Card {
         }
         // A2A 0.3 §5.5.5: the list SHOULD include the main URL.
         self.open("additionalInterfaces", b'[');
-        for endpoint in old() {
+        for interface in old() {
             self.element(b'{');
-            self.text("url", endpoint.url);
-            self.text("transport", endpoint.binding);
+            self.text("url", interface.url);
+            self.text("transport", interface.binding);
             self.0.push(b'}');
         }
         self.0.push(b']');

@@ -1,7 +1,7 @@
 //! The card of an agent as a message, in the form of either generation.
 
 use crate::{
-    dialect::card::{self, Endpoint},
+    dialect::card::{self, AgentInterface},
     model::Profile,
     pb::Writer,
 };
@@ -12,17 +12,22 @@ use super::{
 };
 
 /// Appends the card of 1.0; interfaces of 1.0 come first.
-pub(super) fn v1(out: &mut Vec<u8>, profile: &Profile, endpoints: &[Endpoint<'_>], extended: bool) {
+pub(super) fn v1(
+    out: &mut Vec<u8>,
+    profile: &Profile,
+    interfaces: &[AgentInterface<'_>],
+    extended: bool,
+) {
     use v1::{agent_capabilities as can, agent_card as field, agent_interface as interface};
     let mut writer = Writer(out);
     texts(&mut writer, field::NAME, [&profile.name]);
     texts(&mut writer, field::DESCRIPTION, [&profile.description]);
-    for end in card::newest_first(endpoints) {
+    for one in card::newest_first(interfaces) {
         let nested = writer.open(field::SUPPORTED_INTERFACES, 64);
-        texts(&mut writer, interface::URL, [end.url]);
-        texts(&mut writer, interface::PROTOCOL_BINDING, [end.binding]);
-        texts(&mut writer, interface::TENANT, end.tenant);
-        texts(&mut writer, interface::PROTOCOL_VERSION, [end.version]);
+        texts(&mut writer, interface::URL, [one.url]);
+        texts(&mut writer, interface::PROTOCOL_BINDING, [one.binding]);
+        texts(&mut writer, interface::TENANT, one.tenant);
+        texts(&mut writer, interface::PROTOCOL_VERSION, [one.version]);
         writer.close(nested);
     }
     provider(&mut writer, profile);
@@ -44,15 +49,15 @@ pub(super) fn v1(out: &mut Vec<u8>, profile: &Profile, endpoints: &[Endpoint<'_>
 pub(super) fn v03(
     out: &mut Vec<u8>,
     profile: &Profile,
-    endpoints: &[Endpoint<'_>],
+    interfaces: &[AgentInterface<'_>],
     extended: bool,
 ) {
     use v03::{agent_capabilities as can, agent_card as field, agent_interface as interface};
     let mut writer = Writer(out);
     texts(&mut writer, field::NAME, [&profile.name]);
     texts(&mut writer, field::DESCRIPTION, [&profile.description]);
-    let old = || card::for_v03(endpoints);
-    texts(&mut writer, field::URL, old().next().map(|end| end.url));
+    let old = || card::for_v03(interfaces);
+    texts(&mut writer, field::URL, old().next().map(|one| one.url));
     provider(&mut writer, profile);
     texts(&mut writer, field::VERSION, [&profile.version]);
     texts(&mut writer, field::DOCUMENTATION_URL, profile.documentation_url.as_deref());
@@ -64,11 +69,11 @@ pub(super) fn v03(
     texts(&mut writer, field::DEFAULT_OUTPUT_MODES, &profile.output_modes);
     skills(&mut writer, field::SKILLS, profile);
     writer.flag(field::SUPPORTS_AUTHENTICATED_EXTENDED_CARD, extended);
-    texts(&mut writer, field::PREFERRED_TRANSPORT, old().next().map(|end| end.binding));
-    for end in old() {
+    texts(&mut writer, field::PREFERRED_TRANSPORT, old().next().map(|one| one.binding));
+    for one in old() {
         let nested = writer.open(field::ADDITIONAL_INTERFACES, 64);
-        texts(&mut writer, interface::URL, [end.url]);
-        texts(&mut writer, interface::TRANSPORT, [end.binding]);
+        texts(&mut writer, interface::URL, [one.url]);
+        texts(&mut writer, interface::TRANSPORT, [one.binding]);
         writer.close(nested);
     }
     texts(&mut writer, field::PROTOCOL_VERSION, [card::V03]);

@@ -264,11 +264,11 @@ impl Ready<'_> {
             }
             Family::V1 | Family::V03 => {
                 let urls = Urls::new(self.site, &origin, place, &base);
-                let ends = urls.endpoints(place.dialect);
+                let interfaces = urls.interfaces(place.dialect);
                 let extended = self.site.extended_card;
                 match self.rpc.family {
-                    Family::V03 => card::v03(self.out, profile, &ends, extended),
-                    _ => card::v1(self.out, profile, &ends, extended),
+                    Family::V03 => card::v03(self.out, profile, &interfaces, extended),
+                    _ => card::v1(self.out, profile, &interfaces, extended),
                 }
             }
         }
