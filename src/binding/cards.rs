@@ -4,7 +4,7 @@
 //! are kept, and a request for one of them copies it.
 
 use crate::{
-    binding::{Exchange, Site, interfaces::Urls, jsonrpc::Place, origin::Origin, parked::JSON},
+    binding::{Endpoint, Exchange, Site, interfaces::Urls, origin::Origin, parked::JSON},
     dialect::{
         self, Dialect,
         card::{self, CardForm, CardOptions},
@@ -26,7 +26,7 @@ pub struct CardCache {
 }
 
 struct Card {
-    /// Whose place it describes: two dialects may share a path, by a mount and by a query.
+    /// Whose endpoint it describes: two dialects may share a path, by a mount and by a query.
     dialect: &'static str,
     agent: AgentIndex,
     form: CardForm,
@@ -48,14 +48,14 @@ struct Card {
 const MAX_AGE_S: u32 = 300;
 
 /// Answers GET and HEAD for a public card.
-pub fn answer(x: &mut Exchange<'_>, place: Place, base: &str, by_query: bool) {
+pub fn answer(x: &mut Exchange<'_>, endpoint: Endpoint, base: &str, by_query: bool) {
     let Some((dialect, prefix, name)) = by_query.then(|| asked_agent(x)).flatten() else {
-        return send(x, place, base, x.means.site.card);
+        return send(x, endpoint, base, x.means.site.card);
     };
     match x.means.site.agents.get(&name) {
         Some(&agent) => {
-            let place = Place { dialect, agent };
-            send(x, place, &format!("{prefix}{name}"), x.means.site.card);
+            let endpoint = Endpoint { dialect, agent };
+            send(x, endpoint, &format!("{prefix}{name}"), x.means.site.card);
         }
         None => super::jsonrpc::refuse_path(x, 404, "there is no agent of this name"),
     }
@@ -66,14 +66,14 @@ pub(super) const NO_EXTENDED: &str =
     "the extended card is off; --extended-card (Setup::extended_card) shows it to everybody";
 
 /// Answers GET for the extended card of 0.2.
-pub fn answer_extended(x: &mut Exchange<'_>, place: Place, base: &str) {
+pub fn answer_extended(x: &mut Exchange<'_>, endpoint: Endpoint, base: &str) {
     if !x.means.site.extended_card {
         return super::jsonrpc::refuse_path(x, 404, NO_EXTENDED);
     }
-    send(x, place, base, CardForm::V03);
+    send(x, endpoint, base, CardForm::V03);
 }
 
-/// The agent that a platform names in the query: its dialect, the prefix of its place, its name.
+/// The agent that a platform names in the query: its dialect, the prefix of its endpoint, its name.
 fn asked_agent(x: &Exchange<'_>) -> Option<(&'static Dialect, &'static str, String)> {
     query::pairs(x.head.query()?).filter_map(Result::ok).find_map(|(key, name)| {
         let asked = |dialect: &&&Dialect| dialect.routes.card_query == Some(&*key);
@@ -82,12 +82,12 @@ fn asked_agent(x: &Exchange<'_>) -> Option<(&'static Dialect, &'static str, Stri
     })
 }
 
-fn send(x: &mut Exchange<'_>, place: Place, base: &str, form: CardForm) {
+fn send(x: &mut Exchange<'_>, endpoint: Endpoint, base: &str, form: CardForm) {
     let date = x.means.scratch.date(x.means.now);
     let origin = Origin::of(x.means.site, x.means.peer, x.head);
-    let index = match x.means.scratch.cards.find(place, form, &origin, base) {
+    let index = match x.means.scratch.cards.find(endpoint, form, &origin, base) {
         Some(index) => index,
-        None => match render(x, place, base, form) {
+        None => match render(x, endpoint, base, form) {
             Some(card) => x.means.scratch.cards.keep(card),
             None => return super::jsonrpc::refuse_path(x, 404, "there is no such agent"),
         },
@@ -116,11 +116,17 @@ fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
 }
 
 impl CardCache {
-    fn find(&self, place: Place, form: CardForm, at: &Origin<'_>, base: &str) -> Option<usize> {
+    fn find(
+        &self,
+        endpoint: Endpoint,
+        form: CardForm,
+        at: &Origin<'_>,
+        base: &str,
+    ) -> Option<usize> {
         let host = at.host.unwrap_or_default();
         self.cards.iter().position(|card| {
-            card.agent == place.agent
-                && card.dialect == place.dialect.name
+            card.agent == endpoint.agent
+                && card.dialect == endpoint.dialect.name
                 && card.form == form
                 && card.is_secure == at.is_secure
                 && card.host == host
@@ -141,10 +147,10 @@ impl CardCache {
     }
 }
 
-fn render(x: &Exchange<'_>, place: Place, base: &str, form: CardForm) -> Option<Card> {
+fn render(x: &Exchange<'_>, endpoint: Endpoint, base: &str, form: CardForm) -> Option<Card> {
     let origin = Origin::of(x.means.site, x.means.peer, x.head);
-    let body = body(x.means.service, x.means.site, &origin, place, base, form)?;
-    let (dialect, agent) = (place.dialect.name, place.agent);
+    let body = body(x.means.service, x.means.site, &origin, endpoint, base, form)?;
+    let (dialect, agent) = (endpoint.dialect.name, endpoint.agent);
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(x.means.site.started_s);
     let vary = Origin::vary(x.means.site);
@@ -168,7 +174,7 @@ pub fn extended(
     service: &dyn Service,
     site: &Site,
     origin: &Origin<'_>,
-    place: Place,
+    endpoint: Endpoint,
     base: &str,
     generation: Generation,
 ) -> Result<Vec<u8>, Fault> {
@@ -185,7 +191,7 @@ pub fn extended(
         Generation::V1 => CardForm::V1,
         Generation::V01 | Generation::V03 => CardForm::V03,
     };
-    let card = body(service, site, origin, place, base, form);
+    let card = body(service, site, origin, endpoint, base, form);
     Ok(card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?)
 }
 
@@ -194,12 +200,12 @@ pub fn body(
     service: &dyn Service,
     site: &Site,
     origin: &Origin<'_>,
-    place: Place,
+    endpoint: Endpoint,
     base: &str,
     form: CardForm,
 ) -> Option<Vec<u8>> {
-    let (profile, dialect) = (service.profile(place.agent)?, place.dialect);
-    let urls = Urls::new(site, origin, place, base);
+    let (profile, dialect) = (service.profile(endpoint.agent)?, endpoint.dialect);
+    let urls = Urls::new(site, origin, endpoint, base);
     let interfaces = urls.interfaces(dialect);
     // Where 1.0 alone is spoken, a card for 0.3 would promise what is not there.
     let is_v1_alone = dialect.lists(Generation::V1) && !dialect.lists(Generation::V03);

@@ -2,15 +2,15 @@
 //!
 //! The operator says which bindings cards list, in which order and, where a client wants a spelling
 //! of its own, with which URL (`docs/adr/0013`). A card lists those of them that are served at its
-//! place. No client is left without an entry: where nothing of the list is served for a generation,
-//! JSON-RPC is listed, which every place has.
+//! endpoint. No client is left without an entry: where nothing of the list is served for a
+//! generation, JSON-RPC is listed, which every endpoint has.
 
 use std::fmt;
 
 use smallvec::SmallVec;
 
 use crate::{
-    binding::{Site, jsonrpc::Place, origin::Origin},
+    binding::{Endpoint, Site, origin::Origin},
     dialect::{
         self, Dialect,
         card::{self, AgentInterface},
@@ -167,8 +167,13 @@ pub(super) struct Urls<'s> {
 }
 
 impl<'s> Urls<'s> {
-    /// The URLs of the place at path `base`.
-    pub(super) fn new(site: &'s Site, origin: &Origin<'_>, place: Place, base: &str) -> Urls<'s> {
+    /// The URLs of the endpoint at path `base`.
+    pub(super) fn new(
+        site: &'s Site,
+        origin: &Origin<'_>,
+        endpoint: Endpoint,
+        base: &str,
+    ) -> Urls<'s> {
         let server = origin.url(site);
         let listed = site.interfaces.iter().map(|one| (one.binding, url(one, &server, base)));
         let listed: SmallVec<[(Binding, String); 4]> = listed.collect();
@@ -177,7 +182,7 @@ impl<'s> Urls<'s> {
             Some((_, url)) => url.clone(),
             None => url(&Interface::of(Binding::JsonRpc), &server, base),
         };
-        let index = usize::from(place.agent.0);
+        let index = usize::from(endpoint.agent.0);
         let tenant = site.names.get(index).filter(|_| index > 0).map(String::as_str);
         Urls { listed, rpc, tenant }
     }
@@ -231,7 +236,7 @@ impl<'s> Urls<'s> {
     }
 }
 
-/// The URL of a binding at the place with path `base`, on the server with the URL `server`.
+/// The URL of a binding at the endpoint with path `base`, on the server with the URL `server`.
 fn url(interface: &Interface, server: &str, base: &str) -> String {
     match (interface.binding, interface.url.as_deref()) {
         (Binding::Grpc, None) => authority(server),

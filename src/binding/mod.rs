@@ -9,6 +9,7 @@ pub mod asked;
 pub mod cards;
 pub mod carrier;
 pub mod echo;
+pub mod endpoint;
 pub mod envelope;
 pub mod grpc;
 pub mod hosts;
@@ -33,6 +34,7 @@ use crate::{
     service::{Entropy, Now, Peer, Service},
 };
 
+pub use endpoint::Endpoint;
 pub use large::LargeBodies;
 pub use parked::Parked;
 pub use site::Site;

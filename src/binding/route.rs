@@ -1,12 +1,11 @@
 //! From a path to what is served there.
 //!
 //! The mounts of the command line first, then the platforms' own prefixes, then the root. Every
-//! place that speaks JSON-RPC has its well-known cards below it, and ignores one slash at its end.
+//! endpoint has its well-known cards below it, and ignores one slash at the end of its path.
 
 use crate::{
     binding::{
-        Site,
-        jsonrpc::Place,
+        Endpoint, Site,
         rest::{
             At,
             path::{self, Sought},
@@ -20,30 +19,21 @@ use crate::{
 #[derive(Clone, Copy)]
 pub enum Route<'r> {
     /// JSON-RPC by POST.
-    Rpc {
-        /// Who speaks here.
-        dialect: &'static Dialect,
-        /// Who answers here.
-        agent: AgentIndex,
-    },
+    Rpc(Endpoint),
     /// An agent's public card by GET; `base` is the path of the agent.
     Card {
-        /// Who speaks at the place the card describes.
-        dialect: &'static Dialect,
-        /// Whose card.
-        agent: AgentIndex,
-        /// Path of the RPC endpoint the card describes.
+        /// What the card describes.
+        endpoint: Endpoint,
+        /// Its path.
         base: &'r str,
         /// A query parameter may name another agent (`Routes::card_query`).
         by_query: bool,
     },
     /// The extended card of 0.2 by GET (wire §7.1).
     ExtendedCard {
-        /// Who speaks at the place the card describes.
-        dialect: &'static Dialect,
-        /// Whose card.
-        agent: AgentIndex,
-        /// Path of the RPC endpoint the card describes.
+        /// What the card describes.
+        endpoint: Endpoint,
+        /// Its path.
         base: &'r str,
     },
     /// HTTP+JSON.
@@ -52,7 +42,7 @@ pub enum Route<'r> {
     Lost(&'static Rest, &'static str),
     /// The framing tests' echo.
     Echo,
-    /// An agent's place, but there is no such agent.
+    /// A path of an agent by its name, but there is no such agent.
     NoAgent,
     /// Nothing.
     NotFound,
@@ -74,28 +64,28 @@ pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
         return Route::Echo;
     }
     for mount in &site.mounts {
-        // At the root, a place that agents have by their names is no tenant's.
+        // At the root, what agents have by their names is no tenant's.
         if mount.path.is_empty() && is_by_name(path) {
             continue;
         }
         if let Some(rest) = below(path, &mount.path) {
-            let found = tenant(mount.dialect, mount.agent, path, rest)
-                .unwrap_or_else(|| place(mount.dialect, mount.agent, &mount.path, rest));
+            let found = tenant(mount.endpoint, path, rest)
+                .unwrap_or_else(|| below_endpoint(mount.endpoint, &mount.path, rest));
             if !matches!(found, Route::NotFound) {
                 return found;
             }
         }
     }
     if path.starts_with("/.") && site.mounts.is_empty() {
-        // A card: no place by name and no tenant's begins like this.
-        return place(&dialect::STANDARD, AgentIndex(0), "", path);
+        // A card: no endpoint of a name or a tenant begins like this.
+        return below_endpoint(Endpoint::DEFAULT, "", path);
     }
     for dialect in dialect::ALL {
         let by_name = dialect.routes.by_name.and_then(|prefix| path.strip_prefix(prefix));
         if let Some(rest) = by_name {
             return named(site, dialect, path, rest);
         }
-        if let Some(found) = tenant(dialect, AgentIndex(0), path, path) {
+        if let Some(found) = tenant(Endpoint { dialect, agent: AgentIndex(0) }, path, path) {
             return found;
         }
     }
@@ -103,15 +93,12 @@ pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
     if site.mounts.iter().any(|mount| below(path, &mount.path).is_some()) {
         return Route::NotFound;
     }
-    place(&dialect::STANDARD, AgentIndex(0), "", path)
+    below_endpoint(Endpoint::DEFAULT, "", path)
 }
 
 fn root(site: &Site) -> Route<'_> {
     let mounted = site.mounts.iter().find(|mount| mount.path.is_empty());
-    match mounted {
-        Some(mount) => Route::Rpc { dialect: mount.dialect, agent: mount.agent },
-        None => Route::Rpc { dialect: &dialect::STANDARD, agent: AgentIndex(0) },
-    }
+    Route::Rpc(mounted.map_or(Endpoint::DEFAULT, |mount| mount.endpoint))
 }
 
 /// What follows `prefix` in `path`: nothing, or something that begins with a slash.
@@ -124,7 +111,7 @@ fn named<'r>(site: &Site, dialect: &'static Dialect, path: &'r str, rest: &'r st
     let name = rest.split('/').next().unwrap_or_default();
     let base = &path[..path.len() - rest.len() + name.len()];
     match site.agents.get(name) {
-        Some(agent) => place(dialect, *agent, base, &rest[name.len()..]),
+        Some(&agent) => below_endpoint(Endpoint { dialect, agent }, base, &rest[name.len()..]),
         None => match path::find(dialect.routes.rest, &rest[name.len()..]) {
             Sought::Found(_, form) | Sought::Lost(form) => Route::Lost(form, NO_AGENT),
             Sought::Foreign => Route::NoAgent,
@@ -132,50 +119,33 @@ fn named<'r>(site: &Site, dialect: &'static Dialect, path: &'r str, rest: &'r st
     }
 }
 
-/// A tenant's place, if the dialect has tenants and `rest`, the end of `path`, names one.
+/// A tenant's endpoint, if the dialect has tenants and `rest`, the end of `path`, names one.
 #[inline(always)] // Most dialects have none.
-fn tenant<'r>(
-    dialect: &'static Dialect,
-    agent: AgentIndex,
-    path: &'r str,
-    rest: &'r str,
-) -> Option<Route<'r>> {
-    tenant_of(dialect, agent, path, rest.strip_prefix(dialect.routes.tenants?)?)
+fn tenant<'r>(endpoint: Endpoint, path: &'r str, rest: &'r str) -> Option<Route<'r>> {
+    tenant_of(endpoint, path, rest.strip_prefix(endpoint.dialect.routes.tenants?)?)
 }
 
-/// The place of the tenant that `named`, the end of `path`, begins with.
-fn tenant_of<'r>(
-    dialect: &'static Dialect,
-    agent: AgentIndex,
-    path: &'r str,
-    named: &'r str,
-) -> Option<Route<'r>> {
+/// The endpoint of the tenant that `named`, the end of `path`, begins with.
+fn tenant_of<'r>(endpoint: Endpoint, path: &'r str, named: &'r str) -> Option<Route<'r>> {
     let name = named.split('/').next().filter(|name| !name.is_empty())?;
     let base = &path[..path.len() - named.len() + name.len()];
-    Some(place(dialect, agent, base, &named[name.len()..]))
+    Some(below_endpoint(endpoint, base, &named[name.len()..]))
 }
 
-/// What is served at `rest` below a place.
+/// What is served at `rest` below the endpoint with the path `base`.
 #[inline]
-fn place<'r>(
-    dialect: &'static Dialect,
-    agent: AgentIndex,
-    base: &'r str,
-    rest: &'r str,
-) -> Route<'r> {
+fn below_endpoint<'r>(endpoint: Endpoint, base: &'r str, rest: &'r str) -> Route<'r> {
     if rest.is_empty() || rest == "/" {
-        return Route::Rpc { dialect, agent };
+        return Route::Rpc(endpoint);
     }
     if WELL_KNOWN.contains(&rest) {
-        return Route::Card { dialect, agent, base, by_query: base.is_empty() };
+        return Route::Card { endpoint, base, by_query: base.is_empty() };
     }
     if rest == EXTENDED {
-        return Route::ExtendedCard { dialect, agent, base };
+        return Route::ExtendedCard { endpoint, base };
     }
-    match path::find(dialect.routes.rest, rest) {
-        Sought::Found(spot, form) => {
-            Route::Rest(At { place: Place { dialect, agent }, base, spot, form })
-        }
+    match path::find(endpoint.dialect.routes.rest, rest) {
+        Sought::Found(spot, form) => Route::Rest(At { endpoint, base, spot, form }),
         Sought::Lost(form) => Route::Lost(form, NOTHING),
         Sought::Foreign => Route::NotFound,
     }

@@ -17,17 +17,15 @@ use crate::{
     service::AgentIndex,
 };
 
-use super::LargeBodies;
+use super::{Endpoint, LargeBodies};
 
-/// A path with a dialect and an agent behind it.
+/// An endpoint at a path of the operator's.
 #[derive(Clone)]
 pub struct Mount {
     /// The path, without a slash at its end; empty for the root.
     pub path: String,
-    /// Who speaks there.
-    pub dialect: &'static Dialect,
-    /// Who answers there.
-    pub agent: AgentIndex,
+    /// What is served there.
+    pub endpoint: Endpoint,
 }
 
 /// Everything about a server that does not change while it runs.

@@ -6,9 +6,7 @@ use crate::{
     binding::{
         Exchange, Handled, Means, Scratch, activated,
         asked::asks_extensions,
-        cards, echo,
-        jsonrpc::{self, Place},
-        rest,
+        cards, echo, jsonrpc, rest,
         route::{NO_AGENT, NOTHING, Route, route},
         ws,
     },
@@ -105,8 +103,8 @@ fn keep_old_client(out: &mut Vec<u8>, start: usize, handled: &mut Handled) {
 #[cold]
 fn name_extensions(x: &mut Exchange<'_>, start: usize, handled: &mut Handled) {
     let agent = match route(x.means.site, x.head.path()) {
-        Route::Rpc { agent, .. } => agent,
-        Route::Rest(at) => at.place.agent,
+        Route::Rpc(endpoint) => endpoint.agent,
+        Route::Rest(at) => at.endpoint.agent,
         Route::Card { .. } | Route::ExtendedCard { .. } | Route::Lost(..) => return,
         Route::Echo | Route::NoAgent | Route::NotFound => return,
     };
@@ -135,24 +133,24 @@ fn answer(x: &mut Exchange<'_>, body: Source<'_>) -> Handled {
     let site = x.means.site;
     let path = x.head.path();
     match route(site, path) {
-        Route::Rpc { dialect, agent } => match x.head.method() {
-            Method::Post => return jsonrpc::handle(x, Place { dialect, agent }, body),
+        Route::Rpc(endpoint) => match x.head.method() {
+            Method::Post => return jsonrpc::handle(x, endpoint, body),
             Method::Get if ws::is_upgrade(x.head) => {
-                return ws::upgrade(x, Some(Place { dialect, agent }));
+                return ws::upgrade(x, Some(endpoint));
             }
             Method::Options => no_content(x, RPC_METHODS),
             _ => not_allowed(x, RPC_METHODS),
         },
-        Route::Card { dialect, agent, base, by_query } => match x.head.method() {
+        Route::Card { endpoint, base, by_query } => match x.head.method() {
             Method::Get | Method::Head => {
-                cards::answer(x, Place { dialect, agent }, base, by_query);
+                cards::answer(x, endpoint, base, by_query);
             }
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),
         },
-        Route::ExtendedCard { dialect, agent, base } => match x.head.method() {
+        Route::ExtendedCard { endpoint, base } => match x.head.method() {
             Method::Get | Method::Head => {
-                cards::answer_extended(x, Place { dialect, agent }, base);
+                cards::answer_extended(x, endpoint, base);
             }
             Method::Options => no_content(x, CARD_METHODS),
             _ => not_allowed(x, CARD_METHODS),

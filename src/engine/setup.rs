@@ -12,7 +12,7 @@ use std::{
 use crate::{
     agent::Agent,
     binding::{
-        LargeBodies, Site,
+        Endpoint, LargeBodies, Site,
         hosts::{self, Hosts},
         interfaces::{Interface, InterfaceError},
         site, ws,
@@ -282,7 +282,7 @@ fn resolve(mount: &Mount, agents: &HashMap<String, AgentIndex>) -> Result<site::
         None => AgentIndex(0),
         Some(name) => *agents.get(name).ok_or_else(|| BuildError::Agent(name.clone()))?,
     };
-    Ok(site::Mount { path: path.to_owned(), dialect, agent })
+    Ok(site::Mount { path: path.to_owned(), endpoint: Endpoint { dialect, agent } })
 }
 
 impl Engine {

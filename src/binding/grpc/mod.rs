@@ -26,15 +26,10 @@ use std::{cell::Cell, task::Waker};
 
 use crate::{
     binding::{
-        Means, Scratch, Site,
-        activated::activated,
-        cards,
-        interfaces::Urls,
-        jsonrpc::{Place, parse_fault},
-        origin::Origin,
-        site::Permit,
+        Endpoint, Means, Scratch, Site, activated::activated, cards, interfaces::Urls,
+        jsonrpc::parse_fault, origin::Origin, site::Permit,
     },
-    dialect::{self, Method, ReadCx, WriteCx, card::CardForm, version},
+    dialect::{Method, ReadCx, WriteCx, card::CardForm, version},
     fault::{Fault, FaultKind},
     json::Value,
     model::{Call, EventBuf, Generation, Op, Reply, uuid},
@@ -247,7 +242,7 @@ impl Ready<'_> {
             let kind = FaultKind::UnsupportedOperation;
             return Err(Fault::because(kind, cards::NO_EXTENDED));
         }
-        let place = Place { dialect: &dialect::STANDARD, agent: self.agent };
+        let endpoint = Endpoint::standard(self.agent);
         // The default agent answers at the root, the others under their names.
         let name = self.site.names.get(usize::from(self.agent.0)).filter(|_| self.agent.0 > 0);
         let base = name.map_or_else(String::new, |name| format!("/agents/{name}"));
@@ -259,12 +254,12 @@ impl Ready<'_> {
         match self.rpc.family {
             Family::Json => {
                 let form = CardForm::ExtendedV1;
-                let body = cards::body(self.service, self.site, &origin, place, &base, form);
+                let body = cards::body(self.service, self.site, &origin, endpoint, &base, form);
                 Writer(self.out).bytes(json_payload::DATA, &body.unwrap_or_default());
             }
             Family::V1 | Family::V03 => {
-                let urls = Urls::new(self.site, &origin, place, &base);
-                let interfaces = urls.interfaces(place.dialect);
+                let urls = Urls::new(self.site, &origin, endpoint, &base);
+                let interfaces = urls.interfaces(endpoint.dialect);
                 let extended = self.site.extended_card;
                 match self.rpc.family {
                     Family::V03 => card::v03(self.out, profile, &interfaces, extended),

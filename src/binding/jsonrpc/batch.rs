@@ -90,7 +90,7 @@ impl Desk<'_> {
             },
         };
         self.out.truncate(at);
-        push_fault(self.out, self.place.dialect, known, &fault);
+        push_fault(self.out, self.endpoint.dialect, known, &fault);
         Element::Written
     }
 }

@@ -49,7 +49,7 @@ impl<'d> Beside<'d> {
         }
     }
 
-    /// The path of the place that is spoken to.
+    /// The path of the endpoint that is spoken to.
     pub(super) fn path(self) -> &'d str {
         match self {
             Beside::Request(head) => head.path(),

@@ -1,8 +1,7 @@
 //! Responses that hold one error, in the spelling of whoever is answered.
 
-use super::Place;
 use crate::{
-    binding::{Exchange, carrier::Carrier, parked::JSON},
+    binding::{Endpoint, Exchange, carrier::Carrier, parked::JSON},
     dialect::{Dialect, Wire, WriteCx},
     fault::{Fault, FaultKind},
     http::{self, response},
@@ -85,8 +84,8 @@ pub(super) fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, known: Known<'_>,
 }
 
 /// Writes the error object that answers what was not even read.
-pub fn push_unread(out: &mut Vec<u8>, place: Place, fault: &Fault) {
-    push_fault(out, place.dialect, Known::NOTHING, fault);
+pub fn push_unread(out: &mut Vec<u8>, endpoint: Endpoint, fault: &Fault) {
+    push_fault(out, endpoint.dialect, Known::NOTHING, fault);
 }
 
 pub(in crate::binding) fn parse_fault(error: JsonError) -> Fault {

@@ -14,7 +14,7 @@ use std::{borrow::Cow, task::Waker};
 
 use crate::{
     binding::{
-        Exchange, Handled, Means, Parked, Scratch, Site,
+        Endpoint, Exchange, Handled, Means, Parked, Scratch, Site,
         asked::{asked_version, has_type, joined_extensions},
         cards,
         carrier::{Carrier, Mark},
@@ -22,13 +22,13 @@ use crate::{
         site::Permit,
         ws::Upgrade,
     },
-    dialect::{Dialect, Method, WriteCx},
+    dialect::{Method, WriteCx},
     fault::{Fault, FaultKind},
     http::response,
     json::{JsonError, Kind, Source, Value},
     model::{Call, EventBuf, Reply},
     rpc,
-    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
+    service::{CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
 };
 
 use beside::Beside;
@@ -37,35 +37,26 @@ use fault::{Known, answer_fault, push_fault};
 pub use fault::{push_unread, refuse_http, refuse_path};
 use read::{Unready, is_json};
 
-/// Who speaks and who answers at the path of a request.
-#[derive(Clone, Copy)]
-pub struct Place {
-    /// Who speaks.
-    pub dialect: &'static Dialect,
-    /// Who answers.
-    pub agent: AgentIndex,
-}
-
 /// Handles the body of a POST to an RPC path.
-pub fn handle(x: &mut Exchange<'_>, place: Place, body: Source<'_>) -> Handled {
+pub fn handle(x: &mut Exchange<'_>, endpoint: Endpoint, body: Source<'_>) -> Handled {
     let date = x.means.scratch.date(x.means.now);
     if !has_type(x.head, is_json) {
         let detail = "the body must be application/json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
-        let (dialect, status) = (place.dialect, place.dialect.quirks.media_http);
+        let (dialect, status) = (endpoint.dialect, endpoint.dialect.quirks.media_http);
         answer_fault(x.means.out, &date, x.close, dialect, Known::NOTHING, &fault, status);
         return Handled::Answered;
     }
     let asked = asked_version(x.head);
     let extensions = joined_extensions(x.head).map(Cow::Owned);
-    let said = Said { place, beside: Beside::Request(x.head), asked, extensions, date };
+    let said = Said { endpoint, beside: Beside::Request(x.head), asked, extensions, date };
     answer(x.means.reborrow(), said, x.close, body)
 }
 
 /// Handles a text message of a WebSocket. With `is_full`, nothing that could wait is begun.
 pub fn handle_message(means: Means<'_>, upgrade: &Upgrade, is_full: bool, body: &[u8]) -> Handled {
     let said = Said {
-        place: upgrade.place(),
+        endpoint: upgrade.endpoint(),
         beside: Beside::Message { upgrade, is_full },
         asked: upgrade.asked_version().map(Cow::Borrowed),
         extensions: upgrade.extensions().map(Cow::Borrowed),
@@ -76,7 +67,7 @@ pub fn handle_message(means: Means<'_>, upgrade: &Upgrade, is_full: bool, body: 
 
 /// What is known of a body before it is read.
 struct Said<'d> {
-    place: Place,
+    endpoint: Endpoint,
     beside: Beside<'d>,
     asked: Option<Cow<'d, [u8]>>,
     extensions: Option<Cow<'d, str>>,
@@ -87,11 +78,11 @@ struct Said<'d> {
 // Both callers know what carries the answer, and leave out what the other one needs.
 #[inline(always)]
 fn answer(means: Means<'_>, said: Said<'_>, close: bool, body: Source<'_>) -> Handled {
-    let Said { place, beside, asked, extensions, date } = said;
+    let Said { endpoint, beside, asked, extensions, date } = said;
     let Means { service, site, scratch, out, now, wake, peer } = means;
     let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = scratch;
     let mut desk = Desk {
-        place,
+        endpoint,
         service,
         site,
         pack,
@@ -143,7 +134,7 @@ impl<'p> Ready<'p> {
 
 /// The parts of an exchange that a call needs, so that they can be borrowed side by side.
 struct Desk<'d> {
-    place: Place,
+    endpoint: Endpoint,
     service: &'d dyn Service,
     site: &'d Site,
     pack: &'d mut Vec<u8>,
@@ -164,7 +155,7 @@ struct Desk<'d> {
 
 impl Desk<'_> {
     fn fault(&mut self, known: Known<'_>, fault: &Fault) -> Handled {
-        self.fault_under((self.place.dialect.quirks.fault_http)(fault), known, fault)
+        self.fault_under((self.endpoint.dialect.quirks.fault_http)(fault), known, fault)
     }
 
     /// RFC 9110 §15.5.14: more tokens than are read are too much content, like more bytes.
@@ -184,7 +175,7 @@ impl Desk<'_> {
     }
 
     fn fault_under(&mut self, status: u16, known: Known<'_>, fault: &Fault) -> Handled {
-        let dialect = self.place.dialect;
+        let dialect = self.endpoint.dialect;
         let mark = self.begin();
         push_fault(self.out, dialect, known, fault);
         mark.finish_with(self.out, (status, JSON), &self.date, b"", self.close);
@@ -283,7 +274,7 @@ impl Desk<'_> {
         let (out, write) = (&mut *self.out, ready.write_cx(self.now));
         let mut cx = CallCx {
             caller: Caller {
-                agent: self.place.agent,
+                agent: self.endpoint.agent,
                 worker: self.worker,
                 extensions: self.extensions.as_deref(),
                 identity: self.peer.identity,
@@ -303,7 +294,7 @@ impl Desk<'_> {
         let origin = self.beside.origin(self.site, self.peer);
         let (service, site) = (self.service, self.site);
         let generation = ready.method.wire.generation;
-        let card = cards::extended(service, site, &origin, self.place, base, generation)?;
+        let card = cards::extended(service, site, &origin, self.endpoint, base, generation)?;
         self.out.extend_from_slice(&card);
         Ok(())
     }
@@ -318,7 +309,7 @@ impl Desk<'_> {
             Some(permit) => Handled::Parked(Box::new(Parked {
                 calls,
                 batch,
-                status: self.place.dialect.quirks.fault_http,
+                status: self.endpoint.dialect.quirks.fault_http,
                 media: JSON,
                 answer_bytes_max: self.site.limits.answer_bytes_max,
                 carrier: self.beside.carrier(),

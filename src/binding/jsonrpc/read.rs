@@ -28,7 +28,7 @@ impl Desk<'_> {
         in_batch: bool,
         pack: &'p mut Vec<u8>,
     ) -> Result<Ready<'p>, Unready<'p>> {
-        let dialect = self.place.dialect;
+        let dialect = self.endpoint.dialect;
         let request = rpc::read(value, &self.site.limits).map_err(|invalid| {
             Unready::Refused(Known { id: invalid.id, ..Known::NOTHING }, invalid.fault)
         })?;

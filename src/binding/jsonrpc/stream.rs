@@ -63,8 +63,8 @@ impl Desk<'_> {
     /// Wire §3.5: before 1.0 a resubscription is answered by a stream whatever happens, and its
     /// clients can read nothing else; those of some platforms never can.
     fn refuses_by_stream(&self, method: &Method) -> bool {
-        let is_told =
-            self.place.dialect.quirks.stream_faults && self.beside.carrier() == Carrier::Response;
+        let is_told = self.endpoint.dialect.quirks.stream_faults
+            && self.beside.carrier() == Carrier::Response;
         method.wire.generation != Generation::V1
             && (is_told || (method.op == Op::Subscribe && self.beside.reads_only_streams()))
     }

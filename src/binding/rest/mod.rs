@@ -12,11 +12,11 @@ use std::{borrow::Cow, cell::Cell};
 
 use crate::{
     binding::{
-        Exchange, Handled, Parked, Scratch, Site,
+        Endpoint, Exchange, Handled, Parked, Scratch, Site,
         asked::{asked_version, has_type, joined_extensions, last_event_id},
         cards,
         carrier::Carrier,
-        jsonrpc::{Place, parse_fault},
+        jsonrpc::parse_fault,
         origin::Origin,
         parked::ParkedCall,
         site::Permit,
@@ -37,8 +37,8 @@ use path::Spot;
 #[derive(Clone, Copy)]
 pub struct At<'r> {
     /// Who speaks and who answers there.
-    pub place: Place,
-    /// The path of the place.
+    pub endpoint: Endpoint,
+    /// The path of the endpoint.
     pub base: &'r str,
     /// What is named below it.
     pub spot: Spot<'r>,
@@ -60,7 +60,7 @@ pub fn handle(x: &mut Exchange<'_>, at: At<'_>, body: Source<'_>) -> Handled {
             Fault::because(FaultKind::UnsupportedOperation, "the method is not allowed here");
         return refuse_with(x, at.form, media, &fault, (405, at.spot.allow()));
     };
-    let (asked, forms) = (asked_version(x.head), at.place.dialect.routes.rest);
+    let (asked, forms) = (asked_version(x.head), at.endpoint.dialect.routes.rest);
     let form = match version::rest(asked.as_deref(), at.form, forms, x.means.site.strict_version) {
         Ok(form) => form,
         Err(fault) => return refuse(x, at.form, media, &fault),
@@ -77,7 +77,7 @@ pub fn handle(x: &mut Exchange<'_>, at: At<'_>, body: Source<'_>) -> Handled {
         let detail = "the body must be application/json or application/a2a+json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
         // A dialect that has a status of its own for this keeps it.
-        let status = match at.place.dialect.quirks.media_http {
+        let status = match at.endpoint.dialect.quirks.media_http {
             200 => (form.status)(&fault),
             own => own,
         };
@@ -114,7 +114,7 @@ fn answer(
     let cx = ReadCx {
         op,
         limits,
-        fresh_id: x.means.site.fresh_id(at.place.dialect, method.wire.generation, fresh_id),
+        fresh_id: x.means.site.fresh_id(at.endpoint.dialect, method.wire.generation, fresh_id),
         after: (op == Op::Subscribe).then(|| last_event_id(x.head)).flatten(),
         task: task.as_deref(),
         tokens: Cell::default(),
@@ -127,7 +127,7 @@ fn answer(
     }
     let extensions = joined_extensions(x.head);
     let caller = Caller {
-        agent: at.place.agent,
+        agent: at.endpoint.agent,
         worker: *worker,
         extensions: extensions.as_deref(),
         identity: x.means.peer.identity,
@@ -219,9 +219,9 @@ impl Desk<'_> {
 
     /// A2A 1.0 §3.1.11.
     fn extended_card(&mut self) -> Result<Outcome, Fault> {
-        let (site, At { place, base, form, .. }) = (self.site, self.at);
+        let (site, At { endpoint, base, form, .. }) = (self.site, self.at);
         let origin = Origin::of(site, self.peer, self.head);
-        let card = cards::extended(self.service, site, &origin, place, base, form.generation)?;
+        let card = cards::extended(self.service, site, &origin, endpoint, base, form.generation)?;
         self.out.extend_from_slice(&card);
         Ok(Outcome::Ready)
     }

@@ -1,4 +1,4 @@
-//! The paths of HTTP+JSON below a place (wire §3.1): fixed ones first, then those of a tenant.
+//! The paths of HTTP+JSON below an endpoint (wire §3.1): fixed ones first, then those of a tenant.
 //!
 //! Colons are literal and segments are taken as they came: only an id is decoded, by who reads it.
 //! A tenant is any first segment, or any second one behind `/tenants/`; all share one task space.
@@ -32,7 +32,7 @@ pub enum Spot<'r> {
     Card,
 }
 
-/// What stands at a path below a place.
+/// What stands at a path below an endpoint.
 #[derive(Clone, Copy)]
 pub enum Sought<'r> {
     /// Something, in the form of the generation whose path it is.
@@ -85,12 +85,12 @@ impl<'r> Spot<'r> {
     }
 }
 
-/// The form of this generation, if a place has it.
+/// The form of this generation, if an endpoint has it.
 pub fn form(forms: &[&'static Rest], generation: Generation) -> Option<&'static Rest> {
     forms.iter().copied().find(|form| form.generation == generation)
 }
 
-/// Finds what stands at `rest`, the path below a place that has these forms.
+/// Finds what stands at `rest`, the path below an endpoint that has these forms.
 #[inline(never)]
 pub fn find<'r>(forms: &[&'static Rest], rest: &'r str) -> Sought<'r> {
     let (new, old) = (form(forms, Generation::V1), form(forms, Generation::V03));

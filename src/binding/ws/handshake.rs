@@ -5,7 +5,7 @@
 
 use super::{Session, Upgrade};
 use crate::{
-    binding::{Exchange, Handled, Site, jsonrpc, origin::Origin},
+    binding::{Endpoint, Exchange, Handled, Site, jsonrpc, origin::Origin},
     http::{self, Body, Field, Head, Method, Version, response},
     ws,
 };
@@ -31,11 +31,11 @@ pub fn is_upgrade(head: &Head<'_>) -> bool {
 /// Answers a request for which [`is_upgrade`] holds; `None` in place of a session's upgrade makes
 /// one that echoes.
 #[cold]
-pub fn upgrade(x: &mut Exchange<'_>, place: Option<jsonrpc::Place>) -> Handled {
+pub fn upgrade(x: &mut Exchange<'_>, endpoint: Option<Endpoint>) -> Handled {
     let (status, detail, extra) = match accept(x) {
         Ok(accept) => {
             switch(x, &accept);
-            let upgrade = place.map(|place| Upgrade::of(place, x));
+            let upgrade = endpoint.map(|endpoint| Upgrade::of(endpoint, x));
             return Handled::Upgraded(Box::new(Session::new(upgrade)));
         }
         Err(refusal) => refusal,

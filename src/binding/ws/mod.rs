@@ -9,9 +9,8 @@ mod session;
 
 use crate::{
     binding::{
-        Exchange,
+        Endpoint, Exchange,
         asked::{asked_version, joined_extensions},
-        jsonrpc::Place,
         origin::Origin,
     },
     http::query,
@@ -22,7 +21,7 @@ pub use session::Session;
 
 /// How a WebSocket was opened: what is beside its messages.
 pub struct Upgrade {
-    place: Place,
+    endpoint: Endpoint,
     asked: Option<Box<[u8]>>,
     extensions: Option<Box<str>>,
     path: Box<str>,
@@ -33,14 +32,14 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// What the request that asks for an upgrade to `place` says.
-    fn of(place: Place, x: &Exchange<'_>) -> Upgrade {
+    /// What the request that asks for an upgrade to `endpoint` says.
+    fn of(endpoint: Endpoint, x: &Exchange<'_>) -> Upgrade {
         let head = x.head;
         let mut pairs = query::pairs(head.query().unwrap_or_default()).filter_map(Result::ok);
         let event_ids = pairs.any(|(key, value)| key == "eventIds" && value == "1");
         let Origin { is_secure, host, prefix } = Origin::of(x.means.site, x.means.peer, head);
         Upgrade {
-            place,
+            endpoint,
             asked: asked_version(head).map(Into::into),
             extensions: joined_extensions(head).map(Into::into),
             path: head.path().into(),
@@ -52,8 +51,8 @@ impl Upgrade {
     }
 
     /// Who speaks and who answers.
-    pub fn place(&self) -> Place {
-        self.place
+    pub fn endpoint(&self) -> Endpoint {
+        self.endpoint
     }
 
     /// The version that was asked for.

@@ -113,7 +113,7 @@ impl Session {
         let frame = ws::begin(out);
         let fault =
             Fault::because(FaultKind::Overloaded, format!("the message is too large ({limit})"));
-        jsonrpc::push_unread(out, upgrade.place(), &fault);
+        jsonrpc::push_unread(out, upgrade.endpoint(), &fault);
         ws::finish(out, frame, OpCode::Text);
     }
 
