@@ -57,13 +57,13 @@ pub fn has_type(head: &Head<'_>, is_read: impl Fn(&[u8]) -> bool) -> bool {
 }
 
 /// Whether `Accept` names a media type or a range that holds it (RFC 9110 §12.5.1).
-pub fn names(accept: Option<&[u8]>, wanted: &[u8]) -> bool {
+pub fn names(accept: Option<&[u8]>, wanted: &str) -> bool {
     http::list(accept.unwrap_or_default()).any(|range| {
         let range = range.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
-        let kind = wanted.split(|b| *b == b'/').next().unwrap_or_default();
-        range.eq_ignore_ascii_case(wanted)
+        let kind = wanted.split('/').next().unwrap_or_default();
+        range.eq_ignore_ascii_case(wanted.as_bytes())
             || range == b"*/*"
-            || range.strip_suffix(b"/*").is_some_and(|r| r.eq_ignore_ascii_case(kind))
+            || range.strip_suffix(b"/*").is_some_and(|r| r.eq_ignore_ascii_case(kind.as_bytes()))
     })
 }
 

@@ -4,13 +4,13 @@
 //! are kept, and a request for one of them copies it.
 
 use crate::{
-    binding::{Endpoint, Exchange, Site, interfaces::Urls, origin::Origin, parked::JSON},
+    binding::{Endpoint, Exchange, Site, http_error, interfaces::Urls, origin::Origin},
     dialect::{
         self, Dialect,
         card::{self, CardForm, CardOptions},
     },
     fault::{Fault, FaultKind},
-    http::{Field, Method, date, query, response},
+    http::{Field, Method, date, media, query, response},
     model::{Generation, Op},
     service::{AgentIndex, Service},
 };
@@ -57,7 +57,7 @@ pub fn answer(x: &mut Exchange<'_>, endpoint: Endpoint, base: &str, by_query: bo
             let endpoint = Endpoint { dialect, agent };
             send(x, endpoint, &format!("{prefix}{name}"), x.means.site.card);
         }
-        None => super::jsonrpc::refuse_path(x, 404, "there is no agent of this name"),
+        None => http_error::answer(x, 404, "there is no agent of this name"),
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) const NO_EXTENDED: &str =
 /// Answers GET for the extended card of 0.2.
 pub fn answer_extended(x: &mut Exchange<'_>, endpoint: Endpoint, base: &str) {
     if !x.means.site.extended_card {
-        return super::jsonrpc::refuse_path(x, 404, NO_EXTENDED);
+        return http_error::answer(x, 404, NO_EXTENDED);
     }
     send(x, endpoint, base, CardForm::V03);
 }
@@ -89,7 +89,7 @@ fn send(x: &mut Exchange<'_>, endpoint: Endpoint, base: &str, form: CardForm) {
         Some(index) => index,
         None => match render(x, endpoint, base, form) {
             Some(card) => x.means.scratch.cards.keep(card),
-            None => return super::jsonrpc::refuse_path(x, 404, "there is no such agent"),
+            None => return http_error::answer(x, 404, "there is no such agent"),
         },
     };
     let card = &x.means.scratch.cards.cards[index];
@@ -103,7 +103,7 @@ fn send(x: &mut Exchange<'_>, endpoint: Endpoint, base: &str, form: CardForm) {
         return;
     }
     let body = &card.whole[card.body_at..];
-    response::simple(x.means.out, 200, JSON, body, &date, &card.fields, x.close, head_only);
+    response::simple(x.means.out, 200, media::JSON, body, &date, &card.fields, x.close, head_only);
 }
 
 /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
@@ -158,7 +158,16 @@ fn render(x: &Exchange<'_>, endpoint: Endpoint, base: &str, form: CardForm) -> O
     let fields =
         [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();
     let mut whole = Vec::new();
-    response::simple(&mut whole, 200, JSON, &body, &date::imf_fixdate(0), &fields, false, false);
+    response::simple(
+        &mut whole,
+        200,
+        media::JSON,
+        &body,
+        &date::imf_fixdate(0),
+        &fields,
+        false,
+        false,
+    );
     let (base, body_at) = (base.to_owned(), whole.len() - body.len());
     let Origin { is_secure, host, prefix } = origin;
     let (host, prefix) = (host.unwrap_or_default().to_owned(), prefix.to_owned());

@@ -8,7 +8,7 @@ use crate::{
         stream::{Framing, Pump},
     },
     dialect::STANDARD,
-    http::{Field, Method, Version, response},
+    http::{Field, Method, Version, media, response},
     model::{Call, Generation, MessageBuf, Op, PartsBuf, Send, SendMode},
     rpc,
     service::{AgentIndex, CallCx, Caller, Outcome},
@@ -18,8 +18,10 @@ const ALLOW: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
 
 /// Answers any request below the prefix.
 pub fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
-    let wants_events =
-        x.head.value(Field::Accept).is_some_and(|accept| accept.starts_with(b"text/event-stream"));
+    let wants_events = x
+        .head
+        .value(Field::Accept)
+        .is_some_and(|accept| accept.starts_with(media::EVENT_STREAM.as_bytes()));
     if x.head.method() == Method::Get
         && wants_events
         && let Some(handled) = stream(x)

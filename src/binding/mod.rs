@@ -13,6 +13,7 @@ pub mod endpoint;
 pub mod envelope;
 pub mod grpc;
 pub mod hosts;
+pub mod http_error;
 pub mod interfaces;
 pub mod jsonrpc;
 pub mod large;

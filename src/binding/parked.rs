@@ -103,9 +103,6 @@ impl Parked {
     }
 }
 
-/// The media type of JSON-RPC (A2A 1.0 §9.1).
-pub const JSON: &str = "application/json";
-
 /// What the calls of a batch hear whose answers would make it too large.
 pub(super) fn too_large() -> Fault {
     Fault::because(

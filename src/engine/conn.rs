@@ -14,7 +14,7 @@ use std::task::Waker;
 
 use crate::{
     binding::{
-        Handled, Parked, hosts,
+        Handled, Parked, hosts, http_error,
         large::{LARGE_BODY_BYTES, Ticket},
         stream::Pump,
     },
@@ -328,7 +328,7 @@ impl Conn {
     /// Writes the last answer of the connection.
     fn refuse(&mut self, cx: &mut Cx<'_>, status: u16, why: &'static str, to_head: bool) -> Step {
         let date = cx.worker.scratch.date(cx.now);
-        crate::binding::jsonrpc::refuse_http(cx.out, status, why, &date, b"", true, to_head);
+        http_error::write(cx.out, status, why, &date, b"", true, to_head);
         Step::Over(Next::Close)
     }
 }

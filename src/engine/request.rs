@@ -6,7 +6,7 @@ use crate::{
     binding::{
         Exchange, Handled, Means, Scratch, activated,
         asked::asks_extensions,
-        cards, echo, jsonrpc, rest,
+        cards, echo, http_error, jsonrpc, rest,
         route::{NO_AGENT, NOTHING, Route, route},
         ws,
     },
@@ -139,28 +139,28 @@ fn answer(x: &mut Exchange<'_>, body: Source<'_>) -> Handled {
                 return ws::upgrade(x, Some(endpoint));
             }
             Method::Options => no_content(x, RPC_METHODS),
-            _ => not_allowed(x, RPC_METHODS),
+            _ => http_error::not_allowed(x, RPC_METHODS),
         },
         Route::Card { endpoint, base, by_query } => match x.head.method() {
             Method::Get | Method::Head => {
                 cards::answer(x, endpoint, base, by_query);
             }
             Method::Options => no_content(x, CARD_METHODS),
-            _ => not_allowed(x, CARD_METHODS),
+            _ => http_error::not_allowed(x, CARD_METHODS),
         },
         Route::ExtendedCard { endpoint, base } => match x.head.method() {
             Method::Get | Method::Head => {
                 cards::answer_extended(x, endpoint, base);
             }
             Method::Options => no_content(x, CARD_METHODS),
-            _ => not_allowed(x, CARD_METHODS),
+            _ => http_error::not_allowed(x, CARD_METHODS),
         },
         Route::Echo if ws::is_upgrade(x.head) => return ws::upgrade(x, None),
         Route::Echo => return echo::answer(x, body.bytes()),
         Route::Rest(at) => return rest::handle(x, at, body),
         Route::Lost(form, detail) => return rest::lost(x, form, detail),
-        Route::NoAgent => jsonrpc::refuse_path(x, 404, NO_AGENT),
-        Route::NotFound => jsonrpc::refuse_path(x, 404, NOTHING),
+        Route::NoAgent => http_error::answer(x, 404, NO_AGENT),
+        Route::NotFound => http_error::answer(x, 404, NOTHING),
     }
     Handled::Answered
 }
@@ -168,11 +168,4 @@ fn answer(x: &mut Exchange<'_>, body: Source<'_>) -> Handled {
 fn no_content(x: &mut Exchange<'_>, allow: &[u8]) {
     let date = x.means.scratch.date(x.means.now);
     response::simple(x.means.out, 204, "", b"", &date, allow, x.close, false);
-}
-
-/// RFC 9110 §15.5.6: 405 names the methods that would do.
-fn not_allowed(x: &mut Exchange<'_>, allow: &[u8]) {
-    let (date, head_only) = (x.means.scratch.date(x.means.now), x.head.method() == Method::Head);
-    let detail = "the method is not allowed here";
-    jsonrpc::refuse_http(x.means.out, 405, detail, &date, allow, x.close, head_only);
 }

@@ -9,6 +9,7 @@
 
 pub mod date;
 pub mod framing;
+pub mod media;
 pub mod path;
 pub mod query;
 pub mod response;

@@ -4,6 +4,8 @@
 //! patched into a padded field, or everything is rolled back. 1xx, 204 and 304 never carry a
 //! body, and an answer to HEAD carries the length of the body it leaves out.
 
+use super::media;
+
 /// RFC 9110 §15.2.1: the interim answer to `Expect: 100-continue`.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -28,8 +30,7 @@ const HEAD_BYTES_TYPICAL: usize = 160;
 /// What stands before the date of every response with status 200.
 const OK_DATE: &[u8; 23] = b"HTTP/1.1 200 OK\r\nDate: ";
 
-/// The media type of nearly every answer, and its whole head with blanks for date and length.
-const JSON: &str = "application/json";
+/// The whole head of nearly every answer, with blanks for date and length.
 const JSON_HEAD: &[u8; 116] = b"HTTP/1.1 200 OK\r\nDate:                              \r\n\
     Content-Type: application/json\r\nContent-Length:           \r\n\r\n";
 
@@ -76,7 +77,7 @@ pub fn begin(
 ) -> Mark {
     debug_assert!(has_body(status));
     let start = out.len();
-    if status == 200 && content_type == JSON && extra.is_empty() && !close {
+    if status == 200 && content_type == media::JSON && extra.is_empty() && !close {
         let mut head = *JSON_HEAD;
         head[OK_DATE.len()..OK_DATE.len() + date.len()].copy_from_slice(date);
         out.extend_from_slice(&head);

@@ -12,7 +12,7 @@ use crate::{
         ws::Upgrade,
     },
     dialect::Dialect,
-    http::{Field, Head},
+    http::{Field, Head, media},
     model::Op,
     service::Peer,
 };
@@ -82,7 +82,7 @@ impl<'d> Beside<'d> {
         match self {
             Beside::Request(head) => {
                 let accept = head.value(Field::Accept);
-                accept.is_some() && !names(accept, b"application/json")
+                accept.is_some() && !names(accept, media::JSON)
             }
             Beside::Message { .. } => false,
         }

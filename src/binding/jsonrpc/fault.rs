@@ -1,52 +1,14 @@
 //! Responses that hold one error, in the spelling of whoever is answered.
 
 use crate::{
-    binding::{Endpoint, Exchange, carrier::Carrier, parked::JSON},
+    binding::{Endpoint, carrier::Carrier},
     dialect::{Dialect, Wire, WriteCx},
     fault::{Fault, FaultKind},
-    http::{self, response},
+    http::media,
     json::JsonError,
     model::Op,
     rpc,
 };
-
-/// Answers a path-level problem with a JSON-RPC error under `status`.
-pub fn refuse_path(x: &mut Exchange<'_>, status: u16, detail: &'static str) {
-    let date = x.means.scratch.date(x.means.now);
-    refuse_http(
-        x.means.out,
-        status,
-        detail,
-        &date,
-        b"",
-        x.close,
-        x.head.method() == http::Method::Head,
-    );
-}
-
-/// Writes a JSON-RPC error with a null id under an HTTP status of its own: what peers get for
-/// trouble below JSON-RPC. For HEAD the content is left out (RFC 9110 §9.3.2).
-pub fn refuse_http(
-    out: &mut Vec<u8>,
-    status: u16,
-    detail: &'static str,
-    date: &[u8; 29],
-    extra: &[u8],
-    close: bool,
-    head_only: bool,
-) {
-    let mark = response::begin(out, status, JSON, date, extra, close);
-    rpc::open_error(out, rpc::NULL_ID);
-    out.extend_from_slice(b"{\"code\":-32600,\"message\":");
-    crate::json::write::push_string(out, detail);
-    out.push(b'}');
-    rpc::close(out);
-    if head_only {
-        response::finish_head_only(out, mark);
-    } else {
-        response::finish(out, mark);
-    }
-}
 
 /// What is known of a request that is refused.
 #[derive(Clone, Copy)]
@@ -71,9 +33,9 @@ pub(super) fn answer_fault(
     fault: &Fault,
     status: u16,
 ) {
-    let mark = Carrier::Response.begin(out, JSON, date, b"", close);
+    let mark = Carrier::Response.begin(out, media::JSON, date, b"", close);
     push_fault(out, dialect, known, fault);
-    mark.finish_with(out, (status, JSON), date, b"", close);
+    mark.finish_with(out, (status, media::JSON), date, b"", close);
 }
 
 pub(super) fn push_fault(out: &mut Vec<u8>, dialect: &Dialect, known: Known<'_>, fault: &Fault) {

@@ -18,13 +18,13 @@ use crate::{
         asked::{asked_version, has_type, joined_extensions},
         cards,
         carrier::{Carrier, Mark},
-        parked::{JSON, ParkedCall},
+        parked::ParkedCall,
         site::Permit,
         ws::Upgrade,
     },
     dialect::{Method, WriteCx},
     fault::{Fault, FaultKind},
-    http::response,
+    http::{media, response},
     json::{JsonError, Kind, Source, Value},
     model::{Call, EventBuf, Reply},
     rpc,
@@ -33,8 +33,8 @@ use crate::{
 
 use beside::Beside;
 pub(super) use fault::parse_fault;
+pub use fault::push_unread;
 use fault::{Known, answer_fault, push_fault};
-pub use fault::{push_unread, refuse_http, refuse_path};
 use read::{Unready, is_json};
 
 /// Handles the body of a POST to an RPC path.
@@ -178,13 +178,13 @@ impl Desk<'_> {
         let dialect = self.endpoint.dialect;
         let mark = self.begin();
         push_fault(self.out, dialect, known, fault);
-        mark.finish_with(self.out, (status, JSON), &self.date, b"", self.close);
+        mark.finish_with(self.out, (status, media::JSON), &self.date, b"", self.close);
         Handled::Answered
     }
 
     /// Begins an answer.
     fn begin(&mut self) -> Mark {
-        self.beside.carrier().begin(self.out, JSON, &self.date, b"", self.close)
+        self.beside.carrier().begin(self.out, media::JSON, &self.date, b"", self.close)
     }
 
     /// Answers one request object.
@@ -310,7 +310,7 @@ impl Desk<'_> {
                 calls,
                 batch,
                 status: self.endpoint.dialect.quirks.fault_http,
-                media: JSON,
+                media: media::JSON,
                 answer_bytes_max: self.site.limits.answer_bytes_max,
                 carrier: self.beside.carrier(),
                 fields: Vec::new(),

@@ -7,6 +7,7 @@ use crate::{
     binding::asked::names,
     dialect::{Dialect, Method, ReadCx, version},
     fault::{Fault, FaultKind},
+    http::media,
     json::Value,
     model::{Call, Op, SendMode, uuid},
     rpc,
@@ -89,14 +90,14 @@ fn can_wait(op: Op) -> bool {
 
 /// `application/json`, with parameters, or a type with the `+json` suffix (RFC 6839 §3.1).
 pub(super) fn is_json(value: &[u8]) -> bool {
-    if value == b"application/json" {
+    if value == media::JSON.as_bytes() {
         return true;
     }
-    let media = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
-    media.eq_ignore_ascii_case(b"application/json")
-        || (media.len() > 17
-            && media[..12].eq_ignore_ascii_case(b"application/")
-            && media[media.len() - 5..].eq_ignore_ascii_case(b"+json"))
+    let name = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+    name.eq_ignore_ascii_case(media::JSON.as_bytes())
+        || (name.len() > 17
+            && name[..12].eq_ignore_ascii_case(b"application/")
+            && name[name.len() - 5..].eq_ignore_ascii_case(b"+json"))
 }
 
 /// True for a request without id that is left without an answer.
@@ -117,5 +118,5 @@ fn is_notification(
 
 /// LangSmith (wire §8): `Accept` must name the type of the answer, or a range that holds it.
 pub(super) fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
-    names(accept, if op.is_streaming() { b"text/event-stream" } else { b"application/json" })
+    names(accept, if op.is_streaming() { media::EVENT_STREAM } else { media::JSON })
 }

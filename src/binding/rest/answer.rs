@@ -1,7 +1,7 @@
 //! Answers of HTTP+JSON that are errors, and the media type of all of them.
 
 use crate::{
-    binding::{Exchange, Handled, carrier::retry_after, parked::JSON},
+    binding::{Exchange, Handled, carrier::retry_after},
     dialect::rest::Rest,
     fault::{Fault, FaultKind},
     http::{self, Field, Head, Method, response},
@@ -30,7 +30,7 @@ pub fn media(head: &Head<'_>) -> &'static str {
     }
     let sends_a2a =
         || head.value(Field::ContentType).and_then(media_type).is_some_and(|it| it == Media::A2a);
-    if !is_json && sends_a2a() { A2A_JSON } else { JSON }
+    if !is_json && sends_a2a() { A2A_JSON } else { http::media::JSON }
 }
 
 /// Whether a body of this `Content-Type` is read.
@@ -47,7 +47,7 @@ enum Media {
 /// The media type of a field's value, or of one element of `Accept`.
 fn media_type(value: &[u8]) -> Option<Media> {
     let name = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
-    if name.eq_ignore_ascii_case(JSON.as_bytes()) {
+    if name.eq_ignore_ascii_case(http::media::JSON.as_bytes()) {
         Some(Media::Json)
     } else if name.eq_ignore_ascii_case(A2A_JSON.as_bytes()) {
         Some(Media::A2a)

@@ -5,7 +5,7 @@
 
 use super::{Session, Upgrade};
 use crate::{
-    binding::{Endpoint, Exchange, Handled, Site, jsonrpc, origin::Origin},
+    binding::{Endpoint, Exchange, Handled, Site, http_error, origin::Origin},
     http::{self, Body, Field, Head, Method, Version, response},
     ws,
 };
@@ -41,7 +41,7 @@ pub fn upgrade(x: &mut Exchange<'_>, endpoint: Option<Endpoint>) -> Handled {
         Err(refusal) => refusal,
     };
     let date = x.means.scratch.date(x.means.now);
-    jsonrpc::refuse_http(x.means.out, status, detail, &date, extra, x.close, false);
+    http_error::write(x.means.out, status, detail, &date, extra, x.close, false);
     Handled::Answered
 }
 

@@ -1,0 +1,7 @@
+//! The media types that more than one module names (RFC 9110 §8.3.1).
+
+/// JSON (RFC 8259 §11).
+pub const JSON: &str = "application/json";
+
+/// Server-sent events (HTML §9.2).
+pub const EVENT_STREAM: &str = "text/event-stream";
