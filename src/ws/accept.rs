@@ -1,6 +1,6 @@
 //! The accept key: proof that a server has read the handshake (RFC 6455 §4.2.2).
 
-use super::sha1::sha1;
+use sha1_smol::Sha1;
 
 /// RFC 6455 §1.3.
 const GUID: &[u8; 36] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -16,7 +16,12 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 pub fn accept(key: &[u8]) -> Option<[u8; 28]> {
     let key: &[u8; 24] = key.try_into().ok()?;
     let is_key = key.ends_with(b"==") && key[..22].iter().all(|byte| ALPHABET.contains(byte));
-    is_key.then(|| base64(sha1(&[&key[..], GUID].concat())))
+    is_key.then(|| {
+        let mut sha1 = Sha1::new();
+        sha1.update(key);
+        sha1.update(GUID);
+        base64(sha1.digest().bytes())
+    })
 }
 
 /// RFC 4648 §4, for a digest: 18 bytes are six whole groups, two are left.

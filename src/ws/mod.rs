@@ -15,8 +15,6 @@ pub mod frame;
 pub mod mask;
 pub mod reader;
 
-mod sha1;
-
 pub use accept::accept;
 pub use frame::{Header, Mark, OpCode, begin, cancel, close, control, finish};
 pub use reader::{Event, Reader, Rules};
