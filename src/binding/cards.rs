@@ -111,7 +111,7 @@ fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
     if let Some(tags) = x.head.value(Field::IfNoneMatch) {
         return card::none_match_names(tags, &card.etag);
     }
-    let since = x.head.value(Field::IfModifiedSince).and_then(date::parse_imf_fixdate);
+    let since = x.head.value(Field::IfModifiedSince).and_then(date::parse);
     since.is_some_and(|since| x.means.site.started_s <= since)
 }
 
