@@ -16,7 +16,6 @@ mod permute;
 mod reserve;
 mod room;
 mod shard;
-mod sip;
 mod slab;
 mod survivors;
 mod sync;

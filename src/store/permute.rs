@@ -48,15 +48,16 @@ fn mix((factor, summand): (u64, u64), half: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use siphasher::sip::SipHasher24;
+
     use super::*;
-    use crate::store::sip::siphash;
 
     /// Numbers that are the same in each run.
     fn numbers(seed: u128) -> impl FnMut() -> u64 {
         let mut count = 0u64;
         move || {
             count += 1;
-            siphash(seed, &count.to_le_bytes())
+            SipHasher24::new_with_keys(seed as u64, (seed >> 64) as u64).hash(&count.to_le_bytes())
         }
     }
 
