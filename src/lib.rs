@@ -6,9 +6,9 @@
 //!
 //! In scope: HTTP/1.1 and WebSocket on the server's side, JSON-RPC 2.0 with batches, HTTP+JSON,
 //! server-sent events, the messages of gRPC, the wire families 0.1, 0.2/0.3 and 1.0 and some
-//! platforms' dialects, a bounded store in memory, agents that run inside the process. Three
+//! platforms' dialects, a bounded store in memory, agents that run inside the process. Four
 //! features, all on by default, add the tokio driver and the binary (`net`), HTTP/2 and with it
-//! gRPC on the same port (`grpc`), and TLS (`tls`).
+//! gRPC on the same port (`grpc`), TLS (`tls`), and the agent that follows a file (`script`).
 //!
 //! Out of scope so far: authentication but by client certificate, push notifications, persistence,
 //! clients.

@@ -1,5 +1,6 @@
 //! The agents that come with the crate, run on a task without a server.
 
+#![cfg(feature = "script")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
@@ -454,6 +455,7 @@ fn script_errors_say_where_and_what_was_meant() {
     let step = |step: &str| refused(&format!("[[rule]]\n[[rule.step]]\n{step}"));
     let one = |message: &str| format!("line 3: rule 1, step 1: {message}");
     let part = |message: &str| format!("line 3: rule 1, step 1, part 1: {message}");
+    let part_on_4 = |message: &str| format!("line 4: rule 1, step 1, part 1: {message}");
     for (toml, expected) in [
         ("stauts = 'working'", one("unknown key `stauts`; did you mean `status`?")),
         (
@@ -465,6 +467,11 @@ fn script_errors_say_where_and_what_was_meant() {
         ("status = 1", one("`status` must be a string")),
         ("message = []", one("`message` must hold at least one part")),
         ("message = 'x'", one("`message` must be an array of tables")),
+        ("message = ['x']", one("`message` must be an array of tables")),
+        ("message = [['x']]", one("`message` must be an array of tables")),
+        ("artifact = 'a'\nparts = [{ text = 1 }]", part_on_4("`text` must be a string")),
+        ("message = [\n{ txt = 'x' }]", part_on_4("unknown key `txt`; did you mean `text`?")),
+        ("message = [\n{ filename = 'x' }]", part_on_4(ONE_CONTENT)),
         ("message = [{ text = '', url = '' }]", part(ONE_CONTENT)),
         ("message = [{ filename = 'x' }]", part(ONE_CONTENT)),
         ("message = [{ bytes = 'Zg=' }]", part("`bytes` is not base64")),
@@ -480,7 +487,13 @@ fn script_errors_say_where_and_what_was_meant() {
         ("artifact = ''\nparts = []", "`artifact` must be a string that is not empty"),
         ("delay_ms = 1", "needs exactly one of `status`, `artifact` and `message`"),
         ("status = 'working'\nartifact = 'a'", "needs exactly one of `status`, `artifact` and"),
-        ("status = 'working'\nappend = true", "unknown key `append`"),
+        (
+            "status = 'working'\nrepeat = 2\nappend = true",
+            "line 5: rule 1, step 1: unknown key `append`; known are `status`, `text`, \
+             `payload_bytes`, `delay_ms`, `repeat`",
+        ),
+        ("status = 'working'\nrepeat = 1.0", "`repeat` must be a whole number from 1 to 1000000"),
+        ("artifact = 'a'\nappend = 1", "line 4: rule 1, step 1: `append` must be true or false"),
         ("status = 'working'\nrepeat = 0", "`repeat` must be a whole number from 1 to 1000000"),
         ("status = 'failed'\nrepeat = 2", "`repeat` is not for a step that ends the task"),
         ("status = 'working'\ndelay_ms = -1", "`delay_ms` must be a whole number from 0 to"),
@@ -507,6 +520,15 @@ fn script_errors_outside_of_steps() {
         ("\nrules = 1", "line 2: unknown key `rules`; did you mean `rule`?"),
         ("[rule]", "line 1: `rule` must be an array of tables"),
         ("[[agent]]", "line 1: `agent` must be one table, written [agent]"),
+        ("agent = ['x']", "line 1: `agent` must be one table, written [agent]"),
+        (
+            "[agent]\nprovider = 'x'",
+            "line 2: agent: `provider` must be one table, written [provider]",
+        ),
+        (
+            "[[agent.skills]]\nid = 's'\ntags = [\n1]",
+            "line 3: agent, skill 1: `tags` must be an array of strings",
+        ),
         ("[[rule]]", "line 1: rule 1: needs at least one [[rule.step]]"),
         ("[agent]\nnam = 'x'", "line 2: agent: unknown key `nam`; did you mean `name`?"),
         ("[agent]\nstreaming = 'x'", "line 2: agent: `streaming` must be true or false"),

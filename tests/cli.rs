@@ -1,5 +1,5 @@
 //! The binary as its users meet it: flags, exit codes, signals, and sockets that misbehave.
-#![cfg(feature = "net")]
+#![cfg(all(feature = "net", feature = "script"))]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

@@ -1,6 +1,7 @@
 //! Each platform dialect at its endpoint, end to end: what it asks of HTTP, what it reads, what
 //! its answers and its errors look like (wire §8).
 
+#![cfg(feature = "script")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

@@ -1,5 +1,6 @@
 //! What stands around a call: batches, versions, spellings, paths and methods of HTTP.
 
+#![cfg(feature = "script")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

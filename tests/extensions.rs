@@ -1,6 +1,7 @@
 //! What a client asks for in `A2A-Extensions` reaches the agent (wire §1.8), and what an agent
 //! requires is asked of clients (A2A 1.0 §3.3.4).
 
+#![cfg(feature = "script")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

@@ -1,5 +1,6 @@
 //! Every kind of fault, provoked through a connection and answered in the caller's dialect.
 
+#![cfg(feature = "script")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

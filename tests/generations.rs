@@ -1,6 +1,7 @@
 //! A task made in one generation is read, streamed, continued and canceled in every other, and
 //! each generation sees what its own specification says.
 
+#![cfg(feature = "script")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

@@ -1,7 +1,7 @@
 //! gRPC against a real server: every rpc of both generations and of JSON in messages, errors with
 //! their details, deadlines, streams and their resumption, health and reflection.
 
-#![cfg(feature = "grpc")]
+#![cfg(all(feature = "grpc", feature = "script"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "support/holding.rs"]

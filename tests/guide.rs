@@ -2,7 +2,7 @@
 //! pages say, over real sockets.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-#![cfg(feature = "net")]
+#![cfg(all(feature = "net", feature = "script"))]
 
 use std::{
     io::{Read, Write},

@@ -1,7 +1,7 @@
 //! HTTP/2 on the port of HTTP/1.1: what is served over it beside gRPC, what a client can do wrong,
 //! and that the server outlives it.
 
-#![cfg(feature = "grpc")]
+#![cfg(all(feature = "grpc", feature = "script"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "support/grpc.rs"]

@@ -1,6 +1,7 @@
 //! One test for each limit, of the same name: what the peer sees at the limit, what it sees one
 //! beyond, and that the connection is in a defined state and the server lives.
 
+#![cfg(feature = "script")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "support/holding.rs"]

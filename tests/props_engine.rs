@@ -1,5 +1,6 @@
 //! The properties of a connection, with seeds; the properties live in `props/engine.rs`.
 
+#![cfg(feature = "script")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "props/engine.rs"]

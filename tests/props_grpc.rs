@@ -1,7 +1,7 @@
 //! The properties of gRPC's messages with seeds, and prost as their oracle: whatever prost writes
 //! of a message is read and written again as what prost reads back.
 
-#![cfg(feature = "grpc")]
+#![cfg(all(feature = "grpc", feature = "script"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "props/grpc.rs"]

@@ -1,6 +1,7 @@
 //! HTTP+JSON through a connection: every route in both generations, below every kind of place,
 //! with its media types, queries, errors and streams.
 
+#![cfg(feature = "script")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

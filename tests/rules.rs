@@ -1,5 +1,6 @@
 //! The rules that leading SDKs were measured to break, each a test of its own.
 
+#![cfg(feature = "script")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

@@ -6,6 +6,7 @@
 
 pub mod echo;
 mod job;
+#[cfg(feature = "script")]
 pub mod script;
 mod turn;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use peregrine::agent::{Agent, Profile, echo::Echo, script::Script};
+use peregrine::agent::{Agent, Profile, echo::Echo};
 
 use super::args::{AgentFlag, Wrong};
 
@@ -44,7 +44,15 @@ fn load_one(flag: &AgentFlag) -> Result<Loaded, Wrong> {
     Ok((profile, agent))
 }
 
+#[cfg(not(feature = "script"))]
+fn script(_file: &str) -> Result<Loaded, Wrong> {
+    Err(Wrong("this build of peregrine has no script agents".to_owned()))
+}
+
+#[cfg(feature = "script")]
 fn script(file: &str) -> Result<Loaded, Wrong> {
+    use peregrine::agent::script::Script;
+
     let text = std::fs::read_to_string(file)
         .map_err(|error| Wrong(format!("cannot read the script {file}: {error}")))?;
     let script = Script::parse(&text)
@@ -53,6 +61,7 @@ fn script(file: &str) -> Result<Loaded, Wrong> {
     Ok((script.profile().clone(), Arc::new(script)))
 }
 
+#[cfg(feature = "script")]
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -80,7 +89,10 @@ mod tests {
             (vec![flag(None, "ehco", None)], "there is no agent kind \"ehco\""),
             (vec![flag(None, "echo", Some("x"))], "takes no argument"),
             (vec![flag(None, "script", None)], "needs a file"),
+            #[cfg(feature = "script")]
             (vec![flag(None, "script", Some("/no/such"))], "cannot read the script /no/such"),
+            #[cfg(not(feature = "script"))]
+            (vec![flag(None, "script", Some("/no/such"))], "has no script agents"),
             (vec![flag(None, "echo", None), flag(None, "echo", None)], "only one --agent"),
         ] {
             let Wrong(line) = load(&flags).err().unwrap();

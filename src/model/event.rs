@@ -229,6 +229,7 @@ impl EventBuf {
     }
 
     /// Appends a status whose message `write` packs in place (`message_tag` fields).
+    #[cfg(feature = "script")]
     #[inline]
     pub(crate) fn push_status_with(
         &mut self,

@@ -20,7 +20,7 @@ use std::{
 };
 
 use peregrine::{
-    agent::{Agent, Profile, echo::Echo, script::Script},
+    agent::{Agent, Profile, echo::Echo},
     engine::{Conn, Cx, Engine, Next, Progress, Setup, Start, Worker},
     json::Source,
     limits::Limits,
@@ -105,8 +105,10 @@ pub fn echo() -> (Profile, Arc<dyn Agent>) {
 }
 
 /// An agent that follows a script.
+#[cfg(feature = "script")]
 pub fn script(name: &str, toml: &str) -> (Profile, Arc<dyn Agent>) {
-    let script = Script::parse(toml).unwrap_or_else(|error| panic!("{error}\n{toml}"));
+    let script = peregrine::agent::script::Script::parse(toml)
+        .unwrap_or_else(|error| panic!("{error}\n{toml}"));
     let mut profile = script.profile().clone();
     profile.name = name.to_owned();
     (profile, Arc::new(script))
@@ -126,6 +128,7 @@ impl Lab {
     }
 
     /// A lab whose default agent follows a script.
+    #[cfg(feature = "script")]
     pub fn scripted(toml: &str) -> Lab {
         Lab::new(Setup { agents: vec![script("script", toml)], ..Setup::default() })
     }

@@ -28,16 +28,18 @@
 
 mod reader;
 mod rules;
+mod suggest;
+mod tables;
 
 use std::fmt;
 
-use super::{Agent, Extension, Profile, Provider, Skill, Turn};
+use super::{Agent, Profile, Turn};
 use crate::{
     json::write::push_u64,
-    model::{Content, JsonObjectBuf, Message, MessageBuf, PartsBuf, TaskState, pack::message_tag},
+    model::{Content, Message, MessageBuf, PartsBuf, TaskState, pack::message_tag},
 };
-use reader::{Node, document};
-use rules::{Act, Rule, object};
+use reader::Location;
+use rules::{Act, Rule};
 
 /// Events after which a turn ends and another one goes on: well below `Limits::turn_events_max`.
 const TURN_EVENTS_MAX: usize = 1_024;
@@ -83,14 +85,10 @@ impl Script {
     /// # Errors
     /// [`ScriptError`] when it is not TOML, has an unknown key, or a value that cannot be used.
     pub fn parse(toml_text: &str) -> Result<Script, ScriptError> {
-        let root = document(toml_text)?;
-        let root = Node::root(&root, toml_text);
-        root.allow(&["agent", "rule"])?;
-        let profile = match root.table("agent")? {
-            Some(agent) => profile(&agent)?,
-            None => Profile::new("script", "Answers as its script says"),
-        };
-        Ok(Script { profile, rules: rules::rules(&root)? })
+        let file = reader::file(toml_text)?;
+        let agent = file.agent.map(|table| table.0).unwrap_or_default();
+        let rules = rules::rules(&Location::root(toml_text), file.rule)?;
+        Ok(Script { profile: agent.into(), rules })
     }
 
     /// What its card says: the `[agent]` table.
@@ -107,15 +105,15 @@ impl Script {
         self.rules.iter().position(|rule| rule.matches(&id, &text))
     }
 
-    /// Does the steps from `place` on; `waited`: the delay before that step is over.
-    fn run(&self, mut turn: Turn<'_>, mut place: Place, mut waited: bool) {
+    /// Does the steps from `position` on; `waited`: the delay before that step is over.
+    fn run(&self, mut turn: Turn<'_>, mut position: Position, mut waited: bool) {
         let before = seq_of(&turn);
-        let steps = self.rules.get(place.rule).map_or(&[][..], |rule| &rule.steps);
-        while let Some(step) = steps.get(place.step) {
+        let steps = self.rules.get(position.rule).map_or(&[][..], |rule| &rule.steps);
+        while let Some(step) = steps.get(position.step) {
             let is_full =
                 turn.events.len() >= TURN_EVENTS_MAX || turn.events.bytes_len() >= TURN_BYTES_MAX;
             if !waited && (step.delay_ms > 0 || is_full) {
-                return turn.resume_after(step.delay_ms, place.token());
+                return turn.resume_after(step.delay_ms, position.token());
             }
             waited = false;
             let seq = before + turn.events.len() as u64 + 1;
@@ -140,7 +138,7 @@ impl Script {
                     return turn.reply(message);
                 }
             }
-            place = place.after(step.repeat);
+            position = position.after(step.repeat);
         }
     }
 }
@@ -148,7 +146,7 @@ impl Script {
 impl Agent for Script {
     fn start(&self, mut turn: Turn<'_>) {
         if let Some(rule) = self.rule_of(turn.message) {
-            return self.run(turn, Place { rule, step: 0, repetition: 0 }, false);
+            return self.run(turn, Position { rule, step: 0, repetition: 0 }, false);
         }
         let id = message_id(&turn, seq_of(&turn) + 1);
         let message = MessageBuf::agent(&PartsBuf::new().text("no rule matches")).id(&id);
@@ -156,36 +154,36 @@ impl Agent for Script {
     }
 
     fn resume(&self, turn: Turn<'_>, token: u64) {
-        self.run(turn, Place::of(token), true);
+        self.run(turn, Position::of(token), true);
     }
 }
 
 /// Where a script stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct Position {
     rule: usize,
     step: usize,
     repetition: u32,
 }
 
-impl Place {
+impl Position {
     /// `rules::COUNT_MAX` keeps rules and steps within 16 bits each.
     fn token(self) -> u64 {
         (self.rule as u64) << 48 | (self.step as u64) << 32 | u64::from(self.repetition)
     }
 
-    fn of(token: u64) -> Place {
+    fn of(token: u64) -> Position {
         let [rule, step] = [48, 32].map(|by| usize::from((token >> by) as u16));
-        Place { rule, step, repetition: token as u32 }
+        Position { rule, step, repetition: token as u32 }
     }
 
-    /// The place after one repetition of a step that is done `repeat` times.
-    fn after(self, repeat: u32) -> Place {
+    /// The position after one repetition of a step that is done `repeat` times.
+    fn after(self, repeat: u32) -> Position {
         let repetition = self.repetition + 1;
         if repetition < repeat {
-            return Place { repetition, ..self };
+            return Position { repetition, ..self };
         }
-        Place { step: self.step + 1, repetition: 0, ..self }
+        Position { step: self.step + 1, repetition: 0, ..self }
     }
 }
 
@@ -203,103 +201,28 @@ fn message_id(turn: &Turn<'_>, seq: u64) -> String {
     format!("{}-{seq}", turn.task_id)
 }
 
-fn profile(agent: &Node<'_>) -> Result<Profile, ScriptError> {
-    agent.allow(&[
-        "name",
-        "description",
-        "version",
-        "provider",
-        "documentation_url",
-        "icon_url",
-        "input_modes",
-        "output_modes",
-        "streaming",
-        "skills",
-        "extensions",
-    ])?;
-    let name = agent.text("name")?.unwrap_or("script");
-    let description = agent.text("description")?.unwrap_or("Answers as its script says");
-    let mut profile = Profile::new(name, description);
-    if let Some(version) = agent.text("version")? {
-        profile.version = version.to_owned();
-    }
-    profile.provider = agent.table("provider")?.as_ref().map(provider).transpose()?;
-    profile.documentation_url = agent.text("documentation_url")?.map(str::to_owned);
-    profile.icon_url = agent.text("icon_url")?.map(str::to_owned);
-    if let Some(modes) = agent.texts("input_modes")? {
-        profile.input_modes = modes;
-    }
-    if let Some(modes) = agent.texts("output_modes")? {
-        profile.output_modes = modes;
-    }
-    if let Some(streaming) = agent.flag("streaming")? {
-        profile.streaming = streaming;
-    }
-    let skills = agent.tables("skills", "skill")?;
-    if !skills.is_empty() {
-        profile.skills = skills.iter().map(skill).collect::<Result<_, _>>()?;
-    }
-    let extensions = agent.tables("extensions", "extension")?;
-    profile.extensions = extensions.iter().map(extension).collect::<Result<_, _>>()?;
-    Ok(profile)
-}
-
-fn provider(provider: &Node<'_>) -> Result<Provider, ScriptError> {
-    provider.allow(&["organization", "url"])?;
-    Ok(Provider {
-        organization: provider.need_text("organization")?.to_owned(),
-        url: provider.need_text("url")?.to_owned(),
-    })
-}
-
-fn extension(extension: &Node<'_>) -> Result<Extension, ScriptError> {
-    extension.allow(&["uri", "description", "required", "params"])?;
-    Ok(Extension {
-        uri: extension.need_text("uri")?.to_owned(),
-        description: extension.text("description")?.unwrap_or_default().to_owned(),
-        required: extension.flag("required")?.unwrap_or(false),
-        params: object(extension, "params")?.map(JsonObjectBuf::from),
-    })
-}
-
-fn skill(skill: &Node<'_>) -> Result<Skill, ScriptError> {
-    let known = ["id", "name", "description", "tags", "examples", "input_modes", "output_modes"];
-    skill.allow(&known)?;
-    let id = skill.need_text("id")?;
-    let name = skill.text("name")?.unwrap_or(id);
-    Ok(Skill {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        description: skill.text("description")?.unwrap_or(name).to_owned(),
-        tags: skill.texts("tags")?.unwrap_or_else(|| vec![id.to_owned()]),
-        examples: skill.texts("examples")?.unwrap_or_default(),
-        input_modes: skill.texts("input_modes")?.unwrap_or_default(),
-        output_modes: skill.texts("output_modes")?.unwrap_or_default(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_token_carries_the_place() {
+    fn a_token_carries_the_position() {
         for rule in [0, 1, rules::COUNT_MAX - 1] {
             for step in [0, 1, rules::COUNT_MAX - 1] {
                 for repetition in [0, 1, u32::MAX] {
-                    let place = Place { rule, step, repetition };
-                    assert_eq!(Place::of(place.token()), place);
+                    let position = Position { rule, step, repetition };
+                    assert_eq!(Position::of(position.token()), position);
                 }
             }
         }
     }
 
     #[test]
-    fn places_follow_each_other() {
-        let place = Place { rule: 1, step: 2, repetition: 0 };
-        assert_eq!(place.after(1), Place { step: 3, ..place });
-        assert_eq!(place.after(2), Place { repetition: 1, ..place });
-        assert_eq!(place.after(2).after(2), Place { step: 3, ..place });
+    fn positions_follow_each_other() {
+        let position = Position { rule: 1, step: 2, repetition: 0 };
+        assert_eq!(position.after(1), Position { step: 3, ..position });
+        assert_eq!(position.after(2), Position { repetition: 1, ..position });
+        assert_eq!(position.after(2).after(2), Position { step: 3, ..position });
     }
 
     #[test]

@@ -1,200 +1,190 @@
-//! Typed reading of TOML tables, with errors that say where and what was meant.
+//! The tables of a script, read by serde, with errors that say where and what was meant.
 //!
-//! The law of this file: no key is ignored and no value is converted; every error names the line,
-//! and the rule, step and part as a human counts them.
+//! The law of this file: no key is ignored and no value is converted; a value that was read is
+//! valid by itself. What depends on other keys is checked by [`super::rules`]. Every error names
+//! the line, and the rule, step and part as a human counts them.
 
-use std::ops::Range;
+use std::fmt;
 
-use toml::{
-    Spanned,
-    de::{DeTable, DeValue},
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer},
 };
+use serde_path_to_error::{Path, Segment};
+use toml::Spanned;
 
-use super::ScriptError;
+use super::{ScriptError, suggest::suggest, tables::File};
 
-/// Parses the file.
-pub(super) fn document(text: &str) -> Result<DeTable<'_>, ScriptError> {
-    match DeTable::parse(text) {
-        Ok(root) => Ok(root.into_inner()),
-        Err(error) => Err(ScriptError {
-            line: error.span().map(|span| line_of(text, span.start)),
-            message: error.message().to_owned(),
-        }),
-    }
+/// Reads the file.
+pub(super) fn file(text: &str) -> Result<File, ScriptError> {
+    let error = |error: &toml::de::Error, message| ScriptError {
+        line: error.span().map(|span| line_of(text, span.start)),
+        message,
+    };
+    let toml = toml::Deserializer::parse(text);
+    let toml = toml.map_err(|syntax| error(&syntax, syntax.message().to_owned()))?;
+    let read = serde_path_to_error::deserialize(toml);
+    read.map_err(|wrong| error(wrong.inner(), sentence(wrong.path(), wrong.inner().message())))
 }
 
-/// A table, where it stands, and what a human calls that place.
-pub(super) struct Node<'t> {
-    table: &'t DeTable<'t>,
-    source: &'t str,
-    start: usize,
-    place: String,
-}
+/// One of the tables of an array, and where it stands.
+pub(super) type Element<T> = Spanned<Table<T>>;
 
-impl<'t> Node<'t> {
-    pub fn root(table: &'t DeTable<'t>, source: &'t str) -> Node<'t> {
-        Node { table, source, start: 0, place: String::new() }
-    }
+/// A table. Without this, serde would read the values of an array as those of a table's keys.
+pub(super) struct Table<T>(pub T);
 
-    /// Refuses every key that is not in `known`.
-    pub fn allow(&self, known: &[&str]) -> Result<(), ScriptError> {
-        for key in self.table.keys() {
-            if !known.contains(&key.get_ref().as_ref()) {
-                let hint = suggest(key.get_ref(), known);
-                let message = format!("unknown key `{}`; {hint}", key.get_ref());
-                return Err(self.error(key.span(), &message));
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Keys<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Keys<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(TABLE)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, keys: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(keys))
             }
         }
-        Ok(())
+
+        deserializer.deserialize_map(Keys(std::marker::PhantomData)).map(Table)
+    }
+}
+
+/// A whole number of these.
+#[derive(Clone, Copy)]
+pub(super) struct Whole<const MIN: u64, const MAX: u64>(pub u64);
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u64::deserialize(deserializer).ok();
+        let number = number.filter(|number| (MIN..=MAX).contains(number));
+        let wrong = || D::Error::custom(format!("must be a whole number from {MIN} to {MAX}"));
+        number.map(Whole).ok_or_else(wrong)
+    }
+}
+
+/// An array of strings.
+pub(super) fn texts<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<String>>, D::Error> {
+    let texts = Vec::deserialize(deserializer);
+    texts.map(Some).map_err(|_| D::Error::custom("must be an array of strings"))
+}
+
+/// Where a table stands, and what a human calls it.
+pub(super) struct Location<'s> {
+    source: &'s str,
+    start: usize,
+    name: String,
+}
+
+impl<'s> Location<'s> {
+    pub fn root(source: &'s str) -> Location<'s> {
+        Location { source, start: 0, name: String::new() }
     }
 
-    pub fn has(&self, key: &str) -> bool {
-        self.value(key).is_some()
+    /// The location of one of several tables; `index` is from 0.
+    pub fn of<T>(&self, noun: &str, index: usize, table: &Spanned<T>) -> Location<'s> {
+        let name = join(&self.name, &format!("{noun} {}", index + 1));
+        Location { source: self.source, start: table.span().start, name }
     }
 
-    pub fn text(&self, key: &str) -> Result<Option<&'t str>, ScriptError> {
-        self.typed(key, "a string", DeValue::as_str)
+    /// An error about a key, whose value stands at `span`.
+    pub fn wrong<T>(&self, key: &str, value: &Option<Spanned<T>>, message: &str) -> ScriptError {
+        let start = value.as_ref().map_or(self.start, |value| value.span().start);
+        self.error(start, &format!("`{key}` {message}"))
     }
 
-    pub fn need_text(&self, key: &str) -> Result<&'t str, ScriptError> {
-        let text = self.text(key)?.filter(|text| !text.is_empty());
-        text.ok_or_else(|| self.wrong(key, "must be a string that is not empty"))
-    }
-
-    pub fn flag(&self, key: &str) -> Result<Option<bool>, ScriptError> {
-        self.typed(key, "true or false", DeValue::as_bool)
-    }
-
-    /// A whole number within `range`.
-    pub fn number(&self, key: &str, range: Range<u64>) -> Result<Option<u64>, ScriptError> {
-        let what = format!("a whole number from {} to {}", range.start, range.end - 1);
-        self.typed(key, &what, |value| {
-            let integer = value.as_integer()?;
-            let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok()?;
-            range.contains(&number).then_some(number)
-        })
-    }
-
-    pub fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ScriptError> {
-        self.typed(key, "an array of strings", |value| {
-            let texts = value.as_array()?.iter();
-            texts.map(|text| text.get_ref().as_str().map(str::to_owned)).collect()
-        })
-    }
-
-    pub fn table(&self, key: &str) -> Result<Option<Node<'t>>, ScriptError> {
-        let what = format!("one table, written [{key}]");
-        let Some(table) = self.typed(key, &what, DeValue::as_table)? else {
-            return Ok(None);
-        };
-        let start = self.value(key).map_or(self.start, |value| value.span().start);
-        Ok(Some(Node { table, source: self.source, start, place: self.inside(key.to_owned()) }))
-    }
-
-    /// The tables of an array, called `noun` 1, 2, …; none when the key is absent.
-    pub fn tables(&self, key: &str, noun: &str) -> Result<Vec<Node<'t>>, ScriptError> {
-        let what = "an array of tables";
-        let array = self.typed(key, what, DeValue::as_array)?;
-        let values = array.map(|array| array.iter()).into_iter().flatten();
-        let node = |(index, value): (usize, &'t Spanned<DeValue<'t>>)| {
-            let table = value.get_ref().as_table();
-            let table = table.ok_or_else(|| self.wrong(key, &format!("must be {what}")))?;
-            let place = self.inside(format!("{noun} {}", index + 1));
-            Ok(Node { table, source: self.source, start: value.span().start, place })
-        };
-        values.enumerate().map(node).collect()
-    }
-
-    /// An error about a key that is there, or should be.
-    pub fn wrong(&self, key: &str, message: &str) -> ScriptError {
-        let span = self.value(key).map_or(self.start..self.start, Spanned::span);
-        self.error(span, &format!("`{key}` {message}"))
+    /// An error about a key that is not for this table, which stands at `start`.
+    pub fn unknown(&self, key: &str, start: usize, known: &[&str]) -> ScriptError {
+        self.error(start, &unknown(key, known))
     }
 
     /// An error about the table as a whole.
     pub fn fail(&self, message: &str) -> ScriptError {
-        self.error(self.start..self.start, message)
+        self.error(self.start, message)
     }
 
-    fn value(&self, key: &str) -> Option<&'t Spanned<DeValue<'t>>> {
-        self.table.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
+    fn error(&self, start: usize, message: &str) -> ScriptError {
+        let message = prefixed(&self.name, message);
+        ScriptError { line: Some(line_of(self.source, start)), message }
     }
+}
 
-    fn typed<T>(
-        &self,
-        key: &str,
-        what: &str,
-        read: impl Fn(&'t DeValue<'t>) -> Option<T>,
-    ) -> Result<Option<T>, ScriptError> {
-        let Some(value) = self.value(key) else {
-            return Ok(None);
+/// What [`Table`] expects.
+const TABLE: &str = "a table";
+
+/// An error of serde, or of one of the types that it reads, in the words of a script: what is wrong
+/// with a value follows its key.
+fn sentence(path: &Path, message: &str) -> String {
+    let mut steps: Vec<&Segment> = path.iter().filter(|step| !is_wrapper(step)).collect();
+    if let Some(key) = message.strip_prefix("missing field ") {
+        return prefixed(&place(&steps), &format!("{key} must be a string that is not empty"));
+    }
+    let in_array = matches!(steps.last(), Some(Segment::Seq { .. }));
+    if in_array {
+        steps.pop();
+    }
+    let key = match steps.pop() {
+        Some(Segment::Map { key }) => key.as_str(),
+        Some(_) | None => return message.to_owned(),
+    };
+    let place = place(&steps);
+    if message.starts_with("unknown field ") {
+        // The unknown one is the first.
+        let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
+        return prefixed(&place, &unknown(key, &known));
+    }
+    let what = match message.rsplit_once(", expected ") {
+        Some((_, TABLE)) if in_array => "must be an array of tables".to_owned(),
+        Some((_, TABLE)) => format!("must be one table, written [{key}]"),
+        Some((_, "a sequence")) => "must be an array of tables".to_owned(),
+        Some((_, "a boolean")) => "must be true or false".to_owned(),
+        Some((_, other)) => format!("must be {other}"),
+        None => message.to_owned(),
+    };
+    prefixed(&place, &format!("`{key}` {what}"))
+}
+
+/// What [`Spanned`] puts between a key and its value.
+fn is_wrapper(step: &Segment) -> bool {
+    matches!(step, Segment::Map { key } if key.starts_with("$__"))
+}
+
+/// `rule 1, step 2` for `rule[0].step[1]`.
+fn place(steps: &[&Segment]) -> String {
+    let mut name = String::new();
+    for (at, step) in steps.iter().enumerate() {
+        let Segment::Map { key } = step else { continue };
+        let noun = match key.as_str() {
+            "message" | "parts" => "part",
+            "skills" => "skill",
+            "extensions" => "extension",
+            other => other,
         };
-        match read(value.get_ref()) {
-            Some(read) => Ok(Some(read)),
-            None => Err(self.wrong(key, &format!("must be {what}"))),
-        }
+        name = match steps.get(at + 1) {
+            Some(Segment::Seq { index }) => join(&name, &format!("{noun} {}", index + 1)),
+            Some(_) | None => join(&name, noun),
+        };
     }
-
-    fn inside(&self, name: String) -> String {
-        if self.place.is_empty() { name } else { format!("{}, {name}", self.place) }
-    }
-
-    fn error(&self, span: Range<usize>, message: &str) -> ScriptError {
-        let colon = if self.place.is_empty() { "" } else { ": " };
-        ScriptError {
-            line: Some(line_of(self.source, span.start)),
-            message: format!("{}{colon}{message}", self.place),
-        }
-    }
+    name
 }
 
-/// A sentence that names the known word nearest to `word`, or all of them.
-pub(super) fn suggest(word: &str, known: &[&str]) -> String {
-    let nearest = known.iter().map(|known| (distance(word, known), known)).min();
-    match nearest {
-        Some((distance, known)) if distance <= 1 + known.len() / 4 => {
-            format!("did you mean `{known}`?")
-        }
-        Some(_) | None => format!("known are `{}`", known.join("`, `")),
-    }
+fn unknown(key: &str, known: &[&str]) -> String {
+    format!("unknown key `{key}`; {}", suggest(key, known))
 }
 
-/// Levenshtein's distance in bytes.
-fn distance(left: &str, right: &str) -> usize {
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (above, &a) in left.as_bytes().iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
-        for (at, &b) in right.as_bytes().iter().enumerate() {
-            let swap = diagonal + usize::from(a != b);
-            diagonal = row[at + 1];
-            row[at + 1] = swap.min(diagonal + 1).min(row[at] + 1);
-        }
-    }
-    row[right.len()]
+fn join(place: &str, name: &str) -> String {
+    if place.is_empty() { name.to_owned() } else { format!("{place}, {name}") }
+}
+
+fn prefixed(place: &str, message: &str) -> String {
+    if place.is_empty() { message.to_owned() } else { format!("{place}: {message}") }
 }
 
 fn line_of(source: &str, offset: usize) -> usize {
     1 + source.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distances() {
-        for (left, right, expected) in
-            [("", "", 0), ("a", "", 1), ("", "ab", 2), ("kitten", "sitting", 3), ("ab", "ba", 2)]
-        {
-            assert_eq!(distance(left, right), expected, "{left} {right}");
-            assert_eq!(distance(right, left), expected, "{left} {right}");
-        }
-    }
-
-    #[test]
-    fn the_nearest_word_is_suggested() {
-        assert_eq!(suggest("stauts", &["status", "step"]), "did you mean `status`?");
-        assert_eq!(suggest("messageId", &["text", "message_id"]), "did you mean `message_id`?");
-        assert_eq!(suggest("x", &["text", "step"]), "known are `text`, `step`");
-    }
 }

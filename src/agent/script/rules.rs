@@ -1,42 +1,22 @@
 //! Rules and steps, checked and packed.
 //!
-//! The law of this file: a [`Rule`] that exists can be run: its states, JSON and base64 are valid,
-//! nothing follows the end of its task, and its counts fit a token.
+//! The law of this file: a [`Rule`] that exists can be run: nothing follows the end of its task,
+//! and its counts fit a token. That each value is valid by itself was seen to when it was read.
 
 use std::cmp::Reverse;
 
 use super::{
     ScriptError,
-    reader::{Node, suggest},
+    reader::{Element, Location},
+    tables::{Key, PartTable, RuleTable, StepTable},
 };
 use crate::model::{
-    ArtifactBuf, Json, JsonObject, PartBuf, PartsBuf, Role, TaskState, ValueError,
+    ArtifactBuf, PartBuf, PartsBuf, Role, TaskState,
     pack::{Packer, message_tag},
 };
 
 /// One more than the rules of a script, and the steps of a rule: the tokens have 16 bits for each.
 pub(super) const COUNT_MAX: usize = 1 << 16;
-
-/// One more than the longest delay: a day, so that a typing error ends some day.
-const DELAY_MS_END: u64 = 86_400_001;
-
-/// One more than the most repetitions; a task of more has long outgrown its bytes.
-const REPEAT_END: u64 = 1_000_001;
-
-/// One more than the largest filler: the largest body, which is the most a client could send.
-const PAYLOAD_BYTES_END: u64 = 4 * 1024 * 1024 + 1;
-
-/// The states a script can name.
-const STATES: [(&str, TaskState); 8] = [
-    ("submitted", TaskState::Submitted),
-    ("working", TaskState::Working),
-    ("completed", TaskState::Completed),
-    ("failed", TaskState::Failed),
-    ("canceled", TaskState::Canceled),
-    ("rejected", TaskState::Rejected),
-    ("input-required", TaskState::InputRequired),
-    ("auth-required", TaskState::AuthRequired),
-];
 
 /// What to do with which messages.
 #[derive(Debug)]
@@ -99,17 +79,20 @@ impl Act {
 }
 
 /// All rules of the script, best match first.
-pub(super) fn rules(root: &Node<'_>) -> Result<Vec<Rule>, ScriptError> {
-    let nodes = root.tables("rule", "rule")?;
-    if nodes.len() >= COUNT_MAX {
-        return Err(root.wrong("rule", "is there too often"));
+pub(super) fn rules(
+    root: &Location<'_>,
+    tables: Vec<Element<RuleTable>>,
+) -> Result<Vec<Rule>, ScriptError> {
+    if tables.len() >= COUNT_MAX {
+        return Err(root.of("rule", COUNT_MAX - 1, &tables[COUNT_MAX - 1]).fail("is one too many"));
     }
-    let mut rules: Vec<Rule> = Vec::with_capacity(nodes.len());
-    for node in &nodes {
-        let new = rule(node)?;
+    let mut rules: Vec<Rule> = Vec::with_capacity(tables.len());
+    for (index, table) in tables.into_iter().enumerate() {
+        let at = root.of("rule", index, &table);
+        let new = rule(&at, table.into_inner().0)?;
         let same = |old: &Rule| old.message_id == new.message_id && old.text == new.text;
         if let Some(first) = rules.iter().position(same) {
-            return Err(node.fail(&format!("matches the same as rule {}", first + 1)));
+            return Err(at.fail(&format!("matches the same as rule {}", first + 1)));
         }
         rules.push(new);
     }
@@ -118,163 +101,155 @@ pub(super) fn rules(root: &Node<'_>) -> Result<Vec<Rule>, ScriptError> {
     Ok(rules)
 }
 
-fn rule(node: &Node<'_>) -> Result<Rule, ScriptError> {
-    node.allow(&["message_id", "text", "step"])?;
-    let nodes = node.tables("step", "step")?;
-    if nodes.is_empty() || nodes.len() >= COUNT_MAX {
-        return Err(node.fail("needs at least one [[rule.step]] and fewer than 65536"));
+fn rule(at: &Location<'_>, table: RuleTable) -> Result<Rule, ScriptError> {
+    if table.step.is_empty() || table.step.len() >= COUNT_MAX {
+        return Err(at.fail("needs at least one [[rule.step]] and fewer than 65536"));
     }
-    let mut steps: Vec<Step> = Vec::with_capacity(nodes.len());
-    for node in &nodes {
+    let mut steps: Vec<Step> = Vec::with_capacity(table.step.len());
+    for (index, table) in table.step.into_iter().enumerate() {
+        let at = at.of("step", index, &table);
         if steps.last().is_some_and(|last| last.act.ends()) {
-            return Err(node.fail("the step before ends the task; nothing can follow"));
+            return Err(at.fail("the step before ends the task; nothing can follow"));
         }
-        let step = step(node)?;
-        if matches!(step.act, Act::Message(_)) && (!steps.is_empty() || step.delay_ms > 0) {
-            let why = "stands alone and without delay: whatever comes before it makes a task";
-            return Err(node.wrong("message", why));
-        }
-        steps.push(step);
+        steps.push(step(&at, table.into_inner().0, index)?);
     }
-    let prefix = |key| Ok(node.text(key)?.unwrap_or_default().to_owned());
-    Ok(Rule { message_id: prefix("message_id")?, text: prefix("text")?, steps })
+    Ok(Rule { message_id: table.message_id, text: table.text, steps })
 }
 
-fn step(node: &Node<'_>) -> Result<Step, ScriptError> {
-    const COMMON: [&str; 2] = ["delay_ms", "repeat"];
-    const STATUS: [&str; 3] = ["status", "text", "payload_bytes"];
-    const ARTIFACT: [&str; 8] = [
-        "artifact",
-        "name",
-        "description",
-        "parts",
-        "metadata",
-        "append",
-        "last_chunk",
-        "payload_bytes",
-    ];
-    const MESSAGE: [&str; 1] = ["message"];
-    // A misspelled key first: it may be the reason why the kind of step is unclear.
-    node.allow(&[&COMMON[..], &STATUS, &ARTIFACT, &MESSAGE].concat())?;
-    let kinds = ["status", "artifact", "message"].map(|key| node.has(key));
-    let (own, act) = match kinds {
-        [true, false, false] => (&STATUS[..], status(node)?),
-        [false, true, false] => (&ARTIFACT[..], artifact(node)?),
-        [false, false, true] => (&MESSAGE[..], message(node)?),
-        _ => return Err(node.fail("needs exactly one of `status`, `artifact` and `message`")),
+/// The keys of every step, and those of each kind.
+const COMMON: [&str; 2] = ["delay_ms", "repeat"];
+const STATUS: [&str; 3] = ["status", "text", "payload_bytes"];
+const ARTIFACT: [&str; 8] = [
+    "artifact",
+    "name",
+    "description",
+    "parts",
+    "metadata",
+    "append",
+    "last_chunk",
+    "payload_bytes",
+];
+const MESSAGE: [&str; 1] = ["message"];
+
+fn step(at: &Location<'_>, table: StepTable, index: usize) -> Result<Step, ScriptError> {
+    let delay_ms = table.delay_ms.map_or(0, |delay| delay.0);
+    let repeat = table.repeat.as_ref().map_or(1, |repeat| repeat.get_ref().0 as u32);
+    let kinds = [table.status.is_some(), table.artifact.is_some(), table.message.is_some()];
+    let own = match kinds {
+        [true, false, false] => &STATUS[..],
+        [false, true, false] => &ARTIFACT,
+        [false, false, true] => &MESSAGE,
+        _ => return Err(at.fail("needs exactly one of `status`, `artifact` and `message`")),
     };
-    node.allow(&[own, &COMMON].concat())?;
-    let repeat = node.number("repeat", 1..REPEAT_END)?.unwrap_or(1) as u32;
-    if repeat > 1 && act.ends() {
-        return Err(node.wrong("repeat", "is not for a step that ends the task"));
+    if let Some((key, start)) = foreign(&table, own) {
+        return Err(at.unknown(key, start, &[own, &COMMON].concat()));
     }
-    let delay_ms = node.number("delay_ms", 0..DELAY_MS_END)?.unwrap_or(0);
+    if table.message.is_some() && (index > 0 || delay_ms > 0) {
+        let why = "stands alone and without delay: whatever comes before it makes a task";
+        return Err(at.wrong("message", &table.message, why));
+    }
+    let asked = table.repeat.clone();
+    let act = act(at, table)?;
+    if repeat > 1 && act.ends() {
+        return Err(at.wrong("repeat", &asked, "is not for a step that ends the task"));
+    }
     Ok(Step { delay_ms, repeat, act })
 }
 
-fn status(node: &Node<'_>) -> Result<Act, ScriptError> {
-    let name = node.need_text("status")?;
-    let Some(&(_, state)) = STATES.iter().find(|(known, _)| *known == name) else {
-        let hint = suggest(name, &STATES.map(|(name, _)| name));
-        return Err(node.wrong("status", &format!("cannot be `{name}`; {hint}")));
-    };
-    let (text, filler) = (node.text("text")?, filler(node)?);
-    let mut says = Vec::new();
-    let mut packer = Packer(&mut says);
-    packer.put(message_tag::ROLE, &[Role::Agent as u8]);
-    for text in [text, filler.as_deref()].into_iter().flatten() {
-        packer.put(message_tag::PART, PartBuf::text(text).view().packed());
+/// The first key of a step that is not for its kind, and where its value stands.
+fn foreign(table: &StepTable, own: &[&str]) -> Option<(&'static str, usize)> {
+    fn start<T>(key: &Key<T>) -> Option<usize> {
+        key.as_ref().map(|value| value.span().start)
     }
-    let says = (text.is_some() || filler.is_some()).then_some(says);
-    Ok(Act::Status { state, says })
+    let given = [
+        ("text", start(&table.text)),
+        ("payload_bytes", start(&table.payload_bytes)),
+        ("name", start(&table.name)),
+        ("description", start(&table.description)),
+        ("parts", start(&table.parts)),
+        ("metadata", start(&table.metadata)),
+        ("append", start(&table.append)),
+        ("last_chunk", start(&table.last_chunk)),
+    ];
+    let given = given.into_iter().filter_map(|(key, start)| Some((key, start?)));
+    given.filter(|(key, _)| !own.contains(key)).min_by_key(|(_, start)| *start)
 }
 
-fn artifact(node: &Node<'_>) -> Result<Act, ScriptError> {
-    let artifact_id = node.need_text("artifact")?;
-    let filler = filler(node)?;
-    let mut parts = parts(node, "parts", filler.is_some())?;
+/// What a step does; exactly one of its kinds is there.
+fn act(at: &Location<'_>, table: StepTable) -> Result<Act, ScriptError> {
+    let filler = table.payload_bytes.map_or(0, |size| size.into_inner().0);
+    let filler = (filler > 0).then(|| "x".repeat(filler as usize));
+    if let Some(state) = table.status {
+        let text = table.text.map(toml::Spanned::into_inner);
+        return Ok(status(state.0, text.as_deref(), filler.as_deref()));
+    }
+    let Some(artifact_id) = table.artifact else {
+        return parts(at, "message", table.message, false).map(Act::Message);
+    };
+    let mut parts = parts(at, "parts", table.parts, filler.is_some())?;
     if let Some(filler) = &filler {
         parts = parts.text(filler);
     }
-    let mut artifact = ArtifactBuf::new(artifact_id, &parts);
-    if let Some(name) = node.text("name")? {
-        artifact = artifact.name(name);
+    let mut artifact = ArtifactBuf::new(&artifact_id.0, &parts);
+    if let Some(name) = table.name {
+        artifact = artifact.name(name.get_ref());
     }
-    if let Some(description) = node.text("description")? {
-        artifact = artifact.description(description);
+    if let Some(description) = table.description {
+        artifact = artifact.description(description.get_ref());
     }
-    if let Some(metadata) = object(node, "metadata")? {
-        artifact = artifact.metadata(metadata);
+    if let Some(metadata) = table.metadata {
+        artifact = artifact.metadata(metadata.get_ref().0.view());
     }
-    let append = node.flag("append")?.unwrap_or(false);
-    let last_chunk = node.flag("last_chunk")?.unwrap_or(false);
+    let append = table.append.is_some_and(|append| *append.get_ref());
+    let last_chunk = table.last_chunk.is_some_and(|last| *last.get_ref());
     Ok(Act::Artifact { artifact, append, last_chunk })
 }
 
-fn message(node: &Node<'_>) -> Result<Act, ScriptError> {
-    parts(node, "message", false).map(Act::Message)
+fn status(state: TaskState, text: Option<&str>, filler: Option<&str>) -> Act {
+    let mut says = Vec::new();
+    let mut packer = Packer(&mut says);
+    packer.put(message_tag::ROLE, &[Role::Agent as u8]);
+    for text in [text, filler].into_iter().flatten() {
+        packer.put(message_tag::PART, PartBuf::text(text).view().packed());
+    }
+    let says = (text.is_some() || filler.is_some()).then_some(says);
+    Act::Status { state, says }
 }
 
-fn parts(node: &Node<'_>, key: &str, may_be_empty: bool) -> Result<PartsBuf, ScriptError> {
-    let nodes = node.tables(key, "part")?;
-    if nodes.is_empty() && !may_be_empty {
-        return Err(node.wrong(key, "must hold at least one part"));
+fn parts(
+    at: &Location<'_>,
+    key: &str,
+    tables: Key<Vec<Element<PartTable>>>,
+    may_be_empty: bool,
+) -> Result<PartsBuf, ScriptError> {
+    let is_empty = tables.as_ref().is_none_or(|tables| tables.get_ref().is_empty());
+    if is_empty && !may_be_empty {
+        return Err(at.wrong(key, &tables, "must hold at least one part"));
     }
     let mut parts = PartsBuf::new();
-    for node in &nodes {
-        parts = parts.part(&part(node)?);
+    for (index, table) in tables.into_iter().flat_map(toml::Spanned::into_inner).enumerate() {
+        let at = at.of("part", index, &table);
+        parts = parts.part(&part(&at, table.into_inner().0)?);
     }
     Ok(parts)
 }
 
-fn filler(node: &Node<'_>) -> Result<Option<String>, ScriptError> {
-    let size = node.number("payload_bytes", 0..PAYLOAD_BYTES_END)?;
-    Ok(size.filter(|size| *size > 0).map(|size| "x".repeat(size as usize)))
-}
-
-fn part(node: &Node<'_>) -> Result<PartBuf, ScriptError> {
-    node.allow(&["text", "url", "bytes", "data", "filename", "media_type", "metadata"])?;
-    let content = ["text", "url", "bytes", "data"].map(|key| node.text(key));
-    let mut part = match content {
-        [Ok(Some(text)), Ok(None), Ok(None), Ok(None)] => PartBuf::text(text),
-        [Ok(None), Ok(Some(url)), Ok(None), Ok(None)] => PartBuf::url(url),
-        [Ok(None), Ok(None), Ok(Some(bytes)), Ok(None)] => {
-            PartBuf::base64(bytes).map_err(|_| node.wrong("bytes", "is not base64"))?
-        }
-        [Ok(None), Ok(None), Ok(None), Ok(Some(data))] => {
-            let data = Json::parse(data);
-            PartBuf::data(data.map_err(|error| node.wrong("data", &not_json(error)))?)
-        }
-        [Err(error), ..] | [_, Err(error), ..] | [_, _, Err(error), _] | [.., Err(error)] => {
-            return Err(error);
-        }
-        _ => return Err(node.fail("needs exactly one of `text`, `url`, `bytes` and `data`")),
+fn part(at: &Location<'_>, table: PartTable) -> Result<PartBuf, ScriptError> {
+    let mut part = match (table.text, table.url, table.bytes, table.data) {
+        (Some(text), None, None, None) => PartBuf::text(&text),
+        (None, Some(url), None, None) => PartBuf::url(&url),
+        (None, None, Some(bytes), None) => bytes.0,
+        (None, None, None, Some(data)) => data.0,
+        _ => return Err(at.fail("needs exactly one of `text`, `url`, `bytes` and `data`")),
     };
-    if let Some(filename) = node.text("filename")? {
-        part = part.filename(filename);
+    if let Some(filename) = table.filename {
+        part = part.filename(&filename);
     }
-    if let Some(media_type) = node.text("media_type")? {
-        part = part.media_type(media_type);
+    if let Some(media_type) = table.media_type {
+        part = part.media_type(&media_type);
     }
-    if let Some(metadata) = object(node, "metadata")? {
-        part = part.metadata(metadata);
+    if let Some(metadata) = table.metadata {
+        part = part.metadata(metadata.0.view());
     }
     Ok(part)
-}
-
-/// A JSON object in a string.
-pub(super) fn object<'t>(
-    node: &Node<'t>,
-    key: &str,
-) -> Result<Option<JsonObject<'t>>, ScriptError> {
-    let Some(text) = node.text(key)? else { return Ok(None) };
-    let object = JsonObject::parse(text);
-    object.map(Some).map_err(|error| node.wrong(key, &not_json(error)))
-}
-
-fn not_json(error: ValueError) -> String {
-    match error {
-        ValueError::Json(error) => format!("is not JSON: {error}"),
-        other => format!("cannot be used: {other}"),
-    }
 }

@@ -1,0 +1,271 @@
+//! What stands in a script: its tables, their keys, and the values that are valid by themselves.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{
+    reader::{Element, Table, Whole, texts},
+    suggest::suggest,
+};
+use crate::model::{
+    Extension, Json, JsonObject, JsonObjectBuf, PartBuf, Profile, Provider, Skill, TaskState,
+    ValueError,
+};
+
+/// The whole file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub agent: Option<Table<AgentTable>>,
+    #[serde(default)]
+    pub rule: Vec<Element<RuleTable>>,
+}
+
+/// What the card says.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentTable {
+    name: Option<String>,
+    description: Option<String>,
+    version: Option<String>,
+    provider: Option<Table<ProviderTable>>,
+    documentation_url: Option<String>,
+    icon_url: Option<String>,
+    #[serde(default, deserialize_with = "texts")]
+    input_modes: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "texts")]
+    output_modes: Option<Vec<String>>,
+    streaming: Option<bool>,
+    #[serde(default)]
+    skills: Vec<Table<SkillTable>>,
+    #[serde(default)]
+    extensions: Vec<Table<ExtensionTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProviderTable {
+    organization: Name,
+    url: Name,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SkillTable {
+    id: Name,
+    name: Option<String>,
+    description: Option<String>,
+    #[serde(default, deserialize_with = "texts")]
+    tags: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "texts")]
+    examples: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "texts")]
+    input_modes: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "texts")]
+    output_modes: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExtensionTable {
+    uri: Name,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    required: bool,
+    params: Option<Object>,
+}
+
+/// What to do with which messages.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuleTable {
+    #[serde(default)]
+    pub message_id: String,
+    #[serde(default)]
+    pub text: String,
+    #[serde(default)]
+    pub step: Vec<Element<StepTable>>,
+}
+
+/// At most a day, so that a typing error ends some day.
+pub(super) type DelayMs = Whole<0, 86_400_000>;
+
+/// A task of more has long outgrown its bytes.
+pub(super) type Repeat = Whole<1, 1_000_000>;
+
+/// At most the largest body, which is the most a client could send.
+pub(super) type PayloadBytes = Whole<0, { 4 * 1024 * 1024 }>;
+
+/// A key that may be left out, and where its value stands.
+pub(super) type Key<T> = Option<Spanned<T>>;
+
+/// One thing to do; which keys go together depends on its kind.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StepTable {
+    pub delay_ms: Option<DelayMs>,
+    pub repeat: Key<Repeat>,
+    pub payload_bytes: Key<PayloadBytes>,
+    pub status: Option<State>,
+    pub text: Key<String>,
+    pub artifact: Option<Name>,
+    pub name: Key<String>,
+    pub description: Key<String>,
+    pub parts: Key<Vec<Element<PartTable>>>,
+    pub metadata: Key<Object>,
+    pub append: Key<bool>,
+    pub last_chunk: Key<bool>,
+    pub message: Key<Vec<Element<PartTable>>>,
+}
+
+/// A part of a message or an artifact.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PartTable {
+    pub text: Option<String>,
+    pub url: Option<String>,
+    pub bytes: Option<Base64>,
+    pub data: Option<Data>,
+    pub filename: Option<String>,
+    pub media_type: Option<String>,
+    pub metadata: Option<Object>,
+}
+
+/// A string that is not empty.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Name(pub String);
+
+impl TryFrom<String> for Name {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Name, &'static str> {
+        if text.is_empty() { Err("must be a string that is not empty") } else { Ok(Name(text)) }
+    }
+}
+
+/// The name of a task's state.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct State(pub TaskState);
+
+/// The states a script can name.
+const STATES: [(&str, TaskState); 8] = [
+    ("submitted", TaskState::Submitted),
+    ("working", TaskState::Working),
+    ("completed", TaskState::Completed),
+    ("failed", TaskState::Failed),
+    ("canceled", TaskState::Canceled),
+    ("rejected", TaskState::Rejected),
+    ("input-required", TaskState::InputRequired),
+    ("auth-required", TaskState::AuthRequired),
+];
+
+impl TryFrom<String> for State {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<State, String> {
+        let known = STATES.iter().find(|(known, _)| *known == name);
+        let hint = || suggest(&name, &STATES.map(|(name, _)| name));
+        known
+            .map(|(_, state)| State(*state))
+            .ok_or_else(|| format!("cannot be `{name}`; {}", hint()))
+    }
+}
+
+/// Bytes in base64, as the content of a part.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Base64(pub PartBuf);
+
+impl TryFrom<String> for Base64 {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Base64, &'static str> {
+        PartBuf::base64(&text).map(Base64).map_err(|_| "is not base64")
+    }
+}
+
+/// Any JSON in a string, as the content of a part.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Data(pub PartBuf);
+
+impl TryFrom<String> for Data {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Data, String> {
+        Json::parse(&text).map(|json| Data(PartBuf::data(json))).map_err(not_json)
+    }
+}
+
+/// A JSON object in a string.
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Object(pub JsonObjectBuf);
+
+impl TryFrom<String> for Object {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Object, String> {
+        JsonObject::parse(&text).map(|object| Object(object.into())).map_err(not_json)
+    }
+}
+
+fn not_json(error: ValueError) -> String {
+    match error {
+        ValueError::Json(error) => format!("is not JSON: {error}"),
+        other => format!("cannot be used: {other}"),
+    }
+}
+
+impl From<AgentTable> for Profile {
+    fn from(agent: AgentTable) -> Profile {
+        let name = agent.name.as_deref().unwrap_or("script");
+        let description = agent.description.as_deref().unwrap_or("Answers as its script says");
+        let own = Profile::new(name, description);
+        let skills: Vec<Skill> = agent.skills.into_iter().map(|table| table.0.into()).collect();
+        Profile {
+            version: agent.version.unwrap_or(own.version),
+            provider: agent.provider.map(|table| table.0.into()),
+            documentation_url: agent.documentation_url,
+            icon_url: agent.icon_url,
+            input_modes: agent.input_modes.unwrap_or(own.input_modes),
+            output_modes: agent.output_modes.unwrap_or(own.output_modes),
+            skills: if skills.is_empty() { own.skills } else { skills },
+            streaming: agent.streaming.unwrap_or(own.streaming),
+            extensions: agent.extensions.into_iter().map(|table| table.0.into()).collect(),
+            ..own
+        }
+    }
+}
+
+impl From<ProviderTable> for Provider {
+    fn from(provider: ProviderTable) -> Provider {
+        Provider { organization: provider.organization.0, url: provider.url.0 }
+    }
+}
+
+impl From<SkillTable> for Skill {
+    fn from(skill: SkillTable) -> Skill {
+        let id = skill.id.0;
+        let name = skill.name.unwrap_or_else(|| id.clone());
+        Skill {
+            description: skill.description.unwrap_or_else(|| name.clone()),
+            tags: skill.tags.unwrap_or_else(|| vec![id.clone()]),
+            examples: skill.examples.unwrap_or_default(),
+            input_modes: skill.input_modes.unwrap_or_default(),
+            output_modes: skill.output_modes.unwrap_or_default(),
+            id,
+            name,
+        }
+    }
+}
+
+impl From<ExtensionTable> for Extension {
+    fn from(extension: ExtensionTable) -> Extension {
+        let ExtensionTable { uri, description, required, params } = extension;
+        Extension { uri: uri.0, description, required, params: params.map(|object| object.0) }
+    }
+}
