@@ -1,15 +1,16 @@
-//! gRPC over HTTP/2: messages from the tables of [`super::pb`], statuses and metadata.
+//! gRPC over HTTP/2: messages as ProtoJSON by [`super::pb`], statuses and metadata.
 
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Value, json};
+use tonic::{Code, Status};
 
 use super::{
     canon::Gen,
     h2::{Http2, Incoming},
     jsonrpc::version,
     link::{Ask, Fault, Item, Items, Junk, Link, Op},
-    pb::{self, Package, unbase64},
+    pb::{self, Package},
 };
 
 pub struct Grpc {
@@ -96,31 +97,29 @@ const NAMES: [&str; 17] = [
 
 /// What trailers say: `None` is OK (wire §2.4).
 fn fault(trailers: &HeaderMap) -> Option<Fault> {
-    let text = |name: &str| trailers.get(name).map(|value| value.to_str().expect("text"));
-    let status: usize = text("grpc-status").expect("a status").parse().expect("a number");
-    if status == 0 {
+    let status = Status::from_header_map(trailers).expect("a status");
+    if status.code() == Code::Ok {
         return None;
     }
-    let message = text("grpc-message").unwrap_or_default();
+    let code = status.code() as usize;
     let mut fault = Fault {
-        status: Some(NAMES[status].to_owned()),
-        message: message.to_owned(),
+        status: Some(NAMES[code].to_owned()),
+        message: status.message().to_owned(),
         ..Fault::default()
     };
-    let Some(details) = text("grpc-status-details-bin") else { return Some(fault) };
-    let details = pb::RPC.read("Status", &unbase64(details));
-    assert_eq!(details["code"], json!(status), "{details}");
+    if status.details().is_empty() {
+        return Some(fault);
+    }
+    let details = pb::RPC.read("Status", status.details());
+    assert_eq!(details["code"], json!(code), "{details}");
     for detail in details["details"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        let bytes = unbase64(detail["value"].as_str().unwrap_or_default());
-        match detail["typeUrl"].as_str().expect("a type") {
+        match detail["@type"].as_str().expect("a type") {
             "type.googleapis.com/google.rpc.ErrorInfo" => {
-                let info = pb::RPC.read("ErrorInfo", &bytes);
-                assert_eq!(info["domain"], "a2a-protocol.org", "{info}");
-                fault.reason = info["reason"].as_str().map(str::to_owned);
+                assert_eq!(detail["domain"], "a2a-protocol.org", "{detail}");
+                fault.reason = detail["reason"].as_str().map(str::to_owned);
             }
             "type.googleapis.com/google.rpc.BadRequest" => {
-                let bad = pb::RPC.read("BadRequest", &bytes);
-                for violation in bad["fieldViolations"].as_array().expect("violations") {
+                for violation in detail["fieldViolations"].as_array().expect("violations") {
                     fault.fields.push(violation["field"].as_str().expect("a field").to_owned());
                 }
             }
