@@ -3,9 +3,10 @@
 
 use crate::{
     binding::{
-        Exchange, Handled,
+        Endpoint, Exchange, Handled,
         site::Permit,
         stream::{Framing, Pump},
+        ws,
     },
     dialect::STANDARD,
     http::{Field, Method, Version, media, response},
@@ -18,6 +19,13 @@ const ALLOW: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
 
 /// Answers any request below the prefix.
 pub fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
+    if ws::is_upgrade(x.head) {
+        let mut handled = ws::upgrade(x, Endpoint::DEFAULT);
+        if let Handled::Upgraded(session) = &mut handled {
+            session.echo();
+        }
+        return handled;
+    }
     let wants_events = x
         .head
         .value(Field::Accept)

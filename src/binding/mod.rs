@@ -8,6 +8,7 @@ pub mod activated;
 pub mod asked;
 pub mod cards;
 pub mod carrier;
+#[cfg(feature = "test-echo")]
 pub mod echo;
 pub mod endpoint;
 pub mod envelope;

@@ -41,6 +41,7 @@ pub enum Route<'r> {
     /// Nothing, asked for as HTTP+JSON: whoever has this form is told so.
     Lost(&'static Rest, &'static str),
     /// The framing tests' echo.
+    #[cfg(feature = "test-echo")]
     Echo,
     /// A path of an agent by its name, but there is no such agent.
     NoAgent,
@@ -60,6 +61,7 @@ pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
     if path.len() <= 1 {
         return root(site);
     }
+    #[cfg(feature = "test-echo")]
     if site.test_echo.as_deref().is_some_and(|prefix| below(path, prefix).is_some()) {
         return Route::Echo;
     }

@@ -59,6 +59,7 @@ pub struct Site {
     /// Origins whose pages may open WebSockets, beside our own; `*` stands for all of them.
     pub ws_origins: Vec<String>,
     /// Paths below this one give every body back; for framing tests.
+    #[cfg(feature = "test-echo")]
     pub test_echo: Option<String>,
     /// When the server started, in seconds since the Unix epoch: `Last-Modified` of the cards.
     pub started_s: u64,

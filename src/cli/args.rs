@@ -148,6 +148,7 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
         "no-extended-card" => setup.extended_card = false,
         "ws-origin" => setup.ws_origins.push(ws_origin(value()?)?),
         // For the framing test suites; deliberately not in the help.
+        #[cfg(feature = "test-echo")]
         "test-echo" => setup.test_echo = Some(value()?),
         _ => {
             let hint = nearest(flag, FLAGS.iter().copied());

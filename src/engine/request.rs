@@ -6,7 +6,7 @@ use crate::{
     binding::{
         Exchange, Handled, Means, Scratch, activated,
         asked::asks_extensions,
-        cards, echo, http_error, jsonrpc, rest,
+        cards, http_error, jsonrpc, rest,
         route::{NO_AGENT, NOTHING, Route, route},
         ws,
     },
@@ -106,7 +106,9 @@ fn name_extensions(x: &mut Exchange<'_>, start: usize, handled: &mut Handled) {
         Route::Rpc(endpoint) => endpoint.agent,
         Route::Rest(at) => at.endpoint.agent,
         Route::Card { .. } | Route::ExtendedCard { .. } | Route::Lost(..) => return,
-        Route::Echo | Route::NoAgent | Route::NotFound => return,
+        Route::NoAgent | Route::NotFound => return,
+        #[cfg(feature = "test-echo")]
+        Route::Echo => return,
     };
     let Some(profile) = x.means.service.profile(agent) else { return };
     let fields = activated::fields(profile, x.head);
@@ -136,7 +138,7 @@ fn answer(x: &mut Exchange<'_>, body: Source<'_>) -> Handled {
         Route::Rpc(endpoint) => match x.head.method() {
             Method::Post => return jsonrpc::handle(x, endpoint, body),
             Method::Get if ws::is_upgrade(x.head) => {
-                return ws::upgrade(x, Some(endpoint));
+                return ws::upgrade(x, endpoint);
             }
             Method::Options => no_content(x, RPC_METHODS),
             _ => http_error::not_allowed(x, RPC_METHODS),
@@ -155,8 +157,8 @@ fn answer(x: &mut Exchange<'_>, body: Source<'_>) -> Handled {
             Method::Options => no_content(x, CARD_METHODS),
             _ => http_error::not_allowed(x, CARD_METHODS),
         },
-        Route::Echo if ws::is_upgrade(x.head) => return ws::upgrade(x, None),
-        Route::Echo => return echo::answer(x, body.bytes()),
+        #[cfg(feature = "test-echo")]
+        Route::Echo => return crate::binding::echo::answer(x, body.bytes()),
         Route::Rest(at) => return rest::handle(x, at, body),
         Route::Lost(form, detail) => return rest::lost(x, form, detail),
         Route::NoAgent => http_error::answer(x, 404, NO_AGENT),

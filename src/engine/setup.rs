@@ -59,6 +59,7 @@ pub struct Setup {
     /// `public_url`: as browsers send them (`https://app.example`), or `*` for all of them.
     pub ws_origins: Vec<String>,
     /// Give every body below this path back; for framing tests.
+    #[cfg(feature = "test-echo")]
     pub test_echo: Option<String>,
 }
 
@@ -77,6 +78,7 @@ impl Default for Setup {
             strict: false,
             extended_card: false,
             ws_origins: Vec::new(),
+            #[cfg(feature = "test-echo")]
             test_echo: None,
         }
     }
@@ -254,6 +256,7 @@ impl Setup {
             strict: self.strict,
             extended_card: self.extended_card,
             ws_origins: self.ws_origins,
+            #[cfg(feature = "test-echo")]
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),
             started_s: (start.unix_ms)() / 1000,
             streams: Arc::new(AtomicUsize::new(0)),

@@ -28,15 +28,13 @@ pub fn is_upgrade(head: &Head<'_>) -> bool {
         && head.values("upgrade").any(|value| http::list(value).any(wanted))
 }
 
-/// Answers a request for which [`is_upgrade`] holds; `None` in place of a session's upgrade makes
-/// one that echoes.
+/// Answers a request for which [`is_upgrade`] holds.
 #[cold]
-pub fn upgrade(x: &mut Exchange<'_>, endpoint: Option<Endpoint>) -> Handled {
+pub fn upgrade(x: &mut Exchange<'_>, endpoint: Endpoint) -> Handled {
     let (status, detail, extra) = match accept(x) {
         Ok(accept) => {
             switch(x, &accept);
-            let upgrade = endpoint.map(|endpoint| Upgrade::of(endpoint, x));
-            return Handled::Upgraded(Box::new(Session::new(upgrade)));
+            return Handled::Upgraded(Box::new(Session::new(Upgrade::of(endpoint, x))));
         }
         Err(refusal) => refusal,
     };

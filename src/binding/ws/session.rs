@@ -13,10 +13,11 @@ use crate::{
     ws::{self, OpCode},
 };
 
-/// What a WebSocket is for, and what it waits for.
+/// How a WebSocket was opened, and what it waits for.
 pub struct Session {
-    /// `None`: it gives every message back, for the tests of frames.
-    upgrade: Option<Upgrade>,
+    upgrade: Upgrade,
+    #[cfg(feature = "test-echo")]
+    echoes: bool,
     pending: Vec<Pending>,
 }
 
@@ -30,13 +31,34 @@ enum Pending {
 const PENDING_KEPT: usize = 4;
 
 impl Session {
-    pub(super) fn new(upgrade: Option<Upgrade>) -> Session {
-        Session { upgrade, pending: Vec::new() }
+    pub(super) fn new(upgrade: Upgrade) -> Session {
+        Session {
+            upgrade,
+            #[cfg(feature = "test-echo")]
+            echoes: false,
+            pending: Vec::new(),
+        }
+    }
+
+    /// From now on it gives every message back, for the tests of frames.
+    #[cfg(feature = "test-echo")]
+    pub fn echo(&mut self) {
+        self.echoes = true;
+    }
+
+    #[cfg(feature = "test-echo")]
+    fn echoes(&self) -> bool {
+        self.echoes
+    }
+
+    #[cfg(not(feature = "test-echo"))]
+    const fn echoes(&self) -> bool {
+        false
     }
 
     /// Whether messages of bytes are taken: A2A is text.
     pub fn takes_binary(&self) -> bool {
-        self.upgrade.is_none()
+        self.echoes()
     }
 
     /// Requests that wait.
@@ -46,14 +68,14 @@ impl Session {
 
     /// Answers one message; true: it waits, and may be ready already.
     pub fn message(&mut self, means: Means<'_>, opcode: OpCode, body: &[u8]) -> bool {
-        let Some(upgrade) = &self.upgrade else {
+        if self.echoes() {
             let frame = ws::begin(means.out);
             means.out.extend_from_slice(body);
             ws::finish(means.out, frame, opcode);
             return false;
-        };
+        }
         let is_full = self.pending.len() >= means.site.limits.ws_in_flight_max;
-        match jsonrpc::handle_message(means, upgrade, is_full, body) {
+        match jsonrpc::handle_message(means, &self.upgrade, is_full, body) {
             Handled::Answered | Handled::AnsweredLast | Handled::Upgraded(_) => return false,
             Handled::Parked(parked) => self.pending.push(Pending::Call(parked)),
             Handled::Stream(pump) => self.pending.push(Pending::Stream(pump)),
@@ -109,11 +131,13 @@ impl Session {
     /// Says in the caller's own terms that a message is beyond its limit, before the close frame
     /// does in those of WebSocket (wire §8, a2a_rust: -32000).
     pub fn too_large(&self, out: &mut Vec<u8>, limit: &'static str) {
-        let Some(upgrade) = &self.upgrade else { return };
+        if self.echoes() {
+            return;
+        }
         let frame = ws::begin(out);
         let fault =
             Fault::because(FaultKind::Overloaded, format!("the message is too large ({limit})"));
-        jsonrpc::push_unread(out, upgrade.endpoint(), &fault);
+        jsonrpc::push_unread(out, self.upgrade.endpoint(), &fault);
         ws::finish(out, frame, OpCode::Text);
     }
 
@@ -123,8 +147,7 @@ impl Session {
             Pending::Call(parked) => size_of::<Parked>() + parked.held_bytes(),
             Pending::Stream(pump) => size_of::<Pump>() + pump.id.as_ref().map_or(0, |id| id.len()),
         };
-        let upgrade = self.upgrade.as_ref().map_or(0, Upgrade::held_bytes);
         let list = self.pending.capacity() * size_of::<Pending>();
-        upgrade + list + self.pending.iter().map(each).sum::<usize>()
+        self.upgrade.held_bytes() + list + self.pending.iter().map(each).sum::<usize>()
     }
 }
