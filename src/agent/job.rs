@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::{Closed, JobHost, saying, with_id};
 use crate::{
     model::{ArtifactBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState, uuid},
@@ -15,7 +13,7 @@ use crate::{
 pub struct Job {
     pub(super) task_id: Box<[u8]>,
     pub(super) context_id: Box<[u8]>,
-    pub(super) message: Bytes,
+    pub(super) message: Box<[u8]>,
     pub(super) key: TaskKey,
     pub(super) host: Arc<dyn JobHost>,
     /// The next fresh id: random when the job began, and counted up.
@@ -37,12 +35,6 @@ impl Job {
     /// The message that started the turn.
     pub fn message(&self) -> Message<'_> {
         Message(&self.message)
-    }
-
-    /// The same message, packed, for tasks of the agent that outlive a borrow; shared, not copied.
-    /// [`Message::from_packed`] reads it.
-    pub fn message_bytes(&self) -> Bytes {
-        self.message.clone()
     }
 
     /// An id that nobody has made before: a UUID of bits that the engine drew when the job began.

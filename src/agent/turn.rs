@@ -1,7 +1,5 @@
 //! One message to an agent, answered at once or taken along.
 
-use bytes::Bytes;
-
 use super::{Closed, Ending, Job, TurnHost, job::text_of, saying, with_id};
 use crate::{
     model::{
@@ -142,7 +140,7 @@ impl Turn<'_> {
     /// meanwhile; the client is told.
     pub fn detach(self) -> Result<Job, Closed> {
         let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
-        let message = Bytes::copy_from_slice(self.message.0);
+        let message = self.message.0.into();
         let (key, host) = self.host.commit(self.events)?;
         *self.ending = Ending::Detached;
         let bits = self.entropy.bits();

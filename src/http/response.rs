@@ -12,9 +12,6 @@ pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// The `extra` an HTTP/1.0 client needs to keep the connection (RFC 9112 §9.3).
 pub const KEEP_ALIVE: &[u8] = b"Connection: keep-alive\r\n";
 
-/// RFC 9112 §7.1: ends a chunked stream that has no trailers.
-pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-
 /// Digits for which the padded Content-Length has room; a longer one moves the body once.
 const LENGTH_DIGITS: usize = 10;
 
@@ -34,9 +31,6 @@ const OK_DATE: &[u8; 23] = b"HTTP/1.1 200 OK\r\nDate: ";
 const JSON_HEAD: &[u8; 116] = b"HTTP/1.1 200 OK\r\nDate:                              \r\n\
     Content-Type: application/json\r\nContent-Length:           \r\n\r\n";
 
-/// Digits of a chunk size written by [`chunk_begin`]; leading zeros are legal (RFC 9112 §7.1).
-const CHUNK_DIGITS: usize = 8;
-
 /// A response that was begun: give it back to [`finish`] or [`rollback`].
 #[derive(Debug)]
 #[must_use = "finish the response or roll it back"]
@@ -53,13 +47,6 @@ impl Mark {
         rollback(out, self);
         body
     }
-}
-
-/// A chunk that was begun: give it back to [`chunk_finish`].
-#[derive(Debug)]
-#[must_use = "finish the chunk"]
-pub struct ChunkMark {
-    start: usize,
 }
 
 /// Begins a response whose body the caller appends to `out`.
@@ -183,28 +170,6 @@ pub fn again(out: &mut Vec<u8>, whole: &[u8], date: &[u8; 29]) {
     if let Some(old) = out.get_mut(date_at..date_at + date.len()) {
         old.copy_from_slice(date);
     }
-}
-
-/// Begins a chunk (RFC 9112 §7.1) whose data the caller appends to `out`.
-pub fn chunk_begin(out: &mut Vec<u8>) -> ChunkMark {
-    let start = out.len();
-    out.extend_from_slice(b"00000000\r\n");
-    ChunkMark { start }
-}
-
-/// Fills in the size of the chunk; a chunk without data vanishes, for it would end the stream.
-pub fn chunk_finish(out: &mut Vec<u8>, mark: ChunkMark) {
-    let data_at = mark.start + CHUNK_DIGITS + 2;
-    let size = out.len().saturating_sub(data_at);
-    if size == 0 {
-        out.truncate(mark.start);
-        return;
-    }
-    debug_assert!(size <= u32::MAX as usize, "a chunk of 4 GiB");
-    for (i, digit) in out[mark.start..mark.start + CHUNK_DIGITS].iter_mut().enumerate() {
-        *digit = b"0123456789abcdef"[size >> (4 * (CHUNK_DIGITS - 1 - i)) & 15];
-    }
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Whether a response with this status has a body (RFC 9112 §6.3 (1)).
@@ -430,19 +395,6 @@ mod tests {
             assert!(head(true, false).contains(field));
         }
         assert!(head(true, false).contains("X-Accel-Buffering: no\n"));
-    }
-
-    #[test]
-    fn rfc9112_7_1_chunks() {
-        let mut out = Vec::new();
-        let mark = chunk_begin(&mut out);
-        out.extend_from_slice(&[b'x'; 26]);
-        chunk_finish(&mut out, mark);
-        assert_eq!(out, [b"0000001a\r\n".as_slice(), &[b'x'; 26], b"\r\n"].concat());
-        let len = out.len();
-        let mark = chunk_begin(&mut out);
-        chunk_finish(&mut out, mark);
-        assert_eq!(out.len(), len, "an empty chunk would end the stream");
     }
 
     #[test]
