@@ -26,13 +26,18 @@ const CASES: &[(&str, u64, u64)] = &[
     ("card", 1_330, 1),
     ("send_v03", 9_950, 1),
     ("get_v03", 5_400, 1),
-    // Every request has a trace of its own, so every head is a new one.
-    ("get_traced", 9_150, 1),
+    // Every request has a trace of its own, or a token and a name: `get` and 1,200 at most, and one
+    // for each byte beyond 256 of a line.
+    ("get_traced", 5_390, 1),
+    ("get_authorized", 5_680, 1),
+    ("get_authorized_4k", 8_130, 1),
+    // Every request has a field that none before had, so every head is a new one.
+    ("get_new", 9_800, 1),
     ("get_ws", 4_840, 1),
     ("stream_100_ws", 104_500, 1),
     ("rest_send", 9_100, 1),
     ("rest_get", 4_770, 1),
-    // Sixteen tasks in turn: every head is a new one.
+    // Sixteen tasks in turn: every target is a new one.
     ("rest_get_any", 4_970, 16),
 ];
 
@@ -57,11 +62,25 @@ fn post(body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The same with the context of a trace (W3C Trace Context).
-fn traced(body: &str) -> Vec<u8> {
+/// The same with some more lines, in which [`ANOTHER`] is to be replaced.
+fn post_with(lines: &str, body: &str) -> Vec<u8> {
     let plain = String::from_utf8(post(body)).unwrap();
-    let trace = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    plain.replacen("Content-Length", &format!("{trace}\r\nContent-Length"), 1).into_bytes()
+    plain.replacen("Content-Length", &format!("{lines}Content-Length"), 1).into_bytes()
+}
+
+/// What is another one in each request.
+const ANOTHER: &[u8] = b"<>";
+
+/// A trace (W3C Trace Context).
+const TRACE: &str = "traceparent: 00-<>f92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
+
+/// Credentials in a line of so many bytes, and the name of a request.
+fn credentials(bytes: usize) -> String {
+    let token = "0123456789abcdef".repeat(bytes / 16 + 1);
+    format!(
+        "Authorization: Bearer <>{}\r\nX-Request-Id: <>d9c2a4-3d53-4b39-8a3e-0f6f2f0c9d11\r\n",
+        &token[..bytes - 26]
+    )
 }
 
 fn rest(line: &str, body: &str) -> Vec<u8> {
@@ -183,7 +202,14 @@ fn run(case: &str, count: u64) {
     let (input, expected) = match case {
         "send" => (send("SendMessage", TEXT), "TASK_STATE_COMPLETED"),
         "get" => (post(&get("GetTask", &id)), "TASK_STATE_COMPLETED"),
-        "get_traced" => (traced(&get("GetTask", &id)), "TASK_STATE_COMPLETED"),
+        "get_traced" => (post_with(TRACE, &get("GetTask", &id)), "TASK_STATE_COMPLETED"),
+        "get_authorized" => {
+            (post_with(&credentials(256), &get("GetTask", &id)), "TASK_STATE_COMPLETED")
+        }
+        "get_authorized_4k" => {
+            (post_with(&credentials(4096), &get("GetTask", &id)), "TASK_STATE_COMPLETED")
+        }
+        "get_new" => (post_with("X-<>: 1\r\n", &get("GetTask", &id)), "TASK_STATE_COMPLETED"),
         "get_pipelined_16" => (post(&get("GetTask", &id)).repeat(16), "TASK_STATE_COMPLETED"),
         "batch_100" => {
             (post(&format!("[{}]", vec![get("GetTask", &id); 100].join(","))), "},{\"jsonrpc\"")
@@ -227,12 +253,13 @@ fn run(case: &str, count: u64) {
         other => panic!("no case {other}"),
     };
     let (mut input, length) = with_room(input);
-    let trace = input.windows(3).position(|bytes| bytes == b"00-").filter(|_| case == "get_traced");
+    let is_another = |at: &usize| input[*at..].starts_with(ANOTHER);
+    let others: Vec<usize> = (0..input.len()).filter(is_another).collect();
     for turn in 0..count {
-        if let Some(at) = trace {
+        for &at in &others {
             // Far more than are remembered.
-            input[at + 3] = b'a' + (turn % 6) as u8;
-            input[at + 4] = b'0' + (turn / 6 % 10) as u8;
+            input[at] = b'a' + (turn % 6) as u8;
+            input[at + 1] = b'0' + (turn / 6 % 10) as u8;
         }
         bench.round(&mut input, length);
     }

@@ -79,6 +79,19 @@ impl Span {
         Span::new(usize::from(self.start) + base, usize::from(self.end) + base)
     }
 
+    /// The same where all that stands at or behind `from` has moved by so many bytes.
+    #[inline(always)]
+    fn moved(self, from: u16, by: u16) -> Span {
+        // No head is so long that a start in it is that of ABSENT, which stays.
+        let is_behind = |at: u16| at.wrapping_sub(from) < u16::MAX - from;
+        let at = |at: u16| at.wrapping_add(if is_behind(at) { by } else { 0 });
+        Span { start: at(self.start), end: at(self.end) }
+    }
+
+    pub(super) fn len(self) -> usize {
+        self.end.saturating_sub(self.start).into()
+    }
+
     pub(super) fn is_absent(self) -> bool {
         self.start > self.end
     }
@@ -137,6 +150,30 @@ impl HeadLayout {
             section: Span::ABSENT,
             named: [Span::ABSENT; FIELD_COUNT],
         }
+    }
+
+    /// Puts `now` bytes at `at` in place of `was`; spans of what was there are nonsense. False, and
+    /// nothing is done, if offsets could not reach the end any more.
+    #[inline]
+    pub(super) fn make_room(&mut self, at: usize, was: usize, now: usize) -> bool {
+        if now == was {
+            return true;
+        }
+        let head_len = usize::from(self.head_len) + now - was;
+        if head_len > HEAD_BYTES_CEILING {
+            return false;
+        }
+        self.head_len = head_len as u16;
+        let (from, by) = ((at + was) as u16, (now as u16).wrapping_sub(was as u16));
+        self.path = self.path.moved(from, by);
+        self.query = self.query.moved(from, by);
+        self.host = self.host.moved(from, by);
+        self.length = self.length.moved(from, by);
+        self.section = self.section.moved(from, by);
+        for span in &mut self.named {
+            *span = span.moved(from, by);
+        }
+        true
     }
 
     /// Bytes of the head, leading empty lines and the final empty line included.

@@ -66,7 +66,7 @@ pub(super) struct Line<'b> {
 }
 
 /// Bytes of ` HTTP/1.1`, the shortest and only length of a version with its space.
-const VERSION_BYTES: usize = 9;
+pub(super) const VERSION_BYTES: usize = 9;
 
 /// The longest request line that the limits admit, CRLF not counted.
 pub(super) const fn bytes_max(limits: &HeadLimits) -> usize {

@@ -1,20 +1,19 @@
-//! Heads that came before.
+//! Heads that came before, remembered by line.
 //!
-//! A client that keeps its connection repeats its head byte for byte but for the digits of
-//! Content-Length. What a head means depends on its bytes and the limits alone, so the last few
-//! are kept with their layouts, and the same bytes are not parsed twice. Heads with credentials
-//! are not kept: a secret does not outlive its request, and no answer is faster for guessing it.
+//! A client repeats its head but for the digits of Content-Length, the path, and the values of
+//! lines that nothing here depends on: traces, the name of the request, credentials. The last few
+//! heads are kept without these ([`Kept`]), and of one that is known otherwise only they are
+//! checked. No secret is kept, and no answer is faster for guessing it.
 
 use super::{
-    Body, Field, Head, HeadLayout, HeadLimits, KEPT_HOST_BYTES_MAX, Method, Reject, Scan,
-    TargetForm, Version, find_head, framing, parse::parse_head_of, target,
+    HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, KEPT_HOST_BYTES_MAX, Method, Reject, Scan,
+    TargetForm, Version, find_head,
+    kept::Kept,
+    parse::{Line, parse_head_of},
 };
 
 /// Heads that are kept; a further one pushes the oldest out.
 const HEADS_KEPT: usize = 4;
-
-/// Bytes of the largest head that is kept. Heads of A2A clients have 150 to 500.
-const KEPT_BYTES_MAX: usize = 1024;
 
 /// What [`HeadMemo::read`] knows so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +30,7 @@ pub enum Found<'m> {
 /// Finds and parses heads under fixed limits, and keeps the last few.
 ///
 /// It answers exactly as [`find_head`] and [`parse_head`](super::parse_head) do, in constant
-/// memory: at most four heads of one KiB.
+/// memory: four heads of one KiB, and what is known of 128 lines of each.
 #[derive(Debug)]
 pub struct HeadMemo {
     limits: HeadLimits,
@@ -40,27 +39,28 @@ pub struct HeadMemo {
     recent: usize,
     /// What is pushed out next.
     oldest: usize,
-    /// The last head that was not kept.
-    passing: HeadLayout,
+    /// The lines of the head that was parsed last.
+    lines: Vec<Line>,
+    /// The layout of the head that was read last, unless it is that of the recent one.
+    found: HeadLayout,
     /// The host of the last head whose hosts were known; empty: none yet. Clients with another
     /// head for each request name the same one again and again.
     known_host: Vec<u8>,
 }
 
-#[derive(Debug)]
-struct Kept {
-    bytes: Vec<u8>,
-    /// The digits of Content-Length are `bytes[length_at..tail_at]`; both are the end without.
-    length_at: usize,
-    tail_at: usize,
-    layout: HeadLayout,
-}
-
 impl HeadMemo {
     /// Keeps nothing yet.
     pub const fn new(limits: HeadLimits) -> HeadMemo {
-        let passing = HeadLayout::begin(Method::Other, Version::Http10, TargetForm::Origin);
-        HeadMemo { limits, kept: Vec::new(), recent: 0, oldest: 0, passing, known_host: Vec::new() }
+        let found = HeadLayout::begin(Method::Other, Version::Http10, TargetForm::Origin);
+        HeadMemo {
+            limits,
+            kept: Vec::new(),
+            recent: 0,
+            oldest: 0,
+            lines: Vec::new(),
+            found,
+            known_host: Vec::new(),
+        }
     }
 
     /// The limits that every head must keep.
@@ -83,28 +83,42 @@ impl HeadMemo {
         scanned: usize,
         knows_hosts: impl FnOnce(&Head<'_>, bool) -> bool,
     ) -> Result<Found<'_>, Reject> {
-        if self.recall(buf) {
-            return Ok(Found::Complete(&self.kept[self.recent].layout));
+        // What came in pieces is looked at again only when it is whole.
+        if scanned == 0 {
+            let recent = self.kept.get_mut(self.recent);
+            if recent.is_some_and(|kept| kept.recall_same(buf, &self.limits)) {
+                return Ok(Found::Complete(self.kept[self.recent].layout()));
+            }
+            if self.recall(buf) {
+                return Ok(Found::Complete(&self.found));
+            }
         }
         let head_len = match find_head(buf, scanned, &self.limits)? {
             Scan::Partial { scanned } => return Ok(Found::Partial { scanned }),
             Scan::Complete { head_len } => head_len,
         };
         let head = &buf[..head_len];
-        let mut layout = parse_head_of(&self.known_host, head, &self.limits)?;
-        let is_host_known = layout.knows_hosts;
-        layout.knows_hosts = knows_hosts(&layout.head(head), is_host_known);
-        if layout.knows_hosts && !is_host_known {
-            self.note_host(layout.host.of(head).unwrap_or_default());
+        if scanned == 0 || !self.recall(head) {
+            self.lines.clear();
+            let lines = Some(&mut self.lines);
+            let mut layout = parse_head_of(&self.known_host, head, &self.limits, lines)?;
+            let is_host_known = layout.knows_hosts;
+            layout.knows_hosts = knows_hosts(&layout.head(head), is_host_known);
+            if layout.knows_hosts && !is_host_known {
+                self.note_host(layout.host.of(head).unwrap_or_default());
+            }
+            self.keep(head, layout);
         }
-        Ok(Found::Complete(self.keep(head, layout)))
+        Ok(Found::Complete(&self.found))
     }
 
-    /// Whether the head at the start of `buf` is kept; then it is the recent one.
+    /// Whether the head at the start of `buf` is known; then it was found, and is the recent one.
+    #[inline(never)] // Most heads are the same as before.
     fn recall(&mut self, buf: &[u8]) -> bool {
-        let most = self.limits.body_bytes_max;
+        let bytes_max = self.limits.head_bytes_max.min(HEAD_BYTES_CEILING);
+        let view = &buf[..buf.len().min(bytes_max)];
         for at in (self.recent..self.kept.len()).chain(0..self.recent) {
-            if self.kept[at].recall(buf, most) {
+            if self.kept[at].recall(view, &self.limits, &mut self.found) {
                 self.recent = at;
                 return true;
             }
@@ -119,80 +133,28 @@ impl HeadMemo {
         }
     }
 
-    fn keep(&mut self, head: &[u8], layout: HeadLayout) -> &HeadLayout {
-        let is_there = |field| layout.head(head).value(field).is_some();
-        let is_secret = is_there(Field::Authorization) || is_there(Field::XApiKey);
-        // The key of a WebSocket's handshake never comes again.
-        let is_once = is_there(Field::SecWebSocketKey);
-        if is_secret || is_once || head.len() > KEPT_BYTES_MAX {
-            self.passing = layout;
-            return &self.passing;
+    /// Keeps a head of the lines that were parsed, in place of the oldest.
+    #[cold]
+    fn keep(&mut self, head: &[u8], layout: HeadLayout) {
+        self.found = layout;
+        let is_full = self.kept.len() == HEADS_KEPT;
+        if !is_full {
+            self.oldest = self.kept.len();
+            self.kept.push(Kept::new(layout));
         }
-        let length = layout.length.range().unwrap_or(head.len()..head.len());
-        let (length_at, tail_at) = (length.start, length.end);
-        if self.kept.len() < HEADS_KEPT {
-            self.recent = self.kept.len();
-            self.kept.push(Kept { bytes: head.to_vec(), length_at, tail_at, layout });
-        } else {
+        if self.kept[self.oldest].keep(head, &layout, &self.lines) {
             self.recent = self.oldest;
             self.oldest = (self.oldest + 1) % HEADS_KEPT;
-            let kept = &mut self.kept[self.recent];
-            kept.bytes.clear();
-            kept.bytes.extend_from_slice(head);
-            (kept.length_at, kept.tail_at, kept.layout) = (length_at, tail_at, layout);
+        } else if !is_full {
+            self.kept.pop();
         }
-        &self.kept[self.recent].layout
-    }
-}
-
-impl Kept {
-    /// Whether the head at the start of `buf` is this one, or becomes it by other digits of
-    /// Content-Length.
-    #[inline]
-    fn recall(&mut self, buf: &[u8], body_bytes_max: u64) -> bool {
-        let Some(head) = buf.get(..self.bytes.len()) else { return false };
-        let (front, rest) = head.split_at(self.length_at);
-        let (kept_front, kept_rest) = self.bytes.split_at(self.length_at);
-        (front == kept_front || self.is_other_path(front))
-            && (rest == kept_rest || self.adopt(rest, body_bytes_max))
-    }
-
-    /// Whether the front is the same but for a path that is as long, and plain: then the layout is
-    /// the same, too. Tasks have names of one length, so reading one after the other by their paths
-    /// is as cheap as reading one again.
-    fn is_other_path(&self, front: &[u8]) -> bool {
-        let (layout, kept) = (&self.layout, &self.bytes[..self.length_at]);
-        let Some(path) = layout.path.range() else { return false };
-        // Most fronts that differ do so elsewhere, and have the same path.
-        layout.form == TargetForm::Origin
-            && front[path.clone()] != kept[path.clone()]
-            && front[..path.start] == kept[..path.start]
-            && front[path.end..] == kept[path.end..]
-            && target::is_plain_path(&front[path])
-    }
-
-    /// Takes over the length of a head that is the same but for as many other digits; `rest`
-    /// begins with them.
-    fn adopt(&mut self, rest: &[u8], body_bytes_max: u64) -> bool {
-        let kept = &mut self.bytes[self.length_at..];
-        let (kept_digits, kept_tail) = kept.split_at_mut(self.tail_at - self.length_at);
-        let (digits, tail) = rest.split_at(kept_digits.len());
-        let Body::Length(length) = &mut self.layout.body else { return false };
-        if tail != kept_tail {
-            return false;
-        }
-        // What is no length is looked at afresh, which says why.
-        let Ok(value) = framing::content_length_value(digits, body_bytes_max) else { return false };
-        *length = value;
-        kept_digits.copy_from_slice(digits);
-        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::TEST_LIMITS as LIMITS;
+    use crate::http::{Body, TEST_LIMITS as LIMITS, kept::TEXT_BYTES_MAX, parse_head};
 
     fn post(field: &str, length: &str) -> String {
         format!("POST / HTTP/1.1\r\nHost: a\r\n{field}Content-Length: {length}\r\n\r\nbody")
@@ -203,22 +165,66 @@ mod tests {
         memo.recall(text.as_bytes())
     }
 
+    fn layout(memo: &mut HeadMemo, text: &str) -> HeadLayout {
+        match memo.read(text.as_bytes(), 0, |_, _| false) {
+            Ok(Found::Complete(layout)) => *layout,
+            other => panic!("{other:?}: {text}"),
+        }
+    }
+
     #[test]
     fn heads_are_kept_whatever_their_length_is() {
         let mut memo = HeadMemo::new(LIMITS);
         let (first, other) = (post("", "10"), post("", "42"));
         assert!(!knows(&mut memo, &first));
-        assert!(memo.read(first.as_bytes(), 0, |_, _| false).is_ok());
+        assert_eq!(layout(&mut memo, &first).body, Body::Length(10));
         assert!(knows(&mut memo, &first) && knows(&mut memo, &other));
-        let length = |found| match found {
-            Ok(Found::Complete(layout)) => layout.body,
-            Ok(Found::Partial { .. }) | Err(_) => Body::None,
-        };
-        assert_eq!(length(memo.read(other.as_bytes(), 0, |_, _| false)), Body::Length(42));
+        assert_eq!(layout(&mut memo, &other).body, Body::Length(42));
+        assert_eq!(layout(&mut memo, &first).body, Body::Length(10));
+        // A head of which nothing else may differ is cheapest as it stands, so each number of
+        // digits has its own.
         for length in ["1", "123", "4x", " 4"] {
             assert!(!knows(&mut memo, &post("", length)), "{length}");
         }
         assert!(!knows(&mut memo, &first[..first.len() - 5]));
+    }
+
+    #[test]
+    fn a_line_that_differs_is_read_alone() {
+        let mut memo = HeadMemo::new(LIMITS);
+        let lines = |trace: &str, token: &str, id: &str| {
+            format!("traceparent: {trace}\r\nAuthorization: {token}\r\nX-Request-Id:{id}\r\n")
+        };
+        let first = post(&lines("00-4bf92f", "Bearer abc", " 1"), "10");
+        assert!(memo.read(first.as_bytes(), 0, |_, _| false).is_ok());
+        for (trace, token, id, length) in [
+            ("00-4bf92f", "Bearer abc", " 1", "10"),
+            ("00-a00000", "Bearer abd", " 2", "11"),
+            ("", "Bearer a longer one", " ", "1234567"),
+            ("x\ty \u{e9}", "b\t ", " \t17 ", "0"),
+            (&"t".repeat(2000), &"b".repeat(3000), &" r".repeat(2000), "5"),
+        ] {
+            let head = post(&lines(trace, token, id), length);
+            assert!(knows(&mut memo, &head), "{head}");
+            let fresh = parse_head(&head.as_bytes()[..head.len() - 4], &LIMITS);
+            assert_eq!(Ok(layout(&mut memo, &head)), fresh, "{head}");
+        }
+        for (trace, token, id, length) in [
+            ("a\x7f", "b", " ", "1"),
+            ("a\r\n b", "b", " ", "1"),
+            ("a\0", "b", " ", "1"),
+            ("a", " ", " ", "1"),
+            ("a", "b", " \r\nX: y", "1"),
+            ("a", "b", " ", "4194305"),
+            ("a", "b", " ", "1x"),
+            ("a", "b", " ", ""),
+            ("a", "b", "", "1"),
+        ] {
+            let head = post(&lines(trace, token, id), length);
+            assert!(!knows(&mut memo, &head), "{head}");
+        }
+        assert!(!knows(&mut memo, &first.replace("traceparent", "Traceparent")));
+        assert!(!knows(&mut memo, &first.replace("Host: a", "Host: b")));
     }
 
     #[test]
@@ -227,7 +233,7 @@ mod tests {
         let mut count = 0;
         let mut read = |target: &str, host: &str| {
             count += 1;
-            let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nX: {count}\r\n\r\n");
+            let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nX{count}: 1\r\n\r\n");
             let mut told = None;
             let found = memo.read(head.as_bytes(), 0, |head, is_known| {
                 told = Some(is_known);
@@ -258,35 +264,29 @@ mod tests {
     }
 
     #[test]
-    fn another_path_of_the_same_length_needs_no_second_look_if_it_is_plain() {
+    fn another_target_is_read_alone() {
         let mut memo = HeadMemo::new(LIMITS);
-        let head = |path: &str| format!("GET {path}?a HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert!(memo.read(head("/tasks/ab").as_bytes(), 0, |_, _| false).is_ok());
-        for path in ["/tasks/cd", "/x/y/z/:-"] {
-            assert!(knows(&mut memo, &head(path)), "{path}");
-            let found = memo.read(head(path).as_bytes(), 0, |_, _| false);
-            let Ok(Found::Complete(layout)) = found else { panic!("{path}") };
-            assert_eq!(layout.head(head(path).as_bytes()).path(), path);
+        let head = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n");
+        for first in ["/tasks/ab", "/tasks/ab?key=secret"] {
+            assert!(memo.read(head(first).as_bytes(), 0, |_, _| false).is_ok());
+            for target in ["/", "/tasks/cd", "/x/y/z/:-", "/tasks/%41?a=b", "/a?b#c"] {
+                assert!(knows(&mut memo, &head(target)), "{target}");
+                let fresh = parse_head(head(target).as_bytes(), &LIMITS);
+                assert_eq!(Ok(layout(&mut memo, &head(target))), fresh, "{target}");
+            }
+            for target in
+                ["/tasks/..", "/%4", "/a#", "tasks/abc", "/tasks/a ", "", "*", "http://a/"]
+            {
+                assert!(!knows(&mut memo, &head(target)), "{target}");
+            }
         }
-        for path in [
-            "/tasks/..",
-            "/tasks/%4",
-            "/tasks/a?",
-            "/tasks/a#",
-            "tasks/abc",
-            "/tasks/a ",
-            "/tasks/a",
-        ] {
-            assert!(!knows(&mut memo, &head(path)), "{path}");
-        }
-        let other = head("/tasks/ab").replace("GET", "PUT");
-        assert!(!knows(&mut memo, &other));
+        assert!(!knows(&mut memo, &head("/tasks/ab").replace("GET", "PUT")));
     }
 
     #[test]
     fn the_oldest_is_pushed_out() {
         let mut memo = HeadMemo::new(LIMITS);
-        let heads: Vec<_> = (0..=HEADS_KEPT).map(|i| post(&format!("X: {i}\r\n"), "1")).collect();
+        let heads: Vec<_> = (0..=HEADS_KEPT).map(|i| post(&format!("X{i}: y\r\n"), "1")).collect();
         for head in &heads {
             assert!(memo.read(head.as_bytes(), 0, |_, _| false).is_ok());
         }
@@ -295,13 +295,94 @@ mod tests {
     }
 
     #[test]
-    fn secrets_and_giants_are_not_kept() {
+    fn no_secret_is_kept() {
         let mut memo = HeadMemo::new(LIMITS);
-        let giant = format!("X: {}\r\n", "x".repeat(KEPT_BYTES_MAX));
-        for field in ["Authorization: Bearer x\r\n", "X-API-Key: x\r\n", &giant] {
-            let head = post(field, "1");
+        // How bytes look in the memo, wherever they are.
+        let shown = |text: &str| format!("{:?}", text.as_bytes()).replace(['[', ']'], "");
+        for line in [
+            "Authorization: Bearer <>",
+            "Proxy-Authorization: <>",
+            "X-API-Key:<>",
+            "X-My-Own-Key: <>",
+            "Cookie: session=<>; a=b",
+            "Sec-WebSocket-Protocol: bearer, <>",
+            "Last-Event-ID: <>",
+        ] {
+            let lines = |secret: &str| format!("{}\r\n", line.replace("<>", secret));
+            for secret in ["hunter2hunter2", "correct horse battery staple"] {
+                let head = post(&lines(secret), "1");
+                assert!(memo.read(head.as_bytes(), 0, |_, _| false).is_ok());
+                assert!(knows(&mut memo, &head), "{line}");
+                assert!(knows(&mut memo, &post(&lines("another"), "1")), "{line}");
+                assert!(!format!("{memo:?}").contains(&shown(secret)), "{line}");
+            }
+            let name = line.split(':').next().unwrap_or_default();
+            assert!(format!("{memo:?}").contains(&shown(name)), "{line}");
+        }
+        let query = "GET /?key=hunter2hunter2 HTTP/1.1\r\nHost: a\r\n\r\n";
+        assert!(memo.read(query.as_bytes(), 0, |_, _| false).is_ok());
+        assert!(!format!("{memo:?}").contains(&shown("hunter2")), "a query");
+    }
+
+    #[test]
+    fn the_limits_hold_for_heads_that_are_known() {
+        let head = |target: &str, value: &str, length: &str| {
+            format!(
+                "GET {target} HTTP/1.1\r\nHost: a\r\nX: {value}\r\nContent-Length: {length}\r\n\r\n"
+            )
+        };
+        let limits = HeadLimits {
+            head_bytes_max: head("/", "", "10").len() + 20,
+            target_bytes_max: 10,
+            query_bytes_max: 5,
+            body_bytes_max: 500,
+            ..LIMITS
+        };
+        let mut memo = HeadMemo::new(limits);
+        assert!(memo.read(head("/", "1", "10").as_bytes(), 0, |_, _| false).is_ok());
+        for (fits, above) in [
+            (head("/aaaaaaaaa", "1", "10"), head("/aaaaaaaaaa", "1", "10")),
+            (head("/a?bbbbb", "1", "10"), head("/a?bbbbbb", "1", "10")),
+            (head("/", &"x".repeat(20), "10"), head("/", &"x".repeat(21), "10")),
+            (head("/", "1", "500"), head("/", "1", "501")),
+        ] {
+            assert!(knows(&mut memo, &fits), "{fits}");
+            assert!(!knows(&mut memo, &above), "{above}");
+            assert!(memo.read(above.as_bytes(), 0, |_, _| false).is_err(), "{above}");
+        }
+    }
+
+    #[test]
+    fn no_head_is_longer_than_its_offsets_reach() {
+        let limits = HeadLimits { head_bytes_max: usize::MAX, ..LIMITS };
+        let head = |first: usize, second: usize| {
+            let (first, second) = ("x".repeat(first), "y".repeat(second));
+            post(&format!("X: {first}\r\nAuthorization: {second}\r\n"), "1")
+        };
+        let mut memo = HeadMemo::new(limits);
+        for (first, second) in [(1, 40_000), (40_000, 1), (1, 65_000), (65_000, 1), (9, 9)] {
+            let head = head(first, second);
+            let fresh = parse_head(&head.as_bytes()[..head.len() - 4], &limits);
+            assert_eq!(Ok(layout(&mut memo, &head)), fresh, "{first} {second}");
+        }
+        assert!(memo.read(head(65_536, 1).as_bytes(), 0, |_, _| false).is_err());
+    }
+
+    #[test]
+    fn giants_are_not_kept() {
+        let mut memo = HeadMemo::new(LIMITS);
+        let accept = |len: usize| format!("Accept: {}\r\n", "x".repeat(len));
+        for (lines, is_kept) in [
+            (accept(TEXT_BYTES_MAX - 100), true),
+            (accept(TEXT_BYTES_MAX), false),
+            (format!("X: {}\r\n", "x".repeat(TEXT_BYTES_MAX)), true),
+            ("x:\r\n".repeat(90), true),
+            ("accept:\r\n".repeat(90), true),
+            ("x-forwarded-prefix:\r\n".repeat(90), false),
+        ] {
+            let head = post(&lines, "1");
             assert!(memo.read(head.as_bytes(), 0, |_, _| false).is_ok());
-            assert!(!knows(&mut memo, &head), "{field}");
+            assert_eq!(knows(&mut memo, &head), is_kept, "{lines}");
         }
     }
 }

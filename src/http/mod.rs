@@ -20,6 +20,7 @@ mod escape;
 mod fields;
 mod head;
 mod host;
+mod kept;
 mod line;
 mod memo;
 mod parse;

@@ -20,11 +20,18 @@ const FIELDS_TYPICAL: usize = 24;
 /// # Errors
 /// Any [`Reject`] but those of chunked bodies.
 pub fn parse_head(head: &[u8], limits: &HeadLimits) -> Result<HeadLayout, Reject> {
-    parse_head_of(b"", head, limits)
+    parse_head_of(b"", head, limits, None)
+}
+
+/// What a field line is called, and where its value stands without outer white space.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    pub(super) known: Option<Known>,
+    pub(super) value: Span,
 }
 
 /// The same, but `known_host`, which is empty or valid, is not looked at again: a layout whose host
-/// it is, byte for byte, says so.
+/// it is, byte for byte, says so. The lines of a valid head are put into `lines`.
 ///
 /// # Errors
 /// Those of [`parse_head`].
@@ -33,6 +40,7 @@ pub(super) fn parse_head_of(
     known_host: &[u8],
     head: &[u8],
     limits: &HeadLimits,
+    lines: Option<&mut Vec<Line>>,
 ) -> Result<HeadLayout, Reject> {
     if head.len() > HEAD_BYTES_CEILING {
         return Err(Reject::HeadTooLarge);
@@ -47,22 +55,24 @@ pub(super) fn parse_head_of(
     out.method_text = Span::new(start, start + line.method_len);
     out.path = target.path.behind(target_at);
     out.query = target.query.behind(target_at);
-    let mut pass = Pass { head, out, length: None, encoding: None, close: false, persist: false };
+    let (length, encoding) = (None, None);
+    let mut pass = Pass { head, out, lines, length, encoding, close: false, persist: false };
     pass.fields(line_end + 2, limits.fields_max.min(FIELDS_CEILING))?;
     pass.finish(target.authority.behind(target_at), known_host, limits)
 }
 
 /// The pass over the fields, and what it remembers for the rules that need several of them.
-struct Pass<'b> {
+struct Pass<'b, 'l> {
     head: &'b [u8],
     out: HeadLayout,
+    lines: Option<&'l mut Vec<Line>>,
     length: Option<&'b [u8]>,
     encoding: Option<&'b [u8]>,
     close: bool,
     persist: bool,
 }
 
-impl<'b> Pass<'b> {
+impl<'b> Pass<'b, '_> {
     /// Files the field lines from `from` on, up to the empty line that must end the head.
     fn fields(&mut self, from: usize, fields_max: usize) -> Result<(), Reject> {
         let section = self.head.get(from..).unwrap_or_default();
@@ -81,15 +91,25 @@ impl<'b> Pass<'b> {
     }
 
     fn take_all(&mut self, fields: &[Header<'_>]) -> Result<(), Reject> {
-        let place = |bytes: &[u8]| bytes.as_ptr().addr() - self.head.as_ptr().addr();
+        let from = self.head.as_ptr().addr();
+        let place = |bytes: &[u8]| bytes.as_ptr().addr() - from;
         for field in fields {
-            let Some(known) = known(field.name.as_bytes()) else { continue };
+            let known = known(field.name.as_bytes());
+            if known.is_none() && self.lines.is_none() {
+                continue;
+            }
             // An empty value need not point into the head; it stands behind its colon.
             let start = match field.value {
                 [] => place(field.name.as_bytes()) + field.name.len() + 1,
                 value => place(value),
             };
-            self.take(known, trimmed(self.head, start, start + field.value.len()))?;
+            let value = trimmed(self.head, start, start + field.value.len());
+            if let Some(lines) = &mut self.lines {
+                lines.push(Line { known, value });
+            }
+            if let Some(known) = known {
+                self.take(known, value)?;
+            }
         }
         Ok(())
     }
@@ -151,7 +171,7 @@ impl<'b> Pass<'b> {
         known_host: &[u8],
         limits: &HeadLimits,
     ) -> Result<HeadLayout, Reject> {
-        let Pass { head, mut out, length, encoding, close, persist } = self;
+        let Pass { head, mut out, length, encoding, close, persist, .. } = self;
         match out.host.of(head) {
             Some(host) if !host.is_empty() && host == known_host => {
                 out.knows_hosts = authority.is_absent();
@@ -174,8 +194,8 @@ impl<'b> Pass<'b> {
 }
 
 /// The fields that are looked at.
-#[derive(Clone, Copy)]
-enum Known {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Known {
     Host,
     ContentLength,
     TransferEncoding,
@@ -242,14 +262,15 @@ fn cut<'b, 's>(section: &'b [u8], slots: &'s mut [Header<'b>]) -> Result<&'s [He
     }
 }
 
-/// `start..end` of `head` without optional white space at both ends (RFC 9110 §5.6.3).
-fn trimmed(head: &[u8], mut start: usize, mut end: usize) -> Span {
+/// `start..end` of `head` without optional white space at both ends (RFC 9110 §5.6.3); nothing but
+/// white space is an empty value at its start.
+pub(super) fn trimmed(head: &[u8], mut start: usize, mut end: usize) -> Span {
     let is_blank = |at: usize| matches!(head.get(at), Some(b' ' | b'\t'));
-    while start < end && is_blank(start) {
-        start += 1;
-    }
     while start < end && is_blank(end - 1) {
         end -= 1;
+    }
+    while start < end && is_blank(start) {
+        start += 1;
     }
     Span::new(start, end)
 }

@@ -106,6 +106,38 @@ pub(super) fn next_control(bytes: &[u8], from: usize) -> usize {
     next(bytes, from, below_0x20, |b| b < 0x20)
 }
 
+/// How many bytes a field value at the start of `bytes` has, white space around it included.
+///
+/// RFC 9110 §5.5: it holds visible bytes, spaces, tabs and those above 0x7f.
+pub(super) fn value_len(bytes: &[u8]) -> usize {
+    let is_out = |byte: u8| (byte < 0x20) | (byte == 0x7f);
+    let hits = |word| below_0x20(word) | zeros(word ^ (ONES * 0x7f));
+    let mut at = 0;
+    loop {
+        let mut rest = &bytes[at..];
+        while let Some((block, tail)) = rest.split_first_chunk::<32>()
+            && !block.iter().fold(false, |is_any, &byte| is_any | is_out(byte))
+        {
+            rest = tail;
+        }
+        at = next(bytes, bytes.len() - rest.len(), hits, is_out);
+        if bytes.get(at) != Some(&b'\t') {
+            return at;
+        }
+        at += 1;
+    }
+}
+
+/// How many bytes stand before the first space or control byte.
+pub(super) fn target_len(bytes: &[u8]) -> usize {
+    next(bytes, 0, |word| word.wrapping_sub(ONES * 0x21) & !word & HIGHS, |byte| byte <= b' ')
+}
+
+/// The high bit of every byte that is zero. False hits lie only above a true one.
+fn zeros(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & HIGHS
+}
+
 const ONES: u64 = u64::from_le_bytes([1; 8]);
 const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
 
@@ -148,14 +180,18 @@ mod tests {
     #[test]
     fn the_fast_scan_equals_its_slow_twin() {
         for byte in [0, 9, 10, 13, 0x1f, 0x20, b':', 0x7f, 0x80, 0x9f, 0xff] {
-            for other in [0x20, 0x21, b':', b';', 0x7e, 0x7f, 0x80, 0xa0, 0xff, 0] {
-                for at in 0..20 {
-                    let mut bytes = [other; 20];
+            for other in [0x20, b'\t', 0x21, b':', b';', 0x7e, 0x7f, 0x80, 0xa0, 0xff, 0] {
+                for at in 0..40 {
+                    let mut bytes = [other; 40];
                     bytes[at] = byte;
-                    for from in 0..=20 {
+                    for from in 0..=40 {
                         let want = naive(&bytes, from, |b| b < 0x20);
                         assert_eq!(next_control(&bytes, from), want, "{bytes:?} from {from}");
                     }
+                    let want = naive(&bytes, 0, |b| (b < 0x20 && b != b'\t') || b == 0x7f);
+                    assert_eq!(value_len(&bytes), want, "{bytes:?}");
+                    let want = naive(&bytes, 0, |b| b <= b' ');
+                    assert_eq!(target_len(&bytes), want, "{bytes:?}");
                 }
             }
         }

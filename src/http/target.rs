@@ -55,7 +55,8 @@ pub(super) fn parse(method: Method, text: &[u8], limits: &HeadLimits) -> Result<
             (TargetForm::Absolute, authority, path_at)
         }
     };
-    let (path_end, query) = match find(text, path_at, b"?") {
+    let mark = if seen & QUERY == 0 { text.len() } else { find(text, path_at, b"?") };
+    let (path_end, query) = match mark {
         at if at == text.len() => (at, Span::ABSENT),
         // A fragment behind a query is what sloppy clients forget to cut off; it means nothing
         // here. One behind a path could be read as part of the path, and is refused.
@@ -96,18 +97,14 @@ fn find(text: &[u8], from: usize, marks: &[u8]) -> usize {
     text[from..].iter().position(|b| marks.contains(b)).map_or(text.len(), |at| from + at)
 }
 
-/// Whether a path in origin form is valid on sight: nothing in it needs a closer look.
-pub(super) fn is_plain_path(path: &[u8]) -> bool {
-    path.first() == Some(&b'/')
-        && path.iter().all(|&byte| CLASS[usize::from(byte)] == 0 && byte != b'?')
-}
-
 /// Not visible ASCII.
 const INVALID: u8 = 1;
 /// Something that makes the path worth a closer look.
 const SUSPECT: u8 = 2;
 /// `#`, which begins a fragment.
 const FRAGMENT: u8 = 4;
+/// `?`, which begins a query.
+const QUERY: u8 = 8;
 
 const CLASS: [u8; 256] = {
     let mut table = [0; 256];
@@ -116,6 +113,7 @@ const CLASS: [u8; 256] = {
         table[i] = match i as u8 {
             0..=0x20 | 0x7f..=0xff => INVALID,
             b'#' => FRAGMENT,
+            b'?' => QUERY,
             b'%' | b'.' | b'\\' => SUSPECT,
             _ => 0,
         };

@@ -1,0 +1,304 @@
+//! One head that came before, without what the next one may say otherwise.
+//!
+//! What a head means is decided by its request line, by the names of its fields in their order and
+//! by a few of their values. These are kept and compared. Every other value is a gap: it is not
+//! kept, nothing is compared with it, and what stands there in the next head passes the check that
+//! it passes in a new one. So no secret outlives its request.
+
+use super::head::Field;
+use super::parse::{Known, Line, trimmed};
+use super::{Body, HeadLayout, HeadLimits, TargetForm, line, scan, target};
+
+/// Bytes of the largest head that is kept, its gaps not counted. Heads of A2A clients have 150 to
+/// 500 without their gaps.
+pub(super) const TEXT_BYTES_MAX: usize = 1024;
+
+/// A valid head without what stands in its gaps.
+#[derive(Debug)]
+pub(super) struct Kept {
+    text: Vec<u8>,
+    /// Where the text before the first gap ends.
+    front_end: usize,
+    /// Where the target begins, in the text as in the head.
+    target_at: usize,
+    /// Where it ends in the text.
+    target_end: usize,
+    /// Bytes of it in the head.
+    target_len: usize,
+    /// A target with a query, which can hold a key, is not in the text.
+    keeps_target: bool,
+    /// Nothing is left out of the text.
+    is_whole: bool,
+    gaps: Vec<Gap>,
+    layout: HeadLayout,
+}
+
+/// A place where the next head may say something else.
+#[derive(Debug)]
+struct Gap {
+    holds: Holds,
+    /// Bytes that stood in it.
+    len: u16,
+    /// Where the text behind it ends, at the next gap.
+    to: u16,
+}
+
+/// What stands in a gap.
+#[derive(Clone, Copy, Debug)]
+enum Holds {
+    /// The digits of Content-Length, which are kept.
+    Length,
+    /// A value, and the white space behind it.
+    Value,
+    /// The same, which is filed by name.
+    Filed(Field),
+}
+
+impl Kept {
+    /// The layout of the head that is kept.
+    pub(super) fn layout(&self) -> &HeadLayout {
+        &self.layout
+    }
+
+    /// Room for a head, of which nothing may be asked until there is one.
+    pub(super) const fn new(layout: HeadLayout) -> Kept {
+        Kept {
+            text: Vec::new(),
+            front_end: 0,
+            target_at: 0,
+            target_end: 0,
+            target_len: 0,
+            keeps_target: false,
+            is_whole: false,
+            gaps: Vec::new(),
+            layout,
+        }
+    }
+
+    /// Whether this head is kept whole, and `buf` begins with it, but for as many other digits of
+    /// Content-Length. Nothing is cheaper.
+    #[inline]
+    pub(super) fn recall_same(&mut self, buf: &[u8], limits: &HeadLimits) -> bool {
+        if !self.is_whole {
+            return false;
+        }
+        let (front, tail) = self.text.split_at(self.front_end);
+        let Some(rest) = buf.strip_prefix(front) else { return false };
+        rest.starts_with(tail) || self.recall_length(rest, limits)
+    }
+
+    /// Whether `buf` begins with this head, but for its gaps and its target; if so, `found` is the
+    /// layout of the head in `buf`, else it is anything.
+    pub(super) fn recall(
+        &mut self,
+        buf: &[u8],
+        limits: &HeadLimits,
+        found: &mut HeadLayout,
+    ) -> bool {
+        let has_same_target = self.keeps_target && buf.starts_with(&self.text[..=self.target_end]);
+        if self.is_whole && has_same_target {
+            let is_same = self.recall_same(buf, limits);
+            *found = self.layout;
+            return is_same;
+        }
+        if !has_same_target {
+            let at = self.recall_target(buf, limits, found);
+            return at.is_some_and(|at| self.recall_gaps(buf, at, limits, found));
+        }
+        if !buf[self.target_end..].starts_with(&self.text[self.target_end..self.front_end]) {
+            return false;
+        }
+        *found = self.layout;
+        self.recall_gaps(buf, self.front_end, limits, found)
+    }
+
+    /// Takes over the length of a head that is the same but for as many other digits; `rest` is
+    /// behind the front.
+    fn recall_length(&mut self, rest: &[u8], limits: &HeadLimits) -> bool {
+        let [Gap { len, .. }] = self.gaps[..] else { return false };
+        let (kept, kept_tail) = self.text[self.front_end..].split_at_mut(len.into());
+        let Some((length, digits)) = length(rest, limits) else { return false };
+        if digits != kept.len() || !rest[digits..].starts_with(kept_tail) {
+            return false;
+        }
+        self.layout.body = Body::Length(length);
+        kept.copy_from_slice(&rest[..digits]);
+        true
+    }
+
+    /// Reads the gaps of a head whose front ends at `at`, and compares the text between them.
+    fn recall_gaps(
+        &self,
+        buf: &[u8],
+        mut at: usize,
+        limits: &HeadLimits,
+        found: &mut HeadLayout,
+    ) -> bool {
+        let mut from = self.front_end;
+        for gap in &self.gaps {
+            let (value, was) = (&buf[at..], usize::from(gap.len));
+            let now = match gap.holds {
+                Holds::Value | Holds::Filed(_) => scan::value_len(value),
+                Holds::Length => {
+                    let Some((length, digits)) = length(value, limits) else { return false };
+                    found.body = Body::Length(length);
+                    from += was;
+                    digits
+                }
+            };
+            if !found.make_room(at, was, now) {
+                return false;
+            }
+            if let Holds::Filed(field) = gap.holds {
+                let span = trimmed(buf, at, at + now);
+                // An empty value stands right behind its colon.
+                if span.len() == 0 {
+                    return false;
+                }
+                found.named[field as usize] = span;
+            }
+            let text = &self.text[from..usize::from(gap.to)];
+            // It begins with the CRLF that must end the value.
+            if !value[now..].starts_with(text) {
+                return false;
+            }
+            at += now + text.len();
+            from = usize::from(gap.to);
+        }
+        true
+    }
+
+    /// Reads another target up to the first gap, which is where the front then ends in `buf`.
+    fn recall_target(
+        &self,
+        buf: &[u8],
+        limits: &HeadLimits,
+        found: &mut HeadLayout,
+    ) -> Option<usize> {
+        let rest = buf.strip_prefix(&self.text[..self.target_at])?;
+        let (target, rest) = rest.split_at(scan::target_len(rest));
+        let text = &self.text[self.target_end..self.front_end];
+        if !rest.starts_with(text) || target.len() > limits.target_bytes_max {
+            return None;
+        }
+        // What is refused is looked at afresh, which says why.
+        let parts = target::parse(self.layout.method, target, limits).ok()?;
+        if parts.form != TargetForm::Origin {
+            return None;
+        }
+        *found = self.layout;
+        if !found.make_room(self.target_at, self.target_len, target.len()) {
+            return None;
+        }
+        found.path = parts.path.behind(self.target_at);
+        found.query = parts.query.behind(self.target_at);
+        Some(self.target_at + target.len() + text.len())
+    }
+
+    /// Keeps a valid head of these `lines` in place of what was kept here; false, and nothing is
+    /// done, if it cannot be kept.
+    pub(super) fn keep(&mut self, head: &[u8], layout: &HeadLayout, lines: &[Line]) -> bool {
+        let (Some(method), Some(section)) = (layout.method_text.range(), layout.section.range())
+        else {
+            return false;
+        };
+        let (target_at, target_end) = (method.end + 1, section.start - 2 - line::VERSION_BYTES);
+        let keeps_target = layout.query.is_absent();
+        let left_out = |line: &Line| match Holds::of(line, layout) {
+            Some(Holds::Value | Holds::Filed(_)) => line.value.len(),
+            Some(Holds::Length) | None => 0,
+        };
+        let text_len = head.len() - lines.iter().map(left_out).sum::<usize>();
+        // Only its Host says whom a head in origin form asks for.
+        if layout.form != TargetForm::Origin || text_len > TEXT_BYTES_MAX {
+            return false;
+        }
+        self.text.clear();
+        self.gaps.clear();
+        self.layout = *layout;
+        (self.target_at, self.target_len) = (target_at, target_end - target_at);
+        (self.keeps_target, self.is_whole) = (keeps_target, keeps_target);
+        self.take(&head[..if keeps_target { target_end } else { target_at }]);
+        self.target_end = self.text.len();
+        let mut taken = target_end;
+        for line in lines {
+            let (Some(holds), Some(value)) = (Holds::of(line, layout), line.value.range()) else {
+                continue;
+            };
+            self.take(&head[taken..value.start]);
+            self.gaps.push(Gap { holds, len: value.len() as u16, to: 0 });
+            let is_length = matches!(holds, Holds::Length);
+            self.is_whole &= is_length;
+            taken = if is_length { value.start } else { value.end };
+        }
+        self.take(&head[taken..]);
+        true
+    }
+
+    /// Adds to the text, which reaches up to the next gap then.
+    fn take(&mut self, piece: &[u8]) {
+        self.text.extend_from_slice(piece);
+        match self.gaps.last_mut() {
+            Some(gap) => gap.to = self.text.len() as u16,
+            None => self.front_end = self.text.len(),
+        }
+    }
+}
+
+impl Holds {
+    /// What the next head may say otherwise in this line.
+    fn of(line: &Line, layout: &HeadLayout) -> Option<Holds> {
+        match line.known {
+            None => Some(Holds::Value),
+            Some(Known::ContentLength) => Some(Holds::Length),
+            Some(Known::Host | Known::TransferEncoding | Known::Connection | Known::Expect) => None,
+            Some(Known::Named(field)) if is_kept(field) => None,
+            Some(Known::Named(field)) if layout.named[field as usize] == line.value => {
+                Some(Holds::Filed(field))
+            }
+            // The first of this name is filed.
+            Some(Known::Named(_)) => Some(Holds::Value),
+        }
+    }
+}
+
+/// Whether the value of a field is compared: clients repeat it, and it is no secret.
+///
+/// Whether its hosts are known is a part of a layout, so `X-Forwarded-Host` must be compared.
+const fn is_kept(field: Field) -> bool {
+    match field {
+        Field::Accept
+        | Field::A2aVersion
+        | Field::A2aExtensions
+        | Field::XA2aExtensions
+        | Field::ContentType
+        | Field::Origin
+        | Field::SecWebSocketVersion
+        | Field::Upgrade
+        | Field::XForwardedHost
+        | Field::XForwardedPrefix
+        | Field::XForwardedProto => true,
+        Field::Authorization
+        | Field::IfModifiedSince
+        | Field::IfNoneMatch
+        | Field::LastEventId
+        | Field::SecWebSocketKey
+        | Field::SecWebSocketProtocol
+        | Field::XApiKey
+        | Field::XForwardedFor => false,
+    }
+}
+
+/// The length that the digits at the start of `text` are, and how many they are. What is no length
+/// is looked at afresh, which says why.
+fn length(text: &[u8], limits: &HeadLimits) -> Option<(u64, usize)> {
+    let mut length = 0;
+    // So many digits fit.
+    for (count, byte) in text.iter().take(19).enumerate() {
+        match byte.wrapping_sub(b'0') {
+            digit @ 0..=9 => length = length * 10 + u64::from(digit),
+            _ => return (count > 0 && length <= limits.body_bytes_max).then_some((length, count)),
+        }
+    }
+    None
+}
