@@ -65,7 +65,7 @@ impl Bell {
 }
 
 fn store(limits: Limits) -> Arc<Store> {
-    Arc::new(Store::new(&limits, 5))
+    Arc::new(Store::for_workers(&limits, 5, 2))
 }
 
 fn status(state: TaskState) -> TaskEvent<'static> {

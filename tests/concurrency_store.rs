@@ -156,7 +156,7 @@ fn a_store_that_evicts_under_load_keeps_its_limits() {
         event_ring_max: 4,
         ..Limits::default()
     };
-    let (store, clock) = (Store::new(&limits, 6), AtomicU64::new(0));
+    let (store, clock) = (Store::for_workers(&limits, 6, 4), AtomicU64::new(0));
     let (is_over, made, ended) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let (store, clock, limits) = (&store, &clock, &limits);
     let (is_over, made, ended) = (&is_over, &made, &ended);

@@ -82,7 +82,7 @@ impl Core {
         let agents: Box<[Resident]> = agents.collect();
         Arc::new_cyclic(|this| Core {
             this: this.clone(),
-            store: Store::new(limits, start.secret),
+            store: Store::for_workers(limits, start.secret, start.workers),
             agents,
             limits: limits.clone(),
             unix_ms: start.unix_ms,

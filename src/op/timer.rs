@@ -182,12 +182,11 @@ impl Core {
             let Some(wish) = self.timers.pop(cx.worker, cx.now.mono_ms) else { break };
             self.resume(cx, &wish);
         }
-        // One worker forgets expired tasks for all.
-        let sweep = (cx.worker == 0).then(|| {
-            let soon = if self.store.sweep(cx.now) { 1 } else { SWEEP_EVERY_MS };
-            cx.now.mono_ms + soon
-        });
-        self.timers.of(cx.worker).next(wake).into_iter().chain(sweep).min()
+        // Each worker forgets the expired tasks of its own shards: what a thread has allocated, it
+        // frees at the least cost.
+        let soon = if self.store.sweep_of(cx.worker, cx.now) { 1 } else { SWEEP_EVERY_MS };
+        let sweep = cx.now.mono_ms + soon;
+        Some(self.timers.of(cx.worker).next(wake).map_or(sweep, |next| next.min(sweep)))
     }
 }
 

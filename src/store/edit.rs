@@ -3,7 +3,7 @@
 //! Law: bytes are taken from the store's budget before an event is applied. An agent's event beyond
 //! a limit ends the task as failed, for which room was kept back; a client's leaves it as it was.
 
-use super::{Refused, Store, room::Room, shard::Shard, slab::Slot, waiters::Wakes};
+use super::{Refused, Store, group::Group, shard::Shard, slab::Slot, waiters::Wakes};
 use crate::{
     model::{EventBuf, Message, Refusal, Task, TaskEvent, TaskState},
     service::Now,
@@ -12,6 +12,8 @@ use crate::{
 /// A stored task under its lock; see [`Store::update`].
 pub struct Edit<'e> {
     store: &'e Store,
+    /// The group of the shard.
+    group: &'e Group,
     shard: &'e mut Shard,
     at: usize,
     index: u32,
@@ -36,20 +38,21 @@ impl<'e> Edit<'e> {
     ) -> Option<Edit<'e>> {
         let task = shard.task(index)?;
         let (seq, charged) = (task.seq(), task.heap_bytes());
-        Some(Edit { store, shard, at, index, now, wakes, seq, charged, status_ms: None })
+        let group = store.group(at);
+        Some(Edit { store, group, shard, at, index, now, wakes, seq, charged, status_ms: None })
     }
 
     /// Opens the task of a slot that was made just now, submitted, after `charged` bytes were
     /// taken for it.
     pub(super) fn begun(
-        store: &'e Store,
+        (store, group): (&'e Store, &'e Group),
         shard: &'e mut Shard,
         (at, index, charged): (usize, u32, usize),
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Edit<'e> {
         let (seq, status_ms) = (0, Some(now.unix_ms));
-        Edit { store, shard, at, index, now, wakes, seq, charged, status_ms }
+        Edit { store, group, shard, at, index, now, wakes, seq, charged, status_ms }
     }
 
     /// The task as it is now.
@@ -108,7 +111,7 @@ impl<'e> Edit<'e> {
         let Some(task) = &mut self.shard.slab[self.index].task else { return 0 };
         let growth = task.growth_at_once(events);
         if growth > 0 {
-            if !store.room.take_bytes(growth) {
+            if !store.budget.bytes.take(&self.group.bytes, growth) {
                 return 0;
             }
             self.charged += growth;
@@ -132,8 +135,10 @@ impl<'e> Edit<'e> {
         }
         let growth = task.growth(event);
         if growth > 0 {
-            let held = Some((self.at, &mut *self.shard));
-            self.store.make_byte_room(growth, held, self.wakes)?;
+            if !self.store.budget.bytes.take(&self.group.bytes, growth) {
+                let held = Some(&mut *self.shard);
+                self.store.make_byte_room(growth, self.at, held, self.wakes)?;
+            }
             self.charged += growth;
         }
         self.apply_charged(event, false).map_err(|refusal| match refusal {
@@ -184,20 +189,19 @@ impl Drop for Edit<'_> {
                 task.relocate();
             }
         }
-        self.shard.list(self.index, self.store.room.stamp(status_ms), self.now.mono_ms);
-        self.store.note_oldest(self.at, self.shard);
+        self.shard.list(self.index, self.group.stamp(status_ms), self.now.mono_ms);
+        self.group.note_oldest(self.at, self.shard.oldest_stamp());
         self.close();
     }
 }
 
 impl Edit<'_> {
     fn close(&mut self) {
-        let room: &Room = &self.store.room;
         let slot = &self.shard.slab[self.index];
         let Some(task) = &slot.task else { return };
         let (held, is_news) = (task.heap_bytes(), task.seq() != self.seq && slot.waiters.is_some());
         let is_over = task.state().is_terminal();
-        room.settle_bytes(self.charged, held);
+        self.store.budget.bytes.settle(&self.group.bytes, self.charged, held);
         match (is_news, is_over) {
             (false, _) => {}
             (true, false) => self.shard.wake(self.index, self.wakes),

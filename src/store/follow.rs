@@ -6,7 +6,7 @@
 
 use std::task::{Poll, Waker};
 
-use super::{Store, id::split};
+use super::Store;
 use crate::{
     fault::{Fault, FaultKind},
     model::{RawText, Reply, Task, view::Replayed},
@@ -18,7 +18,7 @@ impl Store {
     ///
     /// An item on which `each` returns false counts as taken.
     pub fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow {
-        let index = split(cursor.key.place).1;
+        let index = self.sharding.split(cursor.key.place).1;
         let Some(mut shard) = self.lock_key(cursor.key) else { return Follow::Gone };
         let Some(task) = shard.task(index) else { return Follow::Gone };
         let follow = give(task, cursor, each);
@@ -37,7 +37,7 @@ impl Store {
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>> {
         const GONE: Poll<Result<(), Fault>> = Poll::Ready(Err(Fault::new(FaultKind::TaskNotFound)));
-        let index = split(ticket.key.place).1;
+        let index = self.sharding.split(ticket.key.place).1;
         let Some(mut shard) = self.lock_key(ticket.key) else { return GONE };
         let Some(task) = shard.task(index) else { return GONE };
         let state = task.state();

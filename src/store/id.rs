@@ -20,19 +20,68 @@ const CONTEXTS: u32 = u32::MAX - 4;
 /// Length of an identifier made by this store.
 pub const ID_LEN: usize = 36;
 
-/// Bits of a place that name the shard.
-pub(super) const SHARD_BITS: u32 = 4;
-/// Number of shards; one context lives in one of them.
-pub(super) const SHARDS: usize = 1 << SHARD_BITS;
+/// Bits of a shard's number that tell it from the others of its group.
+const GROUP_BITS: u32 = 4;
+/// Shards that one worker has: a group. One context lives in one shard.
+pub(super) const GROUP: usize = 1 << GROUP_BITS;
+/// Groups at most: where there are more workers, some have one together.
+const GROUPS_MAX: usize = 64;
 
-/// The place of a slot.
-pub(super) fn place(shard: usize, index: u32) -> u32 {
-    index << SHARD_BITS | shard as u32
+/// How many shards there are, and how a place names one of them.
+#[derive(Clone, Copy)]
+pub(super) struct Sharding {
+    /// Low bits of a place, which name the shard; the others name the slot.
+    bits: u32,
+    /// The same bits, set.
+    mask: usize,
 }
 
-/// Shard and slot of a place.
-pub(super) fn split(place: u32) -> (usize, u32) {
-    (place as usize % SHARDS, place >> SHARD_BITS)
+impl Sharding {
+    /// A group for each of so many workers.
+    pub fn new(workers: usize) -> Sharding {
+        let groups = workers.clamp(1, GROUPS_MAX).next_power_of_two();
+        Sharding { bits: GROUP_BITS + groups.trailing_zeros(), mask: groups * GROUP - 1 }
+    }
+
+    pub fn shards(self) -> usize {
+        self.mask + 1
+    }
+
+    pub fn groups(self) -> usize {
+        self.shards() / GROUP
+    }
+
+    /// Slots that a shard can have at most.
+    pub fn index_max(self) -> u32 {
+        u32::MAX >> self.bits
+    }
+
+    /// The shard that a hash names.
+    pub fn shard_of(self, hash: u64) -> usize {
+        hash as usize & self.mask
+    }
+
+    /// The shard of a worker's group that a number names.
+    pub fn shard_of_worker(self, worker: usize, number: u64) -> usize {
+        ((worker << GROUP_BITS) | (number as usize % GROUP)) & self.mask
+    }
+
+    /// The place of a slot.
+    pub fn place(self, shard: usize, index: u32) -> u32 {
+        index << self.bits | shard as u32
+    }
+
+    /// Shard and slot of a place.
+    #[inline]
+    pub fn split(self, place: u32) -> (usize, u32) {
+        (place as usize & self.mask, place >> self.bits)
+    }
+}
+
+/// The group of a shard.
+#[inline]
+pub(super) fn group_of(shard: usize) -> usize {
+    shard >> GROUP_BITS
 }
 
 /// What the store's secret is used for.
@@ -162,7 +211,7 @@ mod tests {
     #[test]
     fn distances_of_ids_have_no_bias() {
         const PAIRS: u32 = 1 << 16;
-        for (seed, step) in [(1, 1), (2, 16), (3, 1 << SHARD_BITS << 1), (4, 3)] {
+        for (seed, step) in [(1, 1), (2, 16), (3, 1 << GROUP_BITS << 1), (4, 3)] {
             let keys = Keys::new(seed);
             // The worst case: random bits that are always the same.
             let shown = |place| {
@@ -216,10 +265,10 @@ mod tests {
     #[test]
     fn hashes_spread_over_shards_and_buckets() {
         let keys = Keys::new(11);
-        let (mut high, mut low) = ([0; SHARDS], [0; 256]);
+        let (mut high, mut low) = ([0; GROUP], [0; 256]);
         for count in 0..16_384u32 {
             let hash = keys.hash(7, format!("context-{count}").as_bytes());
-            high[(hash >> 32) as usize % SHARDS] += 1;
+            high[Sharding::new(1).shard_of(hash >> 32)] += 1;
             low[hash as usize % 256] += 1;
         }
         assert!(high.iter().all(|n| (900..1150).contains(n)), "{high:?}");
@@ -240,6 +289,27 @@ mod tests {
         }
         for byte in 0..=255 {
             let _ = unhex8(&[byte; 8]);
+        }
+    }
+
+    #[test]
+    fn a_place_is_a_shard_and_a_slot_and_each_worker_has_shards_of_its_own() {
+        for workers in [1, 2, 3, 4, 33, 64, 1_000] {
+            let sharding = Sharding::new(workers);
+            let groups = sharding.groups();
+            assert!(groups >= workers.min(GROUPS_MAX) && groups < 2 * workers);
+            for place in [0, 1, 15, 16, 0x8000_0000, u32::MAX, 12_345_678] {
+                let (shard, index) = sharding.split(place);
+                assert!(shard < sharding.shards() && index <= sharding.index_max());
+                assert_eq!(sharding.place(shard, index), place);
+                assert!(sharding.shard_of(u64::from(place)) < sharding.shards());
+            }
+            for worker in 0..workers.min(GROUPS_MAX) {
+                let shards: Vec<usize> =
+                    (5..21).map(|number| sharding.shard_of_worker(worker, number)).collect();
+                assert!(shards.iter().all(|shard| group_of(*shard) == worker));
+                assert!((0..GROUP).all(|at| shards.contains(&(worker * GROUP + at))));
+            }
         }
     }
 

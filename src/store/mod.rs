@@ -1,40 +1,37 @@
-//! Tasks in memory: 16 shards under a lock each, a place in every id, bounded in three ways.
+//! Tasks in memory: 16 shards for each worker, each under a lock; a place in every id; bounded in
+//! three ways.
 //!
 //! Law: a task is changed and read under its shard's lock and nowhere else; callbacks run under it
-//! and must not call the store. Only finished tasks are evicted, the one that ended first goes
-//! first, and no limit is exceeded even for a moment. Wakers are woken after the lock is released.
+//! and must not call the store. Only finished tasks are evicted, of a worker's shards the one that
+//! ended first, and no limit is exceeded even for a moment. Wakers are woken after the lock is
+//! released.
 //!
 //! Lock order: one shard (others only by `try_lock`), then one map of chosen ids.
 
+mod budget;
 mod edit;
 mod evict;
 mod follow;
+mod group;
 mod id;
 mod order;
 mod page;
 mod permute;
 mod reserve;
-mod room;
 mod shard;
 mod slab;
 mod survivors;
 mod sync;
 mod waiters;
 
-use std::sync::PoisonError;
-
-use crossbeam_utils::CachePadded;
-
 use self::{
-    id::{Keys, SHARDS, split},
+    budget::Budget,
+    group::Group,
+    id::{Keys, Sharding, group_of},
     page::Bound,
-    room::Room,
     shard::{Context, HashedMap, Shard},
     slab::NONE,
-    sync::{
-        Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Mutex, MutexGuard},
     waiters::Wakes,
 };
 use crate::{
@@ -46,10 +43,10 @@ use crate::{
 
 pub use self::{
     edit::Edit,
+    group::Eviction,
     id::ID_LEN,
     page::{Page, PageToken},
     reserve::{NewTask, Reserved},
-    room::Eviction,
 };
 
 /// Domains of [`Keys::hash`]: an agent's number for the ids that its clients chose, and with this
@@ -61,11 +58,13 @@ const LAST_WORDS: usize = 256;
 
 /// Tasks in memory.
 pub struct Store {
-    shards: Box<[Cell]>,
+    groups: Box<[Group]>,
+    sharding: Sharding,
+    workers: usize,
     /// From the hash of an id that a client chose to its place.
     chosen: Box<[Mutex<HashedMap>]>,
     keys: Keys,
-    room: Room,
+    budget: Budget,
     /// What a task may hold, and what it may hold before its last words.
     limits: TaskLimits,
     agent_limits: TaskLimits,
@@ -73,12 +72,6 @@ pub struct Store {
     page_bound: Bound,
     /// What tasks say that reach a limit: of the task, of the store.
     last_words: [MessageBuf; 2],
-}
-
-/// A shard, and the stamp of its oldest finished task for those who choose a shard.
-struct Cell {
-    oldest: CachePadded<AtomicU64>,
-    shard: CachePadded<Mutex<Shard>>,
 }
 
 /// Why the store did not take something; it is then as it was, unless said otherwise.
@@ -124,14 +117,20 @@ pub struct Stats {
 }
 
 impl Store {
-    /// An empty store; `secret` must be random, and the same for all its life.
+    /// An empty store for one worker; for `secret` see [`Store::for_workers`].
     pub fn new(limits: &Limits, secret: u128) -> Store {
+        Store::for_workers(limits, secret, 1)
+    }
+
+    /// An empty store with shards for each of so many workers; `secret` must be random, and the
+    /// same for all its life.
+    pub fn for_workers(limits: &Limits, secret: u128, workers: usize) -> Store {
         let say = |text| MessageBuf::agent(&PartsBuf::new().text(text)).id("limit-reached");
         let index_max = u32::try_from(limits.tasks_max).unwrap_or(u32::MAX);
-        let cell = |_| Cell {
-            oldest: CachePadded::new(AtomicU64::new(u64::MAX)),
-            shard: CachePadded::new(Mutex::new(Shard::new(index_max.min(u32::MAX >> 4)))),
-        };
+        let sharding = Sharding::new(workers);
+        let (shards, groups) = (sharding.shards(), sharding.groups());
+        let index_max = index_max.min(sharding.index_max());
+        let group = |number| Group::new(number, groups, index_max);
         let task_limits = TaskLimits {
             bytes_max: limits.task_bytes_max,
             history_max: limits.history_max,
@@ -141,10 +140,12 @@ impl Store {
         let kept_back = LAST_WORDS.min(limits.task_bytes_max / 2);
         let bytes_max = limits.task_bytes_max - kept_back;
         Store {
-            shards: (0..SHARDS).map(cell).collect(),
-            chosen: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            groups: (0..groups).map(group).collect(),
+            sharding,
+            workers: workers.max(1),
+            chosen: (0..shards).map(|_| Mutex::default()).collect(),
             keys: Keys::new(secret),
-            room: Room::new(limits),
+            budget: Budget::new(limits, sharding),
             page_bound: Bound::new(limits),
             limits: task_limits,
             agent_limits: TaskLimits { bytes_max, ..task_limits },
@@ -166,7 +167,8 @@ impl Store {
     ) -> Option<R> {
         let mut wakes = Wakes::default();
         let mut guard = self.lock_key(key)?;
-        let mut edit = Edit::open(self, &mut guard, split(key.place), now, &mut wakes)?;
+        let mut edit =
+            Edit::open(self, &mut guard, self.sharding.split(key.place), now, &mut wakes)?;
         Some(change(&mut edit))
     }
 
@@ -178,7 +180,7 @@ impl Store {
     /// Calls `read` with a task; `None` when it is gone.
     pub fn read<R>(&self, key: TaskKey, read: impl FnOnce(&Task) -> R) -> Option<R> {
         let shard = self.lock_key(key)?;
-        shard.task(split(key.place).1).map(read)
+        shard.task(self.sharding.split(key.place).1).map(read)
     }
 
     /// Calls `read` with an agent's task by its raw id; `None` when there is none.
@@ -192,7 +194,7 @@ impl Store {
         for is_chosen in [false, true] {
             let place = if is_chosen { self.chosen_place(agent, id) } else { self.keys.place(id) };
             let Some(place) = place else { continue };
-            let (at, index) = split(place);
+            let (at, index) = self.sharding.split(place);
             let shard = self.lock(at);
             let slot = shard.slab.slot(index).filter(|slot| slot.agent == agent);
             let Some(slot) = slot else { continue };
@@ -206,18 +208,20 @@ impl Store {
     /// The monotonic clock, no older than the last [`Store::sweep`]: for what happens where there
     /// is no clock.
     pub fn swept_ms(&self) -> u64 {
-        self.room.swept_ms()
+        self.budget.swept_ms()
     }
 
     /// What the store holds and has let go.
     pub fn stats(&self) -> Stats {
+        let groups = || self.groups.iter();
+        let evicted = |why: usize| groups().map(|group| group.evicted()[why]).sum();
         let mut stats = Stats {
-            tasks: self.room.tasks() as u64,
-            bytes: self.room.bytes() as u64,
-            evicted: self.room.evicted(),
+            tasks: self.budget.tasks.used(groups().map(|group| &group.tasks)),
+            bytes: self.budget.bytes.used(groups().map(|group| &group.bytes)),
+            evicted: [0, 1, 2].map(evicted),
             ..Stats::default()
         };
-        for at in 0..SHARDS {
+        for at in 0..self.sharding.shards() {
             let shard = self.lock(at);
             stats.waiting += shard.waiting as u64;
             for orders in shard.all_orders() {
@@ -234,31 +238,29 @@ impl Store {
     /// does, by other bits than the map inside uses.
     fn context(&self, agent: AgentIndex, context_id: &[u8]) -> (usize, Context) {
         let hash = self.keys.hash(CONTEXT | u32::from(agent.0), context_id);
-        match self.keys.context_place(context_id).map(split) {
+        match self.keys.context_place(context_id).map(|place| self.sharding.split(place)) {
             Some((at, home)) => (at, Context { hash, home }),
-            None => ((hash >> 32) as usize % SHARDS, Context { hash, home: NONE }),
+            None => (self.sharding.shard_of(hash >> 32), Context { hash, home: NONE }),
         }
     }
 
-    /// A panic under the lock is a caller's bug; the tasks are whole and others go on.
+    #[inline]
     fn lock(&self, at: usize) -> MutexGuard<'_, Shard> {
-        self.shards[at].shard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.group(at).lock(at)
     }
 
     /// The shard of a task that is still the one the key was given for.
     fn lock_key(&self, key: TaskKey) -> Option<MutexGuard<'_, Shard>> {
-        let (at, index) = split(key.place);
+        let (at, index) = self.sharding.split(key.place);
         let shard = self.lock(at);
         let is_it = shard.slab.slot(index).is_some_and(|slot| slot.check == key.check);
         is_it.then_some(shard)
     }
 
-    fn note_oldest(&self, at: usize, shard: &Shard) {
-        let oldest = &self.shards[at].oldest;
-        let stamp = shard.oldest_stamp();
-        if oldest.load(Relaxed) != stamp {
-            oldest.store(stamp, Relaxed);
-        }
+    /// The group of a shard.
+    #[inline]
+    fn group(&self, at: usize) -> &Group {
+        &self.groups[group_of(at)]
     }
 }
 

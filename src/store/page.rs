@@ -17,8 +17,8 @@ use std::{
 
 use super::{
     Store,
-    id::{SHARDS, place, split, unhex},
-    room::floor_of,
+    group::floor_of,
+    id::unhex,
     shard::{Context, Orders, Shard},
 };
 use crate::{
@@ -93,21 +93,22 @@ impl Bound {
 
 /// The newest tasks below a stamp, while they are collected.
 struct Best {
-    /// `(stamp, place)`, the oldest on top.
-    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    /// `(stamp, shard, slot)`, the oldest on top.
+    heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
     most: usize,
 }
 
 impl Best {
     /// False when neither this stamp nor a lower one can be among the best.
-    fn add(&mut self, stamp: u64, place: u32) -> bool {
+    fn add(&mut self, stamp: u64, at: usize, index: u32) -> bool {
+        let task = Reverse((stamp, at as u32, index));
         if self.heap.len() < self.most {
-            self.heap.push(Reverse((stamp, place)));
+            self.heap.push(task);
         } else if let Some(mut worst) = self.heap.peek_mut() {
             if worst.0.0 > stamp {
                 return false;
             }
-            *worst = Reverse((stamp, place));
+            *worst = task;
         }
         true
     }
@@ -162,7 +163,7 @@ impl Store {
                     Some(orders) => best_of_orders(at, orders, &filter, &mut best),
                     None => 0,
                 };
-                (0..SHARDS).map(best_of).sum()
+                (0..self.sharding.shards()).map(best_of).sum()
             }
         };
         let mut found = best.heap.into_sorted_vec();
@@ -173,9 +174,8 @@ impl Store {
             Some(_) | None => PageToken::END,
         };
         let (mut shown, mut left, most) = (0, found.len(), self.page_bound.bytes());
-        for Reverse((stamp, place)) in found {
-            let (at, index) = split(place);
-            let shard = self.lock(at);
+        for Reverse((stamp, at, index)) in found {
+            let shard = self.lock(at as usize);
             // Since its shard was looked at, its status may have changed, or its successor may
             // be here: what matches is shown.
             let slot = shard.slab.slot(index).filter(|slot| slot.agent == agent);
@@ -272,7 +272,7 @@ fn best_of_few(
         }
         total += 1;
         if slot.stamp < filter.below {
-            best.add(slot.stamp, place(at, index));
+            best.add(slot.stamp, at, index);
         }
     }
     total
@@ -291,7 +291,7 @@ fn best_of_orders(at: usize, orders: &Orders, filter: &Filter, best: &mut Best) 
         }
         total += order.since(filter.floor) as u64;
         for (stamp, index) in order.newest(filter.below) {
-            if stamp < filter.floor || !best.add(stamp, place(at, index)) {
+            if stamp < filter.floor || !best.add(stamp, at, index) {
                 break;
             }
         }

@@ -6,7 +6,6 @@ use std::{cell::Cell, sync::PoisonError};
 
 use super::{
     Edit, ID_LEN, Refused, Store,
-    id::{SHARDS, place, split},
     shard::{Context, HashedMap},
     sync::MutexGuard,
     waiters::Wakes,
@@ -84,19 +83,22 @@ impl Store {
     /// being made.
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
         let named = new.context_id.map(|id| self.context(new.agent, id));
-        let at = named.map_or_else(|| shard_now(new.worker, now), |(at, _)| at);
+        let at = named.map_or_else(|| self.shard_now(new.worker, now), |(at, _)| at);
         let mut wakes = Wakes::default();
-        self.make_task_room(&mut wakes)?;
+        let group = self.group(at);
+        if !self.budget.tasks.take(&group.tasks, 1) {
+            self.make_task_room(at, &mut wakes)?;
+        }
         let taken = {
-            let mut shard = self.lock(at);
+            let mut shard = group.lock(at);
             self.expire(at, &mut shard, now, &mut wakes, 2);
             shard.slab.take()
         };
         let Some((index, check)) = taken else {
-            self.room.give_task();
+            self.budget.tasks.release(&group.tasks, 1);
             return Err(Refused::Full);
         };
-        let key = TaskKey { place: place(at, index), check };
+        let key = TaskKey { place: self.sharding.place(at, index), check };
         let [bits, context_bits] = new.bits;
         // A lone task is not looked up by a hash.
         let alone = Context { hash: 0, home: index };
@@ -124,9 +126,10 @@ impl Store {
     }
 
     fn release(&self, key: TaskKey, chosen: Option<u64>) {
-        let (at, index) = split(key.place);
-        self.lock(at).slab.give(index);
-        self.room.give_task();
+        let (at, index) = self.sharding.split(key.place);
+        let group = self.group(at);
+        group.lock(at).slab.give(index);
+        self.budget.tasks.release(&group.tasks, 1);
         if let Some(hash) = chosen {
             self.unchoose(hash);
         }
@@ -159,9 +162,12 @@ impl Store {
             return Err(Refused::TooLarge);
         }
         let log = (first + events.bytes_len()).min(self.limits.bytes_max);
-        self.make_byte_room(log, None, &mut wakes)?;
-        let (at, index) = split(reserved.key.place);
-        let mut shard = self.lock(at);
+        let (at, index) = self.sharding.split(reserved.key.place);
+        let group = self.group(at);
+        if !self.budget.bytes.take(&group.bytes, log) {
+            self.make_byte_room(log, at, None, &mut wakes)?;
+        }
+        let mut shard = group.lock(at);
         let slot = &mut shard.slab[index];
         let begun = (message, now.unix_ms);
         slot.task = Some(Task::submitted(id, context_id, generation, begun, log));
@@ -170,7 +176,7 @@ impl Store {
         (slot.home, slot.is_lone) = (reserved.context.home, reserved.context_id.is_none());
         reserved.is_kept.set(true);
         // A limit that is reached has failed the task, which is then what there is to read.
-        let _ = Edit::begun(self, &mut shard, (at, index, log), now, &mut wakes)
+        let _ = Edit::begun((self, group), &mut shard, (at, index, log), now, &mut wakes)
             .apply_all(events, Some(message));
         shard.task(index).map(read).ok_or(Refused::Full)
     }
@@ -181,7 +187,7 @@ impl Store {
     }
 
     fn chosen_map(&self, hash: u64) -> MutexGuard<'_, HashedMap> {
-        let map = &self.chosen[hash as usize % SHARDS];
+        let map = &self.chosen[self.sharding.shard_of(hash)];
         map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -202,11 +208,10 @@ impl Store {
     pub(super) fn unchoose(&self, hash: u64) {
         self.chosen_map(hash).remove(&hash);
     }
-}
 
-/// The shard of contexts that `worker` makes now: it stays the same for some milliseconds, so that
-/// what is written next lies close to what was written last.
-fn shard_now(worker: usize, now: Now) -> usize {
-    // 5 and 16 have no factor in common: up to 16 workers never meet.
-    ((now.mono_ms >> 3) as usize).wrapping_add(5 * worker) % SHARDS
+    /// The shard of contexts that `worker` makes now: it stays the same for some milliseconds, so
+    /// that what is written next lies close to what was written last.
+    fn shard_now(&self, worker: usize, now: Now) -> usize {
+        self.sharding.shard_of_worker(worker, now.mono_ms >> 3)
+    }
 }

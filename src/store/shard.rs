@@ -15,7 +15,6 @@ use std::{
 
 use super::{
     order::Order,
-    room::{Eviction, Room},
     slab::{NONE, Slab},
     survivors::Survivors,
     waiters::{Waiters, Wakes},
@@ -62,6 +61,14 @@ pub(super) struct Context {
     pub hash: u64,
     /// The slot that its id names, where its first task is if the store made the id.
     pub home: u32,
+}
+
+/// What is left of a task that was evicted.
+pub(super) struct Evicted {
+    /// Bytes that it held.
+    pub bytes: usize,
+    /// The task and its agent, if a client chose its id.
+    pub chosen: Option<(AgentIndex, Task)>,
 }
 
 pub(super) struct Shard {
@@ -263,14 +270,10 @@ impl Shard {
         self.slab.slot(self.oldest).map_or(u64::MAX, |slot| slot.stamp)
     }
 
-    /// Evicts the task that ended first, and returns it and its agent if a client chose its id;
-    /// `None`: no task has ended.
-    pub fn evict(
-        &mut self,
-        room: &Room,
-        why: Eviction,
-        wakes: &mut Wakes,
-    ) -> Option<Option<(AgentIndex, Task)>> {
+    /// Evicts the task that ended first; `None`: no task has ended.
+    ///
+    /// Owners will be asked first: the oldest task of one who is over its share of this shard.
+    pub fn evict(&mut self, wakes: &mut Wakes) -> Option<Evicted> {
         let index = self.oldest;
         let slot = self.slab.slot(index)?;
         let (owner, next, stamp) = (slot.agent, slot.next, slot.stamp);
@@ -286,18 +289,16 @@ impl Shard {
         self.forget(index, wakes);
         let slot = &mut self.slab[index];
         let (task, is_chosen) = (slot.task.take(), slot.is_chosen);
-        room.give_bytes(task.as_ref().map_or(0, Task::heap_bytes));
-        room.give_task();
-        room.count(why);
         self.slab.give(index);
         self.survivors.left(&mut self.slab, stamp);
-        Some(task.filter(|_| is_chosen).map(|task| (owner, task)))
+        let bytes = task.as_ref().map_or(0, Task::heap_bytes);
+        Some(Evicted { bytes, chosen: task.filter(|_| is_chosen).map(|task| (owner, task)) })
     }
 
     /// True when the oldest finished task has outlived its time, whatever the wall clock did.
-    pub fn is_expired(&self, room: &Room, mono_ms: u64) -> bool {
+    pub fn is_expired(&self, ttl_ms: u64, mono_ms: u64) -> bool {
         let oldest = self.slab.slot(self.oldest);
-        oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.ended_ms) > room.ttl_ms)
+        oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.ended_ms) > ttl_ms)
     }
 
     /// Rings the bells of a task.

@@ -1,5 +1,5 @@
-//! The store is a sorted list of tasks that forgets the oldest finished ones first: any sequence
-//! of steps gives what a naive twin gives, and no limit is ever exceeded.
+//! The store is a sorted list of tasks for each worker that forgets the oldest finished ones first:
+//! any sequence of steps gives what a naive twin gives, and no limit is ever exceeded.
 
 use std::{
     collections::BTreeMap,
@@ -40,6 +40,13 @@ impl Wake for Flag {
     }
 }
 
+/// When a status changed: the time that it counts for, how many of its group's changes count for
+/// the same one, and the group.
+type Stamp = (u64, u64, usize);
+
+/// Milliseconds by which another worker's task must be older to go before those of one's own.
+const LEAD_MS: u64 = 1_000;
+
 /// What the twin knows of a task.
 struct Known {
     key: TaskKey,
@@ -47,9 +54,10 @@ struct Known {
     id: Vec<u8>,
     context: Vec<u8>,
     state: TaskState,
-    /// Position in the order of status changes, and the time it counts for.
-    order: u64,
-    ms: u64,
+    /// The worker whose shards it is in.
+    group: usize,
+    /// Position in the order of status changes.
+    order: Stamp,
     /// When it got its status.
     mono_ms: u64,
     seq: u64,
@@ -76,7 +84,7 @@ struct Listing {
     page_size: u32,
     token: PageToken,
     /// `(key, order)` of what matched at the start, newest first.
-    expected: Vec<(TaskKey, u64)>,
+    expected: Vec<(TaskKey, Stamp)>,
     seen: Vec<TaskKey>,
 }
 
@@ -87,8 +95,11 @@ struct Twin {
     readers: Vec<Reader>,
     listing: Option<Listing>,
     now: Now,
-    changes: u64,
-    last_ms: u64,
+    /// The last change in the shards of each worker.
+    last: Vec<Stamp>,
+    /// For whose shards room was made last, if that is known, and what had ended before.
+    asked: Option<usize>,
+    ended: Vec<TaskKey>,
     gone: u64,
     bits: u128,
 }
@@ -111,15 +122,17 @@ fn limits(tape: &mut Tape<'_>) -> Limits {
 pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
     let mut tape = Tape(bytes);
     let limits = limits(&mut tape);
+    let workers = 1 + tape.next(4);
     let mut twin = Twin {
-        store: Store::new(&limits, 0xfeed << 70 | 77),
+        store: Store::for_workers(&limits, 0xfeed << 70 | 77, workers),
         limits,
         known: Vec::new(),
         readers: Vec::new(),
         listing: None,
         now: Now { mono_ms: 0, unix_ms: 1_000 },
-        changes: 0,
-        last_ms: 0,
+        last: (0..workers.next_power_of_two()).map(|group| (0, 0, group)).collect(),
+        asked: None,
+        ended: Vec::new(),
         gone: 0,
         bits: 1,
     };
@@ -133,11 +146,11 @@ pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
             8 => twin.read_on(&mut tape),
             9 => twin.turn_a_page(&mut tape),
             10 => {
-                let ms = tape.next(12) as u64;
+                let ms = [tape.next(12) as u64, 3 * LEAD_MS / 2][tape.next(8) / 7];
                 twin.now.mono_ms += ms;
                 twin.now.unix_ms = (twin.now.unix_ms + ms).saturating_sub(2);
             }
-            11 => while twin.store.sweep(twin.now) {},
+            11 => twin.sweep(),
             12 => twin.wear(&mut tape),
             _ => twin.crowd(&mut tape),
         }
@@ -243,12 +256,13 @@ impl Twin {
             context_id: context.as_deref(),
             chosen_id: chosen.as_deref(),
             bits: [self.bits, !self.bits],
-            worker: tape.next(2),
+            worker: tape.next(5),
         };
         let is_taken = self
             .known
             .iter()
             .any(|known| known.agent == agent && Some(&known.id) == chosen.as_ref());
+        self.asked = None;
         let store = &self.store;
         let reserved = match store.reserve(new, self.now) {
             Ok(reserved) => reserved,
@@ -262,6 +276,9 @@ impl Twin {
             }
         };
         let (key, id) = (reserved.key(), reserved.id().to_vec());
+        let group = self.group_of(key);
+        assert!(context.is_some() || group == new.worker % self.last.len());
+        self.asked = Some(group);
         let made_in = reserved.context_id().to_vec();
         assert!(context.as_ref().is_none_or(|context| *context == made_in));
         assert_eq!(self.store.find(agent, &id), None);
@@ -295,8 +312,8 @@ impl Twin {
             id,
             context: made_in,
             state,
-            order: 0,
-            ms: 0,
+            group,
+            order: (0, 0, 0),
             mono_ms: 0,
             seq,
             looks: BTreeMap::from([(seq, look)]),
@@ -318,15 +335,30 @@ impl Twin {
     }
 
     fn stamp(&mut self, known: &mut Known, at_ms: u64) {
-        self.changes += 1;
-        self.last_ms = self.last_ms.max(at_ms.min(self.now.unix_ms));
-        (known.order, known.ms) = (self.changes, self.last_ms);
+        let (ms, last) = (at_ms.min(self.now.unix_ms), &mut self.last[known.group]);
+        *last = if ms > last.0 { (ms, 0, last.2) } else { (last.0, last.1 + 1, last.2) };
+        known.order = *last;
         known.mono_ms = self.now.mono_ms;
+    }
+
+    /// The low bits of a place name the shard; each worker has 16 of them.
+    fn group_of(&self, key: TaskKey) -> usize {
+        key.place as usize / 16 % self.last.len()
+    }
+
+    /// Forgets whose time is over, and brings the workers' clocks together.
+    fn sweep(&mut self) {
+        while self.store.sweep(self.now) {}
+        let latest = self.last.iter().map(|last| last.0).max().unwrap_or(0);
+        for last in self.last.iter_mut().filter(|last| last.0 < latest) {
+            *last = (latest, 0, last.2);
+        }
     }
 
     /// Applies a change to one task, here and there.
     fn change(&mut self, at: usize, change: &mut dyn FnMut(&mut peregrine::store::Edit<'_>)) {
         let mut known = self.known.remove(at);
+        self.asked = Some(known.group);
         let status_before = known.looks.len();
         let looks = &mut known.looks;
         let result = self.store.update(known.key, self.now, |edit| {
@@ -496,14 +528,14 @@ impl Twin {
         matches!(follow, Follow::More | Follow::Pending)
     }
 
-    fn matching(&self, listing: &Listing) -> Vec<(TaskKey, u64)> {
-        let mut found: Vec<(TaskKey, u64)> = self
+    fn matching(&self, listing: &Listing) -> Vec<(TaskKey, Stamp)> {
+        let mut found: Vec<(TaskKey, Stamp)> = self
             .known
             .iter()
             .filter(|known| known.agent == listing.agent)
             .filter(|known| listing.context.as_ref().is_none_or(|c| *c == known.context))
             .filter(|known| listing.status.is_none_or(|s| s == known.state))
-            .filter(|known| listing.after_ms.is_none_or(|ms| known.ms >= ms))
+            .filter(|known| listing.after_ms.is_none_or(|ms| known.order.0 >= ms))
             .map(|known| (known.key, known.order))
             .collect();
         found.sort_by_key(|(_, order)| std::cmp::Reverse(*order));
@@ -595,9 +627,9 @@ impl Twin {
         for known in &gone {
             assert!(known.state.is_terminal());
             let is_expired = self.now.mono_ms - known.mono_ms > self.limits.task_ttl_ms;
-            let is_oldest =
-                !self.known.iter().any(|k| k.state.is_terminal() && k.order < known.order);
-            assert!(is_expired || is_oldest);
+            let mut others = self.known.iter().filter(|k| k.state.is_terminal());
+            let is_oldest = !others.any(|k| k.group == known.group && k.order < known.order);
+            assert!(is_expired || (is_oldest && self.may_go(known)));
             assert_eq!(self.store.find(known.agent, &known.id), self.find(known.agent, &known.id));
             for reader in self.readers.iter_mut().filter(|r| r.cursor.key == known.key) {
                 assert!(!reader.is_pending || reader.flag.0.swap(false, SeqCst), "lost wake-up");
@@ -605,6 +637,8 @@ impl Twin {
             }
         }
         self.gone += gone.len() as u64;
+        let ended = self.known.iter().filter(|known| known.state.is_terminal());
+        self.ended = ended.map(|known| known.key).collect();
         let stats = self.store.stats();
         assert_eq!(stats.evicted.iter().sum::<u64>(), self.gone);
         assert_eq!(stats.tasks, self.known.len() as u64);
@@ -622,6 +656,22 @@ impl Twin {
         if self.limits.task_ttl_ms > 1_000 {
             assert_eq!(stats.evicted[Eviction::Ttl as usize], 0);
         }
+    }
+
+    /// Whether the shards that it was in were those to evict from, for who needed room: they are
+    /// one's own, but for where one's own have none to evict or others have far older ones.
+    fn may_go(&self, gone: &Known) -> bool {
+        let Some(asked) = self.asked else { return true };
+        let ended = |known: &&Known| self.ended.contains(&known.key);
+        let mut ended = self.known.iter().filter(ended);
+        if gone.group != asked {
+            let mut own = ended.filter(|known| known.group == asked);
+            return own.all(|own| gone.order.0 + LEAD_MS <= own.order.0);
+        }
+        // In a store that is not small, others are not looked at each time.
+        self.limits.tasks_max > 12
+            || ended
+                .all(|other| other.group == gone.group || gone.order.0 <= other.order.0 + LEAD_MS)
     }
 
     fn find(&self, agent: AgentIndex, id: &[u8]) -> Option<TaskKey> {

@@ -1,0 +1,228 @@
+//! What the whole store may hold, counted before it is held.
+//!
+//! Law: what is free of a limit lies in the middle or with one group of shards, and is taken before
+//! it is used: no limit is exceeded even for a moment. A group takes from the pool, and gives back
+//! to it, a portion at a time, so that workers seldom write what others write.
+
+use crossbeam_utils::CachePadded;
+
+use super::{
+    LAST_WORDS,
+    id::Sharding,
+    sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed},
+};
+use crate::limits::Limits;
+
+/// A group that gathers all that it may of a limit leaves the other groups this many times as much
+/// as each of them may keep for itself.
+const PORTIONS: usize = 32;
+/// Tasks, and bytes, of which a group takes from the pool no more than these at a time.
+const PORTION_TASKS: usize = 64;
+const PORTION_BYTES: usize = 256 * 1024;
+
+/// The limits of a store, and the clock of those who have none.
+pub(super) struct Budget {
+    pub tasks: SharedLimit,
+    pub bytes: SharedLimit,
+    pub ttl_ms: u64,
+    /// The monotonic clock when somebody swept last.
+    swept_ms: AtomicU64,
+}
+
+/// A limit, and what no group has taken of it.
+pub(super) struct SharedLimit {
+    free: CachePadded<AtomicIsize>,
+    most: isize,
+    /// What a group takes beyond its need, and keeps when it gives back; 0 where the limit is so
+    /// small that a group must keep nothing.
+    portion: isize,
+}
+
+/// What a group has taken of a limit and does not use. Below zero for bytes of last words.
+#[derive(Default)]
+pub(super) struct Spare(AtomicIsize);
+
+impl Budget {
+    pub fn new(limits: &Limits, sharding: Sharding) -> Budget {
+        // Bytes for the last words of tasks that reach a limit. One at a time in each shard can
+        // use them: it has finished then and can be evicted.
+        let kept_back = (sharding.shards() * LAST_WORDS).min(limits.store_bytes_max / 2);
+        let groups = sharding.groups();
+        Budget {
+            tasks: SharedLimit::new(limits.tasks_max, groups, PORTION_TASKS),
+            bytes: SharedLimit::new(limits.store_bytes_max - kept_back, groups, PORTION_BYTES),
+            ttl_ms: limits.task_ttl_ms,
+            swept_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// The monotonic clock for those who have none: it goes on with each sweep.
+    pub fn swept_ms(&self) -> u64 {
+        self.swept_ms.load(Relaxed)
+    }
+
+    pub fn note_sweep(&self, mono_ms: u64) {
+        self.swept_ms.fetch_max(mono_ms, Relaxed);
+    }
+}
+
+impl SharedLimit {
+    fn new(most: usize, groups: usize, portion_max: usize) -> SharedLimit {
+        let portion = if groups == 1 { most } else { portion_max.min(most / groups / PORTIONS) };
+        let signed = |count: usize| isize::try_from(count).unwrap_or(isize::MAX / 4);
+        let free = CachePadded::new(AtomicIsize::new(signed(most)));
+        SharedLimit { free, most: signed(most), portion: signed(portion) }
+    }
+
+    /// What is taken at a time; a store that has one group has no use for a smaller number.
+    pub fn portion(&self) -> usize {
+        self.portion as usize
+    }
+
+    /// Takes `wanted` for a group; false when it has less, and the pool cannot make it up.
+    #[inline]
+    pub fn take(&self, spare: &Spare, wanted: usize) -> bool {
+        let Ok(wanted) = isize::try_from(wanted) else { return false };
+        let mut free = spare.0.load(Relaxed);
+        loop {
+            if free < wanted {
+                if !self.lend(spare, wanted - free) {
+                    return false;
+                }
+                free = spare.0.load(Relaxed);
+                continue;
+            }
+            match spare.0.compare_exchange_weak(free, free - wanted, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => free = now,
+            }
+        }
+    }
+
+    /// Gives a group what it needs, and a portion more if there is as much.
+    #[inline(never)]
+    fn lend(&self, spare: &Spare, need: isize) -> bool {
+        let wanted = need.saturating_add(self.portion);
+        let left = |free: isize| (free >= need).then(|| free - wanted.min(free));
+        let Ok(free) = self.free.fetch_update(Relaxed, Relaxed, left) else { return false };
+        spare.0.fetch_add(wanted.min(free), Relaxed);
+        true
+    }
+
+    /// Gives back to a group what is not used any more; the pool has what it should not keep.
+    #[inline]
+    pub fn release(&self, spare: &Spare, amount: usize) {
+        if amount == 0 {
+            return;
+        }
+        let amount = amount as isize;
+        if spare.0.fetch_add(amount, Relaxed) + amount > 2 * self.portion {
+            self.take_back(spare);
+        }
+    }
+
+    #[inline(never)]
+    fn take_back(&self, spare: &Spare) {
+        let kept = |free: isize| (free > 2 * self.portion).then_some(self.portion);
+        if let Ok(free) = spare.0.fetch_update(Relaxed, Relaxed, kept) {
+            self.free.fetch_add(free - self.portion, Relaxed);
+        }
+    }
+
+    /// Gives a group all that the others have and do not use.
+    #[cold]
+    pub fn gather<'s>(&self, spare: &Spare, others: impl Iterator<Item = &'s Spare>) {
+        for other in others {
+            let all = |free: isize| (free > 0).then_some(0);
+            if let Ok(free) = other.0.fetch_update(Relaxed, Relaxed, all) {
+                spare.0.fetch_add(free, Relaxed);
+            }
+        }
+    }
+
+    /// Corrects what was taken to what is held; only last words are held and were not taken.
+    #[inline]
+    pub fn settle(&self, spare: &Spare, taken: usize, held: usize) {
+        if held > taken {
+            spare.0.fetch_sub((held - taken) as isize, Relaxed);
+        } else {
+            self.release(spare, taken - held);
+        }
+    }
+
+    /// True when `wanted` would fit into an empty store.
+    pub fn could_hold(&self, wanted: usize) -> bool {
+        isize::try_from(wanted).is_ok_and(|wanted| wanted <= self.most)
+    }
+
+    /// What is used of the limit.
+    pub fn used<'s>(&self, spares: impl Iterator<Item = &'s Spare>) -> u64 {
+        let free: isize = spares.map(|spare| spare.0.load(Relaxed)).sum();
+        let used = self.most - self.free.load(Relaxed) - free;
+        used.max(0) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_never_overdrawn_and_all_of_it_can_be_taken() {
+        for (most, groups) in [(2, 1), (2, 4), (20, 1), (1_000, 2), (70_000, 8), (1 << 40, 64)] {
+            let pool = SharedLimit::new(most, groups, PORTION_TASKS);
+            let spares: Vec<Spare> = (0..groups).map(|_| Spare::default()).collect();
+            let used = || pool.used(spares.iter());
+            assert!(!pool.take(&spares[0], most + 1) && !pool.take(&spares[0], usize::MAX));
+            assert_eq!(
+                (used(), pool.could_hold(most), pool.could_hold(most + 1)),
+                (0, true, false)
+            );
+            // One after another until there is nothing left, but for what they keep.
+            let mut taken = 0;
+            for spare in spares.iter().cycle().take(3 * groups) {
+                if pool.take(spare, most / groups / 3 + 1) {
+                    taken += most / groups / 3 + 1;
+                }
+                assert_eq!(used(), taken as u64);
+            }
+            assert!(taken <= most && most - taken <= most / 3 + most / groups + groups);
+            // A group that wants the rest is given what the others keep.
+            pool.gather(&spares[0], spares[1..].iter());
+            assert!(pool.take(&spares[0], most - taken));
+            assert!(spares.iter().all(|spare| !pool.take(spare, 1)));
+            assert_eq!(used(), most as u64);
+            pool.release(&spares[groups - 1], most);
+            assert!(
+                used() == 0
+                    && pool
+                        .take(&spares[0], most - 2 * pool.portion.min(most as isize / 2) as usize)
+            );
+        }
+    }
+
+    #[test]
+    fn a_group_keeps_little() {
+        let pool = SharedLimit::new(64_000, 8, PORTION_TASKS);
+        let spares = [const { Spare(AtomicIsize::new(0)) }; 8];
+        for spare in &spares {
+            assert!(pool.take(spare, 1));
+            pool.release(spare, 1);
+        }
+        assert!(pool.take(&spares[0], 64_000 - 8 * PORTION_TASKS - 8));
+        pool.release(&spares[0], 50_000);
+        assert!(pool.take(&spares[1], 50_000));
+    }
+
+    #[test]
+    fn last_words_are_paid_for_later() {
+        let (pool, spare) = (SharedLimit::new(100, 1, 1), Spare::default());
+        assert!(pool.take(&spare, 100));
+        pool.settle(&spare, 100, 130);
+        assert_eq!(pool.used([&spare].into_iter()), 130);
+        pool.release(&spare, 30);
+        assert!(!pool.take(&spare, 1));
+        pool.settle(&spare, 100, 99);
+        assert!(pool.take(&spare, 1) && !pool.take(&spare, 1));
+    }
+}

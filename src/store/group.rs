@@ -1,0 +1,187 @@
+//! The shards of one worker, and what they have in common: room, a clock, which of them holds the
+//! task that ended first.
+//!
+//! Law: what a call writes beside the shard at work is its group's, which is one worker's as long
+//! as clients choose no contexts; what belongs to all groups is read now and then, and written
+//! rarely.
+
+use std::sync::PoisonError;
+
+use crossbeam_utils::CachePadded;
+
+use super::{
+    budget::Spare,
+    id::GROUP,
+    shard::Shard,
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+/// Why a finished task left the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// `task_ttl_ms` after it ended.
+    Ttl = 0,
+    /// It made room when `tasks_max` was reached.
+    Count = 1,
+    /// It made room when `store_bytes_max` was reached.
+    Bytes = 2,
+}
+
+/// Bits of a stamp below its milliseconds: status changes that one millisecond can tell apart, and
+/// the group in which they happened.
+const TIE_BITS: u32 = 20;
+
+/// The stamp below which nothing of `unix_ms` or later lies.
+pub(super) fn floor_of(unix_ms: u64) -> u64 {
+    if unix_ms >> (u64::BITS - TIE_BITS) == 0 { unix_ms << TIE_BITS } else { u64::MAX }
+}
+
+/// [`GROUP`] shards, and what they have in common.
+pub(super) struct Group {
+    pub shards: [CachePadded<Mutex<Shard>>; GROUP],
+    pub tasks: Spare,
+    pub bytes: Spare,
+    /// Its number, and how many groups there are: no two give the same stamp.
+    number: u64,
+    groups: u64,
+    stamp: AtomicU64,
+    /// Evictions before the next look at other groups.
+    pub unlooked: AtomicU32,
+    evicted: [AtomicU64; 3],
+    /// The stamp of each shard's oldest finished task.
+    oldest: [AtomicU64; GROUP],
+}
+
+impl Group {
+    /// Group `number` of so many; a shard has at most `index_max` slots.
+    pub fn new(number: usize, groups: usize, index_max: u32) -> Group {
+        Group {
+            shards: [(); GROUP].map(|()| CachePadded::new(Mutex::new(Shard::new(index_max)))),
+            tasks: Spare::default(),
+            bytes: Spare::default(),
+            number: number as u64,
+            groups: groups as u64,
+            // All its stamps leave the same remainder.
+            stamp: AtomicU64::new(number as u64),
+            unlooked: AtomicU32::new(0),
+            evicted: [const { AtomicU64::new(0) }; 3],
+            oldest: [const { AtomicU64::new(u64::MAX) }; GROUP],
+        }
+    }
+
+    /// A panic under the lock is a caller's bug; the tasks are whole and others go on.
+    #[inline]
+    pub fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
+        self.shards[shard % GROUP].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stamp above all stamps of the group before it, of `unix_ms` or, if that has been passed,
+    /// close to it.
+    ///
+    /// Taken under a shard's lock it keeps the shard's orders sorted without a look at them.
+    pub fn stamp(&self, unix_ms: u64) -> u64 {
+        let now = floor_of(unix_ms.min(u64::MAX >> (TIE_BITS + 1))) | self.number;
+        let next = |last: u64| Some(now.max(last + self.groups));
+        match self.stamp.fetch_update(Relaxed, Relaxed, next) {
+            Ok(last) | Err(last) => now.max(last + self.groups),
+        }
+    }
+
+    /// Its last stamp.
+    pub fn last_stamp(&self) -> u64 {
+        self.stamp.load(Relaxed)
+    }
+
+    /// From now on its stamps are of the millisecond of `stamp` or later.
+    pub fn catch_up(&self, stamp: u64) {
+        self.stamp.fetch_max(stamp >> TIE_BITS << TIE_BITS | self.number, Relaxed);
+    }
+
+    pub fn count(&self, why: Eviction) {
+        self.evicted[why as usize].fetch_add(1, Relaxed);
+    }
+
+    pub fn evicted(&self) -> [u64; 3] {
+        [0, 1, 2].map(|why| self.evicted[why].load(Relaxed))
+    }
+
+    /// Notes the stamp of a shard's oldest finished task.
+    #[inline]
+    pub fn note_oldest(&self, shard: usize, stamp: u64) {
+        let oldest = &self.oldest[shard % GROUP];
+        if oldest.load(Relaxed) != stamp {
+            oldest.store(stamp, Relaxed);
+        }
+    }
+
+    /// The stamp of the oldest finished task, and its shard of the group; those in the set
+    /// `skipped` do not count.
+    pub fn oldest(&self, skipped: u32) -> Option<(u64, usize)> {
+        let mut best = (u64::MAX, None);
+        for (at, stamp) in self.oldest.iter().enumerate() {
+            let stamp = stamp.load(Relaxed);
+            if stamp < best.0 && skipped >> at & 1 == 0 {
+                best = (stamp, Some(at));
+            }
+        }
+        best.1.map(|at| (best.0, at))
+    }
+
+    /// True when a shard has no finished task.
+    pub fn has_no_finished(&self, shard: usize) -> bool {
+        self.oldest[shard % GROUP].load(Relaxed) == u64::MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms_of(stamp: u64) -> u64 {
+        stamp >> TIE_BITS
+    }
+
+    #[test]
+    fn stamps_rise_and_keep_to_the_clock() {
+        for (number, groups) in [(0, 1), (0, 2), (1, 2), (63, 64)] {
+            let group = Group::new(number, groups, 1);
+            let first = group.stamp(5);
+            let second = group.stamp(5);
+            let back = group.stamp(4);
+            assert!(first < second && second < back);
+            assert_eq!((ms_of(first), ms_of(back)), (5, 5));
+            assert_eq!(ms_of(group.stamp(6)), 6);
+            assert!(first >= floor_of(5) && back < floor_of(6));
+            assert_eq!(floor_of(u64::MAX), u64::MAX);
+            let end = group.stamp(u64::MAX);
+            assert!(group.stamp(0) > end);
+        }
+    }
+
+    #[test]
+    fn no_two_groups_give_one_stamp() {
+        let groups = [0, 1, 2, 3].map(|number| Group::new(number, 4, 1));
+        let mut seen = std::collections::HashSet::new();
+        for round in 0..1_000u64 {
+            let group = &groups[(round * 7 % 11 % 4) as usize];
+            if round % 100 == 0 {
+                group.catch_up(groups[3].last_stamp());
+            }
+            assert!(seen.insert(group.stamp(round / 50)));
+        }
+    }
+
+    #[test]
+    fn a_group_that_lags_catches_up() {
+        let [ahead, behind] = [0, 1].map(|number| Group::new(number, 2, 1));
+        let far = ahead.stamp(9_000);
+        behind.catch_up(far);
+        assert_eq!(ms_of(behind.stamp(1_000)), 9_000);
+        // Who is ahead does not go back.
+        ahead.catch_up(floor_of(5));
+        assert!(ahead.stamp(1_000) > far);
+    }
+}
