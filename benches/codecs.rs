@@ -131,7 +131,7 @@ fn task(body: &[u8]) -> Task {
     let limits = TaskLimits { bytes_max: 1 << 24, history_max: 9, artifacts_max: 9, replay_max: 9 };
     let ids = [&b"0123456789abcdef0123456789abcdef0123"[..], b"a-context"];
     let mut task = Task::new(ids[0], ids[1], Generation::V1, 0);
-    task.apply(&TaskEvent::Turn { message }, &limits).unwrap();
+    task.apply(&TaskEvent::UserMessage { message }, &limits).unwrap();
     let at_ms = NOW.unix_ms;
     let (state, metadata) = (TaskState::Completed, None);
     let said = TaskEvent::Status { state, at_ms, message: Some(message), metadata };

@@ -116,7 +116,7 @@ impl<A: Agent> Server<A> {
 
 fn shown(event: &TaskEvent<'_>) -> String {
     match event {
-        TaskEvent::Turn { .. } => panic!("agents publish no turns"),
+        TaskEvent::UserMessage { .. } => panic!("agents publish no turns"),
         TaskEvent::Status { state, message, .. } => match message {
             None => format!("{state:?}"),
             Some(message) => format!("{state:?} {}", said(*message)),

@@ -126,7 +126,9 @@ impl Scene {
             }
             "turn" => {
                 let packed = packed_message(rest);
-                self.apply(&TaskEvent::Turn { message: Message::from_packed(&packed).unwrap() });
+                self.apply(&TaskEvent::UserMessage {
+                    message: Message::from_packed(&packed).unwrap(),
+                });
             }
             "status" => self.status(rest),
             "artifact" => self.artifact(rest),

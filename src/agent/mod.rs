@@ -83,7 +83,9 @@ fn with_id(event: &TaskEvent<'_>, fresh: impl FnOnce() -> String) -> Option<Mess
         TaskEvent::Status { message: Some(message), .. } if message.message_id().is_empty() => {
             Some(MessageBuf::with_id(message, &fresh()))
         }
-        TaskEvent::Status { .. } | TaskEvent::Artifact { .. } | TaskEvent::Turn { .. } => None,
+        TaskEvent::Status { .. } | TaskEvent::Artifact { .. } | TaskEvent::UserMessage { .. } => {
+            None
+        }
     }
 }
 
@@ -93,6 +95,6 @@ fn saying<'m>(event: &TaskEvent<'m>, said: &'m MessageBuf) -> TaskEvent<'m> {
         TaskEvent::Status { state, at_ms, metadata, .. } => {
             TaskEvent::Status { state, at_ms, message: Some(said.view()), metadata }
         }
-        TaskEvent::Artifact { .. } | TaskEvent::Turn { .. } => *event,
+        TaskEvent::Artifact { .. } | TaskEvent::UserMessage { .. } => *event,
     }
 }

@@ -105,7 +105,7 @@ fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
 fn update(out: &mut Vec<u8>, (event, index): (&TaskEvent<'_>, u32), place: Place<'_>) -> bool {
     let metadata = match *event {
         // A client's message is no event of the protocol.
-        TaskEvent::Turn { .. } => return false,
+        TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
             put::id(out, b"{\"statusUpdate\":{\"taskId\":\"", place.task_id);
             put::id(out, b",\"contextId\":\"", place.context_id);

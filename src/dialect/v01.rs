@@ -103,7 +103,7 @@ pub(super) fn event_in(
             let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
             match event {
                 // A client's message is no event of the protocol.
-                TaskEvent::Turn { .. } => return false,
+                TaskEvent::UserMessage { .. } => return false,
                 TaskEvent::Status { state, at_ms, message, metadata } => {
                     let now = Now { state, at_ms, said: message };
                     status_event(out, style, now, place, last);

@@ -112,7 +112,7 @@ fn update(
 ) -> bool {
     let (head, metadata) = match *event {
         // A client's message is no event of the protocol.
-        TaskEvent::Turn { .. } => return false,
+        TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { metadata, .. } => {
             (&b"{\"kind\":\"status-update\",\"taskId\":\""[..], metadata)
         }
@@ -123,7 +123,7 @@ fn update(
     put::id(out, head, place.task_id);
     put::id(out, b",\"contextId\":\"", place.context_id);
     match *event {
-        TaskEvent::Turn { .. } => {}
+        TaskEvent::UserMessage { .. } => {}
         TaskEvent::Status { state, at_ms, message, .. } => {
             old::status(out, style, Now { state, at_ms, said: message }, place);
             put::flag(out, b",\"final\":", last || state.is_terminal());

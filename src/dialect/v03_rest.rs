@@ -89,7 +89,7 @@ fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
 fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>, last: bool) -> bool {
     let (head, metadata) = match *event {
         // A client's message is no event of the protocol.
-        TaskEvent::Turn { .. } => return false,
+        TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { metadata, .. } => (&b"{\"statusUpdate\":{\"taskId\":\""[..], metadata),
         TaskEvent::Artifact { metadata, .. } => {
             (&b"{\"artifactUpdate\":{\"taskId\":\""[..], metadata)
@@ -98,7 +98,7 @@ fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>, last: bool
     put::id(out, head, place.task_id);
     put::id(out, b",\"contextId\":\"", place.context_id);
     match *event {
-        TaskEvent::Turn { .. } => {}
+        TaskEvent::UserMessage { .. } => {}
         TaskEvent::Status { state, at_ms, message, .. } => {
             status(out, state, at_ms, message, place);
             if last || state.is_terminal() {

@@ -115,7 +115,7 @@ const ARTIFACT_UPDATE: Template<144> = Template::new(
 fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>) -> bool {
     let metadata = match *event {
         // A client's message is no event of the protocol.
-        TaskEvent::Turn { .. } => return false,
+        TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
             STATUS_UPDATE.put(out, place.task_id, place.context_id);
             status(out, state, at_ms, message, place);

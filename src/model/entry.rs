@@ -34,7 +34,7 @@ pub const PLACE: usize = 8;
 
 /// Marks in the kind column: the rest of it is the kind.
 pub mod mark {
-    /// A turn, or a status that says something.
+    /// A user message, or a status that says something.
     pub const MESSAGE: u8 = 0x80;
     /// A chunk of an artifact that began in an earlier entry.
     pub const CHUNK: u8 = 0x40;
@@ -132,7 +132,7 @@ impl<'a> Entry<'a> {
         self.plain_event()
     }
 
-    /// The event of an entry that does not repeat, as no turn and no status does.
+    /// The event of an entry that does not repeat, as no user message and no status does.
     #[inline]
     pub fn plain_event(&self) -> Option<TaskEvent<'a>> {
         TaskEvent::decode(self.kind(), self.flag(), self.payload)
@@ -147,7 +147,7 @@ impl<'a> Entry<'a> {
                 let artifact = Artifact { repeats: self.repeated(), ..artifact };
                 TaskEvent::Artifact { artifact, append, last_chunk, metadata }
             }
-            TaskEvent::Turn { .. } | TaskEvent::Status { .. } => event,
+            TaskEvent::UserMessage { .. } | TaskEvent::Status { .. } => event,
         })
     }
 
@@ -205,13 +205,13 @@ impl<'a> Entry<'a> {
     #[inline]
     pub fn message(&self) -> Option<Message<'a>> {
         match self.plain_event()? {
-            TaskEvent::Turn { message } => Some(message),
+            TaskEvent::UserMessage { message } => Some(message),
             TaskEvent::Status { message, .. } => message,
             TaskEvent::Artifact { .. } => None,
         }
     }
 
-    /// True for a turn and for a status that says something.
+    /// True for a user message and for a status that says something.
     #[inline]
     pub fn holds_message(&self) -> bool {
         self.head[KIND_AT] & mark::MESSAGE != 0
@@ -224,8 +224,8 @@ impl<'a> Entry<'a> {
     }
 
     #[inline]
-    pub fn is_turn(&self) -> bool {
-        self.kind() == kind::TURN
+    pub fn is_user_message(&self) -> bool {
+        self.kind() == kind::USER_MESSAGE
     }
 }
 

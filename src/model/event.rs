@@ -12,7 +12,7 @@ use super::{
 #[derive(Clone, Copy)]
 pub enum TaskEvent<'a> {
     /// A client's message joins the history; it has no sequence number of its own.
-    Turn {
+    UserMessage {
         /// The message as it came.
         message: Message<'a>,
     },
@@ -42,7 +42,7 @@ pub enum TaskEvent<'a> {
 
 /// Kind bytes of encoded events.
 pub(super) mod kind {
-    pub const TURN: u8 = 1;
+    pub const USER_MESSAGE: u8 = 1;
     pub const STATUS: u8 = 2;
     pub const ARTIFACT: u8 = 3;
 }
@@ -112,7 +112,7 @@ pub(super) fn split_metadata(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// An event cut into the columns of its encoding: `kind, flag, payload`.
 ///
-/// Payloads: turn = message; status = `at_ms u64, metadata, message`; artifact = `next u32,
+/// Payloads: user message = message; status = `at_ms u64, metadata, message`; artifact = `next u32,
 /// metadata, artifact`, and for one that repeats the parts of the task's first message, where in
 /// the log those begin and end, u32 each. Metadata has its length u32 before it, if the flag says
 /// that there is some.
@@ -120,7 +120,7 @@ impl<'a> TaskEvent<'a> {
     /// Length of the payload in bytes.
     pub fn payload_len(&self) -> usize {
         match self {
-            TaskEvent::Turn { message } => message.0.len(),
+            TaskEvent::UserMessage { message } => message.0.len(),
             TaskEvent::Status { message, metadata, .. } => {
                 STATUS_HEAD + metadata_len(*metadata) + message.map_or(0, |m| m.0.len())
             }
@@ -141,7 +141,9 @@ impl<'a> TaskEvent<'a> {
                 entry[ENTRY_HEAD..].copy_from_slice(&at_ms.to_le_bytes());
                 out.extend_from_slice(&entry);
             }
-            TaskEvent::Turn { .. } | TaskEvent::Status { .. } | TaskEvent::Artifact { .. } => {
+            TaskEvent::UserMessage { .. }
+            | TaskEvent::Status { .. }
+            | TaskEvent::Artifact { .. } => {
                 self.encode_any(out);
             }
         }
@@ -151,8 +153,8 @@ impl<'a> TaskEvent<'a> {
         out.reserve(ENTRY_HEAD + self.payload_len());
         let payload_len = self.payload_len();
         match *self {
-            TaskEvent::Turn { message } => {
-                let kind = kind::TURN | mark::MESSAGE;
+            TaskEvent::UserMessage { message } => {
+                let kind = kind::USER_MESSAGE | mark::MESSAGE;
                 out.extend_from_slice(&entry_head(payload_len, kind, 0));
                 out.extend_from_slice(message.0);
             }
@@ -184,7 +186,7 @@ impl<'a> TaskEvent<'a> {
             false => Some((None, bytes)),
         };
         match kind {
-            kind::TURN => Some(TaskEvent::Turn { message: Message(payload) }),
+            kind::USER_MESSAGE => Some(TaskEvent::UserMessage { message: Message(payload) }),
             kind::STATUS => {
                 let (at_ms, rest) = payload.split_first_chunk::<8>()?;
                 let (metadata, message) = with_metadata(rest)?;

@@ -4,10 +4,11 @@
 //! Values are packed bytes and views over them; text is kept as the verbatim JSON the peer sent, so
 //! that what went in comes out. Nothing here knows a wire spelling, a socket, a clock or a lock.
 
+mod append;
 pub mod build;
 pub mod call;
 mod check;
-mod enter;
+mod compact;
 mod entry;
 pub mod event;
 mod json;
@@ -15,7 +16,6 @@ pub mod pack;
 mod part;
 mod profile;
 pub mod reply;
-mod squeeze;
 pub mod state;
 pub mod task;
 mod text;

@@ -1,8 +1,8 @@
 //! A task is the log of its events; its state, history and artifacts are a reading of that log.
 //!
 //! [`Task::apply`] is the one mutation in the system. Entries that a later one replaced are marked
-//! dead with the sequence number that killed them, stay as long as the replay window needs them,
-//! and are then squeezed out: the log holds at most what is alive, the window, and as much again.
+//! dead with the sequence number that replaced them and stay as long as the replay window needs them;
+//! compaction then drops them: the log holds at most what is alive, the window, and as much again.
 
 use smallvec::SmallVec;
 
@@ -43,7 +43,7 @@ const RELOCATED_MAX: usize = 512 * 1024;
 
 /// First and last entry of one artifact.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chain {
+pub(super) struct ArtifactChunks {
     pub first: u32,
     pub last: u32,
 }
@@ -61,13 +61,13 @@ pub struct Task {
     pub(super) base_seq: u32,
     pub(super) status_at: u32,
     pub(super) dead_bytes: u32,
-    pub(super) squeezes: u32,
+    pub(super) compactions: u32,
     pub(super) messages: u32,
     /// Before it, no message can be trimmed from the history.
     pub(super) trimmed_at: u32,
     /// The one entry that repeats the first message; 0: there is none.
     pub(super) repeats_at: u32,
-    pub(super) artifacts: SmallVec<[Chain; 1]>,
+    pub(super) artifacts: SmallVec<[ArtifactChunks; 1]>,
 }
 
 impl Task {
@@ -100,7 +100,7 @@ impl Task {
             base_seq: 0,
             status_at: 0,
             dead_bytes: 0,
-            squeezes: 0,
+            compactions: 0,
             messages: 0,
             trimmed_at: 0,
             repeats_at: 0,
@@ -118,7 +118,7 @@ impl Task {
         reserve: usize,
     ) -> Task {
         let mut log = Task::log_of(id, context_id, reserve);
-        log.extend_from_slice(&entry_head(message.0.len(), kind::TURN | mark::MESSAGE, 0));
+        log.extend_from_slice(&entry_head(message.0.len(), kind::USER_MESSAGE | mark::MESSAGE, 0));
         log.extend_from_slice(message.0);
         let (state, status_at, seq) = (TaskState::Submitted, log.len(), 1u32);
         TaskEvent::Status { state, at_ms, message: None, metadata: None }.encode(&mut log);
@@ -133,7 +133,7 @@ impl Task {
     pub fn submitted_cost(message: Message<'_>) -> usize {
         let (state, at_ms) = (TaskState::Submitted, 0);
         let first = TaskEvent::Status { state, at_ms, message: None, metadata: None };
-        Task::cost(&TaskEvent::Turn { message }) + Task::cost(&first)
+        Task::cost(&TaskEvent::UserMessage { message }) + Task::cost(&first)
     }
 
     /// Log bytes that an event will take.
@@ -186,8 +186,8 @@ impl Task {
 
     /// Bytes held on the heap.
     pub fn heap_bytes(&self) -> usize {
-        let chains = if self.artifacts.spilled() { self.artifacts.capacity() * 8 } else { 0 };
-        self.log.capacity() + chains
+        let artifacts = if self.artifacts.spilled() { self.artifacts.capacity() * 8 } else { 0 };
+        self.log.capacity() + artifacts
     }
 
     /// Sequence number of the event that brought the current status; 0 before the first.
@@ -203,13 +203,15 @@ impl Task {
     /// Heap bytes that applying `event` may add at most.
     pub fn growth(&self, event: &TaskEvent<'_>) -> usize {
         let is_full = self.artifacts.len() == self.artifacts.capacity();
-        let chains = match event {
+        let artifacts = match event {
             TaskEvent::Artifact { .. } if is_full => {
-                2 * self.artifacts.capacity() * size_of::<Chain>()
+                2 * self.artifacts.capacity() * size_of::<ArtifactChunks>()
             }
-            TaskEvent::Artifact { .. } | TaskEvent::Turn { .. } | TaskEvent::Status { .. } => 0,
+            TaskEvent::Artifact { .. }
+            | TaskEvent::UserMessage { .. }
+            | TaskEvent::Status { .. } => 0,
         };
-        self.log_growth(Task::cost(event)) + chains
+        self.log_growth(Task::cost(event)) + artifacts
     }
 
     /// A vector grows to twice its size or to what is needed.
@@ -229,9 +231,9 @@ impl Task {
         self.log.len() + first.flatten().map_or(0, |entry| entry.len())
     }
 
-    /// Times the log was squeezed: offsets from before are void.
-    pub(super) fn squeezes(&self) -> u32 {
-        self.squeezes
+    /// Times the log was compacted: offsets from before are void.
+    pub(super) fn compactions(&self) -> u32 {
+        self.compactions
     }
 
     pub(super) fn entries_at(&self) -> usize {
@@ -253,7 +255,7 @@ impl Task {
 
     /// Where the first artifact may begin, and how many there are now.
     pub(super) fn artifacts_at(&self) -> (usize, usize) {
-        let first = self.artifacts.iter().map(|chain| chain.first).min();
+        let first = self.artifacts.iter().map(|chunks| chunks.first).min();
         (first.unwrap_or(0) as usize, self.artifacts.len())
     }
 
@@ -284,22 +286,22 @@ impl Task {
         }
         let cost = Task::cost(event);
         let (length, dead) = (self.length() + cost, self.dead_bytes as usize);
-        // A squeeze of a full log must free a sixteenth: it copies all of it.
+        // Compaction of a full log must free a sixteenth: it copies all of it.
         let is_worth_it = dead >= limits.bytes_max / 16;
         if length > limits.bytes_max && (!is_worth_it || length - dead > limits.bytes_max) {
             return Err(Refusal::TooLarge);
         }
         if let TaskEvent::Artifact { artifact, .. } = event
             && self.artifacts.len() >= limits.artifacts_max
-            && self.chain_of_id(artifact.artifact_id().raw()).is_none()
+            && self.artifact_of_id(artifact.artifact_id().raw()).is_none()
         {
             return Err(Refusal::TooManyArtifacts);
         }
-        self.squeeze(cost, limits);
+        self.compact(cost, limits);
         let at = self.log.len();
         // It reserves at once: `growth` counts on it.
         event.encode(&mut self.log);
-        self.enter(at, limits);
+        self.append_entry(at, limits);
         Ok(self.seq())
     }
 
@@ -311,7 +313,7 @@ impl Task {
         let bytes = events.bytes();
         if self.state.is_terminal()
             || self.length() + bytes.len() > limits.bytes_max
-            || self.may_squeeze(bytes.len(), events.len() as u64, limits)
+            || self.may_compact(bytes.len(), events.len() as u64, limits)
         {
             return (0, false);
         }
@@ -319,7 +321,7 @@ impl Task {
         self.log.extend_from_slice(bytes);
         let mut applied = 0;
         while !self.state.is_terminal()
-            && let Some(end) = self.enter(at, limits)
+            && let Some(end) = self.append_entry(at, limits)
         {
             at = end;
             applied += 1;
@@ -330,10 +332,10 @@ impl Task {
 
     /// Heap bytes that [`Task::apply_at_once`] may add at most.
     pub fn growth_at_once(&self, events: &EventBuf) -> usize {
-        let chains = self.artifacts.len() + events.artifacts();
-        let is_full = events.artifacts() > 0 && chains > self.artifacts.capacity();
+        let artifacts = self.artifacts.len() + events.artifacts();
+        let is_full = events.artifacts() > 0 && artifacts > self.artifacts.capacity();
         self.log_growth(events.bytes_len())
-            + if is_full { chains.next_power_of_two() * size_of::<Chain>() } else { 0 }
+            + if is_full { artifacts.next_power_of_two() * size_of::<ArtifactChunks>() } else { 0 }
     }
 
     /// Gives back log memory that nothing will fill; call it when no event is expected soon.
@@ -399,32 +401,32 @@ mod tests {
                 assert_eq!(size.sum::<usize>(), if length > 0 { length + head } else { 0 });
             }
         }
-        assert!(task.squeezes() > 0);
+        assert!(task.compactions() > 0);
     }
 
     #[test]
-    fn a_window_is_squeezed_once_and_a_full_log_only_when_it_is_worth_it() {
+    fn a_window_is_compacted_once_and_a_full_log_only_when_it_is_worth_it() {
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
         for _ in 0..800 {
             replace(&mut task, 600, &limits()).unwrap();
         }
-        assert!((10..=100).contains(&task.squeezes()), "{}", task.squeezes());
+        assert!((10..=100).contains(&task.compactions()), "{}", task.compactions());
         let large = TaskLimits { replay_max: 100_000, ..limits() };
         let parts = PartsBuf::new().text(&"x".repeat(95_000));
         let said = MessageBuf::agent(&parts).id("m");
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
-        task.apply(&TaskEvent::Turn { message: said.view() }, &large).unwrap();
+        task.apply(&TaskEvent::UserMessage { message: said.view() }, &large).unwrap();
         let refused =
             (0..10_000).find_map(|_| task.apply(&status(TaskState::Working), &large).err());
         assert_eq!(refused, Some(Refusal::TooLarge));
-        assert_eq!(task.squeezes(), 0);
+        assert_eq!(task.compactions(), 0);
     }
 
     #[test]
     fn a_submitted_task_is_its_slow_twin() {
         let said = MessageBuf::agent(&PartsBuf::new().text("hello")).id("m");
         let mut slow = Task::new(b"t", b"c", Generation::V03, 0);
-        slow.apply(&TaskEvent::Turn { message: said.view() }, &limits()).unwrap();
+        slow.apply(&TaskEvent::UserMessage { message: said.view() }, &limits()).unwrap();
         slow.apply(&status(TaskState::Submitted), &limits()).unwrap();
         let mut fast = Task::submitted(b"t", b"c", Generation::V03, (said.view(), 1), 0);
         for task in [&mut slow, &mut fast] {
@@ -459,7 +461,7 @@ mod tests {
                         0..=5 => TaskEvent::Artifact { artifact, append, last_chunk, metadata },
                         6..=8 => TaskEvent::Status { state, at_ms, message, metadata },
                         9 if round > 35 => status(TaskState::Completed),
-                        _ => TaskEvent::Turn { message: said.view() },
+                        _ => TaskEvent::UserMessage { message: said.view() },
                     });
                 }
                 let growth = fast.heap_bytes() + fast.growth_at_once(&events);
@@ -525,7 +527,7 @@ mod tests {
                 let artifact = artifact.view();
                 let (last_chunk, metadata) = (false, None);
                 let event = match step % 3 {
-                    0 => TaskEvent::Turn { message: reply.view() },
+                    0 => TaskEvent::UserMessage { message: reply.view() },
                     1 => TaskEvent::Artifact { artifact, append, last_chunk, metadata },
                     _ => status(TaskState::Working),
                 };
@@ -557,13 +559,13 @@ mod tests {
         assert_eq!(task.apply_at_once(&events, &larger), (0, false));
         assert_eq!(task.view().bytes(), task.length());
         assert_eq!(task.apply(&event, &larger), Ok(3));
-        // Nothing repeats the message any more; trimmed and squeezed, it is gone.
+        // Nothing repeats the message any more; trimmed and compacted, it is gone.
         let short = TaskLimits { history_max: 1, ..larger };
-        let turn = TaskEvent::Turn { message: Message(b"") };
-        task.apply(&turn, &short).unwrap();
+        let message = TaskEvent::UserMessage { message: Message(b"") };
+        task.apply(&message, &short).unwrap();
         let tight = TaskLimits { bytes_max: task.log.len(), ..short };
-        task.apply(&turn, &tight).unwrap();
-        assert_eq!((task.repeats_at, task.squeezes()), (0, 1));
+        task.apply(&message, &tight).unwrap();
+        assert_eq!((task.repeats_at, task.compactions()), (0, 1));
         assert_eq!(task.view().artifacts().count(), 1);
     }
 
@@ -588,15 +590,15 @@ mod tests {
     fn a_task_awaits_input_until_its_client_speaks() {
         let mut task = Task::new(b"t", b"c", Generation::V1, 0);
         let said = MessageBuf::agent(&PartsBuf::new()).id("m");
-        let turn = TaskEvent::Turn { message: said.view() };
+        let message = TaskEvent::UserMessage { message: said.view() };
         let mut awaits = |event: &TaskEvent<'_>| {
             task.apply(event, &limits()).unwrap();
             (task.awaits_input(), task.status_seq())
         };
-        assert_eq!(awaits(&turn), (false, 0));
+        assert_eq!(awaits(&message), (false, 0));
         assert_eq!(awaits(&status(TaskState::AuthRequired)), (false, 1));
         assert_eq!(awaits(&status(TaskState::InputRequired)), (true, 2));
-        assert_eq!(awaits(&turn), (false, 2));
+        assert_eq!(awaits(&message), (false, 2));
         assert_eq!(awaits(&status(TaskState::Completed)), (false, 3));
     }
 }

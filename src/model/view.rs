@@ -73,7 +73,7 @@ impl<'a> TaskView<'a> {
             Some(TaskEvent::Status { state, at_ms, message, metadata }) => {
                 Status { state, at_ms, message, metadata }
             }
-            Some(TaskEvent::Turn { .. } | TaskEvent::Artifact { .. }) | None => {
+            Some(TaskEvent::UserMessage { .. } | TaskEvent::Artifact { .. }) | None => {
                 Status { state: TaskState::Unspecified, at_ms: 0, message: None, metadata: None }
             }
         }
@@ -119,10 +119,11 @@ impl<'a> TaskView<'a> {
     }
 
     /// The newest message a client sent.
-    pub fn last_turn(&self) -> Option<Message<'a>> {
+    pub fn last_user_message(&self) -> Option<Message<'a>> {
         let seq = self.seq;
-        let turns = self.entries().filter(|(_, entry)| entry.is_turn() && entry.lives_at(seq));
-        turns.last().map(|(_, entry)| Message(entry.payload))
+        let messages =
+            self.entries().filter(|(_, entry)| entry.is_user_message() && entry.lives_at(seq));
+        messages.last().map(|(_, entry)| Message(entry.payload))
     }
 
     /// The artifacts, in the order in which they appeared.
@@ -264,7 +265,7 @@ impl<'a> Iterator for AllParts<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayPlace {
     offset: u32,
-    squeezes: u32,
+    compactions: u32,
 }
 
 /// One event of a task, seen again.
@@ -289,14 +290,15 @@ impl Task {
         place: &mut ReplayPlace,
         mut each: impl FnMut(Replayed<'a>) -> bool,
     ) -> u64 {
-        if place.offset == 0 || place.squeezes != self.squeezes() {
-            *place = ReplayPlace { offset: self.entries_at() as u32, squeezes: self.squeezes() };
+        if place.offset == 0 || place.compactions != self.compactions() {
+            *place =
+                ReplayPlace { offset: self.entries_at() as u32, compactions: self.compactions() };
         }
         let mut given = seq;
         while let Some(entry) = Entry::at(self.log(), place.offset as usize) {
             let seq = u64::from(entry.seq());
             place.offset += entry.len() as u32;
-            if seq <= given || entry.is_turn() {
+            if seq <= given || entry.is_user_message() {
                 continue;
             }
             given = seq;

@@ -151,7 +151,7 @@ impl Core {
                 let detail = "the task belongs to another context";
                 return Err(Fault::param("message.contextId", detail));
             }
-            edit.turn(send.message)?;
+            edit.user_message(send.message)?;
             let task = edit.task();
             Ok(Joined {
                 seq: task.seq(),
@@ -170,7 +170,7 @@ impl Core {
         let mut known = None;
         self.store.read(key, |task| {
             if !task.state().is_terminal() {
-                let message = task.view().last_turn().map(|message| message.0.to_vec());
+                let message = task.view().last_user_message().map(|message| message.0.to_vec());
                 let ids = (task.id().to_vec(), task.context_id().to_vec());
                 known = message.map(|message| (message, ids, task.state()));
             }

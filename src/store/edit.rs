@@ -71,8 +71,8 @@ impl<'e> Edit<'e> {
     /// # Errors
     /// [`Refused::Terminal`], [`Refused::TooLarge`], [`Refused::OutOfBytes`]; the task is as it
     /// was.
-    pub fn turn(&mut self, message: Message<'_>) -> Result<(), Refused> {
-        self.put(&TaskEvent::Turn { message }).map(drop)
+    pub fn user_message(&mut self, message: Message<'_>) -> Result<(), Refused> {
+        self.put(&TaskEvent::UserMessage { message }).map(drop)
     }
 
     /// Applies an event of the agent and returns its sequence number.

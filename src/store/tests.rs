@@ -401,7 +401,7 @@ fn a_message_too_large_makes_and_changes_nothing() {
     assert_eq!(made, Err(Refused::TooLarge));
     assert_eq!(store.stats(), Stats::default());
     let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
-    let turn = store.update(key, NOW, |edit| edit.turn(large.view()));
+    let turn = store.update(key, NOW, |edit| edit.user_message(large.view()));
     assert_eq!(turn, Some(Err(Refused::TooLarge)));
     assert_eq!(state(&store, key), Some(TaskState::InputRequired));
 }
@@ -419,7 +419,7 @@ fn a_stream_ends_at_the_end_and_at_input_required_but_not_at_auth_required() {
     let mut stays = Cursor { ends_at_input: false, ..cursor(key, 2, false) };
     assert_eq!(follow(&store, &mut stays, waker), (Follow::Pending, vec![3], false));
     // The client answers: a stream that begins here waits for what comes.
-    store.update(key, NOW, |edit| edit.turn(said(1).view())).unwrap().unwrap();
+    store.update(key, NOW, |edit| edit.user_message(said(1).view())).unwrap().unwrap();
     let mut next = cursor(key, 3, true);
     assert_eq!(follow(&store, &mut next, waker), (Follow::Pending, vec![-3], false));
     apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
@@ -461,7 +461,7 @@ fn a_parked_call_waits_for_a_new_interruption() {
     let (store, counter) = (Store::new(&Limits::default(), 7), Arc::<Counter>::default());
     let waker = Waker::from(Arc::clone(&counter));
     let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
-    store.update(key, NOW, |edit| edit.turn(said(1).view())).unwrap().unwrap();
+    store.update(key, NOW, |edit| edit.user_message(said(1).view())).unwrap().unwrap();
     let mut ticket = Ticket { key, after: 2, history: Some(0), waiter: Default::default() };
     assert_eq!(store.settle(&mut ticket, &waker, &mut |_| ()), Poll::Pending);
     apply(&store, key, &status(TaskState::Working)).unwrap().unwrap();

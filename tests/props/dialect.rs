@@ -277,7 +277,7 @@ fn events<'a>(message: Message<'a>, artifact: Artifact<'a>) -> Vec<TaskEvent<'a>
     };
     let mut events = vec![
         status(TaskState::Submitted, None),
-        TaskEvent::Turn { message },
+        TaskEvent::UserMessage { message },
         artifact(false),
         artifact(true),
     ];
@@ -312,9 +312,9 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: RawText<'_>) {
         let (seq, task_id) = (task.seq(), task.view().id());
         let (artifact_index, last) = (0, false);
         let item = Followed::Event { seq, event, artifact_index, task_id, context_id, last };
-        let is_turn = matches!(event, TaskEvent::Turn { .. });
-        assert_eq!((wire.event)(&mut out, &item, &cx), !is_turn);
-        if is_turn {
+        let is_user_message = matches!(event, TaskEvent::UserMessage { .. });
+        assert_eq!((wire.event)(&mut out, &item, &cx), !is_user_message);
+        if is_user_message {
             assert!(out.is_empty());
             continue;
         }

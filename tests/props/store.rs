@@ -402,14 +402,14 @@ impl Twin {
         let said = message(tape);
         let before = self.known[at].state;
         self.change(at, &mut |edit| {
-            let refused = edit.turn(said.view()).err();
+            let refused = edit.user_message(said.view()).err();
             assert_eq!(refused == Some(Refused::Terminal), before.is_terminal());
             assert_eq!(edit.task().state(), before);
         });
     }
 
     /// Speaks to one task and replaces an artifact of it, again and again, so that its history is
-    /// trimmed and its log squeezed.
+    /// trimmed and its log compacted.
     fn wear(&mut self, tape: &mut Tape<'_>) {
         let (back, length) = (tape.next(7) as u8, tape.next(4) as u8);
         for _ in 0..12 {
@@ -492,7 +492,7 @@ impl Twin {
                         (seq, task_id.raw(), context_id.raw()),
                         (at + 1, &known.id[..], &known.context[..])
                     );
-                    assert!(!matches!(event, TaskEvent::Turn { .. }));
+                    assert!(!matches!(event, TaskEvent::UserMessage { .. }));
                     at = seq;
                     is_last = last;
                 }

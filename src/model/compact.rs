@@ -1,20 +1,20 @@
-//! Squeezing a task's log: what is dead and no longer replayed goes.
+//! Compacting a task's log: what is dead and no longer replayed goes.
 //!
-//! A squeeze copies what it keeps, so it happens once a window at most, or when a full log gets a
+//! Compaction copies what it keeps, so it happens once a window at most, or when a full log gets a
 //! sixteenth of itself back.
 
 use super::{
     entry::{Entries, Entry, NEXT, NEXT_AT},
     event::kind,
-    task::{Chain, Task, TaskLimits},
+    task::{ArtifactChunks, Task, TaskLimits},
 };
 
 /// Dead bytes below which a log is left as it is.
 const WORTH_IT: usize = 4096;
 
 impl Task {
-    /// True unless it is certain that `events` more of `more` bytes fit without a squeeze.
-    pub(super) fn may_squeeze(&self, more: usize, events: u64, limits: &TaskLimits) -> bool {
+    /// True unless it is certain that `events` more of `more` bytes fit without compaction.
+    pub(super) fn may_compact(&self, more: usize, events: u64, limits: &TaskLimits) -> bool {
         let newest = u64::from(self.seq) + events;
         let window = u64::from(u32::try_from(limits.replay_max).unwrap_or(u32::MAX));
         let is_due = newest.saturating_sub(window) >= u64::from(self.base_seq) + window.max(1);
@@ -22,7 +22,7 @@ impl Task {
     }
 
     /// Drops dead entries that no replay needs once they are half of a log of some size.
-    pub(super) fn squeeze(&mut self, more: usize, limits: &TaskLimits) {
+    pub(super) fn compact(&mut self, more: usize, limits: &TaskLimits) {
         let dead = self.dead_bytes as usize;
         let tight = self.length() + more > limits.bytes_max;
         if !tight && (dead < WORTH_IT || dead < self.log.len() / 2) {
@@ -30,7 +30,7 @@ impl Task {
         }
         let window = u32::try_from(limits.replay_max).unwrap_or(u32::MAX);
         let floor = if tight { self.seq } else { self.seq.saturating_sub(window) };
-        // One squeeze a window at most: it copies the window.
+        // Once a window at most: it copies the window.
         if !tight && floor < self.base_seq.saturating_add(window.max(1)) {
             return;
         }
@@ -76,14 +76,15 @@ impl Task {
                 log[at + NEXT_AT..at + NEXT_AT + NEXT].copy_from_slice(&next.to_le_bytes());
             }
         }
-        for chain in &mut self.artifacts {
-            *chain = Chain { first: new_place(chain.first), last: new_place(chain.last) };
+        for chunks in &mut self.artifacts {
+            *chunks =
+                ArtifactChunks { first: new_place(chunks.first), last: new_place(chunks.last) };
         }
         self.status_at = new_place(self.status_at);
         self.repeats_at = new_place(self.repeats_at);
         self.trimmed_at = 0;
         self.log = log;
         self.base_seq = self.base_seq.max(floor);
-        self.squeezes += 1;
+        self.compactions += 1;
     }
 }

@@ -7,7 +7,7 @@ use super::{
     event::{is_append, kind, state_of},
     pack::Message,
     state::TaskState,
-    task::{Chain, Task, TaskLimits},
+    task::{ArtifactChunks, Task, TaskLimits},
 };
 
 impl Task {
@@ -15,7 +15,7 @@ impl Task {
     ///
     /// `None`: there is none, or it is an artifact too many.
     #[inline]
-    pub(super) fn enter(&mut self, at: usize, limits: &TaskLimits) -> Option<usize> {
+    pub(super) fn append_entry(&mut self, at: usize, limits: &TaskLimits) -> Option<usize> {
         let entry = Entry::at(&self.log, at)?;
         let (end, flag) = (at + entry.len(), entry.flag());
         let (mut index, mut mark) = (0, 0);
@@ -29,16 +29,16 @@ impl Task {
                 self.is_answered = false;
             }
             kind::ARTIFACT => {
-                let chain = self.chain_of(&entry);
-                if chain.is_none() && self.artifacts.len() >= limits.artifacts_max {
+                let known = self.artifact_of(&entry);
+                if known.is_none() && self.artifacts.len() >= limits.artifacts_max {
                     return None;
                 }
                 if entry.is_repeating() {
                     self.repeat(at, end, limits)?;
                 }
                 self.seq += 1;
-                index = chain.unwrap_or(self.artifacts.len());
-                mark = self.link_artifact(chain, at, is_append(flag));
+                index = known.unwrap_or(self.artifacts.len());
+                mark = self.link_artifact(known, at, is_append(flag));
             }
             _ => {
                 self.messages += 1;
@@ -57,7 +57,7 @@ impl Task {
 
     /// Which artifact an entry is about, if there is one of this id.
     #[inline]
-    fn chain_of(&self, entry: &Entry<'_>) -> Option<usize> {
+    fn artifact_of(&self, entry: &Entry<'_>) -> Option<usize> {
         // The newest artifact is by far the likeliest to grow.
         let newest = Entry::at(&self.log, self.artifacts.last()?.first as usize);
         if let (Some(newest), Some(key)) = (newest, entry.artifact_key())
@@ -65,32 +65,32 @@ impl Task {
         {
             return Some(self.artifacts.len() - 1);
         }
-        self.chain_of_id(entry.artifact().artifact_id().raw())
+        self.artifact_of_id(entry.artifact().artifact_id().raw())
     }
 
-    pub(super) fn chain_of_id(&self, artifact_id: &[u8]) -> Option<usize> {
-        self.artifacts.iter().rposition(|chain| {
-            Entry::at(&self.log, chain.first as usize)
+    pub(super) fn artifact_of_id(&self, artifact_id: &[u8]) -> Option<usize> {
+        self.artifacts.iter().rposition(|chunks| {
+            Entry::at(&self.log, chunks.first as usize)
                 .is_some_and(|entry| entry.artifact().artifact_id().raw() == artifact_id)
         })
     }
 
     /// Returns the mark of the new entry.
     #[inline]
-    fn link_artifact(&mut self, chain: Option<usize>, at: usize, append: bool) -> u8 {
-        let new = Chain { first: at as u32, last: at as u32 };
-        let Some(chain) = chain.and_then(|index| self.artifacts.get_mut(index)) else {
+    fn link_artifact(&mut self, known: Option<usize>, at: usize, append: bool) -> u8 {
+        let new = ArtifactChunks { first: at as u32, last: at as u32 };
+        let Some(chunks) = known.and_then(|index| self.artifacts.get_mut(index)) else {
             self.artifacts.push(new);
             return 0;
         };
         if append {
-            let last = std::mem::replace(&mut chain.last, at as u32);
+            let last = std::mem::replace(&mut chunks.last, at as u32);
             self.put_u32(last as usize + NEXT_AT, at as u32);
             return mark::CHUNK;
         }
-        let mut old = std::mem::replace(chain, new).first as usize;
+        let mut old = std::mem::replace(chunks, new).first as usize;
         while old != 0 {
-            self.kill(old);
+            self.mark_dead(old);
             old = self.u32_at(old + NEXT_AT) as usize;
         }
         0
@@ -104,12 +104,12 @@ impl Task {
         if entry.holds_message() {
             self.trimmed_at = self.trimmed_at.min(at);
         } else {
-            self.kill(at as usize);
+            self.mark_dead(at as usize);
         }
     }
 
     #[inline]
-    fn kill(&mut self, at: usize) {
+    fn mark_dead(&mut self, at: usize) {
         // Zero would say that it lives.
         self.put_u32(at + DEAD_AT, self.seq.max(1));
         self.dead_bytes += match self.repeats_at {
@@ -138,7 +138,7 @@ impl Task {
         let first = self.entries_at();
         let entry = Entry::at(&self.log, first)?;
         let fits = self.log.len() + entry.len() <= limits.bytes_max;
-        if !fits || first == 0 || !entry.is_turn() || entry.dead() != 0 {
+        if !fits || first == 0 || !entry.is_user_message() || entry.dead() != 0 {
             return None;
         }
         if self.repeats_at != 0 || self.messages != 1 {
@@ -164,7 +164,7 @@ impl Task {
         for (at, entry) in (Entries { log: &self.log, at: self.trimmed_at() }) {
             if entry.dead() == 0 && entry.holds_message() && at != self.status_at() {
                 self.trimmed_at = (at + entry.len()) as u32;
-                self.kill(at);
+                self.mark_dead(at);
                 self.messages -= 1;
                 return;
             }
