@@ -1,35 +1,35 @@
-//! Bells: how a waiting call or stream is woken, and how a store learns that nobody waits any more.
+//! How a waiting call or stream is woken, and how a store learns that nobody waits any more.
 //!
-//! The one who waits owns a [`Waiter`]; what it waits for keeps the [`Bell`] and rings it. When the
-//! waiter is dropped its bell has one owner left and can be taken down.
+//! The one who waits owns a [`Waiter`]; what it waits for keeps the [`SharedWaker`] and wakes it.
+//! When the waiter is dropped, its waker has one owner left and can be forgotten.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
 };
 
-/// The side that waits; it hangs up at most one bell.
+/// The side that waits; it has at most one waker.
 #[derive(Debug, Default)]
-pub struct Waiter(Option<Arc<Bell>>);
+pub struct Waiter(Option<Arc<SharedWaker>>);
 
-/// The side that rings.
+/// The side that wakes.
 #[derive(Debug)]
-pub struct Bell(Mutex<Option<Waker>>);
+pub struct SharedWaker(Mutex<Option<Waker>>);
 
 impl Waiter {
-    /// From now on `wake` is woken by the next ring. The first time this returns the bell, which
-    /// the caller keeps for as long as it may ring.
-    pub fn arm(&mut self, wake: &Waker) -> Option<Arc<Bell>> {
-        if let Some(bell) = &self.0 {
-            let mut armed = bell.lock();
+    /// From now on `wake` is woken by the next change. The first time this returns the shared
+    /// waker, which the caller keeps for as long as it may wake it.
+    pub fn arm(&mut self, wake: &Waker) -> Option<Arc<SharedWaker>> {
+        if let Some(shared) = &self.0 {
+            let mut armed = shared.lock();
             if !armed.as_ref().is_some_and(|armed| armed.will_wake(wake)) {
                 *armed = Some(wake.clone());
             }
             return None;
         }
-        let bell = Arc::new(Bell(Mutex::new(Some(wake.clone()))));
-        self.0 = Some(Arc::clone(&bell));
-        Some(bell)
+        let shared = Arc::new(SharedWaker(Mutex::new(Some(wake.clone()))));
+        self.0 = Some(Arc::clone(&shared));
+        Some(shared)
     }
 }
 
@@ -40,18 +40,18 @@ impl Clone for Waiter {
     }
 }
 
-impl Bell {
+impl SharedWaker {
     fn lock(&self) -> MutexGuard<'_, Option<Waker>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who is to be woken; nobody until the bell is armed again.
-    pub fn ring(&self) -> Option<Waker> {
+    /// Who is to be woken; nobody until the waiter is armed again.
+    pub fn take(&self) -> Option<Waker> {
         self.lock().take()
     }
 
     /// False when the waiter is gone.
-    pub fn is_heard(self: &Arc<Bell>) -> bool {
+    pub fn is_awaited(self: &Arc<SharedWaker>) -> bool {
         Arc::strong_count(self) > 1
     }
 }
@@ -61,20 +61,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bell_rings_once_for_each_time_it_is_armed() {
+    fn a_waker_is_woken_once_for_each_time_it_is_armed() {
         let mut waiter = Waiter::default();
-        let bell = waiter.arm(Waker::noop()).expect("a new bell");
-        assert!(bell.ring().is_some() && bell.ring().is_none());
-        assert!(waiter.arm(Waker::noop()).is_none() && bell.ring().is_some());
+        let shared = waiter.arm(Waker::noop()).expect("a new waker");
+        assert!(shared.take().is_some() && shared.take().is_none());
+        assert!(waiter.arm(Waker::noop()).is_none() && shared.take().is_some());
     }
 
     #[test]
-    fn a_dropped_waiter_hears_nothing() {
+    fn a_dropped_waiter_is_found_out() {
         let mut waiter = Waiter::default();
-        let bell = waiter.arm(Waker::noop()).expect("a new bell");
-        assert!(bell.is_heard());
+        let shared = waiter.arm(Waker::noop()).expect("a new waker");
+        assert!(shared.is_awaited());
         assert!(waiter.clone().arm(Waker::noop()).is_some());
         drop(waiter);
-        assert!(!bell.is_heard());
+        assert!(!shared.is_awaited());
     }
 }

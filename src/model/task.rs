@@ -1,8 +1,9 @@
 //! A task is the log of its events; its state, history and artifacts are a reading of that log.
 //!
 //! [`Task::apply`] is the one mutation in the system. Entries that a later one replaced are marked
-//! dead with the sequence number that replaced them and stay as long as the replay window needs them;
-//! compaction then drops them: the log holds at most what is alive, the window, and as much again.
+//! dead with the sequence number that replaced them and stay as long as the replay window needs
+//! them; compaction then drops them: the log holds at most what is alive, the window, and as much
+//! again.
 
 use smallvec::SmallVec;
 

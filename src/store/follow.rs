@@ -21,7 +21,7 @@ impl Store {
         let index = self.sharding.split(cursor.key.place).1;
         let Some(mut shard) = self.lock_key(cursor.key) else { return Follow::Gone };
         let Some(task) = shard.task(index) else { return Follow::Gone };
-        let follow = give(task, cursor, each);
+        let follow = show_new(task, cursor, each);
         if follow == Follow::Pending {
             shard.wait(index, &mut cursor.waiter, wake);
         }
@@ -53,7 +53,7 @@ impl Store {
 }
 
 /// Gives the snapshot, if one is due, and the events after the cursor.
-fn give(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
+fn show_new(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
     let newest = task.seq();
     let is_end = task.state().is_terminal() || (cursor.ends_at_input && task.awaits_input());
     // A resumed stream may name an event that never was.

@@ -239,8 +239,8 @@ impl Store {
     fn context(&self, agent: AgentIndex, context_id: &[u8]) -> (usize, Context) {
         let hash = self.keys.hash(CONTEXT | u32::from(agent.0), context_id);
         match self.keys.context_place(context_id).map(|place| self.sharding.split(place)) {
-            Some((at, home)) => (at, Context { hash, home }),
-            None => (self.sharding.shard_of(hash >> 32), Context { hash, home: NONE }),
+            Some((at, context_slot)) => (at, Context { hash, context_slot }),
+            None => (self.sharding.shard_of(hash >> 32), Context { hash, context_slot: NONE }),
         }
     }
 

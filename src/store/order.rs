@@ -1,8 +1,8 @@
 //! Slots in the order of their stamps: append at the new end, remove anywhere, count and walk.
 //!
 //! Entries lie in chunks; a removed entry leaves a tombstone, an empty chunk goes, a sparse one is
-//! squeezed and joined with its neighbour. So a chunk holds 16 live entries on average or more, and
-//! everything but [`Order::since`] is O(log n); that sums one small number a chunk.
+//! compacted and joined with its neighbour. So a chunk holds 16 live entries on average or more,
+//! and everything but [`Order::since`] is O(log n); that sums one small number a chunk.
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ struct Chunk {
 }
 
 impl Chunk {
-    fn squeeze(&mut self) {
+    fn compact(&mut self) {
         self.entries.retain(|entry| entry.slot != DEAD);
     }
 }
@@ -90,13 +90,13 @@ impl Order {
             self.chunks.remove(at);
             self.lives.remove(at);
         } else if live * 4 < length {
-            self.chunks[at].squeeze();
+            self.chunks[at].compact();
             self.join(at);
         }
         true
     }
 
-    /// Joins a chunk that was just squeezed with a neighbour, if both are small.
+    /// Joins a chunk that was just compacted with a neighbour, if both are small.
     fn join(&mut self, at: usize) {
         let fits = |left: usize| (self.lives[left] + self.lives[left + 1]) as usize <= CHUNK / 2;
         let left = if at > 0 && fits(at - 1) {
@@ -113,7 +113,7 @@ impl Order {
         if let (Some(mut right), Some(live)) =
             (self.chunks.remove(left + 1), self.lives.remove(left + 1))
         {
-            right.squeeze();
+            right.compact();
             let joined = &mut self.chunks[left].entries;
             joined.retain(|entry| entry.slot != DEAD);
             joined.append(&mut right.entries);

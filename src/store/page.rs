@@ -203,7 +203,7 @@ impl Store {
     fn best_of_context(&self, context_id: &[u8], filter: &Filter, best: &mut Best) -> u64 {
         let (at, context) = self.context(filter.agent, context_id);
         let shard = self.lock(at);
-        match shard.crowd(context.hash) {
+        match shard.large_context(context.hash) {
             Some(orders) => best_of_orders(at, orders, filter, best),
             None => best_of_few(at, &shard, (context, context_id), filter, best),
         }

@@ -100,8 +100,8 @@ impl Store {
         };
         let key = TaskKey { place: self.sharding.place(at, index), check };
         let [bits, context_bits] = new.bits;
-        // A lone task is not looked up by a hash.
-        let alone = Context { hash: 0, home: index };
+        // The only task of a context is not looked up by a hash.
+        let alone = Context { hash: 0, context_slot: index };
         let mut chosen = None;
         if let Some(id) = new.chosen_id {
             let hash = self.chosen_hash(new.agent, id);
@@ -128,7 +128,7 @@ impl Store {
     fn release(&self, key: TaskKey, chosen: Option<u64>) {
         let (at, index) = self.sharding.split(key.place);
         let group = self.group(at);
-        group.lock(at).slab.give(index);
+        group.lock(at).slab.release(index);
         self.budget.tasks.release(&group.tasks, 1);
         if let Some(hash) = chosen {
             self.unchoose(hash);
@@ -173,7 +173,8 @@ impl Store {
         slot.task = Some(Task::submitted(id, context_id, generation, begun, log));
         (slot.agent, slot.is_chosen) = (reserved.agent, reserved.chosen.is_some());
         slot.context = reserved.context.hash;
-        (slot.home, slot.is_lone) = (reserved.context.home, reserved.context_id.is_none());
+        (slot.context_slot, slot.is_only_task) =
+            (reserved.context.context_slot, reserved.context_id.is_none());
         reserved.is_kept.set(true);
         // A limit that is reached has failed the task, which is then what there is to read.
         let _ = Edit::begun((self, group), &mut shard, (at, index, log), now, &mut wakes)

@@ -57,10 +57,10 @@ pub(super) const FEW: u32 = MANY / 2;
 /// A context of the shard.
 #[derive(Clone, Copy)]
 pub(super) struct Context {
-    /// Keyed hash of its id, unless a lone task is all that it has.
+    /// Keyed hash of its id, unless it has its first task alone.
     pub hash: u64,
     /// The slot that its id names, where its first task is if the store made the id.
-    pub home: u32,
+    pub context_slot: u32,
 }
 
 /// What is left of a task that was evicted.
@@ -74,15 +74,15 @@ pub(super) struct Evicted {
 pub(super) struct Shard {
     pub slab: Slab,
     agents: Vec<Option<Box<Orders>>>,
-    /// From a context's hash to its newest task; lone tasks are not in it.
+    /// From a context's hash to its newest task; an only task is not in it.
     contexts: HashedMap,
-    /// The orders of the contexts with many tasks.
-    crowds: HashedMap<Box<Orders>>,
+    /// Orders of the contexts with many tasks.
+    large_contexts: HashedMap<Box<Orders>>,
     /// Finished tasks, oldest first: what can be evicted.
     oldest: u32,
     youngest: u32,
     survivors: Survivors,
-    /// Bells that hang.
+    /// Wakers that are registered.
     pub waiting: usize,
 }
 
@@ -92,7 +92,7 @@ impl Shard {
             slab: Slab::new(index_max),
             agents: Vec::new(),
             contexts: HashedMap::default(),
-            crowds: HashedMap::default(),
+            large_contexts: HashedMap::default(),
             oldest: NONE,
             youngest: NONE,
             survivors: Survivors::default(),
@@ -119,7 +119,7 @@ impl Shard {
     pub fn context(&self, context: Context, id: &[u8]) -> impl Iterator<Item = u32> + use<'_> {
         let mut next = self.contexts.get(&context.hash).copied();
         if next.is_none() {
-            next = self.lone(context.home, id);
+            next = self.only_task(context.context_slot, id);
         }
         std::iter::from_fn(move || {
             let index = next?;
@@ -128,15 +128,16 @@ impl Shard {
         })
     }
 
-    /// The task at `home` if it is the only one of a context with this id, unknown to the map.
-    fn lone(&self, home: u32, id: &[u8]) -> Option<u32> {
-        let slot = self.slab.slot(home).filter(|slot| slot.is_lone)?;
-        slot.task.as_ref().is_some_and(|task| task.context_id() == id).then_some(home)
+    /// The task at `context_slot` if it is the only one of a context with this id, and the map does
+    /// not know it.
+    fn only_task(&self, context_slot: u32, id: &[u8]) -> Option<u32> {
+        let slot = self.slab.slot(context_slot).filter(|slot| slot.is_only_task)?;
+        slot.task.as_ref().is_some_and(|task| task.context_id() == id).then_some(context_slot)
     }
 
     /// The orders of the context under a hash, if it has many tasks.
-    pub fn crowd(&self, hash: u64) -> Option<&Orders> {
-        self.crowds.get(&hash).map(Box::as_ref)
+    pub fn large_context(&self, hash: u64) -> Option<&Orders> {
+        self.large_contexts.get(&hash).map(Box::as_ref)
     }
 
     /// Puts the task of a slot where a status of `stamp`, which it got at `mono_ms`, belongs in
@@ -155,11 +156,11 @@ impl Shard {
         }
         orders[state as usize].push(stamp, index);
         let is_new_and_runs = before.is_none() && !state.is_terminal();
-        if slot.is_lone {
-            slot.among = 1;
+        if slot.is_only_task {
+            slot.context_len = 1;
         } else {
             self.front(index, before.is_some());
-            if self.slab[index].among >= FEW {
+            if self.slab[index].context_len >= FEW {
                 self.sort(index, before.map(|before| (before, old_stamp)));
             }
         }
@@ -182,24 +183,24 @@ impl Shard {
             }
             self.unlink(index);
         }
-        let mut among = 1;
+        let mut context_len = 1;
         let slot = &self.slab[index];
         let (agent, hash) = (slot.agent, slot.context);
         let mut older = self.contexts.insert(hash, index).unwrap_or(NONE);
         let slot = &self.slab[index];
         if let (NONE, Some(task)) = (older, &slot.task)
-            && let Some(lone) = self.lone(slot.home, task.context_id())
-            && self.slab[lone].agent == agent
+            && let Some(only) = self.only_task(slot.context_slot, task.context_id())
+            && self.slab[only].agent == agent
         {
-            (older, self.slab[lone].context) = (lone, hash);
+            (older, self.slab[only].context) = (only, hash);
         }
         if older != NONE {
             let older = &mut self.slab[older];
-            (older.newer, older.is_lone) = (index, false);
-            among = older.among + u32::from(!is_linked);
+            (older.newer, older.is_only_task) = (index, false);
+            context_len = older.context_len + u32::from(!is_linked);
         }
         let slot = &mut self.slab[index];
-        (slot.newer, slot.older, slot.among) = (NONE, older, among);
+        (slot.newer, slot.older, slot.context_len) = (NONE, older, context_len);
     }
 
     /// Puts the newest task of a context where it belongs in the context's orders, if those are
@@ -207,23 +208,24 @@ impl Shard {
     #[inline(never)]
     fn sort(&mut self, index: u32, before: Option<(TaskState, u64)>) {
         let slot = &self.slab[index];
-        let (hash, stamp, among) = (slot.context, slot.stamp, slot.among);
+        let (hash, stamp, context_len) = (slot.context, slot.stamp, slot.context_len);
         let Some(state) = slot.listed else { return };
-        if let Some(orders) = self.crowds.get_mut(&hash) {
+        if let Some(orders) = self.large_contexts.get_mut(&hash) {
             if let Some((before, old_stamp)) = before {
                 orders[before as usize].remove(old_stamp);
             }
             orders[state as usize].push(stamp, index);
-        } else if among >= MANY {
+        } else if context_len >= MANY {
             let mut orders = Box::<Orders>::default();
-            let newest: Vec<u32> = self.context(Context { hash, home: NONE }, b"").collect();
+            let newest: Vec<u32> =
+                self.context(Context { hash, context_slot: NONE }, b"").collect();
             for index in newest.into_iter().rev() {
                 let slot = &self.slab[index];
                 if let Some(state) = slot.listed {
                     orders[state as usize].push(slot.stamp, index);
                 }
             }
-            self.crowds.insert(hash, orders);
+            self.large_contexts.insert(hash, orders);
         }
     }
 
@@ -234,19 +236,19 @@ impl Shard {
         let (newer, older) = (slot.newer, slot.older);
         self.unlink(index);
         let (before, newest) = match newer {
-            NONE => (self.slab[index].among, older),
+            NONE => (self.slab[index].context_len, older),
             _ => {
                 let newest = self.contexts.get(&hash).copied().unwrap_or(newer);
-                (self.slab[newest].among, newest)
+                (self.slab[newest].context_len, newest)
             }
         };
         if newest != NONE {
-            self.slab[newest].among = before - 1;
+            self.slab[newest].context_len = before - 1;
         }
         if before == FEW {
-            self.crowds.remove(&hash);
+            self.large_contexts.remove(&hash);
         } else if let (true, Some(state)) = (before > FEW, listed)
-            && let Some(orders) = self.crowds.get_mut(&hash)
+            && let Some(orders) = self.large_contexts.get_mut(&hash)
         {
             orders[state as usize].remove(stamp);
         }
@@ -258,7 +260,7 @@ impl Shard {
             self.slab[older].newer = newer;
         }
         match (newer, older) {
-            (NONE, NONE) if self.slab[index].is_lone => {}
+            (NONE, NONE) if self.slab[index].is_only_task => {}
             (NONE, NONE) => drop(self.contexts.remove(&self.slab[index].context)),
             (NONE, older) => drop(self.contexts.insert(self.slab[index].context, older)),
             (newer, older) => self.slab[newer].older = older,
@@ -289,7 +291,7 @@ impl Shard {
         self.forget(index, wakes);
         let slot = &mut self.slab[index];
         let (task, is_chosen) = (slot.task.take(), slot.is_chosen);
-        self.slab.give(index);
+        self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);
         let bytes = task.as_ref().map_or(0, Task::heap_bytes);
         Some(Evicted { bytes, chosen: task.filter(|_| is_chosen).map(|task| (owner, task)) })
@@ -301,17 +303,17 @@ impl Shard {
         oldest.is_some_and(|slot| mono_ms.saturating_sub(slot.ended_ms) > ttl_ms)
     }
 
-    /// Rings the bells of a task.
+    /// Wakes those who wait with a task.
     pub fn wake(&mut self, index: u32, wakes: &mut Wakes) {
         if let Some(waiters) = &self.slab[index].waiters {
-            waiters.ring(wakes);
+            waiters.wake(wakes);
         }
     }
 
-    /// Rings the bells of a task for the last time: it has ended, or is evicted.
+    /// Wakes those who wait with a task for the last time: it has ended, or is evicted.
     pub fn forget(&mut self, index: u32, wakes: &mut Wakes) {
         if let Some(waiters) = self.slab[index].waiters.take() {
-            waiters.ring(wakes);
+            waiters.wake(wakes);
             self.waiting -= waiters.len();
         }
     }

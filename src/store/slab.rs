@@ -25,9 +25,9 @@ pub(super) struct Slot {
     /// Keyed hash of the context id.
     pub context: u64,
     /// The slot of this shard that the context id names; [`NONE`] if it names none.
-    pub home: u32,
+    pub context_slot: u32,
     /// True: the only task of a context that was made with it, which no map knows.
-    pub is_lone: bool,
+    pub is_only_task: bool,
     /// True: a client chose the id, and a map knows it.
     pub is_chosen: bool,
     pub waiters: Option<Box<Waiters>>,
@@ -35,7 +35,7 @@ pub(super) struct Slot {
     pub newer: u32,
     pub older: u32,
     /// How many tasks the context has, if this is its newest.
-    pub among: u32,
+    pub context_len: u32,
     /// The next finished task or the next free slot.
     pub next: u32,
     /// Changes whenever the slot is freed.
@@ -52,13 +52,13 @@ impl Slot {
             stamp: 0,
             ended_ms: 0,
             context: 0,
-            home: NONE,
-            is_lone: false,
+            context_slot: NONE,
+            is_only_task: false,
             is_chosen: false,
             waiters: None,
             newer: NONE,
             older: NONE,
-            among: 0,
+            context_len: 0,
             next: NONE,
             check: 0,
             agent: AgentIndex(0),
@@ -103,7 +103,7 @@ impl Slab {
     }
 
     /// Frees a slot: keys to it are void from now on.
-    pub fn give(&mut self, index: u32) {
+    pub fn release(&mut self, index: u32) {
         let (check, next) = (self[index].check.wrapping_add(1), self.free);
         self[index] = Slot { check, next, ..Slot::free() };
         self.free = index;
@@ -139,7 +139,7 @@ mod tests {
         let taken: Vec<u32> = std::iter::from_fn(|| slab.take()).map(|(index, _)| index).collect();
         assert_eq!(taken, (0..300).collect::<Vec<_>>());
         let check = slab[7].check;
-        slab.give(7);
+        slab.release(7);
         assert_ne!(slab[7].check, check);
         let again = Some((7, slab[7].check));
         assert_eq!((slab.take(), slab.take()), (again, None));

@@ -1,46 +1,46 @@
-//! Who wants to be woken when a task changes: a list of bells.
+//! Who wants to be woken when a task changes: a list of wakers.
 //!
-//! Bells are rung under the task's lock and their owners woken after it is released: whoever
-//! registered before a change is woken by it, once. Bells that nobody hears are taken down when
-//! the list has doubled, so it holds at most about twice the living.
+//! Wakers are taken under the task's lock and woken after it is released: whoever registered before
+//! a change is woken by it, once. Wakers of those who have left are dropped when the list has
+//! doubled, so it holds at most about twice the living.
 
 use std::{sync::Arc, task::Waker};
 
 use smallvec::SmallVec;
 
-use crate::waiter::{Bell, Waiter};
+use crate::waiter::{SharedWaker, Waiter};
 
-/// Bells that hang without anybody looking whether they are heard.
+/// Wakers that are registered without a look whether they are still awaited.
 const SPARE: usize = 8;
 
-/// The bells of one task.
+/// The wakers of one task.
 #[derive(Default)]
 pub(super) struct Waiters {
-    bells: SmallVec<[Arc<Bell>; 2]>,
-    /// Bells that were heard at the last look.
-    heard: usize,
+    wakers: SmallVec<[Arc<SharedWaker>; 2]>,
+    /// Wakers that were awaited at the last look.
+    awaited: usize,
 }
 
 impl Waiters {
-    /// Number of bells.
+    /// Number of wakers.
     pub fn len(&self) -> usize {
-        self.bells.len()
+        self.wakers.len()
     }
 
-    /// Arms the bell of `waiter`, and hangs it up if it is new.
+    /// Arms the waker of `waiter`, and registers it if it is new.
     pub fn register(&mut self, waiter: &mut Waiter, wake: &Waker) {
-        let Some(bell) = waiter.arm(wake) else { return };
-        if self.bells.len() >= 2 * self.heard + SPARE {
-            self.bells.retain(|bell| bell.is_heard());
-            self.heard = self.bells.len();
+        let Some(waker) = waiter.arm(wake) else { return };
+        if self.wakers.len() >= 2 * self.awaited + SPARE {
+            self.wakers.retain(|waker| waker.is_awaited());
+            self.awaited = self.wakers.len();
         }
-        self.bells.push(bell);
+        self.wakers.push(waker);
     }
 
     /// Moves the armed wakers to `wakes`.
-    pub fn ring(&self, wakes: &mut Wakes) {
-        wakes.0.reserve(self.bells.len());
-        wakes.0.extend(self.bells.iter().filter_map(|bell| bell.ring()));
+    pub fn wake(&self, wakes: &mut Wakes) {
+        wakes.0.reserve(self.wakers.len());
+        wakes.0.extend(self.wakers.iter().filter_map(|waker| waker.take()));
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
             }
             assert_eq!(waiters.len(), 100);
             for _ in 0..2 {
-                waiters.ring(&mut Wakes::default());
+                waiters.wake(&mut Wakes::default());
             }
             assert!(counters.iter().all(|c| c.0.load(Relaxed) == round));
         }

@@ -139,7 +139,7 @@ impl Plain {
     /// True when the agent's context has orders of its own.
     fn is_crowd(&self) -> bool {
         let (at, context) = self.store.context(AGENT, b"c");
-        self.store.lock(at).crowd(context.hash).is_some()
+        self.store.lock(at).large_context(context.hash).is_some()
     }
 }
 
@@ -228,7 +228,7 @@ fn a_context_made_here_is_found_alone_joined_and_left_behind() {
         make(Some(&ours), AGENT, 4 + count, ms);
         assert_eq!((total(AGENT, &ours), total(AGENT, &other)), (count as u64, 1));
     }
-    // Its first task leaves, then the lone one of the other, then all.
+    // Its first task leaves, then the only one of the other, then all.
     for (ms, left) in [(1_150, (2, 1)), (1_250, (2, 0)), (1_450, (1, 0)), (9_000, (0, 0))] {
         store.sweep(at(ms));
         assert_eq!((total(AGENT, &ours), total(AGENT, &other)), left, "{ms}");
