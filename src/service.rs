@@ -100,7 +100,7 @@ pub struct TaskKey {
 
 /// A call that waits for its task.
 #[derive(Clone, Debug)]
-pub struct Ticket {
+pub struct WaitHandle {
     /// The task.
     pub key: TaskKey,
     /// An interrupted state counts only if it was entered after this event.
@@ -131,9 +131,9 @@ pub struct Cursor {
 /// What became of a call.
 pub enum Outcome {
     /// Answered.
-    Ready,
+    Answered,
     /// Will be answered by [`Service::settle`].
-    Parked(Ticket),
+    Pending(WaitHandle),
     /// Will be answered by [`Service::follow`].
     Stream {
         /// Where the stream begins.
@@ -144,7 +144,7 @@ pub enum Outcome {
 }
 
 /// One item of a stream.
-pub enum Followed<'a> {
+pub enum StreamResponse<'a> {
     /// The whole task, as it was after its `seq()`.
     Snapshot(TaskView<'a>),
     /// One event.
@@ -188,11 +188,11 @@ pub enum Follow {
 pub type Answer<'f> = dyn FnMut(Reply<'_>) + 'f;
 
 /// Takes the items of a stream; false: enough for now.
-pub type Each<'f> = dyn FnMut(Followed<'_>) -> bool + 'f;
+pub type Each<'f> = dyn FnMut(StreamResponse<'_>) -> bool + 'f;
 
 /// The narrow waist between bindings and everything that can answer them.
 pub trait Service: Send + Sync {
-    /// Handles one call; `answer` is called zero or more times before `Ok(Ready)`.
+    /// Handles one call; `answer` is called zero or more times before `Ok(Answered)`.
     ///
     /// # Errors
     /// A [`Fault`]; `answer` has then not been called.
@@ -206,7 +206,7 @@ pub trait Service: Send + Sync {
     /// Answers a parked call if its task is ready, and registers `wake` otherwise.
     fn settle(
         &self,
-        ticket: &mut Ticket,
+        wait: &mut WaitHandle,
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>>;

@@ -16,7 +16,7 @@ use std::{
 use peregrine::{
     limits::Limits,
     model::{EventBuf, Generation, List, MessageBuf, PartsBuf, TaskEvent, TaskState},
-    service::{AgentIndex, Cursor, Follow, Followed, Now, TaskKey, Ticket},
+    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, TaskKey, WaitHandle},
     store::{NewTask, Refused, Store},
 };
 use shuttle::{
@@ -109,12 +109,12 @@ fn follow(store: &Store, key: TaskKey) -> Option<u64> {
     loop {
         let follow = store.follow(&mut cursor, &waker, &mut |item| {
             match item {
-                Followed::Event { seq, .. } => {
+                StreamResponse::Event { seq, .. } => {
                     assert_eq!(seq, at + 1, "lost, repeated or out of order");
                     at = seq;
                 }
-                Followed::Snapshot(view) => at = view.seq(),
-                Followed::Message { .. } => unreachable!("no direct message here"),
+                StreamResponse::Snapshot(view) => at = view.seq(),
+                StreamResponse::Message { .. } => unreachable!("no direct message here"),
             }
             true
         });
@@ -130,7 +130,7 @@ fn follow(store: &Store, key: TaskKey) -> Option<u64> {
 fn settle(store: &Store, key: TaskKey) -> bool {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
-    let mut ticket = Ticket { key, after: 0, history: None, waiter: Default::default() };
+    let mut ticket = WaitHandle { key, after: 0, history: None, waiter: Default::default() };
     loop {
         match store.settle(&mut ticket, &waker, &mut |_| ()) {
             Poll::Pending => bell.wait(),
@@ -228,7 +228,8 @@ fn those_who_are_probed_come_back() {
         // Wakers whose owners have left fill the list, so that newcomers probe.
         for _ in 0..9 {
             let waker = Waker::from(Arc::<Bell>::default());
-            let mut ticket = Ticket { key, after: 0, history: None, waiter: Default::default() };
+            let mut ticket =
+                WaitHandle { key, after: 0, history: None, waiter: Default::default() };
             assert!(store.settle(&mut ticket, &waker, &mut |_| ()).is_pending());
         }
         let first = spawn!(store, follow(&store, key));

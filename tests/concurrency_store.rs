@@ -15,7 +15,7 @@ use std::{
 use peregrine::{
     limits::Limits,
     model::{EventBuf, Generation, List, MessageBuf, PartsBuf, TaskEvent, TaskState},
-    service::{AgentIndex, Cursor, Follow, Followed, Now, TaskKey, Ticket},
+    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, TaskKey, WaitHandle},
     store::{NewTask, Refused, Store},
 };
 
@@ -94,12 +94,12 @@ fn follow(store: &Store, key: TaskKey) -> Option<u64> {
     loop {
         let follow = store.follow(&mut cursor, &waker, &mut |item| {
             match item {
-                Followed::Event { seq, .. } => {
+                StreamResponse::Event { seq, .. } => {
                     assert_eq!(seq, at + 1);
                     at = seq;
                 }
-                Followed::Snapshot(view) => at = view.seq(),
-                Followed::Message { .. } => panic!("no direct message here"),
+                StreamResponse::Snapshot(view) => at = view.seq(),
+                StreamResponse::Message { .. } => panic!("no direct message here"),
             }
             at % 3 != 0
         });
@@ -115,7 +115,7 @@ fn follow(store: &Store, key: TaskKey) -> Option<u64> {
 fn settle(store: &Store, key: TaskKey) -> bool {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
-    let mut ticket = Ticket { key, after: 0, history: None, waiter: Default::default() };
+    let mut ticket = WaitHandle { key, after: 0, history: None, waiter: Default::default() };
     loop {
         match store.settle(&mut ticket, &waker, &mut |_| ()) {
             Poll::Pending => bell.wait(),

@@ -22,7 +22,7 @@ use peregrine::{
         RawText, Reply, Role, Send, Target, Task, TaskEvent, TaskLimits, TaskState,
         pack::{Packer, artifact_tag, message_tag},
     },
-    service::Followed,
+    service::StreamResponse,
 };
 
 #[path = "props/dialect.rs"]
@@ -185,15 +185,19 @@ impl Scene {
             }
             "item" => {
                 let (message, context_id) = direct();
-                (method.wire.event)(&mut out, &Followed::Message { message, context_id }, &cx);
+                (method.wire.event)(
+                    &mut out,
+                    &StreamResponse::Message { message, context_id },
+                    &cx,
+                );
             }
             "snapshot" => {
                 let wire = method.wire_for(task().generation());
-                (wire.event)(&mut out, &Followed::Snapshot(task().view()), &cx);
+                (wire.event)(&mut out, &StreamResponse::Snapshot(task().view()), &cx);
             }
             "event" => {
                 let task = task();
-                let item = Followed::Event {
+                let item = StreamResponse::Event {
                     seq: task.seq(),
                     event: self.newest.iter(None).last().expect(place),
                     artifact_index: task.view().artifacts().last().map_or(0, |a| a.index()),

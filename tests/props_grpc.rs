@@ -16,7 +16,7 @@ use peregrine::{
     dialect::ReadCx,
     limits::Limits,
     model::{Call, Generation, Op, RawText},
-    service::Followed,
+    service::StreamResponse,
 };
 use proptest::prelude::*;
 use prost::Message as _;
@@ -107,7 +107,7 @@ fn through(generation: Generation, request: &[u8]) -> Vec<u8> {
     let (mut pack, mut out) = (Vec::new(), Vec::new());
     let asked = read::call(&cx(&limits), generation, request, &mut pack).expect("a call");
     let Call::Send(send) = asked.call else { panic!("another call") };
-    let item = Followed::Message { message: send.message, context_id: RawText::default() };
+    let item = StreamResponse::Message { message: send.message, context_id: RawText::default() };
     assert!(write::event(&mut out, generation, &item, None));
     out
 }

@@ -6,13 +6,13 @@ use crate::{
     binding::{carrier::Carrier, envelope::Envelope, site::Permit},
     dialect::{Method, WriteCx},
     fault::{Fault, FaultKind},
-    service::{Service, Ticket},
+    service::{Service, WaitHandle},
 };
 
 /// One call that waits.
 pub struct ParkedCall {
     /// What it waits for.
-    pub ticket: Ticket,
+    pub wait: WaitHandle,
     /// The request's id, as it stood in the body; `None` over HTTP+JSON.
     pub id: Option<Box<[u8]>>,
     /// The method.
@@ -123,7 +123,7 @@ fn settle_one(
     let (at, cx) = (out.len(), WriteCx::new(call.method.op));
     let envelope = Envelope::of(call.id.as_deref());
     envelope.open_result(out);
-    let polled = service.settle(&mut call.ticket, wake, &mut |reply| {
+    let polled = service.settle(&mut call.wait, wake, &mut |reply| {
         // What is refused anyway need not be written first.
         if !is_full {
             (call.method.wire_of(&reply).reply)(out, &reply, &cx);

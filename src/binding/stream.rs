@@ -14,7 +14,7 @@ use crate::{
     http::Version,
     json::write::push_u64,
     model::{Message, Op, RawText},
-    service::{Cursor, Follow, Followed, Service},
+    service::{Cursor, Follow, Service, StreamResponse},
     sse,
     ws::{self, OpCode},
 };
@@ -186,7 +186,7 @@ pub fn only_message(
     (message, context_id): (Message<'_>, RawText<'_>),
 ) {
     let chunk = framing.open(out);
-    let followed = Followed::Message { message, context_id };
+    let followed = StreamResponse::Message { message, context_id };
     frame(out, framing, envelope, wire, write, &followed);
     framing.shut(out, chunk);
     framing.last(out, envelope);
@@ -199,12 +199,12 @@ fn frame(
     envelope: Envelope<'_>,
     wire: &Wire,
     write: &WriteCx<'_>,
-    followed: &Followed<'_>,
+    followed: &StreamResponse<'_>,
 ) {
     let number = match followed {
-        Followed::Snapshot(view) => Some(view.seq()),
-        Followed::Event { seq, .. } => Some(*seq),
-        Followed::Message { .. } => None,
+        StreamResponse::Snapshot(view) => Some(view.seq()),
+        StreamResponse::Event { seq, .. } => Some(*seq),
+        StreamResponse::Message { .. } => None,
     };
     match framing {
         Framing::Chunked | Framing::Bare => {

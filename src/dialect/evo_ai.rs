@@ -7,7 +7,7 @@
 use crate::{
     fault::Fault,
     model::{Generation, Op, Reply},
-    service::Followed,
+    service::StreamResponse,
 };
 
 use super::{Dialect, Method, Quirks, Routes, Wire, WriteCx, fault, method, old::Style, v01, v03};
@@ -52,7 +52,7 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
     v01::reply_in(out, &STYLE, reply, cx);
 }
 
-fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
+fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {
     v01::event_in(out, &STYLE, item, cx)
 }
 

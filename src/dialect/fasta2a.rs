@@ -9,7 +9,7 @@
 use crate::{
     fault::{Fault, FaultKind},
     model::{Generation, Message, Op, RawText, Reply, TaskEvent, TaskState},
-    service::Followed,
+    service::StreamResponse,
 };
 
 use super::{
@@ -86,15 +86,15 @@ fn direct(out: &mut Vec<u8>, message: Message<'_>, context_id: RawText<'_>) {
     out.push(b'}');
 }
 
-fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
+fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {
     match *item {
-        Followed::Snapshot(view) => {
+        StreamResponse::Snapshot(view) => {
             out.extend_from_slice(b"{\"task\":");
             old::task(out, &STYLE, &view, cx.history);
             out.push(b'}');
         }
-        Followed::Message { message, context_id } => direct(out, message, context_id),
-        Followed::Event { ref event, artifact_index, task_id, context_id, .. } => {
+        StreamResponse::Message { message, context_id } => direct(out, message, context_id),
+        StreamResponse::Event { ref event, artifact_index, task_id, context_id, .. } => {
             let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
             return update(out, (event, artifact_index), place);
         }

@@ -33,7 +33,7 @@ use crate::{
     json::Value,
     limits::Limits,
     model::{Call, Generation, Op, Reply},
-    service::Followed,
+    service::StreamResponse,
 };
 
 pub use standard::DIALECT as STANDARD;
@@ -214,7 +214,7 @@ pub struct Wire {
     pub reply: fn(&mut Vec<u8>, &Reply<'_>, &WriteCx<'_>),
     /// Appends the JSON of one stream item's `result`; false: the dialect has nothing to say
     /// about this item and nothing was written.
-    pub event: fn(&mut Vec<u8>, &Followed<'_>, &WriteCx<'_>) -> bool,
+    pub event: fn(&mut Vec<u8>, &StreamResponse<'_>, &WriteCx<'_>) -> bool,
     /// Appends the JSON of `error`.
     pub fault: fn(&mut Vec<u8>, &Fault, &WriteCx<'_>),
 }

@@ -6,7 +6,7 @@
 use crate::{
     fault::{Fault, FaultKind},
     model::{Generation, Op, Reply},
-    service::Followed,
+    service::StreamResponse,
 };
 
 use super::{Dialect, Method, Quirks, Routes, Wire, WriteCx, method, old::Style, v03};
@@ -57,7 +57,7 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, _cx: &WriteCx<'_>) {
     v03::reply_in(out, &STYLE, reply);
 }
 
-fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
+fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {
     v03::event_in(out, &STYLE, item, cx)
 }
 

@@ -8,7 +8,7 @@ use crate::{
     fault::Fault,
     json::Value,
     model::{Call, Generation, Message, RawText, Reply, TaskEvent, TaskState},
-    service::Followed,
+    service::StreamResponse,
 };
 
 use super::{
@@ -54,7 +54,7 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
     reply_in(out, &STYLE, reply, cx);
 }
 
-fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
+fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {
     event_in(out, &STYLE, item, cx)
 }
 
@@ -82,24 +82,24 @@ fn direct_place<'a>(message: Message<'a>, context_id: RawText<'a>, cx: &WriteCx<
 pub(super) fn event_in(
     out: &mut Vec<u8>,
     style: &Style,
-    item: &Followed<'_>,
+    item: &StreamResponse<'_>,
     cx: &WriteCx<'_>,
 ) -> bool {
     match *item {
-        Followed::Snapshot(view) => {
+        StreamResponse::Snapshot(view) => {
             let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
             let status = view.status();
             let now = Now { state: status.state, at_ms: status.at_ms, said: status.message };
             status_event(out, style, now, place, false);
             put::object_some(out, b",\"metadata\":", status.metadata);
         }
-        Followed::Message { message, context_id } => {
+        StreamResponse::Message { message, context_id } => {
             let place = direct_place(message, context_id, cx);
             let state = TaskState::Completed;
             let now = Now { state, at_ms: cx.unix_ms, said: Some(message) };
             status_event(out, style, now, place, true);
         }
-        Followed::Event { event, artifact_index, task_id, context_id, last, .. } => {
+        StreamResponse::Event { event, artifact_index, task_id, context_id, last, .. } => {
             let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
             match event {
                 // A client's message is no event of the protocol.

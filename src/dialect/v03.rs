@@ -6,7 +6,7 @@ use crate::{
     fault::Fault,
     json::Value,
     model::{Call, Generation, Message, RawText, Reply, TaskEvent, TaskState},
-    service::Followed,
+    service::StreamResponse,
 };
 
 use super::{
@@ -62,7 +62,7 @@ pub(super) fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, _cx: &WriteCx<'_>) {
     reply_in(out, &STYLE, reply);
 }
 
-pub(super) fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
+pub(super) fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {
     event_in(out, &STYLE, item, cx)
 }
 
@@ -89,13 +89,13 @@ fn direct(out: &mut Vec<u8>, style: &Style, message: Message<'_>, context_id: Ra
 pub(super) fn event_in(
     out: &mut Vec<u8>,
     style: &Style,
-    item: &Followed<'_>,
+    item: &StreamResponse<'_>,
     cx: &WriteCx<'_>,
 ) -> bool {
     match *item {
-        Followed::Snapshot(view) => old::task(out, style, &view, cx.history),
-        Followed::Message { message, context_id } => direct(out, style, message, context_id),
-        Followed::Event { event, artifact_index, task_id, context_id, last, .. } => {
+        StreamResponse::Snapshot(view) => old::task(out, style, &view, cx.history),
+        StreamResponse::Message { message, context_id } => direct(out, style, message, context_id),
+        StreamResponse::Event { event, artifact_index, task_id, context_id, last, .. } => {
             let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
             return update(out, style, (&event, artifact_index), place, last);
         }

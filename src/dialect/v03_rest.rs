@@ -11,7 +11,7 @@ use crate::{
         TaskState, TaskView,
         pack::{artifact_tag, message_tag},
     },
-    service::Followed,
+    service::StreamResponse,
 };
 
 use super::{
@@ -68,19 +68,19 @@ fn direct(out: &mut Vec<u8>, said: Message<'_>, context_id: RawText<'_>) {
     out.push(b'}');
 }
 
-fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
+fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {
     match *item {
-        Followed::Snapshot(view) => {
+        StreamResponse::Snapshot(view) => {
             out.extend_from_slice(b"{\"task\":");
             task(out, &view, cx.history, true);
             out.push(b'}');
             true
         }
-        Followed::Message { message, context_id } => {
+        StreamResponse::Message { message, context_id } => {
             direct(out, message, context_id);
             true
         }
-        Followed::Event { ref event, task_id, context_id, last, .. } => {
+        StreamResponse::Event { ref event, task_id, context_id, last, .. } => {
             update(out, event, Place { task_id: task_id.raw(), context_id: context_id.raw() }, last)
         }
     }

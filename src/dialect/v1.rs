@@ -11,7 +11,7 @@ use crate::{
         TaskEvent, TaskState, TaskView,
         pack::{artifact_tag, message_tag, part_tag},
     },
-    service::Followed,
+    service::StreamResponse,
 };
 
 use super::{ReadCx, Wire, WriteCx, fault, put, put::Template, read};
@@ -80,19 +80,19 @@ fn direct(out: &mut Vec<u8>, message: Message<'_>, context_id: RawText<'_>) {
     out.push(b'}');
 }
 
-fn event(out: &mut Vec<u8>, item: &Followed<'_>, cx: &WriteCx<'_>) -> bool {
+fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {
     match *item {
-        Followed::Snapshot(view) => {
+        StreamResponse::Snapshot(view) => {
             out.extend_from_slice(b"{\"task\":");
             task(out, &view, cx.history, Artifacts::Some);
             out.push(b'}');
             true
         }
-        Followed::Message { message, context_id } => {
+        StreamResponse::Message { message, context_id } => {
             direct(out, message, context_id);
             true
         }
-        Followed::Event { ref event, task_id, context_id, .. } => {
+        StreamResponse::Event { ref event, task_id, context_id, .. } => {
             update(out, event, Place { task_id: task_id.raw(), context_id: context_id.raw() })
         }
     }

@@ -37,6 +37,6 @@ impl Core {
             Ok(())
         });
         done.unwrap_or(Err(FaultKind::TaskNotFound))?;
-        Ok(Outcome::Ready)
+        Ok(Outcome::Answered)
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     model::{Call, EventBuf, Profile, TaskState},
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Entropy, Follow, Now, Outcome, Service, Start,
-        TaskKey, Ticket,
+        TaskKey, WaitHandle,
     },
     store::Store,
 };
@@ -157,13 +157,13 @@ impl Service for Core {
 
     fn settle(
         &self,
-        ticket: &mut Ticket,
+        wait: &mut WaitHandle,
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>> {
-        match self.store.settle(ticket, wake, answer) {
+        match self.store.settle(wait, wake, answer) {
             Poll::Pending if self.cut.load(Ordering::Relaxed) => {
-                Poll::Ready(Err(self.cut_off(ticket.key)))
+                Poll::Ready(Err(self.cut_off(wait.key)))
             }
             settled => settled,
         }

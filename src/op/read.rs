@@ -21,7 +21,11 @@ impl Core {
             }
             is_it
         });
-        if found == Some(true) { Ok(Outcome::Ready) } else { Err(FaultKind::TaskNotFound.into()) }
+        if found == Some(true) {
+            Ok(Outcome::Answered)
+        } else {
+            Err(FaultKind::TaskNotFound.into())
+        }
     }
 
     pub(super) fn list(
@@ -43,7 +47,7 @@ impl Core {
         }
         let (next, page_size, total) = (page.next.as_str(), page.page_size, page.total);
         answer(Reply::PageEnd { next, page_size, total });
-        Ok(Outcome::Ready)
+        Ok(Outcome::Answered)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
         host::{NewTurn, NextTurn},
         timer::Wish,
     },
-    service::{AgentIndex, Answer, CallCx, Cursor, Now, Outcome, TaskKey, Ticket},
+    service::{AgentIndex, Answer, CallCx, Cursor, Now, Outcome, TaskKey, WaitHandle},
     store::NewTask,
     waiter::Waiter,
 };
@@ -90,7 +90,7 @@ impl Core {
             // The reservation gives its place back: no trace is left.
             cx.events.clear();
             answer(Reply::Message { message: message.view(), context_id });
-            return Ok(Outcome::Ready);
+            return Ok(Outcome::Answered);
         }
         self.conclude(cx.events, &ending, cx.now);
         let mut answered = false;
@@ -296,10 +296,10 @@ fn outcome(send: &Send<'_>, key: TaskKey, answered: bool, joint: Joint) -> Outco
             let cursor = Cursor { key, seq, snapshot: true, ends_at_input: true, place, waiter };
             Outcome::Stream { cursor, generation }
         }
-        SendMode::Wait | SendMode::Return if answered => Outcome::Ready,
+        SendMode::Wait | SendMode::Return if answered => Outcome::Answered,
         SendMode::Wait | SendMode::Return => {
             let (history, waiter) = (send.history, Waiter::default());
-            Outcome::Parked(Ticket { key, after, history, waiter })
+            Outcome::Pending(WaitHandle { key, after, history, waiter })
         }
     }
 }

@@ -10,7 +10,7 @@ use super::Store;
 use crate::{
     fault::{Fault, FaultKind},
     model::{RawText, Reply, Task, view::Replayed},
-    service::{Answer, Cursor, Each, Follow, Followed, Ticket},
+    service::{Answer, Cursor, Each, Follow, StreamResponse, WaitHandle},
 };
 
 impl Store {
@@ -28,26 +28,26 @@ impl Store {
         follow
     }
 
-    /// Answers when the task is terminal, or interrupted since `ticket.after`; registers `wake`
+    /// Answers when the task is terminal, or interrupted since `wait.after`; registers `wake`
     /// otherwise.
     pub fn settle(
         &self,
-        ticket: &mut Ticket,
+        wait: &mut WaitHandle,
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>> {
         const GONE: Poll<Result<(), Fault>> = Poll::Ready(Err(Fault::new(FaultKind::TaskNotFound)));
-        let index = self.sharding.split(ticket.key.place).1;
-        let Some(mut shard) = self.lock_key(ticket.key) else { return GONE };
+        let index = self.sharding.split(wait.key.place).1;
+        let Some(mut shard) = self.lock_key(wait.key) else { return GONE };
         let Some(task) = shard.task(index) else { return GONE };
         let state = task.state();
         // A2A 1.0 §3.2.2: wait until a terminal or interrupted state.
-        let is_new = task.status_seq() > ticket.after;
+        let is_new = task.status_seq() > wait.after;
         if state.is_terminal() || (state.is_interrupted() && is_new) {
-            answer(Reply::Task { view: task.view(), history: ticket.history });
+            answer(Reply::Task { view: task.view(), history: wait.history });
             return Poll::Ready(Ok(()));
         }
-        shard.wait(index, &mut ticket.waiter, wake);
+        shard.wait(index, &mut wait.waiter, wake);
         Poll::Pending
     }
 }
@@ -63,14 +63,14 @@ fn show_new(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
             cursor.seq = newest;
         }
         cursor.snapshot = false;
-        if !each(Followed::Snapshot(task.view_at(cursor.seq))) {
+        if !each(StreamResponse::Snapshot(task.view_at(cursor.seq))) {
             return if cursor.seq == newest && is_end { Follow::End } else { Follow::More };
         }
     }
     let mut is_enough = false;
     cursor.seq = task.replay(cursor.seq, &mut cursor.place, |replayed| {
         let Replayed { seq, event, artifact_index } = replayed;
-        is_enough = !each(Followed::Event {
+        is_enough = !each(StreamResponse::Event {
             seq,
             event,
             artifact_index,

@@ -13,7 +13,7 @@ use std::{
 use super::*;
 use crate::{
     model::{ArtifactBuf, EventBuf, Generation, List, TaskEvent, uuid},
-    service::{Cursor, Follow, Followed, Ticket},
+    service::{Cursor, Follow, StreamResponse, WaitHandle},
 };
 
 const NOW: Now = Now { mono_ms: 1_000, unix_ms: 1_000 };
@@ -74,12 +74,12 @@ fn follow(store: &Store, cursor: &mut Cursor, wake: &Waker) -> (Follow, Vec<i64>
     let (mut seen, mut is_last) = (Vec::new(), false);
     let follow = store.follow(cursor, wake, &mut |item| {
         seen.push(match item {
-            Followed::Snapshot(view) => -(view.seq() as i64),
-            Followed::Event { seq, last, .. } => {
+            StreamResponse::Snapshot(view) => -(view.seq() as i64),
+            StreamResponse::Event { seq, last, .. } => {
                 is_last = last;
                 seq as i64
             }
-            Followed::Message { .. } => 0,
+            StreamResponse::Message { .. } => 0,
         });
         true
     });
@@ -448,7 +448,7 @@ fn a_burst_wakes_each_subscriber_once_and_eviction_wakes_too() {
     }
     assert_eq!(counters.each_ref().map(|c| c.0.load(Relaxed)), [1, 1, 1]);
     apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
-    let mut ticket = Ticket { key, after: 0, history: None, waiter: Default::default() };
+    let mut ticket = WaitHandle { key, after: 0, history: None, waiter: Default::default() };
     assert_eq!(store.settle(&mut ticket, &cursors[0].1, &mut |_| ()), Poll::Ready(Ok(())));
     make(&store, 2, TaskState::Working, NOW).unwrap();
     assert_eq!(follow(&store, &mut cursors[0].0, Waker::noop()).0, Follow::Gone);
@@ -462,7 +462,7 @@ fn a_parked_call_waits_for_a_new_interruption() {
     let waker = Waker::from(Arc::clone(&counter));
     let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
     store.update(key, NOW, |edit| edit.user_message(said(1).view())).unwrap().unwrap();
-    let mut ticket = Ticket { key, after: 2, history: Some(0), waiter: Default::default() };
+    let mut ticket = WaitHandle { key, after: 2, history: Some(0), waiter: Default::default() };
     assert_eq!(store.settle(&mut ticket, &waker, &mut |_| ()), Poll::Pending);
     apply(&store, key, &status(TaskState::Working)).unwrap().unwrap();
     assert_eq!(store.settle(&mut ticket, &waker, &mut |_| ()), Poll::Pending);

@@ -21,7 +21,7 @@ use peregrine::{
         TaskLimits, TaskState,
         pack::{Packer, artifact_tag, message_tag, part_tag},
     },
-    service::Followed,
+    service::StreamResponse,
 };
 use proptest::prelude::*;
 
@@ -311,7 +311,7 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: RawText<'_>) {
         task.apply(&event, &limits).unwrap();
         let (seq, task_id) = (task.seq(), task.view().id());
         let (artifact_index, last) = (0, false);
-        let item = Followed::Event { seq, event, artifact_index, task_id, context_id, last };
+        let item = StreamResponse::Event { seq, event, artifact_index, task_id, context_id, last };
         let is_user_message = matches!(event, TaskEvent::UserMessage { .. });
         assert_eq!((wire.event)(&mut out, &item, &cx), !is_user_message);
         if is_user_message {
@@ -319,7 +319,7 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: RawText<'_>) {
             continue;
         }
         check(&mut out);
-        assert!((wire.event)(&mut out, &Followed::Snapshot(task.view()), &cx));
+        assert!((wire.event)(&mut out, &StreamResponse::Snapshot(task.view()), &cx));
         check(&mut out);
     }
     for history in [None, Some(0), Some(1)] {
@@ -327,7 +327,7 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: RawText<'_>) {
         (wire.reply)(&mut out, &reply, &cx);
         check(&mut out);
     }
-    assert!((wire.event)(&mut out, &Followed::Message { message, context_id }, &cx));
+    assert!((wire.event)(&mut out, &StreamResponse::Message { message, context_id }, &cx));
     check(&mut out);
     (wire.reply)(&mut out, &Reply::Message { message, context_id }, &cx);
     check(&mut out);

@@ -14,7 +14,7 @@ use peregrine::{
     limits::Limits,
     model::{Call, Generation, Op, RawText},
     pb::{Fields, Value, Writer},
-    service::Followed,
+    service::StreamResponse,
 };
 
 const FRESH: &[u8] = b"00000000-0000-4000-8000-000000000000";
@@ -52,7 +52,7 @@ pub fn requests_are_read_or_refused(bytes: &[u8]) {
     is_json(send.metadata.map(|metadata| metadata.raw()));
     is_json(send.accepted_output_modes);
     let (mut written, mut again) = (Vec::new(), Vec::new());
-    let item = Followed::Message { message: send.message, context_id: RawText::default() };
+    let item = StreamResponse::Message { message: send.message, context_id: RawText::default() };
     assert!(write::event(&mut written, generation, &item, None));
     let Some(Ok((2, Value::Bytes(message)))) = Fields(&written).next() else {
         panic!("no message: {written:?}")

@@ -16,7 +16,7 @@ use peregrine::{
         ArtifactBuf, EventBuf, Generation, JsonObject, List, MessageBuf, PartsBuf, RawText, Reply,
         TaskEvent, TaskState, TaskView, uuid,
     },
-    service::{AgentIndex, Cursor, Follow, Followed, Now, TaskKey, Ticket},
+    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, TaskKey, WaitHandle},
     store::{Eviction, NewTask, PageToken, Refused, Store},
 };
 
@@ -69,7 +69,7 @@ struct Known {
 struct Reader {
     cursor: Cursor,
     /// Waits beside the stream, for as long.
-    ticket: Ticket,
+    ticket: WaitHandle,
     flag: Arc<Flag>,
     is_pending: bool,
     is_first: bool,
@@ -448,7 +448,8 @@ impl Twin {
             place,
             waiter: Default::default(),
         };
-        let ticket = Ticket { key: known.key, after: 0, history: None, waiter: Default::default() };
+        let ticket =
+            WaitHandle { key: known.key, after: 0, history: None, waiter: Default::default() };
         let flag = Arc::default();
         self.readers.push(Reader { cursor, ticket, flag, is_pending: false, is_first: true });
     }
@@ -476,7 +477,7 @@ impl Twin {
             assert!(!is_last);
             given += 1;
             match item {
-                Followed::Snapshot(view) => {
+                StreamResponse::Snapshot(view) => {
                     assert_eq!(given, 1);
                     assert!(asked || at < base.unwrap_or(0));
                     if at < base.unwrap_or(0) {
@@ -487,7 +488,7 @@ impl Twin {
                         assert_eq!(&look(view), then);
                     }
                 }
-                Followed::Event { seq, event, task_id, context_id, last, .. } => {
+                StreamResponse::Event { seq, event, task_id, context_id, last, .. } => {
                     assert_eq!(
                         (seq, task_id.raw(), context_id.raw()),
                         (at + 1, &known.id[..], &known.context[..])
@@ -496,7 +497,7 @@ impl Twin {
                     at = seq;
                     is_last = last;
                 }
-                Followed::Message { .. } => panic!("a task's stream has no direct message"),
+                StreamResponse::Message { .. } => panic!("a task's stream has no direct message"),
             }
             given < enough
         });

@@ -34,7 +34,7 @@ use crate::{
     json::Value,
     model::{Call, EventBuf, Generation, Op, Reply, uuid},
     pb::{Fields, Writer},
-    service::{AgentIndex, CallCx, Caller, Entropy, Followed, Now, Outcome, Peer, Service},
+    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service, StreamResponse},
 };
 
 use fields::other::json_payload;
@@ -161,16 +161,16 @@ impl Ready<'_> {
         let start = answer.start;
         let outcome = self.ask(call, &mut |out, reply| answer.push(out, reply, &write));
         match outcome {
-            Ok(Outcome::Ready) => {
+            Ok(Outcome::Answered) => {
                 answer.finish(self.out);
                 return Ok(Handled::Answered);
             }
-            Ok(Outcome::Parked(ticket)) => {
+            Ok(Outcome::Pending(wait)) => {
                 self.out.truncate(start);
                 let permit = Permit::take(&self.site.parked, self.site.limits.connections_max);
                 let permit = permit.ok_or_else(|| Fault::at_limit("connections_max"))?;
                 let (rpc, method) = (self.rpc, self.method);
-                return Ok(Handled::Parked(Box::new(Parked { ticket, rpc, method, permit })));
+                return Ok(Handled::Parked(Box::new(Parked { wait, rpc, method, permit })));
             }
             Ok(Outcome::Stream { .. }) | Err(_) => self.out.truncate(start),
         }
@@ -186,11 +186,11 @@ impl Ready<'_> {
         let outcome = self.ask(call, &mut |out, reply| {
             // A2A 1.0 §3.1.2: a direct message is a stream of one item.
             let Reply::Message { message, context_id } = reply else { return };
-            let item = Followed::Message { message, context_id };
+            let item = StreamResponse::Message { message, context_id };
             push_event(rpc, method, out, &item, &write);
         });
         match outcome {
-            Ok(Outcome::Ready) => Ok(Handled::Answered),
+            Ok(Outcome::Answered) => Ok(Handled::Answered),
             Ok(Outcome::Stream { cursor, .. }) => {
                 let next = cursor.seq + u64::from(!cursor.snapshot);
                 let history = write.history;
@@ -204,7 +204,7 @@ impl Ready<'_> {
                     permit,
                 })))
             }
-            Ok(Outcome::Parked(_)) => {
+            Ok(Outcome::Pending(_)) => {
                 self.out.truncate(start);
                 Err(FaultKind::Internal.into())
             }
@@ -315,7 +315,7 @@ fn push_event(
     rpc: &A2aRpc,
     method: &Method,
     out: &mut Vec<u8>,
-    item: &Followed<'_>,
+    item: &StreamResponse<'_>,
     write: &WriteCx<'_>,
 ) -> bool {
     let frame = frame::begin(out);

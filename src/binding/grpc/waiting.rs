@@ -6,7 +6,7 @@ use crate::{
     binding::site::Permit,
     dialect::{Method, WriteCx},
     fault::{Fault, FaultKind},
-    service::{Cursor, Follow, Followed, Service, Ticket},
+    service::{Cursor, Follow, Service, StreamResponse, WaitHandle},
 };
 
 use super::{A2aRpc, Answer, Code, Status, push_event};
@@ -14,7 +14,7 @@ use super::{A2aRpc, Answer, Code, Status, push_event};
 /// A call that waits.
 pub struct Parked {
     /// What it waits for.
-    pub ticket: Ticket,
+    pub wait: WaitHandle,
     /// Which call.
     pub rpc: &'static A2aRpc,
     /// What it does.
@@ -34,7 +34,7 @@ impl Parked {
         let write = WriteCx::new(self.method.op);
         let mut answer = Answer::begin(self.rpc, self.method, out);
         let polled =
-            service.settle(&mut self.ticket, wake, &mut |reply| answer.push(out, reply, &write));
+            service.settle(&mut self.wait, wake, &mut |reply| answer.push(out, reply, &write));
         match polled {
             Poll::Ready(Ok(())) => answer.finish(out),
             Poll::Ready(Err(_)) | Poll::Pending => out.truncate(answer.start),
@@ -92,9 +92,9 @@ impl Pump {
         let mut is_behind = false;
         let follow = service.follow(cursor, wake, &mut |item| {
             let seq = match item {
-                Followed::Snapshot(view) => view.seq(),
-                Followed::Event { seq, .. } => seq,
-                Followed::Message { .. } => *next,
+                StreamResponse::Snapshot(view) => view.seq(),
+                StreamResponse::Event { seq, .. } => seq,
+                StreamResponse::Message { .. } => *next,
             };
             if first.is_none() {
                 (*first, *next) = (Some(seq), seq);

@@ -10,7 +10,7 @@ use crate::{
         pack::{artifact_tag, message_tag},
     },
     pb::Writer,
-    service::Followed,
+    service::StreamResponse,
 };
 
 use super::{
@@ -68,20 +68,20 @@ pub fn reply(out: &mut Vec<u8>, generation: Generation, op: Op, reply: &Reply<'_
 pub fn event(
     out: &mut Vec<u8>,
     generation: Generation,
-    item: &Followed<'_>,
+    item: &StreamResponse<'_>,
     history: Option<u32>,
 ) -> bool {
     use v1::stream_response as field;
     let mut writer = Writer(out);
     match *item {
-        Followed::Snapshot(view) => {
+        StreamResponse::Snapshot(view) => {
             nested_task(&mut writer, generation, field::TASK, &view, history, true);
         }
-        Followed::Message { message: said, context_id } => {
+        StreamResponse::Message { message: said, context_id } => {
             let place = Place { task_id: b"", context_id: context_id.raw() };
             message(&mut writer, generation, field::MESSAGE, said, place);
         }
-        Followed::Event { ref event, task_id, context_id, last, .. } => {
+        StreamResponse::Event { ref event, task_id, context_id, last, .. } => {
             let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
             match *event {
                 // A client's message is no event of the protocol.

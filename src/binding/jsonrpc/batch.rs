@@ -80,10 +80,10 @@ impl Desk<'_> {
             }
             Ok(ready) if is_full => (ready.known(), too_large()),
             Ok(ready) => match self.call(&ready) {
-                Ok(Outcome::Ready) => return Element::Written,
-                Ok(Outcome::Parked(ticket)) => {
+                Ok(Outcome::Answered) => return Element::Written,
+                Ok(Outcome::Pending(wait)) => {
                     let (id, method) = (Some(ready.id.into()), ready.method);
-                    return Element::Waits(ParkedCall { ticket, id, method });
+                    return Element::Waits(ParkedCall { wait, id, method });
                 }
                 Ok(Outcome::Stream { .. }) => (ready.known(), Fault::new(FaultKind::Internal)),
                 Err(fault) => (ready.known(), fault),

@@ -229,13 +229,13 @@ impl Desk<'_> {
         let mark = self.begin();
         let known = ready.known();
         match self.call(ready) {
-            Ok(Outcome::Ready) => {
+            Ok(Outcome::Answered) => {
                 mark.finish(self.out);
                 Handled::Answered
             }
-            Ok(Outcome::Parked(ticket)) => {
+            Ok(Outcome::Pending(wait)) => {
                 mark.rollback(self.out);
-                let call = ParkedCall { ticket, id: Some(ready.id.into()), method: ready.method };
+                let call = ParkedCall { wait, id: Some(ready.id.into()), method: ready.method };
                 self.park(known, vec![call], None)
             }
             Ok(Outcome::Stream { .. }) => {
@@ -256,7 +256,7 @@ impl Desk<'_> {
         if let Call::ExtendedCard = ready.call {
             self.extended_card(ready)?;
             rpc::close(self.out);
-            return Ok(Outcome::Ready);
+            return Ok(Outcome::Answered);
         }
         let outcome = self.ask(ready, |out, reply, write| {
             (ready.method.wire_of(reply).reply)(out, reply, write);

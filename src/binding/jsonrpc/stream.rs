@@ -42,8 +42,8 @@ impl Desk<'_> {
                 wrote_ms: self.now.mono_ms,
                 permit,
             })),
-            Ok(Outcome::Ready) => answered(close),
-            Ok(Outcome::Parked(_)) => {
+            Ok(Outcome::Answered) => answered(close),
+            Ok(Outcome::Pending(_)) => {
                 self.out.truncate(start);
                 self.fault(known, &Fault::new(FaultKind::Internal))
             }

@@ -193,14 +193,14 @@ impl Desk<'_> {
             }),
         };
         match outcome {
-            Ok(Outcome::Ready) if is_head => response::finish_untold(self.out, mark),
-            Ok(Outcome::Ready) => response::finish(self.out, mark),
+            Ok(Outcome::Answered) if is_head => response::finish_untold(self.out, mark),
+            Ok(Outcome::Answered) => response::finish(self.out, mark),
             outcome => {
                 response::rollback(self.out, mark);
-                let Outcome::Parked(ticket) = outcome? else {
+                let Outcome::Pending(wait) = outcome? else {
                     return Err(FaultKind::Internal.into());
                 };
-                let call = ParkedCall { ticket, id: None, method: self.method };
+                let call = ParkedCall { wait, id: None, method: self.method };
                 return self.park(call);
             }
         }
@@ -223,7 +223,7 @@ impl Desk<'_> {
         let origin = Origin::of(site, self.peer, self.head);
         let card = cards::extended(self.service, site, &origin, endpoint, base, form.generation)?;
         self.out.extend_from_slice(&card);
-        Ok(Outcome::Ready)
+        Ok(Outcome::Answered)
     }
 
     fn park(self, call: ParkedCall) -> Result<Handled, Fault> {

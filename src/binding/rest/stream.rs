@@ -44,9 +44,9 @@ impl Desk<'_> {
                 wrote_ms: self.cx.now.mono_ms,
                 permit,
             }))),
-            Ok(Outcome::Ready) if close => Ok(Handled::AnsweredLast),
-            Ok(Outcome::Ready) => Ok(Handled::Answered),
-            Ok(Outcome::Parked(_)) => {
+            Ok(Outcome::Answered) if close => Ok(Handled::AnsweredLast),
+            Ok(Outcome::Answered) => Ok(Handled::Answered),
+            Ok(Outcome::Pending(_)) => {
                 self.out.truncate(start);
                 Err(FaultKind::Internal.into())
             }
