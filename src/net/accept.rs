@@ -11,8 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{
     drive::Drive,
-    local::{Local, Seat},
-    side::Side,
+    local_addr::LocalAddr,
+    worker_state::{ConnectionPermit, WorkerState},
 };
 
 /// How long accepting pauses when the system has no more to give.
@@ -23,20 +23,20 @@ const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r
     retry-after: 1\r\nconnection: close\r\n\r\n";
 
 /// Accepts until it is dropped.
-pub(super) async fn accept(listener: TcpListener, local: Rc<Local>) {
-    let side = Side::of(&listener);
+pub(super) async fn accept(listener: TcpListener, local: Rc<WorkerState>) {
+    let local_addr = LocalAddr::of(&listener);
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => admit(stream, side, &local),
+            Ok((stream, _)) => admit(stream, local_addr, &local),
             Err(error) if concerns_one_connection(&error) => {}
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-fn admit(stream: TcpStream, side: Side, local: &Rc<Local>) {
-    let Some(seat) = Seat::take(local) else {
-        if local.shared.tls.is_none() {
+fn admit(stream: TcpStream, local_addr: LocalAddr, local: &Rc<WorkerState>) {
+    let Some(permit) = ConnectionPermit::take(local) else {
+        if local.server.tls.is_none() {
             // Best effort: whoever does not read it sees a closed connection.
             let _ = SockRef::from(&stream).send(REFUSAL);
         }
@@ -44,11 +44,11 @@ fn admit(stream: TcpStream, side: Side, local: &Rc<Local>) {
     };
     // A socket that refuses the option is closed already, which its first read will show.
     let _ = stream.set_nodelay(true);
-    let is_checked = local.shared.engine.site.hosts.are_checked(false);
-    let side = local.sides.place(side.accepted(&stream, is_checked));
-    match &local.shared.tls {
-        None => drop(tokio::task::spawn_local(Drive::new(stream, seat, side))),
-        Some(tls) => tls.serve(stream, seat, side),
+    let is_checked = local.server.engine.site.hosts.are_checked(false);
+    let local_addr = local.local_addrs.place(local_addr.accepted(&stream, is_checked));
+    match &local.server.tls {
+        None => drop(tokio::task::spawn_local(Drive::new(stream, permit, local_addr))),
+        Some(tls) => tls.serve(stream, permit, local_addr),
     }
 }
 

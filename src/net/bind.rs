@@ -67,7 +67,7 @@ pub(super) fn resolve(text: &str) -> Result<SocketAddr, ServerError> {
     found.ok_or_else(|| ServerError::Address(text.to_owned()))
 }
 
-fn socket(addr: SocketAddr, shared: bool, stall_ms: u64) -> io::Result<Socket> {
+fn socket(addr: SocketAddr, reuse_port: bool, stall_ms: u64) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     // Connections of an earlier server in TIME_WAIT do not keep its port; a listener does.
@@ -76,7 +76,7 @@ fn socket(addr: SocketAddr, shared: bool, stall_ms: u64) -> io::Result<Socket> {
         // Each address is what it says: `[::]` takes no IPv4.
         socket.set_only_v6(true)?;
     }
-    if shared {
+    if reuse_port {
         socket.set_reuse_port(true)?;
     }
     bound_queue(&socket, stall_ms)?;

@@ -22,13 +22,13 @@ use crate::{
 };
 
 use super::{
-    carrier::Carrier,
-    input::Input,
-    local::{Desk, Local, Seat},
-    output::Output,
+    detachable::Detachable,
+    input_buffer::InputBuffer,
+    output_buffer::OutputBuffer,
     share::Share,
     transport::{Transport, poll_read, send},
-    wheel::{NEVER, Slot},
+    wheel::{NEVER, TimerSlot},
+    worker_state::{ConnectionPermit, WorkerScratch, WorkerState},
 };
 
 /// Rounds of one poll before the other connections get their turn.
@@ -40,26 +40,26 @@ const LOOK_MS: u64 = 1_000;
 
 /// The future of one connection, for each kind of transport a type of its own.
 pub(super) struct Drive<S: Transport> {
-    local: Seat,
+    local: ConnectionPermit,
     io: Io<S>,
 }
 
 struct Io<S> {
-    stream: Carrier<S>,
+    stream: Detachable<S>,
     conn: Conn,
-    input: Input,
-    output: Output,
+    input: InputBuffer,
+    output: OutputBuffer,
     need: usize,
     due_ms: u64,
     /// When the current window of waiting output began.
     waits_ms: u64,
     /// Bytes that the peer has taken in it.
     taken: u32,
-    /// What is counted in `Shared::buffers`.
+    /// What is counted in `ServerState::buffers`.
     share: Share,
-    slot: Option<Slot>,
+    slot: Option<TimerSlot>,
     phase: Phase,
-    side: u8,
+    local_addr: u8,
     read: bool,
     eof: bool,
 }
@@ -72,11 +72,11 @@ enum Phase {
     /// Our side is closed; input is ignored.
     Lingering,
     /// The peer speaks HTTP/2.
-    HandedOn,
+    Http2,
 }
 
 /// How a poll ends.
-enum End {
+enum PollEnd {
     /// Everything that can move the connection will wake it.
     Wait,
     /// There is more to do; others first.
@@ -84,26 +84,26 @@ enum End {
     /// The connection is over.
     Done,
     /// The rest of the connection is another driver's.
-    HandOn,
+    ToHttp2,
 }
 
 /// The connection failed, or must go at once.
-struct Gone;
+struct Hangup;
 
-impl From<io::Error> for Gone {
-    fn from(_: io::Error) -> Gone {
-        Gone
+impl From<io::Error> for Hangup {
+    fn from(_: io::Error) -> Hangup {
+        Hangup
     }
 }
 
 impl<S: Transport + 'static> Drive<S> {
     /// A connection that was just accepted on this side.
-    pub(super) fn new(stream: S, local: Seat, side: u8) -> Drive<S> {
+    pub(super) fn new(stream: S, local: ConnectionPermit, local_addr: u8) -> Drive<S> {
         let io = Io {
-            stream: Carrier::new(stream),
+            stream: Detachable::new(stream),
             conn: Conn::new(local.clock.now()),
-            input: Input::default(),
-            output: Output::default(),
+            input: InputBuffer::default(),
+            output: OutputBuffer::default(),
             need: 0,
             due_ms: NEVER,
             waits_ms: 0,
@@ -111,7 +111,7 @@ impl<S: Transport + 'static> Drive<S> {
             share: Share::default(),
             slot: None,
             phase: Phase::Open,
-            side,
+            local_addr,
             read: true,
             eof: false,
         };
@@ -127,15 +127,15 @@ impl<S: Transport + 'static> Future for Drive<S> {
         let now = local.clock.now();
         let new_slot = || local.wheel.borrow_mut().insert(cx.waker().clone());
         let slot = *io.slot.get_or_insert_with(new_slot);
-        let end = io.rounds(&mut local.desk.borrow_mut(), local, now, cx);
-        match end.unwrap_or(End::Done) {
-            End::Done => return Poll::Ready(()),
-            End::HandOn => {
-                io.stream.hand_on(io.input.source().bytes(), local, io.side);
+        let end = io.rounds(&mut local.scratch.borrow_mut(), local, now, cx);
+        match end.unwrap_or(PollEnd::Done) {
+            PollEnd::Done => return Poll::Ready(()),
+            PollEnd::ToHttp2 => {
+                io.stream.move_to_http2(io.input.source().bytes(), local, io.local_addr);
                 return Poll::Ready(());
             }
-            End::Yield => cx.waker().wake_by_ref(),
-            End::Wait => local.arm(slot, io.deadline(local, now)),
+            PollEnd::Yield => cx.waker().wake_by_ref(),
+            PollEnd::Wait => local.arm(slot, io.deadline(local, now)),
         }
         Poll::Pending
     }
@@ -150,11 +150,11 @@ impl<S: Transport> Drop for Drive<S> {
             // The peer does not read: a reset frees what the kernel holds for it.
             self.io.stream.reset_on_close();
         }
-        if let Ok(mut desk) = self.local.desk.try_borrow_mut() {
-            self.io.input.release(&mut desk.inputs);
-            self.io.output.release(&mut desk.outputs);
+        if let Ok(mut scratch) = self.local.scratch.try_borrow_mut() {
+            self.io.input.release(&mut scratch.inputs);
+            self.io.output.release(&mut scratch.outputs);
         }
-        self.local.shared.buffers.release(&mut self.io.share);
+        self.local.server.buffers.release(&mut self.io.share);
     }
 }
 
@@ -168,77 +168,77 @@ impl<S: Transport> Io<S> {
 impl<S: Transport + 'static> Io<S> {
     fn rounds(
         &mut self,
-        desk: &mut Desk,
-        local: &Local,
+        scratch: &mut WorkerScratch,
+        local: &WorkerState,
         now: Now,
         cx: &mut Context<'_>,
-    ) -> Result<End, Gone> {
+    ) -> Result<PollEnd, Hangup> {
         if self.share.is_cut() {
-            return Err(Gone);
+            return Err(Hangup);
         }
         // Polled without a word why: unless a body is awaited, the engine may have been woken.
-        let mut due = !self.is_hungry() || now.mono_ms >= self.due_ms;
+        let mut due = !self.needs_input() || now.mono_ms >= self.due_ms;
         for _ in 0..ROUNDS_MAX {
-            let moved = self.flush(desk, local, now, cx)?;
-            if self.phase == Phase::HandedOn {
-                return Ok(End::HandOn);
+            let moved = self.flush(scratch, local, now, cx)?;
+            if self.phase == Phase::Http2 {
+                return Ok(PollEnd::ToHttp2);
             }
             if self.phase != Phase::Open {
-                return self.close(desk, local, now, cx);
+                return self.close(scratch, local, now, cx);
             }
-            if local.shared.buffers.is_full() {
-                return Ok(End::Yield);
+            if local.server.buffers.is_full() {
+                return Ok(PollEnd::Yield);
             }
             due |= moved && self.output.len() < local.bounds.output_bytes_max;
-            let fresh = match self.fill(desk, local, cx)? {
+            let fresh = match self.fill(scratch, local, cx)? {
                 Poll::Ready(fresh) => {
-                    due |= self.eof || !self.is_hungry();
+                    due |= self.eof || !self.needs_input();
                     fresh
                 }
                 Poll::Pending if due => 0,
-                Poll::Pending if self.is_deaf(local) && self.stream.has_left() => {
+                Poll::Pending if self.reads_paused(local) && self.stream.has_left() => {
                     (self.eof, due) = (true, true);
                     0
                 }
                 Poll::Pending => {
                     // A buffer that grew for what has not come counts from now on, too.
                     self.charge(local, now, cx)?;
-                    return Ok(End::Wait);
+                    return Ok(PollEnd::Wait);
                 }
             };
             if due {
-                due = self.advance(fresh, desk, local, now, cx)?;
+                due = self.advance(fresh, scratch, local, now, cx)?;
             }
             self.charge(local, now, cx)?;
         }
-        Ok(End::Yield)
+        Ok(PollEnd::Yield)
     }
 
     /// Counts the buffers that this connection holds.
-    fn charge(&mut self, local: &Local, now: Now, cx: &Context<'_>) -> Result<(), Gone> {
+    fn charge(&mut self, local: &WorkerState, now: Now, cx: &Context<'_>) -> Result<(), Hangup> {
         let (input, output) = (self.input.held_bytes(), self.output.held_bytes());
         let held = input + output + self.conn.held_bytes() + self.stream.held_bytes();
         if held == self.share.held() {
             return Ok(());
         }
-        let buffers = &local.shared.buffers;
+        let buffers = &local.server.buffers;
         let stays = buffers.charge(&mut self.share, held, now.mono_ms, cx.waker());
-        if stays { Ok(()) } else { Err(Gone) }
+        if stays { Ok(()) } else { Err(Hangup) }
     }
 
     /// More input is needed before the engine can do anything.
-    fn is_hungry(&self) -> bool {
+    fn needs_input(&self) -> bool {
         self.need > self.input.len()
     }
 
     /// The engine waits for a task and wants no input meanwhile: reading would not show that the
     /// peer has left.
-    fn is_deaf(&self, local: &Local) -> bool {
+    fn reads_paused(&self, local: &WorkerState) -> bool {
         !self.read && !self.eof && self.output.len() < local.bounds.output_bytes_max
     }
 
-    fn deadline(&self, local: &Local, now: Now) -> u64 {
-        let look_ms = if self.is_deaf(local) { now.mono_ms + LOOK_MS } else { NEVER };
+    fn deadline(&self, local: &WorkerState, now: Now) -> u64 {
+        let look_ms = if self.reads_paused(local) { now.mono_ms + LOOK_MS } else { NEVER };
         let stalled = self.waits_ms.saturating_add(local.bounds.write_stall_ms);
         let due_ms = self.due_ms.min(look_ms);
         if self.is_drained() { due_ms } else { due_ms.min(stalled) }
@@ -248,18 +248,18 @@ impl<S: Transport + 'static> Io<S> {
     /// buffer grew, or the peer has closed its side.
     fn fill(
         &mut self,
-        desk: &mut Desk,
-        local: &Local,
+        scratch: &mut WorkerScratch,
+        local: &WorkerState,
         cx: &mut Context<'_>,
-    ) -> Result<Poll<usize>, Gone> {
+    ) -> Result<Poll<usize>, Hangup> {
         if self.eof || !self.read {
             return Ok(Poll::Pending);
         }
-        let shared = self.input.is_quiet() && self.need == 0;
-        let room = if shared {
-            &mut desk.read
+        let into_worker = self.input.is_quiet() && self.need == 0;
+        let room = if into_worker {
+            &mut scratch.read
         } else {
-            self.input.room(self.need, local.bounds.input_bytes_max, &mut desk.inputs)
+            self.input.room(self.need, local.bounds.input_bytes_max, &mut scratch.inputs)
         };
         if room.is_empty() {
             return Ok(Poll::Pending);
@@ -268,7 +268,7 @@ impl<S: Transport + 'static> Io<S> {
             return Ok(Poll::Pending);
         };
         self.eof = count == 0;
-        if shared {
+        if into_worker {
             return Ok(Poll::Ready(count));
         }
         self.input.filled(count);
@@ -280,17 +280,17 @@ impl<S: Transport + 'static> Io<S> {
     fn advance(
         &mut self,
         fresh: usize,
-        desk: &mut Desk,
-        local: &Local,
+        scratch: &mut WorkerScratch,
+        local: &WorkerState,
         now: Now,
         cx: &mut Context<'_>,
-    ) -> Result<bool, Gone> {
-        let Desk { worker, out, read, inputs, outputs } = desk;
+    ) -> Result<bool, Hangup> {
+        let WorkerScratch { worker, out, read, inputs, outputs } = scratch;
         // Empty already, unless an agent panicked in the middle of another connection's answer.
         out.clear();
         let input = if fresh > 0 { Source::roomy(read, fresh) } else { self.input.source() };
-        let (engine, wake) = (&*local.shared.engine, cx.waker());
-        let peer = local.sides.at(self.side).known_to(self.stream.peer());
+        let (engine, wake) = (&*local.server.engine, cx.waker());
+        let peer = local.local_addrs.at(self.local_addr).known_to(self.stream.peer());
         let mut cx_engine = Cx { engine, worker, now, wake, out, unsent: self.output.len(), peer };
         let progress = self.conn.advance(&mut cx_engine, input, self.eof);
         (self.need, self.read) = (progress.need, progress.read);
@@ -319,9 +319,9 @@ impl<S: Transport + 'static> Io<S> {
             Next::Close => (self.phase, self.due_ms) = (Phase::Closing, NEVER),
             Next::Abort => {
                 self.stream.reset_on_close();
-                return Err(Gone);
+                return Err(Hangup);
             }
-            Next::Http2 => self.phase = Phase::HandedOn,
+            Next::Http2 => self.phase = Phase::Http2,
         }
         let stopped = !progress.read || said >= local.bounds.output_bytes_max / 2;
         let again = said > 0 && stopped && self.output.len() < local.bounds.output_bytes_max;
@@ -331,23 +331,23 @@ impl<S: Transport + 'static> Io<S> {
     /// Writes what waits; true when some of it went.
     fn flush(
         &mut self,
-        desk: &mut Desk,
-        local: &Local,
+        scratch: &mut WorkerScratch,
+        local: &WorkerState,
         now: Now,
         cx: &mut Context<'_>,
-    ) -> Result<bool, Gone> {
+    ) -> Result<bool, Hangup> {
         if self.is_drained() {
             return Ok(false);
         }
         let sent = send(&mut self.stream, self.output.unsent(), cx)?;
-        self.output.sent(sent, &mut desk.outputs);
+        self.output.sent(sent, &mut scratch.outputs);
         // Always: what the transport took just now may not be on its way.
         let moved = self.flush_transport(cx)? || sent > 0;
         self.taken = self.taken.saturating_add(sent.min(u32::MAX as usize) as u32);
         let is_over = now.mono_ms >= self.waits_ms.saturating_add(local.bounds.write_stall_ms);
         if is_over && !self.is_drained() {
             if (self.taken as usize) < local.bounds.write_progress_bytes_min {
-                return Err(Gone);
+                return Err(Hangup);
             }
             (self.waits_ms, self.taken) = (now.mono_ms, 0);
         }
@@ -355,7 +355,7 @@ impl<S: Transport + 'static> Io<S> {
     }
 
     /// Moves on what the transport has kept back; true when that was the last of it.
-    fn flush_transport(&mut self, cx: &mut Context<'_>) -> Result<bool, Gone> {
+    fn flush_transport(&mut self, cx: &mut Context<'_>) -> Result<bool, Hangup> {
         if self.stream.is_flushed() {
             return Ok(false);
         }
@@ -366,34 +366,34 @@ impl<S: Transport + 'static> Io<S> {
     /// peer is not reset before it has read our answer.
     fn close(
         &mut self,
-        desk: &mut Desk,
-        local: &Local,
+        scratch: &mut WorkerScratch,
+        local: &WorkerState,
         now: Now,
         cx: &mut Context<'_>,
-    ) -> Result<End, Gone> {
+    ) -> Result<PollEnd, Hangup> {
         if !self.is_drained() {
-            return Ok(End::Wait);
+            return Ok(PollEnd::Wait);
         }
         if self.phase == Phase::Closing {
-            self.input.release(&mut desk.inputs);
-            let ended = self.eof && !self.stream.says_goodbye();
+            self.input.release(&mut scratch.inputs);
+            let ended = self.eof && !self.stream.sends_close_notify();
             if ended || Pin::new(&mut self.stream).poll_shutdown(cx)?.is_pending() {
-                return Ok(End::Done);
+                return Ok(PollEnd::Done);
             }
             self.phase = Phase::Lingering;
             self.due_ms = now.mono_ms + local.bounds.linger_ms;
         }
         if now.mono_ms >= self.due_ms {
-            return Ok(End::Done);
+            return Ok(PollEnd::Done);
         }
         for _ in 0..ROUNDS_MAX {
-            match poll_read(&mut self.stream, &mut desk.read, cx)? {
-                Poll::Ready(0) => return Ok(End::Done),
+            match poll_read(&mut self.stream, &mut scratch.read, cx)? {
+                Poll::Ready(0) => return Ok(PollEnd::Done),
                 Poll::Ready(_) => {}
-                Poll::Pending => return Ok(End::Wait),
+                Poll::Pending => return Ok(PollEnd::Wait),
             }
         }
-        Ok(End::Yield)
+        Ok(PollEnd::Yield)
     }
 }
 

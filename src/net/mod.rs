@@ -5,33 +5,34 @@
 //! a thread with a runtime of its own; connections never move between workers.
 
 mod accept;
+mod async_agent;
 mod bind;
-mod carrier;
 mod clock;
 mod descriptors;
+mod detachable;
 mod drive;
 mod entropy;
 mod error;
 #[cfg(feature = "grpc")]
 mod http2;
-mod input;
-mod job;
-mod local;
-mod output;
+mod input_buffer;
+mod local_addr;
+mod output_buffer;
 mod pool;
 mod report;
 mod server;
+mod server_state;
 mod share;
-mod side;
 mod signals;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod transport;
 mod wheel;
 mod worker;
+mod worker_state;
 
+pub use async_agent::{AsyncAgent, async_agent, sleep};
 pub use error::ServerError;
-pub use job::{AsyncAgent, async_agent, sleep};
 pub use server::{LISTEN_DEFAULT, Running, Server, workers_default};
 #[cfg(feature = "tls")]
 pub use tls::Tls;

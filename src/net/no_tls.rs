@@ -2,7 +2,7 @@
 
 use tokio::net::TcpStream;
 
-use super::{error::ServerError, local::Seat};
+use super::{error::ServerError, worker_state::ConnectionPermit};
 
 /// No files.
 pub(super) enum Tls {}
@@ -25,7 +25,7 @@ impl Current {
         match *self {}
     }
 
-    pub(super) fn serve(&self, _stream: TcpStream, _seat: Seat, _side: u8) {
+    pub(super) fn serve(&self, _stream: TcpStream, _permit: ConnectionPermit, _local_addr: u8) {
         match *self {}
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use crate::engine::Waiting;
 
-use super::local::Shared;
+use super::server_state::ServerState;
 
 /// Says one line.
 pub(super) fn say(line: &dyn Display) {
@@ -18,9 +18,9 @@ pub(super) fn say(line: &dyn Display) {
 }
 
 /// Says what a drain that begins waits for.
-pub(super) fn draining(shared: &Shared) {
-    let engine = &shared.engine;
-    let open = shared.open.load(Ordering::Relaxed);
+pub(super) fn draining(server: &ServerState) {
+    let engine = &server.engine;
+    let open = server.open.load(Ordering::Relaxed);
     let (tasks, seconds) = (engine.unfinished_tasks(), seconds(engine.limits().drain_ms));
     say(&format_args!(
         "draining, for {seconds} at most: {}, {}; {}",
@@ -31,10 +31,10 @@ pub(super) fn draining(shared: &Shared) {
 }
 
 /// Says what a drain that is over has cut, and what is lost with the process.
-pub(super) fn drained(shared: &Shared) {
-    let cut = shared.cut.get().copied().unwrap_or_default();
-    let seconds = seconds(shared.engine.limits().drain_ms);
-    let lost = count(shared.engine.unfinished_tasks(), "unfinished task");
+pub(super) fn drained(server: &ServerState) {
+    let cut = server.cut.get().copied().unwrap_or_default();
+    let seconds = seconds(server.engine.limits().drain_ms);
+    let lost = count(server.engine.unfinished_tasks(), "unfinished task");
     if cut == Waiting::default() {
         say(&format_args!("drained; {lost} in memory"));
     } else {

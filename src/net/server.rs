@@ -23,8 +23,8 @@ use super::{
     descriptors,
     entropy::Chacha,
     error::ServerError,
-    local::{Shared, Stage},
     report,
+    server_state::{ServerState, Stage},
     tls::{Current, Tls},
     worker,
 };
@@ -181,18 +181,18 @@ impl Server {
         // The calling thread is worker 0: a server of one worker is a process of one thread.
         let own = sockets.remove(0);
         running.spawn(sockets)?;
-        let shared = Arc::clone(&running.shared);
-        let life = Life(Arc::clone(&shared));
+        let server = Arc::clone(&running.server);
+        let life = Life(Arc::clone(&server));
         let mut started = Ok(());
-        worker::run(worker::Place::Main, shared, own, |outcome| match outcome {
+        worker::run(worker::WorkerThread::Main, server, own, |outcome| match outcome {
             Ok(()) => ready(&running),
             Err(error) => started = Err(ServerError::System(error)),
         });
         drop(life);
         started?;
-        let shared = Arc::clone(&running.shared);
+        let server = Arc::clone(&running.server);
         running.join();
-        report::drained(&shared);
+        report::drained(&server);
         Ok(())
     }
 
@@ -232,8 +232,8 @@ impl Server {
         let secret = Chacha::new().map_err(ServerError::System)?.bits();
         let base = base_url.clone();
         let engine = self.setup.build(Start { secret, unix_ms, workers, base_url: base })?;
-        let shared = Arc::new(Shared::new(engine, tls, workers));
-        Ok((Running { addrs, base_url, workers, shared, threads: Vec::new() }, sockets))
+        let server = Arc::new(ServerState::new(engine, tls, workers));
+        Ok((Running { addrs, base_url, workers, server, threads: Vec::new() }, sockets))
     }
 }
 
@@ -242,7 +242,7 @@ pub struct Running {
     addrs: Vec<SocketAddr>,
     base_url: String,
     workers: usize,
-    shared: Arc<Shared>,
+    server: Arc<ServerState>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -263,18 +263,18 @@ impl Running {
     /// # Errors
     /// [`ServerError::Tls`]; everything stays as it was.
     pub fn reload_tls(&self) -> Result<(), ServerError> {
-        self.shared.tls.as_ref().map_or(Ok(()), Current::reload)
+        self.server.tls.as_ref().map_or(Ok(()), Current::reload)
     }
 
     /// Handshakes of TLS that came to nothing since the start: the peer spoke something else,
     /// showed no certificate that was good enough, took too long, or left.
     pub fn tls_handshakes_failed(&self) -> u64 {
-        self.shared.tls.as_ref().map_or(0, Current::failed)
+        self.server.tls.as_ref().map_or(0, Current::failed)
     }
 
     /// The limits, as they fit the system: see [`Server::start`].
     pub fn limits(&self) -> &Limits {
-        self.shared.engine.limits()
+        self.server.engine.limits()
     }
 
     /// How many workers there are.
@@ -284,7 +284,7 @@ impl Running {
 
     /// Stops accepting, lets what runs end within `drain_ms`, then ends; returns at once.
     pub fn shutdown(&self) {
-        self.shared.enter(Stage::Draining);
+        self.server.enter(Stage::Draining);
     }
 
     /// Waits until every worker has ended.
@@ -300,13 +300,13 @@ impl Running {
         let (tell, hear) = mpsc::channel();
         let first = self.workers - sockets.len();
         for (index, sockets) in (first..).zip(sockets) {
-            let (shared, tell) = (Arc::clone(&self.shared), tell.clone());
-            let life = Life(Arc::clone(&shared));
+            let (server, tell) = (Arc::clone(&self.server), tell.clone());
+            let life = Life(Arc::clone(&server));
             let work = move || {
                 let _life = life;
                 // Nobody hears it only when another worker has failed to start.
                 let ready = move |outcome| drop(tell.send(outcome));
-                worker::run(worker::Place::Thread(index), shared, sockets, ready);
+                worker::run(worker::WorkerThread::Own(index), server, sockets, ready);
             };
             let thread = std::thread::Builder::new().name(format!("peregrine-{index}"));
             self.threads.push(thread.spawn(work).map_err(ServerError::System)?);
@@ -319,13 +319,13 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.threads.is_empty() {
-            self.shared.enter(Stage::Ending);
+            self.server.enter(Stage::Ending);
         }
     }
 }
 
 /// Held by a worker's thread.
-struct Life(Arc<Shared>);
+struct Life(Arc<ServerState>);
 
 impl Drop for Life {
     fn drop(&mut self) {

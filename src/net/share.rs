@@ -29,7 +29,7 @@ const CORRECTIONS_MAX: usize = 32;
 const TIME_BITS: u32 = 56;
 
 /// The buffers of all connections.
-pub(super) struct Buffers {
+pub(super) struct AllBuffers {
     /// Bytes of them.
     bytes: Arc<AtomicUsize>,
     /// Those among `bytes` whose connections were cut and are not gone yet.
@@ -39,18 +39,18 @@ pub(super) struct Buffers {
     bytes_high: usize,
     /// Bytes that a connection may hold without being listed.
     own: usize,
-    list: Mutex<List>,
+    list: Mutex<ListedShares>,
 }
 
 /// All connections that hold more than their own, by class, then by time, then by number.
 #[derive(Default)]
-struct List {
-    by_place: BTreeMap<(u64, u64), Arc<Entry>>,
+struct ListedShares {
+    by_place: BTreeMap<(u64, u64), Arc<ListedShare>>,
     numbers_given: u64,
 }
 
 /// A listed connection. Only its owner changes what is held and since when.
-struct Entry {
+struct ListedShare {
     waker: Waker,
     held: AtomicUsize,
     /// When its bytes came, on average; never less than it was.
@@ -64,7 +64,7 @@ struct Entry {
     cut: AtomicUsize,
 }
 
-impl Entry {
+impl ListedShare {
     /// Where it belongs.
     fn place(&self) -> u64 {
         place(self.held.load(Relaxed), self.since_us.load(Relaxed))
@@ -102,19 +102,19 @@ fn class(held: usize) -> u64 {
     u64::from(4 * power) + (held >> (power - 2) & 3) as u64
 }
 
-impl List {
+impl ListedShares {
     /// Puts an entry where it belongs.
-    fn insert(&mut self, entry: &Arc<Entry>) {
+    fn insert(&mut self, entry: &Arc<ListedShare>) {
         entry.place.store(entry.place(), Relaxed);
         self.by_place.insert(entry.key(), Arc::clone(entry));
     }
 
-    fn remove(&mut self, entry: &Entry) {
+    fn remove(&mut self, entry: &ListedShare) {
         self.by_place.remove(&entry.key());
     }
 
     /// Who has taken most: of each class only the oldest is asked.
-    fn first(&mut self, now_us: u64) -> Option<Arc<Entry>> {
+    fn first(&mut self, now_us: u64) -> Option<Arc<ListedShare>> {
         let (mut first, mut most, mut above) = (None, 0, u64::MAX);
         while let Some((&(place, _), _)) = self.by_place.range(..(above, 0)).next_back() {
             above = place >> TIME_BITS << TIME_BITS;
@@ -130,7 +130,7 @@ impl List {
     /// The oldest from this place on, once those before it that have become smaller or younger
     /// stand where they belong. If they leave a class empty it is one of the next, which is asked
     /// twice then.
-    fn oldest(&mut self, from: u64) -> Option<Arc<Entry>> {
+    fn oldest(&mut self, from: u64) -> Option<Arc<ListedShare>> {
         for _ in 0..CORRECTIONS_MAX {
             let (_, entry) = self.by_place.range((from, 0)..).next()?;
             if entry.place() == entry.place.load(Relaxed) {
@@ -144,11 +144,11 @@ impl List {
     }
 }
 
-/// What one connection holds; given back by [`Buffers::release`].
+/// What one connection holds; given back by [`AllBuffers::release`].
 #[derive(Default)]
 pub(super) struct Share {
     held: usize,
-    entry: Option<Arc<Entry>>,
+    entry: Option<Arc<ListedShare>>,
 }
 
 impl Share {
@@ -163,11 +163,11 @@ impl Share {
     }
 }
 
-impl Buffers {
+impl AllBuffers {
     /// No buffers yet; `bytes` is where all of them are counted.
-    pub(super) fn new(limits: &Limits, bytes: &Arc<AtomicUsize>) -> Buffers {
+    pub(super) fn new(limits: &Limits, bytes: &Arc<AtomicUsize>) -> AllBuffers {
         let bytes_max = limits.buffers_bytes_max;
-        Buffers {
+        AllBuffers {
             bytes: Arc::clone(bytes),
             leaving: AtomicUsize::new(0),
             bytes_max,
@@ -249,7 +249,7 @@ impl Buffers {
     fn enlist(&self, share: &mut Share, now_us: u64, waker: &Waker) {
         let mut list = self.lock();
         list.numbers_given += 1;
-        let entry = Arc::new(Entry {
+        let entry = Arc::new(ListedShare {
             waker: waker.clone(),
             held: AtomicUsize::new(share.held),
             since_us: AtomicU64::new(now_us),
@@ -263,7 +263,7 @@ impl Buffers {
 
     /// Puts an entry into the class that it has grown into.
     #[cold]
-    fn move_up(&self, entry: &Arc<Entry>) {
+    fn move_up(&self, entry: &Arc<ListedShare>) {
         let mut list = self.lock();
         if entry.cut.load(Relaxed) == 0 {
             list.remove(entry);
@@ -283,7 +283,7 @@ impl Buffers {
     /// Cuts those that have taken most until the rest is little enough; false: the one who asks,
     /// `own`, is next.
     #[cold]
-    fn make_room(&self, own: Option<&Arc<Entry>>, now_us: u64) -> bool {
+    fn make_room(&self, own: Option<&Arc<ListedShare>>, now_us: u64) -> bool {
         let mut list = self.lock();
         loop {
             let all = self.bytes.load(Relaxed).saturating_sub(self.leaving.load(Relaxed));
@@ -302,7 +302,7 @@ impl Buffers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, List> {
+    fn lock(&self) -> MutexGuard<'_, ListedShares> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -316,7 +316,7 @@ mod tests {
 
     /// Buffers of 16 MiB, of which 8 KiB are everybody's own; all connections share a clock.
     struct Rig {
-        buffers: Buffers,
+        buffers: AllBuffers,
         now_ms: u64,
         shares: Vec<Share>,
     }
@@ -326,7 +326,7 @@ mod tests {
             let limits =
                 Limits { buffers_bytes_max: 16 * MB, connections_max: 1024, ..Limits::default() };
             Rig {
-                buffers: Buffers::new(&limits, &Arc::default()),
+                buffers: AllBuffers::new(&limits, &Arc::default()),
                 now_ms: 1_000_000,
                 shares: Vec::new(),
             }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     /// Nothing is held or listed any more.
-    fn assert_empty(buffers: &Buffers) {
+    fn assert_empty(buffers: &AllBuffers) {
         let left = [&*buffers.bytes, &buffers.leaving].map(|bytes| bytes.load(Relaxed));
         assert_eq!((left, buffers.lock().by_place.len()), ([0, 0], 0));
     }

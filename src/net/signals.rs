@@ -19,8 +19,8 @@ use std::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
-    local::{Shared, Stage},
     report::{self, say},
+    server_state::{ServerState, Stage},
     tls::Current,
 };
 
@@ -46,19 +46,19 @@ impl Signals {
     }
 
     /// Hears signals as long as it is polled.
-    pub(super) async fn hear(mut self, shared: Arc<Shared>) {
+    pub(super) async fn hear(mut self, server: Arc<ServerState>) {
         poll_fn(|cx: &mut Context<'_>| {
             for signal in &mut self.ends {
                 while signal.poll_recv(cx).is_ready() {
-                    if shared.stage() != Stage::Serving {
+                    if server.stage() != Stage::Serving {
                         std::process::exit(1);
                     }
-                    report::draining(&shared);
-                    shared.enter(Stage::Draining);
+                    report::draining(&server);
+                    server.enter(Stage::Draining);
                 }
             }
             while self.hangup.poll_recv(cx).is_ready() {
-                reload(&shared, &self.asked);
+                reload(&server, &self.asked);
             }
             Poll::Pending
         })
@@ -68,8 +68,8 @@ impl Signals {
 
 /// Has new files read for new connections. Whoever sent the signal is not there to be told of a
 /// failure, so it is said where the operator looks.
-fn reload(shared: &Arc<Shared>, asked: &Arc<AtomicUsize>) {
-    if shared.tls.is_none() {
+fn reload(server: &Arc<ServerState>, asked: &Arc<AtomicUsize>) {
+    if server.tls.is_none() {
         return say(&"SIGHUP: there is nothing to read again, for there is no TLS");
     }
     match asked.fetch_add(1, Ordering::AcqRel) {
@@ -77,9 +77,9 @@ fn reload(shared: &Arc<Shared>, asked: &Arc<AtomicUsize>) {
         1 => return say(&"SIGHUP: the files are still being read, and will be once more"),
         _ => return,
     }
-    let (shared, waiting) = (Arc::clone(shared), Arc::clone(asked));
+    let (server, waiting) = (Arc::clone(server), Arc::clone(asked));
     let read = move || {
-        let Some(tls) = &shared.tls else { return };
+        let Some(tls) = &server.tls else { return };
         loop {
             let answered = waiting.load(Ordering::Acquire);
             read_again(tls);

@@ -33,7 +33,7 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
     fn held_bytes(&self) -> usize;
 
     /// True: ending it is a word to the peer, which is said even to one that ended its own side.
-    fn says_goodbye(&self) -> bool;
+    fn sends_close_notify(&self) -> bool;
 
     /// From now on closing resets the peer, and frees what the kernel holds for it.
     fn reset_on_close(&self);
@@ -93,7 +93,7 @@ impl Transport for TcpStream {
         0
     }
 
-    fn says_goodbye(&self) -> bool {
+    fn sends_close_notify(&self) -> bool {
         false
     }
 
@@ -132,7 +132,8 @@ mod tests {
             clock::Clock,
             drive::Drive,
             entropy::Chacha,
-            local::{Local, Seat, Shared},
+            server_state::ServerState,
+            worker_state::{ConnectionPermit, WorkerState},
         },
     };
 
@@ -161,7 +162,7 @@ mod tests {
             self.held.len()
         }
 
-        fn says_goodbye(&self) -> bool {
+        fn sends_close_notify(&self) -> bool {
             true
         }
 
@@ -219,17 +220,22 @@ mod tests {
         };
         let base_url = "http://t".to_owned();
         let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url };
-        let shared = Arc::new(Shared::new(setup.build(start).unwrap(), None, 1));
+        let server = Arc::new(ServerState::new(setup.build(start).unwrap(), None, 1));
         let clock = Clock::new(Instant::now(), Arc::new(AtomicBool::new(true)));
-        let limits = shared.engine.limits();
+        let limits = server.engine.limits();
         let worker = Worker::new(0, limits, Box::new(Chacha::new().unwrap()));
-        let local = Rc::new(Local::new(shared, clock, worker));
+        let local = Rc::new(WorkerState::new(server, clock, worker));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         runtime.block_on(async {
             let (stream, _) = listener.accept().unwrap();
             stream.set_nonblocking(true).unwrap();
             let stream = TcpStream::from_std(stream).unwrap();
-            Drive::new(Lazy { stream, held: Vec::new() }, Seat::take(&local).unwrap(), 0).await;
+            Drive::new(
+                Lazy { stream, held: Vec::new() },
+                ConnectionPermit::take(&local).unwrap(),
+                0,
+            )
+            .await;
         });
         assert_eq!(local.open.get(), 0);
     }

@@ -17,9 +17,9 @@ pub(super) const NEVER: u64 = u64::MAX;
 
 /// Names a connection in the wheel of its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot(u32);
+pub(super) struct TimerSlot(u32);
 
-struct Entry {
+struct TimerEntry {
     waker: Option<Waker>,
     due_ms: u64,
     /// The slot's number since the start while linked, [`NEVER`] otherwise.
@@ -30,7 +30,7 @@ struct Entry {
 
 /// The wheel.
 pub(super) struct Wheel {
-    entries: Vec<Entry>,
+    entries: Vec<TimerEntry>,
     free: u32,
     heads: Vec<u32>,
     /// Slots up to and including this one have fired.
@@ -49,23 +49,23 @@ impl Wheel {
     }
 
     /// Takes a connection in, without a deadline.
-    pub(super) fn insert(&mut self, waker: Waker) -> Slot {
+    pub(super) fn insert(&mut self, waker: Waker) -> TimerSlot {
         let entry =
-            Entry { waker: Some(waker), due_ms: NEVER, tick: NEVER, next: NONE, prev: NONE };
+            TimerEntry { waker: Some(waker), due_ms: NEVER, tick: NEVER, next: NONE, prev: NONE };
         if self.free != NONE {
             let index = self.free;
             let old = &mut self.entries[index as usize];
             self.free = old.next;
             *old = entry;
-            return Slot(index);
+            return TimerSlot(index);
         }
         let index = self.entries.len() as u32;
         self.entries.push(entry);
-        Slot(index)
+        TimerSlot(index)
     }
 
     /// Lets a connection go.
-    pub(super) fn remove(&mut self, slot: Slot) {
+    pub(super) fn remove(&mut self, slot: TimerSlot) {
         self.unlink(slot.0);
         let entry = &mut self.entries[slot.0 as usize];
         entry.waker = None;
@@ -74,7 +74,7 @@ impl Wheel {
     }
 
     /// Sets the one deadline of a connection; true when its entry moved forward.
-    pub(super) fn set(&mut self, slot: Slot, due_ms: u64) -> bool {
+    pub(super) fn set(&mut self, slot: TimerSlot, due_ms: u64) -> bool {
         let entry = &mut self.entries[slot.0 as usize];
         entry.due_ms = due_ms;
         // `NEVER / TICK_MS` is below `NEVER`: an entry without deadline stays unlinked.
@@ -164,20 +164,20 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Count(AtomicUsize);
+    struct WakeCount(AtomicUsize);
 
-    impl Wake for Count {
+    impl Wake for WakeCount {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn entry(wheel: &mut Wheel) -> (Slot, Arc<Count>) {
-        let count = Arc::new(Count::default());
+    fn entry(wheel: &mut Wheel) -> (TimerSlot, Arc<WakeCount>) {
+        let count = Arc::new(WakeCount::default());
         (wheel.insert(Arc::clone(&count).into()), count)
     }
 
-    fn fired(count: &Count) -> usize {
+    fn fired(count: &WakeCount) -> usize {
         count.0.swap(0, Ordering::Relaxed)
     }
 

@@ -29,8 +29,9 @@ use super::{
     accept::accept,
     clock::Clock,
     entropy::Chacha,
-    local::{Local, Shared, Stage},
+    server_state::{ServerState, Stage},
     signals::Signals,
+    worker_state::WorkerState,
 };
 
 /// Milliseconds that the ticker sleeps at most: expired tasks are looked for that often.
@@ -42,17 +43,17 @@ const PANIC_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where a worker runs.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum WorkerThread {
     /// Worker 0 on the thread that started the server; it hears the signals and ends last.
     Main,
     /// Any worker on a thread of its own.
-    Thread(usize),
+    Own(usize),
 }
 
 /// Runs a worker until the server ends; `ready` hears once whether it serves.
 pub(super) fn run(
-    place: Place,
-    shared: Arc<Shared>,
+    thread: WorkerThread,
+    server: Arc<ServerState>,
     sockets: Vec<TcpListener>,
     ready: impl FnOnce(io::Result<()>),
 ) {
@@ -61,9 +62,9 @@ pub(super) fn run(
         let context = runtime.enter();
         let listeners = sockets.into_iter().map(tokio::net::TcpListener::from_std);
         let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
-        let signals = match place {
-            Place::Main => Some(Signals::new()?),
-            Place::Thread(_) => None,
+        let signals = match thread {
+            WorkerThread::Main => Some(Signals::new()?),
+            WorkerThread::Own(_) => None,
         };
         drop(context);
         Ok((runtime, listeners, signals, Chacha::new()?))
@@ -73,17 +74,17 @@ pub(super) fn run(
         Err(error) => return ready(Err(error)),
     };
     ready(Ok(()));
-    let index = match place {
-        Place::Main => 0,
-        Place::Thread(index) => index,
+    let index = match thread {
+        WorkerThread::Main => 0,
+        WorkerThread::Own(index) => index,
     };
     runtime.block_on(async {
         if let Some(signals) = signals {
-            tokio::task::spawn_local(signals.hear(Arc::clone(&shared)));
+            tokio::task::spawn_local(signals.hear(Arc::clone(&server)));
         }
-        let worker = Worker::new(index, shared.engine.limits(), Box::new(entropy));
-        let clock = Clock::new(shared.epoch, stale);
-        let local = Rc::new(Local::new(shared, clock, worker));
+        let worker = Worker::new(index, server.engine.limits(), Box::new(entropy));
+        let clock = Clock::new(server.epoch, stale);
+        let local = Rc::new(WorkerState::new(server, clock, worker));
         let accepting = |socket| tokio::task::spawn_local(accept(socket, Rc::clone(&local)));
         let accepting = listeners.into_iter().map(accepting).collect();
         let drain = Drain { accepting, cut_ms: None, end_ms: None };
@@ -94,8 +95,8 @@ pub(super) fn run(
             // An agent panicked, which was reported; the others are still served.
             tokio::time::sleep(PANIC_PAUSE).await;
         }
-        if let Place::Main = place {
-            others_ended(&local.shared).await;
+        if let WorkerThread::Main = thread {
+            others_ended(&local.server).await;
         }
     });
 }
@@ -110,18 +111,18 @@ fn runtime(stale: &Arc<AtomicBool>) -> io::Result<LocalRuntime> {
 }
 
 /// Fires deadlines and agents until the server ends.
-async fn tick(index: usize, local: Rc<Local>, drain: Rc<RefCell<Drain>>) {
+async fn tick(index: usize, local: Rc<WorkerState>, drain: Rc<RefCell<Drain>>) {
     let mut sleep = pin!(tokio::time::sleep_until(local.clock.instant(0).into()));
     poll_fn(|cx: &mut Context<'_>| {
-        local.shared.listen(index, cx.waker());
+        local.server.listen(index, cx.waker());
         loop {
             let now = local.clock.refresh();
             let Some(latest_ms) = drain.borrow_mut().advance(&local, now) else {
                 return Poll::Ready(());
             };
             local.wheel.borrow_mut().expire(now.mono_ms);
-            let worker = &mut local.desk.borrow_mut().worker;
-            let agents_ms = local.shared.engine.tick(worker, now, cx.waker());
+            let worker = &mut local.scratch.borrow_mut().worker;
+            let agents_ms = local.server.engine.tick(worker, now, cx.waker());
             let deadlines_ms = local.wheel.borrow().next_ms();
             let latest_ms = latest_ms.min(now.mono_ms + SLEEP_MS_MAX);
             let until_ms =
@@ -137,10 +138,10 @@ async fn tick(index: usize, local: Rc<Local>, drain: Rc<RefCell<Drain>>) {
 }
 
 /// The worker that hears the signals stays until the others have ended.
-async fn others_ended(shared: &Shared) {
+async fn others_ended(server: &ServerState) {
     poll_fn(|cx: &mut Context<'_>| {
-        shared.listen_for_end(cx.waker());
-        if shared.has_one_worker() { Poll::Ready(()) } else { Poll::Pending }
+        server.listen_for_end(cx.waker());
+        if server.has_one_worker() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }
@@ -155,8 +156,8 @@ struct Drain {
 
 impl Drain {
     /// Goes on with the end if there is one; says when to come back, or `None` when it is over.
-    fn advance(&mut self, local: &Local, now: Now) -> Option<u64> {
-        match local.shared.stage() {
+    fn advance(&mut self, local: &WorkerState, now: Now) -> Option<u64> {
+        match local.server.stage() {
             Stage::Serving => return Some(u64::MAX),
             Stage::Draining => {}
             Stage::Ending => return None,
@@ -170,7 +171,7 @@ impl Drain {
             return (local.open.get() > 0).then_some(cut_ms);
         }
         let end_ms = *self.end_ms.get_or_insert_with(|| {
-            local.shared.cut();
+            local.server.cut();
             local.wheel.borrow().wake_all();
             now.mono_ms + LAST_WORDS_MS
         });

@@ -12,11 +12,11 @@ use std::{
     task::Waker,
 };
 
-use crate::net::{local::Shared, share::Share};
+use crate::net::{server_state::ServerState, share::Share};
 
 /// The share of a connection, to which bytes are added in several places.
 pub(super) struct Account {
-    shared: Arc<Shared>,
+    server: Arc<ServerState>,
     share: Mutex<Share>,
     waker: Waker,
     /// Bytes of answers that wait in h2, which are counted in the share as well.
@@ -29,14 +29,14 @@ pub(super) struct Account {
 
 impl Account {
     /// Of a connection that `waker` wakes.
-    pub(super) fn new(shared: &Arc<Shared>, waker: Waker) -> Account {
-        let limits = shared.engine.limits();
+    pub(super) fn new(server: &Arc<ServerState>, waker: Waker) -> Account {
+        let limits = server.engine.limits();
         let unsent_max = limits.output_bytes_max + limits.answer_bytes_max;
         // Twice as many as can wait: of a full list at least half are calls that have left.
         let waiting_max = 2 * limits.http2_streams_max;
         let (share, waiting) = (Mutex::default(), Mutex::default());
-        let (shared, unsent) = (Arc::clone(shared), AtomicUsize::new(0));
-        Account { shared, share, waker, unsent, unsent_max, waiting, waiting_max }
+        let (server, unsent) = (Arc::clone(server), AtomicUsize::new(0));
+        Account { server, share, waker, unsent, unsent_max, waiting, waiting_max }
     }
 
     /// Counts an answer of `bytes` as [`Account::charge`] does.
@@ -83,7 +83,7 @@ impl Account {
     pub(super) fn charge(&self, before: usize, held: usize, now_ms: u64) -> bool {
         let mut share = self.lock();
         let all = share.held() + held - before;
-        self.shared.buffers.charge(&mut share, all, now_ms, &self.waker)
+        self.server.buffers.charge(&mut share, all, now_ms, &self.waker)
     }
 
     /// Counts `before` bytes no longer.
@@ -92,7 +92,7 @@ impl Account {
         if before > 0 {
             let mut share = self.lock();
             let all = share.held() - before;
-            self.shared.buffers.shrink(&mut share, all);
+            self.server.buffers.shrink(&mut share, all);
         }
     }
 
@@ -109,6 +109,6 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         let share = self.share.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.shared.buffers.release(share);
+        self.server.buffers.release(share);
     }
 }

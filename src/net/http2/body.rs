@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::RecvStream;
 
-use super::{Alarm, Link, earlier};
+use super::{Deadline, Http2Shared, earlier};
 
 /// The body of a request on its way.
 pub(super) struct Body {
@@ -33,16 +33,16 @@ pub(super) enum Piece {
 }
 
 impl Body {
-    pub(super) fn new(stream: RecvStream, link: &Link) -> Body {
-        Body { stream, since_ms: link.local.clock.now().mono_ms, seen: 0, came: 0, ahead: 0 }
+    pub(super) fn new(stream: RecvStream, shared: &Http2Shared) -> Body {
+        Body { stream, since_ms: shared.local.clock.now().mono_ms, seen: 0, came: 0, ahead: 0 }
     }
 
     /// The next piece; `due_ms`: the time after which there is no point in waiting.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        link: &Link,
-        alarm: &mut Alarm,
+        shared: &Http2Shared,
+        deadline: &mut Deadline,
         due_ms: Option<u64>,
     ) -> Poll<Piece> {
         let ahead = std::mem::take(&mut self.ahead);
@@ -63,7 +63,7 @@ impl Body {
             }
             Poll::Pending => {}
         }
-        let (now, limits) = (link.local.clock.now().mono_ms, link.limits());
+        let (now, limits) = (shared.local.clock.now().mono_ms, shared.limits());
         if due_ms.is_some_and(|due_ms| now >= due_ms) {
             return Poll::Ready(Piece::Late);
         }
@@ -73,7 +73,7 @@ impl Body {
             }
             (self.since_ms, self.seen) = (now, self.came);
         }
-        alarm.arm(cx, earlier(due_ms, Some(self.since_ms + limits.body_idle_ms)));
+        deadline.arm(cx, earlier(due_ms, Some(self.since_ms + limits.body_idle_ms)));
         Poll::Pending
     }
 

@@ -26,7 +26,7 @@ const TURN_BYTES: usize = 64 * 1024;
 
 /// What a frame is to the allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum FrameKind {
     /// Fields, which may be those of a call.
     Headers,
     /// Some data.
@@ -35,7 +35,7 @@ pub(super) enum Frame {
     Control,
 }
 
-fn frame(head: [u8; HEAD]) -> (Frame, usize) {
+fn frame(head: [u8; HEAD]) -> (FrameKind, usize) {
     const DATA: u8 = 0;
     const HEADERS: u8 = 1;
     const PADDED: u8 = 8;
@@ -43,9 +43,9 @@ fn frame(head: [u8; HEAD]) -> (Frame, usize) {
     let (kind, flags) = (head[3], head[4]);
     let empty = if flags & PADDED == 0 { 0 } else { PADDING };
     let frame = match kind {
-        HEADERS => Frame::Headers,
-        DATA if length > empty => Frame::Data,
-        _ => Frame::Control,
+        HEADERS => FrameKind::Headers,
+        DATA if length > empty => FrameKind::Data,
+        _ => FrameKind::Control,
     };
     (frame, length)
 }
@@ -66,7 +66,7 @@ impl Frames {
     }
 
     /// Says which frames begin in the next bytes.
-    pub(super) fn scan(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Frame)) {
+    pub(super) fn scan(&mut self, mut bytes: &[u8], mut seen: impl FnMut(FrameKind)) {
         loop {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
@@ -156,9 +156,9 @@ impl Inflow {
         let (mut allowance, mut is_flooded) = (self.allowance.get(), self.is_flooded.get());
         let mut heads = self.heads.get();
         frames.scan(bytes, |frame| match frame {
-            Frame::Headers => heads += 1,
-            Frame::Data => {}
-            Frame::Control => is_flooded |= !allowance.spend(now_ms()),
+            FrameKind::Headers => heads += 1,
+            FrameKind::Data => {}
+            FrameKind::Control => is_flooded |= !allowance.spend(now_ms()),
         });
         self.heads.set(heads);
         self.allowance.set(allowance);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     /// The frames of a whole connection, read with all of it at hand.
-    fn naive(mut rest: &[u8]) -> Vec<Frame> {
+    fn naive(mut rest: &[u8]) -> Vec<FrameKind> {
         let mut all = Vec::new();
         rest = rest.get(24..).unwrap_or_default();
         while rest.len() >= 9 {
@@ -212,9 +212,9 @@ mod tests {
             let padded = rest[4] & 8 != 0;
             let data = if padded { length > 256 } else { length > 0 };
             all.push(match rest[3] {
-                0 if data => Frame::Data,
-                1 => Frame::Headers,
-                _ => Frame::Control,
+                0 if data => FrameKind::Data,
+                1 => FrameKind::Headers,
+                _ => FrameKind::Control,
             });
             rest = rest.get(9 + length..).unwrap_or_default();
         }
@@ -264,16 +264,16 @@ mod tests {
     #[test]
     fn what_is_of_use_costs_nothing() {
         for (kind, flags, length, expected) in [
-            (1, 4, 0, Frame::Headers),
-            (0, 0, 1, Frame::Data),
-            (0, 1, 0, Frame::Control),
-            (0, 0, 0, Frame::Control),
-            (0, 8, 256, Frame::Control),
-            (0, 8, 257, Frame::Data),
-            (2, 0, 5, Frame::Control),
-            (6, 0, 8, Frame::Control),
-            (9, 4, 100, Frame::Control),
-            (0xfe, 0, 0, Frame::Control),
+            (1, 4, 0, FrameKind::Headers),
+            (0, 0, 1, FrameKind::Data),
+            (0, 1, 0, FrameKind::Control),
+            (0, 0, 0, FrameKind::Control),
+            (0, 8, 256, FrameKind::Control),
+            (0, 8, 257, FrameKind::Data),
+            (2, 0, 5, FrameKind::Control),
+            (6, 0, 8, FrameKind::Control),
+            (9, 4, 100, FrameKind::Control),
+            (0xfe, 0, 0, FrameKind::Control),
         ] {
             let mut scanner = Frames::new();
             let (mut seen, all) = (None, [vec![0; 24], bytes(kind, flags, length)].concat());

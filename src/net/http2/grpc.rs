@@ -20,11 +20,11 @@ use crate::{
         large::{LARGE_BODY_BYTES, Lease, Lent, Ticket},
         stream::SHUTTING_DOWN,
     },
-    net::{local, wheel::NEVER},
+    net::{wheel::NEVER, worker_state},
 };
 
 use super::{
-    Active, Alarm, Link,
+    CallGuard, Deadline, Http2Shared,
     message::{Messages, NoMessage, late},
     metadata::Metadata,
     send::{Gone, send, take, take_piece},
@@ -41,11 +41,11 @@ const EVENT_ID: HeaderName = HeaderName::from_static("a2a-event-id");
 const PIECE: usize = 64 * 1024;
 
 /// One call and what it waits with.
-pub(super) struct Call {
-    pub(super) link: Rc<Link>,
-    _active: Active,
+pub(super) struct GrpcCall {
+    pub(super) shared: Rc<Http2Shared>,
+    _guard: CallGuard,
     pub(super) respond: SendResponse<Bytes>,
-    pub(super) alarm: Alarm,
+    pub(super) deadline: Deadline,
     /// When the client no longer wants the answer.
     pub(super) due_ms: Option<u64>,
     /// The extensions in effect (wire §1.8).
@@ -76,18 +76,18 @@ impl From<NoMessage> for End {
 
 /// Answers one call.
 pub(super) async fn answer(
-    active: Active,
+    guard: CallGuard,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) {
-    let link = Rc::clone(&active.0);
+    let shared = Rc::clone(&guard.0);
     let (head, body) = request.into_parts();
-    let authority = link.served(&head);
+    let authority = shared.served(&head);
     let mut metadata = Metadata::read(head);
-    let alarm = Alarm::new(&link.local);
-    let due_ms = metadata.timeout_ms.map(|ms| link.local.clock.now().mono_ms + ms);
-    let mut call = Call { link, _active: active, respond, alarm, due_ms, activated: None };
-    if metadata.fields > call.link.limits().head_fields_max {
+    let deadline = Deadline::new(&shared.local);
+    let due_ms = metadata.timeout_ms.map(|ms| shared.local.clock.now().mono_ms + ms);
+    let mut call = GrpcCall { shared, _guard: guard, respond, deadline, due_ms, activated: None };
+    if metadata.fields > call.shared.limits().head_fields_max {
         return call.refuse(Status::new(
             Code::ResourceExhausted,
             "too many metadata fields (head_fields_max)",
@@ -100,9 +100,9 @@ pub(super) async fn answer(
     let Some(rpc) = metadata.rpc else {
         return call.refuse(Status::new(Code::Unimplemented, "there is no such rpc"));
     };
-    let mut messages = Messages::new(body, &call.link, metadata.held_bytes());
+    let mut messages = Messages::new(body, &call.shared, metadata.held_bytes());
     let end = match rpc {
-        Rpc::A2a(rpc) => match messages.only(&mut call.alarm, due_ms).await {
+        Rpc::A2a(rpc) => match messages.only(&mut call.deadline, due_ms).await {
             Ok(message) => call.a2a(rpc, metadata, message, messages).await,
             Err(no_message) => Err(no_message.into()),
         },
@@ -144,7 +144,7 @@ fn trailers(status: &Status) -> HeaderMap {
     trailers
 }
 
-impl Call {
+impl GrpcCall {
     /// Ends a call that has sent nothing: a response of trailers alone.
     fn refuse(&mut self, status: Status) {
         let mut response = initial();
@@ -197,11 +197,11 @@ impl Call {
         messages: &mut Messages,
         cx: &mut Context<'_>,
     ) -> Result<Poll<Option<Box<Lease>>>, End> {
-        if self.link.account.lets_begin(cx.waker()) {
+        if self.shared.account.lets_begin(cx.waker()) {
             if message.len() <= LARGE_BODY_BYTES {
                 return Ok(Poll::Ready(None));
             }
-            let lease = self.link.engine().site.large.take(ticket, cx.waker());
+            let lease = self.shared.engine().site.large.take(ticket, cx.waker());
             if lease.is_some() {
                 return Ok(Poll::Ready(lease));
             }
@@ -210,10 +210,10 @@ impl Call {
         if self.respond.poll_reset(cx).is_ready() {
             return Err(End::Gone);
         }
-        if self.due_ms.is_some_and(|due_ms| self.link.local.clock.now().mono_ms >= due_ms) {
+        if self.due_ms.is_some_and(|due_ms| self.shared.local.clock.now().mono_ms >= due_ms) {
             return Err(End::Status(late()));
         }
-        self.alarm.arm(cx, self.due_ms.unwrap_or(NEVER));
+        self.deadline.arm(cx, self.due_ms.unwrap_or(NEVER));
         Ok(Poll::Pending)
     }
 
@@ -234,11 +234,11 @@ impl Call {
             after: metadata.after,
             authority: metadata.authority.as_deref(),
         };
-        let now = self.link.local.clock.now();
-        let mut desk = self.link.local.desk.borrow_mut();
-        let local::Desk { worker, out, .. } = &mut *desk;
+        let now = self.shared.local.clock.now();
+        let mut scratch = self.shared.local.scratch.borrow_mut();
+        let worker_state::WorkerScratch { worker, out, .. } = &mut *scratch;
         out.clear();
-        let engine = self.link.engine();
+        let engine = self.shared.engine();
         let mut scratch = Lent::new(&mut worker.scratch, lease, now);
         let mut means = Means {
             service: engine.service(),
@@ -247,13 +247,13 @@ impl Call {
             out: &mut *out,
             now,
             wake: cx.waker(),
-            peer: self.link.peer(),
+            peer: self.shared.peer(),
         };
         match grpc::handle(&mut means, &request) {
             Ok(Called { handled, activated }) => {
                 let activated = activated.map(HeaderValue::try_from);
                 self.activated = activated.and_then(Result::ok);
-                let written = take(out, &self.link);
+                let written = take(out, &self.shared);
                 Ok((handled, written))
             }
             Err(fault) => Err(End::Status(Status::of(&fault, rpc.generation()))),
@@ -284,32 +284,32 @@ impl Call {
         status: &Status,
     ) -> Result<(), End> {
         let due_ms = self.due_ms.unwrap_or(NEVER);
-        let in_time = send(stream, answer, false, &self.link, &mut self.alarm, due_ms).await?;
+        let in_time = send(stream, answer, false, &self.shared, &mut self.deadline, due_ms).await?;
         let trailers = if in_time { trailers(status) } else { trailers(&late()) };
         stream.send_trailers(trailers).map_err(|_| End::Gone)
     }
 
     /// Waits for a task.
     async fn parked(&mut self, mut parked: Parked) -> Result<Bytes, End> {
-        let Call { link, respond, alarm, due_ms, .. } = self;
+        let GrpcCall { shared, respond, deadline, due_ms, .. } = self;
         poll_fn(|cx| {
             if respond.poll_reset(cx).is_ready() {
                 return Poll::Ready(Err(End::Gone));
             }
-            let mut desk = link.local.desk.borrow_mut();
-            desk.out.clear();
-            match parked.settle(link.engine().service(), cx.waker(), &mut desk.out) {
-                Poll::Ready(Ok(())) => return Poll::Ready(Ok(take(&mut desk.out, link)?)),
+            let mut scratch = shared.local.scratch.borrow_mut();
+            scratch.out.clear();
+            match parked.settle(shared.engine().service(), cx.waker(), &mut scratch.out) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(take(&mut scratch.out, shared)?)),
                 Poll::Ready(Err(fault)) => {
                     let status = Status::of(&fault, parked.rpc.generation());
                     return Poll::Ready(Err(End::Status(status)));
                 }
                 Poll::Pending => {}
             }
-            if due_ms.is_some_and(|due_ms| link.local.clock.now().mono_ms >= due_ms) {
+            if due_ms.is_some_and(|due_ms| shared.local.clock.now().mono_ms >= due_ms) {
                 return Poll::Ready(Err(End::Status(late())));
             }
-            alarm.arm(cx, due_ms.unwrap_or(NEVER));
+            deadline.arm(cx, due_ms.unwrap_or(NEVER));
             Poll::Pending
         })
         .await
@@ -332,8 +332,8 @@ impl Call {
                 Pumped::Pending if messages.is_empty() => continue,
                 Pumped::Pending | Pumped::More => {
                     let due_ms = self.due_ms.unwrap_or(NEVER);
-                    let alarm = &mut self.alarm;
-                    if send(&mut stream, messages, false, &self.link, alarm, due_ms).await? {
+                    let deadline = &mut self.deadline;
+                    if send(&mut stream, messages, false, &self.shared, deadline, due_ms).await? {
                         continue;
                     }
                     return stream.send_trailers(trailers(&late())).map_err(|_| End::Gone);
@@ -347,12 +347,12 @@ impl Call {
 
     /// What is ready at once.
     async fn at_hand(&mut self, pump: &mut Pump) -> Result<(Bytes, Pumped), End> {
-        let link = &self.link;
+        let shared = &self.shared;
         poll_fn(|cx| {
-            let mut desk = link.local.desk.borrow_mut();
-            desk.out.clear();
-            let pumped = pump.pump(link.engine().service(), cx.waker(), &mut desk.out, PIECE);
-            Poll::Ready(Ok((take_piece(&mut desk.out, link)?, pumped)))
+            let mut scratch = shared.local.scratch.borrow_mut();
+            scratch.out.clear();
+            let pumped = pump.pump(shared.engine().service(), cx.waker(), &mut scratch.out, PIECE);
+            Poll::Ready(Ok((take_piece(&mut scratch.out, shared)?, pumped)))
         })
         .await
     }
@@ -363,23 +363,23 @@ impl Call {
         stream: &mut SendStream<Bytes>,
         pump: &mut Pump,
     ) -> Result<(Bytes, Pumped), End> {
-        let Call { link, alarm, due_ms, .. } = self;
+        let GrpcCall { shared, deadline, due_ms, .. } = self;
         poll_fn(|cx| {
             if stream.poll_reset(cx).is_ready() {
                 return Poll::Ready(Err(End::Gone));
             }
-            let mut desk = link.local.desk.borrow_mut();
-            desk.out.clear();
-            let pumped = pump.pump(link.engine().service(), cx.waker(), &mut desk.out, PIECE);
-            if !desk.out.is_empty() || pumped != Pumped::Pending {
-                return Poll::Ready(Ok((take_piece(&mut desk.out, link)?, pumped)));
+            let mut scratch = shared.local.scratch.borrow_mut();
+            scratch.out.clear();
+            let pumped = pump.pump(shared.engine().service(), cx.waker(), &mut scratch.out, PIECE);
+            if !scratch.out.is_empty() || pumped != Pumped::Pending {
+                return Poll::Ready(Ok((take_piece(&mut scratch.out, shared)?, pumped)));
             }
-            let over = if due_ms.is_some_and(|due_ms| link.local.clock.now().mono_ms >= due_ms) {
+            let over = if due_ms.is_some_and(|due_ms| shared.local.clock.now().mono_ms >= due_ms) {
                 late()
-            } else if link.engine().is_cut() {
+            } else if shared.engine().is_cut() {
                 Status::new(Code::Unavailable, SHUTTING_DOWN)
             } else {
-                alarm.arm(cx, due_ms.unwrap_or(NEVER));
+                deadline.arm(cx, due_ms.unwrap_or(NEVER));
                 return Poll::Pending;
             };
             Poll::Ready(Ok((Bytes::new(), Pumped::Cut(over))))

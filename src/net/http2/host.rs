@@ -13,7 +13,7 @@ use crate::{
     http::{KEPT_HOST_BYTES_MAX, is_authority},
 };
 
-use super::Link;
+use super::Http2Shared;
 
 /// RFC 9113 §8.3.1: `:authority` stands for `Host`; without it there is one `Host` at most.
 pub(super) fn authorities(head: &Parts) -> impl Iterator<Item = &[u8]> {
@@ -22,7 +22,7 @@ pub(super) fn authorities(head: &Parts) -> impl Iterator<Item = &[u8]> {
     authority.into_iter().chain(hosts.into_iter().flatten().map(|host| host.as_bytes()))
 }
 
-impl Link {
+impl Http2Shared {
     /// The authority of a call, if it names one; refuses what is none, and a host that is not
     /// served here.
     ///

@@ -16,13 +16,13 @@ use crate::binding::grpc::{
 };
 
 use super::{
-    Alarm, Link,
+    Deadline, Http2Shared,
     body::{Body, Piece},
 };
 
 /// The messages of a request, one after another.
 pub(super) struct Messages {
-    link: Rc<Link>,
+    shared: Rc<Http2Shared>,
     body: Body,
     /// What came and is not yet a message: as it came, or joined.
     held: Bytes,
@@ -49,23 +49,23 @@ fn refuse<T>(code: Code, why: &str) -> Result<T, NoMessage> {
 
 impl Messages {
     /// `kept`: bytes that the call keeps beside its messages.
-    pub(super) fn new(stream: RecvStream, link: &Rc<Link>, kept: usize) -> Messages {
-        let (body, link) = (Body::new(stream, link), Rc::clone(link));
+    pub(super) fn new(stream: RecvStream, shared: &Rc<Http2Shared>, kept: usize) -> Messages {
+        let (body, shared) = (Body::new(stream, shared), Rc::clone(shared));
         let (held, joined) = (Bytes::new(), BytesMut::new());
-        Messages { link, body, held, joined, kept, charged: 0 }
+        Messages { shared, body, held, joined, kept, charged: 0 }
     }
 
     /// The next message, without a copy if it came in one piece.
     pub(super) async fn next(
         &mut self,
-        alarm: &mut Alarm,
+        deadline: &mut Deadline,
         due_ms: Option<u64>,
     ) -> Result<Bytes, NoMessage> {
         loop {
             if let Some(length) = self.whole()? {
                 return Ok(self.split(length));
             }
-            if !self.more(alarm, due_ms).await? {
+            if !self.more(deadline, due_ms).await? {
                 return Err(self.end());
             }
         }
@@ -74,7 +74,7 @@ impl Messages {
     /// The one message of a request that has one, once nothing more can come.
     pub(super) async fn only(
         &mut self,
-        alarm: &mut Alarm,
+        deadline: &mut Deadline,
         due_ms: Option<u64>,
     ) -> Result<Bytes, NoMessage> {
         loop {
@@ -84,7 +84,7 @@ impl Messages {
             }
             // What came with the last bytes is seen with them; before any, somebody has to wait.
             let is_over = !self.bytes().is_empty() && self.body.is_over();
-            if !is_over && self.more(alarm, due_ms).await? {
+            if !is_over && self.more(deadline, due_ms).await? {
                 continue;
             }
             return match (whole, self.end()) {
@@ -129,7 +129,7 @@ impl Messages {
 
     /// The length of the message that has come.
     fn whole(&self) -> Result<Option<usize>, NoMessage> {
-        let bytes_max = self.link.limits().body_bytes_max;
+        let bytes_max = self.shared.limits().body_bytes_max;
         match look(self.bytes(), bytes_max) {
             Framed::Whole(length) => Ok(Some(length)),
             Framed::Partial(_) => Ok(None),
@@ -142,8 +142,12 @@ impl Messages {
     }
 
     /// Waits for more; false: nothing more will come.
-    async fn more(&mut self, alarm: &mut Alarm, due_ms: Option<u64>) -> Result<bool, NoMessage> {
-        let piece = poll_fn(|cx| match self.body.poll(cx, &self.link, alarm, due_ms) {
+    async fn more(
+        &mut self,
+        deadline: &mut Deadline,
+        due_ms: Option<u64>,
+    ) -> Result<bool, NoMessage> {
+        let piece = poll_fn(|cx| match self.body.poll(cx, &self.shared, deadline, due_ms) {
             Poll::Ready(piece) => Poll::Ready(Ok(piece)),
             Poll::Pending => match self.hold() {
                 Ok(()) => Poll::Pending,
@@ -207,7 +211,7 @@ impl Messages {
 
     /// Counts nothing any more: what was waited for is handled.
     pub(super) fn give_back(&mut self) {
-        self.link.account.give_back(std::mem::take(&mut self.charged));
+        self.shared.account.give_back(std::mem::take(&mut self.charged));
     }
 
     /// Counts what is held while the call waits.
@@ -221,7 +225,7 @@ impl Messages {
             return Ok(());
         }
         let before = std::mem::replace(&mut self.charged, held);
-        let stays = self.link.account.charge(before, held, self.link.now_ms());
+        let stays = self.shared.account.charge(before, held, self.shared.now_ms());
         if stays { Ok(()) } else { Err(NoMessage::Gone) }
     }
 }

@@ -45,10 +45,11 @@ use crate::{
 };
 
 use super::{
-    local::{Local, Seat, Stage},
-    side::Side,
+    local_addr::LocalAddr,
+    server_state::Stage,
     transport::Transport,
-    wheel::{NEVER, Slot},
+    wheel::{NEVER, TimerSlot},
+    worker_state::{ConnectionPermit, WorkerState},
 };
 
 use account::Account;
@@ -59,14 +60,14 @@ use rewind::{Rewind, poll_skip};
 const SEND_BUFFER: usize = 64 * 1024;
 
 /// What the calls of one connection share.
-struct Link {
-    local: Rc<Local>,
+struct Http2Shared {
+    local: Rc<WorkerState>,
     /// Calls without a complete answer.
     active: Cell<usize>,
     is_secure: bool,
     identity: Option<Box<str>>,
     /// Our side of the connection.
-    side: Side,
+    local_addr: LocalAddr,
     /// The authority of the last gRPC call that was let in.
     served: RefCell<Option<Rc<str>>>,
     inflow: Inflow,
@@ -75,25 +76,25 @@ struct Link {
     resets: Cell<bool>,
 }
 
-impl Link {
-    fn new(local: &Rc<Local>, peer: Peer<'_>, side: u8, waker: Waker) -> Link {
-        let limits = local.shared.engine.limits();
+impl Http2Shared {
+    fn new(local: &Rc<WorkerState>, peer: Peer<'_>, local_addr: u8, waker: Waker) -> Http2Shared {
+        let limits = local.server.engine.limits();
         let now_ms = local.clock.now().mono_ms;
-        Link {
+        Http2Shared {
             local: Rc::clone(local),
             active: Cell::new(0),
             is_secure: peer.is_secure,
             identity: peer.identity.map(Box::from),
-            side: local.sides.at(side),
+            local_addr: local.local_addrs.at(local_addr),
             served: RefCell::default(),
             inflow: Inflow::new(limits.http2_control_frames_max, now_ms),
-            account: Arc::new(Account::new(&local.shared, waker)),
+            account: Arc::new(Account::new(&local.server, waker)),
             resets: Cell::new(false),
         }
     }
 
     fn engine(&self) -> &Engine {
-        &self.local.shared.engine
+        &self.local.server.engine
     }
 
     fn limits(&self) -> &Limits {
@@ -106,35 +107,35 @@ impl Link {
 
     fn peer(&self) -> Peer<'_> {
         let (is_secure, identity) = (self.is_secure, self.identity.as_deref());
-        self.side.known_to(Peer { is_secure, identity, ..Peer::default() })
+        self.local_addr.known_to(Peer { is_secure, identity, ..Peer::default() })
     }
 }
 
 /// Counts a call for as long as it lives.
-struct Active(Rc<Link>);
+struct CallGuard(Rc<Http2Shared>);
 
-impl Active {
-    fn new(link: &Rc<Link>) -> Active {
-        link.active.set(link.active.get() + 1);
-        Active(Rc::clone(link))
+impl CallGuard {
+    fn new(shared: &Rc<Http2Shared>) -> CallGuard {
+        shared.active.set(shared.active.get() + 1);
+        CallGuard(Rc::clone(shared))
     }
 }
 
-impl Drop for Active {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.0.active.set(self.0.active.get() - 1);
     }
 }
 
 /// A deadline of whoever polls it, in the worker's wheel; it also hears the end of the server.
-struct Alarm {
-    local: Rc<Local>,
-    slot: Option<(Slot, Waker)>,
+struct Deadline {
+    local: Rc<WorkerState>,
+    slot: Option<(TimerSlot, Waker)>,
 }
 
-impl Alarm {
-    fn new(local: &Rc<Local>) -> Alarm {
-        Alarm { local: Rc::clone(local), slot: None }
+impl Deadline {
+    fn new(local: &Rc<WorkerState>) -> Deadline {
+        Deadline { local: Rc::clone(local), slot: None }
     }
 
     /// Wakes the caller at `due_ms` of the monotonic clock, and when the server drains.
@@ -158,7 +159,7 @@ impl Alarm {
     }
 }
 
-impl Drop for Alarm {
+impl Drop for Deadline {
     fn drop(&mut self) {
         self.disarm();
     }
@@ -166,22 +167,26 @@ impl Drop for Alarm {
 
 /// Serves HTTP/2 in a task of its own, on a connection of which `read` has been read already; it
 /// may be empty. Beyond `http2_connections_max` it is told to go, and nothing of it is kept.
-pub(super) fn spawn<S: Transport + 'static>(mut stream: S, read: &[u8], seat: Seat, side: u8) {
-    let shared = &seat.local().shared;
-    let most = shared.engine.limits().http2_connections_max;
-    let Some(permit) = Permit::take(&shared.http2, most) else {
+pub(super) fn spawn<S: Transport + 'static>(
+    mut stream: S,
+    read: &[u8],
+    permit: ConnectionPermit,
+    local_addr: u8,
+) {
+    let most = permit.server.engine.limits().http2_connections_max;
+    let Some(http2_permit) = Permit::take(&permit.server.http2, most) else {
         // Best effort: whoever does not read it sees a closed connection.
-        let within = Duration::from_millis(seat.local().bounds.linger_ms);
+        let within = Duration::from_millis(permit.bounds.linger_ms);
         tokio::task::spawn_local(async move {
             let _ = tokio::time::timeout(within, refuse(&mut stream)).await;
-            drop(seat);
+            drop(permit);
         });
         return;
     };
     let read = read.to_vec();
     tokio::task::spawn_local(async move {
-        serve(stream, read, Rc::clone(seat.local()), side).await;
-        drop((permit, seat));
+        serve(stream, read, Rc::clone(permit.local()), local_addr).await;
+        drop((http2_permit, permit));
     });
 }
 
@@ -198,27 +203,26 @@ async fn refuse<S: Transport>(stream: &mut S) -> io::Result<()> {
     poll_fn(|cx| poll_skip(stream, cx)).await
 }
 
-async fn serve<S: Transport>(stream: S, read: Vec<u8>, local: Rc<Local>, side: u8) {
+async fn serve<S: Transport>(stream: S, read: Vec<u8>, local: Rc<WorkerState>, local_addr: u8) {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-    let link = Rc::new(Link::new(&local, stream.peer(), side, waker));
-    let limits = link.limits();
+    let shared = Rc::new(Http2Shared::new(&local, stream.peer(), local_addr, waker));
+    let limits = shared.limits();
     let within = Duration::from_millis(limits.head_timeout_ms);
-    let handshake = builder(limits).handshake::<_, Bytes>(Rewind::new(read, stream, &link));
+    let handshake = builder(limits).handshake::<_, Bytes>(Rewind::new(read, stream, &shared));
     let Ok(Ok(mut h2)) = tokio::time::timeout(within, handshake).await else { return };
     let pings = h2.ping_pong();
-    let now = local.clock.now().mono_ms;
-    let alarm = Alarm::new(&local);
-    let mut session = Session {
+    let (deadline, moved_ms) = (Deadline::new(&local), local.clock.now().mono_ms);
+    let mut connection = Http2Connection {
         h2,
         pings,
-        link,
-        alarm,
-        moved_ms: now,
+        shared,
+        deadline,
+        moved_ms,
         asked_ms: None,
         is_leaving: false,
         ends_ms: None,
     };
-    poll_fn(|cx| session.poll(cx)).await;
+    poll_fn(|cx| connection.poll(cx)).await;
 }
 
 fn builder(limits: &Limits) -> Builder {
@@ -238,11 +242,11 @@ fn builder(limits: &Limits) -> Builder {
 }
 
 /// One connection.
-struct Session<S: Transport> {
+struct Http2Connection<S: Transport> {
     h2: Connection<Rewind<S>, Bytes>,
     pings: Option<PingPong>,
-    link: Rc<Link>,
-    alarm: Alarm,
+    shared: Rc<Http2Shared>,
+    deadline: Deadline,
     /// When a call came, or an answer to a ping.
     moved_ms: u64,
     /// When a ping was sent that has no answer yet, or the goodbye.
@@ -253,26 +257,26 @@ struct Session<S: Transport> {
     ends_ms: Option<u64>,
 }
 
-impl<S: Transport> Session<S> {
+impl<S: Transport> Http2Connection<S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.link.local.shared.stage() != Stage::Serving {
+        if self.shared.local.server.stage() != Stage::Serving {
             self.leave();
         }
-        if self.link.account.is_cut() {
+        if self.shared.account.is_cut() {
             return self.reset();
         }
-        if self.link.local.shared.buffers.is_full() {
+        if self.shared.local.server.buffers.is_full() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.link.inflow.begin_turn();
+        self.shared.inflow.begin_turn();
         loop {
             // All that h2 has: while it waits there, a head takes several times its bytes.
-            let mut calls: SmallVec<[Call; 8]> = SmallVec::new();
+            let mut calls: SmallVec<[AcceptedCall; 8]> = SmallVec::new();
             loop {
                 match self.h2.poll_accept(cx) {
                     Poll::Ready(Some(Ok(call))) => {
-                        self.link.inflow.called();
+                        self.shared.inflow.called();
                         calls.push(call);
                     }
                     // What is still open hears of it from h2.
@@ -283,13 +287,13 @@ impl<S: Transport> Session<S> {
             if calls.is_empty() {
                 break;
             }
-            self.moved_ms = self.link.local.clock.now().mono_ms;
+            self.moved_ms = self.shared.local.clock.now().mono_ms;
             for (request, respond) in calls {
-                start(&self.link, request, respond, cx);
+                start(&self.shared, request, respond, cx);
             }
         }
-        self.link.inflow.end_turn(self.link.local.clock.now().mono_ms);
-        if self.link.inflow.is_flooded() {
+        self.shared.inflow.end_turn(self.shared.local.clock.now().mono_ms);
+        if self.shared.inflow.is_flooded() {
             return self.calm(cx);
         }
         self.watch(cx)
@@ -297,19 +301,19 @@ impl<S: Transport> Session<S> {
 
     /// Ends a connection that sent too many frames without use.
     fn calm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let now = self.link.local.clock.now().mono_ms;
+        let now = self.shared.local.clock.now().mono_ms;
         let ends_ms = *self.ends_ms.get_or_insert_with(|| {
             self.h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
             // It leaves with the next poll.
             cx.waker().wake_by_ref();
-            now + self.link.limits().linger_ms
+            now + self.shared.limits().linger_ms
         });
-        self.alarm.arm(cx, ends_ms);
+        self.deadline.arm(cx, ends_ms);
         if now < ends_ms { Poll::Pending } else { Poll::Ready(()) }
     }
 
     fn reset(&mut self) -> Poll<()> {
-        self.link.resets.set(true);
+        self.shared.resets.set(true);
         Poll::Ready(())
     }
 
@@ -322,8 +326,8 @@ impl<S: Transport> Session<S> {
 
     /// Ends a connection that is idle, and one whose peer no longer answers.
     fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let now = self.link.local.clock.now().mono_ms;
-        let (limits, is_idle) = (self.link.limits(), self.link.active.get() == 0);
+        let now = self.shared.local.clock.now().mono_ms;
+        let (limits, is_idle) = (self.shared.limits(), self.shared.active.get() == 0);
         let (stall_ms, quiet_ms) = match is_idle {
             true => (limits.write_stall_ms, limits.keep_alive_idle_ms),
             false => (limits.write_stall_ms, limits.sse_keep_alive_ms),
@@ -355,29 +359,25 @@ impl<S: Transport> Session<S> {
                 now + stall_ms
             }
         };
-        self.alarm.arm(cx, due_ms);
+        self.deadline.arm(cx, due_ms);
         Poll::Pending
     }
 }
 
-type Call = (Request<RecvStream>, SendResponse<Bytes>);
+type AcceptedCall = (Request<RecvStream>, SendResponse<Bytes>);
 
 /// Answers a call at once if it can be, and in a task of its own otherwise.
 fn start(
-    link: &Rc<Link>,
+    shared: &Rc<Http2Shared>,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
     cx: &mut Context<'_>,
 ) {
-    let active = Active::new(link);
-    let answer: Pin<Box<dyn Future<Output = ()>>> = match is_grpc(&request) {
-        true => Box::pin(grpc::answer(active, request, respond)),
-        false => Box::pin(one::answer(active, request, respond)),
+    let guard = CallGuard::new(shared);
+    let mut answer: Pin<Box<dyn Future<Output = ()>>> = match is_grpc(&request) {
+        true => Box::pin(grpc::answer(guard, request, respond)),
+        false => Box::pin(one::answer(guard, request, respond)),
     };
-    poll_once(answer, cx);
-}
-
-fn poll_once(mut answer: Pin<Box<dyn Future<Output = ()>>>, cx: &mut Context<'_>) {
     if answer.as_mut().poll(cx).is_pending() {
         tokio::task::spawn_local(answer);
     }

@@ -19,11 +19,11 @@ use http::{HeaderMap, HeaderName, Request, Response, header};
 use crate::{
     engine::{Conn, Cx, Next},
     http::{ChunkLimits, Chunked},
-    net::{local::Desk, wheel::NEVER},
+    net::{wheel::NEVER, worker_state::WorkerScratch},
 };
 
 use super::{
-    Active, Alarm, Link,
+    CallGuard, Deadline, Http2Shared,
     body::{Body, Piece},
     host::authorities,
     send::{Gone, send, take, take_piece},
@@ -45,17 +45,17 @@ const FIELDS_MAX: usize = 64;
 
 /// Answers one request.
 pub(super) async fn answer(
-    active: Active,
+    guard: CallGuard,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) {
-    let link = Rc::clone(&active.0);
+    let shared = Rc::clone(&guard.0);
     let (head, body) = request.into_parts();
     let is_over = body.is_end_stream();
     let length = head.headers.get(header::CONTENT_LENGTH).cloned();
     let chunked = length.is_none() && !is_over;
-    let now = link.local.clock.now();
-    let mut body = Body::new(body, &link);
+    let now = shared.local.clock.now();
+    let mut body = Body::new(body, &shared);
     body.rest();
     let answer = Answer::new(head.method == http::Method::HEAD);
     let mut exchange = Exchange {
@@ -64,12 +64,12 @@ pub(super) async fn answer(
         body: (!is_over).then_some(body),
         chunked,
         answer,
-        alarm: Alarm::new(&link.local),
+        deadline: Deadline::new(&shared.local),
         charged: 0,
         due_ms: None,
         wants_body: true,
         has_begun: false,
-        link,
+        shared,
     };
     // What fails here is the client's leaving, or its end.
     let _ = exchange.run(&mut respond).await;
@@ -105,7 +105,7 @@ fn head_bytes(head: http::request::Parts, length: Option<&[u8]>, chunked: bool) 
 
 /// One request on its way through a connection of its own.
 struct Exchange {
-    link: Rc<Link>,
+    shared: Rc<Http2Shared>,
     conn: Conn,
     /// Bytes for the engine that it has not consumed.
     input: Vec<u8>,
@@ -115,7 +115,7 @@ struct Exchange {
     /// True: the length of the body was not said.
     chunked: bool,
     answer: Answer,
-    alarm: Alarm,
+    deadline: Deadline,
     /// Bytes of buffers that are counted among all.
     charged: usize,
     /// When the engine wants to be called again.
@@ -128,7 +128,7 @@ struct Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.link.account.give_back(self.charged);
+        self.shared.account.give_back(self.charged);
     }
 }
 
@@ -165,11 +165,11 @@ impl Exchange {
                 continue;
             };
             let piece = match self.answer.is_stream {
-                true => take_piece(&mut self.answer.body, &self.link)?,
-                false => take(&mut self.answer.body, &self.link)?,
+                true => take_piece(&mut self.answer.body, &self.shared)?,
+                false => take(&mut self.answer.body, &self.shared)?,
             };
             if is_done || !piece.is_empty() {
-                send(stream, piece, is_done, &self.link, &mut self.alarm, NEVER).await?;
+                send(stream, piece, is_done, &self.shared, &mut self.deadline, NEVER).await?;
             }
             if is_done {
                 return Ok(());
@@ -195,7 +195,7 @@ impl Exchange {
         if left.is_ready() {
             return Poll::Ready(Err(Gone));
         }
-        if !self.has_begun && !self.link.account.lets_begin(cx.waker()) {
+        if !self.has_begun && !self.shared.account.lets_begin(cx.waker()) {
             return self.wait(cx);
         }
         self.has_begun = true;
@@ -214,7 +214,7 @@ impl Exchange {
                 }
             }
             let Some(body) = self.body.as_mut().filter(|_| self.wants_body) else { break };
-            match body.poll(cx, &self.link, &mut self.alarm, self.due_ms) {
+            match body.poll(cx, &self.shared, &mut self.deadline, self.due_ms) {
                 Poll::Ready(Piece::Bytes(bytes)) => self.keep(&bytes),
                 Poll::Ready(Piece::End) => self.end(),
                 // The engine has the same limits, and its own words for them.
@@ -225,7 +225,7 @@ impl Exchange {
             }
             is_due = true;
         }
-        self.alarm.arm(cx, self.due_ms.unwrap_or(NEVER));
+        self.deadline.arm(cx, self.due_ms.unwrap_or(NEVER));
         Poll::Pending
     }
 
@@ -235,17 +235,17 @@ impl Exchange {
             self.keep(&piece);
         }
         self.charge()?;
-        self.alarm.arm(cx, NEVER);
+        self.deadline.arm(cx, NEVER);
         Poll::Pending
     }
 
     /// Lets the engine work on what came.
     fn advance(&mut self, cx: &Context<'_>) -> Result<Next, Gone> {
-        let now = self.link.local.clock.now();
-        let mut desk = self.link.local.desk.borrow_mut();
-        let Desk { worker, out, .. } = &mut *desk;
+        let now = self.shared.local.clock.now();
+        let mut scratch = self.shared.local.scratch.borrow_mut();
+        let WorkerScratch { worker, out, .. } = &mut *scratch;
         out.clear();
-        let (engine, wake, peer) = (self.link.engine(), cx.waker(), self.link.peer());
+        let (engine, wake, peer) = (self.shared.engine(), cx.waker(), self.shared.peer());
         let mut engine_cx = Cx { engine, worker, now, wake, out, unsent: 0, peer };
         let progress = self.conn.advance(&mut engine_cx, &self.input, false);
         match progress.consumed {
@@ -280,7 +280,7 @@ impl Exchange {
     fn charge(&mut self) -> Result<(), Gone> {
         let held = self.input.capacity() + self.conn.held_bytes() + self.answer.held_bytes();
         let before = std::mem::replace(&mut self.charged, held);
-        let stays = self.link.account.charge(before, held, self.link.now_ms());
+        let stays = self.shared.account.charge(before, held, self.shared.now_ms());
         if stays { Ok(()) } else { Err(Gone) }
     }
 }

@@ -12,14 +12,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::net::transport::Transport;
 
-use super::{Link, flood::Frames};
+use super::{Http2Shared, flood::Frames};
 
 /// Gives the bytes that were read, then those of the stream.
 pub(super) struct Rewind<S: Transport> {
     read: Vec<u8>,
     given: usize,
     stream: S,
-    link: Rc<Link>,
+    shared: Rc<Http2Shared>,
     frames: Frames,
     /// True: we have said our last.
     is_shut: bool,
@@ -27,15 +27,15 @@ pub(super) struct Rewind<S: Transport> {
 
 impl<S: Transport> Rewind<S> {
     /// `read` goes before what `stream` has.
-    pub(super) fn new(read: Vec<u8>, stream: S, link: &Rc<Link>) -> Rewind<S> {
-        let (link, frames) = (Rc::clone(link), Frames::new());
-        Rewind { read, given: 0, stream, link, frames, is_shut: false }
+    pub(super) fn new(read: Vec<u8>, stream: S, shared: &Rc<Http2Shared>) -> Rewind<S> {
+        let (shared, frames) = (Rc::clone(shared), Frames::new());
+        Rewind { read, given: 0, stream, shared, frames, is_shut: false }
     }
 }
 
 impl<S: Transport> Drop for Rewind<S> {
     fn drop(&mut self) {
-        if self.link.resets.get() {
+        if self.shared.resets.get() {
             self.stream.reset_on_close();
         }
     }
@@ -64,19 +64,19 @@ impl<S: Transport> AsyncRead for Rewind<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let me = &mut *self;
-        if me.link.inflow.is_flooded() {
+        if me.shared.inflow.is_flooded() {
             // Whoever reads this connection looks at that after every turn.
             return Poll::Pending;
         }
-        if me.link.inflow.turn_is_over() {
+        if me.shared.inflow.turn_is_over() {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let before = buf.filled().len();
         ready!(me.poll_some(cx, buf))?;
-        let Rewind { link, frames, .. } = me;
-        link.inflow.read(frames, &buf.filled()[before..], || link.local.clock.now().mono_ms);
-        if link.inflow.is_flooded() {
+        let Rewind { shared, frames, .. } = me;
+        shared.inflow.read(frames, &buf.filled()[before..], || shared.local.clock.now().mono_ms);
+        if shared.inflow.is_flooded() {
             buf.set_filled(before);
             return Poll::Pending;
         }
@@ -116,7 +116,7 @@ impl<S: Transport> AsyncWrite for Rewind<S> {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
             self.is_shut = true;
         }
-        if !self.link.inflow.is_flooded() {
+        if !self.shared.inflow.is_flooded() {
             return Poll::Ready(Ok(()));
         }
         poll_skip(&mut self.stream, cx)

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 
-use super::{Alarm, Link, account::Account};
+use super::{Deadline, Http2Shared, account::Account};
 
 /// An answer above this size is handed over as it is; a smaller one is copied, and its buffer
 /// stays with the worker.
@@ -44,16 +44,16 @@ impl Drop for Counted {
 pub(super) struct Gone;
 
 /// Takes a complete answer out of a worker's buffer; [`Gone`]: the buffers have no room for it.
-pub(super) fn take(out: &mut Vec<u8>, link: &Link) -> Result<Bytes, Gone> {
-    counted(out, link, true)
+pub(super) fn take(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Bytes, Gone> {
+    counted(out, shared, true)
 }
 
 /// Takes a piece of a stream as [`take`] does an answer.
-pub(super) fn take_piece(out: &mut Vec<u8>, link: &Link) -> Result<Bytes, Gone> {
-    counted(out, link, false)
+pub(super) fn take_piece(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Bytes, Gone> {
+    counted(out, shared, false)
 }
 
-fn counted(out: &mut Vec<u8>, link: &Link, is_answer: bool) -> Result<Bytes, Gone> {
+fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<Bytes, Gone> {
     let bytes = match out.len() {
         0 => return Ok(Bytes::new()),
         1..=COPY_MAX => {
@@ -63,10 +63,10 @@ fn counted(out: &mut Vec<u8>, link: &Link, is_answer: bool) -> Result<Bytes, Gon
         }
         _ => std::mem::take(out),
     };
-    let account = Arc::clone(&link.account);
+    let account = Arc::clone(&shared.account);
     let has_room = match is_answer {
-        true => account.charge_answer(bytes.capacity(), link.now_ms()),
-        false => account.charge(0, bytes.capacity(), link.now_ms()),
+        true => account.charge_answer(bytes.capacity(), shared.now_ms()),
+        false => account.charge(0, bytes.capacity(), shared.now_ms()),
     };
     let counted = Counted { bytes, is_answer, account };
     if has_room { Ok(Bytes::from_owner(counted)) } else { Err(Gone) }
@@ -79,8 +79,8 @@ pub(super) async fn send(
     stream: &mut SendStream<Bytes>,
     mut bytes: Bytes,
     is_last: bool,
-    link: &Link,
-    alarm: &mut Alarm,
+    shared: &Http2Shared,
+    deadline: &mut Deadline,
     due_ms: u64,
 ) -> Result<bool, Gone> {
     if bytes.is_empty() {
@@ -89,14 +89,14 @@ pub(super) async fn send(
         }
         return Ok(true);
     }
-    let limits = link.limits();
-    let mut since_ms = link.local.clock.now().mono_ms;
+    let limits = shared.limits();
+    let mut since_ms = shared.local.clock.now().mono_ms;
     // Bytes that the peer has taken since then.
     let mut taken = 0;
     while !bytes.is_empty() {
         stream.reserve_capacity(bytes.len());
         let room = poll_fn(|cx: &mut Context<'_>| {
-            let now = link.local.clock.now().mono_ms;
+            let now = shared.local.clock.now().mono_ms;
             match stream.poll_capacity(cx) {
                 Poll::Ready(Some(Ok(room))) => return Poll::Ready(Ok(Some(room))),
                 Poll::Ready(_) => return Poll::Ready(Err(Gone)),
@@ -111,7 +111,7 @@ pub(super) async fn send(
             if now >= due_ms {
                 return Poll::Ready(Ok(None));
             }
-            alarm.arm(cx, due_ms.min(since_ms + limits.write_stall_ms));
+            deadline.arm(cx, due_ms.min(since_ms + limits.write_stall_ms));
             Poll::Pending
         });
         let room = match room.await {
@@ -125,7 +125,7 @@ pub(super) async fn send(
         let piece = bytes.split_to(room.min(bytes.len()));
         taken += piece.len();
         let ends = is_last && bytes.is_empty();
-        link.inflow.sent(piece.len());
+        shared.inflow.sent(piece.len());
         stream.send_data(piece, ends).map_err(|_| Gone)?;
     }
     Ok(true)

@@ -19,21 +19,21 @@ use crate::{
 };
 
 use super::{
-    Link, earlier,
-    grpc::{Call, End, initial},
+    Http2Shared, earlier,
+    grpc::{End, GrpcCall, initial},
     message::{Messages, NoMessage, late},
     send::{send, take, take_piece},
 };
 
-impl Call {
+impl GrpcCall {
     /// `grpc.health.v1.Health`.
     pub(super) async fn health(&mut self, rpc: Rpc, mut messages: Messages) -> Result<(), End> {
-        let message = messages.only(&mut self.alarm, self.due_ms).await?;
+        let message = messages.only(&mut self.deadline, self.due_ms).await?;
         let is_known = health::is_known(&message).map_err(End::Status)?;
         // Whoever watches may wait for long; what it asked with is not held meanwhile.
         drop((message, messages));
-        let look = |link: &Link| Serving::of(is_known, link.engine().is_draining());
-        let mut serving = look(&self.link);
+        let look = |shared: &Http2Shared| Serving::of(is_known, shared.engine().is_draining());
+        let mut serving = look(&self.shared);
         let mut out = Vec::new();
         health::push(&mut out, serving);
         if let Rpc::HealthCheck = rpc {
@@ -41,17 +41,17 @@ impl Call {
                 let status = Status::new(Code::NotFound, "there is no such service");
                 return Err(End::Status(status));
             }
-            return self.answered(take(&mut out, &self.link)?).await;
+            return self.answered(take(&mut out, &self.shared)?).await;
         }
         let permit = self.permit()?;
         let mut stream = self.respond.send_response(initial(), false).map_err(|_| End::Gone)?;
         loop {
             let due_ms = self.due_ms.unwrap_or(NEVER);
-            let news = take_piece(&mut out, &self.link)?;
-            send(&mut stream, news, false, &self.link, &mut self.alarm, due_ms).await?;
-            let Call { link, alarm, due_ms, .. } = self;
+            let news = take_piece(&mut out, &self.shared)?;
+            send(&mut stream, news, false, &self.shared, &mut self.deadline, due_ms).await?;
+            let GrpcCall { shared, deadline, due_ms, .. } = self;
             let status = poll_fn(|cx| {
-                let now = look(link);
+                let now = look(shared);
                 if stream.poll_reset(cx).is_ready() {
                     return Poll::Ready(Err(End::Gone));
                 }
@@ -59,14 +59,14 @@ impl Call {
                     serving = now;
                     return Poll::Ready(Ok(None));
                 }
-                if due_ms.is_some_and(|due_ms| link.local.clock.now().mono_ms >= due_ms) {
+                if due_ms.is_some_and(|due_ms| shared.local.clock.now().mono_ms >= due_ms) {
                     return Poll::Ready(Ok(Some(late())));
                 }
-                if link.engine().is_cut() {
+                if shared.engine().is_cut() {
                     let status = Status::new(Code::Unavailable, "the server is shutting down");
                     return Poll::Ready(Ok(Some(status)));
                 }
-                alarm.arm(cx, due_ms.unwrap_or(NEVER));
+                deadline.arm(cx, due_ms.unwrap_or(NEVER));
                 Poll::Pending
             });
             match status.await? {
@@ -81,7 +81,7 @@ impl Call {
 
     /// A place among the open streams.
     fn permit(&self) -> Result<Permit, End> {
-        let (site, limits) = (&self.link.engine().site, self.link.limits());
+        let (site, limits) = (&self.shared.engine().site, self.shared.limits());
         let permit = Permit::take(&site.streams, limits.streams_max);
         let refused = || Status::of(&Fault::at_limit("streams_max"), Generation::V1);
         permit.ok_or_else(|| End::Status(refused()))
@@ -95,15 +95,15 @@ impl Call {
         let mut out = Vec::new();
         loop {
             let idle_ms =
-                self.link.local.clock.now().mono_ms + self.link.limits().keep_alive_idle_ms;
+                self.shared.local.clock.now().mono_ms + self.shared.limits().keep_alive_idle_ms;
             let due_ms = earlier(self.due_ms, Some(idle_ms));
-            let status = match messages.next(&mut self.alarm, Some(due_ms)).await {
+            let status = match messages.next(&mut self.deadline, Some(due_ms)).await {
                 Ok(message) => match reflection::answer(&mut out, &message) {
                     Ok(()) => {
                         drop(message);
-                        let answer = take_piece(&mut out, &self.link)?;
-                        let Call { link, alarm, .. } = self;
-                        let sending = send(&mut stream, answer, false, link, alarm, due_ms);
+                        let answer = take_piece(&mut out, &self.shared)?;
+                        let GrpcCall { shared, deadline, .. } = self;
+                        let sending = send(&mut stream, answer, false, shared, deadline, due_ms);
                         let _ = messages.beside(sending).await??;
                         continue;
                     }

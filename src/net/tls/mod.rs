@@ -18,7 +18,7 @@ use std::{
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::ServerConfig;
 
-use super::{error::ServerError, local::Seat};
+use super::{error::ServerError, worker_state::ConnectionPermit};
 
 /// The files of a server that speaks TLS 1.2 and 1.3, all of them PEM.
 #[derive(Clone, Debug)]
@@ -78,9 +78,9 @@ impl Current {
     }
 
     /// Serves a connection that was just accepted on this side.
-    pub(super) fn serve(&self, stream: TcpStream, seat: Seat, side: u8) {
+    pub(super) fn serve(&self, stream: TcpStream, permit: ConnectionPermit, local_addr: u8) {
         let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
-        tokio::task::spawn_local(session::serve(stream, config, seat, side));
+        tokio::task::spawn_local(session::serve(stream, config, permit, local_addr));
     }
 
     /// Counts a handshake that came to nothing.

@@ -21,9 +21,10 @@ use tokio_rustls::{Accept, TlsAcceptor, rustls::ServerConfig, server::TlsStream}
 use crate::{
     net::{
         drive::Drive,
-        local::{Local, Seat, Stage},
+        server_state::Stage,
         transport::Transport,
-        wheel::Slot,
+        wheel::TimerSlot,
+        worker_state::{ConnectionPermit, WorkerState},
     },
     service::Peer,
 };
@@ -37,25 +38,30 @@ const AHEAD_BYTES: usize = 16 * 1024;
 const RECORD_OVERHEAD_BYTES: usize = 256 + 5;
 
 /// Shakes hands and then serves, as the driver does on a plain socket.
-pub(super) async fn serve(stream: TcpStream, config: Arc<ServerConfig>, seat: Seat, side: u8) {
+pub(super) async fn serve(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    permit: ConnectionPermit,
+    local_addr: u8,
+) {
     let limit = |session: &mut tokio_rustls::rustls::ServerConnection| {
         session.set_buffer_limit(Some(AHEAD_BYTES));
     };
     let accept = Box::new(TlsAcceptor::from(config).accept_with(stream, limit));
-    let timeout_ms = seat.shared.engine.limits().tls_handshake_timeout_ms;
-    let due_ms = seat.clock.now().mono_ms.saturating_add(timeout_ms);
-    let handshake = Handshake { accept, local: &seat, slot: None, due_ms };
+    let timeout_ms = permit.server.engine.limits().tls_handshake_timeout_ms;
+    let due_ms = permit.clock.now().mono_ms.saturating_add(timeout_ms);
+    let handshake = Handshake { accept, local: &permit, slot: None, due_ms };
     match handshake.await {
-        Some(stream) => Drive::new(Session::new(stream), seat, side).await,
-        None => seat.shared.tls.iter().for_each(Current::note_failure),
+        Some(stream) => Drive::new(TlsConnection::new(stream), permit, local_addr).await,
+        None => permit.server.tls.iter().for_each(Current::note_failure),
     }
 }
 
 /// A handshake with its deadline; `None`: it came to nothing.
 struct Handshake<'s> {
     accept: Box<Accept<TcpStream>>,
-    local: &'s Local,
-    slot: Option<Slot>,
+    local: &'s WorkerState,
+    slot: Option<TimerSlot>,
     due_ms: u64,
 }
 
@@ -68,7 +74,7 @@ impl Future for Handshake<'_> {
             return Poll::Ready(done.ok());
         }
         let is_late = local.clock.now().mono_ms >= *due_ms;
-        if is_late || local.shared.stage() != Stage::Serving {
+        if is_late || local.server.stage() != Stage::Serving {
             return Poll::Ready(None);
         }
         let new_slot = || local.wheel.borrow_mut().insert(cx.waker().clone());
@@ -86,20 +92,20 @@ impl Drop for Handshake<'_> {
 }
 
 /// An established session.
-struct Session {
+struct TlsConnection {
     stream: Box<TlsStream<TcpStream>>,
     identity: Option<Box<str>>,
 }
 
-impl Session {
-    fn new(stream: TlsStream<TcpStream>) -> Session {
+impl TlsConnection {
+    fn new(stream: TlsStream<TcpStream>) -> TlsConnection {
         let shown = stream.get_ref().1.peer_certificates();
         let identity = shown.and_then(|chain| name::of_certificate(chain.first()?));
-        Session { stream: Box::new(stream), identity }
+        TlsConnection { stream: Box::new(stream), identity }
     }
 }
 
-impl Transport for Session {
+impl Transport for TlsConnection {
     fn peer(&self) -> Peer<'_> {
         Peer { is_secure: true, identity: self.identity.as_deref(), ..Peer::default() }
     }
@@ -117,7 +123,7 @@ impl Transport for Session {
     }
 
     /// RFC 8446 §6.1: without `close_notify` the peer cannot tell an end from a cut.
-    fn says_goodbye(&self) -> bool {
+    fn sends_close_notify(&self) -> bool {
         true
     }
 
@@ -126,7 +132,7 @@ impl Transport for Session {
     }
 }
 
-impl AsyncRead for Session {
+impl AsyncRead for TlsConnection {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -136,7 +142,7 @@ impl AsyncRead for Session {
     }
 }
 
-impl AsyncWrite for Session {
+impl AsyncWrite for TlsConnection {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

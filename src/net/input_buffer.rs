@@ -23,15 +23,15 @@ const GROW_MAX: usize = 1024 * 1024;
 
 /// Input that waits. One word, for the many connections that hold nothing.
 #[derive(Default)]
-pub(super) struct Input(Option<Box<Held>>);
+pub(super) struct InputBuffer(Option<Box<InputBytes>>);
 
-struct Held {
+struct InputBytes {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
 }
 
-impl Input {
+impl InputBuffer {
     /// What waits.
     #[cfg(test)]
     fn waiting(&self) -> &[u8] {
@@ -70,7 +70,7 @@ impl Input {
         let length = self.0.as_ref().map_or(0, |held| held.bytes.len());
         let reserved = if length > waiting { need.min(length) } else { ahead(need, waiting) };
         let wanted = reserved.max(waiting + 1).min(bytes_max);
-        let held = self.0.get_or_insert_with(|| Held::new(wanted, pool));
+        let held = self.0.get_or_insert_with(|| InputBytes::new(wanted, pool));
         if wanted > held.bytes.len() {
             let grown = (waiting + waiting.min(GROW_MAX)).min(bytes_max);
             let mut larger = pool.take_filled(wanted.max(grown));
@@ -99,7 +99,7 @@ impl Input {
         if left.is_empty() {
             return;
         }
-        let mut held = Held::new(ahead(need, left.len()).max(left.len()), pool);
+        let mut held = InputBytes::new(ahead(need, left.len()).max(left.len()), pool);
         held.bytes[..left.len()].copy_from_slice(left);
         held.end = left.len();
         self.0 = Some(held);
@@ -128,9 +128,9 @@ fn ahead(need: usize, waiting: usize) -> usize {
     need.saturating_add(ROOM).min(AHEAD * waiting.max(FIRST))
 }
 
-impl Held {
-    fn new(size: usize, pool: &mut Pool) -> Box<Held> {
-        Box::new(Held { bytes: pool.take_filled(size), start: 0, end: 0 })
+impl InputBytes {
+    fn new(size: usize, pool: &mut Pool) -> Box<InputBytes> {
+        Box::new(InputBytes { bytes: pool.take_filled(size), start: 0, end: 0 })
     }
 
     fn invariants(&self) {
@@ -144,7 +144,7 @@ mod tests {
 
     const MAX: usize = 5 * 1024 * 1024;
 
-    fn read(input: &mut Input, need: usize, bytes: &[u8], pool: &mut Pool) -> usize {
+    fn read(input: &mut InputBuffer, need: usize, bytes: &[u8], pool: &mut Pool) -> usize {
         let room = input.room(need, MAX, pool);
         let count = room.len().min(bytes.len());
         room[..count].copy_from_slice(&bytes[..count]);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_known_length_is_reserved_as_it_comes() {
-        let (mut input, mut pool) = (Input::default(), Pool::new(1 << 25));
+        let (mut input, mut pool) = (InputBuffer::default(), Pool::new(1 << 25));
         let body: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
         input.keep(&body[..4], body.len(), &mut pool);
         assert!(input.held_bytes() <= AHEAD * FIRST);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_however_it_is_consumed() {
-        let (mut input, mut pool) = (Input::default(), Pool::new(1 << 25));
+        let (mut input, mut pool) = (InputBuffer::default(), Pool::new(1 << 25));
         let sent: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
         let (mut wrote, mut seen) = (0, 0);
         while seen < sent.len() {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_bound_holds() {
-        let (mut input, mut pool) = (Input::default(), Pool::new(1 << 25));
+        let (mut input, mut pool) = (InputBuffer::default(), Pool::new(1 << 25));
         let chunk = vec![0; 100_000];
         while read(&mut input, usize::MAX, &chunk, &mut pool) > 0 {}
         assert!(input.len() >= MAX && input.len() < MAX + 64 * 1024);

@@ -6,14 +6,14 @@ use super::pool::Pool;
 
 /// Output that waits. One word, for the many connections that hold nothing.
 #[derive(Default)]
-pub(super) struct Output(Option<Box<Held>>);
+pub(super) struct OutputBuffer(Option<Box<OutputBytes>>);
 
-struct Held {
+struct OutputBytes {
     bytes: Vec<u8>,
     start: usize,
 }
 
-impl Output {
+impl OutputBuffer {
     /// What waits.
     pub(super) fn unsent(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |held| &held.bytes[held.start..])
@@ -45,12 +45,12 @@ impl Output {
                 // The next large answer finds a buffer of this size, and its pages, in the pool.
                 let next = pool.take_empty(fresh.capacity());
                 let bytes = std::mem::replace(fresh, next);
-                self.0 = Some(Box::new(Held { bytes, start: sent }));
+                self.0 = Some(Box::new(OutputBytes { bytes, start: sent }));
             }
             None => {
                 let mut bytes = pool.take_empty(left);
                 bytes.extend_from_slice(&fresh[sent..]);
-                self.0 = Some(Box::new(Held { bytes, start: 0 }));
+                self.0 = Some(Box::new(OutputBytes { bytes, start: 0 }));
             }
             Some(held) => {
                 if held.start > held.bytes.len() / 2 {
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn order_is_kept_and_the_buffer_goes_back() {
-        let (mut output, mut pool) = (Output::default(), Pool::new(1 << 25));
+        let (mut output, mut pool) = (OutputBuffer::default(), Pool::new(1 << 25));
         let mut seen = Vec::new();
         let mut sent = Vec::new();
         let mut fresh = Vec::new();
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_small_rest_does_not_pin_a_large_buffer() {
-        let (mut output, mut pool) = (Output::default(), Pool::new(1 << 25));
+        let (mut output, mut pool) = (OutputBuffer::default(), Pool::new(1 << 25));
         let mut fresh = Vec::with_capacity(1 << 20);
         fresh.extend_from_slice(&[1; 100_000]);
         output.keep(&mut fresh, 99_000, &mut pool);

@@ -10,15 +10,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::service::Peer;
 
-use super::{local::Seat, transport::Transport};
+use super::{transport::Transport, worker_state::ConnectionPermit};
 
 /// A transport until it is handed on; then everything fails as on a closed one.
-pub(super) struct Carrier<S>(Option<S>);
+pub(super) struct Detachable<S>(Option<S>);
 
-impl<S> Carrier<S> {
+impl<S> Detachable<S> {
     /// Carries this one.
-    pub(super) fn new(stream: S) -> Carrier<S> {
-        Carrier(Some(stream))
+    pub(super) fn new(stream: S) -> Detachable<S> {
+        Detachable(Some(stream))
     }
 
     fn get(&mut self) -> io::Result<&mut S> {
@@ -26,20 +26,20 @@ impl<S> Carrier<S> {
     }
 }
 
-impl<S: Transport + 'static> Carrier<S> {
+impl<S: Transport + 'static> Detachable<S> {
     /// Gives the transport, and what was read of it, to the driver of HTTP/2.
-    pub(super) fn hand_on(&mut self, read: &[u8], seat: &Seat, side: u8) {
+    pub(super) fn move_to_http2(&mut self, read: &[u8], permit: &ConnectionPermit, local_addr: u8) {
         #[cfg(feature = "grpc")]
         if let Some(stream) = self.0.take() {
-            super::http2::spawn(stream, read, seat.again(), side);
+            super::http2::spawn(stream, read, permit.again(), local_addr);
         }
         // Without the feature the engine never asks for it.
         #[cfg(not(feature = "grpc"))]
-        let _ = (read, seat, side);
+        let _ = (read, permit, local_addr);
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Carrier<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Detachable<S> {
     #[inline]
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -50,7 +50,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Carrier<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Carrier<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Detachable<S> {
     #[inline]
     fn poll_write(
         mut self: Pin<&mut Self>,
@@ -69,7 +69,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Carrier<S> {
     }
 }
 
-impl<S: Transport> Transport for Carrier<S> {
+impl<S: Transport> Transport for Detachable<S> {
     fn peer(&self) -> Peer<'_> {
         self.0.as_ref().map_or_else(Peer::default, Transport::peer)
     }
@@ -86,8 +86,8 @@ impl<S: Transport> Transport for Carrier<S> {
         self.0.as_ref().is_none_or(Transport::is_flushed)
     }
 
-    fn says_goodbye(&self) -> bool {
-        self.0.as_ref().is_some_and(Transport::says_goodbye)
+    fn sends_close_notify(&self) -> bool {
+        self.0.as_ref().is_some_and(Transport::sends_close_notify)
     }
 
     fn reset_on_close(&self) {

@@ -1,4 +1,4 @@
-//! Our side of connections: the address at which each came in, and what listened there.
+//! The local addresses of connections: the one at which each came in, and what listened there.
 //!
 //! A connection has no room for an address. It keeps the place of one in a list of its worker's,
 //! which is short: a machine has few addresses.
@@ -9,28 +9,28 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::service::Peer;
 
-/// Our side of a connection.
+/// The local address of a connection, and whether a loopback listener took it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Side {
+pub(super) struct LocalAddr {
     local: Option<IpAddr>,
     is_loopback: bool,
 }
 
-impl Side {
+impl LocalAddr {
     /// Our side of what this listener accepts; an address that stands for all is none.
-    pub(super) fn of(listener: &TcpListener) -> Side {
+    pub(super) fn of(listener: &TcpListener) -> LocalAddr {
         // Without an address nothing is known of it, and nothing is let in by it.
         let bound = listener.local_addr().ok().map(|addr| addr.ip().to_canonical());
         let is_loopback = bound.is_some_and(|address| address.is_loopback());
-        Side { local: bound.filter(|address| !address.is_unspecified()), is_loopback }
+        LocalAddr { local: bound.filter(|address| !address.is_unspecified()), is_loopback }
     }
 
     /// Our side of one connection; its address is asked for where that can matter.
-    pub(super) fn accepted(self, stream: &TcpStream, is_checked: bool) -> Side {
+    pub(super) fn accepted(self, stream: &TcpStream, is_checked: bool) -> LocalAddr {
         if self.local.is_some() || !is_checked {
             return self;
         }
-        Side { local: stream.local_addr().ok().map(|addr| addr.ip().to_canonical()), ..self }
+        LocalAddr { local: stream.local_addr().ok().map(|addr| addr.ip().to_canonical()), ..self }
     }
 
     /// What the engine is told of a connection.
@@ -42,30 +42,30 @@ impl Side {
 
 /// The list of a worker. Its first two places know no address: that of a connection whose address
 /// found no room.
-pub(super) struct Sides(RefCell<Vec<Side>>);
+pub(super) struct LocalAddrs(RefCell<Vec<LocalAddr>>);
 
-impl Default for Sides {
-    fn default() -> Sides {
-        let unknown = |is_loopback| Side { local: None, is_loopback };
-        Sides(RefCell::new([false, true].map(unknown).to_vec()))
+impl Default for LocalAddrs {
+    fn default() -> LocalAddrs {
+        let unknown = |is_loopback| LocalAddr { local: None, is_loopback };
+        LocalAddrs(RefCell::new([false, true].map(unknown).to_vec()))
     }
 }
 
-impl Sides {
+impl LocalAddrs {
     /// The place of this one.
-    pub(super) fn place(&self, side: Side) -> u8 {
+    pub(super) fn place(&self, local_addr: LocalAddr) -> u8 {
         let mut all = self.0.borrow_mut();
-        let found = all.iter().position(|known| *known == side);
+        let found = all.iter().position(|known| *known == local_addr);
         let place = u8::try_from(found.unwrap_or(all.len()));
         if found.is_none() && place.is_ok() {
-            all.push(side);
+            all.push(local_addr);
         }
-        place.unwrap_or(u8::from(side.is_loopback))
+        place.unwrap_or(u8::from(local_addr.is_loopback))
     }
 
     /// What has this place.
     #[inline]
-    pub(super) fn at(&self, place: u8) -> Side {
+    pub(super) fn at(&self, place: u8) -> LocalAddr {
         self.0.borrow().get(usize::from(place)).copied().unwrap_or_default()
     }
 }
@@ -76,16 +76,16 @@ mod tests {
 
     #[test]
     fn an_address_keeps_its_place_and_too_many_are_unknown() {
-        let sides = Sides::default();
-        let side = |number: u32| Side {
+        let local_addrs = LocalAddrs::default();
+        let local_addr = |number: u32| LocalAddr {
             local: Some(IpAddr::from(number.to_be_bytes())),
             is_loopback: number % 2 == 1,
         };
         for _ in 0..2 {
             for number in 0..300 {
-                let known = sides.at(sides.place(side(number)));
-                let local = side(number).local.filter(|_| number < 254);
-                assert_eq!(known, Side { local, ..side(number) });
+                let known = local_addrs.at(local_addrs.place(local_addr(number)));
+                let local = local_addr(number).local.filter(|_| number < 254);
+                assert_eq!(known, LocalAddr { local, ..local_addr(number) });
             }
         }
     }

@@ -1,0 +1,126 @@
+//! What all workers of a server share.
+
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU8, AtomicUsize, Ordering},
+    },
+    task::Waker,
+    time::Instant,
+};
+
+use crate::engine::{Engine, Waiting};
+
+use super::{share::AllBuffers, tls::Current};
+
+/// How far a server is from its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// It serves.
+    Serving,
+    /// It accepts no more and ends what runs.
+    Draining,
+    /// It ends now.
+    Ending,
+}
+
+/// What all workers share.
+pub(super) struct ServerState {
+    /// The engine.
+    pub(super) engine: Arc<Engine>,
+    /// When `Now::mono_ms` was 0.
+    pub(super) epoch: Instant,
+    /// Open connections of all workers.
+    pub(super) open: AtomicUsize,
+    /// Those of them that speak HTTP/2.
+    #[cfg(feature = "grpc")]
+    pub(super) http2: Arc<AtomicUsize>,
+    /// Buffers that connections hold.
+    pub(super) buffers: AllBuffers,
+    /// Connections are accepted with TLS; `None`: as they are.
+    pub(super) tls: Option<Current>,
+    /// What was still running when `drain_ms` were over.
+    pub(super) cut: OnceLock<Waiting>,
+    stage: AtomicU8,
+    /// How many workers there were in the beginning.
+    pub(super) workers_at_start: usize,
+    workers: AtomicUsize,
+    /// One for each worker's ticker, and a last one for whoever waits for the end.
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl ServerState {
+    /// For `workers` workers.
+    pub(super) fn new(engine: Arc<Engine>, tls: Option<Current>, workers: usize) -> ServerState {
+        let buffers = AllBuffers::new(engine.limits(), engine.core.buffers());
+        ServerState {
+            engine,
+            epoch: Instant::now(),
+            open: AtomicUsize::new(0),
+            #[cfg(feature = "grpc")]
+            http2: Arc::default(),
+            buffers,
+            tls,
+            cut: OnceLock::new(),
+            stage: AtomicU8::new(0),
+            workers_at_start: workers.max(1),
+            workers: AtomicUsize::new(workers),
+            wakers: Mutex::new(vec![Waker::noop().clone(); workers + 1]),
+        }
+    }
+
+    /// How far the server is.
+    pub(super) fn stage(&self) -> Stage {
+        match self.stage.load(Ordering::Acquire) {
+            0 => Stage::Serving,
+            1 => Stage::Draining,
+            _ => Stage::Ending,
+        }
+    }
+
+    /// Moves on, never back, and tells every worker.
+    pub(super) fn enter(&self, stage: Stage) {
+        if stage >= Stage::Draining {
+            self.engine.drain();
+        }
+        self.stage.fetch_max(stage as u8, Ordering::AcqRel);
+        self.wake_all();
+    }
+
+    /// Answers the calls that still wait, and ends the streams that are still open, when their
+    /// connections are advanced next.
+    pub(super) fn cut(&self) {
+        self.cut.get_or_init(|| self.engine.waiting());
+        self.engine.cut();
+    }
+
+    /// Registers the ticker of a worker, which a new stage wakes.
+    pub(super) fn listen(&self, index: usize, waker: &Waker) {
+        let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        wakers[index].clone_from(waker);
+    }
+
+    /// Registers who is woken by the end of a worker.
+    pub(super) fn listen_for_end(&self, waker: &Waker) {
+        let mut wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = wakers.last_mut() {
+            last.clone_from(waker);
+        }
+    }
+
+    /// True when one worker is left.
+    pub(super) fn has_one_worker(&self) -> bool {
+        self.workers.load(Ordering::Acquire) <= 1
+    }
+
+    /// Says that a worker has ended.
+    pub(super) fn worker_ended(&self) {
+        self.workers.fetch_sub(1, Ordering::AcqRel);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        let wakers = self.wakers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,189 @@
+//! What the tasks of one worker share; and the permit that each open connection holds.
+
+use std::{
+    cell::{Cell, RefCell},
+    ops::Deref,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    task::Waker,
+};
+
+use crate::{engine::Worker, limits::Limits};
+
+use super::{
+    clock::Clock,
+    local_addr::LocalAddrs,
+    pool::Pool,
+    server_state::{ServerState, Stage},
+    wheel::{TimerSlot, Wheel},
+};
+
+/// Bytes that one read of a connection without leftover takes at most.
+const READ_BYTES: usize = 64 * 1024;
+
+/// The limits that the driver keeps, at hand.
+pub(super) struct DriverLimits {
+    /// See [`Limits`].
+    pub(super) connections_max: usize,
+    /// See [`Limits`].
+    pub(super) output_bytes_max: usize,
+    /// See [`Limits`].
+    pub(super) write_stall_ms: u64,
+    /// See [`Limits`].
+    pub(super) write_progress_bytes_min: usize,
+    /// See [`Limits`].
+    pub(super) linger_ms: u64,
+    /// See [`Limits`].
+    pub(super) drain_ms: u64,
+    /// This worker's part of [`Limits::reuse_bytes_max`] for each kind of buffer: of input, of
+    /// output, and the one that is written to.
+    pub(super) reuse_bytes_max: usize,
+    /// Unconsumed bytes of a connection: a whole request, and one read.
+    pub(super) input_bytes_max: usize,
+}
+
+impl DriverLimits {
+    /// Gives back what is too large to be kept of a buffer that answers are written to.
+    pub(super) fn trim(&self, out: &mut Vec<u8>) {
+        if out.capacity() > self.reuse_bytes_max.max(READ_BYTES) {
+            *out = Vec::with_capacity(READ_BYTES);
+        }
+    }
+}
+
+/// What a poll of a connection works with; free between polls.
+pub(super) struct WorkerScratch {
+    /// The engine's scratch.
+    pub(super) worker: Worker,
+    /// What one turn says; empty between turns.
+    pub(super) out: Vec<u8>,
+    /// Where connections without leftover read.
+    pub(super) read: Vec<u8>,
+    /// Buffers of connections with leftover.
+    pub(super) inputs: Pool,
+    /// Buffers of connections whose peer reads slowly.
+    pub(super) outputs: Pool,
+}
+
+/// What the tasks of one worker share.
+pub(super) struct WorkerState {
+    /// What all workers share.
+    pub(super) server: Arc<ServerState>,
+    /// The limits at hand.
+    pub(super) bounds: DriverLimits,
+    /// The time.
+    pub(super) clock: Clock,
+    /// Scratch.
+    pub(super) scratch: RefCell<WorkerScratch>,
+    /// Deadlines.
+    pub(super) wheel: RefCell<Wheel>,
+    /// Our sides of its connections.
+    pub(super) local_addrs: LocalAddrs,
+    /// Open connections of this worker.
+    pub(super) open: Cell<usize>,
+    planned_ms: Cell<u64>,
+    ticker: RefCell<Waker>,
+}
+
+impl WorkerState {
+    /// For one worker.
+    pub(super) fn new(server: Arc<ServerState>, clock: Clock, worker: Worker) -> WorkerState {
+        let limits: &Limits = server.engine.limits();
+        let bounds = DriverLimits {
+            connections_max: limits.connections_max,
+            output_bytes_max: limits.output_bytes_max,
+            write_stall_ms: limits.write_stall_ms,
+            write_progress_bytes_min: limits.write_progress_bytes_min,
+            linger_ms: limits.linger_ms,
+            drain_ms: limits.drain_ms,
+            reuse_bytes_max: limits.reuse_bytes_max / (3 * server.workers_at_start),
+            input_bytes_max: limits.head_bytes_max + limits.body_bytes_max + READ_BYTES,
+        };
+        let scratch = WorkerScratch {
+            worker,
+            out: Vec::with_capacity(READ_BYTES),
+            read: vec![0; READ_BYTES],
+            inputs: Pool::new(bounds.reuse_bytes_max),
+            outputs: Pool::new(bounds.reuse_bytes_max),
+        };
+        let wheel = RefCell::new(Wheel::new(clock.now().mono_ms));
+        WorkerState {
+            server,
+            bounds,
+            clock,
+            scratch: RefCell::new(scratch),
+            wheel,
+            local_addrs: LocalAddrs::default(),
+            open: Cell::new(0),
+            planned_ms: Cell::new(0),
+            ticker: RefCell::new(Waker::noop().clone()),
+        }
+    }
+
+    /// Sets a connection's deadline, and wakes the ticker if it would sleep past it.
+    pub(super) fn arm(&self, slot: TimerSlot, due_ms: u64) {
+        if self.wheel.borrow_mut().set(slot, due_ms) && due_ms < self.planned_ms.get() {
+            self.planned_ms.set(due_ms);
+            self.ticker.borrow().wake_by_ref();
+        }
+    }
+
+    /// Says until when the ticker sleeps, and how it is woken.
+    pub(super) fn plan(&self, until_ms: u64, ticker: &Waker) {
+        self.planned_ms.set(until_ms);
+        self.ticker.borrow_mut().clone_from(ticker);
+    }
+
+    /// Takes a connection's end into account.
+    fn connection_ended(&self) {
+        self.open.set(self.open.get() - 1);
+        self.server.open.fetch_sub(1, Ordering::Relaxed);
+        if self.open.get() == 0 && self.server.stage() != Stage::Serving {
+            self.ticker.borrow().wake_by_ref();
+        }
+    }
+}
+
+/// A connection's place among the open ones; dropping it gives the place back.
+pub(super) struct ConnectionPermit(Rc<WorkerState>);
+
+impl ConnectionPermit {
+    /// A place for a connection that was just accepted; `None`: there are `connections_max`.
+    pub(super) fn take(local: &Rc<WorkerState>) -> Option<ConnectionPermit> {
+        let open = &local.server.open;
+        if open.fetch_add(1, Ordering::Relaxed) >= local.bounds.connections_max {
+            open.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        local.open.set(local.open.get() + 1);
+        Some(ConnectionPermit(Rc::clone(local)))
+    }
+
+    /// A place for a connection that goes on under another driver, while its first one ends.
+    #[cfg(feature = "grpc")]
+    pub(super) fn again(&self) -> ConnectionPermit {
+        self.0.server.open.fetch_add(1, Ordering::Relaxed);
+        self.0.open.set(self.0.open.get() + 1);
+        ConnectionPermit(Rc::clone(&self.0))
+    }
+
+    /// What the tasks of this worker share.
+    #[cfg(feature = "grpc")]
+    pub(super) fn local(&self) -> &Rc<WorkerState> {
+        &self.0
+    }
+}
+
+impl Deref for ConnectionPermit {
+    type Target = WorkerState;
+
+    fn deref(&self) -> &WorkerState {
+        &self.0
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.0.connection_ended();
+    }
+}
