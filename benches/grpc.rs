@@ -237,6 +237,7 @@ impl Bare {
         let large = LargeBodies::new(&Limits::default());
         let site = Site {
             large,
+            card_times: Default::default(),
             limits,
             mounts: Vec::new(),
             agents: Default::default(),

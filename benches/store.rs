@@ -16,8 +16,8 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use peregrine::{
     limits::Limits,
     model::{EventBuf, Generation, List, MessageBuf, PartsBuf, TaskEvent, TaskState},
-    service::{AgentIndex, Cursor, Follow, Now, TaskKey},
-    store::{NewTask, Store},
+    service::{AgentIndex, Cursor, Follow, Now},
+    store::{NewTask, Store, TaskKey},
 };
 
 const AGENT: AgentIndex = AgentIndex(0);
@@ -143,11 +143,10 @@ fn following(criterion: &mut Criterion) {
         maker.store.update(key, now(0), |edit| edit.apply(&event).map(drop)).unwrap().unwrap();
     }
     let start = Cursor {
-        key,
+        handle: key.handle(),
         seq: 0,
         snapshot: false,
         ends_at_input: true,
-        place: Default::default(),
         waiter: Default::default(),
     };
     let mut group = criterion.benchmark_group("store");

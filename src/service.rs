@@ -5,15 +5,13 @@
 
 use std::{
     net::IpAddr,
+    sync::Arc,
     task::{Poll, Waker},
 };
 
 use crate::{
     fault::Fault,
-    model::{
-        Call, EventBuf, Generation, Message, Profile, RawText, Reply, TaskEvent, TaskView,
-        view::ReplayPlace,
-    },
+    model::{Call, EventBuf, Generation, Message, Profile, RawText, Reply, TaskEvent, TaskView},
     waiter::Waiter,
 };
 
@@ -89,20 +87,23 @@ pub struct CallCx<'a> {
     pub events: &'a mut EventBuf,
 }
 
-/// A task in a store: where it is, and a check against its successor in the same place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TaskKey {
-    /// Place in the store.
-    pub place: u32,
-    /// Changes each time the place is used again.
-    pub check: u32,
+/// By what a service finds again what a call or a stream is about. Opaque: only the service that
+/// made it reads it. One that has others behind it, like a router, numbers them in `service`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Handle {
+    /// Which of several services; a service that has none behind it leaves it alone.
+    pub service: u16,
+    /// What it is about: a task, a place in a table.
+    pub key: u64,
+    /// How far one got, or whatever spares a search; 0 in the beginning.
+    pub hint: u64,
 }
 
-/// A call that waits for its task.
-#[derive(Clone, Debug)]
+/// A call that waits for its answer.
+#[derive(Clone, Debug, Default)]
 pub struct WaitHandle {
-    /// The task.
-    pub key: TaskKey,
+    /// What it waits for.
+    pub handle: Handle,
     /// An interrupted state counts only if it was entered after this event.
     pub after: u64,
     /// At most this many messages of history; `None`: all.
@@ -112,18 +113,16 @@ pub struct WaitHandle {
 }
 
 /// A subscriber's place in a task's events: all that a stream costs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Cursor {
-    /// The task.
-    pub key: TaskKey,
+    /// The task, and where in its events `seq` is.
+    pub handle: Handle,
     /// The last event the subscriber was given.
     pub seq: u64,
     /// True: a snapshot of the task as it was after `seq` goes first.
     pub snapshot: bool,
     /// True: the stream ends when the task asks for input; false: only when the task ends.
     pub ends_at_input: bool,
-    /// Where in the log `seq` is.
-    pub place: ReplayPlace,
     /// How it is woken.
     pub waiter: Waiter,
 }
@@ -132,7 +131,7 @@ pub struct Cursor {
 pub enum Outcome {
     /// Answered.
     Answered,
-    /// Will be answered by [`Service::settle`].
+    /// Will be answered by [`Service::poll`].
     Pending(WaitHandle),
     /// Will be answered by [`Service::follow`].
     Stream {
@@ -203,17 +202,21 @@ pub trait Service: Send + Sync {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault>;
 
-    /// Answers a parked call if its task is ready, and registers `wake` otherwise.
-    fn settle(
+    /// Goes on with a call that waits, if it can, and registers `wake` otherwise.
+    ///
+    /// `Answered` and `Stream` are as from [`Service::call`]; a `Pending` takes the place of
+    /// `wait`, and is polled next.
+    fn poll(
         &self,
         wait: &mut WaitHandle,
         wake: &Waker,
         answer: &mut Answer<'_>,
-    ) -> Poll<Result<(), Fault>>;
+    ) -> Poll<Result<Outcome, Fault>>;
 
     /// Gives what is new to `each` and registers `wake` if there is nothing more.
     fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow;
 
-    /// What the card of this agent says.
-    fn profile(&self, agent: AgentIndex) -> Option<&Profile>;
+    /// What the card of this agent says now; another `Arc` than the time before says that it may
+    /// have changed. `None`: there is no such agent.
+    fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>>;
 }

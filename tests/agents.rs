@@ -11,7 +11,7 @@ use peregrine::{
         Content, EventBuf, Generation, Json, Message, MessageBuf, Part, PartBuf, PartsBuf, RawText,
         Task, TaskEvent, TaskLimits, TaskState, TaskView,
     },
-    service::{Entropy, Now, TaskKey},
+    service::{Entropy, Handle, Now},
 };
 
 const LIMITS: TaskLimits =
@@ -37,7 +37,7 @@ struct Server<A> {
 struct Host<'t>(&'t Option<Task>);
 
 impl TurnHost for Host<'_> {
-    fn commit(&mut self, _: &mut EventBuf) -> Result<(TaskKey, Arc<dyn JobHost>), Closed> {
+    fn commit(&mut self, _: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         Err(Closed)
     }
 

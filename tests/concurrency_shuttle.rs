@@ -16,8 +16,8 @@ use std::{
 use peregrine::{
     limits::Limits,
     model::{EventBuf, Generation, List, MessageBuf, PartsBuf, TaskEvent, TaskState},
-    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, TaskKey, WaitHandle},
-    store::{NewTask, Refused, Store},
+    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, WaitHandle},
+    store::{NewTask, Refused, Store, TaskKey},
 };
 use shuttle::{
     Config, Runner,
@@ -98,11 +98,10 @@ fn follow(store: &Store, key: TaskKey) -> Option<u64> {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
     let mut cursor = Cursor {
-        key,
+        handle: key.handle(),
         seq: 0,
         snapshot: false,
         ends_at_input: true,
-        place: Default::default(),
         waiter: Default::default(),
     };
     let mut at = 0;
@@ -130,9 +129,9 @@ fn follow(store: &Store, key: TaskKey) -> Option<u64> {
 fn settle(store: &Store, key: TaskKey) -> bool {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
-    let mut ticket = WaitHandle { key, after: 0, history: None, waiter: Default::default() };
+    let mut ticket = WaitHandle { handle: key.handle(), ..WaitHandle::default() };
     loop {
-        match store.settle(&mut ticket, &waker, &mut |_| ()) {
+        match store.poll(&mut ticket, &waker, &mut |_| ()) {
             Poll::Pending => bell.wait(),
             Poll::Ready(result) => return result.is_ok(),
         }
@@ -228,9 +227,8 @@ fn those_who_are_probed_come_back() {
         // Wakers whose owners have left fill the list, so that newcomers probe.
         for _ in 0..9 {
             let waker = Waker::from(Arc::<Bell>::default());
-            let mut ticket =
-                WaitHandle { key, after: 0, history: None, waiter: Default::default() };
-            assert!(store.settle(&mut ticket, &waker, &mut |_| ()).is_pending());
+            let mut ticket = WaitHandle { handle: key.handle(), ..WaitHandle::default() };
+            assert!(store.poll(&mut ticket, &waker, &mut |_| ()).is_pending());
         }
         let first = spawn!(store, follow(&store, key));
         let second = spawn!(store, follow(&store, key));

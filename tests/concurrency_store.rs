@@ -15,8 +15,8 @@ use std::{
 use peregrine::{
     limits::Limits,
     model::{EventBuf, Generation, List, MessageBuf, PartsBuf, TaskEvent, TaskState},
-    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, TaskKey, WaitHandle},
-    store::{NewTask, Refused, Store},
+    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, WaitHandle},
+    store::{NewTask, Refused, Store, TaskKey},
 };
 
 /// Longer than any scheduler keeps a runnable thread waiting.
@@ -83,11 +83,10 @@ fn follow(store: &Store, key: TaskKey) -> Option<u64> {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
     let mut cursor = Cursor {
-        key,
+        handle: key.handle(),
         seq: 0,
         snapshot: false,
         ends_at_input: true,
-        place: Default::default(),
         waiter: Default::default(),
     };
     let mut at = 0;
@@ -115,9 +114,9 @@ fn follow(store: &Store, key: TaskKey) -> Option<u64> {
 fn settle(store: &Store, key: TaskKey) -> bool {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
-    let mut ticket = WaitHandle { key, after: 0, history: None, waiter: Default::default() };
+    let mut ticket = WaitHandle { handle: key.handle(), ..WaitHandle::default() };
     loop {
-        match store.settle(&mut ticket, &waker, &mut |_| ()) {
+        match store.poll(&mut ticket, &waker, &mut |_| ()) {
             Poll::Pending => bell.wait(),
             Poll::Ready(result) => return result.is_ok(),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Closed, JobHost, saying, with_id};
 use crate::{
     model::{ArtifactBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState, uuid},
-    service::TaskKey,
+    service::Handle,
 };
 
 /// A running task that its agent owns. Dropping it fails the task, unless the last status it
@@ -14,7 +14,7 @@ pub struct Job {
     pub(super) task_id: Box<[u8]>,
     pub(super) context_id: Box<[u8]>,
     pub(super) message: Box<[u8]>,
-    pub(super) key: TaskKey,
+    pub(super) task: Handle,
     pub(super) host: Arc<dyn JobHost>,
     /// The next fresh id: random when the job began, and counted up.
     pub(super) bits: u128,
@@ -49,7 +49,7 @@ impl Job {
 
     /// True when the task has ended, for instance because a client canceled it.
     pub fn is_closed(&self) -> bool {
-        self.host.is_closed(self.key)
+        self.host.is_closed(self.task)
     }
 
     /// Publishes a status, with a message if there is something to say.
@@ -90,8 +90,8 @@ impl Job {
             self.done = state.is_terminal() || state.is_interrupted();
         }
         match with_id(&event, || self.fresh_id()) {
-            Some(message) => self.host.publish(self.key, &saying(&event, &message)),
-            None => self.host.publish(self.key, &event),
+            Some(message) => self.host.publish(self.task, &saying(&event, &message)),
+            None => self.host.publish(self.task, &event),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{EventBuf, MessageBuf, TaskEvent, TaskView},
-    service::TaskKey,
+    service::Handle,
 };
 
 pub use crate::model::{Extension, Profile, Provider, Skill};
@@ -50,7 +50,7 @@ pub enum Ending {
 /// The side of a turn that belongs to the server.
 pub trait TurnHost {
     /// Applies `events` to the task, which exists from now on, and empties the list.
-    fn commit(&mut self, events: &mut EventBuf) -> Result<(TaskKey, Arc<dyn JobHost>), Closed>;
+    fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed>;
     /// Shows the task as it was before the turn; not called when the message starts a new one.
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>));
 }
@@ -58,11 +58,11 @@ pub trait TurnHost {
 /// The side of a job that belongs to the server.
 pub trait JobHost: Send + Sync {
     /// Applies one event to a task.
-    fn publish(&self, key: TaskKey, event: &TaskEvent<'_>) -> Result<(), Closed>;
+    fn publish(&self, task: Handle, event: &TaskEvent<'_>) -> Result<(), Closed>;
     /// Milliseconds since the Unix epoch.
     fn unix_ms(&self) -> u64;
     /// True when the task has ended or left the store.
-    fn is_closed(&self, key: TaskKey) -> bool;
+    fn is_closed(&self, task: Handle) -> bool;
 }
 
 /// The task takes no more events: it ended, was canceled, or has reached a limit.

@@ -141,10 +141,10 @@ impl Turn<'_> {
     pub fn detach(self) -> Result<Job, Closed> {
         let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
         let message = self.message.0.into();
-        let (key, host) = self.host.commit(self.events)?;
+        let (task, host) = self.host.commit(self.events)?;
         *self.ending = Ending::Detached;
         let bits = self.entropy.bits();
-        Ok(Job { task_id, context_id, message, key, host, bits, done: false })
+        Ok(Job { task_id, context_id, message, task, host, bits, done: false })
     }
 }
 

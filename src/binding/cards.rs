@@ -1,7 +1,13 @@
 //! Agent cards over HTTP: one body and one validator for each agent and base URL.
 //!
 //! A card names the URL under which it was asked for, so it is rendered per `Host`; the last few
-//! are kept, and a request for one of them copies it.
+//! are kept, and a request for one of them copies it. A card is rendered anew when its agent's
+//! profile is another one than before.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use crate::{
     binding::{Endpoint, Exchange, Site, http_error, interfaces::Urls, origin::Origin},
@@ -11,7 +17,7 @@ use crate::{
     },
     fault::{Fault, FaultKind},
     http::{Field, Method, date, media, query, response},
-    model::{Generation, Op},
+    model::{Generation, Op, Profile},
     service::{AgentIndex, Service},
 };
 
@@ -25,7 +31,29 @@ pub struct CardCache {
     next: usize,
 }
 
+/// Since when the cards of each agent are as they are, for all workers.
+#[derive(Default)]
+pub struct CardTimes(Mutex<HashMap<AgentIndex, (Arc<Profile>, u64)>>);
+
+impl CardTimes {
+    /// Seconds since the Unix epoch: `started_s` until a second profile is seen, then the time at
+    /// which a card was rendered from this one first.
+    fn of(&self, agent: AgentIndex, profile: &Arc<Profile>, started_s: u64, now_s: u64) -> u64 {
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, since_s) =
+            times.entry(agent).or_insert_with(|| (Arc::clone(profile), started_s));
+        if !Arc::ptr_eq(known, profile) {
+            (*known, *since_s) = (Arc::clone(profile), now_s);
+        }
+        *since_s
+    }
+}
+
 struct Card {
+    /// What it was rendered from.
+    profile: Arc<Profile>,
+    /// When that became so, in seconds since the Unix epoch.
+    modified_s: u64,
     /// Whose endpoint it describes: two dialects may share a path, by a mount and by a query.
     dialect: &'static str,
     agent: AgentIndex,
@@ -85,12 +113,16 @@ fn asked_agent(x: &Exchange<'_>) -> Option<(&'static Dialect, &'static str, Stri
 fn send(x: &mut Exchange<'_>, endpoint: Endpoint, base: &str, form: CardForm) {
     let date = x.means.scratch.date(x.means.now);
     let origin = Origin::of(x.means.site, x.means.peer, x.head);
-    let index = match x.means.scratch.cards.find(endpoint, form, &origin, base) {
-        Some(index) => index,
-        None => match render(x, endpoint, base, form) {
-            Some(card) => x.means.scratch.cards.keep(card),
-            None => return http_error::answer(x, 404, "there is no such agent"),
-        },
+    let Some(profile) = x.means.service.profile(endpoint.agent) else {
+        return http_error::answer(x, 404, "there is no such agent");
+    };
+    let cards = &x.means.scratch.cards;
+    let index = match cards.find(endpoint, form, &origin, base) {
+        Some(index) if Arc::ptr_eq(&cards.cards[index].profile, &profile) => index,
+        stale => {
+            let card = render(x, profile, endpoint, base, form);
+            x.means.scratch.cards.keep(card, stale)
+        }
     };
     let card = &x.means.scratch.cards.cards[index];
     let head_only = x.head.method() == Method::Head;
@@ -112,7 +144,7 @@ fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
         return card::none_match_names(tags, &card.etag);
     }
     let since = x.head.value(Field::IfModifiedSince).and_then(date::parse);
-    since.is_some_and(|since| x.means.site.started_s <= since)
+    since.is_some_and(|since| card.modified_s <= since)
 }
 
 impl CardCache {
@@ -136,7 +168,12 @@ impl CardCache {
         })
     }
 
-    fn keep(&mut self, card: Card) -> usize {
+    /// Keeps a card, in the place of the stale one if there is one.
+    fn keep(&mut self, card: Card, stale: Option<usize>) -> usize {
+        if let Some(stale) = stale {
+            self.cards[stale] = card;
+            return stale;
+        }
         if self.cards.len() < CARDS_KEPT {
             self.cards.push(card);
             return self.cards.len() - 1;
@@ -147,13 +184,21 @@ impl CardCache {
     }
 }
 
-fn render(x: &Exchange<'_>, endpoint: Endpoint, base: &str, form: CardForm) -> Option<Card> {
-    let origin = Origin::of(x.means.site, x.means.peer, x.head);
-    let body = body(x.means.service, x.means.site, &origin, endpoint, base, form)?;
+fn render(
+    x: &Exchange<'_>,
+    profile: Arc<Profile>,
+    endpoint: Endpoint,
+    base: &str,
+    form: CardForm,
+) -> Card {
+    let (site, now_s) = (x.means.site, x.means.now.unix_ms / 1000);
+    let origin = Origin::of(site, x.means.peer, x.head);
+    let body = body(&profile, site, &origin, endpoint, base, form);
     let (dialect, agent) = (endpoint.dialect.name, endpoint.agent);
+    let modified_s = site.card_times.of(agent, &profile, site.started_s, now_s);
     let etag = card::etag(&body);
-    let modified = date::imf_fixdate(x.means.site.started_s);
-    let vary = Origin::vary(x.means.site);
+    let modified = date::imf_fixdate(modified_s);
+    let vary = Origin::vary(site);
     let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\n{vary}");
     let fields =
         [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();
@@ -171,7 +216,21 @@ fn render(x: &Exchange<'_>, endpoint: Endpoint, base: &str, form: CardForm) -> O
     let (base, body_at) = (base.to_owned(), whole.len() - body.len());
     let Origin { is_secure, host, prefix } = origin;
     let (host, prefix) = (host.unwrap_or_default().to_owned(), prefix.to_owned());
-    Some(Card { dialect, agent, form, is_secure, host, prefix, base, whole, body_at, etag, fields })
+    Card {
+        profile,
+        modified_s,
+        dialect,
+        agent,
+        form,
+        is_secure,
+        host,
+        prefix,
+        base,
+        whole,
+        body_at,
+        etag,
+        fields,
+    }
 }
 
 /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
@@ -200,20 +259,21 @@ pub fn extended(
         Generation::V1 => CardForm::V1,
         Generation::V01 | Generation::V03 => CardForm::V03,
     };
-    let card = body(service, site, origin, endpoint, base, form);
-    Ok(card.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?)
+    let profile = service.profile(endpoint.agent);
+    let profile = profile.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?;
+    Ok(body(&profile, site, origin, endpoint, base, form))
 }
 
-/// Renders the card of an agent that is served at path `base`; `None` when there is no such agent.
+/// Renders the card of an agent that is served at path `base`.
 pub fn body(
-    service: &dyn Service,
+    profile: &Profile,
     site: &Site,
     origin: &Origin<'_>,
     endpoint: Endpoint,
     base: &str,
     form: CardForm,
-) -> Option<Vec<u8>> {
-    let (profile, dialect) = (service.profile(endpoint.agent)?, endpoint.dialect);
+) -> Vec<u8> {
+    let dialect = endpoint.dialect;
     let urls = Urls::new(site, origin, endpoint, base);
     let interfaces = urls.interfaces(dialect);
     // Where 1.0 alone is spoken, a card for 0.3 would promise what is not there.
@@ -226,5 +286,5 @@ pub fn body(
         extended: site.extended_card && dialect.offers(Op::ExtendedCard),
         skill_modes: dialect.quirks.card_v1,
     };
-    Some(card::render(profile, &interfaces, form, options))
+    card::render(profile, &interfaces, form, options)
 }

@@ -6,7 +6,7 @@ use crate::{
     binding::{carrier::Carrier, envelope::Envelope, site::Permit},
     dialect::{Method, WriteCx},
     fault::{Fault, FaultKind},
-    service::{Service, WaitHandle},
+    service::{Answer, Outcome, Service, WaitHandle},
 };
 
 /// One call that waits.
@@ -103,6 +103,27 @@ impl Parked {
     }
 }
 
+/// Polls a call that waits for an answer and cannot be answered by a stream.
+pub(super) fn poll_answer(
+    service: &dyn Service,
+    wait: &mut WaitHandle,
+    wake: &Waker,
+    answer: &mut Answer<'_>,
+) -> Poll<Result<(), Fault>> {
+    match service.poll(wait, wake, answer) {
+        Poll::Pending => Poll::Pending,
+        Poll::Ready(Ok(Outcome::Answered)) => Poll::Ready(Ok(())),
+        Poll::Ready(Ok(Outcome::Pending(next))) => {
+            *wait = next;
+            // It is polled in the next turn: one that never ends holds nobody else up.
+            wake.wake_by_ref();
+            Poll::Pending
+        }
+        Poll::Ready(Ok(Outcome::Stream { .. })) => Poll::Ready(Err(FaultKind::Internal.into())),
+        Poll::Ready(Err(fault)) => Poll::Ready(Err(fault)),
+    }
+}
+
 /// What the calls of a batch hear whose answers would make it too large.
 pub(super) fn too_large() -> Fault {
     Fault::because(
@@ -123,7 +144,7 @@ fn settle_one(
     let (at, cx) = (out.len(), WriteCx::new(call.method.op));
     let envelope = Envelope::of(call.id.as_deref());
     envelope.open_result(out);
-    let polled = service.settle(&mut call.wait, wake, &mut |reply| {
+    let polled = poll_answer(service, &mut call.wait, wake, &mut |reply| {
         // What is refused anyway need not be written first.
         if !is_full {
             (call.method.wire_of(&reply).reply)(out, &reply, &cx);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    binding::{hosts::Hosts, interfaces::Interface},
+    binding::{cards::CardTimes, hosts::Hosts, interfaces::Interface},
     dialect::{self, Dialect, card::CardForm},
     http,
     limits::Limits,
@@ -69,6 +69,8 @@ pub struct Site {
     pub parked: Arc<AtomicUsize>,
     /// What large bodies are parsed with.
     pub large: Arc<LargeBodies>,
+    /// Since when the cards are as they are.
+    pub card_times: CardTimes,
 }
 
 /// Whether `text` can stand before the paths of a card: `http` or `https`, a host, and a path or

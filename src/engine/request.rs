@@ -111,7 +111,7 @@ fn name_extensions(x: &mut Exchange<'_>, start: usize, handled: &mut Handled) {
         Route::Echo => return,
     };
     let Some(profile) = x.means.service.profile(agent) else { return };
-    let fields = activated::fields(profile, x.head);
+    let fields = activated::fields(&profile, x.head);
     match handled {
         Handled::Parked(parked) => parked.fields = fields,
         _ => insert_fields(x.means.out, start, &fields),

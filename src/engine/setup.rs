@@ -13,6 +13,7 @@ use crate::{
     agent::Agent,
     binding::{
         Endpoint, LargeBodies, Site,
+        cards::CardTimes,
         hosts::{self, Hosts},
         interfaces::{Interface, InterfaceError},
         site, ws,
@@ -262,6 +263,7 @@ impl Setup {
             streams: Arc::new(AtomicUsize::new(0)),
             parked: Arc::new(AtomicUsize::new(0)),
             large,
+            card_times: CardTimes::default(),
         };
         let (draining, cut) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Arc::new(Engine { core, site, draining, cut }))

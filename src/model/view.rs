@@ -268,6 +268,18 @@ pub struct ReplayPlace {
     compactions: u32,
 }
 
+impl ReplayPlace {
+    /// The place as a number, for keeping; [`ReplayPlace::from_bits`] reads it again.
+    pub fn bits(self) -> u64 {
+        u64::from(self.compactions) << 32 | u64::from(self.offset)
+    }
+
+    /// The place that a number stands for; 0 is none yet.
+    pub fn from_bits(bits: u64) -> ReplayPlace {
+        ReplayPlace { offset: bits as u32, compactions: (bits >> 32) as u32 }
+    }
+}
+
 /// One event of a task, seen again.
 pub struct Replayed<'a> {
     /// Its sequence number.

@@ -7,8 +7,8 @@ use crate::{
     fault::Fault,
     model::{EventBuf, Generation, Message, TaskEvent, TaskView},
     op::Core,
-    service::{Now, TaskKey},
-    store::Reserved,
+    service::{Handle, Now},
+    store::{Reserved, TaskKey},
 };
 
 /// The host of a turn that starts a task: the task is stored when the agent detaches, or when
@@ -25,7 +25,7 @@ pub(super) struct NewTurn<'t> {
 }
 
 impl TurnHost for NewTurn<'_> {
-    fn commit(&mut self, events: &mut EventBuf) -> Result<(TaskKey, Arc<dyn JobHost>), Closed> {
+    fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
         if self.refused.is_some() {
             return Err(Closed);
@@ -40,7 +40,7 @@ impl TurnHost for NewTurn<'_> {
                 return Err(Closed);
             }
         }
-        Ok((self.reserved.key(), host))
+        Ok((self.reserved.key().handle(), host))
     }
 
     fn read(&self, _each: &mut dyn FnMut(TaskView<'_>)) {}
@@ -54,13 +54,13 @@ pub(super) struct NextTurn<'t> {
 }
 
 impl TurnHost for NextTurn<'_> {
-    fn commit(&mut self, events: &mut EventBuf) -> Result<(TaskKey, Arc<dyn JobHost>), Closed> {
+    fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
         let applied =
             self.core.store.update(self.key, self.now, |edit| edit.apply_all(events, None));
         events.clear();
         applied.ok_or(Closed)?.map_err(|_| Closed)?;
-        Ok((self.key, host))
+        Ok((self.key.handle(), host))
     }
 
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
@@ -69,9 +69,9 @@ impl TurnHost for NextTurn<'_> {
 }
 
 impl JobHost for Core {
-    fn publish(&self, key: TaskKey, event: &TaskEvent<'_>) -> Result<(), Closed> {
+    fn publish(&self, task: Handle, event: &TaskEvent<'_>) -> Result<(), Closed> {
         let now = Now { mono_ms: self.store.swept_ms(), unix_ms: (self.unix_ms)() };
-        let applied = self.store.update(key, now, |edit| edit.apply(event));
+        let applied = self.store.update(TaskKey::of(&task), now, |edit| edit.apply(event));
         applied.ok_or(Closed)?.map(drop).map_err(|_| Closed)
     }
 
@@ -79,7 +79,7 @@ impl JobHost for Core {
         (self.unix_ms)()
     }
 
-    fn is_closed(&self, key: TaskKey) -> bool {
-        self.store.read(key, |task| task.state().is_terminal()).unwrap_or(true)
+    fn is_closed(&self, task: Handle) -> bool {
+        self.store.read(TaskKey::of(&task), |task| task.state().is_terminal()).unwrap_or(true)
     }
 }

@@ -26,9 +26,9 @@ use crate::{
     model::{Call, EventBuf, Profile, TaskState},
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Entropy, Follow, Now, Outcome, Service, Start,
-        TaskKey, WaitHandle,
+        WaitHandle,
     },
-    store::Store,
+    store::{Store, TaskKey},
 };
 
 use timer::AllTimers;
@@ -47,7 +47,7 @@ pub struct Core {
 
 /// An agent and what its card says.
 struct Resident {
-    profile: Profile,
+    profile: Arc<Profile>,
     agent: Arc<dyn Agent>,
     /// True when every media type is welcome, which spares the look at each part.
     any_media: bool,
@@ -77,6 +77,7 @@ impl Core {
         let agents = agents.into_iter().map(|(profile, agent)| {
             let any_media = profile.input_modes.iter().any(|mode| mode == "*/*");
             let needs_extension = profile.extensions.iter().any(|extension| extension.required);
+            let profile = Arc::new(profile);
             Resident { profile, agent, any_media, needs_extension }
         });
         let agents: Box<[Resident]> = agents.collect();
@@ -155,17 +156,17 @@ impl Service for Core {
         }
     }
 
-    fn settle(
+    fn poll(
         &self,
         wait: &mut WaitHandle,
         wake: &Waker,
         answer: &mut Answer<'_>,
-    ) -> Poll<Result<(), Fault>> {
-        match self.store.settle(wait, wake, answer) {
+    ) -> Poll<Result<Outcome, Fault>> {
+        match self.store.poll(wait, wake, answer) {
             Poll::Pending if self.cut.load(Ordering::Relaxed) => {
-                Poll::Ready(Err(self.cut_off(wait.key)))
+                Poll::Ready(Err(self.cut_off(TaskKey::of(&wait.handle))))
             }
-            settled => settled,
+            polled => polled.map_ok(|()| Outcome::Answered),
         }
     }
 
@@ -173,7 +174,7 @@ impl Service for Core {
         self.store.follow(cursor, wake, each)
     }
 
-    fn profile(&self, agent: AgentIndex) -> Option<&Profile> {
-        self.agents.get(usize::from(agent.0)).map(|resident| &resident.profile)
+    fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
+        self.agents.get(usize::from(agent.0)).map(|resident| Arc::clone(&resident.profile))
     }
 }

@@ -9,15 +9,15 @@ use crate::{
     fault::{Fault, FaultKind},
     model::{
         EventBuf, Generation, Message, MessageBuf, PartsBuf, RawText, Reply, Send, SendMode, Task,
-        TaskEvent, TaskState, view::ReplayPlace,
+        TaskEvent, TaskState,
     },
     op::{
         Core, Resident, TickCx,
         host::{NewTurn, NextTurn},
         timer::Wish,
     },
-    service::{AgentIndex, Answer, CallCx, Cursor, Now, Outcome, TaskKey, WaitHandle},
-    store::NewTask,
+    service::{AgentIndex, Answer, CallCx, Cursor, Now, Outcome, WaitHandle},
+    store::{NewTask, TaskKey},
     waiter::Waiter,
 };
 
@@ -291,15 +291,14 @@ fn outcome(send: &Send<'_>, key: TaskKey, answered: bool, joint: Joint) -> Outco
     let Joint { seq, after, generation } = joint;
     match send.mode {
         SendMode::Stream => {
-            let place = ReplayPlace::default();
-            let waiter = Waiter::default();
-            let cursor = Cursor { key, seq, snapshot: true, ends_at_input: true, place, waiter };
+            let (handle, waiter) = (key.handle(), Waiter::default());
+            let cursor = Cursor { handle, seq, snapshot: true, ends_at_input: true, waiter };
             Outcome::Stream { cursor, generation }
         }
         SendMode::Wait | SendMode::Return if answered => Outcome::Answered,
         SendMode::Wait | SendMode::Return => {
-            let (history, waiter) = (send.history, Waiter::default());
-            Outcome::Pending(WaitHandle { key, after, history, waiter })
+            let (handle, history, waiter) = (key.handle(), send.history, Waiter::default());
+            Outcome::Pending(WaitHandle { handle, after, history, waiter })
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     fault::{Fault, FaultKind},
-    model::{Generation, Target, view::ReplayPlace},
+    model::{Generation, Target},
     op::{Core, read::is_in},
     service::{CallCx, Cursor, Outcome},
     waiter::Waiter,
@@ -24,12 +24,12 @@ impl Core {
             if task.state().is_terminal() && !missed {
                 return Err(FaultKind::TaskTerminal);
             }
-            let (seq, place) = (after.unwrap_or(task.seq()), ReplayPlace::default());
+            let (seq, handle) = (after.unwrap_or(task.seq()), key.handle());
             // A2A 1.0 §3.1.6: until the task is terminal; before 1.0 a stream pauses with its task.
             let ends_at_input = target.generation != Generation::V1;
             let snapshot = after.is_none();
             let waiter = Waiter::default();
-            let cursor = Cursor { key, seq, snapshot, ends_at_input, place, waiter };
+            let cursor = Cursor { handle, seq, snapshot, ends_at_input, waiter };
             Ok(Outcome::Stream { cursor, generation: task.generation() })
         });
         Ok(opened.unwrap_or(Err(FaultKind::TaskNotFound))?)

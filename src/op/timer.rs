@@ -19,7 +19,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::{
     op::{Core, TickCx},
-    service::{AgentIndex, TaskKey},
+    service::AgentIndex,
+    store::TaskKey,
 };
 
 /// One agent's wish to be called again; ordered by time, then by the order of wishes.

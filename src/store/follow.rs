@@ -6,10 +6,13 @@
 
 use std::task::{Poll, Waker};
 
-use super::Store;
+use super::{Store, TaskKey};
 use crate::{
     fault::{Fault, FaultKind},
-    model::{RawText, Reply, Task, view::Replayed},
+    model::{
+        RawText, Reply, Task,
+        view::{ReplayPlace, Replayed},
+    },
     service::{Answer, Cursor, Each, Follow, StreamResponse, WaitHandle},
 };
 
@@ -18,8 +21,9 @@ impl Store {
     ///
     /// An item on which `each` returns false counts as taken.
     pub fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow {
-        let index = self.sharding.split(cursor.key.place).1;
-        let Some(mut shard) = self.lock_key(cursor.key) else { return Follow::Gone };
+        let key = TaskKey::of(&cursor.handle);
+        let index = self.sharding.split(key.place).1;
+        let Some(mut shard) = self.lock_key(key) else { return Follow::Gone };
         let Some(task) = shard.task(index) else { return Follow::Gone };
         let follow = show_new(task, cursor, each);
         if follow == Follow::Pending {
@@ -30,15 +34,16 @@ impl Store {
 
     /// Answers when the task is terminal, or interrupted since `wait.after`; registers `wake`
     /// otherwise.
-    pub fn settle(
+    pub fn poll(
         &self,
         wait: &mut WaitHandle,
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<(), Fault>> {
         const GONE: Poll<Result<(), Fault>> = Poll::Ready(Err(Fault::new(FaultKind::TaskNotFound)));
-        let index = self.sharding.split(wait.key.place).1;
-        let Some(mut shard) = self.lock_key(wait.key) else { return GONE };
+        let key = TaskKey::of(&wait.handle);
+        let index = self.sharding.split(key.place).1;
+        let Some(mut shard) = self.lock_key(key) else { return GONE };
         let Some(task) = shard.task(index) else { return GONE };
         let state = task.state();
         // A2A 1.0 §3.2.2: wait until a terminal or interrupted state.
@@ -68,7 +73,8 @@ fn show_new(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
         }
     }
     let mut is_enough = false;
-    cursor.seq = task.replay(cursor.seq, &mut cursor.place, |replayed| {
+    let mut place = ReplayPlace::from_bits(cursor.handle.hint);
+    cursor.seq = task.replay(cursor.seq, &mut place, |replayed| {
         let Replayed { seq, event, artifact_index } = replayed;
         is_enough = !each(StreamResponse::Event {
             seq,
@@ -80,6 +86,7 @@ fn show_new(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
         });
         !is_enough
     });
+    cursor.handle.hint = place.bits();
     match (cursor.seq == newest && is_end, is_enough) {
         (true, _) => Follow::End,
         (false, true) => Follow::More,

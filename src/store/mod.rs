@@ -38,7 +38,7 @@ use crate::{
     fault::{Fault, FaultKind},
     limits::Limits,
     model::{MessageBuf, PartsBuf, Task, TaskLimits, TaskState},
-    service::{AgentIndex, Now, TaskKey},
+    service::{AgentIndex, Handle, Now},
 };
 
 pub use self::{
@@ -72,6 +72,30 @@ pub struct Store {
     page_bound: Bound,
     /// What tasks say that reach a limit: of the task, of the store.
     last_words: [MessageBuf; 2],
+}
+
+/// A task in a store: where it is, and a check against its successor in the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TaskKey {
+    /// Place in the store.
+    pub place: u32,
+    /// Changes each time the place is used again.
+    pub check: u32,
+}
+
+impl TaskKey {
+    /// The task as the waist names it; nothing is known yet of a place in its log.
+    #[inline]
+    pub fn handle(self) -> Handle {
+        let key = u64::from(self.check) << 32 | u64::from(self.place);
+        Handle { service: 0, key, hint: 0 }
+    }
+
+    /// The task that a handle of this store names.
+    #[inline]
+    pub fn of(handle: &Handle) -> TaskKey {
+        TaskKey { place: handle.key as u32, check: (handle.key >> 32) as u32 }
+    }
 }
 
 /// Why the store did not take something; it is then as it was, unless said otherwise.

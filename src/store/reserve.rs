@@ -5,14 +5,14 @@
 use std::{cell::Cell, sync::PoisonError};
 
 use super::{
-    Edit, ID_LEN, Refused, Store,
+    Edit, ID_LEN, Refused, Store, TaskKey,
     shard::{Context, HashedMap},
     sync::MutexGuard,
     waiters::Wakes,
 };
 use crate::{
     model::{EventBuf, Generation, Message, Task},
-    service::{AgentIndex, Now, TaskKey},
+    service::{AgentIndex, Now},
 };
 
 /// What a task is reserved with.

@@ -87,14 +87,7 @@ fn follow(store: &Store, cursor: &mut Cursor, wake: &Waker) -> (Follow, Vec<i64>
 }
 
 fn cursor(key: TaskKey, seq: u64, snapshot: bool) -> Cursor {
-    Cursor {
-        key,
-        seq,
-        snapshot,
-        ends_at_input: true,
-        place: Default::default(),
-        waiter: Default::default(),
-    }
+    Cursor { handle: key.handle(), seq, snapshot, ends_at_input: true, waiter: Default::default() }
 }
 
 #[test]
@@ -448,11 +441,12 @@ fn a_burst_wakes_each_subscriber_once_and_eviction_wakes_too() {
     }
     assert_eq!(counters.each_ref().map(|c| c.0.load(Relaxed)), [1, 1, 1]);
     apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
-    let mut ticket = WaitHandle { key, after: 0, history: None, waiter: Default::default() };
-    assert_eq!(store.settle(&mut ticket, &cursors[0].1, &mut |_| ()), Poll::Ready(Ok(())));
+    let mut ticket =
+        WaitHandle { handle: key.handle(), after: 0, history: None, waiter: Default::default() };
+    assert_eq!(store.poll(&mut ticket, &cursors[0].1, &mut |_| ()), Poll::Ready(Ok(())));
     make(&store, 2, TaskState::Working, NOW).unwrap();
     assert_eq!(follow(&store, &mut cursors[0].0, Waker::noop()).0, Follow::Gone);
-    let gone = store.settle(&mut ticket, &cursors[0].1, &mut |_| ());
+    let gone = store.poll(&mut ticket, &cursors[0].1, &mut |_| ());
     assert!(matches!(gone, Poll::Ready(Err(fault)) if fault.kind == FaultKind::TaskNotFound));
 }
 
@@ -462,13 +456,14 @@ fn a_parked_call_waits_for_a_new_interruption() {
     let waker = Waker::from(Arc::clone(&counter));
     let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
     store.update(key, NOW, |edit| edit.user_message(said(1).view())).unwrap().unwrap();
-    let mut ticket = WaitHandle { key, after: 2, history: Some(0), waiter: Default::default() };
-    assert_eq!(store.settle(&mut ticket, &waker, &mut |_| ()), Poll::Pending);
+    let mut ticket =
+        WaitHandle { handle: key.handle(), after: 2, history: Some(0), waiter: Default::default() };
+    assert_eq!(store.poll(&mut ticket, &waker, &mut |_| ()), Poll::Pending);
     apply(&store, key, &status(TaskState::Working)).unwrap().unwrap();
-    assert_eq!(store.settle(&mut ticket, &waker, &mut |_| ()), Poll::Pending);
+    assert_eq!(store.poll(&mut ticket, &waker, &mut |_| ()), Poll::Pending);
     apply(&store, key, &status(TaskState::AuthRequired)).unwrap().unwrap();
     assert_eq!(counter.0.load(Relaxed), 2);
-    assert_eq!(store.settle(&mut ticket, &waker, &mut |_| ()), Poll::Ready(Ok(())));
+    assert_eq!(store.poll(&mut ticket, &waker, &mut |_| ()), Poll::Ready(Ok(())));
 }
 
 #[test]

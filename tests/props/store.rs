@@ -16,8 +16,8 @@ use peregrine::{
         ArtifactBuf, EventBuf, Generation, JsonObject, List, MessageBuf, PartsBuf, RawText, Reply,
         TaskEvent, TaskState, TaskView, uuid,
     },
-    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, TaskKey, WaitHandle},
-    store::{Eviction, NewTask, PageToken, Refused, Store},
+    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, WaitHandle},
+    store::{Eviction, NewTask, PageToken, Refused, Store, TaskKey},
 };
 
 /// Steps are read from bytes, so that a fuzzer can write them.
@@ -370,7 +370,9 @@ impl Twin {
         });
         let (state, seq, at_ms, is_new) = result.expect("a known task is stored");
         if seq != known.seq {
-            for reader in self.readers.iter_mut().filter(|r| r.cursor.key == known.key) {
+            for reader in
+                self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == known.key)
+            {
                 assert!(!reader.is_pending || reader.flag.0.swap(false, SeqCst), "lost wake-up");
                 reader.is_pending = false;
             }
@@ -439,17 +441,14 @@ impl Twin {
         };
         let snapshot = tape.next(2) == 0 && known.looks.contains_key(&after);
         let ends_at_input = tape.next(2) == 0;
-        let place = Default::default();
         let cursor = Cursor {
-            key: known.key,
+            handle: known.key.handle(),
             seq: after,
             snapshot,
             ends_at_input,
-            place,
             waiter: Default::default(),
         };
-        let ticket =
-            WaitHandle { key: known.key, after: 0, history: None, waiter: Default::default() };
+        let ticket = WaitHandle { handle: known.key.handle(), ..WaitHandle::default() };
         let flag = Arc::default();
         self.readers.push(Reader { cursor, ticket, flag, is_pending: false, is_first: true });
     }
@@ -468,8 +467,8 @@ impl Twin {
     /// True when the stream goes on.
     fn follow(&self, reader: &mut Reader, enough: usize) -> bool {
         let waker = Waker::from(Arc::clone(&reader.flag));
-        let known = self.known.iter().find(|known| known.key == reader.cursor.key);
-        let base = self.store.read(reader.cursor.key, |task| task.base_seq());
+        let known = self.known.iter().find(|known| known.key == TaskKey::of(&reader.cursor.handle));
+        let base = self.store.read(TaskKey::of(&reader.cursor.handle), |task| task.base_seq());
         let (mut at, mut given, mut is_last) = (reader.cursor.seq, 0, false);
         let asked = reader.cursor.snapshot;
         let follow = self.store.follow(&mut reader.cursor, &waker, &mut |item| {
@@ -515,7 +514,7 @@ impl Twin {
                 k.seq == at && (k.state.is_terminal() || (is_asked && reader.cursor.ends_at_input))
             })),
         }
-        let settled = self.store.settle(&mut reader.ticket, &waker, &mut |reply| {
+        let settled = self.store.poll(&mut reader.ticket, &waker, &mut |reply| {
             let Reply::Task { view, .. } = reply else { panic!("a ticket is for a task") };
             assert_eq!(Some(look(view)), known.and_then(|k| k.looks.get(&k.seq).cloned()));
         });
@@ -632,7 +631,9 @@ impl Twin {
             let is_oldest = !others.any(|k| k.group == known.group && k.order < known.order);
             assert!(is_expired || (is_oldest && self.may_go(known)));
             assert_eq!(self.store.find(known.agent, &known.id), self.find(known.agent, &known.id));
-            for reader in self.readers.iter_mut().filter(|r| r.cursor.key == known.key) {
+            for reader in
+                self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == known.key)
+            {
                 assert!(!reader.is_pending || reader.flag.0.swap(false, SeqCst), "lost wake-up");
                 reader.is_pending = false;
             }

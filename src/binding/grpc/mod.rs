@@ -112,7 +112,7 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fa
     // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.
     let agent = means.site.agents.get(asked.tenant).copied().unwrap_or(AgentIndex(0));
     let profile = request.extensions.and_then(|_| means.service.profile(agent));
-    let uris = profile.zip(request.extensions).map(|(profile, asked)| activated(profile, asked));
+    let uris = profile.zip(request.extensions).map(|(profile, asked)| activated(&profile, asked));
     let activated = uris.filter(|uris| !uris.is_empty()).map(|uris| uris.join(", "));
     let mut ready = Ready {
         rpc,
@@ -254,16 +254,16 @@ impl Ready<'_> {
         match self.rpc.family {
             Family::Json => {
                 let form = CardForm::ExtendedV1;
-                let body = cards::body(self.service, self.site, &origin, endpoint, &base, form);
-                Writer(self.out).bytes(json_payload::DATA, &body.unwrap_or_default());
+                let body = cards::body(&profile, self.site, &origin, endpoint, &base, form);
+                Writer(self.out).bytes(json_payload::DATA, &body);
             }
             Family::V1 | Family::V03 => {
                 let urls = Urls::new(self.site, &origin, endpoint, &base);
                 let interfaces = urls.interfaces(endpoint.dialect);
                 let extended = self.site.extended_card;
                 match self.rpc.family {
-                    Family::V03 => card::v03(self.out, profile, &interfaces, extended),
-                    _ => card::v1(self.out, profile, &interfaces, extended),
+                    Family::V03 => card::v03(self.out, &profile, &interfaces, extended),
+                    _ => card::v1(self.out, &profile, &interfaces, extended),
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::task::{Poll, Waker};
 
 use crate::{
-    binding::site::Permit,
+    binding::{parked::poll_answer, site::Permit},
     dialect::{Method, WriteCx},
     fault::{Fault, FaultKind},
     service::{Cursor, Follow, Service, StreamResponse, WaitHandle},
@@ -33,8 +33,9 @@ impl Parked {
     ) -> Poll<Result<(), Fault>> {
         let write = WriteCx::new(self.method.op);
         let mut answer = Answer::begin(self.rpc, self.method, out);
-        let polled =
-            service.settle(&mut self.wait, wake, &mut |reply| answer.push(out, reply, &write));
+        let polled = poll_answer(service, &mut self.wait, wake, &mut |reply| {
+            answer.push(out, reply, &write)
+        });
         match polled {
             Poll::Ready(Ok(())) => answer.finish(out),
             Poll::Ready(Err(_)) | Poll::Pending => out.truncate(answer.start),
