@@ -1,8 +1,11 @@
 //! Any params of any method are read as a call that every dialect can write, or refused.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/dialect.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/dialect.rs"]
 mod dialect;
+#[cfg(not(fuzzing))]
+use crate::dialect;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

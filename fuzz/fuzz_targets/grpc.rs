@@ -1,8 +1,11 @@
 //! Any bytes as a gRPC request are a call or a fault, and what was read is written as the same.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/grpc.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/grpc.rs"]
 mod grpc;
+#[cfg(not(fuzzing))]
+use crate::grpc;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

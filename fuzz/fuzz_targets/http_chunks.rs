@@ -1,8 +1,11 @@
 //! A chunked body decodes to what a naive reader of RFC 9112 decodes, wherever it is cut.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/http.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/http.rs"]
 mod http;
+#[cfg(not(fuzzing))]
+use crate::http;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

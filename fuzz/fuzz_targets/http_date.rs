@@ -1,8 +1,11 @@
 //! A date is read back as the second it was written for, and no text panics.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/http.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/http.rs"]
 mod http;
+#[cfg(not(fuzzing))]
+use crate::http;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

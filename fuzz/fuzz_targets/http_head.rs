@@ -1,8 +1,11 @@
 //! A head means what a naive reader of RFC 9112 says it means, wherever it is cut.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/http.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/http.rs"]
 mod http;
+#[cfg(not(fuzzing))]
+use crate::http;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

@@ -1,8 +1,11 @@
 //! A head means the same whether it was seen before or not.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/http.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/http.rs"]
 mod http;
+#[cfg(not(fuzzing))]
+use crate::http;
 
 /// The property, for heads that are divided by NUL behind the byte that says where they are cut.
 pub fn property(bytes: &[u8]) {

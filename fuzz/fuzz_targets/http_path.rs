@@ -1,8 +1,11 @@
 //! A path that is let through has no dot segment and no new slash at any depth of decoding.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/http.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/http.rs"]
 mod http;
+#[cfg(not(fuzzing))]
+use crate::http;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

@@ -1,8 +1,11 @@
 //! A document is accepted if and only if serde_json accepts it; each node is its verbatim text.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/json.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/json.rs"]
 mod json;
+#[cfg(not(fuzzing))]
+use crate::json;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

@@ -1,8 +1,11 @@
 //! Any target and body of HTTP+JSON is answered, and a body means what it means as params.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/rest.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/rest.rs"]
 mod rest;
+#[cfg(not(fuzzing))]
+use crate::rest;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

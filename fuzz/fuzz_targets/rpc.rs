@@ -1,8 +1,11 @@
 //! Any body is answered once, and a batch once for each call, with the id as it stood.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/conn.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/conn.rs"]
 mod conn;
+#[cfg(not(fuzzing))]
+use crate::conn;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

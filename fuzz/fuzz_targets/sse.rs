@@ -1,8 +1,11 @@
 //! A stream has the events that a naive reading of the standard finds, wherever it is cut.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/sse.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/sse.rs"]
 mod sse;
+#[cfg(not(fuzzing))]
+use crate::sse;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

@@ -1,8 +1,11 @@
 //! The store does what a naive list of tasks does, and no limit is ever exceeded.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/store.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/store.rs"]
 mod store;
+#[cfg(not(fuzzing))]
+use crate::store;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

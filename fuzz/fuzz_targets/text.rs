@@ -1,8 +1,11 @@
 //! Escaping inverts unescaping, and base64 text stands for the bytes it was made of.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/json.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/json.rs"]
 mod json;
+#[cfg(not(fuzzing))]
+use crate::json;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

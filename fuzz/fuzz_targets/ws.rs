@@ -1,8 +1,11 @@
 //! Any bytes cut anywhere are the same messages, which are those of a slow reading of RFC 6455.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/ws.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/ws.rs"]
 mod ws;
+#[cfg(not(fuzzing))]
+use crate::ws;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

@@ -1,8 +1,11 @@
 //! Any bytes behind an upgrade, cut anywhere: no panic, an end, bounded output, the same messages.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../tests/props/conn.rs"]
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/conn.rs"]
 mod conn;
+#[cfg(not(fuzzing))]
+use crate::conn;
 
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {

@@ -1,4 +1,5 @@
-//! Locks and atomics of the store: std's, or the model checker's of `tests/concurrency_shuttle.rs`.
+//! Locks and atomics of the store: std's, or the model checker's of
+//! `tests/concurrency/scheduler.rs`.
 
 #[cfg(shuttle)]
 pub(super) use shuttle::sync::{Mutex, MutexGuard, atomic};

@@ -1,4 +1,4 @@
-//! One test a rule; `tests/props/store.rs` holds the rules together.
+//! One test a rule; `tests/properties/store.rs` holds the rules together.
 
 mod pages;
 

@@ -8,6 +8,7 @@
 
 pub mod ask;
 pub mod binary;
+pub mod holding;
 pub mod reply;
 pub mod ws;
 

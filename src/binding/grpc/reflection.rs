@@ -14,7 +14,7 @@ use super::{
     frame,
 };
 
-/// A `FileDescriptorSet`, made by `tests/grpc_generated.rs`.
+/// A `FileDescriptorSet`, made by `tests/tidy/generated.rs`.
 const DESCRIPTORS: &[u8] = include_bytes!("proto/descriptors.bin");
 
 /// Field numbers of `google/protobuf/descriptor.proto`, as far as names are concerned.

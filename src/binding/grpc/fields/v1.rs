@@ -1,4 +1,4 @@
-//! Made from `binding/grpc/proto` by `tests/grpc_generated.rs`: do not edit.
+//! Made from `binding/grpc/proto` by `tests/tidy/generated.rs`: do not edit.
 
 pub mod send_message_configuration {
     pub const ACCEPTED_OUTPUT_MODES: u32 = 1;

@@ -1,0 +1,165 @@
+//! What `docs/guide` shows works as it stands there: scripts are read, and programs do what their
+//! pages say, over real sockets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    thread,
+};
+
+use peregrine::{agent::script::Script, limits::Limits};
+use serde_json::{Value, json};
+
+#[allow(dead_code)]
+#[path = "../docs/examples/agent.rs"]
+mod agent;
+#[allow(dead_code)]
+#[path = "../docs/examples/engine.rs"]
+mod engine;
+
+/// The blocks of a page in this language.
+fn blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {
+    let fence = format!("```{language}\n");
+    let behind = page.split(fence.as_str()).skip(1);
+    behind.map(|text| text.split("```").next().unwrap()).collect()
+}
+
+#[test]
+fn every_script_of_the_guide_is_a_script() {
+    let page = include_str!("../docs/guide/script.md");
+    let scripts = blocks(page, "toml");
+    assert!(!scripts.is_empty());
+    for script in scripts {
+        let script = Script::parse(script).unwrap();
+        assert_eq!(script.profile().name, "greeter");
+    }
+}
+
+/// Every block of Rust in a page is a piece of its program.
+fn assert_quotes(page: &str, program: &str) {
+    let blocks = blocks(page, "rust");
+    for block in &blocks {
+        assert!(program.contains(block), "the program does not hold\n{block}");
+    }
+    assert!(blocks.len() > 3, "{} blocks", blocks.len());
+}
+
+#[test]
+fn the_pages_quote_their_programs() {
+    let page = include_str!("../docs/guide/agent.md");
+    assert_quotes(page, include_str!("../docs/examples/agent.rs"));
+    let page = include_str!("../docs/guide/engine.md");
+    assert_quotes(page, include_str!("../docs/examples/engine.rs"));
+}
+
+/// Posts a call and reads until the server closes.
+fn post(addr: SocketAddr, path: &str, method: &str, message: Value) -> String {
+    let params = json!({ "message": message });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let mut stream = TcpStream::connect(addr).unwrap();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\nA2A-Version: 1.0\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn words(text: &str) -> Value {
+    json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": text }] })
+}
+
+fn result(answer: &str) -> Value {
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    let answer: Value = serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {answer}"));
+    answer["result"].clone()
+}
+
+#[test]
+fn the_agent_of_the_guide_answers_in_every_way() {
+    let running = agent::server().listen("127.0.0.1:0").workers(1).start().unwrap();
+    let addr = running.addrs()[0];
+    let send = |message| result(&post(addr, "/", "SendMessage", message));
+    let pong = send(words("ping"))["message"].clone();
+    assert_eq!((&pong["parts"][0]["text"], &pong["role"]), (&json!("pong"), &json!("ROLE_AGENT")));
+    assert_eq!(pong["messageId"].as_str().map(str::len), Some(36));
+    let artifact = send(words("report"))["task"]["artifacts"][0].clone();
+    assert_eq!(artifact["name"], "Growth by region");
+    assert_eq!(artifact["parts"][1]["data"], json!({ "north": 7 }));
+    assert_eq!(artifact["parts"][2]["raw"], "cmVnaW9uLGdyb3d0aApub3J0aCw3Cg==");
+    assert_eq!(artifact["parts"][2]["metadata"], json!({ "rows": 1 }));
+    let mut files = words("sign");
+    let file = json!({ "raw": "aGkK", "filename": "a \"b\".txt" });
+    let data = json!({ "data": { "n": 1.50 }, "metadata": { "of": "files" } });
+    files["parts"].as_array_mut().unwrap().extend([file, data.clone()]);
+    let signed = send(files)["task"]["artifacts"][0]["parts"].clone();
+    assert_eq!(signed, json!([{ "raw": "aGkKc2lnbmVkCg==", "filename": "a \"b\".txt" }, data]));
+    let stream = post(addr, "/", "SendStreamingMessage", words("count"));
+    assert!(stream.contains("text/event-stream"));
+    for chunk in ["\"1 \"", "\"2 \"", "\"3 \"", "\"lastChunk\":true", "TASK_STATE_COMPLETED"] {
+        assert!(stream.contains(chunk), "{chunk} in {stream}");
+    }
+    let asked = send(words("coffee"))["task"].clone();
+    assert_eq!(asked["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+    assert_eq!(asked["status"]["message"]["parts"][0]["text"], "What size?");
+    let mut size = words("large");
+    size["taskId"] = asked["id"].clone();
+    let cup = send(size)["task"].clone();
+    assert_eq!(cup["artifacts"][0]["parts"][0]["text"], "one large coffee");
+    let worked = send(words("work"))["task"].clone();
+    assert_eq!(worked["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(worked["artifacts"][0]["parts"][0]["text"], "done");
+    let refused = send(words("tea"))["task"]["status"].clone();
+    assert_eq!(refused["state"], "TASK_STATE_REJECTED");
+    let later = result(&post(addr, "/agents/later", "SendMessage", words("hi")))["task"].clone();
+    assert_eq!(later["artifacts"][0]["parts"][0]["text"], "You said: hi");
+    running.shutdown();
+    running.join();
+}
+
+#[test]
+fn the_engine_of_the_guide_answers_waits_and_streams() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    thread::spawn(move || engine::serve(&listener));
+    let send = |text| result(&post(addr, "/", "SendMessage", words(text)));
+    assert_eq!(send("ping")["message"]["parts"][0]["text"], "pong");
+    assert_eq!(send("hi")["task"]["artifacts"][0]["parts"][0]["text"], "hi");
+    // The agent is called again by the thread that ticks, and the waiting call is woken by it.
+    assert_eq!(send("hold:50:3")["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    let stream = post(addr, "/", "SendStreamingMessage", words("hold:20:100"));
+    assert!(stream.contains("chunk 98") && stream.contains("TASK_STATE_COMPLETED"), "{stream}");
+}
+
+/// The numbers of a row of the table of sizes, by the name in its first cell.
+fn row(page: &str, name: &str) -> Vec<u64> {
+    let begin = format!("| `{name}` |");
+    let line = page.lines().find_map(|line| line.strip_prefix(&begin)).unwrap();
+    let number = |cell: &str| cell.trim().trim_end_matches(" MiB").replace(',', "").parse().ok();
+    line.split('|').filter_map(number).collect()
+}
+
+#[test]
+#[cfg(feature = "grpc")]
+fn the_sizes_of_the_default_budget_are_what_it_gives() {
+    let page = include_str!("../docs/guide/sizing.md");
+    for (at, workers) in [1, 2, 6, 16, 64].into_iter().enumerate() {
+        let limits = Limits::default().for_default_memory(workers, false, &[]);
+        for (name, value) in [
+            ("store_bytes_max", limits.store_bytes_max >> 20),
+            ("tasks_max", limits.tasks_max),
+            ("buffers_bytes_max", limits.buffers_bytes_max >> 20),
+            ("connections_max", limits.connections_max),
+            ("http2_connections_max", limits.http2_connections_max),
+            ("reuse_bytes_max", limits.reuse_bytes_max >> 20),
+        ] {
+            assert_eq!(row(page, name)[at], value as u64, "{name} of {workers} workers");
+        }
+    }
+}

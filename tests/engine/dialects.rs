@@ -1,0 +1,579 @@
+//! Each platform dialect at its endpoint, end to end: what it asks of HTTP, what it reads, what
+//! its answers and its errors look like (wire §8).
+
+use peregrine::{
+    dialect::card::CardForm,
+    engine::{Mount, Setup},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Lab, Peer,
+    ask::{V1, V03, get, post, rpc, rpc_id, say, text_of},
+    echo,
+    reply::Reply,
+    script,
+};
+
+/// Asks, then ends on `done`, or on any data part, which the default text matches, too.
+const ASKS: &str = r#"
+    [[rule]]
+    [[rule.step]]
+    status = "input-required"
+    text = "What next?"
+    [[rule]]
+    text = "done"
+    [[rule.step]]
+    artifact = "out"
+    parts = [{ text = "result" }]
+    [[rule.step]]
+    status = "completed"
+    [[rule]]
+    text = "slow"
+    [[rule.step]]
+    status = "working"
+    [[rule.step]]
+    delay_ms = 1000
+    status = "completed"
+    [[rule]]
+    text = "no"
+    [[rule.step]]
+    status = "rejected"
+"#;
+
+fn lab() -> Lab {
+    let mount = |dialect: &str| Mount {
+        path: format!("/{dialect}"),
+        dialect: dialect.to_owned(),
+        agent: None,
+    };
+    let mounts =
+        ["langsmith", "evo_ai", "rabbithole", "a2a_rust", "tutorial", "fasta2a", "standard"];
+    let agents = vec![echo(), script("asks", ASKS)];
+    Lab::new(Setup { agents, mounts: mounts.map(mount).to_vec(), ..Setup::default() })
+}
+
+/// Posts to a path as a client that accepts anything.
+fn ask(lab: &mut Lab, path: &str, method: &str, params: &Value) -> Reply {
+    lab.ask(&post(path, &[("Accept", "*/*")], &rpc(method, params)))
+}
+
+fn open(lab: &mut Lab, path: &str, method: &str, params: &Value) -> Peer {
+    let peer = lab.open();
+    lab.write(peer, &post(path, &[("Accept", "text/event-stream")], &rpc(method, params)));
+    peer
+}
+
+#[test]
+fn an_unknown_agent_is_404_with_a_json_rpc_error() {
+    let mut lab = lab();
+    for path in ["/a2a/nobody", "/api/v1/a2a/nobody", "/agents/nobody", "/a2a/", "/a2a/nobody/"] {
+        let reply = ask(&mut lab, path, "message/send", &V03.params(say("hi")));
+        assert_eq!((reply.status, reply.closes(), reply.code()), (404, false, -32600), "{path}");
+        assert_eq!((&reply.json()["jsonrpc"], &reply.json()["id"]), (&json!("2.0"), &Value::Null));
+        assert_eq!(lab.ask(&get(path)).status, 404);
+    }
+}
+
+#[test]
+fn a_dialect_knows_its_own_methods_and_no_others() {
+    let mut lab = lab();
+    for (path, known, unknown) in [
+        (
+            "/a2a/echo",
+            "tasks/get",
+            "SendMessage tasks/resubscribe tasks/pushNotificationConfig/set",
+        ),
+        ("/api/v1/a2a/echo", "tasks/get", "GetTask tasks/send tasks/pushNotificationConfig/list"),
+        ("/rabbithole", "tasks/get", "message/send tasks/resubscribe tasks/pushNotification/set"),
+        ("/a2a_rust", "GetTask", "tasks/get message/send"),
+        ("/tutorial", "tasks/get", "SendMessage tasks/send"),
+        ("/fasta2a", "tasks/get", "tasks/send agent/authenticatedExtendedCard task/subscribe"),
+        ("/", "GetTask", "tasks/list SendTask sendMessage"),
+    ] {
+        let params = json!({"id": "x", "contextId": "c"});
+        let code = ask(&mut lab, path, known, &params).code();
+        assert!([-32001, -32000].contains(&code), "{path}: {code}");
+        for method in unknown.split(' ') {
+            assert_eq!(ask(&mut lab, path, method, &params).code(), -32601, "{path} {method}");
+        }
+    }
+}
+
+// --- langsmith
+
+#[test]
+fn langsmith_asks_for_the_accept_of_the_answer() {
+    let mut lab = lab();
+    let (send, stream) = ("message/send", "message/stream");
+    for (method, accept, status) in [
+        (send, None, 400),
+        (send, Some(""), 400),
+        (send, Some("text/event-stream"), 400),
+        (send, Some("text/html, application/xml"), 400),
+        (send, Some("application/json"), 200),
+        (send, Some("text/html, Application/JSON;q=0.5"), 200),
+        (send, Some("*/*"), 200),
+        (send, Some("application/*"), 200),
+        (stream, None, 400),
+        (stream, Some("application/json"), 400),
+        (stream, Some("application/json, text/event-stream"), 200),
+        (stream, Some("text/*"), 200),
+    ] {
+        let fields: Vec<_> = accept.iter().map(|accept| ("Accept", *accept)).collect();
+        let body = rpc_id("\"run-1\"", method, &V03.params(say("hi")));
+        let reply = lab.ask(&post("/a2a/echo", &fields, &body));
+        assert_eq!((reply.status, reply.closes()), (status, false), "{method} {accept:?}");
+        if status == 400 {
+            assert_eq!((reply.code(), &reply.json()["id"]), (-32600, &json!("run-1")));
+        }
+    }
+    // Nothing was begun by what was refused.
+    let page = lab.result("ListTasks", &Value::Null);
+    assert_eq!(page["totalSize"], 6);
+}
+
+#[test]
+fn langsmith_demands_the_thread_on_get_and_cancel() {
+    let mut lab = lab();
+    let result = ask(&mut lab, "/a2a/asks", "message/send", &V03.params(say("hi"))).result();
+    assert_eq!(result["kind"], "task");
+    let (id, thread) = (result["id"].as_str().unwrap(), result["contextId"].as_str().unwrap());
+    let compound = format!("{thread}:{id}");
+    for method in ["tasks/get", "tasks/cancel"] {
+        let reply = ask(&mut lab, "/a2a/asks", method, &json!({"id": id}));
+        assert_eq!((reply.status, reply.code()), (400, -32602), "{method}");
+        assert_eq!(reply.json()["error"]["data"]["field"], "contextId");
+        let reply = ask(&mut lab, "/a2a/asks", method, &json!({"id": id, "contextId": "other"}));
+        assert_eq!((reply.status, reply.code()), (400, -32001), "{method}");
+    }
+    let params = json!({"id": compound, "contextId": thread, "historyLength": 10});
+    assert_eq!(ask(&mut lab, "/a2a/asks", "tasks/get", &params).result()["id"], id);
+    let params = json!({"id": id, "contextId": thread, "historyLength": 11});
+    assert_eq!(ask(&mut lab, "/a2a/asks", "tasks/get", &params).code(), -32602);
+    // Unlike there, cancel works here.
+    let params = json!({"id": compound, "contextId": thread});
+    let task = ask(&mut lab, "/a2a/asks", "tasks/cancel", &params).result();
+    assert_eq!(task["status"]["state"], "canceled");
+    let reply = ask(&mut lab, "/a2a/asks", "tasks/cancel", &params);
+    assert_eq!((reply.status, reply.code()), (400, -32002));
+}
+
+#[test]
+fn langsmith_resumes_by_text_and_by_data_under_a_compound_id() {
+    let mut lab = lab();
+    for part in [
+        json!({"kind": "text", "text": "done"}),
+        json!({"kind": "data", "data": {"resume": [{"id": "i-1", "value": 7}]}}),
+    ] {
+        let result = ask(&mut lab, "/a2a/asks", "message/send", &V03.params(say("hi"))).result();
+        assert_eq!(result["status"]["state"], "input-required");
+        let (id, thread) = (result["id"].as_str().unwrap(), result["contextId"].as_str().unwrap());
+        let compound = format!("{thread}:{id}");
+        let is_text = part["kind"] == "text";
+        let message = json!({"role": "user", "messageId": "m2", "contextId": thread,
+            "taskId": compound, "parts": [part]});
+        let result =
+            ask(&mut lab, "/a2a/asks", "message/send", &json!({"message": message})).result();
+        assert_eq!(result["id"], id);
+        let state = if is_text { "completed" } else { "input-required" };
+        assert_eq!(result["status"]["state"], state, "the data reached the agent, which asked on");
+        let history = result["history"].as_array().unwrap();
+        let said = history.iter().find(|message| message["messageId"] == "m2").unwrap();
+        assert_eq!(said["parts"][0], part);
+    }
+}
+
+#[test]
+fn langsmith_takes_no_files_and_has_statuses_for_its_errors() {
+    let mut lab = lab();
+    for part in [
+        json!({"kind": "file", "file": {"bytes": "AAAA"}}),
+        json!({"kind": "file", "file": {"uri": "http://a"}}),
+        json!({"url": "http://a"}),
+    ] {
+        let mut params = V03.params(say("hi"));
+        params["message"]["parts"] = json!([part]);
+        let reply = ask(&mut lab, "/a2a/echo", "message/send", &params);
+        assert_eq!((reply.status, reply.code()), (400, -32602));
+    }
+    let reply = lab.ask(&post("/a2a/echo", &[], "{"));
+    assert_eq!((reply.status, reply.code()), (400, -32700));
+    let reply = lab.ask(&post("/a2a/echo", &[], r#"{"jsonrpc":"2.0","id":"x"}"#));
+    assert_eq!((reply.status, reply.code(), &reply.json()["id"]), (400, -32600, &json!("x")));
+    // Its card is asked for by assistant.
+    let card = lab.ask(&get("/.well-known/agent-card.json?assistant_id=asks")).json();
+    assert_eq!(card["url"], "http://a.example/a2a/asks");
+}
+
+#[test]
+fn langsmith_streams_as_0_3_does() {
+    let mut lab = lab();
+    let peer = open(&mut lab, "/a2a/echo", "message/stream", &V03.params(say("stream:3")));
+    let events = lab.reply(peer).events();
+    let kinds: Vec<_> = events.iter().map(|event| &event.result()["kind"]).collect();
+    assert_eq!(kinds, ["task", "status-update", "artifact-update", "status-update"]);
+    assert_eq!(events[3].result()["final"], true);
+}
+
+// --- evo_ai
+
+const EVO: &str = "/api/v1/a2a/asks";
+
+fn evo_message(text: &str) -> Value {
+    json!({"role": "user", "messageId": "m", "parts": [{"type": "text", "text": text}]})
+}
+
+#[test]
+fn evo_ai_takes_the_context_beside_the_message_and_says_final_on_results() {
+    let mut lab = lab();
+    let params = json!({"contextId": "talk", "message": evo_message("hi")});
+    let task = ask(&mut lab, EVO, "message/send", &params).result();
+    assert_eq!((&task["contextId"], task.get("kind")), (&json!("talk"), None), "{task}");
+    assert_eq!(
+        (&task["status"]["state"], &task["final"]),
+        (&json!("input-required"), &json!(true))
+    );
+    assert_eq!(
+        task["status"]["message"]["parts"][0],
+        json!({"type": "text", "text": "What next?"})
+    );
+    let params = json!({"contextId": "talk", "taskId": task["id"], "message": evo_message("done")});
+    let done = ask(&mut lab, EVO, "message/send", &params).result();
+    assert_eq!((&done["id"], &done["final"]), (&task["id"], &json!(true)));
+    assert_eq!(done["status"]["state"], "completed");
+    let read = ask(&mut lab, EVO, "tasks/get", &json!({"taskId": task["id"]})).result();
+    assert_eq!(read["artifacts"][0]["parts"][0]["text"], "result");
+    // A legacy session is a context, too; a running task is not final.
+    let mut params = json!({"sessionId": "old", "message": evo_message("slow")});
+    params["configuration"] = json!({"blocking": false});
+    let task = ask(&mut lab, EVO, "message/send", &params).result();
+    assert_eq!((&task["contextId"], &task["final"]), (&json!("old"), &json!(false)));
+}
+
+#[test]
+fn evo_ai_streams_events_by_id_with_final() {
+    let mut lab = lab();
+    let params = json!({"message": evo_message("slow")});
+    let peer = open(&mut lab, EVO, "message/stream", &params);
+    lab.pass(1_000);
+    let reply = lab.reply(peer);
+    let events = reply.events();
+    let states: Vec<_> = events.iter().map(|e| &e.result()["status"]["state"]).collect();
+    assert_eq!(states, ["submitted", "working", "completed"]);
+    let finals: Vec<_> = events.iter().map(|e| &e.result()["final"]).collect();
+    assert_eq!(finals, [&json!(false), &json!(false), &json!(true)]);
+    for event in &events {
+        assert!(event.result()["id"].is_string() && event.result().get("taskId").is_none());
+    }
+    assert_eq!(reply.field("cache-control"), Some("no-cache"));
+}
+
+#[test]
+fn evo_ai_files_are_plain_base64() {
+    let mut lab = lab();
+    let file = json!({"name": "a.bin", "mimeType": "application/x-a", "bytes": "AAEC"});
+    let mut message = evo_message("");
+    message["parts"] = json!([{"type": "file", "file": file}]);
+    let params = json!({"message": message});
+    let task = ask(&mut lab, "/api/v1/a2a/echo", "message/send", &params).result();
+    let part = &task["artifacts"][0]["parts"][0];
+    assert_eq!(part, &json!({"type": "file", "file": file}));
+    let mut wrong = params;
+    wrong["message"]["parts"][0]["file"]["bytes"] = json!("data:text/plain;base64,AAEC");
+    let reply = ask(&mut lab, "/api/v1/a2a/echo", "message/send", &wrong);
+    assert_eq!(reply.code(), -32602);
+}
+
+#[test]
+fn evo_ai_has_an_error_table_of_its_own() {
+    let mut lab = lab();
+    let done =
+        ask(&mut lab, EVO, "message/send", &json!({"message": evo_message("done")})).result();
+    let to_done = json!({"message": evo_message("more"), "taskId": done["id"]});
+    let push = json!({"config": {"url": "http://a", "headers": {"Authorization": "x"}}});
+    for (method, params, code) in [
+        ("message/send", json!({}), -32602),
+        ("tasks/get", json!({"id": "x"}), -32000),
+        ("tasks/cancel", json!({"id": done["id"]}), -32000),
+        ("message/send", to_done, -32000),
+        ("tasks/pushNotificationConfig/set", push, -32000),
+        ("nothing", json!({}), -32601),
+    ] {
+        let reply = ask(&mut lab, EVO, method, &params);
+        assert_eq!((reply.status, reply.code()), (200, code), "{method}");
+        let error = &reply.json()["error"];
+        assert!(error["data"]["details"].is_string(), "{error}");
+        assert_eq!(error["message"] == "Agent error", code == -32000, "{error}");
+    }
+    // It has five states: what it cannot name is the nearest.
+    let task = ask(&mut lab, EVO, "message/send", &json!({"message": evo_message("no")})).result();
+    assert_eq!(task["status"]["state"], "failed");
+}
+
+// --- tutorial
+
+#[test]
+fn tutorial_has_http_statuses_for_two_errors() {
+    let mut lab = lab();
+    for (body, status, code) in [
+        (r#"{"jsonrpc":"2.0","id":1}"#.to_owned(), 400, -32600),
+        (rpc("no/such", &json!({})), 405, -32601),
+        (rpc("message/send", &json!({})), 200, -32602),
+        (rpc("tasks/get", &json!({"id": "x"})), 200, -32001),
+        ("{".to_owned(), 200, -32700),
+    ] {
+        let reply = lab.ask(&post("/tutorial", &[], &body));
+        assert_eq!((reply.status, reply.code(), reply.closes()), (status, code, false), "{body}");
+        // In a batch there is one status for all.
+        if code != -32700 {
+            let reply = lab.ask(&post("/tutorial", &[], &format!("[{body}]")));
+            assert_eq!((reply.status, &reply.json()[0]["error"]["code"]), (200, &json!(code)));
+        }
+    }
+}
+
+#[test]
+fn tutorial_writes_both_spellings_and_makes_up_a_message_id() {
+    let mut lab = lab();
+    let message = json!({"role": "user", "parts": [{"type": "text", "text": "ping"}]});
+    let said = ask(&mut lab, "/tutorial", "message/send", &json!({"message": message})).result();
+    assert_eq!((&said["kind"], &said["role"]), (&json!("message"), &json!("agent")));
+    assert!(said["messageId"].is_string() && said["messageId"] == said["message_id"]);
+    let part = json!({"kind": "text", "type": "text", "text": "pong"});
+    assert_eq!(said["parts"][0], part);
+    // Two messages without an id are two messages.
+    let mut ids = ["hi", "hi"].map(|text| {
+        let message = json!({"role": "user", "parts": [{"type": "text", "text": text}]});
+        let params = json!({"message": message});
+        let task = ask(&mut lab, "/tutorial", "message/send", &params).result();
+        task["history"][0]["messageId"].as_str().unwrap().to_owned()
+    });
+    ids.sort();
+    assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 36), "{ids:?}");
+}
+
+#[test]
+fn tutorial_subscribes_by_a_name_of_its_own() {
+    for path in ["/tutorial", "/"] {
+        let mut lab = lab();
+        let mut params = V03.params(say("hold:1000:3"));
+        params["configuration"]["blocking"] = json!(false);
+        let task = ask(&mut lab, path, "message/send", &params).result();
+        let peer = open(&mut lab, path, "task/subscribe", &json!({"id": task["id"]}));
+        lab.pass(1_000);
+        let events = lab.reply(peer).events();
+        let kinds: Vec<_> = events.iter().map(|event| &event.result()["kind"]).collect();
+        assert_eq!(kinds, ["task", "status-update", "artifact-update", "status-update"], "{path}");
+        assert_eq!(
+            ask(&mut lab, path, "task/subscribe", &json!({"id": task["id"]})).code(),
+            -32004
+        );
+    }
+}
+
+// --- a2a_rust
+
+#[test]
+fn a2a_rust_leaves_notifications_without_an_answer() {
+    let mut lab = lab();
+    let notify = |method: &str, params: Value| {
+        json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()
+    };
+    for (body, total) in [
+        (notify(V1.send(), V1.params(say("hi"))), 1),
+        // A stream that nobody wants to see still begins its task.
+        (notify(V1.stream(), V1.params(say("hi"))), 2),
+        (notify(V1.send(), json!({})), 2),
+        (notify("NoSuch", json!({})), 2),
+    ] {
+        let reply = lab.ask(&post("/a2a_rust", &[], &body));
+        assert_eq!((reply.status, reply.body.len()), (204, 0), "{body}");
+        assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], total, "{body}");
+    }
+    // What is no request is no notification.
+    let reply = lab.ask(&post("/a2a_rust", &[], r#"{"jsonrpc":"2.0"}"#));
+    assert_eq!((reply.status, reply.code()), (200, -32600));
+}
+
+#[test]
+fn a2a_rust_has_tenants_and_echoes_ids_of_any_kind() {
+    let mut lab = lab();
+    for path in ["/tenants/t-1", "/tenants/t-1/", "/a2a_rust", "/a2a_rust/tenants/t-2"] {
+        for id in ["0", "1.5", "null", "\"x\""] {
+            let body = rpc_id(id, V1.send(), &V1.params(say("hi")));
+            let reply = lab.ask(&post(path, &[], &body));
+            assert!(
+                reply.text().starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"#)),
+                "{path}"
+            );
+            assert_eq!(text_of(&reply.result()["task"]["artifacts"][0]), "hi");
+        }
+    }
+    let peer = open(&mut lab, "/tenants/t-1", V1.stream(), &V1.params(say("stream:3")));
+    assert_eq!(lab.reply(peer).events().len(), 4);
+    assert_eq!(lab.ask(&post("/tenants/", &[], "{}")).status, 404);
+}
+
+#[test]
+fn a2a_rust_batches_and_refuses_streams_in_them() {
+    let mut lab = lab();
+    let send = |id: &str, method: &str| rpc_id(id, method, &V1.params(say("hi")));
+    let body = format!("[{},{}]", send("0", V1.send()), send("1", V1.stream()));
+    let answers = lab.ask(&post("/a2a_rust", &[], &body)).json();
+    assert!(answers[0]["result"]["task"].is_object());
+    assert_eq!((&answers[1]["error"]["code"], &answers[1]["id"]), (&json!(-32600), &json!(1)));
+}
+
+#[test]
+fn a2a_rust_has_statuses_for_sizes_paths_and_types() {
+    let mut lab = lab();
+    let query = format!("/a2a_rust?{}", "q".repeat(4_097));
+    assert_eq!(lab.ask(&post(&query, &[], "{}")).status, 414);
+    assert_eq!(lab.ask(&post("/a2a_rust/%2E%2E", &[], "{}")).status, 400);
+    let large = "POST /a2a_rust HTTP/1.1\r\nHost: a\r\nContent-Length: 4194305\r\n\r\n";
+    assert_eq!(lab.ask(large.as_bytes()).status, 413);
+    let body = rpc("ListTasks", &Value::Null);
+    for (media, status) in [
+        ("application/json", 200),
+        ("application/a2a+json", 200),
+        ("text/plain", 415),
+        ("application/xml", 415),
+    ] {
+        let reply = lab.ask(&post("/a2a_rust", &[("Content-Type", media)], &body));
+        assert_eq!((reply.status, reply.closes()), (status, false), "{media}");
+    }
+}
+
+// --- rabbithole
+
+#[test]
+fn rabbithole_speaks_0_1_and_waits_for_the_end() {
+    let mut lab = lab();
+    let message = json!({"role": "user", "parts": [{"type": "text", "text": "hold:1000:1"}]});
+    let params = json!({"id": "t-1", "sessionId": "s-1", "message": message, "historyLength": 1});
+    let peer = open(&mut lab, "/rabbithole", "tasks/send", &params);
+    assert!(lab.received(peer).is_empty());
+    lab.pass(1_000);
+    let task = lab.reply(peer).result();
+    assert_eq!((&task["id"], &task["sessionId"]), (&json!("t-1"), &json!("s-1")));
+    assert_eq!(task["status"]["state"], "completed");
+    assert_eq!(task["history"], json!([message]), "a message of 0.1 has no id");
+    for (method, params, code) in [
+        ("tasks/get", json!({"id": "nowhere"}), -32001),
+        ("tasks/cancel", json!({"id": "t-1"}), -32002),
+        ("tasks/send", json!({"id": "t-1", "message": message}), -32009),
+        ("tasks/send", json!({"message": message}), -32602),
+    ] {
+        assert_eq!(ask(&mut lab, "/rabbithole", method, &params).code(), code, "{method}");
+    }
+    // A direct message is a completed task that says it.
+    let ping = json!({"role": "user", "parts": [{"type": "text", "text": "ping"}]});
+    let params = json!({"id": "t-2", "message": ping});
+    let task = ask(&mut lab, "/rabbithole", "tasks/send", &params).result();
+    assert_eq!((&task["id"], &task["status"]["state"]), (&json!("t-2"), &json!("completed")));
+    assert_eq!(text_of(&task["status"]["message"]), "pong");
+}
+
+#[test]
+fn rabbithole_streams_status_and_artifact_events_only() {
+    let mut lab = lab();
+    let message = json!({"role": "user", "parts": [{"type": "text", "text": "stream:4"}]});
+    let params = json!({"id": "t-1", "message": message});
+    let peer = open(&mut lab, "/rabbithole", "tasks/sendSubscribe", &params);
+    let events = lab.reply(peer).events();
+    for (index, event) in events.iter().enumerate() {
+        let result = event.result();
+        assert_eq!(result["id"], "t-1");
+        assert!(result.get("status").is_some() != result.get("artifact").is_some(), "{result}");
+        let last = index + 1 == events.len();
+        assert_eq!(result["final"] == true, last, "{result}");
+    }
+    assert_eq!(events.len(), 5);
+    assert_eq!(events[3].result()["artifact"]["append"], true);
+}
+
+// --- fasta2a
+
+/// Its client reads the lines of a stream, whatever the request said, and nothing else.
+#[test]
+fn fasta2a_is_refused_a_stream_by_a_stream() {
+    let mut lab = lab();
+    let gone = json!({"id": "nowhere"});
+    let mut message = V03.params(say("hi"));
+    message["message"]["taskId"] = json!("nowhere");
+    for (method, params) in [("tasks/resubscribe", &gone), ("message/stream", &message)] {
+        let reply = lab.ask(&post("/fasta2a", &[("Accept", "*/*")], &rpc(method, params)));
+        assert_eq!((reply.status, reply.field("content-type")), (200, Some("text/event-stream")));
+        let events = reply.events();
+        assert_eq!(events.len(), 1, "{method}");
+        let error = &events[0].data["error"];
+        let known = (&json!(-32001), &json!("Task not found"));
+        assert_eq!((&error["code"], &error["message"]), known, "{method}");
+    }
+    // In 1.0 it is an ordinary error, and so is what is refused of any other call.
+    for method in ["SubscribeToTask", "tasks/get"] {
+        assert_eq!(ask(&mut lab, "/fasta2a", method, &gone).code(), -32001, "{method}");
+    }
+}
+
+#[test]
+fn fasta2a_asks_for_a_task_with_a_null_id() {
+    let mut lab = lab();
+    let task = ask(&mut lab, "/fasta2a", "message/send", &V03.params(say("hi"))).result();
+    assert_eq!(task["task"]["status"]["state"], "completed");
+    assert_eq!(task["task"]["artifacts"][0]["parts"], json!([{"text": "hi"}]));
+    let params = json!({"id": task["task"]["id"]});
+    let reply = lab.ask(&post("/fasta2a/", &[], &rpc_id("null", "tasks/get", &params)));
+    assert_eq!((&reply.json()["id"], &reply.result()), (&Value::Null, &task["task"]));
+}
+
+#[test]
+fn fasta2a_reads_cards_of_1_0_whose_skills_name_their_types() {
+    for form in [CardForm::Hybrid, CardForm::V1, CardForm::V03] {
+        let mounts =
+            vec![Mount { path: "/f".to_owned(), dialect: "fasta2a".to_owned(), agent: None }];
+        let mut lab = Lab::new(Setup { mounts, card: form, ..Setup::default() });
+        let card = lab.ask(&get("/f/.well-known/agent-card.json")).json();
+        let rpc = json!({"url": "http://a.example/f", "protocolBinding": "JSONRPC",
+            "protocolVersion": "1.0"});
+        assert_eq!(card["supportedInterfaces"], json!([rpc]), "{form:?}");
+        // Nothing invites clients of 0.3, who could not read the answers.
+        assert!(card.get("url").is_none() && card.get("protocolVersion").is_none(), "{card}");
+        let skill = &card["skills"][0];
+        assert_eq!(skill["inputModes"], card["defaultInputModes"]);
+        assert_eq!(skill["outputModes"], card["defaultOutputModes"]);
+    }
+}
+
+// --- side by side
+
+#[test]
+fn a_task_of_a_platform_is_a_task_like_any_other() {
+    let mut lab = lab();
+    let made = [
+        ("/a2a/echo", "message/send", V03.params(say("hi"))),
+        ("/api/v1/a2a/echo", "message/send", json!({"message": evo_message("hi")})),
+        ("/tutorial", "message/send", V03.params(say("hi"))),
+        ("/fasta2a", "message/send", V03.params(say("hi"))),
+        ("/tenants/t", "SendMessage", V1.params(say("hi"))),
+        ("/rabbithole", "tasks/send", json!({"id": "mine", "message": evo_message("hi")})),
+    ];
+    for (path, method, params) in made {
+        let result = ask(&mut lab, path, method, &params).result();
+        let id = result.get("task").unwrap_or(&result)["id"].clone();
+        let task = lab.result("GetTask", &json!({"id": id}));
+        assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{path}");
+        assert_eq!(text_of(&task["artifacts"][0]), "hi", "{path}");
+    }
+    assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 6);
+}
+
+/// `route` takes what begins with a dot for a well-known path at once.
+#[test]
+fn no_place_begins_with_a_dot() {
+    let places = peregrine::dialect::ALL.iter().map(|dialect| &dialect.routes);
+    for prefix in places.flat_map(|routes| routes.by_name.into_iter().chain(routes.tenants)) {
+        assert!(!prefix.starts_with("/."), "{prefix}");
+    }
+}

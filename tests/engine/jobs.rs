@@ -1,0 +1,108 @@
+//! Jobs: agents that take their task out of the turn.
+
+use std::sync::{Arc, Mutex};
+
+use peregrine::{
+    agent::{Agent, Job, Profile, Turn},
+    engine::Setup,
+    limits::Limits,
+    model::TaskState,
+};
+use serde_json::{Value, json};
+
+use crate::support::Lab;
+
+/// Keeps the job of every turn for the test.
+#[derive(Clone, Default)]
+struct Keep(Arc<Mutex<Vec<Job>>>);
+
+impl Agent for Keep {
+    fn start(&self, turn: Turn<'_>) {
+        if let Ok(job) = turn.detach() {
+            self.0.lock().unwrap().push(job);
+        }
+    }
+}
+
+fn lab(limits: Limits) -> (Lab, Keep) {
+    let keep = Keep::default();
+    let agents: Vec<(Profile, Arc<dyn Agent>)> =
+        vec![(Profile::new("keep", "Keeps its jobs."), Arc::new(keep.clone()))];
+    (Lab::new(Setup { agents, limits, ..Setup::default() }), keep)
+}
+
+fn say(text: &str) -> Value {
+    json!({
+        "message": { "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": text }] },
+        "configuration": { "returnImmediately": true },
+    })
+}
+
+/// Has the server store its task in the middle of a turn.
+struct Early;
+
+impl Agent for Early {
+    fn start(&self, mut turn: Turn<'_>) {
+        turn.artifact_of_message("0");
+        turn.host.commit(turn.events).unwrap();
+        turn.artifact_of_message("1");
+        turn.status(TaskState::Completed);
+    }
+}
+
+#[test]
+fn a_message_is_given_back_whole_after_its_task_was_stored() {
+    let agents: Vec<(Profile, Arc<dyn Agent>)> =
+        vec![(Profile::new("early", "Has its task stored early."), Arc::new(Early))];
+    let mut lab = Lab::new(Setup { agents, ..Setup::default() });
+    for text in ["x".repeat(10), "x".repeat(200)] {
+        let task = lab.result("SendMessage", &say(&text))["task"].clone();
+        for (at, id) in ["0", "1"].into_iter().enumerate() {
+            let artifact = json!({ "artifactId": id, "parts": [{ "text": text }] });
+            assert_eq!(task["artifacts"][at], artifact);
+        }
+    }
+}
+
+/// Publishes `states`, drops the job, and returns the state its task is in then.
+fn state_after(states: &[TaskState]) -> Value {
+    let (mut lab, keep) = lab(Limits::default());
+    let task = lab.result("SendMessage", &say("go"))["task"].clone();
+    let mut job = keep.0.lock().unwrap().pop().unwrap();
+    for state in states {
+        job.status(*state, None).unwrap();
+    }
+    drop(job);
+    lab.result("GetTask", &json!({ "id": task["id"] }))["status"]["state"].clone()
+}
+
+#[test]
+fn a_dropped_job_fails_its_task_unless_its_last_status_stands() {
+    for (states, state) in [
+        (&[][..], "TASK_STATE_FAILED"),
+        (&[TaskState::Working], "TASK_STATE_FAILED"),
+        (&[TaskState::Working, TaskState::Completed], "TASK_STATE_COMPLETED"),
+        (&[TaskState::InputRequired], "TASK_STATE_INPUT_REQUIRED"),
+        (&[TaskState::AuthRequired, TaskState::Working], "TASK_STATE_FAILED"),
+    ] {
+        assert_eq!(state_after(states), state, "{states:?}");
+    }
+}
+
+#[test]
+fn a_task_that_finds_no_room_when_its_agent_detaches_is_refused() {
+    let mut limits = Limits::default();
+    (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
+    let (mut lab, keep) = lab(limits);
+    // Larger than any task may be: the client's fault.
+    assert_eq!(lab.code("SendMessage", &say(&"x".repeat(30_000))), -32602);
+    let text = "x".repeat(9_000);
+    let codes: Vec<Value> =
+        (0..9).map(|_| lab.call("SendMessage", &say(&text))["error"]["code"].clone()).collect();
+    let refused = codes.iter().filter(|code| **code == json!(-32000)).count();
+    let held = keep.0.lock().unwrap().len();
+    assert!(refused > 0 && held > 0 && refused + held == 9, "{codes:?}");
+    // A stream that cannot begin is an ordinary error.
+    assert_eq!(lab.code("SendStreamingMessage", &say(&text)), -32000);
+    lab.assert_lives();
+}

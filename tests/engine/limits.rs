@@ -1,0 +1,1287 @@
+//! One test for each limit, of the same name: what the peer sees at the limit, what it sees one
+//! beyond, and that the connection is in a defined state and the server lives.
+
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
+
+use peregrine::{
+    agent::Profile,
+    engine::{Next, Setup},
+    limits::Limits,
+    net::Server,
+};
+use serde_json::{Value, json};
+
+use crate::support::holding::Holding;
+use crate::support::{
+    Lab, Peer,
+    ask::{V1, V03, get, get_with, post, post_chunked, rpc, rpc_id, say},
+    binary::{Binary, PATIENCE, Tcp},
+    reply::Reply,
+    script,
+    ws::{Sent, frame, text, upgrade},
+};
+
+const CARD: &str = "/.well-known/agent-card.json";
+
+/// Sends what is at the limit and what is beyond: the former is served on a connection that
+/// lives, the latter refused with `status` on one that closes.
+fn refused_beyond(lab: &mut Lab, at: &[u8], beyond: &[u8], status: u16) {
+    let peer = lab.open();
+    lab.write(peer, at);
+    assert_eq!(lab.reply(peer).status, 200);
+    assert!(lab.is_open(peer));
+    lab.write(peer, beyond);
+    let reply = lab.reply(peer);
+    assert_eq!((reply.status, reply.closes(), lab.next(peer)), (status, true, Next::Close));
+    assert_eq!(reply.code(), -32600);
+    lab.write(peer, &get(CARD));
+    assert!(lab.received(peer).is_empty(), "nothing behind a framing error is parsed");
+    lab.assert_lives();
+}
+
+/// Calls with what is at the limit and what is beyond: the latter is an error of the call, and
+/// the connection goes on.
+fn error_beyond(lab: &mut Lab, at: &str, beyond: &str, code: i64) -> Value {
+    error_under(200, lab, at, beyond, code)
+}
+
+/// The same, when the error has another status.
+fn error_under(status: u16, lab: &mut Lab, at: &str, beyond: &str, code: i64) -> Value {
+    let peer = lab.open();
+    lab.write(peer, &post("/", &[], at));
+    assert!(!lab.reply(peer).text().contains("\"error\""));
+    lab.write(peer, &post("/", &[], beyond));
+    let reply = lab.reply(peer);
+    assert_eq!((reply.status, reply.code()), (status, code));
+    lab.write(peer, &post("/", &[], at));
+    assert_eq!(lab.reply(peer).status, 200);
+    assert!(lab.is_open(peer));
+    reply.json()
+}
+
+fn message(parts: Value) -> Value {
+    json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": parts}})
+}
+
+/// An error that says which limit is reached.
+fn assert_names(error: &Value, limit: &str) {
+    let message = error["error"]["message"].as_str().unwrap_or_else(|| panic!("{error}"));
+    assert!(error["error"]["code"] == -32000 && message.contains(limit), "{error}");
+}
+
+/// A message with one more member.
+fn with(key: &str, value: Value) -> String {
+    let mut params = message(json!([{"text": "hi"}]));
+    params["message"][key] = value;
+    rpc("SendMessage", &params)
+}
+
+// --- The head
+
+#[test]
+fn head_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.head_bytes_max = 300);
+    let padded = |total: usize| {
+        let bare = get_with(CARD, "X: \r\n").len();
+        get_with(CARD, &format!("X: {}\r\n", "x".repeat(total - bare)))
+    };
+    assert_eq!(padded(300).len(), 300);
+    refused_beyond(&mut lab, &padded(300), &padded(301), 431);
+}
+
+#[test]
+fn head_fields_max() {
+    let mut lab = Lab::limited(|limits| limits.head_fields_max = 3);
+    let at = get_with(CARD, "A: 1\r\nB: 2\r\n");
+    refused_beyond(&mut lab, &at, &get_with(CARD, "A: 1\r\nB: 2\r\nC: 3\r\n"), 431);
+}
+
+#[test]
+fn method_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.method_bytes_max = 4);
+    let at = post("/", &[], &rpc("ListTasks", &Value::Null));
+    let beyond = b"PATCH / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    refused_beyond(&mut lab, &at, beyond, 400);
+}
+
+#[test]
+fn target_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.target_bytes_max = 100);
+    let target = |bytes: usize| get(&format!("{CARD}?{}", "q".repeat(bytes - CARD.len() - 1)));
+    refused_beyond(&mut lab, &target(100), &target(101), 414);
+}
+
+#[test]
+fn query_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.query_bytes_max = 10);
+    let at = get(&format!("{CARD}?a=12345678"));
+    refused_beyond(&mut lab, &at, &get(&format!("{CARD}?a=123456789")), 414);
+}
+
+// --- The body
+
+#[test]
+fn body_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.body_bytes_max = 200);
+    let body = |bytes: usize| {
+        let bare = rpc("ListTasks", &json!({"x": ""})).len();
+        rpc("ListTasks", &json!({"x": "x".repeat(bytes - bare)}))
+    };
+    // Beyond the limit the head alone decides: no byte of the body is sent.
+    let head_only = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 201\r\n\r\n";
+    refused_beyond(&mut lab, &post("/", &[], &body(200)), head_only, 413);
+    let (at, beyond) = (post_chunked("/", &body(200), 150), post_chunked("/", &body(201), 150));
+    refused_beyond(&mut lab, &at, &beyond, 413);
+    // Nor is it waited for after `Expect`.
+    let expects =
+        b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 201\r\n\r\n";
+    assert_eq!(lab.ask(expects).status, 413);
+}
+
+#[test]
+fn whatever_is_too_large_names_its_limit() {
+    let mut lab = Lab::limited(|limits| limits.body_bytes_max = 200);
+    let said = |lab: &mut Lab, request: &[u8]| {
+        let answer = lab.ask(request).json();
+        answer["error"]["message"].as_str().unwrap().to_owned()
+    };
+    // Far above the limit it is a probe, under 400; it is not told that it is no number.
+    for length in ["201", "20001", "900000000", "18446744073709551616"] {
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        let said = said(&mut lab, head.as_bytes());
+        assert!(said.contains("large") && said.contains("body_bytes_max"), "{length}: {said}");
+    }
+    let chunked = post_chunked("/message:send", &" ".repeat(201), 150);
+    assert!(said(&mut lab, &chunked).contains("body_bytes_max"));
+}
+
+#[test]
+fn chunk_line_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.chunk_line_bytes_max = 20);
+    let body = rpc("ListTasks", &Value::Null);
+    let chunked = |line: usize| {
+        let size = format!("{:x};", body.len());
+        let size = format!("{size}{}", "e".repeat(line - size.len()));
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        format!("{head}{size}\r\n{body}\r\n0\r\n\r\n").into_bytes()
+    };
+    refused_beyond(&mut lab, &chunked(20), &chunked(21), 400);
+}
+
+#[test]
+fn trailer_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.trailer_bytes_max = 40);
+    let body = rpc("ListTasks", &Value::Null);
+    let chunked = |trailers: usize| {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let (size, value) = (body.len(), "t".repeat(trailers - 7));
+        format!("{head}{size:x}\r\n{body}\r\n0\r\nT: {value}\r\n\r\n").into_bytes()
+    };
+    // The section and the CR that ends it; the last LF is free.
+    refused_beyond(&mut lab, &chunked(41), &chunked(42), 431);
+}
+
+#[test]
+fn batch_calls_max() {
+    let mut lab = Lab::limited(|limits| limits.batch_calls_max = 3);
+    let batch =
+        |calls: usize| format!("[{}]", vec![rpc("ListTasks", &Value::Null); calls].join(","));
+    let error = error_beyond(&mut lab, &batch(3), &batch(4), -32600);
+    assert_eq!(error["id"], Value::Null);
+}
+
+#[test]
+fn json_depth_max() {
+    let mut lab = Lab::limited(|limits| limits.json_depth_max = 10);
+    // Params, message, metadata and seven more: the envelope, and a batch's brackets, are free.
+    let nested = |levels: usize| {
+        let value = format!("{}{}", r#"{"a":"#.repeat(levels), "1");
+        let value = format!("{value}{}", "}".repeat(levels));
+        let message = format!(
+            r#"{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"hi"}}],"metadata":{value}}}"#
+        );
+        format!(
+            r#"[{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{message}}}}}]"#
+        )
+    };
+    let error = error_beyond(&mut lab, &nested(8), &nested(9), -32600);
+    assert_eq!(error["id"], Value::Null);
+    // A depth far beyond costs no stack.
+    let deep = "[".repeat(100_000);
+    assert!([-32600, -32700].contains(&lab.ask(&post("/", &[], &deep)).code()));
+}
+
+#[test]
+fn json_tokens_max() {
+    let mut lab = Lab::limited(|limits| limits.json_tokens_max = 1_000);
+    let call = |numbers: usize| {
+        let data = vec![1; numbers];
+        rpc("SendMessage", &message(json!([{"data": data}])))
+    };
+    // The structural characters, strings, numbers and names of all of it (RFC 8259 §2).
+    let others = tokens(&call(0));
+    let at = call((1_000 - others).div_ceil(2));
+    let beyond = call((1_000 - others).div_ceil(2) + 1);
+    assert!((999..=1_000).contains(&tokens(&at)) && tokens(&beyond) > 1_000);
+    // RFC 9110 §15.5.14
+    let error = error_under(413, &mut lab, &at, &beyond, -32600);
+    assert_eq!(error["id"], Value::Null);
+    assert!(error["error"]["message"].as_str().unwrap().contains("json_tokens_max"));
+    // What is no JSON behind so many tokens is not looked at, and a long text is one token.
+    for broken in ["[1,".repeat(1_000), format!("{}\"\u{1}", "1,".repeat(1_000))] {
+        assert_eq!(lab.ask(&post("/", &[], &broken)).code(), -32600);
+    }
+    let text = "a, [b]: {c}\n".repeat(1_000);
+    let long = rpc("SendMessage", &message(json!([{"text": text}])));
+    assert!(lab.ask(&post("/", &[], &long)).result().is_object());
+    // In a buffer that a connection lends and in one that is copied.
+    assert_eq!(lab.ask(&post_chunked("/", &beyond, 100)).code(), -32600);
+    // An embedding of a hundred thousand numbers is within the default.
+    let mut lab = Lab::echo();
+    assert!(lab.ask(&post("/", &[], &call(100_000))).result().is_object());
+    assert_eq!(lab.ask(&post("/", &[], &call(270_000))).code(), -32600);
+}
+
+/// Tokens of a document without brackets, commas and colons in strings.
+fn tokens(document: &str) -> usize {
+    let structural = |c: char| matches!(c, '{' | '}' | '[' | ']' | ':' | ',');
+    let scalars = document.split(structural).filter(|text| !text.trim().is_empty());
+    document.chars().filter(|c| structural(*c)).count() + scalars.count()
+}
+
+/// What a large document took is given back, to the system too, when nothing follows it.
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_of_a_large_body_is_given_back() {
+    let server = Binary::limited(&[]);
+    let resident = || -> u64 {
+        let line = server.status("VmRSS").unwrap();
+        line.trim_end_matches(" kB").parse().unwrap()
+    };
+    server.assert_lives();
+    let before = resident();
+    let brackets = format!("[{}", "[],".repeat(1_300_000));
+    let mut peer = server.connect();
+    for _ in 0..3 {
+        peer.write(&post("/", &[], &brackets));
+        assert_eq!(peer.reply().code(), -32600);
+    }
+    // The marks of four million tokens, and a body that is kept for the next.
+    let most = resident();
+    assert!(most > before + 14_000, "{before} and {most} kB");
+    let began = Instant::now();
+    while resident() > before + 10_000 {
+        assert!(began.elapsed() < PATIENCE, "{before}, {most} and {} kB", resident());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn rpc_id_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.rpc_id_bytes_max = 8);
+    let list = |id: &str| rpc_id(id, "ListTasks", &Value::Null);
+    let error = error_beyond(&mut lab, &list("\"123456\""), &list("\"1234567\""), -32600);
+    assert_eq!(error["id"], Value::Null);
+    error_beyond(&mut lab, &list("12345678"), &list("123456789"), -32600);
+}
+
+#[test]
+fn identifier_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.identifier_bytes_max = 40);
+    for key in ["messageId", "contextId"] {
+        let (at, beyond) = (with(key, json!("i".repeat(40))), with(key, json!("i".repeat(41))));
+        let error = error_beyond(&mut lab, &at, &beyond, -32602);
+        assert_eq!(error["id"], 1);
+    }
+    let get_task = |id: String| rpc("GetTask", &json!({"id": id}));
+    assert_eq!(lab.ask(&post("/", &[], &get_task("i".repeat(40)))).code(), -32001);
+    assert_eq!(lab.ask(&post("/", &[], &get_task("i".repeat(41)))).code(), -32602);
+}
+
+#[test]
+fn string_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.string_bytes_max = 50);
+    let part = |key: &str, bytes: usize| {
+        let mut part = json!({"text": "hi"});
+        part[key] = json!("s".repeat(bytes));
+        if key == "url" {
+            part.as_object_mut().unwrap().remove("text");
+        }
+        rpc("SendMessage", &message(json!([part])))
+    };
+    for key in ["filename", "mediaType", "url"] {
+        let error = error_beyond(&mut lab, &part(key, 50), &part(key, 51), -32602);
+        assert_eq!(error["id"], 1, "{key}");
+    }
+    let uris = |bytes: usize| with("extensions", json!(["s".repeat(bytes)]));
+    error_beyond(&mut lab, &uris(50), &uris(51), -32602);
+    // What a message says is no name: it may be as long as the body.
+    let text = rpc("SendMessage", &message(json!([{"text": "t".repeat(5_000)}])));
+    lab.ask(&post("/", &[], &text)).result();
+}
+
+#[test]
+fn parts_max() {
+    let mut lab = Lab::limited(|limits| limits.parts_max = 3);
+    let parts = |count: usize| {
+        rpc("SendMessage", &message(Value::Array(vec![json!({"text": "hi"}); count])))
+    };
+    error_beyond(&mut lab, &parts(3), &parts(4), -32602);
+}
+
+#[test]
+fn references_max() {
+    let mut lab = Lab::limited(|limits| limits.references_max = 2);
+    for key in ["extensions", "referenceTaskIds"] {
+        let list = |count: usize| with(key, Value::Array(vec![json!("r"); count]));
+        error_beyond(&mut lab, &list(2), &list(3), -32602);
+    }
+}
+
+// --- Time
+
+/// Waits `ms` for a rest of a request and returns what the server says then.
+fn after(lab: &mut Lab, peer: Peer, ms: u64) -> Option<Reply> {
+    lab.pass(ms);
+    lab.try_reply(peer)
+}
+
+#[test]
+fn head_timeout_ms() {
+    let mut lab = Lab::limited(|limits| limits.head_timeout_ms = 1_000);
+    let peer = lab.open();
+    // An idle connection is not slow; the time begins with the first byte.
+    lab.pass(5_000);
+    lab.write(peer, b"G");
+    assert!(after(&mut lab, peer, 900).is_none() && lab.is_open(peer));
+    // A byte now and then gains nothing.
+    lab.write(peer, b"ET / HT");
+    let reply = after(&mut lab, peer, 100).expect("an answer");
+    assert_eq!((reply.status, reply.closes(), lab.next(peer)), (408, true, Next::Close));
+    let peer = lab.open();
+    lab.write(peer, &get(CARD)[..20]);
+    lab.pass(999);
+    lab.write(peer, &get(CARD)[20..]);
+    assert_eq!(lab.reply(peer).status, 200);
+}
+
+#[test]
+fn body_idle_ms() {
+    let mut lab = Lab::limited(|limits| limits.body_idle_ms = 2_000);
+    for head in ["Content-Length: 100000", "Transfer-Encoding: chunked"] {
+        let peer = lab.open();
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{head}\r\n\r\n");
+        lab.write(peer, head.as_bytes());
+        assert!(after(&mut lab, peer, 1_999).is_none() && lab.is_open(peer), "{head}");
+        let reply = after(&mut lab, peer, 1).expect("an answer");
+        assert_eq!((reply.status, reply.closes(), lab.next(peer)), (408, true, Next::Close));
+    }
+}
+
+#[test]
+fn body_progress_bytes_min() {
+    let mut lab = Lab::limited(|limits| {
+        limits.body_idle_ms = 2_000;
+        limits.body_progress_bytes_min = 1_000;
+    });
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
+    let (slow, steady) = (lab.open(), lab.open());
+    lab.write(slow, head);
+    lab.write(steady, head);
+    for _ in 0..5 {
+        lab.write(slow, &[b' '; 999]);
+        lab.write(steady, &[b' '; 1_000]);
+        lab.pass(2_000);
+    }
+    assert_eq!(lab.reply(slow).status, 408);
+    assert!(lab.received(steady).is_empty() && lab.is_open(steady));
+    lab.pass(2_000);
+    assert_eq!(lab.reply(steady).status, 408);
+}
+
+#[test]
+fn keep_alive_idle_ms() {
+    let mut lab = Lab::limited(|limits| limits.keep_alive_idle_ms = 3_000);
+    let peer = lab.open();
+    lab.pass(2_999);
+    lab.write(peer, &get(CARD));
+    assert_eq!(lab.reply(peer).status, 200);
+    lab.pass(2_999);
+    assert!(lab.is_open(peer));
+    lab.pass(1);
+    assert_eq!(lab.next(peer), Next::Close);
+    assert!(lab.received(peer).is_empty(), "an idle connection is closed without a word");
+    // One that never says anything goes, too.
+    let peer = lab.open();
+    lab.pass(3_000);
+    assert_eq!(lab.next(peer), Next::Close);
+}
+
+#[test]
+fn sse_keep_alive_ms() {
+    let mut lab = Lab::limited(|limits| limits.sse_keep_alive_ms = 1_000);
+    let peer = lab.stream(V1.stream(), &V1.params(say("hold:2500:1")));
+    lab.pass(999);
+    assert_eq!(lab.peek(peer).comments(), 0);
+    lab.pass(1);
+    assert_eq!(lab.peek(peer).comments(), 1);
+    lab.pass(1_500);
+    let reply = lab.reply(peer);
+    assert_eq!((reply.comments(), reply.events().len()), (2, 2));
+}
+
+#[test]
+fn task_ttl_ms() {
+    let mut lab = Lab::limited(|limits| limits.task_ttl_ms = 10_000);
+    let read = |lab: &mut Lab, id: &Value| lab.call("GetTask", &json!({"id": id}));
+    let done = V1.task(&lab.result(V1.send(), &V1.params(say("hi"))))["id"].clone();
+    let running = lab.stream(V1.stream(), &V1.params(say("hold:60000:1")));
+    lab.pass(9_000);
+    assert!(read(&mut lab, &done).get("result").is_some());
+    lab.pass(3_000);
+    assert_eq!(read(&mut lab, &done)["error"]["code"], -32001);
+    // A wall clock that jumps changes nothing: neither is all forgotten, nor is all kept.
+    for jump in [86_400_000, -200_000_000] {
+        let done = V1.task(&lab.result(V1.send(), &V1.params(say("hi"))))["id"].clone();
+        lab.jump(jump);
+        lab.pass(9_000);
+        assert!(read(&mut lab, &done).get("result").is_some(), "{jump}");
+        lab.pass(3_000);
+        assert_eq!(read(&mut lab, &done)["error"]["code"], -32001, "{jump}");
+    }
+    // A task that runs is never forgotten.
+    lab.pass(26_000);
+    let events = lab.reply(running).events();
+    let id = events[0].result()["task"]["id"].clone();
+    assert!(read(&mut lab, &id).get("result").is_some());
+}
+
+// --- Connections and output: through the real binary where a socket matters
+
+#[test]
+fn write_stall_ms() {
+    let server = Binary::limited(&["write_stall_ms=300"]);
+    // Its answers do not fit into the kernel's buffers, and nobody reads them.
+    let mut stalled = server.connect();
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(1 << 20))));
+    let request = post("/", &[], &body);
+    let began = Instant::now();
+    stalled.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    while stalled.stream.write(&request).is_ok() {
+        assert!(began.elapsed() < PATIENCE, "the server takes input without end");
+    }
+    // Others are served meanwhile, and one that reads slowly but steadily is not cut.
+    server.assert_lives();
+    let mut slow = server.connect();
+    slow.write(&get(CARD));
+    // A second, which is more than the limit and its grain.
+    std::thread::sleep(Duration::from_millis(1_000));
+    assert_eq!(slow.reply().status, 200);
+    let bytes = stalled.read_to_end();
+    assert!(began.elapsed() < PATIENCE && !bytes.ends_with(b"\r\n\r\n"));
+    server.assert_lives();
+}
+
+/// How many connections to `peers` the server's side still knows, as `/proc/net/tcp` tells them.
+#[cfg(target_os = "linux")]
+fn queues_for(peers: &[Tcp]) -> usize {
+    let ports = |tcp: &Tcp| {
+        let [server, peer] = [tcp.stream.peer_addr(), tcp.stream.local_addr()];
+        format!("0100007F:{:04X} 0100007F:{:04X}", server.unwrap().port(), peer.unwrap().port())
+    };
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    peers.iter().filter(|tcp| table.contains(&ports(tcp))).count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_the_kernel_queues_for_a_peer_that_does_not_read_goes_after_write_stall_ms() {
+    let server = Binary::limited(&["write_stall_ms=500", "linger_ms=1"]);
+    // The answer fits into the queue of the kernel, and not into the peer's buffer.
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(10_000))));
+    let request = post("/", &[("Connection", "close")], &body);
+    let mut peers: Vec<_> = (0..8).map(|_| server.connect_narrow()).collect();
+    peers.iter_mut().for_each(|peer| peer.write(&request));
+    server.assert_lives();
+    let began = Instant::now();
+    while queues_for(&peers) > 0 {
+        assert!(began.elapsed() < PATIENCE, "the kernel holds what nobody reads");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Asks for one answer of 8 MB and reads at most as much a second; says whether it came whole.
+fn read_slowly(server: &Binary) -> bool {
+    let mut tcp = server.connect();
+    // The less waits in the kernel, the steadier is what the server sees.
+    socket2::SockRef::from(&tcp.stream).set_recv_buffer_size(64 * 1024).unwrap();
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(4_000_000))));
+    tcp.write(&post("/", &[], &body));
+    while tcp.read() {
+        if tcp.reply_at_hand().is_some() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    false
+}
+
+#[test]
+fn write_progress_bytes_min() {
+    // It keeps moving, and in each window by less than is asked for.
+    let strict = ["write_stall_ms=300", "write_progress_bytes_min=1_000_000_000"];
+    let server = Binary::limited(&strict);
+    assert!(!read_slowly(&server));
+    server.assert_lives();
+    // The same reader is fast enough for a bound that it keeps.
+    assert!(read_slowly(&Binary::limited(&["write_stall_ms=5000"])));
+}
+
+#[test]
+fn linger_ms() {
+    let server = Binary::limited(&["linger_ms=200"]);
+    let mut peer = server.connect();
+    // The answer to bytes that are no HTTP arrives although we go on sending.
+    peer.write(b"\x16\x03\x01");
+    let replies = Reply::parse_all(&peer.read_to_end(), true);
+    assert_eq!((replies.len(), replies[0].status), (1, 400));
+    let began = Instant::now();
+    while peer.stream.write_all(b"more").is_ok() {
+        assert!(began.elapsed() < PATIENCE, "the server listens for ever");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server.assert_lives();
+}
+
+#[test]
+fn drain_ms() {
+    let mut server = Binary::limited(&["drain_ms=300"]);
+    let mut endless = server.connect();
+    endless.write(&post("/", &[], &rpc(V1.stream(), &V1.params(say("hold:600000:1")))));
+    endless.read_until("TASK_STATE_SUBMITTED");
+    let mut short = server.connect();
+    short.write(&post("/", &[], &rpc(V03.stream(), &V03.params(say("hold:100:1")))));
+    short.read_until("submitted");
+    let began = Instant::now();
+    server.terminate();
+    // What ends within the time ends well; what does not hears why.
+    let short = Reply::parse_all(&short.read_to_end(), true).remove(0);
+    assert!(short.complete && short.text().contains("completed"), "{}", short.text());
+    let endless = Reply::parse_all(&endless.read_to_end(), true).remove(0);
+    let events = endless.events();
+    assert!(endless.complete);
+    assert_eq!(events.last().unwrap().name.as_deref(), Some("error"));
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert!(server.wait(), "the end of a drain is a success");
+    assert!(began.elapsed() < PATIENCE);
+}
+
+#[test]
+fn connections_max() {
+    let server = Binary::limited(&["connections_max=2"]);
+    let (mut first, mut second) = (server.connect(), server.connect());
+    for peer in [&mut first, &mut second] {
+        peer.write(&get(CARD));
+        assert_eq!(peer.reply().status, 200);
+    }
+    let mut third = server.connect();
+    let refusal = String::from_utf8(third.read_to_end()).unwrap();
+    assert!(refusal.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{refusal}");
+    assert!(refusal.contains("retry-after: 1") && refusal.contains("connection: close"));
+    // The two go on, and a place that becomes free is given again.
+    first.write(&get(CARD));
+    assert_eq!(first.reply().status, 200);
+    drop(second);
+    let began = Instant::now();
+    loop {
+        let mut again = server.connect();
+        // A refused connection may be gone before it is written to.
+        let _ = again.stream.write_all(&get(CARD));
+        if again.read_first().is_some_and(|status| status == 200) {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "the place is lost");
+    }
+}
+
+#[test]
+fn large_bodies_max() {
+    let (agent, hear, go) = Holding::new();
+    let limits = Limits { large_bodies_max: 1, ..Limits::default() };
+    let server = Server::new().limits(limits).allow_host("*").agent(Profile::new("a", "b"), agent);
+    let running = server.workers(2).listen("127.0.0.1:0").start().unwrap();
+    let connect = || {
+        let stream = std::net::TcpStream::connect(running.addrs()[0]).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    let read = |mut stream: &std::net::TcpStream| -> std::io::Result<u16> {
+        let (mut bytes, mut some) = (Vec::new(), [0; 4096]);
+        loop {
+            let count = std::io::Read::read(&mut stream, &mut some)?;
+            bytes.extend_from_slice(&some[..count]);
+            match Reply::parse(&bytes, false, false) {
+                Some((reply, _)) => return Ok(reply.status),
+                None if count == 0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                None => {}
+            }
+        }
+    };
+    let call = |text: &str| rpc(V1.send(), &V1.params(say(text)));
+    let filler = "x".repeat(200_000);
+    // A large body is being handled, and holds its worker.
+    let mut first = connect();
+    first.write_all(&post("/", &[], &call(&format!("hold{filler}")))).unwrap();
+    hear.recv_timeout(PATIENCE).unwrap();
+    // Connections of the other worker are those that are answered.
+    let mut others = Vec::new();
+    for _ in 0..64 {
+        let mut stream = connect();
+        stream.write_all(&post("/", &[], &call("small"))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        if read(&stream).is_ok() {
+            others.push(stream);
+        }
+        if others.len() == 6 {
+            break;
+        }
+    }
+    assert_eq!(others.len(), 6, "the other worker answers small bodies");
+    let mut socket = others.pop().unwrap();
+    let raw = |mut stream: &std::net::TcpStream| {
+        let mut some = [0; 512];
+        std::io::Read::read(&mut stream, &mut some).map(|count| some[..count].to_vec())
+    };
+    socket.write_all(&upgrade("/", "")).unwrap();
+    assert!(raw(&socket).unwrap().starts_with(b"HTTP/1.1 101"));
+    // Whole bodies and chunked ones wait, however they come; one leaves.
+    let large = call(&filler);
+    for (at, stream) in others.iter_mut().enumerate() {
+        let bytes = match at % 2 {
+            0 => post("/", &[], &large),
+            _ => post_chunked("/", &large, 60_000),
+        };
+        stream.write_all(&bytes).unwrap();
+    }
+    socket.write_all(&text(&large)).unwrap();
+    assert!(others.iter().all(|stream| read(stream).is_err()), "they wait");
+    assert!(raw(&socket).is_err(), "it waits");
+    drop(others.remove(0));
+    go.send(()).unwrap();
+    for stream in [&first].into_iter().chain(&others) {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(read(stream).expect("everybody is answered"), 200);
+    }
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let answer = raw(&socket).unwrap();
+    assert!(answer.windows(8).any(|some| some == b"\"result\""), "{answer:?}");
+    // And again, on connections that have waited.
+    for stream in &mut others {
+        stream.write_all(&post("/", &[], &large)).unwrap();
+        assert_eq!(read(stream).unwrap(), 200);
+    }
+}
+
+#[test]
+fn reuse_bytes_max() {
+    // Without a buffer that is kept, everything is served all the same.
+    let server = Binary::limited(&["reuse_bytes_max=1"]);
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(300_000))));
+    let mut peer = server.connect();
+    for _ in 0..8 {
+        peer.write(&post("/", &[], &body));
+        assert_eq!(peer.reply().status, 200);
+    }
+}
+
+#[test]
+fn buffers_bytes_max() {
+    let server = Binary::limited(&["buffers_bytes_max=262144"]);
+    // A body that is announced takes what it sends, and some room for more.
+    let announce = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+          Content-Length: 1048576\r\n\r\n{";
+    let mut idle: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    idle.iter_mut().for_each(|peer| peer.write(announce));
+    server.assert_lives();
+    drop(idle);
+    // A body of 1 MiB would take more than all connections together may hold.
+    let mut large = server.connect();
+    large.write(announce);
+    let _ = large.stream.write_all(&vec![b' '; 600_000]);
+    assert!(large.read_to_end().is_empty(), "it is cut off without an answer");
+    server.assert_lives();
+    // Nor does one that stops where its buffer has just grown hold what it has not filled.
+    let mut halted = server.connect();
+    halted.write(announce);
+    std::thread::sleep(Duration::from_millis(300));
+    halted.write(&vec![b' '; 65_536 - announce.len()]);
+    assert!(halted.read_to_end().is_empty(), "it is cut off without an answer");
+    server.assert_lives();
+    // What fits is served, again and again: the sum goes down with each answer.
+    let body = rpc(V1.send(), &V1.params(say(&"x".repeat(50_000))));
+    for _ in 0..8 {
+        let mut small = server.connect();
+        small.write(&post("/", &[], &body));
+        assert_eq!(small.reply().status, 200);
+    }
+}
+
+#[test]
+fn who_holds_most_of_the_buffers_is_cut_first() {
+    let flags = ["--workers", "2", "--limit", "buffers_bytes_max=33554432"];
+    let server = Binary::start_plain(&flags);
+    let ask = |method: &str, params: &Value| {
+        let mut tcp = server.connect();
+        tcp.write(&post("/", &[("Connection", "close")], &rpc(method, params)));
+        tcp.reply().json()
+    };
+    // A task of 3 MB is shown as 6 MB: as message and as artifact.
+    let task = ask(V1.send(), &V1.params(say(&"x".repeat(3_000_000))));
+    let body = rpc("GetTask", &json!({"id": V1.task(&task["result"])["id"]}));
+    let request = post("/", &[("Connection", "close")], &body);
+    // The witness is served whatever the others, who do not read, have asked for.
+    let (mut readers, call) = (Vec::new(), V1.params(say(&"y".repeat(200_000))));
+    for _ in 0..30 {
+        let mut reader = server.connect_narrow();
+        // It may be cut before the next one is there.
+        let _ = reader.stream.write_all(&request);
+        readers.push(reader);
+        assert!(ask(V1.send(), &call).to_string().len() > 400_000);
+    }
+    // So are those whose bodies take what room the others have left.
+    let late = post("/", &[], &rpc(V1.send(), &call));
+    let mut slow: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    slow.iter_mut().for_each(|tcp| tcp.write(&late[..500]));
+    assert!(ask(V1.send(), &call).to_string().len() > 400_000);
+    for tcp in &mut slow {
+        tcp.write(&late[500..]);
+        assert_eq!(tcp.reply().status, 200);
+    }
+    // It was the readers that were cut.
+    let is_whole = |reader: &mut Tcp| reader.read_to_end().len() > 6_000_000;
+    let whole = readers.iter_mut().map(is_whole).filter(|is_whole| *is_whole).count();
+    assert!(whole < 20, "{whole}");
+    server.assert_lives();
+}
+
+#[test]
+fn pages_are_smaller_the_more_answers_wait() {
+    let server = Binary::start_plain(&["--workers", "1", "--limit", "buffers_bytes_max=8388608"]);
+    let mut witness = server.connect();
+    for _ in 0..100 {
+        witness.write(&post("/", &[], &rpc(V1.send(), &V1.params(say(&"x".repeat(5_000))))));
+        assert_eq!(witness.reply().status, 200);
+    }
+    let params = json!({"includeArtifacts": true, "historyLength": 1, "pageSize": 100});
+    let request = post("/", &[], &rpc("ListTasks", &params));
+    let tasks = |tcp: &mut Tcp| {
+        let page = tcp.reply().json();
+        assert!(!page["result"]["nextPageToken"].as_str().unwrap().is_empty());
+        page["result"]["tasks"].as_array().unwrap().len()
+    };
+    witness.write(&request);
+    let alone = tasks(&mut witness);
+    // A whole page is 1 MB. All of them are answered, and nobody is cut.
+    let mut readers: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    readers.iter_mut().for_each(|reader| reader.write(&request));
+    let pages: Vec<_> = readers.iter_mut().map(tasks).collect();
+    let least = pages.iter().min().unwrap();
+    assert!((10..100).contains(&alone) && (1..alone).contains(least), "{alone} {pages:?}");
+    // What they have read is free again.
+    witness.write(&request);
+    assert_eq!(tasks(&mut witness), alone);
+}
+
+#[test]
+fn batches_that_wait_count_as_buffers() {
+    let server = Binary::limited(&["buffers_bytes_max=30000"]);
+    let call = |at: usize| {
+        let params = V1.params(say("hold:60000:1"));
+        let id = format!("{at:0>480}");
+        json!({"jsonrpc": "2.0", "id": id, "method": V1.send(), "params": params})
+    };
+    let batch: Vec<Value> = (0..60).map(call).collect();
+    // The ids alone of 60 calls that wait are 28,920 bytes.
+    let mut peer = server.connect();
+    peer.write(&post("/", &[], &Value::from(batch).to_string()));
+    assert!(peer.read_to_end().is_empty(), "it is cut off without an answer");
+    server.assert_lives();
+}
+
+#[test]
+fn streams_max() {
+    let mut lab = Lab::limited(|limits| limits.streams_max = 2);
+    let hold = V1.params(say("hold:1000:1"));
+    let first = lab.stream(V1.stream(), &hold);
+    let second = lab.stream(V03.stream(), &V03.params(say("hold:9000:1")));
+    assert!(lab.peek(first).events().len() == 1 && lab.peek(second).events().len() == 1);
+    assert_names(&lab.call(V1.stream(), &hold), "streams_max");
+    assert_names(&lab.call(V03.stream(), &V03.params(say("hi"))), "streams_max");
+    assert_names(&lab.call(V1.subscribe(), &json!({"id": "x"})), "streams_max");
+    let rest = lab.ask(&post("/message:stream", &[], &hold.to_string()));
+    assert!(rest.status == 429 && rest.text().contains("streams_max"), "{}", rest.text());
+    // Other calls are not concerned, and the error left no task behind.
+    assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 2);
+    // An end gives the place back, and so does a subscriber that leaves.
+    lab.pass(1_000);
+    assert!(lab.reply(first).complete);
+    let third = lab.stream(V1.stream(), &hold);
+    assert_eq!(lab.peek(third).events().len(), 1);
+    lab.end(second);
+    let fourth = lab.stream(V1.stream(), &hold);
+    assert_eq!(lab.peek(fourth).events().len(), 1);
+    assert_eq!(lab.code(V1.stream(), &hold), -32000);
+}
+
+// --- WebSocket
+
+/// A call of `bytes` bytes.
+fn padded_call(bytes: usize) -> String {
+    let bare = rpc("ListTasks", &Value::Null);
+    format!("{}{bare}", " ".repeat(bytes - bare.len()))
+}
+
+/// The last two frames: the error in the caller's terms, and the close in those of WebSocket.
+fn assert_too_large(lab: &mut Lab, peer: Peer, limit: &str) {
+    let sent = lab.frames(peer);
+    let [error, close] = &sent[..] else { panic!("{sent:?}") };
+    assert_names(&error.json(), limit);
+    assert_eq!(error.json()["id"], Value::Null);
+    assert_eq!((close.close_code(), lab.next(peer)), (1009, Next::Close));
+    lab.assert_lives();
+}
+
+#[test]
+fn ws_frame_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.ws_frame_bytes_max = 300);
+    let peer = lab.socket("/", "");
+    assert!(lab.say(peer, &padded_call(300))[0].get("result").is_some());
+    // Each of several frames may be as large.
+    let call = padded_call(900);
+    let (a, b, c) = (&call[..300], &call[300..600], &call[600..]);
+    let frames = [frame(1, a.as_bytes()), frame(0, b.as_bytes()), frame(0x80, c.as_bytes())];
+    lab.write(peer, &frames.concat());
+    assert_eq!(lab.frames(peer).len(), 1);
+    // The header is enough to refuse it.
+    lab.write(peer, &text(&padded_call(301))[..8]);
+    assert_too_large(&mut lab, peer, "ws_frame_bytes_max");
+}
+
+#[test]
+fn ws_message_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.ws_message_bytes_max = 1_000);
+    for beyond in [1_001, 5_000] {
+        let peer = lab.socket("/", "");
+        assert!(lab.say(peer, &padded_call(1_000))[0].get("result").is_some());
+        let call = padded_call(beyond);
+        let mut frames: Vec<u8> = frame(1, &call.as_bytes()[..999]);
+        frames.extend(call.as_bytes()[999..].iter().flat_map(|byte| frame(0, &[*byte])));
+        lab.write(peer, &frames);
+        assert_too_large(&mut lab, peer, "ws_message_bytes_max");
+    }
+}
+
+#[test]
+fn ws_in_flight_max() {
+    let mut lab = Lab::limited(|limits| limits.ws_in_flight_max = 3);
+    let peer = lab.socket("/", "");
+    let held = |id: &str, method: &str| rpc_id(id, method, &V1.params(say("hold:1000:1")));
+    let batch = format!("[{},{}]", held("2", V1.send()), held("3", V1.send()));
+    assert!(lab.say(peer, &held("1", V1.send())).is_empty());
+    assert!(lab.say(peer, &batch).is_empty(), "a batch is one");
+    let task = lab.say(peer, &held("4", V1.stream()))[0]["result"]["task"]["id"].clone();
+    // What could wait is refused before it is begun; everything else is not concerned.
+    for method in [V1.send(), V1.stream()] {
+        assert_eq!(lab.say(peer, &held("5", method))[0]["error"]["code"], -32000);
+    }
+    let sub = rpc_id("6", V1.subscribe(), &json!({ "id": task }));
+    assert_names(&lab.say(peer, &sub)[0], "ws_in_flight_max");
+    let inside = lab.say(peer, &format!("[{}]", held("7", V1.send())));
+    assert_eq!(inside[0][0]["error"]["code"], -32000);
+    assert_eq!(lab.say(peer, &rpc("ListTasks", &Value::Null))[0]["result"]["totalSize"], 4);
+    assert!(lab.say(peer, &rpc("GetTask", &json!({ "id": task })))[0].get("result").is_some());
+    // Other connections are not, either; and an answer gives its place back.
+    assert!(lab.result(V1.send(), &V1.params(say("hi"))).get("task").is_some());
+    lab.pass(1_000);
+    assert!(lab.is_open(peer) && lab.frames(peer).len() >= 4);
+    assert!(lab.say(peer, &held("8", V1.send())).is_empty());
+}
+
+#[test]
+fn ws_ping_ms() {
+    let mut lab = Lab::limited(|limits| limits.ws_ping_ms = 1_000);
+    let (dead, alive) = (lab.socket("/", ""), lab.socket("/", ""));
+    lab.pass(999);
+    assert!(lab.frames(dead).is_empty());
+    for _ in 0..5 {
+        lab.pass(1);
+        assert_eq!(lab.frames(alive), [Sent::Ping(Vec::new())]);
+        lab.write(alive, &frame(0x8a, b""));
+        lab.pass(999);
+        assert!(lab.frames(alive).is_empty() && lab.is_open(alive));
+    }
+    assert_eq!((lab.frames(dead), lab.next(dead)), (vec![Sent::Ping(Vec::new())], Next::Abort));
+    // Whoever speaks is not asked; one that waits for a call is.
+    let caller = lab.socket("/", "");
+    lab.say(caller, &rpc(V1.send(), &V1.params(say("hold:1500:1"))));
+    lab.pass(600);
+    lab.say(caller, &rpc("ListTasks", &Value::Null));
+    lab.pass(900);
+    assert_eq!(lab.frames(caller).len(), 1, "the answer, and no ping");
+    lab.pass(100);
+    assert_eq!(lab.frames(caller), [Sent::Ping(Vec::new())]);
+}
+
+#[test]
+fn a_message_that_trickles_is_a_slow_body() {
+    let mut lab = Lab::limited(|limits| {
+        limits.body_idle_ms = 2_000;
+        limits.body_progress_bytes_min = 1_000;
+        limits.ws_ping_ms = 100_000;
+    });
+    let (slow, steady) = (lab.socket("/", ""), lab.socket("/", ""));
+    let call = padded_call(60_000);
+    let bytes = text(&call);
+    let mut sent = 0;
+    while sent < 8_000 {
+        lab.write(slow, &bytes[sent / 2..(sent + 1_000) / 2]);
+        lab.write(steady, &bytes[sent..sent + 1_000]);
+        sent += 1_000;
+        lab.pass(2_000);
+    }
+    let closed = lab.frames(slow);
+    assert_eq!((closed.len(), closed[0].close_code(), lab.next(slow)), (1, 1008, Next::Close));
+    lab.write(steady, &bytes[sent..]);
+    assert_eq!(lab.frames(steady).len(), 1);
+}
+
+#[test]
+fn only_bytes_of_the_message_move_it_on() {
+    let mut lab = Lab::limited(|limits| {
+        limits.body_idle_ms = 2_000;
+        limits.body_progress_bytes_min = 100;
+        limits.ws_ping_ms = 100_000;
+    });
+    let begun = frame(1, b"{");
+    let (ping, pong) = (frame(0x89, &[b'p'; 125]), frame(0x8a, &[b'p'; 125]));
+    for more in [ping, pong, frame(0, b"").repeat(20), frame(0, b"a")] {
+        // However the beginning arrives, and whatever comes in each read.
+        for first in [begun.clone(), [&begun[..], &more].concat()] {
+            let peer = lab.socket("/", "");
+            lab.write(peer, &first);
+            for _ in 0..6 {
+                lab.pass(500);
+                lab.write(peer, &more);
+            }
+            let last = lab.frames(peer).pop().expect("a close frame");
+            assert_eq!((last.close_code(), lab.next(peer)), (1008, Next::Close));
+        }
+    }
+    // Whole messages between them are no part of the next one, and a message that moves may last.
+    let (peer, call) = (lab.socket("/", ""), padded_call(1_000));
+    let pieces: Vec<&[u8]> = call.as_bytes().chunks(100).collect();
+    lab.write(peer, &[text(&call), frame(1, pieces[0])].concat());
+    assert_eq!(lab.frames(peer).len(), 1);
+    for piece in &pieces[1..] {
+        lab.pass(1_900);
+        lab.write(peer, &[frame(0x89, b""), frame(0, piece)].concat());
+    }
+    lab.write(peer, &frame(0x80, b""));
+    assert_eq!(lab.frames(peer).len(), pieces.len());
+}
+
+#[test]
+fn messages_on_their_way_count_as_buffers() {
+    let server = Binary::limited(&["buffers_bytes_max=300000"]);
+    let mut peer = server.connect();
+    peer.write(&upgrade("/", ""));
+    peer.read_until("\r\n\r\n");
+    let bytes = frame(0x81, &vec![b' '; 2_000_000]);
+    // It may be cut off before all of it is taken.
+    let _ = peer.stream.write_all(&bytes[..1_900_000]);
+    peer.read_to_end();
+    server.assert_lives();
+}
+
+#[test]
+fn output_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.output_bytes_max = 10_000);
+    // Pipelined requests of a peer that does not read: input waits, nothing is lost.
+    let (peer, request) = (lab.open(), get(CARD));
+    lab.write(peer, &request);
+    let one = lab.take(peer).len();
+    lab.set_reads(peer, false);
+    lab.write(peer, &request.repeat(100));
+    assert!((10_000..=10_000 + one).contains(&lab.unsent(peer)), "{}", lab.unsent(peer));
+    assert!(lab.unread(peer) > 0 && !lab.progress(peer).read);
+    // Only room lets it go on: until then the engine asks for no time.
+    lab.pass(100_000);
+    assert_eq!(lab.progress(peer).deadline_ms, None);
+    lab.set_reads(peer, true);
+    assert_eq!(Reply::parse_all(&lab.take(peer), false).len(), 100);
+    assert_eq!(lab.unread(peer), 0);
+    // A stream stops at the mark and goes on where it stopped.
+    let peer = lab.open();
+    lab.set_reads(peer, false);
+    lab.write(peer, &post("/", &[], &rpc(V1.stream(), &V1.params(say("stream:500")))));
+    assert!((10_000..=11_000).contains(&lab.unsent(peer)), "{}", lab.unsent(peer));
+    lab.pass(100_000);
+    assert_eq!(lab.progress(peer).deadline_ms, None);
+    lab.set_reads(peer, true);
+    let reply = lab.reply(peer);
+    let ids: Vec<_> = reply.events().iter().map(|event| event.id.unwrap()).collect();
+    assert_eq!(ids, (1..=501).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_caller_that_leaves_does_not_hold_its_place() {
+    let mut lab = Lab::limited(|limits| limits.connections_max = 1);
+    let hold = post("/", &[], &rpc(V1.send(), &V1.params(say("hold:60000:1"))));
+    let gone = lab.open();
+    lab.write(gone, &hold);
+    lab.end(gone);
+    assert_eq!(lab.next(gone), Next::Abort);
+    // One that ends its side behind a call that need not wait gets its answer.
+    let (quick, begun) = (lab.open(), lab.received(gone).len());
+    lab.write(quick, &post("/", &[], &rpc(V1.send(), &V1.params(say("hi")))));
+    lab.end(quick);
+    assert_eq!((lab.reply(quick).status, begun), (200, 0));
+}
+
+#[test]
+fn a_connection_without_room_for_output_has_no_deadline() {
+    let mut lab = Lab::limited(|limits| limits.output_bytes_max = 10_000);
+    let (stream, pipeline) = (lab.open(), lab.open());
+    lab.set_reads(stream, false);
+    lab.write(stream, &post("/", &[], &rpc(V1.stream(), &V1.params(say("stream:500")))));
+    lab.set_reads(pipeline, false);
+    lab.write(pipeline, &get(CARD).repeat(100));
+    lab.pass(80_000);
+    // One in the past would be looked at again and again, to no avail.
+    for peer in [stream, pipeline] {
+        assert_eq!(lab.progress(peer).deadline_ms, None);
+        lab.set_reads(peer, true);
+    }
+    assert_eq!(lab.reply(stream).events().len(), 501);
+    assert_eq!(Reply::parse_all(&lab.take(pipeline), false).len(), 100);
+}
+
+#[test]
+fn answer_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.answer_bytes_max = 20_000);
+    // Echoes of 6 kB show 12 kB, though they hold 6 kB: every second one passes the bound.
+    let (text, mut ids) = ("x".repeat(6_000), Vec::new());
+    for expected in [vec![1], vec![2], vec![2, 1], vec![2, 2], vec![2, 2, 1]] {
+        let task = lab.result(V1.send(), &V1.params(say(&text)));
+        ids.insert(0, V1.task(&task)["id"].clone());
+        // A page ends early, and the pages after it go on where it ended.
+        let (mut sizes, mut seen, mut token) = (Vec::new(), Vec::new(), String::new());
+        while sizes.is_empty() || !token.is_empty() {
+            let params = json!({"includeArtifacts": true, "pageToken": token});
+            let page = lab.result("ListTasks", &params);
+            let tasks = page["tasks"].as_array().unwrap();
+            sizes.push(tasks.len());
+            seen.extend(tasks.iter().map(|task| task["id"].clone()));
+            page["nextPageToken"].as_str().unwrap().clone_into(&mut token);
+        }
+        assert_eq!((sizes, &seen), (expected, &ids));
+    }
+    // Where neither artifacts nor history are asked for, the size of a task does not count.
+    assert_eq!(lab.result("ListTasks", &Value::Null)["tasks"].as_array().unwrap().len(), 5);
+    // Of a batch, what is behind the bound is refused, and each call is told so.
+    let get_task = |id: &Value| rpc("GetTask", &json!({"id": id}));
+    let body = format!("[{}]", ids.iter().map(get_task).collect::<Vec<_>>().join(","));
+    let answers = lab.ask(&post("/", &[], &body)).json();
+    let codes: Vec<_> = answers.as_array().unwrap().iter().map(|a| &a["error"]["code"]).collect();
+    assert_eq!(codes, [&Value::Null, &Value::Null, &json!(-32000), &json!(-32000), &json!(-32000)]);
+    assert!(answers.as_array().unwrap().iter().all(|answer| answer["id"] == 1));
+    assert_names(&answers[4], "answer_bytes_max");
+    // The same for calls that wait: they were heard, but their answers are too large together.
+    let mut params = V1.params(say("hold:100:1"));
+    params["message"]["metadata"] = json!({"weight": text});
+    let body = format!("[{}]", vec![rpc(V1.send(), &params); 6].join(","));
+    let peer = lab.open();
+    lab.write(peer, &post("/", &[], &body));
+    lab.pass(100);
+    let answers = lab.reply(peer).json();
+    let refused = answers.as_array().unwrap().iter().filter(|a| a["error"]["code"] == -32000);
+    assert_eq!(refused.count(), 2);
+    assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 11);
+}
+
+// --- Tasks
+
+#[test]
+fn tasks_max() {
+    let mut lab = Lab::limited(|limits| limits.tasks_max = 2);
+    let mut send = |text: &str| {
+        let mut params = V1.params(say(text));
+        params["configuration"]["returnImmediately"] = json!(true);
+        let answer = lab.call(V1.send(), &params);
+        lab.pass(1);
+        answer
+    };
+    let [first, second, third] = ["1", "2", "3"].map(&mut send);
+    // Two that run push out the two that are done; a third finds no room.
+    let running = ["hold:9000:1", "hold:9000:1"].map(&mut send);
+    assert_names(&send("hold:9000:1"), "tasks_max");
+    for (answer, is_there) in
+        [(&first, false), (&second, false), (&third, false), (&running[0], true)]
+    {
+        let id = &V1.task(&answer["result"])["id"];
+        let read = lab.call("GetTask", &json!({"id": id}));
+        assert_eq!(read.get("result").is_some(), is_there, "{read}");
+    }
+    // A task that leaves tells who still follows it, and room comes with the end of others.
+    lab.pass(9_000);
+    lab.result(V1.send(), &V1.params(say("hi")));
+    assert_eq!(lab.result("ListTasks", &Value::Null)["totalSize"], 2);
+}
+
+#[test]
+fn store_bytes_max() {
+    let mut lab = Lab::limited(|limits| {
+        limits.store_bytes_max = 200_000;
+        limits.task_bytes_max = 100_000;
+    });
+    // What is echoed is held once, and shown as history and as artifact.
+    let text = "x".repeat(40_000);
+    for _ in 0..20 {
+        lab.result(V1.send(), &V1.params(say(&text)));
+        lab.pass(1);
+    }
+    let held = lab.result("ListTasks", &Value::Null)["totalSize"].as_u64().unwrap();
+    assert!((3..=4).contains(&held), "{held} tasks of 40 kB in 200 kB");
+    // Tasks that run are not pushed out: whoever comes then is told so, and lives.
+    let mut params = V1.params(say("hold:9000:1"));
+    params["configuration"]["returnImmediately"] = json!(true);
+    params["message"]["metadata"] = json!({"weight": "x".repeat(30_000)});
+    let codes: Vec<_> = (0..10).map(|_| lab.call(V1.send(), &params)).collect();
+    let refused = codes.iter().filter(|answer| answer["error"]["code"] == -32000).count();
+    assert!((4..=5).contains(&refused), "{refused} of ten tasks of 30 kB in 200 kB");
+    assert_names(&codes[9], "store_bytes_max");
+    lab.assert_lives();
+    lab.pass(9_000);
+    lab.result(V1.send(), &V1.params(say("there is room again")));
+}
+
+#[test]
+fn task_bytes_max() {
+    let mut lab = Lab::limited(|limits| limits.task_bytes_max = 10_000);
+    // The message alone is too large: the client's fault.
+    assert_eq!(lab.code(V1.send(), &V1.params(say(&"x".repeat(10_000)))), -32602);
+    // With what the agent says it is: the task fails, and says why.
+    let result = lab.result(V1.send(), &V1.params(say(&"x".repeat(6_000))));
+    let task = V1.task(&result);
+    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
+    assert!(task["status"]["message"]["parts"][0]["text"].as_str().unwrap().contains("limit"));
+    // Half of it fits.
+    let result = lab.result(V1.send(), &V1.params(say(&"x".repeat(4_000))));
+    assert_eq!(V1.task(&result)["status"]["state"], "TASK_STATE_COMPLETED");
+    // A stream that outgrows its task ends with the same words.
+    let stream = lab.stream(V1.stream(), &V1.params(say("stream:1000")));
+    let events = lab.reply(stream).events();
+    let last = &events.last().unwrap().result()["statusUpdate"]["status"];
+    assert_eq!(last["state"], "TASK_STATE_FAILED");
+}
+
+#[test]
+fn history_max() {
+    let toml = "[[rule]]\n[[rule.step]]\nstatus = \"input-required\"\n";
+    let mut setup = Setup { agents: vec![script("ask", toml)], ..Setup::default() };
+    setup.limits.history_max = 3;
+    let mut lab = Lab::new(setup);
+    let first = lab.result(V1.send(), &V1.params(say("turn 0")));
+    let id = V1.task(&first)["id"].as_str().unwrap().to_owned();
+    for turn in 1..=5 {
+        let text = format!("turn {turn}");
+        let say = crate::support::ask::Say { text: &text, task: Some(&id), ..say("") };
+        let result = lab.result(V1.send(), &V1.params(say));
+        let history = V1.task(&result)["history"].as_array().unwrap().clone();
+        assert_eq!(history.len(), (turn + 1).min(3));
+        // The oldest leave first.
+        assert_eq!(history.last().unwrap()["parts"][0]["text"], text);
+    }
+}
+
+#[test]
+fn artifacts_max() {
+    let steps = |count: usize| {
+        let step =
+            |n: usize| format!("[[rule.step]]\nartifact = \"a{n}\"\nparts = [{{text = \"x\"}}]\n");
+        let steps: String = (0..count).map(step).collect();
+        format!("[[rule]]\n{steps}[[rule.step]]\nstatus = \"completed\"\n")
+    };
+    for (count, state) in [(4, "TASK_STATE_COMPLETED"), (5, "TASK_STATE_FAILED")] {
+        let mut setup = Setup { agents: vec![script("a", &steps(count))], ..Setup::default() };
+        setup.limits.artifacts_max = 4;
+        let mut lab = Lab::new(setup);
+        let result = lab.result(V1.send(), &V1.params(say("hi")));
+        let task = V1.task(&result);
+        assert_eq!(task["status"]["state"], state);
+        assert_eq!(task["artifacts"].as_array().unwrap().len(), 4);
+    }
+}
+
+#[test]
+fn event_ring_max() {
+    // An artifact that is replaced again and again: what was replaced is kept for the ring only.
+    let toml = r#"
+        [[rule]]
+        [[rule.step]]
+        artifact = "a"
+        repeat = 200
+        payload_bytes = 500
+        [[rule.step]]
+        status = "working"
+        [[rule.step]]
+        delay_ms = 60000
+        status = "completed"
+    "#;
+    let mut setup = Setup { agents: vec![script("a", toml)], ..Setup::default() };
+    setup.limits.event_ring_max = 20;
+    let mut lab = Lab::new(setup);
+    let first = lab.stream(V1.stream(), &V1.params(say("hi")));
+    let events = lab.peek(first).events();
+    let id = events[0].result()["task"]["id"].clone();
+    let last = events.last().unwrap().id.unwrap();
+    let mut back = |seen: u64| {
+        let seen = seen.to_string();
+        let body = rpc("SubscribeToTask", &json!({"id": id}));
+        let peer = lab.open();
+        lab.write(peer, &post("/", &[("Last-Event-ID", &seen)], &body));
+        lab.peek(peer).events()
+    };
+    // Within the ring: every event that was missed, none twice.
+    let within = back(last - 20);
+    let ids: Vec<_> = within.iter().map(|event| event.id.unwrap()).collect();
+    assert_eq!(ids, (last - 19..=last).collect::<Vec<_>>());
+    // Behind it: the task as it is, then what follows.
+    let behind = back(1);
+    assert_eq!((behind.len(), behind[0].id), (1, Some(last)));
+    assert!(behind[0].result().get("task").is_some());
+}
+
+#[test]
+fn turn_events_max() {
+    let mut lab = Lab::limited(|limits| limits.turn_events_max = 10);
+    for (text, state) in [("stream:10", "TASK_STATE_COMPLETED"), ("stream:11", "TASK_STATE_FAILED")]
+    {
+        let result = lab.result(V1.send(), &V1.params(say(text)));
+        assert_eq!(V1.task(&result)["status"]["state"], state, "{text}");
+    }
+    lab.assert_lives();
+}
+
+/// `tests/tidy` looks for the names; this one for the numbers: all of them can be set.
+#[test]
+fn every_limit_can_be_set() {
+    let mut limits = Limits::default();
+    for name in Limits::NAMES {
+        assert_eq!(limits.set(name, "7"), Ok(()), "{name}");
+    }
+    assert!(limits.rows().iter().all(|(_, value)| *value == 7));
+}

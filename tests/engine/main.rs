@@ -1,0 +1,26 @@
+//! The engine without sockets: bytes go into a connection, bytes come out, and the test moves the
+//! clock.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod agent_values;
+mod agents;
+mod cards;
+mod dialects;
+mod extensions;
+mod faults;
+mod generations;
+mod identity;
+mod jobs;
+mod jsonrpc;
+mod limits;
+mod rest;
+mod sdk_pitfalls;
+mod setup;
+mod smuggling;
+mod transcripts;
+mod websocket;
+mod well_known;

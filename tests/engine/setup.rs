@@ -1,0 +1,133 @@
+//! A setup that contradicts itself is refused before anything is made of it.
+
+use std::sync::Arc;
+
+use peregrine::{
+    agent::echo::Echo,
+    binding::interfaces::{Binding, Interface, InterfaceError},
+    engine::{BuildError, Mount, Setup},
+    limits::Limits,
+    net::Server,
+};
+
+/// A change of the limits in code.
+type Change = fn(&mut Limits);
+
+#[test]
+fn a_host_that_is_let_in_has_no_port() {
+    let check = |host: &str| {
+        let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
+            vec![(Echo::profile(), Arc::new(Echo))];
+        let allow_hosts = vec!["a.example".to_owned(), host.to_owned()];
+        Setup { agents, allow_hosts, ..Setup::default() }.check()
+    };
+    for host in ["localhost", "*", "10.0.0.1", "::1", "[::1]"] {
+        assert_eq!(check(host), Ok(()), "{host}");
+    }
+    for host in ["", "a.example:80", "https://a.example", "u@a.example", "*.example"] {
+        let error = check(host).unwrap_err();
+        assert_eq!(error, BuildError::Host(host.to_owned()));
+        assert!(error.to_string().contains("without a port"));
+    }
+}
+
+#[test]
+fn limits_that_are_set_in_code_are_checked_as_those_by_name() {
+    let check = |change: Change| {
+        let mut setup =
+            Setup { agents: vec![(Echo::profile(), Arc::new(Echo))], ..Setup::default() };
+        change(&mut setup.limits);
+        setup.check()
+    };
+    assert_eq!(check(|_| ()), Ok(()));
+    assert_eq!(check(|limits| limits.identifier_bytes_max = 65_535), Ok(()));
+    let wrong: [(&str, Change); 6] = [
+        ("tasks_max", |limits| limits.tasks_max = 0),
+        ("identifier_bytes_max", |limits| limits.identifier_bytes_max = 65_536),
+        ("task_bytes_max", |limits| limits.task_bytes_max = usize::MAX),
+        ("body_bytes_max", |limits| limits.body_bytes_max = 1 << 31),
+        ("drain_ms", |limits| limits.drain_ms = u64::MAX),
+        ("event_ring_max", |limits| limits.event_ring_max = 0),
+    ];
+    for (name, change) in wrong {
+        let error = check(change).unwrap_err();
+        assert_eq!(error, BuildError::Limit(name));
+        assert!(error.to_string().contains(name));
+    }
+}
+
+fn echo() -> Setup {
+    Setup { agents: vec![(Echo::profile(), Arc::new(Echo))], ..Setup::default() }
+}
+
+#[test]
+fn a_public_url_that_is_none_is_refused() {
+    for (url, is_good) in [
+        ("https://a.example/base/", true),
+        ("http://[::1]:8080", true),
+        ("a.example", false),
+        ("ftp://a.example", false),
+        ("https://a.example/?x=1", false),
+        ("https://user:word@a.example/", false),
+        ("https://a.example/\"", false),
+        ("", false),
+    ] {
+        let setup = Setup { public_url: Some(url.to_owned()), ..echo() };
+        let wrong = Err(BuildError::PublicUrl(url.to_owned()));
+        assert_eq!(setup.check(), if is_good { Ok(()) } else { wrong });
+    }
+    let said = BuildError::PublicUrl("https://user:word@a.example/".to_owned()).to_string();
+    assert!(said.ends_with("without user information, query and fragment"), "{said}");
+}
+
+#[test]
+fn a_path_is_mounted_once() {
+    let check = |paths: &[&str]| {
+        let mount = |path: &&str| Mount {
+            path: (*path).to_owned(),
+            dialect: "langsmith".to_owned(),
+            agent: None,
+        };
+        Setup { mounts: paths.iter().map(mount).collect(), ..echo() }.check()
+    };
+    assert_eq!(check(&["/", "/x", "/x/y", "/X", "/agents/echo"]), Ok(()));
+    for (paths, again) in
+        [(["/x", "/x"], "/x"), (["/x", "/x/"], "/x/"), (["/x//", "/x"], "/x"), (["/", "//"], "//")]
+    {
+        let error = check(&paths).unwrap_err();
+        assert_eq!(error, BuildError::SameMount(again.to_owned()));
+        assert!(error.to_string().contains("two mounts"));
+    }
+}
+
+#[test]
+fn interfaces_that_no_card_can_list_are_refused() {
+    let check = |interfaces: Vec<Interface>| {
+        let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
+            vec![(Echo::profile(), Arc::new(Echo))];
+        Setup { agents, interfaces, ..Setup::default() }.check()
+    };
+    let rpc = || Interface::of(Binding::JsonRpc);
+    assert_eq!(check(vec![rpc(), Interface::of(Binding::WebSocket)]), Ok(()));
+    assert_eq!(check(Vec::new()), Err(BuildError::Interfaces(InterfaceError::None)));
+    let twice = InterfaceError::Twice(Binding::JsonRpc);
+    assert_eq!(check(vec![rpc(), rpc()]), Err(BuildError::Interfaces(twice)));
+    if cfg!(not(feature = "grpc")) {
+        let error = InterfaceError::NotBuilt(Binding::Grpc);
+        let grpc = Interface::of(Binding::Grpc);
+        assert_eq!(check(vec![grpc]), Err(BuildError::Interfaces(error)));
+    }
+}
+
+#[test]
+fn a_budget_of_memory_is_divided() {
+    let server = |bytes: u64| {
+        let server = Server::new().agent(Echo::profile(), Echo).workers(1).listen("127.0.0.1:0");
+        server.memory(bytes).start()
+    };
+    let running = server(1 << 30).unwrap();
+    assert!(running.limits().memory_bytes_max(1, false) <= 1 << 30);
+    drop(running);
+    let error = server(1 << 20).map(drop).unwrap_err();
+    assert!(error.to_string().starts_with("1 MiB of memory are too little"), "{error}");
+}

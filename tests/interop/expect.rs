@@ -1,0 +1,160 @@
+//! What the agent of `tests/data/interop.toml` does, in the words of 1.0.
+
+use serde_json::{Value, json};
+
+use super::{
+    canon::{
+        Artifact, Content, Event, Form, Gen, Message, Numbered, Part, Role, Task, is_terminal,
+    },
+    talk::Talk,
+};
+
+/// One part of each kind, with all that a part can have.
+pub fn rich_parts() -> Vec<Part> {
+    let metadata = json!({"k": {"deep": [1.5, "é\"\\"]}});
+    vec![
+        Part { metadata, ..Part::text("more \u{1f427} text") },
+        Part::of(Content::Raw("AAEC/w==".to_owned())).file("a.bin", "application/octet-stream"),
+        Part::of(Content::Url("https://example.com/x?y=1".to_owned())).file("x", "text/plain"),
+        Part::of(Content::Data(json!({"n": 0.5, "o": {"list": [null, false, "x"]}}))),
+        Part::of(Content::Data(json!(["not", "an", "object"]))),
+    ]
+}
+
+fn text_artifact(id: &str, text: &str) -> Artifact {
+    Artifact {
+        id: id.to_owned(),
+        name: None,
+        description: None,
+        parts: vec![Part::text(text)],
+        metadata: Value::Null,
+    }
+}
+
+/// A task of the agent, and what becomes of it event by event.
+#[derive(Clone, Debug)]
+pub struct Story {
+    pub task: Task,
+    pub seq: u64,
+    /// What the script calls its next message, less the events of this turn: it counts from the
+    /// task as it was before the turn, and before the first there is none.
+    base: u64,
+    /// All that was said, in its order.
+    said: Vec<Message>,
+    /// Which of it the status still says; the rest is history (wire §5.1).
+    saying: Option<usize>,
+}
+
+impl Story {
+    /// The task that a message began; `submitted` is its first event.
+    pub fn begun(id: &str, context: &str, talk: &Talk) -> Story {
+        let task = Task {
+            id: id.to_owned(),
+            context: context.to_owned(),
+            state: "submitted".to_owned(),
+            says: None,
+            artifacts: Vec::new(),
+            history: vec![told(talk)],
+            metadata: Value::Null,
+        };
+        Story { said: task.history.clone(), task, seq: 1, base: 1, saying: None }
+    }
+
+    /// The task as a stream or an answer shows it now.
+    pub fn shown(&self) -> Numbered {
+        Numbered { seq: Some(self.seq), event: Event::Task(self.task.clone()) }
+    }
+
+    /// Another message.
+    pub fn told(&mut self, talk: &Talk) {
+        self.base = 0;
+        self.said.push(told(talk));
+        self.remember();
+    }
+
+    fn remember(&mut self) {
+        let said = self.said.iter().enumerate();
+        let history = said.filter(|(at, _)| Some(*at) != self.saying);
+        self.task.history = history.map(|(_, message)| message.clone()).collect();
+    }
+
+    /// The agent changes the state; at input-required a stream of 0.3 is at its end.
+    pub fn status(&mut self, state: &str, says: &str) -> Numbered {
+        self.seq += 1;
+        self.task.state = state.to_owned();
+        let id = format!("{}-{}", self.task.id, self.seq - self.base);
+        self.task.says = (!says.is_empty()).then(|| Message::says(&id, Role::Agent, says));
+        self.saying = self.task.says.as_ref().map(|_| self.said.len());
+        self.said.extend(self.task.says.clone());
+        self.remember();
+        let event = Event::Status {
+            task: self.task.id.clone(),
+            state: state.to_owned(),
+            says: self.task.says.clone(),
+            last: Some(is_terminal(state) || state == "input-required"),
+        };
+        Numbered { seq: Some(self.seq), event }
+    }
+
+    fn artifact(&mut self, artifact: Artifact, append: bool, last_chunk: bool) -> Numbered {
+        self.seq += 1;
+        let known = self.task.artifacts.iter_mut().find(|known| known.id == artifact.id);
+        match known {
+            Some(known) if append => known.parts.extend_from_slice(&artifact.parts),
+            Some(known) => *known = artifact.clone(),
+            None => self.task.artifacts.push(artifact.clone()),
+        }
+        let task = self.task.id.clone();
+        let event = Event::Artifact { task, artifact, append, last_chunk };
+        Numbered { seq: Some(self.seq), event }
+    }
+
+    /// `chunk`, `chunk more` and `chunk last`.
+    pub fn chunk(&mut self, text: &str, append: bool, last_chunk: bool) -> Numbered {
+        self.artifact(text_artifact("out", text), append, last_chunk)
+    }
+
+    /// The whole turn of `done`.
+    pub fn done(&mut self) -> Vec<Numbered> {
+        let named = Artifact {
+            name: Some("The result".to_owned()),
+            description: Some("In two chunks".to_owned()),
+            ..text_artifact("out", "one")
+        };
+        let file = |content: Content, name: &str, media: &str| Part::of(content).file(name, media);
+        let parts = vec![
+            file(Content::Raw("AAEC/w==".to_owned()), "a.bin", "application/octet-stream"),
+            file(Content::Url("https://example.com/a.txt".to_owned()), "a.txt", "text/plain"),
+            Part::of(Content::Data(json!({"n": 1.5, "list": [true, null, "x"]}))),
+        ];
+        vec![
+            self.artifact(named, false, false),
+            self.artifact(text_artifact("out", "two"), true, true),
+            self.artifact(Artifact { parts, ..text_artifact("files", "") }, false, false),
+            self.status("completed", "That is all."),
+        ]
+    }
+
+    /// The task as a form shows it, and as its maker's generation lets it be known.
+    pub fn in_form(&self, form: Form, made: Gen) -> Task {
+        self.task.clone().known_of(made).shown_in(form)
+    }
+}
+
+fn told(talk: &Talk) -> Message {
+    Message {
+        id: talk.id.clone(),
+        role: Role::User,
+        parts: talk.parts.clone(),
+        metadata: talk.metadata.clone(),
+        extensions: talk.extensions.clone(),
+        references: talk.references.clone(),
+    }
+}
+
+/// The events of a stream in a form, with their numbers, for a task of this generation.
+pub fn stream_in(form: Form, made: Gen, told: &[Numbered]) -> Vec<Numbered> {
+    let events: Vec<Event> = told.iter().map(|one| one.event.clone().known_of(made)).collect();
+    let shown = super::canon::stream_in(form, &events).into_iter();
+    shown.zip(told).map(|(event, one)| Numbered { seq: one.seq, event }).collect()
+}

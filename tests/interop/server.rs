@@ -1,0 +1,73 @@
+//! The real binary with the agent of the scenarios, and clients of it.
+
+use std::sync::Arc;
+
+use super::{
+    certificates::Authority,
+    grpc::Grpc,
+    h2::Http2,
+    http::{Http, Http1},
+    jsonrpc::JsonRpc,
+    link::{Client, Link},
+    place::Place,
+    rest::Rest,
+    ways::{Binding, Carrier, WITNESS, Way},
+    ws::Ws,
+};
+use crate::support::binary::Binary;
+
+pub struct Server {
+    pub binary: Binary,
+    pub place: Place,
+}
+
+impl Server {
+    pub fn start() -> Server {
+        Server::with(&[])
+    }
+
+    pub fn with(flags: &[&str]) -> Server {
+        let agent = concat!("script:", env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
+        let binary = Binary::start(&[&["--agent", agent], flags].concat());
+        let place = Place { addr: binary.addr(), trust: None };
+        Server { binary, place }
+    }
+
+    /// One that speaks TLS and nothing else; the name is that of the scenario.
+    pub fn secure(name: &str, flags: &[&str]) -> Server {
+        let authority = Authority::new(&format!("scenario-{name}"));
+        let issued = authority.server("server");
+        let [cert, key] = [&issued.cert_file, &issued.key_file].map(|file| file.to_str().unwrap());
+        let tls = ["--tls-cert", cert, "--tls-key", key];
+        let mut server = Server::with(&[&tls, flags].concat());
+        server.place.trust = Some(Arc::new(authority.nobody()));
+        server
+    }
+
+    /// Without and with TLS.
+    pub fn both(name: &str, flags: &[&str]) -> [Server; 2] {
+        [Server::with(flags), Server::secure(name, flags)]
+    }
+
+    /// A client with connections of its own.
+    pub fn client(&self, way: Way) -> Client {
+        let (place, generation) = (&self.place, way.generation);
+        let http = || -> Box<dyn Http> {
+            match way.carrier {
+                Carrier::Http1 => Box::new(Http1::new(place)),
+                Carrier::Http2 => Box::new(Http2::new(place)),
+            }
+        };
+        let link: Box<dyn Link> = match way.binding {
+            Binding::JsonRpc => Box::new(JsonRpc { http: http(), generation, next_id: 0 }),
+            Binding::Rest => Box::new(Rest { http: http(), generation, subscribed: 0 }),
+            Binding::WebSocket => Box::new(Ws::new(place, generation)),
+            Binding::Grpc => Box::new(Grpc { line: Http2::new(place), generation }),
+        };
+        Client { way, link }
+    }
+
+    pub fn witness(&self) -> Client {
+        self.client(WITNESS)
+    }
+}

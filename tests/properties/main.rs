@@ -1,0 +1,26 @@
+//! What holds for any input: properties with seeds, and the inputs that fuzzers found.
+//!
+//! A property is a function from bytes; the files that fuzz targets share (`fuzz/fuzz_targets`)
+//! need nothing but what `fuzz/Cargo.toml` names. Where an oracle is compared with that fuzzers
+//! do not build, it has a file of its own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../support/grpc.rs"]
+mod grpc_client;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod conn;
+mod corpus;
+mod dialect;
+mod engine;
+mod grpc;
+mod grpc_oracle;
+mod http;
+mod json;
+mod rest;
+mod sse;
+mod store;
+mod ws;
+mod ws_oracle;

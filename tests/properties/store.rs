@@ -1,0 +1,697 @@
+//! The store is a sorted list of tasks for each worker that forgets the oldest finished ones first:
+//! any sequence of steps gives what a naive twin gives, and no limit is ever exceeded.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::{Poll, Wake, Waker},
+};
+
+use peregrine::{
+    limits::Limits,
+    model::{
+        ArtifactBuf, EventBuf, Generation, JsonObject, List, MessageBuf, PartsBuf, RawText, Reply,
+        TaskEvent, TaskState, TaskView, uuid,
+    },
+    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, WaitHandle},
+    store::{Eviction, NewTask, PageToken, Refused, Store, TaskKey},
+};
+use proptest::prelude::*;
+
+/// Steps are read from bytes, so that a fuzzer can write them.
+struct Tape<'a>(&'a [u8]);
+
+impl Tape<'_> {
+    fn next(&mut self, below: usize) -> usize {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        usize::from(*first) % below
+    }
+}
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// When a status changed: the time that it counts for, how many of its group's changes count for
+/// the same one, and the group.
+type Stamp = (u64, u64, usize);
+
+/// Milliseconds by which another worker's task must be older to go before those of one's own.
+const LEAD_MS: u64 = 1_000;
+
+/// What the twin knows of a task.
+struct Known {
+    key: TaskKey,
+    agent: AgentIndex,
+    id: Vec<u8>,
+    context: Vec<u8>,
+    state: TaskState,
+    /// The worker whose shards it is in.
+    group: usize,
+    /// Position in the order of status changes.
+    order: Stamp,
+    /// When it got its status.
+    mono_ms: u64,
+    seq: u64,
+    /// How the task looked after each event.
+    looks: BTreeMap<u64, String>,
+}
+
+/// A stream and what it has been given.
+struct Reader {
+    cursor: Cursor,
+    /// Waits beside the stream, for as long.
+    ticket: WaitHandle,
+    flag: Arc<Flag>,
+    is_pending: bool,
+    is_first: bool,
+}
+
+/// A listing that is under way while tasks change.
+struct Listing {
+    agent: AgentIndex,
+    context: Option<Vec<u8>>,
+    status: Option<TaskState>,
+    after_ms: Option<u64>,
+    page_size: u32,
+    token: PageToken,
+    /// `(key, order)` of what matched at the start, newest first.
+    expected: Vec<(TaskKey, Stamp)>,
+    seen: Vec<TaskKey>,
+}
+
+struct Twin {
+    store: Store,
+    limits: Limits,
+    known: Vec<Known>,
+    readers: Vec<Reader>,
+    listing: Option<Listing>,
+    now: Now,
+    /// The last change in the shards of each worker.
+    last: Vec<Stamp>,
+    /// For whose shards room was made last, if that is known, and what had ended before.
+    asked: Option<usize>,
+    ended: Vec<TaskKey>,
+    gone: u64,
+    bits: u128,
+}
+
+fn limits(tape: &mut Tape<'_>) -> Limits {
+    let defaults = Limits::default();
+    Limits {
+        tasks_max: [3, 12, 1000][tape.next(3)],
+        store_bytes_max: [12_000, 40_000, 10_000_000][tape.next(3)],
+        task_ttl_ms: [20, 1_000_000][tape.next(2)],
+        task_bytes_max: [2_000, 9_000, 100_000][tape.next(3)],
+        history_max: [1, 3, 100][tape.next(3)],
+        artifacts_max: [2, 100][tape.next(2)],
+        event_ring_max: [1, 4, 1_000][tape.next(3)],
+        ..defaults
+    }
+}
+
+/// Plays the steps that `bytes` spell.
+pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
+    let mut tape = Tape(bytes);
+    let limits = limits(&mut tape);
+    let workers = 1 + tape.next(4);
+    let mut twin = Twin {
+        store: Store::for_workers(&limits, 0xfeed << 70 | 77, workers),
+        limits,
+        known: Vec::new(),
+        readers: Vec::new(),
+        listing: None,
+        now: Now { mono_ms: 0, unix_ms: 1_000 },
+        last: (0..workers.next_power_of_two()).map(|group| (0, 0, group)).collect(),
+        asked: None,
+        ended: Vec::new(),
+        gone: 0,
+        bits: 1,
+    };
+    while !tape.0.is_empty() {
+        match tape.next(14) {
+            0 | 1 => twin.create(&mut tape),
+            2..=4 => twin.publish(&mut tape),
+            5 => twin.speak(&mut tape),
+            6 => twin.cancel(&mut tape),
+            7 => twin.subscribe(&mut tape),
+            8 => twin.read_on(&mut tape),
+            9 => twin.turn_a_page(&mut tape),
+            10 => {
+                let ms = [tape.next(12) as u64, 3 * LEAD_MS / 2][tape.next(8) / 7];
+                twin.now.mono_ms += ms;
+                twin.now.unix_ms = (twin.now.unix_ms + ms).saturating_sub(2);
+            }
+            11 => twin.sweep(),
+            12 => twin.wear(&mut tape),
+            _ => twin.crowd(&mut tape),
+        }
+        twin.check();
+    }
+    while twin.listing.is_some() {
+        twin.turn_a_page(&mut tape);
+    }
+    for at in 0..twin.known.len() {
+        twin.list_all(at);
+    }
+}
+
+/// Everything that a view shows, long texts by their length.
+fn look(view: TaskView<'_>) -> String {
+    let short = |bytes: &[u8]| format!("{}:{:?}", bytes.len(), &bytes[..bytes.len().min(40)]);
+    let status = view.status();
+    let history: Vec<_> = view.history(None).map(|message| short(message.packed())).collect();
+    let artifacts: Vec<(Vec<_>, Vec<_>)> = view
+        .artifacts()
+        .map(|a| (a.fields().collect(), a.parts().map(|part| short(part.packed())).collect()))
+        .collect();
+    // What is shown is what was given, wherever it is stored.
+    let is_given = |text: &[u8]| {
+        let is_all = |letter: u8| text.iter().all(|byte| *byte == letter);
+        (SAID.contains(&text.len()) && is_all(b'x')) || (MADE.contains(&text.len()) && is_all(b'y'))
+    };
+    for artifact in view.artifacts() {
+        let texts: Vec<_> = artifact.parts().map(|part| part.as_text().expect("text")).collect();
+        assert!(!texts.is_empty() && texts.iter().all(|text| is_given(text.raw())), "{texts:?}");
+    }
+    let said = status.message.map(|message| short(message.packed()));
+    let metadata = status.metadata.map(|metadata| metadata.raw().len());
+    let state = (status.state, status.at_ms, metadata);
+    format!("{state:?} {said:?} {history:?} {artifacts:?}")
+}
+
+/// Lengths of what is said, and of what is in artifacts.
+const SAID: [usize; 5] = [0, 1, 100, 700, 2_000];
+const MADE: [usize; 3] = [1, 50, 900];
+
+fn raw(id: &[u8]) -> RawText<'_> {
+    RawText::parse(str::from_utf8(id).unwrap()).unwrap()
+}
+
+fn message(tape: &mut Tape<'_>) -> MessageBuf {
+    let length = SAID[tape.next(SAID.len())];
+    MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(length))).id("m")
+}
+
+impl Twin {
+    fn pick(&self, tape: &mut Tape<'_>) -> Option<usize> {
+        // The newest are picked most often: they are still running.
+        let back = tape.next(7);
+        (!self.known.is_empty()).then(|| self.known.len() - 1 - back.min(self.known.len() - 1))
+    }
+
+    fn event(&self, tape: &mut Tape<'_>, events: &mut EventBuf) {
+        let metadata = (tape.next(4) == 0).then(|| JsonObject::parse(r#"{"k":1}"#).unwrap());
+        let at_ms = self.now.unix_ms - [0, 0, 3][tape.next(3)];
+        let said = message(tape);
+        match tape.next(8) {
+            kind @ 0..=4 => {
+                let state = [
+                    TaskState::Working,
+                    TaskState::InputRequired,
+                    TaskState::AuthRequired,
+                    TaskState::Completed,
+                    TaskState::Working,
+                ][kind];
+                let message = (tape.next(2) == 0).then(|| said.view());
+                events.push(&TaskEvent::Status { state, at_ms, message, metadata });
+            }
+            _ => {
+                let name = ["a", "b", "r"][tape.next(3)];
+                let parts = PartsBuf::new().text(&"y".repeat(MADE[tape.next(3)]));
+                events.push(&TaskEvent::Artifact {
+                    artifact: ArtifactBuf::new(name, &parts).view(),
+                    append: tape.next(3) > 0,
+                    last_chunk: false,
+                    metadata,
+                });
+            }
+        }
+    }
+
+    fn create(&mut self, tape: &mut Tape<'_>) {
+        let agent = AgentIndex(tape.next(4) as u16 / 3);
+        let context = match tape.next(6) {
+            at @ 0..4 => Some([&b"c0"[..], b"c1", b"c2", b"c3"][at].to_vec()),
+            4 => None,
+            _ => self.pick(tape).map(|at| self.known[at].context.clone()),
+        };
+        self.bits = self.bits.wrapping_mul(0x5851_f42d_4c95_7f2d_1405_7b7e_f767_814f) + 1;
+        let chosen = match tape.next(6) {
+            0 => Some(b"mine".to_vec()),
+            1 => Some(uuid(tape.next(3) as u128).to_vec()),
+            2 => self.pick(tape).map(|at| self.known[at].id.clone()),
+            _ => None,
+        };
+        let new = NewTask {
+            agent,
+            context_id: context.as_deref(),
+            chosen_id: chosen.as_deref(),
+            bits: [self.bits, !self.bits],
+            worker: tape.next(5),
+        };
+        let is_taken = self
+            .known
+            .iter()
+            .any(|known| known.agent == agent && Some(&known.id) == chosen.as_ref());
+        self.asked = None;
+        let store = &self.store;
+        let reserved = match store.reserve(new, self.now) {
+            Ok(reserved) => reserved,
+            // What was taken may have been evicted to make room for its successor.
+            Err(Refused::Taken) => return assert!(is_taken),
+            Err(refused) => {
+                assert_eq!(refused, Refused::Full);
+                assert_eq!(self.known.len(), self.limits.tasks_max);
+                assert!(!self.known.iter().any(|known| known.state.is_terminal()));
+                return;
+            }
+        };
+        let (key, id) = (reserved.key(), reserved.id().to_vec());
+        let group = self.group_of(key);
+        assert!(context.is_some() || group == new.worker % self.last.len());
+        self.asked = Some(group);
+        let made_in = reserved.context_id().to_vec();
+        assert!(context.as_ref().is_none_or(|context| *context == made_in));
+        assert_eq!(self.store.find(agent, &id), None);
+        if tape.next(5) == 0 {
+            return;
+        }
+        let mut events = EventBuf::default();
+        for _ in 0..tape.next(4) {
+            self.event(tape, &mut events);
+        }
+        let said = message(tape);
+        let repeats = [0, 0, 1, 2][tape.next(4)];
+        for name in ["a", "r"].iter().take(repeats) {
+            let head = ArtifactBuf::new(*name, &PartsBuf::new());
+            let metadata = JsonObject::parse("{}").unwrap();
+            events.push_repeat(&if repeats == 2 { head.metadata(metadata) } else { head });
+        }
+        for _ in 0..tape.next(3) {
+            self.event(tape, &mut events);
+        }
+        let read = |task: &peregrine::model::Task| {
+            (task.state(), task.seq(), task.updated_ms(), look(task.view()))
+        };
+        let made =
+            store.commit_new(&reserved, Generation::V1, said.view(), &events, self.now, read);
+        drop(reserved);
+        let Ok((state, seq, at_ms, look)) = made else { return };
+        let mut known = Known {
+            key,
+            agent,
+            id,
+            context: made_in,
+            state,
+            group,
+            order: (0, 0, 0),
+            mono_ms: 0,
+            seq,
+            looks: BTreeMap::from([(seq, look)]),
+        };
+        self.stamp(&mut known, at_ms);
+        self.known.push(known);
+    }
+
+    /// Makes many tasks in one context, which then is listed in another way.
+    fn crowd(&mut self, tape: &mut Tape<'_>) {
+        let (events, state) = (tape.next(2) as u8, tape.next(5) as u8);
+        for round in 0..18 {
+            if self.known.len() < 100 {
+                let state = (state + round) % 5;
+                self.create(&mut Tape(&[0, 1, 3, 0, 1, events, 1, 0, 1, state, 1, 1]));
+                self.check();
+            }
+        }
+    }
+
+    fn stamp(&mut self, known: &mut Known, at_ms: u64) {
+        let (ms, last) = (at_ms.min(self.now.unix_ms), &mut self.last[known.group]);
+        *last = if ms > last.0 { (ms, 0, last.2) } else { (last.0, last.1 + 1, last.2) };
+        known.order = *last;
+        known.mono_ms = self.now.mono_ms;
+    }
+
+    /// The low bits of a place name the shard; each worker has 16 of them.
+    fn group_of(&self, key: TaskKey) -> usize {
+        key.place as usize / 16 % self.last.len()
+    }
+
+    /// Forgets whose time is over, and brings the workers' clocks together.
+    fn sweep(&mut self) {
+        while self.store.sweep(self.now) {}
+        let latest = self.last.iter().map(|last| last.0).max().unwrap_or(0);
+        for last in self.last.iter_mut().filter(|last| last.0 < latest) {
+            *last = (latest, 0, last.2);
+        }
+    }
+
+    /// Applies a change to one task, here and there.
+    fn change(&mut self, at: usize, change: &mut dyn FnMut(&mut peregrine::store::Edit<'_>)) {
+        let mut known = self.known.remove(at);
+        self.asked = Some(known.group);
+        let status_before = known.looks.len();
+        let looks = &mut known.looks;
+        let result = self.store.update(known.key, self.now, |edit| {
+            let before = edit.task().status_seq();
+            change(edit);
+            let task = edit.task();
+            looks.insert(task.seq(), look(task.view()));
+            (task.state(), task.seq(), task.updated_ms(), task.status_seq() != before)
+        });
+        let (state, seq, at_ms, is_new) = result.expect("a known task is stored");
+        if seq != known.seq {
+            for reader in
+                self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == known.key)
+            {
+                assert!(!reader.is_pending || reader.flag.0.swap(false, SeqCst), "lost wake-up");
+                reader.is_pending = false;
+            }
+        }
+        assert!(known.looks.len() >= status_before);
+        (known.state, known.seq) = (state, seq);
+        if is_new {
+            self.stamp(&mut known, at_ms);
+        }
+        self.known.insert(at, known);
+    }
+
+    fn publish(&mut self, tape: &mut Tape<'_>) {
+        let Some(at) = self.pick(tape) else { return };
+        for _ in 0..=tape.next(3) {
+            let mut events = EventBuf::default();
+            self.event(tape, &mut events);
+            let was_terminal = self.known[at].state.is_terminal();
+            self.change(at, &mut |edit| match edit.apply_all(&events, None) {
+                Ok(()) => assert!(!was_terminal),
+                Err(Refused::Terminal) => assert!(was_terminal),
+                Err(_) => assert_eq!(edit.task().state(), TaskState::Failed),
+            });
+        }
+    }
+
+    fn speak(&mut self, tape: &mut Tape<'_>) {
+        let Some(at) = self.pick(tape) else { return };
+        let said = message(tape);
+        let before = self.known[at].state;
+        self.change(at, &mut |edit| {
+            let refused = edit.user_message(said.view()).err();
+            assert_eq!(refused == Some(Refused::Terminal), before.is_terminal());
+            assert_eq!(edit.task().state(), before);
+        });
+    }
+
+    /// Speaks to one task and replaces an artifact of it, again and again, so that its history is
+    /// trimmed and its log compacted.
+    fn wear(&mut self, tape: &mut Tape<'_>) {
+        let (back, length) = (tape.next(7) as u8, tape.next(4) as u8);
+        for _ in 0..12 {
+            self.speak(&mut Tape(&[back, length]));
+            self.publish(&mut Tape(&[back, 0, 1, 0, 0, 5, 1, 2, 0]));
+        }
+    }
+
+    fn cancel(&mut self, tape: &mut Tape<'_>) {
+        let Some(at) = self.pick(tape) else { return };
+        let event = TaskEvent::Status {
+            state: TaskState::Canceled,
+            at_ms: self.now.unix_ms,
+            message: None,
+            metadata: None,
+        };
+        self.change(at, &mut |edit| _ = edit.apply(&event));
+    }
+
+    fn subscribe(&mut self, tape: &mut Tape<'_>) {
+        let Some(at) = self.pick(tape) else { return };
+        let known = &self.known[at];
+        let after = match tape.next(3) {
+            0 => 0,
+            1 => known.seq,
+            _ => known.seq / 2,
+        };
+        let snapshot = tape.next(2) == 0 && known.looks.contains_key(&after);
+        let ends_at_input = tape.next(2) == 0;
+        let cursor = Cursor {
+            handle: known.key.handle(),
+            seq: after,
+            snapshot,
+            ends_at_input,
+            waiter: Default::default(),
+        };
+        let ticket = WaitHandle { handle: known.key.handle(), ..WaitHandle::default() };
+        let flag = Arc::default();
+        self.readers.push(Reader { cursor, ticket, flag, is_pending: false, is_first: true });
+    }
+
+    fn read_on(&mut self, tape: &mut Tape<'_>) {
+        let mut kept = Vec::new();
+        for mut reader in std::mem::take(&mut self.readers) {
+            let enough = [1, 3, 1_000][tape.next(3)];
+            if self.follow(&mut reader, enough) {
+                kept.push(reader);
+            }
+        }
+        self.readers = kept;
+    }
+
+    /// True when the stream goes on.
+    fn follow(&self, reader: &mut Reader, enough: usize) -> bool {
+        let waker = Waker::from(Arc::clone(&reader.flag));
+        let known = self.known.iter().find(|known| known.key == TaskKey::of(&reader.cursor.handle));
+        let base = self.store.read(TaskKey::of(&reader.cursor.handle), |task| task.base_seq());
+        let (mut at, mut given, mut is_last) = (reader.cursor.seq, 0, false);
+        let asked = reader.cursor.snapshot;
+        let follow = self.store.follow(&mut reader.cursor, &waker, &mut |item| {
+            let known = known.expect("a task that is gone says nothing");
+            assert!(!is_last);
+            given += 1;
+            match item {
+                StreamResponse::Snapshot(view) => {
+                    assert_eq!(given, 1);
+                    assert!(asked || at < base.unwrap_or(0));
+                    if at < base.unwrap_or(0) {
+                        at = known.seq;
+                    }
+                    assert_eq!(view.seq(), at);
+                    if let Some(then) = known.looks.get(&at) {
+                        assert_eq!(&look(view), then);
+                    }
+                }
+                StreamResponse::Event { seq, event, task_id, context_id, last, .. } => {
+                    assert_eq!(
+                        (seq, task_id.raw(), context_id.raw()),
+                        (at + 1, &known.id[..], &known.context[..])
+                    );
+                    assert!(!matches!(event, TaskEvent::UserMessage { .. }));
+                    at = seq;
+                    is_last = last;
+                }
+                StreamResponse::Message { .. } => panic!("a task's stream has no direct message"),
+            }
+            given < enough
+        });
+        assert_eq!(reader.cursor.seq, at);
+        (reader.is_first, reader.is_pending) = (false, follow == Follow::Pending);
+        match follow {
+            Follow::Gone => assert!(known.is_none()),
+            Follow::More => assert_eq!(given, enough),
+            Follow::Pending => {
+                assert!(known.is_some_and(|k| k.seq == at && !k.state.is_terminal()));
+                assert!(!is_last);
+            }
+            Follow::End => assert!(known.is_some_and(|k| {
+                let is_asked = k.state == TaskState::InputRequired;
+                k.seq == at && (k.state.is_terminal() || (is_asked && reader.cursor.ends_at_input))
+            })),
+        }
+        let settled = self.store.poll(&mut reader.ticket, &waker, &mut |reply| {
+            let Reply::Task { view, .. } = reply else { panic!("a ticket is for a task") };
+            assert_eq!(Some(look(view)), known.and_then(|k| k.looks.get(&k.seq).cloned()));
+        });
+        match settled {
+            Poll::Ready(Ok(())) => {
+                assert!(known.is_some_and(|k| k.state.is_terminal() || k.state.is_interrupted()))
+            }
+            Poll::Ready(Err(_)) => assert!(known.is_none()),
+            Poll::Pending => reader.is_pending = true,
+        }
+        matches!(follow, Follow::More | Follow::Pending)
+    }
+
+    fn matching(&self, listing: &Listing) -> Vec<(TaskKey, Stamp)> {
+        let mut found: Vec<(TaskKey, Stamp)> = self
+            .known
+            .iter()
+            .filter(|known| known.agent == listing.agent)
+            .filter(|known| listing.context.as_ref().is_none_or(|c| *c == known.context))
+            .filter(|known| listing.status.is_none_or(|s| s == known.state))
+            .filter(|known| listing.after_ms.is_none_or(|ms| known.order.0 >= ms))
+            .map(|known| (known.key, known.order))
+            .collect();
+        found.sort_by_key(|(_, order)| std::cmp::Reverse(*order));
+        found
+    }
+
+    fn start_listing(&mut self, tape: &mut Tape<'_>) -> Listing {
+        let mut listing = Listing {
+            agent: AgentIndex(tape.next(4) as u16 / 3),
+            context: [None, None, Some(b"c1".to_vec())][tape.next(3)].clone(),
+            status: [None, Some(TaskState::Working), Some(TaskState::Completed)][tape.next(3)],
+            after_ms: (tape.next(3) == 0).then(|| self.now.unix_ms - tape.next(20) as u64),
+            page_size: 1 + tape.next(5) as u32,
+            token: self.store.list(AgentIndex(9), &List::default(), &mut |_| ()).unwrap().next,
+            expected: Vec::new(),
+            seen: Vec::new(),
+        };
+        listing.expected = self.matching(&listing);
+        listing
+    }
+
+    /// Reads one page; at the end, compares with what did not change meanwhile.
+    fn turn_a_page(&mut self, tape: &mut Tape<'_>) {
+        let mut listing = match self.listing.take() {
+            Some(listing) => listing,
+            None => self.start_listing(tape),
+        };
+        let list = List {
+            context_id: listing.context.as_deref().map(raw),
+            status: listing.status,
+            page_size: Some(listing.page_size),
+            page_token: Some(listing.token.as_str().as_bytes()),
+            after_ms: listing.after_ms,
+            ..List::default()
+        };
+        let mut page = Vec::new();
+        let end = self.store.list(listing.agent, &list, &mut |view| {
+            page.push(self.store_key(view.id().raw(), listing.agent));
+        });
+        let end = end.expect("a token of its own");
+        assert_eq!(end.total, self.matching(&listing).len() as u64);
+        assert!(page.len() <= listing.page_size as usize);
+        listing.seen.extend(page);
+        listing.token = end.next;
+        if !end.next.as_str().is_empty() {
+            self.listing = Some(listing);
+            return;
+        }
+        let unchanged = self.matching(&listing);
+        let expected = listing.expected.iter().filter(|task| unchanged.contains(task));
+        let expected: Vec<TaskKey> = expected.map(|(key, _)| *key).collect();
+        let mut seen = listing.seen.clone();
+        seen.retain(|key| expected.contains(key));
+        assert_eq!(seen, expected);
+        let mut once = listing.seen.clone();
+        once.sort_by_key(|key| (key.place, key.check));
+        once.dedup();
+        assert_eq!(once.len(), listing.seen.len());
+    }
+
+    fn store_key(&self, id: &[u8], agent: AgentIndex) -> TaskKey {
+        let known = self.known.iter().find(|known| known.id == id && known.agent == agent);
+        known.expect("only known tasks are listed").key
+    }
+
+    fn list_all(&self, at: usize) {
+        let known = &self.known[at];
+        let mut found = Vec::new();
+        let list = List { context_id: Some(raw(&known.context)), ..List::default() };
+        let page =
+            self.store.list(known.agent, &list, &mut |view| found.push(view.id().raw().to_vec()));
+        let page = page.expect("no token");
+        let mut expected: Vec<&Known> = self
+            .known
+            .iter()
+            .filter(|other| other.agent == known.agent && other.context == known.context)
+            .collect();
+        expected.sort_by_key(|other| std::cmp::Reverse(other.order));
+        assert_eq!(page.total, expected.len() as u64);
+        assert!(expected.iter().take(50).map(|known| &known.id).eq(&found));
+    }
+
+    /// Forgets what was evicted, if it was right to evict it, and counts the rest.
+    fn check(&mut self) {
+        let (kept, gone): (Vec<Known>, Vec<Known>) = std::mem::take(&mut self.known)
+            .into_iter()
+            .partition(|known| self.store.read(known.key, |_| ()).is_some());
+        self.known = kept;
+        for known in &gone {
+            assert!(known.state.is_terminal());
+            let is_expired = self.now.mono_ms - known.mono_ms > self.limits.task_ttl_ms;
+            let mut others = self.known.iter().filter(|k| k.state.is_terminal());
+            let is_oldest = !others.any(|k| k.group == known.group && k.order < known.order);
+            assert!(is_expired || (is_oldest && self.may_go(known)));
+            assert_eq!(self.store.find(known.agent, &known.id), self.find(known.agent, &known.id));
+            for reader in
+                self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == known.key)
+            {
+                assert!(!reader.is_pending || reader.flag.0.swap(false, SeqCst), "lost wake-up");
+                reader.is_pending = false;
+            }
+        }
+        self.gone += gone.len() as u64;
+        let ended = self.known.iter().filter(|known| known.state.is_terminal());
+        self.ended = ended.map(|known| known.key).collect();
+        let stats = self.store.stats();
+        assert_eq!(stats.evicted.iter().sum::<u64>(), self.gone);
+        assert_eq!(stats.tasks, self.known.len() as u64);
+        assert!(self.known.len() <= self.limits.tasks_max);
+        assert!(stats.bytes <= self.limits.store_bytes_max as u64);
+        let held = |known: &Known| self.store.read(known.key, |task| task.heap_bytes() as u64);
+        assert_eq!(stats.bytes, self.known.iter().filter_map(held).sum::<u64>());
+        for (state, count) in TaskState::ALL.into_iter().zip(stats.by_state) {
+            assert_eq!(count, self.known.iter().filter(|k| k.state == state).count() as u64);
+        }
+        for known in &self.known {
+            assert_eq!(self.store.find(known.agent, &known.id), Some(known.key));
+            assert_eq!(self.store.find(AgentIndex(7), &known.id), None);
+        }
+        if self.limits.task_ttl_ms > 1_000 {
+            assert_eq!(stats.evicted[Eviction::Ttl as usize], 0);
+        }
+    }
+
+    /// Whether the shards that it was in were those to evict from, for who needed room: they are
+    /// one's own, but for where one's own have none to evict or others have far older ones.
+    fn may_go(&self, gone: &Known) -> bool {
+        let Some(asked) = self.asked else { return true };
+        let ended = |known: &&Known| self.ended.contains(&known.key);
+        let mut ended = self.known.iter().filter(ended);
+        if gone.group != asked {
+            let mut own = ended.filter(|known| known.group == asked);
+            return own.all(|own| gone.order.0 + LEAD_MS <= own.order.0);
+        }
+        // In a store that is not small, others are not looked at each time.
+        self.limits.tasks_max > 12
+            || ended
+                .all(|other| other.group == gone.group || gone.order.0 <= other.order.0 + LEAD_MS)
+    }
+
+    fn find(&self, agent: AgentIndex, id: &[u8]) -> Option<TaskKey> {
+        let mut found = self.known.iter().filter(|known| known.agent == agent && known.id == id);
+        found.next().map(|known| known.key)
+    }
+}
+
+mod with_seeds {
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_store_is_its_naive_twin(bytes in prop::collection::vec(any::<u8>(), 8..1500)) {
+            super::the_store_is_its_naive_twin(&bytes);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Properties of the WebSocket codec and of a connection that was upgraded, with seeds; the bodies
+//! live in `props/ws.rs` and `props/conn.rs`. tungstenite is the oracle in both directions.
+
+#[allow(dead_code, reason = "it also has the properties of HTTP")]
+use std::io::{self, Read, Write};
+
+use peregrine::ws::{Event, OpCode, Rules};
+use proptest::prelude::*;
+use tungstenite::{
+    Error, Message, WebSocket,
+    error::ProtocolError,
+    protocol::{
+        Role, WebSocketConfig,
+        frame::{
+            Frame, FrameHeader,
+            coding::{Control, Data, OpCode as Code},
+        },
+    },
+};
+
+use super::{conn, ws};
+
+/// A frame, valid or not, as a client would send it.
+#[derive(Clone, Debug)]
+struct Sketch {
+    fin: bool,
+    reserved: u8,
+    opcode: u8,
+    mask: Option<[u8; 4]>,
+    /// Bytes behind the second one that tell the length: 0, 2 or 8; fewer than it needs are raised.
+    digits: usize,
+    payload: Vec<u8>,
+}
+
+impl Sketch {
+    fn bytes(&self) -> Vec<u8> {
+        let first = u8::from(self.fin) << 7 | self.reserved << 4 | self.opcode;
+        let masked = u8::from(self.mask.is_some()) << 7;
+        let length = self.payload.len();
+        let mut bytes = match (self.digits, length) {
+            (0, 0..126) => vec![first, masked | length as u8],
+            (0..3, 0..65_536) => vec![first, masked | 126],
+            _ => vec![first, masked | 127],
+        };
+        let digits = [0, 2, 8][usize::from(bytes[1] & 127).saturating_sub(125)];
+        bytes.extend_from_slice(&length.to_be_bytes()[8 - digits..]);
+        bytes.extend(self.mask.iter().flatten());
+        let mask = self.mask.unwrap_or_default();
+        bytes.extend(self.payload.iter().zip(mask.iter().cycle()).map(|(byte, key)| byte ^ key));
+        bytes
+    }
+}
+
+fn payload() -> impl Strategy<Value = Vec<u8>> {
+    let text = prop_oneof![Just(""), Just("a"), Just("é€𝄞"), Just("\u{3e8}"), Just("{}")];
+    prop_oneof![
+        3 => prop::collection::vec(text, 0..20).prop_map(|parts| parts.concat().into_bytes()),
+        1 => prop::collection::vec(any::<u8>(), 0..140),
+        1 => (990..1020_u16, "[a-z]{0,5}").prop_map(|(code, reason)| {
+            [&code.to_be_bytes()[..], reason.as_bytes()].concat()
+        }),
+    ]
+}
+
+fn sketch() -> impl Strategy<Value = Sketch> {
+    let opcode = prop_oneof![
+        4 => Just(1_u8), 3 => Just(0), 2 => Just(2), 2 => 9..11_u8, 1 => Just(8), 1 => 0..16_u8
+    ];
+    let reserved = prop_oneof![30 => Just(0_u8), 1 => 0..8_u8];
+    let mask = prop::option::weighted(0.98, any::<[u8; 4]>());
+    (any::<bool>(), reserved, opcode, mask, payload()).prop_map(
+        |(fin, reserved, opcode, mask, payload)| Sketch {
+            fin,
+            reserved,
+            opcode,
+            mask,
+            digits: 0,
+            payload,
+        },
+    )
+}
+
+/// Frames in sequences that are mostly valid: each continues what the one before began.
+fn sketches() -> impl Strategy<Value = Vec<Sketch>> {
+    (prop::collection::vec(sketch(), 0..12), prop::bool::weighted(0.8)).prop_map(
+        |(mut all, mend)| {
+            let mut is_open = false;
+            for sketch in all.iter_mut().filter(|_| mend) {
+                if sketch.opcode >= 8 {
+                    sketch.fin = true;
+                    sketch.payload.truncate(125);
+                    continue;
+                }
+                sketch.opcode = if is_open { 0 } else { sketch.opcode.clamp(1, 2) };
+                is_open = !sketch.fin;
+            }
+            all
+        },
+    )
+}
+
+/// Messages of A2A, some of which wait, in one frame or several.
+fn calls() -> impl Strategy<Value = Vec<Sketch>> {
+    let said = |method: &str, text: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}}}}}"#
+        )
+    };
+    let named = |method: &str, more: &str| {
+        let task = str::from_utf8(conn::TASK).unwrap();
+        format!(
+            r#"{{"jsonrpc":"2.0","id":"é","method":"{method}","params":{{"id":"{task}"{more}}}}}"#
+        )
+    };
+    let call = prop::sample::select(vec![
+        said("SendMessage", "hi"),
+        said("SendMessage", "hold:7000:1"),
+        said("SendMessage", "ping"),
+        said("SendStreamingMessage", "stream:6"),
+        said("SendStreamingMessage", "hold:12000:3"),
+        named("GetTask", ""),
+        named("CancelTask", ""),
+        named("SubscribeToTask", r#","lastEventId":1"#),
+        format!("[{},{}]", said("SendMessage", "hold:3000:1"), named("GetTask", "")),
+        "{".to_owned(),
+    ]);
+    let sketch = |fin, opcode, payload: &[u8]| Sketch {
+        fin,
+        reserved: 0,
+        opcode,
+        mask: Some([0; 4]),
+        digits: 0,
+        payload: payload.to_vec(),
+    };
+    let message =
+        (call, any::<prop::sample::Index>(), any::<bool>()).prop_map(move |(call, cut, is_cut)| {
+            let (first, rest) = call.as_bytes().split_at(cut.index(call.len()));
+            match is_cut {
+                false => vec![sketch(true, 1, call.as_bytes())],
+                true => vec![sketch(false, 1, first), sketch(true, 9, b"?"), sketch(true, 0, rest)],
+            }
+        });
+    prop::collection::vec(message, 0..8).prop_map(|messages| messages.concat())
+}
+
+fn bytes_of(sketches: &[Sketch]) -> Vec<u8> {
+    sketches.iter().flat_map(Sketch::bytes).collect()
+}
+
+/// What is read from `bytes`, and nothing more; what is written goes nowhere.
+struct Wire<'b>(&'b [u8]);
+
+impl Read for Wire<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What tungstenite reads as `role`; false: it refused something.
+fn oracle(bytes: &[u8], role: Role) -> (Vec<Message>, bool) {
+    let config = WebSocketConfig::default();
+    let mut socket = WebSocket::from_raw_socket(Wire(bytes), role, Some(config));
+    let mut messages = Vec::new();
+    loop {
+        match socket.read() {
+            Ok(message) => {
+                let is_close = message.is_close();
+                messages.push(message);
+                if is_close {
+                    return (messages, true);
+                }
+            }
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                return (messages, true);
+            }
+            Err(Error::Protocol(_) | Error::Utf8(_) | Error::Capacity(_)) => {
+                return (messages, false);
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+const WIDE: Rules = Rules { frame_bytes_max: 1 << 20, message_bytes_max: 1 << 20, binary: true };
+
+fn code(opcode: OpCode) -> Code {
+    match opcode {
+        OpCode::Text => Code::Data(Data::Text),
+        OpCode::Binary => Code::Data(Data::Binary),
+        OpCode::Continuation => Code::Data(Data::Continue),
+        OpCode::Close => Code::Control(Control::Close),
+        OpCode::Ping => Code::Control(Control::Ping),
+        OpCode::Pong => Code::Control(Control::Pong),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn cuts_change_nothing(
+        seed in any::<u8>(),
+        mut sketches in sketches(),
+        cut in any::<u16>(),
+        longer in prop::option::weighted(0.3, (any::<prop::sample::Index>(), 2..9_usize)),
+    ) {
+        // RFC 6455 §5.2: a length has one form; tungstenite takes any.
+        if let Some((at, digits)) = longer.filter(|_| !sketches.is_empty()) {
+            let at = at.index(sketches.len());
+            sketches[at].digits = digits;
+        }
+        let mut bytes = [&[seed][..], &bytes_of(&sketches)].concat();
+        bytes.truncate(bytes.len() - usize::from(cut) % bytes.len());
+        ws::cuts_change_nothing(&bytes);
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        ws::cuts_change_nothing(&bytes);
+    }
+
+    #[test]
+    fn tungstenite_reads_the_same_messages(sketches in sketches()) {
+        let bytes = bytes_of(&sketches);
+        let (theirs, is_fine) = oracle(&bytes, Role::Server);
+        let (mut ours, error) = ws::read(&bytes, &WIDE, &mut || usize::MAX);
+        // Behind a close frame nobody reads.
+        if let Some(at) = ours.iter().position(|(event, _)| matches!(event, Event::Close(_))) {
+            ours.truncate(at + 1);
+        }
+        let ended = ours.last().is_some_and(|(event, _)| matches!(event, Event::Close(_)));
+        let error = error.filter(|_| !ended);
+        let ours: Vec<Message> = ours
+            .into_iter()
+            .map(|(event, payload)| match event {
+                Event::Text => Message::text(String::from_utf8(payload).unwrap()),
+                Event::Binary => Message::binary(payload),
+                Event::Ping => Message::Ping(payload.into()),
+                Event::Pong => Message::Pong(payload.into()),
+                Event::Close(_) => Message::Close(None),
+                Event::Partial => unreachable!("nothing whole"),
+            })
+            .collect();
+        // Close frames are compared by the test of their codes: tungstenite reads one with a bad
+        // code as a close with another.
+        let is_bad_close = error == Some(peregrine::ws::WsError::CloseCode);
+        let mut theirs: Vec<Message> = theirs
+            .into_iter()
+            .map(|message| if message.is_close() { Message::Close(None) } else { message })
+            .collect();
+        if is_bad_close && theirs.last().is_some_and(Message::is_close) {
+            theirs.pop();
+            prop_assert_eq!(ours, theirs);
+            return Ok(());
+        }
+        prop_assert_eq!(&ours, &theirs);
+        prop_assert_eq!(error.is_none(), is_fine, "{:?}", error);
+    }
+
+    #[test]
+    fn tungstenite_writes_what_we_read(
+        parts in prop::collection::vec(("[a-zé€]{0,80}", any::<[u8; 4]>()), 1..6),
+        ping in payload(),
+        long in 0..70_000_usize,
+    ) {
+        let mut bytes = Vec::new();
+        let mut put = |text: &[u8], opcode: OpCode, fin: bool, mask: [u8; 4]| {
+            let mut frame = match opcode {
+                OpCode::Ping => Frame::ping(text.to_vec()),
+                opcode => Frame::message(text.to_vec(), code(opcode), fin),
+            };
+            frame.header_mut().mask = Some(mask);
+            let mut one = Vec::new();
+            frame.format(&mut one).unwrap();
+            bytes.extend_from_slice(&one);
+        };
+        let last = parts.len() - 1;
+        let ping = &ping[..ping.len().min(125)];
+        for (at, (text, mask)) in parts.iter().enumerate() {
+            let opcode = if at == 0 { OpCode::Text } else { OpCode::Continuation };
+            put(text.as_bytes(), opcode, at == last, *mask);
+            if at == 0 {
+                put(ping, OpCode::Ping, true, *mask);
+            }
+        }
+        let large = vec![7; long];
+        put(&large, OpCode::Binary, true, [9, 8, 7, 6]);
+        let text: String = parts.iter().map(|(text, _)| text.as_str()).collect();
+        let mut expected =
+            vec![(Event::Ping, ping.to_vec()), (Event::Text, text.into_bytes())];
+        if last == 0 {
+            expected.swap(0, 1);
+        }
+        expected.push((Event::Binary, large));
+        prop_assert_eq!(ws::read(&bytes, &WIDE, &mut || usize::MAX), (expected.clone(), None));
+        prop_assert_eq!(ws::read(&bytes, &WIDE, &mut || 1_000), (expected, None));
+    }
+
+    #[test]
+    fn tungstenite_reads_what_we_write(
+        messages in prop::collection::vec((any::<bool>(), 0..70_000_usize), 0..4),
+        ping in prop::collection::vec(any::<u8>(), 0..200),
+        close in prop::option::of((3000..5000_u16, "[a-z ]{0,40}")),
+    ) {
+        let (mut out, mut expected) = (Vec::new(), Vec::new());
+        for (is_text, length) in messages {
+            let mark = peregrine::ws::begin(&mut out);
+            out.resize(out.len() + length, b'x');
+            let opcode = if is_text { OpCode::Text } else { OpCode::Binary };
+            peregrine::ws::finish(&mut out, mark, opcode);
+            let payload = vec![b'x'; length];
+            expected.push(match is_text {
+                true => Message::text(String::from_utf8(payload).unwrap()),
+                false => Message::binary(payload),
+            });
+            let taken_back = peregrine::ws::begin(&mut out);
+            out.push(b'y');
+            peregrine::ws::cancel(&mut out, taken_back);
+        }
+        peregrine::ws::control(&mut out, OpCode::Ping, &ping);
+        expected.push(Message::Ping(ping[..ping.len().min(125)].to_vec().into()));
+        let (number, reason) = close.unwrap_or((1000, String::new()));
+        peregrine::ws::close(&mut out, Some(number), &reason);
+        let (mut theirs, is_fine) = oracle(&out, Role::Client);
+        let Some(Message::Close(Some(last))) = theirs.pop() else { panic!("no close") };
+        prop_assert_eq!((u16::from(last.code), last.reason.as_str()), (number, &*reason));
+        prop_assert_eq!((theirs, is_fine), (expected, true));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn cuts_of_a_socket_change_nothing(seed in any::<u8>(), calls in calls(), end in sketch()) {
+        let bytes = [&[seed][..], &bytes_of(&calls), &end.bytes()].concat();
+        conn::cuts_of_a_socket_change_nothing(&bytes);
+    }
+}
+
+/// The oracle itself refuses what it should: a comparison with one that takes everything would
+/// prove nothing.
+#[test]
+fn the_oracle_is_one() {
+    let bad = Sketch {
+        fin: true,
+        reserved: 0,
+        opcode: 3,
+        mask: Some([0; 4]),
+        digits: 0,
+        payload: Vec::new(),
+    };
+    assert_eq!(oracle(&bad.bytes(), Role::Server), (Vec::new(), false));
+    let good = Sketch { opcode: 1, ..bad };
+    assert_eq!(oracle(&good.bytes(), Role::Server), (vec![Message::text("")], true));
+    let header = FrameHeader::default();
+    assert!(header.is_final && ProtocolError::UnmaskedFrameFromClient.to_string().len() > 4);
+}

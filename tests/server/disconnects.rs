@@ -1,0 +1,127 @@
+//! Peers that leave: what they held is given back, however much they had sent before.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, TcpStream},
+    time::{Duration, Instant},
+};
+
+use socket2::SockRef;
+
+use crate::support::{
+    ask::{V1, get, post, rpc, say},
+    binary::{Binary, PATIENCE},
+    ws::upgrade,
+};
+
+const CARD: &str = "/.well-known/agent-card.json";
+
+/// A call that waits for ten minutes, and more pipelined behind it than is read meanwhile.
+fn call_and_flood(method: &str) -> Vec<u8> {
+    let call = post("/", &[], &rpc(method, &V1.params(say("hold:600000:1"))));
+    [call, get(CARD).repeat(1_000)].concat()
+}
+
+/// Waits until the server, which serves one connection at a time, has room for another.
+fn assert_room(server: &Binary) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let mut tcp = server.connect();
+        // Without room the server may reset before it has read.
+        if tcp.stream.write_all(&get(CARD)).is_ok() && tcp.read_first() == Some(200) {
+            return;
+        }
+        assert!(Instant::now() < until, "the place is never given back");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_caller_that_leaves_much_unread_is_noticed() {
+    let server = Binary::start(&["--limit", "connections_max=1"]);
+    for method in [V1.send(), V1.stream()] {
+        for resets in [true, false] {
+            let flood = call_and_flood(method);
+            assert!(flood.len() > 3 * 16 * 1024);
+            let mut tcp = server.connect();
+            tcp.write(&flood);
+            if method == V1.stream() {
+                tcp.read_until("TASK_STATE_SUBMITTED");
+            } else {
+                // Nothing is answered, and its place is taken.
+                std::thread::sleep(Duration::from_millis(100));
+                tcp.stream.set_nonblocking(true).unwrap();
+                assert_eq!(tcp.stream.peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+                assert_eq!(server.connect().read_first(), Some(503));
+            }
+            if resets {
+                SockRef::from(&tcp.stream).set_linger(Some(Duration::ZERO)).unwrap();
+            }
+            drop(tcp);
+            assert_room(&server);
+        }
+    }
+}
+
+/// A pipelining client that ends its side and then reads slowly is served to the end.
+#[test]
+fn a_peer_that_only_ends_its_side_is_served() {
+    let server = Binary::start(&["--limit", "output_bytes_max=4096"]);
+    let mut tcp = server.connect();
+    let requests = 20_000;
+    let mut stream = tcp.stream.try_clone().unwrap();
+    let writer = std::thread::spawn(move || {
+        stream.write_all(&get(CARD).repeat(requests)).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+    });
+    std::thread::sleep(Duration::from_millis(1_500));
+    let answers = tcp.read_to_end();
+    writer.join().unwrap();
+    let answers = String::from_utf8(answers).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), requests);
+}
+
+/// Reads until nothing more comes; true: the connection was reset.
+fn ends_by_reset(stream: &mut TcpStream) -> bool {
+    let mut some = [0; 64 * 1024];
+    loop {
+        match stream.read(&mut some) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return true,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// What the kernel holds for it is freed at once: a close would let it wait for minutes.
+#[test]
+fn a_peer_that_answers_no_ping_is_reset() {
+    let server = Binary::limited(&["ws_ping_ms=200"]);
+    let mut tcp = server.connect();
+    tcp.write(&upgrade("/", ""));
+    assert!(ends_by_reset(&mut tcp.stream));
+}
+
+#[test]
+fn a_subscriber_that_ends_its_side_is_reset() {
+    let server = Binary::limited(&[]);
+    let mut tcp = server.connect();
+    tcp.write(&post("/", &[], &rpc(V1.stream(), &V1.params(say("hold:600000:1")))));
+    tcp.read_until("TASK_STATE_SUBMITTED");
+    tcp.stream.shutdown(Shutdown::Write).unwrap();
+    assert!(ends_by_reset(&mut tcp.stream));
+}
+
+/// Who ends in the middle of a request still hears what was asked before.
+#[test]
+fn a_request_that_is_cut_short_ends_without_a_reset() {
+    let server = Binary::limited(&[]);
+    for rest in ["GET / HT", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9"] {
+        let mut tcp = server.connect();
+        tcp.write(&[&get(CARD)[..], rest.as_bytes()].concat());
+        tcp.stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(tcp.reply().status, 200);
+        assert!(!ends_by_reset(&mut tcp.stream));
+    }
+}

@@ -1,0 +1,806 @@
+//! gRPC against a real server: every rpc of both generations and of JSON in messages, errors with
+//! their details, deadlines, streams and their resumption, health and reflection.
+
+use std::{thread, time::Duration};
+
+use peregrine::{
+    agent::{Extension, Profile, Provider},
+    binding::interfaces::{Binding, Interface},
+    limits::Limits,
+    model::JsonObjectBuf,
+    net::Server,
+};
+use prost::Message as _;
+use prost_types::{FileDescriptorProto, Struct, Value, value::Kind};
+use serde_json::json;
+use tokio_stream::StreamExt;
+use tonic::{Code, Request, Status, Streaming};
+use v1::{TaskState, part::Content, stream_response::Payload};
+
+use crate::grpc_client::{
+    Rig, google, message, reason, run, say, say_v03, state, task, text, v1, v03,
+};
+use crate::support::holding::Holding;
+
+fn get(id: &str) -> v1::GetTaskRequest {
+    v1::GetTaskRequest { id: id.to_owned(), ..Default::default() }
+}
+
+fn subscribe(id: &str) -> v1::SubscribeToTaskRequest {
+    v1::SubscribeToTaskRequest { id: id.to_owned(), ..Default::default() }
+}
+
+fn cancel(id: &str) -> v1::CancelTaskRequest {
+    v1::CancelTaskRequest { id: id.to_owned(), ..Default::default() }
+}
+
+fn other(mut request: v1::SendMessageRequest) -> v1::SendMessageRequest {
+    request.tenant = "other".to_owned();
+    request
+}
+
+fn event_id<T>(response: &tonic::Response<T>) -> u64 {
+    response.metadata().get("a2a-event-id").unwrap().to_str().unwrap().parse().unwrap()
+}
+
+async fn all<T>(mut stream: Streaming<T>) -> Vec<T> {
+    let mut items = Vec::new();
+    while let Some(item) = stream.next().await {
+        items.push(item.unwrap());
+    }
+    items
+}
+
+fn kind(item: &v1::StreamResponse) -> &'static str {
+    match item.payload.as_ref().unwrap() {
+        Payload::Task(_) => "task",
+        Payload::Message(_) => "message",
+        Payload::StatusUpdate(_) => "status",
+        Payload::ArtifactUpdate(_) => "artifact",
+    }
+}
+
+fn number(value: f64) -> Value {
+    Value { kind: Some(Kind::NumberValue(value)) }
+}
+
+fn object(members: &[(&str, Value)]) -> Struct {
+    let fields = members.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
+    Struct { fields: fields.collect() }
+}
+
+#[test]
+fn parts_of_every_kind_come_back_as_they_went() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let list = prost_types::ListValue { values: vec![number(1.5), Value { kind: None }] };
+        let null = Value { kind: Some(Kind::NullValue(0)) };
+        let data = object(&[
+            ("a\n\"b", number(-3.0)),
+            ("list", Value { kind: Some(Kind::ListValue(list)) }),
+            ("text", Value { kind: Some(Kind::StringValue("\u{1f600}\\".to_owned())) }),
+            ("yes", Value { kind: Some(Kind::BoolValue(true)) }),
+            ("none", null.clone()),
+        ]);
+        let parts = vec![
+            v1::Part { metadata: Some(data.clone()), ..text("caf\u{e9} \"\\\n\u{0}") },
+            v1::Part {
+                content: Some(Content::Raw((0..=255).collect::<Vec<u8>>().into())),
+                filename: "f".to_owned(),
+                media_type: "application/octet-stream".to_owned(),
+                ..Default::default()
+            },
+            v1::Part {
+                content: Some(Content::Url("https://x/y".to_owned())),
+                ..Default::default()
+            },
+            v1::Part {
+                content: Some(Content::Data(Value { kind: Some(Kind::StructValue(data)) })),
+                ..Default::default()
+            },
+            v1::Part { content: Some(Content::Data(null.clone())), ..Default::default() },
+        ];
+        let task = task(client.send_message(message(parts.clone())).await.unwrap().into_inner());
+        assert_eq!(state(&task), TaskState::Completed);
+        assert!(task.status.as_ref().unwrap().timestamp.as_ref().unwrap().seconds > 0);
+        // A value that is not set is null.
+        let mut expected = parts;
+        for part in &mut expected {
+            let inner = match &mut part.content {
+                Some(Content::Data(Value { kind: Some(Kind::StructValue(inner)) })) => Some(inner),
+                _ => None,
+            };
+            for data in inner.into_iter().chain(&mut part.metadata) {
+                let list = Value {
+                    kind: Some(Kind::ListValue(prost_types::ListValue {
+                        values: vec![number(1.5), null.clone()],
+                    })),
+                };
+                data.fields.insert("list".to_owned(), list);
+            }
+        }
+        assert_eq!(task.artifacts[0].parts, expected);
+        assert_eq!(task.history[0].parts, expected);
+        let again = client.get_task(get(&task.id)).await.unwrap().into_inner();
+        assert_eq!(again, task);
+    });
+}
+
+#[test]
+fn an_operation_is_the_same_task_in_every_family() {
+    let rig = Rig::echo();
+    run(async {
+        let (mut new, mut old, mut json) = (rig.v1().await, rig.v03().await, rig.json().await);
+        let made = task(new.send_message(say("hello")).await.unwrap().into_inner());
+        let name = format!("tasks/{}", made.id);
+        let request = v03::GetTaskRequest { name, history_length: 0 };
+        let seen = old.get_task(request).await.unwrap().into_inner();
+        assert_eq!((seen.id, seen.context_id), (made.id.clone(), made.context_id.clone()));
+        assert_eq!(seen.status.unwrap().state(), v03::TaskState::Completed);
+        let part = seen.artifacts[0].parts[0].part.clone().unwrap();
+        assert_eq!(part, v03::part::Part::Text("hello".to_owned()));
+        assert_eq!(seen.history[0].content[0].part.clone().unwrap(), part);
+        let payload = json!({ "id": made.id }).to_string().into_bytes();
+        let payload = crate::grpc_client::json::JsonPayload { data: payload.into() };
+        let seen = json.get_task(payload).await.unwrap().into_inner();
+        let seen: serde_json::Value = serde_json::from_slice(&seen.data).unwrap();
+        assert_eq!(seen["id"], json!(made.id));
+        assert_eq!(seen["artifacts"][0]["parts"][0]["text"], "hello");
+    });
+}
+
+#[test]
+fn list_pages_and_filters() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let mut ids = Vec::new();
+        for n in 0..5 {
+            let sent = client.send_message(say(&format!("task {n}"))).await.unwrap();
+            ids.insert(0, task(sent.into_inner()).id);
+        }
+        let mut request = v1::ListTasksRequest { page_size: Some(2), ..Default::default() };
+        let mut seen = Vec::new();
+        loop {
+            let page = client.list_tasks(request.clone()).await.unwrap().into_inner();
+            assert_eq!((page.page_size, page.total_size), (2, 5));
+            assert!(page.tasks.iter().all(|task| task.artifacts.is_empty()));
+            seen.extend(page.tasks.into_iter().map(|task| task.id));
+            if page.next_page_token.is_empty() {
+                break;
+            }
+            request.page_token = page.next_page_token;
+        }
+        assert_eq!(seen, ids);
+        let request = v1::ListTasksRequest {
+            status: TaskState::Completed.into(),
+            include_artifacts: Some(true),
+            history_length: Some(1),
+            status_timestamp_after: Some(prost_types::Timestamp { seconds: 1, nanos: 0 }),
+            ..Default::default()
+        };
+        let page = client.list_tasks(request).await.unwrap().into_inner();
+        assert!(page.tasks.iter().all(|t| t.artifacts.len() == 1 && t.history.len() == 1));
+        let request =
+            v1::ListTasksRequest { status: TaskState::Working.into(), ..Default::default() };
+        assert_eq!(client.list_tasks(request).await.unwrap().into_inner().total_size, 0);
+        let bad = v1::ListTasksRequest { page_size: Some(0), ..Default::default() };
+        let status = client.list_tasks(bad).await.unwrap_err();
+        assert_eq!(reason(&status, Code::InvalidArgument), "INVALID_PARAMS");
+        assert!(status.message().starts_with("pageSize: "), "{}", status.message());
+    });
+}
+
+#[test]
+fn errors_carry_their_details() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let status = client.get_task(get("nobody")).await.unwrap_err();
+        assert_eq!(reason(&status, Code::NotFound), "TASK_NOT_FOUND");
+        let done = task(client.send_message(say("x")).await.unwrap().into_inner());
+        let status = client.cancel_task(cancel(&done.id)).await.unwrap_err();
+        assert_eq!(reason(&status, Code::FailedPrecondition), "TASK_NOT_CANCELABLE");
+        let status = client.subscribe_to_task(subscribe(&done.id)).await.unwrap_err();
+        assert_eq!(reason(&status, Code::FailedPrecondition), "UNSUPPORTED_OPERATION");
+        let mut next = say("more");
+        next.message.as_mut().unwrap().task_id = done.id.clone();
+        let status = client.send_message(next).await.unwrap_err();
+        assert_eq!(reason(&status, Code::FailedPrecondition), "UNSUPPORTED_OPERATION");
+        let status = client.send_message(message(Vec::new())).await.unwrap_err();
+        assert_eq!(reason(&status, Code::InvalidArgument), "INVALID_PARAMS");
+        let status = client.send_message(v1::SendMessageRequest::default()).await.unwrap_err();
+        assert_eq!(reason(&status, Code::InvalidArgument), "INVALID_PARAMS");
+        let mut request = say("x");
+        request.message.as_mut().unwrap().role = 0;
+        let status = client.send_message(request).await.unwrap_err();
+        assert_eq!(status.message(), "message.role: is required");
+        let mut request = say("x");
+        request.message.as_mut().unwrap().message_id.clear();
+        let status = client.send_message(request).await.unwrap_err();
+        assert_eq!(status.message(), "message.messageId: is required");
+        let config = v1::TaskPushNotificationConfig {
+            task_id: done.id,
+            url: "https://x".to_owned(),
+            ..Default::default()
+        };
+        let status = client.create_task_push_notification_config(config.clone()).await.unwrap_err();
+        assert_eq!(reason(&status, Code::FailedPrecondition), "PUSH_NOTIFICATION_NOT_SUPPORTED");
+        let mut request = say("x");
+        request.configuration = Some(v1::SendMessageConfiguration {
+            task_push_notification_config: Some(config),
+            ..Default::default()
+        });
+        let status = client.send_message(request).await.unwrap_err();
+        assert_eq!(reason(&status, Code::FailedPrecondition), "PUSH_NOTIFICATION_NOT_SUPPORTED");
+        let mut request = Request::new(get("x"));
+        request.metadata_mut().insert("a2a-version", "99.0".parse().unwrap());
+        let status = client.get_task(request).await.unwrap_err();
+        assert_eq!(reason(&status, Code::FailedPrecondition), "VERSION_NOT_SUPPORTED");
+        let mut request = Request::new(get("x"));
+        request.metadata_mut().insert("a2a-version", "1.0".parse().unwrap());
+        assert_eq!(client.get_task(request).await.unwrap_err().code(), Code::NotFound);
+    });
+}
+
+#[test]
+fn push_operations_are_refused_in_every_family() {
+    let rig = Rig::echo();
+    run(async {
+        let (mut new, mut old) = (rig.v1().await, rig.v03().await);
+        let refused = |status: Status| {
+            assert_eq!(
+                reason(&status, Code::FailedPrecondition),
+                "PUSH_NOTIFICATION_NOT_SUPPORTED"
+            );
+        };
+        let get = v1::GetTaskPushNotificationConfigRequest::default();
+        refused(new.get_task_push_notification_config(get).await.unwrap_err());
+        let list = v1::ListTaskPushNotificationConfigsRequest::default();
+        refused(new.list_task_push_notification_configs(list).await.unwrap_err());
+        let delete = v1::DeleteTaskPushNotificationConfigRequest::default();
+        refused(new.delete_task_push_notification_config(delete).await.unwrap_err());
+        let refused = |status: Status| {
+            assert_eq!(status.code(), Code::Unimplemented);
+            let name = "PushNotificationNotSupportedError: ";
+            assert!(status.message().starts_with(name), "{}", status.message());
+        };
+        let create = v03::CreateTaskPushNotificationConfigRequest::default();
+        refused(old.create_task_push_notification_config(create).await.unwrap_err());
+        let get = v03::GetTaskPushNotificationConfigRequest::default();
+        refused(old.get_task_push_notification_config(get).await.unwrap_err());
+        let list = v03::ListTaskPushNotificationConfigRequest::default();
+        refused(old.list_task_push_notification_config(list).await.unwrap_err());
+        let delete = v03::DeleteTaskPushNotificationConfigRequest::default();
+        refused(old.delete_task_push_notification_config(delete).await.unwrap_err());
+    });
+}
+
+#[test]
+fn a_stream_begins_with_its_task_and_counts_its_events() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let response = client.send_streaming_message(say("stream:5")).await.unwrap();
+        assert_eq!(event_id(&response), 1);
+        let items = all(response.into_inner()).await;
+        let kinds: Vec<_> = items.iter().map(kind).collect();
+        assert_eq!(kinds, ["task", "status", "artifact", "artifact", "artifact", "status"]);
+        let Some(Payload::Task(first)) = items[0].payload.clone() else { panic!("no task") };
+        // Whoever has seen the first three messages gets the others, each once.
+        let mut request = Request::new(subscribe(&first.id));
+        request.metadata_mut().insert("a2a-last-event-id", "3".parse().unwrap());
+        let response = client.subscribe_to_task(request).await.unwrap();
+        assert_eq!(event_id(&response), 4);
+        assert_eq!(all(response.into_inner()).await, items[3..]);
+        let direct = client.send_streaming_message(say("ping")).await.unwrap();
+        let items = all(direct.into_inner()).await;
+        assert_eq!(items.iter().map(kind).collect::<Vec<_>>(), ["message"]);
+        let pong = client.send_message(say("ping")).await.unwrap().into_inner();
+        assert!(matches!(pong.payload, Some(v1::send_message_response::Payload::Message(_))));
+    });
+}
+
+#[test]
+fn subscribers_hear_what_happens_later_and_cancel_ends_it() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let mut request = other(say("go"));
+        request.configuration =
+            Some(v1::SendMessageConfiguration { return_immediately: true, ..Default::default() });
+        let working = task(client.send_message(request).await.unwrap().into_inner());
+        assert_eq!(state(&working), TaskState::Working);
+        let attach = v1::SubscribeToTaskRequest { tenant: "other".into(), id: working.id.clone() };
+        let mut streams = Vec::new();
+        for _ in 0..2 {
+            let mut stream = client.subscribe_to_task(attach.clone()).await.unwrap().into_inner();
+            assert_eq!(kind(&stream.next().await.unwrap().unwrap()), "task");
+            streams.push(stream);
+        }
+        let end = v1::CancelTaskRequest { tenant: "other".into(), ..cancel(&working.id) };
+        let ended = client.cancel_task(end.clone()).await.unwrap().into_inner();
+        assert_eq!(state(&ended), TaskState::Canceled);
+        for stream in streams {
+            let items = all(stream).await;
+            assert_eq!(items.iter().map(kind).collect::<Vec<_>>(), ["status"]);
+        }
+        // A2A 1.0 §3.3.1: idempotent.
+        assert_eq!(client.cancel_task(end).await.unwrap().into_inner().id, working.id);
+    });
+}
+
+#[test]
+fn a_tenant_is_an_agent_by_its_name() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let asked = task(client.send_message(other(say("ask"))).await.unwrap().into_inner());
+        assert_eq!(state(&asked), TaskState::InputRequired);
+        // Another agent's task is none of the default agent's.
+        assert_eq!(client.get_task(get(&asked.id)).await.unwrap_err().code(), Code::NotFound);
+        let mut next = other(say("ask"));
+        next.message.as_mut().unwrap().task_id = asked.id.clone();
+        let again = task(client.send_message(next).await.unwrap().into_inner());
+        assert_eq!((again.id, again.history.len()), (asked.id, 3));
+    });
+}
+
+#[test]
+fn a_call_that_waits_is_answered_when_its_task_is_ready() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let held = task(client.send_message(say("hold:50:3")).await.unwrap().into_inner());
+        assert_eq!(state(&held), TaskState::Completed);
+    });
+}
+
+#[test]
+fn v03_has_its_own_errors_and_its_own_waiting() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v03().await;
+        let payload = |response: v03::SendMessageResponse| match response.payload.unwrap() {
+            v03::send_message_response::Payload::Task(task) => task,
+            v03::send_message_response::Payload::Msg(message) => panic!("{message:?}"),
+        };
+        let done = payload(client.send_message(say_v03("hi", true)).await.unwrap().into_inner());
+        assert_eq!(done.status.as_ref().unwrap().state(), v03::TaskState::Completed);
+        let held = say_v03("hold:60000:3", false);
+        let early = payload(client.send_message(held).await.unwrap().into_inner());
+        assert_eq!(early.status.as_ref().unwrap().state(), v03::TaskState::Submitted);
+        let name = format!("tasks/{}", early.id);
+        let request = v03::CancelTaskRequest { name: name.clone() };
+        let ended = client.cancel_task(request.clone()).await.unwrap().into_inner();
+        assert_eq!(ended.status.unwrap().state(), v03::TaskState::Cancelled);
+        let status = client.cancel_task(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert!(status.message().starts_with("TaskNotCancelableError: "), "{status:?}");
+        let status = client.task_subscription(v03::TaskSubscriptionRequest { name }).await;
+        assert_eq!(status.unwrap_err().code(), Code::Unimplemented);
+        let stream = client.send_streaming_message(say_v03("stream:3", true)).await.unwrap();
+        let items = all(stream.into_inner()).await;
+        let Some(v03::stream_response::Payload::StatusUpdate(last)) = &items[3].payload else {
+            panic!("{items:?}")
+        };
+        assert!(last.r#final);
+        let card = client.get_agent_card(v03::GetAgentCardRequest {}).await.unwrap().into_inner();
+        assert_eq!((card.name.as_str(), card.protocol_version.as_str()), ("echo", "0.3.0"));
+        assert!(card.additional_interfaces.iter().any(|one| one.transport == "GRPC"));
+    });
+}
+
+#[test]
+fn v03_wraps_data_that_is_no_object() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let part = v1::Part { content: Some(Content::Data(number(7.0))), ..Default::default() };
+        let made = task(client.send_message(message(vec![part])).await.unwrap().into_inner());
+        let mut old = rig.v03().await;
+        let name = format!("tasks/{}", made.id);
+        let request = v03::GetTaskRequest { name, history_length: 0 };
+        let seen = old.get_task(request).await.unwrap().into_inner();
+        let part = seen.artifacts[0].parts[0].clone();
+        let wrapped = v03::DataPart { data: Some(object(&[("value", number(7.0))])) };
+        assert_eq!(part.part, Some(v03::part::Part::Data(wrapped)));
+        let mark = Value { kind: Some(Kind::BoolValue(true)) };
+        assert_eq!(part.metadata, Some(object(&[("data_part_compat", mark)])));
+        // What comes back wrapped is what it was.
+        let mut request = say_v03("", true);
+        request.request.as_mut().unwrap().content = vec![part];
+        let response = old.send_message(request).await.unwrap().into_inner();
+        let Some(v03::send_message_response::Payload::Task(back)) = response.payload else {
+            panic!("no task")
+        };
+        let seen = client.get_task(get(&back.id)).await.unwrap().into_inner();
+        let part = &seen.artifacts[0].parts[0];
+        assert_eq!((&part.content, &part.metadata), (&Some(Content::Data(number(7.0))), &None));
+    });
+}
+
+#[test]
+fn json_travels_in_messages() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.json().await;
+        let payload = |value: serde_json::Value| crate::grpc_client::json::JsonPayload {
+            data: value.to_string().into_bytes().into(),
+        };
+        let value = |payload: crate::grpc_client::json::JsonPayload| -> serde_json::Value {
+            serde_json::from_slice(&payload.data).unwrap()
+        };
+        let words = |words: &str| {
+            payload(json!({ "message": {
+                "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": words }],
+            } }))
+        };
+        let sent = value(client.send_message(words("hi")).await.unwrap().into_inner());
+        assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+        let stream = client.send_streaming_message(words("stream:3")).await.unwrap();
+        assert_eq!(event_id(&stream), 1);
+        let items: Vec<_> = all(stream.into_inner()).await.into_iter().map(value).collect();
+        assert!(items[0]["task"].is_object() && items[3]["statusUpdate"].is_object());
+        let page = value(client.list_tasks(payload(json!({}))).await.unwrap().into_inner());
+        assert_eq!(page["totalSize"], 2);
+        let none = json!({ "id": "nobody" });
+        for status in [
+            client.get_task(payload(none.clone())).await.unwrap_err(),
+            client.cancel_task(payload(none.clone())).await.unwrap_err(),
+            client.subscribe_to_task(payload(none)).await.unwrap_err(),
+        ] {
+            assert_eq!(reason(&status, Code::NotFound), "TASK_NOT_FOUND");
+        }
+        let broken = crate::grpc_client::json::JsonPayload { data: b"{".as_slice().into() };
+        let status = client.send_message(broken).await.unwrap_err();
+        assert_eq!(reason(&status, Code::InvalidArgument), "PARSE_ERROR");
+        let card = client.get_extended_agent_card(payload(json!({}))).await.unwrap();
+        assert_eq!(value(card.into_inner())["name"], "echo");
+    });
+}
+
+/// What 0.3 has for every card.
+async fn old_card(rig: &Rig) -> v03::AgentCard {
+    let request = v03::GetAgentCardRequest::default();
+    rig.v03().await.get_agent_card(request).await.unwrap().into_inner()
+}
+
+#[test]
+fn the_card_names_what_is_served() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let own = v1::GetExtendedAgentCardRequest { tenant: String::new() };
+        let card = client.get_extended_agent_card(own).await.unwrap().into_inner();
+        let authority = rig.0.base_url().trim_start_matches("http://").to_owned();
+        let grpc: Vec<_> = card
+            .supported_interfaces
+            .iter()
+            .filter(|one| one.protocol_binding == "GRPC")
+            .map(|one| (one.url.clone(), one.protocol_version.as_str(), one.tenant.as_str()))
+            .collect();
+        assert_eq!(grpc, [(authority.clone(), "1.0", ""), (authority.clone(), "0.3", "")]);
+        assert_eq!(card.capabilities.unwrap().streaming, Some(true));
+        let other = v1::GetExtendedAgentCardRequest { tenant: "other".to_owned() };
+        let card = client.get_extended_agent_card(other).await.unwrap().into_inner();
+        assert_eq!(card.name, "other");
+        let grpc = card.supported_interfaces.iter().filter(|one| one.protocol_binding == "GRPC");
+        let grpc: Vec<_> = grpc.map(|one| (&one.url, one.tenant.as_str())).collect();
+        assert_eq!(grpc, [(&authority, "other")]);
+        // 0.3 has one operation for cards, and no tenant.
+        let old = old_card(&rig).await;
+        assert!(old.supports_authenticated_extended_card);
+        assert_eq!(old.preferred_transport, "JSONRPC");
+        let listed: Vec<&str> =
+            old.additional_interfaces.iter().map(|one| one.transport.as_str()).collect();
+        assert_eq!(listed[..3], ["JSONRPC", "HTTP+JSON", "GRPC"]);
+        assert_eq!((listed.len(), &old.additional_interfaces[2].url), (4, &authority));
+    });
+    let rig = Rig::with(|setup| {
+        let url = Some("http://grpc.example:1".to_owned());
+        setup.interfaces = vec![Interface { binding: Binding::Grpc, url }];
+    });
+    run(async {
+        let old = old_card(&rig).await;
+        assert_eq!(
+            (old.url.as_str(), old.preferred_transport.as_str()),
+            ("http://grpc.example:1", "GRPC")
+        );
+    });
+    let rig = Rig::with(|setup| setup.extended_card = false);
+    run(async {
+        let request = v1::GetExtendedAgentCardRequest::default();
+        let status = rig.v1().await.get_extended_agent_card(request).await.unwrap_err();
+        assert_eq!(reason(&status, Code::FailedPrecondition), "UNSUPPORTED_OPERATION");
+        assert!(status.message().contains("--extended-card"), "{}", status.message());
+        assert!(!old_card(&rig).await.supports_authenticated_extended_card);
+    });
+}
+
+#[test]
+fn a_message_has_a_size() {
+    let rig = Rig::limited(|limits| limits.body_bytes_max = 100_000);
+    run(async {
+        let mut client = rig.v1().await;
+        let status = client.send_message(say(&"x".repeat(100_001))).await.unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+        let words = "x".repeat(99_000);
+        let large = task(client.send_message(say(&words)).await.unwrap().into_inner());
+        assert_eq!(large.artifacts[0].parts[0], text(&words));
+    });
+}
+
+#[test]
+fn a_large_message_comes_and_goes_whole() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let raw: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+        let content = Some(Content::Raw(raw.into()));
+        let part = v1::Part { content, ..Default::default() };
+        let sent = client.send_message(message(vec![part.clone()])).await.unwrap();
+        assert_eq!(task(sent.into_inner()).artifacts[0].parts, [part]);
+    });
+}
+
+#[test]
+fn large_messages_wait_for_their_turn() {
+    let (agent, hear, go) = Holding::new();
+    let limits = Limits { large_bodies_max: 1, ..Limits::default() };
+    let server = Server::new().limits(limits).agent(Profile::new("a", "b"), agent).workers(2);
+    let rig = Rig(server.listen("127.0.0.1:0").start().unwrap());
+    let filler = "x".repeat(200_000);
+    let (short, large) = (Duration::from_millis(300), say(&filler));
+    thread::scope(|scope| {
+        let first = say(&format!("hold{filler}"));
+        let first = scope.spawn(|| run(async { rig.v1().await.send_message(first).await }));
+        hear.recv_timeout(Duration::from_secs(20)).unwrap();
+        run(async {
+            // A connection of the other worker is one that is answered.
+            let mut client = loop {
+                let mut client = rig.v1().await;
+                let small = tokio::time::timeout(short, client.send_message(say("small")));
+                if small.await.is_ok() {
+                    break client;
+                }
+            };
+            let mut other = client.clone();
+            let waits = large.clone();
+            let waits = tokio::spawn(async move { other.send_message(waits).await });
+            let mut late = Request::new(large.clone());
+            late.set_timeout(short);
+            let late = client.send_message(late).await;
+            let waited = !waits.is_finished();
+            go.send(()).unwrap();
+            let status = late.unwrap_err();
+            assert!(
+                matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled),
+                "{status:?}"
+            );
+            assert!(waited && waits.await.unwrap().is_ok());
+            assert!(client.send_message(large).await.is_ok());
+        });
+        assert!(first.join().unwrap().is_ok());
+    });
+}
+
+#[test]
+fn health_is_told_and_watched() {
+    use crate::grpc_client::health::{
+        HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+    };
+    let rig = Rig::limited(|limits| limits.drain_ms = 300);
+    run(async {
+        let mut client = HealthClient::new(rig.channel().await);
+        let ask = |service: &str| HealthCheckRequest { service: service.to_owned() };
+        for service in ["", "lf.a2a.v1.A2AService", "a2a.v1.A2AService"] {
+            let status = client.check(ask(service)).await.unwrap().into_inner().status();
+            assert_eq!(status, ServingStatus::Serving);
+        }
+        assert_eq!(client.check(ask("nobody")).await.unwrap_err().code(), Code::NotFound);
+        let mut unknown = client.watch(ask("nobody")).await.unwrap().into_inner();
+        let status = unknown.next().await.unwrap().unwrap().status();
+        assert_eq!(status, ServingStatus::ServiceUnknown);
+        let mut watch = client.watch(ask("")).await.unwrap().into_inner();
+        assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
+        rig.0.shutdown();
+        assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::NotServing);
+        let over = watch.next().await.unwrap().unwrap_err();
+        assert_eq!(over.code(), Code::Unavailable);
+    });
+}
+
+#[test]
+fn streams_end_with_the_server_and_say_so() {
+    let rig = Rig::limited(|limits| limits.drain_ms = 300);
+    run(async {
+        let mut client = rig.v1().await;
+        let held = client.send_streaming_message(say("hold:60000:3")).await.unwrap();
+        let mut stream = held.into_inner();
+        assert_eq!(kind(&stream.next().await.unwrap().unwrap()), "task");
+        rig.0.shutdown();
+        let over = stream.next().await.unwrap().unwrap_err();
+        assert_eq!(over.code(), Code::Unavailable, "{over:?}");
+    });
+    rig.0.join();
+}
+
+#[test]
+fn calls_that_wait_hear_of_the_end_of_the_server_and_of_their_task() {
+    let rig = Rig::limited(|limits| limits.drain_ms = 300);
+    run(async {
+        let (mut new, mut old, mut other) = (rig.v1().await, rig.v03().await, rig.v1().await);
+        let call = async move { new.send_message(say("hold:60000:3")).await.unwrap_err() };
+        let before =
+            async move { old.send_message(say_v03("hold:60000:3", true)).await.unwrap_err() };
+        let ask = async {
+            // Both tasks are there.
+            let tasks = loop {
+                let all = other.list_tasks(v1::ListTasksRequest::default()).await.unwrap();
+                let tasks = all.into_inner().tasks;
+                if tasks.len() == 2 {
+                    break tasks;
+                }
+            };
+            rig.0.shutdown();
+            tasks
+        };
+        let (status, before, tasks) = tokio::join!(call, before, ask);
+        assert_eq!(reason(&status, Code::Unavailable), "UNAVAILABLE");
+        let details = google::Status::decode(status.details()).unwrap().details;
+        let info = google::ErrorInfo::decode(&*details[0].value).unwrap();
+        assert!(tasks.iter().any(|task| task.id == info.metadata["taskId"]), "{info:?}");
+        assert_eq!(details[1].type_url, "type.googleapis.com/google.rpc.RetryInfo");
+        assert_eq!(&*details[1].value, b"\x0a\x02\x08\x01");
+        assert_eq!(before.code(), Code::Unavailable);
+        assert!(tasks.iter().any(|task| before.message().contains(&task.id)), "{before:?}");
+    });
+    rig.0.join();
+}
+
+macro_rules! reflects {
+    ($name:ident, $module:ident) => {
+        #[test]
+        fn $name() {
+            use crate::grpc_client::$module::{
+                ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+                server_reflection_request::MessageRequest,
+                server_reflection_response::MessageResponse,
+            };
+            let rig = Rig::echo();
+            run(async {
+                let mut client = ServerReflectionClient::new(rig.channel().await);
+                let symbol = |name: &str| MessageRequest::FileContainingSymbol(name.to_owned());
+                let questions = [
+                    MessageRequest::ListServices(String::new()),
+                    symbol("lf.a2a.v1.A2AService"),
+                    MessageRequest::FileByFilename("google/protobuf/struct.proto".to_owned()),
+                    symbol("no.such.thing"),
+                    MessageRequest::AllExtensionNumbersOfType("lf.a2a.v1.Task".to_owned()),
+                ];
+                let questions: Vec<_> = questions
+                    .into_iter()
+                    .map(|question| ServerReflectionRequest {
+                        host: String::new(),
+                        message_request: Some(question),
+                    })
+                    .collect();
+                let asked = tokio_stream::iter(questions.clone());
+                let answers = client.server_reflection_info(asked).await.unwrap();
+                let answers = all(answers.into_inner()).await;
+                let originals: Vec<_> =
+                    answers.iter().map(|one| one.original_request.clone().unwrap()).collect();
+                assert_eq!(originals, questions);
+                let answers: Vec<_> =
+                    answers.into_iter().map(|one| one.message_response.unwrap()).collect();
+                let MessageResponse::ListServicesResponse(list) = &answers[0] else { panic!() };
+                assert!(list.service.iter().any(|one| one.name == "lf.a2a.v1.A2AService"));
+                for (answer, package) in
+                    [(&answers[1], "lf.a2a.v1"), (&answers[2], "google.protobuf")]
+                {
+                    let MessageResponse::FileDescriptorResponse(files) = answer else { panic!() };
+                    let file = FileDescriptorProto::decode(&*files.file_descriptor_proto[0]);
+                    assert_eq!(file.unwrap().package(), package);
+                }
+                for answer in &answers[3..] {
+                    let MessageResponse::ErrorResponse(error) = answer else { panic!() };
+                    assert_eq!(error.error_code, Code::NotFound as i32);
+                }
+            });
+        }
+    };
+}
+
+reflects!(reflection_describes_every_service, reflection);
+reflects!(reflection_speaks_its_older_version, reflection_alpha);
+
+#[test]
+fn a_client_that_leaves_does_not_stop_its_task() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = rig.v1().await;
+        let held = client.send_streaming_message(say("hold:100:3")).await.unwrap();
+        let mut stream = held.into_inner();
+        let first = stream.next().await.unwrap().unwrap();
+        let Some(Payload::Task(first)) = first.payload else { panic!("no task") };
+        drop(stream);
+        let mut seen = TaskState::Submitted;
+        for _ in 0..200 {
+            seen = state(&client.get_task(get(&first.id)).await.unwrap().into_inner());
+            if seen == TaskState::Completed {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(seen, TaskState::Completed);
+    });
+}
+
+#[test]
+fn cards_of_both_generations_say_what_the_profile_says() {
+    let rig = Rig::with(|setup| {
+        let (profile, _) = &mut setup.agents[0];
+        let [organization, url] = ["O", "https://o/"].map(str::to_owned);
+        profile.provider = Some(Provider { organization, url });
+        profile.documentation_url = Some("https://o/docs".to_owned());
+        profile.icon_url = Some("https://o/icon.png".to_owned());
+        profile.skills[0].input_modes = vec!["text/plain".to_owned()];
+        profile.skills[0].output_modes = vec!["image/png".to_owned()];
+        let params = JsonObjectBuf::parse(r#"{"n":7}"#).ok();
+        profile.extensions =
+            vec![Extension { uri: "urn:x".to_owned(), params, ..Extension::default() }];
+    });
+    run(async {
+        let own = v1::GetExtendedAgentCardRequest::default();
+        let card = rig.v1().await.get_extended_agent_card(own).await.unwrap().into_inner();
+        let provider = card.provider.unwrap();
+        assert_eq!((&*provider.organization, &*provider.url), ("O", "https://o/"));
+        assert_eq!(card.documentation_url.as_deref(), Some("https://o/docs"));
+        assert_eq!(card.icon_url.as_deref(), Some("https://o/icon.png"));
+        assert_eq!(card.skills[0].input_modes, ["text/plain"]);
+        assert_eq!(card.skills[0].output_modes, ["image/png"]);
+        let extension = &card.capabilities.unwrap().extensions[0];
+        assert_eq!(extension.params.as_ref().unwrap().fields["n"], number(7.0));
+        let card = rig.v03().await.get_agent_card(v03::GetAgentCardRequest {}).await;
+        let card = card.unwrap().into_inner();
+        let provider = card.provider.unwrap();
+        assert_eq!((&*provider.organization, &*provider.url), ("O", "https://o/"));
+        assert_eq!(
+            (&*card.documentation_url, &*card.icon_url),
+            ("https://o/docs", "https://o/icon.png")
+        );
+        assert_eq!(card.skills[0].input_modes, ["text/plain"]);
+        assert_eq!(card.skills[0].output_modes, ["image/png"]);
+        let extension = &card.capabilities.unwrap().extensions[0];
+        assert_eq!(extension.params.as_ref().unwrap().fields["n"], number(7.0));
+    });
+}
+
+/// Wire §1.8: what is in effect is named in the initial metadata, and nothing else.
+#[test]
+fn activated_extensions_are_named_in_the_metadata() {
+    let rig = Rig::with(|setup| {
+        let uri = "urn:x".to_owned();
+        let (profile, _) = &mut setup.agents[0];
+        profile.extensions = vec![Extension { uri, ..Extension::default() }];
+    });
+    run(async {
+        let mut client = rig.v1().await;
+        for (asked, named) in [("urn:y, urn:x", Some("urn:x")), ("urn:y", None)] {
+            let asking = |words: &str| {
+                let mut request = Request::new(say(words));
+                request.metadata_mut().insert("a2a-extensions", asked.parse().unwrap());
+                request
+            };
+            let unary = client.send_message(asking("hi")).await.unwrap();
+            let waited = client.send_message(asking("hold:50:2")).await.unwrap();
+            let stream = client.send_streaming_message(asking("stream:3")).await.unwrap();
+            for metadata in [unary.metadata(), waited.metadata(), stream.metadata()] {
+                let value = metadata.get("a2a-extensions").map(|value| value.to_str().unwrap());
+                assert_eq!(value, named, "{asked}");
+            }
+        }
+    });
+}

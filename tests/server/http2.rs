@@ -1,0 +1,1112 @@
+//! HTTP/2 on the port of HTTP/1.1: what is served over it beside gRPC, what a client can do wrong,
+//! and that the server outlives it.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use h2::{RecvStream, client::SendRequest};
+use http::{HeaderMap, Request, Response};
+use peregrine::limits::Limits;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    task::JoinSet,
+};
+
+use crate::grpc_client::{Rig, run, say};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// An empty SETTINGS frame.
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn connect(addr: SocketAddr) -> SendRequest<Bytes> {
+    let stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    client.ready().await.unwrap()
+}
+
+/// Sends a request whose body is `body`, and waits for the head of the answer.
+async fn ask(
+    client: &mut SendRequest<Bytes>,
+    request: Request<()>,
+    body: &[u8],
+) -> Response<RecvStream> {
+    let (response, mut stream) = client.send_request(request, body.is_empty()).unwrap();
+    if !body.is_empty() {
+        // A server that refuses the body may do so before it has come.
+        let _ = stream.send_data(Bytes::copy_from_slice(body), true);
+    }
+    tokio::time::timeout(PATIENCE, response).await.unwrap().unwrap()
+}
+
+/// Waits for the rest of the answer.
+async fn rest(response: Response<RecvStream>) -> (HeaderMap, Vec<u8>, HeaderMap) {
+    let (head, mut body) = response.into_parts();
+    let mut bytes = Vec::new();
+    while let Some(piece) = body.data().await {
+        let piece = piece.unwrap();
+        body.flow_control().release_capacity(piece.len()).unwrap();
+        bytes.extend_from_slice(&piece);
+    }
+    let trailers = body.trailers().await.unwrap().unwrap_or_default();
+    (head.headers, bytes, trailers)
+}
+
+fn post(media: &str, path: &str) -> http::request::Builder {
+    let uri = format!("http://test.example{path}");
+    Request::post(uri).header("content-type", media).header("a2a-version", "1.0")
+}
+
+fn rpc(method: &str, params: &Value) -> Vec<u8> {
+    json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string().into()
+}
+
+fn params(words: &str) -> Value {
+    let parts = json!([{ "text": words }]);
+    json!({ "message": { "messageId": "m", "role": "ROLE_USER", "parts": parts } })
+}
+
+fn framed(message: &impl prost::Message) -> Vec<u8> {
+    let bytes = message.encode_to_vec();
+    [&[0][..], &(bytes.len() as u32).to_be_bytes(), &bytes].concat()
+}
+
+fn grpc(path: &str) -> http::request::Builder {
+    post("application/grpc", path).header("te", "trailers")
+}
+
+const SEND: &str = "/lf.a2a.v1.A2AService/SendMessage";
+const STREAM: &str = "/lf.a2a.v1.A2AService/SendStreamingMessage";
+
+/// `grpc-status` of an answer, wherever it is.
+async fn status_of(response: Response<RecvStream>) -> (u32, String) {
+    assert_eq!(response.status(), 200);
+    let (head, _, trailers) = rest(response).await;
+    let found = |name: &str| {
+        let value = trailers.get(name).or(head.get(name)).map(|value| value.to_str().unwrap());
+        value.unwrap_or_default().to_owned()
+    };
+    (found("grpc-status").parse().unwrap(), found("grpc-message"))
+}
+
+async fn assert_serves(rig: &Rig) {
+    let sent = rig.v1().await.send_message(say("alive")).await.unwrap();
+    assert_eq!(
+        crate::grpc_client::state(&crate::grpc_client::task(sent.into_inner())),
+        crate::grpc_client::v1::TaskState::Completed
+    );
+}
+
+#[test]
+fn json_rpc_and_cards_are_served_as_over_http1() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let body = rpc("SendMessage", &params("hi"));
+        let request = post("application/json", "/").body(()).unwrap();
+        let answer = ask(&mut client, request, &body).await;
+        assert_eq!(answer.status(), 200);
+        let (head, body, _) = rest(answer).await;
+        assert_eq!(head["content-type"], "application/json");
+        assert!(head.contains_key("date") && !head.contains_key("connection"));
+        let task: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(task["id"], 7);
+        assert_eq!(task["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+        // A task made over one binding is read over the other.
+        let get = crate::grpc_client::v1::GetTaskRequest {
+            id: task["result"]["task"]["id"].as_str().unwrap().to_owned(),
+            ..Default::default()
+        };
+        let seen = rig.v1().await.get_task(get).await.unwrap().into_inner();
+        assert_eq!(seen.artifacts[0].parts[0], crate::grpc_client::text("hi"));
+        let card = Request::get("http://test.example/.well-known/agent-card.json");
+        let (head, body, _) = rest(ask(&mut client, card.body(()).unwrap(), b"").await).await;
+        let card: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(card["url"], "http://test.example/");
+        let interfaces = card["supportedInterfaces"].as_array().unwrap();
+        let grpc = interfaces.iter().find(|one| one["protocolBinding"] == "GRPC").unwrap();
+        assert_eq!(grpc["url"], "test.example:80");
+        let unchanged = Request::get("http://test.example/.well-known/agent-card.json")
+            .header("if-none-match", head["etag"].clone());
+        let answer = ask(&mut client, unchanged.body(()).unwrap(), b"").await;
+        assert_eq!(answer.status(), 304);
+        assert!(rest(answer).await.1.is_empty());
+        let head = Request::head("http://test.example/.well-known/agent-card.json");
+        let answer = ask(&mut client, head.body(()).unwrap(), b"").await;
+        assert_eq!((answer.status().as_u16(), rest(answer).await.1.len()), (200, 0));
+        for (path, status) in [("/nothing", 404), ("/a%2e%2e/b", 404), ("/../x", 400)] {
+            let request = Request::get(format!("http://test.example{path}")).body(()).unwrap();
+            assert_eq!(ask(&mut client, request, b"").await.status(), status, "{path}");
+        }
+        let request = Request::delete("http://test.example/").body(()).unwrap();
+        assert_eq!(ask(&mut client, request, b"").await.status(), 405);
+    });
+}
+
+#[test]
+fn streams_of_events_flow_over_http2() {
+    let rig = Rig::limited(|limits| limits.sse_keep_alive_ms = 100);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let body = rpc("SendStreamingMessage", &params("hold:300:50"));
+        let request = post("application/json", "/").body(()).unwrap();
+        let answer = ask(&mut client, request, &body).await;
+        assert_eq!(answer.headers()["content-type"], "text/event-stream");
+        assert!(!answer.headers().contains_key("transfer-encoding"));
+        let text = String::from_utf8(rest(answer).await.1).unwrap();
+        let ids: Vec<u64> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("id: "))
+            .map(|id| id.parse().unwrap())
+            .collect();
+        assert_eq!(ids, (1..=51).collect::<Vec<_>>());
+        assert!(text.contains("\n: keep-alive\n"), "{text}");
+        // Long answers come through the windows of the client, which start at 64 KiB.
+        let words = "x".repeat(1_000_000);
+        let body = rpc("SendMessage", &params(&words));
+        let request = post("application/json", "/").body(()).unwrap();
+        let (head, body, _) = rest(ask(&mut client, request, &body).await).await;
+        assert_eq!(head["content-length"].to_str().unwrap(), body.len().to_string());
+        assert!(body.iter().filter(|byte| **byte == b'x').count() >= 2 * words.len());
+    });
+}
+
+#[test]
+fn bodies_without_a_length_and_bodies_that_are_too_long() {
+    let rig = Rig::limited(|limits| limits.body_bytes_max = 50_000);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let body = rpc("SendMessage", &params("in pieces"));
+        let request = post("application/json", "/").body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        for piece in body.chunks(7) {
+            stream.send_data(Bytes::copy_from_slice(piece), false).unwrap();
+            tokio::task::yield_now().await;
+        }
+        stream.send_data(Bytes::new(), true).unwrap();
+        let (_, body, _) = rest(response.await.unwrap()).await;
+        let task: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(task["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+        // From its length: before any of it is sent.
+        let request = post("application/json", "/").header("content-length", "50001");
+        let (response, _stream) = client.send_request(request.body(()).unwrap(), false).unwrap();
+        assert_eq!(response.await.unwrap().status(), 413);
+        // Without one: once it is too long.
+        let request = post("application/json", "/").body(()).unwrap();
+        let answer = ask(&mut client, request, &vec![b' '; 60_000]).await;
+        assert_eq!(answer.status(), 413);
+        assert_serves(&rig).await;
+    });
+}
+
+#[test]
+fn a_deadline_lets_the_call_go() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        for path in [SEND, STREAM] {
+            let request = grpc(path).header("grpc-timeout", "100m").body(()).unwrap();
+            let answer = ask(&mut client, request, &framed(&say("hold:60000:3"))).await;
+            assert_eq!(status_of(answer).await.0, 4, "{path}");
+        }
+        // A message that never comes is not waited for, either.
+        let request = grpc(SEND).header("grpc-timeout", "100m").body(()).unwrap();
+        let (response, _stream) = client.send_request(request, false).unwrap();
+        assert_eq!(status_of(response.await.unwrap()).await.0, 4);
+        // What is none is no deadline.
+        let request = grpc(SEND).header("grpc-timeout", "soon").body(()).unwrap();
+        let answer = ask(&mut client, request, &framed(&say("x"))).await;
+        assert_eq!(status_of(answer).await.0, 0);
+    });
+}
+
+#[test]
+fn calls_that_are_not_as_grpc_wants_them() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let whole = framed(&say("x"));
+        let twice = [&whole[..], &whole].concat();
+        let compressed = [&[1][..], &whole[1..]].concat();
+        let message = "the message is not what its type says";
+        let large = "the message is larger than 4194304 bytes (body_bytes_max)";
+        for (path, body, code, says) in [
+            ("/lf.a2a.v1.A2AService/Nothing", &whole[..], 12, "there is no such rpc"),
+            ("/no.such.Service/SendMessage", &whole, 12, "there is no such rpc"),
+            ("/", &whole, 12, "there is no such rpc"),
+            ("/lf.a2a.v1.A2AService/SendMessage?x", &whole, 12, "there is no such rpc"),
+            (SEND, &whole[..whole.len() - 1], 3, "the message is cut short"),
+            (SEND, &whole[..3], 3, "the message is cut short"),
+            (SEND, &twice, 3, "the request has more than one message"),
+            (SEND, b"", 3, "the request has no message"),
+            (SEND, &compressed, 12, "compressed messages are not read"),
+            (SEND, b"\0\0\0\0\x02\x0a\x05", 3, message),
+            (SEND, b"\0\0\0\0\x03\x12\x01\xff", 3, message),
+            (SEND, b"\0\xff\xff\xff\xff", 8, large),
+        ] {
+            let request = grpc(path).body(()).unwrap();
+            let status = status_of(ask(&mut client, request, body).await).await;
+            assert_eq!(status, (code, says.to_owned()), "{path} {body:?}");
+        }
+        // Another content type is no gRPC: the path is none of HTTP's.
+        let request = post("text/plain", SEND).body(()).unwrap();
+        assert_eq!(ask(&mut client, request, &whole).await.status(), 404);
+        let request = post("application/grpcx", SEND).body(()).unwrap();
+        assert_eq!(ask(&mut client, request, &whole).await.status(), 404);
+        let mut request = grpc(SEND).body(()).unwrap();
+        for n in 0..100 {
+            let name: http::HeaderName = format!("x-{n}").parse().unwrap();
+            request.headers_mut().insert(name, "1".parse().unwrap());
+        }
+        assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 8);
+        let request = grpc(SEND).body(()).unwrap();
+        assert_eq!(status_of(ask(&mut client, request, &whole).await).await.0, 0);
+    });
+}
+
+#[test]
+fn every_call_of_a_burst_is_answered() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let mut answers = Vec::new();
+        for n in 0..100 {
+            let request = grpc(SEND).body(()).unwrap();
+            let (response, mut stream) = client.send_request(request, false).unwrap();
+            let words = if n % 10 == 0 { "hold:30:3" } else { "x" };
+            stream.send_data(framed(&say(words)).into(), true).unwrap();
+            answers.push(response);
+        }
+        for answer in answers {
+            assert_eq!(status_of(answer.await.unwrap()).await.0, 0);
+        }
+    });
+}
+
+/// Writes to a connection of its own and reads until the server ends it.
+fn raw(rig: &Rig, pieces: &[&[u8]]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    for piece in pieces {
+        // A server that has had enough may be gone before the last piece.
+        if stream.write_all(piece).is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The kinds of the frames in an answer, and the error code of the last GOAWAY.
+fn frames(mut answer: &[u8]) -> (Vec<u8>, Option<u32>) {
+    let (mut kinds, mut goaway) = (Vec::new(), None);
+    while let Some((head, rest)) = answer.split_first_chunk::<9>() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
+        kinds.push(head[3]);
+        if head[3] == 7 {
+            goaway = Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
+        }
+        answer = rest;
+    }
+    (kinds, goaway)
+}
+
+#[test]
+fn a_host_of_somebody_else_is_refused_to_every_binding() {
+    // Nothing is let in but what a loopback listener answers to anyway.
+    let rig = Rig::with(|setup| setup.allow_hosts.clear());
+    let at = |host: &str, media: &str, path: &str| {
+        let request = Request::post(format!("http://{host}{path}"));
+        request.header("content-type", media).header("a2a-version", "1.0").body(()).unwrap()
+    };
+    let body = rpc("SendMessage", &params("hi"));
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        // By turns, so that nothing is taken for what was let in before.
+        for _ in 0..2 {
+            for (host, http, grpc) in [
+                ("localhost:9", 200, 0),
+                ("evil.example:3000", 421, 7),
+                ("u:p@localhost", 400, 3),
+                ("127.0.0.1", 200, 0),
+                ("u:p@evil.example", 400, 3),
+            ] {
+                let answer = ask(&mut client, at(host, "application/json", "/"), &body).await;
+                assert_eq!(answer.status(), http, "{host}");
+                let request = at(host, "application/grpc", SEND);
+                let (status, said) =
+                    status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
+                assert_eq!((status, grpc == 7), (grpc, said.contains("--allow-host")), "{host}");
+                let health = at(host, "application/grpc", "/grpc.health.v1.Health/Check");
+                let (status, _) = status_of(ask(&mut client, health, &[0; 5]).await).await;
+                assert_eq!(status, grpc, "{host}");
+            }
+        }
+        // What was refused has run nothing.
+        let list = crate::grpc_client::v1::ListTasksRequest::default();
+        assert_eq!(rig.v1().await.list_tasks(list).await.unwrap().into_inner().total_size, 8);
+    });
+}
+
+#[test]
+fn the_preface_may_come_in_pieces() {
+    let rig = Rig::echo();
+    let pieces: Vec<&[u8]> = PREFACE.chunks(1).chain([SETTINGS]).collect();
+    let (kinds, _) = frames(&raw(&rig, &pieces));
+    assert_eq!(kinds.first(), Some(&4), "{kinds:?}");
+}
+
+#[test]
+fn what_is_no_preface_is_no_http2() {
+    let rig = Rig::echo();
+    for bytes in [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX"[..],
+        b"INVALID CONNECTION PREFACE\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\n\r\n",
+        b"PRI * HTTP/3.0\r\n\r\n",
+        b"PRI / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let answer = String::from_utf8_lossy(&raw(&rig, &[bytes])).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+        let statuses = answer.match_indices("HTTP/1.1 ").map(|(at, _)| &answer[at + 9..at + 12]);
+        let status = statuses.filter(|status| status.parse::<u16>().is_ok()).last().unwrap();
+        assert!(["400", "405", "501", "505"].contains(&status), "{answer}");
+    }
+    run(assert_serves(&rig));
+}
+
+#[test]
+fn connections_that_break_the_protocol_end_alone() {
+    let rig = Rig::echo();
+    for (what, bytes) in [
+        ("a frame of 1 MiB", frame(0, 0, 1, &[0; 1 << 20])),
+        ("data on stream 0", frame(0, 0, 0, b"x")),
+        ("headers on an even stream", frame(1, 4, 2, &[0x82])),
+        ("a broken header block", frame(1, 5, 1, &[0xff; 16])),
+        ("settings that are not a multiple of six", frame(4, 0, 0, &[0; 5])),
+        ("a continuation of nothing", frame(9, 4, 1, b"")),
+        ("a window that is nothing", frame(8, 0, 0, &[0; 4])),
+    ] {
+        let (_, goaway) = frames(&raw(&rig, &[PREFACE, SETTINGS, &bytes]));
+        assert!(goaway.is_some_and(|error| error != 0), "{what}: {goaway:?}");
+    }
+    // RFC 9113 §3.4: what does not go on with SETTINGS is no preface.
+    let refused = raw(&rig, &[PREFACE, b"GET / HTTP/1.1\r\n\r\n"]);
+    assert!(refused.starts_with(b"HTTP/1.1 505 "), "{}", refused.escape_ascii());
+    run(assert_serves(&rig));
+}
+
+/// A header block for GET http://x/ out of the static table.
+const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 0x01, b'x'];
+
+#[test]
+fn http2_resets_max() {
+    let rig = Rig::limited(|limits| limits.http2_resets_max = 5);
+    let mut burst = Vec::new();
+    for n in 0..200_u32 {
+        let id = 2 * n + 1;
+        burst.extend(frame(1, 5, id, GET));
+        burst.extend(frame(3, 0, id, &8_u32.to_be_bytes()));
+    }
+    let (kinds, goaway) = frames(&raw(&rig, &[PREFACE, SETTINGS, &burst]));
+    // ENHANCE_YOUR_CALM, and far from all of them were answered.
+    assert_eq!(goaway, Some(11));
+    assert!(kinds.iter().filter(|kind| **kind == 1).count() < 200);
+    run(assert_serves(&rig));
+}
+
+/// What was under way to a call that is refused is no mistake of its peer.
+#[test]
+fn refused_calls_are_not_counted_as_mistakes() {
+    let rig = Rig::limited(|limits| limits.http2_resets_max = 5);
+    let calls = 100_u32;
+    // POST to a host of somebody else, with a body behind it.
+    let post = [0x83, 0x86, 0x84, 0x41, 0x01, b'y'];
+    let heads: Vec<u8> = (0..calls).flat_map(|n| frame(1, 4, 2 * n + 1, &post)).collect();
+    let bodies: Vec<u8> = (0..calls).flat_map(|n| frame(0, 1, 2 * n + 1, b"{}")).collect();
+    let after = frame(1, 5, 2 * calls + 1, GET);
+    let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    let sent = [[PREFACE, SETTINGS, &heads].concat(), [bodies, after].concat()];
+    for (sent, answers) in sent.iter().zip([calls, calls + 1]) {
+        stream.write_all(sent).unwrap();
+        loop {
+            let (kinds, goaway) = frames(&answer);
+            assert_eq!(goaway, None);
+            if kinds.iter().filter(|kind| **kind == 1).count() as u32 == answers {
+                break;
+            }
+            let count = stream.read(&mut piece).unwrap();
+            assert!(count > 0, "{kinds:?}");
+            answer.extend_from_slice(&piece[..count]);
+        }
+    }
+}
+
+#[test]
+fn http2_control_frames_max() {
+    let rig = Rig::limited(|limits| limits.http2_control_frames_max = 50);
+    let call = frame(1, 4, 1, &[&[0x83], &GET[1..]].concat());
+    let begun = [PREFACE, SETTINGS, &call].concat();
+    for (what, flood) in [
+        ("SETTINGS", frame(4, 0, 0, &[])),
+        ("PING", frame(6, 0, 0, &[7; 8])),
+        ("PRIORITY", frame(2, 0, 3, &[0, 0, 0, 0, 1])),
+        ("WINDOW_UPDATE", frame(8, 0, 0, &[0, 0, 0, 1])),
+        ("an unknown frame", frame(0xfe, 0, 0, b"")),
+        ("empty DATA", frame(0, 0, 1, b"")),
+        ("DATA of padding", frame(0, 8, 1, &[1, 0])),
+        ("an answer to no PING", frame(6, 1, 0, &[7; 8])),
+        ("RST_STREAM", frame(3, 0, 1, &8_u32.to_be_bytes())),
+    ] {
+        // The last ones lie unread when the server has had enough, and do not take its goodbye away.
+        let (_, goaway) = frames(&raw(&rig, &[&begun, &flood.repeat(20_000)]));
+        assert_eq!(goaway, Some(11), "{what}");
+        let calm = [&begun[..], &flood.repeat(40), &frame(6, 0, 0, b"the last")].concat();
+        if what != "RST_STREAM" {
+            let (kinds, goaway) = frames(&raw(&rig, &[&calm]));
+            assert!(
+                kinds.contains(&6) && goaway.is_none_or(|error| error == 0),
+                "{what}: {kinds:?}"
+            );
+        }
+    }
+    run(assert_serves(&rig));
+}
+
+/// Reads until a frame of this kind has come.
+fn read_to(stream: &mut TcpStream, kind: u8) {
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    while !frames(&answer).0.contains(&kind) {
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "the connection ended");
+        answer.extend_from_slice(&piece[..count]);
+    }
+}
+
+/// h2 ignores what comes for a call that we have reset, for as long as it remembers it.
+#[test]
+fn frames_of_a_call_that_was_refused_are_no_use() {
+    const RST_STREAM: u8 = 3;
+    let rig = Rig::limited(|limits| limits.http2_control_frames_max = 50);
+    // POST to a host of somebody else, whose body is not waited for.
+    let post = [0x83, 0x86, 0x84, 0x41, 0x01, b'y'];
+    for (what, flood) in
+        [("HEADERS", frame(1, 4, 1, &post)), ("empty DATA that ends", frame(0, 1, 1, b""))]
+    {
+        let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&[PREFACE, SETTINGS, &frame(1, 4, 1, &post)].concat()).unwrap();
+        read_to(&mut stream, RST_STREAM);
+        stream.write_all(&flood.repeat(60)).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(frames(&answer).1, Some(11), "{what}");
+    }
+    run(assert_serves(&rig));
+}
+
+/// RFC 9113 §8.3.1: one `Host` may stand for `:authority`.
+#[test]
+fn a_request_names_one_host() {
+    let rig = Rig::echo();
+    for (media, path, body) in [
+        ("application/json", "/", rpc("ListTasks", &json!({}))),
+        ("application/grpc", SEND, framed(&say("hi"))),
+    ] {
+        let heads = [1, 2].map(|hosts| {
+            let fields = [(":path", path), ("content-type", media), ("a2a-version", "1.0")];
+            let hosts = vec![("host", "x"); hosts];
+            // Without the `:authority` that stands before the other fields.
+            let block = call_of(&[&fields[..], &hosts].concat());
+            let block = [&block[..2], &block[5..]].concat();
+            let call = [frame(1, 4, 1, &block), frame(0, 1, 1, &body)].concat();
+            let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.write_all(&[PREFACE, SETTINGS, &call].concat()).unwrap();
+            let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+            // Up to the frame that ends the stream; the first one that has fields begins it.
+            while !answer.windows(9).any(|head| head[3] < 2 && head[4] & 1 == 1 && head[8] == 1) {
+                let count = stream.read(&mut piece).unwrap();
+                assert!(count > 0, "the connection ended");
+                answer.extend_from_slice(&piece[..count]);
+            }
+            let head = answer.windows(9).position(|head| head[3] == 1 && head[8] == 1).unwrap();
+            // Which static entry `:status` is, and whether anything is behind the fields.
+            (answer[head + 9], frames(&answer).0.contains(&0))
+        });
+        let expected = match media {
+            "application/json" => [(0x88, true), (0x8c, true)],
+            _ => [(0x88, true), (0x88, false)],
+        };
+        assert_eq!(heads, expected, "{media}");
+    }
+}
+
+#[test]
+fn acknowledging_what_was_sent_is_no_flood() {
+    let rig = Rig::limited(|limits| limits.http2_control_frames_max = 5);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        // Through windows of 64 KiB, which are opened again and again.
+        let words = "x".repeat(3_000_000);
+        let body = rpc("SendMessage", &params(&words));
+        let request = post("application/json", "/").body(()).unwrap();
+        let (_, body, _) = rest(ask(&mut client, request, &body).await).await;
+        assert!(body.len() > 2 * words.len());
+        let request = grpc(STREAM).body(()).unwrap();
+        let answer = ask(&mut client, request, &framed(&say("stream:500"))).await;
+        assert_eq!(status_of(answer).await.0, 0);
+        for _ in 0..50 {
+            let request = grpc(SEND).body(()).unwrap();
+            let answer = ask(&mut client, request, &framed(&say("x"))).await;
+            assert_eq!(status_of(answer).await.0, 0);
+        }
+    });
+}
+
+/// Opens `count` calls, sends each of them `piece` and nothing more, and counts those that are cut.
+fn cut(rig: &Rig, count: u32, fields: &[(&str, &str)], piece: &[u8]) -> usize {
+    let call = call_of(fields);
+    let mut calls = Vec::new();
+    for n in 0..count {
+        calls.extend(frame(1, 4, 2 * n + 1, &call));
+        if !piece.is_empty() {
+            calls.extend(frame(0, 0, 2 * n + 1, piece));
+        }
+    }
+    // What is answered to the ping behind them has seen them all.
+    let ping = frame(6, 0, 0, b"the last");
+    let (kinds, _) = frames(&raw(rig, &[PREFACE, SETTINGS, &calls, &ping]));
+    kinds.iter().filter(|kind| **kind == 3).count()
+}
+
+/// A header block of a POST with these fields, and `:path` among them.
+fn call_of(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = vec![0x83, 0x86, 0x41, 0x01, b'x'];
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            // RFC 7541 §5.1, with a prefix of seven bits.
+            match text.len().checked_sub(127) {
+                None => block.push(text.len() as u8),
+                Some(more) => {
+                    block.extend([127, (more % 128) as u8 | 128, (more >> 7) as u8]);
+                }
+            }
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
+}
+
+#[test]
+fn what_a_waiting_call_holds_is_counted() {
+    let grpc = [(":path", SEND), ("content-type", "application/grpc")];
+    let long = "x".repeat(10_000);
+    let asks = [&grpc[..], &[("a2a-extensions", &*long)]].concat();
+    let json = [(":path", "/"), ("content-type", "application/json"), ("x-long", &*long)];
+    let piece = [&b"\0\0\x01\0\0"[..], &[b'x'; 10_000]].concat();
+    for (what, fields, piece) in [
+        ("the first piece of a message", &grpc[..], &piece[..]),
+        ("metadata", &asks, b""),
+        ("the head of another request", &json, b""),
+    ] {
+        let rig = Rig::limited(|limits| limits.buffers_bytes_max = 300_000);
+        let count = cut(&rig, 100, fields, piece);
+        // Some 30 of them fit.
+        assert!((50..100).contains(&count), "{what}: {count}");
+        run(assert_serves(&rig));
+    }
+    // What nobody needs is not kept.
+    let rig = Rig::limited(|limits| limits.buffers_bytes_max = 300_000);
+    let unknown = [&grpc[..], &[("x-long", &*long)]].concat();
+    assert_eq!(cut(&rig, 100, &unknown, b""), 0);
+}
+
+#[test]
+fn a_preface_that_is_none_ends_the_connection() {
+    let rig = Rig::echo();
+    // RFC 9113 §3.4: it may be answered by nothing but a close; here it is HTTP/1.1, and broken.
+    let answer = raw_open(&rig, &[b"INVALID CONNECTION PREFACE\r\n\r\n"]);
+    assert!(answer.starts_with(b"HTTP/1.1 400 "), "{}", answer.escape_ascii());
+}
+
+#[test]
+fn questions_may_come_while_an_answer_is_not_taken() {
+    use crate::grpc_client::reflection::{
+        ServerReflectionRequest, server_reflection_request::MessageRequest::ListServices,
+    };
+    let rig = Rig::echo();
+    let question = framed(&ServerReflectionRequest {
+        message_request: Some(ListServices(String::new())),
+        ..Default::default()
+    });
+    run(async {
+        let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+        let mut builder = h2::client::Builder::new();
+        let (client, connection) =
+            builder.initial_window_size(16).handshake::<_, Bytes>(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+        let request = grpc(path).body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        // One by one byte, while the window for the first answer is shut.
+        for byte in question.repeat(3) {
+            stream.send_data(Bytes::copy_from_slice(&[byte]), false).unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stream.send_data(Bytes::new(), true).unwrap();
+        let response = tokio::time::timeout(PATIENCE, response).await.unwrap().unwrap();
+        let (_, body, trailers) = rest(response).await;
+        assert_eq!(trailers["grpc-status"], "0");
+        let one = &body[..body.len() / 3];
+        assert_eq!(body, one.repeat(3));
+    });
+}
+
+#[test]
+fn http2_connections_max() {
+    let rig = Rig::limited(|limits| limits.http2_connections_max = 1);
+    let connect = || async {
+        let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        let served = tokio::spawn(connection);
+        (client, served)
+    };
+    run(async {
+        let (client, first) = connect().await;
+        let mut client = client.ready().await.unwrap();
+        let request = grpc(SEND).body(()).unwrap();
+        status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
+        let (_refused, second) = connect().await;
+        let reason = second.await.unwrap().unwrap_err().reason();
+        assert_eq!(reason, Some(h2::Reason::ENHANCE_YOUR_CALM));
+        // The one before it lives, and when it is gone there is room again.
+        let request = grpc(SEND).body(()).unwrap();
+        status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
+        drop(client);
+        let _ = first.await;
+        assert_serves(&rig).await;
+    });
+}
+
+#[test]
+fn http2_streams_max() {
+    let rig = Rig::limited(|limits| limits.http2_streams_max = 3);
+    run(async {
+        let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        // The client hears of it with the first answer, and holds further calls back.
+        let request = grpc(SEND).body(()).unwrap();
+        status_of(ask(&mut client, request, &framed(&say("x"))).await).await;
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            let request = grpc(STREAM).body(()).unwrap();
+            held.push(ask(&mut client, request, &framed(&say("hold:600000:3"))).await);
+        }
+        let waits = tokio::time::timeout(Duration::from_millis(200), client.clone().ready());
+        let request = grpc(SEND).body(()).unwrap();
+        if let Ok(Ok(mut ready)) = waits.await {
+            let (response, mut stream) = ready.send_request(request, false).unwrap();
+            let _ = stream.send_data(framed(&say("x")).into(), true);
+            let early = tokio::time::timeout(Duration::from_millis(200), response).await;
+            assert!(early.is_err(), "{early:?}");
+        }
+        drop(held);
+        assert_serves(&rig).await;
+    });
+    // Whoever does not hold back is refused, one call at a time.
+    let mut burst = Vec::new();
+    for n in 0..6_u32 {
+        burst.extend(frame(1, 4, 2 * n + 1, &[&[0x83], &GET[1..]].concat()));
+    }
+    let (kinds, _) = frames(&raw(&rig, &[PREFACE, SETTINGS, &burst]));
+    assert!(kinds.iter().filter(|kind| **kind == 3).count() >= 3, "{kinds:?}");
+    run(assert_serves(&rig));
+}
+
+#[test]
+fn a_body_that_does_not_move_is_not_waited_for() {
+    let rig = Rig::limited(|limits| limits.body_idle_ms = 200);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let request = grpc(SEND).body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        stream.send_data(Bytes::from_static(b"\0\0\0\0\x09abc"), false).unwrap();
+        assert_eq!(status_of(response.await.unwrap()).await.0, 1);
+        let request = post("application/json", "/").body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        stream.send_data(Bytes::from_static(b"{"), false).unwrap();
+        assert_eq!(response.await.unwrap().status(), 408);
+    });
+}
+
+#[test]
+fn a_connection_that_is_idle_or_silent_is_ended() {
+    let rig = Rig::limited(|limits| {
+        limits.keep_alive_idle_ms = 200;
+        limits.sse_keep_alive_ms = 200;
+        limits.write_stall_ms = 300;
+        limits.head_timeout_ms = 300;
+    });
+    // Idle: told to go. This client never answers, so it is closed.
+    let (kinds, goaway) = frames(&raw_open(&rig, &[PREFACE, SETTINGS]));
+    assert_eq!(goaway, Some(0), "{kinds:?}");
+    // With a call that waits: asked whether it is still there.
+    let request = framed(&say("hold:600000:3"));
+    let mut block = vec![0x83, 0x86, 0x41, 0x01, b'x'];
+    for (name, value) in [(":path", STREAM), ("content-type", "application/grpc")] {
+        block.push(0);
+        for text in [name, value] {
+            block.push(text.len() as u8);
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    let call = [frame(1, 4, 1, &block), frame(0, 1, 1, &request)].concat();
+    let (kinds, _) = frames(&raw_open(&rig, &[PREFACE, SETTINGS, &call]));
+    assert!(kinds.contains(&6) && kinds.contains(&0), "{kinds:?}");
+    // A preface without anything behind it.
+    raw_open(&rig, &[PREFACE]);
+    raw_open(&rig, &[&PREFACE[..10]]);
+    run(assert_serves(&rig));
+}
+
+/// As [`raw`], but leaves its own side open.
+fn raw_open(rig: &Rig, pieces: &[&[u8]]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    pieces.iter().for_each(|piece| stream.write_all(piece).unwrap());
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        ended => drop(ended.expect("the server ends the connection")),
+    }
+    answer
+}
+
+#[test]
+fn the_connection_that_holds_most_is_reset() {
+    let rig = Rig::limited(|limits| {
+        limits.buffers_bytes_max = 16_000_000;
+        // Else its calls would wait for each other.
+        limits.output_bytes_max = 16_000_000;
+    });
+    run(async {
+        let mut victim = connect(rig.0.addrs()[0]).await;
+        let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+        let (mut greedy, connection) = h2::client::handshake(stream).await.unwrap();
+        let greedy_end = tokio::spawn(connection);
+        let words = "x".repeat(1_000_000);
+        // Nothing is released: what is beyond the window of 64 KiB waits.
+        let mut unread = Vec::new();
+        for _ in 0..7 {
+            let request = grpc(SEND).body(()).unwrap();
+            greedy = greedy.ready().await.unwrap();
+            unread.push(ask(&mut greedy, request, &framed(&say(&words))).await);
+        }
+        let request = post("application/json", "/").body(()).unwrap();
+        let body = rpc("SendMessage", &params(&words));
+        let (_, body, _) = rest(ask(&mut victim, request, &body).await).await;
+        assert!(body.len() > 2 * words.len());
+        let end = tokio::time::timeout(PATIENCE, greedy_end).await.unwrap().unwrap();
+        let error = end.unwrap_err();
+        let kind = error.get_io().map(std::io::Error::kind);
+        assert_eq!(kind, Some(ErrorKind::ConnectionReset), "{error}");
+        assert_serves(&rig).await;
+    });
+}
+
+/// Calls of one connection that overlap, so that it always holds something, but nothing for long.
+struct Busy {
+    client: SendRequest<Bytes>,
+    under_way: Vec<(h2::client::ResponseFuture, h2::SendStream<Bytes>, Bytes)>,
+    answers: Vec<tokio::task::JoinHandle<usize>>,
+}
+
+impl Busy {
+    /// Begins a call in every third round, and sends a piece of each that has begun.
+    fn round(&mut self, round: usize, body: &Bytes) {
+        if round.is_multiple_of(3) {
+            let request = post("application/json", "/").body(()).unwrap();
+            let (response, stream) = self.client.send_request(request, false).unwrap();
+            self.under_way.push((response, stream, body.clone()));
+        }
+        for (_, stream, left) in &mut self.under_way {
+            let piece = left.split_to(left.len().min(body.len() / 12));
+            stream.send_data(piece, left.is_empty()).unwrap();
+        }
+        for (response, ..) in self.under_way.extract_if(.., |(.., left)| left.is_empty()) {
+            let answer = async { rest(response.await.unwrap()).await.1.len() };
+            self.answers.push(tokio::spawn(answer));
+        }
+    }
+}
+
+#[test]
+fn those_that_move_outlive_readers_that_never_read() {
+    let rig = Rig::limited(|limits| {
+        limits.buffers_bytes_max = 16_000_000;
+        limits.connections_max = 1_000;
+    });
+    let addr = rig.0.addrs()[0];
+    let head = |length: usize| {
+        format!(
+            "POST / HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        )
+    };
+    run(async {
+        let stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+        let mut builder = h2::client::Builder::new();
+        // It takes its answers at once.
+        builder.initial_window_size(1 << 20).initial_connection_window_size(1 << 24);
+        let (mut client, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
+        tokio::spawn(connection);
+        let request = post("application/json", "/").body(()).unwrap();
+        let large = rpc("SendMessage", &params(&"x".repeat(225_000)));
+        let (_, task, _) = rest(ask(&mut client, request, &large).await).await;
+        let task: Value = serde_json::from_slice(&task).unwrap();
+        let get = rpc("GetTask", &json!({ "id": task["result"]["task"]["id"] }));
+        let get = [head(get.len()).as_bytes(), &get].concat();
+
+        let words = Bytes::from(rpc("SendMessage", &params(&"x".repeat(60_000))));
+        let mut busy = Busy { client, under_way: Vec::new(), answers: Vec::new() };
+        // Its answer is short, so that only the body is held.
+        let upload = rpc("Unknown", &params(&"x".repeat(200_000)));
+        let mut slow = tokio::net::TcpStream::connect(addr).await.unwrap();
+        slow.write_all(head(upload.len()).as_bytes()).await.unwrap();
+        // 17 readers fill the buffers; three times as many come, and none of them reads.
+        let (rounds, mut readers) = (54, Vec::new());
+        for (round, piece) in upload.chunks(upload.len().div_ceil(rounds)).enumerate() {
+            busy.round(round, &words);
+            slow.write_all(piece).await.unwrap();
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.set_recv_buffer_size(4096).unwrap();
+            let mut reader = socket.connect(addr).await.unwrap();
+            reader.write_all(&get).await.unwrap();
+            reader.readable().await.unwrap();
+            readers.push(reader);
+        }
+        let mut answer = Vec::new();
+        slow.read_to_end(&mut answer).await.unwrap();
+        assert!(String::from_utf8_lossy(&answer).contains("-32601"));
+        for answer in std::mem::take(&mut busy.answers) {
+            assert!(answer.await.unwrap() > 120_000);
+        }
+        let is_reset = |reader: &tokio::net::TcpStream| reader.take_error().unwrap().is_some();
+        assert!(readers.iter().filter(|reader| is_reset(reader)).count() > rounds / 2);
+        assert_serves(&rig).await;
+    });
+}
+
+/// Calls wait while answers of more than 80,000 bytes are not taken.
+fn wait_behind_80_kb(limits: &mut Limits) {
+    limits.output_bytes_max = 40_000;
+    limits.answer_bytes_max = 40_000;
+}
+
+/// How many tasks there are.
+async fn tasks(client: &mut SendRequest<Bytes>) -> Value {
+    let request = post("application/json", "/").body(()).unwrap();
+    let (_, body, _) = rest(ask(client, request, &rpc("ListTasks", &json!({}))).await).await;
+    serde_json::from_slice::<Value>(&body).unwrap()["result"]["totalSize"].clone()
+}
+
+#[test]
+fn calls_wait_while_their_connection_does_not_take_its_answers() {
+    let rig = Rig::limited(wait_behind_80_kb);
+    let words = "x".repeat(50_000);
+    let calls = [
+        (grpc(SEND), framed(&say(&words))),
+        (post("application/json", "/"), rpc("SendMessage", &params(&words))),
+    ];
+    run(async {
+        let mut observer = connect(rig.0.addrs()[0]).await;
+        for (round, (request, message)) in calls.into_iter().enumerate() {
+            let mut client = connect(rig.0.addrs()[0]).await;
+            let request = request.body(()).unwrap();
+            // Its window of 64 KiB holds back some of the answer, which has over 100 KB.
+            let first = ask(&mut client, request.clone(), &message).await;
+            let mut waiting = JoinSet::new();
+            for _ in 0..9 {
+                let (response, mut stream) = client.send_request(request.clone(), false).unwrap();
+                stream.send_data(message.clone().into(), true).unwrap();
+                waiting.spawn(async move { rest(response.await.unwrap()).await.1.len() });
+            }
+            // Once this is answered, the server has seen all that came before it.
+            let check = grpc("/grpc.health.v1.Health/Check").body(()).unwrap();
+            ask(&mut client, check, &[0; 5]).await;
+            assert_eq!(tasks(&mut observer).await, json!(10 * round + 1));
+            waiting.spawn(async move { rest(first).await.1.len() });
+            let lengths = tokio::time::timeout(PATIENCE, waiting.join_all()).await.unwrap();
+            assert!(lengths.iter().all(|length| *length > 2 * words.len()), "{lengths:?}");
+            assert_eq!(tasks(&mut observer).await, json!(10 * round + 10));
+        }
+        assert_serves(&rig).await;
+    });
+}
+
+/// A call that waits for its task needs no place for it.
+#[test]
+fn a_call_that_has_begun_is_answered_beside_answers_that_nobody_reads() {
+    let rig = Rig::limited(|limits| {
+        wait_behind_80_kb(limits);
+        limits.drain_ms = 300;
+    });
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let mut observer = connect(rig.0.addrs()[0]).await;
+        let request = post("application/json", "/").body(()).unwrap();
+        let (held, mut stream) = client.send_request(request.clone(), false).unwrap();
+        stream.send_data(rpc("SendMessage", &params("hold:60000:3")).into(), true).unwrap();
+        while tasks(&mut observer).await != json!(1) {}
+        let unread = rpc("SendMessage", &params(&"x".repeat(50_000)));
+        let unread = ask(&mut client, request, &unread).await;
+        rig.0.shutdown();
+        assert_eq!(tokio::time::timeout(PATIENCE, held).await.unwrap().unwrap().status(), 503);
+        drop(unread);
+    });
+    rig.0.join();
+}
+
+#[test]
+fn streams_that_nobody_reads_hold_up_no_call() {
+    let rig = Rig::limited(wait_behind_80_kb);
+    let events = "stream:1000";
+    let streams = [
+        (grpc(STREAM), framed(&say(events))),
+        (post("application/json", "/"), rpc("SendStreamingMessage", &params(events))),
+    ];
+    run(async {
+        let mut observer = connect(rig.0.addrs()[0]).await;
+        for (round, (request, message)) in streams.into_iter().enumerate() {
+            let mut client = connect(rig.0.addrs()[0]).await;
+            let request = request.body(()).unwrap();
+            let mut unread = Vec::new();
+            for _ in 0..4 {
+                unread.push(ask(&mut client, request.clone(), &message).await);
+            }
+            let call = grpc(SEND).body(()).unwrap();
+            ask(&mut client, call, &framed(&say("hello"))).await;
+            assert_eq!(tasks(&mut observer).await, json!(5 * (round + 1)));
+        }
+        assert_serves(&rig).await;
+    });
+}
+
+#[test]
+fn a_reader_that_stops_is_given_up() {
+    let rig = Rig::limited(|limits| limits.write_stall_ms = 300);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let words = "x".repeat(1_000_000);
+        let request = grpc(SEND).body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        stream.send_data(framed(&say(&words)).into(), true).unwrap();
+        let (_, mut body) = response.await.unwrap().into_parts();
+        // Nothing is released: the window of 64 KiB stays shut.
+        let mut end = None;
+        while let Some(piece) = body.data().await {
+            if let Err(error) = piece {
+                end = error.reason();
+                break;
+            }
+        }
+        assert_eq!(end, Some(h2::Reason::ENHANCE_YOUR_CALM));
+        assert_serves(&rig).await;
+    });
+}
+
+#[test]
+fn a_reader_that_trickles_is_given_up() {
+    let rig = Rig::limited(|limits| limits.write_stall_ms = 300);
+    let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    // A window of ten bytes, which is opened by one byte at a time.
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 10]);
+    let path = b"/.well-known/agent-card.json";
+    let card = [&[0x82, 0x86, 0x41, 0x01, b'x', 0x04, path.len() as u8], &path[..]].concat();
+    stream.write_all(&[PREFACE, &settings, &frame(1, 5, 1, &card)].concat()).unwrap();
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    let until = std::time::Instant::now() + PATIENCE;
+    while !frames(&answer).0.contains(&3) {
+        assert!(std::time::Instant::now() < until, "it is waited for");
+        stream.write_all(&frame(8, 0, 1, &[0, 0, 0, 1])).unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+        if let Ok(count) = stream.read(&mut piece) {
+            answer.extend_from_slice(&piece[..count]);
+        }
+    }
+    run(assert_serves(&rig));
+}
+
+#[test]
+fn a_draining_server_ends_its_connections() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let request = grpc(SEND).body(()).unwrap();
+        let (response, mut stream) = client.send_request(request, false).unwrap();
+        stream.send_data(framed(&say("hold:300:3")).into(), true).unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        rig.0.shutdown();
+        // What runs is answered; then the connection ends by itself.
+        assert_eq!(status_of(response.await.unwrap()).await.0, 0);
+    });
+    rig.0.join();
+}
+
+/// JSON-RPC and HTTP+JSON; the calls of gRPC are in `tests/server/grpc.rs`.
+#[test]
+fn calls_that_wait_are_answered_at_the_end_of_the_server() {
+    let rig = Rig::limited(|limits| limits.drain_ms = 300);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let held = params("hold:60000:3");
+        let mut answers = Vec::new();
+        for (path, body) in [
+            ("/", rpc("SendMessage", &held)),
+            ("/message:send", held.to_string().into_bytes()),
+            // A round trip behind the others: they are there.
+            ("/", rpc("GetTask", &json!({ "id": "none" }))),
+        ] {
+            let request = post("application/json", path).body(()).unwrap();
+            let (response, mut stream) = client.send_request(request, false).unwrap();
+            stream.send_data(body.into(), true).unwrap();
+            answers.push(response);
+        }
+        assert_eq!(answers.pop().unwrap().await.unwrap().status(), 200);
+        rig.0.shutdown();
+        for response in answers {
+            let answer = tokio::time::timeout(PATIENCE, response).await.unwrap().unwrap();
+            assert_eq!(
+                (answer.status().as_u16(), answer.headers()["retry-after"].to_str().unwrap()),
+                (503, "1")
+            );
+            let text = String::from_utf8(rest(answer).await.1).unwrap();
+            assert!(text.contains(r#""metadata":{"taskId":""#), "{text}");
+        }
+    });
+    rig.0.join();
+}

@@ -1,0 +1,19 @@
+//! The server on real sockets: the binary as its users start it, or a `Server` in this process.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../support/certificates.rs"]
+mod certificates;
+#[path = "../support/grpc.rs"]
+mod grpc_client;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod disconnects;
+mod grpc;
+mod hosts;
+mod http2;
+#[cfg(target_os = "linux")]
+mod memory;
+mod process;
+mod tls;

@@ -1,0 +1,542 @@
+//! The terms of the memory sum are ceilings: each is driven to its bound over real sockets, and what
+//! the kernel says of the process grows by no more.
+
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
+
+use peregrine::limits::Limits;
+
+use crate::support::{
+    ask::{Say, V1, get, post, rpc, say},
+    binary::{Binary, PATIENCE, Tcp},
+    ws,
+};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// What a process grows by that nobody asked it to: the allocator's pages, code that ran first.
+const SLACK_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The terms of HTTP/2.
+const HTTP2: [&str; 2] = ["calls and tables of HTTP/2", "heads of HTTP/2 at hand"];
+/// The term of what is on its way.
+const ON_ITS_WAY: &str = "partial requests and unsent output";
+/// The term of one request and its answer.
+const AT_HAND: &str = "the request and the answer at hand";
+
+/// A server whose memory is watched.
+struct Watched {
+    server: Binary,
+    limits: Limits,
+    /// Resident memory when the watch began.
+    before: u64,
+}
+
+impl Watched {
+    /// One with these limits.
+    fn new(rows: &[&str]) -> Watched {
+        let mut limits = Limits::default();
+        for row in rows {
+            let (name, value) = row.split_once('=').unwrap();
+            limits.set(name, value).unwrap();
+        }
+        Watched::of(Binary::limited(rows), limits)
+    }
+
+    fn of(server: Binary, limits: Limits) -> Watched {
+        let before = resident(&server);
+        Watched { server, limits, before }
+    }
+
+    /// What was taken until now does not count.
+    fn begin(&mut self) {
+        self.before = resident(&self.server);
+    }
+
+    /// By how much the memory has grown.
+    fn grown(&self) -> u64 {
+        resident(&self.server).saturating_sub(self.before)
+    }
+
+    /// The sum of the terms whose labels have these words.
+    fn bound(&self, labels: &[&str]) -> u64 {
+        let terms = self.limits.memory_bytes_terms(1);
+        let term = |words: &&str| terms.iter().find(|(label, _)| label.contains(words));
+        labels.iter().map(|words| term(words).expect(words).1).sum()
+    }
+
+    fn assert_within(&self, grown: u64, labels: &[&str]) {
+        assert_within(grown, self.bound(labels) + SLACK_BYTES);
+    }
+}
+
+/// Resident memory.
+fn resident(server: &Binary) -> u64 {
+    let line = server.status("VmRSS").expect("a line");
+    let kilobytes: u64 = line.split(' ').next().unwrap().parse().expect("a number");
+    kilobytes * 1024
+}
+
+/// The most that is resident until `is_over`, and then no more for a while.
+fn growth(watched: &Watched, mut is_over: impl FnMut() -> bool) -> u64 {
+    let (until, mut most) = (Instant::now() + PATIENCE, 0);
+    while !is_over() {
+        assert!(Instant::now() < until, "the server does not take what it is sent");
+        most = most.max(watched.grown());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    most.max(watched.grown())
+}
+
+/// Under AddressSanitizer, which is told what to do by its variable, each allocation has memory of
+/// its own beside it, and what is freed stays for a while: then only the scenario counts.
+fn assert_within(grown: u64, most: u64) {
+    let is_counted = std::env::var_os("ASAN_OPTIONS").is_none();
+    assert!(!is_counted || grown <= most, "{grown} of {most}");
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A literal of less than 127 bytes, or of a length in three bytes (RFC 7541 §5.1).
+fn text(block: &mut Vec<u8>, text: &[u8]) {
+    match text.len().checked_sub(127) {
+        None => block.push(text.len() as u8),
+        Some(more) => {
+            block.extend([127, (more % 128) as u8 | 128, (more / 128 % 128) as u8 | 128]);
+            block.push((more / 128 / 128) as u8);
+        }
+    }
+    block.extend_from_slice(text);
+}
+
+fn field(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    block.push(0);
+    text(block, name);
+    text(block, value);
+}
+
+fn call(path: &[u8], media: &[u8]) -> Vec<u8> {
+    let mut block = vec![0x83, 0x86, 0x41];
+    // A host that the server answers to, for what it refuses is not held.
+    text(&mut block, b"a.example");
+    field(&mut block, b":path", path);
+    field(&mut block, b"content-type", media);
+    block
+}
+
+const PING: u8 = 6;
+/// GOAWAY before any stream, with ENHANCE_YOUR_CALM.
+const REFUSED: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11];
+
+/// Sends a ping, whose answer says that everything before it was taken.
+fn ping(tcp: &mut Tcp) {
+    tcp.write(&frame(PING, 0, 0, b"the last"));
+    tcp.stream.set_nonblocking(true).unwrap();
+}
+
+/// Reads what has come; true: the ping was answered.
+fn has_answered(tcp: &mut Tcp, came: &mut Vec<u8>) -> bool {
+    has_read(tcp, came, b"the last")
+}
+
+/// Reads what has come; true: these bytes are among it.
+fn has_read(tcp: &mut Tcp, came: &mut Vec<u8>, words: &[u8]) -> bool {
+    use std::io::Read;
+    let mut some = [0; 16 * 1024];
+    while let Ok(count @ 1..) = tcp.stream.read(&mut some) {
+        came.extend_from_slice(&some[..count]);
+    }
+    came.windows(words.len()).any(|some| some == words)
+}
+
+/// Waits until all of these have taken what they were sent.
+fn settled(watched: &Watched, all: &mut [Tcp]) -> u64 {
+    all.iter_mut().for_each(ping);
+    let mut came = vec![Vec::new(); all.len()];
+    growth(watched, || {
+        let mut each = all.iter_mut().zip(&mut came);
+        each.all(|(tcp, came)| has_answered(tcp, came))
+    })
+}
+
+/// Calls of gRPC with heads of nearly a hundred fields, whose messages never come.
+#[test]
+fn http2_calls_whose_message_never_comes() {
+    let streams = 1_500;
+    let watched =
+        Watched::new(&["http2_connections_max=2", &format!("http2_streams_max={streams}")]);
+    let mut block = call(b"/lf.a2a.v1.A2AService/SendMessage", b"application/grpc");
+    for n in 0..94 {
+        field(&mut block, format!("x{n}").as_bytes(), &[b'v'; 100]);
+    }
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let mut tcp = watched.server.connect();
+        tcp.write(PREFACE);
+        for n in 0..streams {
+            tcp.write(&frame(1, 4, 2 * n + 1, &block));
+        }
+        all.push(tcp);
+    }
+    let grown = settled(&watched, &mut all);
+    watched.assert_within(grown, &HTTP2);
+    // They are all there.
+    assert!(grown > 2 * u64::from(streams) * 1024, "{grown}");
+    drop(all);
+    watched.server.assert_lives();
+}
+
+/// What they sent before they were told to go is not kept.
+#[test]
+fn http2_connections_that_are_refused() {
+    let (refused, rest) = (400, frame(0xfe, 0, 0, &[0; 16_000]).repeat(4));
+    let watched = Watched::new(&["http2_connections_max=1", "linger_ms=5000"]);
+    let mut all = vec![watched.server.connect()];
+    all[0].write(PREFACE);
+    all[0].write(&frame(PING, 0, 0, b"go on..."));
+    all[0].read_until("go on...");
+    for _ in 0..refused {
+        let mut tcp = watched.server.connect();
+        tcp.write(&[PREFACE, &rest].concat());
+        all.push(tcp);
+    }
+    let mut came = vec![Vec::new(); all.len()];
+    all.iter_mut().for_each(|tcp| tcp.stream.set_nonblocking(true).unwrap());
+    let grown = growth(&watched, || {
+        let mut each = all.iter_mut().zip(&mut came).skip(1);
+        each.all(|(tcp, came)| has_read(tcp, came, REFUSED))
+    });
+    // What each connection costs that waits for its peer to go.
+    assert_within(grown, SLACK_BYTES + refused * 4096);
+    drop(all);
+    watched.server.assert_lives();
+}
+
+/// Each entry of the table of fields keeps alive the buffer in which it came.
+#[test]
+fn http2_tables_of_fields() {
+    let watched = Watched::new(&["http2_connections_max=8", "http2_streams_max=8"]);
+    let mut all: Vec<Tcp> = (0..8).map(|_| watched.server.connect()).collect();
+    all.iter_mut().for_each(|tcp| tcp.write(PREFACE));
+    for n in 0..110_u8 {
+        // GET of a path that is kept, with a field that fills its frame.
+        let mut block = vec![0x82, 0x86, 0x41, 0x01, b'x', 0x44, 0x02, b'/', b'!' + n % 90];
+        field(&mut block, b"x-long", &[b'v'; 16_100]);
+        for tcp in &mut all {
+            tcp.write(&frame(1, 5, 2 * u32::from(n) + 1, &block));
+            // No more at a time than are allowed.
+            if n % 4 == 3 {
+                tcp.write(&frame(PING, 0, 0, b"go on..."));
+                tcp.read_until("go on...");
+                let _ = tcp.take();
+            }
+        }
+    }
+    let grown = settled(&watched, &mut all);
+    watched.assert_within(grown, &HTTP2);
+    assert!(grown > 4 * 1024 * 1024, "{grown}");
+    drop(all);
+    watched.server.assert_lives();
+}
+
+/// Heads of which the last frame never comes.
+#[test]
+fn http2_heads_that_do_not_end() {
+    let watched = Watched::new(&["http2_connections_max=8", "http2_streams_max=1"]);
+    let mut block = call(b"/lf.a2a.v1.A2AService/SendMessage", b"application/grpc");
+    for n in 0..400 {
+        field(&mut block, format!("{n:02x}").as_bytes(), b"");
+    }
+    let mut all = Vec::new();
+    for _ in 0..8 {
+        let mut tcp = watched.server.connect();
+        tcp.write(PREFACE);
+        tcp.write(&frame(PING, 0, 0, b"the last"));
+        tcp.write(&frame(1, 0, 1, &block));
+        // A field whose value is as long as four frames.
+        let mut more = vec![0, 1, b'x', 127, 0xff, 0xff, 0x07];
+        more.resize(16_000, b'v');
+        for _ in 0..4 {
+            tcp.write(&frame(9, 0, 1, &more));
+            more.fill(b'v');
+        }
+        all.push(tcp);
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let grown = watched.grown();
+    watched.assert_within(grown, &HTTP2);
+    drop(all);
+    watched.server.assert_lives();
+}
+
+/// Reads up to the answer to the ping that says so; false: the connection was reset.
+fn is_let_go_on(tcp: &mut Tcp) -> bool {
+    use std::io::Read;
+    let (mut came, mut some) = (Vec::new(), [0; 4096]);
+    while !came.windows(8).any(|some| some == b"go on...") {
+        match tcp.stream.read(&mut some) {
+            Ok(count @ 1..) => came.extend_from_slice(&some[..count]),
+            Ok(_) | Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// First pieces of messages over HTTP/2, of which all together would be ten times the bound.
+#[test]
+fn partial_requests_over_http2() {
+    let watched = Watched::new(&[
+        "http2_connections_max=4",
+        "http2_streams_max=400",
+        "buffers_bytes_max=4_000_000",
+    ]);
+    let block = call(b"/lf.a2a.v1.A2AService/SendMessage", b"application/grpc");
+    let piece = [&b"\0\0\x10\0\0"[..], &[b'x'; 16_000]].concat();
+    // Nobody new is let in once the buffers are full.
+    let mut all: Vec<Tcp> = (0..4).map(|_| watched.server.connect()).collect();
+    for tcp in &mut all {
+        tcp.write(&[PREFACE, &frame(PING, 0, 0, b"go on...")].concat());
+        tcp.read_until("go on...");
+        let _ = tcp.take();
+    }
+    let mut grown = 0;
+    for tcp in &mut all {
+        for n in 0..400 {
+            let call = [frame(1, 4, 2 * n + 1, &block), frame(0, 0, 2 * n + 1, &piece)].concat();
+            // The window of the connection has to be open.
+            let call = [call, frame(PING, 0, 0, b"go on...")].concat();
+            // Whoever holds most is cut off.
+            if tcp.stream.write_all(&call).is_err() || !is_let_go_on(tcp) {
+                break;
+            }
+            grown = watched.grown().max(grown);
+        }
+    }
+    watched.assert_within(grown, &[HTTP2[0], HTTP2[1], ON_ITS_WAY]);
+    // One of them got as far as it could.
+    assert!(grown > 3_000_000, "{grown}");
+    drop(all);
+    watched.server.assert_lives();
+}
+
+/// Sends messages one behind the other on one connection, `count` of them.
+fn send_all(server: &Binary, count: usize, words: &str) {
+    let mut tcp = server.connect();
+    let ask = post("/", &[], &rpc(V1.send(), &V1.params(say(words))));
+    let ahead = (64 * 1024 / ask.len()).clamp(1, 32);
+    for _ in 0..count / ahead {
+        tcp.write(&ask.repeat(ahead));
+        for _ in 0..ahead {
+            let reply = tcp.reply();
+            assert_eq!(reply.status, 200);
+        }
+    }
+}
+
+#[test]
+fn store_of_large_tasks() {
+    let mut watched = Watched::new(&["store_bytes_max=16_000_000"]);
+    send_all(&watched.server, 10, "warm");
+    watched.begin();
+    // Each is in its history and in an artifact: three times the bound.
+    send_all(&watched.server, 400, &"x".repeat(60_000));
+    let grown = watched.grown();
+    watched.assert_within(grown, &["task logs"]);
+    assert!(grown > watched.bound(&["task logs"]) / 2, "{grown}");
+}
+
+#[test]
+fn store_of_many_tasks() {
+    let mut watched = Watched::new(&["tasks_max=10_000", "store_bytes_max=8_000_000"]);
+    send_all(&watched.server, 10, "warm");
+    watched.begin();
+    send_all(&watched.server, 16_000, "x");
+    watched.assert_within(watched.grown(), &["task logs", "slots and indexes"]);
+}
+
+/// Some tasks run on while those that were stored with them leave, and the next ones are larger, so
+/// that nothing fits where they were.
+#[test]
+fn store_of_tasks_of_which_some_run_on() {
+    let mut watched = Watched::new(&["tasks_max=2_000", "store_bytes_max=6_000_000"]);
+    send_all(&watched.server, 10, "warm");
+    watched.begin();
+    let mut tcp = watched.server.connect();
+    for phase in 0..8 {
+        let bytes = (9_000.0 * 1.13_f64.powi(phase)) as usize;
+        for n in 0..6_000_000 / bytes / 20 {
+            let sent = (0..20).map(|at| {
+                let words = if at == n % 20 { "hold:600000:1" } else { "x" };
+                let mut params = V1.params(Say { at_once: true, history: Some(0), ..say(words) });
+                let pad = "x".repeat(bytes - (n * 20 + at) % 300);
+                params["message"]["metadata"] = serde_json::json!({ "pad": pad });
+                post("/", &[], &rpc(V1.send(), &params))
+            });
+            tcp.write(&sent.collect::<Vec<_>>().concat());
+            (0..20).for_each(|_| assert_eq!(tcp.reply().status, 200));
+        }
+    }
+    // Tasks of each size share pages of their own.
+    let pages = 3 * SLACK_BYTES;
+    assert_within(watched.grown(), watched.bound(&["task logs", "slots and indexes"]) + pages);
+}
+
+#[test]
+fn partial_requests_over_http1() {
+    let watched = Watched::new(&["buffers_bytes_max=8_000_000"]);
+    let body = vec![b' '; 1_000_000];
+    let mut head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000001\r\n".to_vec();
+    head.extend_from_slice(b"Content-Type: application/json\r\n\r\n");
+    let mut grown = 0;
+    let mut all = Vec::new();
+    for _ in 0..120 {
+        let mut tcp = watched.server.connect();
+        // Who would need more than there is, is cut off.
+        let sent = tcp.stream.write_all(&head).and_then(|()| tcp.stream.write_all(&body));
+        if sent.is_ok() {
+            all.push(tcp);
+        }
+        grown = watched.grown().max(grown);
+    }
+    watched.assert_within(grown, &[ON_ITS_WAY, "buffers kept for reuse"]);
+}
+
+#[test]
+fn a_body_of_nothing_but_tokens() {
+    let watched = Watched::new(&[
+        "body_bytes_max=2_000_000",
+        "ws_message_bytes_max=2_000_000",
+        "answer_bytes_max=1_000_000",
+        "task_bytes_max=1_000_000",
+    ]);
+    let mut tcp = watched.server.connect();
+    let tokens = "0,".repeat(watched.limits.json_tokens_max.min(990_000) / 2 - 100);
+    tcp.write(&post("/", &[], &format!("[{tokens}0]")));
+    let reply = tcp.reply();
+    assert!(reply.status < 500, "{}", reply.status);
+    watched.assert_within(watched.grown(), &["parser", AT_HAND]);
+}
+
+#[test]
+fn connections_that_are_idle() {
+    let watched = Watched::new(&["connections_max=400"]);
+    let mut all: Vec<Tcp> = (0..400).map(|_| watched.server.connect()).collect();
+    for tcp in &mut all {
+        tcp.write(&get("/.well-known/agent-card.json"));
+        assert_eq!(tcp.reply().status, 200);
+    }
+    let grown = watched.grown();
+    assert_within(grown, watched.bound(&["state"]) + SLACK_BYTES / 4);
+}
+
+/// Handshakes whose first message is as long as can be and lacks its end.
+#[cfg(feature = "tls")]
+#[test]
+fn tls_handshakes_that_do_not_end() {
+    let issued = crate::certificates::Authority::new("memory").server("server");
+    let (cert, key) = (issued.cert_file.to_str().unwrap(), issued.key_file.to_str().unwrap());
+    let limit = ["--limit", "connections_max=200"];
+    let server = Binary::start(&[&["--tls-cert", cert, "--tls-key", key], &limit[..]].concat());
+    let limits = Limits { connections_max: 200, ..Limits::default() };
+    let watched = Watched::of(server, limits);
+    // RFC 8446 §4: a ClientHello of 60,000 bytes, in records of 16 KiB.
+    let mut hello = vec![1, 0, 0xea, 0x60];
+    hello.resize(59_000, 0);
+    let mut records = Vec::new();
+    for piece in hello.chunks(16 * 1024) {
+        records.extend([22, 3, 3]);
+        records.extend((piece.len() as u16).to_be_bytes());
+        records.extend_from_slice(piece);
+    }
+    let mut all: Vec<Tcp> = (0..200).map(|_| watched.server.connect()).collect();
+    all.iter_mut().for_each(|tcp| tcp.write(&records));
+    std::thread::sleep(Duration::from_millis(500));
+    let grown = watched.grown();
+    let bound = watched.limits.tls_bytes_term().1 + watched.bound(&["state"]);
+    assert_within(grown, bound + SLACK_BYTES);
+}
+
+/// A page of large tasks, and who asked for it reads none of it.
+#[test]
+fn an_answer_that_nobody_reads() {
+    let mut watched = Watched::new(&["answer_bytes_max=4_000_000", "task_bytes_max=4_000_000"]);
+    send_all(&watched.server, 60, &"x".repeat(60_000));
+    watched.begin();
+    let ask = post("/", &[], &rpc("ListTasks", &serde_json::json!({ "pageSize": 100 })));
+    let mut tcp = watched.server.connect();
+    tcp.write(&ask);
+    assert!(tcp.read());
+    watched.server.assert_lives();
+    watched.assert_within(watched.grown(), &[AT_HAND]);
+}
+
+/// One message of a WebSocket, as long as one may be.
+#[test]
+fn a_message_of_a_websocket() {
+    let watched = Watched::new(&["answer_bytes_max=1_000_000"]);
+    let mut tcp = watched.server.connect();
+    tcp.write(&ws::upgrade("/", ""));
+    tcp.read_until("\r\n\r\n");
+    let words = "x".repeat(watched.limits.ws_message_bytes_max - 1_000);
+    let message = rpc("GetTask", &serde_json::json!({ "id": words }));
+    tcp.write(&ws::text(&message));
+    tcp.read_until("error");
+    watched.assert_within(watched.grown(), &["parser", AT_HAND]);
+}
+
+/// Streams of events over HTTP/2 that wait for their next event.
+#[test]
+fn http2_streams_that_wait() {
+    let watched = Watched::new(&[
+        "http2_connections_max=2",
+        "http2_streams_max=500",
+        "buffers_bytes_max=8_000_000",
+    ]);
+    let mut block = call(b"/", b"application/json");
+    field(&mut block, b"a2a-version", b"1.0");
+    let body = rpc(V1.stream(), &V1.params(say("hold:600000:3")));
+    let mut all: Vec<Tcp> = (0..2).map(|_| watched.server.connect()).collect();
+    for tcp in &mut all {
+        tcp.write(PREFACE);
+        for n in 0..500 {
+            tcp.write(&frame(1, 4, 2 * n + 1, &block));
+            tcp.write(&frame(0, 1, 2 * n + 1, body.as_bytes()));
+        }
+    }
+    let grown = settled(&watched, &mut all);
+    watched.assert_within(grown, &[HTTP2[0], HTTP2[1], ON_ITS_WAY]);
+    // They are all there.
+    assert!(grown > 1_000 * 1024, "{grown}");
+}
+
+/// Calls that wait behind a message, each with trailers of many fields and in a frame of its own.
+#[test]
+fn http2_trailers_of_calls_that_wait() {
+    let streams = 500;
+    let watched =
+        Watched::new(&["http2_connections_max=2", &format!("http2_streams_max={streams}")]);
+    let block = call(b"/grpc.health.v1.Health/Watch", b"application/grpc");
+    let mut trailers = Vec::new();
+    for n in 0..450 {
+        field(&mut trailers, format!("{n:03x}").as_bytes(), b"");
+    }
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        let mut tcp = watched.server.connect();
+        tcp.write(PREFACE);
+        for n in 0..streams {
+            tcp.write(&frame(1, 4, 2 * n + 1, &block));
+            tcp.write(&frame(0, 0, 2 * n + 1, &[0; 5]));
+            tcp.write(&frame(1, 5, 2 * n + 1, &trailers));
+        }
+        all.push(tcp);
+    }
+    let grown = settled(&watched, &mut all);
+    watched.assert_within(grown, &HTTP2);
+    drop(all);
+    watched.server.assert_lives();
+}

@@ -1,0 +1,696 @@
+//! TLS: the real binary, or a server in this process, against clients of rustls and curl.
+
+use std::{
+    fs,
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use peregrine::{
+    agent::{Agent, Profile, Turn, echo::Echo},
+    limits::Limits,
+    model::{MessageBuf, PartsBuf},
+    net::{Running, Server, Tls},
+};
+use rcgen::SanType;
+use tokio_rustls::rustls::{
+    self, ClientConfig, ClientConnection, HandshakeKind, StreamOwned,
+    pki_types::{CertificateDer, ServerName},
+};
+
+use crate::certificates::{Authority, Issued};
+use crate::support::{
+    ask::{V1, get, post, rpc, say},
+    binary::{Binary, PATIENCE},
+    reply::Reply,
+};
+
+const CARD: &str = "/.well-known/agent-card.json";
+
+fn files(issued: &Issued) -> Tls {
+    Tls::new(&issued.cert_file, &issued.key_file)
+}
+
+/// The binary with a certificate.
+fn binary(issued: &Issued, flags: &[&str]) -> Binary {
+    binary_with(issued, flags, Stdio::inherit())
+}
+
+fn binary_with(issued: &Issued, flags: &[&str], stderr: Stdio) -> Binary {
+    let (cert, key) = (issued.cert_file.to_str().unwrap(), issued.key_file.to_str().unwrap());
+    let flags = [&["--tls-cert", cert, "--tls-key", key], flags].concat();
+    Binary::start_with(&flags, stderr)
+}
+
+/// A server in this process.
+fn serve(tls: Tls, agent: impl Agent + 'static, limits: Limits) -> Running {
+    let server = Server::new().agent(Profile::new("a", "b"), agent).limits(limits).workers(1);
+    server.allow_host("a.example").tls(tls).listen("127.0.0.1:0").start().unwrap()
+}
+
+// --- A client ------------------------------------------------------------------------------------
+
+struct Client {
+    stream: StreamOwned<ClientConnection, TcpStream>,
+    received: Vec<u8>,
+}
+
+fn tcp(addr: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+fn connection(config: &Arc<ClientConfig>) -> ClientConnection {
+    let name = ServerName::try_from("localhost").unwrap();
+    ClientConnection::new(Arc::clone(config), name).unwrap()
+}
+
+impl Client {
+    fn new(addr: SocketAddr, config: &Arc<ClientConfig>) -> Client {
+        let stream = StreamOwned::new(connection(config), tcp(addr));
+        Client { stream, received: Vec::new() }
+    }
+
+    fn connect(addr: SocketAddr, config: ClientConfig) -> Client {
+        Client::new(addr, &Arc::new(config))
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the server takes it");
+    }
+
+    /// Reads once; an error is what a connection that is cut gives.
+    fn read(&mut self) -> std::io::Result<bool> {
+        let mut some = vec![0; 64 * 1024];
+        let count = self.stream.read(&mut some)?;
+        self.received.extend_from_slice(&some[..count]);
+        Ok(count > 0)
+    }
+
+    fn reply(&mut self) -> Reply {
+        loop {
+            if let Some((reply, used)) = Reply::parse(&self.received, false, false)
+                && reply.complete
+            {
+                self.received.drain(..used);
+                return reply;
+            }
+            assert!(self.read().unwrap(), "no reply in {}", self.received.escape_ascii());
+        }
+    }
+
+    fn ask(&mut self, request: &[u8]) -> Reply {
+        self.write(request);
+        self.reply()
+    }
+
+    /// True: the server answers on this connection.
+    fn lives(&mut self) -> bool {
+        self.ask(&get(CARD)).status == 200
+    }
+
+    /// The certificate that the server shows.
+    fn server_cert(&self) -> CertificateDer<'static> {
+        self.stream.conn.peer_certificates().unwrap()[0].clone().into_owned()
+    }
+}
+
+/// What a handshake comes to, and a first request on it: TLS 1.3 lets a client finish before the
+/// server has looked at its certificate.
+fn try_client(addr: SocketAddr, config: ClientConfig) -> std::io::Result<Client> {
+    let mut client = Client::connect(addr, config);
+    client.stream.write_all(&get(CARD))?;
+    while Reply::parse(&client.received, false, false).is_none() {
+        if !client.read()? {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+    }
+    client.received.clear();
+    Ok(client)
+}
+
+fn send(text: &str) -> Vec<u8> {
+    post("/", &[], &rpc(V1.send(), &V1.params(say(text))))
+}
+
+/// True when the other side has ended the connection, in whatever way.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+/// Waits for something that another thread or process brings about.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+// --- What is served ------------------------------------------------------------------------------
+
+#[test]
+fn calls_and_streams_share_a_connection() {
+    let authority = Authority::new("calls");
+    let server = binary(&authority.server("server"), &[]);
+    for versions in [&[&rustls::version::TLS13], &[&rustls::version::TLS12]] {
+        let config = authority.trusting_with(versions).with_no_client_auth();
+        let mut client = Client::connect(server.addr(), config);
+        let card = client.ask(&get(CARD)).json();
+        assert_eq!(card["url"], "https://a.example/", "the connection decides the scheme");
+        let task = client.ask(&send("hello")).result();
+        assert_eq!(task["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+        let stream = post("/", &[], &rpc(V1.stream(), &V1.params(say("stream:100"))));
+        assert_eq!(client.ask(&stream).events().len(), 101);
+        // Several requests in one record are answered in order.
+        client.write(&[get(CARD), send("ping"), get(CARD)].concat());
+        assert_eq!([(); 3].map(|()| client.reply().status), [200; 3]);
+    }
+}
+
+#[test]
+fn an_old_session_is_resumed() {
+    let authority = Authority::new("resumed");
+    let server = binary(&authority.server("server"), &[]);
+    let config = Arc::new(authority.nobody());
+    let mut kinds = Vec::new();
+    for _ in 0..2 {
+        let mut client = Client::new(server.addr(), &config);
+        assert!(client.lives());
+        kinds.push(client.stream.conn.handshake_kind().unwrap());
+    }
+    assert_eq!(kinds, [HandshakeKind::Full, HandshakeKind::Resumed]);
+}
+
+#[test]
+fn large_bodies_go_both_ways() {
+    let authority = Authority::new("large");
+    let server = binary(&authority.server("server"), &[]);
+    let mut client = Client::connect(server.addr(), authority.nobody());
+    for size in [1 << 14, (1 << 14) + 1, 100_000, 1 << 20, 4_000_000] {
+        let text = "x".repeat(size);
+        let answer = client.ask(&send(&text)).result();
+        assert_eq!(answer["task"]["artifacts"][0]["parts"][0]["text"], text.as_str());
+    }
+}
+
+#[test]
+fn records_may_come_byte_by_byte() {
+    let authority = Authority::new("bytes");
+    let server = binary(&authority.server("server"), &[]);
+    let mut client = Client::connect(server.addr(), authority.nobody());
+    assert!(client.lives());
+    client.stream.conn.writer().write_all(&send("slowly")).unwrap();
+    let mut record = Vec::new();
+    while client.stream.conn.wants_write() {
+        client.stream.conn.write_tls(&mut record).unwrap();
+    }
+    for byte in record {
+        client.stream.sock.write_all(&[byte]).unwrap();
+    }
+    assert_eq!(client.reply().status, 200);
+}
+
+#[test]
+fn alpn_is_http_2_or_http_1_1_or_nothing() {
+    let authority = Authority::new("alpn");
+    let server = binary(&authority.server("server"), &[]);
+    let offer = |names: &[&[u8]]| {
+        let mut config = authority.nobody();
+        config.alpn_protocols = names.iter().map(|name| name.to_vec()).collect();
+        try_client(server.addr(), config)
+    };
+    for names in [&[b"http/1.1" as &[u8]] as &[&[u8]], &[b"acme/1", b"http/1.1"]] {
+        let client = offer(names).unwrap();
+        assert_eq!(client.stream.conn.alpn_protocol(), Some(b"http/1.1" as &[u8]));
+    }
+    if cfg!(feature = "grpc") {
+        let mut config = authority.nobody();
+        config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
+        let mut client = Client::connect(server.addr(), config);
+        client.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+        while client.received.len() < 9 && client.read().unwrap() {}
+        assert_eq!(client.stream.conn.alpn_protocol(), Some(b"h2" as &[u8]));
+        // SETTINGS come first (RFC 9113 §3.4).
+        assert_eq!(client.received[3], 4);
+    }
+    // RFC 7301 §3.2: nothing in common is the end of the handshake.
+    let error = offer(&[b"acme/1"]).err().unwrap();
+    assert!(error.to_string().contains("NoApplicationProtocol"), "{error}");
+}
+
+#[test]
+fn an_end_is_told_from_a_cut() {
+    let authority = Authority::new("ends");
+    let mut server = binary(&authority.server("server"), &[]);
+    // RFC 8446 §6.1: `close_notify` when we close; rustls reports an end without it as an error.
+    let mut client = Client::connect(server.addr(), authority.nobody());
+    client.write(b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+    while client.read().unwrap() {}
+    assert!(client.received.starts_with(b"HTTP/1.1 405 "));
+    // ... when the client has ended its side first,
+    let mut client = Client::connect(server.addr(), authority.nobody());
+    assert!(client.lives());
+    client.stream.conn.send_close_notify();
+    client.stream.flush().unwrap();
+    assert!(!client.read().unwrap());
+    // ... and when the server ends. A client that vanishes is no trouble.
+    let mut client = Client::connect(server.addr(), authority.nobody());
+    assert!(client.lives());
+    let gone = Client::connect(server.addr(), authority.nobody());
+    gone.stream.sock.shutdown(Shutdown::Both).unwrap();
+    server.terminate();
+    assert!(!client.read().unwrap());
+    assert!(server.wait());
+}
+
+#[test]
+fn a_host_of_somebody_else_is_refused_within_tls() {
+    let authority = Authority::new("hosts");
+    let server = binary(&authority.server("server"), &[]);
+    for (host, status) in [("localhost:1", 200), ("evil.example", 421)] {
+        let mut client = Client::connect(server.addr(), authority.nobody());
+        let reply = client.ask(format!("GET {CARD} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        assert_eq!(reply.status, status, "{host}");
+    }
+}
+
+// --- Whom it trusts ------------------------------------------------------------------------------
+
+/// Says who called.
+struct Tell;
+
+impl Agent for Tell {
+    fn start(&self, turn: Turn<'_>) {
+        let text = turn.identity.unwrap_or("nobody").to_owned();
+        turn.reply(MessageBuf::agent(&PartsBuf::new().text(&text)));
+    }
+}
+
+#[test]
+fn a_client_is_known_by_its_certificate() {
+    let authority = Authority::new("clients");
+    let tls = files(&authority.server("server")).client_ca(authority.file());
+    let running = serve(tls, Tell, Limits::default());
+    let dns = |name: &str| SanType::DnsName(name.try_into().unwrap());
+    let uri = |name: &str| SanType::URI(name.try_into().unwrap());
+    let mail = |name: &str| SanType::Rfc822Name(name.try_into().unwrap());
+    let long = "n".repeat(257);
+    for (common, names, known) in [
+        (Some("alice"), vec![], "alice"),
+        (Some("Zoë 🦅"), vec![dns("zoe.example")], "Zoë 🦅"),
+        (None, vec![uri("spiffe://example/bob"), dns("bob.example")], "spiffe://example/bob"),
+        (None, vec![dns("carol.example")], "carol.example"),
+        (None, vec![mail("dave@example.org")], "dave@example.org"),
+        (None, vec![SanType::IpAddress("::1".parse().unwrap())], "::1"),
+        (None, vec![SanType::IpAddress("10.1.2.3".parse().unwrap())], "10.1.2.3"),
+        (None, vec![], "nobody"),
+        // Not a name that can be shown; and no other one in its stead.
+        (Some("a\nb"), vec![dns("e.example")], "nobody"),
+        (Some(&*long), vec![dns("e.example")], "nobody"),
+    ] {
+        let shown = authority.client("client", common, &names);
+        let config = authority.trusting().with_client_auth_cert(vec![shown.cert], shown.key);
+        let config = Arc::new(config.unwrap());
+        // The second session resumes the first, and knows the client still.
+        for _ in 0..2 {
+            let mut client = Client::new(running.addrs()[0], &config);
+            let answer = client.ask(&send("who am I?")).result();
+            assert_eq!(answer["message"]["parts"][0]["text"], known);
+        }
+    }
+    assert_eq!(running.tls_handshakes_failed(), 0);
+}
+
+#[test]
+fn a_client_without_a_good_certificate_is_sent_away() {
+    let (authority, other) = (Authority::new("demanded"), Authority::new("demanded-other"));
+    let tls = files(&authority.server("server")).client_ca(authority.file());
+    let running = serve(tls, Tell, Limits::default());
+    let addr = running.addrs()[0];
+    let stranger = other.client("stranger", Some("alice"), &[]);
+    let stranger = authority.trusting().with_client_auth_cert(vec![stranger.cert], stranger.key);
+    let error = try_client(addr, authority.nobody()).err().unwrap();
+    assert!(error.to_string().contains("CertificateRequired"), "{error}");
+    let error = try_client(addr, stranger.unwrap()).err().unwrap();
+    assert!(error.to_string().contains("UnknownCA"), "{error}");
+    eventually("both are counted", || running.tls_handshakes_failed() == 2);
+}
+
+#[test]
+fn without_client_ca_nobody_is_asked() {
+    let authority = Authority::new("not-asked");
+    let running = serve(files(&authority.server("server")), Tell, Limits::default());
+    let shown = authority.client("client", Some("alice"), &[]);
+    let config = authority.trusting().with_client_auth_cert(vec![shown.cert], shown.key);
+    let mut client = Client::connect(running.addrs()[0], config.unwrap());
+    let answer = client.ask(&send("who am I?")).result();
+    assert_eq!(answer["message"]["parts"][0]["text"], "nobody");
+}
+
+// --- New files -----------------------------------------------------------------------------------
+
+fn replace(file: &Path, by: &Path) {
+    fs::copy(by, file).unwrap();
+}
+
+#[test]
+fn sighup_brings_new_files_for_new_connections() {
+    let authority = Authority::new("reload");
+    let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
+    let said = authority.folder.join("stderr");
+    let stderr = fs::File::create(&said).unwrap();
+    let server = binary_with(&shown, &[], stderr.into());
+    let cert_now = || {
+        let mut client = Client::connect(server.addr(), authority.nobody());
+        assert!(client.lives());
+        client.server_cert()
+    };
+    let mut old = Client::connect(server.addr(), authority.nobody());
+    assert!(old.lives());
+    assert_eq!(cert_now(), shown.cert);
+    // A certificate without its key, and one that is none: a line each, and nothing changes.
+    let lines = || fs::read_to_string(&said).unwrap().lines().count();
+    replace(&shown.cert_file, &fresh.cert_file);
+    server.signal("-HUP");
+    eventually("a line on stderr", || lines() == 1);
+    assert_eq!(cert_now(), shown.cert);
+    fs::write(&shown.cert_file, "-----BEGIN CERTIFICATE-----\n!\n").unwrap();
+    server.signal("-HUP");
+    eventually("a second line on stderr", || lines() == 2);
+    assert_eq!(cert_now(), shown.cert);
+    let text = fs::read_to_string(&said).unwrap();
+    for (line, why) in text.lines().zip(["is not that of the certificate", "server.pem: "]) {
+        assert!(line.starts_with("peregrine: cannot use "), "{line}");
+        assert!(line.ends_with("; the old certificate stays") && line.contains(why), "{line}");
+    }
+    // Files that fit each other.
+    replace(&shown.cert_file, &fresh.cert_file);
+    replace(&shown.key_file, &fresh.key_file);
+    server.signal("-HUP");
+    eventually("the new certificate", || cert_now() == fresh.cert);
+    assert!(old.lives() && old.server_cert() == shown.cert);
+    eventually("a third line on stderr", || lines() == 3);
+    assert!(fs::read_to_string(&said).unwrap().contains("new connections get the certificate"));
+}
+
+/// A file that is never read to its end, as on a file system that hangs: opening a FIFO waits for
+/// its writer.
+fn hang(file: &Path) {
+    fs::remove_file(file).unwrap();
+    assert!(Command::new("mkfifo").arg(file).status().unwrap().success());
+}
+
+#[test]
+fn files_that_hang_hold_up_neither_calls_nor_the_end() {
+    let authority = Authority::new("reload-hangs");
+    let shown = authority.server("server");
+    let said = authority.folder.join("stderr");
+    let mut server = binary_with(&shown, &[], fs::File::create(&said).unwrap().into());
+    hang(&shown.cert_file);
+    server.signal("-HUP");
+    // The second one says that the first one is heard; the third one is no more than the second.
+    let text = || fs::read_to_string(&said).unwrap();
+    let heard = |server: &Binary| {
+        server.signal("-HUP");
+        text().contains("still being read")
+    };
+    eventually("a reading", || heard(&server));
+    server.signal("-HUP");
+    for _ in 0..3 {
+        let mut client = Client::connect(server.addr(), authority.nobody());
+        assert!(client.lives() && client.server_cert() == shown.cert);
+    }
+    assert_eq!(text().lines().count(), 1, "{}", text());
+    server.terminate();
+    assert!(server.wait(), "{}", text());
+}
+
+#[test]
+fn signals_that_come_while_files_are_read_are_one_more_reading() {
+    let authority = Authority::new("reload-again");
+    let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
+    let said = authority.folder.join("stderr");
+    let server = binary_with(&shown, &[], fs::File::create(&said).unwrap().into());
+    let pem = fs::read(&fresh.cert_file).unwrap();
+    hang(&shown.cert_file);
+    replace(&shown.key_file, &fresh.key_file);
+    let lines = |what: &str| {
+        let text = fs::read_to_string(&said).unwrap();
+        text.lines().filter(|line| line.contains(what)).count()
+    };
+    eventually("a reading", || {
+        server.signal("-HUP");
+        lines("still being read") == 1
+    });
+    // However many came: each writer of the FIFO is one reading.
+    for reading in 1..=2 {
+        fs::write(&shown.cert_file, &pem).unwrap();
+        eventually("a line", || lines("new connections get") == reading);
+    }
+    server.signal("-HUP");
+    fs::write(&shown.cert_file, &pem).unwrap();
+    eventually("a line", || lines("new connections get") == 3);
+}
+
+#[test]
+fn a_server_in_a_program_is_told_of_new_files() {
+    let authority = Authority::new("reload-call");
+    let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
+    let running = serve(files(&shown), Echo, Limits::default());
+    let cert_now = || {
+        let mut client = Client::connect(running.addrs()[0], authority.nobody());
+        assert!(client.lives());
+        client.server_cert()
+    };
+    fs::remove_file(&shown.key_file).unwrap();
+    let error = running.reload_tls().unwrap_err().to_string();
+    assert!(error.starts_with("cannot use ") && error.contains("server.key: "), "{error}");
+    assert_eq!(cert_now(), shown.cert);
+    replace(&shown.cert_file, &fresh.cert_file);
+    replace(&shown.key_file, &fresh.key_file);
+    running.reload_tls().unwrap();
+    assert_eq!(cert_now(), fresh.cert);
+}
+
+// --- Peers that do something else ----------------------------------------------------------------
+
+#[test]
+fn tls_handshake_timeout_ms() {
+    let authority = Authority::new("timeout");
+    let server = binary(
+        &authority.server("server"),
+        &["--limit", "tls_handshake_timeout_ms=300", "--limit", "keep_alive_idle_ms=60_000"],
+    );
+    let mut hello = Vec::new();
+    connection(&Arc::new(authority.nobody())).write_tls(&mut hello).unwrap();
+    // One says nothing, one stops in the middle, one trickles: progress is not enough.
+    let mut silent = tcp(server.addr());
+    let mut half = tcp(server.addr());
+    half.write_all(&hello[..hello.len() / 2]).unwrap();
+    let mut trickling = tcp(server.addr());
+    trickling.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let mut ended = false;
+    for byte in &hello[..hello.len() - 1] {
+        ended = trickling.write_all(&[*byte]).is_err();
+        ended |= match trickling.read(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        };
+        if ended {
+            break;
+        }
+    }
+    assert!(ended, "a trickling handshake goes on");
+    assert!(is_closed(&mut silent) && is_closed(&mut half));
+    // Whoever has shaken hands is not concerned.
+    let mut client = Client::connect(server.addr(), authority.nobody());
+    assert!(client.lives());
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(client.lives());
+}
+
+#[test]
+fn a_handshake_counts_as_a_connection() {
+    let authority = Authority::new("counted");
+    let server = binary(&authority.server("server"), &["--limit", "connections_max=2"]);
+    let (first, _second) = (tcp(server.addr()), tcp(server.addr()));
+    let mut third = tcp(server.addr());
+    assert!(is_closed(&mut third));
+    drop(first);
+    eventually("room for one more", || try_client(server.addr(), authority.nobody()).is_ok());
+}
+
+#[test]
+fn plaintext_at_a_tls_port_is_closed_and_counted() {
+    let authority = Authority::new("plaintext");
+    let running = serve(files(&authority.server("server")), Echo, Limits::default());
+    for (index, bytes) in
+        [&get(CARD)[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[0; 5000]].into_iter().enumerate()
+    {
+        let mut stream = tcp(running.addrs()[0]);
+        stream.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        // The alert may be lost to the reset behind it.
+        let _ = stream.read_to_end(&mut answer);
+        assert!(!answer.starts_with(b"HTTP/"), "{}", answer.escape_ascii());
+        let count = index as u64 + 1;
+        eventually("it is counted once", || running.tls_handshakes_failed() == count);
+    }
+    let mut client = Client::connect(running.addrs()[0], authority.nobody());
+    assert!(client.lives());
+    assert_eq!(running.tls_handshakes_failed(), 3);
+}
+
+#[test]
+fn tls_at_a_plain_port_is_a_bad_request() {
+    let authority = Authority::new("plain-port");
+    let server = Binary::start(&[]);
+    let mut hello = Vec::new();
+    connection(&Arc::new(authority.nobody())).write_tls(&mut hello).unwrap();
+    let mut tcp = server.connect();
+    tcp.write(&hello);
+    assert_eq!(tcp.read_first(), Some(400));
+    server.assert_lives();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut_off() {
+    let authority = Authority::new("stall");
+    let server = binary(&authority.server("server"), &["--limit", "write_stall_ms=300"]);
+    let mut client = Client::connect(server.addr(), authority.nobody());
+    // Far more than sockets hold; the client reads nothing until it is too late.
+    let request = send(&"z".repeat(3 << 20));
+    for _ in 0..3 {
+        if client.stream.write_all(&request).is_err() {
+            break;
+        }
+    }
+    std::thread::sleep(Duration::from_millis(1_500));
+    let mut outcome = client.read();
+    while matches!(outcome, Ok(true)) {
+        outcome = client.read();
+    }
+    assert!(outcome.is_err(), "the answers came to an end");
+    let mut client = Client::connect(server.addr(), authority.nobody());
+    assert!(client.lives());
+}
+
+// --- Flags ---------------------------------------------------------------------------------------
+
+#[test]
+fn files_that_cannot_be_used_are_one_line() {
+    let authority = Authority::new("files");
+    let (server, other) = (authority.server("server"), authority.server("other"));
+    let empty = authority.folder.join("empty.pem");
+    fs::write(&empty, "nothing\n").unwrap();
+    let broken = authority.folder.join("broken.pem");
+    fs::write(&broken, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    let locked = authority.folder.join("locked.key");
+    let text = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    fs::write(&locked, text).unwrap();
+    let missing = authority.folder.join("missing.pem");
+    // A whole certificate, and more behind it than is read.
+    let large = authority.folder.join("large.pem");
+    let text = [fs::read(&server.cert_file).unwrap(), vec![b'\n'; 1024 * 1024]].concat();
+    fs::write(&large, text).unwrap();
+    let (cert, key) = (&server.cert_file, &server.key_file);
+    let none = None::<&PathBuf>;
+    for (cert, key, client_ca, blamed, why) in [
+        (&missing, key, none, "missing.pem", "No such file"),
+        (cert, &missing, none, "missing.pem", "No such file"),
+        (cert, key, Some(&missing), "missing.pem", "No such file"),
+        (&empty, key, none, "empty.pem", "no certificate in PEM form"),
+        (&broken, key, none, "broken.pem", ""),
+        (cert, &empty, none, "empty.pem", "no private key in PEM form"),
+        (cert, &locked, none, "locked.key", "not encrypted"),
+        (cert, &other.key_file, none, "other.key", "not that of the certificate"),
+        (cert, key, Some(&empty), "empty.pem", "no certificate in PEM form"),
+        (cert, key, Some(&broken), "broken.pem", ""),
+        (&authority.folder, key, none, "files", "directory"),
+        (&large, key, none, "large.pem", "larger than 1 MiB"),
+        (cert, &large, none, "large.pem", "larger than 1 MiB"),
+        (cert, key, Some(&large), "large.pem", "larger than 1 MiB"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peregrine"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--tls-cert"]).arg(cert);
+        command.arg("--tls-key").arg(key);
+        if let Some(client_ca) = client_ca {
+            command.arg("--tls-client-ca").arg(client_ca);
+        }
+        let output = command.output().unwrap();
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert!(line.starts_with("peregrine: cannot use ") && line.lines().count() == 1, "{line}");
+        assert!(line.contains(&format!("{blamed}: ")) && line.contains(why), "{line}");
+        assert!(output.stdout.is_empty());
+    }
+    for (flags, said) in [
+        (&["--tls-cert", "a"] as &[&str], "add --tls-key"),
+        (&["--tls-key", "a"], "add --tls-cert"),
+        (&["--tls-client-ca", "a"], "add --tls-cert and --tls-key"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peregrine"));
+        let output = command.arg("serve").args(flags).output().unwrap();
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(line.contains(said) && line.lines().count() == 1, "{line}");
+    }
+}
+
+#[test]
+fn the_printed_call_works_when_pasted() {
+    let authority = Authority::new("pasted");
+    let issued = authority.server("server");
+    authority.client("client", Some("alice"), &[]);
+    let ca = authority.file();
+    for flags in [&[][..], &["--tls-client-ca", ca.to_str().unwrap()]] {
+        let server = binary(&issued, flags);
+        // It names `client.pem` and `client.key`, which are here.
+        let mut pasted = Command::new("sh");
+        let pasted = pasted.args(["-c", server.said("try")]).current_dir(&authority.folder);
+        let answer = String::from_utf8(pasted.output().unwrap().stdout).unwrap();
+        assert!(answer.contains("TASK_STATE_COMPLETED") && answer.contains("hello"), "{answer}");
+    }
+}
+
+/// Another implementation of TLS, where there is one.
+#[test]
+fn curl_is_served() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return;
+    }
+    let authority = Authority::new("curl");
+    let ca = authority.file();
+    let server = binary(&authority.server("server"), &["--tls-client-ca", ca.to_str().unwrap()]);
+    let client = authority.client("client", Some("alice"), &[]);
+    let port = server.addr().port();
+    let curl = |path: &str, args: &[&str]| {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--noproxy", "*", "--max-time", "20", "--cacert"]).arg(&ca);
+        command.args(["--resolve", &format!("localhost:{port}:127.0.0.1")]).args(args);
+        command.arg(format!("https://localhost:{port}{path}"));
+        command.output().unwrap()
+    };
+    let (cert, key) = (client.cert_file.to_str().unwrap(), client.key_file.to_str().unwrap());
+    let card = curl(CARD, &["--cert", cert, "--key", key]);
+    let card: serde_json::Value = serde_json::from_slice(&card.stdout).unwrap();
+    assert_eq!(card["url"], format!("https://localhost:{port}/"));
+    let body = rpc(V1.send(), &V1.params(say("hello")));
+    let json = "Content-Type: application/json";
+    let args = ["--cert", cert, "--key", key, "-H", json, "-H", "A2A-Version: 1.0", "-d", &body];
+    let answer: serde_json::Value = serde_json::from_slice(&curl("/", &args).stdout).unwrap();
+    assert_eq!(answer["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert!(!curl(CARD, &[]).status.success(), "without a certificate");
+}
