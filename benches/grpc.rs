@@ -238,6 +238,7 @@ impl Bare {
         let site = Site {
             large,
             card_times: Default::default(),
+            held_bytes: Default::default(),
             limits,
             mounts: Vec::new(),
             agents: Default::default(),

@@ -87,7 +87,7 @@ impl Maker {
     fn page(&self) -> (u32, u64) {
         let list = List { page_size: Some(PAGE), ..List::default() };
         let mut shown = 0;
-        let page = self.store.list(AGENT, black_box(&list), &mut |view| {
+        let page = self.store.list(AGENT, black_box(&list), 0, &mut |view| {
             shown += u32::from(!black_box(view.id()).is_empty());
         });
         (shown, page.unwrap().total)

@@ -5,7 +5,7 @@
 
 use std::{
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
     task::{Poll, Waker},
 };
 
@@ -25,8 +25,10 @@ pub struct Now {
 }
 
 /// What the world gives a server when it starts.
+#[derive(Clone)]
 pub struct Start {
-    /// Unguessable bits that keep task ids and hash tables from being predicted.
+    /// Unguessable bits that keep task ids, page tokens and hash tables from being predicted. Under
+    /// the same secret an id names the same place after a restart, and a token the same page.
     pub secret: u128,
     /// Milliseconds since the Unix epoch, for agents that publish from threads of their own.
     pub unix_ms: fn() -> u64,
@@ -84,6 +86,20 @@ pub struct CallCx<'a> {
     /// Fresh bits for identifiers.
     pub entropy: &'a mut dyn Entropy,
     /// The worker's list in which an agent's events wait to be applied; empty between calls.
+    pub events: &'a mut EventBuf,
+    /// Bytes of buffers that all connections hold: the more there are, the smaller is a page.
+    pub held_bytes: &'a AtomicUsize,
+}
+
+/// What a tick of a worker may use.
+pub struct TickCx<'a> {
+    /// Number of the worker.
+    pub worker: usize,
+    /// The time.
+    pub now: Now,
+    /// Fresh bits.
+    pub entropy: &'a mut dyn Entropy,
+    /// The worker's list of events; empty between calls.
     pub events: &'a mut EventBuf,
 }
 
@@ -189,8 +205,31 @@ pub type Answer<'f> = dyn FnMut(Reply<'_>) + 'f;
 /// Takes the items of a stream; false: enough for now.
 pub type Each<'f> = dyn FnMut(StreamResponse<'_>) -> bool + 'f;
 
+/// What a server tells its service beside calls, and asks it. A service that needs none of it
+/// implements it with nothing inside: `impl Lifecycle for Table {}`.
+pub trait Lifecycle {
+    /// Does what is due on a worker; returns when to come back, in ms of the monotonic clock.
+    /// `wake` is woken when that becomes earlier.
+    fn tick(&self, _cx: &mut TickCx<'_>, _wake: &Waker) -> Option<u64> {
+        None
+    }
+
+    /// From now on nothing new is begun: the server will end.
+    fn drain(&self) {}
+
+    /// From now on no call waits: each that is polled is answered, if need be with
+    /// [`ShuttingDown`](crate::fault::FaultKind::ShuttingDown).
+    fn cut(&self) {}
+
+    /// Tasks in no terminal state, whether or not anybody waits for them: an operator is told how
+    /// many there are when the server ends.
+    fn unfinished_tasks(&self) -> usize {
+        0
+    }
+}
+
 /// The narrow waist between bindings and everything that can answer them.
-pub trait Service: Send + Sync {
+pub trait Service: Lifecycle + Send + Sync {
     /// Handles one call; `answer` is called zero or more times before `Ok(Answered)`.
     ///
     /// # Errors

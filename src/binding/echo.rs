@@ -69,6 +69,7 @@ fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
         wake: x.means.wake,
         entropy: x.means.scratch.entropy.as_mut(),
         events: &mut x.means.scratch.events,
+        held_bytes: &x.means.site.held_bytes,
     };
     let called = x.means.service.call(&mut cx, Call::Send(send), &mut |_| ());
     let Ok(Outcome::Stream { mut cursor, .. }) = called else { return None };

@@ -67,6 +67,8 @@ pub struct Site {
     pub streams: Arc<AtomicUsize>,
     /// Parked calls.
     pub parked: Arc<AtomicUsize>,
+    /// Bytes of buffers that connections hold, as their driver counts them.
+    pub held_bytes: Arc<AtomicUsize>,
     /// What large bodies are parsed with.
     pub large: Arc<LargeBodies>,
     /// Since when the cards are as they are.

@@ -4,14 +4,16 @@
 //! one thread share, a [`Conn`] what is left. Sockets, clocks and threads belong to the driver.
 
 mod body;
+mod build_error;
 mod conn;
 mod request;
 mod setup;
 mod socket;
 
 pub use crate::service::Start;
+pub use build_error::BuildError;
 pub use conn::{Conn, Cx, Next, Progress};
-pub use setup::{BuildError, Engine, Mount, Setup, Waiting};
+pub use setup::{Engine, Mount, Setup, Waiting, local_core};
 
 use crate::{binding::Scratch, http::HeadMemo, limits::Limits, service::Entropy};
 

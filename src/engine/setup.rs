@@ -15,15 +15,15 @@ use crate::{
         Endpoint, LargeBodies, Site,
         cards::CardTimes,
         hosts::{self, Hosts},
-        interfaces::{Interface, InterfaceError},
+        interfaces::Interface,
         site, ws,
     },
     dialect::{self, card::CardForm},
-    engine::Worker,
+    engine::{BuildError, Worker},
     limits::Limits,
     model::Profile,
-    op::{Core, TickCx},
-    service::{AgentIndex, Now, Service, Start},
+    op::Core,
+    service::{AgentIndex, Now, Service, Start, TickCx},
 };
 
 /// Everything a user decides about a server.
@@ -32,6 +32,10 @@ pub struct Setup {
     pub limits: Limits,
     /// Agents; the first one answers at the root.
     pub agents: Vec<(Profile, Arc<dyn Agent>)>,
+    /// What answers calls, in place of a local core with `agents`, which is then empty. Its agents
+    /// are those that [`Service::profile`] knows when the server is built, from index 0 until it
+    /// says `None`; they keep their names. [`local_core`] makes cores to put behind one.
+    pub service: Option<Arc<dyn Service>>,
     /// Dialects at paths of their own.
     pub mounts: Vec<Mount>,
     /// The form of the public cards.
@@ -69,6 +73,7 @@ impl Default for Setup {
         Setup {
             limits: Limits::default(),
             agents: Vec::new(),
+            service: None,
             mounts: Vec::new(),
             card: CardForm::Hybrid,
             interfaces: Interface::defaults(),
@@ -96,75 +101,6 @@ pub struct Mount {
     pub agent: Option<String>,
 }
 
-/// Why a server cannot be set up; one line for its operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BuildError {
-    /// There is no agent.
-    NoAgent,
-    /// Two agents share a name.
-    SameName(String),
-    /// An agent's name does not fit into a path.
-    Name(String),
-    /// A mount's path is not absolute and clean.
-    Path(String),
-    /// A mount names no dialect that exists.
-    Dialect(String),
-    /// Two mounts have one path.
-    SameMount(String),
-    /// Not the URL of a server.
-    PublicUrl(String),
-    /// A mount names no agent that exists.
-    Agent(String),
-    /// More agents than an index can name.
-    TooManyAgents,
-    /// Not what browsers send as `Origin`.
-    Origin(String),
-    /// No host, or one with a port.
-    Host(String),
-    /// Cards cannot list this.
-    Interfaces(InterfaceError),
-    /// The limit of this name is zero, or more than is counted with.
-    Limit(&'static str),
-}
-
-impl std::fmt::Display for BuildError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            BuildError::NoAgent => write!(f, "a server needs an agent"),
-            BuildError::SameName(name) => write!(f, "two agents are called {name:?}"),
-            BuildError::Name(name) => {
-                write!(f, "the agent name {name:?} is not made of letters, digits, '-', '_', '.'")
-            }
-            BuildError::Path(path) => {
-                write!(f, "the mount path {path:?} is not an absolute path without '.' or '%'")
-            }
-            BuildError::Dialect(name) => {
-                let names: Vec<_> = dialect::ALL.iter().map(|dialect| dialect.name).collect();
-                write!(f, "there is no dialect {name:?}; there are {}", names.join(", "))
-            }
-            BuildError::SameMount(path) => write!(f, "two mounts have the path {path:?}"),
-            BuildError::PublicUrl(url) => {
-                write!(f, "the public URL {url:?} is not an http or https URL ")?;
-                write!(f, "without user information, query and fragment")
-            }
-            BuildError::Agent(name) => write!(f, "there is no agent {name:?}"),
-            BuildError::TooManyAgents => write!(f, "there are more than 65,535 agents"),
-            BuildError::Origin(text) => {
-                write!(f, "the origin {text:?} is neither like https://host:port nor *")
-            }
-            BuildError::Host(text) => {
-                write!(f, "the host {text:?} is no name or address without a port, nor *")
-            }
-            BuildError::Interfaces(error) => error.fmt(f),
-            BuildError::Limit(name) => {
-                write!(f, "the limit {name} is not a whole number above zero that fits")
-            }
-        }
-    }
-}
-
-impl std::error::Error for BuildError {}
-
 /// What the clients of a server wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
@@ -176,7 +112,7 @@ pub struct Waiting {
 
 /// What all connections of a server share.
 pub struct Engine {
-    pub(crate) core: Arc<Core>,
+    service: Arc<dyn Service>,
     pub(crate) site: Site,
     draining: AtomicBool,
     cut: AtomicBool,
@@ -202,8 +138,7 @@ impl Setup {
         self.limits.check().map_err(BuildError::Limit)?;
         Interface::check(&self.interfaces).map_err(BuildError::Interfaces)?;
         let (mut agents, mut names) = (HashMap::new(), Vec::new());
-        for (profile, _) in &self.agents {
-            let name = profile.name.clone();
+        for name in self.names()? {
             if !is_name(&name) {
                 return Err(BuildError::Name(name));
             }
@@ -234,13 +169,28 @@ impl Setup {
         Ok(Names { agents, names, mounts })
     }
 
+    /// The agents' names, by index.
+    fn names(&self) -> Result<Vec<String>, BuildError> {
+        let Some(service) = &self.service else {
+            return Ok(self.agents.iter().map(|(profile, _)| profile.name.clone()).collect());
+        };
+        if !self.agents.is_empty() {
+            return Err(BuildError::AgentsBesideService);
+        }
+        let profiles = (0..=u16::MAX).map_while(|index| service.profile(AgentIndex(index)));
+        Ok(profiles.map(|profile| profile.name.clone()).collect())
+    }
+
     /// Checks the settings and makes an engine of them.
     ///
     /// # Errors
     /// [`BuildError`].
     pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
         let Names { agents, names, mounts } = self.resolve()?;
-        let core = Core::new(&self.limits, self.agents, &start);
+        let service = match self.service {
+            Some(service) => service,
+            None => local_core(&self.limits, self.agents, &start),
+        };
         let large = LargeBodies::new(&self.limits);
         let site = Site {
             limits: self.limits,
@@ -262,12 +212,25 @@ impl Setup {
             started_s: (start.unix_ms)() / 1000,
             streams: Arc::new(AtomicUsize::new(0)),
             parked: Arc::new(AtomicUsize::new(0)),
+            held_bytes: Arc::default(),
             large,
             card_times: CardTimes::default(),
         };
         let (draining, cut) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Arc::new(Engine { core, site, draining, cut }))
+        Ok(Arc::new(Engine { service, site, draining, cut }))
     }
+}
+
+/// A service that runs these agents in this process and keeps their tasks in memory, for a service
+/// that has some of them behind it: what a [`Setup`] with agents makes by itself.
+///
+/// Of `start`, `base_url` is of no use here; `workers` is the server's number of them.
+pub fn local_core(
+    limits: &Limits,
+    agents: Vec<(Profile, Arc<dyn Agent>)>,
+    start: &Start,
+) -> Arc<dyn Service> {
+    Core::new(limits, agents, start)
 }
 
 fn is_name(name: &str) -> bool {
@@ -296,9 +259,15 @@ impl Engine {
         &self.site.limits
     }
 
+    /// Bytes of buffers that connections hold; their driver counts them.
+    #[cfg(feature = "net")]
+    pub(crate) fn held_bytes(&self) -> &Arc<AtomicUsize> {
+        &self.site.held_bytes
+    }
+
     /// The waist.
     pub(crate) fn service(&self) -> &dyn Service {
-        &*self.core
+        &*self.service
     }
 
     /// Runs the agents of this worker whose time has come, and forgets tasks that expired.
@@ -317,19 +286,19 @@ impl Engine {
             entropy: scratch.entropy.as_mut(),
             events: &mut scratch.events,
         };
-        self.core.tick(&mut cx, wake)
+        self.service.tick(&mut cx, wake)
     }
 
     /// From now on answers close their connections and new tasks are refused.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
-        self.core.drain();
+        self.service.drain();
     }
 
     /// Answers calls that still wait, and ends streams that are still open, when their connections
     /// are advanced next.
     pub fn cut(&self) {
-        self.core.cut();
+        self.service.cut();
         self.cut.store(true, Ordering::Relaxed);
     }
 
@@ -359,6 +328,6 @@ impl Engine {
 
     /// Tasks that are in no terminal state, whether or not anybody waits for them.
     pub fn unfinished_tasks(&self) -> usize {
-        self.core.unfinished_tasks()
+        self.service.unfinished_tasks()
     }
 }

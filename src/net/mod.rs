@@ -33,6 +33,6 @@ mod worker_state;
 
 pub use async_agent::{AsyncAgent, async_agent, sleep};
 pub use error::ServerError;
-pub use server::{LISTEN_DEFAULT, Running, Server, workers_default};
+pub use server::{LISTEN_DEFAULT, Running, Server, start, workers_default};
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -14,7 +14,7 @@ use crate::{
     agent::{Agent, Profile},
     engine::{Setup, Start},
     limits::Limits,
-    service::Entropy,
+    service::{Entropy, Service},
 };
 
 use super::{
@@ -61,6 +61,7 @@ pub struct Server {
     tls: Option<Tls>,
     anonymous: bool,
     memory: Option<u64>,
+    secret: Option<u128>,
 }
 
 impl Server {
@@ -78,6 +79,21 @@ impl Server {
     #[must_use]
     pub fn agent(mut self, profile: Profile, agent: impl Agent + 'static) -> Server {
         self.setup.agents.push((profile, Arc::new(agent)));
+        self
+    }
+
+    /// Sets what answers, in place of agents; see [`Setup::service`].
+    #[must_use]
+    pub fn service(mut self, service: Arc<dyn Service>) -> Server {
+        self.setup.service = Some(service);
+        self
+    }
+
+    /// Sets the [`Start::secret`], which is otherwise a fresh one: 128 random bits that nobody else
+    /// knows.
+    #[must_use]
+    pub fn secret(mut self, secret: u128) -> Server {
+        self.secret = Some(secret);
         self
     }
 
@@ -229,12 +245,23 @@ impl Server {
         *connections_max = descriptors::connections(*connections_max, workers);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let base_url = format!("{scheme}://{}", reachable(addrs[0]));
-        let secret = Chacha::new().map_err(ServerError::System)?.bits();
-        let base = base_url.clone();
-        let engine = self.setup.build(Start { secret, unix_ms, workers, base_url: base })?;
+        let mut start = start(workers)?;
+        start.base_url.clone_from(&base_url);
+        start.secret = self.secret.unwrap_or(start.secret);
+        let engine = self.setup.build(start)?;
         let server = Arc::new(ServerState::new(engine, tls, workers));
         Ok((Running { addrs, base_url, workers, server, threads: Vec::new() }, sockets))
     }
+}
+
+/// What a core of one's own starts with for a server of so many workers: a fresh secret, and the
+/// clock of this machine. See [`local_core`](crate::engine::local_core).
+///
+/// # Errors
+/// [`ServerError::System`]: there are no random bits.
+pub fn start(workers: usize) -> Result<Start, ServerError> {
+    let secret = Chacha::new().map_err(ServerError::System)?.bits();
+    Ok(Start { secret, unix_ms, workers, base_url: String::new() })
 }
 
 /// A server that runs. Dropping it ends it at once; [`Running::join`] waits instead.

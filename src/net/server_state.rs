@@ -52,7 +52,7 @@ pub(super) struct ServerState {
 impl ServerState {
     /// For `workers` workers.
     pub(super) fn new(engine: Arc<Engine>, tls: Option<Current>, workers: usize) -> ServerState {
-        let buffers = AllBuffers::new(engine.limits(), engine.core.buffers());
+        let buffers = AllBuffers::new(engine.limits(), engine.held_bytes());
         ServerState {
             engine,
             epoch: Instant::now(),

@@ -13,7 +13,7 @@ mod timer;
 use std::{
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Poll, Waker},
 };
@@ -23,10 +23,10 @@ use crate::{
     fault::{Fault, FaultKind},
     json::write::unescape,
     limits::Limits,
-    model::{Call, EventBuf, Profile, TaskState},
+    model::{Call, Profile, TaskState},
     service::{
-        AgentIndex, Answer, CallCx, Cursor, Each, Entropy, Follow, Now, Outcome, Service, Start,
-        WaitHandle,
+        AgentIndex, Answer, CallCx, Cursor, Each, Follow, Lifecycle, Outcome, Service, Start,
+        TickCx, WaitHandle,
     },
     store::{Store, TaskKey},
 };
@@ -55,18 +55,6 @@ struct Resident {
     needs_extension: bool,
 }
 
-/// What a tick of a worker may use.
-pub struct TickCx<'a> {
-    /// Number of the worker.
-    pub worker: usize,
-    /// The time.
-    pub now: Now,
-    /// Fresh bits.
-    pub entropy: &'a mut dyn Entropy,
-    /// The worker's list of events; empty between calls.
-    pub events: &'a mut EventBuf,
-}
-
 impl Core {
     /// A core with these agents, empty.
     pub fn new(
@@ -93,29 +81,6 @@ impl Core {
         })
     }
 
-    /// From now on no new task is made.
-    pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-    }
-
-    /// From now on no call waits: who asks for its answer is told that the server ends.
-    pub fn cut(&self) {
-        self.cut.store(true, Ordering::Relaxed);
-    }
-
-    /// Bytes of buffers that connections hold, which their driver counts: the more there are, the
-    /// smaller is a page.
-    pub fn buffers(&self) -> &Arc<AtomicUsize> {
-        self.store.buffers()
-    }
-
-    /// Tasks that are in no terminal state.
-    pub fn unfinished_tasks(&self) -> usize {
-        let by_state = self.store.stats().by_state;
-        let states = TaskState::ALL.iter().zip(by_state);
-        states.filter(|(state, _)| !state.is_terminal()).map(|(_, tasks)| tasks as usize).sum()
-    }
-
     /// What a call hears whose task is not done when the server ends.
     #[cold]
     fn cut_off(&self, key: TaskKey) -> Fault {
@@ -135,6 +100,27 @@ impl Core {
     /// The core as the host of jobs; only a core that is being dropped has none.
     fn job_host(&self) -> Option<Arc<dyn JobHost>> {
         self.this.upgrade().map(|core| core as Arc<dyn JobHost>)
+    }
+}
+
+impl Lifecycle for Core {
+    /// Runs agents of `cx.worker` whose time has come, and forgets expired tasks.
+    fn tick(&self, cx: &mut TickCx<'_>, wake: &Waker) -> Option<u64> {
+        Some(self.run_due(cx, wake))
+    }
+
+    fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    fn cut(&self) {
+        self.cut.store(true, Ordering::Relaxed);
+    }
+
+    fn unfinished_tasks(&self) -> usize {
+        let by_state = self.store.stats().by_state;
+        let states = TaskState::ALL.iter().zip(by_state);
+        states.filter(|(state, _)| !state.is_terminal()).map(|(_, tasks)| tasks as usize).sum()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reading one task, and pages of tasks (A2A 1.0 §3.1.3, §3.1.4).
 
+use std::sync::atomic::Ordering;
+
 use crate::{
     fault::{Fault, FaultKind},
     model::{Get, List, RawText, Reply, Task},
@@ -34,8 +36,8 @@ impl Core {
         list: &List<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let mut is_open = false;
-        let page = self.store.list(cx.caller.agent, list, &mut |view| {
+        let (mut is_open, held) = (false, cx.held_bytes.load(Ordering::Relaxed));
+        let page = self.store.list(cx.caller.agent, list, held, &mut |view| {
             if !std::mem::replace(&mut is_open, true) {
                 answer(Reply::PageStart);
             }

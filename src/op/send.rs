@@ -12,11 +12,11 @@ use crate::{
         TaskEvent, TaskState,
     },
     op::{
-        Core, Resident, TickCx,
+        Core, Resident,
         host::{NewTurn, NextTurn},
         timer::Wish,
     },
-    service::{AgentIndex, Answer, CallCx, Cursor, Now, Outcome, WaitHandle},
+    service::{AgentIndex, Answer, CallCx, Cursor, Now, Outcome, TickCx, WaitHandle},
     store::{NewTask, TaskKey},
     waiter::Waiter,
 };

@@ -18,8 +18,8 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use crate::{
-    op::{Core, TickCx},
-    service::AgentIndex,
+    op::Core,
+    service::{AgentIndex, TickCx},
     store::TaskKey,
 };
 
@@ -178,7 +178,7 @@ impl AllTimers {
 impl Core {
     /// Runs agents of `cx.worker` whose time has come and forgets expired tasks; returns when to
     /// come back. `wake` is woken when that becomes earlier.
-    pub fn tick(&self, cx: &mut TickCx<'_>, wake: &Waker) -> Option<u64> {
+    pub(super) fn run_due(&self, cx: &mut TickCx<'_>, wake: &Waker) -> u64 {
         for _ in 0..WISHES_PER_TICK {
             let Some(wish) = self.timers.pop(cx.worker, cx.now.mono_ms) else { break };
             self.resume(cx, &wish);
@@ -187,7 +187,7 @@ impl Core {
         // frees at the least cost.
         let soon = if self.store.sweep_of(cx.worker, cx.now) { 1 } else { SWEEP_EVERY_MS };
         let sweep = cx.now.mono_ms + soon;
-        Some(self.timers.of(cx.worker).next(wake).map_or(sweep, |next| next.min(sweep)))
+        self.timers.of(cx.worker).next(wake).map_or(sweep, |next| next.min(sweep))
     }
 }
 

@@ -6,14 +6,7 @@
 //! more answers wait already. It costs what it holds, whatever the store or the context holds: only
 //! a small context is walked.
 
-use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-};
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{
     Store,
@@ -72,8 +65,6 @@ pub struct Page {
 pub(super) struct Bound {
     answer_bytes_max: usize,
     pages_bytes_max: usize,
-    /// Bytes of buffers that connections hold.
-    held: Arc<AtomicUsize>,
 }
 
 impl Bound {
@@ -81,12 +72,11 @@ impl Bound {
         Bound {
             answer_bytes_max: limits.answer_bytes_max,
             pages_bytes_max: limits.buffers_bytes_max / 4,
-            held: Arc::default(),
         }
     }
 
-    fn bytes(&self) -> usize {
-        let left = self.pages_bytes_max.saturating_sub(self.held.load(Relaxed));
+    fn bytes(&self, held_bytes: usize) -> usize {
+        let left = self.pages_bytes_max.saturating_sub(held_bytes);
         self.answer_bytes_max.min(left / 8)
     }
 }
@@ -123,15 +113,11 @@ struct Filter {
 }
 
 impl Store {
-    /// Bytes of buffers that connections hold, which their driver counts.
-    pub fn buffers(&self) -> &Arc<AtomicUsize> {
-        &self.page_bound.held
-    }
-
     /// Gives one page of an agent's tasks to `each`, newest status change first.
     ///
     /// Shards are looked at one after another: the total is not that of one moment. Only
-    /// `context_id`, `status`, `after_ms`, `page_size` and `page_token` of `list` are used.
+    /// `context_id`, `status`, `after_ms`, `page_size` and `page_token` of `list` are used. The
+    /// more bytes of buffers are held, the smaller is the page.
     ///
     /// # Errors
     /// Invalid parameters when the token is none of this store's, or the page size is 0.
@@ -139,6 +125,7 @@ impl Store {
         &self,
         agent: AgentIndex,
         list: &List<'_>,
+        held_bytes: usize,
         each: &mut dyn FnMut(TaskView<'_>),
     ) -> Result<Page, Fault> {
         let page_size = list.page_size.unwrap_or(PAGE_DEFAULT).min(PAGE_MAX);
@@ -173,7 +160,7 @@ impl Store {
             Some(Reverse((stamp, ..))) if is_more => self.token(agent, *stamp),
             Some(_) | None => PageToken::END,
         };
-        let (mut shown, mut left, most) = (0, found.len(), self.page_bound.bytes());
+        let (mut shown, mut left, most) = (0, found.len(), self.page_bound.bytes(held_bytes));
         for Reverse((stamp, at, index)) in found {
             let shard = self.lock(at as usize);
             // Since its shard was looked at, its status may have changed, or its successor may

@@ -102,7 +102,7 @@ fn a_task_is_found_by_its_whole_id_and_by_its_agent_only() {
     assert_eq!(store.find(AgentIndex(1), &id), None);
     id[35] ^= 1;
     assert_eq!(store.find(AGENT, &id), None);
-    let page = store.list(AgentIndex(1), &List::default(), &mut |_| panic!("not its own"));
+    let page = store.list(AgentIndex(1), &List::default(), 0, &mut |_| panic!("not its own"));
     assert_eq!(page.unwrap().total, 0);
 }
 

@@ -255,7 +255,7 @@ fn makers_that_evict_from_each_other_keep_the_limits() {
                 let stats = store.stats();
                 assert!(stats.tasks <= 2 && stats.bytes <= 3_000, "{stats:?}");
             }
-            store.list(AGENT, &List::default(), &mut |_| ()).unwrap();
+            store.list(AGENT, &List::default(), 0, &mut |_| ()).unwrap();
         });
         for maker in makers {
             maker.join().unwrap();

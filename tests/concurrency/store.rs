@@ -166,7 +166,7 @@ fn a_store_that_evicts_under_load_keeps_its_limits() {
                 store.sweep(now(clock));
                 let mut stamps = Vec::new();
                 let page = store
-                    .list(AgentIndex(0), &List::default(), &mut |view| stamps.push(view.seq()))
+                    .list(AgentIndex(0), &List::default(), 0, &mut |view| stamps.push(view.seq()))
                     .unwrap();
                 // The total is counted shard by shard, not at one moment.
                 assert!(stamps.len() <= 50 && page.page_size == 50);

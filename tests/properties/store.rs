@@ -550,7 +550,7 @@ impl Twin {
             status: [None, Some(TaskState::Working), Some(TaskState::Completed)][tape.next(3)],
             after_ms: (tape.next(3) == 0).then(|| self.now.unix_ms - tape.next(20) as u64),
             page_size: 1 + tape.next(5) as u32,
-            token: self.store.list(AgentIndex(9), &List::default(), &mut |_| ()).unwrap().next,
+            token: self.store.list(AgentIndex(9), &List::default(), 0, &mut |_| ()).unwrap().next,
             expected: Vec::new(),
             seen: Vec::new(),
         };
@@ -573,7 +573,7 @@ impl Twin {
             ..List::default()
         };
         let mut page = Vec::new();
-        let end = self.store.list(listing.agent, &list, &mut |view| {
+        let end = self.store.list(listing.agent, &list, 0, &mut |view| {
             page.push(self.store_key(view.id().raw(), listing.agent));
         });
         let end = end.expect("a token of its own");
@@ -606,8 +606,9 @@ impl Twin {
         let known = &self.known[at];
         let mut found = Vec::new();
         let list = List { context_id: Some(raw(&known.context)), ..List::default() };
-        let page =
-            self.store.list(known.agent, &list, &mut |view| found.push(view.id().raw().to_vec()));
+        let page = self
+            .store
+            .list(known.agent, &list, 0, &mut |view| found.push(view.id().raw().to_vec()));
         let page = page.expect("no token");
         let mut expected: Vec<&Known> = self
             .known

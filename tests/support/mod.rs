@@ -134,9 +134,9 @@ impl Lab {
         Lab::new(Setup { agents: vec![script("script", toml)], ..Setup::default() })
     }
 
-    /// A lab with this setup; without agents it has the echo agent.
+    /// A lab with this setup; without agents and a service it has the echo agent.
     pub fn new(mut setup: Setup) -> Lab {
-        if setup.agents.is_empty() {
+        if setup.agents.is_empty() && setup.service.is_none() {
             setup.agents.push(echo());
         }
         let base_url = "http://127.0.0.1:3000".to_owned();

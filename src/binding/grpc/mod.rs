@@ -232,6 +232,7 @@ impl Ready<'_> {
             wake: self.wake,
             entropy: self.entropy,
             events: self.events,
+            held_bytes: &self.site.held_bytes,
         };
         self.service.call(&mut cx, call, &mut |reply| answer(out, reply))
     }

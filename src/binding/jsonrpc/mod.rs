@@ -283,6 +283,7 @@ impl Desk<'_> {
             wake: self.wake,
             entropy: self.entropy,
             events: self.events,
+            held_bytes: &self.site.held_bytes,
         };
         self.service.call(&mut cx, ready.call, &mut |reply| answer(out, &reply, &write))
     }

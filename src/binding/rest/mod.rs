@@ -138,7 +138,7 @@ fn answer(
         method,
         media,
         date,
-        cx: CallCx { caller, now, wake, entropy, events },
+        cx: CallCx { caller, now, wake, entropy, events, held_bytes: &x.means.site.held_bytes },
         service: x.means.service,
         site: x.means.site,
         peer: x.means.peer,

@@ -14,7 +14,7 @@ fn a_page_token_is_checked() {
     }
     let page_of = |agent, token: &[u8], page_size| {
         let list = List { page_token: Some(token), page_size, ..List::default() };
-        store.list(agent, &list, &mut |_| ())
+        store.list(agent, &list, 0, &mut |_| ())
     };
     let first = page_of(AGENT, b"", Some(2)).unwrap();
     let token = first.next.as_str().as_bytes();
@@ -41,17 +41,13 @@ fn a_page_is_smaller_the_more_buffers_are_held() {
     for bits in 0..10 {
         make(&store, bits, TaskState::Completed, NOW).unwrap();
     }
-    let shown = || {
+    let shown = |held| {
         let (mut shown, list) = (0, List { include_artifacts: true, ..List::default() });
-        let page = store.list(AGENT, &list, &mut |_| shown += 1).unwrap();
+        let page = store.list(AGENT, &list, held, &mut |_| shown += 1).unwrap();
         assert_eq!((page.total, page.next.as_str().is_empty()), (10, shown == 10));
         shown
     };
-    let held = |bytes| store.buffers().store(bytes, Relaxed);
-    let all = [0, 15 * mib, 16 * mib - 6_000, 16 * mib, usize::MAX].map(|bytes| {
-        held(bytes);
-        shown()
-    });
+    let all = [0, 15 * mib, 16 * mib - 6_000, 16 * mib, usize::MAX].map(shown);
     assert!(all[..2] == [10, 10] && (2..10).contains(&all[2]) && all[3..] == [1, 1], "{all:?}");
 }
 
@@ -116,7 +112,7 @@ impl Plain {
                 ..List::default()
             };
             let mut each = |view: TaskView<'_>| found.push(view.id().raw().to_vec());
-            let page = self.store.list(AGENT, &list, &mut each).unwrap();
+            let page = self.store.list(AGENT, &list, 0, &mut each).unwrap();
             assert_eq!(page.total, wanted.len() as u64);
             token = page.next.as_str().to_owned();
             if token.is_empty() {
@@ -215,7 +211,7 @@ fn a_context_made_here_is_found_alone_joined_and_left_behind() {
     };
     let total = |agent, context_id: &[u8]| {
         let list = List { context_id: Some(RawText::known(context_id)), ..List::default() };
-        store.list(agent, &list, &mut |_| ()).unwrap().total
+        store.list(agent, &list, 0, &mut |_| ()).unwrap().total
     };
     let (ours, other) = (make(None, AGENT, 1, 100), make(None, AGENT, 2, 200));
     assert_eq!((total(AGENT, &ours), total(AGENT, &other)), (1, 1));
@@ -248,7 +244,7 @@ fn a_token_shows_nothing_of_how_many_changes_there_were() {
     for _ in 0..30 {
         let list =
             List { page_size: Some(1), page_token: Some(token.as_bytes()), ..List::default() };
-        token = store.list(AGENT, &list, &mut |_| ()).unwrap().next.as_str().to_owned();
+        token = store.list(AGENT, &list, 0, &mut |_| ()).unwrap().next.as_str().to_owned();
         let halves =
             [&token[..16], &token[16..]].map(|half| u64::from_str_radix(half, 16).unwrap());
         for shown in [halves[0], halves[1], halves[0] ^ halves[1]] {

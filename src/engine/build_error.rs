@@ -1,0 +1,77 @@
+//! Why a server cannot be set up.
+
+use crate::{binding::interfaces::InterfaceError, dialect};
+
+/// Why a server cannot be set up; one line for its operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// There is no agent.
+    NoAgent,
+    /// There are both agents and a service, which brings its own.
+    AgentsBesideService,
+    /// Two agents share a name.
+    SameName(String),
+    /// An agent's name does not fit into a path.
+    Name(String),
+    /// A mount's path is not absolute and clean.
+    Path(String),
+    /// A mount names no dialect that exists.
+    Dialect(String),
+    /// Two mounts have one path.
+    SameMount(String),
+    /// Not the URL of a server.
+    PublicUrl(String),
+    /// A mount names no agent that exists.
+    Agent(String),
+    /// More agents than an index can name.
+    TooManyAgents,
+    /// Not what browsers send as `Origin`.
+    Origin(String),
+    /// No host, or one with a port.
+    Host(String),
+    /// Cards cannot list this.
+    Interfaces(InterfaceError),
+    /// The limit of this name is zero, or more than is counted with.
+    Limit(&'static str),
+}
+
+impl std::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BuildError::NoAgent => write!(f, "a server needs an agent"),
+            BuildError::AgentsBesideService => {
+                write!(f, "a service brings its own agents: others cannot be beside it")
+            }
+            BuildError::SameName(name) => write!(f, "two agents are called {name:?}"),
+            BuildError::Name(name) => {
+                write!(f, "the agent name {name:?} is not made of letters, digits, '-', '_', '.'")
+            }
+            BuildError::Path(path) => {
+                write!(f, "the mount path {path:?} is not an absolute path without '.' or '%'")
+            }
+            BuildError::Dialect(name) => {
+                let names: Vec<_> = dialect::ALL.iter().map(|dialect| dialect.name).collect();
+                write!(f, "there is no dialect {name:?}; there are {}", names.join(", "))
+            }
+            BuildError::SameMount(path) => write!(f, "two mounts have the path {path:?}"),
+            BuildError::PublicUrl(url) => {
+                write!(f, "the public URL {url:?} is not an http or https URL ")?;
+                write!(f, "without user information, query and fragment")
+            }
+            BuildError::Agent(name) => write!(f, "there is no agent {name:?}"),
+            BuildError::TooManyAgents => write!(f, "there are more than 65,535 agents"),
+            BuildError::Origin(text) => {
+                write!(f, "the origin {text:?} is neither like https://host:port nor *")
+            }
+            BuildError::Host(text) => {
+                write!(f, "the host {text:?} is no name or address without a port, nor *")
+            }
+            BuildError::Interfaces(error) => error.fmt(f),
+            BuildError::Limit(name) => {
+                write!(f, "the limit {name} is not a whole number above zero that fits")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}

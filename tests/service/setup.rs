@@ -1,0 +1,197 @@
+//! A service in a setup: its agents, their cards, and what the server tells it.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Poll, Waker},
+};
+
+use peregrine::{
+    agent::{Profile, echo::Echo},
+    engine::{BuildError, Setup, Start, local_core},
+    fault::{Fault, FaultKind},
+    limits::Limits,
+    model::{Call, MessageBuf, PartsBuf, RawText, Reply},
+    net::Server,
+    service::{
+        AgentIndex, Answer, CallCx, Cursor, Each, Follow, Lifecycle, Outcome, Service, TickCx,
+        WaitHandle,
+    },
+};
+use serde_json::json;
+
+use crate::support::{
+    BEGIN, Lab,
+    ask::{get, get_with},
+};
+
+/// Says hello to every message, in a direct message, and keeps no task.
+struct Greeter {
+    profiles: Mutex<Vec<Arc<Profile>>>,
+    ticks: AtomicUsize,
+    drains: AtomicUsize,
+    cuts: AtomicUsize,
+}
+
+impl Greeter {
+    fn new(names: &[&str]) -> Arc<Greeter> {
+        let profiles = names.iter().map(|name| Arc::new(Profile::new(name, "Says hello.")));
+        Arc::new(Greeter {
+            profiles: Mutex::new(profiles.collect()),
+            ticks: AtomicUsize::new(0),
+            drains: AtomicUsize::new(0),
+            cuts: AtomicUsize::new(0),
+        })
+    }
+
+    fn describe(&self, agent: usize, description: &str) {
+        let profile = &mut self.profiles.lock().unwrap()[agent];
+        *profile =
+            Arc::new(Profile { description: description.to_owned(), ..Profile::clone(profile) });
+    }
+}
+
+impl Lifecycle for Greeter {
+    fn tick(&self, cx: &mut TickCx<'_>, _: &Waker) -> Option<u64> {
+        self.ticks.fetch_add(1, Relaxed);
+        Some(cx.now.mono_ms + 10)
+    }
+
+    fn drain(&self) {
+        self.drains.fetch_add(1, Relaxed);
+    }
+
+    fn cut(&self) {
+        self.cuts.fetch_add(1, Relaxed);
+    }
+
+    fn unfinished_tasks(&self) -> usize {
+        3
+    }
+}
+
+impl Service for Greeter {
+    fn call(
+        &self,
+        cx: &mut CallCx<'_>,
+        call: Call<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        let Call::Send(_) = call else { return Err(FaultKind::TaskNotFound.into()) };
+        let profile = self.profile(cx.caller.agent).expect("an agent that was named");
+        let text = format!("hello from {}", profile.name);
+        let message = MessageBuf::agent(&PartsBuf::new().text(&text)).id("m-1");
+        answer(Reply::Message { message: message.view(), context_id: RawText::default() });
+        Ok(Outcome::Answered)
+    }
+
+    fn poll(
+        &self,
+        _: &mut WaitHandle,
+        _: &Waker,
+        _: &mut Answer<'_>,
+    ) -> Poll<Result<Outcome, Fault>> {
+        unreachable!("no call waits")
+    }
+
+    fn follow(&self, _: &mut Cursor, _: &Waker, _: &mut Each<'_>) -> Follow {
+        unreachable!("nothing streams")
+    }
+
+    fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
+        self.profiles.lock().unwrap().get(usize::from(agent.0)).cloned()
+    }
+}
+
+fn lab(service: &Arc<Greeter>) -> Lab {
+    let service: Arc<dyn Service> = Arc::clone(service) as _;
+    Lab::new(Setup { service: Some(service), ..Setup::default() })
+}
+
+fn build(setup: Setup) -> Option<BuildError> {
+    let start = Start { secret: 7, unix_ms: || BEGIN.unix_ms, workers: 1, base_url: String::new() };
+    setup.build(start).err()
+}
+
+#[test]
+fn a_service_answers_in_place_of_agents() {
+    let mut lab = lab(&Greeter::new(&["first", "second"]));
+    let message = json!({ "message": {
+        "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] } });
+    let answer = lab.result("SendMessage", &message);
+    assert_eq!(answer["message"]["parts"][0]["text"], "hello from first");
+    let card = lab.ask(&get("/agents/second/.well-known/agent-card.json")).json();
+    assert_eq!(card["name"], "second");
+    assert_eq!(lab.ask(&get("/agents/third/.well-known/agent-card.json")).status, 404);
+    assert_eq!(lab.code("GetTask", &json!({ "id": "t" })), -32001);
+}
+
+#[test]
+fn a_service_has_no_agents_beside_it_and_names_that_fit() {
+    let setup = |names: &[&str]| {
+        let service: Arc<dyn Service> = Greeter::new(names);
+        Setup { service: Some(service), ..Setup::default() }
+    };
+    let mut both = setup(&["a"]);
+    both.agents.push((Echo::profile(), Arc::new(Echo)));
+    assert_eq!(build(both), Some(BuildError::AgentsBesideService));
+    assert_eq!(build(setup(&[])), Some(BuildError::NoAgent));
+    assert_eq!(build(setup(&["a", "b", "a"])), Some(BuildError::SameName("a".to_owned())));
+    assert_eq!(build(setup(&["a b"])), Some(BuildError::Name("a b".to_owned())));
+    assert_eq!(build(setup(&["a", "b"])), None);
+}
+
+#[test]
+fn cards_show_a_profile_that_changed() {
+    const CARD: &str = "/.well-known/agent-card.json";
+    let service = Greeter::new(&["first", "second"]);
+    let mut lab = lab(&service);
+    let first = lab.ask(&get(CARD));
+    let validators = |reply: &crate::support::reply::Reply| {
+        ["ETag", "Last-Modified"].map(|name| reply.field(name).unwrap().to_owned())
+    };
+    let [etag, since] = validators(&first);
+    lab.pass(10_000);
+    for lines in [format!("If-None-Match: {etag}\r\n"), format!("If-Modified-Since: {since}\r\n")] {
+        assert_eq!(lab.ask(&get_with(CARD, &lines)).status, 304);
+    }
+    // Another `Arc` that says the same is no other card, but its time is not known.
+    service.describe(0, "Says hello.");
+    let same = lab.ask(&get_with(CARD, &format!("If-None-Match: {etag}\r\n")));
+    assert_eq!(same.status, 304);
+
+    service.describe(0, "Says good bye.");
+    for lines in [format!("If-None-Match: {etag}\r\n"), format!("If-Modified-Since: {since}\r\n")] {
+        let second = lab.ask(&get_with(CARD, &lines));
+        assert_eq!((second.status, &second.json()["description"]), (200, &json!("Says good bye.")));
+        let [other_etag, other_since] = validators(&second);
+        assert!(other_etag != etag && other_since != since);
+    }
+    // Those of the other agent are as they were.
+    let other = lab.ask(&get("/agents/second/.well-known/agent-card.json"));
+    assert_eq!(validators(&other)[1], since);
+}
+
+#[test]
+fn a_service_is_told_what_the_server_does() {
+    let service = Greeter::new(&["a"]);
+    let mut lab = lab(&service);
+    lab.pass(100);
+    assert!(service.ticks.load(Relaxed) >= 10, "{}", service.ticks.load(Relaxed));
+    assert_eq!(lab.engine.unfinished_tasks(), 3);
+    assert_eq!((service.drains.load(Relaxed), service.cuts.load(Relaxed)), (0, 0));
+    lab.engine.drain();
+    lab.engine.cut();
+    assert_eq!((service.drains.load(Relaxed), service.cuts.load(Relaxed)), (1, 1));
+}
+
+#[test]
+fn a_server_takes_a_service_and_a_secret() {
+    let start = peregrine::net::start(1).unwrap();
+    let core = local_core(&Limits::default(), vec![(Echo::profile(), Arc::new(Echo))], &start);
+    let server = Server::new().service(core).secret(start.secret).listen("127.0.0.1:0").workers(1);
+    let running = server.start().unwrap();
+    assert_eq!(running.addrs().len(), 1);
+}
