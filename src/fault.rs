@@ -45,7 +45,7 @@ pub enum FaultKind {
 
 /// The canonical status of a fault (google.rpc.Code): what AIP-193 bodies and gRPC name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum CanonicalCode {
     /// `INVALID_ARGUMENT`
     InvalidArgument,
     /// `NOT_FOUND`
@@ -60,27 +60,27 @@ pub enum Status {
     Unavailable,
 }
 
-impl Status {
+impl CanonicalCode {
     /// Its name in an AIP-193 body.
     pub const fn name(self) -> &'static str {
         match self {
-            Status::InvalidArgument => "INVALID_ARGUMENT",
-            Status::NotFound => "NOT_FOUND",
-            Status::ResourceExhausted => "RESOURCE_EXHAUSTED",
-            Status::FailedPrecondition => "FAILED_PRECONDITION",
-            Status::Internal => "INTERNAL",
-            Status::Unavailable => "UNAVAILABLE",
+            CanonicalCode::InvalidArgument => "INVALID_ARGUMENT",
+            CanonicalCode::NotFound => "NOT_FOUND",
+            CanonicalCode::ResourceExhausted => "RESOURCE_EXHAUSTED",
+            CanonicalCode::FailedPrecondition => "FAILED_PRECONDITION",
+            CanonicalCode::Internal => "INTERNAL",
+            CanonicalCode::Unavailable => "UNAVAILABLE",
         }
     }
 
     /// The HTTP status that stands for it (A2A 1.0.1 §5.4).
     pub const fn http(self) -> u16 {
         match self {
-            Status::InvalidArgument | Status::FailedPrecondition => 400,
-            Status::NotFound => 404,
-            Status::ResourceExhausted => 429,
-            Status::Internal => 500,
-            Status::Unavailable => 503,
+            CanonicalCode::InvalidArgument | CanonicalCode::FailedPrecondition => 400,
+            CanonicalCode::NotFound => 404,
+            CanonicalCode::ResourceExhausted => 429,
+            CanonicalCode::Internal => 500,
+            CanonicalCode::Unavailable => 503,
         }
     }
 }
@@ -95,7 +95,7 @@ pub struct FaultRow {
     /// HTTP status of the HTTP+JSON binding of 0.3 (wire §2.3); 1.0 has that of `status`.
     pub http_v03: u16,
     /// Canonical status (A2A 1.0.1 §5.4).
-    pub status: Status,
+    pub status: CanonicalCode,
     /// `reason` of `google.rpc.ErrorInfo`.
     pub reason: &'static str,
     /// Default message.
@@ -129,11 +129,11 @@ impl FaultKind {
     #[rustfmt::skip]
     pub const fn row(self) -> FaultRow {
         const fn row(
-            code: i32, code_v01: i32, http_v03: u16, status: Status, reason: &'static str, message: &'static str,
+            code: i32, code_v01: i32, http_v03: u16, status: CanonicalCode, reason: &'static str, message: &'static str,
         ) -> FaultRow {
             FaultRow { code, code_v01, http_v03, status, reason, message }
         }
-        use Status::{FailedPrecondition, Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable};
+        use CanonicalCode::{FailedPrecondition, Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable};
         match self {
             FaultKind::Parse => row(-32700, -32700, 400, InvalidArgument, "PARSE_ERROR", "Invalid JSON payload"),
             FaultKind::InvalidRequest => row(-32600, -32600, 400, InvalidArgument, "INVALID_REQUEST", "Request payload validation error"),

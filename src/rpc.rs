@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use crate::{
     fault::{Fault, FaultKind},
-    json::{Kind, Slot, Value},
+    json::{Kind, Value, ValueSlot},
     limits::Limits,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 pub const NULL_ID: &[u8] = b"null";
 
 /// A valid request object.
-pub struct Request<'p> {
+pub struct RpcRequest<'p> {
     /// The id as it stands in the body; `None` for a notification.
     pub id: Option<&'p [u8]>,
     /// The method, unescaped.
@@ -38,11 +38,11 @@ pub struct Invalid<'p> {
 ///
 /// # Errors
 /// [`Invalid`] with [`FaultKind::InvalidRequest`].
-pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invalid<'p>> {
+pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<RpcRequest<'p>, Invalid<'p>> {
     if value.kind() != Kind::Object {
         return Err(refuse(NULL_ID, "a request is an object"));
     }
-    let mut slots = [Slot::default(); OTHER + 1];
+    let mut slots = [ValueSlot::default(); OTHER + 1];
     // A bit for each slot: filled, and filled again.
     let (mut seen, mut twice) = (0u8, 0u8);
     for (key, member) in value.members() {
@@ -87,7 +87,7 @@ pub fn read<'p>(value: Value<'p>, limits: &Limits) -> Result<Request<'p>, Invali
             return Err(refuse(answer, "params must be an object"));
         }
     };
-    Ok(Request { id, method, params, by_position })
+    Ok(RpcRequest { id, method, params, by_position })
 }
 
 /// The slot of the id.

@@ -22,9 +22,9 @@ pub enum Carrier {
 #[must_use = "finish the answer or roll it back"]
 pub enum Mark {
     /// See [`Carrier::Response`].
-    Response(response::Mark),
+    Response(response::ResponseMark),
     /// See [`Carrier::Message`].
-    Message(ws::Mark),
+    Message(ws::FrameMark),
 }
 
 /// When to come back, said beside the statuses of a server that is full or ends (RFC 9110 §10.2.3).

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use peregrine::agent::{Agent, Profile, echo::Echo};
 
-use super::args::{AgentFlag, Wrong};
+use super::args::{AgentFlag, ArgError};
 
 /// An agent and what its card says.
 pub type Loaded = (Profile, Arc<dyn Agent>);
@@ -12,28 +12,30 @@ pub type Loaded = (Profile, Arc<dyn Agent>);
 /// Loads the agents, the default one first; without flags there is the echo agent.
 ///
 /// # Errors
-/// [`Wrong`]: an unknown kind, a script that cannot be used, a second default.
-pub fn load(flags: &[AgentFlag]) -> Result<Vec<Loaded>, Wrong> {
+/// [`ArgError`]: an unknown kind, a script that cannot be used, a second default.
+pub fn load(flags: &[AgentFlag]) -> Result<Vec<Loaded>, ArgError> {
     if flags.is_empty() {
         return Ok(vec![(Echo::profile(), Arc::new(Echo))]);
     }
     if flags.iter().filter(|flag| flag.name.is_none()).count() > 1 {
         let line = "only one --agent can be the default; give the others a name: NAME=KIND";
-        return Err(Wrong(line.to_owned()));
+        return Err(ArgError(line.to_owned()));
     }
     let mut order: Vec<&AgentFlag> = flags.iter().collect();
     order.sort_by_key(|flag| flag.name.is_some());
     order.into_iter().map(load_one).collect()
 }
 
-fn load_one(flag: &AgentFlag) -> Result<Loaded, Wrong> {
+fn load_one(flag: &AgentFlag) -> Result<Loaded, ArgError> {
     let (mut profile, agent): Loaded = match (flag.kind.as_str(), flag.arg.as_deref()) {
         ("echo", None) => (Echo::profile(), Arc::new(Echo)),
-        ("echo", Some(_)) => return Err(Wrong("the agent kind echo takes no argument".to_owned())),
+        ("echo", Some(_)) => {
+            return Err(ArgError("the agent kind echo takes no argument".to_owned()));
+        }
         ("script", Some(file)) if !file.is_empty() => script(file)?,
-        ("script", _) => return Err(Wrong("the agent kind script needs a file".to_owned())),
+        ("script", _) => return Err(ArgError("the agent kind script needs a file".to_owned())),
         (kind, _) => {
-            return Err(Wrong(format!(
+            return Err(ArgError(format!(
                 "there is no agent kind {kind:?}; kinds: echo, script:FILE"
             )));
         }
@@ -45,19 +47,19 @@ fn load_one(flag: &AgentFlag) -> Result<Loaded, Wrong> {
 }
 
 #[cfg(not(feature = "script"))]
-fn script(_file: &str) -> Result<Loaded, Wrong> {
-    Err(Wrong("this build of peregrine has no script agents".to_owned()))
+fn script(_file: &str) -> Result<Loaded, ArgError> {
+    Err(ArgError("this build of peregrine has no script agents".to_owned()))
 }
 
 #[cfg(feature = "script")]
-fn script(file: &str) -> Result<Loaded, Wrong> {
+fn script(file: &str) -> Result<Loaded, ArgError> {
     use peregrine::agent::script::Script;
 
     let text = std::fs::read_to_string(file)
-        .map_err(|error| Wrong(format!("cannot read the script {file}: {error}")))?;
+        .map_err(|error| ArgError(format!("cannot read the script {file}: {error}")))?;
     let script = Script::parse(&text)
         // TOML errors may show the source below the message.
-        .map_err(|error| Wrong(format!("{file}: {}", one_line(&error.to_string()))))?;
+        .map_err(|error| ArgError(format!("{file}: {}", one_line(&error.to_string()))))?;
     Ok((script.profile().clone(), Arc::new(script)))
 }
 
@@ -95,7 +97,7 @@ mod tests {
             (vec![flag(None, "script", Some("/no/such"))], "has no script agents"),
             (vec![flag(None, "echo", None), flag(None, "echo", None)], "only one --agent"),
         ] {
-            let Wrong(line) = load(&flags).err().unwrap();
+            let ArgError(line) = load(&flags).err().unwrap();
             assert!(line.contains(said) && !line.contains('\n'), "{line}");
         }
     }

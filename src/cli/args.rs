@@ -16,11 +16,11 @@ use super::{
 
 /// What the user got wrong, in one line.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wrong(pub String);
+pub struct ArgError(pub String);
 
-impl From<lexopt::Error> for Wrong {
-    fn from(error: lexopt::Error) -> Wrong {
-        Wrong(error.to_string())
+impl From<lexopt::Error> for ArgError {
+    fn from(error: lexopt::Error) -> ArgError {
+        ArgError(error.to_string())
     }
 }
 
@@ -83,8 +83,8 @@ pub struct AgentFlag {
 /// Reads the arguments, without the name of the program.
 ///
 /// # Errors
-/// [`Wrong`].
-pub fn parse(args: Vec<OsString>) -> Result<Command, Wrong> {
+/// [`ArgError`].
+pub fn parse(args: Vec<OsString>) -> Result<Command, ArgError> {
     let mut parser = Parser::from_args(args);
     let mut is_serve = false;
     let mut serve = Serve {
@@ -104,8 +104,8 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, Wrong> {
             Short('h') | Long("help") => return Ok(Command::Help),
             Short('V') | Long("version") => return Ok(Command::Version),
             Value(word) if !is_serve && word == "serve" => is_serve = true,
-            Value(word) => return Err(Wrong(format!("what is {word:?}? see peregrine --help"))),
-            Short(letter) => return Err(Wrong(format!("unknown flag -{letter}"))),
+            Value(word) => return Err(ArgError(format!("what is {word:?}? see peregrine --help"))),
+            Short(letter) => return Err(ArgError(format!("unknown flag -{letter}"))),
             Long(flag) => {
                 let flag = flag.to_owned();
                 set(&mut serve, &flag, &mut parser)?;
@@ -113,16 +113,16 @@ pub fn parse(args: Vec<OsString>) -> Result<Command, Wrong> {
         }
     }
     if !is_serve {
-        return Err(Wrong("nothing to do; try peregrine serve, or peregrine --help".to_owned()));
+        return Err(ArgError("nothing to do; try peregrine serve, or peregrine --help".to_owned()));
     }
     check_tls(&serve.tls)?;
     divide(&mut serve)?;
     Ok(Command::Serve(Box::new(serve)))
 }
 
-fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> {
+fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), ArgError> {
     let setup = &mut serve.setup;
-    let mut value = || Ok::<String, Wrong>(parser.value()?.string()?);
+    let mut value = || Ok::<String, ArgError>(parser.value()?.string()?);
     match flag {
         "allow-anonymous" => serve.anonymous = true,
         "listen" => serve.listen.push(value()?),
@@ -153,14 +153,14 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), Wrong> 
         _ => {
             let hint = nearest(flag, FLAGS.iter().copied());
             let hint = hint.map_or(String::new(), |name| format!("; did you mean --{name}?"));
-            return Err(Wrong(format!("unknown flag --{flag}{hint}")));
+            return Err(ArgError(format!("unknown flag --{flag}{hint}")));
         }
     }
     Ok(())
 }
 
 /// Sets what was not set by hand so that all of it fits the memory.
-fn divide(serve: &mut Serve) -> Result<(), Wrong> {
+fn divide(serve: &mut Serve) -> Result<(), ArgError> {
     let fixed: Vec<&str> = serve.by_hand.iter().map(String::as_str).collect();
     let (workers, is_secure) = (serve.workers, serve.tls.cert.is_some());
     let limits = &mut serve.setup.limits;
@@ -168,13 +168,13 @@ fn divide(serve: &mut Serve) -> Result<(), Wrong> {
         None => limits.for_default_memory(workers, is_secure, &fixed),
         Some(bytes) => limits
             .for_memory(bytes, workers, is_secure, &fixed)
-            .map_err(|error| Wrong(format!("--memory: {error}")))?,
+            .map_err(|error| ArgError(format!("--memory: {error}")))?,
     };
     Ok(())
 }
 
 /// A certificate is of no use without its key, and who clients are is shown within TLS alone.
-fn check_tls(tls: &TlsFlags) -> Result<(), Wrong> {
+fn check_tls(tls: &TlsFlags) -> Result<(), ArgError> {
     let line = match (&tls.cert, &tls.key, &tls.client_ca) {
         (None, None, None) => return Ok(()),
         _ if cfg!(not(feature = "tls")) => "this build of peregrine has no TLS",
@@ -183,7 +183,7 @@ fn check_tls(tls: &TlsFlags) -> Result<(), Wrong> {
         (None, Some(_), _) => "--tls-key needs its certificate: add --tls-cert FILE",
         (None, None, Some(_)) => "--tls-client-ca needs TLS: add --tls-cert and --tls-key",
     };
-    Err(Wrong(line.to_owned()))
+    Err(ArgError(line.to_owned()))
 }
 
 #[cfg(test)]
@@ -201,7 +201,7 @@ mod tests {
         match parse(words) {
             Ok(Command::Serve(serve)) => Ok(serve),
             Ok(Command::Help | Command::Version) => Err("not serve".to_owned()),
-            Err(Wrong(line)) => Err(line),
+            Err(ArgError(line)) => Err(line),
         }
     }
 

@@ -21,7 +21,7 @@ use std::{
 use peregrine::net::Tls;
 use peregrine::net::{Running, Server, ServerError};
 
-use args::{Command, Serve, TlsFlags, Wrong};
+use args::{ArgError, Command, Serve, TlsFlags};
 use banner::Banner;
 use places::Places;
 
@@ -38,7 +38,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(args: Vec<OsString>) -> Result<(), (u8, String)> {
-    let wrong = |Wrong(line): Wrong| (2, line);
+    let wrong = |ArgError(line): ArgError| (2, line);
     match args::parse(args).map_err(wrong)? {
         Command::Help => say(help::HELP),
         Command::Version => say(concat!("peregrine ", env!("CARGO_PKG_VERSION"), "\n")),
@@ -58,7 +58,7 @@ fn run(args: Vec<OsString>) -> Result<(), (u8, String)> {
 }
 
 /// Makes a server of what was said, and what it says when it is ready.
-fn server(serve: Serve) -> Result<(Server, Banner), Wrong> {
+fn server(serve: Serve) -> Result<(Server, Banner), ArgError> {
     let shows_memory = serve.shows_memory;
     let Serve { mut setup, listen, agents, workers, anonymous, streaming, tls, .. } = serve;
     setup.agents = agents::load(&agents)?;

@@ -12,7 +12,7 @@ use peregrine::{
 };
 
 use super::{
-    args::{AgentFlag, Wrong},
+    args::{AgentFlag, ArgError},
     nearest::nearest,
 };
 
@@ -39,53 +39,53 @@ pub fn agent(text: &str) -> AgentFlag {
 /// An origin as browsers send it, or `*`.
 ///
 /// # Errors
-/// [`Wrong`].
-pub fn ws_origin(text: String) -> Result<String, Wrong> {
+/// [`ArgError`].
+pub fn ws_origin(text: String) -> Result<String, ArgError> {
     if is_origin(&text) {
         return Ok(text);
     }
-    Err(Wrong(format!("--ws-origin {text:?} is neither like https://host:port nor *")))
+    Err(ArgError(format!("--ws-origin {text:?} is neither like https://host:port nor *")))
 }
 
 /// A host without a port, or `*`.
 ///
 /// # Errors
-/// [`Wrong`].
-pub fn allow_host(text: String) -> Result<String, Wrong> {
+/// [`ArgError`].
+pub fn allow_host(text: String) -> Result<String, ArgError> {
     if is_host(&text) {
         return Ok(text);
     }
-    Err(Wrong(format!("--allow-host {text:?} is no name or address without a port, nor *")))
+    Err(ArgError(format!("--allow-host {text:?} is no name or address without a port, nor *")))
 }
 
 /// A number of threads.
 ///
 /// # Errors
-/// [`Wrong`].
-pub fn workers(text: &str) -> Result<usize, Wrong> {
+/// [`ArgError`].
+pub fn workers(text: &str) -> Result<usize, ArgError> {
     let number = text.parse().ok().filter(|n| (1..=WORKERS_MAX).contains(n));
-    number.ok_or_else(|| Wrong(format!("--workers {text:?} is not a number from 1 to 1024")))
+    number.ok_or_else(|| ArgError(format!("--workers {text:?} is not a number from 1 to 1024")))
 }
 
 /// `NAME=VALUE`; sets that limit and says its name.
 ///
 /// # Errors
-/// [`Wrong`].
-pub fn limit(limits: &mut Limits, text: &str) -> Result<String, Wrong> {
+/// [`ArgError`].
+pub fn limit(limits: &mut Limits, text: &str) -> Result<String, ArgError> {
     let Some((name, value)) = text.split_once('=') else {
-        return Err(Wrong(format!("--limit {text:?} is not NAME=VALUE")));
+        return Err(ArgError(format!("--limit {text:?} is not NAME=VALUE")));
     };
     limits.set(name, value).map(|()| name.to_owned()).map_err(|error| match error {
         LimitError::Name => {
             let hint = nearest(name, Limits::NAMES.iter().copied());
             let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
-            Wrong(format!("there is no limit {name:?}{hint}"))
+            ArgError(format!("there is no limit {name:?}{hint}"))
         }
-        LimitError::Value => {
-            Wrong(format!("--limit {name}: {value:?} is not a whole number above zero that fits"))
-        }
+        LimitError::Value => ArgError(format!(
+            "--limit {name}: {value:?} is not a whole number above zero that fits"
+        )),
         LimitError::Unit => {
-            Wrong(format!("--limit {name}: {value:?} is not {}", Unit::of(name).examples()))
+            ArgError(format!("--limit {name}: {value:?} is not {}", Unit::of(name).examples()))
         }
     })
 }
@@ -93,19 +93,19 @@ pub fn limit(limits: &mut Limits, text: &str) -> Result<String, Wrong> {
 /// A budget of memory in bytes.
 ///
 /// # Errors
-/// [`Wrong`].
-pub fn memory(text: &str) -> Result<u64, Wrong> {
+/// [`ArgError`].
+pub fn memory(text: &str) -> Result<u64, ArgError> {
     let unit = Unit::Bytes;
-    unit.read(text).map_err(|_| Wrong(format!("--memory {text:?} is not {}", unit.examples())))
+    unit.read(text).map_err(|_| ArgError(format!("--memory {text:?} is not {}", unit.examples())))
 }
 
 /// `PATH=DIALECT[:AGENT]`; whether the names exist is for the engine to say.
 ///
 /// # Errors
-/// [`Wrong`].
-pub fn mount(text: &str) -> Result<Mount, Wrong> {
+/// [`ArgError`].
+pub fn mount(text: &str) -> Result<Mount, ArgError> {
     let Some((path, dialect)) = text.split_once('=') else {
-        return Err(Wrong(format!("--mount {text:?} is not PATH=DIALECT[:AGENT]")));
+        return Err(ArgError(format!("--mount {text:?} is not PATH=DIALECT[:AGENT]")));
     };
     let (dialect, agent) = match dialect.split_once(':') {
         Some((dialect, agent)) => (dialect, Some(agent.to_owned())),
@@ -117,21 +117,21 @@ pub fn mount(text: &str) -> Result<Mount, Wrong> {
 /// The form of a card.
 ///
 /// # Errors
-/// [`Wrong`].
-pub fn card(text: &str) -> Result<CardForm, Wrong> {
+/// [`ArgError`].
+pub fn card(text: &str) -> Result<CardForm, ArgError> {
     match text {
         "v1" => Ok(CardForm::V1),
         "v03" => Ok(CardForm::V03),
         "hybrid" => Ok(CardForm::Hybrid),
-        _ => Err(Wrong(format!("--card {text:?} is none of v1, v03, hybrid"))),
+        _ => Err(ArgError(format!("--card {text:?} is none of v1, v03, hybrid"))),
     }
 }
 
 /// `NAME[=URL]`, separated by commas.
 ///
 /// # Errors
-/// [`Wrong`].
-pub fn interfaces(text: &str) -> Result<Vec<Interface>, Wrong> {
+/// [`ArgError`].
+pub fn interfaces(text: &str) -> Result<Vec<Interface>, ArgError> {
     let list = text.split(',').map(|entry| {
         let (word, url) = match entry.split_once('=') {
             Some((word, url)) => (word, Some(url.to_owned())),
@@ -146,12 +146,12 @@ pub fn interfaces(text: &str) -> Result<Vec<Interface>, Wrong> {
                     Some(name) => format!("did you mean {name}?"),
                     None => format!("there are {}", words.join(", ")),
                 };
-                Err(Wrong(format!("there is no interface {word:?}; {hint}")))
+                Err(ArgError(format!("there is no interface {word:?}; {hint}")))
             }
         }
     });
-    let list = list.collect::<Result<Vec<Interface>, Wrong>>()?;
-    Interface::check(&list).map_err(|error| Wrong(error.to_string()))?;
+    let list = list.collect::<Result<Vec<Interface>, ArgError>>()?;
+    Interface::check(&list).map_err(|error| ArgError(error.to_string()))?;
     Ok(list)
 }
 

@@ -89,7 +89,7 @@ pub fn render(
         CardForm::V03 => (false, true),
         CardForm::Hybrid => (true, true),
     };
-    let mut card = Card(Vec::with_capacity(1024));
+    let mut card = CardWriter(Vec::with_capacity(1024));
     card.0.push(b'{');
     card.text("name", &profile.name);
     card.text("description", &profile.description);
@@ -132,9 +132,9 @@ pub fn render(
 }
 
 /// A card being written.
-struct Card(Vec<u8>);
+struct CardWriter(Vec<u8>);
 
-impl Card {
+impl CardWriter {
     fn supported_interfaces(&mut self, interfaces: &[AgentInterface<'_>]) {
         self.open("supportedInterfaces", b'[');
         for interface in newest_first(interfaces) {

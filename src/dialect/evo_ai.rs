@@ -10,7 +10,9 @@ use crate::{
     service::StreamResponse,
 };
 
-use super::{Dialect, Method, Quirks, Routes, Wire, WriteCx, fault, method, old::Style, v01, v03};
+use super::{
+    Dialect, Method, Quirks, Routes, Wire, WriteCx, fault, method, pre_v1::Spelling, v01, v03,
+};
 
 /// Evo AI.
 pub static DIALECT: Dialect = Dialect {
@@ -34,7 +36,7 @@ const METHODS: &[Method] = &[
     method("agent/authenticatedExtendedCard", Op::ExtendedCard, &WIRE),
 ];
 
-const STYLE: Style = Style {
+const SPELLING: Spelling = Spelling {
     generation: Generation::V03,
     task: b"{\"id\":\"",
     context: b",\"contextId\":\"",
@@ -49,11 +51,11 @@ const STYLE: Style = Style {
 };
 
 fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
-    v01::reply_in(out, &STYLE, reply, cx);
+    v01::reply_in(out, &SPELLING, reply, cx);
 }
 
 fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {
-    v01::event_in(out, &STYLE, item, cx)
+    v01::event_in(out, &SPELLING, item, cx)
 }
 
 fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {

@@ -13,9 +13,11 @@ use crate::{
 };
 
 use super::{
-    Dialect, Method, Quirks, Routes, Wire, WriteCx, fault, method,
-    old::{self, Now, Place, Style},
-    put, v1, v03,
+    Dialect, Method, Quirks, Routes, Wire, WriteCx, fault,
+    json_out::{self, TaskRef},
+    method,
+    pre_v1::{self, Spelling, StatusOut},
+    v1, v03,
 };
 
 /// Pydantic AI.
@@ -48,7 +50,7 @@ const METHODS: &[Method] = &[
     method("SubscribeToTask", Op::Subscribe, &v1::WIRE),
 ];
 
-const STYLE: Style = Style {
+const SPELLING: Spelling = Spelling {
     generation: Generation::V03,
     task: b"{\"id\":\"",
     context: b",\"contextId\":\"",
@@ -66,23 +68,30 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
     match *reply {
         Reply::Task { view, history } if matches!(cx.op, Op::Send | Op::Stream) => {
             out.extend_from_slice(b"{\"task\":");
-            old::task(out, &STYLE, &view, history);
+            pre_v1::task(out, &SPELLING, &view, history);
             out.push(b'}');
         }
-        Reply::Task { view, history } => old::task(out, &STYLE, &view, history),
+        Reply::Task { view, history } => pre_v1::task(out, &SPELLING, &view, history),
         Reply::Message { message, context_id } => direct(out, message, context_id),
-        Reply::PageStart => put::page_start(out),
+        Reply::PageStart => json_out::page_start(out),
         Reply::PageTask { view, history, artifacts } => {
-            put::page_comma(out);
-            old::listed_task(out, &STYLE, &view, Some(history.unwrap_or(0)), artifacts);
+            json_out::page_comma(out);
+            pre_v1::listed_task(out, &SPELLING, &view, Some(history.unwrap_or(0)), artifacts);
         }
-        Reply::PageEnd { next, page_size, total } => put::page_end(out, next, page_size, total),
+        Reply::PageEnd { next, page_size, total } => {
+            json_out::page_end(out, next, page_size, total)
+        }
     }
 }
 
 fn direct(out: &mut Vec<u8>, message: Message<'_>, context_id: RawText<'_>) {
     out.extend_from_slice(b"{\"message\":");
-    old::message(out, &STYLE, message, Place { task_id: b"", context_id: context_id.raw() });
+    pre_v1::message(
+        out,
+        &SPELLING,
+        message,
+        TaskRef { task_id: b"", context_id: context_id.raw() },
+    );
     out.push(b'}');
 }
 
@@ -90,40 +99,40 @@ fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool
     match *item {
         StreamResponse::Snapshot(view) => {
             out.extend_from_slice(b"{\"task\":");
-            old::task(out, &STYLE, &view, cx.history);
+            pre_v1::task(out, &SPELLING, &view, cx.history);
             out.push(b'}');
         }
         StreamResponse::Message { message, context_id } => direct(out, message, context_id),
         StreamResponse::Event { ref event, artifact_index, task_id, context_id, .. } => {
-            let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
-            return update(out, (event, artifact_index), place);
+            let task_ref = TaskRef { task_id: task_id.raw(), context_id: context_id.raw() };
+            return update(out, (event, artifact_index), task_ref);
         }
     }
     true
 }
 
-fn update(out: &mut Vec<u8>, (event, index): (&TaskEvent<'_>, u32), place: Place<'_>) -> bool {
+fn update(out: &mut Vec<u8>, (event, index): (&TaskEvent<'_>, u32), task_ref: TaskRef<'_>) -> bool {
     let metadata = match *event {
         // A client's message is no event of the protocol.
         TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
-            put::id(out, b"{\"statusUpdate\":{\"taskId\":\"", place.task_id);
-            put::id(out, b",\"contextId\":\"", place.context_id);
-            old::status(out, &STYLE, Now { state, at_ms, said: message }, place);
+            json_out::id(out, b"{\"statusUpdate\":{\"taskId\":\"", task_ref.task_id);
+            json_out::id(out, b",\"contextId\":\"", task_ref.context_id);
+            pre_v1::status(out, &SPELLING, StatusOut { state, at_ms, said: message }, task_ref);
             metadata
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-            put::id(out, b"{\"artifactUpdate\":{\"taskId\":\"", place.task_id);
-            put::id(out, b",\"contextId\":\"", place.context_id);
+            json_out::id(out, b"{\"artifactUpdate\":{\"taskId\":\"", task_ref.task_id);
+            json_out::id(out, b",\"contextId\":\"", task_ref.context_id);
             out.extend_from_slice(b",\"artifact\":");
-            old::artifact(out, &STYLE, (index, artifact), artifact.parts());
+            pre_v1::artifact(out, &SPELLING, (index, artifact), artifact.parts());
             out.push(b'}');
-            put::flag(out, b",\"append\":", append);
-            put::flag(out, b",\"lastChunk\":", last_chunk);
+            json_out::flag(out, b",\"append\":", append);
+            json_out::flag(out, b",\"lastChunk\":", last_chunk);
             metadata
         }
     };
-    put::object_some(out, b",\"metadata\":", metadata);
+    json_out::object_some(out, b",\"metadata\":", metadata);
     out.extend_from_slice(b"}}");
     true
 }

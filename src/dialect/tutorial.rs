@@ -9,7 +9,7 @@ use crate::{
     service::StreamResponse,
 };
 
-use super::{Dialect, Method, Quirks, Routes, Wire, WriteCx, method, old::Style, v03};
+use super::{Dialect, Method, Quirks, Routes, Wire, WriteCx, method, pre_v1::Spelling, v03};
 
 /// The tutorial.
 pub static DIALECT: Dialect = Dialect {
@@ -39,7 +39,7 @@ const METHODS: &[Method] = &[
     method("tasks/resubscribe", Op::Subscribe, &WIRE),
 ];
 
-const STYLE: Style = Style {
+const SPELLING: Spelling = Spelling {
     generation: Generation::V03,
     task: b"{\"kind\":\"task\",\"id\":\"",
     context: b",\"contextId\":\"",
@@ -54,11 +54,11 @@ const STYLE: Style = Style {
 };
 
 fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, _cx: &WriteCx<'_>) {
-    v03::reply_in(out, &STYLE, reply);
+    v03::reply_in(out, &SPELLING, reply);
 }
 
 fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {
-    v03::event_in(out, &STYLE, item, cx)
+    v03::event_in(out, &SPELLING, item, cx)
 }
 
 /// The TypeScript variant of the tutorial; all else is 200.

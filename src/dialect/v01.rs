@@ -13,8 +13,9 @@ use crate::{
 
 use super::{
     ReadCx, Wire, WriteCx, fault,
-    old::{self, Now, Place, Style},
-    put, read, v03,
+    json_out::{self, TaskRef},
+    pre_v1::{self, Spelling, StatusOut},
+    read, v03,
 };
 
 /// The 0.1 pairs.
@@ -22,7 +23,7 @@ pub(super) static WIRE: Wire =
     Wire { generation: Generation::V01, read, reply, event, fault: write_fault };
 
 /// Objects of 0.1.
-const STYLE: Style = Style {
+const SPELLING: Spelling = Spelling {
     generation: Generation::V01,
     task: b"{\"id\":\"",
     context: b",\"sessionId\":\"",
@@ -51,72 +52,83 @@ fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
 }
 
 fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
-    reply_in(out, &STYLE, reply, cx);
+    reply_in(out, &SPELLING, reply, cx);
 }
 
 fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {
-    event_in(out, &STYLE, item, cx)
+    event_in(out, &SPELLING, item, cx)
 }
 
-/// Appends a reply in a style that knows only tasks.
-pub(super) fn reply_in(out: &mut Vec<u8>, style: &Style, reply: &Reply<'_>, cx: &WriteCx<'_>) {
+/// Appends a reply in a spelling that knows only tasks.
+pub(super) fn reply_in(
+    out: &mut Vec<u8>,
+    spelling: &Spelling,
+    reply: &Reply<'_>,
+    cx: &WriteCx<'_>,
+) {
     match *reply {
         Reply::Message { message, context_id } => {
-            let place = direct_place(message, context_id, cx);
-            old::direct_task(out, style, message, cx.unix_ms, place);
+            let task_ref = direct_task_ref(message, context_id, cx);
+            pre_v1::direct_task(out, spelling, message, cx.unix_ms, task_ref);
         }
         Reply::Task { .. } | Reply::PageStart | Reply::PageTask { .. } | Reply::PageEnd { .. } => {
-            v03::reply_in(out, style, reply);
+            v03::reply_in(out, spelling, reply);
         }
     }
 }
 
 /// Where a direct message stands: no task exists, so the id is the one the client named, or
 /// else the message's own, which is unique as well.
-fn direct_place<'a>(message: Message<'a>, context_id: RawText<'a>, cx: &WriteCx<'a>) -> Place<'a> {
+fn direct_task_ref<'a>(
+    message: Message<'a>,
+    context_id: RawText<'a>,
+    cx: &WriteCx<'a>,
+) -> TaskRef<'a> {
     let task_id = if cx.task_id.is_empty() { message.message_id().raw() } else { cx.task_id };
-    Place { task_id, context_id: context_id.raw() }
+    TaskRef { task_id, context_id: context_id.raw() }
 }
 
 /// Appends a stream item as `{id, status, final}` or `{id, artifact}`.
 pub(super) fn event_in(
     out: &mut Vec<u8>,
-    style: &Style,
+    spelling: &Spelling,
     item: &StreamResponse<'_>,
     cx: &WriteCx<'_>,
 ) -> bool {
     match *item {
         StreamResponse::Snapshot(view) => {
-            let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
+            let task_ref =
+                TaskRef { task_id: view.id().raw(), context_id: view.context_id().raw() };
             let status = view.status();
-            let now = Now { state: status.state, at_ms: status.at_ms, said: status.message };
-            status_event(out, style, now, place, false);
-            put::object_some(out, b",\"metadata\":", status.metadata);
+            let status_out =
+                StatusOut { state: status.state, at_ms: status.at_ms, said: status.message };
+            status_event(out, spelling, status_out, task_ref, false);
+            json_out::object_some(out, b",\"metadata\":", status.metadata);
         }
         StreamResponse::Message { message, context_id } => {
-            let place = direct_place(message, context_id, cx);
+            let task_ref = direct_task_ref(message, context_id, cx);
             let state = TaskState::Completed;
-            let now = Now { state, at_ms: cx.unix_ms, said: Some(message) };
-            status_event(out, style, now, place, true);
+            let status_out = StatusOut { state, at_ms: cx.unix_ms, said: Some(message) };
+            status_event(out, spelling, status_out, task_ref, true);
         }
         StreamResponse::Event { event, artifact_index, task_id, context_id, last, .. } => {
-            let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
+            let task_ref = TaskRef { task_id: task_id.raw(), context_id: context_id.raw() };
             match event {
                 // A client's message is no event of the protocol.
                 TaskEvent::UserMessage { .. } => return false,
                 TaskEvent::Status { state, at_ms, message, metadata } => {
-                    let now = Now { state, at_ms, said: message };
-                    status_event(out, style, now, place, last);
-                    put::object_some(out, b",\"metadata\":", metadata);
+                    let status_out = StatusOut { state, at_ms, said: message };
+                    status_event(out, spelling, status_out, task_ref, last);
+                    json_out::object_some(out, b",\"metadata\":", metadata);
                 }
                 TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-                    put::text(out, b"{\"id\":\"", task_id.raw());
+                    json_out::text(out, b"{\"id\":\"", task_id.raw());
                     out.extend_from_slice(b",\"artifact\":");
-                    old::artifact(out, style, (artifact_index, artifact), artifact.parts());
-                    put::flag(out, b",\"append\":", append);
-                    put::flag(out, b",\"lastChunk\":", last_chunk);
+                    pre_v1::artifact(out, spelling, (artifact_index, artifact), artifact.parts());
+                    json_out::flag(out, b",\"append\":", append);
+                    json_out::flag(out, b",\"lastChunk\":", last_chunk);
                     out.push(b'}');
-                    put::object_some(out, b",\"metadata\":", metadata);
+                    json_out::object_some(out, b",\"metadata\":", metadata);
                 }
             }
         }
@@ -126,10 +138,16 @@ pub(super) fn event_in(
 }
 
 /// Appends a status event up to its closing brace.
-fn status_event(out: &mut Vec<u8>, style: &Style, now: Now<'_>, place: Place<'_>, last: bool) {
-    put::text(out, b"{\"id\":\"", place.task_id);
-    old::status(out, style, now, place);
-    put::flag(out, b",\"final\":", last || now.state.is_terminal());
+fn status_event(
+    out: &mut Vec<u8>,
+    spelling: &Spelling,
+    status_out: StatusOut<'_>,
+    task_ref: TaskRef<'_>,
+    last: bool,
+) {
+    json_out::text(out, b"{\"id\":\"", task_ref.task_id);
+    pre_v1::status(out, spelling, status_out, task_ref);
+    json_out::flag(out, b",\"final\":", last || status_out.state.is_terminal());
 }
 
 /// Wire §1.6, TaskState: two states are younger than 0.1.

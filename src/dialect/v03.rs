@@ -11,8 +11,9 @@ use crate::{
 
 use super::{
     ReadCx, Wire, WriteCx, fault,
-    old::{self, Now, Place, Style},
-    put, read,
+    json_out::{self, TaskRef},
+    pre_v1::{self, Spelling, StatusOut},
+    read,
 };
 
 /// The 0.3 pairs.
@@ -20,7 +21,7 @@ pub(super) static WIRE: Wire =
     Wire { generation: Generation::V03, read, reply, event, fault: write_fault };
 
 /// Objects of 0.3.
-const STYLE: Style = Style {
+const SPELLING: Spelling = Spelling {
     generation: Generation::V03,
     task: b"{\"kind\":\"task\",\"id\":\"",
     context: b",\"contextId\":\"",
@@ -59,45 +60,49 @@ pub(super) fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
 }
 
 pub(super) fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, _cx: &WriteCx<'_>) {
-    reply_in(out, &STYLE, reply);
+    reply_in(out, &SPELLING, reply);
 }
 
 pub(super) fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool {
-    event_in(out, &STYLE, item, cx)
+    event_in(out, &SPELLING, item, cx)
 }
 
-/// Appends a reply in a style of this family.
-pub(super) fn reply_in(out: &mut Vec<u8>, style: &Style, reply: &Reply<'_>) {
+/// Appends a reply in a spelling of this family.
+pub(super) fn reply_in(out: &mut Vec<u8>, spelling: &Spelling, reply: &Reply<'_>) {
     match *reply {
-        Reply::Task { view, history } => old::task(out, style, &view, history),
-        Reply::Message { message, context_id } => direct(out, style, message, context_id),
+        Reply::Task { view, history } => pre_v1::task(out, spelling, &view, history),
+        Reply::Message { message, context_id } => direct(out, spelling, message, context_id),
         // No method of this family pages; the frame is that of 1.0 around tasks of this one.
-        Reply::PageStart => put::page_start(out),
+        Reply::PageStart => json_out::page_start(out),
         Reply::PageTask { view, history, artifacts: _ } => {
-            put::page_comma(out);
-            old::task(out, style, &view, Some(history.unwrap_or(0)));
+            json_out::page_comma(out);
+            pre_v1::task(out, spelling, &view, Some(history.unwrap_or(0)));
         }
-        Reply::PageEnd { next, page_size, total } => put::page_end(out, next, page_size, total),
+        Reply::PageEnd { next, page_size, total } => {
+            json_out::page_end(out, next, page_size, total)
+        }
     }
 }
 
-fn direct(out: &mut Vec<u8>, style: &Style, message: Message<'_>, context_id: RawText<'_>) {
-    old::message(out, style, message, Place { task_id: b"", context_id: context_id.raw() });
+fn direct(out: &mut Vec<u8>, spelling: &Spelling, message: Message<'_>, context_id: RawText<'_>) {
+    pre_v1::message(out, spelling, message, TaskRef { task_id: b"", context_id: context_id.raw() });
 }
 
-/// Appends a stream item in a style of this family.
+/// Appends a stream item in a spelling of this family.
 pub(super) fn event_in(
     out: &mut Vec<u8>,
-    style: &Style,
+    spelling: &Spelling,
     item: &StreamResponse<'_>,
     cx: &WriteCx<'_>,
 ) -> bool {
     match *item {
-        StreamResponse::Snapshot(view) => old::task(out, style, &view, cx.history),
-        StreamResponse::Message { message, context_id } => direct(out, style, message, context_id),
+        StreamResponse::Snapshot(view) => pre_v1::task(out, spelling, &view, cx.history),
+        StreamResponse::Message { message, context_id } => {
+            direct(out, spelling, message, context_id)
+        }
         StreamResponse::Event { event, artifact_index, task_id, context_id, last, .. } => {
-            let place = Place { task_id: task_id.raw(), context_id: context_id.raw() };
-            return update(out, style, (&event, artifact_index), place, last);
+            let task_ref = TaskRef { task_id: task_id.raw(), context_id: context_id.raw() };
+            return update(out, spelling, (&event, artifact_index), task_ref, last);
         }
     }
     true
@@ -105,9 +110,9 @@ pub(super) fn event_in(
 
 fn update(
     out: &mut Vec<u8>,
-    style: &Style,
+    spelling: &Spelling,
     (event, index): (&TaskEvent<'_>, u32),
-    place: Place<'_>,
+    task_ref: TaskRef<'_>,
     last: bool,
 ) -> bool {
     let (head, metadata) = match *event {
@@ -120,23 +125,23 @@ fn update(
             (&b"{\"kind\":\"artifact-update\",\"taskId\":\""[..], metadata)
         }
     };
-    put::id(out, head, place.task_id);
-    put::id(out, b",\"contextId\":\"", place.context_id);
+    json_out::id(out, head, task_ref.task_id);
+    json_out::id(out, b",\"contextId\":\"", task_ref.context_id);
     match *event {
         TaskEvent::UserMessage { .. } => {}
         TaskEvent::Status { state, at_ms, message, .. } => {
-            old::status(out, style, Now { state, at_ms, said: message }, place);
-            put::flag(out, b",\"final\":", last || state.is_terminal());
+            pre_v1::status(out, spelling, StatusOut { state, at_ms, said: message }, task_ref);
+            json_out::flag(out, b",\"final\":", last || state.is_terminal());
         }
         TaskEvent::Artifact { artifact, append, last_chunk, .. } => {
             out.extend_from_slice(b",\"artifact\":");
-            old::artifact(out, style, (index, artifact), artifact.parts());
+            pre_v1::artifact(out, spelling, (index, artifact), artifact.parts());
             out.push(b'}');
-            put::flag(out, b",\"append\":", append);
-            put::flag(out, b",\"lastChunk\":", last_chunk);
+            json_out::flag(out, b",\"append\":", append);
+            json_out::flag(out, b",\"lastChunk\":", last_chunk);
         }
     }
-    put::object_some(out, b",\"metadata\":", metadata);
+    json_out::object_some(out, b",\"metadata\":", metadata);
     out.push(b'}');
     true
 }

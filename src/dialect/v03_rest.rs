@@ -16,8 +16,9 @@ use crate::{
 
 use super::{
     ReadCx, Wire, WriteCx, fault,
-    old::{Place, message_place},
-    put, read,
+    json_out::{self, TaskRef},
+    pre_v1::message_task_ref,
+    read,
 };
 
 /// The pairs of 0.3 over HTTP+JSON.
@@ -53,18 +54,20 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
         }
         Reply::Message { message, context_id } => direct(out, message, context_id),
         // The proto of 0.3 has no list; its text has one, and 1.0 the frame for it.
-        Reply::PageStart => put::page_start(out),
+        Reply::PageStart => json_out::page_start(out),
         Reply::PageTask { view, history, artifacts } => {
-            put::page_comma(out);
+            json_out::page_comma(out);
             task(out, &view, Some(history.unwrap_or(0)), artifacts);
         }
-        Reply::PageEnd { next, page_size, total } => put::page_end(out, next, page_size, total),
+        Reply::PageEnd { next, page_size, total } => {
+            json_out::page_end(out, next, page_size, total)
+        }
     }
 }
 
 fn direct(out: &mut Vec<u8>, said: Message<'_>, context_id: RawText<'_>) {
     out.extend_from_slice(b"{\"message\":");
-    message(out, said, Place { task_id: b"", context_id: context_id.raw() });
+    message(out, said, TaskRef { task_id: b"", context_id: context_id.raw() });
     out.push(b'}');
 }
 
@@ -80,13 +83,16 @@ fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool
             direct(out, message, context_id);
             true
         }
-        StreamResponse::Event { ref event, task_id, context_id, last, .. } => {
-            update(out, event, Place { task_id: task_id.raw(), context_id: context_id.raw() }, last)
-        }
+        StreamResponse::Event { ref event, task_id, context_id, last, .. } => update(
+            out,
+            event,
+            TaskRef { task_id: task_id.raw(), context_id: context_id.raw() },
+            last,
+        ),
     }
 }
 
-fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>, last: bool) -> bool {
+fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, task_ref: TaskRef<'_>, last: bool) -> bool {
     let (head, metadata) = match *event {
         // A client's message is no event of the protocol.
         TaskEvent::UserMessage { .. } => return false,
@@ -95,12 +101,12 @@ fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>, last: bool
             (&b"{\"artifactUpdate\":{\"taskId\":\""[..], metadata)
         }
     };
-    put::id(out, head, place.task_id);
-    put::id(out, b",\"contextId\":\"", place.context_id);
+    json_out::id(out, head, task_ref.task_id);
+    json_out::id(out, b",\"contextId\":\"", task_ref.context_id);
     match *event {
         TaskEvent::UserMessage { .. } => {}
         TaskEvent::Status { state, at_ms, message, .. } => {
-            status(out, state, at_ms, message, place);
+            status(out, state, at_ms, message, task_ref);
             if last || state.is_terminal() {
                 out.extend_from_slice(b",\"final\":true");
             }
@@ -116,26 +122,26 @@ fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>, last: bool
             }
         }
     }
-    put::object_some(out, b",\"metadata\":", metadata);
+    json_out::object_some(out, b",\"metadata\":", metadata);
     out.extend_from_slice(b"}}");
     true
 }
 
 fn task(out: &mut Vec<u8>, view: &TaskView<'_>, history: Option<u32>, artifacts: bool) {
     out.reserve(view.bytes() + 1024);
-    let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
-    put::id(out, b"{\"id\":\"", place.task_id);
-    put::id(out, b",\"contextId\":\"", place.context_id);
+    let task_ref = TaskRef { task_id: view.id().raw(), context_id: view.context_id().raw() };
+    json_out::id(out, b"{\"id\":\"", task_ref.task_id);
+    json_out::id(out, b",\"contextId\":\"", task_ref.context_id);
     let now = view.status();
-    status(out, now.state, now.at_ms, now.message, place);
+    status(out, now.state, now.at_ms, now.message, task_ref);
     if artifacts {
-        put::list(out, b",\"artifacts\":[", view.artifacts(), false, |out, whole| {
+        json_out::list(out, b",\"artifacts\":[", view.artifacts(), false, |out, whole| {
             artifact(out, whole.head(), whole.parts());
         });
     }
     if history != Some(0) {
         let messages = view.history(history);
-        put::list(out, b",\"history\":[", messages, false, |out, m| message(out, m, place));
+        json_out::list(out, b",\"history\":[", messages, false, |out, m| message(out, m, task_ref));
     }
     out.push(b'}');
 }
@@ -145,14 +151,14 @@ fn status(
     state: TaskState,
     at_ms: u64,
     said: Option<Message<'_>>,
-    place: Place<'_>,
+    task_ref: TaskRef<'_>,
 ) {
-    put::text(out, b",\"status\":{\"state\":\"", state_name(state));
+    json_out::text(out, b",\"status\":{\"state\":\"", state_name(state));
     if let Some(said) = said {
         out.extend_from_slice(b",\"message\":");
-        message(out, said, place);
+        message(out, said, task_ref);
     }
-    put::timestamp(out, at_ms);
+    json_out::timestamp(out, at_ms);
     out.push(b'}');
 }
 
@@ -171,61 +177,61 @@ fn state_name(state: TaskState) -> &'static [u8] {
     }
 }
 
-fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
+fn message(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
     out.reserve(message.0.len() + 256);
-    put::text(out, b"{\"messageId\":\"", message.message_id().raw());
-    message_place(out, message, place);
+    json_out::text(out, b"{\"messageId\":\"", message.message_id().raw());
+    message_task_ref(out, message, task_ref);
     let role: &[u8] = match message.role() {
         Role::Agent => b"ROLE_AGENT",
         Role::User => b"ROLE_USER",
     };
-    put::text(out, b",\"role\":\"", role);
-    put::list(out, b",\"content\":[", message.parts(), true, part);
-    put::object_some(out, b",\"metadata\":", message.metadata());
+    json_out::text(out, b",\"role\":\"", role);
+    json_out::list(out, b",\"content\":[", message.parts(), true, part);
+    json_out::object_some(out, b",\"metadata\":", message.metadata());
     // The proto has no referenceTaskIds.
     let extensions = message.fields().filter(|f| f.0 == message_tag::EXTENSION).map(|f| f.1);
-    put::texts(out, b",\"extensions\":[", extensions);
+    json_out::texts(out, b",\"extensions\":[", extensions);
     out.push(b'}');
 }
 
 fn part(out: &mut Vec<u8>, part: Part<'_>) {
     let metadata = part.metadata();
     match part.content() {
-        Content::Text(text) => put::text(out, b"{\"text\":\"", text.raw()),
+        Content::Text(text) => json_out::text(out, b"{\"text\":\"", text.raw()),
         Content::Raw(raw) => file(out, part, b"{\"file\":{\"fileWithBytes\":\"", raw.raw()),
         Content::Url(url) => file(out, part, b"{\"file\":{\"fileWithUri\":\"", url.raw()),
         Content::Data(data) if data.as_object().is_some() => {
-            put::json(out, b"{\"data\":{\"data\":", data.raw());
+            json_out::json(out, b"{\"data\":{\"data\":", data.raw());
             out.push(b'}');
         }
         Content::Data(data) => {
             // A Struct is an object. All else is wrapped, and marked (wire §1.9).
-            put::json(out, b"{\"data\":{\"data\":{\"value\":", data.raw());
+            json_out::json(out, b"{\"data\":{\"data\":{\"value\":", data.raw());
             out.extend_from_slice(b"}}");
-            put::wrapped_mark(out, metadata);
+            json_out::wrapped_mark(out, metadata);
             out.push(b'}');
             return;
         }
     }
-    put::object_some(out, b",\"metadata\":", metadata);
+    json_out::object_some(out, b",\"metadata\":", metadata);
     out.push(b'}');
 }
 
 fn file(out: &mut Vec<u8>, part: Part<'_>, key: &[u8], content: &[u8]) {
-    put::text(out, key, content);
-    put::text_some(out, b",\"mimeType\":\"", part.media_type());
-    put::text_some(out, b",\"name\":\"", part.filename());
+    json_out::text(out, key, content);
+    json_out::text_some(out, b",\"mimeType\":\"", part.media_type());
+    json_out::text_some(out, b",\"name\":\"", part.filename());
     out.push(b'}');
 }
 
 fn artifact<'a>(out: &mut Vec<u8>, head: Artifact<'a>, parts: impl Iterator<Item = Part<'a>>) {
-    put::text(out, b"{\"artifactId\":\"", head.artifact_id().raw());
+    json_out::text(out, b"{\"artifactId\":\"", head.artifact_id().raw());
     let fields = head.fields();
-    put::text_some(out, b",\"name\":\"", head.name());
-    put::text_some(out, b",\"description\":\"", head.description());
-    put::list(out, b",\"parts\":[", parts, true, part);
-    put::object_some(out, b",\"metadata\":", head.metadata());
+    json_out::text_some(out, b",\"name\":\"", head.name());
+    json_out::text_some(out, b",\"description\":\"", head.description());
+    json_out::list(out, b",\"parts\":[", parts, true, part);
+    json_out::object_some(out, b",\"metadata\":", head.metadata());
     let extensions = fields.filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
-    put::texts(out, b",\"extensions\":[", extensions);
+    json_out::texts(out, b",\"extensions\":[", extensions);
     out.push(b'}');
 }

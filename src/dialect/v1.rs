@@ -14,7 +14,11 @@ use crate::{
     service::StreamResponse,
 };
 
-use super::{ReadCx, Wire, WriteCx, fault, put, put::Template, read};
+use super::{
+    ReadCx, Wire, WriteCx, fault,
+    json_out::{self, TaskRef, Template},
+    read,
+};
 
 /// The 1.0 pairs.
 pub(super) static WIRE: Wire =
@@ -42,13 +46,6 @@ fn write_rest_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
     fault::rest_v1(out, fault, fault.kind.row().status.http());
 }
 
-/// The task and conversation in which a message is shown; agent messages carry both.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    task_id: &'a [u8],
-    context_id: &'a [u8],
-}
-
 fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
     match *reply {
         Reply::Task { view, history } => {
@@ -63,20 +60,22 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
             }
         }
         Reply::Message { message, context_id } => direct(out, message, context_id),
-        Reply::PageStart => put::page_start(out),
+        Reply::PageStart => json_out::page_start(out),
         Reply::PageTask { view, history, artifacts } => {
-            put::page_comma(out);
+            json_out::page_comma(out);
             // A2A 1.0 §3.1.4: left out, or there even if empty.
             let artifacts = if artifacts { Artifacts::Always } else { Artifacts::Never };
             task(out, &view, Some(history.unwrap_or(0)), artifacts);
         }
-        Reply::PageEnd { next, page_size, total } => put::page_end(out, next, page_size, total),
+        Reply::PageEnd { next, page_size, total } => {
+            json_out::page_end(out, next, page_size, total)
+        }
     }
 }
 
 fn direct(out: &mut Vec<u8>, message: Message<'_>, context_id: RawText<'_>) {
     out.extend_from_slice(b"{\"message\":");
-    self::message(out, message, Place { task_id: b"", context_id: context_id.raw() });
+    self::message(out, message, TaskRef { task_id: b"", context_id: context_id.raw() });
     out.push(b'}');
 }
 
@@ -93,7 +92,7 @@ fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool
             true
         }
         StreamResponse::Event { ref event, task_id, context_id, .. } => {
-            update(out, event, Place { task_id: task_id.raw(), context_id: context_id.raw() })
+            update(out, event, TaskRef { task_id: task_id.raw(), context_id: context_id.raw() })
         }
     }
 }
@@ -112,18 +111,18 @@ const ARTIFACT_UPDATE: Template<144> = Template::new(
     \",\"contextId\":\"------------------------------------\",\"artifact\":{\"artifactId\":\"",
 );
 
-fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>) -> bool {
+fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, task_ref: TaskRef<'_>) -> bool {
     let metadata = match *event {
         // A client's message is no event of the protocol.
         TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
-            STATUS_UPDATE.put(out, place.task_id, place.context_id);
-            status(out, state, at_ms, message, place);
+            STATUS_UPDATE.put(out, task_ref.task_id, task_ref.context_id);
+            status(out, state, at_ms, message, task_ref);
             metadata
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
             out.reserve(artifact.packed_len() + 512);
-            ARTIFACT_UPDATE.put(out, place.task_id, place.context_id);
+            ARTIFACT_UPDATE.put(out, task_ref.task_id, task_ref.context_id);
             chunk(out, artifact);
             if append {
                 out.extend_from_slice(b",\"append\":true");
@@ -134,7 +133,7 @@ fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, place: Place<'_>) -> bool {
             metadata
         }
     };
-    put::object_some(out, b",\"metadata\":", metadata);
+    json_out::object_some(out, b",\"metadata\":", metadata);
     out.extend_from_slice(b"}}");
     true
 }
@@ -156,23 +155,23 @@ const COMPLETED: Template<176> = Template::new(
 fn task(out: &mut Vec<u8>, view: &TaskView<'_>, history: Option<u32>, artifacts: Artifacts) {
     // Most logs hold less punctuation than their text; a short one fits with its own.
     out.reserve(view.bytes() + 1024);
-    let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
+    let task_ref = TaskRef { task_id: view.id().raw(), context_id: view.context_id().raw() };
     let now = view.status();
     if let (TaskState::Completed, None, 1..) = (now.state, now.message, now.at_ms) {
-        COMPLETED.put(out, place.task_id, place.context_id);
-        put::stamp(out, 2, now.at_ms);
+        COMPLETED.put(out, task_ref.task_id, task_ref.context_id);
+        json_out::stamp(out, 2, now.at_ms);
     } else {
-        TASK.put(out, place.task_id, place.context_id);
-        status(out, now.state, now.at_ms, now.message, place);
+        TASK.put(out, task_ref.task_id, task_ref.context_id);
+        status(out, now.state, now.at_ms, now.message, task_ref);
     }
     if artifacts != Artifacts::Never {
         let even_empty = artifacts == Artifacts::Always;
-        put::list(out, b",\"artifacts\":[", view.artifacts(), even_empty, whole);
+        json_out::list(out, b",\"artifacts\":[", view.artifacts(), even_empty, whole);
     }
     // A2A 1.0 §3.2.4: 0 is none, and none is left out.
     if history != Some(0) {
         let messages = view.history(history);
-        put::list(out, b",\"history\":[", messages, false, |out, m| message(out, m, place));
+        json_out::list(out, b",\"history\":[", messages, false, |out, m| message(out, m, task_ref));
     }
     out.push(b'}');
 }
@@ -182,14 +181,14 @@ fn status(
     state: TaskState,
     at_ms: u64,
     said: Option<Message<'_>>,
-    place: Place<'_>,
+    task_ref: TaskRef<'_>,
 ) {
     out.extend_from_slice(status_head(state));
     if let Some(said) = said {
         out.extend_from_slice(b",\"message\":");
-        message(out, said, place);
+        message(out, said, task_ref);
     }
-    put::timestamp(out, at_ms);
+    json_out::timestamp(out, at_ms);
     out.push(b'}');
 }
 
@@ -208,7 +207,7 @@ fn status_head(state: TaskState) -> &'static [u8] {
     }
 }
 
-fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
+fn message(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
     match message.as_user_text() {
         Some((id, text)) => {
             out.extend_from_slice(b"{\"messageId\":\"");
@@ -217,27 +216,27 @@ fn message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
             out.extend_from_slice(text.raw());
             out.extend_from_slice(b"\"}]}");
         }
-        None => any_message(out, message, place),
+        None => any_message(out, message, task_ref),
     }
 }
 
-fn any_message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
+fn any_message(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
     out.reserve(message.0.len() + 256);
-    put::text(out, b"{\"messageId\":\"", message.message_id().raw());
+    json_out::text(out, b"{\"messageId\":\"", message.message_id().raw());
     let mut role = Role::Agent;
     let (mut has_context, mut has_task, mut has_lists) = (false, false, false);
     for (tag, bytes) in message.fields() {
         match tag {
             message_tag::CONTEXT_ID => {
                 has_context = true;
-                put::text(out, b",\"contextId\":\"", bytes);
+                json_out::text(out, b",\"contextId\":\"", bytes);
             }
             message_tag::TASK_ID => {
                 has_task = true;
-                put::text(out, b",\"taskId\":\"", bytes);
+                json_out::text(out, b",\"taskId\":\"", bytes);
             }
             message_tag::ROLE if bytes == [Role::User as u8] => role = Role::User,
-            message_tag::METADATA => put::json(out, b",\"metadata\":", bytes),
+            message_tag::METADATA => json_out::json(out, b",\"metadata\":", bytes),
             message_tag::EXTENSION | message_tag::REFERENCE => has_lists = true,
             _ => {}
         }
@@ -246,11 +245,11 @@ fn any_message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
         Role::User => out.extend_from_slice(b",\"role\":\"ROLE_USER\",\"parts\":["),
         Role::Agent => {
             // A2A 1.0 §4.1.4: what an agent says names its conversation.
-            if !has_context && !place.context_id.is_empty() {
-                put::id(out, b",\"contextId\":\"", place.context_id);
+            if !has_context && !task_ref.context_id.is_empty() {
+                json_out::id(out, b",\"contextId\":\"", task_ref.context_id);
             }
-            if !has_task && !place.task_id.is_empty() {
-                put::id(out, b",\"taskId\":\"", place.task_id);
+            if !has_task && !task_ref.task_id.is_empty() {
+                json_out::id(out, b",\"taskId\":\"", task_ref.task_id);
             }
             out.extend_from_slice(b",\"role\":\"ROLE_AGENT\",\"parts\":[");
         }
@@ -258,8 +257,8 @@ fn any_message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
     parts(out, message.parts());
     if has_lists {
         let all = |tag: u8| message.fields().filter(move |f| f.0 == tag).map(|f| f.1);
-        put::texts(out, b",\"extensions\":[", all(message_tag::EXTENSION));
-        put::texts(out, b",\"referenceTaskIds\":[", all(message_tag::REFERENCE));
+        json_out::texts(out, b",\"extensions\":[", all(message_tag::EXTENSION));
+        json_out::texts(out, b",\"referenceTaskIds\":[", all(message_tag::REFERENCE));
     }
     out.push(b'}');
 }
@@ -267,7 +266,7 @@ fn any_message(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
 /// Appends parts and the closing bracket.
 #[inline]
 fn parts<'a>(out: &mut Vec<u8>, parts: impl Iterator<Item = Part<'a>>) {
-    put::list(out, b"", parts, true, part);
+    json_out::list(out, b"", parts, true, part);
 }
 
 #[inline]
@@ -284,16 +283,16 @@ fn part(out: &mut Vec<u8>, part: Part<'_>) {
 
 pub(super) fn any_part(out: &mut Vec<u8>, part: Part<'_>) {
     match part.content() {
-        Content::Text(text) => put::text(out, b"{\"text\":\"", text.raw()),
-        Content::Raw(raw) => put::text(out, b"{\"raw\":\"", raw.raw()),
-        Content::Url(url) => put::text(out, b"{\"url\":\"", url.raw()),
-        Content::Data(data) => put::json(out, b"{\"data\":", data.raw()),
+        Content::Text(text) => json_out::text(out, b"{\"text\":\"", text.raw()),
+        Content::Raw(raw) => json_out::text(out, b"{\"raw\":\"", raw.raw()),
+        Content::Url(url) => json_out::text(out, b"{\"url\":\"", url.raw()),
+        Content::Data(data) => json_out::json(out, b"{\"data\":", data.raw()),
     }
     for (tag, bytes) in part.fields() {
         match tag {
-            part_tag::METADATA => put::json(out, b",\"metadata\":", bytes),
-            part_tag::FILENAME => put::text(out, b",\"filename\":\"", bytes),
-            part_tag::MEDIA_TYPE => put::text(out, b",\"mediaType\":\"", bytes),
+            part_tag::METADATA => json_out::json(out, b",\"metadata\":", bytes),
+            part_tag::FILENAME => json_out::text(out, b",\"filename\":\"", bytes),
+            part_tag::MEDIA_TYPE => json_out::text(out, b",\"mediaType\":\"", bytes),
             _ => {}
         }
     }
@@ -331,13 +330,13 @@ fn only_text(out: &mut Vec<u8>, id: RawText<'_>, text: RawText<'_>) {
 
 /// An artifact from the text of its id on.
 fn described<'a>(out: &mut Vec<u8>, head: Artifact<'a>, all_parts: impl Iterator<Item = Part<'a>>) {
-    put::text(out, b"", head.artifact_id().raw());
+    json_out::text(out, b"", head.artifact_id().raw());
     let mut has_extensions = false;
     for (tag, bytes) in head.fields() {
         match tag {
-            artifact_tag::NAME => put::text(out, b",\"name\":\"", bytes),
-            artifact_tag::DESCRIPTION => put::text(out, b",\"description\":\"", bytes),
-            artifact_tag::METADATA => put::json(out, b",\"metadata\":", bytes),
+            artifact_tag::NAME => json_out::text(out, b",\"name\":\"", bytes),
+            artifact_tag::DESCRIPTION => json_out::text(out, b",\"description\":\"", bytes),
+            artifact_tag::METADATA => json_out::json(out, b",\"metadata\":", bytes),
             artifact_tag::EXTENSION => has_extensions = true,
             _ => {}
         }
@@ -346,7 +345,7 @@ fn described<'a>(out: &mut Vec<u8>, head: Artifact<'a>, all_parts: impl Iterator
     parts(out, all_parts);
     if has_extensions {
         let extensions = head.fields().filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
-        put::texts(out, b",\"extensions\":[", extensions);
+        json_out::texts(out, b",\"extensions\":[", extensions);
     }
     out.push(b'}');
 }

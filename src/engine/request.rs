@@ -11,7 +11,7 @@ use crate::{
         ws,
     },
     engine::Engine,
-    http::{Body, ChunkLimits, Head, HeadLimits, Method, TargetForm, Version, response},
+    http::{BodyFraming, ChunkLimits, Head, HeadLimits, Method, TargetForm, Version, response},
     json::Source,
     limits::Limits,
     service::{Now, Peer},
@@ -28,9 +28,9 @@ pub(super) enum BodyEnd {
 
 pub(super) fn body_end(head: &Head<'_>, head_len: usize) -> BodyEnd {
     match head.body() {
-        Body::None => BodyEnd::At(head_len),
-        Body::Length(length) => BodyEnd::At(head_len + length as usize),
-        Body::Chunked => BodyEnd::Chunked,
+        BodyFraming::None => BodyEnd::At(head_len),
+        BodyFraming::Length(length) => BodyEnd::At(head_len + length as usize),
+        BodyFraming::Chunked => BodyEnd::Chunked,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     },
     limits::Limits,
     service::Now,
-    ws::{self, Event, OpCode, Reader, Rules, WsError, code},
+    ws::{self, OpCode, Reader, ReaderRules, WsError, WsEvent, code},
 };
 
 /// One WebSocket.
@@ -119,7 +119,7 @@ impl Socket {
     /// Handles what has come, as long as there is room; says how much that was, or how it ended.
     fn read(&mut self, cx: &mut Cx<'_>, input: &[u8], room: usize) -> Result<usize, Next> {
         let limits = cx.engine.limits();
-        let rules = Rules {
+        let rules = ReaderRules {
             frame_bytes_max: limits.ws_frame_bytes_max,
             message_bytes_max: limits.ws_message_bytes_max,
             binary: self.session.takes_binary(),
@@ -163,20 +163,20 @@ impl Socket {
     fn handle(
         &mut self,
         cx: &mut Cx<'_>,
-        event: Event,
+        event: WsEvent,
         payload: &mut Vec<u8>,
         room: usize,
     ) -> Handled {
         let is_done = match event {
-            Event::Partial => return Handled::Partial,
-            Event::Text => self.message(cx, OpCode::Text, payload, room),
-            Event::Binary => self.message(cx, OpCode::Binary, payload, room),
-            Event::Ping => {
+            WsEvent::Partial => return Handled::Partial,
+            WsEvent::Text => self.message(cx, OpCode::Text, payload, room),
+            WsEvent::Binary => self.message(cx, OpCode::Binary, payload, room),
+            WsEvent::Ping => {
                 ws::control(cx.out, OpCode::Pong, payload);
                 true
             }
-            Event::Pong => true,
-            Event::Close(code) => {
+            WsEvent::Pong => true,
+            WsEvent::Close(code) => {
                 // RFC 6455 §5.5.1: the answer to a close frame echoes its code.
                 ws::close(cx.out, code, "");
                 return Handled::Over;

@@ -33,7 +33,7 @@ pub struct ChunkStep {
 #[derive(Clone, Debug)]
 pub struct Chunked {
     limits: ChunkLimits,
-    state: State,
+    state: ChunkedState,
     /// Digits of the size read so far, then bytes of data still to come.
     remaining: u64,
     digits: u8,
@@ -45,7 +45,7 @@ pub struct Chunked {
 
 /// What the next byte must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ChunkedState {
     Size,
     /// White space behind the size: only an extension may follow.
     SizeSpace,
@@ -81,7 +81,7 @@ impl Chunked {
     pub const fn new(limits: ChunkLimits) -> Self {
         Self {
             limits,
-            state: State::Size,
+            state: ChunkedState::Size,
             remaining: 0,
             digits: 0,
             line_bytes: 0,
@@ -93,7 +93,7 @@ impl Chunked {
 
     /// Whether the body is complete.
     pub const fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        matches!(self.state, ChunkedState::Done)
     }
 
     /// Bytes of data decoded or announced so far.
@@ -112,8 +112,8 @@ impl Chunked {
     /// [`Reject::BareCarriageReturn`].
     pub fn advance(&mut self, input: &[u8], body: &mut Vec<u8>) -> Result<ChunkStep, Reject> {
         let mut rest = input;
-        while self.state != State::Done {
-            if self.state == State::Data {
+        while self.state != ChunkedState::Done {
+            if self.state == ChunkedState::Data {
                 let len = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(rest.len());
                 let (data, tail) = rest.split_at(len);
                 body.extend_from_slice(data);
@@ -122,7 +122,7 @@ impl Chunked {
                 if self.remaining > 0 {
                     break;
                 }
-                self.state = State::DataCr;
+                self.state = ChunkedState::DataCr;
             }
             let Some((&byte, tail)) = rest.split_first() else { break };
             rest = tail;
@@ -131,46 +131,46 @@ impl Chunked {
         Ok(ChunkStep { consumed: input.len() - rest.len(), done: self.is_done() })
     }
 
-    fn step(&mut self, byte: u8) -> Result<State, Reject> {
+    fn step(&mut self, byte: u8) -> Result<ChunkedState, Reject> {
         match self.state {
-            State::Size
-            | State::SizeSpace
-            | State::NameStart
-            | State::Name
-            | State::NameSpace
-            | State::ValueStart
-            | State::Value
-            | State::Quoted
-            | State::QuotedPair
-            | State::QuotedEnd
-            | State::ValueSpace => self.line(byte),
-            State::LineLf => self.line_end(byte),
-            State::DataCr if byte == b'\r' => Ok(State::DataLf),
-            State::DataLf if byte == b'\n' => {
+            ChunkedState::Size
+            | ChunkedState::SizeSpace
+            | ChunkedState::NameStart
+            | ChunkedState::Name
+            | ChunkedState::NameSpace
+            | ChunkedState::ValueStart
+            | ChunkedState::Value
+            | ChunkedState::Quoted
+            | ChunkedState::QuotedPair
+            | ChunkedState::QuotedEnd
+            | ChunkedState::ValueSpace => self.line(byte),
+            ChunkedState::LineLf => self.line_end(byte),
+            ChunkedState::DataCr if byte == b'\r' => Ok(ChunkedState::DataLf),
+            ChunkedState::DataLf if byte == b'\n' => {
                 self.digits = 0;
                 self.line_bytes = 0;
-                Ok(State::Size)
+                Ok(ChunkedState::Size)
             }
-            State::DataCr | State::DataLf => Err(Reject::ChunkData),
-            State::TrailerStart
-            | State::TrailerName
-            | State::TrailerValue
-            | State::TrailerLf
-            | State::LastLf => self.trailer(byte),
+            ChunkedState::DataCr | ChunkedState::DataLf => Err(Reject::ChunkData),
+            ChunkedState::TrailerStart
+            | ChunkedState::TrailerName
+            | ChunkedState::TrailerValue
+            | ChunkedState::TrailerLf
+            | ChunkedState::LastLf => self.trailer(byte),
             // `advance` steps in neither of them.
-            State::Data | State::Done => Ok(self.state),
+            ChunkedState::Data | ChunkedState::Done => Ok(self.state),
         }
     }
 
     /// chunk-size [ chunk-ext ] up to its CR.
-    fn line(&mut self, byte: u8) -> Result<State, Reject> {
+    fn line(&mut self, byte: u8) -> Result<ChunkedState, Reject> {
         if byte != b'\r' {
             if self.line_bytes >= self.limits.line_bytes_max {
                 return Err(Reject::ChunkLineTooLong);
             }
             self.line_bytes += 1;
         }
-        if self.state == State::Size {
+        if self.state == ChunkedState::Size {
             return self.size(byte);
         }
         if byte == b'\n' {
@@ -180,7 +180,7 @@ impl Chunked {
     }
 
     /// RFC 9112 §7.1: chunk-size = 1*HEXDIG.
-    fn size(&mut self, byte: u8) -> Result<State, Reject> {
+    fn size(&mut self, byte: u8) -> Result<ChunkedState, Reject> {
         if let Some(digit) = escape::hex(byte) {
             if self.digits >= SIZE_DIGITS_MAX {
                 return Err(Reject::ChunkSize);
@@ -188,12 +188,12 @@ impl Chunked {
             self.remaining = if self.digits == 0 { 0 } else { self.remaining << 4 };
             self.remaining |= u64::from(digit);
             self.digits += 1;
-            return Ok(State::Size);
+            return Ok(ChunkedState::Size);
         }
         let next = match byte {
-            b'\r' => State::LineLf,
-            b';' => State::NameStart,
-            b' ' | b'\t' => State::SizeSpace,
+            b'\r' => ChunkedState::LineLf,
+            b';' => ChunkedState::NameStart,
+            b' ' | b'\t' => ChunkedState::SizeSpace,
             b'\n' if self.digits > 0 => return Err(Reject::BareLineFeed),
             _ => return Err(Reject::ChunkSize),
         };
@@ -208,7 +208,7 @@ impl Chunked {
         Ok(next)
     }
 
-    fn line_end(&mut self, byte: u8) -> Result<State, Reject> {
+    fn line_end(&mut self, byte: u8) -> Result<ChunkedState, Reject> {
         if byte != b'\n' {
             return Err(Reject::BareCarriageReturn);
         }
@@ -219,26 +219,29 @@ impl Chunked {
         if self.overhead_bytes > self.limits.overhead_bytes_max {
             return Err(Reject::ChunkOverhead);
         }
-        Ok(if self.remaining == 0 { State::TrailerStart } else { State::Data })
+        Ok(if self.remaining == 0 { ChunkedState::TrailerStart } else { ChunkedState::Data })
     }
 
     /// RFC 9112 §7.1.2: trailer-section = *( field-line CRLF ), then CRLF.
-    fn trailer(&mut self, byte: u8) -> Result<State, Reject> {
-        if self.trailer_bytes >= self.limits.trailer_bytes_max && self.state != State::LastLf {
+    fn trailer(&mut self, byte: u8) -> Result<ChunkedState, Reject> {
+        if self.trailer_bytes >= self.limits.trailer_bytes_max && self.state != ChunkedState::LastLf
+        {
             return Err(Reject::TrailersTooLarge);
         }
         self.trailer_bytes += 1;
         match (self.state, byte) {
-            (State::TrailerStart, b'\r') => Ok(State::LastLf),
-            (State::TrailerName, b':') => Ok(State::TrailerValue),
-            (State::TrailerStart | State::TrailerName, _) if is_token(byte) => {
-                Ok(State::TrailerName)
+            (ChunkedState::TrailerStart, b'\r') => Ok(ChunkedState::LastLf),
+            (ChunkedState::TrailerName, b':') => Ok(ChunkedState::TrailerValue),
+            (ChunkedState::TrailerStart | ChunkedState::TrailerName, _) if is_token(byte) => {
+                Ok(ChunkedState::TrailerName)
             }
-            (State::TrailerValue, b'\r') => Ok(State::TrailerLf),
-            (State::TrailerValue, b'\t' | b' '..=b'~' | 0x80..) => Ok(State::TrailerValue),
-            (State::TrailerLf, b'\n') => Ok(State::TrailerStart),
-            (State::LastLf, b'\n') => Ok(State::Done),
-            (State::TrailerLf | State::LastLf, _) => Err(Reject::BareCarriageReturn),
+            (ChunkedState::TrailerValue, b'\r') => Ok(ChunkedState::TrailerLf),
+            (ChunkedState::TrailerValue, b'\t' | b' '..=b'~' | 0x80..) => {
+                Ok(ChunkedState::TrailerValue)
+            }
+            (ChunkedState::TrailerLf, b'\n') => Ok(ChunkedState::TrailerStart),
+            (ChunkedState::LastLf, b'\n') => Ok(ChunkedState::Done),
+            (ChunkedState::TrailerLf | ChunkedState::LastLf, _) => Err(Reject::BareCarriageReturn),
             (_, b'\n') => Err(Reject::BareLineFeed),
             _ => Err(Reject::TrailerInvalid),
         }
@@ -246,29 +249,41 @@ impl Chunked {
 }
 
 /// RFC 9112 §7.1.1: chunk-ext = *( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] ).
-fn extension(state: State, byte: u8) -> Option<State> {
+fn extension(state: ChunkedState, byte: u8) -> Option<ChunkedState> {
     let is_space = byte == b' ' || byte == b'\t';
     match state {
-        State::NameStart if is_space => Some(State::NameStart),
-        State::NameStart | State::Name if is_token(byte) => Some(State::Name),
-        State::Name | State::NameSpace if byte == b'=' => Some(State::ValueStart),
-        State::Name | State::NameSpace if is_space => Some(State::NameSpace),
-        State::ValueStart if is_space => Some(State::ValueStart),
-        State::ValueStart if byte == b'"' => Some(State::Quoted),
-        State::ValueStart | State::Value if is_token(byte) => Some(State::Value),
-        // RFC 9110 §5.6.4: qdtext and quoted-pair.
-        State::Quoted if byte == b'"' => Some(State::QuotedEnd),
-        State::Quoted if byte == b'\\' => Some(State::QuotedPair),
-        State::Quoted if is_text(byte) => Some(State::Quoted),
-        State::QuotedPair if is_text(byte) => Some(State::Quoted),
-        State::SizeSpace if is_space => Some(State::SizeSpace),
-        State::Value | State::QuotedEnd | State::ValueSpace if is_space => Some(State::ValueSpace),
-        // Bad white space may stand before the next `;`, never before the end of the line.
-        State::SizeSpace | State::ValueSpace | State::NameSpace if byte == b';' => {
-            Some(State::NameStart)
+        ChunkedState::NameStart if is_space => Some(ChunkedState::NameStart),
+        ChunkedState::NameStart | ChunkedState::Name if is_token(byte) => Some(ChunkedState::Name),
+        ChunkedState::Name | ChunkedState::NameSpace if byte == b'=' => {
+            Some(ChunkedState::ValueStart)
         }
-        State::Name | State::Value | State::QuotedEnd if byte == b';' => Some(State::NameStart),
-        State::Name | State::Value | State::QuotedEnd if byte == b'\r' => Some(State::LineLf),
+        ChunkedState::Name | ChunkedState::NameSpace if is_space => Some(ChunkedState::NameSpace),
+        ChunkedState::ValueStart if is_space => Some(ChunkedState::ValueStart),
+        ChunkedState::ValueStart if byte == b'"' => Some(ChunkedState::Quoted),
+        ChunkedState::ValueStart | ChunkedState::Value if is_token(byte) => {
+            Some(ChunkedState::Value)
+        }
+        // RFC 9110 §5.6.4: qdtext and quoted-pair.
+        ChunkedState::Quoted if byte == b'"' => Some(ChunkedState::QuotedEnd),
+        ChunkedState::Quoted if byte == b'\\' => Some(ChunkedState::QuotedPair),
+        ChunkedState::Quoted if is_text(byte) => Some(ChunkedState::Quoted),
+        ChunkedState::QuotedPair if is_text(byte) => Some(ChunkedState::Quoted),
+        ChunkedState::SizeSpace if is_space => Some(ChunkedState::SizeSpace),
+        ChunkedState::Value | ChunkedState::QuotedEnd | ChunkedState::ValueSpace if is_space => {
+            Some(ChunkedState::ValueSpace)
+        }
+        // Bad white space may stand before the next `;`, never before the end of the line.
+        ChunkedState::SizeSpace | ChunkedState::ValueSpace | ChunkedState::NameSpace
+            if byte == b';' =>
+        {
+            Some(ChunkedState::NameStart)
+        }
+        ChunkedState::Name | ChunkedState::Value | ChunkedState::QuotedEnd if byte == b';' => {
+            Some(ChunkedState::NameStart)
+        }
+        ChunkedState::Name | ChunkedState::Value | ChunkedState::QuotedEnd if byte == b'\r' => {
+            Some(ChunkedState::LineLf)
+        }
         _ => None,
     }
 }

@@ -7,12 +7,12 @@
 ///
 /// Names keep the spelling of the peer; compare them without regard to ASCII case.
 #[derive(Clone, Copy, Debug)]
-pub struct Fields<'b> {
+pub struct HeadFields<'b> {
     /// The field lines, each with its CRLF.
     pub(super) section: &'b [u8],
 }
 
-impl<'b> Iterator for Fields<'b> {
+impl<'b> Iterator for HeadFields<'b> {
     type Item = (&'b str, &'b [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn fields_in_order() {
         let section = b"Host: a\r\nX:\r\nY:\t b c \t\r\n";
-        let got: Vec<_> = Fields { section }.collect();
+        let got: Vec<_> = HeadFields { section }.collect();
         assert_eq!(got, [("Host", &b"a"[..]), ("X", b""), ("Y", b"b c")]);
     }
 

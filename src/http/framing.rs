@@ -10,7 +10,7 @@ const ABSURD: u64 = 100;
 
 /// How the body of a request is delimited (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Body {
+pub enum BodyFraming {
     /// Neither Content-Length nor Transfer-Encoding: no body.
     None,
     /// Exactly so many bytes follow the head, possibly none.
@@ -19,7 +19,7 @@ pub enum Body {
     Chunked,
 }
 
-impl Body {
+impl BodyFraming {
     /// Whether bytes may follow the head.
     pub const fn is_expected(self) -> bool {
         !matches!(self, Self::None | Self::Length(0))
@@ -37,7 +37,7 @@ pub fn body(
     transfer_encoding: Option<&[u8]>,
     content_length: Option<&[u8]>,
     body_bytes_max: u64,
-) -> Result<Body, Reject> {
+) -> Result<BodyFraming, Reject> {
     // RFC 9112 §6.3 (1) and (2) are about responses.
     match (transfer_encoding, content_length) {
         // RFC 9112 §6.1: an HTTP/1.0 message with Transfer-Encoding has faulty framing.
@@ -47,16 +47,18 @@ pub fn body(
         // RFC 9112 §6.3 (4): chunked must be the final coding, and it is the only one we know.
         (Some(codings), None) => encoding(codings),
         // RFC 9112 §6.3 (5) and (6): an invalid length is unrecoverable, a valid one is the length.
-        (None, Some(length)) => content_length_value(length, body_bytes_max).map(Body::Length),
+        (None, Some(length)) => {
+            content_length_value(length, body_bytes_max).map(BodyFraming::Length)
+        }
         // RFC 9112 §6.3 (7): a request with neither has no body.
-        (None, None) => Ok(Body::None),
+        (None, None) => Ok(BodyFraming::None),
     }
 }
 
-fn encoding(codings: &[u8]) -> Result<Body, Reject> {
+fn encoding(codings: &[u8]) -> Result<BodyFraming, Reject> {
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     if is_chunked(codings) {
-        return Ok(Body::Chunked);
+        return Ok(BodyFraming::Chunked);
     }
     // RFC 9112 §6.3 (4): if chunked is not final the server MUST answer 400.
     // RFC 9112 §6.1: a sender MUST NOT apply chunked more than once.
@@ -90,16 +92,16 @@ pub(super) fn content_length_value(text: &[u8], body_bytes_max: u64) -> Result<u
 mod tests {
     use super::*;
 
-    fn of(te: Option<&str>, cl: Option<&str>) -> Result<Body, Reject> {
+    fn of(te: Option<&str>, cl: Option<&str>) -> Result<BodyFraming, Reject> {
         body(Version::Http11, te.map(str::as_bytes), cl.map(str::as_bytes), 1000)
     }
 
     #[test]
     fn rfc9112_6_3_lengths() {
-        assert_eq!(of(None, None), Ok(Body::None));
-        assert_eq!(of(None, Some("0")), Ok(Body::Length(0)));
-        assert_eq!(of(None, Some("0042")), Ok(Body::Length(42)));
-        assert_eq!(of(None, Some("1000")), Ok(Body::Length(1000)));
+        assert_eq!(of(None, None), Ok(BodyFraming::None));
+        assert_eq!(of(None, Some("0")), Ok(BodyFraming::Length(0)));
+        assert_eq!(of(None, Some("0042")), Ok(BodyFraming::Length(42)));
+        assert_eq!(of(None, Some("1000")), Ok(BodyFraming::Length(1000)));
         for huge in ["1001", "99999", "100000"] {
             assert_eq!(of(None, Some(huge)), Err(Reject::BodyTooLarge), "{huge}");
         }
@@ -120,8 +122,8 @@ mod tests {
 
     #[test]
     fn rfc9112_6_1_encodings() {
-        assert_eq!(of(Some("chunked"), None), Ok(Body::Chunked));
-        assert_eq!(of(Some("Chunked"), None), Ok(Body::Chunked));
+        assert_eq!(of(Some("chunked"), None), Ok(BodyFraming::Chunked));
+        assert_eq!(of(Some("Chunked"), None), Ok(BodyFraming::Chunked));
         for unknown in ["gzip, chunked", "gzip,chunked", "a;b=c, chunked"] {
             assert_eq!(of(Some(unknown), None), Err(Reject::EncodingUnknown), "{unknown}");
         }
@@ -148,7 +150,7 @@ mod tests {
 
     #[test]
     fn only_real_bodies_are_expected() {
-        assert!(!Body::None.is_expected() && !Body::Length(0).is_expected());
-        assert!(Body::Length(1).is_expected() && Body::Chunked.is_expected());
+        assert!(!BodyFraming::None.is_expected() && !BodyFraming::Length(0).is_expected());
+        assert!(BodyFraming::Length(1).is_expected() && BodyFraming::Chunked.is_expected());
     }
 }

@@ -4,7 +4,7 @@
 //! there. Both exist only for valid heads: one Host, one framing, a clean path. A layout borrows
 //! nothing, so that it can be kept for the next head of the same bytes.
 
-use super::{Body, Fields, Method, TargetForm, Version};
+use super::{BodyFraming, HeadFields, Method, TargetForm, Version};
 
 /// No head has more bytes than this, whatever `HeadLimits::head_bytes_max` says.
 pub const HEAD_BYTES_CEILING: usize = u16::MAX as usize;
@@ -117,7 +117,7 @@ pub struct HeadLayout {
     pub(super) connection_upgrade: bool,
     pub(super) knows_hosts: bool,
     pub(super) head_len: u16,
-    pub(super) body: Body,
+    pub(super) body: BodyFraming,
     pub(super) method_text: Span,
     pub(super) path: Span,
     pub(super) query: Span,
@@ -141,7 +141,7 @@ impl HeadLayout {
             connection_upgrade: false,
             knows_hosts: false,
             head_len: 0,
-            body: Body::None,
+            body: BodyFraming::None,
             method_text: Span::ABSENT,
             path: Span::ABSENT,
             query: Span::ABSENT,
@@ -243,7 +243,7 @@ impl<'b> Head<'b> {
     }
 
     /// How the body is delimited.
-    pub fn body(&self) -> Body {
+    pub fn body(&self) -> BodyFraming {
         self.layout.body
     }
 
@@ -273,8 +273,8 @@ impl<'b> Head<'b> {
     }
 
     /// All fields in their order.
-    pub fn fields(&self) -> Fields<'b> {
-        Fields { section: self.layout.section.of(self.bytes).unwrap_or_default() }
+    pub fn fields(&self) -> HeadFields<'b> {
+        HeadFields { section: self.layout.section.of(self.bytes).unwrap_or_default() }
     }
 
     /// Every value of the fields called `name`, in their order.

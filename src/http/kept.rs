@@ -6,8 +6,8 @@
 //! it passes in a new one. So no secret outlives its request.
 
 use super::head::Field;
-use super::parse::{Known, Line, trimmed};
-use super::{Body, HeadLayout, HeadLimits, TargetForm, line, scan, target};
+use super::parse::{FieldLine, KnownField, trimmed};
+use super::{BodyFraming, HeadLayout, HeadLimits, TargetForm, line, scan, target};
 
 /// Bytes of the largest head that is kept, its gaps not counted. Heads of A2A clients have 150 to
 /// 500 without their gaps.
@@ -15,7 +15,7 @@ pub(super) const TEXT_BYTES_MAX: usize = 1024;
 
 /// A valid head without what stands in its gaps.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptHead {
     text: Vec<u8>,
     /// Where the text before the first gap ends.
     front_end: usize,
@@ -36,7 +36,7 @@ pub(super) struct Kept {
 /// A place where the next head may say something else.
 #[derive(Debug)]
 struct Gap {
-    holds: Holds,
+    holds: GapKind,
     /// Bytes that stood in it.
     len: u16,
     /// Where the text behind it ends, at the next gap.
@@ -45,7 +45,7 @@ struct Gap {
 
 /// What stands in a gap.
 #[derive(Clone, Copy, Debug)]
-enum Holds {
+enum GapKind {
     /// The digits of Content-Length, which are kept.
     Length,
     /// A value, and the white space behind it.
@@ -54,15 +54,15 @@ enum Holds {
     Filed(Field),
 }
 
-impl Kept {
+impl KeptHead {
     /// The layout of the head that is kept.
     pub(super) fn layout(&self) -> &HeadLayout {
         &self.layout
     }
 
     /// Room for a head, of which nothing may be asked until there is one.
-    pub(super) const fn new(layout: HeadLayout) -> Kept {
-        Kept {
+    pub(super) const fn new(layout: HeadLayout) -> KeptHead {
+        KeptHead {
             text: Vec::new(),
             front_end: 0,
             target_at: 0,
@@ -121,7 +121,7 @@ impl Kept {
         if digits != kept.len() || !rest[digits..].starts_with(kept_tail) {
             return false;
         }
-        self.layout.body = Body::Length(length);
+        self.layout.body = BodyFraming::Length(length);
         kept.copy_from_slice(&rest[..digits]);
         true
     }
@@ -138,10 +138,10 @@ impl Kept {
         for gap in &self.gaps {
             let (value, was) = (&buf[at..], usize::from(gap.len));
             let now = match gap.holds {
-                Holds::Value | Holds::Filed(_) => scan::value_len(value),
-                Holds::Length => {
+                GapKind::Value | GapKind::Filed(_) => scan::value_len(value),
+                GapKind::Length => {
                     let Some((length, digits)) = length(value, limits) else { return false };
-                    found.body = Body::Length(length);
+                    found.body = BodyFraming::Length(length);
                     from += was;
                     digits
                 }
@@ -149,7 +149,7 @@ impl Kept {
             if !found.make_room(at, was, now) {
                 return false;
             }
-            if let Holds::Filed(field) = gap.holds {
+            if let GapKind::Filed(field) = gap.holds {
                 let span = trimmed(buf, at, at + now);
                 // An empty value stands right behind its colon.
                 if span.len() == 0 {
@@ -197,16 +197,16 @@ impl Kept {
 
     /// Keeps a valid head of these `lines` in place of what was kept here; false, and nothing is
     /// done, if it cannot be kept.
-    pub(super) fn keep(&mut self, head: &[u8], layout: &HeadLayout, lines: &[Line]) -> bool {
+    pub(super) fn keep(&mut self, head: &[u8], layout: &HeadLayout, lines: &[FieldLine]) -> bool {
         let (Some(method), Some(section)) = (layout.method_text.range(), layout.section.range())
         else {
             return false;
         };
         let (target_at, target_end) = (method.end + 1, section.start - 2 - line::VERSION_BYTES);
         let keeps_target = layout.query.is_absent();
-        let left_out = |line: &Line| match Holds::of(line, layout) {
-            Some(Holds::Value | Holds::Filed(_)) => line.value.len(),
-            Some(Holds::Length) | None => 0,
+        let left_out = |line: &FieldLine| match GapKind::of(line, layout) {
+            Some(GapKind::Value | GapKind::Filed(_)) => line.value.len(),
+            Some(GapKind::Length) | None => 0,
         };
         let text_len = head.len() - lines.iter().map(left_out).sum::<usize>();
         // Only its Host says whom a head in origin form asks for.
@@ -222,12 +222,12 @@ impl Kept {
         self.target_end = self.text.len();
         let mut taken = target_end;
         for line in lines {
-            let (Some(holds), Some(value)) = (Holds::of(line, layout), line.value.range()) else {
+            let (Some(holds), Some(value)) = (GapKind::of(line, layout), line.value.range()) else {
                 continue;
             };
             self.take(&head[taken..value.start]);
             self.gaps.push(Gap { holds, len: value.len() as u16, to: 0 });
-            let is_length = matches!(holds, Holds::Length);
+            let is_length = matches!(holds, GapKind::Length);
             self.is_whole &= is_length;
             taken = if is_length { value.start } else { value.end };
         }
@@ -245,19 +245,24 @@ impl Kept {
     }
 }
 
-impl Holds {
+impl GapKind {
     /// What the next head may say otherwise in this line.
-    fn of(line: &Line, layout: &HeadLayout) -> Option<Holds> {
+    fn of(line: &FieldLine, layout: &HeadLayout) -> Option<GapKind> {
         match line.known {
-            None => Some(Holds::Value),
-            Some(Known::ContentLength) => Some(Holds::Length),
-            Some(Known::Host | Known::TransferEncoding | Known::Connection | Known::Expect) => None,
-            Some(Known::Named(field)) if is_kept(field) => None,
-            Some(Known::Named(field)) if layout.named[field as usize] == line.value => {
-                Some(Holds::Filed(field))
+            None => Some(GapKind::Value),
+            Some(KnownField::ContentLength) => Some(GapKind::Length),
+            Some(
+                KnownField::Host
+                | KnownField::TransferEncoding
+                | KnownField::Connection
+                | KnownField::Expect,
+            ) => None,
+            Some(KnownField::Named(field)) if is_kept(field) => None,
+            Some(KnownField::Named(field)) if layout.named[field as usize] == line.value => {
+                Some(GapKind::Filed(field))
             }
             // The first of this name is filed.
-            Some(Known::Named(_)) => Some(Holds::Value),
+            Some(KnownField::Named(_)) => Some(GapKind::Value),
         }
     }
 }

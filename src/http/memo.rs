@@ -2,14 +2,14 @@
 //!
 //! A client repeats its head but for the digits of Content-Length, the path, and the values of
 //! lines that nothing here depends on: traces, the name of the request, credentials. The last few
-//! heads are kept without these ([`Kept`]), and of one that is known otherwise only they are
+//! heads are kept without these ([`KeptHead`]), and of one that is known otherwise only they are
 //! checked. No secret is kept, and no answer is faster for guessing it.
 
 use super::{
     HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, KEPT_HOST_BYTES_MAX, Method, Reject, Scan,
     TargetForm, Version, find_head,
-    kept::Kept,
-    parse::{Line, parse_head_of},
+    kept::KeptHead,
+    parse::{FieldLine, parse_head_of},
 };
 
 /// Heads that are kept; a further one pushes the oldest out.
@@ -34,13 +34,13 @@ pub enum Found<'m> {
 #[derive(Debug)]
 pub struct HeadMemo {
     limits: HeadLimits,
-    kept: Vec<Kept>,
+    kept: Vec<KeptHead>,
     /// Which one was asked for last.
     recent: usize,
     /// What is pushed out next.
     oldest: usize,
     /// The lines of the head that was parsed last.
-    lines: Vec<Line>,
+    lines: Vec<FieldLine>,
     /// The layout of the head that was read last, unless it is that of the recent one.
     found: HeadLayout,
     /// The host of the last head whose hosts were known; empty: none yet. Clients with another
@@ -140,7 +140,7 @@ impl HeadMemo {
         let is_full = self.kept.len() == HEADS_KEPT;
         if !is_full {
             self.oldest = self.kept.len();
-            self.kept.push(Kept::new(layout));
+            self.kept.push(KeptHead::new(layout));
         }
         if self.kept[self.oldest].keep(head, &layout, &self.lines) {
             self.recent = self.oldest;
@@ -154,7 +154,7 @@ impl HeadMemo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::{Body, TEST_LIMITS as LIMITS, kept::TEXT_BYTES_MAX, parse_head};
+    use crate::http::{BodyFraming, TEST_LIMITS as LIMITS, kept::TEXT_BYTES_MAX, parse_head};
 
     fn post(field: &str, length: &str) -> String {
         format!("POST / HTTP/1.1\r\nHost: a\r\n{field}Content-Length: {length}\r\n\r\nbody")
@@ -177,10 +177,10 @@ mod tests {
         let mut memo = HeadMemo::new(LIMITS);
         let (first, other) = (post("", "10"), post("", "42"));
         assert!(!knows(&mut memo, &first));
-        assert_eq!(layout(&mut memo, &first).body, Body::Length(10));
+        assert_eq!(layout(&mut memo, &first).body, BodyFraming::Length(10));
         assert!(knows(&mut memo, &first) && knows(&mut memo, &other));
-        assert_eq!(layout(&mut memo, &other).body, Body::Length(42));
-        assert_eq!(layout(&mut memo, &first).body, Body::Length(10));
+        assert_eq!(layout(&mut memo, &other).body, BodyFraming::Length(42));
+        assert_eq!(layout(&mut memo, &first).body, BodyFraming::Length(10));
         // A head of which nothing else may differ is cheapest as it stands, so each number of
         // digits has its own.
         for length in ["1", "123", "4x", " 4"] {

@@ -30,8 +30,8 @@ mod target;
 
 pub use authority::is_valid as is_authority;
 pub use chunked::{ChunkLimits, ChunkStep, Chunked};
-pub use fields::{Fields, list};
-pub use framing::Body;
+pub use fields::{HeadFields, list};
+pub use framing::BodyFraming;
 pub use head::{Field, HEAD_BYTES_CEILING, Head, HeadLayout};
 pub use host::{Host, KEPT_HOST_BYTES_MAX};
 pub use line::{Method, Version};

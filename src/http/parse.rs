@@ -25,8 +25,8 @@ pub fn parse_head(head: &[u8], limits: &HeadLimits) -> Result<HeadLayout, Reject
 
 /// What a field line is called, and where its value stands without outer white space.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
-    pub(super) known: Option<Known>,
+pub(super) struct FieldLine {
+    pub(super) known: Option<KnownField>,
     pub(super) value: Span,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn parse_head_of(
     known_host: &[u8],
     head: &[u8],
     limits: &HeadLimits,
-    lines: Option<&mut Vec<Line>>,
+    lines: Option<&mut Vec<FieldLine>>,
 ) -> Result<HeadLayout, Reject> {
     if head.len() > HEAD_BYTES_CEILING {
         return Err(Reject::HeadTooLarge);
@@ -65,7 +65,7 @@ pub(super) fn parse_head_of(
 struct Pass<'b, 'l> {
     head: &'b [u8],
     out: HeadLayout,
-    lines: Option<&'l mut Vec<Line>>,
+    lines: Option<&'l mut Vec<FieldLine>>,
     length: Option<&'b [u8]>,
     encoding: Option<&'b [u8]>,
     close: bool,
@@ -105,7 +105,7 @@ impl<'b> Pass<'b, '_> {
             };
             let value = trimmed(self.head, start, start + field.value.len());
             if let Some(lines) = &mut self.lines {
-                lines.push(Line { known, value });
+                lines.push(FieldLine { known, value });
             }
             if let Some(known) = known {
                 self.take(known, value)?;
@@ -115,25 +115,27 @@ impl<'b> Pass<'b, '_> {
     }
 
     /// Files one field.
-    fn take(&mut self, known: Known, span: Span) -> Result<(), Reject> {
+    fn take(&mut self, known: KnownField, span: Span) -> Result<(), Reject> {
         let value = span.of(self.head).unwrap_or_default();
         match known {
-            Known::Host => {
+            KnownField::Host => {
                 let is_first = self.out.host.is_absent();
                 self.out.host = span;
                 if is_first { Ok(()) } else { Err(Reject::HostRepeated) }
             }
-            Known::ContentLength => {
+            KnownField::ContentLength => {
                 self.out.length = span;
                 once(&mut self.length, value, Reject::LengthRepeated)
             }
-            Known::TransferEncoding => once(&mut self.encoding, value, Reject::EncodingRepeated),
-            Known::Connection => {
+            KnownField::TransferEncoding => {
+                once(&mut self.encoding, value, Reject::EncodingRepeated)
+            }
+            KnownField::Connection => {
                 self.connection(value);
                 Ok(())
             }
-            Known::Expect => self.expect(value),
-            Known::Named(field) => {
+            KnownField::Expect => self.expect(value),
+            KnownField::Named(field) => {
                 let slot = &mut self.out.named[field as usize];
                 if slot.is_absent() {
                     *slot = span;
@@ -195,7 +197,7 @@ impl<'b> Pass<'b, '_> {
 
 /// The fields that are looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Known {
+pub(super) enum KnownField {
     Host,
     ContentLength,
     TransferEncoding,
@@ -205,13 +207,13 @@ pub(super) enum Known {
 }
 
 /// The field of this name: a switch on length and first byte, then one comparison.
-fn known(name: &[u8]) -> Option<Known> {
+fn known(name: &[u8]) -> Option<KnownField> {
     let field = match (name.len(), name.first().map(u8::to_ascii_lowercase)?) {
-        (4, b'h') if is(name, b"host") => return Some(Known::Host),
-        (6, b'e') if is(name, b"expect") => return Some(Known::Expect),
-        (10, b'c') if is(name, b"connection") => return Some(Known::Connection),
-        (14, b'c') if is(name, b"content-length") => return Some(Known::ContentLength),
-        (17, b't') if is(name, b"transfer-encoding") => return Some(Known::TransferEncoding),
+        (4, b'h') if is(name, b"host") => return Some(KnownField::Host),
+        (6, b'e') if is(name, b"expect") => return Some(KnownField::Expect),
+        (10, b'c') if is(name, b"connection") => return Some(KnownField::Connection),
+        (14, b'c') if is(name, b"content-length") => return Some(KnownField::ContentLength),
+        (17, b't') if is(name, b"transfer-encoding") => return Some(KnownField::TransferEncoding),
         (6, b'a') if is(name, b"accept") => Field::Accept,
         (6, b'o') if is(name, b"origin") => Field::Origin,
         (7, b'u') if is(name, b"upgrade") => Field::Upgrade,
@@ -233,7 +235,7 @@ fn known(name: &[u8]) -> Option<Known> {
         (22, b's') if is(name, b"sec-websocket-protocol") => Field::SecWebSocketProtocol,
         _ => return None,
     };
-    Some(Known::Named(field))
+    Some(KnownField::Named(field))
 }
 
 /// Whether `name` is `lower` in any case, without a branch for each byte.

@@ -34,13 +34,13 @@ const JSON_HEAD: &[u8; 116] = b"HTTP/1.1 200 OK\r\nDate:                        
 /// A response that was begun: give it back to [`finish`] or [`rollback`].
 #[derive(Debug)]
 #[must_use = "finish the response or roll it back"]
-pub struct Mark {
+pub struct ResponseMark {
     start: usize,
     length_at: usize,
     body_at: usize,
 }
 
-impl Mark {
+impl ResponseMark {
     /// Takes the response back like [`rollback`], but returns the body that stood behind the head.
     pub fn take_body(self, out: &mut Vec<u8>) -> Vec<u8> {
         let body = out.split_off(self.body_at.min(out.len()));
@@ -61,7 +61,7 @@ pub fn begin(
     date: &[u8; 29],
     extra: &[u8],
     close: bool,
-) -> Mark {
+) -> ResponseMark {
     debug_assert!(has_body(status));
     let start = out.len();
     if status == 200 && content_type == media::JSON && extra.is_empty() && !close {
@@ -69,7 +69,7 @@ pub fn begin(
         head[OK_DATE.len()..OK_DATE.len() + date.len()].copy_from_slice(date);
         out.extend_from_slice(&head);
         let body_at = out.len();
-        return Mark { start, length_at: body_at - LENGTH_DIGITS - 4, body_at };
+        return ResponseMark { start, length_at: body_at - LENGTH_DIGITS - 4, body_at };
     }
     out.reserve(HEAD_BYTES_TYPICAL + content_type.len() + extra.len());
     status_line(out, status, date);
@@ -78,11 +78,11 @@ pub fn begin(
     out.extend_from_slice(b"\r\nContent-Length:           \r\n");
     let length_at = out.len() - LENGTH_DIGITS - 2;
     end_head(out, extra, close);
-    Mark { start, length_at, body_at: out.len() }
+    ResponseMark { start, length_at, body_at: out.len() }
 }
 
 /// Writes the length of what stands behind the head into the head.
-pub fn finish(out: &mut Vec<u8>, mark: Mark) {
+pub fn finish(out: &mut Vec<u8>, mark: ResponseMark) {
     let length = out.len().saturating_sub(mark.body_at) as u64;
     // RFC 9110 §5.5: white space before a value is no part of it, so the padding is legal.
     let field = out.get_mut(mark.length_at..mark.length_at + LENGTH_DIGITS);
@@ -99,7 +99,7 @@ pub fn finish(out: &mut Vec<u8>, mark: Mark) {
 }
 
 /// Like [`finish`], for HEAD: the length stays, the body goes (RFC 9110 §9.3.2).
-pub fn finish_head_only(out: &mut Vec<u8>, mark: Mark) {
+pub fn finish_head_only(out: &mut Vec<u8>, mark: ResponseMark) {
     let body_at = mark.body_at;
     finish(out, mark);
     out.truncate(body_at);
@@ -107,14 +107,14 @@ pub fn finish_head_only(out: &mut Vec<u8>, mark: Mark) {
 
 /// Like [`finish_head_only`], for content that was not generated: its length is left out, as
 /// RFC 9110 §9.3.2 allows where only generating it would tell.
-pub fn finish_untold(out: &mut Vec<u8>, mark: Mark) {
+pub fn finish_untold(out: &mut Vec<u8>, mark: ResponseMark) {
     let line_at = mark.length_at.saturating_sub(LENGTH_NAME.len());
     out.truncate(mark.body_at);
     out.drain(line_at..mark.length_at + LENGTH_DIGITS + 2);
 }
 
 /// Takes back everything since [`begin`], as if it had never been called.
-pub fn rollback(out: &mut Vec<u8>, mark: Mark) {
+pub fn rollback(out: &mut Vec<u8>, mark: ResponseMark) {
     out.truncate(mark.start);
 }
 

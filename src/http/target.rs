@@ -1,6 +1,6 @@
 //! The request target in its four forms (RFC 9112 §3.2).
 //!
-//! The parts of a [`Target`] are visible ASCII without a fragment, and its path passed
+//! The parts of a [`RequestTarget`] are visible ASCII without a fragment, and its path passed
 //! [`path::check`]: whoever reads them needs no second look.
 
 use super::head::Span;
@@ -20,7 +20,7 @@ pub enum TargetForm {
 }
 
 /// Where the parts of a target stand in its text.
-pub(super) struct Target {
+pub(super) struct RequestTarget {
     pub(super) form: TargetForm,
     pub(super) authority: Span,
     /// Empty for an absolute target that means "/".
@@ -29,7 +29,11 @@ pub(super) struct Target {
 }
 
 /// Reads the target of a request with `method`.
-pub(super) fn parse(method: Method, text: &[u8], limits: &HeadLimits) -> Result<Target, Reject> {
+pub(super) fn parse(
+    method: Method,
+    text: &[u8],
+    limits: &HeadLimits,
+) -> Result<RequestTarget, Reject> {
     let seen = text.iter().fold(0, |seen, &byte| seen | CLASS[usize::from(byte)]);
     if seen & INVALID != 0 {
         return Err(Reject::TargetInvalid);
@@ -41,12 +45,17 @@ pub(super) fn parse(method: Method, text: &[u8], limits: &HeadLimits) -> Result<
             return Err(Reject::TargetAuthority);
         }
         let form = TargetForm::Authority;
-        return Ok(Target { form, authority: whole, path: Span::new(0, 0), query: Span::ABSENT });
+        return Ok(RequestTarget {
+            form,
+            authority: whole,
+            path: Span::new(0, 0),
+            query: Span::ABSENT,
+        });
     }
     // RFC 9112 §3.2.4: the asterisk form is for OPTIONS alone.
     if text == b"*" && method == Method::Options {
         let (form, authority) = (TargetForm::Asterisk, Span::ABSENT);
-        return Ok(Target { form, authority, path: whole, query: Span::ABSENT });
+        return Ok(RequestTarget { form, authority, path: whole, query: Span::ABSENT });
     }
     let (form, authority, path_at) = match text.first() {
         Some(b'/') => (TargetForm::Origin, Span::ABSENT, 0),
@@ -72,7 +81,7 @@ pub(super) fn parse(method: Method, text: &[u8], limits: &HeadLimits) -> Result<
     if seen & SUSPECT != 0 {
         path::check_bytes(path)?;
     }
-    Ok(Target { form, authority, path: Span::new(path_at, path_end), query })
+    Ok(RequestTarget { form, authority, path: Span::new(path_at, path_end), query })
 }
 
 /// The authority of an absolute target, and where its path begins.

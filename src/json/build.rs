@@ -90,7 +90,7 @@ fn fill<const ESCAPES: bool>(
     doc: &Marked<'_>,
     depth_max: usize,
 ) -> Result<usize, Stop> {
-    let mut table = Table::<ESCAPES> { src: doc.src, nodes, count: 0 };
+    let mut table = NodeTable::<ESCAPES> { src: doc.src, nodes, count: 0 };
     // `mark` comes next, `marks` behind it.
     let (mut mark, mut marks) = next(doc.marks)?;
     if !matches!(table.byte(mark), b'{' | b'[') {
@@ -152,7 +152,7 @@ fn next(marks: &[u32]) -> Result<(usize, &[u32]), Stop> {
 /// The table of a document that is one scalar.
 #[cold]
 fn lone(nodes: &mut [Node], doc: &Marked<'_>) -> Result<usize, Stop> {
-    let mut table = Table::<true> { src: doc.src, nodes, count: 0 };
+    let mut table = NodeTable::<true> { src: doc.src, nodes, count: 0 };
     let (start, _) = next(doc.marks)?;
     match table.byte(start) {
         b'"' => table.string(start, doc.src.len())?,
@@ -162,13 +162,13 @@ fn lone(nodes: &mut [Node], doc: &Marked<'_>) -> Result<usize, Stop> {
 }
 
 /// The nodes that are made, `count <= nodes.len()`.
-struct Table<'b, const ESCAPES: bool> {
+struct NodeTable<'b, const ESCAPES: bool> {
     src: &'b [u8],
     nodes: &'b mut [Node],
     count: usize,
 }
 
-impl<const ESCAPES: bool> Table<'_, ESCAPES> {
+impl<const ESCAPES: bool> NodeTable<'_, ESCAPES> {
     /// The byte at a mark. One beyond the source would be simd-json's error, and is refused:
     /// nothing begins with a zero byte.
     #[inline]

@@ -9,12 +9,12 @@ use super::value::{Doc, Value, utf8};
 
 /// The name of a member.
 #[derive(Clone, Copy)]
-pub struct Key<'p> {
+pub struct MemberKey<'p> {
     doc: Doc<'p>,
     node: &'p Node,
 }
 
-impl<'p> Key<'p> {
+impl<'p> MemberKey<'p> {
     /// The text between the quotes with its escapes as written.
     #[inline]
     #[must_use]
@@ -49,7 +49,7 @@ impl<'p> Key<'p> {
     }
 }
 
-impl fmt::Debug for Key<'_> {
+impl fmt::Debug for MemberKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(utf8(self.raw()))
     }
@@ -70,7 +70,7 @@ pub struct Members<'p> {
 }
 
 impl<'p> Iterator for Members<'p> {
-    type Item = (Key<'p>, Value<'p>);
+    type Item = (MemberKey<'p>, Value<'p>);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -80,7 +80,7 @@ impl<'p> Iterator for Members<'p> {
         }
         let (key, value) = (doc.nodes.get(at as usize)?, doc.value(at + 1)?);
         self.nodes.at = value.node.next;
-        Some((Key { doc, node: key }, value))
+        Some((MemberKey { doc, node: key }, value))
     }
 }
 

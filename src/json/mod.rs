@@ -23,10 +23,10 @@ mod value;
 pub mod base64;
 pub mod write;
 
-pub use members::{Elements, Key, Members};
+pub use members::{Elements, MemberKey, Members};
 pub use parse::{DEPTH_CAP, Parser, SIZE_MAX};
 pub use source::Source;
-pub use value::{Kind, Slot, Value};
+pub use value::{Kind, Value, ValueSlot};
 
 /// Why a document was refused. The sender of the bytes is to blame in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ enum Expect {
 ///
 /// [`JsonError::Empty`], [`JsonError::Syntax`] and [`JsonError::Range`].
 pub(super) fn survey(src: &[u8]) -> Result<usize, JsonError> {
-    let mut scan = Scan { src, at: 0 };
+    let mut scan = ByteCursor { src, at: 0 };
     let mut nest = Nest::default();
     let mut expect = Expect::Value;
     scan.white();
@@ -78,7 +78,7 @@ pub(super) fn is_number(text: &[u8]) -> bool {
 }
 
 fn is_any_number(text: &[u8]) -> bool {
-    let mut scan = Scan { src: text, at: 0 };
+    let mut scan = ByteCursor { src: text, at: 0 };
     match scan.number() {
         Ok(exponent) => scan.at == text.len() && (!exponent || is_in_range(text)),
         Err(_) => false,
@@ -87,7 +87,7 @@ fn is_any_number(text: &[u8]) -> bool {
 
 /// Whether `text` is a string and nothing else.
 pub(super) fn is_string(text: &[u8]) -> bool {
-    let mut scan = Scan { src: text, at: 0 };
+    let mut scan = ByteCursor { src: text, at: 0 };
     scan.string().is_ok() && scan.at == text.len()
 }
 
@@ -101,7 +101,7 @@ struct Nest {
 
 impl Nest {
     /// Steps over an opening bracket.
-    fn push(&mut self, scan: &mut Scan<'_>, object: bool) -> Expect {
+    fn push(&mut self, scan: &mut ByteCursor<'_>, object: bool) -> Expect {
         scan.at += 1;
         if self.depth.is_multiple_of(64) {
             self.bits.push(0);
@@ -115,7 +115,7 @@ impl Nest {
     }
 
     /// Steps over a closing bracket that is known to match.
-    fn pop(&mut self, scan: &mut Scan<'_>) -> Expect {
+    fn pop(&mut self, scan: &mut ByteCursor<'_>) -> Expect {
         scan.at += 1;
         if let Some(word) = self.bits.last_mut() {
             *word >>= 1;
@@ -134,12 +134,12 @@ impl Nest {
 }
 
 /// A cursor over the source: `at <= src.len()`.
-struct Scan<'s> {
+struct ByteCursor<'s> {
     src: &'s [u8],
     at: usize,
 }
 
-impl Scan<'_> {
+impl ByteCursor<'_> {
     fn peek(&self) -> Option<u8> {
         self.src.get(self.at).copied()
     }

@@ -5,10 +5,10 @@
 
 /// A document, or input that holds one, and the room behind it.
 #[derive(Debug)]
-pub struct Source<'s>(Place<'s>);
+pub struct Source<'s>(SourceBytes<'s>);
 
 #[derive(Debug)]
-enum Place<'s> {
+enum SourceBytes<'s> {
     Shared(&'s [u8]),
     /// The first so many bytes; what follows is anything, and stays as it is.
     Roomy(&'s mut [u8], usize),
@@ -16,13 +16,13 @@ enum Place<'s> {
 
 impl<'s> From<&'s [u8]> for Source<'s> {
     fn from(bytes: &'s [u8]) -> Source<'s> {
-        Source(Place::Shared(bytes))
+        Source(SourceBytes::Shared(bytes))
     }
 }
 
 impl<'s> From<&'s Vec<u8>> for Source<'s> {
     fn from(bytes: &'s Vec<u8>) -> Source<'s> {
-        Source(Place::Shared(bytes))
+        Source(SourceBytes::Shared(bytes))
     }
 }
 
@@ -31,15 +31,15 @@ impl<'s> Source<'s> {
     #[inline]
     pub fn roomy(buffer: &'s mut [u8], length: usize) -> Source<'s> {
         let length = length.min(buffer.len());
-        Source(Place::Roomy(buffer, length))
+        Source(SourceBytes::Roomy(buffer, length))
     }
 
     /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
-            Place::Shared(bytes) => bytes,
-            Place::Roomy(buffer, length) => &buffer[..*length],
+            SourceBytes::Shared(bytes) => bytes,
+            SourceBytes::Roomy(buffer, length) => &buffer[..*length],
         }
     }
 
@@ -50,8 +50,10 @@ impl<'s> Source<'s> {
     #[inline]
     pub fn behind(&mut self, start: usize) -> Source<'_> {
         Source(match &mut self.0 {
-            Place::Shared(bytes) => Place::Shared(&bytes[start..]),
-            Place::Roomy(buffer, length) => Place::Roomy(&mut buffer[start..], *length - start),
+            SourceBytes::Shared(bytes) => SourceBytes::Shared(&bytes[start..]),
+            SourceBytes::Roomy(buffer, length) => {
+                SourceBytes::Roomy(&mut buffer[start..], *length - start)
+            }
         })
     }
 
@@ -63,13 +65,13 @@ impl<'s> Source<'s> {
     #[inline]
     pub fn split(self, mid: usize, length: usize) -> (&'s [u8], Source<'s>) {
         match self.0 {
-            Place::Shared(bytes) => {
-                (&bytes[..mid], Source(Place::Shared(&bytes[mid..mid + length])))
+            SourceBytes::Shared(bytes) => {
+                (&bytes[..mid], Source(SourceBytes::Shared(&bytes[mid..mid + length])))
             }
-            Place::Roomy(buffer, all) => {
+            SourceBytes::Roomy(buffer, all) => {
                 assert!(mid + length <= all);
                 let (first, rest) = buffer.split_at_mut(mid);
-                (first, Source(Place::Roomy(rest, length)))
+                (first, Source(SourceBytes::Roomy(rest, length)))
             }
         }
     }
@@ -78,8 +80,8 @@ impl<'s> Source<'s> {
     #[inline]
     pub(super) fn into_bytes(self) -> &'s [u8] {
         match self.0 {
-            Place::Shared(bytes) => bytes,
-            Place::Roomy(buffer, length) => &buffer[..length],
+            SourceBytes::Shared(bytes) => bytes,
+            SourceBytes::Roomy(buffer, length) => &buffer[..length],
         }
     }
 
@@ -87,10 +89,10 @@ impl<'s> Source<'s> {
     #[inline]
     pub(super) fn buffer(&mut self, room: usize) -> Option<(&mut [u8], usize)> {
         match &mut self.0 {
-            Place::Roomy(buffer, length) if buffer.len() - *length >= room => {
+            SourceBytes::Roomy(buffer, length) if buffer.len() - *length >= room => {
                 Some((buffer, *length))
             }
-            Place::Roomy(..) | Place::Shared(_) => None,
+            SourceBytes::Roomy(..) | SourceBytes::Shared(_) => None,
         }
     }
 }

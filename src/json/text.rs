@@ -14,8 +14,8 @@ pub fn unescape(raw: &str) -> Cow<'_, str> {
     let mut text = String::with_capacity(raw.len());
     for piece in (Pieces { rest: raw }) {
         match piece {
-            Piece::Text(part) => text.push_str(part),
-            Piece::Char(c) => text.push(c),
+            TextPiece::Text(part) => text.push_str(part),
+            TextPiece::Char(c) => text.push(c),
         }
     }
     Cow::Owned(text)
@@ -25,8 +25,8 @@ pub fn unescape(raw: &str) -> Cow<'_, str> {
 pub fn push_unescaped(out: &mut Vec<u8>, raw: &str) {
     for piece in (Pieces { rest: raw }) {
         match piece {
-            Piece::Text(part) => out.extend_from_slice(part.as_bytes()),
-            Piece::Char(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            TextPiece::Text(part) => out.extend_from_slice(part.as_bytes()),
+            TextPiece::Char(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
 }
@@ -36,8 +36,8 @@ pub(super) fn eq_unescaped(raw: &str, text: &str) -> bool {
     let mut left = text;
     for piece in (Pieces { rest: raw }) {
         let rest = match piece {
-            Piece::Text(part) => left.strip_prefix(part),
-            Piece::Char(c) => left.strip_prefix(c),
+            TextPiece::Text(part) => left.strip_prefix(part),
+            TextPiece::Char(c) => left.strip_prefix(c),
         };
         match rest {
             Some(rest) => left = rest,
@@ -48,7 +48,7 @@ pub(super) fn eq_unescaped(raw: &str, text: &str) -> bool {
 }
 
 /// A run without backslashes, or what one escape stands for.
-enum Piece<'r> {
+enum TextPiece<'r> {
     Text(&'r str),
     Char(char),
 }
@@ -58,9 +58,9 @@ struct Pieces<'r> {
 }
 
 impl<'r> Iterator for Pieces<'r> {
-    type Item = Piece<'r>;
+    type Item = TextPiece<'r>;
 
-    fn next(&mut self) -> Option<Piece<'r>> {
+    fn next(&mut self) -> Option<TextPiece<'r>> {
         if self.rest.is_empty() {
             return None;
         }
@@ -68,11 +68,11 @@ impl<'r> Iterator for Pieces<'r> {
         if run > 0 {
             let (text, rest) = self.rest.split_at(run);
             self.rest = rest;
-            return Some(Piece::Text(text));
+            return Some(TextPiece::Text(text));
         }
         let (c, length) = escape(self.rest.as_bytes());
         self.rest = self.rest.get(length..).unwrap_or_default();
-        Some(Piece::Char(c))
+        Some(TextPiece::Char(c))
     }
 }
 

@@ -102,7 +102,7 @@ fn respelled(raw: &[u8]) -> Cow<'_, [u8]> {
 
 /// Where a member's value stands in its document, four bytes; by default nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slot(u32);
+pub struct ValueSlot(u32);
 
 /// One value of a parsed document, 48 bytes, free to copy.
 ///
@@ -288,14 +288,14 @@ impl<'p> Value<'p> {
     /// Where this value stands; nowhere for a whole document.
     #[inline]
     #[must_use]
-    pub fn slot(&self) -> Slot {
-        Slot(self.at)
+    pub fn slot(&self) -> ValueSlot {
+        ValueSlot(self.at)
     }
 
     /// The value at `slot` of the same document; `None` for nowhere.
     #[inline]
     #[must_use]
-    pub fn at(&self, slot: Slot) -> Option<Value<'p>> {
+    pub fn at(&self, slot: ValueSlot) -> Option<Value<'p>> {
         if slot.0 == 0 { None } else { self.doc.value(slot.0) }
     }
 

@@ -7,7 +7,9 @@
 
 use super::{
     json::{Json, JsonObject, ValueError},
-    pack::{Artifact, FIELD_HEAD, Fields, Message, Packer, artifact_tag, message_tag, part_tag},
+    pack::{
+        Artifact, FIELD_HEAD, Message, PackedFields, Packer, artifact_tag, message_tag, part_tag,
+    },
     part::{Content, Part},
     state::Role,
     text::Text,
@@ -177,7 +179,7 @@ fn set_id(packed: &mut Vec<u8>, tag: u8, id: Text<'_>) {
 
 fn remove(packed: &mut Vec<u8>, tag: u8) {
     let mut at = 0;
-    for (found, bytes) in Fields(packed) {
+    for (found, bytes) in PackedFields(packed) {
         let end = at + FIELD_HEAD + bytes.len();
         if found == tag {
             packed.drain(at..end);

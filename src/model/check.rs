@@ -2,7 +2,7 @@
 
 use super::{
     json::{Json, ValueError},
-    pack::{Artifact, FIELD_HEAD, Fields, Message, artifact_tag, message_tag, part_tag},
+    pack::{Artifact, FIELD_HEAD, Message, PackedFields, artifact_tag, message_tag, part_tag},
     part::Part,
     state::Role,
     text::RawText,
@@ -11,7 +11,7 @@ use crate::json::{DEPTH_CAP, base64, check};
 
 /// What a field may hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Holds {
+enum FieldKind {
     Text,
     Base64,
     Json,
@@ -21,36 +21,36 @@ enum Holds {
 }
 
 /// Tag, what it holds, whether it may repeat.
-type Known = (u8, Holds, bool);
+type FieldRule = (u8, FieldKind, bool);
 
-const MESSAGE: &[Known] = &[
-    (message_tag::MESSAGE_ID, Holds::Text, false),
-    (message_tag::CONTEXT_ID, Holds::Text, false),
-    (message_tag::TASK_ID, Holds::Text, false),
-    (message_tag::ROLE, Holds::Role, false),
-    (message_tag::PART, Holds::Part, true),
-    (message_tag::METADATA, Holds::Object, false),
-    (message_tag::EXTENSION, Holds::Text, true),
-    (message_tag::REFERENCE, Holds::Text, true),
+const MESSAGE: &[FieldRule] = &[
+    (message_tag::MESSAGE_ID, FieldKind::Text, false),
+    (message_tag::CONTEXT_ID, FieldKind::Text, false),
+    (message_tag::TASK_ID, FieldKind::Text, false),
+    (message_tag::ROLE, FieldKind::Role, false),
+    (message_tag::PART, FieldKind::Part, true),
+    (message_tag::METADATA, FieldKind::Object, false),
+    (message_tag::EXTENSION, FieldKind::Text, true),
+    (message_tag::REFERENCE, FieldKind::Text, true),
 ];
 
-const ARTIFACT: &[Known] = &[
-    (artifact_tag::ARTIFACT_ID, Holds::Text, false),
-    (artifact_tag::NAME, Holds::Text, false),
-    (artifact_tag::DESCRIPTION, Holds::Text, false),
-    (artifact_tag::PART, Holds::Part, true),
-    (artifact_tag::METADATA, Holds::Object, false),
-    (artifact_tag::EXTENSION, Holds::Text, true),
+const ARTIFACT: &[FieldRule] = &[
+    (artifact_tag::ARTIFACT_ID, FieldKind::Text, false),
+    (artifact_tag::NAME, FieldKind::Text, false),
+    (artifact_tag::DESCRIPTION, FieldKind::Text, false),
+    (artifact_tag::PART, FieldKind::Part, true),
+    (artifact_tag::METADATA, FieldKind::Object, false),
+    (artifact_tag::EXTENSION, FieldKind::Text, true),
 ];
 
-const PART: &[Known] = &[
-    (part_tag::TEXT, Holds::Text, false),
-    (part_tag::RAW, Holds::Base64, false),
-    (part_tag::URL, Holds::Text, false),
-    (part_tag::DATA, Holds::Json, false),
-    (part_tag::METADATA, Holds::Object, false),
-    (part_tag::FILENAME, Holds::Text, false),
-    (part_tag::MEDIA_TYPE, Holds::Text, false),
+const PART: &[FieldRule] = &[
+    (part_tag::TEXT, FieldKind::Text, false),
+    (part_tag::RAW, FieldKind::Base64, false),
+    (part_tag::URL, FieldKind::Text, false),
+    (part_tag::DATA, FieldKind::Json, false),
+    (part_tag::METADATA, FieldKind::Object, false),
+    (part_tag::FILENAME, FieldKind::Text, false),
+    (part_tag::MEDIA_TYPE, FieldKind::Text, false),
 ];
 
 /// Tags of a part up to here are its content, of which there is one.
@@ -90,9 +90,9 @@ impl<'a> Part<'a> {
     }
 }
 
-fn fields(packed: &[u8], known: &[Known]) -> Result<(), ValueError> {
+fn fields(packed: &[u8], known: &[FieldRule]) -> Result<(), ValueError> {
     let (mut length, mut seen) = (0, 0_u16);
-    for (tag, bytes) in Fields(packed) {
+    for (tag, bytes) in PackedFields(packed) {
         length += FIELD_HEAD + bytes.len();
         let found = known.iter().find(|(known, ..)| *known == tag);
         let &(_, holds, repeats) = found.ok_or(ValueError::NotPacked)?;
@@ -105,21 +105,21 @@ fn fields(packed: &[u8], known: &[Known]) -> Result<(), ValueError> {
     if length == packed.len() { Ok(()) } else { Err(ValueError::NotPacked) }
 }
 
-fn field(bytes: &[u8], holds: Holds) -> Result<(), ValueError> {
+fn field(bytes: &[u8], holds: FieldKind) -> Result<(), ValueError> {
     let text = || str::from_utf8(bytes).map_err(|_| ValueError::NotRawText);
     match holds {
-        Holds::Text => RawText::parse(text()?).map(drop),
-        Holds::Base64 => base64::normalise(text()?)
+        FieldKind::Text => RawText::parse(text()?).map(drop),
+        FieldKind::Base64 => base64::normalise(text()?)
             .is_some_and(|standard| standard.as_bytes() == bytes)
             .then_some(())
             .ok_or(ValueError::NotBase64),
-        Holds::Json => json(bytes).map(drop),
-        Holds::Object => json(bytes)?.as_object().map(drop).ok_or(ValueError::NotAnObject),
-        Holds::Role => match bytes {
+        FieldKind::Json => json(bytes).map(drop),
+        FieldKind::Object => json(bytes)?.as_object().map(drop).ok_or(ValueError::NotAnObject),
+        FieldKind::Role => match bytes {
             [role] if [Role::User as u8, Role::Agent as u8].contains(role) => Ok(()),
             _ => Err(ValueError::NotPacked),
         },
-        Holds::Part => part(bytes),
+        FieldKind::Part => part(bytes),
     }
 }
 
@@ -134,6 +134,6 @@ fn json(bytes: &[u8]) -> Result<Json<'_>, ValueError> {
 
 fn part(packed: &[u8]) -> Result<(), ValueError> {
     fields(packed, PART)?;
-    let contents = Fields(packed).filter(|(tag, _)| *tag <= CONTENT_END).count();
+    let contents = PackedFields(packed).filter(|(tag, _)| *tag <= CONTENT_END).count();
     if contents == 1 { Ok(()) } else { Err(ValueError::NotPacked) }
 }

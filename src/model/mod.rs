@@ -35,4 +35,4 @@ pub use state::{Generation, Role, TaskState};
 pub use task::{Refusal, Task, TaskLimits};
 pub use text::{RawText, Text};
 pub use uuid::uuid;
-pub use view::{ArtifactView, Status, TaskView};
+pub use view::{ArtifactView, TaskStatus, TaskView};

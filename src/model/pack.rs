@@ -71,7 +71,7 @@ pub struct Packer<'v>(pub &'v mut Vec<u8>);
 
 /// Where a nested field began; give it back to [`Packer::close`].
 #[must_use]
-pub struct Nested(usize);
+pub struct OpenField(usize);
 
 impl Packer<'_> {
     /// Appends one field. `bytes` must be shorter than 4 GiB (bodies are capped far below).
@@ -93,14 +93,14 @@ impl Packer<'_> {
 
     /// Opens a nested field; everything appended until [`Packer::close`] is its content.
     #[inline]
-    pub fn open(&mut self, tag: u8) -> Nested {
+    pub fn open(&mut self, tag: u8) -> OpenField {
         self.0.extend_from_slice(&[tag, 0, 0, 0, 0]);
-        Nested(self.0.len())
+        OpenField(self.0.len())
     }
 
     /// Closes a nested field by patching its length.
     #[inline]
-    pub fn close(&mut self, nested: Nested) {
+    pub fn close(&mut self, nested: OpenField) {
         let length = (self.0.len() - nested.0) as u32;
         self.0[nested.0 - 4..nested.0].copy_from_slice(&length.to_le_bytes());
     }
@@ -108,9 +108,9 @@ impl Packer<'_> {
 
 /// Iterates over the `(tag, bytes)` pairs of packed fields.
 #[derive(Clone, Copy)]
-pub struct Fields<'a>(pub &'a [u8]);
+pub struct PackedFields<'a>(pub &'a [u8]);
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for PackedFields<'a> {
     type Item = (u8, &'a [u8]);
 
     #[inline]
@@ -123,7 +123,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> PackedFields<'a> {
     /// True when there are no more.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -158,8 +158,8 @@ impl<'a> Message<'a> {
     }
 
     /// All fields, in the order they were packed.
-    pub fn fields(self) -> Fields<'a> {
-        Fields(self.0)
+    pub fn fields(self) -> PackedFields<'a> {
+        PackedFields(self.0)
     }
 
     /// Its id and its text when it is a user's, and nothing but one part of text.
@@ -259,8 +259,8 @@ impl<'a> Artifact<'a> {
 
     /// Its own fields, in the order they were packed.
     #[inline]
-    pub fn fields(self) -> Fields<'a> {
-        Fields(self.packed)
+    pub fn fields(self) -> PackedFields<'a> {
+        PackedFields(self.packed)
     }
 
     /// Length of [`Artifact::pack`] in bytes.

@@ -2,7 +2,7 @@
 
 use super::{
     json::{Json, JsonObject},
-    pack::{Fields, part_tag},
+    pack::{PackedFields, part_tag},
     text::RawText,
 };
 
@@ -31,8 +31,8 @@ impl<'a> Part<'a> {
     }
 
     /// All fields; the content comes first.
-    pub fn fields(self) -> Fields<'a> {
-        Fields(self.0)
+    pub fn fields(self) -> PackedFields<'a> {
+        PackedFields(self.0)
     }
 
     /// Its text when it is nothing else.

@@ -4,7 +4,7 @@ use super::{
     entry::{Entries, Entry},
     event::{TaskEvent, kind},
     json::JsonObject,
-    pack::{Artifact, Fields, Message, artifact_tag, message_tag},
+    pack::{Artifact, Message, PackedFields, artifact_tag, message_tag},
     part::Part,
     state::{Generation, TaskState},
     task::Task,
@@ -21,7 +21,7 @@ pub struct TaskView<'a> {
 
 /// The status of a task (A2A 1.0 §4.1.2).
 #[derive(Clone, Copy)]
-pub struct Status<'a> {
+pub struct TaskStatus<'a> {
     /// The state.
     pub state: TaskState,
     /// When it was entered, in milliseconds since the Unix epoch.
@@ -68,14 +68,17 @@ impl<'a> TaskView<'a> {
     }
 
     /// The status.
-    pub fn status(&self) -> Status<'a> {
+    pub fn status(&self) -> TaskStatus<'a> {
         match Entry::at(self.task.log(), self.status_at).and_then(|entry| entry.plain_event()) {
             Some(TaskEvent::Status { state, at_ms, message, metadata }) => {
-                Status { state, at_ms, message, metadata }
+                TaskStatus { state, at_ms, message, metadata }
             }
-            Some(TaskEvent::UserMessage { .. } | TaskEvent::Artifact { .. }) | None => {
-                Status { state: TaskState::Unspecified, at_ms: 0, message: None, metadata: None }
-            }
+            Some(TaskEvent::UserMessage { .. } | TaskEvent::Artifact { .. }) | None => TaskStatus {
+                state: TaskState::Unspecified,
+                at_ms: 0,
+                message: None,
+                metadata: None,
+            },
         }
     }
 
@@ -226,7 +229,7 @@ impl<'a> ArtifactView<'a> {
 pub struct AllParts<'a> {
     log: &'a [u8],
     /// What is left of the chunk, or of the message that it repeats, and the tag of a part in it.
-    fields: Fields<'a>,
+    fields: PackedFields<'a>,
     tag: u8,
     /// The message that follows the fields of the chunk.
     repeats: Option<Message<'a>>,

@@ -72,8 +72,8 @@ impl<'a> Iterator for Fields<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.0.is_empty() {
             match self.field() {
-                Some(Field::Value(number, value)) => return Some(Ok((number, value))),
-                Some(Field::Group) => {}
+                Some(ProtoField::Value(number, value)) => return Some(Ok((number, value))),
+                Some(ProtoField::Group) => {}
                 None => {
                     self.0 = &[];
                     return Some(Err(Malformed));
@@ -84,7 +84,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-enum Field<'a> {
+enum ProtoField<'a> {
     Value(u32, Value<'a>),
     /// A whole group went by.
     Group,
@@ -92,13 +92,13 @@ enum Field<'a> {
 
 impl<'a> Fields<'a> {
     #[inline]
-    fn field(&mut self) -> Option<Field<'a>> {
+    fn field(&mut self) -> Option<ProtoField<'a>> {
         let (number, wire_type) = self.key()?;
         if wire_type == 3 {
             self.skip_group(number)?;
-            return Some(Field::Group);
+            return Some(ProtoField::Group);
         }
-        self.value(wire_type).map(|value| Field::Value(number, value))
+        self.value(wire_type).map(|value| ProtoField::Value(number, value))
     }
 
     /// Number and wire type; a number is from 1 to 2^29 - 1.

@@ -11,7 +11,7 @@ pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 /// An open frame: where it begins and where its payload does.
 #[derive(Debug)]
 #[must_use = "an open frame is finished or cancelled"]
-pub struct Mark {
+pub struct EventMark {
     start: usize,
     payload: usize,
 }
@@ -26,13 +26,13 @@ pub struct Mark {
 /// finish(&mut out, mark);
 /// assert_eq!(out, b"id: 7\ndata: {}\n\n");
 /// ```
-pub fn begin(out: &mut Vec<u8>, id: Option<u64>) -> Mark {
+pub fn begin(out: &mut Vec<u8>, id: Option<u64>) -> EventMark {
     let start = out.len();
     open(out, start, id)
 }
 
 /// Opens a frame of the event type `error`; otherwise like [`begin`].
-pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> Mark {
+pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> EventMark {
     let start = out.len();
     out.extend_from_slice(b"event: error\n");
     open(out, start, id)
@@ -42,7 +42,7 @@ pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> Mark {
 ///
 /// The payload is JSON: a line break in it can only stand between two tokens, where a space means
 /// the same and does not end the line.
-pub fn finish(out: &mut Vec<u8>, mark: Mark) {
+pub fn finish(out: &mut Vec<u8>, mark: EventMark) {
     debug_assert!(mark.start < mark.payload && mark.payload <= out.len());
     blank_line_breaks(&mut out[mark.payload..]);
     out.extend_from_slice(b"\n\n");
@@ -75,12 +75,12 @@ fn has_controls(payload: &[u8]) -> bool {
 }
 
 /// Takes the frame back: `out` is as it was before it was opened.
-pub fn cancel(out: &mut Vec<u8>, mark: Mark) {
+pub fn cancel(out: &mut Vec<u8>, mark: EventMark) {
     out.truncate(mark.start);
 }
 
 #[inline]
-fn open(out: &mut Vec<u8>, start: usize, id: Option<u64>) -> Mark {
+fn open(out: &mut Vec<u8>, start: usize, id: Option<u64>) -> EventMark {
     let digit = |value: u64| b'0' + (value % 10) as u8;
     match id {
         // Most streams are short, and their heads one copy.
@@ -106,7 +106,7 @@ fn open(out: &mut Vec<u8>, start: usize, id: Option<u64>) -> Mark {
         }
         None => out.extend_from_slice(b"data: "),
     }
-    Mark { start, payload: out.len() }
+    EventMark { start, payload: out.len() }
 }
 
 #[cfg(test)]

@@ -12,5 +12,5 @@ pub mod frame;
 pub mod parse;
 
 pub use chunk::{ChunkMark, chunk_begin, chunk_end, chunk_last};
-pub use frame::{KEEP_ALIVE, Mark, begin, cancel, error_event, finish};
-pub use parse::{Event, Parser, SseError, Step};
+pub use frame::{EventMark, KEEP_ALIVE, begin, cancel, error_event, finish};
+pub use parse::{ParsedStep, SseError, SseEvent, SseParser};

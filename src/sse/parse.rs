@@ -25,7 +25,7 @@ impl std::error::Error for SseError {}
 
 /// An event; it lives until the parser is advanced again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event<'p> {
+pub struct SseEvent<'p> {
     /// The event type, `message` when the stream names none.
     pub kind: &'p str,
     /// The data lines joined by LF.
@@ -36,11 +36,11 @@ pub struct Event<'p> {
 
 /// How far [`Parser::advance`] came.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Step<'p> {
+pub struct ParsedStep<'p> {
     /// Bytes of the input that were used up; all of them when there is no event.
     pub ate: usize,
     /// The event these bytes completed.
-    pub event: Option<Event<'p>>,
+    pub event: Option<SseEvent<'p>>,
 }
 
 /// An incremental event-stream parser.
@@ -54,7 +54,7 @@ pub struct Step<'p> {
 /// # Ok::<(), peregrine::sse::SseError>(())
 /// ```
 #[derive(Debug)]
-pub struct Parser {
+pub struct SseParser {
     bytes_max: usize,
     /// The beginning of a line whose end has not come yet.
     line: Vec<u8>,
@@ -73,7 +73,7 @@ pub struct Parser {
     failed: bool,
 }
 
-impl Parser {
+impl SseParser {
     /// Makes a parser for one stream. `bytes_max` limits each line, and the data of each event.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
@@ -97,7 +97,7 @@ impl Parser {
     /// # Errors
     ///
     /// [`SseError::TooLarge`], from then on always.
-    pub fn advance(&mut self, input: &[u8]) -> Result<Step<'_>, SseError> {
+    pub fn advance(&mut self, input: &[u8]) -> Result<ParsedStep<'_>, SseError> {
         if mem::take(&mut self.delivered) {
             self.forget();
         }
@@ -105,7 +105,7 @@ impl Parser {
         while !self.failed {
             let rest = input.get(ate..).unwrap_or_default();
             if rest.is_empty() {
-                return Ok(Step { ate, event: None });
+                return Ok(ParsedStep { ate, event: None });
             }
             if mem::take(&mut self.after_cr) && rest.first() == Some(&b'\n') {
                 ate += 1;
@@ -125,7 +125,7 @@ impl Parser {
             ate += 1;
             if self.end_line(part) {
                 self.delivered = true;
-                return Ok(Step { ate, event: Some(self.event()) });
+                return Ok(ParsedStep { ate, event: Some(self.event()) });
             }
         }
         self.failed = true;
@@ -208,8 +208,8 @@ impl Parser {
         true
     }
 
-    fn event(&self) -> Event<'_> {
-        Event {
+    fn event(&self) -> SseEvent<'_> {
+        SseEvent {
             kind: if self.kind.is_empty() { "message" } else { &self.kind },
             data: self.data.strip_suffix('\n').unwrap_or(&self.data),
             id: &self.id,
@@ -232,17 +232,17 @@ fn replace(text: &mut String, value: &[u8]) {
 mod tests {
     use super::*;
 
-    type Seen = (String, String, String);
+    type SeenEvent = (String, String, String);
 
     /// All events of a stream fed in pieces of `size` bytes, and the error that ended it.
-    fn events(stream: &[u8], size: usize, bytes_max: usize) -> (Vec<Seen>, Option<SseError>) {
-        let mut parser = Parser::new(bytes_max);
+    fn events(stream: &[u8], size: usize, bytes_max: usize) -> (Vec<SeenEvent>, Option<SseError>) {
+        let mut parser = SseParser::new(bytes_max);
         let mut seen = Vec::new();
         for piece in stream.chunks(size) {
             let mut left = piece;
             while !left.is_empty() {
                 match parser.advance(left) {
-                    Ok(Step { ate, event }) => {
+                    Ok(ParsedStep { ate, event }) => {
                         seen.extend(event.map(|e| (e.kind.into(), e.data.into(), e.id.into())));
                         left = &left[ate..];
                     }
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn retry_is_digits_only() {
-        let mut parser = Parser::new(64);
+        let mut parser = SseParser::new(64);
         for (line, retry) in [
             (&b"retry: 1500\n"[..], Some(1500)),
             (b"retry: 15x\n", Some(1500)),
@@ -315,7 +315,7 @@ mod tests {
             (b"retry: 99999999999999999999999\n", Some(1500)),
             (b"retry:0\n", Some(0)),
         ] {
-            assert_eq!(parser.advance(line), Ok(Step { ate: line.len(), event: None }));
+            assert_eq!(parser.advance(line), Ok(ParsedStep { ate: line.len(), event: None }));
             assert_eq!(parser.retry_ms(), retry);
         }
         assert_eq!(parser.last_event_id(), "");
@@ -331,7 +331,7 @@ mod tests {
             let (seen, error) = events(b"data: a\n\ndata: 123456\ndata: 123456\n\n", size, 12);
             assert_eq!((seen.len(), error), (1, Some(SseError::TooLarge)));
         }
-        let mut parser = Parser::new(2);
+        let mut parser = SseParser::new(2);
         assert_eq!(parser.advance(b"data"), Err(SseError::TooLarge));
         assert_eq!(parser.advance(b""), Err(SseError::TooLarge));
     }

@@ -3,7 +3,7 @@
 //! Output is all or nothing: a payload is rendered straight behind a place left for its header,
 //! and the header is filled in, or everything is taken back.
 
-use super::{WsError, mask::Key};
+use super::{WsError, mask::MaskingKey};
 
 /// The longest payload of a control frame (RFC 6455 §5.5).
 pub const CONTROL_BYTES_MAX: usize = 125;
@@ -68,7 +68,7 @@ pub struct Header {
     /// Bytes of the payload.
     pub length: u64,
     /// What the payload is masked with.
-    pub key: Key,
+    pub key: MaskingKey,
     /// Bytes of the header itself, from 6 to 14.
     pub header_len: usize,
 }
@@ -117,30 +117,30 @@ impl Header {
         }
         let Some(key) = bytes[key_at..].first_chunk() else { return Ok(None) };
         let header_len = key_at + 4;
-        Ok(Some(Header { fin, opcode, length, key: Key::new(*key), header_len }))
+        Ok(Some(Header { fin, opcode, length, key: MaskingKey::new(*key), header_len }))
     }
 }
 
 /// A frame that was begun: give it back to [`finish`] or [`cancel`].
 #[derive(Debug)]
 #[must_use = "finish the frame or cancel it"]
-pub struct Mark {
+pub struct FrameMark {
     start: usize,
 }
 
 /// Begins a frame whose payload the caller appends to `out`.
 #[inline]
-pub fn begin(out: &mut Vec<u8>) -> Mark {
+pub fn begin(out: &mut Vec<u8>) -> FrameMark {
     let start = out.len();
     out.extend_from_slice(&[0; ROOM]);
-    Mark { start }
+    FrameMark { start }
 }
 
 /// Fills in the header of a whole, unmasked message of this kind.
 ///
 /// A header of another length than the usual one moves the payload once.
 #[inline]
-pub fn finish(out: &mut Vec<u8>, mark: Mark, opcode: OpCode) {
+pub fn finish(out: &mut Vec<u8>, mark: FrameMark, opcode: OpCode) {
     let Some(length) = out.len().checked_sub(mark.start + ROOM) else {
         debug_assert!(false, "the buffer shrank below the mark");
         return;
@@ -159,7 +159,7 @@ pub fn finish(out: &mut Vec<u8>, mark: Mark, opcode: OpCode) {
 }
 
 /// Takes back everything since [`begin`], as if it had never been called.
-pub fn cancel(out: &mut Vec<u8>, mark: Mark) {
+pub fn cancel(out: &mut Vec<u8>, mark: FrameMark) {
     out.truncate(mark.start);
 }
 

@@ -4,20 +4,20 @@
 
 /// A masking key at some place of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key([u8; 4]);
+pub struct MaskingKey([u8; 4]);
 
-impl Key {
+impl MaskingKey {
     /// The key of a frame whose payload begins now.
-    pub const fn new(key: [u8; 4]) -> Key {
-        Key(key)
+    pub const fn new(key: [u8; 4]) -> MaskingKey {
+        MaskingKey(key)
     }
 
     /// The key `count` bytes further on.
     #[must_use]
-    pub fn after(self, count: usize) -> Key {
+    pub fn after(self, count: usize) -> MaskingKey {
         let mut key = self.0;
         key.rotate_left(count % 4);
-        Key(key)
+        MaskingKey(key)
     }
 
     /// Masks or unmasks what the key stands before.
@@ -60,13 +60,13 @@ mod tests {
         for length in 0..bytes.len() {
             let key = [1, 0x80, 0xff, length as u8];
             let (mut fast, mut slow) = (bytes[..length].to_vec(), bytes[..length].to_vec());
-            Key::new(key).apply(&mut fast);
+            MaskingKey::new(key).apply(&mut fast);
             twin(&mut slow, key);
             assert_eq!(fast, slow);
             for cut in 0..length {
                 let mut parts = Vec::new();
-                Key::new(key).append(&mut parts, &bytes[..cut]);
-                Key::new(key).after(cut).append(&mut parts, &bytes[cut..length]);
+                MaskingKey::new(key).append(&mut parts, &bytes[..cut]);
+                MaskingKey::new(key).after(cut).append(&mut parts, &bytes[cut..length]);
                 assert_eq!(parts, slow);
             }
         }

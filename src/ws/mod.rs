@@ -4,7 +4,7 @@
 //! The law of this folder: what RFC 6455 lets a server refuse is refused, as early as the bytes
 //! show it, and every refusal ([`WsError`]) has the close code that the peer is told. Nothing here
 //! knows HTTP, JSON, a clock or a socket; no bytes can make it panic, and memory is bounded by the
-//! [`Rules`].
+//! [`ReaderRules`].
 //!
 //! In scope: the accept key, frames, masking, messages cut into fragments, UTF-8 across fragments,
 //! close codes. Out of scope: the handshake's head (`binding`), when to ping and when to close
@@ -16,8 +16,8 @@ pub mod mask;
 pub mod reader;
 
 pub use accept::accept;
-pub use frame::{Header, Mark, OpCode, begin, cancel, close, control, finish};
-pub use reader::{Event, Reader, Rules};
+pub use frame::{FrameMark, Header, OpCode, begin, cancel, close, control, finish};
+pub use reader::{Reader, ReaderRules, WsEvent};
 
 /// Why a peer's frames are not read on; each is answered with its close code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub enum WsError {
     Utf8,
     /// A message of bytes where only text is taken (RFC 6455 §7.4.1, 1003).
     Binary,
-    /// A frame or a message is beyond [`Rules`].
+    /// A frame or a message is beyond [`ReaderRules`].
     TooLarge {
         /// The one of them it is beyond.
         limit: &'static str,

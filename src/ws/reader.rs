@@ -4,11 +4,11 @@
 //! piece is unmasked once, into the caller's scratch; any other is gathered here, and what cannot
 //! become valid text any more is refused at once.
 
-use super::{Header, OpCode, WsError, is_close_code, mask::Key};
+use super::{Header, OpCode, WsError, is_close_code, mask::MaskingKey};
 
 /// What a peer may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct ReaderRules {
     /// Bytes of the payload of a frame; else 1009.
     pub frame_bytes_max: usize,
     /// Bytes of a message over all its frames; else 1009.
@@ -19,7 +19,7 @@ pub struct Rules {
 
 /// What the bytes were; payloads are in the caller's scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum WsEvent {
     /// Nothing whole yet.
     Partial,
     /// A message of text, which is UTF-8.
@@ -42,22 +42,22 @@ pub struct Reader {
     /// Bytes of `message` that are known to be UTF-8; all but three at most.
     valid: usize,
     /// The kind of that message.
-    kind: Option<Kind>,
+    kind: Option<MessageKind>,
     /// The data frame that the next byte belongs to.
-    frame: Option<Frame>,
+    frame: Option<OpenFrame>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum MessageKind {
     Text,
     Binary,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct OpenFrame {
     /// Bytes that are missing.
     left: u64,
-    key: Key,
+    key: MaskingKey,
     fin: bool,
 }
 
@@ -73,8 +73,8 @@ impl Reader {
         &mut self,
         input: &[u8],
         scratch: &mut Vec<u8>,
-        rules: &Rules,
-    ) -> Result<(usize, Event), WsError> {
+        rules: &ReaderRules,
+    ) -> Result<(usize, WsEvent), WsError> {
         scratch.clear();
         let mut ate = 0;
         loop {
@@ -86,14 +86,14 @@ impl Reader {
                     return Ok((ate, self.take(scratch)));
                 }
                 if self.frame.is_some() {
-                    return Ok((ate, Event::Partial));
+                    return Ok((ate, WsEvent::Partial));
                 }
                 continue;
             }
-            let Some(header) = Header::read(rest)? else { return Ok((ate, Event::Partial)) };
+            let Some(header) = Header::read(rest)? else { return Ok((ate, WsEvent::Partial)) };
             if header.opcode.is_control() {
                 return match control(rest, &header, scratch)? {
-                    Event::Partial => Ok((ate, Event::Partial)),
+                    WsEvent::Partial => Ok((ate, WsEvent::Partial)),
                     event => Ok((ate + header.header_len + header.length as usize, event)),
                 };
             }
@@ -102,13 +102,13 @@ impl Reader {
             let body = &rest[header.header_len..];
             if header.fin && self.kind.is_none() && body.len() >= length {
                 header.key.append(scratch, &body[..length]);
-                if kind == Kind::Text && str::from_utf8(scratch).is_err() {
+                if kind == MessageKind::Text && str::from_utf8(scratch).is_err() {
                     return Err(WsError::Utf8);
                 }
                 return Ok((ate + header.header_len + length, kind.event()));
             }
             self.kind = Some(kind);
-            self.frame = Some(Frame { left: header.length, key: header.key, fin: header.fin });
+            self.frame = Some(OpenFrame { left: header.length, key: header.key, fin: header.fin });
             ate += header.header_len;
         }
     }
@@ -129,14 +129,14 @@ impl Reader {
     }
 
     /// RFC 6455 §5.4: whether a data frame may stand here; says what its message is.
-    fn begin(&self, header: &Header, rules: &Rules) -> Result<Kind, WsError> {
+    fn begin(&self, header: &Header, rules: &ReaderRules) -> Result<MessageKind, WsError> {
         let kind = match (header.opcode, self.kind) {
             (OpCode::Continuation, Some(kind)) => kind,
             (OpCode::Continuation, None) => return Err(WsError::NothingToContinue),
             (_, Some(_)) => return Err(WsError::Interleaved),
             (OpCode::Binary, None) if !rules.binary => return Err(WsError::Binary),
-            (OpCode::Binary, None) => Kind::Binary,
-            (OpCode::Text | OpCode::Close | OpCode::Ping | OpCode::Pong, None) => Kind::Text,
+            (OpCode::Binary, None) => MessageKind::Binary,
+            (OpCode::Text | OpCode::Close | OpCode::Ping | OpCode::Pong, None) => MessageKind::Text,
         };
         let room = rules.message_bytes_max.saturating_sub(self.message.len());
         if header.length > rules.frame_bytes_max as u64 {
@@ -150,16 +150,16 @@ impl Reader {
 
     /// Unmasks what there is of a frame's payload; says how much that was, and whether it was the
     /// last of its message.
-    fn gather(&mut self, rest: &[u8], frame: Frame) -> Result<(usize, bool), WsError> {
+    fn gather(&mut self, rest: &[u8], frame: OpenFrame) -> Result<(usize, bool), WsError> {
         let count = usize::try_from(frame.left).map_or(rest.len(), |left| left.min(rest.len()));
         frame.key.append(&mut self.message, &rest[..count]);
         let left = frame.left - count as u64;
         let is_whole = left == 0 && frame.fin;
-        if self.kind == Some(Kind::Text) {
+        if self.kind == Some(MessageKind::Text) {
             self.check(is_whole)?;
         }
         let key = frame.key.after(count);
-        self.frame = (left > 0).then_some(Frame { left, key, ..frame });
+        self.frame = (left > 0).then_some(OpenFrame { left, key, ..frame });
         Ok((count, is_whole))
     }
 
@@ -178,32 +178,32 @@ impl Reader {
     }
 
     /// Gives the gathered message away, with its buffer.
-    fn take(&mut self, scratch: &mut Vec<u8>) -> Event {
+    fn take(&mut self, scratch: &mut Vec<u8>) -> WsEvent {
         *scratch = std::mem::take(&mut self.message);
         self.valid = 0;
-        self.kind.take().map_or(Event::Partial, Kind::event)
+        self.kind.take().map_or(WsEvent::Partial, MessageKind::event)
     }
 }
 
-impl Kind {
-    fn event(self) -> Event {
+impl MessageKind {
+    fn event(self) -> WsEvent {
         match self {
-            Kind::Text => Event::Text,
-            Kind::Binary => Event::Binary,
+            MessageKind::Text => WsEvent::Text,
+            MessageKind::Binary => WsEvent::Binary,
         }
     }
 }
 
 /// RFC 6455 §5.5: a control frame, once all of it is there.
 #[cold]
-fn control(rest: &[u8], header: &Header, scratch: &mut Vec<u8>) -> Result<Event, WsError> {
+fn control(rest: &[u8], header: &Header, scratch: &mut Vec<u8>) -> Result<WsEvent, WsError> {
     let body = &rest[header.header_len..];
-    let Some(payload) = body.get(..header.length as usize) else { return Ok(Event::Partial) };
+    let Some(payload) = body.get(..header.length as usize) else { return Ok(WsEvent::Partial) };
     header.key.append(scratch, payload);
     Ok(match header.opcode {
-        OpCode::Ping => Event::Ping,
-        OpCode::Close => Event::Close(close_code(scratch)?),
-        OpCode::Pong | OpCode::Continuation | OpCode::Text | OpCode::Binary => Event::Pong,
+        OpCode::Ping => WsEvent::Ping,
+        OpCode::Close => WsEvent::Close(close_code(scratch)?),
+        OpCode::Pong | OpCode::Continuation | OpCode::Text | OpCode::Binary => WsEvent::Pong,
     })
 }
 
@@ -226,20 +226,21 @@ fn close_code(payload: &[u8]) -> Result<Option<u16>, WsError> {
 mod tests {
     use super::*;
 
-    const RULES: Rules = Rules { frame_bytes_max: 100, message_bytes_max: 150, binary: true };
+    const RULES: ReaderRules =
+        ReaderRules { frame_bytes_max: 100, message_bytes_max: 150, binary: true };
 
     /// A masked frame.
     fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
         let key = [0x11, 0x22, 0x33, 0x44];
         let mut bytes = vec![first, 0x80 | payload.len() as u8, 0x11, 0x22, 0x33, 0x44];
-        Key::new(key).append(&mut bytes, payload);
+        MaskingKey::new(key).append(&mut bytes, payload);
         bytes
     }
 
-    type Seen = (Vec<(Event, Vec<u8>)>, Option<WsError>);
+    type SeenMessage = (Vec<(WsEvent, Vec<u8>)>, Option<WsError>);
 
     /// All that comes of bytes fed in pieces of `size`.
-    fn read(bytes: &[u8], size: usize, rules: &Rules) -> Seen {
+    fn read(bytes: &[u8], size: usize, rules: &ReaderRules) -> SeenMessage {
         let (mut reader, mut scratch, mut seen) = (Reader::default(), Vec::new(), Vec::new());
         let mut input = Vec::new();
         for piece in bytes.chunks(size) {
@@ -249,7 +250,7 @@ mod tests {
                     Err(error) => return (seen, Some(error)),
                     Ok((ate, event)) => {
                         input.drain(..ate);
-                        if event == Event::Partial {
+                        if event == WsEvent::Partial {
                             break;
                         }
                         seen.push((event, scratch.clone()));
@@ -260,7 +261,7 @@ mod tests {
         (seen, None)
     }
 
-    fn check(bytes: &[u8], expected: &[(Event, &[u8])], error: Option<WsError>) {
+    fn check(bytes: &[u8], expected: &[(WsEvent, &[u8])], error: Option<WsError>) {
         for size in 1..=bytes.len() {
             let (seen, end) = read(bytes, size, &RULES);
             let seen: Vec<_> = seen.iter().map(|(event, payload)| (*event, &**payload)).collect();
@@ -278,10 +279,15 @@ mod tests {
             frame(0x82, &[0xff, 0]),
             frame(0x81, b""),
         ];
-        let (ping, text) = (Event::Ping, Event::Text);
+        let (ping, text) = (WsEvent::Ping, WsEvent::Text);
         check(
             &bytes.concat(),
-            &[(ping, b"are you there"), (text, b"Hello"), (Event::Binary, &[0xff, 0]), (text, b"")],
+            &[
+                (ping, b"are you there"),
+                (text, b"Hello"),
+                (WsEvent::Binary, &[0xff, 0]),
+                (text, b""),
+            ],
             None,
         );
     }
@@ -293,14 +299,14 @@ mod tests {
         check(&[frame(1, b"a"), frame(0x81, b"b")].concat(), &[], Some(WsError::Interleaved));
         check(&[frame(1, b"a"), frame(0x02, b"b")].concat(), &[], Some(WsError::Interleaved));
         let ended = [frame(1, b"a"), frame(0x80, b"b"), frame(0x80, b"c")].concat();
-        check(&ended, &[(Event::Text, b"ab")], Some(WsError::NothingToContinue));
+        check(&ended, &[(WsEvent::Text, b"ab")], Some(WsError::NothingToContinue));
     }
 
     #[test]
     fn rfc6455_8_1_text_is_utf8_across_fragments() {
         let [a, b] = [&"aκ€𝄞".as_bytes()[..4], &"aκ€𝄞".as_bytes()[4..]];
         let whole = [frame(1, a), frame(0, b""), frame(0x80, b)].concat();
-        check(&whole, &[(Event::Text, "aκ€𝄞".as_bytes())], None);
+        check(&whole, &[(WsEvent::Text, "aκ€𝄞".as_bytes())], None);
         check(&[frame(1, a), frame(0x80, b"")].concat(), &[], Some(WsError::Utf8));
         check(&frame(0x81, a), &[], Some(WsError::Utf8));
         check(&frame(0x81, b"\xed\xa0\x80"), &[], Some(WsError::Utf8));
@@ -333,7 +339,7 @@ mod tests {
                 Some(error) => Err(error),
                 None => Ok(seen[0].0),
             };
-            assert_eq!(found_here, found.map(Event::Close), "{payload:x?}");
+            assert_eq!(found_here, found.map(WsEvent::Close), "{payload:x?}");
         }
         let sendable = (0..=u16::MAX).filter(|code| is_close_code(*code)).count();
         assert_eq!(sendable, 4 + 8 + 2000);
@@ -341,21 +347,21 @@ mod tests {
 
     #[test]
     fn sizes_are_bounded_from_the_header_on() {
-        check(&frame(0x81, &[b'a'; 100]), &[(Event::Text, &[b'a'; 100])], None);
+        check(&frame(0x81, &[b'a'; 100]), &[(WsEvent::Text, &[b'a'; 100])], None);
         check(
             &frame(0x81, &[b'a'; 101])[..6],
             &[],
             Some(WsError::TooLarge { limit: "ws_frame_bytes_max" }),
         );
         let both = [frame(1, &[b'a'; 100]), frame(0x80, &[b'a'; 50])].concat();
-        check(&both, &[(Event::Text, &[b'a'; 150])], None);
+        check(&both, &[(WsEvent::Text, &[b'a'; 150])], None);
         let more = [frame(1, &[b'a'; 100]), frame(0x80, &[b'a'; 51])].concat();
         check(&more, &[], Some(WsError::TooLarge { limit: "ws_message_bytes_max" }));
     }
 
     #[test]
     fn binary_is_refused_by_its_header() {
-        let rules = Rules { binary: false, ..RULES };
+        let rules = ReaderRules { binary: false, ..RULES };
         assert_eq!(read(&frame(2, b"abc")[..6], 1, &rules).1, Some(WsError::Binary));
         assert_eq!(read(&frame(2, b"abc"), 100, &rules).1, Some(WsError::Binary));
     }
@@ -365,7 +371,7 @@ mod tests {
         let (mut reader, mut scratch) = (Reader::default(), Vec::new());
         let bytes = [frame(1, b"ab"), frame(0x80, b"c")].concat();
         let read = reader.advance(&bytes, &mut scratch, &RULES);
-        assert_eq!((read, &scratch[..]), (Ok((bytes.len(), Event::Text)), &b"abc"[..]));
+        assert_eq!((read, &scratch[..]), (Ok((bytes.len(), WsEvent::Text)), &b"abc"[..]));
         assert_eq!((reader.held_bytes(), reader.is_inside()), (0, false));
     }
 }

@@ -223,7 +223,7 @@ fn every_fault_of_a_call_has_its_form_over_http_json() {
 /// Wire §2.3, the columns of 1.0.1 and of 0.3.
 #[test]
 fn the_statuses_of_http_json_are_those_of_the_specifications() {
-    use peregrine::fault::Status::{
+    use peregrine::fault::CanonicalCode::{
         FailedPrecondition, Internal as InternalStatus, InvalidArgument, NotFound,
         ResourceExhausted, Unavailable,
     };

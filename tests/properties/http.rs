@@ -4,8 +4,8 @@
 //! call it; below, proptest calls it with random bytes and with bytes close to real requests.
 
 use peregrine::http::{
-    Body, ChunkLimits, Chunked, Field, Found, Head, HeadLimits, HeadMemo, Reject, Scan, Version,
-    date, find_head, parse_head, path,
+    BodyFraming, ChunkLimits, Chunked, Field, Found, Head, HeadLimits, HeadMemo, Reject, Scan,
+    Version, date, find_head, parse_head, path,
 };
 use proptest::prelude::*;
 
@@ -268,7 +268,7 @@ mod naive {
         pub query: Option<Vec<u8>>,
         pub host: Option<Vec<u8>>,
         pub old: bool,
-        pub body: Body,
+        pub body: BodyFraming,
         pub keep_alive: bool,
         pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     }
@@ -352,11 +352,11 @@ mod naive {
         }
         let (authority, path, query) = split_target(method, target, limits)?;
         let body = match (at_most_one("transfer-encoding")?, at_most_one("content-length")?) {
-            (None, None) => Body::None,
-            (Some(te), None) if !old && lower(&te) == "chunked" => Body::Chunked,
+            (None, None) => BodyFraming::None,
+            (Some(te), None) if !old && lower(&te) == "chunked" => BodyFraming::Chunked,
             (None, Some(cl)) if !cl.is_empty() && cl.iter().all(u8::is_ascii_digit) => {
                 let length = String::from_utf8(cl).ok()?.parse().ok()?;
-                (length <= limits.body_bytes_max).then_some(Body::Length(length))?
+                (length <= limits.body_bytes_max).then_some(BodyFraming::Length(length))?
             }
             _ => return None,
         };
@@ -1042,10 +1042,10 @@ fn message(bytes: &[u8]) -> Result<Option<(usize, bool)>, Reject> {
     let (head, body) = bytes.split_at(head_len);
     let head = layout.head(head);
     let body_len = match head.body() {
-        Body::None => 0,
-        Body::Length(len) if (body.len() as u64) < len => return Ok(None),
-        Body::Length(len) => len as usize,
-        Body::Chunked => {
+        BodyFraming::None => 0,
+        BodyFraming::Length(len) if (body.len() as u64) < len => return Ok(None),
+        BodyFraming::Length(len) => len as usize,
+        BodyFraming::Chunked => {
             let step = Chunked::new(CHUNKS).advance(body, &mut Vec::new())?;
             if !step.done {
                 return Ok(None);

@@ -137,8 +137,9 @@ fn assert_same(left: Value<'_>, right: Value<'_>) {
     );
     assert_eq!((left.as_str(), left.as_i64()), (right.as_str(), right.as_i64()));
     assert!(left.elements().map(|v| v.raw_str()).eq(right.elements().map(|v| v.raw_str())));
-    let pair =
-        |(k, v): (peregrine::json::Key<'_>, Value<'_>)| (k.raw().to_owned(), v.raw_str().len());
+    let pair = |(k, v): (peregrine::json::MemberKey<'_>, Value<'_>)| {
+        (k.raw().to_owned(), v.raw_str().len())
+    };
     assert!(left.members().map(pair).eq(right.members().map(pair)));
 }
 

@@ -1,8 +1,8 @@
 //! Properties of `peregrine::sse`: what is written is read back, wherever the stream is cut.
 
 use peregrine::sse::{
-    KEEP_ALIVE, Parser, SseError, begin, cancel, chunk_begin, chunk_end, chunk_last, error_event,
-    finish,
+    KEEP_ALIVE, SseError, SseParser, begin, cancel, chunk_begin, chunk_end, chunk_last,
+    error_event, finish,
 };
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ type Seen = (String, String, String);
 
 /// All events of a stream fed piece by piece, and the error that ended it.
 fn read<'b>(pieces: impl Iterator<Item = &'b [u8]>, max: usize) -> (Vec<Seen>, Option<SseError>) {
-    let mut parser = Parser::new(max);
+    let mut parser = SseParser::new(max);
     let mut seen = Vec::new();
     for piece in pieces {
         let mut left = piece;

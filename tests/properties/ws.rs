@@ -1,15 +1,16 @@
 //! What must hold for frames of WebSocket, whatever bytes arrive.
 
-use peregrine::ws::{Event, Reader, Rules, WsError};
+use peregrine::ws::{Reader, ReaderRules, WsError, WsEvent};
 
 /// Small enough that short inputs reach them.
-pub const RULES: Rules = Rules { frame_bytes_max: 200, message_bytes_max: 300, binary: true };
+pub const RULES: ReaderRules =
+    ReaderRules { frame_bytes_max: 200, message_bytes_max: 300, binary: true };
 
 /// The events of some bytes, and the error that ended them.
-pub type Seen = (Vec<(Event, Vec<u8>)>, Option<WsError>);
+pub type Seen = (Vec<(WsEvent, Vec<u8>)>, Option<WsError>);
 
 /// Reads bytes that come in pieces; each step but the last eats something or says something.
-pub fn read(bytes: &[u8], rules: &Rules, piece: &mut dyn FnMut() -> usize) -> Seen {
+pub fn read(bytes: &[u8], rules: &ReaderRules, piece: &mut dyn FnMut() -> usize) -> Seen {
     let (mut reader, mut scratch, mut seen) = (Reader::default(), Vec::new(), Vec::new());
     let (mut input, mut rest) = (Vec::new(), bytes);
     while !rest.is_empty() {
@@ -24,13 +25,13 @@ pub fn read(bytes: &[u8], rules: &Rules, piece: &mut dyn FnMut() -> usize) -> Se
             assert!(ate <= input.len());
             assert!(reader.held_bytes() <= 2 * rules.message_bytes_max.max(8));
             input.drain(..ate);
-            if event == Event::Partial {
+            if event == WsEvent::Partial {
                 // A header, or a control frame: nothing else waits outside.
                 assert!(input.len() < 6 + 125 + 8, "{} bytes wait", input.len());
                 break;
             }
             assert!(ate > 0 && scratch.len() <= rules.message_bytes_max.max(125));
-            assert!(event != Event::Text || str::from_utf8(&scratch).is_ok());
+            assert!(event != WsEvent::Text || str::from_utf8(&scratch).is_ok());
             seen.push((event, std::mem::take(&mut scratch)));
         }
     }
@@ -56,7 +57,7 @@ pub fn cuts_change_nothing(bytes: &[u8]) {
 /// but for what a header shows and for text that has gone wrong.
 fn slow(bytes: &[u8]) -> Seen {
     let (mut seen, mut rest) = (Vec::new(), bytes);
-    let mut message: Option<(Event, Vec<u8>)> = None;
+    let mut message: Option<(WsEvent, Vec<u8>)> = None;
     loop {
         let [first, second, ..] = *rest else { return (seen, None) };
         let (fin, opcode, short) = (first >> 7 == 1, first & 15, usize::from(second & 127));
@@ -114,12 +115,12 @@ fn slow(bytes: &[u8]) -> Seen {
                 Err(error) => return (seen, Some(error)),
             }
         } else {
-            let kind = if opcode == 1 { Event::Text } else { Event::Binary };
+            let kind = if opcode == 1 { WsEvent::Text } else { WsEvent::Binary };
             let (kind, mut all) = message.take().unwrap_or((kind, Vec::new()));
             all.extend_from_slice(&unmasked);
             let is_end = fin && is_whole;
             let bad = |error: std::str::Utf8Error| is_end || error.error_len().is_some();
-            if kind == Event::Text && str::from_utf8(&all).is_err_and(bad) {
+            if kind == WsEvent::Text && str::from_utf8(&all).is_err_and(bad) {
                 return (seen, Some(WsError::Utf8));
             }
             match (is_whole, fin) {
@@ -132,11 +133,11 @@ fn slow(bytes: &[u8]) -> Seen {
     }
 }
 
-fn control_event(opcode: u8, payload: &[u8]) -> Result<Event, WsError> {
+fn control_event(opcode: u8, payload: &[u8]) -> Result<WsEvent, WsError> {
     match (opcode, payload) {
-        (9, _) => Ok(Event::Ping),
-        (10, _) => Ok(Event::Pong),
-        (_, []) => Ok(Event::Close(None)),
+        (9, _) => Ok(WsEvent::Ping),
+        (10, _) => Ok(WsEvent::Pong),
+        (_, []) => Ok(WsEvent::Close(None)),
         (_, [_]) => Err(WsError::CloseCode),
         (_, [high, low, reason @ ..]) => {
             let code = u16::from(*high) << 8 | u16::from(*low);
@@ -144,7 +145,7 @@ fn control_event(opcode: u8, payload: &[u8]) -> Result<Event, WsError> {
             if !is_named.contains(&code) && !(3000..5000).contains(&code) {
                 return Err(WsError::CloseCode);
             }
-            str::from_utf8(reason).map(|_| Event::Close(Some(code))).map_err(|_| WsError::Utf8)
+            str::from_utf8(reason).map(|_| WsEvent::Close(Some(code))).map_err(|_| WsError::Utf8)
         }
     }
 }

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "it also has the properties of HTTP")]
 use std::io::{self, Read, Write};
 
-use peregrine::ws::{Event, OpCode, Rules};
+use peregrine::ws::{OpCode, ReaderRules, WsEvent};
 use proptest::prelude::*;
 use tungstenite::{
     Error, Message, WebSocket,
@@ -194,7 +194,8 @@ fn oracle(bytes: &[u8], role: Role) -> (Vec<Message>, bool) {
     }
 }
 
-const WIDE: Rules = Rules { frame_bytes_max: 1 << 20, message_bytes_max: 1 << 20, binary: true };
+const WIDE: ReaderRules =
+    ReaderRules { frame_bytes_max: 1 << 20, message_bytes_max: 1 << 20, binary: true };
 
 fn code(opcode: OpCode) -> Code {
     match opcode {
@@ -238,20 +239,20 @@ proptest! {
         let (theirs, is_fine) = oracle(&bytes, Role::Server);
         let (mut ours, error) = ws::read(&bytes, &WIDE, &mut || usize::MAX);
         // Behind a close frame nobody reads.
-        if let Some(at) = ours.iter().position(|(event, _)| matches!(event, Event::Close(_))) {
+        if let Some(at) = ours.iter().position(|(event, _)| matches!(event, WsEvent::Close(_))) {
             ours.truncate(at + 1);
         }
-        let ended = ours.last().is_some_and(|(event, _)| matches!(event, Event::Close(_)));
+        let ended = ours.last().is_some_and(|(event, _)| matches!(event, WsEvent::Close(_)));
         let error = error.filter(|_| !ended);
         let ours: Vec<Message> = ours
             .into_iter()
             .map(|(event, payload)| match event {
-                Event::Text => Message::text(String::from_utf8(payload).unwrap()),
-                Event::Binary => Message::binary(payload),
-                Event::Ping => Message::Ping(payload.into()),
-                Event::Pong => Message::Pong(payload.into()),
-                Event::Close(_) => Message::Close(None),
-                Event::Partial => unreachable!("nothing whole"),
+                WsEvent::Text => Message::text(String::from_utf8(payload).unwrap()),
+                WsEvent::Binary => Message::binary(payload),
+                WsEvent::Ping => Message::Ping(payload.into()),
+                WsEvent::Pong => Message::Pong(payload.into()),
+                WsEvent::Close(_) => Message::Close(None),
+                WsEvent::Partial => unreachable!("nothing whole"),
             })
             .collect();
         // Close frames are compared by the test of their codes: tungstenite reads one with a bad
@@ -300,11 +301,11 @@ proptest! {
         put(&large, OpCode::Binary, true, [9, 8, 7, 6]);
         let text: String = parts.iter().map(|(text, _)| text.as_str()).collect();
         let mut expected =
-            vec![(Event::Ping, ping.to_vec()), (Event::Text, text.into_bytes())];
+            vec![(WsEvent::Ping, ping.to_vec()), (WsEvent::Text, text.into_bytes())];
         if last == 0 {
             expected.swap(0, 1);
         }
-        expected.push((Event::Binary, large));
+        expected.push((WsEvent::Binary, large));
         prop_assert_eq!(ws::read(&bytes, &WIDE, &mut || usize::MAX), (expected.clone(), None));
         prop_assert_eq!(ws::read(&bytes, &WIDE, &mut || 1_000), (expected, None));
     }

@@ -28,16 +28,16 @@ pub(super) fn file(text: &str) -> Result<File, ScriptError> {
 }
 
 /// One of the tables of an array, and where it stands.
-pub(super) type Element<T> = Spanned<Table<T>>;
+pub(super) type TomlElement<T> = Spanned<TomlTable<T>>;
 
 /// A table. Without this, serde would read the values of an array as those of a table's keys.
-pub(super) struct Table<T>(pub T);
+pub(super) struct TomlTable<T>(pub T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for TomlTable<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Keys<T>(std::marker::PhantomData<T>);
+        struct TomlKeys<T>(std::marker::PhantomData<T>);
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Keys<T> {
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for TomlKeys<T> {
             type Value = T;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,7 +49,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
             }
         }
 
-        deserializer.deserialize_map(Keys(std::marker::PhantomData)).map(Table)
+        deserializer.deserialize_map(TomlKeys(std::marker::PhantomData)).map(TomlTable)
     }
 }
 
@@ -114,7 +114,7 @@ impl<'s> Location<'s> {
     }
 }
 
-/// What [`Table`] expects.
+/// What [`TomlTable`] expects.
 const TABLE: &str = "a table";
 
 /// An error of serde, or of one of the types that it reads, in the words of a script: what is wrong

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 
 use super::{
     ScriptError,
-    reader::{Element, Location},
-    tables::{Key, PartTable, RuleTable, StepTable},
+    reader::{Location, TomlElement},
+    tables::{OptionalKey, PartTable, RuleTable, StepTable},
 };
 use crate::model::{
     ArtifactBuf, PartBuf, PartsBuf, Role, TaskState,
@@ -23,12 +23,12 @@ pub(super) const COUNT_MAX: usize = 1 << 16;
 pub(super) struct Rule {
     message_id: String,
     text: String,
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
 }
 
 /// One thing to do, once or more often.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct ScriptStep {
     /// Before each repetition.
     pub delay_ms: u64,
     pub repeat: u32,
@@ -81,7 +81,7 @@ impl Act {
 /// All rules of the script, best match first.
 pub(super) fn rules(
     root: &Location<'_>,
-    tables: Vec<Element<RuleTable>>,
+    tables: Vec<TomlElement<RuleTable>>,
 ) -> Result<Vec<Rule>, ScriptError> {
     if tables.len() >= COUNT_MAX {
         return Err(root.of("rule", COUNT_MAX - 1, &tables[COUNT_MAX - 1]).fail("is one too many"));
@@ -105,7 +105,7 @@ fn rule(at: &Location<'_>, table: RuleTable) -> Result<Rule, ScriptError> {
     if table.step.is_empty() || table.step.len() >= COUNT_MAX {
         return Err(at.fail("needs at least one [[rule.step]] and fewer than 65536"));
     }
-    let mut steps: Vec<Step> = Vec::with_capacity(table.step.len());
+    let mut steps: Vec<ScriptStep> = Vec::with_capacity(table.step.len());
     for (index, table) in table.step.into_iter().enumerate() {
         let at = at.of("step", index, &table);
         if steps.last().is_some_and(|last| last.act.ends()) {
@@ -131,7 +131,7 @@ const ARTIFACT: [&str; 8] = [
 ];
 const MESSAGE: [&str; 1] = ["message"];
 
-fn step(at: &Location<'_>, table: StepTable, index: usize) -> Result<Step, ScriptError> {
+fn step(at: &Location<'_>, table: StepTable, index: usize) -> Result<ScriptStep, ScriptError> {
     let delay_ms = table.delay_ms.map_or(0, |delay| delay.0);
     let repeat = table.repeat.as_ref().map_or(1, |repeat| repeat.get_ref().0 as u32);
     let kinds = [table.status.is_some(), table.artifact.is_some(), table.message.is_some()];
@@ -153,12 +153,12 @@ fn step(at: &Location<'_>, table: StepTable, index: usize) -> Result<Step, Scrip
     if repeat > 1 && act.ends() {
         return Err(at.wrong("repeat", &asked, "is not for a step that ends the task"));
     }
-    Ok(Step { delay_ms, repeat, act })
+    Ok(ScriptStep { delay_ms, repeat, act })
 }
 
 /// The first key of a step that is not for its kind, and where its value stands.
 fn foreign(table: &StepTable, own: &[&str]) -> Option<(&'static str, usize)> {
-    fn start<T>(key: &Key<T>) -> Option<usize> {
+    fn start<T>(key: &OptionalKey<T>) -> Option<usize> {
         key.as_ref().map(|value| value.span().start)
     }
     let given = [
@@ -219,7 +219,7 @@ fn status(state: TaskState, text: Option<&str>, filler: Option<&str>) -> Act {
 fn parts(
     at: &Location<'_>,
     key: &str,
-    tables: Key<Vec<Element<PartTable>>>,
+    tables: OptionalKey<Vec<TomlElement<PartTable>>>,
     may_be_empty: bool,
 ) -> Result<PartsBuf, ScriptError> {
     let is_empty = tables.as_ref().is_none_or(|tables| tables.get_ref().is_empty());

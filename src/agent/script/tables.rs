@@ -4,7 +4,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    reader::{Element, Table, Whole, texts},
+    reader::{TomlElement, TomlTable, Whole, texts},
     suggest::suggest,
 };
 use crate::model::{
@@ -16,9 +16,9 @@ use crate::model::{
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
-    pub agent: Option<Table<AgentTable>>,
+    pub agent: Option<TomlTable<AgentTable>>,
     #[serde(default)]
-    pub rule: Vec<Element<RuleTable>>,
+    pub rule: Vec<TomlElement<RuleTable>>,
 }
 
 /// What the card says.
@@ -28,7 +28,7 @@ pub(super) struct AgentTable {
     name: Option<String>,
     description: Option<String>,
     version: Option<String>,
-    provider: Option<Table<ProviderTable>>,
+    provider: Option<TomlTable<ProviderTable>>,
     documentation_url: Option<String>,
     icon_url: Option<String>,
     #[serde(default, deserialize_with = "texts")]
@@ -37,9 +37,9 @@ pub(super) struct AgentTable {
     output_modes: Option<Vec<String>>,
     streaming: Option<bool>,
     #[serde(default)]
-    skills: Vec<Table<SkillTable>>,
+    skills: Vec<TomlTable<SkillTable>>,
     #[serde(default)]
-    extensions: Vec<Table<ExtensionTable>>,
+    extensions: Vec<TomlTable<ExtensionTable>>,
 }
 
 #[derive(Deserialize)]
@@ -85,7 +85,7 @@ pub(super) struct RuleTable {
     #[serde(default)]
     pub text: String,
     #[serde(default)]
-    pub step: Vec<Element<StepTable>>,
+    pub step: Vec<TomlElement<StepTable>>,
 }
 
 /// At most a day, so that a typing error ends some day.
@@ -98,25 +98,25 @@ pub(super) type Repeat = Whole<1, 1_000_000>;
 pub(super) type PayloadBytes = Whole<0, { 4 * 1024 * 1024 }>;
 
 /// A key that may be left out, and where its value stands.
-pub(super) type Key<T> = Option<Spanned<T>>;
+pub(super) type OptionalKey<T> = Option<Spanned<T>>;
 
 /// One thing to do; which keys go together depends on its kind.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StepTable {
     pub delay_ms: Option<DelayMs>,
-    pub repeat: Key<Repeat>,
-    pub payload_bytes: Key<PayloadBytes>,
-    pub status: Option<State>,
-    pub text: Key<String>,
+    pub repeat: OptionalKey<Repeat>,
+    pub payload_bytes: OptionalKey<PayloadBytes>,
+    pub status: Option<TaskStateName>,
+    pub text: OptionalKey<String>,
     pub artifact: Option<Name>,
-    pub name: Key<String>,
-    pub description: Key<String>,
-    pub parts: Key<Vec<Element<PartTable>>>,
-    pub metadata: Key<Object>,
-    pub append: Key<bool>,
-    pub last_chunk: Key<bool>,
-    pub message: Key<Vec<Element<PartTable>>>,
+    pub name: OptionalKey<String>,
+    pub description: OptionalKey<String>,
+    pub parts: OptionalKey<Vec<TomlElement<PartTable>>>,
+    pub metadata: OptionalKey<Object>,
+    pub append: OptionalKey<bool>,
+    pub last_chunk: OptionalKey<bool>,
+    pub message: OptionalKey<Vec<TomlElement<PartTable>>>,
 }
 
 /// A part of a message or an artifact.
@@ -148,7 +148,7 @@ impl TryFrom<String> for Name {
 /// The name of a task's state.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct State(pub TaskState);
+pub(super) struct TaskStateName(pub TaskState);
 
 /// The states a script can name.
 const STATES: [(&str, TaskState); 8] = [
@@ -162,14 +162,14 @@ const STATES: [(&str, TaskState); 8] = [
     ("auth-required", TaskState::AuthRequired),
 ];
 
-impl TryFrom<String> for State {
+impl TryFrom<String> for TaskStateName {
     type Error = String;
 
-    fn try_from(name: String) -> Result<State, String> {
+    fn try_from(name: String) -> Result<TaskStateName, String> {
         let known = STATES.iter().find(|(known, _)| *known == name);
         let hint = || suggest(&name, &STATES.map(|(name, _)| name));
         known
-            .map(|(_, state)| State(*state))
+            .map(|(_, state)| TaskStateName(*state))
             .ok_or_else(|| format!("cannot be `{name}`; {}", hint()))
     }
 }

@@ -107,7 +107,7 @@ pub(super) fn is_json(value: &[u8]) -> bool {
 /// unknown method without parameters by name, is taken for a real notification.
 fn is_notification(
     dialect: &Dialect,
-    request: &rpc::Request<'_>,
+    request: &rpc::RpcRequest<'_>,
     method: Option<&Method>,
     in_batch: bool,
 ) -> bool {

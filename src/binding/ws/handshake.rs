@@ -6,7 +6,7 @@
 use super::{Session, Upgrade};
 use crate::{
     binding::{Endpoint, Exchange, Handled, Site, http_error, origin::Origin},
-    http::{self, Body, Field, Head, Method, Version, response},
+    http::{self, BodyFraming, Field, Head, Method, Version, response},
     ws,
 };
 
@@ -51,7 +51,7 @@ fn accept(x: &Exchange<'_>) -> Result<[u8; 28], Refusal> {
     if !x.head.connection_upgrade() {
         return Err(bad("an upgrade needs the field Connection: Upgrade"));
     }
-    if x.head.body() != Body::None {
+    if x.head.body() != BodyFraming::None {
         return Err(bad("an upgrade has no body"));
     }
     // RFC 6455 §4.4: the versions that are known go with the refusal.

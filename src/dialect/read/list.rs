@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::{
     fault::Fault,
-    json::{Slot, Value},
+    json::{Value, ValueSlot},
     model::{List, RawText, TaskState, time},
 };
 

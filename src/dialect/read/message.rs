@@ -2,7 +2,7 @@
 
 use crate::{
     fault::Fault,
-    json::{Kind, Slot, Value},
+    json::{Kind, Value, ValueSlot},
     model::{
         Role,
         pack::{Packer, message_tag},
@@ -23,7 +23,7 @@ slots!(MessageSlots {
 });
 
 /// The identifiers a message carries.
-pub(super) struct Ids<'p> {
+pub(super) struct MessageIds<'p> {
     pub context_id: Option<Text<'p>>,
     pub task_id: Option<Text<'p>>,
 }
@@ -34,7 +34,7 @@ pub(super) fn read<'p>(
     cx: &ReadCx<'_>,
     message: Value<'p>,
     pack: &mut Vec<u8>,
-) -> Result<Ids<'p>, Fault> {
+) -> Result<MessageIds<'p>, Fault> {
     let mut slots = MessageSlots::default();
     slots.fill(message);
     let message_id = identifier(message.at(slots.message_id), "message.messageId", cx)?;
@@ -50,7 +50,7 @@ pub(super) fn read<'p>(
     packer.put_some(message_tag::CONTEXT_ID, context_id.as_deref());
     packer.put_some(message_tag::TASK_ID, task_id.as_deref());
     packer.put(message_tag::ROLE, &[role as u8]);
-    if rules.proto && slots.parts == Slot::default() {
+    if rules.proto && slots.parts == ValueSlot::default() {
         // Wire §3.4: what 0.3 calls the parts of a message in its proto.
         slots.parts = proto_slot(message, "content");
     }
@@ -64,7 +64,7 @@ pub(super) fn read<'p>(
         let (field, bytes_max) = ("message.referenceTaskIds", cx.limits.identifier_bytes_max);
         strings(cx, list, field, bytes_max, message_tag::REFERENCE, &mut packer)?;
     }
-    Ok(Ids { context_id, task_id })
+    Ok(MessageIds { context_id, task_id })
 }
 
 /// Wire §1.6, Role: by any of its names or by its number.

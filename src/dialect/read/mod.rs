@@ -13,7 +13,7 @@ use std::{borrow::Cow, ops::RangeInclusive};
 
 use crate::{
     fault::Fault,
-    json::{Kind, Slot, Value},
+    json::{Kind, Value, ValueSlot},
     model::{Call, Generation, Op},
 };
 
@@ -93,7 +93,7 @@ fn usable(params: Option<Value<'_>>) -> Result<Option<Value<'_>>, Fault> {
 macro_rules! slots {
     ($name:ident { $($slot:ident $keep:tt $($spelling:literal)|+;)+ }) => {
         #[derive(Default)]
-        struct $name { $($slot: Slot,)+ }
+        struct $name { $($slot: ValueSlot,)+ }
 
         impl $name {
             /// Fills the slots in place: they are many and stay where they are.
@@ -108,10 +108,10 @@ macro_rules! slots {
                 }
             }
 
-            fn put(&mut self, name: &[u8], slot: Slot, set: bool) {
+            fn put(&mut self, name: &[u8], slot: ValueSlot, set: bool) {
                 $(
                     if $(name == $spelling.as_bytes())||+ {
-                        self.$slot = if set || slots!(@$keep) { slot } else { Slot::default() };
+                        self.$slot = if set || slots!(@$keep) { slot } else { Default::default() };
                         return;
                     }
                 )+
@@ -131,7 +131,7 @@ fn set(value: Value<'_>) -> Option<Value<'_>> {
 
 /// Where a member is that only the ProtoJSON of 0.3 has; kept out of the way of all others.
 #[cold]
-fn proto_slot(object: Value<'_>, name: &str) -> Slot {
+fn proto_slot(object: Value<'_>, name: &str) -> ValueSlot {
     object.get(name).and_then(set).map(|value| value.slot()).unwrap_or_default()
 }
 

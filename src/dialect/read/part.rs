@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    json::{Kind, Slot, Value, base64},
+    json::{Kind, Value, ValueSlot, base64},
     model::{
         Generation,
         pack::{Packer, part_tag},
@@ -33,7 +33,7 @@ slots!(FileSlots {
 });
 
 /// What is wrong with a part.
-pub(super) type Wrong = Cow<'static, str>;
+pub(super) type PartError = Cow<'static, str>;
 
 /// The value of `kind` or `type`, where it is one of the three that 0.x knows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(super) fn read(
     cx: &ReadCx<'_>,
     value: Value<'_>,
     packer: &mut Packer<'_>,
-) -> Result<(), Wrong> {
+) -> Result<(), PartError> {
     if value.kind() != Kind::Object {
         return Err("must be an object".into());
     }
@@ -122,7 +122,7 @@ fn put_content(
     raw: Option<Value<'_>>,
     url: Option<Value<'_>>,
     packer: &mut Packer<'_>,
-) -> Result<(), Wrong> {
+) -> Result<(), PartError> {
     if let Some(text) = text {
         let text = text.string_raw().ok_or("text must be a string")?;
         packer.put(part_tag::TEXT, text);
@@ -140,12 +140,12 @@ fn put_names(
     filename: Option<Value<'_>>,
     media_type: Option<Value<'_>>,
     packer: &mut Packer<'_>,
-) -> Result<(), Wrong> {
+) -> Result<(), PartError> {
     put_string(cx, part_tag::FILENAME, filename, "filename", packer)?;
     put_string(cx, part_tag::MEDIA_TYPE, media_type, "mediaType", packer)
 }
 
-fn put_bytes(value: Value<'_>, packer: &mut Packer<'_>) -> Result<(), Wrong> {
+fn put_bytes(value: Value<'_>, packer: &mut Packer<'_>) -> Result<(), PartError> {
     let base64 = value.string_raw_str().and_then(base64::normalise);
     packer.put(part_tag::RAW, base64.ok_or("its bytes must be base64")?.as_bytes());
     Ok(())
@@ -158,7 +158,7 @@ fn put_string(
     value: Option<Value<'_>>,
     name: &str,
     packer: &mut Packer<'_>,
-) -> Result<(), Wrong> {
+) -> Result<(), PartError> {
     match value {
         Some(value) => put_text(cx, tag, value, name, packer),
         None => Ok(()),
@@ -171,7 +171,7 @@ fn put_text(
     value: Value<'_>,
     name: &str,
     packer: &mut Packer<'_>,
-) -> Result<(), Wrong> {
+) -> Result<(), PartError> {
     let raw = value.string_raw().ok_or_else(|| format!("{name} must be a string"))?;
     let most = cx.limits.string_bytes_max;
     if raw.len() > most {
@@ -187,7 +187,7 @@ fn put_file(
     cx: &ReadCx<'_>,
     [bytes, uri]: [Option<Value<'_>>; 2],
     packer: &mut Packer<'_>,
-) -> Result<(), Wrong> {
+) -> Result<(), PartError> {
     match (bytes, uri) {
         (Some(bytes), None) => put_bytes(bytes, packer),
         (None, Some(_)) => put_string(cx, part_tag::URL, uri, "uri", packer),

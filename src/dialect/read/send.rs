@@ -2,7 +2,7 @@
 
 use crate::{
     fault::{Fault, FaultKind},
-    json::{Kind, Slot, Value},
+    json::{Kind, Value, ValueSlot},
     model::{Call, Generation, JsonObject, Message, Op, RawText, Send, SendMode},
 };
 
@@ -57,7 +57,7 @@ pub(super) fn read<'p>(
     let params = params.ok_or_else(|| missing("message"))?;
     let mut slots = SendSlots::default();
     slots.fill(params);
-    if rules.proto && slots.message == Slot::default() {
+    if rules.proto && slots.message == ValueSlot::default() {
         // Wire §3.4: the name in the proto, which Python's client sends.
         slots.message = proto_slot(params, "request");
     }
@@ -91,7 +91,7 @@ fn targets<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
     (params, slots): (Value<'p>, &SendSlots),
-    message: message::Ids<'p>,
+    message: message::MessageIds<'p>,
 ) -> Result<(Id<'p>, Id<'p>), Fault> {
     let task_id = match rules.generation {
         // 0.1: `id` is the client's own; it always names the task.
@@ -123,7 +123,7 @@ fn targets<'p>(
 }
 
 /// How the answer is wanted.
-struct Wishes<'p> {
+struct SendOptions<'p> {
     mode: SendMode,
     history: Option<u32>,
     modes: Option<Value<'p>>,
@@ -133,7 +133,7 @@ fn wishes<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
     (params, slots): (Value<'p>, &SendSlots),
-) -> Result<Wishes<'p>, Fault> {
+) -> Result<SendOptions<'p>, Fault> {
     refuse_push(params.at(slots.push), "pushNotification")?;
     let mut history = count(params.at(slots.history), "historyLength", 0..=INT32_MAX)?;
     let (mut at_once, mut blocking, mut modes) = (None, None, None);
@@ -170,7 +170,7 @@ fn wishes<'p>(
         let field = "configuration.acceptedOutputModes";
         return Err(Fault::param(field, "must be an array of strings"));
     }
-    Ok(Wishes { mode, history: rules.history(history), modes })
+    Ok(SendOptions { mode, history: rules.history(history), modes })
 }
 
 /// Wire §10, trap 30: a configuration without a URL is none.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::{
     fault::Fault,
-    json::{Slot, Value},
+    json::{Value, ValueSlot},
     model::{Call, Get, JsonObject, Op, RawText, Target},
 };
 
@@ -19,7 +19,7 @@ slots!(TargetSlots {
     after: "lastEventId" | "last_event_id";
 });
 
-struct Ids<'p> {
+struct TargetIds<'p> {
     id: Kept<'p>,
     context_id: Option<Kept<'p>>,
 }
@@ -117,9 +117,9 @@ fn ids<'p>(
     cx: &ReadCx<'_>,
     (params, slots): (Value<'p>, &TargetSlots),
     pack: &mut Vec<u8>,
-) -> Result<Ids<'p>, Fault> {
+) -> Result<TargetIds<'p>, Fault> {
     if let Some(id) = named(cx, pack)? {
-        return Ok(Ids { id, context_id: None });
+        return Ok(TargetIds { id, context_id: None });
     }
     let id = match identifier(params.at(slots.id), "id", cx)? {
         None => identifier(params.at(slots.task_id), "taskId", cx)?,
@@ -127,12 +127,12 @@ fn ids<'p>(
     };
     let id = id.ok_or_else(|| missing("id"))?;
     if !rules.threads {
-        return Ok(Ids { id: keep(pack, id), context_id: None });
+        return Ok(TargetIds { id: keep(pack, id), context_id: None });
     }
     let context_id = identifier(params.at(slots.context_id), "contextId", cx)?
         .ok_or_else(|| missing("contextId"))?;
     let (id, context_id) = split_thread(id, Some(context_id));
-    Ok(Ids { id: keep(pack, id), context_id: context_id.map(|id| keep(pack, id)) })
+    Ok(TargetIds { id: keep(pack, id), context_id: context_id.map(|id| keep(pack, id)) })
 }
 
 /// LangSmith's compound task ids (wire §8): `thread:run` is run `run` of thread `thread`, if that

@@ -1,17 +1,20 @@
-//! What the generations before 1.0 write alike; a [`Style`] holds what they do not.
+//! What the generations before 1.0 write alike; a [`Spelling`] holds what they do not.
 //!
-//! Law: strict output. A member that the style's generation does not define is not written, and a
-//! value that it cannot express is mapped as wire §1.9 says.
+//! Law: strict output. A member that the generation of the spelling does not define is not written,
+//! and a value that it cannot express is mapped as wire §1.9 says.
 
 use crate::model::{
     Artifact, Content, Generation, Message, Part, RawText, Role, TaskState, TaskView,
     pack::{artifact_tag, message_tag},
 };
 
-use super::{put, v1};
+use super::{
+    json_out::{self, TaskRef},
+    v1,
+};
 
 /// How one dialect before 1.0 spells its objects.
-pub(super) struct Style {
+pub(super) struct Spelling {
     /// The family, for what is a rule of the generation and not a spelling.
     pub generation: Generation,
     /// Up to the opening quote of a task's id.
@@ -36,16 +39,9 @@ pub(super) struct Style {
     pub state: fn(TaskState) -> &'static [u8],
 }
 
-/// The task and conversation in which a message is shown.
-#[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub task_id: &'a [u8],
-    pub context_id: &'a [u8],
-}
-
 /// What is to be written of a status.
 #[derive(Clone, Copy)]
-pub(super) struct Now<'a> {
+pub(super) struct StatusOut<'a> {
     pub state: TaskState,
     pub at_ms: u64,
     pub said: Option<Message<'a>>,
@@ -53,40 +49,48 @@ pub(super) struct Now<'a> {
 
 /// Appends a task.
 #[inline]
-pub(super) fn task(out: &mut Vec<u8>, style: &Style, view: &TaskView<'_>, history: Option<u32>) {
-    listed_task(out, style, view, history, true);
+pub(super) fn task(
+    out: &mut Vec<u8>,
+    spelling: &Spelling,
+    view: &TaskView<'_>,
+    history: Option<u32>,
+) {
+    listed_task(out, spelling, view, history, true);
 }
 
 /// Appends a task, without its artifacts unless they are asked for.
 pub(super) fn listed_task(
     out: &mut Vec<u8>,
-    style: &Style,
+    spelling: &Spelling,
     view: &TaskView<'_>,
     history: Option<u32>,
     artifacts: bool,
 ) {
     out.reserve(view.bytes() + 1024);
-    let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
-    let now = view.status();
-    let now = Now { state: now.state, at_ms: now.at_ms, said: now.message };
-    task_head(out, style, now, place);
+    let task_ref = TaskRef { task_id: view.id().raw(), context_id: view.context_id().raw() };
+    let status_out = view.status();
+    let status_out =
+        StatusOut { state: status_out.state, at_ms: status_out.at_ms, said: status_out.message };
+    task_head(out, spelling, status_out, task_ref);
     if artifacts {
-        put::list(out, b",\"artifacts\":[", view.artifacts(), false, |out, whole| {
-            artifact(out, style, (whole.index(), whole.head()), whole.parts());
+        json_out::list(out, b",\"artifacts\":[", view.artifacts(), false, |out, whole| {
+            artifact(out, spelling, (whole.index(), whole.head()), whole.parts());
             out.push(b'}');
         });
     }
     // 0.1: history is given only to those who ask for it; `None` is what a shared reader made
     // of not asking.
-    let history = match style.generation {
+    let history = match spelling.generation {
         Generation::V01 => Some(history.unwrap_or(0)),
         Generation::V03 | Generation::V1 => history,
     };
     if history != Some(0) {
         let messages = view.history(history);
-        put::list(out, b",\"history\":[", messages, false, |out, m| message(out, style, m, place));
+        json_out::list(out, b",\"history\":[", messages, false, |out, m| {
+            message(out, spelling, m, task_ref)
+        });
     }
-    task_tail(out, style, now.state);
+    task_tail(out, spelling, status_out.state);
 }
 
 /// Appends the task that stands for a direct message where there are only tasks.
@@ -94,61 +98,80 @@ pub(super) fn listed_task(
 /// Wire §1.9: a completed task with `status.message`.
 pub(super) fn direct_task(
     out: &mut Vec<u8>,
-    style: &Style,
+    spelling: &Spelling,
     said: Message<'_>,
     at_ms: u64,
-    place: Place<'_>,
+    task_ref: TaskRef<'_>,
 ) {
-    let now = Now { state: TaskState::Completed, at_ms, said: Some(said) };
-    task_head(out, style, now, place);
-    task_tail(out, style, now.state);
+    let status_out = StatusOut { state: TaskState::Completed, at_ms, said: Some(said) };
+    task_head(out, spelling, status_out, task_ref);
+    task_tail(out, spelling, status_out.state);
 }
 
-fn task_head(out: &mut Vec<u8>, style: &Style, now: Now<'_>, place: Place<'_>) {
-    put::id(out, style.task, place.task_id);
-    put::id(out, style.context, place.context_id);
-    status(out, style, now, place);
+fn task_head(
+    out: &mut Vec<u8>,
+    spelling: &Spelling,
+    status_out: StatusOut<'_>,
+    task_ref: TaskRef<'_>,
+) {
+    json_out::id(out, spelling.task, task_ref.task_id);
+    json_out::id(out, spelling.context, task_ref.context_id);
+    status(out, spelling, status_out, task_ref);
 }
 
-fn task_tail(out: &mut Vec<u8>, style: &Style, state: TaskState) {
-    if style.task_final {
-        put::flag(out, b",\"final\":", state.is_terminal() || state == TaskState::InputRequired);
+fn task_tail(out: &mut Vec<u8>, spelling: &Spelling, state: TaskState) {
+    if spelling.task_final {
+        json_out::flag(
+            out,
+            b",\"final\":",
+            state.is_terminal() || state == TaskState::InputRequired,
+        );
     }
     out.push(b'}');
 }
 
 /// Appends `,"status":{…}`.
-pub(super) fn status(out: &mut Vec<u8>, style: &Style, now: Now<'_>, place: Place<'_>) {
-    put::text(out, b",\"status\":{\"state\":\"", (style.state)(now.state));
-    if let Some(said) = now.said {
+pub(super) fn status(
+    out: &mut Vec<u8>,
+    spelling: &Spelling,
+    status_out: StatusOut<'_>,
+    task_ref: TaskRef<'_>,
+) {
+    json_out::text(out, b",\"status\":{\"state\":\"", (spelling.state)(status_out.state));
+    if let Some(said) = status_out.said {
         out.extend_from_slice(b",\"message\":");
-        message(out, style, said, place);
+        message(out, spelling, said, task_ref);
     }
-    put::timestamp(out, now.at_ms);
+    json_out::timestamp(out, status_out.at_ms);
     out.push(b'}');
 }
 
 /// Appends a message.
-pub(super) fn message(out: &mut Vec<u8>, style: &Style, message: Message<'_>, place: Place<'_>) {
+pub(super) fn message(
+    out: &mut Vec<u8>,
+    spelling: &Spelling,
+    message: Message<'_>,
+    task_ref: TaskRef<'_>,
+) {
     out.reserve(message.0.len() + 256);
-    if let (Some((id, text)), true) = (message.as_user_text(), style.message_again.is_empty()) {
-        match style.generation {
+    if let (Some((id, text)), true) = (message.as_user_text(), spelling.message_again.is_empty()) {
+        match spelling.generation {
             Generation::V01 => out.extend_from_slice(b"{\"role\":\"user\",\"parts\":["),
             Generation::V03 | Generation::V1 => {
-                out.extend_from_slice(style.message);
+                out.extend_from_slice(spelling.message);
                 out.extend_from_slice(id.raw());
                 out.extend_from_slice(b"\",\"role\":\"user\",\"parts\":[");
             }
         }
-        text_part(out, style, text);
+        text_part(out, spelling, text);
         out.extend_from_slice(b"]}");
         return;
     }
     let role = message.role();
-    match style.generation {
+    match spelling.generation {
         Generation::V01 => out.push(b'{'),
         Generation::V03 | Generation::V1 => {
-            message_ids(out, style, message, place);
+            message_ids(out, spelling, message, task_ref);
             out.push(b',');
         }
     }
@@ -156,92 +179,101 @@ pub(super) fn message(out: &mut Vec<u8>, style: &Style, message: Message<'_>, pl
         Role::User => b"\"role\":\"user\",\"parts\":[",
         Role::Agent => b"\"role\":\"agent\",\"parts\":[",
     });
-    put::list(out, b"", message.parts(), true, |out, p| part(out, style, p));
-    put::object_some(out, b",\"metadata\":", message.metadata());
-    if style.generation != Generation::V01 {
+    json_out::list(out, b"", message.parts(), true, |out, p| part(out, spelling, p));
+    json_out::object_some(out, b",\"metadata\":", message.metadata());
+    if spelling.generation != Generation::V01 {
         let all = |tag: u8| message.fields().filter(move |f| f.0 == tag).map(|f| f.1);
-        put::texts(out, b",\"extensions\":[", all(message_tag::EXTENSION));
-        put::texts(out, b",\"referenceTaskIds\":[", all(message_tag::REFERENCE));
+        json_out::texts(out, b",\"extensions\":[", all(message_tag::EXTENSION));
+        json_out::texts(out, b",\"referenceTaskIds\":[", all(message_tag::REFERENCE));
     }
     out.push(b'}');
 }
 
-fn message_ids(out: &mut Vec<u8>, style: &Style, message: Message<'_>, place: Place<'_>) {
-    put::text(out, style.message, message.message_id().raw());
-    if !style.message_again.is_empty() {
-        put::text(out, style.message_again, message.message_id().raw());
+fn message_ids(
+    out: &mut Vec<u8>,
+    spelling: &Spelling,
+    message: Message<'_>,
+    task_ref: TaskRef<'_>,
+) {
+    json_out::text(out, spelling.message, message.message_id().raw());
+    if !spelling.message_again.is_empty() {
+        json_out::text(out, spelling.message_again, message.message_id().raw());
     }
-    message_place(out, message, place);
+    message_task_ref(out, message, task_ref);
 }
 
 /// Agent messages carry their task and conversation, user messages what they came with.
 #[inline]
-pub(super) fn message_place(out: &mut Vec<u8>, message: Message<'_>, place: Place<'_>) {
-    let place = match message.role() {
-        Role::Agent => place,
-        Role::User => Place { task_id: b"", context_id: b"" },
+pub(super) fn message_task_ref(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
+    let task_ref = match message.role() {
+        Role::Agent => task_ref,
+        Role::User => TaskRef { task_id: b"", context_id: b"" },
     };
     let known = |id| Some(RawText::known(id)).filter(|id| !id.is_empty());
-    put::text_some(out, b",\"contextId\":\"", message.context_id().or(known(place.context_id)));
-    put::text_some(out, b",\"taskId\":\"", message.task_id().or(known(place.task_id)));
+    json_out::text_some(
+        out,
+        b",\"contextId\":\"",
+        message.context_id().or(known(task_ref.context_id)),
+    );
+    json_out::text_some(out, b",\"taskId\":\"", message.task_id().or(known(task_ref.task_id)));
 }
 
 #[inline]
-fn text_part(out: &mut Vec<u8>, style: &Style, text: RawText<'_>) {
-    out.extend_from_slice(style.text);
+fn text_part(out: &mut Vec<u8>, spelling: &Spelling, text: RawText<'_>) {
+    out.extend_from_slice(spelling.text);
     out.extend_from_slice(text.raw());
     out.extend_from_slice(b"\"}");
 }
 
 #[inline]
-fn part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
+fn part(out: &mut Vec<u8>, spelling: &Spelling, part: Part<'_>) {
     match part.as_text() {
-        Some(text) => text_part(out, style, text),
-        None => any_part(out, style, part),
+        Some(text) => text_part(out, spelling, text),
+        None => any_part(out, spelling, part),
     }
 }
 
-fn any_part(out: &mut Vec<u8>, style: &Style, part: Part<'_>) {
-    if style.parts_v1 {
+fn any_part(out: &mut Vec<u8>, spelling: &Spelling, part: Part<'_>) {
+    if spelling.parts_v1 {
         return v1::any_part(out, part);
     }
     let metadata = part.metadata();
     match part.content() {
-        Content::Text(text) => put::text(out, style.text, text.raw()),
-        Content::Raw(raw) => file(out, style, part, b"\"bytes\":\"", raw.raw()),
-        Content::Url(url) => file(out, style, part, b"\"uri\":\"", url.raw()),
+        Content::Text(text) => json_out::text(out, spelling.text, text.raw()),
+        Content::Raw(raw) => file(out, spelling, part, b"\"bytes\":\"", raw.raw()),
+        Content::Url(url) => file(out, spelling, part, b"\"uri\":\"", url.raw()),
         Content::Data(data) => {
             let data = data.raw();
-            out.extend_from_slice(style.data);
+            out.extend_from_slice(spelling.data);
             // 0.3: an object; 0.1: an object or an array. All else is wrapped, and marked.
-            let fits = match (data.first(), style.generation) {
+            let fits = match (data.first(), spelling.generation) {
                 (Some(b'{'), _) | (Some(b'['), Generation::V01) => true,
                 (_, Generation::V01 | Generation::V03 | Generation::V1) => false,
             };
             if !fits {
-                put::json(out, b"{\"value\":", data);
+                json_out::json(out, b"{\"value\":", data);
                 out.push(b'}');
-                put::wrapped_mark(out, metadata);
+                json_out::wrapped_mark(out, metadata);
                 out.push(b'}');
                 return;
             }
             out.extend_from_slice(data);
         }
     }
-    put::object_some(out, b",\"metadata\":", metadata);
+    json_out::object_some(out, b",\"metadata\":", metadata);
     out.push(b'}');
 }
 
-fn file(out: &mut Vec<u8>, style: &Style, part: Part<'_>, key: &[u8], content: &[u8]) {
-    out.extend_from_slice(style.file);
+fn file(out: &mut Vec<u8>, spelling: &Spelling, part: Part<'_>, key: &[u8], content: &[u8]) {
+    out.extend_from_slice(spelling.file);
     let member = |out: &mut Vec<u8>, key: &[u8], value: &[u8]| {
         if out.last() != Some(&b'{') {
             out.push(b',');
         }
-        put::text(out, key, value);
+        json_out::text(out, key, value);
     };
     // 0.1: a file that is known by its name alone has no `uri`.
-    let named_only = style.generation == Generation::V01
+    let named_only = spelling.generation == Generation::V01
         && matches!(part.content(), Content::Url(url) if url.is_empty());
     if !named_only {
         member(out, key, content);
@@ -258,11 +290,11 @@ fn file(out: &mut Vec<u8>, style: &Style, part: Part<'_>, key: &[u8], content: &
 /// Appends an artifact up to its closing brace, which the caller writes.
 pub(super) fn artifact<'a>(
     out: &mut Vec<u8>,
-    style: &Style,
+    spelling: &Spelling,
     (index, head): (u32, Artifact<'a>),
     parts: impl Iterator<Item = Part<'a>>,
 ) {
-    match style.generation {
+    match spelling.generation {
         Generation::V01 => {
             out.extend_from_slice(b"{\"index\":");
             crate::json::write::push_u64(
@@ -271,22 +303,22 @@ pub(super) fn artifact<'a>(
             );
         }
         Generation::V03 | Generation::V1 => {
-            put::text(out, b"{\"artifactId\":\"", head.artifact_id().raw());
+            json_out::text(out, b"{\"artifactId\":\"", head.artifact_id().raw());
         }
     }
     let fields = head.fields();
     if head.as_text().is_some() {
         // Neither named nor described nor anything else.
-        put::list(out, b",\"parts\":[", parts, true, |out, p| part(out, style, p));
+        json_out::list(out, b",\"parts\":[", parts, true, |out, p| part(out, spelling, p));
         return;
     }
-    put::text_some(out, b",\"name\":\"", head.name());
-    put::text_some(out, b",\"description\":\"", head.description());
-    put::list(out, b",\"parts\":[", parts, true, |out, p| part(out, style, p));
-    put::object_some(out, b",\"metadata\":", head.metadata());
-    if style.generation != Generation::V01 {
+    json_out::text_some(out, b",\"name\":\"", head.name());
+    json_out::text_some(out, b",\"description\":\"", head.description());
+    json_out::list(out, b",\"parts\":[", parts, true, |out, p| part(out, spelling, p));
+    json_out::object_some(out, b",\"metadata\":", head.metadata());
+    if spelling.generation != Generation::V01 {
         let extensions = fields.filter(|f| f.0 == artifact_tag::EXTENSION).map(|f| f.1);
-        put::texts(out, b",\"extensions\":[", extensions);
+        json_out::texts(out, b",\"extensions\":[", extensions);
     }
 }
 

@@ -73,6 +73,13 @@ pub(super) fn id(out: &mut Vec<u8>, key: &[u8], raw: &[u8]) {
     out.push(b'"');
 }
 
+/// The ids of a task and of its conversation, as they are shown; an empty one is not.
+#[derive(Clone, Copy)]
+pub(super) struct TaskRef<'a> {
+    pub task_id: &'a [u8],
+    pub context_id: &'a [u8],
+}
+
 /// Text with two blanks, each of 36 dashes, for the ids of a task and of its context.
 pub(super) struct Template<const N: usize> {
     text: &'static [u8; N],
