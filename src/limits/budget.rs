@@ -40,13 +40,13 @@ struct Portion {
 
 /// The last one takes the rest.
 const PORTIONS: &[Portion] = &[
-    Portion { name: "large_bodies_max", least: |_| 1, most: 1024, weight: 5 },
-    Portion { name: "connections_max", least: |_| 64, most: 65_536, weight: 7 },
-    Portion { name: "http2_connections_max", least: |_| 1, most: 2_048, weight: 45 },
-    Portion { name: "tasks_max", least: |_| 1_024, most: 1 << 24, weight: 6 },
-    Portion { name: "reuse_bytes_max", least: |_| MIB, most: 128 * MIB, weight: 2 },
-    Portion { name: "buffers_bytes_max", least: one_exchange, most: 1 << 40, weight: 14 },
-    Portion { name: "store_bytes_max", least: two_tasks, most: 1 << 48, weight: 28 },
+    Portion { name: "large_bodies_max", least: |_| 1, most: 1024, weight: 10 },
+    Portion { name: "connections_max", least: |_| 64, most: 65_536, weight: 14 },
+    Portion { name: "http2_connections_max", least: |_| 1, most: 2_048, weight: 91 },
+    Portion { name: "tasks_max", least: |_| 1_024, most: 1 << 24, weight: 17 },
+    Portion { name: "reuse_bytes_max", least: |_| MIB, most: 128 * MIB, weight: 3 },
+    Portion { name: "buffers_bytes_max", least: one_exchange, most: 1 << 40, weight: 28 },
+    Portion { name: "store_bytes_max", least: two_tasks, most: 1 << 48, weight: 57 },
 ];
 
 /// A whole request and an answer.
@@ -217,7 +217,7 @@ mod tests {
             for (name, least) in [
                 ("connections_max", 3_000),
                 ("http2_connections_max", 256),
-                ("tasks_max", 512 * 1024),
+                ("tasks_max", 450_000),
                 ("buffers_bytes_max", 512 * MIB),
                 ("store_bytes_max", 1024 * MIB),
             ] {

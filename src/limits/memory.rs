@@ -37,8 +37,14 @@ const HTTP2_HEAD_FACTOR: u64 = 6;
 #[cfg(feature = "grpc")]
 const HTTP2_HEADS_BYTES: u64 = 16 * 1024 * 1024;
 /// Memory that one task holds beside its log: slot, order entry, context entry, and its place among
-/// those that run on (32 bytes while their list grows).
-const TASK_OVERHEAD_BYTES: u64 = 320;
+/// those that run on (32 bytes while their list grows); and half a slot more, since slots come and
+/// go by the chunk.
+const TASK_OVERHEAD_BYTES: u64 = 400;
+/// Memory of each worker's shards beside it: lists of chunks that name as many slots as there are
+/// tasks, 8 bytes a chunk of 32 in each of 16 shards, and a sixteenth while they grow, in quarters.
+const SHARDS_QUARTER_BYTES_PER_TASK: u64 = 17;
+/// Slots that each worker's shards may keep for themselves: three chunks in each.
+const SHARDS_BYTES: u64 = 16 * 3 * 32 * 160;
 
 /// Memory of one agent's wish to be called again: 32 bytes, and half of a heap may be empty, or a
 /// little more; see `op/timer.rs`.
@@ -78,7 +84,7 @@ impl Limits {
             + times(workers, WORKER_BYTES + self.handling_bytes(LARGE_BODY_BYTES as u64));
         let terms = [
             ("store: task logs (store_bytes_max)", self.store_bytes_max as u64),
-            ("store: slots and indexes (tasks_max)", times(self.tasks_max, TASK_OVERHEAD_BYTES)),
+            ("store: slots and indexes (tasks_max)", self.slots_bytes(workers)),
             ("agents to be called again (tasks_max)", times(self.tasks_max, WISH_BYTES)),
             ("connections: state (connections_max)", times(self.connections_max, CONNECTION_BYTES)),
             (
@@ -100,6 +106,16 @@ impl Limits {
         return terms.into_iter().chain(self.http2_bytes_terms(workers as u64)).collect();
         #[cfg(not(feature = "grpc"))]
         terms.to_vec()
+    }
+
+    /// A group of shards for each worker, of which there are as many as a power of two and at most
+    /// 64.
+    fn slots_bytes(&self, workers: usize) -> u64 {
+        let (tasks, groups) = (self.tasks_max as u64, workers.clamp(1, 64).next_power_of_two());
+        let fixed = (groups as u64).saturating_mul(SHARDS_BYTES);
+        let each =
+            (groups as u64 * SHARDS_QUARTER_BYTES_PER_TASK).div_ceil(4) + TASK_OVERHEAD_BYTES;
+        tasks.saturating_mul(each).saturating_add(fixed)
     }
 
     /// To parse and answer a body of `length` bytes, with at most as many tokens as bytes.

@@ -9,6 +9,7 @@ use crossbeam_utils::CachePadded;
 use super::{
     LAST_WORDS,
     id::Sharding,
+    slab::{CHUNK, SPARE_CHUNKS},
     sync::atomic::{AtomicIsize, AtomicU64, Ordering::Relaxed},
 };
 use crate::limits::Limits;
@@ -24,6 +25,8 @@ const PORTION_BYTES: usize = 256 * 1024;
 pub(super) struct Budget {
     pub tasks: SharedLimit,
     pub bytes: SharedLimit,
+    /// Slots that are there, taken or free.
+    pub slots: SharedLimit,
     pub ttl_ms: u64,
     /// The monotonic clock when somebody swept last.
     swept_ms: AtomicU64,
@@ -51,6 +54,7 @@ impl Budget {
         Budget {
             tasks: SharedLimit::new(limits.tasks_max, groups, PORTION_TASKS),
             bytes: SharedLimit::new(limits.store_bytes_max - kept_back, groups, PORTION_BYTES),
+            slots: SharedLimit::new(slots_max(limits, sharding), groups, PORTION_TASKS),
             ttl_ms: limits.task_ttl_ms,
             swept_ms: AtomicU64::new(0),
         }
@@ -64,6 +68,13 @@ impl Budget {
     pub fn note_sweep(&self, mono_ms: u64) {
         self.swept_ms.fetch_max(mono_ms, Relaxed);
     }
+}
+
+/// Slots that a store may have: half as many again as tasks, since a chunk stays for the sake of
+/// one task, and for each shard what it may keep for itself. `limits/memory.rs` counts them.
+pub(super) fn slots_max(limits: &Limits, sharding: Sharding) -> usize {
+    let tasks = limits.tasks_max.saturating_add(limits.tasks_max / 2);
+    tasks.saturating_add(sharding.shards() * CHUNK * (SPARE_CHUNKS as usize + 1))
 }
 
 impl SharedLimit {

@@ -13,6 +13,7 @@ use super::{
     group::{Eviction, floor_of},
     id::{GROUP, group_of},
     shard::Shard,
+    slab::CHUNK,
     sync::{MutexGuard, atomic::Ordering::Relaxed},
     waiters::Wakes,
 };
@@ -107,6 +108,24 @@ impl Store {
         let need = Need { group: group_of(at), held, why: Eviction::Bytes, wakes };
         let spare = |group: usize| &self.groups[group].bytes;
         self.make_room(need, bytes, spare, wanted).ok_or(Refused::OutOfBytes)
+    }
+
+    /// Makes a slot of a shard free that has none: there is a chunk more, or a finished task less.
+    #[inline(never)]
+    pub(super) fn make_slot(&self, at: usize, shard: &mut Shard, wakes: &mut Wakes) -> bool {
+        let (number, slots) = (group_of(at), &self.budget.slots);
+        let spare = |group: usize| &self.groups[group].slots;
+        if !slots.take(spare(number), CHUNK) {
+            slots.gather(spare(number), (0..self.groups.len()).map(spare));
+            if !slots.take(spare(number), CHUNK) {
+                return self.evict_from(at, shard, number, Eviction::Count, wakes);
+            }
+        }
+        let is_grown = shard.slab.grow();
+        if !is_grown {
+            slots.release(spare(number), CHUNK);
+        }
+        is_grown
     }
 
     /// Evicts until `wanted` could be taken; `None`: no task is left that can go.
@@ -213,6 +232,7 @@ impl Store {
         let group = &self.groups[group];
         self.budget.bytes.release(&group.bytes, evicted.bytes);
         self.budget.tasks.release(&group.tasks, 1);
+        self.budget.slots.release(&group.slots, evicted.slots);
         group.count(why);
         if let Some((agent, task)) = &evicted.chosen {
             self.unchoose(self.chosen_hash(*agent, task.id()));

@@ -44,6 +44,7 @@ pub(super) struct Group {
     pub shards: [CachePadded<Mutex<Shard>>; GROUP],
     pub tasks: Spare,
     pub bytes: Spare,
+    pub slots: Spare,
     /// Its number, and how many groups there are: no two give the same stamp.
     number: u64,
     groups: u64,
@@ -62,6 +63,7 @@ impl Group {
             shards: [(); GROUP].map(|()| CachePadded::new(Mutex::new(Shard::new(index_max)))),
             tasks: Spare::default(),
             bytes: Spare::default(),
+            slots: Spare::default(),
             number: number as u64,
             groups: groups as u64,
             // All its stamps leave the same remainder.

@@ -6,7 +6,8 @@ use std::{cell::Cell, sync::PoisonError};
 
 use super::{
     Edit, ID_LEN, Refused, Store, TaskKey,
-    shard::{Context, HashedMap},
+    id::GROUP,
+    shard::{Context, HashedMap, remove},
     sync::MutexGuard,
     waiters::Wakes,
 };
@@ -89,16 +90,14 @@ impl Store {
         if !self.budget.tasks.take(&group.tasks, 1) {
             self.make_task_room(at, &mut wakes)?;
         }
-        let taken = {
-            let mut shard = group.lock(at);
-            self.expire(at, &mut shard, now, &mut wakes, 2);
-            shard.slab.take()
-        };
-        let Some((index, check)) = taken else {
+        // A context of its own can be in any shard of the group.
+        let shards = if named.is_some() { 1 } else { GROUP };
+        let mut taken = (0..shards).map(|step| self.take_slot(at ^ step, now, &mut wakes));
+        let Some(key) = taken.find_map(|key| key) else {
             self.budget.tasks.release(&group.tasks, 1);
             return Err(Refused::Full);
         };
-        let key = TaskKey { place: self.sharding.place(at, index), check };
+        let index = self.sharding.split(key.place).1;
         let [bits, context_bits] = new.bits;
         // The only task of a context is not looked up by a hash.
         let alone = Context { hash: 0, context_slot: index };
@@ -125,10 +124,23 @@ impl Store {
         })
     }
 
+    /// Takes a free slot of a shard.
+    #[inline]
+    fn take_slot(&self, at: usize, now: Now, wakes: &mut Wakes) -> Option<TaskKey> {
+        let mut shard = self.lock(at);
+        self.expire(at, &mut shard, now, wakes, 2);
+        if !shard.slab.has_free() && !self.make_slot(at, &mut shard, wakes) {
+            return None;
+        }
+        let (index, check) = shard.slab.take()?;
+        Some(TaskKey { place: self.sharding.place(at, index), check })
+    }
+
     fn release(&self, key: TaskKey, chosen: Option<u64>) {
         let (at, index) = self.sharding.split(key.place);
         let group = self.group(at);
-        group.lock(at).slab.release(index);
+        let gone = group.lock(at).slab.release(index);
+        self.budget.slots.release(&group.slots, gone);
         self.budget.tasks.release(&group.tasks, 1);
         if let Some(hash) = chosen {
             self.unchoose(hash);
@@ -207,7 +219,7 @@ impl Store {
     }
 
     pub(super) fn unchoose(&self, hash: u64) {
-        self.chosen_map(hash).remove(&hash);
+        remove(&mut self.chosen_map(hash), hash);
     }
 
     /// The shard of contexts that `worker` makes now: it stays the same for some milliseconds, so

@@ -43,8 +43,19 @@ impl Hasher for Hashed {
     }
 }
 
+/// Entries for which a list or a map keeps its memory.
+pub(super) const KEPT: usize = 256;
+
 /// A map whose keys are keyed hashes already.
 pub(super) type HashedMap<V = u32> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
+
+/// Removes a hash from a map, and gives back the memory of those that have left before.
+pub(super) fn remove<V>(map: &mut HashedMap<V>, hash: u64) {
+    map.remove(&hash);
+    if map.capacity() > KEPT && map.len() < map.capacity() / 8 {
+        map.shrink_to(2 * map.len());
+    }
+}
 
 /// Tasks of one agent or of one context, by state.
 pub(super) type Orders = [Order; TaskState::ALL.len()];
@@ -67,6 +78,8 @@ pub(super) struct Context {
 pub(super) struct Evicted {
     /// Bytes that it held.
     pub bytes: usize,
+    /// Slots that are not there any more.
+    pub slots: usize,
     /// The task and its agent, if a client chose its id.
     pub chosen: Option<(AgentIndex, Task)>,
 }
@@ -246,7 +259,7 @@ impl Shard {
             self.slab[newest].context_len = before - 1;
         }
         if before == FEW {
-            self.large_contexts.remove(&hash);
+            remove(&mut self.large_contexts, hash);
         } else if let (true, Some(state)) = (before > FEW, listed)
             && let Some(orders) = self.large_contexts.get_mut(&hash)
         {
@@ -261,7 +274,7 @@ impl Shard {
         }
         match (newer, older) {
             (NONE, NONE) if self.slab[index].is_only_task => {}
-            (NONE, NONE) => drop(self.contexts.remove(&self.slab[index].context)),
+            (NONE, NONE) => remove(&mut self.contexts, self.slab[index].context),
             (NONE, older) => drop(self.contexts.insert(self.slab[index].context, older)),
             (newer, older) => self.slab[newer].older = older,
         }
@@ -291,10 +304,10 @@ impl Shard {
         self.forget(index, wakes);
         let slot = &mut self.slab[index];
         let (task, is_chosen) = (slot.task.take(), slot.is_chosen);
-        self.slab.release(index);
+        let slots = self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);
         let bytes = task.as_ref().map_or(0, Task::heap_bytes);
-        Some(Evicted { bytes, chosen: task.filter(|_| is_chosen).map(|task| (owner, task)) })
+        Some(Evicted { bytes, slots, chosen: task.filter(|_| is_chosen).map(|task| (owner, task)) })
     }
 
     /// True when the oldest finished task has outlived its time, whatever the wall clock did.

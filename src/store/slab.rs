@@ -1,4 +1,8 @@
-//! Slots in chunks of 64: growth copies nothing, a place never moves.
+//! Slots in chunks: growth copies nothing, a place never moves, and a chunk of free slots goes.
+//!
+//! Law: a chunk is held as long as one of its slots is taken, and a few more are kept for what
+//! comes next. A slot's check is above all checks that its place has had, also where its chunk was
+//! given back meanwhile.
 
 use std::ops::{Index, IndexMut};
 
@@ -8,10 +12,12 @@ use crate::{
     service::AgentIndex,
 };
 
-/// Few enough that a chunk is still in the cache when its slots are taken.
-const CHUNK: usize = 64;
+/// Slots that are allocated together, and given back together: one task that stays keeps so many.
+pub(super) const CHUNK: usize = 32;
+/// Chunks of free slots that a shard keeps.
+pub(super) const SPARE_CHUNKS: u32 = 2;
 
-/// No slot.
+/// No slot, and no chunk.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// One place for a task, and its links in the shard's indexes.
@@ -36,7 +42,7 @@ pub(super) struct Slot {
     pub older: u32,
     /// How many tasks the context has, if this is its newest.
     pub context_len: u32,
-    /// The next finished task or the next free slot.
+    /// The next finished task, or the next free slot of the chunk.
     pub next: u32,
     /// Changes whenever the slot is freed.
     pub check: u32,
@@ -46,7 +52,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    fn free() -> Slot {
+    fn free(check: u32, next: u32) -> Slot {
         Slot {
             task: None,
             stamp: 0,
@@ -59,96 +65,261 @@ impl Slot {
             newer: NONE,
             older: NONE,
             context_len: 0,
-            next: NONE,
-            check: 0,
+            next,
+            check,
             agent: AgentIndex(0),
             listed: None,
         }
     }
 }
 
+/// Neighbouring slots.
+struct Chunk {
+    slots: [Slot; CHUNK],
+    /// The first free slot.
+    free: u32,
+    taken: u32,
+    /// Neighbours among the chunks with a free slot.
+    before: u32,
+    after: u32,
+}
+
 /// The slots of one shard.
 pub(super) struct Slab {
-    chunks: Vec<Box<[Slot]>>,
-    free: u32,
-    used: u32,
+    chunks: Vec<Option<Box<Chunk>>>,
+    /// The first chunk with a free slot: the one of which a slot was freed last.
+    open: u32,
+    /// Chunks of free slots.
+    spare: u32,
+    /// Below it, all chunks are there.
+    first_gap: usize,
+    /// All checks of slots that were given back are below it.
+    check: u32,
     index_max: u32,
 }
 
 impl Slab {
     /// An empty slab for at most `index_max` slots.
     pub fn new(index_max: u32) -> Slab {
-        Slab { chunks: Vec::new(), free: NONE, used: 0, index_max }
+        Slab { chunks: Vec::new(), open: NONE, spare: 0, first_gap: 0, check: 0, index_max }
     }
 
-    /// Takes a free slot, the last one freed first, and says its check; `None` when there can be
-    /// no more.
+    /// True when a slot can be taken without [`Slab::grow`].
+    #[inline]
+    pub fn has_free(&self) -> bool {
+        self.open != NONE
+    }
+
+    /// Adds a chunk of free slots; false when there can be no more.
+    #[inline(never)]
+    pub fn grow(&mut self) -> bool {
+        let mut chunks = self.chunks.iter().enumerate().skip(self.first_gap);
+        let gap = chunks.find_map(|(number, chunk)| chunk.is_none().then_some(number));
+        let number = gap.unwrap_or(self.chunks.len());
+        let (first, check) = ((number * CHUNK) as u32, self.check);
+        let Some(last) = self.index_max.checked_sub(1).filter(|last| first <= *last) else {
+            return false;
+        };
+        let next =
+            |at: u32| if at == last || at + 1 == first + CHUNK as u32 { NONE } else { at + 1 };
+        let slots = std::array::from_fn(|at| Slot::free(check, next(first + at as u32)));
+        let chunk = Chunk { slots, free: first, taken: 0, before: NONE, after: NONE };
+        if gap.is_none() {
+            if self.chunks.len() == self.chunks.capacity() {
+                // By a sixteenth: the list is of the length that the shard once had.
+                self.chunks.reserve_exact(self.chunks.len() / 16 + 8);
+            }
+            self.chunks.push(None);
+        }
+        self.chunks[number] = Some(Box::new(chunk));
+        self.first_gap = number + 1;
+        self.spare += 1;
+        self.link(number as u32);
+        true
+    }
+
+    /// Takes a free slot, the last one freed first, and says its check; `None` when there is none.
+    #[inline]
     pub fn take(&mut self) -> Option<(u32, u32)> {
-        if self.free != NONE {
-            let index = self.free;
-            self.free = self[index].next;
-            self[index].next = NONE;
-            return Some((index, self[index].check));
+        let number = self.open;
+        let chunk = self.chunks.get_mut(number as usize)?.as_mut()?;
+        let index = chunk.free;
+        let slot = &mut chunk.slots[index as usize % CHUNK];
+        let check = slot.check;
+        chunk.free = std::mem::replace(&mut slot.next, NONE);
+        self.spare -= u32::from(chunk.taken == 0);
+        chunk.taken += 1;
+        if chunk.free == NONE {
+            self.unlink(number);
         }
-        let index = self.used;
-        if index >= self.index_max {
-            return None;
-        }
-        if index as usize == self.chunks.len() * CHUNK {
-            self.chunks.push((0..CHUNK).map(|_| Slot::free()).collect());
-        }
-        self.used += 1;
-        // It is not looked at: its memory may be far away.
-        Some((index, Slot::free().check))
+        Some((index, check))
     }
 
-    /// Frees a slot: keys to it are void from now on.
-    pub fn release(&mut self, index: u32) {
-        let (check, next) = (self[index].check.wrapping_add(1), self.free);
-        self[index] = Slot { check, next, ..Slot::free() };
-        self.free = index;
+    /// Frees a slot: keys to it are void from now on. Returns how many slots are not there any
+    /// more.
+    #[inline]
+    pub fn release(&mut self, index: u32) -> usize {
+        let number = index / CHUNK as u32;
+        let Some(Some(chunk)) = self.chunks.get_mut(number as usize) else { return 0 };
+        let slot = &mut chunk.slots[index as usize % CHUNK];
+        let was_full = chunk.free == NONE;
+        *slot = Slot::free(slot.check.wrapping_add(1), std::mem::replace(&mut chunk.free, index));
+        chunk.taken -= 1;
+        let is_spare = chunk.taken == 0;
+        if was_full {
+            self.link(number);
+        }
+        if is_spare { self.shrink(number) } else { 0 }
+    }
+
+    /// Gives a chunk of free slots back if enough others are kept.
+    #[inline(never)]
+    fn shrink(&mut self, number: u32) -> usize {
+        if self.spare < SPARE_CHUNKS {
+            self.spare += 1;
+            return 0;
+        }
+        self.unlink(number);
+        let chunk = self.chunks.get_mut(number as usize).and_then(Option::take);
+        self.first_gap = self.first_gap.min(number as usize);
+        for slot in chunk.iter().flat_map(|chunk| &chunk.slots) {
+            // Each was counted up when it was freed: no key has its check.
+            self.check = self.check.max(slot.check);
+        }
+        while self.chunks.pop_if(|last| last.is_none()).is_some() {}
+        if self.chunks.len() < self.chunks.capacity() / 4 {
+            self.chunks.shrink_to(2 * self.chunks.len());
+        }
+        CHUNK
+    }
+
+    /// Makes a chunk the first of those with a free slot.
+    fn link(&mut self, number: u32) {
+        let after = std::mem::replace(&mut self.open, number);
+        if let Some(Some(chunk)) = self.chunks.get_mut(after as usize) {
+            chunk.before = number;
+        }
+        if let Some(Some(chunk)) = self.chunks.get_mut(number as usize) {
+            (chunk.before, chunk.after) = (NONE, after);
+        }
+    }
+
+    fn unlink(&mut self, number: u32) {
+        let Some(Some(chunk)) = self.chunks.get(number as usize) else { return };
+        let (before, after) = (chunk.before, chunk.after);
+        match self.chunks.get_mut(before as usize) {
+            Some(Some(chunk)) => chunk.after = after,
+            Some(None) | None => self.open = after,
+        }
+        if let Some(Some(chunk)) = self.chunks.get_mut(after as usize) {
+            chunk.before = before;
+        }
     }
 
     /// The slot, if there is one.
+    #[inline]
     pub fn slot(&self, index: u32) -> Option<&Slot> {
-        self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)
+        let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;
+        Some(&chunk.slots[index as usize % CHUNK])
+    }
+
+    /// As [`Slab::slot`], to change it.
+    #[inline]
+    pub fn slot_mut(&mut self, index: u32) -> Option<&mut Slot> {
+        let chunk = self.chunks.get_mut(index as usize / CHUNK)?.as_mut()?;
+        Some(&mut chunk.slots[index as usize % CHUNK])
+    }
+
+    /// Slots that are there, taken and free.
+    #[cfg(test)]
+    pub fn slots(&self) -> usize {
+        self.chunks.iter().flatten().count() * CHUNK
     }
 }
 
+/// A slot that was taken and not released: its chunk is there.
 impl Index<u32> for Slab {
     type Output = Slot;
 
+    #[inline]
     fn index(&self, index: u32) -> &Slot {
-        &self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+        match self.slot(index) {
+            Some(slot) => slot,
+            None => unreachable!("a slot that is taken is there"),
+        }
     }
 }
 
 impl IndexMut<u32> for Slab {
+    #[inline]
     fn index_mut(&mut self, index: u32) -> &mut Slot {
-        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+        match self.slot_mut(index) {
+            Some(slot) => slot,
+            None => unreachable!("a slot that is taken is there"),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{HashMap, HashSet};
+
     use super::*;
+
+    /// Takes a slot, with a chunk more if there is no other way.
+    fn take(slab: &mut Slab) -> Option<(u32, u32)> {
+        (slab.has_free() || slab.grow()).then(|| slab.take()).flatten()
+    }
 
     #[test]
     fn a_freed_slot_is_used_again_under_another_check() {
         let mut slab = Slab::new(300);
-        let taken: Vec<u32> = std::iter::from_fn(|| slab.take()).map(|(index, _)| index).collect();
+        let taken: Vec<u32> =
+            std::iter::from_fn(|| take(&mut slab)).map(|(index, _)| index).collect();
         assert_eq!(taken, (0..300).collect::<Vec<_>>());
         let check = slab[7].check;
         slab.release(7);
         assert_ne!(slab[7].check, check);
         let again = Some((7, slab[7].check));
-        assert_eq!((slab.take(), slab.take()), (again, None));
-        assert!(slab.slot(299).is_some() && slab.slot(512).is_none());
+        assert_eq!((take(&mut slab), take(&mut slab)), (again, None));
+        assert!(slab.slot(299).is_some() && slab.slot(512).is_none() && slab.slot(NONE).is_none());
+    }
+
+    #[test]
+    fn chunks_of_free_slots_go_and_no_key_matches_twice() {
+        let (mut slab, mut random) = (Slab::new(2_000), 1u64);
+        let (mut taken, mut keys) = (HashMap::new(), HashSet::new());
+        let mut counted = 0;
+        for round in 0..40_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // It fills, and empties, and fills.
+            let is_filling = (random >> 33) % 10 < if round / 4_000 % 2 == 0 { 8 } else { 2 };
+            if is_filling {
+                counted += if slab.has_free() || !slab.grow() { 0 } else { CHUNK };
+                let Some((index, check)) = slab.take() else { continue };
+                assert!(keys.insert((index, check)) && taken.insert(index, check).is_none());
+                assert_eq!(slab[index].check, check);
+            } else if let Some(index) = taken.keys().nth((random >> 40) as usize % 64).copied() {
+                taken.remove(&index);
+                counted -= slab.release(index);
+            }
+            if round % 16 > 0 {
+                continue;
+            }
+            assert_eq!(slab.slots(), counted);
+            let chunks: HashSet<u32> = taken.keys().map(|index| index / CHUNK as u32).collect();
+            assert!(slab.slots() <= (chunks.len() + SPARE_CHUNKS as usize) * CHUNK);
+            assert!(slab.chunks.last().is_none_or(Option::is_some));
+            assert!(slab.chunks.iter().take(slab.first_gap).all(Option::is_some));
+        }
+        for index in taken.into_keys() {
+            slab.release(index);
+        }
+        assert!(slab.slots() == SPARE_CHUNKS as usize * CHUNK);
     }
 
     #[test]
     fn a_slot_is_small() {
-        // A chunk of them then fills what an allocator hands out in powers of two and quarters.
         assert!(size_of::<Slot>() <= 160, "{}", size_of::<Slot>());
     }
 }

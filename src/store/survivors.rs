@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::slab::Slab;
+use super::{shard::KEPT, slab::Slab};
 
 /// Tasks that one eviction moves at most.
 const MOVES: usize = 8;
@@ -45,6 +45,9 @@ impl Survivors {
     pub fn left(&mut self, slab: &mut Slab, stamp: u64) {
         if self.queue.front().is_some_and(|first| first.stamp < stamp) {
             self.move_some(slab, stamp);
+            if self.queue.capacity() > KEPT && self.queue.len() < self.queue.capacity() / 8 {
+                self.queue.shrink_to(2 * self.queue.len());
+            }
         }
     }
 
@@ -53,10 +56,8 @@ impl Survivors {
         let mut moved = 0;
         for _ in 0..MOVES {
             let Some(first) = self.queue.pop_front_if(|first| first.stamp < stamp) else { return };
-            let slot = &mut slab[first.index];
-            if slot.check != first.check {
-                continue;
-            }
+            let slot = slab.slot_mut(first.index).filter(|slot| slot.check == first.check);
+            let Some(slot) = slot else { continue };
             match &mut slot.task {
                 Some(task) if task.state().is_terminal() => continue,
                 Some(task) => moved += task.relocate(),

@@ -181,9 +181,20 @@ fn the_task_that_ended_first_leaves_first_and_running_ones_stay() {
 
 /// Makes a task in a context that the store makes, for a worker; it completes.
 fn make_for(store: &Store, worker: usize, bits: u128, now: Now) -> Result<TaskKey, Refused> {
+    make_as(store, worker, bits, TaskState::Completed, now)
+}
+
+/// Makes a worker's task in a context that the store makes.
+fn make_as(
+    store: &Store,
+    worker: usize,
+    bits: u128,
+    state: TaskState,
+    now: Now,
+) -> Result<TaskKey, Refused> {
     let reserved = store.reserve(NewTask { context_id: None, worker, ..new(bits) }, now)?;
     let (key, mut events) = (reserved.key(), EventBuf::default());
-    let (state, at_ms) = (TaskState::Completed, now.unix_ms);
+    let at_ms = now.unix_ms;
     events.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
     store.commit_new(&reserved, Generation::V1, said(9).view(), &events, now, |_| key)
 }
@@ -236,6 +247,59 @@ fn a_worker_that_is_alone_from_now_on_takes_the_room_of_the_others() {
     let least = 10_000 - 3 * 2 * 64;
     assert!((least..=10_000).contains(&stored(&store, &late)), "{}", stored(&store, &late));
     assert!((least as u64..=10_000).contains(&store.stats().tasks));
+}
+
+/// Slots that are there.
+fn slots(store: &Store) -> usize {
+    (0..store.sharding.shards()).map(|at| store.lock(at).slab.slots()).sum()
+}
+
+#[test]
+fn slots_go_where_the_load_goes() {
+    let limits = Limits { tasks_max: 4_000, ..Limits::default() };
+    let store = Store::for_workers(&limits, 7, 8);
+    let most = budget::slots_max(&limits, store.sharding);
+    // What shards keep for themselves apart, there is no more than what the sum of memory has.
+    let kept = store.sharding.shards() * slab::CHUNK * (slab::SPARE_CHUNKS as usize + 1);
+    assert_eq!(most, 6_000 + kept);
+    for round in 0..16u128 {
+        // A worker after the other fills the store, and what was there before leaves.
+        for bits in 0..4_000 {
+            let now = at(1_000 + 10_000 * round as u64 + bits as u64);
+            make_for(&store, round as usize % 8, bits, now).unwrap();
+            if bits % 500 == 0 {
+                assert!(slots(&store) <= most, "{round}: {}", slots(&store));
+            }
+        }
+        assert!(slots(&store) <= 4_000 + kept, "{round}: {}", slots(&store));
+    }
+    assert_eq!(store.stats().tasks, 4_000);
+}
+
+#[test]
+fn tasks_that_run_on_keep_no_more_slots_than_the_sum_of_memory_has() {
+    let limits = Limits { tasks_max: 4_000, ..Limits::default() };
+    let store = Store::for_workers(&limits, 7, 4);
+    let most = budget::slots_max(&limits, store.sharding);
+    let mut running = Vec::new();
+    for round in 0..12u128 {
+        for bits in 0..3_000 {
+            let now = at(1_000 + 10_000 * round as u64 + bits as u64);
+            // About one of each chunk stays.
+            let state = if bits % 21 == 0 { TaskState::Working } else { TaskState::Completed };
+            let bits = round << 64 | bits;
+            match make_as(&store, round as usize % 4, bits, state, now) {
+                Ok(key) if state == TaskState::Working => running.push(key),
+                Ok(_) => {}
+                Err(refused) => assert_eq!(refused, Refused::Full),
+            }
+        }
+        assert!(slots(&store) <= most, "{round}: {} of {most}", slots(&store));
+    }
+    assert_eq!(stored(&store, &running), running.len());
+    // A context of its own finds room where there is a free slot.
+    assert!(running.len() < 4_000);
+    assert!(make_for(&store, 0, u128::MAX, at(900_000)).is_ok());
 }
 
 #[test]
