@@ -3,6 +3,9 @@
 //! `SO_REUSEPORT` lets the workers share a port, and would let a second server share it as well, so
 //! a port is first tried without it: a taken port is an error and never half of the traffic.
 //!
+//! Sockets that the caller has bound are shared as they are: their options are the caller's but for
+//! those of the next paragraph.
+//!
 //! What the kernel queues for a peer is no buffer of ours, so it is kept small here, and it goes
 //! when the peer does not read: connections inherit both options from their listener.
 
@@ -13,7 +16,7 @@ use std::{
     net::{SocketAddr, TcpListener, ToSocketAddrs},
 };
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::ServerError;
 
@@ -25,11 +28,11 @@ const UNSENT_BYTES: u32 = 64 * 1024;
 /// Connections that the kernel queues for a worker; `net.core.somaxconn` may cut it.
 const BACKLOG: i32 = 4096;
 
-/// The listeners of one address, one for each worker.
+/// The listeners of one address, at least one for each worker.
 pub(super) struct Listeners {
     /// The address, with the port that was chosen if 0 was asked for.
     pub(super) addr: SocketAddr,
-    /// One socket per worker.
+    /// The sockets, dealt out to the workers in turn.
     pub(super) sockets: Vec<TcpListener>,
 }
 
@@ -57,6 +60,33 @@ pub(super) fn bind(
     Ok(listeners)
 }
 
+/// Listens on sockets that are bound already. Of one address there are as many as workers at least:
+/// workers share what there is, by duplicates.
+pub(super) fn take_over(
+    given: Vec<TcpListener>,
+    workers: usize,
+    stall_ms: u64,
+) -> io::Result<Vec<Listeners>> {
+    let mut all: Vec<Listeners> = Vec::new();
+    for socket in given {
+        socket.set_nonblocking(true)?;
+        bound_queue(SockRef::from(&socket), stall_ms)?;
+        SockRef::from(&socket).listen(BACKLOG)?;
+        let addr = socket.local_addr()?;
+        match all.iter_mut().find(|listeners| listeners.addr == addr) {
+            Some(listeners) => listeners.sockets.push(socket),
+            None => all.push(Listeners { addr, sockets: vec![socket] }),
+        }
+    }
+    for Listeners { sockets, .. } in &mut all {
+        let given = sockets.len();
+        for index in given..workers {
+            sockets.push(sockets[index % given].try_clone()?);
+        }
+    }
+    Ok(all)
+}
+
 /// The socket address that `text` names, such as `127.0.0.1:3000`, `[::1]:0`, `localhost:80`: IP
 /// address or host name, and port.
 ///
@@ -79,14 +109,14 @@ fn socket(addr: SocketAddr, reuse_port: bool, stall_ms: u64) -> io::Result<Socke
     if reuse_port {
         socket.set_reuse_port(true)?;
     }
-    bound_queue(&socket, stall_ms)?;
+    bound_queue(SockRef::from(&socket), stall_ms)?;
     socket.bind(&addr.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket)
 }
 
 #[cfg(target_os = "linux")]
-fn bound_queue(socket: &Socket, stall_ms: u64) -> io::Result<()> {
+fn bound_queue(socket: SockRef<'_>, stall_ms: u64) -> io::Result<()> {
     socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
     // Also when we have closed the connection already, and only the kernel knows of it.
     let stall_ms = stall_ms.min(i32::MAX as u64);
@@ -94,7 +124,7 @@ fn bound_queue(socket: &Socket, stall_ms: u64) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn bound_queue(_: &Socket, _: u64) -> io::Result<()> {
+fn bound_queue(_: SockRef<'_>, _: u64) -> io::Result<()> {
     Ok(())
 }
 

@@ -20,6 +20,7 @@ mod local_addr;
 mod output_buffer;
 mod pool;
 mod report;
+mod running;
 mod server;
 mod server_state;
 mod share;
@@ -33,6 +34,7 @@ mod worker_state;
 
 pub use async_agent::{AsyncAgent, async_agent, sleep};
 pub use error::ServerError;
-pub use server::{LISTEN_DEFAULT, Running, Server, start, workers_default};
+pub use running::Running;
+pub use server::{LISTEN_DEFAULT, Server, start, workers_default};
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -4,10 +4,8 @@
 //! thread, and starts every worker or none.
 
 use std::{
-    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
-    sync::{Arc, mpsc},
-    thread::JoinHandle,
+    sync::Arc,
 };
 
 use crate::{
@@ -18,14 +16,15 @@ use crate::{
 };
 
 use super::{
-    bind::{bind, resolve},
+    bind::{bind, resolve, take_over},
     clock::unix_ms,
     descriptors,
     entropy::Chacha,
     error::ServerError,
     report,
-    server_state::{ServerState, Stage},
-    tls::{Current, Tls},
+    running::{Running, WorkerEnd},
+    server_state::ServerState,
+    tls::Tls,
     worker,
 };
 
@@ -57,6 +56,7 @@ pub const LISTEN_DEFAULT: &str = "127.0.0.1:3000";
 pub struct Server {
     setup: Setup,
     listen: Vec<String>,
+    listeners: Vec<TcpListener>,
     workers: Option<usize>,
     tls: Option<Tls>,
     anonymous: bool,
@@ -101,6 +101,25 @@ impl Server {
     #[must_use]
     pub fn listen(mut self, address: impl Into<String>) -> Server {
         self.listen.push(address.into());
+        self
+    }
+
+    /// Adds a socket that is bound already: one whose port was chosen before, that somebody else
+    /// may bind, or that outlives a process. It may be called for several sockets, and beside
+    /// [`Server::listen`].
+    ///
+    /// Those of one address are dealt out: with as many as workers each accepts from a socket of
+    /// its own, as with [`Server::listen`]; then the caller has set `SO_REUSEPORT` on all of them
+    /// before they were bound. Of fewer sockets workers share one, by a duplicate of it: a
+    /// connection that comes wakes each of those, and one takes it. Of more, workers have several.
+    ///
+    /// The server makes the sockets nonblocking, lets them listen, and sets what it sets on its
+    /// own, so that the kernel queues little for a peer that does not read; `SO_REUSEPORT` and the
+    /// address stay as they are. What came before the start waits in the socket's queue. At the end
+    /// the sockets are closed: of one that the caller has duplicated, nobody accepts from then on.
+    #[must_use]
+    pub fn listener(mut self, socket: TcpListener) -> Server {
+        self.listeners.push(socket);
         self
     }
 
@@ -198,7 +217,7 @@ impl Server {
         let own = sockets.remove(0);
         running.spawn(sockets)?;
         let server = Arc::clone(&running.server);
-        let life = Life(Arc::clone(&server));
+        let life = WorkerEnd(Arc::clone(&server));
         let mut started = Ok(());
         worker::run(worker::WorkerThread::Main, server, own, |outcome| match outcome {
             Ok(()) => ready(&running),
@@ -212,16 +231,22 @@ impl Server {
         Ok(())
     }
 
-    /// The addresses to listen on, all of which are meant to be reached by whoever reaches them.
+    /// The addresses to listen on. They and those of the sockets that are there already are meant
+    /// to be reached by whoever reaches them.
     fn addresses(&self) -> Result<Vec<SocketAddr>, ServerError> {
         let default = [LISTEN_DEFAULT.to_owned()];
-        let texts = if self.listen.is_empty() { &default[..] } else { &self.listen };
+        let is_told = !self.listen.is_empty() || !self.listeners.is_empty();
+        let texts = if is_told { &self.listen } else { &default[..] };
         let is_deliberate = self.anonymous || self.tls.as_ref().is_some_and(Tls::knows_clients);
-        let check = |text: &String| match resolve(text)? {
-            addr if is_deliberate || addr.ip().is_loopback() => Ok(addr),
-            _ => Err(ServerError::Public(text.clone())),
+        let check = |addr: SocketAddr, text: &str| match is_deliberate || addr.ip().is_loopback() {
+            true => Ok(addr),
+            false => Err(ServerError::Public(text.to_owned())),
         };
-        texts.iter().map(check).collect()
+        for socket in &self.listeners {
+            let addr = socket.local_addr().map_err(ServerError::System)?;
+            check(addr, &addr.to_string())?;
+        }
+        texts.iter().map(|text| check(resolve(text)?, text)).collect()
     }
 
     /// Checks, binds and builds; the sockets are those of each worker.
@@ -236,10 +261,14 @@ impl Server {
         }
         let (mut addrs, mut sockets) = (Vec::new(), Vec::new());
         sockets.resize_with(workers, Vec::new);
-        for addr in listen {
-            let bound = bind(addr, workers, self.setup.limits.write_stall_ms)?;
-            addrs.push(bound.addr);
-            sockets.iter_mut().zip(bound.sockets).for_each(|(all, socket)| all.push(socket));
+        let stall_ms = self.setup.limits.write_stall_ms;
+        let bound = listen.into_iter().map(|addr| bind(addr, workers, stall_ms));
+        let mut bound = bound.collect::<Result<Vec<_>, _>>()?;
+        bound.extend(take_over(self.listeners, workers, stall_ms).map_err(ServerError::System)?);
+        for listeners in bound {
+            addrs.push(listeners.addr);
+            let dealt = listeners.sockets.into_iter().enumerate();
+            dealt.for_each(|(index, socket)| sockets[index % workers].push(socket));
         }
         let connections_max = &mut self.setup.limits.connections_max;
         *connections_max = descriptors::connections(*connections_max, workers);
@@ -262,102 +291,6 @@ impl Server {
 pub fn start(workers: usize) -> Result<Start, ServerError> {
     let secret = Chacha::new().map_err(ServerError::System)?.bits();
     Ok(Start { secret, unix_ms, workers, base_url: String::new() })
-}
-
-/// A server that runs. Dropping it ends it at once; [`Running::join`] waits instead.
-pub struct Running {
-    addrs: Vec<SocketAddr>,
-    base_url: String,
-    workers: usize,
-    server: Arc<ServerState>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Running {
-    /// Where it listens, with the ports that were chosen.
-    pub fn addrs(&self) -> &[SocketAddr] {
-        &self.addrs
-    }
-
-    /// A URL under which this machine reaches it, without a slash at the end.
-    pub fn base_url(&self) -> &str {
-        &self.base_url
-    }
-
-    /// Reads the files of [`Server::tls`] again, for the connections that come from now on; those
-    /// that are open keep what they have. Without TLS it does nothing.
-    ///
-    /// # Errors
-    /// [`ServerError::Tls`]; everything stays as it was.
-    pub fn reload_tls(&self) -> Result<(), ServerError> {
-        self.server.tls.as_ref().map_or(Ok(()), Current::reload)
-    }
-
-    /// Handshakes of TLS that came to nothing since the start: the peer spoke something else,
-    /// showed no certificate that was good enough, took too long, or left.
-    pub fn tls_handshakes_failed(&self) -> u64 {
-        self.server.tls.as_ref().map_or(0, Current::failed)
-    }
-
-    /// The limits, as they fit the system: see [`Server::start`].
-    pub fn limits(&self) -> &Limits {
-        self.server.engine.limits()
-    }
-
-    /// How many workers there are.
-    pub fn workers(&self) -> usize {
-        self.workers
-    }
-
-    /// Stops accepting, lets what runs end within `drain_ms`, then ends; returns at once.
-    pub fn shutdown(&self) {
-        self.server.enter(Stage::Draining);
-    }
-
-    /// Waits until every worker has ended.
-    pub fn join(mut self) {
-        for thread in self.threads.drain(..) {
-            // A panic of a worker was reported when it happened.
-            let _ = thread.join();
-        }
-    }
-
-    /// Starts a thread for each of the last workers.
-    fn spawn(&mut self, sockets: Vec<Vec<TcpListener>>) -> Result<(), ServerError> {
-        let (tell, hear) = mpsc::channel();
-        let first = self.workers - sockets.len();
-        for (index, sockets) in (first..).zip(sockets) {
-            let (server, tell) = (Arc::clone(&self.server), tell.clone());
-            let life = Life(Arc::clone(&server));
-            let work = move || {
-                let _life = life;
-                // Nobody hears it only when another worker has failed to start.
-                let ready = move |outcome| drop(tell.send(outcome));
-                worker::run(worker::WorkerThread::Own(index), server, sockets, ready);
-            };
-            let thread = std::thread::Builder::new().name(format!("peregrine-{index}"));
-            self.threads.push(thread.spawn(work).map_err(ServerError::System)?);
-        }
-        drop(tell);
-        hear.into_iter().collect::<io::Result<()>>().map_err(ServerError::System)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.threads.is_empty() {
-            self.server.enter(Stage::Ending);
-        }
-    }
-}
-
-/// Held by a worker's thread.
-struct Life(Arc<ServerState>);
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        self.0.worker_ended();
-    }
 }
 
 /// A worker per core.

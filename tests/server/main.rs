@@ -13,6 +13,7 @@ mod disconnects;
 mod grpc;
 mod hosts;
 mod http2;
+mod listeners;
 #[cfg(target_os = "linux")]
 mod memory;
 mod process;

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{ErrorKind, Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
@@ -177,6 +177,18 @@ fn calls_and_streams_share_a_connection() {
         client.write(&[get(CARD), send("ping"), get(CARD)].concat());
         assert_eq!([(); 3].map(|()| client.reply().status), [200; 3]);
     }
+}
+
+#[test]
+fn a_socket_that_was_bound_by_the_caller_speaks_it() {
+    let authority = Authority::new("bound");
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap();
+    let server = Server::new().agent(Echo::profile(), Echo).allow_host("a.example");
+    let server = server.workers(2).listener(socket).tls(files(&authority.server("server")));
+    let running = server.start().unwrap();
+    assert_eq!(running.base_url(), format!("https://{addr}"));
+    assert!(Client::connect(addr, authority.nobody()).lives());
 }
 
 #[test]

@@ -1,0 +1,113 @@
+//! A server that runs: what its caller may ask of it, and its end.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+};
+
+use crate::limits::Limits;
+
+use super::{
+    error::ServerError,
+    server_state::{ServerState, Stage},
+    tls::Current,
+    worker,
+};
+
+/// A server that runs. Dropping it ends it at once; [`Running::join`] waits instead.
+pub struct Running {
+    pub(super) addrs: Vec<SocketAddr>,
+    pub(super) base_url: String,
+    pub(super) workers: usize,
+    pub(super) server: Arc<ServerState>,
+    pub(super) threads: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Where it listens, with the ports that were chosen.
+    pub fn addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    /// A URL under which this machine reaches it, without a slash at the end.
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// Reads the files of [`Server::tls`] again, for the connections that come from now on; those
+    /// that are open keep what they have. Without TLS it does nothing.
+    ///
+    /// # Errors
+    /// [`ServerError::Tls`]; everything stays as it was.
+    pub fn reload_tls(&self) -> Result<(), ServerError> {
+        self.server.tls.as_ref().map_or(Ok(()), Current::reload)
+    }
+
+    /// Handshakes of TLS that came to nothing since the start: the peer spoke something else,
+    /// showed no certificate that was good enough, took too long, or left.
+    pub fn tls_handshakes_failed(&self) -> u64 {
+        self.server.tls.as_ref().map_or(0, Current::failed)
+    }
+
+    /// The limits, as they fit the system: see [`Server::start`].
+    pub fn limits(&self) -> &Limits {
+        self.server.engine.limits()
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Stops accepting, lets what runs end within `drain_ms`, then ends; returns at once.
+    pub fn shutdown(&self) {
+        self.server.enter(Stage::Draining);
+    }
+
+    /// Waits until every worker has ended.
+    pub fn join(mut self) {
+        for thread in self.threads.drain(..) {
+            // A panic of a worker was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+
+    /// Starts a thread for each of the last workers.
+    pub(super) fn spawn(&mut self, sockets: Vec<Vec<TcpListener>>) -> Result<(), ServerError> {
+        let (tell, hear) = mpsc::channel();
+        let first = self.workers - sockets.len();
+        for (index, sockets) in (first..).zip(sockets) {
+            let (server, tell) = (Arc::clone(&self.server), tell.clone());
+            let life = WorkerEnd(Arc::clone(&server));
+            let work = move || {
+                let _life = life;
+                // Nobody hears it only when another worker has failed to start.
+                let ready = move |outcome| drop(tell.send(outcome));
+                worker::run(worker::WorkerThread::Own(index), server, sockets, ready);
+            };
+            let thread = std::thread::Builder::new().name(format!("peregrine-{index}"));
+            self.threads.push(thread.spawn(work).map_err(ServerError::System)?);
+        }
+        drop(tell);
+        hear.into_iter().collect::<io::Result<()>>().map_err(ServerError::System)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.server.enter(Stage::Ending);
+        }
+    }
+}
+
+/// Held by a worker's thread, whose end it says.
+pub(super) struct WorkerEnd(pub(super) Arc<ServerState>);
+
+impl Drop for WorkerEnd {
+    fn drop(&mut self) {
+        self.0.worker_ended();
+    }
+}
