@@ -7,7 +7,7 @@ use crate::{binding::interfaces::InterfaceError, dialect};
 pub enum BuildError {
     /// There is no agent.
     NoAgent,
-    /// There are both agents and a service, which brings its own.
+    /// There are both a service, which brings its own agents and nodes, and one of those.
     AgentsBesideService,
     /// Two agents share a name.
     SameName(String),
@@ -40,7 +40,7 @@ impl std::fmt::Display for BuildError {
         match self {
             BuildError::NoAgent => write!(f, "a server needs an agent"),
             BuildError::AgentsBesideService => {
-                write!(f, "a service brings its own agents: others cannot be beside it")
+                write!(f, "a service brings its own agents and nodes: others cannot be beside it")
             }
             BuildError::SameName(name) => write!(f, "two agents are called {name:?}"),
             BuildError::Name(name) => {

@@ -10,7 +10,7 @@ mod request;
 mod setup;
 mod socket;
 
-pub use crate::service::Start;
+pub use crate::{service::Start, store::node_of};
 pub use build_error::BuildError;
 pub use conn::{Conn, Cx, Next, Progress};
 pub use setup::{Engine, Mount, Setup, Waiting, local_core};

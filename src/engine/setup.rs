@@ -36,6 +36,10 @@ pub struct Setup {
     /// are those that [`Service::profile`] knows when the server is built, from index 0 until it
     /// says `None`; they keep their names. [`local_core`] makes cores to put behind one.
     pub service: Option<Arc<dyn Service>>,
+    /// The number of this server among those that serve the same agents: the ids of its tasks and
+    /// contexts tell it, and [`node_of`](crate::engine::node_of) reads it. A `service` has numbers
+    /// of its own.
+    pub node: Option<u16>,
     /// Dialects at paths of their own.
     pub mounts: Vec<Mount>,
     /// The form of the public cards.
@@ -74,6 +78,7 @@ impl Default for Setup {
             limits: Limits::default(),
             agents: Vec::new(),
             service: None,
+            node: None,
             mounts: Vec::new(),
             card: CardForm::Hybrid,
             interfaces: Interface::defaults(),
@@ -174,7 +179,7 @@ impl Setup {
         let Some(service) = &self.service else {
             return Ok(self.agents.iter().map(|(profile, _)| profile.name.clone()).collect());
         };
-        if !self.agents.is_empty() {
+        if !self.agents.is_empty() || self.node.is_some() {
             return Err(BuildError::AgentsBesideService);
         }
         let profiles = (0..=u16::MAX).map_while(|index| service.profile(AgentIndex(index)));
@@ -189,7 +194,7 @@ impl Setup {
         let Names { agents, names, mounts } = self.resolve()?;
         let service = match self.service {
             Some(service) => service,
-            None => local_core(&self.limits, self.agents, &start),
+            None => local_core(&self.limits, self.agents, self.node, &start),
         };
         let large = LargeBodies::new(&self.limits);
         let site = Site {
@@ -222,15 +227,17 @@ impl Setup {
 }
 
 /// A service that runs these agents in this process and keeps their tasks in memory, for a service
-/// that has some of them behind it: what a [`Setup`] with agents makes by itself.
+/// that has some of them behind it: what a [`Setup`] with agents makes by itself. For `node` see
+/// [`Setup::node`].
 ///
 /// Of `start`, `base_url` is of no use here; `workers` is the server's number of them.
 pub fn local_core(
     limits: &Limits,
     agents: Vec<(Profile, Arc<dyn Agent>)>,
+    node: Option<u16>,
     start: &Start,
 ) -> Arc<dyn Service> {
-    Core::new(limits, agents, start)
+    Core::new(limits, agents, node, start)
 }
 
 fn is_name(name: &str) -> bool {

@@ -89,6 +89,13 @@ impl Server {
         self
     }
 
+    /// Sets the number that ids of tasks tell; see [`Setup::node`].
+    #[must_use]
+    pub fn node(mut self, node: u16) -> Server {
+        self.setup.node = Some(node);
+        self
+    }
+
     /// Sets the [`Start::secret`], which is otherwise a fresh one: 128 random bits that nobody else
     /// knows.
     #[must_use]

@@ -56,10 +56,12 @@ struct Resident {
 }
 
 impl Core {
-    /// A core with these agents, empty.
+    /// A core with these agents, empty; for `node` see
+    /// [`Setup::node`](crate::engine::Setup::node).
     pub fn new(
         limits: &Limits,
         agents: Vec<(Profile, Arc<dyn Agent>)>,
+        node: Option<u16>,
         start: &Start,
     ) -> Arc<Core> {
         let agents = agents.into_iter().map(|(profile, agent)| {
@@ -71,7 +73,7 @@ impl Core {
         let agents: Box<[Resident]> = agents.collect();
         Arc::new_cyclic(|this| Core {
             this: this.clone(),
-            store: Store::for_workers(limits, start.secret, start.workers),
+            store: Store::for_workers(limits, start.secret, start.workers).of_node(node),
             agents,
             limits: limits.clone(),
             unix_ms: start.unix_ms,

@@ -6,11 +6,19 @@
 //! unguessable as its 90 random bits, and neither its distance to another one nor its order tells
 //! how many there are. A context's id made here names the place of the context's first task in the
 //! same way, under another permutation.
+//!
+//! Where the store is that of a numbered node, 16 of the random bits are the node's number for
+//! everybody to read, and the UUID is of version 8 (RFC 9562 §5.8), so that others are told apart:
+//!
+//! ```text
+//! xxxxxxxx-rrrr-4rrr-yrrr-rrrrxxxxxxxx   x: sealed, place and 32 random bits; r: random; y: 8 to b
+//! xxxxxxxx-nnnn-8rrr-yrrr-rrrrxxxxxxxx   n: the node; 74 random bits are left
+//! ```
 
 use siphasher::sip::{SipHasher13, SipHasher24};
 
 use super::permute::Permutation;
-use crate::model::uuid;
+use crate::model::{RawText, uuid};
 
 /// Domains of [`Keys::code`] for the keys of [`Keys::hash`] and of the permutations.
 const INDEX: u32 = u32::MAX - 2;
@@ -19,6 +27,26 @@ const CONTEXTS: u32 = u32::MAX - 4;
 
 /// Length of an identifier made by this store.
 pub const ID_LEN: usize = 36;
+
+/// Where in the text of an id the digits of the node and that of the version are.
+const NODE_AT: std::ops::Range<usize> = 9..13;
+const VERSION_AT: usize = 14;
+/// The bits of an id that are random, if they are not a node's number.
+const INNER: u128 = (u128::MAX >> 64) << 32;
+const NODE_BIT: u32 = 80;
+
+/// The number of the node whose store made an id of a task or a context; `None` when none did that
+/// has a number. It takes no secret: whoever makes an id up can name any node.
+pub fn node_of(id: RawText<'_>) -> Option<u16> {
+    let id: &[u8; ID_LEN] = id.raw().try_into().ok()?;
+    let is_ours = id.iter().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        VERSION_AT => *byte == b'8',
+        19 => matches!(byte, b'8' | b'9' | b'a' | b'b'),
+        _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+    });
+    if is_ours { unhex(&id[NODE_AT]).map(|node| node as u16) } else { None }
+}
 
 /// Bits of a shard's number that tell it from the others of its group.
 const GROUP_BITS: u32 = 4;
@@ -90,6 +118,30 @@ pub(super) struct Keys {
     contexts: Permutation,
     index: SipHasher13,
     secret: u128,
+    form: Form,
+}
+
+/// What ids of a store have in common.
+struct Form {
+    /// The bits that are random.
+    random: u128,
+    /// The node's number in its place.
+    node: u128,
+    /// The digit of the version.
+    version: u8,
+}
+
+impl Form {
+    fn of(node: Option<u16>) -> Form {
+        match node {
+            None => Form { random: INNER, node: 0, version: b'4' },
+            Some(node) => Form {
+                random: INNER & !(0xffff << NODE_BIT),
+                node: u128::from(node) << NODE_BIT,
+                version: b'8',
+            },
+        }
+    }
 }
 
 impl Keys {
@@ -105,7 +157,12 @@ impl Keys {
         let (tasks, contexts) = (Permutation::new(tasks), Permutation::new(contexts));
         let mut number = numbers(INDEX);
         let index = SipHasher13::new_with_keys(number(), number());
-        Keys { tasks, contexts, index, secret }
+        Keys { tasks, contexts, index, secret, form: Form::of(None) }
+    }
+
+    /// From now on ids tell the number of the node.
+    pub fn set_node(&mut self, node: Option<u16>) {
+        self.form = Form::of(node);
     }
 
     /// A hash for the indexes, by SipHash-1-3: peers can neither predict it nor ever see it.
@@ -125,7 +182,7 @@ impl Keys {
 
     /// The id of a new task at `place`.
     pub fn id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
-        seal(&self.tasks, place, bits)
+        seal(&self.tasks, &self.form, place, bits)
     }
 
     /// The place that a task's id of ours would name; `None` when it is none of ours.
@@ -136,7 +193,7 @@ impl Keys {
 
     /// The id of a new context whose first task is at `place`.
     pub fn context_id(&self, place: u32, bits: u128) -> [u8; ID_LEN] {
-        seal(&self.contexts, place, bits)
+        seal(&self.contexts, &self.form, place, bits)
     }
 
     /// The place that a context's id of ours would name; `None` when it is none of ours.
@@ -155,10 +212,12 @@ fn code(secret: u128, domain: u32, [first, second]: [u64; 2]) -> u64 {
 
 /// The id of a place: version and variant stand between the sealed halves.
 #[inline]
-fn seal(permutation: &Permutation, place: u32, bits: u128) -> [u8; ID_LEN] {
-    const INNER: u128 = (u128::MAX >> 64) << 32;
+fn seal(permutation: &Permutation, form: &Form, place: u32, bits: u128) -> [u8; ID_LEN] {
     let (first, last) = permutation.seal((place, bits as u32));
-    uuid(u128::from(first) << 96 | bits & INNER | u128::from(last))
+    let inner = bits & form.random | form.node;
+    let mut id = uuid(u128::from(first) << 96 | inner | u128::from(last));
+    id[VERSION_AT] = form.version;
+    id
 }
 
 /// The place that an id would name.
@@ -206,6 +265,38 @@ mod tests {
         assert_eq!(&none[8..28], b"-0000-4000-8000-0000");
         assert_eq!(&all[8..28], b"-ffff-4fff-bfff-ffff");
         assert_ne!((&none[..8], &none[28..]), (&all[..8], &all[28..]));
+    }
+
+    #[test]
+    fn an_id_tells_the_number_of_its_node_and_no_other_id_does() {
+        let mut keys = Keys::new(5);
+        let ids = |keys: &Keys, bits| [keys.id(77, bits), keys.context_id(77, bits)];
+        let node = |id: &[u8]| node_of(RawText::known(id));
+        for number in [0, 1, 0x1234, u16::MAX] {
+            keys.set_node(Some(number));
+            for bits in [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978] {
+                let [id, context_id] = ids(&keys, bits);
+                assert_eq!([node(&id), node(&context_id)], [Some(number); 2]);
+                assert_eq!(
+                    (keys.place(&id), keys.context_place(&context_id)),
+                    (Some(77), Some(77))
+                );
+            }
+        }
+        // 42 bits are as they came, and 32 are sealed with the place.
+        let (none, all) = (keys.id(3, 0), keys.id(3, u128::MAX));
+        assert_eq!(&none[8..28], b"-ffff-8000-8000-0000");
+        assert_eq!(&all[8..28], b"-ffff-8fff-bfff-ffff");
+        assert_ne!((&none[..8], &none[28..]), (&all[..8], &all[28..]));
+
+        for (at, byte) in [(0, b'G'), (8, b'0'), (9, b'A'), (14, b'4'), (19, b'c'), (35, b'-')] {
+            let mut foreign = none;
+            foreign[at] = byte;
+            assert_eq!(node(&foreign), None, "{}", foreign.escape_ascii());
+        }
+        keys.set_node(None);
+        assert_eq!(ids(&keys, u128::MAX).map(|id| node(&id)), [None; 2]);
+        assert_eq!([node(b""), node(&none[1..]), node(b"my-task")], [None; 3]);
     }
 
     #[test]

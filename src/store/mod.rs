@@ -44,7 +44,7 @@ use crate::{
 pub use self::{
     edit::Edit,
     group::Eviction,
-    id::ID_LEN,
+    id::{ID_LEN, node_of},
     page::{Page, PageToken},
     reserve::{NewTask, Reserved},
 };
@@ -147,7 +147,8 @@ impl Store {
     }
 
     /// An empty store with shards for each of so many workers; `secret` must be random, and the
-    /// same for all its life.
+    /// same for all its life. It may be that of a store before: what ids and page tokens mean
+    /// depends on nothing else, but the number of workers.
     pub fn for_workers(limits: &Limits, secret: u128, workers: usize) -> Store {
         let say = |text| MessageBuf::agent(&PartsBuf::new().text(text)).id("limit-reached");
         let index_max = u32::try_from(limits.tasks_max).unwrap_or(u32::MAX);
@@ -178,6 +179,13 @@ impl Store {
                 say("the server has no room for more output and ended the task"),
             ],
         }
+    }
+
+    /// The same store with the number of its node in the ids that it makes.
+    #[must_use]
+    pub fn of_node(mut self, node: Option<u16>) -> Store {
+        self.keys.set_node(node);
+        self
     }
 
     /// Calls `change` with a stored task; `None` when it is gone.

@@ -7,7 +7,8 @@
 //!
 //! Peers see more blocks, for which there is an argument and no proof: they see them sealed only,
 //! and half of what was sealed with a place are random bits that nobody is told or can choose.
-//! Whoever broke it would learn how many tasks there are; an id would still be 58 bits to guess.
+//! Whoever broke it would learn how many tasks there are; an id would still be 58 bits to guess, or
+//! 42 where it names a node.
 
 /// Four for two blocks. That is a mean over all keys: with four, a few keys let some bits change
 /// others too seldom, and with a fifth none does that was tried.

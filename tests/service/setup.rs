@@ -137,6 +137,8 @@ fn a_service_has_no_agents_beside_it_and_names_that_fit() {
     let mut both = setup(&["a"]);
     both.agents.push((Echo::profile(), Arc::new(Echo)));
     assert_eq!(build(both), Some(BuildError::AgentsBesideService));
+    let numbered = Setup { node: Some(1), ..setup(&["a"]) };
+    assert_eq!(build(numbered), Some(BuildError::AgentsBesideService));
     assert_eq!(build(setup(&[])), Some(BuildError::NoAgent));
     assert_eq!(build(setup(&["a", "b", "a"])), Some(BuildError::SameName("a".to_owned())));
     assert_eq!(build(setup(&["a b"])), Some(BuildError::Name("a b".to_owned())));
@@ -190,7 +192,8 @@ fn a_service_is_told_what_the_server_does() {
 #[test]
 fn a_server_takes_a_service_and_a_secret() {
     let start = peregrine::net::start(1).unwrap();
-    let core = local_core(&Limits::default(), vec![(Echo::profile(), Arc::new(Echo))], &start);
+    let core =
+        local_core(&Limits::default(), vec![(Echo::profile(), Arc::new(Echo))], None, &start);
     let server = Server::new().service(core).secret(start.secret).listen("127.0.0.1:0").workers(1);
     let running = server.start().unwrap();
     assert_eq!(running.addrs().len(), 1);
