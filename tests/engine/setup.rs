@@ -7,7 +7,6 @@ use peregrine::{
     binding::interfaces::{Binding, Interface, InterfaceError},
     engine::{BuildError, Mount, Setup},
     limits::Limits,
-    net::Server,
 };
 
 /// A change of the limits in code.
@@ -117,17 +116,4 @@ fn interfaces_that_no_card_can_list_are_refused() {
         let grpc = Interface::of(Binding::Grpc);
         assert_eq!(check(vec![grpc]), Err(BuildError::Interfaces(error)));
     }
-}
-
-#[test]
-fn a_budget_of_memory_is_divided() {
-    let server = |bytes: u64| {
-        let server = Server::new().agent(Echo::profile(), Echo).workers(1).listen("127.0.0.1:0");
-        server.memory(bytes).start()
-    };
-    let running = server(1 << 30).unwrap();
-    assert!(running.limits().memory_bytes_max(1, false) <= 1 << 30);
-    drop(running);
-    let error = server(1 << 20).map(drop).unwrap_err();
-    assert!(error.to_string().starts_with("1 MiB of memory are too little"), "{error}");
 }

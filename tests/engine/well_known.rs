@@ -113,6 +113,7 @@ fn interfaces(card: &Value) -> Vec<(&str, &str, &str)> {
 }
 
 /// A lab of two agents whose cards list this.
+#[cfg(feature = "grpc")]
 fn listing(words: &[(Binding, Option<&str>)], form: CardForm) -> Lab {
     let bob = Profile::new("bob", "The other one");
     let own = |(binding, url): &(Binding, Option<&str>)| Interface {

@@ -13,8 +13,11 @@ mod disconnects;
 mod grpc;
 mod hosts;
 mod http2;
+mod limits;
 mod listeners;
 #[cfg(target_os = "linux")]
 mod memory;
 mod process;
+mod sockets;
 mod tls;
+mod websocket;

@@ -3,14 +3,15 @@
 
 use std::{
     io::Write,
+    net::TcpStream,
     time::{Duration, Instant},
 };
 
-use peregrine::limits::Limits;
+use peregrine::{agent::echo::Echo, limits::Limits, net::Server};
 
 use crate::support::{
     ask::{Say, V1, get, post, rpc, say},
-    binary::{Binary, PATIENCE, Tcp},
+    binary::{Binary, PATIENCE, Tcp, eventually, unread},
     ws,
 };
 
@@ -64,6 +65,11 @@ impl Watched {
         let terms = self.limits.memory_bytes_terms(1);
         let term = |words: &&str| terms.iter().find(|(label, _)| label.contains(words));
         labels.iter().map(|words| term(words).expect(words).1).sum()
+    }
+
+    /// Waits until the server has handled what these connections have sent.
+    fn wait_until_read(&self, all: &[Tcp]) {
+        self.server.wait_until_read(&all.iter().map(|tcp| &tcp.stream).collect::<Vec<_>>());
     }
 
     fn assert_within(&self, grown: u64, labels: &[&str]) {
@@ -266,7 +272,7 @@ fn http2_heads_that_do_not_end() {
         }
         all.push(tcp);
     }
-    std::thread::sleep(Duration::from_millis(200));
+    watched.wait_until_read(&all);
     let grown = watched.grown();
     watched.assert_within(grown, &HTTP2);
     drop(all);
@@ -454,7 +460,8 @@ fn tls_handshakes_that_do_not_end() {
     }
     let mut all: Vec<Tcp> = (0..200).map(|_| watched.server.connect()).collect();
     all.iter_mut().for_each(|tcp| tcp.write(&records));
-    std::thread::sleep(Duration::from_millis(500));
+    let streams: Vec<&TcpStream> = all.iter().map(|tcp| &tcp.stream).collect();
+    eventually("everything is read", || unread(&streams) == 0);
     let grown = watched.grown();
     let bound = watched.limits.tls_bytes_term().1 + watched.bound(&["state"]);
     assert_within(grown, bound + SLACK_BYTES);
@@ -539,4 +546,17 @@ fn http2_trailers_of_calls_that_wait() {
     watched.assert_within(grown, &HTTP2);
     drop(all);
     watched.server.assert_lives();
+}
+
+#[test]
+fn a_budget_of_memory_is_divided() {
+    let server = |bytes: u64| {
+        let server = Server::new().agent(Echo::profile(), Echo).workers(1).listen("127.0.0.1:0");
+        server.memory(bytes).start()
+    };
+    let running = server(1 << 30).unwrap();
+    assert!(running.limits().memory_bytes_max(1, false) <= 1 << 30);
+    drop(running);
+    let error = server(1 << 20).map(drop).unwrap_err();
+    assert!(error.to_string().starts_with("1 MiB of memory are too little"), "{error}");
 }

@@ -25,7 +25,7 @@ use tokio_rustls::rustls::{
 use crate::certificates::{Authority, Issued};
 use crate::support::{
     ask::{V1, get, post, rpc, say},
-    binary::{Binary, PATIENCE},
+    binary::{Binary, PATIENCE, eventually},
     reply::Reply,
 };
 
@@ -146,15 +146,6 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     match stream.read_to_end(&mut bytes) {
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
-    }
-}
-
-/// Waits for something that another thread or process brings about.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -507,7 +498,11 @@ fn tls_handshake_timeout_ms() {
     );
     let mut hello = Vec::new();
     connection(&Arc::new(authority.nobody())).write_tls(&mut hello).unwrap();
+    // Whoever has shaken hands is not concerned.
+    let mut client = Client::connect(server.addr(), authority.nobody());
+    assert!(client.lives());
     // One says nothing, one stops in the middle, one trickles: progress is not enough.
+    let began = Instant::now();
     let mut silent = tcp(server.addr());
     let mut half = tcp(server.addr());
     half.write_all(&hello[..hello.len() / 2]).unwrap();
@@ -525,11 +520,8 @@ fn tls_handshake_timeout_ms() {
         }
     }
     assert!(ended, "a trickling handshake goes on");
+    assert!(began.elapsed() >= Duration::from_millis(299), "{:?}", began.elapsed());
     assert!(is_closed(&mut silent) && is_closed(&mut half));
-    // Whoever has shaken hands is not concerned.
-    let mut client = Client::connect(server.addr(), authority.nobody());
-    assert!(client.lives());
-    std::thread::sleep(Duration::from_millis(500));
     assert!(client.lives());
 }
 
@@ -584,12 +576,12 @@ fn a_client_that_does_not_read_is_cut_off() {
     let mut client = Client::connect(server.addr(), authority.nobody());
     // Far more than sockets hold; the client reads nothing until it is too late.
     let request = send(&"z".repeat(3 << 20));
-    for _ in 0..3 {
-        if client.stream.write_all(&request).is_err() {
-            break;
-        }
-    }
-    std::thread::sleep(Duration::from_millis(1_500));
+    let began = Instant::now();
+    // A reset is seen by a write that waits, or stands at the socket.
+    let is_reset = (0..3).any(|_| client.stream.write_all(&request).is_err());
+    let socket = client.stream.sock.try_clone().unwrap();
+    eventually("it is reset", || is_reset || socket.take_error().unwrap().is_some());
+    assert!(began.elapsed() >= Duration::from_millis(299), "{:?}", began.elapsed());
     let mut outcome = client.read();
     while matches!(outcome, Ok(true)) {
         outcome = client.read();

@@ -7,12 +7,41 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
 use super::reply::Reply;
 
 /// No wait in a test is longer.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until something is so, and panics when it never is.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Bytes that these connections have sent and the server has not read; Linux only.
+///
+/// `/proc/net/tcp` has a line for each side: addresses, state, `unsent:unread`.
+pub fn unread(peers: &[&TcpStream]) -> u64 {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("a table");
+    let side = |from: &TcpStream, is_ours: bool| {
+        let [ours, theirs] =
+            [from.local_addr(), from.peer_addr()].map(|addr| addr.expect("a name"));
+        let (near, far) = if is_ours { (ours, theirs) } else { (theirs, ours) };
+        let name = format!("0100007F:{:04X} 0100007F:{:04X} ", near.port(), far.port());
+        let (_, line) = table.lines().find_map(|line| line.split_once(&name))?;
+        let (unsent, unread) = line.split(' ').nth(1)?.split_once(':')?;
+        u64::from_str_radix(if is_ours { unsent } else { unread }, 16).ok()
+    };
+    let waiting =
+        |peer: &&TcpStream| side(peer, true).unwrap_or(0) + side(peer, false).unwrap_or(0);
+    peers.iter().map(waiting).sum()
+}
 
 /// A server in a process; dropping it kills it.
 pub struct Binary {
@@ -175,6 +204,31 @@ impl Binary {
         let status = std::fs::read_to_string(path).expect("a process");
         let mut lines = status.lines().filter_map(|line| line.split_once(':'));
         lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim().to_owned())
+    }
+
+    /// Waits until this many tasks are stored: the calls that make them have arrived.
+    pub fn wait_for_tasks(&self, total: u64) {
+        let mut tcp = self.connect();
+        eventually("the calls arrive", || {
+            tcp.write(&super::ask::post("/", &[], &super::ask::rpc("ListTasks", &Value::Null)));
+            tcp.reply().result()["totalSize"] == total
+        });
+    }
+
+    /// Waits until nobody can connect: the server drains.
+    pub fn wait_until_refused(&self) {
+        eventually("connections are refused", || {
+            let refused = TcpStream::connect(self.addr).err();
+            refused.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        });
+    }
+
+    /// Waits until the server has read and handled what these connections have sent, if it has one
+    /// worker; Linux only.
+    pub fn wait_until_read(&self, peers: &[&TcpStream]) {
+        eventually("everything is read", || unread(peers) == 0);
+        // What is read is handled before anybody else is answered.
+        self.assert_lives();
     }
 
     /// Panics unless the server answers on a new connection.

@@ -7,6 +7,7 @@
 #![allow(dead_code, reason = "no test uses all of it")]
 
 pub mod ask;
+#[cfg(feature = "net")]
 pub mod binary;
 pub mod holding;
 pub mod reply;
