@@ -23,7 +23,7 @@ const CASES: &[(&str, u64, u64)] = &[
     ("batch_100", 343_000, 1),
     ("stream_3", 11_700, 1),
     ("stream_100", 112_000, 1),
-    ("card", 1_330, 1),
+    ("card", 1_360, 1),
     ("send_v03", 9_950, 1),
     ("get_v03", 5_400, 1),
     // Every request has a trace of its own, or a token and a name: `get` and 1,200 at most, and one

@@ -11,7 +11,10 @@ use std::{
 
 use crate::{
     fault::Fault,
-    model::{Call, EventBuf, Generation, Message, Profile, RawText, Reply, TaskEvent, TaskView},
+    model::{
+        Call, EventBuf, Generation, Message, Profile, RawText, Reply, Task, TaskEvent, TaskView,
+        view::{ReplayPlace, Replayed},
+    },
     waiter::Waiter,
 };
 
@@ -141,6 +144,46 @@ pub struct Cursor {
     pub ends_at_input: bool,
     /// How it is woken.
     pub waiter: Waiter,
+}
+
+impl Cursor {
+    /// Gives what `task` has that the subscriber was not given yet: the snapshot, if one is due,
+    /// and the events behind it. An item on which `each` returns false counts as taken.
+    pub fn show_new(&mut self, task: &Task, each: &mut Each<'_>) -> Follow {
+        let newest = task.seq();
+        let is_end = task.state().is_terminal() || (self.ends_at_input && task.awaits_input());
+        // A resumed stream may name an event that never was.
+        self.seq = self.seq.min(newest);
+        if self.snapshot || self.seq < task.base_seq() {
+            if self.seq < task.base_seq() {
+                self.seq = newest;
+            }
+            self.snapshot = false;
+            if !each(StreamResponse::Snapshot(task.view_at(self.seq))) {
+                return if self.seq == newest && is_end { Follow::End } else { Follow::More };
+            }
+        }
+        let mut is_enough = false;
+        let mut place = ReplayPlace::from_bits(self.handle.hint);
+        self.seq = task.replay(self.seq, &mut place, |replayed| {
+            let Replayed { seq, event, artifact_index } = replayed;
+            is_enough = !each(StreamResponse::Event {
+                seq,
+                event,
+                artifact_index,
+                task_id: RawText::known(task.id()),
+                context_id: RawText::known(task.context_id()),
+                last: is_end && seq == newest,
+            });
+            !is_enough
+        });
+        self.handle.hint = place.bits();
+        match (self.seq == newest && is_end, is_enough) {
+            (true, _) => Follow::End,
+            (false, true) => Follow::More,
+            (false, false) => Follow::Pending,
+        }
+    }
 }
 
 /// What became of a call.

@@ -50,6 +50,7 @@ pub(super) struct ArtifactChunks {
 }
 
 /// One task.
+#[derive(Clone)]
 pub struct Task {
     pub(super) log: Vec<u8>,
     id_len: u16,

@@ -42,6 +42,11 @@ impl<'a> TaskView<'a> {
         view
     }
 
+    /// The task with all its events.
+    pub(super) fn task(&self) -> &'a Task {
+        self.task
+    }
+
     /// The task's id.
     pub fn id(&self) -> RawText<'a> {
         RawText::known(self.task.id())

@@ -9,11 +9,8 @@ use std::task::{Poll, Waker};
 use super::{Store, TaskKey};
 use crate::{
     fault::{Fault, FaultKind},
-    model::{
-        RawText, Reply, Task,
-        view::{ReplayPlace, Replayed},
-    },
-    service::{Answer, Cursor, Each, Follow, StreamResponse, WaitHandle},
+    model::Reply,
+    service::{Answer, Cursor, Each, Follow, WaitHandle},
 };
 
 impl Store {
@@ -25,7 +22,7 @@ impl Store {
         let index = self.sharding.split(key.place).1;
         let Some(mut shard) = self.lock_key(key) else { return Follow::Gone };
         let Some(task) = shard.task(index) else { return Follow::Gone };
-        let follow = show_new(task, cursor, each);
+        let follow = cursor.show_new(task, each);
         if follow == Follow::Pending {
             shard.wait(index, &mut cursor.waiter, wake);
         }
@@ -54,42 +51,5 @@ impl Store {
         }
         shard.wait(index, &mut wait.waiter, wake);
         Poll::Pending
-    }
-}
-
-/// Gives the snapshot, if one is due, and the events after the cursor.
-fn show_new(task: &Task, cursor: &mut Cursor, each: &mut Each<'_>) -> Follow {
-    let newest = task.seq();
-    let is_end = task.state().is_terminal() || (cursor.ends_at_input && task.awaits_input());
-    // A resumed stream may name an event that never was.
-    cursor.seq = cursor.seq.min(newest);
-    if cursor.snapshot || cursor.seq < task.base_seq() {
-        if cursor.seq < task.base_seq() {
-            cursor.seq = newest;
-        }
-        cursor.snapshot = false;
-        if !each(StreamResponse::Snapshot(task.view_at(cursor.seq))) {
-            return if cursor.seq == newest && is_end { Follow::End } else { Follow::More };
-        }
-    }
-    let mut is_enough = false;
-    let mut place = ReplayPlace::from_bits(cursor.handle.hint);
-    cursor.seq = task.replay(cursor.seq, &mut place, |replayed| {
-        let Replayed { seq, event, artifact_index } = replayed;
-        is_enough = !each(StreamResponse::Event {
-            seq,
-            event,
-            artifact_index,
-            task_id: RawText::known(task.id()),
-            context_id: RawText::known(task.context_id()),
-            last: is_end && seq == newest,
-        });
-        !is_enough
-    });
-    cursor.handle.hint = place.bits();
-    match (cursor.seq == newest && is_end, is_enough) {
-        (true, _) => Follow::End,
-        (false, true) => Follow::More,
-        (false, false) => Follow::Pending,
     }
 }

@@ -1,0 +1,233 @@
+//! Calls and tasks that own what they are made of: for a service that answers later, from another
+//! thread, or with tasks that are in no store.
+//!
+//! Law: what an owned form shows is what it was made from, to the byte.
+
+use super::{
+    build::{ArtifactBuf, MessageBuf},
+    call::{Call, Get, List, Op, Send, SendMode, Target},
+    event::TaskEvent,
+    json::JsonObject,
+    pack::{Message, PackedFields, Packer},
+    state::{Generation, TaskState},
+    task::{Refusal, Task, TaskLimits},
+    text::{RawText, Text},
+    view::TaskView,
+};
+
+/// What bounds an owned task: nothing but its numbers. Every event can be replayed.
+const LIMITS: TaskLimits = TaskLimits {
+    bytes_max: i32::MAX as usize,
+    history_max: u32::MAX as usize,
+    artifacts_max: u16::MAX as usize,
+    replay_max: u32::MAX as u64,
+};
+
+/// A task in no store: built event by event, or copied from a view.
+///
+/// ```
+/// use peregrine::model::{Generation, MessageBuf, PartsBuf, TaskBuf, TaskState};
+///
+/// let mut task = TaskBuf::new("task-1", "conversation-1", Generation::V1)?;
+/// let said = MessageBuf::agent(&PartsBuf::new().text("done")).id("message-1");
+/// task.status(TaskState::Completed, 1_790_000_000_000, Some(&said))?;
+/// assert_eq!(task.view().status().state, TaskState::Completed);
+/// # Ok::<(), peregrine::model::Refusal>(())
+/// ```
+#[derive(Clone)]
+pub struct TaskBuf {
+    task: Task,
+    /// The event after which it is shown.
+    seq: u64,
+}
+
+impl TaskBuf {
+    /// A task without events; its first should be a status. Its messages need ids.
+    ///
+    /// # Errors
+    /// [`Refusal::TooLarge`]: an id is longer than 65,535 bytes.
+    pub fn new<'t>(
+        id: impl Into<Text<'t>>,
+        context_id: impl Into<Text<'t>>,
+        generation: Generation,
+    ) -> Result<TaskBuf, Refusal> {
+        let (id, context_id) = (id.into(), context_id.into());
+        let (id, context_id) = (id.canonical(), context_id.canonical());
+        if id.len().max(context_id.len()) > usize::from(u16::MAX) {
+            return Err(Refusal::TooLarge);
+        }
+        Ok(TaskBuf { task: Task::new(&id, &context_id, generation, 0), seq: 0 })
+    }
+
+    /// A copy of the task as the view shows it.
+    pub fn of(view: TaskView<'_>) -> TaskBuf {
+        TaskBuf { task: view.task().clone(), seq: view.seq() }
+    }
+
+    /// Applies one event, behind all that there are.
+    ///
+    /// # Errors
+    /// [`Refusal`]; the task is then as it was.
+    pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<(), Refusal> {
+        self.seq = self.task.apply(event, &LIMITS)?;
+        Ok(())
+    }
+
+    /// Adds a client's message to the history.
+    ///
+    /// # Errors
+    /// [`Refusal`]; the task is then as it was.
+    pub fn user_message(&mut self, message: Message<'_>) -> Result<(), Refusal> {
+        self.apply(&TaskEvent::UserMessage { message })
+    }
+
+    /// Sets the status, as of `at_ms` milliseconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// [`Refusal`]; the task is then as it was.
+    pub fn status(
+        &mut self,
+        state: TaskState,
+        at_ms: u64,
+        message: Option<&MessageBuf>,
+    ) -> Result<(), Refusal> {
+        let message = message.map(MessageBuf::view);
+        self.apply(&TaskEvent::Status { state, at_ms, message, metadata: None })
+    }
+
+    /// Adds a whole artifact.
+    ///
+    /// # Errors
+    /// [`Refusal`]; the task is then as it was.
+    pub fn artifact(&mut self, artifact: &ArtifactBuf) -> Result<(), Refusal> {
+        let artifact = artifact.view();
+        let (append, last_chunk) = (false, true);
+        self.apply(&TaskEvent::Artifact { artifact, append, last_chunk, metadata: None })
+    }
+
+    /// The task, for an answer.
+    pub fn view(&self) -> TaskView<'_> {
+        self.task.view_at(self.seq)
+    }
+
+    /// The task with its events, for a stream; see
+    /// [`Cursor::show_new`](crate::service::Cursor::show_new).
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+}
+
+/// Tags of what a call names, in [`CallBuf::fields`].
+mod tag {
+    pub const MESSAGE: u8 = 1;
+    pub const ID: u8 = 2;
+    pub const CONTEXT_ID: u8 = 3;
+    pub const OUTPUT_MODES: u8 = 4;
+    pub const METADATA: u8 = 5;
+    pub const PAGE_TOKEN: u8 = 6;
+}
+
+/// A call that owns what it says.
+#[derive(Clone)]
+pub struct CallBuf {
+    kind: Kind,
+    /// Its text, packed.
+    fields: Box<[u8]>,
+}
+
+/// A call without what is borrowed.
+#[derive(Clone, Copy)]
+enum Kind {
+    Send { client_chooses_id: bool, mode: SendMode, history: Option<u32>, generation: Generation },
+    Get { history: Option<u32> },
+    List(List<'static>),
+    Cancel(Aim),
+    Subscribe(Aim),
+    Push(Op),
+    ExtendedCard,
+}
+
+/// A [`Target`] without what is borrowed.
+#[derive(Clone, Copy)]
+struct Aim {
+    generation: Generation,
+    after: Option<u64>,
+}
+
+impl Aim {
+    fn of(target: &Target<'_>, put: &mut dyn FnMut(u8, Option<&[u8]>)) -> Aim {
+        put(tag::ID, Some(target.id.raw()));
+        put(tag::CONTEXT_ID, target.context_id.map(RawText::raw));
+        put(tag::METADATA, target.metadata.map(JsonObject::raw));
+        Aim { generation: target.generation, after: target.after }
+    }
+}
+
+impl CallBuf {
+    /// A copy of a call.
+    pub fn of(call: &Call<'_>) -> CallBuf {
+        let mut fields = Vec::new();
+        let mut put = |tag, bytes: Option<&[u8]>| Packer(&mut fields).put_some(tag, bytes);
+        let kind = match call {
+            Call::Send(send) => {
+                put(tag::MESSAGE, Some(send.message.packed()));
+                put(tag::ID, send.task_id.map(RawText::raw));
+                put(tag::CONTEXT_ID, send.context_id.map(RawText::raw));
+                put(tag::OUTPUT_MODES, send.accepted_output_modes);
+                put(tag::METADATA, send.metadata.map(JsonObject::raw));
+                let Send { client_chooses_id, mode, history, generation, .. } = *send;
+                Kind::Send { client_chooses_id, mode, history, generation }
+            }
+            Call::Get(get) => {
+                put(tag::ID, Some(get.id.raw()));
+                put(tag::CONTEXT_ID, get.context_id.map(RawText::raw));
+                Kind::Get { history: get.history }
+            }
+            Call::List(list) => {
+                put(tag::CONTEXT_ID, list.context_id.map(RawText::raw));
+                put(tag::PAGE_TOKEN, list.page_token);
+                Kind::List(List { context_id: None, page_token: None, ..*list })
+            }
+            Call::Cancel(target) => Kind::Cancel(Aim::of(target, &mut put)),
+            Call::Subscribe(target) => Kind::Subscribe(Aim::of(target, &mut put)),
+            Call::Push(op) => Kind::Push(*op),
+            Call::ExtendedCard => Kind::ExtendedCard,
+        };
+        CallBuf { kind, fields: fields.into() }
+    }
+
+    /// The call.
+    pub fn view(&self) -> Call<'_> {
+        let fields = PackedFields(&self.fields);
+        let (id, context_id) = (fields.text(tag::ID), fields.text(tag::CONTEXT_ID));
+        let metadata = fields.first(tag::METADATA).map(JsonObject::known);
+        let target = |Aim { generation, after }| {
+            let id = id.unwrap_or_default();
+            Target { id, context_id, metadata, generation, after }
+        };
+        match self.kind {
+            Kind::Send { client_chooses_id, mode, history, generation } => Call::Send(Send {
+                message: Message(fields.first(tag::MESSAGE).unwrap_or_default()),
+                task_id: id,
+                client_chooses_id,
+                context_id,
+                mode,
+                history,
+                accepted_output_modes: fields.first(tag::OUTPUT_MODES),
+                metadata,
+                generation,
+            }),
+            Kind::Get { history } => {
+                Call::Get(Get { id: id.unwrap_or_default(), context_id, history })
+            }
+            Kind::List(list) => {
+                let page_token = fields.first(tag::PAGE_TOKEN);
+                Call::List(List { context_id, page_token, ..list })
+            }
+            Kind::Cancel(aim) => Call::Cancel(target(aim)),
+            Kind::Subscribe(aim) => Call::Subscribe(target(aim)),
+            Kind::Push(op) => Call::Push(op),
+            Kind::ExtendedCard => Call::ExtendedCard,
+        }
+    }
+}
