@@ -1,10 +1,14 @@
 //! What answers in place of agents: services of one's own behind every binding.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 // A test that cannot go on has failed.
 
+#[path = "../support/grpc.rs"]
+mod grpc_client;
 #[path = "../support/mod.rs"]
 mod support;
 
 mod owned;
+mod routed;
+mod router;
 mod setup;
