@@ -233,7 +233,7 @@ impl Bare {
         let start =
             Start { secret: 7, unix_ms: || NOW.unix_ms, workers: 1, base_url: String::new() };
         let limits = Limits::default();
-        let core = Core::new(&limits, vec![(Echo::profile(), Arc::new(Echo))], None, &start);
+        let core = Core::new(&limits, vec![(Echo::profile(), Arc::new(Echo))], None, &start, None);
         let large = LargeBodies::new(&Limits::default());
         let site = Site {
             large,

@@ -3,6 +3,8 @@
 //! A call is borrowed from its body and answered through a writer while the task is locked, so
 //! nothing is copied in between. Time, entropy and wake-ups are arguments.
 
+pub mod tap;
+
 use std::{
     net::IpAddr,
     sync::{Arc, atomic::AtomicUsize},

@@ -56,6 +56,9 @@ pub struct Progress {
     pub read: bool,
     /// What to do with the socket.
     pub next: Next,
+    /// What was written shows nothing that was recorded after this record of the server's
+    /// [`Tap`](crate::service::tap::Tap): it may leave when that is durable. 0 without a tap.
+    pub record: u64,
 }
 
 /// What to do with the socket.
@@ -136,7 +139,8 @@ impl Conn {
     ) -> Progress {
         let mut input = input.into();
         let (mut consumed, length) = (0, input.bytes().len());
-        loop {
+        let written = cx.out.len();
+        let mut progress = loop {
             let rest = input.behind(consumed);
             let step = match &mut self.state {
                 State::Reading { .. } => self.reading(cx, rest, eof),
@@ -148,24 +152,38 @@ impl Conn {
             };
             match step {
                 Step::Ate(bytes) => consumed += bytes,
-                Step::Wait => return self.progress(cx, consumed, length - consumed, true),
-                Step::Full => return self.progress(cx, consumed, length - consumed, false),
+                Step::Wait => break self.progress(cx, consumed, length - consumed, true),
+                Step::Full => break self.progress(cx, consumed, length - consumed, false),
                 Step::Rest(bytes, room) => {
                     consumed += bytes;
-                    return self.progress(cx, consumed, length - consumed, room);
+                    break self.progress(cx, consumed, length - consumed, room);
                 }
                 Step::Http2 => {
                     self.state = State::Closed;
                     let next = Next::Http2;
-                    return Progress { consumed, need: 0, deadline_ms: None, read: false, next };
+                    let need = 0;
+                    break Progress {
+                        consumed,
+                        need,
+                        deadline_ms: None,
+                        read: false,
+                        next,
+                        record: 0,
+                    };
                 }
                 Step::Over(next) => {
                     self.state = State::Closed;
                     let (consumed, need, deadline_ms) = (length, 0, None);
-                    return Progress { consumed, need, deadline_ms, read: true, next };
+                    break Progress { consumed, need, deadline_ms, read: true, next, record: 0 };
                 }
             }
+        };
+        if let Some(tap) = &cx.engine.tap
+            && cx.out.len() > written
+        {
+            progress.record = tap.recorded();
         }
+        progress
     }
 
     /// Bytes of buffers that the connection holds beside the caller's.
@@ -200,7 +218,7 @@ impl Conn {
         };
         // Without room time changes nothing, and a peer that does not read is the driver's to cut.
         let deadline_ms = deadline_ms.filter(|_| room);
-        Progress { consumed, need, deadline_ms, read, next: Next::Open }
+        Progress { consumed, need, deadline_ms, read, next: Next::Open, record: 0 }
     }
 
     /// Looks for a whole request.

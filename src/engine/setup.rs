@@ -23,7 +23,7 @@ use crate::{
     limits::Limits,
     model::Profile,
     op::Core,
-    service::{AgentIndex, Now, Service, Start, TickCx},
+    service::{AgentIndex, Now, Service, Start, TickCx, tap::Tap},
 };
 
 /// Everything a user decides about a server.
@@ -40,6 +40,9 @@ pub struct Setup {
     /// contexts tell it, and [`node_of`](crate::engine::node_of) reads it. A `service` has numbers
     /// of its own.
     pub node: Option<u16>,
+    /// Keeps what happens to tasks; answers wait until it is durable. Beside a `service` it is for
+    /// the answers alone: that service has given it to its cores.
+    pub tap: Option<Arc<dyn Tap>>,
     /// Dialects at paths of their own.
     pub mounts: Vec<Mount>,
     /// The form of the public cards.
@@ -79,6 +82,7 @@ impl Default for Setup {
             agents: Vec::new(),
             service: None,
             node: None,
+            tap: None,
             mounts: Vec::new(),
             card: CardForm::Hybrid,
             interfaces: Interface::defaults(),
@@ -118,6 +122,7 @@ pub struct Waiting {
 /// What all connections of a server share.
 pub struct Engine {
     service: Arc<dyn Service>,
+    pub(super) tap: Option<Arc<dyn Tap>>,
     pub(crate) site: Site,
     draining: AtomicBool,
     cut: AtomicBool,
@@ -194,7 +199,7 @@ impl Setup {
         let Names { agents, names, mounts } = self.resolve()?;
         let service = match self.service {
             Some(service) => service,
-            None => local_core(&self.limits, self.agents, self.node, &start),
+            None => local_core(&self.limits, self.agents, self.node, &start, self.tap.clone()),
         };
         let large = LargeBodies::new(&self.limits);
         let site = Site {
@@ -222,7 +227,7 @@ impl Setup {
             card_times: CardTimes::default(),
         };
         let (draining, cut) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Arc::new(Engine { service, site, draining, cut }))
+        Ok(Arc::new(Engine { service, tap: self.tap, site, draining, cut }))
     }
 }
 
@@ -230,14 +235,16 @@ impl Setup {
 /// that has some of them behind it: what a [`Setup`] with agents makes by itself. For `node` see
 /// [`Setup::node`].
 ///
-/// Of `start`, `base_url` is of no use here; `workers` is the server's number of them.
+/// Of `start`, `base_url` is of no use here; `workers` is the server's number of them. `tap` keeps
+/// what happens to its tasks.
 pub fn local_core(
     limits: &Limits,
     agents: Vec<(Profile, Arc<dyn Agent>)>,
     node: Option<u16>,
     start: &Start,
+    tap: Option<Arc<dyn Tap>>,
 ) -> Arc<dyn Service> {
-    Core::new(limits, agents, node, start)
+    Core::new(limits, agents, node, start, tap)
 }
 
 fn is_name(name: &str) -> bool {
@@ -270,6 +277,12 @@ impl Engine {
     #[cfg(feature = "net")]
     pub(crate) fn held_bytes(&self) -> &Arc<AtomicUsize> {
         &self.site.held_bytes
+    }
+
+    /// Who keeps what happens to tasks: a driver sends what [`Progress`](crate::engine::Progress)
+    /// names a record for when that is durable.
+    pub fn tap(&self) -> Option<&Arc<dyn Tap>> {
+        self.tap.as_ref()
     }
 
     /// The waist.

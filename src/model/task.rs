@@ -1,9 +1,10 @@
 //! A task is the log of its events; its state, history and artifacts are a reading of that log.
 //!
-//! [`Task::apply`] is the one mutation in the system. Entries that a later one replaced are marked
-//! dead with the sequence number that replaced them and stay as long as the replay window needs
-//! them; compaction then drops them: the log holds at most what is alive, the window, and as much
-//! again.
+//! What the store does to its tasks goes through `store/door.rs`, which alone calls
+//! [`Task::apply`], and the two ways to do much of it at once. Entries that a later one replaced
+//! are marked dead with the sequence number that replaced them and stay as long as the replay window
+//! needs them; compaction then drops them: the log holds at most what is alive, the window, and as
+//! much again.
 
 use smallvec::SmallVec;
 
@@ -112,7 +113,7 @@ impl Task {
 
     /// A task as it is after a client's message and then `submitted`; for the rest, see
     /// [`Task::new`].
-    pub fn submitted(
+    pub(crate) fn submitted(
         id: &[u8],
         context_id: &[u8],
         generation: Generation,
@@ -276,7 +277,8 @@ impl Task {
         TaskView::new(self, seq.min(self.seq()))
     }
 
-    /// Applies one event: the only way a task changes.
+    /// Applies one event: the only way in which a task changes. In a store it is called at the door
+    /// (`store/door.rs`) and nowhere else.
     ///
     /// Returns the sequence number of the task afterwards.
     ///
@@ -311,7 +313,11 @@ impl Task {
     ///
     /// Returns how many, and whether a status was among them: none where the list as a whole
     /// comes near a limit, fewer than all where one of them is refused. The rest is for `apply`.
-    pub fn apply_at_once(&mut self, events: &EventBuf, limits: &TaskLimits) -> (usize, bool) {
+    pub(crate) fn apply_at_once(
+        &mut self,
+        events: &EventBuf,
+        limits: &TaskLimits,
+    ) -> (usize, bool) {
         let bytes = events.bytes();
         if self.state.is_terminal()
             || self.length() + bytes.len() > limits.bytes_max

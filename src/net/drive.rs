@@ -6,14 +6,14 @@
 //! window of `write_stall_ms` is cut off, and so is who has taken most of all buffers when
 //! they are full; whoever is told to go gets `linger_ms` to see our last words.
 
+mod sending;
+
 use std::{
     future::Future,
     io,
     pin::Pin,
     task::{Context, Poll},
 };
-
-use tokio::io::AsyncWrite;
 
 use crate::{
     engine::{Conn, Cx, Next},
@@ -23,6 +23,7 @@ use crate::{
 
 use super::{
     detachable::Detachable,
+    held_back::HeldBack,
     input_buffer::InputBuffer,
     output_buffer::OutputBuffer,
     share::Share,
@@ -49,6 +50,7 @@ struct Io<S> {
     conn: Conn,
     input: InputBuffer,
     output: OutputBuffer,
+    held: HeldBack,
     need: usize,
     due_ms: u64,
     /// When the current window of waiting output began.
@@ -104,6 +106,7 @@ impl<S: Transport + 'static> Drive<S> {
             conn: Conn::new(local.clock.now()),
             input: InputBuffer::default(),
             output: OutputBuffer::default(),
+            held: HeldBack::default(),
             need: 0,
             due_ms: NEVER,
             waits_ms: 0,
@@ -303,7 +306,9 @@ impl<S: Transport + 'static> Io<S> {
         let said = out.len();
         if said > 0 {
             let first = self.is_drained();
-            let sent = if self.output.is_empty() { send(&mut self.stream, out, cx)? } else { 0 };
+            let waits = self.held.holds(said, progress.record, engine.tap(), cx);
+            let is_next = self.output.is_empty() && !waits;
+            let sent = if is_next { send(&mut self.stream, out, cx)? } else { 0 };
             if sent == said && self.stream.is_flushed() {
                 out.clear();
             } else {
@@ -326,74 +331,6 @@ impl<S: Transport + 'static> Io<S> {
         let stopped = !progress.read || said >= local.bounds.output_bytes_max / 2;
         let again = said > 0 && stopped && self.output.len() < local.bounds.output_bytes_max;
         Ok(again || self.phase != Phase::Open)
-    }
-
-    /// Writes what waits; true when some of it went.
-    fn flush(
-        &mut self,
-        scratch: &mut WorkerScratch,
-        local: &WorkerState,
-        now: Now,
-        cx: &mut Context<'_>,
-    ) -> Result<bool, Hangup> {
-        if self.is_drained() {
-            return Ok(false);
-        }
-        let sent = send(&mut self.stream, self.output.unsent(), cx)?;
-        self.output.sent(sent, &mut scratch.outputs);
-        // Always: what the transport took just now may not be on its way.
-        let moved = self.flush_transport(cx)? || sent > 0;
-        self.taken = self.taken.saturating_add(sent.min(u32::MAX as usize) as u32);
-        let is_over = now.mono_ms >= self.waits_ms.saturating_add(local.bounds.write_stall_ms);
-        if is_over && !self.is_drained() {
-            if (self.taken as usize) < local.bounds.write_progress_bytes_min {
-                return Err(Hangup);
-            }
-            (self.waits_ms, self.taken) = (now.mono_ms, 0);
-        }
-        Ok(moved)
-    }
-
-    /// Moves on what the transport has kept back; true when that was the last of it.
-    fn flush_transport(&mut self, cx: &mut Context<'_>) -> Result<bool, Hangup> {
-        if self.stream.is_flushed() {
-            return Ok(false);
-        }
-        Ok(Pin::new(&mut self.stream).poll_flush(cx)?.is_ready())
-    }
-
-    /// RFC 9112 §9.6: sends what waits, closes our side, and reads a little longer, so that the
-    /// peer is not reset before it has read our answer.
-    fn close(
-        &mut self,
-        scratch: &mut WorkerScratch,
-        local: &WorkerState,
-        now: Now,
-        cx: &mut Context<'_>,
-    ) -> Result<PollEnd, Hangup> {
-        if !self.is_drained() {
-            return Ok(PollEnd::Wait);
-        }
-        if self.phase == Phase::Closing {
-            self.input.release(&mut scratch.inputs);
-            let ended = self.eof && !self.stream.sends_close_notify();
-            if ended || Pin::new(&mut self.stream).poll_shutdown(cx)?.is_pending() {
-                return Ok(PollEnd::Done);
-            }
-            self.phase = Phase::Lingering;
-            self.due_ms = now.mono_ms + local.bounds.linger_ms;
-        }
-        if now.mono_ms >= self.due_ms {
-            return Ok(PollEnd::Done);
-        }
-        for _ in 0..ROUNDS_MAX {
-            match poll_read(&mut self.stream, &mut scratch.read, cx)? {
-                Poll::Ready(0) => return Ok(PollEnd::Done),
-                Poll::Ready(_) => {}
-                Poll::Pending => return Ok(PollEnd::Wait),
-            }
-        }
-        Ok(PollEnd::Yield)
     }
 }
 

@@ -13,6 +13,7 @@ mod detachable;
 mod drive;
 mod entropy;
 mod error;
+mod held_back;
 #[cfg(feature = "grpc")]
 mod http2;
 mod input_buffer;

@@ -12,7 +12,7 @@ use crate::{
     agent::{Agent, Profile},
     engine::{Setup, Start},
     limits::Limits,
-    service::{Entropy, Service},
+    service::{Entropy, Service, tap::Tap},
 };
 
 use super::{
@@ -93,6 +93,13 @@ impl Server {
     #[must_use]
     pub fn node(mut self, node: u16) -> Server {
         self.setup.node = Some(node);
+        self
+    }
+
+    /// Sets who keeps what happens to tasks; see [`Setup::tap`].
+    #[must_use]
+    pub fn tap(mut self, tap: Arc<dyn Tap>) -> Server {
+        self.setup.tap = Some(tap);
         self
     }
 

@@ -26,7 +26,7 @@ use crate::{
     model::{Call, Profile, TaskState},
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Follow, Lifecycle, Outcome, Service, Start,
-        TickCx, WaitHandle,
+        TickCx, WaitHandle, tap::Tap,
     },
     store::{Store, TaskKey},
 };
@@ -63,6 +63,7 @@ impl Core {
         agents: Vec<(Profile, Arc<dyn Agent>)>,
         node: Option<u16>,
         start: &Start,
+        tap: Option<Arc<dyn Tap>>,
     ) -> Arc<Core> {
         let agents = agents.into_iter().map(|(profile, agent)| {
             let any_media = profile.input_modes.iter().any(|mode| mode == "*/*");
@@ -73,7 +74,9 @@ impl Core {
         let agents: Box<[Resident]> = agents.collect();
         Arc::new_cyclic(|this| Core {
             this: this.clone(),
-            store: Store::for_workers(limits, start.secret, start.workers).of_node(node),
+            store: Store::for_workers(limits, start.secret, start.workers)
+                .of_node(node)
+                .tapped(tap),
             agents,
             limits: limits.clone(),
             unix_ms: start.unix_ms,

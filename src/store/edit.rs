@@ -3,7 +3,14 @@
 //! Law: bytes are taken from the store's budget before an event is applied. An agent's event beyond
 //! a limit ends the task as failed, for which room was kept back; a client's leaves it as it was.
 
-use super::{Refused, Store, group::Group, shard::Shard, slab::Slot, waiters::Wakes};
+use super::{
+    Refused, Store,
+    door::{Change, Entered},
+    group::Group,
+    shard::Shard,
+    slab::Slot,
+    waiters::Wakes,
+};
 use crate::{
     model::{EventBuf, Message, Refusal, Task, TaskEvent, TaskState},
     service::Now,
@@ -98,7 +105,7 @@ impl<'e> Edit<'e> {
         events: &EventBuf,
         first: Option<Message<'_>>,
     ) -> Result<(), Refused> {
-        let applied = self.apply_at_once(events);
+        let applied = self.apply_at_once(events, first);
         if applied == events.len() {
             return Ok(());
         }
@@ -106,9 +113,10 @@ impl<'e> Edit<'e> {
     }
 
     /// Applies the first events of a list, as far as nothing is in the way; returns how many.
-    fn apply_at_once(&mut self, events: &EventBuf) -> usize {
-        let store = self.store;
-        let Some(task) = &mut self.shard.slab[self.index].task else { return 0 };
+    fn apply_at_once(&mut self, events: &EventBuf, first: Option<Message<'_>>) -> usize {
+        let (store, place) = (self.store, (self.at, self.index));
+        let slot = &mut self.shard.slab[self.index];
+        let Some(task) = &slot.task else { return 0 };
         let growth = task.growth_at_once(events);
         if growth > 0 {
             if !store.budget.bytes.take(&self.group.bytes, growth) {
@@ -116,11 +124,12 @@ impl<'e> Edit<'e> {
             }
             self.charged += growth;
         }
-        let (applied, has_status) = task.apply_at_once(events, &store.agent_limits);
-        if has_status {
-            self.status_ms = Some(task.updated_ms());
+        let change = Change::Events(events, first, &store.agent_limits);
+        let Ok(entered) = store.door.enter(place, slot, change) else { return 0 };
+        if entered.has_status {
+            self.status_ms = slot.task.as_ref().map(Task::updated_ms);
         }
-        applied
+        entered.applied
     }
 
     fn slot(&mut self) -> &mut Slot {
@@ -150,8 +159,8 @@ impl<'e> Edit<'e> {
     fn apply_charged(&mut self, event: &TaskEvent<'_>, is_last: bool) -> Result<u64, Refusal> {
         let store = self.store;
         let limits = if is_last { &store.limits } else { &store.agent_limits };
-        let Some(task) = &mut self.slot().task else { return Err(Refusal::Terminal) };
-        let seq = task.apply(event, limits)?;
+        let (door, place) = (&store.door, (self.at, self.index));
+        let Entered { seq, .. } = door.enter(place, self.slot(), Change::Event(event, limits))?;
         if let TaskEvent::Status { at_ms, .. } = event {
             self.status_ms = Some(*at_ms);
         }

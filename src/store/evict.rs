@@ -226,7 +226,7 @@ impl Store {
         why: Eviction,
         wakes: &mut Wakes,
     ) -> bool {
-        let evicted = shard.evict(wakes);
+        let evicted = shard.evict(at, &self.door, wakes);
         self.group(at).note_oldest(at, shard.oldest_stamp());
         let Some(evicted) = evicted else { return false };
         let group = &self.groups[group];

@@ -9,6 +9,7 @@
 //! Lock order: one shard (others only by `try_lock`), then one map of chosen ids.
 
 mod budget;
+mod door;
 mod edit;
 mod evict;
 mod follow;
@@ -24,8 +25,11 @@ mod survivors;
 mod sync;
 mod waiters;
 
+use std::sync::Arc;
+
 use self::{
     budget::Budget,
+    door::Door,
     group::Group,
     id::{Keys, Sharding, group_of},
     page::Bound,
@@ -38,7 +42,7 @@ use crate::{
     fault::{Fault, FaultKind},
     limits::Limits,
     model::{MessageBuf, PartsBuf, Task, TaskLimits, TaskState},
-    service::{AgentIndex, Handle, Now},
+    service::{AgentIndex, Handle, Now, tap::Tap},
 };
 
 pub use self::{
@@ -60,6 +64,7 @@ const LAST_WORDS: usize = 256;
 pub struct Store {
     groups: Box<[Group]>,
     sharding: Sharding,
+    door: Door,
     workers: usize,
     /// From the hash of an id that a client chose to its place.
     chosen: Box<[Mutex<HashedMap>]>,
@@ -167,6 +172,7 @@ impl Store {
         Store {
             groups: (0..groups).map(group).collect(),
             sharding,
+            door: Door { tap: None, sharding },
             workers: workers.max(1),
             chosen: (0..shards).map(|_| Mutex::default()).collect(),
             keys: Keys::new(secret),
@@ -185,6 +191,13 @@ impl Store {
     #[must_use]
     pub fn of_node(mut self, node: Option<u16>) -> Store {
         self.keys.set_node(node);
+        self
+    }
+
+    /// From now on `tap` records what happens to tasks.
+    #[must_use]
+    pub fn tapped(mut self, tap: Option<Arc<dyn Tap>>) -> Store {
+        self.door.tap = tap;
         self
     }
 

@@ -6,6 +6,7 @@ use std::{cell::Cell, sync::PoisonError};
 
 use super::{
     Edit, ID_LEN, Refused, Store, TaskKey,
+    door::{Begin, Change},
     id::GROUP,
     shard::{Context, HashedMap, remove},
     sync::MutexGuard,
@@ -181,12 +182,13 @@ impl Store {
         }
         let mut shard = group.lock(at);
         let slot = &mut shard.slab[index];
-        let begun = (message, now.unix_ms);
-        slot.task = Some(Task::submitted(id, context_id, generation, begun, log));
         (slot.agent, slot.is_chosen) = (reserved.agent, reserved.chosen.is_some());
         slot.context = reserved.context.hash;
         (slot.context_slot, slot.is_only_task) =
             (reserved.context.context_slot, reserved.context_id.is_none());
+        let begin = Begin { id, context_id, generation, message, at_ms: now.unix_ms, log };
+        // A task that begins is not refused.
+        let _ = self.door.enter((at, index), slot, Change::Begin(begin));
         reserved.is_kept.set(true);
         // A limit that is reached has failed the task, which is then what there is to read.
         let _ = Edit::begun((self, group), &mut shard, (at, index, log), now, &mut wakes)

@@ -14,6 +14,7 @@ use std::{
 };
 
 use super::{
+    door::{Change, Door},
     order::Order,
     slab::{NONE, Slab},
     survivors::Survivors,
@@ -288,7 +289,7 @@ impl Shard {
     /// Evicts the task that ended first; `None`: no task has ended.
     ///
     /// Owners will be asked first: the oldest task of one who is over its share of this shard.
-    pub fn evict(&mut self, wakes: &mut Wakes) -> Option<Evicted> {
+    pub fn evict(&mut self, at: usize, door: &Door, wakes: &mut Wakes) -> Option<Evicted> {
         let index = self.oldest;
         let slot = self.slab.slot(index)?;
         let (owner, next, stamp) = (slot.agent, slot.next, slot.stamp);
@@ -303,7 +304,9 @@ impl Shard {
         self.leave(index);
         self.forget(index, wakes);
         let slot = &mut self.slab[index];
-        let (task, is_chosen) = (slot.task.take(), slot.is_chosen);
+        let (mut task, is_chosen) = (None, slot.is_chosen);
+        // What leaves is not refused.
+        let _ = door.enter((at, index), slot, Change::Evict(&mut task));
         let slots = self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);
         let bytes = task.as_ref().map_or(0, Task::heap_bytes);

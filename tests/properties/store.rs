@@ -1,10 +1,11 @@
 //! The store is a sorted list of tasks for each worker that forgets the oldest finished ones first:
-//! any sequence of steps gives what a naive twin gives, and no limit is ever exceeded.
+//! any sequence of steps gives what a naive twin gives, and no limit is ever exceeded. What its tap
+//! is told is enough to make the same tasks again.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     task::{Poll, Wake, Waker},
@@ -14,9 +15,12 @@ use peregrine::{
     limits::Limits,
     model::{
         ArtifactBuf, EventBuf, Generation, JsonObject, List, MessageBuf, PartsBuf, RawText, Reply,
-        TaskEvent, TaskState, TaskView, uuid,
+        Task, TaskEvent, TaskLimits, TaskState, TaskView, uuid,
     },
-    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, WaitHandle},
+    service::{
+        AgentIndex, Cursor, Follow, Handle, Now, StreamResponse, WaitHandle,
+        tap::{Record, Tap},
+    },
     store::{Eviction, NewTask, PageToken, Refused, Store, TaskKey},
 };
 use proptest::prelude::*;
@@ -91,6 +95,7 @@ struct Listing {
 
 struct Twin {
     store: Store,
+    replica: Arc<Replica>,
     limits: Limits,
     known: Vec<Known>,
     readers: Vec<Reader>,
@@ -119,13 +124,70 @@ fn limits(tape: &mut Tape<'_>) -> Limits {
     }
 }
 
+/// Tasks as their records tell them.
+struct Replica {
+    tasks: Mutex<HashMap<Handle, (AgentIndex, Task)>>,
+    limits: TaskLimits,
+}
+
+impl Replica {
+    fn new(limits: &Limits) -> Arc<Replica> {
+        let limits = TaskLimits {
+            // What was recorded is applied, whatever room there was.
+            bytes_max: 1 << 30,
+            history_max: limits.history_max,
+            artifacts_max: limits.artifacts_max,
+            replay_max: 1,
+        };
+        Arc::new(Replica { tasks: Mutex::default(), limits })
+    }
+}
+
+impl Tap for Replica {
+    fn record(&self, task: Handle, record: Record<'_>) {
+        let mut tasks = self.tasks.lock().unwrap();
+        match record {
+            Record::Created { id, context_id, agent, generation, at_ms, message, .. } => {
+                let mut made = Task::new(id.raw(), context_id.raw(), generation, 0);
+                let (state, metadata) = (TaskState::Submitted, None);
+                for event in [
+                    TaskEvent::UserMessage { message },
+                    TaskEvent::Status { state, at_ms, message: None, metadata },
+                ] {
+                    made.apply(&event, &self.limits).unwrap();
+                }
+                assert!(tasks.insert(task, (agent, made)).is_none(), "made twice");
+            }
+            Record::Changed(event) => {
+                let (_, known) = tasks.get_mut(&task).expect("made before");
+                known.apply(&event, &self.limits).expect("it was applied before");
+            }
+            Record::Evicted => drop(tasks.remove(&task).expect("made before")),
+            _ => unreachable!("there is nothing else yet"),
+        }
+    }
+
+    fn recorded(&self) -> u64 {
+        0
+    }
+
+    fn durable(&self) -> u64 {
+        0
+    }
+
+    fn wait(&self, _number: u64, _wake: &Waker) {}
+}
+
 /// Plays the steps that `bytes` spell.
 pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
     let mut tape = Tape(bytes);
     let limits = limits(&mut tape);
     let workers = 1 + tape.next(4);
+    let replica = Replica::new(&limits);
+    let tap = Some(Arc::clone(&replica) as _);
     let mut twin = Twin {
-        store: Store::for_workers(&limits, 0xfeed << 70 | 77, workers),
+        store: Store::for_workers(&limits, 0xfeed << 70 | 77, workers).tapped(tap),
+        replica,
         limits,
         known: Vec::new(),
         readers: Vec::new(),
@@ -157,6 +219,7 @@ pub fn the_store_is_its_naive_twin(bytes: &[u8]) {
         }
         twin.check();
     }
+    twin.check_replica();
     while twin.listing.is_some() {
         twin.turn_a_page(&mut tape);
     }
@@ -300,9 +363,7 @@ impl Twin {
         for _ in 0..tape.next(3) {
             self.event(tape, &mut events);
         }
-        let read = |task: &peregrine::model::Task| {
-            (task.state(), task.seq(), task.updated_ms(), look(task.view()))
-        };
+        let read = |task: &Task| (task.state(), task.seq(), task.updated_ms(), look(task.view()));
         let made =
             store.commit_new(&reserved, Generation::V1, said.view(), &events, self.now, read);
         drop(reserved);
@@ -657,8 +718,23 @@ impl Twin {
             assert_eq!(self.store.find(known.agent, &known.id), Some(known.key));
             assert_eq!(self.store.find(AgentIndex(7), &known.id), None);
         }
+        if self.bits % 16 == 1 {
+            self.check_replica();
+        }
         if self.limits.task_ttl_ms > 1_000 {
             assert_eq!(stats.evicted[Eviction::Ttl as usize], 0);
+        }
+    }
+
+    /// What was recorded makes the same tasks.
+    fn check_replica(&self) {
+        let replica = self.replica.tasks.lock().unwrap();
+        assert_eq!(replica.len(), self.known.len());
+        for known in &self.known {
+            let (agent, task) = &replica[&known.key.handle()];
+            let (now, seq) = self.store.read(known.key, |t| (look(t.view()), t.seq())).unwrap();
+            assert_eq!((agent, look(task.view()), task.seq()), (&known.agent, now, seq));
+            assert!(task.id() == known.id && task.context_id() == known.context);
         }
     }
 

@@ -12,3 +12,4 @@ mod owned;
 mod routed;
 mod router;
 mod setup;
+mod tap;

@@ -268,6 +268,15 @@ impl Tcp {
         Tcp::of(TcpStream::connect(addr).expect("a connection"))
     }
 
+    /// True when nothing has arrived that was not read, and the connection is open.
+    pub fn is_silent(&self) -> bool {
+        let wait = |time| self.stream.set_read_timeout(Some(time)).expect("a timeout");
+        wait(Duration::from_millis(20));
+        let peeked = self.stream.peek(&mut [0]);
+        wait(PATIENCE);
+        matches!(peeked, Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
+    }
+
     fn of(stream: TcpStream) -> Tcp {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");

@@ -161,6 +161,7 @@ impl Lab {
             deadline_ms: Some(self.now.mono_ms + self.engine.limits().keep_alive_idle_ms),
             read: true,
             next: Next::Open,
+            record: 0,
         };
         self.lines.push(Line {
             conn: Conn::new(self.now),

@@ -27,7 +27,7 @@ use super::{
     CallGuard, Deadline, Http2Shared,
     message::{Messages, NoMessage, late},
     metadata::Metadata,
-    send::{Gone, send, take, take_piece},
+    send::{Gone, durable, send, take, take_piece},
 };
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
@@ -110,6 +110,7 @@ pub(super) async fn answer(
         Rpc::Reflection => call.reflection(messages).await,
     };
     if let Err(End::Status(status)) = end {
+        durable(&call.shared).await;
         call.refuse(status);
     }
 }
@@ -283,6 +284,7 @@ impl GrpcCall {
         answer: Bytes,
         status: &Status,
     ) -> Result<(), End> {
+        durable(&self.shared).await;
         let due_ms = self.due_ms.unwrap_or(NEVER);
         let in_time = send(stream, answer, false, &self.shared, &mut self.deadline, due_ms).await?;
         let trailers = if in_time { trailers(status) } else { trailers(&late()) };
@@ -331,6 +333,7 @@ impl GrpcCall {
             let status = match pumped {
                 Pumped::Pending if messages.is_empty() => continue,
                 Pumped::Pending | Pumped::More => {
+                    durable(&self.shared).await;
                     let due_ms = self.due_ms.unwrap_or(NEVER);
                     let deadline = &mut self.deadline;
                     if send(&mut stream, messages, false, &self.shared, deadline, due_ms).await? {

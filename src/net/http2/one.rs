@@ -26,7 +26,7 @@ use super::{
     CallGuard, Deadline, Http2Shared,
     body::{Body, Piece},
     host::authorities,
-    send::{Gone, send, take, take_piece},
+    send::{Gone, durable, send, take, take_piece},
 };
 
 /// RFC 9113 §8.2.2: fields of a connection mean nothing here; the rest is said anew.
@@ -145,6 +145,7 @@ impl Exchange {
         let mut stream: Option<SendStream<Bytes>> = None;
         loop {
             let turn = poll_fn(|cx| self.turn(cx, respond, stream.as_mut())).await?;
+            durable(&self.shared).await;
             if stream.is_none()
                 && let Some(response) = self.answer.head.take()
             {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use h2::{Reason, SendStream};
 
 use super::{Deadline, Http2Shared, account::Account};
+use crate::net::held_back::is_durable;
 
 /// An answer above this size is handed over as it is; a smaller one is copied, and its buffer
 /// stays with the worker.
@@ -42,6 +43,14 @@ impl Drop for Counted {
 
 /// The stream is over: the peer has left or was given up.
 pub(super) struct Gone;
+
+/// Waits until everything that was recorded so far is durable: what is sent next shows no more.
+pub(super) async fn durable(shared: &Http2Shared) {
+    let Some(tap) = shared.engine().tap() else { return };
+    let record = tap.recorded();
+    let is_durable = |cx: &mut Context<'_>| is_durable(&**tap, record, cx);
+    poll_fn(|cx| if is_durable(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
 
 /// Takes a complete answer out of a worker's buffer; [`Gone`]: the buffers have no room for it.
 pub(super) fn take(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Bytes, Gone> {

@@ -1,0 +1,97 @@
+//! Sending what waits, and the end of a connection.
+//!
+//! Whoever takes too little of what waits for it is cut off; what waits for us to be durable is not
+//! counted against the peer.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::io::AsyncWrite;
+
+use super::{Hangup, Io, Phase, PollEnd, ROUNDS_MAX};
+use crate::{
+    net::{
+        transport::{Transport, poll_read, send},
+        worker_state::{WorkerScratch, WorkerState},
+    },
+    service::Now,
+};
+
+impl<S: Transport + 'static> Io<S> {
+    /// Writes what waits; true when some of it went.
+    pub(super) fn flush(
+        &mut self,
+        scratch: &mut WorkerScratch,
+        local: &WorkerState,
+        now: Now,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, Hangup> {
+        if self.is_drained() {
+            return Ok(false);
+        }
+        let unsent = self.output.unsent();
+        let free = self.held.free(unsent.len(), local.server.engine.tap(), cx);
+        if free == 0 && !unsent.is_empty() {
+            // It is not the peer who keeps us waiting.
+            (self.waits_ms, self.taken) = (now.mono_ms, 0);
+            return self.flush_transport(cx);
+        }
+        let sent = send(&mut self.stream, &unsent[..free], cx)?;
+        self.output.sent(sent, &mut scratch.outputs);
+        // Always: what the transport took just now may not be on its way.
+        let moved = self.flush_transport(cx)? || sent > 0;
+        self.taken = self.taken.saturating_add(sent.min(u32::MAX as usize) as u32);
+        let is_over = now.mono_ms >= self.waits_ms.saturating_add(local.bounds.write_stall_ms);
+        if is_over && !self.is_drained() {
+            if (self.taken as usize) < local.bounds.write_progress_bytes_min {
+                return Err(Hangup);
+            }
+            (self.waits_ms, self.taken) = (now.mono_ms, 0);
+        }
+        Ok(moved)
+    }
+
+    /// Moves on what the transport has kept back; true when that was the last of it.
+    pub(super) fn flush_transport(&mut self, cx: &mut Context<'_>) -> Result<bool, Hangup> {
+        if self.stream.is_flushed() {
+            return Ok(false);
+        }
+        Ok(Pin::new(&mut self.stream).poll_flush(cx)?.is_ready())
+    }
+
+    /// RFC 9112 §9.6: sends what waits, closes our side, and reads a little longer, so that the
+    /// peer is not reset before it has read our answer.
+    pub(super) fn close(
+        &mut self,
+        scratch: &mut WorkerScratch,
+        local: &WorkerState,
+        now: Now,
+        cx: &mut Context<'_>,
+    ) -> Result<PollEnd, Hangup> {
+        if !self.is_drained() {
+            return Ok(PollEnd::Wait);
+        }
+        if self.phase == Phase::Closing {
+            self.input.release(&mut scratch.inputs);
+            let ended = self.eof && !self.stream.sends_close_notify();
+            if ended || Pin::new(&mut self.stream).poll_shutdown(cx)?.is_pending() {
+                return Ok(PollEnd::Done);
+            }
+            self.phase = Phase::Lingering;
+            self.due_ms = now.mono_ms + local.bounds.linger_ms;
+        }
+        if now.mono_ms >= self.due_ms {
+            return Ok(PollEnd::Done);
+        }
+        for _ in 0..ROUNDS_MAX {
+            match poll_read(&mut self.stream, &mut scratch.read, cx)? {
+                Poll::Ready(0) => return Ok(PollEnd::Done),
+                Poll::Ready(_) => {}
+                Poll::Pending => return Ok(PollEnd::Wait),
+            }
+        }
+        Ok(PollEnd::Yield)
+    }
+}

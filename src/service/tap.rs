@@ -1,0 +1,68 @@
+//! What goes through the door into tasks, for whoever keeps it: a journal, a copy elsewhere.
+//!
+//! Law: everything that happens to a task is recorded, in its order and before anybody sees it.
+//! What shows a task is held back until everything that was recorded before is durable.
+
+use std::task::Waker;
+
+use crate::{
+    model::{Generation, Message, RawText, TaskEvent},
+    service::{AgentIndex, Handle},
+};
+
+/// What happened to a task.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub enum Record<'a> {
+    /// A client's message has made it, and it is `submitted`.
+    Created {
+        /// Its id, which a client or the store has chosen.
+        id: RawText<'a>,
+        /// The id of its conversation.
+        context_id: RawText<'a>,
+        /// True: a client has chosen the id, so that it does not name the task's place.
+        is_chosen: bool,
+        /// Whose it is.
+        agent: AgentIndex,
+        /// The wire family of the call that made it.
+        generation: Generation,
+        /// When, in milliseconds since the Unix epoch.
+        at_ms: u64,
+        /// The message.
+        message: Message<'a>,
+    },
+    /// It has changed.
+    Changed(TaskEvent<'a>),
+    /// It has left the store; its handle will never name another.
+    Evicted,
+}
+
+impl Record<'_> {
+    /// The number of the kind in a journal; 4 to 15 are kept for push configurations and for
+    /// requests that may be repeated.
+    pub fn kind(&self) -> u8 {
+        match self {
+            Record::Created { .. } => 1,
+            Record::Changed(_) => 2,
+            Record::Evicted => 3,
+        }
+    }
+}
+
+/// Keeps what happens to tasks. A server without one pays nothing for it.
+///
+/// Numbers count records of all tasks, from 1 on.
+pub trait Tap: Send + Sync {
+    /// Takes a record of a task, and numbers it; under the lock of the task, so it must be quick
+    /// and must not call the service.
+    fn record(&self, task: Handle, record: Record<'_>);
+
+    /// The number of the last record that was taken.
+    fn recorded(&self) -> u64;
+
+    /// Records up to this number are durable.
+    fn durable(&self) -> u64;
+
+    /// Wakes `wake` once the record of this number is durable, at once if it is.
+    fn wait(&self, number: u64, wake: &Waker);
+}

@@ -1,0 +1,173 @@
+//! A tap: what happens to tasks is recorded in order, and nothing is shown before it is durable.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    task::Waker,
+    time::{Duration, Instant},
+};
+
+use peregrine::{
+    agent::echo::Echo,
+    limits::Limits,
+    model::{TaskEvent, TaskState},
+    net::{Running, Server},
+    service::{
+        Handle,
+        tap::{Record, Tap},
+    },
+};
+use serde_json::json;
+
+use crate::support::{
+    ask::{get, post, rpc},
+    binary::{PATIENCE, Tcp},
+};
+
+/// Notes what happens, and says that it is durable when it is told to.
+#[derive(Default)]
+struct Journal(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    lines: Vec<(Handle, String)>,
+    durable: u64,
+    waiting: Vec<(u64, Waker)>,
+    asked: usize,
+}
+
+impl Tap for Journal {
+    fn record(&self, task: Handle, record: Record<'_>) {
+        let line = match record {
+            Record::Created { is_chosen, .. } => format!("created {is_chosen}"),
+            Record::Changed(TaskEvent::Status { state, .. }) => format!("{state:?}"),
+            Record::Changed(TaskEvent::Artifact { .. }) => "artifact".to_owned(),
+            Record::Changed(TaskEvent::UserMessage { .. }) => "message".to_owned(),
+            _ => "evicted".to_owned(),
+        };
+        self.0.lock().unwrap().lines.push((task, format!("{} {line}", record.kind())));
+    }
+
+    fn recorded(&self) -> u64 {
+        self.0.lock().unwrap().lines.len() as u64
+    }
+
+    fn durable(&self) -> u64 {
+        self.0.lock().unwrap().durable
+    }
+
+    fn wait(&self, number: u64, wake: &Waker) {
+        let mut inner = self.0.lock().unwrap();
+        if inner.durable >= number {
+            wake.wake_by_ref();
+        }
+        inner.asked += 1;
+        inner.waiting.push((number, wake.clone()));
+    }
+}
+
+impl Journal {
+    /// From now on everything up to this record is durable.
+    fn confirm(&self, number: u64) {
+        let mut inner = self.0.lock().unwrap();
+        inner.durable = number;
+        let (due, waiting) = inner.waiting.drain(..).partition(|(waits, _)| *waits <= number);
+        inner.waiting = waiting;
+        drop(inner);
+        let due: Vec<(u64, Waker)> = due;
+        due.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Waits until somebody has asked for the `count`th time.
+    fn until_asked(&self, count: usize) {
+        let until = Instant::now() + PATIENCE;
+        while self.0.lock().unwrap().asked < count {
+            assert!(Instant::now() < until, "nobody waits");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().lines.iter().map(|(_, line)| line.clone()).collect()
+    }
+}
+
+fn serve(journal: &Arc<Journal>, limits: Limits) -> (Running, SocketAddr) {
+    let server =
+        Server::new().agent(Echo::profile(), Echo).workers(1).allow_host("*").limits(limits);
+    let running = server.tap(Arc::clone(journal) as _).listen("127.0.0.1:0").start().unwrap();
+    let addr = running.addrs()[0];
+    (running, addr)
+}
+
+fn send(method: &str, text: &str) -> Vec<u8> {
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]});
+    let body = rpc(method, &json!({"message": message}));
+    post("/", &[("A2A-Version", "1.0")], &body)
+}
+
+/// Nothing has come.
+fn assert_silent(peer: &mut Tcp) {
+    assert!(peer.peek().is_none() && peer.is_silent());
+}
+
+#[test]
+fn an_answer_waits_until_what_it_shows_is_durable() {
+    let journal = Arc::new(Journal::default());
+    let (running, addr) = serve(&journal, Limits::default());
+    let (mut one, mut other) = (Tcp::to(addr), Tcp::to(addr));
+    one.write(&send("SendMessage", "hello"));
+    journal.until_asked(1);
+    assert_silent(&mut one);
+    let first = journal.recorded();
+    // Another one's records come later, and are confirmed later.
+    other.write(&send("SendMessage", "hello"));
+    journal.until_asked(2);
+    journal.confirm(first - 1);
+    assert_silent(&mut one);
+    journal.confirm(first);
+    assert_eq!(one.reply().status, 200);
+    assert_silent(&mut other);
+    // All at once.
+    journal.confirm(1_000);
+    assert_eq!(other.reply().status, 200);
+    one.write(&get("/.well-known/agent-card.json"));
+    assert_eq!(one.reply().status, 200);
+    drop(running);
+}
+
+#[test]
+fn the_events_of_a_stream_wait_as_well() {
+    let journal = Arc::new(Journal::default());
+    let (running, addr) = serve(&journal, Limits::default());
+    let mut peer = Tcp::to(addr);
+    peer.write(&send("SendStreamingMessage", "hello"));
+    journal.until_asked(1);
+    assert_silent(&mut peer);
+    journal.confirm(journal.recorded());
+    peer.read_until("TASK_STATE_COMPLETED");
+    drop(running);
+}
+
+#[test]
+fn everything_that_happens_to_a_task_is_recorded_in_its_order() {
+    let journal = Arc::new(Journal::default());
+    journal.confirm(u64::MAX);
+    let (running, addr) = serve(&journal, Limits { tasks_max: 1, ..Limits::default() });
+    let mut peer = Tcp::to(addr);
+    for _ in 0..2 {
+        peer.write(&send("SendMessage", "hello"));
+        assert_eq!(peer.reply().status, 200);
+    }
+    let once = ["1 created false", "2 artifact", &format!("2 {:?}", TaskState::Completed)];
+    let lines = journal.lines();
+    let ends: Vec<&String> = lines.iter().filter(|line| line.ends_with("ted")).collect();
+    assert_eq!(lines.iter().filter(|line| **line == once[0]).count(), 2, "{lines:?}");
+    assert_eq!(ends.iter().filter(|line| **line == "3 evicted").count(), 1, "{lines:?}");
+    assert!(lines[0] == once[0] && lines.iter().any(|line| line == once[2]), "{lines:?}");
+    let handles = journal.0.lock().unwrap().lines.iter().map(|(task, _)| *task).collect::<Vec<_>>();
+    let last = lines.iter().position(|line| line == "3 evicted").unwrap();
+    assert!(handles[..=last].iter().all(|task| *task == handles[0]), "{lines:?}");
+    assert!(handles[last + 1..].iter().all(|task| *task != handles[0]), "{lines:?}");
+    drop(running);
+}
