@@ -47,6 +47,6 @@ const METHODS: &[Method] = &[
     method("agent/authenticatedExtendedCard", Op::ExtendedCard, &v03::WIRE),
     method("tasks/pushNotification/set", Op::PushSet, &v01::WIRE),
     method("tasks/pushNotification/get", Op::PushGet, &v01::WIRE),
-    // In no specification; Appendix B: the tutorial's.
+    // In no specification; Wire Appendix B: the tutorial's.
     method("task/subscribe", Op::Subscribe, &tutorial::WIRE),
 ];

@@ -1,0 +1,144 @@
+//! Words: a citation leads somewhere, and a type's name means one thing.
+
+use std::collections::BTreeMap;
+
+use crate::{rules::*, rust::*};
+
+/// The page that comments cite as "wire §x".
+pub const WIRE: &str = "docs/wire.md";
+
+/// How many names of types may be defined more than once in `src`. The goal is 10: lower it with
+/// each name that gets a meaning of its own.
+const SHARED_NAMES_MAX: usize = 20;
+
+/// Pages that were never part of the repository, as comments used to cite them.
+const UNREADABLE: &[&str] = &[concat!("users", ".md"), concat!("design", ".md")];
+
+/// Every `wire §x` and `wire Appendix X` is a heading of `docs/wire.md`; nobody cites an appendix
+/// of nothing, or a page that is not here.
+pub fn citations(file: &str, text: &str, wire: &str, findings: &mut Vec<Finding>) {
+    let headings: Vec<String> = wire.lines().filter_map(heading).collect();
+    for (index, line) in text.lines().enumerate() {
+        let mut say = |what: String| find(findings, file, index + 1, what);
+        let (cited, rest) = wire_citations(line);
+        for section in cited.iter().filter(|section| !headings.contains(section)) {
+            say(format!("{WIRE} has no {section}"));
+        }
+        if appendix(&rest).is_some() {
+            say("an appendix of what?".to_owned());
+        }
+        for page in UNREADABLE.iter().filter(|page| line.contains(**page)) {
+            say(format!("nobody can read {page}"));
+        }
+    }
+}
+
+/// `§1.2` of `## 1.2 Fingerprints`, `Appendix A` of `# Appendix A. Minimal frames`.
+fn heading(line: &str) -> Option<String> {
+    let title = line.strip_prefix('#')?.trim_start_matches('#').trim_start();
+    let number = title.split(' ').next()?.trim_end_matches('.');
+    let is_number = number.starts_with(|first: char| first.is_ascii_digit());
+    if is_number { Some(format!("§{number}")) } else { appendix(title) }
+}
+
+/// What a line cites of the page, and the line without it.
+fn wire_citations(line: &str) -> (Vec<String>, String) {
+    let (mut cited, mut rest) = (Vec::new(), String::new());
+    let mut tail = line;
+    while let Some(at) = tail.find("ire §").or_else(|| tail.find("ire Appendix")) {
+        rest.push_str(&tail[..at]);
+        tail = &tail[at + "ire ".len()..];
+        while let Some((section, after)) = section(tail) {
+            cited.push(section);
+            tail = after;
+            let more = [", ", " to ", " and "].into_iter().find_map(|word| tail.strip_prefix(word));
+            let Some(more) = more.filter(|more| section_begins(more)) else { break };
+            tail = more;
+        }
+    }
+    (cited, rest + tail)
+}
+
+fn section_begins(text: &str) -> bool {
+    section(text).is_some()
+}
+
+/// The section at the beginning of `text`, and what is behind it.
+fn section(text: &str) -> Option<(String, &str)> {
+    if let Some(number) = text.strip_prefix('§') {
+        let is_part = |c: char| c.is_ascii_digit() || c == '.';
+        let len = number.find(|c| !is_part(c)).unwrap_or(number.len());
+        let number = number[..len].trim_end_matches('.');
+        return Some((format!("§{number}"), &text['§'.len_utf8() + number.len()..]));
+    }
+    let name = appendix(text).filter(|_| text.starts_with("Appendix"))?;
+    let len = name.len();
+    Some((name, &text[len..]))
+}
+
+/// `Appendix A`, if `text` names one.
+fn appendix(text: &str) -> Option<String> {
+    let letter = text.split("Appendix ").nth(1)?.chars().next()?;
+    letter.is_ascii_uppercase().then(|| format!("Appendix {letter}"))
+}
+
+/// Who opens `src` learns a word once.
+pub fn shared_names<'f>(
+    sources: impl Iterator<Item = (&'f str, &'f Rust)>,
+) -> BTreeMap<String, Vec<&'f str>> {
+    let mut places: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (file, rust) in sources {
+        for line in rust.code.lines() {
+            for kind in ["struct", "enum", "trait"] {
+                let Some(at) = word(line, kind) else { continue };
+                let name = line[at + kind.len()..].trim_start();
+                let name: String = name.chars().take_while(|c| is_ident(*c)).collect();
+                if name.starts_with(|first: char| first.is_ascii_uppercase()) {
+                    places.entry(name).or_default().push(file);
+                }
+            }
+        }
+    }
+    places.retain(|_, places| places.len() > 1);
+    places
+}
+
+pub fn few_shared_names(names: &BTreeMap<String, Vec<&str>>, findings: &mut Vec<Finding>) {
+    if names.len() > SHARED_NAMES_MAX {
+        let what = format!("{} names of types mean two things: {names:#?}", names.len());
+        find(findings, "src", 0, what);
+    }
+}
+
+#[test]
+fn a_citation_of_nothing() {
+    let wire = "# A title\n# 1. One\n## 1.2 Two\n# Appendix A. Frames\n";
+    let check = |text: &str| {
+        let mut findings = Vec::new();
+        citations("src/a.rs", text, wire, &mut findings);
+        findings.len()
+    };
+    for bad in [
+        "// Wire §1.3: x",
+        "(wire §1.2, §1.3)",
+        "wire §2",
+        "// Appendix A: x",
+        "wire Appendix B, step 2",
+        concat!("as users", ".md says"),
+    ] {
+        assert_eq!(check(bad), 1, "{bad}");
+    }
+    for good in
+        ["// Wire §1.2: x", "(wire §1, §1.2 and Appendix A)", "RFC 9112 §6.3", "a wire. §9 of it"]
+    {
+        assert_eq!(check(good), 0, "{good}");
+    }
+}
+
+#[test]
+fn a_name_for_two_things() {
+    let one = Rust::of("pub struct Place;\n// struct Home;\nenum Kind { Place }\n");
+    let two = Rust::of("pub(crate) struct Place<'a> {}\nstruct Home;\n");
+    let names = shared_names([("a", &one), ("b", &two)].into_iter());
+    assert_eq!(names.into_iter().collect::<Vec<_>>(), [("Place".to_owned(), vec!["a", "b"])]);
+}
