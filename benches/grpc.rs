@@ -1,11 +1,11 @@
 //! gRPC over loopback, beside a tonic server that answers with fixed messages of the same size.
 //!
-//! `cargo bench --bench grpc [-- CASE... | engine | instructions | one_by_one]`: `ratio` is the
-//! server's CPU time for a call divided by that of tonic, the median of interleaved rounds.
-//! `instructions` counts user-space instructions of a whole server, `engine` the time of a stream
-//! without sockets, `one_by_one` shows the slowest of many calls that wait for each other. As in
-//! `server`, CPU time is read from schedstat. Needs Linux, `taskset` and, for instructions,
-//! `valgrind`. Results are asserted, times are not.
+//! `cargo bench --bench grpc [-- CASE... | engine | instructions | json | one_by_one]`: `ratio` is
+//! the server's CPU time for a call divided by that of tonic, the median of interleaved rounds.
+//! `instructions` counts user-space instructions of a whole server, `json` those of JSON-RPC over
+//! HTTP/2, `engine` the time of a stream without sockets, `one_by_one` shows the slowest of many
+//! calls that wait for each other. As in `server`, CPU time is read from schedstat. Needs Linux,
+//! `taskset` and, for instructions, `valgrind`. Results are asserted, times are not.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -46,7 +46,7 @@ use prost::Message;
 use client::{say, task, v1};
 use grpc_load::Load;
 use served::Served;
-use support::{NOW, TEXT};
+use support::{NOW, TEXT, call, post, send, task_id};
 use tonic_floor::{framed, messages};
 
 /// The server's, so that no allocator is compared with another.
@@ -197,6 +197,31 @@ fn instructions() {
     }
 }
 
+/// User-space instructions for each call of JSON-RPC over HTTP/2: two runs, subtracted.
+fn json_instructions() {
+    for (name, shape) in
+        [("get", (4, 32)), ("send", (4, 32)), ("get_16x1", (16, 1)), ("send_16x1", (16, 1))]
+    {
+        let run = |calls: usize| -> u64 {
+            let server = Served::server(&served::VALGRIND);
+            let body = match name.starts_with("get") {
+                true => {
+                    let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
+                    call("GetTask", &format!(r#"{{"id":"{id}"}}"#))
+                }
+                false => send("SendMessage", TEXT),
+            };
+            let mut load = Load::json(server.port, body.into(), shape);
+            load.run(calls);
+            drop(load);
+            server.end_counted()
+        };
+        let (few, many) = (500, 4_000);
+        let cost = (run(many) - run(few)) as f64 / (many - few) as f64;
+        println!("json_{name:10} server {cost:.0} instructions");
+    }
+}
+
 /// Calls that wait for each other: 40 ms would be a delayed acknowledgement.
 fn one_by_one() {
     let server = Served::server(&[]);
@@ -326,6 +351,7 @@ fn main() {
         ("engine", engine as fn()),
         ("one_by_one", one_by_one as fn()),
         ("instructions", instructions as fn()),
+        ("json", json_instructions as fn()),
     ] {
         if wanted(name) {
             show();

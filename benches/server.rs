@@ -7,6 +7,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "support/floor.rs"]
+mod floor;
 #[path = "support/served.rs"]
 mod served;
 mod support;
@@ -112,13 +114,11 @@ impl Load {
 
 fn ratios(server: &Served, wanted: &dyn Fn(&str) -> bool) {
     let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
-    let me = std::env::current_exe().unwrap();
     for case in cases(&id).into_iter().filter(|case| wanted(case.name)) {
         let answer = server.ask(&case.request);
         let found = count(&answer, case.holds.0.as_bytes());
         assert_eq!(found, case.holds.1, "{}: {}", case.name, String::from_utf8_lossy(&answer));
-        let sizes = [case.request.len().to_string(), answer.len().to_string()];
-        let floor = Served::start(&[me.to_str().unwrap(), "floor", "PORT", &sizes[0], &sizes[1]]);
+        let floor = floor::start(case.request.len(), answer.len());
         let [mut below, mut ours] = [&floor, server].map(|s| Load::new(s, &case, answer.len()));
         below.turn();
         for _ in 0..case.turns {
@@ -211,56 +211,10 @@ fn instructions() {
     }
 }
 
-/// The floor: for every so many bytes of input the same bytes of output, one write for each read.
-fn floor(port: u16, request_bytes: usize, answer_bytes: usize) {
-    use tokio::io::Interest;
-    let mut answer = b"HTTP/1.1 200 OK\r\n".to_vec();
-    answer.resize(answer_bytes, b'x');
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, async {
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.unwrap();
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            stream.set_nodelay(true).unwrap();
-            let answer = answer.clone();
-            tokio::task::spawn_local(async move {
-                let (mut input, mut seen) = (vec![0; 1 << 16], 0);
-                let mut output = Vec::new();
-                loop {
-                    stream.readable().await.unwrap();
-                    match stream.try_read(&mut input) {
-                        Ok(0) => return,
-                        Ok(length) => seen += length,
-                        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
-                        Err(_) => return,
-                    }
-                    output.clear();
-                    for _ in 0..seen / request_bytes {
-                        output.extend_from_slice(&answer);
-                    }
-                    seen %= request_bytes;
-                    let mut sent = 0;
-                    while sent < output.len() {
-                        match stream.try_write(&output[sent..]) {
-                            Ok(length) => sent += length,
-                            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                                stream.ready(Interest::WRITABLE).await.unwrap();
-                            }
-                            Err(_) => return,
-                        }
-                    }
-                }
-            });
-        }
-    });
-}
-
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    if args.first().is_some_and(|word| word == "floor") {
-        let number = |at: usize| args[at].parse::<usize>().expect("a number");
-        return floor(number(1) as u16, number(2), number(3));
+    if floor::is_asked_for(&args) {
+        return;
     }
     let wanted = |name: &str| args.is_empty() || args.iter().any(|arg| arg == name);
     served::pin_load();

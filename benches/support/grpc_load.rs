@@ -1,4 +1,4 @@
-//! A bounded load of gRPC calls: some connections, some calls at a time on each, so many in all.
+//! A bounded load of calls over HTTP/2, of gRPC or of JSON-RPC: some connections, some calls at a time on each, so many in all.
 
 use std::{
     cell::{Cell, RefCell},
@@ -29,8 +29,8 @@ struct Call {
     uri: Uri,
     headers: HeaderMap,
     request: Bytes,
-    /// Messages that every answer has, once that is known.
-    messages: usize,
+    /// Messages that every answer has; JSON: none, the answer is one result.
+    messages: Option<usize>,
 }
 
 impl Load {
@@ -40,6 +40,29 @@ impl Load {
         name: &str,
         request: Bytes,
         messages: usize,
+        shape: (usize, usize),
+    ) -> Load {
+        let path = format!("/lf.a2a.v1.A2AService/{name}");
+        let mut headers = HeaderMap::new();
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        Load::of(port, &path, headers, request, Some(messages), shape)
+    }
+
+    /// The same for calls of JSON-RPC.
+    pub fn json(port: u16, request: Bytes, shape: (usize, usize)) -> Load {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Load::of(port, "/", headers, request, None, shape)
+    }
+
+    fn of(
+        port: u16,
+        path: &str,
+        mut headers: HeaderMap,
+        request: Bytes,
+        messages: Option<usize>,
         (connections, at_once): (usize, usize),
     ) -> Load {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -60,10 +83,7 @@ impl Load {
             all
         };
         let connections = local.block_on(&runtime, connect);
-        let text = format!("http://127.0.0.1:{port}/lf.a2a.v1.A2AService/{name}");
-        let mut headers = HeaderMap::new();
-        headers.insert(header::TE, HeaderValue::from_static("trailers"));
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        let text = format!("http://127.0.0.1:{port}{path}");
         headers.insert(header::USER_AGENT, HeaderValue::from_static("grpc-bench/1"));
         headers.insert("a2a-version", HeaderValue::from_static("1.0"));
         let call = Rc::new(Call { uri: text.parse().unwrap(), headers, request, messages });
@@ -92,7 +112,7 @@ impl Load {
                         let start = Instant::now();
                         let body = call.make(&mut send).await;
                         took.borrow_mut().push(start.elapsed());
-                        assert_eq!(messages(body).len(), call.messages);
+                        call.check(&body);
                     }
                 })
             })
@@ -109,6 +129,13 @@ impl Load {
 }
 
 impl Call {
+    fn check(&self, body: &Bytes) {
+        match self.messages {
+            Some(count) => assert_eq!(messages(body.clone()).len(), count),
+            None => assert!(body.windows(9).any(|some| some == b"\"result\":"), "{body:?}"),
+        }
+    }
+
     async fn make(&self, send: &mut SendRequest<Bytes>) -> Bytes {
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
@@ -123,6 +150,9 @@ impl Call {
             let piece = piece.unwrap();
             body.flow_control().release_capacity(piece.len()).unwrap();
             all.extend_from_slice(&piece);
+        }
+        if self.messages.is_none() {
+            return all.freeze();
         }
         let trailers = body.trailers().await.unwrap().expect("trailers");
         assert_eq!(trailers.get("grpc-status").unwrap(), "0", "{trailers:?}");

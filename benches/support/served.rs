@@ -46,7 +46,12 @@ impl Served {
     }
 
     pub fn server(prefix: &[&str]) -> Served {
-        let words = [SERVER, "serve", "--workers", "1", "--listen", "127.0.0.1:PORT"];
+        Served::program(SERVER, prefix)
+    }
+
+    /// Another build of the server.
+    pub fn program(path: &str, prefix: &[&str]) -> Served {
+        let words = [path, "serve", "--workers", "1", "--listen", "127.0.0.1:PORT"];
         Served::start(&[prefix, &words].concat())
     }
 
