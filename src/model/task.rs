@@ -2,9 +2,9 @@
 //!
 //! What the store does to its tasks goes through `store/door.rs`, which alone calls
 //! [`Task::apply`], and the two ways to do much of it at once. Entries that a later one replaced
-//! are marked dead with the sequence number that replaced them and stay as long as the replay window
-//! needs them; compaction then drops them: the log holds at most what is alive, the window, and as
-//! much again.
+//! are marked dead with the sequence number that replaced them and stay as long as the replay
+//! window needs them; compaction then drops them: the log holds at most what is alive, the window,
+//! and as much again.
 
 use smallvec::SmallVec;
 

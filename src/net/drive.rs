@@ -23,7 +23,7 @@ use crate::{
 
 use super::{
     detachable::Detachable,
-    held_back::HeldBack,
+    held_back::is_durable,
     input_buffer::InputBuffer,
     output_buffer::OutputBuffer,
     share::Share,
@@ -50,7 +50,6 @@ struct Io<S> {
     conn: Conn,
     input: InputBuffer,
     output: OutputBuffer,
-    held: HeldBack,
     need: usize,
     due_ms: u64,
     /// When the current window of waiting output began.
@@ -106,7 +105,6 @@ impl<S: Transport + 'static> Drive<S> {
             conn: Conn::new(local.clock.now()),
             input: InputBuffer::default(),
             output: OutputBuffer::default(),
-            held: HeldBack::default(),
             need: 0,
             due_ms: NEVER,
             waits_ms: 0,
@@ -306,7 +304,9 @@ impl<S: Transport + 'static> Io<S> {
         let said = out.len();
         if said > 0 {
             let first = self.is_drained();
-            let waits = self.held.holds(said, progress.record, engine.tap(), cx);
+            // Behind what waits, everything does.
+            let waits = self.output.held_back().is_some_and(|held| held.is_some())
+                || engine.tap().is_some_and(|tap| !is_durable(&**tap, progress.record, cx));
             let is_next = self.output.is_empty() && !waits;
             let sent = if is_next { send(&mut self.stream, out, cx)? } else { 0 };
             if sent == said && self.stream.is_flushed() {
@@ -316,6 +316,9 @@ impl<S: Transport + 'static> Io<S> {
                     (self.waits_ms, self.taken) = (now.mono_ms, 0);
                 }
                 self.output.keep(out, sent, outputs);
+                if let Some(held) = self.output.held_back().filter(|_| waits) {
+                    held.hold(said, progress.record);
+                }
             }
         }
         local.bounds.trim(out);

@@ -8,10 +8,9 @@ use std::{sync::Arc, task::Context};
 
 use crate::service::tap::Tap;
 
-/// What of a connection's unsent output waits. One word, for the many connections where nothing
-/// does.
+/// What of a connection's unsent output waits.
 #[derive(Default)]
-pub(super) struct HeldBack(Option<Box<[Part; 2]>>);
+pub(super) struct HeldBack([Part; 2]);
 
 #[derive(Clone, Copy, Default)]
 struct Part {
@@ -21,23 +20,17 @@ struct Part {
 }
 
 impl HeldBack {
-    /// True when these bytes, the newest of the output, must wait. They do, from now on.
-    pub(super) fn holds(
-        &mut self,
-        bytes: usize,
-        record: u64,
-        tap: Option<&Arc<dyn Tap>>,
-        cx: &Context<'_>,
-    ) -> bool {
-        let Some(tap) = tap.filter(|_| bytes > 0) else { return false };
-        if self.0.is_none() && is_durable(&**tap, record, cx) {
-            return false;
-        }
-        let [first, second] = &mut **self.0.get_or_insert_default();
+    /// From now on so many bytes, the newest of the output, wait for a record.
+    pub(super) fn hold(&mut self, bytes: usize, record: u64) {
+        let [first, second] = &mut self.0;
         let part = if first.bytes == 0 { first } else { second };
         part.bytes += bytes;
         part.record = record;
-        true
+    }
+
+    /// True when something waits.
+    pub(super) fn is_some(&self) -> bool {
+        self.0[0].bytes > 0
     }
 
     /// How many of `unsent` bytes may leave now; otherwise the task of `cx` is woken when more may.
@@ -47,21 +40,11 @@ impl HeldBack {
         tap: Option<&Arc<dyn Tap>>,
         cx: &Context<'_>,
     ) -> usize {
-        let (Some(parts), Some(tap)) = (&mut self.0, tap) else { return unsent };
-        while parts[0].bytes > 0 && is_durable(&**tap, parts[0].record, cx) {
-            **parts = [parts[1], Part::default()];
+        let Some(tap) = tap else { return unsent };
+        while self.0[0].bytes > 0 && is_durable(&**tap, self.0[0].record, cx) {
+            self.0 = [self.0[1], Part::default()];
         }
-        let held = parts[0].bytes + parts[1].bytes;
-        if held == 0 {
-            self.0 = None;
-        }
-        unsent.saturating_sub(held)
-    }
-
-    /// True when something waits.
-    #[cfg(test)]
-    pub(super) fn is_some(&self) -> bool {
-        self.0.is_some()
+        unsent.saturating_sub(self.0[0].bytes + self.0[1].bytes)
     }
 }
 
@@ -108,20 +91,22 @@ mod tests {
         let tap: Arc<dyn Tap> = Arc::clone(&durable) as _;
         let (tap, cx) = (Some(&tap), &Context::from_waker(Waker::noop()));
         let mut held = HeldBack::default();
-        assert!(!held.holds(10, 0, tap, cx) && held.holds(10, 5, tap, cx));
+        assert_eq!(held.free(10, tap, cx), 10);
+        held.hold(10, 5);
         // Newer records come faster than they are durable.
         let mut unsent = 20;
         for record in 6..100 {
             durable.0.store(record - 3, Relaxed);
-            assert!(held.holds(10, record, tap, cx));
+            held.hold(10, record);
             unsent += 10;
             unsent -= held.free(unsent, tap, cx);
             assert!(unsent <= 70, "{unsent}");
         }
         // What is durable already waits for what was said before.
-        assert!(held.holds(10, 1, tap, cx));
+        held.hold(10, 1);
+        assert!(held.free(unsent + 10, tap, cx) < unsent);
         durable.0.store(99, Relaxed);
         assert_eq!(held.free(unsent + 10, tap, cx), unsent + 10);
-        assert!(!held.is_some() && !held.holds(10, 99, tap, cx));
+        assert!(!held.is_some());
     }
 }

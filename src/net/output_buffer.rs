@@ -2,7 +2,7 @@
 //!
 //! `start <= bytes.len()`: sent | unsent. Only a connection whose peer reads slowly owns a buffer.
 
-use super::pool::Pool;
+use super::{held_back::HeldBack, pool::Pool};
 
 /// Output that waits. One word, for the many connections that hold nothing.
 #[derive(Default)]
@@ -11,6 +11,8 @@ pub(super) struct OutputBuffer(Option<Box<OutputBytes>>);
 struct OutputBytes {
     bytes: Vec<u8>,
     start: usize,
+    /// What of it may not leave yet.
+    held: HeldBack,
 }
 
 impl OutputBuffer {
@@ -45,12 +47,13 @@ impl OutputBuffer {
                 // The next large answer finds a buffer of this size, and its pages, in the pool.
                 let next = pool.take_empty(fresh.capacity());
                 let bytes = std::mem::replace(fresh, next);
-                self.0 = Some(Box::new(OutputBytes { bytes, start: sent }));
+                self.0 =
+                    Some(Box::new(OutputBytes { bytes, start: sent, held: HeldBack::default() }));
             }
             None => {
                 let mut bytes = pool.take_empty(left);
                 bytes.extend_from_slice(&fresh[sent..]);
-                self.0 = Some(Box::new(OutputBytes { bytes, start: 0 }));
+                self.0 = Some(Box::new(OutputBytes { bytes, start: 0, held: HeldBack::default() }));
             }
             Some(held) => {
                 if held.start > held.bytes.len() / 2 {
@@ -61,6 +64,11 @@ impl OutputBuffer {
             }
         }
         fresh.clear();
+    }
+
+    /// What may not leave yet.
+    pub(super) fn held_back(&mut self) -> Option<&mut HeldBack> {
+        self.0.as_mut().map(|output| &mut output.held)
     }
 
     /// Forgets what the socket took, and gives the buffer back when nothing is left.

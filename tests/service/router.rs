@@ -38,7 +38,7 @@ impl Router {
         let core = |node| {
             // Each has a secret of its own: nothing is needed to read a node but the id.
             let start = peregrine::net::start(workers).expect("random bits");
-            local_core(&Limits::default(), agents(), Some(node), &start)
+            local_core(&Limits::default(), agents(), Some(node), &start, None)
         };
         Arc::new(Router { cores: (0..nodes).map(core).collect(), next: AtomicUsize::new(0) })
     }

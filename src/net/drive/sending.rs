@@ -31,14 +31,15 @@ impl<S: Transport + 'static> Io<S> {
         if self.is_drained() {
             return Ok(false);
         }
-        let unsent = self.output.unsent();
-        let free = self.held.free(unsent.len(), local.server.engine.tap(), cx);
-        if free == 0 && !unsent.is_empty() {
+        let (unsent, tap) = (self.output.len(), local.server.engine.tap());
+        let held = self.output.held_back();
+        let free = held.map_or(unsent, |held| held.free(unsent, tap, cx));
+        if free == 0 && unsent > 0 {
             // It is not the peer who keeps us waiting.
             (self.waits_ms, self.taken) = (now.mono_ms, 0);
             return self.flush_transport(cx);
         }
-        let sent = send(&mut self.stream, &unsent[..free], cx)?;
+        let sent = send(&mut self.stream, &self.output.unsent()[..free], cx)?;
         self.output.sent(sent, &mut scratch.outputs);
         // Always: what the transport took just now may not be on its way.
         let moved = self.flush_transport(cx)? || sent > 0;
