@@ -17,8 +17,9 @@ use crate::{
         Call, EventBuf, Generation, Message, Profile, RawText, Reply, Task, TaskEvent, TaskView,
         view::{ReplayPlace, Replayed},
     },
-    waiter::Waiter,
 };
+
+pub use crate::waiter::{SharedWaker, Waiter};
 
 /// The time, read once per turn of a worker's loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,10 @@ mod grpc_client;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod later;
 mod owned;
 mod routed;
 mod router;
 mod setup;
+mod table;
 mod tap;
