@@ -6,34 +6,34 @@ use super::{
     canon::{V01, V1},
     http::{Http, Http1, Request},
     link::{Ask, Op},
+    message_spec::say,
     server::Server,
-    talk::talk,
-    ways::{WAYS, Way},
+    variants::{VARIANTS, Variant},
 };
 
 /// Every binding, the default one first.
 const ALL: [&str; 2] = ["--interfaces", "jsonrpc,http+json,grpc,websocket"];
 
-fn extended(server: &Server, way: Way) -> Value {
-    let card = server.client(way).link.call(&Ask::new(Op::ExtendedCard, json!({})));
-    card.unwrap_or_else(|fault| panic!("{way:?}: {fault:?}"))
+fn extended(server: &Server, variant: Variant) -> Value {
+    let card = server.client(variant).link.call(&Ask::new(Op::ExtendedCard, json!({})));
+    card.unwrap_or_else(|fault| panic!("{variant:?}: {fault:?}"))
 }
 
 #[test]
 fn the_extended_card_is_the_same_in_every_pair() {
     let server = Server::with(&[ALL[0], ALL[1], "--extended-card"]);
-    let known = extended(&server, super::ways::WITNESS);
+    let known = extended(&server, super::variants::OBSERVER);
     // Wire §1.3: 0.1 has none.
-    for &way in WAYS.iter().filter(|way| way.generation != V01) {
-        let card = extended(&server, way);
+    for &variant in VARIANTS.iter().filter(|variant| variant.generation != V01) {
+        let card = extended(&server, variant);
         for member in ["name", "description", "version", "skills"] {
-            assert_eq!(card[member], known[member], "{way:?}: {card}");
+            assert_eq!(card[member], known[member], "{variant:?}: {card}");
         }
-        assert_eq!(card["capabilities"]["streaming"], true, "{way:?}: {card}");
-        let is_v1 = way.generation == V1;
-        assert_eq!(card.get("supportedInterfaces").is_some(), is_v1, "{way:?}: {card}");
+        assert_eq!(card["capabilities"]["streaming"], true, "{variant:?}: {card}");
+        let is_v1 = variant.generation == V1;
+        assert_eq!(card.get("supportedInterfaces").is_some(), is_v1, "{variant:?}: {card}");
         if is_v1 {
-            assert_eq!(card["supportedInterfaces"], known["supportedInterfaces"], "{way:?}");
+            assert_eq!(card["supportedInterfaces"], known["supportedInterfaces"], "{variant:?}");
         }
     }
 }
@@ -65,11 +65,11 @@ fn assert_true(server: &Server) {
     let versions: Vec<&str> = entries.iter().map(|entry| &*entry.2).collect();
     assert!(versions.is_sorted_by(|a, b| a >= b), "1.0 first: {versions:?}");
     let mut named = 0;
-    for &way in WAYS {
-        let Some((binding, version, url)) = way.interface(&server.place) else { continue };
+    for &variant in VARIANTS {
+        let Some((binding, version, url)) = variant.interface(&server.place) else { continue };
         let entry = (url, binding.to_owned(), version.to_owned());
-        assert!(entries.contains(&entry), "{way:?}: {entry:?} in {entries:?}");
-        server.client(way).send(&talk("ping")).expect("an answer");
+        assert!(entries.contains(&entry), "{variant:?}: {entry:?} in {entries:?}");
+        server.client(variant).send(&say("ping")).expect("an answer");
         named += 1;
     }
     assert_eq!(entries.len(), named, "nothing but what was tried: {entries:?}");

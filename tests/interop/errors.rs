@@ -9,9 +9,9 @@ use super::{
     canon::{Content, Part, V01, V1, V03},
     life::in_every_way,
     link::{Ask, By, Client, Fault, Junk, Op},
+    message_spec::{MessageSpec, say},
     server::Server,
-    talk::{Talk, talk},
-    ways::{Binding, Way},
+    variants::{Binding, Variant},
 };
 
 /// What an error is called in each binding.
@@ -83,21 +83,21 @@ impl Row {
 }
 
 /// Panics unless a pair says this error about this operation as its generation does.
-pub fn assert_fault(way: Way, op: Op, name: &str, fault: &Fault) {
+pub fn assert_fault(variant: Variant, op: Op, name: &str, fault: &Fault) {
     let row = ROWS.iter().find(|row| row.name == name).expect("a row");
-    let what = format!("{way:?} {op:?} {name}: {fault:?}");
+    let what = format!("{variant:?} {op:?} {name}: {fault:?}");
     // Wire §1.2: the names that 0.1 shares with 0.3 are 0.3's where no task says otherwise.
-    let is_v01 = way.generation == V01 && matches!(op, Op::Send | Op::Stream | Op::PushSet);
+    let is_v01 = variant.generation == V01 && matches!(op, Op::Send | Op::Stream | Op::PushSet);
     let code = if is_v01 { row.code_v01 } else { row.code };
     let is_overload = name == "Overloaded";
-    match way.binding {
+    match variant.binding {
         Binding::JsonRpc => {
             assert_eq!(fault.code, Some(code), "{what}");
             // Wire §1.4: 200 for all errors of JSON-RPC; 429 is HTTP's own.
             assert_eq!(fault.http, Some(if is_overload { 429 } else { 200 }), "{what}");
         }
         Binding::WebSocket => assert_eq!((fault.code, fault.http), (Some(code), None), "{what}"),
-        Binding::Grpc if way.generation == V03 && name != "MethodNotFound" => {
+        Binding::Grpc if variant.generation == V03 && name != "MethodNotFound" => {
             assert_eq!(fault.status.as_deref(), Some(row.status_v03()), "{what}");
             // Wire §2.4: `<ErrorName>: <text>`.
             let (said, text) = fault.message.split_once(": ").expect(&what);
@@ -110,7 +110,7 @@ pub fn assert_fault(way: Way, op: Op, name: &str, fault: &Fault) {
         }
         // Wire §2.4: HTTP+JSON of 0.3 says the code of JSON-RPC; its status is that of Python's
         // SDK (wire §2.3, last column).
-        Binding::Rest if way.generation == V03 => {
+        Binding::Rest if variant.generation == V03 => {
             assert_eq!(fault.code, Some(code), "{what}");
             assert_eq!(fault.http, Some(row.http_v03), "{what}");
         }
@@ -120,8 +120,8 @@ pub fn assert_fault(way: Way, op: Op, name: &str, fault: &Fault) {
         }
     }
     // Wire §2.4: ErrorInfo came with 1.0; always sent with what is an error of A2A.
-    let is_a2a = way.binding != Binding::Grpc || name != "MethodNotFound";
-    let reason = (way.generation == V1 && is_a2a).then_some(row.reason);
+    let is_a2a = variant.binding != Binding::Grpc || name != "MethodNotFound";
+    let reason = (variant.generation == V1 && is_a2a).then_some(row.reason);
     assert_eq!(fault.reason.as_deref(), reason, "{what}");
     // Wire §2.4: validation errors name the field, in 1.0 in a BadRequest.
     if name != "InvalidParams" {
@@ -132,14 +132,14 @@ pub fn assert_fault(way: Way, op: Op, name: &str, fault: &Fault) {
 
 /// Panics unless a stream is told so that the server ends before its task. There is no answer any
 /// more that could have a status of HTTP.
-pub fn assert_cut(way: Way, fault: &Fault) {
-    if way.binding == Binding::Grpc {
+pub fn assert_cut(variant: Variant, fault: &Fault) {
+    if variant.binding == Binding::Grpc {
         // The status by which gRPC tells its clients to try again elsewhere.
-        assert_eq!(fault.status.as_deref(), Some("UNAVAILABLE"), "{way:?}: {fault:?}");
+        assert_eq!(fault.status.as_deref(), Some("UNAVAILABLE"), "{variant:?}: {fault:?}");
         return;
     }
-    let is_rest_v1 = way.binding == Binding::Rest && way.generation == V1;
-    let http = match way.binding {
+    let is_rest_v1 = variant.binding == Binding::Rest && variant.generation == V1;
+    let http = match variant.binding {
         Binding::JsonRpc => Some(200),
         Binding::Rest => Some(503),
         Binding::WebSocket | Binding::Grpc => None,
@@ -147,16 +147,16 @@ pub fn assert_cut(way: Way, fault: &Fault) {
     if is_rest_v1 {
         assert_eq!(fault.http, http, "{fault:?}");
     }
-    assert_fault(way, Op::Stream, "ShuttingDown", &Fault { http, ..fault.clone() });
+    assert_fault(variant, Op::Stream, "ShuttingDown", &Fault { http, ..fault.clone() });
 }
 
 fn assert_refused(client: &mut Client, name: &str, ask: &Ask) {
     let fault = client.fault(ask);
-    assert_fault(client.way, ask.op, name, &fault);
+    assert_fault(client.variant, ask.op, name, &fault);
 }
 
-fn send(client: &Client, op: Op, talk: &Talk) -> Ask {
-    Ask::new(op, client.way.form().send_params(talk))
+fn send(client: &Client, op: Op, spec: &MessageSpec) -> Ask {
+    Ask::new(op, client.variant.form().send_params(spec))
 }
 
 fn about(op: Op, id: &str) -> Ask {
@@ -165,7 +165,7 @@ fn about(op: Op, id: &str) -> Ask {
 
 /// A task that has ended.
 fn ended(client: &mut Client) -> super::canon::Task {
-    client.send(&talk("done")).expect("an answer").task()
+    client.send(&say("done")).expect("an answer").task()
 }
 
 #[test]
@@ -179,21 +179,21 @@ fn what_is_no_call_is_refused_and_the_client_goes_on() {
             (Junk::MediaType, "ContentTypeNotSupported"),
         ] {
             // Bytes that are no protobuf are no JSON that could not be parsed.
-            let is_proto = client.way.binding == Binding::Grpc && junk == Junk::Unreadable;
+            let is_proto = client.variant.binding == Binding::Grpc && junk == Junk::Unreadable;
             let name = if is_proto { "InvalidRequest" } else { name };
             let Some(fault) = client.link.junk(junk) else {
-                eprintln!("cannot be said in {:?}: {junk:?}", client.way);
+                eprintln!("cannot be said in {:?}: {junk:?}", client.variant);
                 continue;
             };
             // What is no call is of no generation; in JSON-RPC it is answered in the first
             // form of the dialect, or in that which its method looks like.
-            let looks_old = junk == Junk::NoSuchMethod && client.way.generation != V1;
-            let generation = match client.way.binding {
+            let looks_old = junk == Junk::NoSuchMethod && client.variant.generation != V1;
+            let generation = match client.variant.binding {
                 Binding::JsonRpc | Binding::WebSocket if looks_old => V03,
                 Binding::JsonRpc | Binding::WebSocket => V1,
-                Binding::Rest | Binding::Grpc => client.way.generation,
+                Binding::Rest | Binding::Grpc => client.variant.generation,
             };
-            assert_fault(Way { generation, ..client.way }, Op::Get, name, &fault);
+            assert_fault(Variant { generation, ..client.variant }, Op::Get, name, &fault);
             ended(client);
         }
     });
@@ -206,13 +206,13 @@ fn unknown_tasks_are_not_found_by_any_operation() {
         for op in [Op::Get, Op::Cancel, Op::Subscribe] {
             assert_refused(client, "TaskNotFound", &about(op, "nowhere"));
         }
-        if client.way.names_tasks() {
+        if client.variant.names_tasks() {
             return;
         }
-        let mut talk = talk("done");
-        talk.task = Some("nowhere".to_owned());
+        let mut spec = say("done");
+        spec.task = Some("nowhere".to_owned());
         for op in [Op::Send, Op::Stream] {
-            let ask = send(client, op, &talk);
+            let ask = send(client, op, &spec);
             assert_refused(client, "TaskNotFound", &ask);
         }
     });
@@ -223,8 +223,8 @@ fn a_finished_task_takes_no_message_no_cancel_and_no_subscriber() {
     let server = Server::start();
     in_every_way(&server, |client| {
         for text in ["done", "refuse", "fail"] {
-            let task = client.send(&talk(text)).expect("an answer").task();
-            let again = talk("more").to(&task);
+            let task = client.send(&say(text)).expect("an answer").task();
+            let again = say("more").to(&task);
             for op in [Op::Send, Op::Stream] {
                 let ask = send(client, op, &again);
                 assert_refused(client, "TerminalTask", &ask);
@@ -240,19 +240,19 @@ fn a_finished_task_takes_no_message_no_cancel_and_no_subscriber() {
 fn a_message_that_is_none_is_refused_with_its_field() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let task = client.send(&talk("ask")).expect("an answer").task();
-        let empty = Talk { parts: Vec::new(), ..talk("") };
-        let elsewhere = talk("more").to(&task).within("elsewhere");
+        let task = client.send(&say("ask")).expect("an answer").task();
+        let empty = MessageSpec { parts: Vec::new(), ..say("") };
+        let elsewhere = say("more").to(&task).within("elsewhere");
         for op in [Op::Send, Op::Stream] {
-            for talk in [&empty, &elsewhere] {
-                let ask = send(client, op, talk);
+            for spec in [&empty, &elsewhere] {
+                let ask = send(client, op, spec);
                 let fault = client.fault(&ask);
-                assert_fault(client.way, op, "InvalidParams", &fault);
-                assert!(client.way.names_fields() != fault.fields.is_empty(), "{fault:?}");
+                assert_fault(client.variant, op, "InvalidParams", &fault);
+                assert!(client.variant.names_fields() != fault.fields.is_empty(), "{fault:?}");
             }
         }
         // A missing id: a path of REST has no such hole.
-        if client.way.binding != Binding::Rest {
+        if client.variant.binding != Binding::Rest {
             for op in [Op::Get, Op::Cancel, Op::Subscribe] {
                 assert_refused(client, "InvalidParams", &Ask::new(op, json!({})));
             }
@@ -267,16 +267,16 @@ fn a_message_that_is_none_is_refused_with_its_field() {
 fn push_notifications_are_refused_wherever_they_are_asked_for() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let task = client.send(&talk("hold")).expect("an answer").task();
+        let task = client.send(&say("hold")).expect("an answer").task();
         let url = "http://127.0.0.1:9/hook";
-        let params = match client.way.generation {
+        let params = match client.variant.generation {
             V1 => json!({"taskId": task.id, "url": url}),
             V03 => json!({"taskId": task.id, "pushNotificationConfig": {"url": url}}),
             V01 => json!({"id": task.id, "pushNotificationConfig": {"url": url}}),
         };
         assert_refused(client, "PushNotificationNotSupported", &Ask::new(Op::PushSet, params));
-        let mut ask = send(client, Op::Send, &talk("done"));
-        match client.way.form() {
+        let mut ask = send(client, Op::Send, &say("done"));
+        match client.variant.form() {
             super::canon::Form::V01 => ask.params["pushNotification"] = json!({"url": url}),
             super::canon::Form::V03 => {
                 ask.params["configuration"]["pushNotificationConfig"] = json!({"url": url});
@@ -298,7 +298,7 @@ fn content_that_the_agent_does_not_take_is_refused() {
     in_every_way(&server, |client| {
         let image = Part::of(Content::Raw("AAAA".to_owned())).file("a.png", "image/png");
         for op in [Op::Send, Op::Stream] {
-            let ask = send(client, op, &talk("done").with(std::slice::from_ref(&image)));
+            let ask = send(client, op, &say("done").with(std::slice::from_ref(&image)));
             assert_refused(client, "ContentTypeNotSupported", &ask);
         }
     });
@@ -308,10 +308,10 @@ fn content_that_the_agent_does_not_take_is_refused() {
 fn an_unknown_version_is_refused_by_every_operation() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        let task = client.send(&talk("hold")).expect("an answer").task();
+        let task = client.send(&say("hold")).expect("an answer").task();
         let mut asks: Vec<Ask> = Vec::new();
         for op in [Op::Send, Op::Stream] {
-            asks.push(send(client, op, &talk("done")));
+            asks.push(send(client, op, &say("done")));
         }
         for op in [Op::Get, Op::Cancel, Op::Subscribe] {
             asks.push(about(op, &task.id));
@@ -331,8 +331,8 @@ fn an_unknown_version_is_refused_by_every_operation() {
 fn a_server_without_streaming_refuses_streams_and_nothing_else() {
     let server = Server::with(&["--no-streaming"]);
     in_every_way(&server, |client| {
-        let task = client.send(&talk("hold")).expect("an answer").task();
-        let ask = send(client, Op::Stream, &talk("done"));
+        let task = client.send(&say("hold")).expect("an answer").task();
+        let ask = send(client, Op::Stream, &say("done"));
         assert_refused(client, "NoStreaming", &ask);
         assert_refused(client, "NoStreaming", &about(Op::Subscribe, &task.id));
     });
@@ -342,18 +342,18 @@ fn a_server_without_streaming_refuses_streams_and_nothing_else() {
 fn the_extended_card_is_refused_where_there_is_none() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        if client.way.generation == V01 {
+        if client.variant.generation == V01 {
             // Wire §1.3: 0.1 has no extended card.
             return;
         }
         let ask = Ask::new(Op::ExtendedCard, json!({}));
-        if client.way.has_one_card() {
+        if client.variant.has_one_card() {
             let card = client.link.call(&ask).expect("a card");
             assert_ne!(card["supportsAuthenticatedExtendedCard"], true, "{card}");
             return;
         }
         // 0.3 has a code for it; in 1.0 that is for a card that is announced and not there.
-        let is_v1 = client.way.generation == V1;
+        let is_v1 = client.variant.generation == V1;
         let name = if is_v1 { "UnsupportedOperation" } else { "ExtendedCardNotConfigured" };
         assert_refused(client, name, &ask);
     });
@@ -363,13 +363,15 @@ fn the_extended_card_is_refused_where_there_is_none() {
 fn a_stream_beyond_the_limit_is_refused_and_fits_when_another_has_ended() {
     let server = Server::with(&["--limit", "streams_max=1"]);
     in_every_way(&server, |client| {
-        let mut first = client.stream(&talk("hold")).expect("a stream");
+        let mut first = client.stream(&say("hold")).expect("a stream");
         let (id, _) = first.begin();
-        let ask = send(client, Op::Stream, &talk("done"));
+        let ask = send(client, Op::Stream, &say("done"));
         assert_refused(client, "Overloaded", &ask);
-        client.cancel(&super::link::Target { id, made: client.way.generation }).expect("a task");
+        client
+            .cancel(&super::link::Target { id, made: client.variant.generation })
+            .expect("a task");
         first.rest();
-        let second = client.stream(&talk("done")).expect("a stream");
+        let second = client.stream(&say("done")).expect("a stream");
         second.rest();
     });
 }
@@ -378,9 +380,9 @@ fn a_stream_beyond_the_limit_is_refused_and_fits_when_another_has_ended() {
 fn a_page_that_cannot_be_is_refused_and_generations_without_a_list_say_so() {
     let server = Server::start();
     in_every_way(&server, |client| {
-        if !client.way.lists() {
+        if !client.variant.lists() {
             let fault = client.fault(&Ask::new(Op::List, json!({})));
-            assert_fault(client.way, Op::List, "MethodNotFound", &fault);
+            assert_fault(client.variant, Op::List, "MethodNotFound", &fault);
             return;
         }
         for (key, value) in [
@@ -394,7 +396,7 @@ fn a_page_that_cannot_be_is_refused_and_generations_without_a_list_say_so() {
             assert_refused(client, "InvalidParams", &Ask::new(Op::List, params));
         }
         // What a protobuf has no words for.
-        if client.way.is_json() {
+        if client.variant.is_json() {
             for (key, value) in
                 [("status", json!("TASK_STATE_DONE")), ("statusTimestampAfter", json!("yesterday"))]
             {

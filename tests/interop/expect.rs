@@ -6,7 +6,7 @@ use super::{
     canon::{
         Artifact, Content, Event, Form, Gen, Message, Numbered, Part, Role, Task, is_terminal,
     },
-    talk::Talk,
+    message_spec::MessageSpec,
 };
 
 /// One part of each kind, with all that a part can have.
@@ -33,7 +33,7 @@ fn text_artifact(id: &str, text: &str) -> Artifact {
 
 /// A task of the agent, and what becomes of it event by event.
 #[derive(Clone, Debug)]
-pub struct Story {
+pub struct Expected {
     pub task: Task,
     pub seq: u64,
     /// What the script calls its next message, less the events of this turn: it counts from the
@@ -45,19 +45,19 @@ pub struct Story {
     saying: Option<usize>,
 }
 
-impl Story {
+impl Expected {
     /// The task that a message began; `submitted` is its first event.
-    pub fn begun(id: &str, context: &str, talk: &Talk) -> Story {
+    pub fn begun(id: &str, context: &str, spec: &MessageSpec) -> Expected {
         let task = Task {
             id: id.to_owned(),
             context: context.to_owned(),
             state: "submitted".to_owned(),
             says: None,
             artifacts: Vec::new(),
-            history: vec![told(talk)],
+            history: vec![told(spec)],
             metadata: Value::Null,
         };
-        Story { said: task.history.clone(), task, seq: 1, base: 1, saying: None }
+        Expected { said: task.history.clone(), task, seq: 1, base: 1, saying: None }
     }
 
     /// The task as a stream or an answer shows it now.
@@ -66,9 +66,9 @@ impl Story {
     }
 
     /// Another message.
-    pub fn told(&mut self, talk: &Talk) {
+    pub fn told(&mut self, spec: &MessageSpec) {
         self.base = 0;
-        self.said.push(told(talk));
+        self.said.push(told(spec));
         self.remember();
     }
 
@@ -141,14 +141,14 @@ impl Story {
     }
 }
 
-fn told(talk: &Talk) -> Message {
+fn told(spec: &MessageSpec) -> Message {
     Message {
-        id: talk.id.clone(),
+        id: spec.id.clone(),
         role: Role::User,
-        parts: talk.parts.clone(),
-        metadata: talk.metadata.clone(),
-        extensions: talk.extensions.clone(),
-        references: talk.references.clone(),
+        parts: spec.parts.clone(),
+        metadata: spec.metadata.clone(),
+        extensions: spec.extensions.clone(),
+        references: spec.references.clone(),
     }
 }
 

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{
     canon::{Answer, Event, Gen, Numbered, Page, Task},
-    talk::Talk,
-    ways::Way,
+    message_spec::MessageSpec,
+    variants::Variant,
 };
 
 /// An operation of A2A.
@@ -116,7 +116,7 @@ pub struct Filter<'a> {
 
 /// A client of one pair.
 pub struct Client {
-    pub way: Way,
+    pub variant: Variant,
     pub link: Box<dyn Link>,
 }
 
@@ -134,16 +134,16 @@ impl Ask {
 }
 
 impl Client {
-    pub fn send(&mut self, talk: &Talk) -> Result<Answer, Fault> {
-        let form = self.way.form();
-        let value = self.link.call(&Ask::new(Op::Send, form.send_params(talk)))?;
+    pub fn send(&mut self, spec: &MessageSpec) -> Result<Answer, Fault> {
+        let form = self.variant.form();
+        let value = self.link.call(&Ask::new(Op::Send, form.send_params(spec)))?;
         Ok(form.answer(&value))
     }
 
-    pub fn stream(&mut self, talk: &Talk) -> Result<Stream, Fault> {
-        let form = self.way.form();
-        let items = self.link.open(&Ask::new(Op::Stream, form.send_params(talk)))?;
-        Ok(Stream { items, form, made: self.way.generation })
+    pub fn stream(&mut self, spec: &MessageSpec) -> Result<Stream, Fault> {
+        let form = self.variant.form();
+        let items = self.link.open(&Ask::new(Op::Stream, form.send_params(spec)))?;
+        Ok(Stream { items, form, made: self.variant.generation })
     }
 
     /// Reads a task with ten messages of its history.
@@ -154,7 +154,7 @@ impl Client {
     pub fn get_with(&mut self, target: &Target, history: u32) -> Result<Task, Fault> {
         let params = json!({"id": target.id, "historyLength": history});
         let value = self.link.call(&Ask::new(Op::Get, params))?;
-        Ok(self.way.form_for(target.made).task(&value).known_of(target.made))
+        Ok(self.variant.form_for(target.made).task(&value).known_of(target.made))
     }
 
     pub fn list(&mut self, filter: &Filter<'_>) -> Result<Page, Fault> {
@@ -171,12 +171,12 @@ impl Client {
         set("historyLength", filter.history.into());
         set("includeArtifacts", filter.artifacts.then_some(true).into());
         let value = self.link.call(&Ask::new(Op::List, params))?;
-        Ok(self.way.form().page(&value))
+        Ok(self.variant.form().page(&value))
     }
 
     pub fn cancel(&mut self, target: &Target) -> Result<Task, Fault> {
         let value = self.link.call(&Ask::new(Op::Cancel, json!({"id": target.id})))?;
-        Ok(self.way.form_for(target.made).task(&value).known_of(target.made))
+        Ok(self.variant.form_for(target.made).task(&value).known_of(target.made))
     }
 
     pub fn subscribe(&mut self, target: &Target) -> Result<Stream, Fault> {
@@ -190,25 +190,25 @@ impl Client {
     ) -> Result<Stream, Fault> {
         let ask = Ask { after, ..Ask::new(Op::Subscribe, json!({"id": target.id})) };
         let items = self.link.open(&ask)?;
-        Ok(Stream { items, form: self.way.form_for(target.made), made: target.made })
+        Ok(Stream { items, form: self.variant.form_for(target.made), made: target.made })
     }
 
     /// Whatever the call is answered with, in one word.
     pub fn fault(&mut self, ask: &Ask) -> Fault {
-        let way = self.way;
+        let variant = self.variant;
         let answer = match ask.op {
             Op::Stream | Op::Subscribe => match self.link.open(ask).map(|mut items| items.next()) {
-                Ok(Item::Fault(fault)) if !way.heads_streams() => return fault,
+                Ok(Item::Fault(fault)) if !variant.heads_streams() => return fault,
                 answer => answer.map(|item| format!("{item:?}")),
             },
             _ => self.link.call(ask).map(|value| value.to_string()),
         };
-        answer.map_or_else(|fault| fault, |answer| panic!("{way:?}, {ask:?}: {answer}"))
+        answer.map_or_else(|fault| fault, |answer| panic!("{variant:?}, {ask:?}: {answer}"))
     }
 
     /// A task that was made by this client.
     pub fn target(&self, task: &Task) -> Target {
-        Target { id: task.id.clone(), made: self.way.generation }
+        Target { id: task.id.clone(), made: self.variant.generation }
     }
 }
 

@@ -2,16 +2,16 @@
 
 use super::{
     link::{Client, Filter},
+    message_spec::say,
     server::Server,
-    talk::talk,
-    ways::WAYS,
+    variants::VARIANTS,
 };
 
 /// Runs a scenario in every pair that lists.
 fn in_every_listing_way(server: &Server, mut scenario: impl FnMut(&mut Client)) {
-    for &way in WAYS.iter().filter(|way| way.lists()) {
-        eprintln!("in {way:?}:");
-        scenario(&mut server.client(way));
+    for &variant in VARIANTS.iter().filter(|variant| variant.lists()) {
+        eprintln!("in {variant:?}:");
+        scenario(&mut server.client(variant));
     }
 }
 
@@ -19,15 +19,15 @@ fn in_every_listing_way(server: &Server, mut scenario: impl FnMut(&mut Client)) 
 fn tasks_are_listed_by_conversation_and_state() {
     let server = Server::start();
     // One of each state in each conversation, made in every pair.
-    for &way in WAYS {
-        let mut client = server.client(way);
+    for &variant in VARIANTS {
+        let mut client = server.client(variant);
         for context in ["one", "two"] {
             for text in ["done", "hold", "ask", "sign in", "refuse", "fail"] {
-                client.send(&talk(text).within(context)).expect("an answer");
+                client.send(&say(text).within(context)).expect("an answer");
             }
         }
     }
-    let each = WAYS.len() as u64;
+    let each = VARIANTS.len() as u64;
     in_every_listing_way(&server, |client| {
         for (context, state, total) in [
             (None, None, 12 * each),
@@ -58,8 +58,8 @@ fn pages_hold_every_task_once_newest_first() {
     let server = Server::start();
     let mut made = Vec::new();
     for number in 0..11 {
-        let mut client = server.client(WAYS[number % WAYS.len()]);
-        made.push(client.send(&talk("done")).expect("an answer").task().id);
+        let mut client = server.client(VARIANTS[number % VARIANTS.len()]);
+        made.push(client.send(&say("done")).expect("an answer").task().id);
     }
     made.reverse();
     in_every_listing_way(&server, |client| {

@@ -3,7 +3,7 @@
 //! A scenario speaks in operations and canonical nouns ([`canon`]); a [`link::Link`] turns them
 //! into the bytes of its binding on a socket, and [`spell`] turns the answers back, strictly. What
 //! every pair does alike stands in the scenario, what a generation does differently in a table:
-//! objects in [`canon`], behaviour in [`ways`], codes in [`errors`].
+//! objects in [`canon`], behaviour in [`variants`], codes in [`errors`].
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -24,6 +24,7 @@ mod jsonrpc;
 mod life;
 mod link;
 mod listing;
+mod message_spec;
 mod pairs;
 mod pb;
 mod place;
@@ -31,6 +32,5 @@ mod rest;
 mod server;
 mod spell;
 mod streams;
-mod talk;
-mod ways;
+mod variants;
 mod ws;

@@ -3,24 +3,24 @@
 
 use super::{
     canon::{Event, Numbered, V01},
-    expect::{Story, stream_in},
+    expect::{Expected, stream_in},
     life::assert_shown,
     link::{Client, Filter},
+    message_spec::say,
     server::Server,
     streams::{finish, held_by, tell},
-    talk::talk,
-    ways::WAYS,
+    variants::VARIANTS,
 };
 
 /// Runs a scenario with the maker of a task and another client, for every pair of pairs, without
 /// and with TLS.
 fn in_every_pair(name: &str, mut scenario: impl FnMut(&mut Client, &mut Client)) {
     for server in Server::both(name, &[]) {
-        let clients = || WAYS.iter().map(|way| server.client(*way));
+        let clients = || VARIANTS.iter().map(|variant| server.client(*variant));
         let mut askers: Vec<Client> = clients().collect();
         for mut maker in clients() {
             for asker in &mut askers {
-                let (made, asked, scheme) = (maker.way, asker.way, server.place.scheme());
+                let (made, asked, scheme) = (maker.variant, asker.variant, server.place.scheme());
                 eprintln!("made in {made:?}, asked in {asked:?}, by {scheme}:");
                 scenario(&mut maker, asker);
             }
@@ -31,19 +31,19 @@ fn in_every_pair(name: &str, mut scenario: impl FnMut(&mut Client, &mut Client))
 #[test]
 fn a_task_is_read_and_listed_in_every_other_pair() {
     in_every_pair("read", |maker, asker| {
-        let talk = talk("done");
-        let task = maker.send(&talk).expect("an answer").task();
-        let mut story = Story::begun(&task.id, &task.context, &talk);
-        story.done();
+        let spec = say("done");
+        let task = maker.send(&spec).expect("an answer").task();
+        let mut expects = Expected::begun(&task.id, &task.context, &spec);
+        expects.done();
         let target = maker.target(&task);
-        assert_shown(asker, &target, &story);
-        if !asker.way.lists() {
+        assert_shown(asker, &target, &expects);
+        if !asker.variant.lists() {
             return;
         }
         let filter = Filter { context: Some(&task.context), artifacts: true, ..Filter::default() };
         let page = asker.list(&Filter { history: Some(10), ..filter.clone() }).expect("a page");
         let listed: Vec<_> = page.tasks.into_iter().map(|t| t.known_of(target.made)).collect();
-        assert_eq!(listed, [story.in_form(asker.way.form(), target.made)]);
+        assert_eq!(listed, [expects.in_form(asker.variant.form(), target.made)]);
         // Nothing of it that was not asked for (A2A 1.0 §3.1.4).
         let bare = asker.list(&Filter { artifacts: false, ..filter }).expect("a page");
         assert!(bare.tasks[0].artifacts.is_empty() && bare.tasks[0].history.is_empty());
@@ -54,65 +54,65 @@ fn a_task_is_read_and_listed_in_every_other_pair() {
 fn a_task_is_streamed_in_every_other_pair() {
     in_every_pair("streamed", |maker, asker| {
         // Made by a stream, which tells it all; subscribed to, from where it is.
-        let talk = talk("hold");
-        let mut first = maker.stream(&talk).expect("a stream");
+        let spec = say("hold");
+        let mut first = maker.stream(&spec).expect("a stream");
         let (id, begun) = first.begin();
         let context = match &begun.event {
             Event::Task(task) => task.context.clone(),
             Event::Status { .. } => String::new(),
             other => panic!("{other:?}"),
         };
-        let mut story = Story::begun(&id, &context, &talk);
-        let mut all = vec![story.shown()];
+        let mut expects = Expected::begun(&id, &context, &spec);
+        let mut all = vec![expects.shown()];
         let mut seen_first = vec![begun, first.expect()];
-        all.push(story.status("working", ""));
-        let target = maker.target(&story.task);
+        all.push(expects.status("working", ""));
+        let target = maker.target(&expects.task);
         let mut second = asker.subscribe(&target).expect("a stream");
         let snapshot = second.expect();
         if let Event::Task(task) = &snapshot.event {
-            story.task.context.clone_from(&task.context);
+            expects.task.context.clone_from(&task.context);
         }
-        let mut later = vec![story.shown()];
+        let mut later = vec![expects.shown()];
         let mut seen_second = vec![snapshot];
         // The one who asked moves it on, and both see it.
-        let told = finish(asker, &mut story);
+        let told = finish(asker, &mut expects);
         all.extend(told.iter().cloned());
         later.extend(told);
         seen_first.extend(first.rest());
         seen_second.extend(second.rest());
         let made = target.made;
-        assert_eq!(seen_first, stream_in(maker.way.form(), made, &all));
-        assert_eq!(seen_second, stream_in(asker.way.form_for(made), made, &later));
+        assert_eq!(seen_first, stream_in(maker.variant.form(), made, &all));
+        assert_eq!(seen_second, stream_in(asker.variant.form_for(made), made, &later));
     });
 }
 
 #[test]
 fn a_task_is_continued_in_every_other_pair() {
     in_every_pair("continued", |maker, asker| {
-        let first = talk("ask");
+        let first = say("ask");
         let task = maker.send(&first).expect("an answer").task();
         let target = maker.target(&task);
-        let mut story = Story::begun(&task.id, &task.context, &first);
-        story.status("working", "");
-        story.status("input-required", "What next?");
+        let mut expects = Expected::begun(&task.id, &task.context, &first);
+        expects.status("working", "");
+        expects.status("input-required", "What next?");
         // Alternately, with and without the conversation, and as a stream at the end.
-        tell(asker, &mut story, "ask");
-        story.status("working", "");
-        story.status("input-required", "What next?");
-        let again = talk("ask").to(&task).within(&task.context);
+        tell(asker, &mut expects, "ask");
+        expects.status("working", "");
+        expects.status("input-required", "What next?");
+        let again = say("ask").to(&task).within(&task.context);
         maker.send(&again).expect("an answer");
-        story.told(&again);
-        story.status("working", "");
-        story.status("input-required", "What next?");
-        let end = talk("done").to(&task).within(&task.context);
+        expects.told(&again);
+        expects.status("working", "");
+        expects.status("input-required", "What next?");
+        let end = say("done").to(&task).within(&task.context);
         let stream = asker.stream(&end).expect("a stream");
-        story.told(&end);
-        let mut told = vec![story.shown()];
-        told.extend(story.done());
+        expects.told(&end);
+        let mut told = vec![expects.shown()];
+        told.extend(expects.done());
         // Some of them have no ids of their own: see `known_of`.
         let known = |one: Numbered| Numbered { event: one.event.known_of(V01), ..one };
         let seen: Vec<_> = stream.rest().into_iter().map(known).collect();
-        assert_eq!(seen, stream_in(asker.way.form(), V01, &told));
+        assert_eq!(seen, stream_in(asker.variant.form(), V01, &told));
         for client in [maker, asker] {
             let task = client.get(&target).expect("a task");
             assert_eq!(
@@ -127,16 +127,16 @@ fn a_task_is_continued_in_every_other_pair() {
 #[test]
 fn a_task_is_canceled_in_every_other_pair_and_its_streams_end() {
     in_every_pair("canceled", |maker, asker| {
-        let (target, mut story) = held_by(maker);
+        let (target, mut expects) = held_by(maker);
         let mut stream = maker.subscribe(&target).expect("a stream");
-        let mut told = vec![story.shown()];
+        let mut told = vec![expects.shown()];
         let mut seen = vec![stream.expect()];
         let task = asker.cancel(&target).expect("a canceled task");
         assert_eq!((&task.id, task.state.as_str()), (&target.id, "canceled"));
-        told.push(story.status("canceled", ""));
+        told.push(expects.status("canceled", ""));
         seen.extend(stream.rest());
-        assert_eq!(seen, stream_in(maker.way.form_for(target.made), target.made, &told));
-        assert_shown(maker, &target, &story);
-        assert_shown(asker, &target, &story);
+        assert_eq!(seen, stream_in(maker.variant.form_for(target.made), target.made, &told));
+        assert_shown(maker, &target, &expects);
+        assert_shown(asker, &target, &expects);
     });
 }

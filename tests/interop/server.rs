@@ -11,7 +11,7 @@ use super::{
     link::{Client, Link},
     place::Place,
     rest::Rest,
-    ways::{Binding, Carrier, WITNESS, Way},
+    variants::{Binding, Carrier, OBSERVER, Variant},
     ws::Ws,
 };
 use crate::support::binary::Binary;
@@ -50,24 +50,24 @@ impl Server {
     }
 
     /// A client with connections of its own.
-    pub fn client(&self, way: Way) -> Client {
-        let (place, generation) = (&self.place, way.generation);
+    pub fn client(&self, variant: Variant) -> Client {
+        let (place, generation) = (&self.place, variant.generation);
         let http = || -> Box<dyn Http> {
-            match way.carrier {
+            match variant.carrier {
                 Carrier::Http1 => Box::new(Http1::new(place)),
                 Carrier::Http2 => Box::new(Http2::new(place)),
             }
         };
-        let link: Box<dyn Link> = match way.binding {
+        let link: Box<dyn Link> = match variant.binding {
             Binding::JsonRpc => Box::new(JsonRpc { http: http(), generation, next_id: 0 }),
             Binding::Rest => Box::new(Rest { http: http(), generation, subscribed: 0 }),
             Binding::WebSocket => Box::new(Ws::new(place, generation)),
             Binding::Grpc => Box::new(Grpc { line: Http2::new(place), generation }),
         };
-        Client { way, link }
+        Client { variant, link }
     }
 
-    pub fn witness(&self) -> Client {
-        self.client(WITNESS)
+    pub fn observer(&self) -> Client {
+        self.client(OBSERVER)
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     canon::{Answer, Artifact, Content, Event, Form, Gen, Message, Page, Part, Role, Task},
-    talk::Talk,
+    message_spec::MessageSpec,
 };
 
 // --- Writing -------------------------------------------------------------------------------------
@@ -13,31 +13,31 @@ use super::{
 impl Form {
     /// The params of send and stream: always with ten messages of history in the answer, since the
     /// generations do not agree on what is meant by nothing (wire §1.5).
-    pub fn send_params(self, talk: &Talk) -> Value {
-        let parts: Vec<Value> = talk.parts.iter().map(|part| self.write_part(part)).collect();
+    pub fn send_params(self, spec: &MessageSpec) -> Value {
+        let parts: Vec<Value> = spec.parts.iter().map(|part| self.write_part(part)).collect();
         let mut message = match self {
             Form::V01 => json!({"role": "user", "parts": parts}),
-            Form::V03 => json!({"kind": "message", "messageId": talk.id, "role": "user",
+            Form::V03 => json!({"kind": "message", "messageId": spec.id, "role": "user",
                 "parts": parts}),
-            Form::Proto03 => json!({"messageId": talk.id, "role": "ROLE_USER", "content": parts}),
-            Form::V1 => json!({"messageId": talk.id, "role": "ROLE_USER", "parts": parts}),
+            Form::Proto03 => json!({"messageId": spec.id, "role": "ROLE_USER", "content": parts}),
+            Form::V1 => json!({"messageId": spec.id, "role": "ROLE_USER", "parts": parts}),
         };
-        set(&mut message, "metadata", talk.metadata.clone());
+        set(&mut message, "metadata", spec.metadata.clone());
         if self == Form::V01 {
-            let id = talk.task.clone().unwrap_or_else(|| format!("client-{}", talk.id));
+            let id = spec.task.clone().unwrap_or_else(|| format!("client-{}", spec.id));
             let mut params = json!({"id": id, "message": message, "historyLength": 10});
-            set(&mut params, "sessionId", talk.context.clone().into());
+            set(&mut params, "sessionId", spec.context.clone().into());
             return params;
         }
         let list = |texts: &[String]| if texts.is_empty() { Value::Null } else { json!(texts) };
-        set(&mut message, "extensions", list(&talk.extensions));
-        set(&mut message, "referenceTaskIds", list(&talk.references));
-        set(&mut message, "taskId", talk.task.clone().into());
-        set(&mut message, "contextId", talk.context.clone().into());
+        set(&mut message, "extensions", list(&spec.extensions));
+        set(&mut message, "referenceTaskIds", list(&spec.references));
+        set(&mut message, "taskId", spec.task.clone().into());
+        set(&mut message, "contextId", spec.context.clone().into());
         let wish = if self == Form::V1 {
-            json!({"returnImmediately": talk.at_once, "historyLength": 10})
+            json!({"returnImmediately": spec.at_once, "historyLength": 10})
         } else {
-            json!({"blocking": !talk.at_once, "historyLength": 10})
+            json!({"blocking": !spec.at_once, "historyLength": 10})
         };
         json!({"message": message, "configuration": wish})
     }

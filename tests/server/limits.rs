@@ -322,7 +322,7 @@ fn who_holds_most_of_the_buffers_is_cut_first() {
     let task = ask(V1.send(), &V1.params(say(&"x".repeat(3_000_000))));
     let body = rpc("GetTask", &json!({"id": V1.task(&task["result"])["id"]}));
     let request = post("/", &[("Connection", "close")], &body);
-    // The witness is served whatever the others, who do not read, have asked for.
+    // The observer is served whatever the others, who do not read, have asked for.
     let (mut readers, call) = (Vec::new(), V1.params(say(&"y".repeat(200_000))));
     for _ in 0..30 {
         let mut reader = server.connect_narrow();
@@ -350,10 +350,10 @@ fn who_holds_most_of_the_buffers_is_cut_first() {
 #[test]
 fn pages_are_smaller_the_more_answers_wait() {
     let server = Binary::start_plain(&["--workers", "1", "--limit", "buffers_bytes_max=8388608"]);
-    let mut witness = server.connect();
+    let mut observer = server.connect();
     for _ in 0..100 {
-        witness.write(&post("/", &[], &rpc(V1.send(), &V1.params(say(&"x".repeat(5_000))))));
-        assert_eq!(witness.reply().status, 200);
+        observer.write(&post("/", &[], &rpc(V1.send(), &V1.params(say(&"x".repeat(5_000))))));
+        assert_eq!(observer.reply().status, 200);
     }
     let params = json!({"includeArtifacts": true, "historyLength": 1, "pageSize": 100});
     let request = post("/", &[], &rpc("ListTasks", &params));
@@ -362,8 +362,8 @@ fn pages_are_smaller_the_more_answers_wait() {
         assert!(!page["result"]["nextPageToken"].as_str().unwrap().is_empty());
         page["result"]["tasks"].as_array().unwrap().len()
     };
-    witness.write(&request);
-    let alone = tasks(&mut witness);
+    observer.write(&request);
+    let alone = tasks(&mut observer);
     // A whole page is 1 MB. All of them are answered, and nobody is cut.
     let mut readers: Vec<_> = (0..100).map(|_| server.connect()).collect();
     readers.iter_mut().for_each(|reader| reader.write(&request));
@@ -371,8 +371,8 @@ fn pages_are_smaller_the_more_answers_wait() {
     let least = pages.iter().min().unwrap();
     assert!((10..100).contains(&alone) && (1..alone).contains(least), "{alone} {pages:?}");
     // What they have read is free again.
-    witness.write(&request);
-    assert_eq!(tasks(&mut witness), alone);
+    observer.write(&request);
+    assert_eq!(tasks(&mut observer), alone);
 }
 
 #[test]

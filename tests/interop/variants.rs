@@ -23,38 +23,38 @@ pub enum Carrier {
 
 /// A pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Variant {
     pub binding: Binding,
     pub generation: Gen,
     pub carrier: Carrier,
 }
 
-const fn way(binding: Binding, generation: Gen) -> Way {
+const fn variant(binding: Binding, generation: Gen) -> Variant {
     let carrier = match binding {
         Binding::JsonRpc | Binding::Rest | Binding::WebSocket => Carrier::Http1,
         Binding::Grpc => Carrier::Http2,
     };
-    Way { binding, generation, carrier }
+    Variant { binding, generation, carrier }
 }
 
-const fn http2(binding: Binding, generation: Gen) -> Way {
-    Way { carrier: Carrier::Http2, ..way(binding, generation) }
+const fn http2(binding: Binding, generation: Gen) -> Variant {
+    Variant { carrier: Carrier::Http2, ..variant(binding, generation) }
 }
 
 /// Every pair: 0.1 was JSON-RPC only (wire §1.1), which a WebSocket carries, too; REST and gRPC
 /// begin with 0.2 and 0.3. What HTTP/1.1 carries, HTTP/2 does as well.
 #[rustfmt::skip]
-pub const WAYS: &[Way] = &[
-    way(Binding::JsonRpc, V01),
-    way(Binding::JsonRpc, V03),
-    way(Binding::JsonRpc, V1),
-    way(Binding::Rest, V03),
-    way(Binding::Rest, V1),
-    way(Binding::WebSocket, V01),
-    way(Binding::WebSocket, V03),
-    way(Binding::WebSocket, V1),
-    way(Binding::Grpc, V03),
-    way(Binding::Grpc, V1),
+pub const VARIANTS: &[Variant] = &[
+    variant(Binding::JsonRpc, V01),
+    variant(Binding::JsonRpc, V03),
+    variant(Binding::JsonRpc, V1),
+    variant(Binding::Rest, V03),
+    variant(Binding::Rest, V1),
+    variant(Binding::WebSocket, V01),
+    variant(Binding::WebSocket, V03),
+    variant(Binding::WebSocket, V1),
+    variant(Binding::Grpc, V03),
+    variant(Binding::Grpc, V1),
     http2(Binding::JsonRpc, V01),
     http2(Binding::JsonRpc, V03),
     http2(Binding::JsonRpc, V1),
@@ -63,9 +63,9 @@ pub const WAYS: &[Way] = &[
 ];
 
 /// What the scenarios look at with, beside the pair under test.
-pub const WITNESS: Way = way(Binding::JsonRpc, V1);
+pub const OBSERVER: Variant = variant(Binding::JsonRpc, V1);
 
-impl Way {
+impl Variant {
     /// JSON-RPC messages, whatever carries them.
     pub fn is_rpc(self) -> bool {
         match self.binding {
@@ -82,7 +82,7 @@ impl Way {
             V03 => "0.3",
             V1 => "1.0",
         };
-        if self.carrier != way(self.binding, self.generation).carrier {
+        if self.carrier != variant(self.binding, self.generation).carrier {
             return None;
         }
         let (scheme, addr) = (place.scheme(), place.addr);

@@ -8,7 +8,7 @@ use super::canon::{Part, Task};
 
 /// A message to send.
 #[derive(Clone, Debug)]
-pub struct Talk {
+pub struct MessageSpec {
     /// Never the same twice; a fresh task of 0.1 is called after it.
     pub id: String,
     pub parts: Vec<Part>,
@@ -22,9 +22,9 @@ pub struct Talk {
 }
 
 /// A message that begins a task.
-pub fn talk(text: &str) -> Talk {
+pub fn say(text: &str) -> MessageSpec {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    Talk {
+    MessageSpec {
         id: format!("m-{}", NEXT.fetch_add(1, Relaxed)),
         parts: vec![Part::text(text)],
         metadata: Value::Null,
@@ -36,23 +36,23 @@ pub fn talk(text: &str) -> Talk {
     }
 }
 
-impl Talk {
+impl MessageSpec {
     /// The next message to a task.
-    pub fn to(self, task: &Task) -> Talk {
-        Talk { task: Some(task.id.clone()), ..self }
+    pub fn to(self, task: &Task) -> MessageSpec {
+        MessageSpec { task: Some(task.id.clone()), ..self }
     }
 
     /// In a conversation.
-    pub fn within(self, context: &str) -> Talk {
-        Talk { context: Some(context.to_owned()), ..self }
+    pub fn within(self, context: &str) -> MessageSpec {
+        MessageSpec { context: Some(context.to_owned()), ..self }
     }
 
-    pub fn at_once(self) -> Talk {
-        Talk { at_once: true, ..self }
+    pub fn at_once(self) -> MessageSpec {
+        MessageSpec { at_once: true, ..self }
     }
 
     /// With more content behind the text.
-    pub fn with(mut self, parts: &[Part]) -> Talk {
+    pub fn with(mut self, parts: &[Part]) -> MessageSpec {
         self.parts.extend_from_slice(parts);
         self
     }
