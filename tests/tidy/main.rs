@@ -190,6 +190,14 @@ fn citations_lead_somewhere() {
 }
 
 #[test]
+fn words_of_the_glossary_are_names() {
+    let mut findings = Vec::new();
+    let code: String = TREE.sources().map(|file| &*file.rust.code).collect();
+    words::glossary(&TREE.text("docs/glossary.md"), &code, &mut findings);
+    none(&findings);
+}
+
+#[test]
 fn few_types_share_a_name() {
     let mut findings = Vec::new();
     let sources = TREE.sources().map(|file| (&*file.name, &file.rust));

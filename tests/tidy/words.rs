@@ -82,6 +82,22 @@ fn appendix(text: &str) -> Option<String> {
     letter.is_ascii_uppercase().then(|| format!("Appendix {letter}"))
 }
 
+/// The first column of the glossary has names of types, each in backticks.
+pub fn glossary(page: &str, code: &str, findings: &mut Vec<Finding>) {
+    let names = page.lines().enumerate().filter_map(|(index, line)| {
+        let (name, _) = line.strip_prefix("| `")?.split_once("` |")?;
+        Some((index + 1, name))
+    });
+    for (line, name) in names {
+        let is_defined = ["struct", "enum", "trait"]
+            .into_iter()
+            .any(|kind| word(code, &format!("{kind} {name}")).is_some());
+        if !is_defined {
+            find(findings, "docs/glossary.md", line, format!("{name} is no type"));
+        }
+    }
+}
+
 /// Who opens `src` learns a word once.
 pub fn shared_names<'f>(
     sources: impl Iterator<Item = (&'f str, &'f Rust)>,
@@ -136,6 +152,14 @@ fn a_citation_of_nothing() {
     ] {
         assert_eq!(check(good), 0, "{good}");
     }
+}
+
+#[test]
+fn a_word_that_nobody_uses() {
+    let page = "| word | is |\n|---|---|\n| `Task` | a log |\n| `Ticket` | old |\n";
+    let mut findings = Vec::new();
+    glossary(page, "pub struct Task<'a>;\nstruct Tickets;\n", &mut findings);
+    assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [4]);
 }
 
 #[test]
