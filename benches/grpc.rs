@@ -39,6 +39,7 @@ use peregrine::{
     dialect::card::CardForm,
     limits::Limits,
     op::Core,
+    permits::Permits,
     service::{Peer, Start},
 };
 use prost::Message;
@@ -261,6 +262,8 @@ impl Bare {
         let core = Core::new(&limits, vec![(Echo::profile(), Arc::new(Echo))], None, &start, None);
         let large = LargeBodies::new(&Limits::default());
         let site = Site {
+            streams: Permits::new(limits.streams_max, 1),
+            parked: Permits::new(limits.connections_max, 1),
             large,
             card_times: Default::default(),
             held_bytes: Default::default(),
@@ -280,8 +283,6 @@ impl Bare {
             ws_origins: Vec::new(),
             test_echo: None,
             started_s: 0,
-            streams: Default::default(),
-            parked: Default::default(),
         };
         let scratch = Scratch::new(0, &Limits::default(), Box::new(support::Counter(1)));
         let request = say("stream:100").encode_to_vec();

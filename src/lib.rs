@@ -29,6 +29,7 @@ pub mod model;
 pub mod net;
 pub mod op;
 pub mod pb;
+pub mod permits;
 pub mod rpc;
 pub mod service;
 pub mod sse;

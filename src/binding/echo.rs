@@ -4,7 +4,6 @@
 use crate::{
     binding::{
         Endpoint, Exchange, Handled,
-        site::Permit,
         stream::{Framing, Pump},
         ws,
     },
@@ -45,7 +44,7 @@ pub fn answer(x: &mut Exchange<'_>, body: &[u8]) -> Handled {
 /// Streams five events of the default agent, or those after `Last-Event-ID`.
 fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
     let method = STANDARD.methods.iter().find(|method| method.op == Op::Stream)?;
-    let permit = Permit::take(&x.means.site.streams, x.means.site.limits.streams_max)?;
+    let permit = x.means.site.streams.permit(x.means.scratch.worker)?;
     let message = MessageBuf::agent(&PartsBuf::new().text("stream:5")).id("echo-stream");
     let send = Send {
         message: message.view(),

@@ -3,9 +3,10 @@
 use std::task::{Poll, Waker};
 
 use crate::{
-    binding::{carrier::Carrier, envelope::Envelope, site::Permit},
+    binding::{carrier::Carrier, envelope::Envelope},
     dialect::{Method, WriteCx},
     fault::{Fault, FaultKind},
+    permits::Permit,
     service::{Answer, Outcome, Service, WaitHandle},
 };
 

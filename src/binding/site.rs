@@ -2,10 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 use crate::{
@@ -14,6 +11,7 @@ use crate::{
     http,
     limits::Limits,
     model::Generation,
+    permits::Permits,
     service::AgentIndex,
 };
 
@@ -64,9 +62,9 @@ pub struct Site {
     /// When the server started, in seconds since the Unix epoch: `Last-Modified` of the cards.
     pub started_s: u64,
     /// Open streams.
-    pub streams: Arc<AtomicUsize>,
+    pub streams: Permits,
     /// Parked calls.
-    pub parked: Arc<AtomicUsize>,
+    pub parked: Permits,
     /// Bytes of buffers that connections hold, as their driver counts them.
     pub held_bytes: Arc<AtomicUsize>,
     /// What large bodies are parsed with.
@@ -107,25 +105,6 @@ impl Site {
     }
 }
 
-/// Counts one open stream or parked call for as long as it lives.
-pub struct Permit(Arc<AtomicUsize>);
-
-impl Permit {
-    /// Takes one of at most `most` permits.
-    pub fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Permit> {
-        let taken = count.fetch_add(1, Ordering::Relaxed);
-        let permit = Permit(count.clone());
-        // A refused permit is dropped here, which takes it off the count again.
-        (taken < most).then_some(permit)
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,15 +131,5 @@ mod tests {
         ] {
             assert!(!is_public_url(url), "{url}");
         }
-    }
-
-    #[test]
-    fn permits_are_counted_and_bounded() {
-        let count = Arc::new(AtomicUsize::new(0));
-        let first = Permit::take(&count, 1);
-        assert!(first.is_some() && Permit::take(&count, 1).is_none());
-        drop(first);
-        assert!(Permit::take(&count, 1).is_some());
-        assert_eq!(count.load(Ordering::Relaxed), 0);
     }
 }

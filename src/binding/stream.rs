@@ -8,12 +8,13 @@
 use std::task::Waker;
 
 use crate::{
-    binding::{envelope::Envelope, site::Permit},
+    binding::envelope::Envelope,
     dialect::{Wire, WriteCx},
     fault::{Fault, FaultKind},
     http::Version,
     json::write::push_u64,
     model::{Message, Op, RawText},
+    permits::Permit,
     service::{Cursor, Follow, Service, StreamResponse},
     sse,
     ws::{self, OpCode},

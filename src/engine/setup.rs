@@ -23,6 +23,7 @@ use crate::{
     limits::Limits,
     model::Profile,
     op::Core,
+    permits::Permits,
     service::{AgentIndex, Now, Service, Start, TickCx, tap::Tap},
 };
 
@@ -202,6 +203,8 @@ impl Setup {
             None => local_core(&self.limits, self.agents, self.node, &start, self.tap.clone()),
         };
         let large = LargeBodies::new(&self.limits);
+        let streams = Permits::new(self.limits.streams_max, start.workers);
+        let parked = Permits::new(self.limits.connections_max, start.workers);
         let site = Site {
             limits: self.limits,
             mounts,
@@ -220,8 +223,8 @@ impl Setup {
             #[cfg(feature = "test-echo")]
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),
             started_s: (start.unix_ms)() / 1000,
-            streams: Arc::new(AtomicUsize::new(0)),
-            parked: Arc::new(AtomicUsize::new(0)),
+            streams,
+            parked,
             held_bytes: Arc::default(),
             large,
             card_times: CardTimes::default(),
@@ -340,10 +343,7 @@ impl Engine {
 
     /// What clients wait for.
     pub fn waiting(&self) -> Waiting {
-        Waiting {
-            calls: self.site.parked.load(Ordering::Relaxed),
-            streams: self.site.streams.load(Ordering::Relaxed),
-        }
+        Waiting { calls: self.site.parked.count(), streams: self.site.streams.count() }
     }
 
     /// Tasks that are in no terminal state, whether or not anybody waits for them.

@@ -158,7 +158,7 @@ mod tests {
             let socket = &listeners.sockets[0];
             socket.set_nonblocking(false).unwrap();
             let (accepted, _) = socket.accept().unwrap();
-            let accepted = socket2::SockRef::from(&accepted);
+            let accepted = SockRef::from(&accepted);
             assert_eq!(accepted.tcp_notsent_lowat().unwrap(), UNSENT_BYTES);
             let timeout = accepted.tcp_user_timeout().unwrap();
             assert_eq!(timeout, Some(Duration::from_millis(timeout_ms)));

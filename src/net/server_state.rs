@@ -10,6 +10,8 @@ use std::{
 };
 
 use crate::engine::{Engine, Waiting};
+#[cfg(feature = "grpc")]
+use crate::permits::Permits;
 
 use super::{share::AllBuffers, tls::Current};
 
@@ -34,7 +36,7 @@ pub(super) struct ServerState {
     pub(super) open: AtomicUsize,
     /// Those of them that speak HTTP/2.
     #[cfg(feature = "grpc")]
-    pub(super) http2: Arc<AtomicUsize>,
+    pub(super) http2: Permits,
     /// Buffers that connections hold.
     pub(super) buffers: AllBuffers,
     /// Connections are accepted with TLS; `None`: as they are.
@@ -52,13 +54,15 @@ pub(super) struct ServerState {
 impl ServerState {
     /// For `workers` workers.
     pub(super) fn new(engine: Arc<Engine>, tls: Option<Current>, workers: usize) -> ServerState {
+        #[cfg(feature = "grpc")]
+        let http2 = Permits::new(engine.limits().http2_connections_max, workers);
         let buffers = AllBuffers::new(engine.limits(), engine.held_bytes());
         ServerState {
             engine,
             epoch: Instant::now(),
             open: AtomicUsize::new(0),
             #[cfg(feature = "grpc")]
-            http2: Arc::default(),
+            http2,
             buffers,
             tls,
             cut: OnceLock::new(),

@@ -67,6 +67,9 @@ pub(super) struct WorkerScratch {
 
 /// What the tasks of one worker share.
 pub(super) struct WorkerState {
+    /// Number of the worker, from 0.
+    #[cfg(feature = "grpc")]
+    pub(super) worker: usize,
     /// What all workers share.
     pub(super) server: Arc<ServerState>,
     /// The limits at hand.
@@ -108,6 +111,8 @@ impl WorkerState {
         };
         let wheel = RefCell::new(Wheel::new(clock.now().mono_ms));
         WorkerState {
+            #[cfg(feature = "grpc")]
+            worker: scratch.worker.scratch.worker,
             server,
             bounds,
             clock,

@@ -8,10 +8,7 @@
 use std::{
     cmp::Reverse,
     collections::BinaryHeap,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Mutex, PoisonError},
     task::Waker,
 };
 
@@ -19,6 +16,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::{
     op::Core,
+    permits::Permits,
     service::{AgentIndex, TickCx},
     store::TaskKey,
 };
@@ -131,15 +129,14 @@ impl Timers {
 pub(super) struct AllTimers {
     /// One for each worker, so that workers do not wait for each other.
     workers: Box<[CachePadded<Timers>]>,
-    count: AtomicUsize,
-    most: usize,
+    wishes: Permits,
 }
 
 impl AllTimers {
     /// For so many workers, and at most so many wishes.
     pub fn new(workers: usize, most: usize) -> AllTimers {
         let timers = (0..workers.max(1)).map(|_| CachePadded::new(Timers::default()));
-        AllTimers { workers: timers.collect(), count: AtomicUsize::new(0), most }
+        AllTimers { workers: timers.collect(), wishes: Permits::new(most, workers) }
     }
 
     /// Adds a wish for this worker; false: there are as many as may be, as far as is known of tasks
@@ -151,12 +148,11 @@ impl AllTimers {
         now_ms: u64,
         runs: impl Fn(TaskKey) -> bool,
     ) -> bool {
-        if self.count.fetch_add(1, Ordering::Relaxed) >= self.most {
-            let forgotten = |timers: &CachePadded<Timers>| timers.forget(now_ms, &runs);
-            let forgotten: usize = self.workers.iter().map(forgotten).sum();
-            let count = self.count.fetch_sub(forgotten, Ordering::Relaxed) - forgotten;
-            if count > self.most {
-                self.count.fetch_sub(1, Ordering::Relaxed);
+        if !self.wishes.take(worker) {
+            for (worker, timers) in self.workers.iter().enumerate() {
+                self.wishes.release(worker, timers.forget(now_ms, &runs));
+            }
+            if !self.wishes.take(worker) {
                 return false;
             }
         }
@@ -170,7 +166,7 @@ impl AllTimers {
 
     fn pop(&self, worker: usize, now_ms: u64) -> Option<Wish> {
         let wish = self.of(worker).pop(now_ms)?;
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.wishes.release(worker, 1);
         Some(wish)
     }
 }
@@ -209,12 +205,12 @@ mod tests {
         // One task that is sent message after message, on one worker or on many.
         assert!((0..4).all(|worker| push(worker, 7, 0, 0)));
         assert!((0..100).all(|worker| !push(worker, 7, 0, 0)));
-        assert_eq!(timers.count.load(Ordering::Relaxed), 4);
+        assert_eq!(timers.wishes.count(), 4);
         // It ends; that is not looked at for every push.
         assert!(!push(2, 9, 0, 8) && push(2, 9, SWEEP_EVERY_MS, 8));
-        assert_eq!(timers.count.load(Ordering::Relaxed), 1);
+        assert_eq!(timers.wishes.count(), 1);
         assert!(timers.pop(0, 600_000).is_none() && timers.pop(2, 600_000).is_some());
-        assert_eq!(timers.count.load(Ordering::Relaxed), 0);
+        assert_eq!(timers.wishes.count(), 0);
     }
 
     #[test]

@@ -46,6 +46,7 @@ const RANKS: &[(&str, u8)] = &[
     ("limits", 0),
     ("fault", 0),
     ("waiter", 0),
+    ("permits", 0),
 ];
 
 /// Imports between modules of one rank: from, to, and why it is no way around the table.

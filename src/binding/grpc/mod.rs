@@ -27,7 +27,7 @@ use std::{cell::Cell, task::Waker};
 use crate::{
     binding::{
         Endpoint, Means, Scratch, Site, activated::activated, cards, interfaces::Urls,
-        jsonrpc::parse_fault, origin::Origin, site::Permit,
+        jsonrpc::parse_fault, origin::Origin,
     },
     dialect::{Method, ReadCx, WriteCx, card::CardForm, version},
     fault::{Fault, FaultKind},
@@ -167,7 +167,7 @@ impl Ready<'_> {
             }
             Ok(Outcome::Pending(wait)) => {
                 self.out.truncate(start);
-                let permit = Permit::take(&self.site.parked, self.site.limits.connections_max);
+                let permit = self.site.parked.permit(self.worker);
                 let permit = permit.ok_or_else(|| Fault::at_limit("connections_max"))?;
                 let (rpc, method) = (self.rpc, self.method);
                 return Ok(Handled::Parked(Box::new(Parked { wait, rpc, method, permit })));
@@ -178,7 +178,7 @@ impl Ready<'_> {
     }
 
     fn stream(&mut self, call: Call<'_>) -> Result<Handled, Fault> {
-        let permit = Permit::take(&self.site.streams, self.site.limits.streams_max);
+        let permit = self.site.streams.permit(self.worker);
         let permit = permit.ok_or_else(|| Fault::at_limit("streams_max"))?;
         let write = write_cx(self.method.op, &call, self.now);
         let (rpc, method) = (self.rpc, self.method);

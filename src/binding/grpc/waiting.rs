@@ -3,9 +3,10 @@
 use std::task::{Poll, Waker};
 
 use crate::{
-    binding::{parked::poll_answer, site::Permit},
+    binding::parked::poll_answer,
     dialect::{Method, WriteCx},
     fault::{Fault, FaultKind},
+    permits::Permit,
     service::{Cursor, Follow, Service, StreamResponse, WaitHandle},
 };
 

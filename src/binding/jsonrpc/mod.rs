@@ -19,7 +19,6 @@ use crate::{
         cards,
         carrier::{Carrier, Mark},
         parked::ParkedCall,
-        site::Permit,
         ws::Upgrade,
     },
     dialect::{Method, WriteCx},
@@ -306,7 +305,7 @@ impl Desk<'_> {
         calls: Vec<ParkedCall>,
         batch: Option<Vec<u8>>,
     ) -> Handled {
-        match Permit::take(&self.site.parked, self.site.limits.connections_max) {
+        match self.site.parked.permit(self.worker) {
             Some(permit) => Handled::Parked(Box::new(Parked {
                 calls,
                 batch,

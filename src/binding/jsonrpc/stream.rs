@@ -6,7 +6,6 @@ use crate::{
         Handled,
         carrier::Carrier,
         envelope::Envelope,
-        site::Permit,
         stream::{self, Framing, Pump},
     },
     dialect::Method,
@@ -20,7 +19,7 @@ impl Desk<'_> {
     /// Opens a stream; what fails before its first event is an ordinary error (wire §3.5).
     pub(super) fn stream(&mut self, ready: &Ready<'_>) -> Handled {
         let known = ready.known();
-        let Some(permit) = Permit::take(&self.site.streams, self.site.limits.streams_max) else {
+        let Some(permit) = self.site.streams.permit(self.worker) else {
             return self.fault(known, &Fault::at_limit("streams_max"));
         };
         let framing = self.beside.framing();

@@ -19,7 +19,6 @@ use crate::{
         jsonrpc::parse_fault,
         origin::Origin,
         parked::ParkedCall,
-        site::Permit,
     },
     dialect::{Method, ReadCx, WriteCx, rest::Rest, version},
     fault::{Fault, FaultKind},
@@ -227,7 +226,10 @@ impl Desk<'_> {
     }
 
     fn park(self, call: ParkedCall) -> Result<Handled, Fault> {
-        let permit = Permit::take(&self.site.parked, self.site.limits.connections_max)
+        let permit = self
+            .site
+            .parked
+            .permit(self.cx.caller.worker)
             .ok_or_else(|| Fault::at_limit("connections_max"))?;
         Ok(Handled::Parked(Box::new(Parked {
             calls: vec![call],

@@ -5,7 +5,6 @@ use crate::{
     binding::{
         Handled,
         envelope::Envelope,
-        site::Permit,
         stream::{self, Framing, Pump},
     },
     dialect::WriteCx,
@@ -18,7 +17,10 @@ use crate::{
 impl Desk<'_> {
     /// Opens a stream; what fails before its first event is an ordinary error (wire §3.5).
     pub(super) fn stream(mut self, call: Call<'_>) -> Result<Handled, Fault> {
-        let permit = Permit::take(&self.site.streams, self.site.limits.streams_max)
+        let permit = self
+            .site
+            .streams
+            .permit(self.cx.caller.worker)
             .ok_or_else(|| Fault::at_limit("streams_max"))?;
         let framing = Framing::of(self.head.version());
         let close = self.close || framing == Framing::Bare;

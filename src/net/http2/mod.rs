@@ -38,7 +38,6 @@ use smallvec::SmallVec;
 use tokio::io::AsyncWriteExt;
 
 use crate::{
-    binding::site::Permit,
     engine::Engine,
     limits::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES, Limits},
     service::Peer,
@@ -173,8 +172,7 @@ pub(super) fn spawn<S: Transport + 'static>(
     permit: ConnectionPermit,
     local_addr: u8,
 ) {
-    let most = permit.server.engine.limits().http2_connections_max;
-    let Some(http2_permit) = Permit::take(&permit.server.http2, most) else {
+    let Some(http2_permit) = permit.server.http2.permit(permit.worker) else {
         // Best effort: whoever does not read it sees a closed connection.
         let within = Duration::from_millis(permit.bounds.linger_ms);
         tokio::task::spawn_local(async move {

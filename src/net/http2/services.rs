@@ -5,17 +5,15 @@ use std::{future::poll_fn, task::Poll};
 use bytes::Bytes;
 
 use crate::{
-    binding::{
-        grpc::{
-            Code, Rpc, Status,
-            health::{self, Serving},
-            reflection,
-        },
-        site::Permit,
+    binding::grpc::{
+        Code, Rpc, Status,
+        health::{self, Serving},
+        reflection,
     },
     fault::Fault,
     model::Generation,
     net::wheel::NEVER,
+    permits::Permit,
 };
 
 use super::{
@@ -81,8 +79,8 @@ impl GrpcCall {
 
     /// A place among the open streams.
     fn permit(&self) -> Result<Permit, End> {
-        let (site, limits) = (&self.shared.engine().site, self.shared.limits());
-        let permit = Permit::take(&site.streams, limits.streams_max);
+        let shared = &self.shared;
+        let permit = shared.engine().site.streams.permit(shared.local.worker);
         let refused = || Status::of(&Fault::at_limit("streams_max"), Generation::V1);
         permit.ok_or_else(|| End::Status(refused()))
     }
