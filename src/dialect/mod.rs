@@ -1,11 +1,13 @@
 //! Wire spellings: what each protocol generation and platform calls things.
 //!
-//! Law: a dialect is a value. It reads leniently, every alias anybody is known to send, into one
-//! [`Call`], and writes strictly, exactly what its generation specifies. No version is compared
-//! and no wire name is spelled outside this module; nothing here knows HTTP, a store or a clock.
+//! Law: a dialect is a value. It reads leniently: every alias that a client is known to send means
+//! the same [`Call`]. It writes strictly: exactly what its generation specifies. Versions are
+//! compared nowhere else. What a dialect asks of HTTP (path prefixes, statuses, `Accept`) is data in
+//! [`Routes`] and [`Quirks`]; the bindings act on it. Nothing here knows a store or a clock.
 //!
-//! In scope: method tables, params, results, stream items, error objects. Out of scope: envelopes
-//! (`rpc`), headers and routes (`binding`), cards (`card`).
+//! In scope: method tables, params, results, stream items, error objects, cards. Out of scope: the
+//! envelope of JSON-RPC (`rpc`), reading and writing HTTP (`http`, `binding`), the messages of gRPC
+//! (`binding/grpc`).
 
 mod a2a_rust;
 pub mod card;
