@@ -2,8 +2,8 @@
 //!
 //! Law: a dialect is a value. It reads leniently: every alias that a client is known to send means
 //! the same [`Call`]. It writes strictly: exactly what its generation specifies. Versions are
-//! compared nowhere else. What a dialect asks of HTTP (path prefixes, statuses, `Accept`) is data in
-//! [`Routes`] and [`Quirks`]; the bindings act on it. Nothing here knows a store or a clock.
+//! compared nowhere else. What a dialect asks of HTTP (path prefixes, statuses, `Accept`) is data
+//! in [`Routes`] and [`Quirks`]; the bindings act on it. Nothing here knows a store or a clock.
 //!
 //! In scope: method tables, params, results, stream items, error objects, cards. Out of scope: the
 //! envelope of JSON-RPC (`rpc`), reading and writing HTTP (`http`, `binding`), the messages of gRPC
