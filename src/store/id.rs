@@ -337,6 +337,19 @@ mod tests {
     }
 
     #[test]
+    fn ids_and_codes_mean_the_same_under_the_same_secret_for_ever() {
+        let keys = || Keys::new(0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978);
+        let [id, context_id] = [keys().id(77, 5), keys().context_id(77, 5)];
+        assert_eq!(id.escape_ascii().to_string(), "837976e5-0000-4000-8000-00007c577680");
+        assert_eq!(context_id.escape_ascii().to_string(), "4329ef98-0000-4000-8000-0000acad75fd");
+        assert_eq!(
+            (keys().code(1, [2, 3]), keys().hash(1, b"name")),
+            (0xa078_cc9f_5784_ece1, 0xb642_4ccf_bc6e_f43f)
+        );
+        assert_eq!((keys().place(&id), keys().context_place(&context_id)), (Some(77), Some(77)));
+    }
+
+    #[test]
     fn a_hash_depends_on_every_byte_the_length_the_domain_and_the_secret() {
         let keys = Keys::new(3);
         let mut seen = std::collections::HashSet::new();
