@@ -106,10 +106,10 @@ impl fmt::Debug for RawText<'_> {
 /// What a builder takes where text goes: a `str`, which is escaped on the way in, or a [`RawText`],
 /// which is not.
 #[derive(Clone, Copy)]
-pub struct Text<'a>(Form<'a>);
+pub struct Text<'a>(TextForm<'a>);
 
 #[derive(Clone, Copy)]
-enum Form<'a> {
+enum TextForm<'a> {
     Ordinary(&'a str),
     Raw(&'a [u8]),
 }
@@ -119,8 +119,8 @@ impl Text<'_> {
     #[inline]
     pub(super) fn push_raw(self, out: &mut Vec<u8>) {
         match self.0 {
-            Form::Ordinary(text) => push_escaped(out, text),
-            Form::Raw(raw) => out.extend_from_slice(raw),
+            TextForm::Ordinary(text) => push_escaped(out, text),
+            TextForm::Raw(raw) => out.extend_from_slice(raw),
         }
     }
 }
@@ -130,18 +130,18 @@ impl<'a> Text<'a> {
     #[inline]
     pub(crate) fn canonical(self) -> Cow<'a, [u8]> {
         match self.0 {
-            Form::Raw(raw) if !raw.contains(&b'\\') => Cow::Borrowed(raw),
-            Form::Raw(_) | Form::Ordinary(_) => self.respelled(),
+            TextForm::Raw(raw) if !raw.contains(&b'\\') => Cow::Borrowed(raw),
+            TextForm::Raw(_) | TextForm::Ordinary(_) => self.respelled(),
         }
     }
 
     #[cold]
     fn respelled(self) -> Cow<'a, [u8]> {
         match self.0 {
-            Form::Raw(raw) => {
+            TextForm::Raw(raw) => {
                 Cow::Owned(canonical_raw(RawText(raw).raw_str()).into_owned().into_bytes())
             }
-            Form::Ordinary(text) => {
+            TextForm::Ordinary(text) => {
                 let mut raw = Vec::with_capacity(text.len());
                 push_escaped(&mut raw, text);
                 Cow::Owned(raw)
@@ -152,25 +152,25 @@ impl<'a> Text<'a> {
 
 impl<'a> From<&'a str> for Text<'a> {
     fn from(text: &'a str) -> Text<'a> {
-        Text(Form::Ordinary(text))
+        Text(TextForm::Ordinary(text))
     }
 }
 
 impl<'a> From<&'a String> for Text<'a> {
     fn from(text: &'a String) -> Text<'a> {
-        Text(Form::Ordinary(text))
+        Text(TextForm::Ordinary(text))
     }
 }
 
 impl<'a> From<&'a Cow<'_, str>> for Text<'a> {
     fn from(text: &'a Cow<'_, str>) -> Text<'a> {
-        Text(Form::Ordinary(text))
+        Text(TextForm::Ordinary(text))
     }
 }
 
 impl<'a> From<RawText<'a>> for Text<'a> {
     fn from(text: RawText<'a>) -> Text<'a> {
-        Text(Form::Raw(text.0))
+        Text(TextForm::Raw(text.0))
     }
 }
 

@@ -10,10 +10,10 @@ use crate::service::tap::Tap;
 
 /// What of a connection's unsent output waits.
 #[derive(Default)]
-pub(super) struct HeldBack([Part; 2]);
+pub(super) struct HeldBack([HeldPart; 2]);
 
 #[derive(Clone, Copy, Default)]
-struct Part {
+struct HeldPart {
     bytes: usize,
     /// The record that it waits for.
     record: u64,
@@ -42,7 +42,7 @@ impl HeldBack {
     ) -> usize {
         let Some(tap) = tap else { return unsent };
         while self.0[0].bytes > 0 && is_durable(&**tap, self.0[0].record, cx) {
-            self.0 = [self.0[1], Part::default()];
+            self.0 = [self.0[1], HeldPart::default()];
         }
         unsent.saturating_sub(self.0[0].bytes + self.0[1].bytes)
     }

@@ -45,10 +45,10 @@ impl Wish {
 
 /// The wishes of one worker's turns.
 #[derive(Default)]
-pub(super) struct Timers(Mutex<Inner>);
+pub(super) struct Timers(Mutex<TimerHeap>);
 
 #[derive(Default)]
-struct Inner {
+struct TimerHeap {
     heap: BinaryHeap<Reverse<Wish>>,
     wake: Option<Waker>,
     count: u32,
@@ -65,7 +65,7 @@ const SWEEP_EVERY_MS: u64 = 1_000;
 /// Wishes for which a worker's heap always keeps memory.
 const WISHES_KEPT: usize = 64;
 
-impl Inner {
+impl TimerHeap {
     /// Gives memory back. The wishes may all be one worker's now and another's later, and all heaps
     /// together are to hold at most two and a half times what there are.
     fn shrink(&mut self) {
@@ -77,7 +77,7 @@ impl Inner {
 }
 
 impl Timers {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, TimerHeap> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
