@@ -17,11 +17,11 @@ use peregrine::{
 
 /// Case, instructions per request at most, requests in one input.
 const CASES: &[(&str, u64, u64)] = &[
-    ("send", 8_870, 1),
+    ("send", 8_980, 1),
     ("get", 4_890, 1),
     ("get_pipelined_16", 4_720, 16),
     ("batch_100", 343_000, 1),
-    ("stream_3", 11_700, 1),
+    ("stream_3", 11_750, 1),
     ("stream_100", 112_000, 1),
     ("card", 1_360, 1),
     ("send_v03", 9_950, 1),
@@ -35,7 +35,7 @@ const CASES: &[(&str, u64, u64)] = &[
     ("get_new", 9_800, 1),
     ("get_ws", 4_840, 1),
     ("stream_100_ws", 104_500, 1),
-    ("rest_send", 9_100, 1),
+    ("rest_send", 9_150, 1),
     ("rest_get", 4_770, 1),
     // Sixteen tasks in turn: every target is a new one.
     ("rest_get_any", 4_970, 16),

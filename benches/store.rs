@@ -16,11 +16,11 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use peregrine::{
     limits::Limits,
     model::{EventBuf, Generation, List, MessageBuf, PartsBuf, TaskEvent, TaskState},
-    service::{AgentIndex, Cursor, Follow, Now},
+    service::{AgentIndex, Cursor, Follow, Now, Scope},
     store::{NewTask, Store, TaskKey},
 };
 
-const AGENT: AgentIndex = AgentIndex(0);
+const AGENT: Scope = Scope::of(AgentIndex(0));
 const TEXT: &str = "Please summarise the attached quarterly numbers and tell me what grew.";
 const PAGE: u32 = 50;
 
@@ -50,7 +50,7 @@ impl Maker {
         self.bits = self.bits.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645) + 1;
         let context = self.bits.to_le_bytes().map(|byte| b'a' + byte % 26);
         let new = NewTask {
-            agent: AGENT,
+            scope: AGENT,
             context_id: Some(&context),
             chosen_id: None,
             bits: [self.bits; 2],

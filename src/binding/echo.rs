@@ -11,7 +11,7 @@ use crate::{
     http::{Field, Method, Version, media, response},
     model::{Call, Generation, MessageBuf, Op, PartsBuf, Send, SendMode},
     rpc,
-    service::{AgentIndex, CallCx, Caller, Outcome},
+    service::{AgentIndex, CallCx, Caller, Outcome, Scope},
 };
 
 const ALLOW: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
@@ -59,7 +59,7 @@ fn stream(x: &mut Exchange<'_>) -> Option<Handled> {
     };
     let mut cx = CallCx {
         caller: Caller {
-            agent: AgentIndex(0),
+            scope: Scope::of(AgentIndex(0)),
             worker: x.means.scratch.worker,
             extensions: None,
             identity: x.means.peer.identity,

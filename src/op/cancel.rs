@@ -16,7 +16,7 @@ impl Core {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         let key =
-            self.store.find(cx.caller.agent, target.id.raw()).ok_or(FaultKind::TaskNotFound)?;
+            self.store.find(cx.caller.scope, target.id.raw()).ok_or(FaultKind::TaskNotFound)?;
         let canceled = TaskEvent::Status {
             state: TaskState::Canceled,
             at_ms: cx.now.unix_ms,

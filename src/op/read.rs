@@ -16,7 +16,7 @@ impl Core {
         get: &Get<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let found = self.store.read_id(cx.caller.agent, get.id.raw(), |_, task| {
+        let found = self.store.read_id(cx.caller.scope, get.id.raw(), |_, task| {
             let is_it = is_in(task, get.context_id);
             if is_it {
                 answer(Reply::Task { view: task.view(), history: get.history });
@@ -37,7 +37,7 @@ impl Core {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         let (mut is_open, held) = (false, cx.held_bytes.load(Ordering::Relaxed));
-        let page = self.store.list(cx.caller.agent, list, held, &mut |view| {
+        let page = self.store.list(cx.caller.scope, list, held, &mut |view| {
             if !std::mem::replace(&mut is_open, true) {
                 answer(Reply::PageStart);
             }

@@ -31,14 +31,14 @@ impl Core {
         send: &Send<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let resident = self.resident(cx.caller.agent)?;
+        let resident = self.resident(cx.caller.scope.agent)?;
         if send.mode == SendMode::Stream && !resident.profile.streaming {
             return Err(FaultKind::StreamingNotSupported.into());
         }
         check_extensions(resident, cx.caller.extensions)?;
         check_media(resident, send.message)?;
         let Some(id) = send.task_id else { return self.send_new(cx, resident, send, answer) };
-        match self.store.find(cx.caller.agent, id.raw()) {
+        match self.store.find(cx.caller.scope, id.raw()) {
             Some(key) => self.send_next(cx, resident, key, send, answer),
             None if send.client_chooses_id => self.send_new(cx, resident, send, answer),
             // A2A 1.0 §3.4.2: clients use only ids that a server made.
@@ -57,7 +57,7 @@ impl Core {
             return Err(FaultKind::ShuttingDown.into());
         }
         let new = NewTask {
-            agent: cx.caller.agent,
+            scope: cx.caller.scope,
             context_id: send.context_id.map(RawText::raw),
             chosen_id: send.task_id.map(RawText::raw).filter(|_| send.client_chooses_id),
             bits: [cx.entropy.bits(), cx.entropy.bits()],
@@ -103,7 +103,7 @@ impl Core {
         };
         cx.events.clear();
         committed?;
-        self.note_resume(cx.caller.worker, cx.caller.agent, key, cx.now, &ending);
+        self.note_resume(cx.caller.worker, cx.caller.scope.agent, key, cx.now, &ending);
         Ok(outcome(send, key, answered, Joint { seq: FIRST_SEQ, after: 0, generation }))
     }
 
@@ -138,7 +138,7 @@ impl Core {
             answered = show(send, task, joined.seq, &ending, answer);
         });
         cx.events.clear();
-        self.note_resume(cx.caller.worker, cx.caller.agent, key, cx.now, &ending);
+        self.note_resume(cx.caller.worker, cx.caller.scope.agent, key, cx.now, &ending);
         let (seq, generation) = (joined.seq, joined.generation);
         Ok(outcome(send, key, answered, Joint { seq, after: seq, generation }))
     }

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use crate::{
     model::{Generation, Message, RawText, TaskEvent},
-    service::{AgentIndex, Handle},
+    service::{Handle, Scope},
 };
 
 /// What happened to a task.
@@ -23,7 +23,7 @@ pub enum Record<'a> {
         /// True: a client has chosen the id, so that it does not name the task's place.
         is_chosen: bool,
         /// Whose it is.
-        agent: AgentIndex,
+        scope: Scope,
         /// The wire family of the call that made it.
         generation: Generation,
         /// When, in milliseconds since the Unix epoch.

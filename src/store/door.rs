@@ -12,6 +12,7 @@ use crate::{
 };
 
 /// What happens to a task.
+#[derive(Clone, Copy)]
 pub(super) enum Change<'a> {
     /// It is made; its slot says whose it is.
     Begin(Begin<'a>),
@@ -20,8 +21,8 @@ pub(super) enum Change<'a> {
     /// The first events of a list are applied, as many as nothing is in the way of; some may repeat
     /// the message that began the task.
     Events(&'a EventBuf, Option<Message<'a>>, &'a TaskLimits),
-    /// It leaves the store.
-    Evict(&'a mut Option<Task>),
+    /// It leaves the store: its slot is freed next.
+    Evict,
 }
 
 /// With what a task begins.
@@ -66,9 +67,9 @@ impl Door {
         change: Change<'_>,
     ) -> Result<Entered, Refusal> {
         let mut entered = Entered::default();
-        match (&change, &mut slot.task) {
+        match (change, &mut slot.task) {
             (Change::Begin(begin), task) => {
-                let Begin { id, context_id, generation, message, at_ms, log } = *begin;
+                let Begin { id, context_id, generation, message, at_ms, log } = begin;
                 *task = Some(Task::submitted(id, context_id, generation, (message, at_ms), log));
             }
             (Change::Event(event, limits), Some(task)) => {
@@ -78,13 +79,11 @@ impl Door {
                 (entered.applied, entered.has_status) = task.apply_at_once(events, limits);
             }
             (Change::Event(..), None) => return Err(Refusal::Terminal),
-            (Change::Events(..) | Change::Evict(_), _) => {}
+            (Change::Events(..) | Change::Evict, _) => {}
         }
         if let Some(tap) = &self.tap {
-            self.record(&**tap, place, slot, &change, entered.applied);
-        }
-        if let Change::Evict(left) = change {
-            *left = slot.task.take();
+            // By value, so that a change whose kind is known needs no memory without a tap.
+            self.record(&**tap, place, slot, change, entered.applied);
         }
         Ok(entered)
     }
@@ -95,20 +94,20 @@ impl Door {
         tap: &dyn Tap,
         (at, index): (usize, u32),
         slot: &Slot,
-        change: &Change<'_>,
+        change: Change<'_>,
         applied: usize,
     ) {
         let place = self.sharding.place(at, index);
         let task = TaskKey { place, check: slot.check }.handle();
-        match *change {
+        match change {
             Change::Begin(Begin { id, context_id, generation, message, at_ms, .. }) => {
                 let (id, context_id) = (RawText::known(id), RawText::known(context_id));
-                let (agent, is_chosen) = (slot.agent, slot.is_chosen);
+                let (scope, is_chosen) = (slot.scope, slot.is_chosen);
                 let created = Record::Created {
                     id,
                     context_id,
                     is_chosen,
-                    agent,
+                    scope,
                     generation,
                     at_ms,
                     message,
@@ -120,7 +119,7 @@ impl Door {
                 let events = events.iter(first).take(applied);
                 events.for_each(|event| tap.record(task, Record::Changed(event)));
             }
-            Change::Evict(_) => tap.record(task, Record::Evicted),
+            Change::Evict => tap.record(task, Record::Evicted),
         }
     }
 }

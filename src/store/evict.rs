@@ -234,8 +234,8 @@ impl Store {
         self.budget.tasks.release(&group.tasks, 1);
         self.budget.slots.release(&group.slots, evicted.slots);
         group.count(why);
-        if let Some((agent, task)) = &evicted.chosen {
-            self.unchoose(self.chosen_hash(*agent, task.id()));
+        if let Some((scope, task)) = &evicted.chosen {
+            self.unchoose(self.chosen_hash(*scope, task.id()));
         }
         true
     }

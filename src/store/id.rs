@@ -170,9 +170,8 @@ impl Keys {
     /// `domain` separates uses: one name has another hash in each, and two names collide no more
     /// often across domains than within one.
     #[inline]
-    pub fn hash(&self, domain: u32, bytes: &[u8]) -> u64 {
-        let domain = u64::from(domain);
-        self.index.hash(bytes) ^ (domain << 32 | domain)
+    pub fn hash(&self, domain: u64, bytes: &[u8]) -> u64 {
+        self.index.hash(bytes) ^ domain
     }
 
     /// A code that peers may see but not make, nor learn a key from.

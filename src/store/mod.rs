@@ -33,7 +33,7 @@ use self::{
     group::Group,
     id::{Keys, Sharding, group_of},
     page::Bound,
-    shard::{Context, HashedMap, Shard},
+    shard::{Context, HashedMap, Shard, spread},
     slab::NONE,
     sync::{Mutex, MutexGuard},
     waiters::Wakes,
@@ -42,7 +42,7 @@ use crate::{
     fault::{Fault, FaultKind},
     limits::Limits,
     model::{MessageBuf, PartsBuf, Task, TaskLimits, TaskState},
-    service::{AgentIndex, Handle, Now, tap::Tap},
+    service::{Handle, Now, Scope, tap::Tap},
 };
 
 pub use self::{
@@ -53,9 +53,9 @@ pub use self::{
     reserve::{NewTask, Reserved},
 };
 
-/// Domains of [`Keys::hash`]: an agent's number for the ids that its clients chose, and with this
-/// bit for its contexts.
-const CONTEXT: u32 = 1 << 16;
+/// Domains of [`Keys::hash`]: a scope's bits for the ids that its clients chose, and beside them
+/// these for its contexts.
+const CONTEXT: u64 = 1 << 48 | 1 << 16;
 
 /// Bytes of a task's log kept back for the status that says it has reached a limit.
 const LAST_WORDS: usize = 256;
@@ -217,9 +217,9 @@ impl Store {
         Some(change(&mut edit))
     }
 
-    /// The key of an agent's task by its raw id.
-    pub fn find(&self, agent: AgentIndex, id: &[u8]) -> Option<TaskKey> {
-        self.read_id(agent, id, |key, _| key)
+    /// The key of a scope's task by its raw id.
+    pub fn find(&self, scope: Scope, id: &[u8]) -> Option<TaskKey> {
+        self.read_id(scope, id, |key, _| key)
     }
 
     /// Calls `read` with a task; `None` when it is gone.
@@ -228,20 +228,20 @@ impl Store {
         shard.task(self.sharding.split(key.place).1).map(read)
     }
 
-    /// Calls `read` with an agent's task by its raw id; `None` when there is none.
+    /// Calls `read` with a scope's task by its raw id; `None` when there is none.
     pub fn read_id<R>(
         &self,
-        agent: AgentIndex,
+        scope: Scope,
         id: &[u8],
         read: impl FnOnce(TaskKey, &Task) -> R,
     ) -> Option<R> {
         // One that the store made says where it is; only another one is looked for.
         for is_chosen in [false, true] {
-            let place = if is_chosen { self.chosen_place(agent, id) } else { self.keys.place(id) };
+            let place = if is_chosen { self.chosen_place(scope, id) } else { self.keys.place(id) };
             let Some(place) = place else { continue };
             let (at, index) = self.sharding.split(place);
             let shard = self.lock(at);
-            let slot = shard.slab.slot(index).filter(|slot| slot.agent == agent);
+            let slot = shard.slab.slot(index).filter(|slot| slot.scope == scope);
             let Some(slot) = slot else { continue };
             if let Some(task) = slot.task.as_ref().filter(|task| task.id() == id) {
                 return Some(read(TaskKey { place, check: slot.check }, task));
@@ -278,11 +278,11 @@ impl Store {
         stats
     }
 
-    /// The shard and the name there of an agent's context: contexts of two agents have nothing in
+    /// The shard and the name there of a scope's context: contexts of two scopes have nothing in
     /// common. An id that we may have made names its shard, whoever made it; of any other the hash
     /// does, by other bits than the map inside uses.
-    fn context(&self, agent: AgentIndex, context_id: &[u8]) -> (usize, Context) {
-        let hash = self.keys.hash(CONTEXT | u32::from(agent.0), context_id);
+    fn context(&self, scope: Scope, context_id: &[u8]) -> (usize, Context) {
+        let hash = self.keys.hash(CONTEXT ^ spread(scope), context_id);
         match self.keys.context_place(context_id).map(|place| self.sharding.split(place)) {
             Some((at, context_slot)) => (at, Context { hash, context_slot }),
             None => (self.sharding.shard_of(hash >> 32), Context { hash, context_slot: NONE }),

@@ -1,4 +1,4 @@
-//! Paging through an agent's tasks, newest status change first (A2A 1.0 §3.1.4).
+//! Paging through a scope's tasks, newest status change first (A2A 1.0 §3.1.4).
 //!
 //! A page token is the stamp of the last task given, so a task keeps its place until its status
 //! changes; then it moves to the front, before any cursor. Tasks that do not change are neither
@@ -18,7 +18,7 @@ use crate::{
     fault::Fault,
     limits::Limits,
     model::{List, Task, TaskState, TaskView},
-    service::AgentIndex,
+    service::Scope,
 };
 
 /// Tasks on a page when the caller does not say (A2A 1.0 §3.1.4).
@@ -106,14 +106,14 @@ impl Best {
 
 /// The range of stamps and the states that a call asks for.
 struct Filter {
-    agent: AgentIndex,
+    scope: Scope,
     status: Option<TaskState>,
     floor: u64,
     below: u64,
 }
 
 impl Store {
-    /// Gives one page of an agent's tasks to `each`, newest status change first.
+    /// Gives one page of a scope's tasks to `each`, newest status change first.
     ///
     /// Shards are looked at one after another: the total is not that of one moment. Only
     /// `context_id`, `status`, `after_ms`, `page_size` and `page_token` of `list` are used. The
@@ -123,7 +123,7 @@ impl Store {
     /// Invalid parameters when the token is none of this store's, or the page size is 0.
     pub fn list(
         &self,
-        agent: AgentIndex,
+        scope: Scope,
         list: &List<'_>,
         held_bytes: usize,
         each: &mut dyn FnMut(TaskView<'_>),
@@ -133,12 +133,12 @@ impl Store {
             return Err(Fault::param("pageSize", "must be between 1 and 100"));
         }
         let filter = Filter {
-            agent,
+            scope,
             status: list.status,
             floor: list.after_ms.map_or(0, floor_of),
             below: match list.page_token.filter(|token| !token.is_empty()) {
                 None => u64::MAX,
-                Some(token) => self.read_token(agent, token)?,
+                Some(token) => self.read_token(scope, token)?,
             },
         };
         let most = page_size as usize + 1;
@@ -146,7 +146,7 @@ impl Store {
         let total = match list.context_id {
             Some(context_id) => self.best_of_context(context_id.raw(), &filter, &mut best),
             None => {
-                let best_of = |at| match self.lock(at).orders(agent) {
+                let best_of = |at| match self.lock(at).orders(scope) {
                     Some(orders) => best_of_orders(at, orders, &filter, &mut best),
                     None => 0,
                 };
@@ -157,7 +157,7 @@ impl Store {
         let is_more = found.len() > page_size as usize;
         found.truncate(page_size as usize);
         let mut next = match found.last() {
-            Some(Reverse((stamp, ..))) if is_more => self.token(agent, *stamp),
+            Some(Reverse((stamp, ..))) if is_more => self.token(scope, *stamp),
             Some(_) | None => PageToken::END,
         };
         let (mut shown, mut left, most) = (0, found.len(), self.page_bound.bytes(held_bytes));
@@ -165,7 +165,7 @@ impl Store {
             let shard = self.lock(at as usize);
             // Since its shard was looked at, its status may have changed, or its successor may
             // be here: what matches is shown.
-            let slot = shard.slab.slot(index).filter(|slot| slot.agent == agent);
+            let slot = shard.slab.slot(index).filter(|slot| slot.scope == scope);
             let task = slot.and_then(|slot| slot.task.as_ref()).filter(|task| {
                 list.status.is_none_or(|status| status == task.state())
                     && list
@@ -179,7 +179,7 @@ impl Store {
             left -= 1;
             // A2A 1.0 §3.1.4: a page may hold fewer tasks than were asked for.
             if left > 0 && shown > most {
-                next = self.token(agent, stamp);
+                next = self.token(scope, stamp);
                 break;
             }
         }
@@ -188,7 +188,7 @@ impl Store {
 
     /// Looks at the tasks of one context: by its orders if it has many, else at each.
     fn best_of_context(&self, context_id: &[u8], filter: &Filter, best: &mut Best) -> u64 {
-        let (at, context) = self.context(filter.agent, context_id);
+        let (at, context) = self.context(filter.scope, context_id);
         let shard = self.lock(at);
         match shard.large_context(context.hash) {
             Some(orders) => best_of_orders(at, orders, filter, best),
@@ -196,9 +196,9 @@ impl Store {
         }
     }
 
-    fn token(&self, agent: AgentIndex, stamp: u64) -> PageToken {
+    fn token(&self, scope: Scope, stamp: u64) -> PageToken {
         let mut text = [0; TOKEN_LEN];
-        let check = self.check(agent, stamp);
+        let check = self.check(scope, stamp);
         let value = u128::from(stamp ^ self.veil(check)) << 64 | u128::from(check);
         for (at, digit) in text.iter_mut().enumerate() {
             let nibble = (value >> (4 * (TOKEN_LEN - 1 - at))) as u8 & 15;
@@ -207,17 +207,17 @@ impl Store {
         PageToken { text, len: TOKEN_LEN as u8 }
     }
 
-    fn read_token(&self, agent: AgentIndex, token: &[u8]) -> Result<u64, Fault> {
+    fn read_token(&self, scope: Scope, token: &[u8]) -> Result<u64, Fault> {
         let stamp = token.split_at_checked(TOKEN_LEN / 2).and_then(|(stamp, check)| {
             let check = (check.len() == TOKEN_LEN / 2).then(|| unhex(check)).flatten()?;
             let stamp = unhex(stamp)? ^ self.veil(check);
-            (self.check(agent, stamp) == check).then_some(stamp)
+            (self.check(scope, stamp) == check).then_some(stamp)
         });
         stamp.ok_or_else(|| Fault::param("pageToken", "is not a token of this server"))
     }
 
-    fn check(&self, agent: AgentIndex, stamp: u64) -> u64 {
-        self.keys.code(TOKEN, [stamp, agent.0.into()])
+    fn check(&self, scope: Scope, stamp: u64) -> u64 {
+        self.keys.code(TOKEN, [stamp, scope.bits()])
     }
 
     /// What a stamp is hidden behind, which counts status changes: its check decides, as in
@@ -250,7 +250,7 @@ fn best_of_few(
             break;
         }
         let is_in = |task: &Task| {
-            slot.agent == filter.agent
+            slot.scope == filter.scope
                 && filter.status.is_none_or(|status| status == task.state())
                 && task.context_id() == context_id
         };

@@ -8,20 +8,20 @@ use super::{
     Edit, ID_LEN, Refused, Store, TaskKey,
     door::{Begin, Change},
     id::GROUP,
-    shard::{Context, HashedMap, remove},
+    shard::{Context, HashedMap, remove, spread},
     sync::MutexGuard,
     waiters::Wakes,
 };
 use crate::{
     model::{EventBuf, Generation, Message, Task},
-    service::{AgentIndex, Now},
+    service::{Now, Scope},
 };
 
 /// What a task is reserved with.
 #[derive(Clone, Copy)]
 pub struct NewTask<'a> {
-    /// The agent that owns the task; no other sees it.
-    pub agent: AgentIndex,
+    /// Whose the task is; nobody else sees it.
+    pub scope: Scope,
     /// Raw context id; `None`: the store makes one.
     pub context_id: Option<&'a [u8]>,
     /// Raw id that a client chose; `None`: the store makes one.
@@ -37,7 +37,7 @@ pub struct NewTask<'a> {
 pub struct Reserved<'a> {
     store: &'a Store,
     key: TaskKey,
-    agent: AgentIndex,
+    scope: Scope,
     context: Context,
     made: [u8; ID_LEN],
     chosen: Option<(&'a [u8], u64)>,
@@ -84,7 +84,7 @@ impl Store {
     /// [`Refused::Full`]; [`Refused::Taken`] when there is a task with the chosen id, or one is
     /// being made.
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
-        let named = new.context_id.map(|id| self.context(new.agent, id));
+        let named = new.context_id.map(|id| self.context(new.scope, id));
         let at = named.map_or_else(|| self.shard_now(new.worker, now), |(at, _)| at);
         let mut wakes = Wakes::default();
         let group = self.group(at);
@@ -104,8 +104,8 @@ impl Store {
         let alone = Context { hash: 0, context_slot: index };
         let mut chosen = None;
         if let Some(id) = new.chosen_id {
-            let hash = self.chosen_hash(new.agent, id);
-            if self.find(new.agent, id).is_some() || !self.choose(hash, key.place) {
+            let hash = self.chosen_hash(new.scope, id);
+            if self.find(new.scope, id).is_some() || !self.choose(hash, key.place) {
                 self.release(key, None);
                 return Err(Refused::Taken);
             }
@@ -115,7 +115,7 @@ impl Store {
         Ok(Reserved {
             store: self,
             key,
-            agent: new.agent,
+            scope: new.scope,
             context: named.map_or(alone, |(_, context)| context),
             made: self.keys.id(key.place, bits),
             chosen,
@@ -182,7 +182,7 @@ impl Store {
         }
         let mut shard = group.lock(at);
         let slot = &mut shard.slab[index];
-        (slot.agent, slot.is_chosen) = (reserved.agent, reserved.chosen.is_some());
+        (slot.scope, slot.is_chosen) = (reserved.scope, reserved.chosen.is_some());
         slot.context = reserved.context.hash;
         (slot.context_slot, slot.is_only_task) =
             (reserved.context.context_slot, reserved.context_id.is_none());
@@ -197,8 +197,8 @@ impl Store {
     }
 
     /// What the map knows an id by that a client chose.
-    pub(super) fn chosen_hash(&self, agent: AgentIndex, id: &[u8]) -> u64 {
-        self.keys.hash(u32::from(agent.0), id)
+    pub(super) fn chosen_hash(&self, scope: Scope, id: &[u8]) -> u64 {
+        self.keys.hash(spread(scope), id)
     }
 
     fn chosen_map(&self, hash: u64) -> MutexGuard<'_, HashedMap> {
@@ -206,8 +206,8 @@ impl Store {
         map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn chosen_place(&self, agent: AgentIndex, id: &[u8]) -> Option<u32> {
-        let hash = self.chosen_hash(agent, id);
+    pub(super) fn chosen_place(&self, scope: Scope, id: &[u8]) -> Option<u32> {
+        let hash = self.chosen_hash(scope, id);
         self.chosen_map(hash).get(&hash).copied()
     }
 

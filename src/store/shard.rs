@@ -3,7 +3,7 @@
 //! A task is in all indexes or in none. Its indexes change once per change of status, under the
 //! shard's lock, and every stamp taken there is above all stamps of the shard.
 //!
-//! A context is a chain of its tasks, newest first, and belongs to one agent. One that grows to
+//! A context is a chain of its tasks, newest first, and belongs to one scope. One that grows to
 //! [`MANY`] tasks has orders of its own too, until it has shrunk below [`FEW`]. One whose id the
 //! store made is found by that id, not by a map, as long as it has its first task alone.
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     model::{Task, TaskState},
-    service::AgentIndex,
+    service::Scope,
     waiter::Waiter,
 };
 
@@ -47,6 +47,31 @@ impl Hasher for Hashed {
 /// Entries for which a list or a map keeps its memory.
 pub(super) const KEPT: usize = 256;
 
+/// The bits of a scope in all places, for maps and hashes; no other scope has the same.
+#[inline]
+pub(super) fn spread(scope: Scope) -> u64 {
+    // Both steps can be undone. Indexes are given out in order and chosen by nobody.
+    let bits = scope.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits ^ bits >> 32
+}
+
+/// The orders of a scope, which are made if there are none.
+#[inline]
+fn orders_of<'s>(
+    plain: &'s mut Vec<Option<Box<Orders>>>,
+    named: &'s mut HashedMap<Box<Orders>>,
+    scope: Scope,
+) -> &'s mut Orders {
+    if !scope.is_plain() {
+        return named.entry(spread(scope)).or_default();
+    }
+    let agent = usize::from(scope.agent.0);
+    if agent >= plain.len() {
+        plain.resize_with(agent + 1, || None);
+    }
+    plain[agent].get_or_insert_default()
+}
+
 /// A map whose keys are keyed hashes already.
 pub(super) type HashedMap<V = u32> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
 
@@ -58,7 +83,7 @@ pub(super) fn remove<V>(map: &mut HashedMap<V>, hash: u64) {
     }
 }
 
-/// Tasks of one agent or of one context, by state.
+/// Tasks of one scope or of one context, by state.
 pub(super) type Orders = [Order; TaskState::ALL.len()];
 
 /// Tasks of a context that are too many to be walked: it is given orders.
@@ -81,13 +106,16 @@ pub(super) struct Evicted {
     pub bytes: usize,
     /// Slots that are not there any more.
     pub slots: usize,
-    /// The task and its agent, if a client chose its id.
-    pub chosen: Option<(AgentIndex, Task)>,
+    /// The task and its scope, if a client chose its id.
+    pub chosen: Option<(Scope, Task)>,
 }
 
 pub(super) struct Shard {
     pub slab: Slab,
-    agents: Vec<Option<Box<Orders>>>,
+    /// The orders of agents, for callers who named no other scope.
+    plain: Vec<Option<Box<Orders>>>,
+    /// The orders of each other scope that has tasks here.
+    named: HashedMap<Box<Orders>>,
     /// From a context's hash to its newest task; an only task is not in it.
     contexts: HashedMap,
     /// Orders of the contexts with many tasks.
@@ -104,7 +132,8 @@ impl Shard {
     pub fn new(index_max: u32) -> Shard {
         Shard {
             slab: Slab::new(index_max),
-            agents: Vec::new(),
+            plain: Vec::new(),
+            named: HashedMap::default(),
             contexts: HashedMap::default(),
             large_contexts: HashedMap::default(),
             oldest: NONE,
@@ -119,14 +148,18 @@ impl Shard {
         self.slab.slot(index)?.task.as_ref()
     }
 
-    /// The orders of one agent.
-    pub fn orders(&self, agent: AgentIndex) -> Option<&Orders> {
-        self.agents.get(usize::from(agent.0))?.as_deref()
+    /// The orders of one scope.
+    pub fn orders(&self, scope: Scope) -> Option<&Orders> {
+        match scope.is_plain() {
+            true => self.plain.get(usize::from(scope.agent.0))?.as_deref(),
+            false => self.named.get(&spread(scope)).map(Box::as_ref),
+        }
     }
 
-    /// The orders of all agents.
+    /// The orders of all scopes.
     pub fn all_orders(&self) -> impl Iterator<Item = &Orders> {
-        self.agents.iter().filter_map(Option::as_deref)
+        let plain = self.plain.iter().filter_map(Option::as_deref);
+        plain.chain(self.named.values().map(Box::as_ref))
     }
 
     /// The tasks of a context, or of one with the same hash, newest first.
@@ -159,12 +192,9 @@ impl Shard {
     pub fn list(&mut self, index: u32, stamp: u64, mono_ms: u64) {
         let slot = &mut self.slab[index];
         let Some(state) = slot.task.as_ref().map(Task::state) else { return };
-        let (agent, before) = (usize::from(slot.agent.0), slot.listed.replace(state));
+        let (scope, before) = (slot.scope, slot.listed.replace(state));
         let old_stamp = std::mem::replace(&mut slot.stamp, stamp);
-        if agent >= self.agents.len() {
-            self.agents.resize_with(agent + 1, || None);
-        }
-        let orders = self.agents[agent].get_or_insert_default();
+        let orders = orders_of(&mut self.plain, &mut self.named, scope);
         if let Some(before) = before {
             orders[before as usize].remove(old_stamp);
         }
@@ -199,12 +229,12 @@ impl Shard {
         }
         let mut context_len = 1;
         let slot = &self.slab[index];
-        let (agent, hash) = (slot.agent, slot.context);
+        let (scope, hash) = (slot.scope, slot.context);
         let mut older = self.contexts.insert(hash, index).unwrap_or(NONE);
         let slot = &self.slab[index];
         if let (NONE, Some(task)) = (older, &slot.task)
             && let Some(only) = self.only_task(slot.context_slot, task.context_id())
-            && self.slab[only].agent == agent
+            && self.slab[only].scope == scope
         {
             (older, self.slab[only].context) = (only, hash);
         }
@@ -292,25 +322,29 @@ impl Shard {
     pub fn evict(&mut self, at: usize, door: &Door, wakes: &mut Wakes) -> Option<Evicted> {
         let index = self.oldest;
         let slot = self.slab.slot(index)?;
-        let (owner, next, stamp) = (slot.agent, slot.next, slot.stamp);
-        let agent = usize::from(owner.0);
+        let (scope, next, stamp) = (slot.scope, slot.next, slot.stamp);
         self.oldest = next;
         if next == NONE {
             self.youngest = NONE;
         }
-        if let (Some(state), Some(Some(orders))) = (slot.listed, self.agents.get_mut(agent)) {
+        if let Some(state) = slot.listed {
+            let orders = orders_of(&mut self.plain, &mut self.named, scope);
             orders[state as usize].remove(stamp);
+            // Agents are few and come back; who has named a scope may not.
+            if !scope.is_plain() && orders.iter().all(|order| order.len() == 0) {
+                remove(&mut self.named, spread(scope));
+            }
         }
         self.leave(index);
         self.forget(index, wakes);
         let slot = &mut self.slab[index];
-        let (mut task, is_chosen) = (None, slot.is_chosen);
         // What leaves is not refused.
-        let _ = door.enter((at, index), slot, Change::Evict(&mut task));
+        let _ = door.enter((at, index), slot, Change::Evict);
+        let (task, is_chosen) = (slot.task.take(), slot.is_chosen);
         let slots = self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);
         let bytes = task.as_ref().map_or(0, Task::heap_bytes);
-        Some(Evicted { bytes, slots, chosen: task.filter(|_| is_chosen).map(|task| (owner, task)) })
+        Some(Evicted { bytes, slots, chosen: task.filter(|_| is_chosen).map(|task| (scope, task)) })
     }
 
     /// True when the oldest finished task has outlived its time, whatever the wall clock did.

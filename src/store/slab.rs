@@ -9,7 +9,7 @@ use std::ops::{Index, IndexMut};
 use super::waiters::Waiters;
 use crate::{
     model::{Task, TaskState},
-    service::AgentIndex,
+    service::{AgentIndex, Scope},
 };
 
 /// Slots that are allocated together, and given back together: one task that stays keeps so many.
@@ -46,7 +46,7 @@ pub(super) struct Slot {
     pub next: u32,
     /// Changes whenever the slot is freed.
     pub check: u32,
-    pub agent: AgentIndex,
+    pub scope: Scope,
     /// The state under which the task is listed.
     pub listed: Option<TaskState>,
 }
@@ -67,7 +67,7 @@ impl Slot {
             context_len: 0,
             next,
             check,
-            agent: AgentIndex(0),
+            scope: Scope::of(AgentIndex(0)),
             listed: None,
         }
     }

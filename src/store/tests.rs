@@ -12,12 +12,12 @@ use std::{
 
 use super::*;
 use crate::{
-    model::{ArtifactBuf, EventBuf, Generation, List, TaskEvent, uuid},
-    service::{Cursor, Follow, StreamResponse, WaitHandle},
+    model::{ArtifactBuf, EventBuf, Generation, List, RawText, TaskEvent, uuid},
+    service::{AgentIndex, Cursor, Follow, OwnerIndex, StreamResponse, TenantIndex, WaitHandle},
 };
 
 const NOW: Now = Now { mono_ms: 1_000, unix_ms: 1_000 };
-const AGENT: AgentIndex = AgentIndex(0);
+const AGENT: Scope = Scope::of(AgentIndex(0));
 
 /// Both clocks show the same.
 fn at(unix_ms: u64) -> Now {
@@ -33,7 +33,7 @@ fn said(length: usize) -> MessageBuf {
 }
 
 fn new(bits: u128) -> NewTask<'static> {
-    NewTask { agent: AGENT, context_id: Some(b"c"), chosen_id: None, bits: [bits; 2], worker: 0 }
+    NewTask { scope: AGENT, context_id: Some(b"c"), chosen_id: None, bits: [bits; 2], worker: 0 }
 }
 
 /// Makes a task in a context of its own that ends in `state`.
@@ -99,10 +99,11 @@ fn a_task_is_found_by_its_whole_id_and_by_its_agent_only() {
     let none = EventBuf::default();
     store.commit_new(&reserved, Generation::V1, said(9).view(), &none, NOW, |_| ()).unwrap();
     assert_eq!(store.find(AGENT, &id), Some(key));
-    assert_eq!(store.find(AgentIndex(1), &id), None);
+    assert_eq!(store.find(Scope::of(AgentIndex(1)), &id), None);
     id[35] ^= 1;
     assert_eq!(store.find(AGENT, &id), None);
-    let page = store.list(AgentIndex(1), &List::default(), 0, &mut |_| panic!("not its own"));
+    let page =
+        store.list(Scope::of(AgentIndex(1)), &List::default(), 0, &mut |_| panic!("not its own"));
     assert_eq!(page.unwrap().total, 0);
 }
 
@@ -125,8 +126,8 @@ fn a_chosen_id_has_one_task_for_each_agent() {
     let ours_id = store.read(ours, |task| task.id().to_vec()).unwrap();
     let looks_like_ours = uuid(77);
     for id in [&b"mine"[..], &looks_like_ours] {
-        for agent in [AgentIndex(0), AgentIndex(1)] {
-            let chosen = NewTask { agent, chosen_id: Some(id), ..new(3) };
+        for agent in [Scope::of(AgentIndex(0)), Scope::of(AgentIndex(1))] {
+            let chosen = NewTask { scope: agent, chosen_id: Some(id), ..new(3) };
             let reserved = store.reserve(chosen, NOW).unwrap();
             assert_eq!(reserved.id(), id);
             assert_eq!(store.reserve(chosen, NOW).err(), Some(Refused::Taken));
@@ -336,6 +337,43 @@ fn a_wall_clock_that_is_set_back_makes_no_worker_look_older_for_long() {
     let theirs: Vec<_> = (0..10).map(|bits| make(1, bits, now(1_000, 5_000))).collect();
     (0..10).for_each(|bits| _ = make(0, 20 + bits, now(1_000, 5_000)));
     assert_eq!((stored(&store, &ours), stored(&store, &theirs)), (0, 10));
+}
+
+#[test]
+fn what_is_outside_a_scope_is_not_there() {
+    let store = Store::new(&Limits::default(), 7);
+    let (tenant, owner) = (TenantIndex(1), OwnerIndex(1));
+    let scopes = [
+        AGENT,
+        Scope { tenant, ..AGENT },
+        Scope { owner, ..AGENT },
+        Scope { tenant, owner, ..AGENT },
+        Scope::of(AgentIndex(1)),
+    ];
+    let mut ids = Vec::new();
+    // Each names the same context, and chooses the same id.
+    for (bits, scope) in scopes.into_iter().enumerate() {
+        let new = NewTask { scope, chosen_id: Some(b"mine"), ..new(bits as u128) };
+        let reserved = store.reserve(new, NOW).unwrap();
+        let none = EventBuf::default();
+        let key = reserved.key();
+        store.commit_new(&reserved, Generation::V1, said(9).view(), &none, NOW, |_| ()).unwrap();
+        ids.push(key);
+    }
+    for (at, scope) in scopes.into_iter().enumerate() {
+        assert_eq!(store.find(scope, b"mine"), Some(ids[at]));
+        let context_id = Some(RawText::known(b"c"));
+        for list in [List { context_id, ..List::default() }, List::default()] {
+            let mut shown = 0;
+            let page = store.list(scope, &list, 0, &mut |_| shown += 1).unwrap();
+            assert_eq!((page.total, shown), (1, 1));
+        }
+    }
+    // An id that the store made is known in its scope alone.
+    let key = make(&store, 9, TaskState::Completed, NOW).unwrap();
+    let id = store.read(key, |task| task.id().to_vec()).unwrap();
+    let found = scopes.map(|scope| store.find(scope, &id));
+    assert_eq!(found, [Some(key), None, None, None, None]);
 }
 
 #[test]

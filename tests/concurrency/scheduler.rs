@@ -12,7 +12,7 @@ use std::{
 use peregrine::{
     limits::Limits,
     model::{EventBuf, Generation, List, MessageBuf, PartsBuf, TaskEvent, TaskState},
-    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, WaitHandle},
+    service::{AgentIndex, Cursor, Follow, Now, Scope, StreamResponse, WaitHandle},
     store::{NewTask, Refused, Store, TaskKey},
 };
 use shuttle::{
@@ -22,7 +22,7 @@ use shuttle::{
     thread,
 };
 
-const AGENT: AgentIndex = AgentIndex(0);
+const AGENT: Scope = Scope::of(AgentIndex(0));
 const NOW: Now = Now { mono_ms: 0, unix_ms: 1_000 };
 
 /// Tries many orders, half of them at random and half with few changes of thread.
@@ -73,7 +73,7 @@ fn make(store: &Store, bits: u128, size: usize) -> Result<TaskKey, Refused> {
     let context = bits.to_le_bytes();
     let said = MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(size))).id("m");
     let new = NewTask {
-        agent: AGENT,
+        scope: AGENT,
         context_id: Some(&context),
         chosen_id: None,
         bits: [bits; 2],
@@ -272,7 +272,7 @@ fn an_id_that_two_clients_choose_has_one_task() {
         let store = store(Limits::default());
         let choose = |store: &Store, context: &[u8], keep: bool| {
             let new = NewTask {
-                agent: AGENT,
+                scope: AGENT,
                 context_id: Some(context),
                 chosen_id: Some(b"mine"),
                 bits: [1; 2],

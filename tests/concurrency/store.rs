@@ -13,7 +13,7 @@ use std::{
 use peregrine::{
     limits::Limits,
     model::{EventBuf, Generation, List, MessageBuf, PartsBuf, TaskEvent, TaskState},
-    service::{AgentIndex, Cursor, Follow, Now, StreamResponse, WaitHandle},
+    service::{AgentIndex, Cursor, Follow, Now, Scope, StreamResponse, WaitHandle},
     store::{NewTask, Refused, Store, TaskKey},
 };
 
@@ -57,7 +57,7 @@ fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
     let text = PartsBuf::new().text(&"x".repeat(bits as usize % 300));
     let said = MessageBuf::agent(&text).id("m");
     let new = NewTask {
-        agent: AgentIndex(0),
+        scope: Scope::of(AgentIndex(0)),
         context_id: Some(&context),
         chosen_id: None,
         bits: [bits; 2],
@@ -166,7 +166,9 @@ fn a_store_that_evicts_under_load_keeps_its_limits() {
                 store.sweep(now(clock));
                 let mut stamps = Vec::new();
                 let page = store
-                    .list(AgentIndex(0), &List::default(), 0, &mut |view| stamps.push(view.seq()))
+                    .list(Scope::of(AgentIndex(0)), &List::default(), 0, &mut |view| {
+                        stamps.push(view.seq())
+                    })
                     .unwrap();
                 // The total is counted shard by shard, not at one moment.
                 assert!(stamps.len() <= 50 && page.page_size == 50);

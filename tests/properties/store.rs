@@ -18,7 +18,8 @@ use peregrine::{
         Task, TaskEvent, TaskLimits, TaskState, TaskView, uuid,
     },
     service::{
-        AgentIndex, Cursor, Follow, Handle, Now, StreamResponse, WaitHandle,
+        AgentIndex, Cursor, Follow, Handle, Now, OwnerIndex, Scope, StreamResponse, TenantIndex,
+        WaitHandle,
         tap::{Record, Tap},
     },
     store::{Eviction, NewTask, PageToken, Refused, Store, TaskKey},
@@ -55,7 +56,7 @@ const LEAD_MS: u64 = 1_000;
 /// What the twin knows of a task.
 struct Known {
     key: TaskKey,
-    agent: AgentIndex,
+    scope: Scope,
     id: Vec<u8>,
     context: Vec<u8>,
     state: TaskState,
@@ -82,7 +83,7 @@ struct Reader {
 
 /// A listing that is under way while tasks change.
 struct Listing {
-    agent: AgentIndex,
+    scope: Scope,
     context: Option<Vec<u8>>,
     status: Option<TaskState>,
     after_ms: Option<u64>,
@@ -126,7 +127,7 @@ fn limits(tape: &mut Tape<'_>) -> Limits {
 
 /// Tasks as their records tell them.
 struct Replica {
-    tasks: Mutex<HashMap<Handle, (AgentIndex, Task)>>,
+    tasks: Mutex<HashMap<Handle, (Scope, Task)>>,
     limits: TaskLimits,
 }
 
@@ -147,7 +148,7 @@ impl Tap for Replica {
     fn record(&self, task: Handle, record: Record<'_>) {
         let mut tasks = self.tasks.lock().unwrap();
         match record {
-            Record::Created { id, context_id, agent, generation, at_ms, message, .. } => {
+            Record::Created { id, context_id, scope, generation, at_ms, message, .. } => {
                 let mut made = Task::new(id.raw(), context_id.raw(), generation, 0);
                 let (state, metadata) = (TaskState::Submitted, None);
                 for event in [
@@ -156,7 +157,7 @@ impl Tap for Replica {
                 ] {
                     made.apply(&event, &self.limits).unwrap();
                 }
-                assert!(tasks.insert(task, (agent, made)).is_none(), "made twice");
+                assert!(tasks.insert(task, (scope, made)).is_none(), "made twice");
             }
             Record::Changed(event) => {
                 let (_, known) = tasks.get_mut(&task).expect("made before");
@@ -256,6 +257,18 @@ fn look(view: TaskView<'_>) -> String {
 const SAID: [usize; 5] = [0, 1, 100, 700, 2_000];
 const MADE: [usize; 3] = [1, 50, 900];
 
+/// Mostly one, and others that differ from it in one part.
+fn scope(tape: &mut Tape<'_>) -> Scope {
+    let plain = Scope::of(AgentIndex(0));
+    match tape.next(8) {
+        0 => Scope::of(AgentIndex(1)),
+        1 => Scope { tenant: TenantIndex(1), ..plain },
+        2 => Scope { owner: OwnerIndex(1), ..plain },
+        3 => Scope { tenant: TenantIndex(1), owner: OwnerIndex(2), ..plain },
+        _ => plain,
+    }
+}
+
 fn raw(id: &[u8]) -> RawText<'_> {
     RawText::parse(str::from_utf8(id).unwrap()).unwrap()
 }
@@ -302,7 +315,7 @@ impl Twin {
     }
 
     fn create(&mut self, tape: &mut Tape<'_>) {
-        let agent = AgentIndex(tape.next(4) as u16 / 3);
+        let scope = scope(tape);
         let context = match tape.next(6) {
             at @ 0..4 => Some([&b"c0"[..], b"c1", b"c2", b"c3"][at].to_vec()),
             4 => None,
@@ -316,7 +329,7 @@ impl Twin {
             _ => None,
         };
         let new = NewTask {
-            agent,
+            scope,
             context_id: context.as_deref(),
             chosen_id: chosen.as_deref(),
             bits: [self.bits, !self.bits],
@@ -325,7 +338,7 @@ impl Twin {
         let is_taken = self
             .known
             .iter()
-            .any(|known| known.agent == agent && Some(&known.id) == chosen.as_ref());
+            .any(|known| known.scope == scope && Some(&known.id) == chosen.as_ref());
         self.asked = None;
         let store = &self.store;
         let reserved = match store.reserve(new, self.now) {
@@ -345,7 +358,7 @@ impl Twin {
         self.asked = Some(group);
         let made_in = reserved.context_id().to_vec();
         assert!(context.as_ref().is_none_or(|context| *context == made_in));
-        assert_eq!(self.store.find(agent, &id), None);
+        assert_eq!(self.store.find(scope, &id), None);
         if tape.next(5) == 0 {
             return;
         }
@@ -370,7 +383,7 @@ impl Twin {
         let Ok((state, seq, at_ms, look)) = made else { return };
         let mut known = Known {
             key,
-            agent,
+            scope,
             id,
             context: made_in,
             state,
@@ -594,7 +607,7 @@ impl Twin {
         let mut found: Vec<(TaskKey, Stamp)> = self
             .known
             .iter()
-            .filter(|known| known.agent == listing.agent)
+            .filter(|known| known.scope == listing.scope)
             .filter(|known| listing.context.as_ref().is_none_or(|c| *c == known.context))
             .filter(|known| listing.status.is_none_or(|s| s == known.state))
             .filter(|known| listing.after_ms.is_none_or(|ms| known.order.0 >= ms))
@@ -606,12 +619,16 @@ impl Twin {
 
     fn start_listing(&mut self, tape: &mut Tape<'_>) -> Listing {
         let mut listing = Listing {
-            agent: AgentIndex(tape.next(4) as u16 / 3),
+            scope: scope(tape),
             context: [None, None, Some(b"c1".to_vec())][tape.next(3)].clone(),
             status: [None, Some(TaskState::Working), Some(TaskState::Completed)][tape.next(3)],
             after_ms: (tape.next(3) == 0).then(|| self.now.unix_ms - tape.next(20) as u64),
             page_size: 1 + tape.next(5) as u32,
-            token: self.store.list(AgentIndex(9), &List::default(), 0, &mut |_| ()).unwrap().next,
+            token: self
+                .store
+                .list(Scope::of(AgentIndex(9)), &List::default(), 0, &mut |_| ())
+                .unwrap()
+                .next,
             expected: Vec::new(),
             seen: Vec::new(),
         };
@@ -634,8 +651,8 @@ impl Twin {
             ..List::default()
         };
         let mut page = Vec::new();
-        let end = self.store.list(listing.agent, &list, 0, &mut |view| {
-            page.push(self.store_key(view.id().raw(), listing.agent));
+        let end = self.store.list(listing.scope, &list, 0, &mut |view| {
+            page.push(self.store_key(view.id().raw(), listing.scope));
         });
         let end = end.expect("a token of its own");
         assert_eq!(end.total, self.matching(&listing).len() as u64);
@@ -658,8 +675,8 @@ impl Twin {
         assert_eq!(once.len(), listing.seen.len());
     }
 
-    fn store_key(&self, id: &[u8], agent: AgentIndex) -> TaskKey {
-        let known = self.known.iter().find(|known| known.id == id && known.agent == agent);
+    fn store_key(&self, id: &[u8], scope: Scope) -> TaskKey {
+        let known = self.known.iter().find(|known| known.id == id && known.scope == scope);
         known.expect("only known tasks are listed").key
     }
 
@@ -669,12 +686,12 @@ impl Twin {
         let list = List { context_id: Some(raw(&known.context)), ..List::default() };
         let page = self
             .store
-            .list(known.agent, &list, 0, &mut |view| found.push(view.id().raw().to_vec()));
+            .list(known.scope, &list, 0, &mut |view| found.push(view.id().raw().to_vec()));
         let page = page.expect("no token");
         let mut expected: Vec<&Known> = self
             .known
             .iter()
-            .filter(|other| other.agent == known.agent && other.context == known.context)
+            .filter(|other| other.scope == known.scope && other.context == known.context)
             .collect();
         expected.sort_by_key(|other| std::cmp::Reverse(other.order));
         assert_eq!(page.total, expected.len() as u64);
@@ -693,7 +710,7 @@ impl Twin {
             let mut others = self.known.iter().filter(|k| k.state.is_terminal());
             let is_oldest = !others.any(|k| k.group == known.group && k.order < known.order);
             assert!(is_expired || (is_oldest && self.may_go(known)));
-            assert_eq!(self.store.find(known.agent, &known.id), self.find(known.agent, &known.id));
+            assert_eq!(self.store.find(known.scope, &known.id), self.find(known.scope, &known.id));
             for reader in
                 self.readers.iter_mut().filter(|r| TaskKey::of(&r.cursor.handle) == known.key)
             {
@@ -715,8 +732,17 @@ impl Twin {
             assert_eq!(count, self.known.iter().filter(|k| k.state == state).count() as u64);
         }
         for known in &self.known {
-            assert_eq!(self.store.find(known.agent, &known.id), Some(known.key));
-            assert_eq!(self.store.find(AgentIndex(7), &known.id), None);
+            assert_eq!(self.store.find(known.scope, &known.id), Some(known.key));
+            // What is outside a scope is not there: another agent's, tenant's, owner's.
+            let Scope { agent, tenant, owner } = known.scope;
+            for other in [
+                Scope { agent: AgentIndex(7), ..known.scope },
+                Scope { tenant: TenantIndex(7 + tenant.0), ..known.scope },
+                Scope { owner: OwnerIndex(7 + owner.0), ..known.scope },
+                Scope { agent: AgentIndex(agent.0 ^ 1), ..known.scope },
+            ] {
+                assert_eq!(self.store.find(other, &known.id), self.find(other, &known.id));
+            }
         }
         if self.bits % 16 == 1 {
             self.check_replica();
@@ -731,9 +757,9 @@ impl Twin {
         let replica = self.replica.tasks.lock().unwrap();
         assert_eq!(replica.len(), self.known.len());
         for known in &self.known {
-            let (agent, task) = &replica[&known.key.handle()];
+            let (scope, task) = &replica[&known.key.handle()];
             let (now, seq) = self.store.read(known.key, |t| (look(t.view()), t.seq())).unwrap();
-            assert_eq!((agent, look(task.view()), task.seq()), (&known.agent, now, seq));
+            assert_eq!((scope, look(task.view()), task.seq()), (&known.scope, now, seq));
             assert!(task.id() == known.id && task.context_id() == known.context);
         }
     }
@@ -754,8 +780,8 @@ impl Twin {
                 .all(|other| other.group == gone.group || gone.order.0 <= other.order.0 + LEAD_MS)
     }
 
-    fn find(&self, agent: AgentIndex, id: &[u8]) -> Option<TaskKey> {
-        let mut found = self.known.iter().filter(|known| known.agent == agent && known.id == id);
+    fn find(&self, scope: Scope, id: &[u8]) -> Option<TaskKey> {
+        let mut found = self.known.iter().filter(|known| known.scope == scope && known.id == id);
         found.next().map(|known| known.key)
     }
 }

@@ -80,7 +80,7 @@ impl Service for Greeter {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         let Call::Send(_) = call else { return Err(FaultKind::TaskNotFound.into()) };
-        let profile = self.profile(cx.caller.agent).expect("an agent that was named");
+        let profile = self.profile(cx.caller.scope.agent).expect("an agent that was named");
         let text = format!("hello from {}", profile.name);
         let message = MessageBuf::agent(&PartsBuf::new().text(&text)).id("m-1");
         answer(Reply::Message { message: message.view(), context_id: RawText::default() });

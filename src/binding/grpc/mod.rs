@@ -34,7 +34,9 @@ use crate::{
     json::Value,
     model::{Call, EventBuf, Generation, Op, Reply, uuid},
     pb::{Fields, Writer},
-    service::{AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Service, StreamResponse},
+    service::{
+        AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Scope, Service, StreamResponse,
+    },
 };
 
 use fields::other::json_payload;
@@ -223,7 +225,7 @@ impl Ready<'_> {
         let out = &mut *self.out;
         let mut cx = CallCx {
             caller: Caller {
-                agent: self.agent,
+                scope: Scope::of(self.agent),
                 worker: self.worker,
                 extensions: self.request.extensions,
                 identity: self.peer.identity,

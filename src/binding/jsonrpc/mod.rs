@@ -27,7 +27,7 @@ use crate::{
     json::{JsonError, Kind, Source, Value},
     model::{Call, EventBuf, Reply},
     rpc,
-    service::{CallCx, Caller, Entropy, Now, Outcome, Peer, Service},
+    service::{CallCx, Caller, Entropy, Now, Outcome, Peer, Scope, Service},
 };
 
 use beside::Beside;
@@ -273,7 +273,7 @@ impl Desk<'_> {
         let (out, write) = (&mut *self.out, ready.write_cx(self.now));
         let mut cx = CallCx {
             caller: Caller {
-                agent: self.endpoint.agent,
+                scope: Scope::of(self.endpoint.agent),
                 worker: self.worker,
                 extensions: self.extensions.as_deref(),
                 identity: self.peer.identity,

@@ -25,7 +25,7 @@ use crate::{
     http::{self, Field, Head, response},
     json::{Source, write::push_escaped},
     model::{Call, Op, Reply, uuid},
-    service::{CallCx, Caller, Outcome, Peer, Service},
+    service::{CallCx, Caller, Outcome, Peer, Scope, Service},
 };
 
 pub use answer::lost;
@@ -126,7 +126,7 @@ fn answer(
     }
     let extensions = joined_extensions(x.head);
     let caller = Caller {
-        agent: at.endpoint.agent,
+        scope: Scope::of(at.endpoint.agent),
         worker: *worker,
         extensions: extensions.as_deref(),
         identity: x.means.peer.identity,

@@ -28,7 +28,7 @@ fn a_page_token_is_checked() {
     for wrong in [&token[1..], b"0", b"next", &[b'0'; 32], &[0xff; 32]] {
         assert_eq!(page_of(AGENT, wrong, None).unwrap_err().field, Some("pageToken"));
     }
-    assert!(page_of(AgentIndex(1), token, None).is_err());
+    assert!(page_of(Scope::of(AgentIndex(1)), token, None).is_err());
     assert_eq!(page_of(AGENT, b"", Some(0)).unwrap_err().field, Some("pageSize"));
     assert_eq!(page_of(AGENT, b"", Some(1_000)).unwrap().page_size, 100);
 }
@@ -64,9 +64,9 @@ impl Plain {
     }
 
     /// Makes a task of an agent in the one context.
-    fn make(&mut self, agent: AgentIndex, state: TaskState, ms: u64) {
-        let bits = self.tasks.len() as u128 * 2 + u128::from(agent.0);
-        let reserved = self.store.reserve(NewTask { agent, ..new(bits) }, at(ms)).unwrap();
+    fn make(&mut self, scope: Scope, state: TaskState, ms: u64) {
+        let bits = self.tasks.len() as u128 * 2 + u128::from(scope.agent.0);
+        let reserved = self.store.reserve(NewTask { scope, ..new(bits) }, at(ms)).unwrap();
         let mut events = EventBuf::default();
         if state != TaskState::Submitted {
             events.push(&TaskEvent::Status { state, at_ms: ms, message: None, metadata: None });
@@ -74,7 +74,7 @@ impl Plain {
         let id = reserved.id().to_vec();
         let (said, generation) = (said(1), Generation::V1);
         self.store.commit_new(&reserved, generation, said.view(), &events, at(ms), |_| ()).unwrap();
-        if agent == AGENT {
+        if scope == AGENT {
             self.tasks.push((id, state, ms));
         }
     }
@@ -145,7 +145,7 @@ fn a_context_of_10_000_tasks_lists_as_a_plain_list_does() {
     let mut plain = Plain::new();
     for count in 0..10_000 {
         plain.make(AGENT, states[count % 3], 1_000 + count as u64);
-        plain.make(AgentIndex(1), TaskState::Working, 1_000 + count as u64);
+        plain.make(Scope::of(AgentIndex(1)), TaskState::Working, 1_000 + count as u64);
     }
     assert_eq!(plain.agree(None, None, 100), 10_000);
     let mut pick = 1;
@@ -203,7 +203,8 @@ fn a_context_made_here_is_found_alone_joined_and_left_behind() {
     let make = |context_id: Option<&[u8]>, agent, bits, ms| {
         let (state, mut events) = (TaskState::Completed, EventBuf::default());
         events.push(&TaskEvent::Status { state, at_ms: ms, message: None, metadata: None });
-        let reserved = store.reserve(NewTask { agent, context_id, ..new(bits) }, at(ms)).unwrap();
+        let reserved =
+            store.reserve(NewTask { scope: agent, context_id, ..new(bits) }, at(ms)).unwrap();
         let (made, said) = (reserved.context_id().to_vec(), said(1));
         let generation = Generation::V1;
         store.commit_new(&reserved, generation, said.view(), &events, at(ms), |_| ()).unwrap();
@@ -216,7 +217,7 @@ fn a_context_made_here_is_found_alone_joined_and_left_behind() {
     let (ours, other) = (make(None, AGENT, 1, 100), make(None, AGENT, 2, 200));
     assert_eq!((total(AGENT, &ours), total(AGENT, &other)), (1, 1));
     // The same text is another context to another agent, and does not join.
-    let stranger = AgentIndex(1);
+    let stranger = Scope::of(AgentIndex(1));
     assert_eq!(total(stranger, &ours), 0);
     make(Some(&ours), stranger, 3, 300);
     assert_eq!((total(AGENT, &ours), total(stranger, &ours)), (1, 1));
