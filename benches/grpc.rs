@@ -32,8 +32,8 @@ use bytes::Bytes;
 use peregrine::{
     agent::echo::Echo,
     binding::{
-        LargeBodies, Means, Scratch, Site,
-        grpc::{self, Handled, Pumped, Rpc},
+        LargeBodies, Scratch, Site,
+        grpc::{self, Handled, Means, Pumped, Rpc},
         interfaces::Interface,
     },
     dialect::card::CardForm,

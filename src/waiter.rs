@@ -8,6 +8,9 @@ use std::{
     task::Waker,
 };
 
+/// Bytes that a waiter takes of what it waits for: its other side, and places in lists.
+pub const WAITER_BYTES: usize = 64;
+
 /// The side that waits; it has at most one waker.
 #[derive(Debug, Default)]
 pub struct Waiter(Option<Arc<SharedWaker>>);

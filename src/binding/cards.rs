@@ -10,13 +10,16 @@ use std::{
 };
 
 use crate::{
-    binding::{Endpoint, Exchange, Site, http_error, interfaces::Urls, origin::Origin},
+    binding::{
+        CallContext, Endpoint, Site, http_error, interfaces::Urls, origin::Origin,
+        responder::Content,
+    },
     dialect::{
         self, Dialect,
         card::{self, CardForm, CardOptions},
     },
     fault::{Fault, FaultKind},
-    http::{Field, Method, date, media, query, response},
+    http::{Field, Head, date, media, query},
     model::{Generation, Op, Profile},
     service::{AgentIndex, Service},
 };
@@ -55,18 +58,15 @@ struct Card {
     /// When that became so, in seconds since the Unix epoch.
     modified_s: u64,
     /// Whose endpoint it describes: two dialects may share a path, by a mount and by a query.
-    dialect: &'static str,
+    dialect: &'static Dialect,
     agent: AgentIndex,
     form: CardForm,
     /// Scheme, host, path before ours, and path that the card was rendered for.
     is_secure: bool,
-    host: String,
+    host: Vec<u8>,
     prefix: String,
     base: String,
-    /// A complete response for whoever asks for no more than the card.
-    whole: Vec<u8>,
-    /// Where in `whole` the card begins.
-    body_at: usize,
+    body: Vec<u8>,
     etag: [u8; 34],
     /// Complete field lines.
     fields: Vec<u8>,
@@ -76,16 +76,18 @@ struct Card {
 const MAX_AGE_S: u32 = 300;
 
 /// Answers GET and HEAD for a public card.
-pub fn answer(x: &mut Exchange<'_>, endpoint: Endpoint, base: &str, by_query: bool) {
-    let Some((dialect, prefix, name)) = by_query.then(|| asked_agent(x)).flatten() else {
-        return send(x, endpoint, base, x.means.site.card);
+#[inline(always)]
+pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, by_query: bool) {
+    let form = cx.config.card;
+    let Some((dialect, prefix, name)) = by_query.then(|| asked_agent(head)).flatten() else {
+        return send(cx, head, cx.base, form);
     };
-    match x.means.site.agents.get(&name) {
+    match cx.config.agents.get(&name) {
         Some(&agent) => {
-            let endpoint = Endpoint { dialect, agent };
-            send(x, endpoint, &format!("{prefix}{name}"), x.means.site.card);
+            cx.endpoint = Endpoint { dialect, agent };
+            send(cx, head, &format!("{prefix}{name}"), form);
         }
-        None => http_error::answer(x, 404, "there is no agent of this name"),
+        None => http_error::answer(&mut cx.writer, 404, "there is no agent of this name"),
     }
 }
 
@@ -94,56 +96,51 @@ pub(super) const NO_EXTENDED: &str =
     "the extended card is off; --extended-card (Setup::extended_card) shows it to everybody";
 
 /// Answers GET for the extended card of 0.2.
-pub fn answer_extended(x: &mut Exchange<'_>, endpoint: Endpoint, base: &str) {
-    if !x.means.site.extended_card {
-        return http_error::answer(x, 404, NO_EXTENDED);
+pub fn answer_extended<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>) {
+    if !cx.config.extended_card {
+        return http_error::answer(&mut cx.writer, 404, NO_EXTENDED);
     }
-    send(x, endpoint, base, CardForm::V03);
+    send(cx, head, cx.base, CardForm::V03);
 }
 
 /// The agent that a platform names in the query: its dialect, the prefix of its endpoint, its name.
-fn asked_agent(x: &Exchange<'_>) -> Option<(&'static Dialect, &'static str, String)> {
-    query::pairs(x.head.query()?).filter_map(Result::ok).find_map(|(key, name)| {
+fn asked_agent(head: &Head<'_>) -> Option<(&'static Dialect, &'static str, String)> {
+    query::pairs(head.query()?).filter_map(Result::ok).find_map(|(key, name)| {
         let asked = |dialect: &&&Dialect| dialect.routes.card_query == Some(&*key);
         let dialect = dialect::ALL.iter().find(asked)?;
         Some((*dialect, dialect.routes.by_name?, name.into_owned()))
     })
 }
 
-fn send(x: &mut Exchange<'_>, endpoint: Endpoint, base: &str, form: CardForm) {
-    let date = x.means.scratch.date(x.means.now);
-    let origin = Origin::of(x.means.site, x.means.peer, x.head);
-    let Some(profile) = x.means.service.profile(endpoint.agent) else {
-        return http_error::answer(x, 404, "there is no such agent");
+fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
+    let endpoint = cx.endpoint;
+    let origin = Origin::of(cx.config, cx.peer, head);
+    let Some(profile) = cx.service.profile(endpoint.agent) else {
+        return http_error::answer(&mut cx.writer, 404, "there is no such agent");
     };
-    let cards = &x.means.scratch.cards;
+    let cards = &cx.scratch.cards;
     let index = match cards.find(endpoint, form, &origin, base) {
         Some(index) if Arc::ptr_eq(&cards.cards[index].profile, &profile) => index,
         stale => {
-            let card = render(x, profile, endpoint, base, form);
-            x.means.scratch.cards.keep(card, stale)
+            let card = render(cx, profile, &origin, base, form);
+            cx.scratch.cards.keep(card, stale)
         }
     };
-    let card = &x.means.scratch.cards.cards[index];
-    let head_only = x.head.method() == Method::Head;
-    if is_unchanged(x, card) {
-        response::simple(x.means.out, 304, "", b"", &date, &card.fields, x.close, head_only);
-        return;
+    let card = &cx.scratch.cards.cards[index];
+    if is_unchanged(head, card) {
+        return cx.writer.empty(304, &card.fields);
     }
-    if !head_only && !x.close {
-        response::again(x.means.out, &card.whole, &date);
-        return;
-    }
-    let body = &card.whole[card.body_at..];
-    response::simple(x.means.out, 200, media::JSON, body, &date, &card.fields, x.close, head_only);
+    cx.writer.begin(200, media::JSON, &card.fields, Content::Whole);
+    cx.writer.out.extend_from_slice(&card.body);
+    cx.writer.finish();
 }
 
 /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
-fn is_unchanged(x: &Exchange<'_>, card: &Card) -> bool {
-    if let Some(tags) = x.head.value(Field::IfNoneMatch) {
+fn is_unchanged(head: &Head<'_>, card: &Card) -> bool {
+    if let Some(tags) = head.value(Field::IfNoneMatch) {
         return card::none_match_names(tags, &card.etag);
     }
-    let since = x.head.value(Field::IfModifiedSince).and_then(date::parse);
+    let since = head.value(Field::IfModifiedSince).and_then(date::parse);
     since.is_some_and(|since| card.modified_s <= since)
 }
 
@@ -158,7 +155,7 @@ impl CardCache {
         let host = at.host.unwrap_or_default();
         self.cards.iter().position(|card| {
             card.agent == endpoint.agent
-                && card.dialect == endpoint.dialect.name
+                && std::ptr::eq(card.dialect, endpoint.dialect)
                 && card.form == form
                 && card.is_secure == at.is_secure
                 && card.host == host
@@ -185,37 +182,25 @@ impl CardCache {
 }
 
 fn render(
-    x: &Exchange<'_>,
+    cx: &CallContext<'_>,
     profile: Arc<Profile>,
-    endpoint: Endpoint,
+    origin: &Origin<'_>,
     base: &str,
     form: CardForm,
 ) -> Card {
-    let (site, now_s) = (x.means.site, x.means.now.unix_ms / 1000);
-    let origin = Origin::of(site, x.means.peer, x.head);
-    let body = body(&profile, site, &origin, endpoint, base, form);
-    let (dialect, agent) = (endpoint.dialect.name, endpoint.agent);
-    let modified_s = site.card_times.of(agent, &profile, site.started_s, now_s);
+    let (config, endpoint, now_s) = (cx.config, cx.endpoint, cx.now.unix_ms / 1000);
+    let body = body(&profile, config, origin, endpoint, base, form);
+    let Endpoint { dialect, agent } = endpoint;
+    let modified_s = config.card_times.of(agent, &profile, config.started_s, now_s);
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(modified_s);
-    let vary = Origin::vary(site);
+    let vary = Origin::vary(config);
     let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\n{vary}");
     let fields =
         [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();
-    let mut whole = Vec::new();
-    response::simple(
-        &mut whole,
-        200,
-        media::JSON,
-        &body,
-        &date::imf_fixdate(0),
-        &fields,
-        false,
-        false,
-    );
-    let (base, body_at) = (base.to_owned(), whole.len() - body.len());
-    let Origin { is_secure, host, prefix } = origin;
-    let (host, prefix) = (host.unwrap_or_default().to_owned(), prefix.to_owned());
+    let Origin { is_secure, host, prefix } = *origin;
+    let (host, prefix) = (host.unwrap_or_default().to_vec(), prefix.to_owned());
+    let base = base.to_owned();
     Card {
         profile,
         modified_s,
@@ -226,8 +211,7 @@ fn render(
         host,
         prefix,
         base,
-        whole,
-        body_at,
+        body,
         etag,
         fields,
     }

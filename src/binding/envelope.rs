@@ -11,15 +11,7 @@ pub enum Envelope<'a> {
     Bare,
 }
 
-impl<'a> Envelope<'a> {
-    /// The envelope of a request that had, or had not, an id to repeat.
-    pub fn of(id: Option<&'a [u8]>) -> Envelope<'a> {
-        match id {
-            Some(id) => Envelope::Rpc(id),
-            None => Envelope::Bare,
-        }
-    }
-
+impl Envelope<'_> {
     /// Opens a response with a result; write the result behind it, then [`Envelope::close`].
     #[inline]
     pub fn open_result(self, out: &mut Vec<u8>) {

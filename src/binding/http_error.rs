@@ -4,48 +4,30 @@
 //! HTTP status of its own. Errors of calls are written in the words of their dialect instead.
 
 use crate::{
-    binding::Exchange,
-    http::{self, media, response},
+    binding::{answer::ResponseWriter, responder::Content},
+    http::media,
     json::write::push_string,
     rpc,
 };
 
 /// Answers a request with an error about its path.
-pub fn answer(x: &mut Exchange<'_>, status: u16, detail: &'static str) {
-    let (date, head_only) = (x.means.scratch.date(x.means.now), is_head(x));
-    write(x.means.out, status, detail, &date, b"", x.close, head_only);
+pub fn answer(writer: &mut ResponseWriter<'_>, status: u16, detail: &'static str) {
+    write(writer, status, detail, b"");
 }
 
 /// RFC 9110 §15.5.6: 405 names the methods that would do; `allow` is that field's line.
-pub fn not_allowed(x: &mut Exchange<'_>, allow: &[u8]) {
-    let (date, head_only) = (x.means.scratch.date(x.means.now), is_head(x));
-    let detail = "the method is not allowed here";
-    write(x.means.out, 405, detail, &date, allow, x.close, head_only);
+pub fn not_allowed(writer: &mut ResponseWriter<'_>, allow: &[u8]) {
+    write(writer, 405, "the method is not allowed here", allow);
 }
 
-/// Writes an error. For HEAD the content is left out (RFC 9110 §9.3.2).
-pub fn write(
-    out: &mut Vec<u8>,
-    status: u16,
-    detail: &'static str,
-    date: &[u8; 29],
-    extra: &[u8],
-    close: bool,
-    head_only: bool,
-) {
-    let mark = response::begin(out, status, media::JSON, date, extra, close);
+/// Writes an error with field lines of its own.
+pub fn write(writer: &mut ResponseWriter<'_>, status: u16, detail: &'static str, fields: &[u8]) {
+    writer.begin(status, media::JSON, fields, Content::Whole);
+    let out = &mut *writer.out;
     rpc::open_error(out, rpc::NULL_ID);
     out.extend_from_slice(b"{\"code\":-32600,\"message\":");
     push_string(out, detail);
     out.push(b'}');
     rpc::close(out);
-    if head_only {
-        response::finish_head_only(out, mark);
-    } else {
-        response::finish(out, mark);
-    }
-}
-
-fn is_head(x: &Exchange<'_>) -> bool {
-    x.head.method() == http::Method::Head
+    writer.finish();
 }

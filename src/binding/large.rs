@@ -184,9 +184,9 @@ impl<'s> Lent<'s> {
     fn swap(&mut self) {
         let Some(lease) = &mut self.lease else { return };
         let Buffers { parser, pack, events } = &mut lease.buffers;
-        mem::swap(parser, &mut self.scratch.parser);
-        mem::swap(pack, &mut self.scratch.pack);
-        mem::swap(events, &mut self.scratch.events);
+        mem::swap(parser, &mut self.scratch.decode.parser);
+        mem::swap(pack, &mut self.scratch.decode.pack);
+        mem::swap(events, &mut self.scratch.call.events);
     }
 }
 

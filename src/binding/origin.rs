@@ -14,8 +14,8 @@ use crate::{
 pub struct Origin<'a> {
     /// True: `https`.
     pub is_secure: bool,
-    /// Host and port; `None` when nothing names one.
-    pub host: Option<&'a str>,
+    /// Host and port, which are ASCII; `None` when nothing names one.
+    pub host: Option<&'a [u8]>,
     /// Path that a proxy took off, without a slash at its end.
     pub prefix: &'a str,
 }
@@ -24,7 +24,7 @@ impl<'a> Origin<'a> {
     /// The origin of the request with this head, which came over a connection to this peer.
     #[inline]
     pub fn of(site: &Site, peer: Peer<'_>, head: &Head<'a>) -> Origin<'a> {
-        let origin = Origin { is_secure: peer.is_secure, host: head.host(), prefix: "" };
+        let origin = Origin { is_secure: peer.is_secure, host: head.host_bytes(), prefix: "" };
         if site.trust_forwarded { origin.forwarded(head) } else { origin }
     }
 
@@ -35,7 +35,7 @@ impl<'a> Origin<'a> {
         let prefix = prefix.map(|prefix| prefix.trim_end_matches('/'));
         Origin {
             is_secure: scheme.map_or(self.is_secure, |it| it.eq_ignore_ascii_case("https")),
-            host: forwarded_host(head).or(self.host),
+            host: forwarded_host(head).map(str::as_bytes).or(self.host),
             prefix: prefix.filter(|prefix| is_prefix(prefix)).unwrap_or_default(),
         }
     }
@@ -45,7 +45,9 @@ impl<'a> Origin<'a> {
         let scheme = if self.is_secure { "https" } else { "http" };
         match (&site.public_url, self.host) {
             (Some(url), _) => url.clone(),
-            (None, Some(host)) => format!("{scheme}://{host}{}", self.prefix),
+            (None, Some(host)) => {
+                format!("{scheme}://{}{}", String::from_utf8_lossy(host), self.prefix)
+            }
             (None, None) => site.base_url.clone(),
         }
     }

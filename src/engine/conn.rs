@@ -10,13 +10,15 @@ mod streaming;
 
 pub(super) use large::Turn;
 
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use crate::{
     binding::{
-        Handled, Parked, hosts, http_error,
+        EventStream, Handled, PendingResponse,
+        answer::ResponseWriter,
+        hosts, http_error,
         large::{LARGE_BODY_BYTES, Ticket},
-        stream::Pump,
+        responder::{Http1, Http1Kept, Transport},
     },
     engine::{Engine, Worker, body::Chunks, request, socket::Socket},
     http::{Found, Head, Method, Reject},
@@ -79,10 +81,10 @@ pub(super) enum State {
     Reading { scanned: u32, need: u32, continued: bool },
     /// In the middle of a chunked body.
     Chunks(Box<Chunks>),
-    /// A call waits for its task.
-    Parked(Box<Parked>),
+    /// An answer waits for its task.
+    Pending(Box<PendingResponse>),
     /// A stream is open.
-    Streaming(Box<Pump>),
+    Streaming(Box<EventStream>),
     /// It is a WebSocket now.
     Upgraded(Box<Socket>),
     /// The last answer is written.
@@ -100,6 +102,8 @@ pub struct Conn {
     pub(super) seen: u64,
     /// The place of a large body that waits until it is parsed.
     pub(super) ticket: Option<Box<Ticket>>,
+    /// What an answer that is not complete depends on.
+    pub(super) kept: Http1Kept,
     /// True: nothing was consumed yet, so HTTP/2 can still begin.
     is_new: bool,
 }
@@ -123,7 +127,14 @@ pub(super) enum Step {
 impl Conn {
     /// A connection that was just accepted.
     pub fn new(now: Now) -> Conn {
-        Conn { state: FRESH, since_ms: now.mono_ms, seen: 0, ticket: None, is_new: true }
+        Conn {
+            state: FRESH,
+            since_ms: now.mono_ms,
+            seen: 0,
+            ticket: None,
+            kept: Http1Kept::default(),
+            is_new: true,
+        }
     }
 
     /// Goes on as far as possible: call it when input came, the waker fired, output was sent,
@@ -145,7 +156,7 @@ impl Conn {
             let step = match &mut self.state {
                 State::Reading { .. } => self.reading(cx, rest, eof),
                 State::Chunks(_) => self.chunks(cx, rest.bytes(), eof),
-                State::Parked(_) => self.parked(cx, eof),
+                State::Pending(_) => self.pending(cx, eof),
                 State::Streaming(_) => self.streaming(cx, eof),
                 State::Upgraded(socket) => socket.advance(cx, rest.bytes(), eof),
                 State::Closed => Step::Over(Next::Close),
@@ -191,7 +202,7 @@ impl Conn {
         match &self.state {
             State::Reading { .. } | State::Streaming(_) | State::Closed => 0,
             State::Chunks(chunks) => chunks.held_bytes(),
-            State::Parked(parked) => parked.held_bytes(),
+            State::Pending(pending) => pending.held_bytes(),
             State::Upgraded(socket) => socket.held_bytes(),
         }
     }
@@ -208,9 +219,9 @@ impl Conn {
                 (Some(self.since_ms + span), *need as usize, room)
             }
             State::Chunks(_) => (Some(self.since_ms + limits.body_idle_ms), 0, room),
-            State::Parked(_) => (None, 0, left < limits.head_bytes_max),
-            State::Streaming(pump) => {
-                let next = pump.wrote_ms + limits.sse_keep_alive_ms;
+            State::Pending(_) => (None, 0, left < limits.head_bytes_max),
+            State::Streaming(stream) => {
+                let next = stream.wrote_ms + limits.sse_keep_alive_ms;
                 (Some(next), 0, left < limits.head_bytes_max)
             }
             State::Upgraded(socket) => (Some(socket.deadline_ms(limits)), 0, room),
@@ -272,11 +283,9 @@ impl Conn {
         }
         let (head, body) = rest.split(head_len, total - head_len);
         let head = layout.head(head);
-        let close = !head.keep_alive();
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
-        let handled =
-            request::handle(request::exchange(tools, (cx.now, cx.wake, cx.peer), &head), body);
-        self.settle_into(cx, handled, close);
+        let (handled, kept) = request::handle(tools, (cx.now, cx.wake, cx.peer), &head, body);
+        self.set_state(cx, handled, kept);
         Step::Ate(total)
     }
 
@@ -302,30 +311,30 @@ impl Conn {
     }
 
     #[inline(always)]
-    pub(super) fn settle_into(&mut self, cx: &Cx<'_>, handled: Handled, close: bool) {
-        self.since_ms = cx.now.mono_ms;
+    pub(super) fn set_state(&mut self, cx: &Cx<'_>, handled: Handled, kept: Http1Kept) {
+        (self.since_ms, self.kept) = (cx.now.mono_ms, kept);
         self.state = match handled {
-            Handled::Answered if close || cx.engine.is_draining() => State::Closed,
-            Handled::AnsweredLast => State::Closed,
+            Handled::Answered if kept.closes => State::Closed,
             Handled::Answered => FRESH,
-            Handled::Parked(parked) => State::Parked(parked),
-            Handled::Stream(pump) => State::Streaming(pump),
+            Handled::Pending(pending) => State::Pending(pending),
+            Handled::Stream(stream) => State::Streaming(stream),
             Handled::Upgraded(session) => State::Upgraded(Box::new(Socket::new(*session, cx.now))),
         };
     }
 
-    fn parked(&mut self, cx: &mut Cx<'_>, eof: bool) -> Step {
-        let State::Parked(parked) = &mut self.state else { return Step::Wait };
-        let date = cx.worker.scratch.date(cx.now);
-        let draining = cx.engine.is_draining();
-        parked.close |= draining;
-        if !parked.settle(cx.engine.service(), cx.wake, cx.out, &date) {
+    fn pending(&mut self, cx: &mut Cx<'_>, eof: bool) -> Step {
+        let State::Pending(pending) = &mut self.state else { return Step::Wait };
+        self.kept.closes |= cx.engine.is_draining();
+        let http = Http1::resume(self.kept, cx.worker.scratch.date.at(cx.now));
+        let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
+        let polled = pending.poll(cx.engine.service(), (cx.now, cx.wake), &mut writer);
+        let kept = writer.responder.kept();
+        let Poll::Ready(handled) = polled else {
             // A caller that left would hold its place until the task ends. One that only ended its
             // side looks the same; nginx, too, takes it for gone (499).
             return if eof { Step::Over(Next::Abort) } else { Step::Wait };
-        }
-        let close = parked.close;
-        self.settle_into(cx, Handled::Answered, close);
+        };
+        self.set_state(cx, handled, kept);
         Step::Ate(0)
     }
 
@@ -345,8 +354,10 @@ impl Conn {
 
     /// Writes the last answer of the connection.
     fn refuse(&mut self, cx: &mut Cx<'_>, status: u16, why: &'static str, to_head: bool) -> Step {
-        let date = cx.worker.scratch.date(cx.now);
-        http_error::write(cx.out, status, why, &date, b"", true, to_head);
+        let kept = Http1Kept { closes: true, head_only: to_head, ..Http1Kept::default() };
+        let http = Http1::resume(kept, cx.worker.scratch.date.at(cx.now));
+        let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
+        http_error::answer(&mut writer, status, why);
         Step::Over(Next::Close)
     }
 }

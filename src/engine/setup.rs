@@ -304,10 +304,10 @@ impl Engine {
             scratch.gave_back(now);
         }
         let mut cx = TickCx {
-            worker: scratch.worker,
+            worker: scratch.call.worker,
             now,
-            entropy: scratch.entropy.as_mut(),
-            events: &mut scratch.events,
+            entropy: scratch.call.entropy.as_mut(),
+            events: &mut scratch.call.events,
         };
         self.service.tick(&mut cx, wake)
     }

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     binding::{
-        Means,
         large::{LARGE_BODY_BYTES, Lent, Ticket},
         ws::Session,
     },
@@ -71,7 +70,7 @@ impl Socket {
         }
         let room = cx.engine.limits().output_bytes_max.saturating_sub(cx.unsent);
         if self.session.in_flight() > 0 {
-            self.settle(cx, room);
+            self.poll_pending(cx, room);
         }
         let ate = match self.read(cx, input, room) {
             Ok(ate) => ate,
@@ -110,10 +109,9 @@ impl Socket {
     }
 
     /// Writes what is ready of everything that waits.
-    fn settle(&mut self, cx: &mut Cx<'_>, room: usize) {
-        let date = cx.worker.scratch.date(cx.now);
+    fn poll_pending(&mut self, cx: &mut Cx<'_>, room: usize) {
         let room = room.saturating_sub(cx.engine.limits().output_bytes_max / 4);
-        self.session.settle(cx.engine.service(), cx.wake, cx.out, room, &date);
+        self.session.poll(cx.engine.service(), (cx.now, cx.wake), cx.out, room);
     }
 
     /// Handles what has come, as long as there is room; says how much that was, or how it ended.
@@ -204,13 +202,12 @@ impl Socket {
             }
         }
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
-        let (service, scratch, out) = (cx.engine.service(), &mut *lent, &mut *cx.out);
-        let (now, wake, peer) = (cx.now, cx.wake, cx.peer);
-        let means = Means { service, site, scratch, out, now, wake, peer };
-        let waits = self.session.message(means, opcode, body);
+        let tools = (cx.engine.service(), site, &mut *lent);
+        let turn = (cx.now, cx.wake, cx.peer);
+        let waits = self.session.message(tools, turn, &mut *cx.out, (opcode, body));
         drop(lent);
         if waits {
-            self.settle(cx, room);
+            self.poll_pending(cx, room);
         }
         true
     }

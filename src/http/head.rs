@@ -267,6 +267,11 @@ impl<'b> Head<'b> {
         self.text(self.layout.host)
     }
 
+    /// The same as bytes, which are ASCII.
+    pub fn host_bytes(&self) -> Option<&'b [u8]> {
+        self.layout.host.of(self.bytes)
+    }
+
     /// The value of the first field of this name, without outer white space.
     pub fn value(&self, field: Field) -> Option<&'b [u8]> {
         self.layout.named[field as usize].of(self.bytes)

@@ -64,12 +64,16 @@ pub fn begin(
 ) -> ResponseMark {
     debug_assert!(has_body(status));
     let start = out.len();
-    if status == 200 && content_type == media::JSON && extra.is_empty() && !close {
+    if status == 200 && content_type == media::JSON && !close {
         let mut head = *JSON_HEAD;
         head[OK_DATE.len()..OK_DATE.len() + date.len()].copy_from_slice(date);
-        out.extend_from_slice(&head);
-        let body_at = out.len();
-        return ResponseMark { start, length_at: body_at - LENGTH_DIGITS - 4, body_at };
+        if extra.is_empty() {
+            out.extend_from_slice(&head);
+        } else {
+            with_fields(out, &head, extra);
+        }
+        let length_at = start + JSON_HEAD.len() - LENGTH_DIGITS - 4;
+        return ResponseMark { start, length_at, body_at: out.len() };
     }
     out.reserve(HEAD_BYTES_TYPICAL + content_type.len() + extra.len());
     status_line(out, status, date);
@@ -79,6 +83,25 @@ pub fn begin(
     let length_at = out.len() - LENGTH_DIGITS - 2;
     end_head(out, extra, close);
     ResponseMark { start, length_at, body_at: out.len() }
+}
+
+/// Appends a head with these field lines before its empty line, in one piece if they are short.
+#[inline(always)]
+fn with_fields(out: &mut Vec<u8>, head: &[u8; 116], extra: &[u8]) {
+    const LINES: usize = 114;
+    let mut whole = [0; 256];
+    let length = LINES + extra.len() + 2;
+    if let Some(lines) = whole.get_mut(LINES..length - 2) {
+        lines.copy_from_slice(extra);
+        whole[..LINES].copy_from_slice(&head[..LINES]);
+        if let Some(end) = whole.get_mut(length - 2..length) {
+            end.copy_from_slice(b"\r\n");
+            return out.extend_from_slice(&whole[..length]);
+        }
+    }
+    out.extend_from_slice(&head[..LINES]);
+    out.extend_from_slice(extra);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes the length of what stands behind the head into the head.

@@ -62,7 +62,7 @@ impl<'s> Source<'s> {
     ///
     /// # Panics
     /// When there are not so many.
-    #[inline]
+    #[inline(always)]
     pub fn split(self, mid: usize, length: usize) -> (&'s [u8], Source<'s>) {
         match self.0 {
             SourceBytes::Shared(bytes) => {

@@ -112,7 +112,7 @@ impl WorkerState {
         let wheel = RefCell::new(Wheel::new(clock.now().mono_ms));
         WorkerState {
             #[cfg(feature = "grpc")]
-            worker: scratch.worker.scratch.worker,
+            worker: scratch.worker.scratch.call.worker,
             server,
             bounds,
             clock,

@@ -408,7 +408,7 @@ fn a_connection_stays_open_as_its_version_and_its_wish_say() {
 }
 
 #[test]
-fn a_late_answer_to_http_1_0_closes_the_connection() {
+fn a_late_answer_to_http_1_0_keeps_the_connection_as_an_early_one_does() {
     let mut lab = Lab::scripted(SLOW);
     let body = rpc(V1.send(), &V1.params(say("slow")));
     let request = post("/", &[("Connection", "keep-alive")], &body);
@@ -417,7 +417,8 @@ fn a_late_answer_to_http_1_0_closes_the_connection() {
     assert!(lab.received(peer).is_empty() && lab.is_open(peer));
     lab.pass(500);
     let reply = lab.reply(peer);
-    assert_eq!((reply.status, reply.closes(), lab.is_open(peer)), (200, true, false));
+    assert_eq!((reply.status, reply.closes(), lab.is_open(peer)), (200, false, true));
+    assert_eq!(reply.field("connection"), Some("keep-alive"));
 }
 
 #[test]

@@ -299,7 +299,6 @@ fn grpc_is_answered_later() {
 }
 
 #[test]
-#[ignore = "a streaming call cannot wait yet: bindings answer InternalError"]
 fn a_streaming_call_becomes_a_stream_later_or_is_answered_by_one_message_or_a_fault() {
     let rig = rig();
     let mut line = connect(&rig);

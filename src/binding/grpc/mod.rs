@@ -26,8 +26,8 @@ use std::{cell::Cell, task::Waker};
 
 use crate::{
     binding::{
-        Endpoint, Means, Scratch, Site, activated::activated, cards, interfaces::Urls,
-        jsonrpc::parse_fault, origin::Origin,
+        CallScratch, DecodeBuffers, Endpoint, Scratch, Site, activated::activated, cards,
+        interfaces::Urls, jsonrpc::parse_fault, origin::Origin,
     },
     dialect::{Method, ReadCx, WriteCx, card::CardForm, version},
     fault::{Fault, FaultKind},
@@ -45,6 +45,24 @@ use read::{Asked, malformed};
 pub use rpcs::{A2aRpc, Family, Rpc, SERVICES, rpc};
 pub use status::{Code, Status};
 pub use waiting::{Parked, Pump, Pumped};
+
+/// What every answer is made with, whatever carries it.
+pub struct Means<'x> {
+    /// The waist.
+    pub service: &'x dyn Service,
+    /// Mounts, agents and settings.
+    pub site: &'x Site,
+    /// The worker's buffers.
+    pub scratch: &'x mut Scratch,
+    /// The answer.
+    pub out: &'x mut Vec<u8>,
+    /// The time.
+    pub now: Now,
+    /// Woken when a parked call or a stream may go on.
+    pub wake: &'x Waker,
+    /// What is known of the other side.
+    pub peer: Peer<'x>,
+}
 
 /// One call: its message and what its metadata says.
 pub struct Request<'r> {
@@ -88,7 +106,9 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fa
     let rpc = request.rpc;
     let method = rpc.method()?;
     version::check(request.version, method, means.site.strict_version)?;
-    let Scratch { parser, pack, events, entropy, fresh_id, worker, .. } = &mut *means.scratch;
+    let Scratch { decode, call, .. } = &mut *means.scratch;
+    let DecodeBuffers { parser, pack, .. } = decode;
+    let CallScratch { events, entropy, fresh_id, worker, .. } = call;
     let cx = ReadCx {
         op: method.op,
         limits: &means.site.limits,
@@ -250,7 +270,8 @@ impl Ready<'_> {
         let name = self.site.names.get(usize::from(self.agent.0)).filter(|_| self.agent.0 > 0);
         let base = name.map_or_else(String::new, |name| format!("/agents/{name}"));
         let is_secure = self.peer.is_secure;
-        let origin = Origin { is_secure, host: self.request.authority, prefix: "" };
+        let origin =
+            Origin { is_secure, host: self.request.authority.map(str::as_bytes), prefix: "" };
         let missing = || Fault::new(FaultKind::ExtendedAgentCardNotConfigured);
         let profile = self.service.profile(self.agent).ok_or_else(missing)?;
         let frame = frame::begin(self.out);

@@ -3,11 +3,10 @@
 use std::task::{Poll, Waker};
 
 use crate::{
-    binding::parked::poll_answer,
     dialect::{Method, WriteCx},
     fault::{Fault, FaultKind},
     permits::Permit,
-    service::{Cursor, Follow, Service, StreamResponse, WaitHandle},
+    service::{self, Cursor, Follow, Outcome, Service, StreamResponse, WaitHandle},
 };
 
 use super::{A2aRpc, Answer, Code, Status, push_event};
@@ -123,5 +122,26 @@ impl Pump {
                 Pumped::Cut(Status::of(&fault, rpc.generation()))
             }
         }
+    }
+}
+
+/// Polls a call that waits for an answer and cannot be answered by a stream.
+fn poll_answer(
+    service: &dyn Service,
+    wait: &mut WaitHandle,
+    wake: &Waker,
+    answer: &mut service::Answer<'_>,
+) -> Poll<Result<(), Fault>> {
+    match service.poll(wait, wake, answer) {
+        Poll::Pending => Poll::Pending,
+        Poll::Ready(Ok(Outcome::Answered)) => Poll::Ready(Ok(())),
+        Poll::Ready(Ok(Outcome::Pending(next))) => {
+            *wait = next;
+            // It is polled in the next turn: one that never ends holds nobody else up.
+            wake.wake_by_ref();
+            Poll::Pending
+        }
+        Poll::Ready(Ok(Outcome::Stream { .. })) => Poll::Ready(Err(FaultKind::Internal.into())),
+        Poll::Ready(Err(fault)) => Poll::Ready(Err(fault)),
     }
 }

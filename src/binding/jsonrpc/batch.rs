@@ -1,18 +1,18 @@
 //! Batches: every element is a call of its own (JSON-RPC 2.0 §6).
 
 use super::{
-    Desk,
-    fault::{Known, push_fault},
-    read::Unready,
+    read::{self, Refused},
+    unknown,
 };
 use crate::{
     binding::{
-        Handled,
-        parked::{ParkedCall, too_large},
+        CallContext, Handled,
+        pending::{PendingBatch, PendingCall, too_large},
+        responder::Content,
     },
     fault::{Fault, FaultKind},
+    http::media,
     json::Value,
-    service::Outcome,
 };
 
 /// What became of one element of a batch.
@@ -22,75 +22,97 @@ enum Element {
     /// It needs no answer.
     Silent,
     /// It waits.
-    Waits(ParkedCall),
+    Waits(PendingCall),
 }
 
-impl Desk<'_> {
-    /// Answers a batch (JSON-RPC 2.0 §6).
-    pub(super) fn batch(&mut self, value: Value<'_>) -> Handled {
-        let count = value.elements().take(self.site.limits.batch_calls_max + 1).count();
-        if count == 0 || count > self.site.limits.batch_calls_max {
-            let detail = if count == 0 { "the batch is empty" } else { "the batch is too long" };
-            let fault = Fault::because(FaultKind::InvalidRequest, detail);
-            return self.fault(Known::NOTHING, &fault);
-        }
-        let mark = self.begin();
-        self.out.push(b'[');
-        let (body_at, mut waiting) = (self.out.len(), Vec::new());
-        let mut pack = std::mem::take(self.pack);
-        for element in value.elements() {
-            let at = self.out.len();
-            if at > body_at {
-                self.out.push(b',');
-            }
-            let is_full = at - body_at > self.site.limits.answer_bytes_max;
-            match self.element(element, is_full, &mut pack) {
-                Element::Written => {}
-                Element::Silent => self.out.truncate(at),
-                Element::Waits(call) => {
-                    self.out.truncate(at);
-                    waiting.push(call);
-                }
-            }
-        }
-        *self.pack = pack;
-        if !waiting.is_empty() {
-            let answers = self.out.split_off(body_at);
-            mark.rollback(self.out);
-            return self.park(Known::NOTHING, waiting, Some(answers));
-        }
-        if self.out.len() == body_at {
-            mark.rollback(self.out);
-            return self.no_content();
-        }
-        self.out.push(b']');
-        mark.finish(self.out);
-        Handled::Answered
+/// Answers a batch (JSON-RPC 2.0 §6).
+pub(super) fn answer(
+    cx: &mut CallContext<'_>,
+    pack: &mut Vec<u8>,
+    version: Option<&[u8]>,
+    value: Value<'_>,
+) -> Handled {
+    let most = cx.config.limits.batch_calls_max;
+    let count = value.elements().take(most + 1).count();
+    if count == 0 || count > most {
+        let detail = if count == 0 { "the batch is empty" } else { "the batch is too long" };
+        let fault = Fault::because(FaultKind::InvalidRequest, detail);
+        cx.writer.refuse(&unknown(cx.endpoint), &fault);
+        return Handled::Answered;
     }
-
-    /// Answers one element; a call whose answer would make the batch too large is not begun.
-    fn element(&mut self, value: Value<'_>, is_full: bool, pack: &mut Vec<u8>) -> Element {
-        let at = self.out.len();
-        let (known, fault) = match self.read(value, true, pack) {
-            Err(Unready::Silent) => return Element::Silent,
-            Err(Unready::Refused(known, fault)) => (known, fault),
-            Ok(ready) if ready.is_silent => {
-                self.call_silently(&ready);
-                return Element::Silent;
+    cx.writer.begin(200, media::JSON, b"", Content::Whole);
+    cx.writer.out.push(b'[');
+    let (body_at, mut waiting) = (cx.writer.out.len(), Vec::new());
+    let answer_bytes_max = cx.config.limits.answer_bytes_max;
+    for value in value.elements() {
+        let at = cx.writer.out.len();
+        if at > body_at {
+            cx.writer.out.push(b',');
+        }
+        let is_full = at - body_at > answer_bytes_max;
+        match element(cx, pack, version, value, is_full) {
+            Element::Written => {}
+            Element::Silent => cx.writer.out.truncate(at),
+            Element::Waits(call) => {
+                cx.writer.out.truncate(at);
+                waiting.push(call);
             }
-            Ok(ready) if is_full => (ready.known(), too_large()),
-            Ok(ready) => match self.call(&ready) {
-                Ok(Outcome::Answered) => return Element::Written,
-                Ok(Outcome::Pending(wait)) => {
-                    let (id, method) = (Some(ready.id.into()), ready.method);
-                    return Element::Waits(ParkedCall { wait, id, method });
+        }
+    }
+    if !waiting.is_empty() {
+        let answers = cx.writer.out.split_off(body_at);
+        cx.writer.rollback();
+        let batch = PendingBatch { answers, answer_bytes_max };
+        return cx.pend(&unknown(cx.endpoint), waiting, Some(batch));
+    }
+    if cx.writer.out.len() == body_at {
+        cx.writer.rollback();
+        cx.writer.empty(204, b"");
+        return Handled::Answered;
+    }
+    cx.writer.out.push(b']');
+    cx.writer.finish();
+    Handled::Answered
+}
+
+/// Answers one element; a call whose answer would make the batch too large is not begun.
+fn element(
+    cx: &mut CallContext<'_>,
+    pack: &mut Vec<u8>,
+    version: Option<&[u8]>,
+    value: Value<'_>,
+    is_full: bool,
+) -> Element {
+    let at = cx.writer.out.len();
+    let refused = match read::heading(cx, version, value, true) {
+        Err(refused) => refused,
+        Ok(heading) => match cx.decode(heading.method, None, heading.params, pack) {
+            Err(fault) => heading.refused(cx, fault),
+            Ok(ref call) if heading.is_silent => {
+                cx.call_silently(call);
+                Refused::Silently
+            }
+            Ok(ref call) => {
+                let format = heading.format(cx, call);
+                let pushed = match is_full {
+                    true => Err(too_large()),
+                    false => cx.push_answer(call, &format),
+                };
+                match pushed {
+                    Ok(None) => return Element::Written,
+                    Ok(Some(call)) => return Element::Waits(call),
+                    Err(fault) => Refused::With(Box::new((format, fault))),
                 }
-                Ok(Outcome::Stream { .. }) => (ready.known(), Fault::new(FaultKind::Internal)),
-                Err(fault) => (ready.known(), fault),
-            },
-        };
-        self.out.truncate(at);
-        push_fault(self.out, self.endpoint.dialect, known, &fault);
-        Element::Written
+            }
+        },
+    };
+    match refused {
+        Refused::Silently => Element::Silent,
+        Refused::With(refused) => {
+            let (format, fault) = *refused;
+            cx.writer.out.truncate(at);
+            format.push_fault(cx.writer.out, &fault);
+            Element::Written
+        }
     }
 }

@@ -1,86 +1,149 @@
-//! From a value to a call: envelope, method, version, then the parameters.
+//! From a value to a method that may be called: envelope, method, version.
 
-use std::cell::Cell;
-
-use super::{Desk, Ready, fault::Known};
 use crate::{
-    binding::asked::names,
-    dialect::{Dialect, Method, ReadCx, version},
+    binding::{
+        CallContext, RequestSource, answer::AnswerFormat, asked::names, call::write_cx,
+        stream::EventFraming,
+    },
+    dialect::{Dialect, Method, version},
     fault::{Fault, FaultKind},
-    http::media,
+    http::{Field, media},
     json::Value,
-    model::{Call, Op, SendMode, uuid},
+    model::{Call, Generation, Op},
     rpc,
 };
 
-/// Why there is nothing to call.
-pub(super) enum Unready<'p> {
-    /// A notification: nobody hears what is wrong with it.
-    Silent,
-    /// What to answer instead.
-    Refused(Known<'p>, Fault),
+use super::format;
+
+/// A request object whose method may be called; its params are still to be read.
+pub(super) struct Heading<'p> {
+    pub(super) method: &'static Method,
+    pub(super) params: Option<Value<'p>>,
+    /// True: nobody hears what becomes of the call, or what is wrong with it.
+    pub(super) is_silent: bool,
+    id: &'p [u8],
 }
 
-impl Desk<'_> {
-    /// From a value to a call: envelope, method, version, then the parameters.
-    pub(super) fn read<'p>(
-        &mut self,
-        value: Value<'p>,
-        in_batch: bool,
-        pack: &'p mut Vec<u8>,
-    ) -> Result<Ready<'p>, Unready<'p>> {
-        let dialect = self.endpoint.dialect;
-        let request = rpc::read(value, &self.site.limits).map_err(|invalid| {
-            Unready::Refused(Known { id: invalid.id, ..Known::NOTHING }, invalid.fault)
-        })?;
-        let name = &*request.method;
-        let method = dialect.method(name);
-        let id = request.id.unwrap_or(rpc::NULL_ID);
-        let is_silent =
-            request.id.is_none() && is_notification(dialect, &request, method, in_batch);
-        let Some(method) = method else {
-            let known = Known { id, wire: Some(dialect.fault_wire(name)), op: Op::Send };
-            let refused = Unready::Refused(known, FaultKind::MethodNotFound.into());
-            return Err(if is_silent { Unready::Silent } else { refused });
-        };
-        let known = Known { id, wire: Some(method.wire), op: method.op };
-        let refused = |fault| match is_silent {
-            true => Unready::Silent,
-            false => Unready::Refused(known, fault),
-        };
-        version::check(self.asked.as_deref(), method, self.site.strict_version).map_err(refused)?;
-        if request.by_position {
-            return Err(refused(Fault::param("params", "parameters go by name")));
+/// Why a request object is no call.
+pub(super) enum Refused<'p> {
+    /// It is a notification.
+    Silently,
+    /// What to answer instead.
+    With(Box<(AnswerFormat<'p>, Fault)>),
+}
+
+impl<'p> Heading<'p> {
+    /// What the answer of `call` is written with.
+    #[inline(always)]
+    pub(super) fn format(&self, cx: &CallContext<'_>, call: &Call<'p>) -> AnswerFormat<'p> {
+        let method = self.method;
+        AnswerFormat {
+            method: Some(method),
+            write: write_cx(method, call, cx.now),
+            events: events(cx.source),
+            refuses_by_stream: method.op.is_streaming() && refuses_by_stream(cx, method),
+            ..format(cx.endpoint, self.id, method.wire, method.op)
         }
-        if in_batch && method.op.is_streaming() {
-            let detail = "streams cannot be part of a batch";
-            return Err(refused(Fault::because(FaultKind::InvalidRequest, detail)));
-        }
-        if !self.beside.accepts(dialect, method.op) {
-            let detail = "Accept must name the media type of the answer";
-            return Err(refused(Fault::because(FaultKind::InvalidRequest, detail)));
-        }
-        if self.beside.is_full() && can_wait(method.op) {
-            let detail = "as many requests of this connection wait as may (ws_in_flight_max)";
-            return Err(refused(Fault::because(FaultKind::Overloaded, detail)));
-        }
-        let cx = ReadCx {
-            op: method.op,
-            limits: &self.site.limits,
-            fresh_id: self.site.fresh_id(dialect, method.wire.generation, self.fresh_id),
-            after: (method.op == Op::Subscribe).then(|| self.beside.last_event_id()).flatten(),
-            task: None,
-            tokens: Cell::default(),
-        };
-        let call = (method.wire.read)(&cx, request.params, pack).map_err(refused)?;
-        if let Call::Send(send) = &call {
-            debug_assert_eq!(send.mode == SendMode::Stream, method.op == Op::Stream);
-            if send.message.message_id().raw() == self.fresh_id {
-                *self.fresh_id = uuid(self.entropy.bits());
+    }
+
+    /// What becomes of a request whose params are refused.
+    #[cold]
+    pub(super) fn refused(&self, cx: &CallContext<'_>, fault: Fault) -> Refused<'p> {
+        match self.is_silent {
+            true => Refused::Silently,
+            false => {
+                let Method { wire, op, .. } = *self.method;
+                Refused::With(Box::new((format(cx.endpoint, self.id, wire, op), fault)))
             }
         }
-        Ok(Ready { id, is_silent, method, call })
     }
+}
+
+/// Reads one request object up to its params.
+#[inline(always)]
+pub(super) fn heading<'p>(
+    cx: &CallContext<'_>,
+    version: Option<&[u8]>,
+    value: Value<'p>,
+    in_batch: bool,
+) -> Result<Heading<'p>, Refused<'p>> {
+    let (endpoint, dialect) = (cx.endpoint, cx.endpoint.dialect);
+    let request = rpc::read(value, &cx.config.limits).map_err(|invalid| {
+        let format = format(endpoint, invalid.id, dialect.fault_wire(b""), Op::Send);
+        Refused::With(Box::new((format, invalid.fault)))
+    })?;
+    let name = &*request.method;
+    let method = dialect.method(name);
+    let id = request.id.unwrap_or(rpc::NULL_ID);
+    let is_silent = request.id.is_none() && is_notification(dialect, &request, method, in_batch);
+    let Some(method) = method else {
+        if is_silent {
+            return Err(Refused::Silently);
+        }
+        let format = format(endpoint, id, dialect.fault_wire(name), Op::Send);
+        let fault = FaultKind::MethodNotFound.into();
+        return Err(Refused::With(Box::new((format, fault))));
+    };
+    let heading = Heading { method, params: request.params, is_silent, id };
+    match check(cx, version, method, request.by_position, in_batch) {
+        Ok(()) => Ok(heading),
+        Err(fault) => Err(heading.refused(cx, fault)),
+    }
+}
+
+/// Checks that a method may be called.
+#[inline(always)]
+fn check(
+    cx: &CallContext<'_>,
+    version: Option<&[u8]>,
+    method: &'static Method,
+    by_position: bool,
+    in_batch: bool,
+) -> Result<(), Fault> {
+    version::check(version, method, cx.config.strict_version)?;
+    let invalid = |detail: &'static str| Fault::because(FaultKind::InvalidRequest, detail);
+    if by_position {
+        return Err(Fault::param("params", "parameters go by name"));
+    }
+    if in_batch && method.op.is_streaming() {
+        return Err(invalid("streams cannot be part of a batch"));
+    }
+    match cx.source {
+        RequestSource::Http(head) => {
+            let quirks = &cx.endpoint.dialect.quirks;
+            if quirks.accept_required && !accepts(head.value(Field::Accept), method.op) {
+                return Err(invalid("Accept must name the media type of the answer"));
+            }
+        }
+        RequestSource::WebSocket { is_full, .. } if is_full && can_wait(method.op) => {
+            let detail = "as many requests of this connection wait as may (ws_in_flight_max)";
+            return Err(Fault::because(FaultKind::Overloaded, detail));
+        }
+        RequestSource::WebSocket { .. } => {}
+    }
+    Ok(())
+}
+
+/// How events travel to where a request came from.
+fn events(source: RequestSource<'_>) -> EventFraming {
+    match source {
+        RequestSource::Http(_) => EventFraming::Sse,
+        RequestSource::WebSocket { upgrade, .. } => {
+            EventFraming::Messages { event_ids: upgrade.event_ids() }
+        }
+    }
+}
+
+/// Before 1.0 a resubscription is answered by a stream whatever happens (A2A 0.3 §7.9), and clients
+/// that accept nothing else can read nothing else; those of some platforms never can.
+fn refuses_by_stream(cx: &CallContext<'_>, method: &Method) -> bool {
+    let RequestSource::Http(head) = cx.source else { return false };
+    if method.wire.generation == Generation::V1 {
+        return false;
+    }
+    let accept = head.value(Field::Accept);
+    let reads_only_streams = || accept.is_some() && !names(accept, media::JSON);
+    cx.endpoint.dialect.quirks.stream_faults || (method.op == Op::Subscribe && reads_only_streams())
 }
 
 /// Whether a call of this operation can be left waiting for its task.
@@ -89,6 +152,7 @@ fn can_wait(op: Op) -> bool {
 }
 
 /// `application/json`, with parameters, or a type with the `+json` suffix (RFC 6839 §3.1).
+#[inline(always)]
 pub(super) fn is_json(value: &[u8]) -> bool {
     if value == media::JSON.as_bytes() {
         return true;
@@ -117,6 +181,6 @@ fn is_notification(
 }
 
 /// LangSmith (wire §8): `Accept` must name the type of the answer, or a range that holds it.
-pub(super) fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
+fn accepts(accept: Option<&[u8]>, op: Op) -> bool {
     names(accept, if op.is_streaming() { media::EVENT_STREAM } else { media::JSON })
 }

@@ -3,34 +3,36 @@
 //! The waist is that of JSON-RPC, and so are the readers: where 1.0 sends an object as `params`,
 //! here it is the body. What fails before the first event of a stream is an ordinary response.
 
-mod answer;
+mod media;
 pub mod path;
 mod query;
-mod stream;
 
-use std::{borrow::Cow, cell::Cell};
+use std::borrow::Cow;
 
 use crate::{
     binding::{
-        Endpoint, Exchange, Handled, Parked, Scratch, Site,
-        asked::{asked_version, has_type, joined_extensions, last_event_id},
-        cards,
-        carrier::Carrier,
+        CallContext, DecodeBuffers, Endpoint, Handled,
+        answer::AnswerFormat,
+        asked::{asked_version, has_type},
+        call::write_cx,
+        envelope::Envelope,
         jsonrpc::parse_fault,
-        origin::Origin,
-        parked::ParkedCall,
+        responder::{Content, retry_after},
+        stream::EventFraming,
     },
-    dialect::{Method, ReadCx, WriteCx, rest::Rest, version},
+    dialect::{Method, rest::Rest, version},
     fault::{Fault, FaultKind},
-    http::{self, Field, Head, response},
+    http::{self, Field, Head},
     json::{Source, write::push_escaped},
-    model::{Call, Op, Reply, uuid},
-    service::{CallCx, Caller, Outcome, Peer, Scope, Service},
+    model::{Call, Op},
 };
 
-pub use answer::lost;
-use answer::{is_read, media, refuse, refuse_with};
+use media::is_read;
 use path::Spot;
+
+/// RFC 9111 §3: a cache may keep what a GET says, and guess for how long. A task changes, and
+/// concerns whoever asked.
+const NO_STORE: &[u8] = b"Cache-Control: no-store\r\n";
 
 /// Where a request goes.
 #[derive(Clone, Copy)]
@@ -45,107 +47,142 @@ pub struct At<'r> {
     pub form: &'static Rest,
 }
 
+/// A refusal: in this form, with this fault, under this status, with these field lines.
+type Refusal = (&'static Rest, Fault, u16, &'static [u8]);
+
 /// Handles a request to a path of HTTP+JSON.
-pub fn handle(x: &mut Exchange<'_>, at: At<'_>, body: Source<'_>) -> Handled {
-    let method = x.head.method();
-    if method == http::Method::Options {
-        let date = x.means.scratch.date(x.means.now);
-        response::simple(x.means.out, 204, "", b"", &date, at.spot.allow(), x.close, false);
+pub fn handle(
+    cx: &mut CallContext<'_>,
+    head: &Head<'_>,
+    at: At<'_>,
+    buffers: &mut DecodeBuffers,
+    body: Source<'_>,
+) -> Handled {
+    if head.method() == http::Method::Options {
+        cx.writer.empty(204, at.spot.allow());
         return Handled::Answered;
     }
-    let media = media(x.head);
-    let Some(op) = at.spot.op(method) else {
-        let fault =
-            Fault::because(FaultKind::UnsupportedOperation, "the method is not allowed here");
-        return refuse_with(x, at.form, media, &fault, (405, at.spot.allow()));
+    let media = media::media(head);
+    cx.writer.is_head = head.method() == http::Method::Head;
+    let (form, method) = match row(cx, head, &at, body.bytes().is_empty()) {
+        Ok(row) => row,
+        Err(refusal) => return refuse(cx, head, media, refusal),
     };
-    let (asked, forms) = (asked_version(x.head), at.endpoint.dialect.routes.rest);
-    let form = match version::rest(asked.as_deref(), at.form, forms, x.means.site.strict_version) {
-        Ok(form) => form,
-        Err(fault) => return refuse(x, at.form, media, &fault),
-    };
-    // Every form has a row for each operation.
-    let Some(method) = form.method(op) else {
-        return refuse(x, form, media, &FaultKind::MethodNotFound.into());
-    };
-    let at = At { form, ..at };
-    // Without a body its type means nothing, but for what a page may send unasked.
-    let is_post = x.head.method() == http::Method::Post;
-    let is_page = is_post && x.head.value(Field::Origin).is_some();
-    if (!body.bytes().is_empty() || is_page) && !has_type(x.head, is_read) {
-        let detail = "the body must be application/json or application/a2a+json";
-        let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
-        // A dialect that has a status of its own for this keeps it.
-        let status = match at.endpoint.dialect.quirks.media_http {
-            200 => (form.status)(&fault),
-            own => own,
-        };
-        return refuse_with(x, form, media, &fault, (status, b""));
-    }
-    match answer(x, at, method, media, body) {
-        Ok(handled) => handled,
-        Err(fault) => refuse(x, form, media, &fault),
+    match decode(cx, head, &at, method, buffers, body) {
+        // It is large, and stays where it was read.
+        Ok(ref call) => {
+            let format = AnswerFormat {
+                envelope: Envelope::Bare,
+                method: Some(method),
+                wire: method.wire,
+                write: write_cx(method, call, cx.now),
+                media,
+                fields: store(head),
+                status: form.status,
+                events: EventFraming::Sse,
+                refuses_by_stream: false,
+            };
+            cx.answer(call, &format)
+        }
+        Err(fault) => refuse(cx, head, media, plain(form, fault)),
     }
 }
 
-/// Reads the call, and answers it unless that is an error.
-fn answer(
-    x: &mut Exchange<'_>,
-    at: At<'_>,
+/// Answers a request whose path was meant for HTTP+JSON and names nothing.
+pub fn lost(
+    cx: &mut CallContext<'_>,
+    head: &Head<'_>,
+    form: &'static Rest,
+    detail: &'static str,
+) -> Handled {
+    let fault = Fault::because(FaultKind::MethodNotFound, detail);
+    refuse(cx, head, media::media(head), plain(form, fault))
+}
+
+/// Answers with a fault.
+#[cold]
+fn refuse(
+    cx: &mut CallContext<'_>,
+    head: &Head<'_>,
+    media: &str,
+    (form, fault, status, fields): Refusal,
+) -> Handled {
+    // RFC 9110 §15.1: a cache may keep a 404 or 405, too, which is of the type that was asked for.
+    let fields = [fields, retry_after(status), store(head)].concat();
+    cx.writer.begin(status, media, &fields, Content::Whole);
+    (form.fault)(cx.writer.out, &fault, status);
+    cx.writer.finish();
+    Handled::Answered
+}
+
+/// A refusal under the status that the form has for the fault.
+fn plain(form: &'static Rest, fault: Fault) -> Refusal {
+    let status = (form.status)(&fault);
+    (form, fault, status, b"")
+}
+
+/// What caches are told of an answer to this request.
+fn store(head: &Head<'_>) -> &'static [u8] {
+    let is_safe = matches!(head.method(), http::Method::Get | http::Method::Head);
+    if is_safe { NO_STORE } else { b"" }
+}
+
+/// The method that a request means, in the form that it asks for.
+fn row(
+    cx: &CallContext<'_>,
+    head: &Head<'_>,
+    at: &At<'_>,
+    is_empty: bool,
+) -> Result<(&'static Rest, &'static Method), Refusal> {
+    let Some(op) = at.spot.op(head.method()) else {
+        let detail = "the method is not allowed here";
+        let fault = Fault::because(FaultKind::UnsupportedOperation, detail);
+        return Err((at.form, fault, 405, at.spot.allow()));
+    };
+    let (asked, forms) = (asked_version(head), at.endpoint.dialect.routes.rest);
+    let form = version::rest(asked.as_deref(), at.form, forms, cx.config.strict_version)
+        .map_err(|fault| plain(at.form, fault))?;
+    // Without a body its type means nothing, but for what a page may send unasked.
+    let is_post = head.method() == http::Method::Post;
+    let is_page = is_post && head.value(Field::Origin).is_some();
+    if (!is_empty || is_page) && !has_type(head, is_read) {
+        let detail = "the body must be application/json or application/a2a+json";
+        let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
+        // A dialect that has a status of its own for this keeps it.
+        return Err(match at.endpoint.dialect.quirks.media_http {
+            200 => plain(form, fault),
+            own => (form, fault, own, b""),
+        });
+    }
+    let method = form.method(op);
+    let method = method.ok_or_else(|| plain(form, FaultKind::MethodNotFound.into()))?;
+    Ok((form, method))
+}
+
+/// Reads the call.
+#[inline(always)]
+fn decode<'p>(
+    cx: &mut CallContext<'_>,
+    head: &Head<'_>,
+    at: &At<'_>,
     method: &'static Method,
-    media: &'static str,
-    body: Source<'_>,
-) -> Result<Handled, Fault> {
-    let date = x.means.scratch.date(x.means.now);
-    let Scratch { parser, pack, params, events, entropy, fresh_id, worker, .. } =
-        &mut *x.means.scratch;
-    let (op, limits) = (method.op, &x.means.site.limits);
-    let (text, is_optional) = match x.head.method() {
+    buffers: &'p mut DecodeBuffers,
+    body: Source<'p>,
+) -> Result<Call<'p>, Fault> {
+    let DecodeBuffers { parser, pack, params } = buffers;
+    let op = method.op;
+    let (text, is_optional) = match head.method() {
         http::Method::Post => (body, matches!(op, Op::Cancel | Op::Subscribe)),
-        _ if query::params(params, op, x.head.query())? => (Source::from(&*params), false),
+        _ if query::params(params, op, head.query())? => (Source::from(&*params), false),
         _ => (Source::from(&[][..]), true),
     };
+    let depth_max = cx.config.limits.json_depth_max;
     let value = match text.bytes().is_empty() && is_optional {
         true => None,
-        false => Some(parser.parse_from(text, limits.json_depth_max).map_err(parse_fault)?),
+        false => Some(parser.parse_from(text, depth_max).map_err(parse_fault)?),
     };
     let task = at.spot.task().map(raw_id).transpose()?;
-    let cx = ReadCx {
-        op,
-        limits,
-        fresh_id: x.means.site.fresh_id(at.endpoint.dialect, method.wire.generation, fresh_id),
-        after: (op == Op::Subscribe).then(|| last_event_id(x.head)).flatten(),
-        task: task.as_deref(),
-        tokens: Cell::default(),
-    };
-    let call = (method.wire.read)(&cx, value, pack)?;
-    if let Call::Send(send) = &call
-        && send.message.message_id().raw() == *fresh_id
-    {
-        *fresh_id = uuid(entropy.bits());
-    }
-    let extensions = joined_extensions(x.head);
-    let caller = Caller {
-        scope: Scope::of(at.endpoint.agent),
-        worker: *worker,
-        extensions: extensions.as_deref(),
-        identity: x.means.peer.identity,
-    };
-    let (now, wake, entropy) = (x.means.now, x.means.wake, entropy.as_mut());
-    let desk = Desk {
-        at,
-        method,
-        media,
-        date,
-        cx: CallCx { caller, now, wake, entropy, events, held_bytes: &x.means.site.held_bytes },
-        service: x.means.service,
-        site: x.means.site,
-        peer: x.means.peer,
-        head: x.head,
-        out: x.means.out,
-        close: x.close,
-    };
-    if op.is_streaming() { desk.stream(call) } else { desk.unary(call) }
+    cx.decode(method, task.as_deref(), value, pack)
 }
 
 /// A task id in a path as the raw string that it is in JSON.
@@ -158,89 +195,4 @@ fn raw_id(segment: &str) -> Result<Cow<'_, [u8]>, Fault> {
     let mut raw = Vec::new();
     push_escaped(&mut raw, &text);
     Ok(Cow::Owned(raw))
-}
-
-/// A call that was understood, and what it is answered with.
-struct Desk<'d> {
-    at: At<'d>,
-    method: &'static Method,
-    media: &'static str,
-    date: [u8; 29],
-    cx: CallCx<'d>,
-    service: &'d dyn Service,
-    site: &'d Site,
-    peer: Peer<'d>,
-    head: &'d Head<'d>,
-    out: &'d mut Vec<u8>,
-    close: bool,
-}
-
-impl Desk<'_> {
-    fn unary(mut self, call: Call<'_>) -> Result<Handled, Fault> {
-        // The content of a page may be long: for nobody it is not made, so that what a request
-        // costs shows in the output, which bounds how many are answered at a time.
-        let is_head = self.head.method() == http::Method::Head;
-        let is_safe = is_head || self.head.method() == http::Method::Get;
-        let extra: &[u8] = if is_safe { answer::NO_STORE } else { b"" };
-        let mark = response::begin(self.out, 200, self.media, &self.date, extra, self.close);
-        let outcome = match call {
-            Call::ExtendedCard => self.extended_card(),
-            call => self.ask(call, |out, method, reply| {
-                if !is_head {
-                    (method.wire.reply)(out, &reply, &WriteCx::new(method.op));
-                }
-            }),
-        };
-        match outcome {
-            Ok(Outcome::Answered) if is_head => response::finish_untold(self.out, mark),
-            Ok(Outcome::Answered) => response::finish(self.out, mark),
-            outcome => {
-                response::rollback(self.out, mark);
-                let Outcome::Pending(wait) = outcome? else {
-                    return Err(FaultKind::Internal.into());
-                };
-                let call = ParkedCall { wait, id: None, method: self.method };
-                return self.park(call);
-            }
-        }
-        Ok(Handled::Answered)
-    }
-
-    /// Calls the service; `answer` writes what it says.
-    fn ask(
-        &mut self,
-        call: Call<'_>,
-        answer: impl Fn(&mut Vec<u8>, &Method, Reply<'_>),
-    ) -> Result<Outcome, Fault> {
-        let Desk { service, out, method, cx, .. } = self;
-        service.call(cx, call, &mut |reply| answer(out, method, reply))
-    }
-
-    /// A2A 1.0 §3.1.11.
-    fn extended_card(&mut self) -> Result<Outcome, Fault> {
-        let (site, At { endpoint, base, form, .. }) = (self.site, self.at);
-        let origin = Origin::of(site, self.peer, self.head);
-        let card = cards::extended(self.service, site, &origin, endpoint, base, form.generation)?;
-        self.out.extend_from_slice(&card);
-        Ok(Outcome::Answered)
-    }
-
-    fn park(self, call: ParkedCall) -> Result<Handled, Fault> {
-        let permit = self
-            .site
-            .parked
-            .permit(self.cx.caller.worker)
-            .ok_or_else(|| Fault::at_limit("connections_max"))?;
-        Ok(Handled::Parked(Box::new(Parked {
-            calls: vec![call],
-            batch: None,
-            status: self.at.form.status,
-            media: self.media,
-            answer_bytes_max: self.site.limits.answer_bytes_max,
-            carrier: Carrier::Response,
-            fields: Vec::new(),
-            close: self.close,
-            permit,
-        })))
-    }
 }

@@ -5,8 +5,8 @@
 
 use super::{Session, Upgrade};
 use crate::{
-    binding::{Endpoint, Exchange, Handled, Site, http_error, origin::Origin},
-    http::{self, BodyFraming, Field, Head, Method, Version, response},
+    binding::{CallContext, Handled, Site, http_error, origin::Origin},
+    http::{self, BodyFraming, Field, Head, Method, Version},
     ws,
 };
 
@@ -30,41 +30,41 @@ pub fn is_upgrade(head: &Head<'_>) -> bool {
 
 /// Answers a request for which [`is_upgrade`] holds.
 #[cold]
-pub fn upgrade(x: &mut Exchange<'_>, endpoint: Endpoint) -> Handled {
-    let (status, detail, extra) = match accept(x) {
+pub fn upgrade(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
+    match accept(cx, head) {
         Ok(accept) => {
-            switch(x, &accept);
-            return Handled::Upgraded(Box::new(Session::new(Upgrade::of(endpoint, x))));
+            cx.writer.empty(101, &fields(head, &accept));
+            Handled::Upgraded(Box::new(Session::new(Upgrade::of(cx, head))))
         }
-        Err(refusal) => refusal,
-    };
-    let date = x.means.scratch.date(x.means.now);
-    http_error::write(x.means.out, status, detail, &date, extra, x.close, false);
-    Handled::Answered
+        Err((status, detail, fields)) => {
+            http_error::write(&mut cx.writer, status, detail, fields);
+            Handled::Answered
+        }
+    }
 }
 
 type Refusal = (u16, &'static str, &'static [u8]);
 
 /// RFC 6455 §4.2.1, rule by rule; the accept key if all of them hold.
-fn accept(x: &Exchange<'_>) -> Result<[u8; 28], Refusal> {
+fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], Refusal> {
     let bad = |detail| (400, detail, &b""[..]);
-    if !x.head.connection_upgrade() {
+    if !head.connection_upgrade() {
         return Err(bad("an upgrade needs the field Connection: Upgrade"));
     }
-    if x.head.body() != BodyFraming::None {
+    if head.body() != BodyFraming::None {
         return Err(bad("an upgrade has no body"));
     }
     // RFC 6455 §4.4: the versions that are known go with the refusal.
-    if only(x.head, "sec-websocket-version") != Some(b"13") {
+    if only(head, "sec-websocket-version") != Some(b"13") {
         return Err((426, "the WebSocket version must be 13", UPGRADE_REQUIRED));
     }
-    let key = only(x.head, "sec-websocket-key").and_then(ws::accept);
+    let key = only(head, "sec-websocket-key").and_then(ws::accept);
     let key = key.ok_or(bad("Sec-WebSocket-Key must be 16 bytes in base64, once"))?;
-    let host = Origin::of(x.means.site, x.means.peer, x.head).host;
-    if !is_origin_allowed(x.means.site, x.head, host) {
+    let host = Origin::of(cx.config, cx.peer, head).host;
+    if !is_origin_allowed(cx.config, head, host) {
         return Err((403, "no WebSocket is served to pages of this origin", b""));
     }
-    if x.close {
+    if cx.closes {
         return Err((503, "the connection closes now", b"Retry-After: 1\r\n"));
     }
     Ok(key)
@@ -76,24 +76,24 @@ fn only<'h>(head: &Head<'h>, name: &str) -> Option<&'h [u8]> {
     values.next().filter(|_| values.next().is_none())
 }
 
-fn switch(x: &mut Exchange<'_>, accept: &[u8; 28]) {
+/// The fields of the answer that opens a WebSocket.
+fn fields(head: &Head<'_>, accept: &[u8; 28]) -> Vec<u8> {
     let mut fields =
         b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ".to_vec();
     fields.extend_from_slice(accept);
     fields.extend_from_slice(b"\r\n");
-    let offered = x.head.values("sec-websocket-protocol");
+    let offered = head.values("sec-websocket-protocol");
     if offered.flat_map(http::list).any(|protocol| protocol == SUBPROTOCOL) {
         fields.extend_from_slice(b"Sec-WebSocket-Protocol: a2a\r\n");
     }
-    let date = x.means.scratch.date(x.means.now);
-    response::simple(x.means.out, 101, "", b"", &date, &fields, false, false);
+    fields
 }
 
 /// RFC 6455 §10.2: a browser says which page opens a WebSocket, and any page may try. Without
 /// `Origin` it is no browser; pages of this very `host`, or of the public URL, are our own; others
 /// are those of the configuration, or all of them with `*`. That the host is ours was seen to when
 /// the head came ([`crate::binding::hosts`]).
-fn is_origin_allowed(site: &Site, head: &Head<'_>, host: Option<&str>) -> bool {
+fn is_origin_allowed(site: &Site, head: &Head<'_>, host: Option<&[u8]>) -> bool {
     let mut origins = head.values("origin");
     let Some(origin) = origins.next() else { return true };
     let Ok(origin) = str::from_utf8(origin) else { return false };
@@ -102,8 +102,8 @@ fn is_origin_allowed(site: &Site, head: &Head<'_>, host: Option<&str>) -> bool {
     }
     let is_ours = authority(origin).is_some_and(|from| {
         let public = site.public_url.as_deref().and_then(authority);
-        let hosts = [host, public];
-        hosts.into_iter().flatten().any(|host| host.eq_ignore_ascii_case(from))
+        let hosts = [host, public.map(str::as_bytes)];
+        hosts.into_iter().flatten().any(|host| host.eq_ignore_ascii_case(from.as_bytes()))
     });
     let is_named = |named: &String| named == "*" || named.eq_ignore_ascii_case(origin);
     is_ours || site.ws_origins.iter().any(is_named)

@@ -1,7 +1,7 @@
 //! JSON-RPC over WebSocket: one call or batch a text message, answered as they finish.
 //!
-//! The messages go to the same desk as the bodies of POST, and what waits is parked as there; only
-//! the frame around an answer differs, and that one connection holds many of them at once. What
+//! The messages go the way of the bodies of POST, and what waits is kept as there; only the frame
+//! around an answer differs, and that one connection holds many of them at once. What
 //! the head of the upgrade said holds for every message (A2A 1.0 §3.6).
 
 mod handshake;
@@ -9,11 +9,11 @@ mod session;
 
 use crate::{
     binding::{
-        Endpoint, Exchange,
+        CallContext, Endpoint,
         asked::{asked_version, joined_extensions},
         origin::Origin,
     },
-    http::query,
+    http::{Head, query},
 };
 
 pub use handshake::{is_origin, is_upgrade, upgrade};
@@ -26,20 +26,19 @@ pub struct Upgrade {
     extensions: Option<Box<str>>,
     path: Box<str>,
     is_secure: bool,
-    host: Option<Box<str>>,
+    host: Option<Box<[u8]>>,
     prefix: Box<str>,
     event_ids: bool,
 }
 
 impl Upgrade {
-    /// What the request that asks for an upgrade to `endpoint` says.
-    fn of(endpoint: Endpoint, x: &Exchange<'_>) -> Upgrade {
-        let head = x.head;
+    /// What the request that asks for an upgrade says.
+    fn of(cx: &CallContext<'_>, head: &Head<'_>) -> Upgrade {
         let mut pairs = query::pairs(head.query().unwrap_or_default()).filter_map(Result::ok);
         let event_ids = pairs.any(|(key, value)| key == "eventIds" && value == "1");
-        let Origin { is_secure, host, prefix } = Origin::of(x.means.site, x.means.peer, head);
+        let Origin { is_secure, host, prefix } = Origin::of(cx.config, cx.peer, head);
         Upgrade {
-            endpoint,
+            endpoint: cx.endpoint,
             asked: asked_version(head).map(Into::into),
             extensions: joined_extensions(head).map(Into::into),
             path: head.path().into(),
@@ -65,9 +64,9 @@ impl Upgrade {
         self.extensions.as_deref()
     }
 
-    /// The path.
-    pub fn path(&self) -> &str {
-        &self.path
+    /// The path, without a slash at its end.
+    pub fn base(&self) -> &str {
+        self.path.strip_suffix('/').unwrap_or(&self.path)
     }
 
     /// Where the client asked.

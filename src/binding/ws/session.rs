@@ -3,13 +3,22 @@
 //! Whatever waits is polled when its connection is woken. At most `ws_in_flight_max` do; what they
 //! may write before the others get their turn is bounded by the room that is left.
 
-use std::task::Waker;
+use std::{
+    borrow::Cow,
+    task::{Poll, Waker},
+};
 
 use super::Upgrade;
 use crate::{
-    binding::{Handled, Means, Parked, jsonrpc, stream::Pump},
+    binding::{
+        CallContext, EventStream, Handled, PendingResponse, RequestSource, Scratch, Site,
+        answer::ResponseWriter,
+        jsonrpc,
+        responder::{Messages, Transport},
+    },
     fault::{Fault, FaultKind},
-    service::{Follow, Service},
+    json::Source,
+    service::{Follow, Now, Peer, Service},
     ws::{self, OpCode},
 };
 
@@ -23,8 +32,8 @@ pub struct Session {
 
 /// One message that is not answered yet.
 enum Pending {
-    Call(Box<Parked>),
-    Stream(Box<Pump>),
+    Call(Box<PendingResponse>),
+    Stream(Box<EventStream>),
 }
 
 /// Entries for which an idle session keeps its list.
@@ -67,40 +76,69 @@ impl Session {
     }
 
     /// Answers one message; true: it waits, and may be ready already.
-    pub fn message(&mut self, means: Means<'_>, opcode: OpCode, body: &[u8]) -> bool {
+    pub fn message(
+        &mut self,
+        (service, config, scratch): (&dyn Service, &Site, &mut Scratch),
+        (now, wake, peer): (Now, &Waker, Peer<'_>),
+        out: &mut Vec<u8>,
+        (opcode, body): (OpCode, &[u8]),
+    ) -> bool {
         if self.echoes() {
-            let frame = ws::begin(means.out);
-            means.out.extend_from_slice(body);
-            ws::finish(means.out, frame, opcode);
+            let frame = ws::begin(out);
+            out.extend_from_slice(body);
+            ws::finish(out, frame, opcode);
             return false;
         }
-        let is_full = self.pending.len() >= means.site.limits.ws_in_flight_max;
-        match jsonrpc::handle_message(means, &self.upgrade, is_full, body) {
-            Handled::Answered | Handled::AnsweredLast | Handled::Upgraded(_) => return false,
-            Handled::Parked(parked) => self.pending.push(Pending::Call(parked)),
-            Handled::Stream(pump) => self.pending.push(Pending::Stream(pump)),
+        let upgrade = &self.upgrade;
+        let is_full = self.pending.len() >= config.limits.ws_in_flight_max;
+        let Scratch { decode, call, .. } = scratch;
+        let mut cx = CallContext {
+            service,
+            config,
+            scratch: call,
+            writer: ResponseWriter::new(out, Transport::WebSocket(Messages::default())),
+            now,
+            wake,
+            peer,
+            endpoint: upgrade.endpoint(),
+            base: upgrade.base(),
+            source: RequestSource::WebSocket { upgrade, is_full },
+            closes: false,
+            extensions: upgrade.extensions().map(Cow::Borrowed),
+        };
+        match jsonrpc::handle(&mut cx, decode, Source::from(body)) {
+            Handled::Answered | Handled::Upgraded(_) => return false,
+            Handled::Pending(pending) => self.pending.push(Pending::Call(pending)),
+            Handled::Stream(stream) => self.pending.push(Pending::Stream(stream)),
         }
         true
     }
 
     /// Writes what is ready of everything that waits, until `out` holds `room` bytes. Whoever is
     /// stopped by that goes last the next time.
-    pub fn settle(
+    pub fn poll(
         &mut self,
         service: &dyn Service,
-        wake: &Waker,
+        (now, wake): (Now, &Waker),
         out: &mut Vec<u8>,
         room: usize,
-        date: &[u8; 29],
     ) {
+        let mut writer = ResponseWriter::new(out, Transport::WebSocket(Messages::default()));
         let mut at = 0;
         while at < self.pending.len() {
-            if out.len() >= room {
+            if writer.out.len() >= room {
                 return self.pending.rotate_left(at);
             }
             let is_done = match &mut self.pending[at] {
-                Pending::Call(parked) => parked.settle(service, wake, out, date),
-                Pending::Stream(pump) => match pump.pump(service, wake, out, room) {
+                Pending::Call(call) => match call.poll(service, (now, wake), &mut writer) {
+                    Poll::Pending => false,
+                    Poll::Ready(Handled::Stream(stream)) => {
+                        self.pending[at] = Pending::Stream(stream);
+                        continue;
+                    }
+                    Poll::Ready(_) => true,
+                },
+                Pending::Stream(stream) => match stream.poll(service, wake, &mut writer, room) {
                     Follow::Pending => false,
                     Follow::More => return self.pending.rotate_left(at + 1),
                     Follow::End | Follow::Gone => true,
@@ -119,11 +157,12 @@ impl Session {
 
     /// Ends streams before their tasks do, because the server ends.
     pub fn cut(&mut self, out: &mut Vec<u8>) {
+        let mut writer = ResponseWriter::new(out, Transport::WebSocket(Messages::default()));
         for pending in self.pending.drain(..) {
             match pending {
                 // Answered already: no call waits at the end of the server.
                 Pending::Call(_) => {}
-                Pending::Stream(pump) => pump.cut(out),
+                Pending::Stream(stream) => stream.cut(&mut writer),
             }
         }
     }
@@ -144,8 +183,8 @@ impl Session {
     /// Bytes of what waits, and of what the upgrade said.
     pub fn held_bytes(&self) -> usize {
         let each = |pending: &Pending| match pending {
-            Pending::Call(parked) => size_of::<Parked>() + parked.held_bytes(),
-            Pending::Stream(pump) => size_of::<Pump>() + pump.id.as_ref().map_or(0, |id| id.len()),
+            Pending::Call(call) => size_of::<PendingResponse>() + call.held_bytes(),
+            Pending::Stream(stream) => size_of::<EventStream>() + stream.held_bytes(),
         };
         let list = self.pending.capacity() * size_of::<Pending>();
         self.upgrade.held_bytes() + list + self.pending.iter().map(each).sum::<usize>()

@@ -2,10 +2,7 @@
 
 use super::{Conn, Cx, State, Step};
 use crate::{
-    binding::{
-        Handled,
-        large::{LARGE_BODY_BYTES, Lease, Lent},
-    },
+    binding::large::{LARGE_BODY_BYTES, Lease, Lent},
     engine::request,
     http::{Head, HeadLayout},
     json::Source,
@@ -66,18 +63,10 @@ impl Conn {
         head: &Head<'_>,
         body: Source<'_>,
     ) {
-        let handled = handle(cx, lease, head, body);
-        self.settle_into(cx, handled, !head.keep_alive());
+        let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
+        let tools = (cx.engine, &mut *lent, &mut *cx.out);
+        let (handled, kept) = request::handle(tools, (cx.now, cx.wake, cx.peer), head, body);
+        drop(lent);
+        self.set_state(cx, handled, kept);
     }
-}
-
-fn handle(
-    cx: &mut Cx<'_>,
-    lease: Option<Box<Lease>>,
-    head: &Head<'_>,
-    body: Source<'_>,
-) -> Handled {
-    let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
-    let tools = (cx.engine, &mut *lent, &mut *cx.out);
-    request::handle(request::exchange(tools, (cx.now, cx.wake, cx.peer), head), body)
 }

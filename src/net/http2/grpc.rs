@@ -15,8 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::CONTEN
 
 use crate::{
     binding::{
-        Means,
-        grpc::{self, A2aRpc, Called, Code, Handled, Parked, Pump, Pumped, Rpc, Status},
+        grpc::{self, A2aRpc, Called, Code, Handled, Means, Parked, Pump, Pumped, Rpc, Status},
         large::{LARGE_BODY_BYTES, Lease, Lent, Ticket},
         stream::SHUTTING_DOWN,
     },

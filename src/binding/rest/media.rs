@@ -1,18 +1,9 @@
-//! Answers of HTTP+JSON that are errors, and the media type of all of them.
+//! The media types of HTTP+JSON: which one answers, and which are read.
 
-use crate::{
-    binding::{Exchange, Handled, carrier::retry_after},
-    dialect::rest::Rest,
-    fault::{Fault, FaultKind},
-    http::{self, Field, Head, Method, response},
-};
+use crate::http::{self, Field, Head};
 
 /// The media type of HTTP+JSON (A2A 1.0.1 §11.1).
 pub const A2A_JSON: &str = "application/a2a+json";
-
-/// RFC 9111 §3: a cache may keep what a GET says, and guess for how long. A task changes, and
-/// concerns whoever asked.
-pub const NO_STORE: &[u8] = b"Cache-Control: no-store\r\n";
 
 /// The media type in which a client is answered.
 ///
@@ -64,39 +55,4 @@ fn is_refused(range: &[u8]) -> bool {
             weight.starts_with(b"0") && weight.iter().all(|b| matches!(b, b'0' | b'.'))
         })
     })
-}
-
-/// Answers with a fault, under the HTTP status that the form has for it.
-pub fn refuse(x: &mut Exchange<'_>, form: &Rest, media: &str, fault: &Fault) -> Handled {
-    let status = (form.status)(fault);
-    refuse_with(x, form, media, fault, (status, b""))
-}
-
-/// Answers with a fault, under an HTTP status and with field lines of its own.
-pub fn refuse_with(
-    x: &mut Exchange<'_>,
-    form: &Rest,
-    media: &str,
-    fault: &Fault,
-    (status, extra): (u16, &[u8]),
-) -> Handled {
-    let date = x.means.scratch.date(x.means.now);
-    // RFC 9110 §15.1: a cache may keep a 404 or 405, too, which is of the type that was asked for.
-    let is_safe = matches!(x.head.method(), Method::Get | Method::Head);
-    let store: &[u8] = if is_safe { NO_STORE } else { b"" };
-    let extra = [extra, retry_after(status), store].concat();
-    let mark = response::begin(x.means.out, status, media, &date, &extra, x.close);
-    (form.fault)(x.means.out, fault, status);
-    if x.head.method() == Method::Head {
-        response::finish_head_only(x.means.out, mark);
-    } else {
-        response::finish(x.means.out, mark);
-    }
-    Handled::Answered
-}
-
-/// Answers a request whose path was meant for HTTP+JSON and names nothing.
-pub fn lost(x: &mut Exchange<'_>, form: &Rest, detail: &'static str) -> Handled {
-    let media = media(x.head);
-    refuse(x, form, media, &Fault::because(FaultKind::MethodNotFound, detail))
 }

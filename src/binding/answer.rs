@@ -1,0 +1,299 @@
+//! How the answer of one call is spelled, and how it is written: the same for every binding.
+//!
+//! An [`AnswerFormat`] is data: an envelope, the writers of a generation, a media type, statuses. A
+//! [`ResponseWriter`] writes in it what became of a call, at once or later, through the responder
+//! of its transport: a result, a fault, or a stream. Nothing is written of a call that waits.
+
+use crate::{
+    binding::{
+        envelope::Envelope,
+        responder::{Content, Responder, ResponseHead, Transport, retry_after},
+        stream::{self, EventFraming},
+    },
+    dialect::{Method, Wire, WriteCx},
+    fault::{Fault, FaultKind},
+    http::media,
+    model::{Generation, Reply},
+    service::{Answer, Cursor, Outcome, StreamResponse, WaitHandle},
+};
+
+/// What the answer of one call is written with.
+#[derive(Clone, Copy)]
+pub struct AnswerFormat<'p> {
+    /// What stands around a result or an error.
+    pub envelope: Envelope<'p>,
+    /// The method that was called; `None`: none that is known.
+    pub method: Option<&'static Method>,
+    /// The writers of the method, or of an error without one.
+    pub wire: &'static Wire,
+    /// What they may use beside the answer.
+    pub write: WriteCx<'p>,
+    /// The media type of an answer that is no stream.
+    pub media: &'static str,
+    /// Field lines of such an answer.
+    pub fields: &'static [u8],
+    /// The HTTP status of a fault that is answered alone.
+    pub status: fn(&Fault) -> u16,
+    /// How the events of a stream travel.
+    pub events: EventFraming,
+    /// True: what is refused of a streaming call is a stream of one error.
+    pub refuses_by_stream: bool,
+}
+
+/// An [`AnswerFormat`] that outlives its request.
+pub struct KeptFormat {
+    id: Option<Box<[u8]>>,
+    task_id: Box<[u8]>,
+    format: AnswerFormat<'static>,
+}
+
+impl<'p> AnswerFormat<'p> {
+    /// The writers of an answer.
+    #[inline(always)]
+    fn wire_of(&self, reply: &Reply<'_>) -> &'static Wire {
+        self.method.map_or(self.wire, |method| method.wire_of(reply))
+    }
+
+    /// The writers of a stream about a task that a call of `made` has made.
+    pub fn wire_for(&self, made: Generation) -> &'static Wire {
+        self.method.map_or(self.wire, |method| method.wire_for(made))
+    }
+
+    /// Whether the call asked for a stream.
+    #[inline]
+    pub fn is_streaming(&self) -> bool {
+        self.write.op.is_streaming()
+    }
+
+    /// Opens the envelope and appends what `ask` gives. Behind an answer the caller closes it; of
+    /// anything else nothing is worth keeping.
+    #[inline(always)]
+    pub fn push_reply<R>(&self, out: &mut Vec<u8>, ask: impl FnOnce(&mut Answer<'_>) -> R) -> R {
+        self.envelope.open_result(out);
+        ask(&mut |reply| (self.wire_of(&reply).reply)(out, &reply, &self.write))
+    }
+
+    /// Appends a result that is written already, in its envelope.
+    pub fn push_bytes(&self, out: &mut Vec<u8>, result: &[u8]) {
+        self.envelope.open_result(out);
+        out.extend_from_slice(result);
+        self.envelope.close(out);
+    }
+
+    /// Appends an error in its envelope.
+    pub fn push_fault(&self, out: &mut Vec<u8>, fault: &Fault) {
+        self.envelope.open_error(out);
+        (self.wire.fault)(out, fault, &self.write);
+        self.envelope.close(out);
+    }
+
+    /// The same for later.
+    pub fn keep(&self) -> KeptFormat {
+        let (id, envelope) = match self.envelope {
+            Envelope::Rpc(id) => (Some(id.into()), Envelope::Bare),
+            Envelope::Bare => (None, Envelope::Bare),
+        };
+        let task_id = self.write.task_id.into();
+        let write = WriteCx { task_id: b"", ..self.write };
+        let AnswerFormat { method, wire, media, fields, status, .. } = *self;
+        let AnswerFormat { events, refuses_by_stream, .. } = *self;
+        let format = AnswerFormat {
+            envelope,
+            method,
+            wire,
+            write,
+            media,
+            fields,
+            status,
+            events,
+            refuses_by_stream,
+        };
+        KeptFormat { id, task_id, format }
+    }
+}
+
+impl KeptFormat {
+    /// The format as it was.
+    #[inline]
+    pub fn get(&self) -> AnswerFormat<'_> {
+        let envelope = self.id.as_deref().map_or(self.format.envelope, Envelope::Rpc);
+        let write = WriteCx { task_id: &self.task_id, ..self.format.write };
+        AnswerFormat { envelope, write, ..self.format }
+    }
+
+    /// Bytes behind pointers.
+    pub fn held_bytes(&self) -> usize {
+        self.id.as_ref().map_or(0, |id| id.len()) + self.task_id.len()
+    }
+}
+
+/// What became of a call that asked for a stream.
+pub enum Opened {
+    /// The answer is complete: a fault, or a stream of one item.
+    Answered,
+    /// Nothing is written: the call waits.
+    Waits(WaitHandle),
+    /// The head of the stream is written; the cursor brings its events.
+    Stream(Cursor, Generation),
+}
+
+/// Where the answer of one request goes.
+pub struct ResponseWriter<'x> {
+    /// Content is appended here.
+    pub out: &'x mut Vec<u8>,
+    /// The transport.
+    pub responder: Transport<'x>,
+    /// Field lines of whatever is answered: the extensions in effect.
+    pub fields: Vec<u8>,
+    /// True: content is not even made (the request was HEAD).
+    pub is_head: bool,
+}
+
+impl<'x> ResponseWriter<'x> {
+    /// A writer of an answer that has no fields yet.
+    #[inline]
+    pub fn new(out: &'x mut Vec<u8>, responder: Transport<'x>) -> ResponseWriter<'x> {
+        ResponseWriter { out, responder, fields: Vec::new(), is_head: false }
+    }
+
+    /// Begins an answer whose content the caller appends.
+    #[inline]
+    pub fn begin(&mut self, status: u16, media: &str, fields: &[u8], content: Content) {
+        let head = ResponseHead { status, media, fields: [fields, &self.fields], content };
+        self.responder.begin(self.out, &head);
+    }
+
+    /// Ends an answer.
+    #[inline]
+    pub fn finish(&mut self) {
+        self.responder.finish(self.out, b"");
+    }
+
+    /// Takes an answer back.
+    pub fn rollback(&mut self) {
+        self.responder.rollback(self.out);
+    }
+
+    /// Answers without content.
+    pub fn empty(&mut self, status: u16, fields: &[u8]) {
+        self.begin(status, "", fields, Content::Whole);
+        self.finish();
+    }
+
+    /// Answers with a fault.
+    #[cold]
+    pub fn refuse(&mut self, format: &AnswerFormat<'_>, fault: &Fault) {
+        self.refuse_under((format.status)(fault), format, fault);
+    }
+
+    /// Answers with a fault under this HTTP status.
+    #[cold]
+    pub fn refuse_under(&mut self, status: u16, format: &AnswerFormat<'_>, fault: &Fault) {
+        let fields = [retry_after(status), format.fields].concat();
+        self.begin(status, format.media, &fields, Content::Whole);
+        format.push_fault(self.out, fault);
+        self.finish();
+    }
+
+    /// Begins the one answer of a call, and writes it as far as `ask` gives it. The caller then
+    /// ends it by [`ResponseWriter::end_reply`], or takes it back.
+    #[inline(always)]
+    pub fn begin_reply<R>(
+        &mut self,
+        format: &AnswerFormat<'_>,
+        ask: impl FnOnce(&mut Answer<'_>) -> R,
+    ) -> R {
+        if self.is_head {
+            // A page may be long: what a request costs is to show in the output, which bounds how
+            // many are answered at a time.
+            self.begin(200, format.media, format.fields, Content::LeftOut);
+            return ask(&mut |_| ());
+        }
+        self.begin(200, format.media, format.fields, Content::Whole);
+        format.push_reply(self.out, ask)
+    }
+
+    /// Ends what [`ResponseWriter::begin_reply`] began; a call that waits is given back, and
+    /// nothing of it is written.
+    #[inline(always)]
+    pub fn end_reply(
+        &mut self,
+        format: &AnswerFormat<'_>,
+        outcome: Result<Outcome, Fault>,
+    ) -> Option<WaitHandle> {
+        if let Ok(Outcome::Answered) = outcome {
+            if !self.is_head {
+                format.envelope.close(self.out);
+            }
+            self.finish();
+            return None;
+        }
+        self.rollback();
+        match outcome {
+            Ok(Outcome::Pending(wait)) => Some(wait),
+            outcome => {
+                self.refuse(format, &no_answer(outcome));
+                None
+            }
+        }
+    }
+
+    /// Begins a stream, and writes the one item that `ask` may give. The caller then ends the
+    /// beginning by [`ResponseWriter::end_opening`], or takes it back.
+    pub fn begin_opening<R>(
+        &mut self,
+        format: &AnswerFormat<'_>,
+        ask: impl FnOnce(&mut Answer<'_>) -> R,
+    ) -> R {
+        self.begin(200, media::EVENT_STREAM, b"", Content::Stream);
+        let ResponseWriter { out, responder, .. } = self;
+        // A2A 1.0 §3.1.2: a direct message is a stream of one event, and so is a finished task.
+        ask(&mut |reply| {
+            let item = match reply {
+                Reply::Message { message, context_id } => {
+                    StreamResponse::Message { message, context_id }
+                }
+                Reply::Task { view, .. } => StreamResponse::Snapshot(view),
+                Reply::PageStart | Reply::PageTask { .. } | Reply::PageEnd { .. } => return,
+            };
+            responder.piece(out, &mut |out| stream::push_only_item(out, format, &item));
+        })
+    }
+
+    /// Ends what [`ResponseWriter::begin_opening`] began. What fails before the first event is an
+    /// ordinary error (A2A 1.0 §3.1.2), but for clients that read nothing but streams.
+    pub fn end_opening(
+        &mut self,
+        format: &AnswerFormat<'_>,
+        outcome: Result<Outcome, Fault>,
+    ) -> Opened {
+        match outcome {
+            Ok(Outcome::Answered) => self.finish(),
+            Ok(Outcome::Stream { cursor, generation }) => {
+                return Opened::Stream(cursor, generation);
+            }
+            Ok(Outcome::Pending(wait)) => {
+                self.rollback();
+                return Opened::Waits(wait);
+            }
+            Err(fault) if format.refuses_by_stream => {
+                let ResponseWriter { out, responder, .. } = self;
+                responder.piece(out, &mut |out| stream::push_only_fault(out, format, &fault));
+                self.finish();
+            }
+            Err(fault) => {
+                self.rollback();
+                self.refuse(format, &fault);
+            }
+        }
+        Opened::Answered
+    }
+}
+
+/// Why a call that neither waits nor was answered has no answer: a fault, or a service that opens
+/// a stream where none was asked for.
+pub(super) fn no_answer(outcome: Result<Outcome, Fault>) -> Fault {
+    outcome.err().unwrap_or_else(|| {
+        Fault::because(FaultKind::Internal, "a stream was opened where one answer was asked for")
+    })
+}

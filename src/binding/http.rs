@@ -1,0 +1,90 @@
+//! Who answers a request of HTTP: the one place that decides, by path, method and media type.
+
+use crate::{
+    binding::{
+        CallContext, DecodeBuffers, Handled, activated,
+        asked::joined_extensions,
+        cards, http_error, jsonrpc, rest,
+        route::{NO_AGENT, NOTHING, Route, route},
+        ws,
+    },
+    http::{Head, Method, TargetForm},
+    json::Source,
+};
+
+/// Methods that exist at an RPC path and at a card's path.
+const RPC_METHODS: &[u8] = b"Allow: POST, OPTIONS\r\n";
+const CARD_METHODS: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
+const ALL_METHODS: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
+
+/// Handles a request whose body is complete.
+#[inline]
+pub fn handle<'x>(
+    cx: &mut CallContext<'x>,
+    head: &'x Head<'x>,
+    buffers: &mut DecodeBuffers,
+    body: Source<'_>,
+) -> Handled {
+    if head.form() == TargetForm::Asterisk {
+        cx.writer.empty(204, ALL_METHODS);
+        return Handled::Answered;
+    }
+    match route(cx.config, head.path()) {
+        Route::Rpc(endpoint) => {
+            let path = head.path();
+            cx.endpoint = endpoint;
+            cx.base = path.strip_suffix('/').unwrap_or(path);
+            name_extensions(cx, head);
+            match head.method() {
+                Method::Post => return jsonrpc::handle(cx, buffers, body),
+                Method::Get if ws::is_upgrade(head) => return ws::upgrade(cx, head),
+                Method::Options => cx.writer.empty(204, RPC_METHODS),
+                _ => http_error::not_allowed(&mut cx.writer, RPC_METHODS),
+            }
+        }
+        Route::Rest(at) => {
+            (cx.endpoint, cx.base) = (at.endpoint, at.base);
+            name_extensions(cx, head);
+            return rest::handle(cx, head, at, buffers, body);
+        }
+        Route::Card { endpoint, base, by_query } => {
+            (cx.endpoint, cx.base) = (endpoint, base);
+            if offers_card(cx, head) {
+                cards::answer(cx, head, by_query);
+            }
+        }
+        Route::ExtendedCard { endpoint, base } => {
+            (cx.endpoint, cx.base) = (endpoint, base);
+            if offers_card(cx, head) {
+                cards::answer_extended(cx, head);
+            }
+        }
+        Route::Lost(form, detail) => return rest::lost(cx, head, form, detail),
+        Route::NoAgent => http_error::answer(&mut cx.writer, 404, NO_AGENT),
+        Route::NotFound => http_error::answer(&mut cx.writer, 404, NOTHING),
+        #[cfg(feature = "test-echo")]
+        Route::Echo => return crate::binding::echo::answer(cx, head, body.bytes()),
+    }
+    Handled::Answered
+}
+
+/// Whether a card is asked for; otherwise the request is answered.
+fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
+    match head.method() {
+        Method::Get | Method::Head => return true,
+        Method::Options => cx.writer.empty(204, CARD_METHODS),
+        _ => http_error::not_allowed(&mut cx.writer, CARD_METHODS),
+    }
+    false
+}
+
+/// A2A 1.0 §3.2.6: agents hear which extensions are asked for, and the answer names those that are
+/// in effect.
+#[inline(always)] // Hardly anybody asks for one.
+fn name_extensions(cx: &mut CallContext<'_>, head: &Head<'_>) {
+    let Some(asked) = joined_extensions(head) else { return };
+    if let Some(profile) = cx.service.profile(cx.endpoint.agent) {
+        cx.writer.fields = activated::fields(&profile, head);
+    }
+    cx.extensions = Some(asked.into());
+}

@@ -1,0 +1,192 @@
+//! Calls that wait: one call, or what is left of a batch, and what their answers are written with.
+
+use std::task::{Poll, Waker};
+
+use crate::{
+    binding::{
+        Handled,
+        answer::{AnswerFormat, KeptFormat, Opened, ResponseWriter, no_answer},
+        responder::Content,
+        stream::EventStream,
+    },
+    fault::{Fault, FaultKind},
+    http::media,
+    permits::Permit,
+    service::{Answer, Now, Outcome, Service, WaitHandle},
+    waiter::WAITER_BYTES,
+};
+
+/// One call that waits.
+pub struct PendingCall {
+    wait: WaitHandle,
+    format: KeptFormat,
+}
+
+impl PendingCall {
+    /// A call of which nothing is written yet.
+    pub fn new(wait: WaitHandle, format: &AnswerFormat<'_>) -> PendingCall {
+        PendingCall { wait, format: format.keep() }
+    }
+}
+
+/// The calls of a batch that wait, beside the answers of the others.
+pub struct PendingBatch {
+    /// The answers so far, without brackets.
+    pub answers: Vec<u8>,
+    /// Bytes of answers beyond which the rest of the calls are refused.
+    pub answer_bytes_max: usize,
+}
+
+/// All that one request, or one message of a WebSocket, waits for.
+pub struct PendingResponse {
+    /// The calls that are not answered yet; never empty.
+    calls: Vec<PendingCall>,
+    /// `None` for a single call.
+    batch: Option<PendingBatch>,
+    /// Field lines of the answer.
+    fields: Vec<u8>,
+    /// The place among the pending calls, or among the streams for a call that asked for one.
+    permit: Option<Permit>,
+}
+
+impl PendingResponse {
+    /// What waits, with the field lines of its answer.
+    pub fn new(
+        calls: Vec<PendingCall>,
+        batch: Option<PendingBatch>,
+        fields: Vec<u8>,
+        permit: Permit,
+    ) -> PendingResponse {
+        PendingResponse { calls, batch, fields, permit: Some(permit) }
+    }
+
+    /// Bytes of a batch that waits: its answers so far, and the calls without one.
+    pub fn held_bytes(&self) -> usize {
+        let Some(batch) = &self.batch else { return 0 };
+        let kept: usize = self.calls.iter().map(|call| call.format.held_bytes()).sum();
+        let each = size_of::<PendingCall>();
+        let calls = self.calls.capacity() * each + self.calls.len() * WAITER_BYTES;
+        batch.answers.capacity() + calls + kept
+    }
+
+    /// Asks every call that waits, and writes the answer when none is left.
+    pub fn poll(
+        &mut self,
+        service: &dyn Service,
+        (now, wake): (Now, &Waker),
+        writer: &mut ResponseWriter<'_>,
+    ) -> Poll<Handled> {
+        std::mem::swap(&mut self.fields, &mut writer.fields);
+        let polled = match &mut self.batch {
+            None => self.poll_one(service, (now, wake), writer),
+            Some(batch) => poll_batch(batch, &mut self.calls, (service, wake), writer),
+        };
+        std::mem::swap(&mut self.fields, &mut writer.fields);
+        polled
+    }
+
+    fn poll_one(
+        &mut self,
+        service: &dyn Service,
+        (now, wake): (Now, &Waker),
+        writer: &mut ResponseWriter<'_>,
+    ) -> Poll<Handled> {
+        let Some(PendingCall { wait, format }) = self.calls.first_mut() else {
+            return Poll::Ready(Handled::Answered);
+        };
+        let format = format.get();
+        if format.is_streaming() {
+            let ask = |answer: &mut Answer<'_>| service.poll(wait, wake, answer);
+            let Poll::Ready(outcome) = writer.begin_opening(&format, ask) else {
+                writer.rollback();
+                return Poll::Pending;
+            };
+            match writer.end_opening(&format, outcome) {
+                Opened::Answered => return Poll::Ready(Handled::Answered),
+                Opened::Waits(next) => *wait = next,
+                Opened::Stream(cursor, made) => {
+                    let Some(permit) = self.permit.take() else { return Poll::Pending };
+                    let stream = EventStream::new(&format, (cursor, made), now.mono_ms, permit);
+                    return Poll::Ready(Handled::Stream(Box::new(stream)));
+                }
+            }
+        } else {
+            let ask = |answer: &mut Answer<'_>| service.poll(wait, wake, answer);
+            let Poll::Ready(outcome) = writer.begin_reply(&format, ask) else {
+                writer.rollback();
+                return Poll::Pending;
+            };
+            let Some(next) = writer.end_reply(&format, outcome) else {
+                return Poll::Ready(Handled::Answered);
+            };
+            *wait = next;
+        }
+        // It is asked again in the next turn, lest a service keep this one for ever.
+        wake.wake_by_ref();
+        Poll::Pending
+    }
+}
+
+fn poll_batch(
+    batch: &mut PendingBatch,
+    calls: &mut Vec<PendingCall>,
+    (service, wake): (&dyn Service, &Waker),
+    writer: &mut ResponseWriter<'_>,
+) -> Poll<Handled> {
+    calls.retain_mut(|call| !push_element(batch, call, service, wake));
+    if !calls.is_empty() {
+        return Poll::Pending;
+    }
+    writer.begin(200, media::JSON, b"", Content::Whole);
+    writer.out.push(b'[');
+    writer.out.append(&mut batch.answers);
+    writer.out.push(b']');
+    writer.finish();
+    Poll::Ready(Handled::Answered)
+}
+
+/// Appends the answer of one call if there is one; true: there was.
+fn push_element(
+    batch: &mut PendingBatch,
+    call: &mut PendingCall,
+    service: &dyn Service,
+    wake: &Waker,
+) -> bool {
+    let PendingBatch { answers, answer_bytes_max } = batch;
+    let (before, format) = (answers.len(), call.format.get());
+    if before > 0 {
+        answers.push(b',');
+    }
+    let at = answers.len();
+    let polled = match before > *answer_bytes_max {
+        // What is refused anyway need not be written first.
+        true => service.poll(&mut call.wait, wake, &mut |_| ()).map(|_| Err(too_large())),
+        false => format.push_reply(answers, |answer| service.poll(&mut call.wait, wake, answer)),
+    };
+    match polled {
+        Poll::Ready(Ok(Outcome::Answered)) => {
+            format.envelope.close(answers);
+            return true;
+        }
+        Poll::Pending => {}
+        Poll::Ready(Ok(Outcome::Pending(next))) => {
+            call.wait = next;
+            wake.wake_by_ref();
+        }
+        Poll::Ready(outcome) => {
+            answers.truncate(at);
+            format.push_fault(answers, &no_answer(outcome));
+            return true;
+        }
+    }
+    answers.truncate(before);
+    false
+}
+
+/// What the calls of a batch hear whose answers would make it too large.
+pub(super) fn too_large() -> Fault {
+    Fault::because(
+        FaultKind::Overloaded,
+        "the answers of this batch are too large (answer_bytes_max); ask for less",
+    )
+}

@@ -1,0 +1,281 @@
+//! Where answers go: the only place that knows the syntax of a transport.
+//!
+//! A binding begins an answer with a status, a media type and fields, appends content to the
+//! output, and finishes or rolls back; an answer that comes in pieces is a stream. HTTP/1.1 and
+//! WebSocket write their syntax around the content; [`Parts`] leaves the content bare and keeps the
+//! head beside it, for HTTP/2 and for whoever else speaks HTTP for us.
+
+use std::borrow::Cow;
+
+use crate::{
+    http::{Head, HeadFields, Method, Version, response},
+    sse,
+    ws::{self, OpCode},
+};
+
+/// What is said of an answer before its content.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseHead<'a> {
+    /// The status of HTTP (RFC 9110 §15).
+    pub status: u16,
+    /// The media type of the content; empty: none.
+    pub media: &'a str,
+    /// Two blocks of field lines, each with its CRLF; either may be empty.
+    pub fields: [&'a [u8]; 2],
+    /// How the content comes.
+    pub content: Content,
+}
+
+impl<'a> ResponseHead<'a> {
+    /// The fields in their order.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
+        self.fields.into_iter().flat_map(HeadFields::of_lines)
+    }
+}
+
+/// How the content of an answer comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// At once, before [`Responder::finish`].
+    Whole,
+    /// Not at all: the request was HEAD, and the content was not even made.
+    LeftOut,
+    /// In pieces, as they come.
+    Stream,
+}
+
+/// Takes one answer, all or nothing: `begin`, the content, `finish` or `rollback`.
+///
+/// Content is appended to `out`, the same buffer in all calls: for [`Content::Whole`] by the caller
+/// after `begin`, for [`Content::Stream`] inside of `piece`.
+pub trait Responder {
+    /// Begins an answer.
+    fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>);
+
+    /// Takes the next piece of a stream: `write` appends it to `out`, or appends nothing.
+    fn piece(&mut self, out: &mut Vec<u8>, write: &mut dyn FnMut(&mut Vec<u8>));
+
+    /// Ends the answer. `trailers` are field lines behind the content; only gRPC has some.
+    fn finish(&mut self, out: &mut Vec<u8>, trailers: &[u8]);
+
+    /// Takes back everything since `begin`, as if it had never been called.
+    fn rollback(&mut self, out: &mut Vec<u8>);
+}
+
+/// A responder; those of HTTP/1.1 and WebSocket are known to the compiler, any other is called
+/// through its table.
+pub enum Transport<'x> {
+    /// HTTP/1.x.
+    Http1(Http1<'x>),
+    /// WebSocket.
+    WebSocket(Messages),
+    /// Any other.
+    Other(&'x mut dyn Responder),
+}
+
+impl Transport<'_> {
+    /// What outlives this turn of an answer over HTTP/1.x.
+    #[inline]
+    pub fn kept(&self) -> Http1Kept {
+        match self {
+            Transport::Http1(http) => http.kept,
+            Transport::WebSocket(_) | Transport::Other(_) => Http1Kept::default(),
+        }
+    }
+}
+
+impl Responder for Transport<'_> {
+    #[inline(always)]
+    fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
+        match self {
+            Transport::Http1(http) => http.begin(out, head),
+            Transport::WebSocket(messages) => messages.begin(out, head),
+            Transport::Other(other) => other.begin(out, head),
+        }
+    }
+
+    fn piece(&mut self, out: &mut Vec<u8>, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        match self {
+            Transport::Http1(http) => http.piece(out, write),
+            Transport::WebSocket(messages) => messages.piece(out, write),
+            Transport::Other(other) => other.piece(out, write),
+        }
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, out: &mut Vec<u8>, trailers: &[u8]) {
+        match self {
+            Transport::Http1(http) => http.finish(out, trailers),
+            Transport::WebSocket(messages) => messages.finish(out, trailers),
+            Transport::Other(other) => other.finish(out, trailers),
+        }
+    }
+
+    fn rollback(&mut self, out: &mut Vec<u8>) {
+        match self {
+            Transport::Http1(http) => http.rollback(out),
+            Transport::WebSocket(messages) => messages.rollback(out),
+            Transport::Other(other) => other.rollback(out),
+        }
+    }
+}
+
+/// When to come back, said beside the statuses of a server that is full or ends (RFC 9110 §10.2.3).
+pub fn retry_after(status: u16) -> &'static [u8] {
+    if matches!(status, 429 | 503) { b"Retry-After: 1\r\n" } else { b"" }
+}
+
+/// Responses of HTTP/1.1, and of HTTP/1.0.
+#[derive(Debug)]
+pub struct Http1<'d> {
+    /// The value of `Date`.
+    date: &'d [u8; 29],
+    /// What outlives a turn of the connection.
+    kept: Http1Kept,
+    begun: Begun,
+}
+
+/// What an HTTP/1.x response that is not complete depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Http1Kept {
+    /// True: the connection closes behind the answer.
+    pub closes: bool,
+    /// True: the client speaks HTTP/1.0, which has no chunks.
+    pub is_http10: bool,
+    /// True: the request was HEAD, so content is left out.
+    pub head_only: bool,
+    /// True: the head of a stream is written, and its end is not.
+    pub is_stream: bool,
+}
+
+/// What of a response is written.
+#[derive(Debug)]
+enum Begun {
+    /// Nothing, or all of it.
+    None,
+    /// A head whose length is filled in behind.
+    Whole(response::ResponseMark, Content),
+    /// The head of a stream, from this offset on if it was written just now.
+    Stream(usize),
+}
+
+impl<'d> Http1<'d> {
+    /// Answers the request with this head; `closes`: the connection ends behind the answer.
+    #[inline]
+    pub fn new(head: &Head<'_>, closes: bool, date: &'d [u8; 29]) -> Http1<'d> {
+        let is_http10 = head.version() == Version::Http10;
+        let head_only = head.method() == Method::Head;
+        Http1::resume(Http1Kept { closes, is_http10, head_only, is_stream: false }, date)
+    }
+
+    /// Goes on with an answer that was kept.
+    #[inline]
+    pub fn resume(kept: Http1Kept, date: &'d [u8; 29]) -> Http1<'d> {
+        let begun = if kept.is_stream { Begun::Stream(usize::MAX) } else { Begun::None };
+        Http1 { date, kept, begun }
+    }
+}
+
+impl Responder for Http1<'_> {
+    #[inline(always)]
+    fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
+        let Http1Kept { closes, is_http10, .. } = self.kept;
+        let extra = match head.fields {
+            [lines, []] | [[], lines] if !is_http10 => Cow::Borrowed(lines),
+            fields => joined(fields, is_http10 && !closes && head.content != Content::Stream),
+        };
+        match head.content {
+            Content::Stream => {
+                self.begun = Begun::Stream(out.len());
+                self.kept.is_stream = true;
+                response::stream_head(out, self.date, closes, is_http10, &extra);
+            }
+            content if response::has_body(head.status) => {
+                let mark = response::begin(out, head.status, head.media, self.date, &extra, closes);
+                self.begun = Begun::Whole(mark, content);
+            }
+            Content::Whole | Content::LeftOut => {
+                response::simple(out, head.status, "", b"", self.date, &extra, closes, false);
+            }
+        }
+    }
+
+    fn piece(&mut self, out: &mut Vec<u8>, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        if self.kept.is_http10 {
+            return write(out);
+        }
+        let chunk = sse::chunk_begin(out);
+        write(out);
+        sse::chunk_end(out, chunk);
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, out: &mut Vec<u8>, _trailers: &[u8]) {
+        match std::mem::replace(&mut self.begun, Begun::None) {
+            Begun::Whole(mark, Content::LeftOut) => response::finish_untold(out, mark),
+            Begun::Whole(mark, _) if self.kept.head_only => response::finish_head_only(out, mark),
+            Begun::Whole(mark, _) => response::finish(out, mark),
+            Begun::Stream(_) => self.end_stream(out),
+            Begun::None => {}
+        }
+    }
+
+    fn rollback(&mut self, out: &mut Vec<u8>) {
+        match std::mem::replace(&mut self.begun, Begun::None) {
+            Begun::Whole(mark, _) => response::rollback(out, mark),
+            Begun::Stream(start) => {
+                self.kept.is_stream = false;
+                out.truncate(start);
+            }
+            Begun::None => {}
+        }
+    }
+}
+
+impl Http1<'_> {
+    fn end_stream(&mut self, out: &mut Vec<u8>) {
+        self.kept.is_stream = false;
+        // RFC 9112 §6.1: HTTP/1.0 has no chunks, so there the close ends the stream.
+        match self.kept.is_http10 {
+            true => self.kept.closes = true,
+            false => sse::chunk_last(out),
+        }
+    }
+}
+
+/// Both blocks of fields, and what a client of HTTP/1.0 needs to keep the connection.
+///
+/// RFC 9112 §9.3: a client of HTTP/1.0 that asked to stay may do so if the answer says so, too.
+#[cold]
+fn joined<'l>([one, other]: [&[u8]; 2], keeps_alive: bool) -> Cow<'l, [u8]> {
+    let keep_alive = if keeps_alive { response::KEEP_ALIVE } else { b"" };
+    Cow::Owned([keep_alive, one, other].concat())
+}
+
+/// Text messages of a WebSocket: one for each answer, and one for each event of a stream.
+#[derive(Debug, Default)]
+pub struct Messages(Option<ws::FrameMark>);
+
+impl Responder for Messages {
+    fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
+        // A notification has no answer, and an event brings a frame of its own.
+        let has_message = head.content == Content::Whole && response::has_body(head.status);
+        self.0 = has_message.then(|| ws::begin(out));
+    }
+
+    fn piece(&mut self, out: &mut Vec<u8>, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        write(out);
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>, _trailers: &[u8]) {
+        if let Some(mark) = self.0.take() {
+            ws::finish(out, mark, OpCode::Text);
+        }
+    }
+
+    fn rollback(&mut self, out: &mut Vec<u8>) {
+        if let Some(mark) = self.0.take() {
+            ws::cancel(out, mark);
+        }
+    }
+}
