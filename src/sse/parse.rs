@@ -46,7 +46,7 @@ pub struct ParsedStep<'p> {
 /// An incremental event-stream parser.
 ///
 /// ```
-/// let mut parser = peregrine::sse::Parser::new(1024);
+/// let mut parser = peregrine::sse::SseParser::new(1024);
 /// let step = parser.advance(b"id: 1\ndata: a\ndata: b\n\nda")?;
 /// let event = step.event.unwrap();
 /// assert_eq!((event.kind, event.data, event.id), ("message", "a\nb", "1"));
