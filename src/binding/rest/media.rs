@@ -11,6 +11,10 @@ pub const A2A_JSON: &str = "application/a2a+json";
 /// their body; many clients know only `application/json`.
 pub fn media(head: &Head<'_>) -> &'static str {
     let accept = head.value(Field::Accept).unwrap_or_default();
+    // What nearly all clients say.
+    if accept == http::media::JSON.as_bytes() {
+        return http::media::JSON;
+    }
     let mut is_json = false;
     for range in http::list(accept) {
         match media_type(range).filter(|_| !is_refused(range)) {
@@ -37,6 +41,9 @@ enum Media {
 
 /// The media type of a field's value, or of one element of `Accept`.
 fn media_type(value: &[u8]) -> Option<Media> {
+    if value == http::media::JSON.as_bytes() {
+        return Some(Media::Json);
+    }
     let name = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
     if name.eq_ignore_ascii_case(http::media::JSON.as_bytes()) {
         Some(Media::Json)
