@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(context_id.escape_ascii().to_string(), "4329ef98-0000-4000-8000-0000acad75fd");
         assert_eq!(
             (keys().code(1, [2, 3]), keys().hash(1, b"name")),
-            (0xa078_cc9f_5784_ece1, 0xb642_4ccf_bc6e_f43f)
+            (0xa078_cc9f_5784_ece1, 0xb642_4cce_bc6e_f43f)
         );
         assert_eq!((keys().place(&id), keys().context_place(&context_id)), (Some(77), Some(77)));
     }
