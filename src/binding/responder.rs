@@ -2,8 +2,7 @@
 //!
 //! A binding begins an answer with a status, a media type and fields, appends content to the
 //! output, and finishes or rolls back; an answer that comes in pieces is a stream. HTTP/1.1 and
-//! WebSocket write their syntax around the content; [`Parts`] leaves the content bare and keeps the
-//! head beside it, for HTTP/2 and for whoever else speaks HTTP for us.
+//! WebSocket write their syntax around the content.
 
 use std::borrow::Cow;
 
@@ -254,13 +253,18 @@ fn joined<'l>([one, other]: [&[u8]; 2], keeps_alive: bool) -> Cow<'l, [u8]> {
 
 /// Text messages of a WebSocket: one for each answer, and one for each event of a stream.
 #[derive(Debug, Default)]
-pub struct Messages(Option<ws::FrameMark>);
+pub struct Messages {
+    mark: Option<ws::FrameMark>,
+    /// Where what was begun last begins.
+    start: usize,
+}
 
 impl Responder for Messages {
     fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
         // A notification has no answer, and an event brings a frame of its own.
         let has_message = head.content == Content::Whole && response::has_body(head.status);
-        self.0 = has_message.then(|| ws::begin(out));
+        self.start = out.len();
+        self.mark = has_message.then(|| ws::begin(out));
     }
 
     fn piece(&mut self, out: &mut Vec<u8>, write: &mut dyn FnMut(&mut Vec<u8>)) {
@@ -268,14 +272,13 @@ impl Responder for Messages {
     }
 
     fn finish(&mut self, out: &mut Vec<u8>, _trailers: &[u8]) {
-        if let Some(mark) = self.0.take() {
+        if let Some(mark) = self.mark.take() {
             ws::finish(out, mark, OpCode::Text);
         }
     }
 
     fn rollback(&mut self, out: &mut Vec<u8>) {
-        if let Some(mark) = self.0.take() {
-            ws::cancel(out, mark);
-        }
+        self.mark = None;
+        out.truncate(self.start);
     }
 }

@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::Waker,
 };
@@ -278,7 +278,7 @@ impl Engine {
 
     /// Bytes of buffers that connections hold; their driver counts them.
     #[cfg(feature = "net")]
-    pub(crate) fn held_bytes(&self) -> &Arc<AtomicUsize> {
+    pub(crate) fn held_bytes(&self) -> &Arc<std::sync::atomic::AtomicUsize> {
         &self.site.held_bytes
     }
 

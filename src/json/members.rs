@@ -35,7 +35,7 @@ impl<'p> MemberKey<'p> {
         self.doc.text(self.node)
     }
 
-    /// [`Key::text`] as a `str`; linear in its length.
+    /// [`MemberKey::text`] as a `str`; linear in its length.
     #[must_use]
     pub fn as_str(&self) -> Cow<'p, str> {
         unescape(utf8(self.raw()))

@@ -132,7 +132,7 @@ impl Task {
         Task { state, status_at, seq, messages: 1, ..task }
     }
 
-    /// Log bytes that [`Task::submitted`] takes beside the two ids.
+    /// Log bytes that `Task::submitted` takes beside the two ids.
     pub fn submitted_cost(message: Message<'_>) -> usize {
         let (state, at_ms) = (TaskState::Submitted, 0);
         let first = TaskEvent::Status { state, at_ms, message: None, metadata: None };
@@ -338,7 +338,7 @@ impl Task {
         (applied, self.status_at != status_at)
     }
 
-    /// Heap bytes that [`Task::apply_at_once`] may add at most.
+    /// Heap bytes that `Task::apply_at_once` may add at most.
     pub fn growth_at_once(&self, events: &EventBuf) -> usize {
         let artifacts = self.artifacts.len() + events.artifacts();
         let is_full = events.artifacts() > 0 && artifacts > self.artifacts.capacity();

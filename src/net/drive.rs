@@ -346,7 +346,7 @@ mod tests {
 
     use crate::{
         agent::{Agent, Profile, Turn},
-        model::TaskState,
+        model::{ArtifactBuf, PartsBuf, TaskState},
         net::Server,
     };
 
@@ -365,7 +365,10 @@ mod tests {
         fn start(&self, mut turn: Turn<'_>) {
             match turn.message.parts().count() {
                 1 => turn.status(TaskState::Completed),
-                2 => panic!("a test of panics in start"),
+                2 => {
+                    turn.artifact(&ArtifactBuf::new("x", &PartsBuf::new().text("not yours")));
+                    panic!("a test of panics in start")
+                }
                 _ => turn.resume_after(1, 0),
             }
         }
@@ -405,6 +408,8 @@ mod tests {
             let answer = send(1);
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
             assert!(answer.contains("TASK_STATE_COMPLETED"), "{answer}");
+            // What the turn published before it panicked is in nobody else's task.
+            assert!(!answer.contains("not yours"), "{answer}");
         }
     }
 }

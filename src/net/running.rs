@@ -36,8 +36,8 @@ impl Running {
         &self.base_url
     }
 
-    /// Reads the files of [`Server::tls`] again, for the connections that come from now on; those
-    /// that are open keep what they have. Without TLS it does nothing.
+    /// Reads the files of [`tls`](crate::net::Server::tls) again, for the connections that come
+    /// from now on; those that are open keep what they have. Without TLS it does nothing.
     ///
     /// # Errors
     /// [`ServerError::Tls`]; everything stays as it was.
@@ -51,7 +51,7 @@ impl Running {
         self.server.tls.as_ref().map_or(0, Current::failed)
     }
 
-    /// The limits, as they fit the system: see [`Server::start`].
+    /// The limits, as they fit the system: see [`crate::net::Server::start`].
     pub fn limits(&self) -> &Limits {
         self.server.engine.limits()
     }

@@ -68,6 +68,8 @@ impl Core {
         let (key, context_id) = (reserved.key(), RawText::known(reserved.context_id()));
         let mut ending = Ending::Returned;
         let (generation, message, now) = (send.generation, send.message, cx.now);
+        // What a turn left that panicked or was refused is nobody else's.
+        cx.events.clear();
         let mut host = NewTurn { core: self, reserved, generation, message, now, refused: None };
         resident.agent.start(Turn {
             message,
@@ -117,6 +119,7 @@ impl Core {
     ) -> Result<Outcome, Fault> {
         let joined = self.join(cx.now, key, send)?;
         let mut ending = Ending::Returned;
+        cx.events.clear();
         let mut host = NextTurn { core: self, key, now: cx.now };
         resident.agent.start(Turn {
             message: send.message,
@@ -177,6 +180,7 @@ impl Core {
         });
         let Some((message, (task_id, context_id), state)) = known else { return };
         let mut ending = Ending::Returned;
+        cx.events.clear();
         let mut host = NextTurn { core: self, key, now: cx.now };
         let turn = Turn {
             message: Message(&message),

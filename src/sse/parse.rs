@@ -34,7 +34,7 @@ pub struct SseEvent<'p> {
     pub id: &'p str,
 }
 
-/// How far [`Parser::advance`] came.
+/// How far [`SseParser::advance`] came.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ParsedStep<'p> {
     /// Bytes of the input that were used up; all of them when there is no event.

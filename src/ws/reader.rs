@@ -63,7 +63,7 @@ struct OpenFrame {
 
 impl Reader {
     /// Reads at most one event from `input`, everything received and not yet consumed; says how
-    /// many bytes it used up. On [`Event::Partial`] more input is needed; otherwise call it again.
+    /// many bytes it used up. On [`WsEvent::Partial`] more input is needed; else call it again.
     ///
     /// `scratch` is cleared, and holds the payload of the event.
     ///
