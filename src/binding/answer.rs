@@ -1,4 +1,4 @@
-//! How the answer of one call is spelled, and how it is written: the same for every binding.
+//! How the answer of one call is spelled and written: the same for JSON-RPC and HTTP+JSON.
 //!
 //! An [`AnswerFormat`] is data: an envelope, the writers of a generation, a media type, statuses. A
 //! [`ResponseWriter`] writes in it what became of a call, at once or later, through the responder
@@ -166,7 +166,7 @@ impl<'x> ResponseWriter<'x> {
     /// Ends an answer.
     #[inline]
     pub fn finish(&mut self) {
-        self.responder.finish(self.out, b"");
+        self.responder.finish(self.out);
     }
 
     /// Takes an answer back.

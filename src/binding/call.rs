@@ -1,8 +1,8 @@
 //! The pipeline: a call that was decoded is made, and answered, left pending, or becomes a stream.
 //!
-//! Law: every binding decodes a request into a call and the format of its answer, and hands both to
-//! [`CallContext::answer`]; what happens then is the same for all. Whoever decodes knows neither
-//! transport nor store; whoever answers knows no binding.
+//! Law: JSON-RPC and HTTP+JSON decode a request into a call and the format of its answer, and hand
+//! both to [`CallContext::answer`]; what happens then is the same for both. gRPC has a pipeline of
+//! its own (`grpc`).
 
 use std::{borrow::Cow, cell::Cell, task::Waker};
 

@@ -1,4 +1,5 @@
-//! Who answers a request of HTTP: the one place that decides, by path, method and media type.
+//! Who answers a request of HTTP: the one place that decides, by path and method. Calls of gRPC
+//! are taken out before (`net/http2`).
 
 use crate::{
     binding::{

@@ -1,8 +1,9 @@
 //! Bindings: from requests to calls of the service, and from its answers to bytes.
 //!
-//! A binding never sees a store. It decodes a request into a call and the format of its answer;
-//! the pipeline in [`call`] makes the call and answers it through a [`responder::Responder`]. What
-//! an answer that has to wait leaves behind is a [`PendingResponse`] or an [`EventStream`].
+//! A binding never sees a store. JSON-RPC and HTTP+JSON decode a request into a call and the format
+//! of its answer; the pipeline in [`call`] makes the call and answers it through a
+//! [`responder::Responder`]. What an answer that has to wait leaves behind is a [`PendingResponse`]
+//! or an [`EventStream`]. gRPC has a pipeline of its own in [`grpc`].
 
 pub mod activated;
 pub mod answer;

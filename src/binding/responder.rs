@@ -1,4 +1,5 @@
-//! Where answers go: the only place that knows the syntax of a transport.
+//! Where the answers of JSON-RPC and HTTP+JSON go: the syntax of HTTP/1.x and of WebSocket around
+//! their content.
 //!
 //! A binding begins an answer with a status, a media type and fields, appends content to the
 //! output, and finishes or rolls back; an answer that comes in pieces is a stream. HTTP/1.1 and
@@ -7,7 +8,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    http::{Head, HeadFields, Method, Version, response},
+    http::{Head, Method, Version, response},
     sse,
     ws::{self, OpCode},
 };
@@ -23,13 +24,6 @@ pub struct ResponseHead<'a> {
     pub fields: [&'a [u8]; 2],
     /// How the content comes.
     pub content: Content,
-}
-
-impl<'a> ResponseHead<'a> {
-    /// The fields in their order.
-    pub fn fields(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
-        self.fields.into_iter().flat_map(HeadFields::of_lines)
-    }
 }
 
 /// How the content of an answer comes.
@@ -54,22 +48,19 @@ pub trait Responder {
     /// Takes the next piece of a stream: `write` appends it to `out`, or appends nothing.
     fn piece(&mut self, out: &mut Vec<u8>, write: &mut dyn FnMut(&mut Vec<u8>));
 
-    /// Ends the answer. `trailers` are field lines behind the content; only gRPC has some.
-    fn finish(&mut self, out: &mut Vec<u8>, trailers: &[u8]);
+    /// Ends the answer.
+    fn finish(&mut self, out: &mut Vec<u8>);
 
     /// Takes back everything since `begin`, as if it had never been called.
     fn rollback(&mut self, out: &mut Vec<u8>);
 }
 
-/// A responder; those of HTTP/1.1 and WebSocket are known to the compiler, any other is called
-/// through its table.
+/// One of both responders, so that the compiler sees through them.
 pub enum Transport<'x> {
     /// HTTP/1.x.
     Http1(Http1<'x>),
     /// WebSocket.
     WebSocket(Messages),
-    /// Any other.
-    Other(&'x mut dyn Responder),
 }
 
 impl Transport<'_> {
@@ -78,7 +69,7 @@ impl Transport<'_> {
     pub fn kept(&self) -> Http1Kept {
         match self {
             Transport::Http1(http) => http.kept,
-            Transport::WebSocket(_) | Transport::Other(_) => Http1Kept::default(),
+            Transport::WebSocket(_) => Http1Kept::default(),
         }
     }
 }
@@ -89,7 +80,6 @@ impl Responder for Transport<'_> {
         match self {
             Transport::Http1(http) => http.begin(out, head),
             Transport::WebSocket(messages) => messages.begin(out, head),
-            Transport::Other(other) => other.begin(out, head),
         }
     }
 
@@ -97,16 +87,14 @@ impl Responder for Transport<'_> {
         match self {
             Transport::Http1(http) => http.piece(out, write),
             Transport::WebSocket(messages) => messages.piece(out, write),
-            Transport::Other(other) => other.piece(out, write),
         }
     }
 
     #[inline(always)]
-    fn finish(&mut self, out: &mut Vec<u8>, trailers: &[u8]) {
+    fn finish(&mut self, out: &mut Vec<u8>) {
         match self {
-            Transport::Http1(http) => http.finish(out, trailers),
-            Transport::WebSocket(messages) => messages.finish(out, trailers),
-            Transport::Other(other) => other.finish(out, trailers),
+            Transport::Http1(http) => http.finish(out),
+            Transport::WebSocket(messages) => messages.finish(out),
         }
     }
 
@@ -114,7 +102,6 @@ impl Responder for Transport<'_> {
         match self {
             Transport::Http1(http) => http.rollback(out),
             Transport::WebSocket(messages) => messages.rollback(out),
-            Transport::Other(other) => other.rollback(out),
         }
     }
 }
@@ -209,7 +196,7 @@ impl Responder for Http1<'_> {
     }
 
     #[inline(always)]
-    fn finish(&mut self, out: &mut Vec<u8>, _trailers: &[u8]) {
+    fn finish(&mut self, out: &mut Vec<u8>) {
         match std::mem::replace(&mut self.begun, Begun::None) {
             Begun::Whole(mark, Content::LeftOut) => response::finish_untold(out, mark),
             Begun::Whole(mark, _) if self.kept.head_only => response::finish_head_only(out, mark),
@@ -271,7 +258,7 @@ impl Responder for Messages {
         write(out);
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>, _trailers: &[u8]) {
+    fn finish(&mut self, out: &mut Vec<u8>) {
         if let Some(mark) = self.mark.take() {
             ws::finish(out, mark, OpCode::Text);
         }

@@ -90,7 +90,7 @@ impl EventStream {
             }
         });
         if matches!(follow, Follow::End | Follow::Gone) {
-            responder.finish(out, b"");
+            responder.finish(out);
         }
         follow
     }
@@ -107,7 +107,7 @@ impl EventStream {
         let fault = Fault::because(FaultKind::ShuttingDown, SHUTTING_DOWN);
         let format = self.format.get();
         responder.piece(out, &mut |out| push_fault(out, &format, self.wire, &fault));
-        responder.finish(out, b"");
+        responder.finish(out);
     }
 
     /// Goes on behind the event with this number, as the tests of frames ask.

@@ -12,13 +12,6 @@ pub struct HeadFields<'b> {
     pub(super) section: &'b [u8],
 }
 
-impl<'b> HeadFields<'b> {
-    /// The fields of an answer that we write: complete lines, each with its CRLF.
-    pub fn of_lines(section: &'b [u8]) -> HeadFields<'b> {
-        HeadFields { section }
-    }
-}
-
 impl<'b> Iterator for HeadFields<'b> {
     type Item = (&'b str, &'b [u8]);
 

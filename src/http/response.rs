@@ -40,15 +40,6 @@ pub struct ResponseMark {
     body_at: usize,
 }
 
-impl ResponseMark {
-    /// Takes the response back like [`rollback`], but returns the body that stood behind the head.
-    pub fn take_body(self, out: &mut Vec<u8>) -> Vec<u8> {
-        let body = out.split_off(self.body_at.min(out.len()));
-        rollback(out, self);
-        body
-    }
-}
-
 /// Begins a response whose body the caller appends to `out`.
 ///
 /// `status` must be one that has a body (see [`has_body`]); `extra` is complete field lines with
@@ -182,16 +173,6 @@ pub fn simple(
     end_head(out, extra, close);
     if has_body(status) && !head_only {
         out.extend_from_slice(body);
-    }
-}
-
-/// Writes a response again that [`simple`] wrote with status 200, under another date.
-pub fn again(out: &mut Vec<u8>, whole: &[u8], date: &[u8; 29]) {
-    debug_assert!(whole.starts_with(OK_DATE));
-    let date_at = out.len() + OK_DATE.len();
-    out.extend_from_slice(whole);
-    if let Some(old) = out.get_mut(date_at..date_at + date.len()) {
-        old.copy_from_slice(date);
     }
 }
 
@@ -340,19 +321,6 @@ mod tests {
         assert!(text(&out).contains("Content-Length:          0\n"));
         let padded = "9".repeat(LENGTH_DIGITS).parse();
         assert_eq!(padded, Ok(LENGTH_PADDED_MAX));
-    }
-
-    #[test]
-    fn a_response_is_written_again_under_its_new_date() {
-        let now = b"Thu, 01 Jan 1970 00:00:00 GMT";
-        let write = |date, out: &mut Vec<u8>| {
-            simple(out, 200, "a/b", b"body", date, b"X: y\r\n", false, false);
-        };
-        let (mut whole, mut want, mut out) = (Vec::new(), b"before".to_vec(), b"before".to_vec());
-        write(DATE, &mut whole);
-        write(now, &mut want);
-        again(&mut out, &whole, now);
-        assert_eq!(text(&out), text(&want));
     }
 
     #[test]

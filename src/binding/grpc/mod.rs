@@ -26,13 +26,13 @@ use std::{cell::Cell, task::Waker};
 
 use crate::{
     binding::{
-        CallScratch, DecodeBuffers, Endpoint, Scratch, Site, activated::activated, cards,
-        interfaces::Urls, jsonrpc::parse_fault, origin::Origin,
+        CallScratch, DecodeBuffers, Endpoint, Scratch, Site, activated::activated, call::write_cx,
+        cards, interfaces::Urls, jsonrpc::parse_fault, origin::Origin,
     },
     dialect::{Method, ReadCx, WriteCx, card::CardForm, version},
     fault::{Fault, FaultKind},
     json::Value,
-    model::{Call, EventBuf, Generation, Op, Reply, uuid},
+    model::{Call, EventBuf, Generation, Reply, uuid},
     pb::{Fields, Writer},
     service::{
         AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Scope, Service, StreamResponse,
@@ -178,7 +178,7 @@ struct Ready<'d> {
 
 impl Ready<'_> {
     fn unary(&mut self, call: Call<'_>) -> Result<Handled, Fault> {
-        let write = write_cx(self.method.op, &call, self.now);
+        let write = write_cx(self.method, &call, self.now);
         let mut answer = Answer::begin(self.rpc, self.method, self.out);
         let start = answer.start;
         let outcome = self.ask(call, &mut |out, reply| answer.push(out, reply, &write));
@@ -202,7 +202,7 @@ impl Ready<'_> {
     fn stream(&mut self, call: Call<'_>) -> Result<Handled, Fault> {
         let permit = self.site.streams.permit(self.worker);
         let permit = permit.ok_or_else(|| Fault::at_limit("streams_max"))?;
-        let write = write_cx(self.method.op, &call, self.now);
+        let write = write_cx(self.method, &call, self.now);
         let (rpc, method) = (self.rpc, self.method);
         let start = self.out.len();
         let outcome = self.ask(call, &mut |out, reply| {
@@ -358,15 +358,6 @@ fn push_event(
         false => frame::cancel(out, frame),
     }
     is_written
-}
-
-fn write_cx<'p>(op: Op, call: &Call<'p>, now: Now) -> WriteCx<'p> {
-    let (task_id, history) = match call {
-        Call::Send(send) => (send.task_id.unwrap_or_default().raw(), send.history),
-        Call::Get(_) | Call::List(_) | Call::Cancel(_) => (&[][..], None),
-        Call::Subscribe(_) | Call::Push(_) | Call::ExtendedCard => (&[][..], None),
-    };
-    WriteCx { op, task_id, history, unix_ms: now.unix_ms }
 }
 
 /// The JSON in a `JsonPayload`; none is an empty object.
