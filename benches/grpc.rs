@@ -32,7 +32,7 @@ use bytes::Bytes;
 use peregrine::{
     agent::echo::Echo,
     binding::{
-        LargeBodies, Scratch, Site,
+        LargeBodies, Scratch, ServerConfig,
         grpc::{self, Handled, Means, Pumped, Rpc},
         interfaces::Interface,
     },
@@ -248,7 +248,7 @@ fn one_by_one() {
 /// A stream without sockets: from the request message to the bytes of all messages.
 struct Bare {
     core: Arc<Core>,
-    site: Site,
+    config: ServerConfig,
     scratch: Scratch,
     out: Vec<u8>,
     request: Vec<u8>,
@@ -261,7 +261,7 @@ impl Bare {
         let limits = Limits::default();
         let core = Core::new(&limits, vec![(Echo::profile(), Arc::new(Echo))], None, &start, None);
         let large = LargeBodies::new(&Limits::default());
-        let site = Site {
+        let config = ServerConfig {
             streams: Permits::new(limits.streams_max, 1),
             parked: Permits::new(limits.connections_max, 1),
             large,
@@ -286,7 +286,7 @@ impl Bare {
         };
         let scratch = Scratch::new(0, &Limits::default(), Box::new(support::Counter(1)));
         let request = say("stream:100").encode_to_vec();
-        Bare { core, site, scratch, out: Vec::with_capacity(1 << 16), request }
+        Bare { core, config, scratch, out: Vec::with_capacity(1 << 16), request }
     }
 
     fn stream(&mut self) {
@@ -295,7 +295,7 @@ impl Bare {
         let Some(Rpc::A2a(rpc)) = grpc::rpc(path) else { panic!("{path}") };
         let mut means = Means {
             service: &*self.core,
-            site: &self.site,
+            config: &self.config,
             scratch: &mut self.scratch,
             out: &mut self.out,
             now: NOW,

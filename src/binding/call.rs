@@ -8,7 +8,7 @@ use std::{borrow::Cow, cell::Cell, task::Waker};
 
 use crate::{
     binding::{
-        CallScratch, Endpoint, Handled, Site,
+        CallScratch, Endpoint, Handled, ServerConfig,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         asked::last_event_id,
         cards,
@@ -31,7 +31,7 @@ pub struct CallContext<'x> {
     /// The waist.
     pub service: &'x dyn Service,
     /// Mounts, agents and settings.
-    pub config: &'x Site,
+    pub config: &'x ServerConfig,
     /// What the worker reuses.
     pub scratch: &'x mut CallScratch,
     /// Where the answer goes.

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     binding::{
-        CallContext, Endpoint, Site, http_error, interfaces::Urls, origin::Origin,
+        CallContext, Endpoint, ServerConfig, http_error, interfaces::Urls, origin::Origin,
         responder::Content,
     },
     dialect::{
@@ -224,13 +224,13 @@ fn render(
 /// `ExtendedAgentCardNotConfigured` when there is no such agent.
 pub fn extended(
     service: &dyn Service,
-    site: &Site,
+    config: &ServerConfig,
     origin: &Origin<'_>,
     endpoint: Endpoint,
     base: &str,
     generation: Generation,
 ) -> Result<Vec<u8>, Fault> {
-    if !site.extended_card {
+    if !config.extended_card {
         let kind = match generation {
             // A2A 1.0 §3.1.11: for a card that does not announce it.
             Generation::V1 => FaultKind::UnsupportedOperation,
@@ -245,20 +245,20 @@ pub fn extended(
     };
     let profile = service.profile(endpoint.agent);
     let profile = profile.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?;
-    Ok(body(&profile, site, origin, endpoint, base, form))
+    Ok(body(&profile, config, origin, endpoint, base, form))
 }
 
 /// Renders the card of an agent that is served at path `base`.
 pub fn body(
     profile: &Profile,
-    site: &Site,
+    config: &ServerConfig,
     origin: &Origin<'_>,
     endpoint: Endpoint,
     base: &str,
     form: CardForm,
 ) -> Vec<u8> {
     let dialect = endpoint.dialect;
-    let urls = Urls::new(site, origin, endpoint, base);
+    let urls = Urls::new(config, origin, endpoint, base);
     let interfaces = urls.interfaces(dialect);
     // Where 1.0 alone is spoken, a card for 0.3 would promise what is not there.
     let is_v1_alone = dialect.lists(Generation::V1) && !dialect.lists(Generation::V03);
@@ -267,7 +267,7 @@ pub fn body(
         form => form,
     };
     let options = CardOptions {
-        extended: site.extended_card && dialect.offers(Op::ExtendedCard),
+        extended: config.extended_card && dialect.offers(Op::ExtendedCard),
         skill_modes: dialect.quirks.card_v1,
     };
     card::render(profile, &interfaces, form, options)

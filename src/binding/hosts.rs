@@ -10,7 +10,7 @@
 use std::net::IpAddr;
 
 use crate::{
-    binding::{Site, origin::forwarded_host},
+    binding::{ServerConfig, origin::forwarded_host},
     http::{Field, Head, Host},
     service::Peer,
 };
@@ -63,23 +63,23 @@ impl Hosts {
 /// Whether every host that a request names is known, wherever it came in. `is_host_known` says that
 /// of the one in `Host`, if it is known to be so from a request before.
 #[inline]
-pub fn are_known(site: &Site, head: &Head<'_>, is_host_known: bool) -> bool {
-    let is_alone = !site.trust_forwarded || head.value(Field::XForwardedHost).is_none();
-    is_alone && is_host_known || know_all(site, head, None)
+pub fn are_known(config: &ServerConfig, head: &Head<'_>, is_host_known: bool) -> bool {
+    let is_alone = !config.trust_forwarded || head.value(Field::XForwardedHost).is_none();
+    is_alone && is_host_known || know_all(config, head, None)
 }
 
 /// Whether a request is answered for which [`are_known`] does not hold.
 #[cold]
-pub fn are_served(site: &Site, peer: Peer<'_>, head: &Head<'_>) -> bool {
-    !site.hosts.are_checked(peer.is_loopback) || know_all(site, head, peer.local)
+pub fn are_served(config: &ServerConfig, peer: Peer<'_>, head: &Head<'_>) -> bool {
+    !config.hosts.are_checked(peer.is_loopback) || know_all(config, head, peer.local)
 }
 
 /// What a trusted proxy says is looked at beside `Host`, not in its place: the page of a browser
 /// that passes the proxy by could say it as well.
 #[cold]
-fn know_all(site: &Site, head: &Head<'_>, local: Option<IpAddr>) -> bool {
-    let forwarded = if site.trust_forwarded { forwarded_host(head) } else { None };
-    [head.host(), forwarded].into_iter().flatten().all(|host| site.hosts.know(host, local))
+fn know_all(config: &ServerConfig, head: &Head<'_>, local: Option<IpAddr>) -> bool {
+    let forwarded = if config.trust_forwarded { forwarded_host(head) } else { None };
+    [head.host(), forwarded].into_iter().flatten().all(|host| config.hosts.know(host, local))
 }
 
 /// True for a host without a port, as `Host` can name one, and for `*`, which stands for all.

@@ -10,7 +10,7 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use crate::{
-    binding::{Endpoint, Site, origin::Origin},
+    binding::{Endpoint, ServerConfig, origin::Origin},
     dialect::{
         self, Dialect,
         card::{self, AgentInterface},
@@ -169,13 +169,13 @@ pub(super) struct Urls<'s> {
 impl<'s> Urls<'s> {
     /// The URLs of the endpoint at path `base`.
     pub(super) fn new(
-        site: &'s Site,
+        config: &'s ServerConfig,
         origin: &Origin<'_>,
         endpoint: Endpoint,
         base: &str,
     ) -> Urls<'s> {
-        let server = origin.url(site);
-        let listed = site.interfaces.iter().map(|one| (one.binding, url(one, &server, base)));
+        let server = origin.url(config);
+        let listed = config.interfaces.iter().map(|one| (one.binding, url(one, &server, base)));
         let listed: SmallVec<[(Binding, String); 4]> = listed.collect();
         let rpc = listed.iter().find(|(binding, _)| *binding == Binding::JsonRpc);
         let rpc = match rpc {
@@ -183,7 +183,7 @@ impl<'s> Urls<'s> {
             None => url(&Interface::of(Binding::JsonRpc), &server, base),
         };
         let index = usize::from(endpoint.agent.0);
-        let tenant = site.names.get(index).filter(|_| index > 0).map(String::as_str);
+        let tenant = config.names.get(index).filter(|_| index > 0).map(String::as_str);
         Urls { listed, rpc, tenant }
     }
 

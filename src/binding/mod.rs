@@ -10,6 +10,7 @@ pub mod answer;
 pub mod asked;
 pub mod call;
 pub mod cards;
+pub mod config;
 #[cfg(feature = "test-echo")]
 pub mod echo;
 pub mod endpoint;
@@ -27,16 +28,15 @@ pub mod responder;
 pub mod rest;
 pub mod route;
 mod scratch;
-pub mod site;
 pub mod stream;
 pub mod ws;
 
 pub use call::{CallContext, RequestSource};
+pub use config::ServerConfig;
 pub use endpoint::Endpoint;
 pub use large::LargeBodies;
 pub use pending::PendingResponse;
 pub use scratch::{CallScratch, DecodeBuffers, Scratch};
-pub use site::Site;
 pub use stream::EventStream;
 
 /// What became of a request.

@@ -4,7 +4,7 @@
 //! could otherwise send clients to another server. What is believed must still be well-formed.
 
 use crate::{
-    binding::Site,
+    binding::ServerConfig,
     http::{self, Field, Head},
     service::Peer,
 };
@@ -23,9 +23,9 @@ pub struct Origin<'a> {
 impl<'a> Origin<'a> {
     /// The origin of the request with this head, which came over a connection to this peer.
     #[inline]
-    pub fn of(site: &Site, peer: Peer<'_>, head: &Head<'a>) -> Origin<'a> {
+    pub fn of(config: &ServerConfig, peer: Peer<'_>, head: &Head<'a>) -> Origin<'a> {
         let origin = Origin { is_secure: peer.is_secure, host: head.host_bytes(), prefix: "" };
-        if site.trust_forwarded { origin.forwarded(head) } else { origin }
+        if config.trust_forwarded { origin.forwarded(head) } else { origin }
     }
 
     #[cold]
@@ -41,21 +41,21 @@ impl<'a> Origin<'a> {
     }
 
     /// The URL of the server: the public one, else what the client asked for; no slash at its end.
-    pub fn url(&self, site: &Site) -> String {
+    pub fn url(&self, config: &ServerConfig) -> String {
         let scheme = if self.is_secure { "https" } else { "http" };
-        match (&site.public_url, self.host) {
+        match (&config.public_url, self.host) {
             (Some(url), _) => url.clone(),
             (None, Some(host)) => {
                 format!("{scheme}://{}{}", String::from_utf8_lossy(host), self.prefix)
             }
-            (None, None) => site.base_url.clone(),
+            (None, None) => config.base_url.clone(),
         }
     }
 
     /// The field that names what a card depends on (RFC 9110 §12.5.5); a public URL is the same for
     /// everybody.
-    pub fn vary(site: &Site) -> &'static str {
-        match (&site.public_url, site.trust_forwarded) {
+    pub fn vary(config: &ServerConfig) -> &'static str {
+        match (&config.public_url, config.trust_forwarded) {
             (Some(_), _) => "",
             (None, true) => {
                 "Vary: Host, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix\r\n"

@@ -5,7 +5,7 @@
 
 use crate::{
     binding::{
-        Endpoint, Site,
+        Endpoint, ServerConfig,
         rest::{
             At,
             path::{self, Sought},
@@ -57,15 +57,15 @@ pub const NOTHING: &str = "there is nothing at this path";
 const EXTENDED: &str = "/agent/authenticatedExtendedCard";
 
 /// Finds what is served at `path`, which is in origin form and has passed `http::path::check`.
-pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
+pub fn route<'r>(config: &'r ServerConfig, path: &'r str) -> Route<'r> {
     if path.len() <= 1 {
-        return root(site);
+        return root(config);
     }
     #[cfg(feature = "test-echo")]
-    if site.test_echo.as_deref().is_some_and(|prefix| below(path, prefix).is_some()) {
+    if config.test_echo.as_deref().is_some_and(|prefix| below(path, prefix).is_some()) {
         return Route::Echo;
     }
-    for mount in &site.mounts {
+    for mount in &config.mounts {
         // At the root, what agents have by their names is no tenant's.
         if mount.path.is_empty() && is_by_name(path) {
             continue;
@@ -78,28 +78,28 @@ pub fn route<'r>(site: &'r Site, path: &'r str) -> Route<'r> {
             }
         }
     }
-    if path.starts_with("/.") && site.mounts.is_empty() {
+    if path.starts_with("/.") && config.mounts.is_empty() {
         // A card: no endpoint of a name or a tenant begins like this.
         return below_endpoint(Endpoint::DEFAULT, "", path);
     }
     for dialect in dialect::ALL {
         let by_name = dialect.routes.by_name.and_then(|prefix| path.strip_prefix(prefix));
         if let Some(rest) = by_name {
-            return named(site, dialect, path, rest);
+            return named(config, dialect, path, rest);
         }
         if let Some(found) = tenant(Endpoint { dialect, agent: AgentIndex(0) }, path, path) {
             return found;
         }
     }
     // What is below a mount is the mount's, and no tenant of the default agent.
-    if site.mounts.iter().any(|mount| below(path, &mount.path).is_some()) {
+    if config.mounts.iter().any(|mount| below(path, &mount.path).is_some()) {
         return Route::NotFound;
     }
     below_endpoint(Endpoint::DEFAULT, "", path)
 }
 
-fn root(site: &Site) -> Route<'_> {
-    let mounted = site.mounts.iter().find(|mount| mount.path.is_empty());
+fn root(config: &ServerConfig) -> Route<'_> {
+    let mounted = config.mounts.iter().find(|mount| mount.path.is_empty());
     Route::Rpc(mounted.map_or(Endpoint::DEFAULT, |mount| mount.endpoint))
 }
 
@@ -109,10 +109,15 @@ fn below<'r>(path: &'r str, prefix: &str) -> Option<&'r str> {
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
-fn named<'r>(site: &Site, dialect: &'static Dialect, path: &'r str, rest: &'r str) -> Route<'r> {
+fn named<'r>(
+    config: &ServerConfig,
+    dialect: &'static Dialect,
+    path: &'r str,
+    rest: &'r str,
+) -> Route<'r> {
     let name = rest.split('/').next().unwrap_or_default();
     let base = &path[..path.len() - rest.len() + name.len()];
-    match site.agents.get(name) {
+    match config.agents.get(name) {
         Some(&agent) => below_endpoint(Endpoint { dialect, agent }, base, &rest[name.len()..]),
         None => match path::find(dialect.routes.rest, &rest[name.len()..]) {
             Sought::Found(_, form) | Sought::Lost(form) => Route::Lost(form, NO_AGENT),

@@ -248,8 +248,8 @@ impl Conn {
         {
             return step;
         }
-        let site = &cx.engine.site;
-        let knows_hosts = |head: &Head<'_>, is_known| hosts::are_known(site, head, is_known);
+        let config = &cx.engine.config;
+        let knows_hosts = |head: &Head<'_>, is_known| hosts::are_known(config, head, is_known);
         let layout = match cx.worker.heads.read(rest.bytes(), scanned as usize, knows_hosts) {
             Err(reject) => return self.reject(cx, reject),
             Ok(Found::Partial { scanned: upto }) => {
@@ -264,7 +264,7 @@ impl Conn {
             Ok(Found::Complete(layout)) => layout,
         };
         let head = layout.head(rest.bytes());
-        if !layout.knows_hosts() && !hosts::are_served(site, cx.peer, &head) {
+        if !layout.knows_hosts() && !hosts::are_served(config, cx.peer, &head) {
             let head_only = head.method() == Method::Head;
             return self.refuse(cx, hosts::MISDIRECTED, hosts::REFUSAL, head_only);
         }

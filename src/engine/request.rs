@@ -65,7 +65,7 @@ pub(super) fn handle<'x>(
     let responder = Transport::Http1(Http1::new(head, closes, date.at(now)));
     let mut cx = CallContext {
         service: engine.service(),
-        config: &engine.site,
+        config: &engine.config,
         scratch: call,
         writer: ResponseWriter::new(out, responder),
         now,

@@ -12,11 +12,12 @@ use std::{
 use crate::{
     agent::Agent,
     binding::{
-        Endpoint, LargeBodies, Site,
+        Endpoint, LargeBodies, ServerConfig,
         cards::CardTimes,
+        config,
         hosts::{self, Hosts},
         interfaces::Interface,
-        site, ws,
+        ws,
     },
     dialect::{self, card::CardForm},
     engine::{BuildError, Worker},
@@ -124,7 +125,7 @@ pub struct Waiting {
 pub struct Engine {
     service: Arc<dyn Service>,
     pub(super) tap: Option<Arc<dyn Tap>>,
-    pub(crate) site: Site,
+    pub(crate) config: ServerConfig,
     draining: AtomicBool,
     cut: AtomicBool,
 }
@@ -133,7 +134,7 @@ pub struct Engine {
 struct Names {
     agents: HashMap<String, AgentIndex>,
     names: Vec<String>,
-    mounts: Vec<site::Mount>,
+    mounts: Vec<config::Mount>,
 }
 
 impl Setup {
@@ -168,7 +169,7 @@ impl Setup {
         if let Some(host) = self.allow_hosts.iter().find(|text| !hosts::is_host(text)) {
             return Err(BuildError::Host(host.clone()));
         }
-        if let Some(url) = self.public_url.as_ref().filter(|url| !site::is_public_url(url)) {
+        if let Some(url) = self.public_url.as_ref().filter(|url| !config::is_public_url(url)) {
             return Err(BuildError::PublicUrl(url.clone()));
         }
         let mounts = self.mounts.iter().map(|mount| resolve(mount, &agents));
@@ -205,7 +206,7 @@ impl Setup {
         let large = LargeBodies::new(&self.limits);
         let streams = Permits::new(self.limits.streams_max, start.workers);
         let parked = Permits::new(self.limits.connections_max, start.workers);
-        let site = Site {
+        let config = ServerConfig {
             limits: self.limits,
             mounts,
             agents,
@@ -230,7 +231,7 @@ impl Setup {
             card_times: CardTimes::default(),
         };
         let (draining, cut) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Arc::new(Engine { service, tap: self.tap, site, draining, cut }))
+        Ok(Arc::new(Engine { service, tap: self.tap, config, draining, cut }))
     }
 }
 
@@ -255,7 +256,10 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 128 && name.bytes().all(plain) && !name.starts_with('.')
 }
 
-fn resolve(mount: &Mount, agents: &HashMap<String, AgentIndex>) -> Result<site::Mount, BuildError> {
+fn resolve(
+    mount: &Mount,
+    agents: &HashMap<String, AgentIndex>,
+) -> Result<config::Mount, BuildError> {
     let path = mount.path.trim_end_matches('/');
     let clean = path.split('/').skip(1).all(is_name);
     if !mount.path.starts_with('/') || !clean {
@@ -267,19 +271,19 @@ fn resolve(mount: &Mount, agents: &HashMap<String, AgentIndex>) -> Result<site::
         None => AgentIndex(0),
         Some(name) => *agents.get(name).ok_or_else(|| BuildError::Agent(name.clone()))?,
     };
-    Ok(site::Mount { path: path.to_owned(), endpoint: Endpoint { dialect, agent } })
+    Ok(config::Mount { path: path.to_owned(), endpoint: Endpoint { dialect, agent } })
 }
 
 impl Engine {
     /// All limits.
     pub fn limits(&self) -> &Limits {
-        &self.site.limits
+        &self.config.limits
     }
 
     /// Bytes of buffers that connections hold; their driver counts them.
     #[cfg(feature = "net")]
     pub(crate) fn held_bytes(&self) -> &Arc<std::sync::atomic::AtomicUsize> {
-        &self.site.held_bytes
+        &self.config.held_bytes
     }
 
     /// Who keeps what happens to tasks: a driver sends what [`Progress`](crate::engine::Progress)
@@ -300,7 +304,7 @@ impl Engine {
     pub fn tick(&self, worker: &mut Worker, now: Now, wake: &Waker) -> Option<u64> {
         let scratch = &mut worker.scratch;
         scratch.shrink(now);
-        if self.site.large.shrink(now) {
+        if self.config.large.shrink(now) {
             scratch.gave_back(now);
         }
         let mut cx = TickCx {
@@ -343,7 +347,7 @@ impl Engine {
 
     /// What clients wait for.
     pub fn waiting(&self) -> Waiting {
-        Waiting { calls: self.site.parked.count(), streams: self.site.streams.count() }
+        Waiting { calls: self.config.parked.count(), streams: self.config.streams.count() }
     }
 
     /// Tasks that are in no terminal state, whether or not anybody waits for them.

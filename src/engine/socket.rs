@@ -192,17 +192,17 @@ impl Socket {
         room: usize,
     ) -> bool {
         self.window = None;
-        let Engine { site, .. } = cx.engine;
+        let Engine { config, .. } = cx.engine;
         let mut lease = None;
         if body.len() > LARGE_BODY_BYTES {
-            lease = site.large.take(&mut self.ticket, cx.wake);
+            lease = config.large.take(&mut self.ticket, cx.wake);
             if lease.is_none() {
                 self.whole = Some((opcode, std::mem::take(body)));
                 return false;
             }
         }
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
-        let tools = (cx.engine.service(), site, &mut *lent);
+        let tools = (cx.engine.service(), config, &mut *lent);
         let turn = (cx.now, cx.wake, cx.peer);
         let waits = self.session.message(tools, turn, &mut *cx.out, (opcode, body));
         drop(lent);
@@ -311,7 +311,7 @@ mod tests {
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
         assert!(advance(upgrade.as_bytes()).0.starts_with("HTTP/1.1 101"));
         // Another one is handled meanwhile.
-        let busy = engine.site.large.take(&mut None, Waker::noop());
+        let busy = engine.config.large.take(&mut None, Waker::noop());
         assert!(busy.is_some());
         assert_eq!(advance(&large_call()), (String::new(), Next::Open));
         engine.drain();

@@ -44,7 +44,7 @@ fn admit(stream: TcpStream, local_addr: LocalAddr, local: &Rc<WorkerState>) {
     };
     // A socket that refuses the option is closed already, which its first read will show.
     let _ = stream.set_nodelay(true);
-    let is_checked = local.server.engine.site.hosts.are_checked(false);
+    let is_checked = local.server.engine.config.hosts.are_checked(false);
     let local_addr = local.local_addrs.place(local_addr.accepted(&stream, is_checked));
     match &local.server.tls {
         None => drop(tokio::task::spawn_local(Drive::new(stream, permit, local_addr))),

@@ -31,7 +31,7 @@ fn an_upward_import() {
 
 #[test]
 fn an_import_of_a_sibling() {
-    assert_eq!(run(imports, "src/op/send.rs", "use crate::binding::Site;").len(), 1);
+    assert_eq!(run(imports, "src/op/send.rs", "use crate::binding::ServerConfig;").len(), 1);
     assert_eq!(run(imports, "src/http/head.rs", "use crate::json::Value;").len(), 1);
     for good in [
         "use crate::op::Core;",

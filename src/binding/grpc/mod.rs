@@ -26,8 +26,8 @@ use std::{cell::Cell, task::Waker};
 
 use crate::{
     binding::{
-        CallScratch, DecodeBuffers, Endpoint, Scratch, Site, activated::activated, call::write_cx,
-        cards, interfaces::Urls, jsonrpc::parse_fault, origin::Origin,
+        CallScratch, DecodeBuffers, Endpoint, Scratch, ServerConfig, activated::activated,
+        call::write_cx, cards, interfaces::Urls, jsonrpc::parse_fault, origin::Origin,
     },
     dialect::{Method, ReadCx, WriteCx, card::CardForm, version},
     fault::{Fault, FaultKind},
@@ -51,7 +51,7 @@ pub struct Means<'x> {
     /// The waist.
     pub service: &'x dyn Service,
     /// Mounts, agents and settings.
-    pub site: &'x Site,
+    pub config: &'x ServerConfig,
     /// The worker's buffers.
     pub scratch: &'x mut Scratch,
     /// The answer.
@@ -105,24 +105,24 @@ pub enum Handled {
 pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fault> {
     let rpc = request.rpc;
     let method = rpc.method()?;
-    version::check(request.version, method, means.site.strict_version)?;
+    version::check(request.version, method, means.config.strict_version)?;
     let Scratch { decode, call, .. } = &mut *means.scratch;
     let DecodeBuffers { parser, pack, .. } = decode;
     let CallScratch { events, entropy, fresh_id, worker, .. } = call;
     let cx = ReadCx {
         op: method.op,
-        limits: &means.site.limits,
+        limits: &means.config.limits,
         fresh_id: &fresh_id[..],
         after: request.after,
         task: None,
-        tokens: Cell::new(means.site.limits.json_tokens_max),
+        tokens: Cell::new(means.config.limits.json_tokens_max),
     };
     let asked = match rpc.family {
         Family::V1 => read::call(&cx, Generation::V1, request.message, pack)?,
         Family::V03 => read::call(&cx, Generation::V03, request.message, pack)?,
         Family::Json => {
             // The envelope that JSON-RPC would have around the params.
-            let depth_max = means.site.limits.json_depth_max + 1;
+            let depth_max = means.config.limits.json_depth_max + 1;
             let payload =
                 parser.parse(payload(request.message)?, depth_max).map_err(parse_fault)?;
             json_call(&cx, method, payload, pack)?
@@ -132,7 +132,7 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fa
         *fresh_id = uuid(entropy.bits());
     }
     // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.
-    let agent = means.site.agents.get(asked.tenant).copied().unwrap_or(AgentIndex(0));
+    let agent = means.config.agents.get(asked.tenant).copied().unwrap_or(AgentIndex(0));
     let profile = request.extensions.and_then(|_| means.service.profile(agent));
     let uris = profile.zip(request.extensions).map(|(profile, asked)| activated(&profile, asked));
     let activated = uris.filter(|uris| !uris.is_empty()).map(|uris| uris.join(", "));
@@ -144,7 +144,7 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fa
         events,
         entropy: entropy.as_mut(),
         service: means.service,
-        site: means.site,
+        config: means.config,
         out: means.out,
         now: means.now,
         wake: means.wake,
@@ -168,7 +168,7 @@ struct Ready<'d> {
     events: &'d mut EventBuf,
     entropy: &'d mut (dyn Entropy + Send),
     service: &'d dyn Service,
-    site: &'d Site,
+    config: &'d ServerConfig,
     out: &'d mut Vec<u8>,
     now: Now,
     wake: &'d Waker,
@@ -189,7 +189,7 @@ impl Ready<'_> {
             }
             Ok(Outcome::Pending(wait)) => {
                 self.out.truncate(start);
-                let permit = self.site.parked.permit(self.worker);
+                let permit = self.config.parked.permit(self.worker);
                 let permit = permit.ok_or_else(|| Fault::at_limit("connections_max"))?;
                 let (rpc, method) = (self.rpc, self.method);
                 return Ok(Handled::Parked(Box::new(Parked { wait, rpc, method, permit })));
@@ -200,7 +200,7 @@ impl Ready<'_> {
     }
 
     fn stream(&mut self, call: Call<'_>) -> Result<Handled, Fault> {
-        let permit = self.site.streams.permit(self.worker);
+        let permit = self.config.streams.permit(self.worker);
         let permit = permit.ok_or_else(|| Fault::at_limit("streams_max"))?;
         let write = write_cx(self.method, &call, self.now);
         let (rpc, method) = (self.rpc, self.method);
@@ -254,20 +254,20 @@ impl Ready<'_> {
             wake: self.wake,
             entropy: self.entropy,
             events: self.events,
-            held_bytes: &self.site.held_bytes,
+            held_bytes: &self.config.held_bytes,
         };
         self.service.call(&mut cx, call, &mut |reply| answer(out, reply))
     }
 
     /// A2A 1.0 §3.1.11; 0.3 clients ask for the card by the same operation.
     fn card(&mut self) -> Result<(), Fault> {
-        if !self.site.extended_card && self.rpc.family != Family::V03 {
+        if !self.config.extended_card && self.rpc.family != Family::V03 {
             let kind = FaultKind::UnsupportedOperation;
             return Err(Fault::because(kind, cards::NO_EXTENDED));
         }
         let endpoint = Endpoint::standard(self.agent);
         // The default agent answers at the root, the others under their names.
-        let name = self.site.names.get(usize::from(self.agent.0)).filter(|_| self.agent.0 > 0);
+        let name = self.config.names.get(usize::from(self.agent.0)).filter(|_| self.agent.0 > 0);
         let base = name.map_or_else(String::new, |name| format!("/agents/{name}"));
         let is_secure = self.peer.is_secure;
         let origin =
@@ -278,13 +278,13 @@ impl Ready<'_> {
         match self.rpc.family {
             Family::Json => {
                 let form = CardForm::ExtendedV1;
-                let body = cards::body(&profile, self.site, &origin, endpoint, &base, form);
+                let body = cards::body(&profile, self.config, &origin, endpoint, &base, form);
                 Writer(self.out).bytes(json_payload::DATA, &body);
             }
             Family::V1 | Family::V03 => {
-                let urls = Urls::new(self.site, &origin, endpoint, &base);
+                let urls = Urls::new(self.config, &origin, endpoint, &base);
                 let interfaces = urls.interfaces(endpoint.dialect);
-                let extended = self.site.extended_card;
+                let extended = self.config.extended_card;
                 match self.rpc.family {
                     Family::V03 => card::v03(self.out, &profile, &interfaces, extended),
                     _ => card::v1(self.out, &profile, &interfaces, extended),

@@ -5,7 +5,7 @@
 
 use super::{Session, Upgrade};
 use crate::{
-    binding::{CallContext, Handled, Site, http_error, origin::Origin},
+    binding::{CallContext, Handled, ServerConfig, http_error, origin::Origin},
     http::{self, BodyFraming, Field, Head, Method, Version},
     ws,
 };
@@ -93,7 +93,7 @@ fn fields(head: &Head<'_>, accept: &[u8; 28]) -> Vec<u8> {
 /// `Origin` it is no browser; pages of this very `host`, or of the public URL, are our own; others
 /// are those of the configuration, or all of them with `*`. That the host is ours was seen to when
 /// the head came ([`crate::binding::hosts`]).
-fn is_origin_allowed(site: &Site, head: &Head<'_>, host: Option<&[u8]>) -> bool {
+fn is_origin_allowed(config: &ServerConfig, head: &Head<'_>, host: Option<&[u8]>) -> bool {
     let mut origins = head.values("origin");
     let Some(origin) = origins.next() else { return true };
     let Ok(origin) = str::from_utf8(origin) else { return false };
@@ -101,12 +101,12 @@ fn is_origin_allowed(site: &Site, head: &Head<'_>, host: Option<&[u8]>) -> bool 
         return false;
     }
     let is_ours = authority(origin).is_some_and(|from| {
-        let public = site.public_url.as_deref().and_then(authority);
+        let public = config.public_url.as_deref().and_then(authority);
         let hosts = [host, public.map(str::as_bytes)];
         hosts.into_iter().flatten().any(|host| host.eq_ignore_ascii_case(from.as_bytes()))
     });
     let is_named = |named: &String| named == "*" || named.eq_ignore_ascii_case(origin);
-    is_ours || site.ws_origins.iter().any(is_named)
+    is_ours || config.ws_origins.iter().any(is_named)
 }
 
 /// Host and port of a URL.

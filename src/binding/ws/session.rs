@@ -11,7 +11,7 @@ use std::{
 use super::Upgrade;
 use crate::{
     binding::{
-        CallContext, EventStream, Handled, PendingResponse, RequestSource, Scratch, Site,
+        CallContext, EventStream, Handled, PendingResponse, RequestSource, Scratch, ServerConfig,
         answer::ResponseWriter,
         jsonrpc,
         responder::{Messages, Transport},
@@ -78,7 +78,7 @@ impl Session {
     /// Answers one message; true: it waits, and may be ready already.
     pub fn message(
         &mut self,
-        (service, config, scratch): (&dyn Service, &Site, &mut Scratch),
+        (service, config, scratch): (&dyn Service, &ServerConfig, &mut Scratch),
         (now, wake, peer): (Now, &Waker, Peer<'_>),
         out: &mut Vec<u8>,
         (opcode, body): (OpCode, &[u8]),

@@ -24,7 +24,7 @@ impl Conn {
         if length <= LARGE_BODY_BYTES {
             return Turn::Small;
         }
-        match cx.engine.site.large.take(&mut self.ticket, cx.wake) {
+        match cx.engine.config.large.take(&mut self.ticket, cx.wake) {
             Some(lease) => Turn::Large(lease),
             None => {
                 self.since_ms = cx.now.mono_ms;

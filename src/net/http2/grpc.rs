@@ -201,7 +201,7 @@ impl GrpcCall {
             if message.len() <= LARGE_BODY_BYTES {
                 return Ok(Poll::Ready(None));
             }
-            let lease = self.shared.engine().site.large.take(ticket, cx.waker());
+            let lease = self.shared.engine().config.large.take(ticket, cx.waker());
             if lease.is_some() {
                 return Ok(Poll::Ready(lease));
             }
@@ -242,7 +242,7 @@ impl GrpcCall {
         let mut scratch = Lent::new(&mut worker.scratch, lease, now);
         let mut means = Means {
             service: engine.service(),
-            site: &engine.site,
+            config: &engine.config,
             scratch: &mut scratch,
             out: &mut *out,
             now,

@@ -45,8 +45,8 @@ impl Http2Shared {
         if !is_authority(authority) {
             return Err(invalid());
         }
-        let (site, peer) = (&self.engine().site, self.peer());
-        if site.hosts.are_checked(peer.is_loopback) && !site.hosts.know(text, peer.local) {
+        let (config, peer) = (&self.engine().config, self.peer());
+        if config.hosts.are_checked(peer.is_loopback) && !config.hosts.know(text, peer.local) {
             return Err(Status::new(Code::PermissionDenied, hosts::REFUSAL));
         }
         let text: Rc<str> = text.into();

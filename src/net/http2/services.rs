@@ -80,7 +80,7 @@ impl GrpcCall {
     /// A place among the open streams.
     fn permit(&self) -> Result<Permit, End> {
         let shared = &self.shared;
-        let permit = shared.engine().site.streams.permit(shared.local.worker);
+        let permit = shared.engine().config.streams.permit(shared.local.worker);
         let refused = || Status::of(&Fault::at_limit("streams_max"), Generation::V1);
         permit.ok_or_else(|| End::Status(refused()))
     }

@@ -27,7 +27,7 @@ pub struct Mount {
 }
 
 /// Everything about a server that does not change while it runs.
-pub struct Site {
+pub struct ServerConfig {
     /// All limits.
     pub limits: Limits,
     /// Mounts beside the standard ones; an earlier one wins.
@@ -85,7 +85,7 @@ pub fn is_public_url(text: &str) -> bool {
     clean && http::is_authority(host.as_bytes())
 }
 
-impl Site {
+impl ServerConfig {
     /// The id for a message that comes without one; empty: it is refused.
     ///
     /// A2A 1.0 §5.7: required fields must be present. 0.1 has no message ids, and a platform's
