@@ -6,7 +6,7 @@ use crate::{
         CallContext, DecodeBuffers, Handled, activated,
         asked::joined_extensions,
         cards, http_error, jsonrpc, rest,
-        route::{NO_AGENT, NOTHING, Route, route},
+        route::{NO_AGENT, NOTHING, Route, path_of, route},
         ws,
     },
     http::{Head, Method, TargetForm},
@@ -30,7 +30,7 @@ pub fn handle<'x>(
         cx.writer.empty(204, ALL_METHODS);
         return Handled::Answered;
     }
-    match route(cx.config, head.path()) {
+    match route(cx.config, path_of(head)) {
         Route::Rpc(endpoint) => {
             let path = head.path();
             cx.endpoint = endpoint;

@@ -12,6 +12,7 @@ use crate::{
         },
     },
     dialect::{self, Dialect, rest::Rest},
+    http::Head,
     service::AgentIndex,
 };
 
@@ -55,6 +56,17 @@ pub const NO_AGENT: &str = "there is no agent of this name";
 /// What whoever asks for what is not there is told.
 pub const NOTHING: &str = "there is nothing at this path";
 const EXTENDED: &str = "/agent/authenticatedExtendedCard";
+
+/// The path of a request. That of a card, which is asked for most, needs no proof that it is text.
+#[inline(always)]
+pub fn path_of<'h>(head: &Head<'h>) -> &'h str {
+    let bytes = head.path_bytes();
+    if bytes == b"/" {
+        return "/";
+    }
+    let known = WELL_KNOWN.into_iter().find(|known| known.as_bytes() == bytes);
+    known.unwrap_or_else(|| head.path())
+}
 
 /// Finds what is served at `path`, which is in origin form and has passed `http::path::check`.
 pub fn route<'r>(config: &'r ServerConfig, path: &'r str) -> Route<'r> {

@@ -227,6 +227,11 @@ impl<'b> Head<'b> {
         }
     }
 
+    /// The path as bytes, empty where [`Head::path`] is `/` or empty for want of one.
+    pub fn path_bytes(&self) -> &'b [u8] {
+        self.layout.path.of(self.bytes).unwrap_or_default()
+    }
+
     /// What follows the first `?`, still percent-encoded.
     pub fn query(&self) -> Option<&'b str> {
         self.text(self.layout.query)
