@@ -8,7 +8,7 @@ mod memory;
 mod units;
 
 #[cfg(test)]
-pub(crate) use memory::WISH_BYTES;
+pub(crate) use memory::RESUME_TIMER_BYTES;
 #[cfg(feature = "grpc")]
 pub(crate) use memory::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES};
 

@@ -46,9 +46,9 @@ const SHARDS_QUARTER_BYTES_PER_TASK: u64 = 17;
 /// Slots that each worker's shards may keep for themselves: three chunks in each.
 const SHARDS_BYTES: u64 = 16 * 3 * 32 * 160;
 
-/// Memory of one agent's wish to be called again: 32 bytes, and half of a heap may be empty, or a
+/// Memory of one timer of an agent to be called again: 32 bytes, and half of a heap may be empty, or a
 /// little more; see `op/timer.rs`.
-pub(crate) const WISH_BYTES: u64 = 80;
+pub(crate) const RESUME_TIMER_BYTES: u64 = 80;
 
 /// Memory that the JSON parser holds for each byte of a body and for each of its tokens; see
 /// `Parser::bounded`.
@@ -85,7 +85,7 @@ impl Limits {
         let terms = [
             ("store: task logs (store_bytes_max)", self.store_bytes_max as u64),
             ("store: slots and indexes (tasks_max)", self.slots_bytes(workers)),
-            ("agents to be called again (tasks_max)", times(self.tasks_max, WISH_BYTES)),
+            ("agents to be called again (tasks_max)", times(self.tasks_max, RESUME_TIMER_BYTES)),
             ("connections: state (connections_max)", times(self.connections_max, CONNECTION_BYTES)),
             (
                 "connections: partial requests and unsent output (buffers_bytes_max)",

@@ -37,7 +37,7 @@ use timer::AllTimers;
 pub struct Core {
     this: Weak<Core>,
     store: Store,
-    agents: Box<[Resident]>,
+    agents: Box<[RegisteredAgent]>,
     limits: Limits,
     unix_ms: fn() -> u64,
     timers: AllTimers,
@@ -46,7 +46,7 @@ pub struct Core {
 }
 
 /// An agent and what its card says.
-struct Resident {
+struct RegisteredAgent {
     profile: Arc<Profile>,
     agent: Arc<dyn Agent>,
     /// True when every media type is welcome, which spares the look at each part.
@@ -69,9 +69,9 @@ impl Core {
             let any_media = profile.input_modes.iter().any(|mode| mode == "*/*");
             let needs_extension = profile.extensions.iter().any(|extension| extension.required);
             let profile = Arc::new(profile);
-            Resident { profile, agent, any_media, needs_extension }
+            RegisteredAgent { profile, agent, any_media, needs_extension }
         });
-        let agents: Box<[Resident]> = agents.collect();
+        let agents: Box<[RegisteredAgent]> = agents.collect();
         Arc::new_cyclic(|this| Core {
             this: this.clone(),
             store: Store::for_workers(limits, start.secret, start.workers)
@@ -97,7 +97,7 @@ impl Core {
         Fault { task: id, ..Fault::because(FaultKind::ShuttingDown, detail) }
     }
 
-    fn resident(&self, agent: AgentIndex) -> Result<&Resident, Fault> {
+    fn registered(&self, agent: AgentIndex) -> Result<&RegisteredAgent, Fault> {
         let found = self.agents.get(usize::from(agent.0));
         found.ok_or_else(|| Fault::because(FaultKind::Internal, "there is no such agent"))
     }
@@ -166,6 +166,6 @@ impl Service for Core {
     }
 
     fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
-        self.agents.get(usize::from(agent.0)).map(|resident| Arc::clone(&resident.profile))
+        self.agents.get(usize::from(agent.0)).map(|registered| Arc::clone(&registered.profile))
     }
 }

@@ -12,9 +12,9 @@ use crate::{
         TaskEvent, TaskState,
     },
     op::{
-        Core, Resident,
+        Core, RegisteredAgent,
         host::{NewTurn, NextTurn},
-        timer::Wish,
+        timer::ResumeTimer,
     },
     service::{AgentIndex, Answer, CallCx, Cursor, Now, Outcome, TickCx, WaitHandle},
     store::{NewTask, TaskKey},
@@ -31,16 +31,16 @@ impl Core {
         send: &Send<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let resident = self.resident(cx.caller.scope.agent)?;
-        if send.mode == SendMode::Stream && !resident.profile.streaming {
+        let registered = self.registered(cx.caller.scope.agent)?;
+        if send.mode == SendMode::Stream && !registered.profile.streaming {
             return Err(FaultKind::StreamingNotSupported.into());
         }
-        check_extensions(resident, cx.caller.extensions)?;
-        check_media(resident, send.message)?;
-        let Some(id) = send.task_id else { return self.send_new(cx, resident, send, answer) };
+        check_extensions(registered, cx.caller.extensions)?;
+        check_media(registered, send.message)?;
+        let Some(id) = send.task_id else { return self.send_new(cx, registered, send, answer) };
         match self.store.find(cx.caller.scope, id.raw()) {
-            Some(key) => self.send_next(cx, resident, key, send, answer),
-            None if send.client_chooses_id => self.send_new(cx, resident, send, answer),
+            Some(key) => self.send_next(cx, registered, key, send, answer),
+            None if send.client_chooses_id => self.send_new(cx, registered, send, answer),
             // A2A 1.0 §3.4.2: clients use only ids that a server made.
             None => Err(FaultKind::TaskNotFound.into()),
         }
@@ -49,7 +49,7 @@ impl Core {
     fn send_new(
         &self,
         cx: &mut CallCx<'_>,
-        resident: &Resident,
+        registered: &RegisteredAgent,
         send: &Send<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
@@ -71,7 +71,7 @@ impl Core {
         // What a turn left that panicked or was refused is nobody else's.
         cx.events.clear();
         let mut host = NewTurn { core: self, reserved, generation, message, now, refused: None };
-        resident.agent.start(Turn {
+        registered.agent.start(Turn {
             message,
             state: None,
             task_id: RawText::known(reserved.id()),
@@ -94,7 +94,7 @@ impl Core {
             answer(Reply::Message { message: message.view(), context_id });
             return Ok(Outcome::Answered);
         }
-        self.conclude(cx.events, &ending, cx.now);
+        self.finish_turn(cx.events, &ending, cx.now);
         let mut answered = false;
         let show = |task: &Task| answered = show(send, task, 0, &ending, answer);
         let committed = if reserved.is_kept() {
@@ -105,27 +105,27 @@ impl Core {
         };
         cx.events.clear();
         committed?;
-        self.note_resume(cx.caller.worker, cx.caller.scope.agent, key, cx.now, &ending);
-        Ok(outcome(send, key, answered, Joint { seq: FIRST_SEQ, after: 0, generation }))
+        self.schedule_resume(cx.caller.worker, cx.caller.scope.agent, key, cx.now, &ending);
+        Ok(outcome(send, key, answered, StreamStart { seq: FIRST_SEQ, after: 0, generation }))
     }
 
     fn send_next(
         &self,
         cx: &mut CallCx<'_>,
-        resident: &Resident,
+        registered: &RegisteredAgent,
         key: TaskKey,
         send: &Send<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let joined = self.join(cx.now, key, send)?;
+        let continued = self.continue_task(cx.now, key, send)?;
         let mut ending = Ending::Returned;
         cx.events.clear();
         let mut host = NextTurn { core: self, key, now: cx.now };
-        resident.agent.start(Turn {
+        registered.agent.start(Turn {
             message: send.message,
-            state: Some(joined.state),
+            state: Some(continued.state),
             task_id: send.task_id.unwrap_or_default(),
-            context_id: RawText::known(&joined.context_id),
+            context_id: RawText::known(&continued.context_id),
             metadata: send.metadata,
             extensions: cx.caller.extensions,
             identity: cx.caller.identity,
@@ -135,20 +135,25 @@ impl Core {
             ending: &mut ending,
             host: &mut host,
         });
-        self.conclude(cx.events, &ending, cx.now);
+        self.finish_turn(cx.events, &ending, cx.now);
         let mut answered = false;
         self.commit(key, cx.events, None, cx.now, |task| {
-            answered = show(send, task, joined.seq, &ending, answer);
+            answered = show(send, task, continued.seq, &ending, answer);
         });
         cx.events.clear();
-        self.note_resume(cx.caller.worker, cx.caller.scope.agent, key, cx.now, &ending);
-        let (seq, generation) = (joined.seq, joined.generation);
-        Ok(outcome(send, key, answered, Joint { seq, after: seq, generation }))
+        self.schedule_resume(cx.caller.worker, cx.caller.scope.agent, key, cx.now, &ending);
+        let (seq, generation) = (continued.seq, continued.generation);
+        Ok(outcome(send, key, answered, StreamStart { seq, after: seq, generation }))
     }
 
     /// Adds the message to the history of a task that can still take one.
-    fn join(&self, now: Now, key: TaskKey, send: &Send<'_>) -> Result<Joined, Fault> {
-        let joined = self.store.update(key, now, |edit| {
+    fn continue_task(
+        &self,
+        now: Now,
+        key: TaskKey,
+        send: &Send<'_>,
+    ) -> Result<ContinuedTask, Fault> {
+        let continued = self.store.update(key, now, |edit| {
             if send.context_id.is_some_and(|id| id.raw() != edit.task().context_id()) {
                 // A2A 1.0 §3.4.3: a mismatch is refused.
                 let detail = "the task belongs to another context";
@@ -156,20 +161,20 @@ impl Core {
             }
             edit.user_message(send.message)?;
             let task = edit.task();
-            Ok(Joined {
+            Ok(ContinuedTask {
                 seq: task.seq(),
                 state: task.state(),
                 generation: task.generation(),
                 context_id: task.context_id().to_vec(),
             })
         });
-        joined.unwrap_or(Err(FaultKind::TaskNotFound.into()))
+        continued.unwrap_or(Err(FaultKind::TaskNotFound.into()))
     }
 
     /// Calls an agent again whose time has come, unless its task has ended.
-    pub(super) fn resume(&self, cx: &mut TickCx<'_>, wish: &Wish) {
-        let key = wish.key();
-        let Ok(resident) = self.resident(wish.agent()) else { return };
+    pub(super) fn resume(&self, cx: &mut TickCx<'_>, timer: &ResumeTimer) {
+        let key = timer.key();
+        let Ok(registered) = self.registered(timer.agent()) else { return };
         let mut known = None;
         self.store.read(key, |task| {
             if !task.state().is_terminal() {
@@ -196,11 +201,11 @@ impl Core {
             ending: &mut ending,
             host: &mut host,
         };
-        resident.agent.resume(turn, wish.token);
-        self.conclude(cx.events, &ending, cx.now);
+        registered.agent.resume(turn, timer.token);
+        self.finish_turn(cx.events, &ending, cx.now);
         self.commit(key, cx.events, None, cx.now, |_| ());
         cx.events.clear();
-        self.note_resume(cx.worker, wish.agent(), key, cx.now, &ending);
+        self.schedule_resume(cx.worker, timer.agent(), key, cx.now, &ending);
     }
 
     /// Applies an agent's events to a task that exists, and shows it; `first` as in
@@ -222,7 +227,7 @@ impl Core {
     }
 
     #[inline]
-    fn note_resume(
+    fn schedule_resume(
         &self,
         worker: usize,
         agent: AgentIndex,
@@ -232,16 +237,16 @@ impl Core {
     ) {
         if let Ending::Resume { after_ms, token } = *ending {
             let (due_ms, TaskKey { place, check }) = (now.mono_ms.saturating_add(after_ms), key);
-            let wish = Wish { due_ms, number: 0, place, check, agent: agent.0, token };
-            self.push_wish(worker, wish, now);
+            let timer = ResumeTimer { due_ms, number: 0, place, check, agent: agent.0, token };
+            self.push_timer(worker, timer, now);
         }
     }
 
-    fn push_wish(&self, worker: usize, wish: Wish, now: Now) {
-        let key = wish.key();
+    fn push_timer(&self, worker: usize, timer: ResumeTimer, now: Now) {
+        let key = timer.key();
         let runs = |key| self.store.read(key, |task| !task.state().is_terminal());
         let runs = |key| runs(key).unwrap_or(false);
-        if !self.timers.push(worker, wish, now.mono_ms, runs) {
+        if !self.timers.push(worker, timer, now.mono_ms, runs) {
             self.refuse_resume(key, now);
         }
     }
@@ -258,7 +263,7 @@ impl Core {
 
     /// Bounds what a turn published, and adds what its ending means.
     #[inline]
-    fn conclude(&self, events: &mut EventBuf, ending: &Ending, now: Now) {
+    fn finish_turn(&self, events: &mut EventBuf, ending: &Ending, now: Now) {
         if events.len() > self.limits.turn_events_max {
             fail_turn(events, now);
         }
@@ -274,7 +279,7 @@ impl Core {
 }
 
 /// A task that took another message.
-struct Joined {
+struct ContinuedTask {
     /// The last event before the message.
     seq: u64,
     state: TaskState,
@@ -283,7 +288,7 @@ struct Joined {
 }
 
 /// Where the answer of a send begins.
-struct Joint {
+struct StreamStart {
     /// The event after which a stream shows the task first.
     seq: u64,
     /// A waiting call is answered by an interruption after this event.
@@ -291,8 +296,8 @@ struct Joint {
     generation: Generation,
 }
 
-fn outcome(send: &Send<'_>, key: TaskKey, answered: bool, joint: Joint) -> Outcome {
-    let Joint { seq, after, generation } = joint;
+fn outcome(send: &Send<'_>, key: TaskKey, answered: bool, start: StreamStart) -> Outcome {
+    let StreamStart { seq, after, generation } = start;
     match send.mode {
         SendMode::Stream => {
             let (handle, waiter) = (key.handle(), Waiter::default());
@@ -347,11 +352,11 @@ fn push_status(events: &mut EventBuf, state: TaskState, message: &MessageBuf, no
 }
 
 /// A2A 1.0 §3.3.4: a client that does not know what the agent requires is refused.
-fn check_extensions(resident: &Resident, named: Option<&str>) -> Result<(), Fault> {
-    if !resident.needs_extension {
+fn check_extensions(registered: &RegisteredAgent, named: Option<&str>) -> Result<(), Fault> {
+    if !registered.needs_extension {
         return Ok(());
     }
-    let mut required = resident.profile.extensions.iter().filter(|extension| extension.required);
+    let mut required = registered.profile.extensions.iter().filter(|extension| extension.required);
     let is_named = |uri: &str| named.is_some_and(|n| n.split(',').any(|one| one.trim() == uri));
     if required.all(|extension| is_named(&extension.uri)) {
         return Ok(());
@@ -361,14 +366,14 @@ fn check_extensions(resident: &Resident, named: Option<&str>) -> Result<(), Faul
 }
 
 /// A2A 1.0 §3.1.1: a part of a media type that the agent does not declare is refused.
-fn check_media(resident: &Resident, message: Message<'_>) -> Result<(), Fault> {
-    if resident.any_media {
+fn check_media(registered: &RegisteredAgent, message: Message<'_>) -> Result<(), Fault> {
+    if registered.any_media {
         return Ok(());
     }
     for part in message.parts() {
         let Some(media) = part.media_type() else { continue };
         let media = media.raw().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
-        let known = resident.profile.input_modes.iter().any(|mode| {
+        let known = registered.profile.input_modes.iter().any(|mode| {
             let mode = mode.as_bytes();
             mode.eq_ignore_ascii_case(media)
                 || mode.strip_suffix(b"*").is_some_and(|kind| {

@@ -2,7 +2,7 @@
 //! are bounded.
 //!
 //! A task that ended leaves its entry behind until its time comes, and each message to a running
-//! task may add one: there is a limit for all wishes, and a heap forgets those of ended tasks when
+//! task may add one: there is a limit for all timers, and a heap forgets those of ended tasks when
 //! it is reached.
 
 use std::{
@@ -21,11 +21,11 @@ use crate::{
     store::TaskKey,
 };
 
-/// One agent's wish to be called again; ordered by time, then by the order of wishes.
+/// When a task's agent wants to be called again; ordered by time, then by the order of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Wish {
+pub(super) struct ResumeTimer {
     pub due_ms: u64,
-    /// It wraps, which puts two wishes of one moment in the wrong order.
+    /// It wraps, which puts two timers of one moment in the wrong order.
     pub number: u32,
     pub place: u32,
     pub check: u32,
@@ -33,7 +33,7 @@ pub(super) struct Wish {
     pub token: u64,
 }
 
-impl Wish {
+impl ResumeTimer {
     pub fn key(&self) -> TaskKey {
         TaskKey { place: self.place, check: self.check }
     }
@@ -43,35 +43,35 @@ impl Wish {
     }
 }
 
-/// The wishes of one worker's turns.
+/// The timers of one worker's turns.
 #[derive(Default)]
 pub(super) struct Timers(Mutex<TimerHeap>);
 
 #[derive(Default)]
 struct TimerHeap {
-    heap: BinaryHeap<Reverse<Wish>>,
+    heap: BinaryHeap<Reverse<ResumeTimer>>,
     wake: Option<Waker>,
     count: u32,
-    /// Before it, nobody looks again for wishes of tasks that ended.
+    /// Before it, nobody looks again for timers of tasks that ended.
     look_ms: u64,
 }
 
-/// Wishes that one tick fulfils before it lets connections have their turn.
-const WISHES_PER_TICK: usize = 256;
+/// ResumeTimers that one tick fulfils before it lets connections have their turn.
+const TIMERS_PER_TICK: usize = 256;
 
 /// Milliseconds between looks at expired tasks.
 const SWEEP_EVERY_MS: u64 = 1_000;
 
-/// Wishes for which a worker's heap always keeps memory.
-const WISHES_KEPT: usize = 64;
+/// ResumeTimers for which a worker's heap always keeps memory.
+const TIMERS_KEPT: usize = 64;
 
 impl TimerHeap {
-    /// Gives memory back. The wishes may all be one worker's now and another's later, and all heaps
+    /// Gives memory back. The timers may all be one worker's now and another's later, and all heaps
     /// together are to hold at most two and a half times what there are.
     fn shrink(&mut self) {
-        let (wishes, room) = (self.heap.len(), self.heap.capacity());
-        if room > WISHES_KEPT && 2 * room > 5 * wishes {
-            self.heap.shrink_to((wishes + wishes / 4).max(WISHES_KEPT));
+        let (len, room) = (self.heap.len(), self.heap.capacity());
+        if room > TIMERS_KEPT && 2 * room > 5 * len {
+            self.heap.shrink_to((len + len / 4).max(TIMERS_KEPT));
         }
     }
 }
@@ -81,7 +81,7 @@ impl Timers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the wishes of tasks that do not run, and says how many those were.
+    /// Forgets the timers of tasks that do not run, and says how many those were.
     fn forget(&self, now_ms: u64, runs: impl Fn(TaskKey) -> bool) -> usize {
         let mut inner = self.lock();
         if now_ms < inner.look_ms {
@@ -90,18 +90,18 @@ impl Timers {
         // It costs as much as the heap is large: not more often than that.
         inner.look_ms = now_ms.saturating_add(SWEEP_EVERY_MS);
         let before = inner.heap.len();
-        inner.heap.retain(|Reverse(wish)| runs(wish.key()));
+        inner.heap.retain(|Reverse(timer)| runs(timer.key()));
         inner.shrink();
         before - inner.heap.len()
     }
 
-    /// Adds a wish and wakes the worker's ticker if it is now the first one.
-    fn push(&self, mut wish: Wish) {
+    /// Adds a timer and wakes the worker's ticker if it is now the first one.
+    fn push(&self, mut timer: ResumeTimer) {
         let mut inner = self.lock();
         inner.count = inner.count.wrapping_add(1);
-        wish.number = inner.count;
-        let (due_ms, first) = (wish.due_ms, inner.heap.peek().map(|Reverse(wish)| wish.due_ms));
-        inner.heap.push(Reverse(wish));
+        timer.number = inner.count;
+        let (due_ms, first) = (timer.due_ms, inner.heap.peek().map(|Reverse(timer)| timer.due_ms));
+        inner.heap.push(Reverse(timer));
         let wake = if first.is_none_or(|first| due_ms < first) { inner.wake.take() } else { None };
         drop(inner);
         if let Some(wake) = wake {
@@ -109,54 +109,54 @@ impl Timers {
         }
     }
 
-    fn pop(&self, now_ms: u64) -> Option<Wish> {
+    fn pop(&self, now_ms: u64) -> Option<ResumeTimer> {
         let mut inner = self.lock();
-        inner.heap.peek().filter(|Reverse(wish)| wish.due_ms <= now_ms)?;
-        let wish = inner.heap.pop().map(|Reverse(wish)| wish);
+        inner.heap.peek().filter(|Reverse(timer)| timer.due_ms <= now_ms)?;
+        let timer = inner.heap.pop().map(|Reverse(timer)| timer);
         inner.shrink();
-        wish
+        timer
     }
 
-    /// The time of the first wish; `wake` is woken when an earlier one turns up.
+    /// The time of the first timer; `wake` is woken when an earlier one turns up.
     fn next(&self, wake: &Waker) -> Option<u64> {
         let mut inner = self.lock();
         inner.wake = Some(wake.clone());
-        inner.heap.peek().map(|Reverse(wish)| wish.due_ms)
+        inner.heap.peek().map(|Reverse(timer)| timer.due_ms)
     }
 }
 
-/// The wishes of all workers.
+/// The timers of all workers.
 pub(super) struct AllTimers {
     /// One for each worker, so that workers do not wait for each other.
     workers: Box<[CachePadded<Timers>]>,
-    wishes: Permits,
+    permits: Permits,
 }
 
 impl AllTimers {
-    /// For so many workers, and at most so many wishes.
+    /// For so many workers, and at most so many timers.
     pub fn new(workers: usize, most: usize) -> AllTimers {
         let timers = (0..workers.max(1)).map(|_| CachePadded::new(Timers::default()));
-        AllTimers { workers: timers.collect(), wishes: Permits::new(most, workers) }
+        AllTimers { workers: timers.collect(), permits: Permits::new(most, workers) }
     }
 
-    /// Adds a wish for this worker; false: there are as many as may be, as far as is known of tasks
+    /// Adds a timer for this worker; false: there are as many as may be, as far as is known of tasks
     /// that run.
     pub fn push(
         &self,
         worker: usize,
-        wish: Wish,
+        timer: ResumeTimer,
         now_ms: u64,
         runs: impl Fn(TaskKey) -> bool,
     ) -> bool {
-        if !self.wishes.take(worker) {
+        if !self.permits.take(worker) {
             for (worker, timers) in self.workers.iter().enumerate() {
-                self.wishes.release(worker, timers.forget(now_ms, &runs));
+                self.permits.release(worker, timers.forget(now_ms, &runs));
             }
-            if !self.wishes.take(worker) {
+            if !self.permits.take(worker) {
                 return false;
             }
         }
-        self.of(worker).push(wish);
+        self.of(worker).push(timer);
         true
     }
 
@@ -164,10 +164,10 @@ impl AllTimers {
         &self.workers[worker % self.workers.len()]
     }
 
-    fn pop(&self, worker: usize, now_ms: u64) -> Option<Wish> {
-        let wish = self.of(worker).pop(now_ms)?;
-        self.wishes.release(worker, 1);
-        Some(wish)
+    fn pop(&self, worker: usize, now_ms: u64) -> Option<ResumeTimer> {
+        let timer = self.of(worker).pop(now_ms)?;
+        self.permits.release(worker, 1);
+        Some(timer)
     }
 }
 
@@ -175,9 +175,9 @@ impl Core {
     /// Runs agents of `cx.worker` whose time has come and forgets expired tasks; returns when to
     /// come back. `wake` is woken when that becomes earlier.
     pub(super) fn run_due(&self, cx: &mut TickCx<'_>, wake: &Waker) -> u64 {
-        for _ in 0..WISHES_PER_TICK {
-            let Some(wish) = self.timers.pop(cx.worker, cx.now.mono_ms) else { break };
-            self.resume(cx, &wish);
+        for _ in 0..TIMERS_PER_TICK {
+            let Some(timer) = self.timers.pop(cx.worker, cx.now.mono_ms) else { break };
+            self.resume(cx, &timer);
         }
         // Each worker forgets the expired tasks of its own shards: what a thread has allocated, it
         // frees at the least cost.
@@ -190,31 +190,31 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::WISH_BYTES;
+    use crate::limits::RESUME_TIMER_BYTES;
 
-    fn wish(place: u32) -> Wish {
-        Wish { due_ms: 600_000, number: 0, place, check: 0, agent: 0, token: 0 }
+    fn timer(place: u32) -> ResumeTimer {
+        ResumeTimer { due_ms: 600_000, number: 0, place, check: 0, agent: 0, token: 0 }
     }
 
     #[test]
-    fn wishes_are_bounded_and_those_of_ended_tasks_make_room() {
+    fn resume_timers_are_bounded_and_those_of_ended_tasks_make_room() {
         let timers = AllTimers::new(3, 4);
         let push = |worker, place, now_ms, ended: u32| {
-            timers.push(worker, wish(place), now_ms, |key| key.place >= ended)
+            timers.push(worker, timer(place), now_ms, |key| key.place >= ended)
         };
         // One task that is sent message after message, on one worker or on many.
         assert!((0..4).all(|worker| push(worker, 7, 0, 0)));
         assert!((0..100).all(|worker| !push(worker, 7, 0, 0)));
-        assert_eq!(timers.wishes.count(), 4);
+        assert_eq!(timers.permits.count(), 4);
         // It ends; that is not looked at for every push.
         assert!(!push(2, 9, 0, 8) && push(2, 9, SWEEP_EVERY_MS, 8));
-        assert_eq!(timers.wishes.count(), 1);
+        assert_eq!(timers.permits.count(), 1);
         assert!(timers.pop(0, 600_000).is_none() && timers.pop(2, 600_000).is_some());
-        assert_eq!(timers.wishes.count(), 0);
+        assert_eq!(timers.permits.count(), 0);
     }
 
     #[test]
-    fn wishes_that_move_from_worker_to_worker_take_no_more_memory() {
+    fn resume_timers_that_move_from_worker_to_worker_take_no_more_memory() {
         let (workers, most) = (4, 10_000);
         let timers = AllTimers::new(workers, most);
         let room =
@@ -223,13 +223,14 @@ mod tests {
             // Those of the worker before have ended, or their time has come.
             let now_ms = (round + 1) * SWEEP_EVERY_MS;
             for place in 0..most as u32 {
-                assert!(timers.push(worker, wish(place), now_ms, |_| false));
+                assert!(timers.push(worker, timer(place), now_ms, |_| false));
             }
             if round % 2 == 0 {
                 while timers.pop(worker, 600_000).is_some() {}
             }
-            let bound = WISH_BYTES as usize * most + workers * WISHES_KEPT * size_of::<Wish>();
-            assert!(size_of::<Reverse<Wish>>() * room() <= bound, "{round}: {}", room());
+            let bound = RESUME_TIMER_BYTES as usize * most
+                + workers * TIMERS_KEPT * size_of::<ResumeTimer>();
+            assert!(size_of::<Reverse<ResumeTimer>>() * room() <= bound, "{round}: {}", room());
         }
     }
 }

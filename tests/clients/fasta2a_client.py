@@ -100,8 +100,8 @@ async def a_context_goes_on(base_url):
 @case
 async def an_answer_at_once(base_url):
     c = client(base_url)
-    wish = {"accepted_output_modes": ["text/plain"], "blocking": False}
-    response = await c.send_message(message("hold:3000:3"), configuration=wish)
+    configuration = {"accepted_output_modes": ["text/plain"], "blocking": False}
+    response = await c.send_message(message("hold:3000:3"), configuration=configuration)
     check(response["result"]["task"]["status"]["state"] in ("submitted", "working"), f"{response}")
 
 

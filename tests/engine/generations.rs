@@ -335,9 +335,9 @@ fn a_send_waits_for_an_end_or_an_interruption_unless_it_is_told_not_to() {
 fn blocking_and_return_immediately_are_both_understood_everywhere() {
     let mut lab = Lab::scripted(SCRIPT);
     for generation in [V03, V1] {
-        for wish in [json!({"blocking": false}), json!({"returnImmediately": true})] {
+        for configuration in [json!({"blocking": false}), json!({"returnImmediately": true})] {
             let mut params = generation.params(say("slow"));
-            params["configuration"] = wish;
+            params["configuration"] = configuration;
             let result = lab.result(generation.send(), &params);
             let state = &generation.task(&result)["status"]["state"];
             assert_eq!(state, &generation.state("working"));

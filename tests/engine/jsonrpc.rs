@@ -380,7 +380,7 @@ fn head_never_has_content() {
 }
 
 #[test]
-fn a_connection_stays_open_as_its_version_and_its_wish_say() {
+fn a_connection_stays_open_as_its_version_and_its_header_say() {
     let mut lab = Lab::echo();
     for (version, field, stays) in [
         ("1.1", "", true),

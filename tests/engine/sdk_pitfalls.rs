@@ -117,7 +117,7 @@ fn a_stream_starts_with_the_task_and_a_message_is_the_whole_stream() {
 }
 
 #[test]
-fn no_history_on_wish_and_every_turn_is_in_it() {
+fn no_history_when_asked_and_every_turn_is_in_it() {
     let mut lab = Lab::scripted(ASKS);
     let none = Say { history: Some(0), ..say("one") };
     let result = lab.result(V1.send(), &V1.params(none));

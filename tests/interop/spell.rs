@@ -34,12 +34,12 @@ impl Form {
         set(&mut message, "referenceTaskIds", list(&spec.references));
         set(&mut message, "taskId", spec.task.clone().into());
         set(&mut message, "contextId", spec.context.clone().into());
-        let wish = if self == Form::V1 {
+        let configuration = if self == Form::V1 {
             json!({"returnImmediately": spec.at_once, "historyLength": 10})
         } else {
             json!({"blocking": !spec.at_once, "historyLength": 10})
         };
-        json!({"message": message, "configuration": wish})
+        json!({"message": message, "configuration": configuration})
     }
 
     fn write_part(self, part: &Part) -> Value {

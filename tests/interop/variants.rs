@@ -142,7 +142,7 @@ impl Variant {
         self.generation == V1 || (self.binding, self.generation) == (Binding::Rest, V03)
     }
 
-    /// Wire §1.5: `tasks/send` of 0.1 has no wish to be answered at once.
+    /// Wire §1.5: `tasks/send` of 0.1 cannot ask to be answered at once.
     pub fn can_return_at_once(self) -> bool {
         self.generation != V01
     }

@@ -76,7 +76,7 @@ pub struct Say<'a> {
     pub task: Option<&'a str>,
     /// The conversation it belongs to.
     pub context: Option<&'a str>,
-    /// True: answer at once (0.1 has no such wish).
+    /// True: answer at once (0.1 cannot ask for it).
     pub at_once: bool,
     /// How much history the answer is to hold.
     pub history: Option<u64>,
@@ -146,11 +146,11 @@ impl Gen {
         set(&mut message, "taskId", say.task);
         set(&mut message, "contextId", say.context);
         let mut params = json!({"message": message, "configuration": {}});
-        let wishes = &mut params["configuration"];
-        set(wishes, "historyLength", say.history);
+        let configuration = &mut params["configuration"];
+        set(configuration, "historyLength", say.history);
         match self {
-            V03 => set(wishes, "blocking", Some(!say.at_once)),
-            V01 | V1 => set(wishes, "returnImmediately", Some(say.at_once)),
+            V03 => set(configuration, "blocking", Some(!say.at_once)),
+            V01 | V1 => set(configuration, "returnImmediately", Some(say.at_once)),
         }
         params
     }

@@ -110,9 +110,9 @@ fn send<'p>(
     let said = said.ok_or_else(|| missing("message"))?;
     let ids = message::read(cx, generation, said, pack)?;
     let message_end = pack.len();
-    let mut wishes = wishes(cx, generation, configuration, pack)?;
+    let mut options = send_options(cx, generation, configuration, pack)?;
     if cx.op == Op::Stream {
-        wishes.mode = SendMode::Stream;
+        options.mode = SendMode::Stream;
     }
     let metadata = match metadata {
         Some(metadata) => Some(structure(cx, "metadata", metadata, pack)?),
@@ -125,9 +125,9 @@ fn send<'p>(
         task_id: at(ids.task_id).map(RawText::known),
         client_chooses_id: false,
         context_id: at(ids.context_id).map(RawText::known),
-        mode: wishes.mode,
-        history: wishes.history,
-        accepted_output_modes: at(wishes.modes),
+        mode: options.mode,
+        history: options.history,
+        accepted_output_modes: at(options.modes),
         metadata: at(metadata).map(JsonObject::known),
         generation,
     };
@@ -135,23 +135,23 @@ fn send<'p>(
 }
 
 /// How the answer is wanted.
-struct Wishes {
+struct SendOptions {
     mode: SendMode,
     history: Option<u32>,
     /// Where in the pack a JSON array of them is.
     modes: Option<(usize, usize)>,
 }
 
-fn wishes(
+fn send_options(
     cx: &ReadCx<'_>,
     generation: Generation,
     configuration: Option<&[u8]>,
     pack: &mut Vec<u8>,
-) -> Result<Wishes, Fault> {
+) -> Result<SendOptions, Fault> {
     // The fields are the same in both generations, but the last one means the opposite.
     use v1::send_message_configuration as field;
-    let mut wishes = Wishes { mode: SendMode::Wait, history: None, modes: None };
-    let Some(configuration) = configuration else { return Ok(wishes) };
+    let mut options = SendOptions { mode: SendMode::Wait, history: None, modes: None };
+    let Some(configuration) = configuration else { return Ok(options) };
     let (mut last, mut modes) = (false, 0);
     let start = pack.len();
     for found in Fields(configuration) {
@@ -169,7 +169,7 @@ fn wishes(
             }
             field::HISTORY_LENGTH => {
                 let length = value.int32().map_err(malformed)?;
-                wishes.history = history("configuration.historyLength", generation, length)?;
+                options.history = history("configuration.historyLength", generation, length)?;
             }
             field::RETURN_IMMEDIATELY => last = value.varint().map_err(malformed)? != 0,
             _ => {}
@@ -177,7 +177,7 @@ fn wishes(
     }
     if modes > 0 {
         pack.push(b']');
-        wishes.modes = Some((start, pack.len()));
+        options.modes = Some((start, pack.len()));
     }
     let at_once = match generation {
         Generation::V1 => last,
@@ -185,9 +185,9 @@ fn wishes(
         Generation::V01 | Generation::V03 => !last,
     };
     if at_once {
-        wishes.mode = SendMode::Return;
+        options.mode = SendMode::Return;
     }
-    Ok(wishes)
+    Ok(options)
 }
 
 /// Wire §10, trap 30: a configuration without a URL is none.

@@ -64,7 +64,7 @@ pub(super) fn read<'p>(
     let message = object(params.at(slots.message), "message")?.ok_or_else(|| missing("message"))?;
     let ids = message::read(rules, cx, message, pack)?;
     let message_end = pack.len();
-    let wishes = wishes(rules, cx, (params, &slots))?;
+    let options = send_options(rules, cx, (params, &slots))?;
     let metadata = object(params.at(slots.metadata), "metadata")?;
     let (task_id, context_id) = targets(rules, cx, (params, &slots), ids)?;
     let task_id = task_id.map(|id| keep(pack, id));
@@ -76,9 +76,9 @@ pub(super) fn read<'p>(
         task_id: bytes(task_id).map(RawText::known),
         client_chooses_id: rules.generation == Generation::V01,
         context_id: bytes(context_id).map(RawText::known),
-        mode: wishes.mode,
-        history: wishes.history,
-        accepted_output_modes: wishes.modes.map(|modes| modes.raw()),
+        mode: options.mode,
+        history: options.history,
+        accepted_output_modes: options.modes.map(|modes| modes.raw()),
         metadata: metadata.map(|value| JsonObject::known(value.raw())),
         generation: rules.generation,
     }))
@@ -129,7 +129,7 @@ struct SendOptions<'p> {
     modes: Option<Value<'p>>,
 }
 
-fn wishes<'p>(
+fn send_options<'p>(
     rules: &Rules,
     cx: &ReadCx<'_>,
     (params, slots): (Value<'p>, &SendSlots),
@@ -139,15 +139,15 @@ fn wishes<'p>(
     let (mut at_once, mut blocking, mut modes) = (None, None, None);
     let mut unsaid = false;
     if let Some(configuration) = object(params.at(slots.configuration), "configuration")? {
-        let mut wishes = ConfigurationSlots::default();
-        wishes.fill(configuration);
+        let mut slots = ConfigurationSlots::default();
+        slots.fill(configuration);
         let of = |slot| configuration.at(slot);
-        refuse_push(of(wishes.push), "configuration.taskPushNotificationConfig")?;
-        let own = count(of(wishes.history), "configuration.historyLength", 0..=INT32_MAX)?;
+        refuse_push(of(slots.push), "configuration.taskPushNotificationConfig")?;
+        let own = count(of(slots.history), "configuration.historyLength", 0..=INT32_MAX)?;
         history = own.or(history);
-        at_once = boolean(of(wishes.at_once), "configuration.returnImmediately")?;
-        blocking = boolean(of(wishes.blocking), "configuration.blocking")?;
-        modes = of(wishes.modes);
+        at_once = boolean(of(slots.at_once), "configuration.returnImmediately")?;
+        blocking = boolean(of(slots.blocking), "configuration.blocking")?;
+        modes = of(slots.modes);
         // ProtoJSON leaves false out, so there is no other way to say it.
         unsaid = rules.proto;
     }
