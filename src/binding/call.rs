@@ -10,8 +10,8 @@ use crate::{
     binding::{
         CallScratch, Endpoint, Handled, ServerConfig,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
-        asked::last_event_id,
         cards,
+        negotiation::last_event_id,
         origin::Origin,
         pending::{PendingBatch, PendingCall, PendingResponse},
         responder::Content,

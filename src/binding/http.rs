@@ -3,9 +3,7 @@
 
 use crate::{
     binding::{
-        CallContext, DecodeBuffers, Handled, activated,
-        asked::joined_extensions,
-        cards, http_error, jsonrpc, rest,
+        CallContext, DecodeBuffers, Handled, cards, extensions, http_error, jsonrpc, rest,
         route::{NO_AGENT, NOTHING, Route, path_of, route},
         ws,
     },
@@ -43,10 +41,10 @@ pub fn handle<'x>(
                 _ => http_error::not_allowed(&mut cx.writer, RPC_METHODS),
             }
         }
-        Route::Rest(at) => {
-            (cx.endpoint, cx.base) = (at.endpoint, at.base);
+        Route::HttpJson(target) => {
+            (cx.endpoint, cx.base) = (target.endpoint, target.base);
             name_extensions(cx, head);
-            return rest::handle(cx, head, at, buffers, body);
+            return rest::handle(cx, head, target, buffers, body);
         }
         Route::Card { endpoint, base, by_query } => {
             (cx.endpoint, cx.base) = (endpoint, base);
@@ -60,7 +58,7 @@ pub fn handle<'x>(
                 cards::answer_extended(cx, head);
             }
         }
-        Route::Lost(form, detail) => return rest::lost(cx, head, form, detail),
+        Route::NoResource(form, detail) => return rest::not_found(cx, head, form, detail),
         Route::NoAgent => http_error::answer(&mut cx.writer, 404, NO_AGENT),
         Route::NotFound => http_error::answer(&mut cx.writer, 404, NOTHING),
         #[cfg(feature = "test-echo")]
@@ -83,9 +81,9 @@ fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
 /// in effect.
 #[inline(always)] // Hardly anybody asks for one.
 fn name_extensions(cx: &mut CallContext<'_>, head: &Head<'_>) {
-    let Some(asked) = joined_extensions(head) else { return };
+    let Some(named) = extensions::joined(head) else { return };
     if let Some(profile) = cx.service.profile(cx.endpoint.agent) {
-        cx.writer.fields = activated::fields(&profile, head);
+        cx.writer.fields = extensions::fields(&profile, head);
     }
-    cx.extensions = Some(asked.into());
+    cx.extensions = Some(named.into());
 }

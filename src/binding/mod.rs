@@ -5,9 +5,7 @@
 //! [`responder::Responder`]. What an answer that has to wait leaves behind is a [`PendingResponse`]
 //! or an [`EventStream`]. gRPC has a pipeline of its own in [`grpc`].
 
-pub mod activated;
 pub mod answer;
-pub mod asked;
 pub mod call;
 pub mod cards;
 pub mod config;
@@ -15,6 +13,7 @@ pub mod config;
 pub mod echo;
 pub mod endpoint;
 pub mod envelope;
+pub mod extensions;
 pub mod grpc;
 pub mod hosts;
 pub mod http;
@@ -22,6 +21,7 @@ pub mod http_error;
 pub mod interfaces;
 pub mod jsonrpc;
 pub mod large;
+pub mod negotiation;
 pub mod origin;
 pub mod pending;
 pub mod responder;

@@ -7,11 +7,11 @@ use crate::{
     binding::{
         Endpoint, ServerConfig,
         rest::{
-            At,
-            path::{self, Sought},
+            RestTarget,
+            path::{self, RouteMatch},
         },
     },
-    dialect::{self, Dialect, rest::Rest},
+    dialect::{self, Dialect, rest::HttpJson},
     http::Head,
     service::AgentIndex,
 };
@@ -38,9 +38,9 @@ pub enum Route<'r> {
         base: &'r str,
     },
     /// HTTP+JSON.
-    Rest(At<'r>),
+    HttpJson(RestTarget<'r>),
     /// Nothing, asked for as HTTP+JSON: whoever has this form is told so.
-    Lost(&'static Rest, &'static str),
+    NoResource(&'static HttpJson, &'static str),
     /// The framing tests' echo.
     #[cfg(feature = "test-echo")]
     Echo,
@@ -132,8 +132,10 @@ fn named<'r>(
     match config.agents.get(name) {
         Some(&agent) => below_endpoint(Endpoint { dialect, agent }, base, &rest[name.len()..]),
         None => match path::find(dialect.routes.rest, &rest[name.len()..]) {
-            Sought::Found(_, form) | Sought::Lost(form) => Route::Lost(form, NO_AGENT),
-            Sought::Foreign => Route::NoAgent,
+            RouteMatch::Found(_, form) | RouteMatch::NotFound(form) => {
+                Route::NoResource(form, NO_AGENT)
+            }
+            RouteMatch::Other => Route::NoAgent,
         },
     }
 }
@@ -164,9 +166,11 @@ fn below_endpoint<'r>(endpoint: Endpoint, base: &'r str, rest: &'r str) -> Route
         return Route::ExtendedCard { endpoint, base };
     }
     match path::find(endpoint.dialect.routes.rest, rest) {
-        Sought::Found(spot, form) => Route::Rest(At { endpoint, base, spot, form }),
-        Sought::Lost(form) => Route::Lost(form, NOTHING),
-        Sought::Foreign => Route::NotFound,
+        RouteMatch::Found(resource, form) => {
+            Route::HttpJson(RestTarget { endpoint, base, resource, form })
+        }
+        RouteMatch::NotFound(form) => Route::NoResource(form, NOTHING),
+        RouteMatch::Other => Route::NotFound,
     }
 }
 

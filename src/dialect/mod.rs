@@ -79,7 +79,7 @@ pub struct Routes {
     /// Query parameter of the root's card that names the agent instead.
     pub card_query: Option<&'static str>,
     /// The HTTP+JSON bindings served below each of its places, the newest first.
-    pub rest: &'static [&'static rest::Rest],
+    pub rest: &'static [&'static rest::HttpJson],
 }
 
 impl Routes {

@@ -11,7 +11,7 @@ use crate::{
 use super::{Method, fault, method, v1, v03_rest};
 
 /// One generation's way of speaking HTTP+JSON.
-pub struct Rest {
+pub struct HttpJson {
     /// The generation.
     pub generation: Generation,
     /// A row for each operation.
@@ -23,7 +23,7 @@ pub struct Rest {
 }
 
 /// 1.0 (A2A 1.0 §11).
-pub static V1: Rest = Rest {
+pub static V1: HttpJson = HttpJson {
     generation: Generation::V1,
     methods: METHODS_V1,
     status: |fault| fault.kind.row().status.http(),
@@ -31,14 +31,14 @@ pub static V1: Rest = Rest {
 };
 
 /// 0.3, below `/v1` (A2A 0.3 §3.2.3).
-pub static V03: Rest = Rest {
+pub static V03: HttpJson = HttpJson {
     generation: Generation::V03,
     methods: METHODS_V03,
     status: |fault| fault.kind.row().http_v03,
     fault: |out, fault, _| fault::rest_v03(out, fault),
 };
 
-impl Rest {
+impl HttpJson {
     /// The row of an operation; both generations have one for each.
     pub fn method(&self, op: Op) -> Option<&'static Method> {
         self.methods.iter().find(|method| method.op == op)

@@ -8,7 +8,7 @@ use crate::{
     model::Generation,
 };
 
-use super::{Method, rest::Rest};
+use super::{Method, rest::HttpJson};
 
 /// Newest minor version of 1.x that is served.
 const V1_MINOR_MAX: u32 = 0;
@@ -39,10 +39,10 @@ pub fn check(asked: Option<&[u8]>, method: &Method, strict: bool) -> Result<(), 
 /// `VersionNotSupported`.
 pub fn rest(
     asked: Option<&[u8]>,
-    by_path: &'static Rest,
-    forms: &[&'static Rest],
+    by_path: &'static HttpJson,
+    forms: &[&'static HttpJson],
     strict: bool,
-) -> Result<&'static Rest, Fault> {
+) -> Result<&'static HttpJson, Fault> {
     let asked = str::from_utf8(asked.unwrap_or_default()).unwrap_or("?").trim();
     if asked.is_empty() {
         if strict && by_path.generation == Generation::V1 {

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use peregrine::{
     dialect::{
         self, Dialect, ReadCx, Wire, WriteCx,
-        rest::{self, Rest},
+        rest::{self, HttpJson},
     },
     fault::{Fault, FaultKind},
     json::{Parser, Value},
@@ -209,7 +209,7 @@ fn wires() -> Vec<(&'static Dialect, &'static Wire)> {
     rows.chain(rests).collect()
 }
 
-fn wire_of(rest: &'static Rest, op: Op) -> &'static Wire {
+fn wire_of(rest: &'static HttpJson, op: Op) -> &'static Wire {
     rest.method(op).expect("a row for each operation").wire
 }
 

@@ -26,8 +26,8 @@ use std::{cell::Cell, task::Waker};
 
 use crate::{
     binding::{
-        CallScratch, DecodeBuffers, Endpoint, Scratch, ServerConfig, activated::activated,
-        call::write_cx, cards, interfaces::Urls, jsonrpc::parse_fault, origin::Origin,
+        CallScratch, DecodeBuffers, Endpoint, Scratch, ServerConfig, call::write_cx, cards,
+        extensions, interfaces::Urls, jsonrpc::parse_fault, origin::Origin,
     },
     dialect::{Method, ReadCx, WriteCx, card::CardForm, version},
     fault::{Fault, FaultKind},
@@ -85,7 +85,7 @@ pub struct Called {
     /// What became of it.
     pub handled: Handled,
     /// The value of `a2a-extensions` in the answer's initial metadata.
-    pub activated: Option<String>,
+    pub extensions: Option<String>,
 }
 
 /// What became of a call.
@@ -134,8 +134,10 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fa
     // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.
     let agent = means.config.agents.get(asked.tenant).copied().unwrap_or(AgentIndex(0));
     let profile = request.extensions.and_then(|_| means.service.profile(agent));
-    let uris = profile.zip(request.extensions).map(|(profile, asked)| activated(&profile, asked));
-    let activated = uris.filter(|uris| !uris.is_empty()).map(|uris| uris.join(", "));
+    let uris = profile
+        .zip(request.extensions)
+        .map(|(profile, asked)| extensions::in_effect(&profile, asked));
+    let extensions = uris.filter(|uris| !uris.is_empty()).map(|uris| uris.join(", "));
     let mut ready = Ready {
         rpc,
         method,
@@ -156,7 +158,7 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fa
         call if method.op.is_streaming() => ready.stream(call),
         call => ready.unary(call),
     }?;
-    Ok(Called { handled, activated })
+    Ok(Called { handled, extensions })
 }
 
 /// A call that was understood, and the parts of its means side by side.

@@ -13,8 +13,8 @@ use crate::{
     binding::{
         CallContext, DecodeBuffers, Endpoint, Handled, RequestSource,
         answer::AnswerFormat,
-        asked::{asked_version, has_type},
         envelope::Envelope,
+        negotiation::{has_type, version_of},
         stream::EventFraming,
     },
     dialect::{Wire, WriteCx},
@@ -38,8 +38,8 @@ pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Sourc
             cx.writer.refuse_under(status, &unknown(cx.endpoint), &fault);
             return Handled::Answered;
         }
-        RequestSource::Http(head) => asked_version(head),
-        RequestSource::WebSocket { upgrade, .. } => upgrade.asked_version().map(Cow::Borrowed),
+        RequestSource::Http(head) => version_of(head),
+        RequestSource::WebSocket { upgrade, .. } => upgrade.version_of().map(Cow::Borrowed),
     };
     let version = version.as_deref();
     let DecodeBuffers { parser, pack, .. } = buffers;

@@ -2,7 +2,7 @@
 
 use crate::{
     binding::{
-        CallContext, RequestSource, answer::AnswerFormat, asked::names, call::write_cx,
+        CallContext, RequestSource, answer::AnswerFormat, call::write_cx, negotiation::names,
         stream::EventFraming,
     },
     dialect::{Dialect, Method, version},

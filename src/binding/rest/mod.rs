@@ -13,14 +13,14 @@ use crate::{
     binding::{
         CallContext, DecodeBuffers, Endpoint, Handled,
         answer::AnswerFormat,
-        asked::{asked_version, has_type},
         call::write_cx,
         envelope::Envelope,
         jsonrpc::parse_fault,
+        negotiation::{has_type, version_of},
         responder::{Content, retry_after},
         stream::EventFraming,
     },
-    dialect::{Method, rest::Rest, version},
+    dialect::{Method, rest::HttpJson, version},
     fault::{Fault, FaultKind},
     http::{self, Field, Head},
     json::{Source, write::push_escaped},
@@ -28,7 +28,7 @@ use crate::{
 };
 
 use media::is_read;
-use path::Spot;
+use path::RestResource;
 
 /// RFC 9111 §3: a cache may keep what a GET says, and guess for how long. A task changes, and
 /// concerns whoever asked.
@@ -36,39 +36,39 @@ const NO_STORE: &[u8] = b"Cache-Control: no-store\r\n";
 
 /// Where a request goes.
 #[derive(Clone, Copy)]
-pub struct At<'r> {
+pub struct RestTarget<'r> {
     /// Who speaks and who answers there.
     pub endpoint: Endpoint,
     /// The path of the endpoint.
     pub base: &'r str,
     /// What is named below it.
-    pub spot: Spot<'r>,
+    pub resource: RestResource<'r>,
     /// In the form whose path it is.
-    pub form: &'static Rest,
+    pub form: &'static HttpJson,
 }
 
 /// A refusal: in this form, with this fault, under this status, with these field lines.
-type Refusal = (&'static Rest, Fault, u16, &'static [u8]);
+type Refusal = (&'static HttpJson, Fault, u16, &'static [u8]);
 
 /// Handles a request to a path of HTTP+JSON.
 pub fn handle(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
-    at: At<'_>,
+    target: RestTarget<'_>,
     buffers: &mut DecodeBuffers,
     body: Source<'_>,
 ) -> Handled {
     if head.method() == http::Method::Options {
-        cx.writer.empty(204, at.spot.allow());
+        cx.writer.empty(204, target.resource.allow());
         return Handled::Answered;
     }
     let media = media::media(head);
     cx.writer.is_head = head.method() == http::Method::Head;
-    let (form, method) = match row(cx, head, &at, body.bytes().is_empty()) {
+    let (form, method) = match row(cx, head, &target, body.bytes().is_empty()) {
         Ok(row) => row,
         Err(refusal) => return refuse(cx, head, media, refusal),
     };
-    match decode(cx, head, &at, method, buffers, body) {
+    match decode(cx, head, &target, method, buffers, body) {
         // It is large, and stays where it was read.
         Ok(ref call) => {
             let format = AnswerFormat {
@@ -89,10 +89,10 @@ pub fn handle(
 }
 
 /// Answers a request whose path was meant for HTTP+JSON and names nothing.
-pub fn lost(
+pub fn not_found(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
-    form: &'static Rest,
+    form: &'static HttpJson,
     detail: &'static str,
 ) -> Handled {
     let fault = Fault::because(FaultKind::MethodNotFound, detail);
@@ -116,7 +116,7 @@ fn refuse(
 }
 
 /// A refusal under the status that the form has for the fault.
-fn plain(form: &'static Rest, fault: Fault) -> Refusal {
+fn plain(form: &'static HttpJson, fault: Fault) -> Refusal {
     let status = (form.status)(&fault);
     (form, fault, status, b"")
 }
@@ -131,17 +131,17 @@ fn store(head: &Head<'_>) -> &'static [u8] {
 fn row(
     cx: &CallContext<'_>,
     head: &Head<'_>,
-    at: &At<'_>,
+    target: &RestTarget<'_>,
     is_empty: bool,
-) -> Result<(&'static Rest, &'static Method), Refusal> {
-    let Some(op) = at.spot.op(head.method()) else {
+) -> Result<(&'static HttpJson, &'static Method), Refusal> {
+    let Some(op) = target.resource.op(head.method()) else {
         let detail = "the method is not allowed here";
         let fault = Fault::because(FaultKind::UnsupportedOperation, detail);
-        return Err((at.form, fault, 405, at.spot.allow()));
+        return Err((target.form, fault, 405, target.resource.allow()));
     };
-    let (asked, forms) = (asked_version(head), at.endpoint.dialect.routes.rest);
-    let form = version::rest(asked.as_deref(), at.form, forms, cx.config.strict_version)
-        .map_err(|fault| plain(at.form, fault))?;
+    let (asked, forms) = (version_of(head), target.endpoint.dialect.routes.rest);
+    let form = version::rest(asked.as_deref(), target.form, forms, cx.config.strict_version)
+        .map_err(|fault| plain(target.form, fault))?;
     // Without a body its type means nothing, but for what a page may send unasked.
     let is_post = head.method() == http::Method::Post;
     let is_page = is_post && head.value(Field::Origin).is_some();
@@ -149,7 +149,7 @@ fn row(
         let detail = "the body must be application/json or application/a2a+json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
         // A dialect that has a status of its own for this keeps it.
-        return Err(match at.endpoint.dialect.quirks.media_http {
+        return Err(match target.endpoint.dialect.quirks.media_http {
             200 => plain(form, fault),
             own => (form, fault, own, b""),
         });
@@ -164,7 +164,7 @@ fn row(
 fn decode<'p>(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
-    at: &At<'_>,
+    target: &RestTarget<'_>,
     method: &'static Method,
     buffers: &'p mut DecodeBuffers,
     body: Source<'p>,
@@ -181,7 +181,7 @@ fn decode<'p>(
         true => None,
         false => Some(parser.parse_from(text, depth_max).map_err(parse_fault)?),
     };
-    let task = at.spot.task().map(raw_id).transpose()?;
+    let task = target.resource.task().map(raw_id).transpose()?;
     cx.decode(method, task.as_deref(), value, pack)
 }
 

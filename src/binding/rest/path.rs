@@ -4,14 +4,14 @@
 //! A tenant is any first segment, or any second one behind `/tenants/`; all share one task space.
 
 use crate::{
-    dialect::rest::Rest,
+    dialect::rest::HttpJson,
     http::Method,
     model::{Generation, Op},
 };
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spot<'r> {
+pub enum RestResource<'r> {
     /// `/message:send`
     Send,
     /// `/message:stream`
@@ -34,31 +34,31 @@ pub enum Spot<'r> {
 
 /// What stands at a path below an endpoint.
 #[derive(Clone, Copy)]
-pub enum Sought<'r> {
+pub enum RouteMatch<'r> {
     /// Something, in the form of the generation whose path it is.
-    Found(Spot<'r>, &'static Rest),
+    Found(RestResource<'r>, &'static HttpJson),
     /// Nothing, but it was HTTP+JSON that was meant.
-    Lost(&'static Rest),
+    NotFound(&'static HttpJson),
     /// No path of HTTP+JSON.
-    Foreign,
+    Other,
 }
 
-impl<'r> Spot<'r> {
+impl<'r> RestResource<'r> {
     /// What a method does here; HEAD does what GET does where that is a plain answer.
     pub fn op(self, method: Method) -> Option<Op> {
         let op = match (self, method) {
-            (Spot::Send, Method::Post) => Op::Send,
-            (Spot::Stream, Method::Post) => Op::Stream,
-            (Spot::Tasks, Method::Get | Method::Head) => Op::List,
-            (Spot::Task(_), Method::Get | Method::Head) => Op::Get,
-            (Spot::Cancel(_), Method::Post) => Op::Cancel,
+            (RestResource::Send, Method::Post) => Op::Send,
+            (RestResource::Stream, Method::Post) => Op::Stream,
+            (RestResource::Tasks, Method::Get | Method::Head) => Op::List,
+            (RestResource::Task(_), Method::Get | Method::Head) => Op::Get,
+            (RestResource::Cancel(_), Method::Post) => Op::Cancel,
             // Wire §10, trap 1: the text says POST, the proto GET.
-            (Spot::Subscribe(_), Method::Get | Method::Post) => Op::Subscribe,
-            (Spot::Configs(_), Method::Post) => Op::PushSet,
-            (Spot::Configs(_), Method::Get | Method::Head) => Op::PushList,
-            (Spot::Config(..), Method::Get | Method::Head) => Op::PushGet,
-            (Spot::Config(..), Method::Delete) => Op::PushDelete,
-            (Spot::Card, Method::Get | Method::Head) => Op::ExtendedCard,
+            (RestResource::Subscribe(_), Method::Get | Method::Post) => Op::Subscribe,
+            (RestResource::Configs(_), Method::Post) => Op::PushSet,
+            (RestResource::Configs(_), Method::Get | Method::Head) => Op::PushList,
+            (RestResource::Config(..), Method::Get | Method::Head) => Op::PushGet,
+            (RestResource::Config(..), Method::Delete) => Op::PushDelete,
+            (RestResource::Card, Method::Get | Method::Head) => Op::ExtendedCard,
             _ => return None,
         };
         Some(op)
@@ -67,56 +67,65 @@ impl<'r> Spot<'r> {
     /// The `Allow` line: the methods that do something here.
     pub fn allow(self) -> &'static [u8] {
         match self {
-            Spot::Send | Spot::Stream | Spot::Cancel(_) => b"Allow: POST, OPTIONS\r\n",
-            Spot::Tasks | Spot::Task(_) | Spot::Card => b"Allow: GET, HEAD, OPTIONS\r\n",
-            Spot::Subscribe(_) => b"Allow: GET, POST, OPTIONS\r\n",
-            Spot::Configs(_) => b"Allow: GET, HEAD, POST, OPTIONS\r\n",
-            Spot::Config(..) => b"Allow: GET, HEAD, DELETE, OPTIONS\r\n",
+            RestResource::Send | RestResource::Stream | RestResource::Cancel(_) => {
+                b"Allow: POST, OPTIONS\r\n"
+            }
+            RestResource::Tasks | RestResource::Task(_) | RestResource::Card => {
+                b"Allow: GET, HEAD, OPTIONS\r\n"
+            }
+            RestResource::Subscribe(_) => b"Allow: GET, POST, OPTIONS\r\n",
+            RestResource::Configs(_) => b"Allow: GET, HEAD, POST, OPTIONS\r\n",
+            RestResource::Config(..) => b"Allow: GET, HEAD, DELETE, OPTIONS\r\n",
         }
     }
 
     /// The task id in the path, still percent-encoded.
     pub fn task(self) -> Option<&'r str> {
         match self {
-            Spot::Task(id) | Spot::Cancel(id) | Spot::Subscribe(id) => Some(id),
-            Spot::Configs(id) | Spot::Config(id, _) => Some(id),
-            Spot::Send | Spot::Stream | Spot::Tasks | Spot::Card => None,
+            RestResource::Task(id) | RestResource::Cancel(id) | RestResource::Subscribe(id) => {
+                Some(id)
+            }
+            RestResource::Configs(id) | RestResource::Config(id, _) => Some(id),
+            RestResource::Send
+            | RestResource::Stream
+            | RestResource::Tasks
+            | RestResource::Card => None,
         }
     }
 }
 
 /// The form of this generation, if an endpoint has it.
-pub fn form(forms: &[&'static Rest], generation: Generation) -> Option<&'static Rest> {
+pub fn form(forms: &[&'static HttpJson], generation: Generation) -> Option<&'static HttpJson> {
     forms.iter().copied().find(|form| form.generation == generation)
 }
 
 /// Finds what stands at `rest`, the path below an endpoint that has these forms.
 #[inline(never)]
-pub fn find<'r>(forms: &[&'static Rest], rest: &'r str) -> Sought<'r> {
+pub fn find<'r>(forms: &[&'static HttpJson], rest: &'r str) -> RouteMatch<'r> {
     let (new, old) = (form(forms, Generation::V1), form(forms, Generation::V03));
     if let Some(new) = new
-        && let Some(spot) = spot(rest, "/extendedAgentCard")
+        && let Some(resource) = resource(rest, "/extendedAgentCard")
     {
-        return Sought::Found(spot, new);
+        return RouteMatch::Found(resource, new);
     }
     if let Some(old) = old
-        && let Some(spot) = rest.strip_prefix("/v1").and_then(|rest| spot(rest, "/card"))
+        && let Some(resource) = rest.strip_prefix("/v1").and_then(|rest| resource(rest, "/card"))
     {
-        return Sought::Found(spot, old);
+        return RouteMatch::Found(resource, old);
     }
-    let Some(new) = new else { return Sought::Foreign };
+    let Some(new) = new else { return RouteMatch::Other };
     for prefix in ["/tenants/", "/"] {
         let tail = rest.strip_prefix(prefix).map(behind_segment);
-        if let Some(spot) = tail.and_then(|tail| spot(tail, "/extendedAgentCard")) {
-            return Sought::Found(spot, new);
+        if let Some(resource) = tail.and_then(|tail| resource(tail, "/extendedAgentCard")) {
+            return RouteMatch::Found(resource, new);
         }
     }
     match old {
-        Some(old) if rest.starts_with("/v1/") => Sought::Lost(old),
+        Some(old) if rest.starts_with("/v1/") => RouteMatch::NotFound(old),
         _ if is_meant(rest) || is_meant(behind_segment(rest.get(1..).unwrap_or_default())) => {
-            Sought::Lost(new)
+            RouteMatch::NotFound(new)
         }
-        _ => Sought::Foreign,
+        _ => RouteMatch::Other,
     }
 }
 
@@ -133,43 +142,47 @@ fn is_meant(rest: &str) -> bool {
     ["/tasks/", "/message:", "/extendedAgentCard/"].iter().any(|start| rest.starts_with(start))
 }
 
-/// The spot at a path, where the card has this one.
-fn spot<'r>(rest: &'r str, card: &str) -> Option<Spot<'r>> {
+/// The resource at a path, where the card has this one.
+fn resource<'r>(rest: &'r str, card: &str) -> Option<RestResource<'r>> {
     if let Some(task) = rest.strip_prefix("/tasks") {
-        return if task.is_empty() { Some(Spot::Tasks) } else { of_task(task.strip_prefix('/')?) };
+        return if task.is_empty() {
+            Some(RestResource::Tasks)
+        } else {
+            of_task(task.strip_prefix('/')?)
+        };
     }
     match rest {
-        "/message:send" => Some(Spot::Send),
-        "/message:stream" => Some(Spot::Stream),
-        _ if rest == card => Some(Spot::Card),
+        "/message:send" => Some(RestResource::Send),
+        "/message:stream" => Some(RestResource::Stream),
+        _ if rest == card => Some(RestResource::Card),
         _ => None,
     }
 }
 
-/// The spot at what follows `/tasks/`.
-fn of_task(rest: &str) -> Option<Spot<'_>> {
+/// The resource at what follows `/tasks/`.
+fn of_task(rest: &str) -> Option<RestResource<'_>> {
     let Some(slash) = rest.find('/') else {
-        let spot = match rest.rsplit_once(':') {
-            Some((id, "cancel")) => (id, Spot::Cancel(id)),
-            Some((id, "subscribe")) => (id, Spot::Subscribe(id)),
+        let resource = match rest.rsplit_once(':') {
+            Some((id, "cancel")) => (id, RestResource::Cancel(id)),
+            Some((id, "subscribe")) => (id, RestResource::Subscribe(id)),
             // A colon may be part of an id.
-            _ => (rest, Spot::Task(rest)),
+            _ => (rest, RestResource::Task(rest)),
         };
-        return (!spot.0.is_empty()).then_some(spot.1);
+        return (!resource.0.is_empty()).then_some(resource.1);
     };
     let (id, below) = rest.split_at(slash);
-    let spot = match below {
-        "/subscribe" => Spot::Subscribe(id),
-        "/pushNotificationConfigs" => Spot::Configs(id),
+    let resource = match below {
+        "/subscribe" => RestResource::Subscribe(id),
+        "/pushNotificationConfigs" => RestResource::Configs(id),
         _ => {
             let config = below.strip_prefix("/pushNotificationConfigs/")?;
             if config.is_empty() || config.contains('/') {
                 return None;
             }
-            Spot::Config(id, config)
+            RestResource::Config(id, config)
         }
     };
-    (!id.is_empty()).then_some(spot)
+    (!id.is_empty()).then_some(resource)
 }
 
 #[cfg(test)]
@@ -177,44 +190,44 @@ mod tests {
     use super::*;
     use crate::dialect::rest;
 
-    fn at(path: &str) -> Option<(Spot<'_>, Generation)> {
+    fn at(path: &str) -> Option<(RestResource<'_>, Generation)> {
         match find(&[&rest::V1, &rest::V03], path) {
-            Sought::Found(spot, form) => Some((spot, form.generation)),
-            Sought::Lost(_) | Sought::Foreign => None,
+            RouteMatch::Found(resource, form) => Some((resource, form.generation)),
+            RouteMatch::NotFound(_) | RouteMatch::Other => None,
         }
     }
 
     #[test]
     fn fixed_paths_come_before_tenants() {
         use Generation::{V1, V03};
-        for (path, spot, generation) in [
-            ("/message:send", Spot::Send, V1),
-            ("/v1/message:send", Spot::Send, V03),
-            ("/acme/message:stream", Spot::Stream, V1),
-            ("/tenants/acme/message:stream", Spot::Stream, V1),
-            ("/tasks", Spot::Tasks, V1),
-            ("/v1/tasks", Spot::Tasks, V03),
-            ("/tasks/tasks", Spot::Task("tasks"), V1),
-            ("/tasks/message:send", Spot::Task("message:send"), V1),
-            ("/tasks/a:cancel", Spot::Cancel("a"), V1),
-            ("/tasks/a:b:cancel", Spot::Cancel("a:b"), V1),
-            ("/tasks/a:b", Spot::Task("a:b"), V1),
-            ("/tasks/a:subscribe", Spot::Subscribe("a"), V1),
-            ("/v1/tasks/a/subscribe", Spot::Subscribe("a"), V03),
-            ("/tasks/a/pushNotificationConfigs", Spot::Configs("a"), V1),
-            ("/t/tasks/a/pushNotificationConfigs/b", Spot::Config("a", "b"), V1),
-            ("/extendedAgentCard", Spot::Card, V1),
-            ("/v1/card", Spot::Card, V03),
+        for (path, resource, generation) in [
+            ("/message:send", RestResource::Send, V1),
+            ("/v1/message:send", RestResource::Send, V03),
+            ("/acme/message:stream", RestResource::Stream, V1),
+            ("/tenants/acme/message:stream", RestResource::Stream, V1),
+            ("/tasks", RestResource::Tasks, V1),
+            ("/v1/tasks", RestResource::Tasks, V03),
+            ("/tasks/tasks", RestResource::Task("tasks"), V1),
+            ("/tasks/message:send", RestResource::Task("message:send"), V1),
+            ("/tasks/a:cancel", RestResource::Cancel("a"), V1),
+            ("/tasks/a:b:cancel", RestResource::Cancel("a:b"), V1),
+            ("/tasks/a:b", RestResource::Task("a:b"), V1),
+            ("/tasks/a:subscribe", RestResource::Subscribe("a"), V1),
+            ("/v1/tasks/a/subscribe", RestResource::Subscribe("a"), V03),
+            ("/tasks/a/pushNotificationConfigs", RestResource::Configs("a"), V1),
+            ("/t/tasks/a/pushNotificationConfigs/b", RestResource::Config("a", "b"), V1),
+            ("/extendedAgentCard", RestResource::Card, V1),
+            ("/v1/card", RestResource::Card, V03),
             // What 0.3 does not have is the tenant's called `v1`.
-            ("/v1/extendedAgentCard", Spot::Card, V1),
+            ("/v1/extendedAgentCard", RestResource::Card, V1),
         ] {
-            assert_eq!(at(path), Some((spot, generation)), "{path}");
+            assert_eq!(at(path), Some((resource, generation)), "{path}");
         }
     }
 
     #[test]
     fn what_is_not_there_is_lost_or_foreign() {
-        let forms: &[&'static Rest] = &[&rest::V1, &rest::V03];
+        let forms: &[&'static HttpJson] = &[&rest::V1, &rest::V03];
         for path in [
             "/tasks/",
             "/tasks/:cancel",
@@ -227,14 +240,17 @@ mod tests {
             "/v1/x",
             "/t/tasks/a/b",
         ] {
-            assert!(matches!(find(forms, path), Sought::Lost(_)), "{path}");
+            assert!(matches!(find(forms, path), RouteMatch::NotFound(_)), "{path}");
         }
         for path in ["/x", "/x/y", "//tasks", "/tenants/t", "/card", "/Tasks", "/a/b/tasks"] {
-            assert!(matches!(find(forms, path), Sought::Foreign), "{path}");
+            assert!(matches!(find(forms, path), RouteMatch::Other), "{path}");
         }
-        assert!(matches!(find(&[], "/tasks"), Sought::Foreign));
+        assert!(matches!(find(&[], "/tasks"), RouteMatch::Other));
         // Without 0.3 there is nothing special about `v1`.
-        assert!(matches!(find(&[&rest::V1], "/v1/tasks"), Sought::Found(Spot::Tasks, _)));
+        assert!(matches!(
+            find(&[&rest::V1], "/v1/tasks"),
+            RouteMatch::Found(RestResource::Tasks, _)
+        ));
     }
 
     #[test]
@@ -257,12 +273,12 @@ mod tests {
             "/tasks/a/pushNotificationConfigs/b",
             "/extendedAgentCard",
         ] {
-            let Some((spot, _)) = at(path) else { panic!("{path}") };
-            let allow = String::from_utf8_lossy(spot.allow()).into_owned();
+            let Some((resource, _)) = at(path) else { panic!("{path}") };
+            let allow = String::from_utf8_lossy(resource.allow()).into_owned();
             for (method, name) in methods {
                 let names = |word: &str| word == name;
                 let listed = allow.trim().split([' ', ',', ':']).any(names);
-                assert_eq!(spot.op(method).is_some(), listed, "{path} {name}");
+                assert_eq!(resource.op(method).is_some(), listed, "{path} {name}");
             }
         }
     }

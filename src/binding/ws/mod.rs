@@ -8,11 +8,7 @@ mod handshake;
 mod session;
 
 use crate::{
-    binding::{
-        CallContext, Endpoint,
-        asked::{asked_version, joined_extensions},
-        origin::Origin,
-    },
+    binding::{CallContext, Endpoint, extensions, negotiation::version_of, origin::Origin},
     http::{Head, query},
 };
 
@@ -39,8 +35,8 @@ impl Upgrade {
         let Origin { is_secure, host, prefix } = Origin::of(cx.config, cx.peer, head);
         Upgrade {
             endpoint: cx.endpoint,
-            asked: asked_version(head).map(Into::into),
-            extensions: joined_extensions(head).map(Into::into),
+            asked: version_of(head).map(Into::into),
+            extensions: extensions::joined(head).map(Into::into),
             path: head.path().into(),
             is_secure,
             host: host.map(Into::into),
@@ -55,7 +51,7 @@ impl Upgrade {
     }
 
     /// The version that was asked for.
-    pub fn asked_version(&self) -> Option<&[u8]> {
+    pub fn version_of(&self) -> Option<&[u8]> {
         self.asked.as_deref()
     }
 

@@ -48,7 +48,7 @@ pub(super) struct GrpcCall {
     /// When the client no longer wants the answer.
     pub(super) due_ms: Option<u64>,
     /// The extensions in effect (wire §1.8).
-    activated: Option<HeaderValue>,
+    extensions: Option<HeaderValue>,
 }
 
 /// How a call ends: with a status, or because its client left.
@@ -85,7 +85,7 @@ pub(super) async fn answer(
     let mut metadata = Metadata::read(head);
     let deadline = Deadline::new(&shared.local);
     let due_ms = metadata.timeout_ms.map(|ms| shared.local.clock.now().mono_ms + ms);
-    let mut call = GrpcCall { shared, _guard: guard, respond, deadline, due_ms, activated: None };
+    let mut call = GrpcCall { shared, _guard: guard, respond, deadline, due_ms, extensions: None };
     if metadata.fields > call.shared.limits().head_fields_max {
         return call.refuse(Status::new(
             Code::ResourceExhausted,
@@ -250,9 +250,9 @@ impl GrpcCall {
             peer: self.shared.peer(),
         };
         match grpc::handle(&mut means, &request) {
-            Ok(Called { handled, activated }) => {
-                let activated = activated.map(HeaderValue::try_from);
-                self.activated = activated.and_then(Result::ok);
+            Ok(Called { handled, extensions }) => {
+                let extensions = extensions.map(HeaderValue::try_from);
+                self.extensions = extensions.and_then(Result::ok);
                 let written = take(out, &self.shared);
                 Ok((handled, written))
             }
@@ -263,7 +263,7 @@ impl GrpcCall {
     /// Initial metadata of an answer.
     fn initial(&mut self) -> Response<()> {
         let mut response = initial();
-        if let Some(uris) = self.activated.take() {
+        if let Some(uris) = self.extensions.take() {
             response.headers_mut().insert(EXTENSIONS, uris);
         }
         response

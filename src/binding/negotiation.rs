@@ -1,4 +1,4 @@
-//! What request heads say to every binding: version, extensions, media types, the last event seen.
+//! What request heads say to every binding: version, media types, the last event seen.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use crate::http::{self, Field, Head, query};
 
 /// A2A 1.0 §3.6.1: the version is a header, or else a query parameter of the same name.
 #[inline(always)]
-pub fn asked_version<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
+pub fn version_of<'h>(head: &Head<'h>) -> Option<Cow<'h, [u8]>> {
     if let Some(value) = head.value(Field::A2aVersion) {
         return Some(Cow::Borrowed(value));
     }
@@ -20,29 +20,6 @@ fn version_in_query(query: &str) -> Option<Cow<'_, [u8]>> {
         Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
         Cow::Owned(value) => Cow::Owned(value.into_bytes()),
     })
-}
-
-/// The fields that name extensions, of 1.0 and of 0.3 (wire §1.8).
-pub const EXTENSION_FIELDS: [&str; 2] = ["A2A-Extensions", "X-A2A-Extensions"];
-
-/// Whether a request asks for any extension.
-#[inline(always)]
-pub fn asks_extensions(head: &Head<'_>) -> bool {
-    head.value(Field::A2aExtensions).is_some() || head.value(Field::XA2aExtensions).is_some()
-}
-
-/// All extensions that a request asks for, comma separated.
-#[inline(always)]
-pub fn joined_extensions(head: &Head<'_>) -> Option<String> {
-    asks_extensions(head).then(|| extensions_in(head, &EXTENSION_FIELDS))
-}
-
-/// RFC 9110 §5.3: repeated fields are one list, here of all that have one of these names.
-#[cold]
-pub fn extensions_in(head: &Head<'_>, names: &[&str]) -> String {
-    let values: Vec<_> =
-        names.iter().flat_map(|name| head.values(name)).map(String::from_utf8_lossy).collect();
-    values.join(",")
 }
 
 /// Whether the type of a body is one that `is_read`. Many clients name none, and are believed; but
