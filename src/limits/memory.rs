@@ -46,8 +46,8 @@ const SHARDS_QUARTER_BYTES_PER_TASK: u64 = 17;
 /// Slots that each worker's shards may keep for themselves: three chunks in each.
 const SHARDS_BYTES: u64 = 16 * 3 * 32 * 160;
 
-/// Memory of one timer of an agent to be called again: 32 bytes, and half of a heap may be empty, or a
-/// little more; see `op/timer.rs`.
+/// Memory of one timer of an agent to be called again: 32 bytes, and half of a heap may be empty,
+/// or a little more; see `op/timer.rs`.
 pub(crate) const RESUME_TIMER_BYTES: u64 = 80;
 
 /// Memory that the JSON parser holds for each byte of a body and for each of its tokens; see

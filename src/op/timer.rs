@@ -139,8 +139,8 @@ impl AllTimers {
         AllTimers { workers: timers.collect(), permits: Permits::new(most, workers) }
     }
 
-    /// Adds a timer for this worker; false: there are as many as may be, as far as is known of tasks
-    /// that run.
+    /// Adds a timer for this worker; false: there are as many as may be, as far as is known of
+    /// tasks that run.
     pub fn push(
         &self,
         worker: usize,
