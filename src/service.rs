@@ -338,6 +338,17 @@ pub trait Service: Lifecycle + Send + Sync {
     fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow;
 
     /// What the card of this agent says now; another `Arc` than the time before says that it may
-    /// have changed. `None`: there is no such agent.
+    /// have changed. `None`: there is no such agent, or none any more.
     fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>>;
+
+    /// The agent of this name, for whoever names one: asked each time, so that agents may come and
+    /// go while the server runs. An index names no other agent ever.
+    ///
+    /// Unless it is written anew it looks at one profile after the other, from index 0 until there
+    /// is none.
+    fn agent(&self, name: &str) -> Option<AgentIndex> {
+        let mut agents = (0..=u16::MAX).map(AgentIndex);
+        let mut profiles = agents.by_ref().map_while(|agent| Some((agent, self.profile(agent)?)));
+        profiles.find(|(_, profile)| profile.name == name).map(|(agent, _)| agent)
+    }
 }

@@ -82,8 +82,8 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, by_query: bool) 
     let Some((dialect, prefix, name)) = by_query.then(|| asked_agent(head)).flatten() else {
         return send(cx, head, cx.base, form);
     };
-    match cx.config.agents.get(&name) {
-        Some(&agent) => {
+    match cx.service.agent(&name) {
+        Some(agent) => {
             cx.endpoint = Endpoint { dialect, agent };
             send(cx, head, &format!("{prefix}{name}"), form);
         }
@@ -258,7 +258,7 @@ pub fn body(
     form: CardForm,
 ) -> Vec<u8> {
     let dialect = endpoint.dialect;
-    let urls = Urls::new(config, origin, endpoint, base);
+    let urls = Urls::new(config, origin, (endpoint, &profile.name), base);
     let interfaces = urls.interfaces(dialect);
     // Where 1.0 alone is spoken, a card for 0.3 would promise what is not there.
     let is_v1_alone = dialect.lists(Generation::V1) && !dialect.lists(Generation::V03);

@@ -1,9 +1,6 @@
-//! What a server offers and where: agents, mounts and the settings that decide answers.
+//! What a server offers and where: mounts and the settings that decide answers.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::AtomicUsize},
-};
+use std::sync::{Arc, atomic::AtomicUsize};
 
 use crate::{
     binding::{cards::CardTimes, hosts::Hosts, interfaces::Interface},
@@ -12,7 +9,6 @@ use crate::{
     limits::Limits,
     model::Generation,
     permits::Permits,
-    service::AgentIndex,
 };
 
 use super::{Endpoint, LargeBodies};
@@ -32,10 +28,6 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Mounts beside the standard ones; an earlier one wins.
     pub mounts: Vec<Mount>,
-    /// Agents by name.
-    pub agents: HashMap<String, AgentIndex>,
-    /// Names by index.
-    pub names: Vec<String>,
     /// The form of the cards at the well-known paths.
     pub card: CardForm,
     /// What cards list, the preferred first.

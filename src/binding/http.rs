@@ -28,7 +28,7 @@ pub fn handle<'x>(
         cx.writer.empty(204, ALL_METHODS);
         return Handled::Answered;
     }
-    match route(cx.config, path_of(head)) {
+    match route(cx.config, cx.service, path_of(head)) {
         Route::Rpc(endpoint) => {
             let path = head.path();
             cx.endpoint = endpoint;

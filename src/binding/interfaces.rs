@@ -167,11 +167,11 @@ pub(super) struct Urls<'s> {
 }
 
 impl<'s> Urls<'s> {
-    /// The URLs of the endpoint at path `base`.
+    /// The URLs of the endpoint at path `base`, of the agent of this name.
     pub(super) fn new(
         config: &'s ServerConfig,
         origin: &Origin<'_>,
-        endpoint: Endpoint,
+        (endpoint, name): (Endpoint, &'s str),
         base: &str,
     ) -> Urls<'s> {
         let server = origin.url(config);
@@ -182,8 +182,7 @@ impl<'s> Urls<'s> {
             Some((_, url)) => url.clone(),
             None => url(&Interface::of(Binding::JsonRpc), &server, base),
         };
-        let index = usize::from(endpoint.agent.0);
-        let tenant = config.names.get(index).filter(|_| index > 0).map(String::as_str);
+        let tenant = (endpoint.agent.0 > 0).then_some(name);
         Urls { listed, rpc, tenant }
     }
 

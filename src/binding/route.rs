@@ -13,7 +13,7 @@ use crate::{
     },
     dialect::{self, Dialect, rest::HttpJson},
     http::Head,
-    service::AgentIndex,
+    service::{AgentIndex, Service},
 };
 
 /// What is served at a path.
@@ -69,7 +69,7 @@ pub fn path_of<'h>(head: &Head<'h>) -> &'h str {
 }
 
 /// Finds what is served at `path`, which is in origin form and has passed `http::path::check`.
-pub fn route<'r>(config: &'r ServerConfig, path: &'r str) -> Route<'r> {
+pub fn route<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str) -> Route<'r> {
     if path.len() <= 1 {
         return root(config);
     }
@@ -97,7 +97,7 @@ pub fn route<'r>(config: &'r ServerConfig, path: &'r str) -> Route<'r> {
     for dialect in dialect::ALL {
         let by_name = dialect.routes.by_name.and_then(|prefix| path.strip_prefix(prefix));
         if let Some(rest) = by_name {
-            return named(config, dialect, path, rest);
+            return named(service, dialect, path, rest);
         }
         if let Some(found) = tenant(Endpoint { dialect, agent: AgentIndex(0) }, path, path) {
             return found;
@@ -122,15 +122,15 @@ fn below<'r>(path: &'r str, prefix: &str) -> Option<&'r str> {
 }
 
 fn named<'r>(
-    config: &ServerConfig,
+    service: &dyn Service,
     dialect: &'static Dialect,
     path: &'r str,
     rest: &'r str,
 ) -> Route<'r> {
     let name = rest.split('/').next().unwrap_or_default();
     let base = &path[..path.len() - rest.len() + name.len()];
-    match config.agents.get(name) {
-        Some(&agent) => below_endpoint(Endpoint { dialect, agent }, base, &rest[name.len()..]),
+    match service.agent(name) {
+        Some(agent) => below_endpoint(Endpoint { dialect, agent }, base, &rest[name.len()..]),
         None => match path::find(dialect.routes.rest, &rest[name.len()..]) {
             RouteMatch::Found(_, form) | RouteMatch::NotFound(form) => {
                 Route::NoResource(form, NO_AGENT)

@@ -130,13 +130,6 @@ pub struct Engine {
     cut: AtomicBool,
 }
 
-/// The names of a setup, resolved.
-struct Names {
-    agents: HashMap<String, AgentIndex>,
-    names: Vec<String>,
-    mounts: Vec<config::Mount>,
-}
-
 impl Setup {
     /// Says what [`Setup::build`] would refuse, for whoever must know before there is an address.
     ///
@@ -146,21 +139,21 @@ impl Setup {
         self.resolve().map(drop)
     }
 
-    fn resolve(&self) -> Result<Names, BuildError> {
+    /// The mounts, with the agents that their names stand for.
+    fn resolve(&self) -> Result<Vec<config::Mount>, BuildError> {
         self.limits.check().map_err(BuildError::Limit)?;
         Interface::check(&self.interfaces).map_err(BuildError::Interfaces)?;
-        let (mut agents, mut names) = (HashMap::new(), Vec::new());
+        let mut agents = HashMap::new();
         for name in self.names()? {
             if !is_name(&name) {
                 return Err(BuildError::Name(name));
             }
-            let index = u16::try_from(names.len()).map_err(|_| BuildError::TooManyAgents)?;
+            let index = u16::try_from(agents.len()).map_err(|_| BuildError::TooManyAgents)?;
             if agents.insert(name.clone(), AgentIndex(index)).is_some() {
                 return Err(BuildError::SameName(name));
             }
-            names.push(name);
         }
-        if names.is_empty() {
+        if agents.is_empty() {
             return Err(BuildError::NoAgent);
         }
         if let Some(origin) = self.ws_origins.iter().find(|text| !ws::is_origin(text)) {
@@ -178,7 +171,7 @@ impl Setup {
         if let Some(again) = mounts.iter().position(|mount| !paths.insert(&mount.path)) {
             return Err(BuildError::SameMount(self.mounts[again].path.clone()));
         }
-        Ok(Names { agents, names, mounts })
+        Ok(mounts)
     }
 
     /// The agents' names, by index.
@@ -198,7 +191,7 @@ impl Setup {
     /// # Errors
     /// [`BuildError`].
     pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
-        let Names { agents, names, mounts } = self.resolve()?;
+        let mounts = self.resolve()?;
         let service = match self.service {
             Some(service) => service,
             None => local_core(&self.limits, self.agents, self.node, &start, self.tap.clone()),
@@ -209,8 +202,6 @@ impl Setup {
         let config = ServerConfig {
             limits: self.limits,
             mounts,
-            agents,
-            names,
             card: self.card,
             hosts: Hosts::new(self.allow_hosts, self.public_url.as_deref()),
             interfaces: self.interfaces,

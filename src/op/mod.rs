@@ -168,4 +168,9 @@ impl Service for Core {
     fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
         self.agents.get(usize::from(agent.0)).map(|registered| Arc::clone(&registered.profile))
     }
+
+    fn agent(&self, name: &str) -> Option<AgentIndex> {
+        let at = self.agents.iter().position(|resident| resident.profile.name == name)?;
+        u16::try_from(at).ok().map(AgentIndex)
+    }
 }

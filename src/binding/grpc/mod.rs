@@ -132,7 +132,8 @@ pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fa
         *fresh_id = uuid(entropy.bits());
     }
     // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.
-    let agent = means.config.agents.get(asked.tenant).copied().unwrap_or(AgentIndex(0));
+    let named = Some(asked.tenant).filter(|name| !name.is_empty());
+    let agent = named.and_then(|name| means.service.agent(name)).unwrap_or(AgentIndex(0));
     let profile = request.extensions.and_then(|_| means.service.profile(agent));
     let uris = profile
         .zip(request.extensions)
@@ -268,14 +269,14 @@ impl Ready<'_> {
             return Err(Fault::because(kind, cards::NO_EXTENDED));
         }
         let endpoint = Endpoint::standard(self.agent);
+        let missing = || Fault::new(FaultKind::ExtendedAgentCardNotConfigured);
+        let profile = self.service.profile(self.agent).ok_or_else(missing)?;
         // The default agent answers at the root, the others under their names.
-        let name = self.config.names.get(usize::from(self.agent.0)).filter(|_| self.agent.0 > 0);
+        let name = Some(&profile.name).filter(|_| self.agent.0 > 0);
         let base = name.map_or_else(String::new, |name| format!("/agents/{name}"));
         let is_secure = self.peer.is_secure;
         let origin =
             Origin { is_secure, host: self.request.authority.map(str::as_bytes), prefix: "" };
-        let missing = || Fault::new(FaultKind::ExtendedAgentCardNotConfigured);
-        let profile = self.service.profile(self.agent).ok_or_else(missing)?;
         let frame = frame::begin(self.out);
         match self.rpc.family {
             Family::Json => {
@@ -284,7 +285,7 @@ impl Ready<'_> {
                 Writer(self.out).bytes(json_payload::DATA, &body);
             }
             Family::V1 | Family::V03 => {
-                let urls = Urls::new(self.config, &origin, endpoint, &base);
+                let urls = Urls::new(self.config, &origin, (endpoint, &profile.name), &base);
                 let interfaces = urls.interfaces(endpoint.dialect);
                 let extended = self.config.extended_card;
                 match self.rpc.family {
