@@ -34,9 +34,10 @@ pub struct Setup {
     pub limits: Limits,
     /// Agents; the first one answers at the root.
     pub agents: Vec<(Profile, Arc<dyn Agent>)>,
-    /// What answers calls, in place of a local core with `agents`, which is then empty. Its agents
-    /// are those that [`Service::profile`] knows when the server is built, from index 0 until it
-    /// says `None`; they keep their names. [`local_core`] makes cores to put behind one.
+    /// What answers calls, in place of a local core with `agents`, which is then empty. The agents
+    /// that [`Service::profile`] knows when the server is built, from index 0 until it says `None`,
+    /// are checked, and mounts may name them; others may come and go later ([`Service::agent`]).
+    /// An agent keeps its name. [`local_core`] makes cores to put behind one.
     pub service: Option<Arc<dyn Service>>,
     /// The number of this server among those that serve the same agents: the ids of its tasks and
     /// contexts tell it, and [`node_of`](crate::engine::node_of) reads it. A `service` has numbers

@@ -24,7 +24,7 @@ use serde_json::json;
 
 use crate::support::{
     BEGIN, Lab,
-    ask::{get, get_with},
+    ask::{get, get_with, post, rpc},
 };
 
 /// Says hello to every message, in a direct message, and keeps no task.
@@ -174,6 +174,21 @@ fn cards_show_a_profile_that_changed() {
     // Those of the other agent are as they were.
     let other = lab.ask(&get("/agents/second/.well-known/agent-card.json"));
     assert_eq!(validators(&other)[1], since);
+}
+
+#[test]
+fn a_service_may_have_another_agent_while_the_server_runs() {
+    const CARD: &str = "/agents/third/.well-known/agent-card.json";
+    let service = Greeter::new(&["first", "second"]);
+    let mut lab = lab(&service);
+    assert_eq!(lab.ask(&get(CARD)).status, 404);
+    let third = Arc::new(Profile::new("third", "Says hello."));
+    service.profiles.lock().unwrap().push(third);
+    assert_eq!(lab.ask(&get(CARD)).json()["name"], "third");
+    let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] });
+    let body = rpc("SendMessage", &json!({ "message": message }));
+    let answer = lab.ask(&post("/agents/third", &[("A2A-Version", "1.0")], &body)).json();
+    assert_eq!(answer["result"]["message"]["parts"][0]["text"], "hello from third");
 }
 
 #[test]
