@@ -68,7 +68,7 @@ fn read_send(parser: &mut Parser, pack: &mut Vec<u8>, limits: &Limits, body: Sou
         task: None,
         tokens: Cell::default(),
     };
-    let Call::Send(send) = (method.wire.read)(&cx, request.params, pack).unwrap() else {
+    let Call::Send(send) = (method.wire.decode)(&cx, request.params, pack).unwrap() else {
         panic!("a send")
     };
     let Some(Content::Text(text)) = send.message.parts().next().map(Part::content) else {
@@ -148,7 +148,7 @@ fn writing(criterion: &mut Criterion) {
         let mut out = Vec::new();
         let write = |out: &mut Vec<u8>| {
             out.clear();
-            (wire.reply)(out, &Reply::Task { view: task.view(), history: None }, &cx);
+            (wire.encode.reply)(out, &Reply::Task { view: task.view(), history: None }, &cx);
         };
         write(&mut out);
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();

@@ -10,7 +10,7 @@ use crate::{
         responder::{Content, Responder, ResponseHead, Transport, retry_after},
         stream::{self, EventFraming},
     },
-    dialect::{Method, Wire, WriteCx},
+    dialect::{Encode, Method, WriteCx},
     fault::{Fault, FaultKind},
     http::media,
     model::{Generation, Reply},
@@ -25,7 +25,7 @@ pub struct AnswerFormat<'p> {
     /// The method that was called; `None`: none that is known.
     pub method: Option<&'static Method>,
     /// The writers of the method, or of an error without one.
-    pub wire: &'static Wire,
+    pub encode: &'static Encode,
     /// What they may use beside the answer.
     pub write: WriteCx<'p>,
     /// The media type of an answer that is no stream.
@@ -50,13 +50,13 @@ pub struct KeptFormat {
 impl<'p> AnswerFormat<'p> {
     /// The writers of an answer.
     #[inline(always)]
-    fn wire_of(&self, reply: &Reply<'_>) -> &'static Wire {
-        self.method.map_or(self.wire, |method| method.wire_of(reply))
+    fn encode_of(&self, reply: &Reply<'_>) -> &'static Encode {
+        self.method.map_or(self.encode, |method| method.encode_of(reply))
     }
 
     /// The writers of a stream about a task that a call of `made` has made.
-    pub fn wire_for(&self, made: Generation) -> &'static Wire {
-        self.method.map_or(self.wire, |method| method.wire_for(made))
+    pub fn encode_for(&self, made: Generation) -> &'static Encode {
+        self.method.map_or(self.encode, |method| method.encode_for(made))
     }
 
     /// Whether the call asked for a stream.
@@ -70,7 +70,7 @@ impl<'p> AnswerFormat<'p> {
     #[inline(always)]
     pub fn push_reply<R>(&self, out: &mut Vec<u8>, ask: impl FnOnce(&mut Answer<'_>) -> R) -> R {
         self.envelope.open_result(out);
-        ask(&mut |reply| (self.wire_of(&reply).reply)(out, &reply, &self.write))
+        ask(&mut |reply| (self.encode_of(&reply).reply)(out, &reply, &self.write))
     }
 
     /// Appends a result that is written already, in its envelope.
@@ -83,7 +83,7 @@ impl<'p> AnswerFormat<'p> {
     /// Appends an error in its envelope.
     pub fn push_fault(&self, out: &mut Vec<u8>, fault: &Fault) {
         self.envelope.open_error(out);
-        (self.wire.fault)(out, fault, &self.write);
+        (self.encode.fault)(out, fault, &self.write);
         self.envelope.close(out);
     }
 
@@ -95,12 +95,12 @@ impl<'p> AnswerFormat<'p> {
         };
         let task_id = self.write.task_id.into();
         let write = WriteCx { task_id: b"", ..self.write };
-        let AnswerFormat { method, wire, media, fields, status, .. } = *self;
+        let AnswerFormat { method, encode, media, fields, status, .. } = *self;
         let AnswerFormat { events, refuses_by_stream, .. } = *self;
         let format = AnswerFormat {
             envelope,
             method,
-            wire,
+            encode,
             write,
             media,
             fields,

@@ -114,12 +114,12 @@ impl<'x> CallContext<'x> {
         let cx = ReadCx {
             op: method.op,
             limits: &config.limits,
-            fresh_id: config.fresh_id(dialect, method.wire.generation, fresh_id),
+            fresh_id: config.fresh_id(dialect, method.generation(), fresh_id),
             after: after.flatten(),
             task,
             tokens: Cell::default(),
         };
-        let call = (method.wire.read)(&cx, params, pack)?;
+        let call = (method.wire.decode)(&cx, params, pack)?;
         if let Call::Send(send) = &call
             && send.message.message_id().raw() == fresh_id
         {
@@ -184,7 +184,7 @@ impl<'x> CallContext<'x> {
 
     fn extended_card(&self, format: &AnswerFormat<'_>) -> Result<Vec<u8>, Fault> {
         let (service, config) = (self.service, self.config);
-        let generation = format.wire.generation;
+        let generation = format.encode.generation;
         cards::extended(service, config, &self.origin(), self.endpoint, self.base, generation)
     }
 

@@ -59,7 +59,7 @@ fn stream(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
     let format = AnswerFormat {
         envelope: Envelope::Rpc(rpc::NULL_ID),
         method: Some(method),
-        wire: method.wire,
+        encode: &method.wire.encode,
         write: WriteCx::new(Op::Stream),
         media: media::JSON,
         fields: b"",

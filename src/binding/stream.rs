@@ -11,7 +11,7 @@ use crate::{
         answer::{AnswerFormat, KeptFormat, ResponseWriter},
         responder::Responder,
     },
-    dialect::Wire,
+    dialect::Encode,
     fault::{Fault, FaultKind},
     json::write::push_u64,
     model::Generation,
@@ -43,7 +43,7 @@ pub struct EventStream {
     /// What it is written with.
     format: KeptFormat,
     /// The writers of its events.
-    wire: &'static Wire,
+    encode: &'static Encode,
     /// When something was last written, for keep-alive comments.
     pub wrote_ms: u64,
     /// The place among the open streams.
@@ -58,8 +58,8 @@ impl EventStream {
         now_ms: u64,
         permit: Permit,
     ) -> EventStream {
-        let wire = format.wire_for(made);
-        EventStream { cursor, format: format.keep(), wire, wrote_ms: now_ms, _permit: permit }
+        let encode = format.encode_for(made);
+        EventStream { cursor, format: format.keep(), encode, wrote_ms: now_ms, _permit: permit }
     }
 
     /// Writes what is ready, at most until `out` holds `high_water` bytes.
@@ -72,19 +72,19 @@ impl EventStream {
         ResponseWriter { out, responder, .. }: &mut ResponseWriter<'_>,
         high_water: usize,
     ) -> Follow {
-        let EventStream { cursor, format, wire, .. } = self;
+        let EventStream { cursor, format, encode, .. } = self;
         let format = format.get();
         let mut follow = Follow::Pending;
         responder.piece(out, &mut |out| {
             follow = service.follow(cursor, wake, &mut |item| {
-                push_item(out, &format, wire, &item);
+                push_item(out, &format, encode, &item);
                 out.len() < high_water
             });
             match follow {
                 Follow::End => push_last(out, &format),
                 Follow::Gone => {
                     let fault = Fault::because(FaultKind::TaskNotFound, "the task left the store");
-                    push_fault(out, &format, wire, &fault);
+                    push_fault(out, &format, encode, &fault);
                 }
                 Follow::Pending | Follow::More => {}
             }
@@ -106,7 +106,7 @@ impl EventStream {
         let ResponseWriter { out, responder, .. } = writer;
         let fault = Fault::because(FaultKind::ShuttingDown, SHUTTING_DOWN);
         let format = self.format.get();
-        responder.piece(out, &mut |out| push_fault(out, &format, self.wire, &fault));
+        responder.piece(out, &mut |out| push_fault(out, &format, self.encode, &fault));
         responder.finish(out);
     }
 
@@ -135,13 +135,18 @@ pub(super) fn push_only_item(
     format: &AnswerFormat<'_>,
     item: &StreamResponse<'_>,
 ) {
-    push_item(out, format, format.wire, item);
+    push_item(out, format, format.encode, item);
     push_last(out, format);
 }
 
 /// Writes one item, if the dialect has a form for it.
 #[inline(always)]
-fn push_item(out: &mut Vec<u8>, format: &AnswerFormat<'_>, wire: &Wire, item: &StreamResponse<'_>) {
+fn push_item(
+    out: &mut Vec<u8>,
+    format: &AnswerFormat<'_>,
+    encode: &Encode,
+    item: &StreamResponse<'_>,
+) {
     let number = match item {
         StreamResponse::Snapshot(view) => Some(view.seq()),
         StreamResponse::Event { seq, .. } => Some(*seq),
@@ -152,7 +157,7 @@ fn push_item(out: &mut Vec<u8>, format: &AnswerFormat<'_>, wire: &Wire, item: &S
         EventFraming::Sse => {
             let frame = sse::begin(out, number);
             envelope.open_result(out);
-            if (wire.event)(out, item, &format.write) {
+            if (encode.event)(out, item, &format.write) {
                 envelope.close(out);
                 sse::finish(out, frame);
             } else {
@@ -162,7 +167,7 @@ fn push_item(out: &mut Vec<u8>, format: &AnswerFormat<'_>, wire: &Wire, item: &S
         EventFraming::Messages { event_ids } => {
             let frame = ws::begin(out);
             envelope.open_result(out);
-            if !(wire.event)(out, item, &format.write) {
+            if !(encode.event)(out, item, &format.write) {
                 return ws::cancel(out, frame);
             }
             if let Some(number) = number.filter(|_| event_ids) {
@@ -176,8 +181,13 @@ fn push_item(out: &mut Vec<u8>, format: &AnswerFormat<'_>, wire: &Wire, item: &S
 }
 
 /// Writes the error that ends a stream: an `event: error` frame, or a message.
-fn push_fault(out: &mut Vec<u8>, format: &AnswerFormat<'_>, wire: &'static Wire, fault: &Fault) {
-    let format = AnswerFormat { wire, ..*format };
+fn push_fault(
+    out: &mut Vec<u8>,
+    format: &AnswerFormat<'_>,
+    encode: &'static Encode,
+    fault: &Fault,
+) {
+    let format = AnswerFormat { encode, ..*format };
     match format.events {
         EventFraming::Sse => {
             let frame = sse::error_event(out, None);

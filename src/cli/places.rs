@@ -89,7 +89,7 @@ impl Places {
         }
         let sends = self.root.methods.iter().find(|method| method.op == Op::Send);
         let Some(method) = sends else { return text };
-        let (header, params) = match method.wire.generation {
+        let (header, params) = match method.generation() {
             Generation::V1 => (" -H 'A2A-Version: 1.0'", V1),
             Generation::V03 => ("", V03),
             Generation::V01 => ("", V01),

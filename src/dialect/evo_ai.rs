@@ -11,7 +11,8 @@ use crate::{
 };
 
 use super::{
-    Dialect, Method, Quirks, Routes, Wire, WriteCx, fault, method, pre_v1::Spelling, v01, v03,
+    Dialect, Encode, Method, Quirks, Routes, Wire, WriteCx, fault, method, pre_v1::Spelling, v01,
+    v03,
 };
 
 /// Evo AI.
@@ -22,8 +23,10 @@ pub static DIALECT: Dialect = Dialect {
     routes: Routes { by_name: Some("/api/v1/a2a/"), ..Routes::NONE },
 };
 
-static WIRE: Wire =
-    Wire { generation: Generation::V03, read: v03::read_lenient, reply, event, fault: write_fault };
+static WIRE: Wire = Wire {
+    decode: v03::read_lenient,
+    encode: Encode { generation: Generation::V03, reply, event, fault: write_fault },
+};
 
 const METHODS: &[Method] = &[
     method("message/send", Op::Send, &WIRE),

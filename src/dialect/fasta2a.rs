@@ -13,7 +13,7 @@ use crate::{
 };
 
 use super::{
-    Dialect, Method, Quirks, Routes, Wire, WriteCx, fault,
+    Dialect, Encode, Method, Quirks, Routes, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
     method,
     pre_v1::{self, Spelling, StatusOut},
@@ -28,8 +28,10 @@ pub static DIALECT: Dialect = Dialect {
     routes: Routes::NONE,
 };
 
-static WIRE: Wire =
-    Wire { generation: Generation::V03, read: v03::read_lenient, reply, event, fault: write_fault };
+static WIRE: Wire = Wire {
+    decode: v03::read_lenient,
+    encode: Encode { generation: Generation::V03, reply, event, fault: write_fault },
+};
 
 const METHODS: &[Method] = &[
     method("message/send", Op::Send, &WIRE),

@@ -20,13 +20,7 @@ pub static DIALECT: Dialect = Dialect {
     routes: Routes { by_name: Some("/a2a/"), card_query: Some("assistant_id"), ..Routes::NONE },
 };
 
-static WIRE: Wire = Wire {
-    generation: Generation::V03,
-    read,
-    reply: v03::reply,
-    event: v03::event,
-    fault: v03::write_fault,
-};
+static WIRE: Wire = Wire { decode: read, encode: v03::WIRE.encode };
 
 const METHODS: &[Method] = &[
     method("message/send", Op::Send, &WIRE),

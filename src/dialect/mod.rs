@@ -96,7 +96,7 @@ impl Dialect {
 
     /// Whether clients of this generation can use the dialect.
     pub fn speaks(&self, generation: Generation) -> bool {
-        self.methods.iter().any(|method| method.wire.generation == generation)
+        self.methods.iter().any(|method| method.generation() == generation)
     }
 
     /// Whether cards list it for clients of this generation.
@@ -109,25 +109,25 @@ impl Dialect {
         self.methods.iter().any(|method| method.op == op)
     }
 
-    /// The wire that writes a fault when no method of this dialect was named: of the generation
+    /// The writers of a fault when no method of this dialect was named: of the generation
     /// that `name` looks like (wire §1.2), else the dialect's first.
-    pub fn fault_wire(&self, name: &[u8]) -> &'static Wire {
+    pub fn fault_encode(&self, name: &[u8]) -> &'static Encode {
         let slashed = name.contains(&b'/');
         let like = self.methods.iter().find(|method| method.name.contains('/') == slashed);
-        like.or(self.methods.first()).map_or(&v1::WIRE, |method| method.wire)
+        like.or(self.methods.first()).map_or(&v1::WIRE.encode, |method| &method.wire.encode)
     }
 }
 
-/// One row of a method table.
+/// One row of a method table; `D` is what its params are read by.
 #[derive(Clone, Copy)]
-pub struct Method {
-    /// The JSON-RPC `method`.
+pub struct Method<D: 'static = Decode> {
+    /// The JSON-RPC `method`, or the name of an rpc.
     pub name: &'static str,
     /// What it does.
     pub op: Op,
     /// How its params are read and its answers written.
-    pub wire: &'static Wire,
-    /// True where 0.1 and 0.3 share a name: see [`Method::wire_for`].
+    pub wire: &'static Wire<D>,
+    /// True where 0.1 and 0.3 share a name: see [`Method::encode_for`].
     pub by_task: bool,
 }
 
@@ -136,26 +136,33 @@ const fn method(name: &'static str, op: Op, wire: &'static Wire) -> Method {
     Method { name, op, wire, by_task: false }
 }
 
-impl Method {
-    /// The wire that writes the answer when it is about a task made by a call of `made`.
+impl<D> Method<D> {
+    /// The generation that it belongs to.
+    #[inline]
+    pub fn generation(&self) -> Generation {
+        self.wire.encode.generation
+    }
+
+    /// The writers of the answer when it is about a task made by a call of `made`.
     ///
     /// Wire §1.2: `tasks/get`, `tasks/cancel` and `tasks/resubscribe` exist in both slash
     /// generations; a task made by `tasks/send*` is shown in its own shape, any other in that
     /// of 0.3. Params and faults always take [`Method::wire`].
     #[inline]
-    pub fn wire_for(&self, made: Generation) -> &'static Wire {
-        if self.by_task && made == Generation::V01 { &v01::WIRE } else { self.wire }
+    pub fn encode_for(&self, made: Generation) -> &'static Encode {
+        let is_v01 = self.by_task && made == Generation::V01;
+        if is_v01 { &v01::WIRE.encode } else { &self.wire.encode }
     }
 
-    /// The wire that writes this answer.
+    /// The writers of this answer.
     #[inline]
-    pub fn wire_of(&self, reply: &Reply<'_>) -> &'static Wire {
+    pub fn encode_of(&self, reply: &Reply<'_>) -> &'static Encode {
         match reply {
-            Reply::Task { view, .. } => self.wire_for(view.generation()),
+            Reply::Task { view, .. } => self.encode_for(view.generation()),
             Reply::Message { .. }
             | Reply::PageStart
             | Reply::PageTask { .. }
-            | Reply::PageEnd { .. } => self.wire,
+            | Reply::PageEnd { .. } => &self.wire.encode,
         }
     }
 }
@@ -199,18 +206,26 @@ impl Quirks {
 
 /// Reads `params` (absent: `None`) into a call. `pack` is cleared and holds what the call borrows
 /// beside the body: the packed message, and identifiers that were spelled with escapes.
-pub type Read =
+///
+/// Errors: `InvalidParams` with its field, `PushNotificationNotSupported` when a push configuration
+/// rides along.
+pub type Decode =
     for<'p> fn(&ReadCx<'_>, Option<Value<'p>>, &'p mut Vec<u8>) -> Result<Call<'p>, Fault>;
 
-/// The pairs of one wire family.
-pub struct Wire {
+/// One wire family: how its requests are read, and how its answers are written.
+pub struct Wire<D = Decode> {
+    /// Reads a request.
+    pub decode: D,
+    /// Writes answers.
+    pub encode: Encode,
+}
+
+/// How the answers of one wire family are written: as JSON, but for those of gRPC
+/// (`binding/grpc`), which are messages.
+#[derive(Clone, Copy)]
+pub struct Encode {
     /// The family.
     pub generation: Generation,
-    /// Reads `params`.
-    ///
-    /// Errors: `InvalidParams` with its field, `PushNotificationNotSupported` when a push
-    /// configuration rides along.
-    pub read: Read,
     /// Appends the JSON of `result`, or one piece of it: page pieces come as `PageStart`, any
     /// number of `PageTask`, `PageEnd`, into the same buffer with nothing in between.
     pub reply: fn(&mut Vec<u8>, &Reply<'_>, &WriteCx<'_>),

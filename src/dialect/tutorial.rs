@@ -9,7 +9,9 @@ use crate::{
     service::StreamResponse,
 };
 
-use super::{Dialect, Method, Quirks, Routes, Wire, WriteCx, method, pre_v1::Spelling, v03};
+use super::{
+    Dialect, Encode, Method, Quirks, Routes, Wire, WriteCx, method, pre_v1::Spelling, v03,
+};
 
 /// The tutorial.
 pub static DIALECT: Dialect = Dialect {
@@ -21,11 +23,8 @@ pub static DIALECT: Dialect = Dialect {
 
 /// 0.3 with both spellings.
 pub(super) static WIRE: Wire = Wire {
-    generation: Generation::V03,
-    read: v03::read_lenient,
-    reply,
-    event,
-    fault: v03::write_fault,
+    decode: v03::read_lenient,
+    encode: Encode { generation: Generation::V03, reply, event, fault: v03::write_fault },
 };
 
 const METHODS: &[Method] = &[

@@ -12,15 +12,17 @@ use crate::{
 };
 
 use super::{
-    ReadCx, Wire, WriteCx, fault,
+    Encode, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
     pre_v1::{self, Spelling, StatusOut},
     read, v03,
 };
 
 /// The 0.1 pairs.
-pub(super) static WIRE: Wire =
-    Wire { generation: Generation::V01, read, reply, event, fault: write_fault };
+pub(super) static WIRE: Wire = Wire {
+    decode: read,
+    encode: Encode { generation: Generation::V01, reply, event, fault: write_fault },
+};
 
 /// Objects of 0.1.
 const SPELLING: Spelling = Spelling {

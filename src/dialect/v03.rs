@@ -10,15 +10,17 @@ use crate::{
 };
 
 use super::{
-    ReadCx, Wire, WriteCx, fault,
+    Encode, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
     pre_v1::{self, Spelling, StatusOut},
     read,
 };
 
 /// The 0.3 pairs.
-pub(super) static WIRE: Wire =
-    Wire { generation: Generation::V03, read, reply, event, fault: write_fault };
+pub(super) static WIRE: Wire = Wire {
+    decode: read,
+    encode: Encode { generation: Generation::V03, reply, event, fault: write_fault },
+};
 
 /// Objects of 0.3.
 const SPELLING: Spelling = Spelling {

@@ -15,15 +15,17 @@ use crate::{
 };
 
 use super::{
-    ReadCx, Wire, WriteCx, fault,
+    Encode, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
     pre_v1::message_task_ref,
     read,
 };
 
 /// The pairs of 0.3 over HTTP+JSON.
-pub(super) static WIRE: Wire =
-    Wire { generation: Generation::V03, read, reply, event, fault: write_fault };
+pub(super) static WIRE: Wire = Wire {
+    decode: read,
+    encode: Encode { generation: Generation::V03, reply, event, fault: write_fault },
+};
 
 const RULES: read::Rules =
     read::Rules { proto: true, strict: true, ..read::Rules::of(Generation::V03) };

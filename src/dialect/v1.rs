@@ -15,18 +15,22 @@ use crate::{
 };
 
 use super::{
-    ReadCx, Wire, WriteCx, fault,
+    Encode, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef, Template},
     read,
 };
 
 /// The 1.0 pairs.
-pub(super) static WIRE: Wire =
-    Wire { generation: Generation::V1, read, reply, event, fault: write_fault };
+pub(super) static WIRE: Wire = Wire {
+    decode: read,
+    encode: Encode { generation: Generation::V1, reply, event, fault: write_fault },
+};
 
 /// The same in the HTTP+JSON binding, whose errors are AIP-193 (A2A 1.0 §11.6).
-pub(super) static REST: Wire =
-    Wire { generation: Generation::V1, read, reply, event, fault: write_rest_fault };
+pub(super) static REST: Wire = Wire {
+    decode: read,
+    encode: Encode { generation: Generation::V1, reply, event, fault: write_rest_fault },
+};
 
 const RULES: read::Rules = read::Rules::of(Generation::V1);
 

@@ -8,20 +8,21 @@ use crate::{
     model::Generation,
 };
 
-use super::{Method, rest::HttpJson};
+use super::rest::HttpJson;
 
 /// Newest minor version of 1.x that is served.
 const V1_MINOR_MAX: u32 = 0;
 
-/// Checks the version that a client named in the header, or else in the query, for `method`.
+/// Checks the version that a client named in the header, or else in the query, for a method of
+/// `generation`.
 ///
 /// `strict`: a method that only 1.0 has is refused unless 1.x is named; otherwise it is served
 /// (wire Appendix B, step 3). A 0.x method is served whatever served version is named.
 ///
 /// # Errors
 /// `VersionNotSupported`.
-pub fn check(asked: Option<&[u8]>, method: &Method, strict: bool) -> Result<(), Fault> {
-    let needs = if strict { method.wire.generation } else { Generation::V03 };
+pub fn check(asked: Option<&[u8]>, generation: Generation, strict: bool) -> Result<(), Fault> {
+    let needs = if strict { generation } else { Generation::V03 };
     match (asked, needs) {
         (Some(b"1.0"), _) => Ok(()),
         (None | Some(b"" | b"0.3"), Generation::V01 | Generation::V03) => Ok(()),
@@ -128,6 +129,7 @@ mod tests {
     fn absent_is_0_3_and_refused_only_where_1_0_is_needed_and_strict() {
         let (new, old) = (STANDARD.method(b"GetTask"), STANDARD.method(b"message/send"));
         let (Some(new), Some(old)) = (new, old) else { panic!("both methods exist") };
+        let (new, old) = (new.generation(), old.generation());
         for asked in [None, Some(&b""[..]), Some(b" "), Some(b"0.3"), Some(b"0.2.6")] {
             assert!(check(asked, new, false).is_ok() && check(asked, old, true).is_ok());
             let fault = check(asked, new, true).unwrap_err();
@@ -135,8 +137,8 @@ mod tests {
         }
         assert!(check(Some(b"1.0"), new, true).is_ok() && check(Some(b" 1.0 "), old, true).is_ok());
         for asked in [&b"99.0"[..], b"\xff", b"1.0\xff"] {
-            for method in [new, old] {
-                let fault = check(Some(asked), method, false).unwrap_err();
+            for generation in [new, old] {
+                let fault = check(Some(asked), generation, false).unwrap_err();
                 assert_eq!(fault.kind.row().code, -32009);
             }
         }

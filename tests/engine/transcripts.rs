@@ -158,38 +158,38 @@ impl Scene {
             "call" => return read(method, tail),
             "error" => {
                 let (kind, said) = tail.split_once(' ').unwrap_or((tail, ""));
-                (method.wire.fault)(&mut out, &fault(kind, said), &cx);
+                (method.wire.encode.fault)(&mut out, &fault(kind, said), &cx);
             }
             "reply" => {
                 let reply = Reply::Task { view: task().view(), history };
-                (method.wire_for(task().generation()).reply)(&mut out, &reply, &cx);
+                (method.encode_for(task().generation()).reply)(&mut out, &reply, &cx);
             }
             "page" => {
                 let artifacts = has("artifacts");
-                (method.wire.reply)(&mut out, &Reply::PageStart, &cx);
+                (method.wire.encode.reply)(&mut out, &Reply::PageStart, &cx);
                 if let Some(task) = &self.task {
                     let reply = Reply::PageTask { view: task.view(), history, artifacts };
-                    (method.wire.reply)(&mut out, &reply, &cx);
-                    (method.wire.reply)(&mut out, &reply, &cx);
+                    (method.wire.encode.reply)(&mut out, &reply, &cx);
+                    (method.wire.encode.reply)(&mut out, &reply, &cx);
                 }
                 let end = Reply::PageEnd { next: "next", page_size: 50, total: 2 };
-                (method.wire.reply)(&mut out, &end, &cx);
+                (method.wire.encode.reply)(&mut out, &end, &cx);
             }
             "answer" => {
                 let (message, context_id) = direct();
-                (method.wire.reply)(&mut out, &Reply::Message { message, context_id }, &cx);
+                (method.wire.encode.reply)(&mut out, &Reply::Message { message, context_id }, &cx);
             }
             "item" => {
                 let (message, context_id) = direct();
-                (method.wire.event)(
+                (method.wire.encode.event)(
                     &mut out,
                     &StreamResponse::Message { message, context_id },
                     &cx,
                 );
             }
             "snapshot" => {
-                let wire = method.wire_for(task().generation());
-                (wire.event)(&mut out, &StreamResponse::Snapshot(task().view()), &cx);
+                let encode = method.encode_for(task().generation());
+                (encode.event)(&mut out, &StreamResponse::Snapshot(task().view()), &cx);
             }
             "event" => {
                 let task = task();
@@ -201,7 +201,7 @@ impl Scene {
                     context_id: task.view().context_id(),
                     last: has("closes"),
                 };
-                (method.wire_for(task.generation()).event)(&mut out, &item, &cx);
+                (method.encode_for(task.generation()).event)(&mut out, &item, &cx);
             }
             _ => panic!("{place}no such command"),
         }
@@ -273,7 +273,7 @@ fn packed_message(json: &str) -> Vec<u8> {
     };
     let value = parser.parse(params.as_bytes(), 64).unwrap();
     let method = dialect::STANDARD.method(b"SendMessage").unwrap();
-    match (method.wire.read)(&cx, Some(value), &mut pack).unwrap() {
+    match (method.wire.decode)(&cx, Some(value), &mut pack).unwrap() {
         Call::Send(send) => send.message.packed().to_vec(),
         _ => unreachable!(),
     }
@@ -310,7 +310,7 @@ fn read(method: &Method, params: &str) -> String {
         tokens: Cell::default(),
     };
     let value = (!params.is_empty()).then(|| parser.parse(params.as_bytes(), 64).expect("params"));
-    match (method.wire.read)(&cx, value, &mut pack) {
+    match (method.wire.decode)(&cx, value, &mut pack) {
         Ok(call) => describe(&call),
         Err(fault) => {
             let field = fault.field.unwrap_or("-");

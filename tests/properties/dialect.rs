@@ -169,7 +169,7 @@ impl MessageModel {
 
 /// The message without what the wire has no place for (wire §1.6, §1.9, §3.4).
 fn expressible(message: &MessageModel, wire: &Wire) -> MessageModel {
-    let (mut message, generation) = (message.clone(), wire.generation);
+    let (mut message, generation) = (message.clone(), wire.encode.generation);
     if rest::V03.method(Op::Send).is_some_and(|method| std::ptr::eq(method.wire, wire)) {
         // The proto of 0.3 has no references.
         message.references.clear();
@@ -228,7 +228,7 @@ fn read<'p>(
     pack: &'p mut Vec<u8>,
 ) -> Result<Call<'p>, Fault> {
     let limits = Limits::default();
-    (wire.read)(
+    (wire.decode)(
         &ReadCx {
             op,
             limits: &limits,
@@ -253,7 +253,7 @@ fn round_trip(wire: &Wire, packed: &[u8]) -> Vec<u8> {
     let cx = WriteCx { op: Op::Send, task_id: b"t", history: None, unix_ms: 1 };
     let message = Message::from_packed(packed).unwrap();
     let reply = Reply::Message { message, context_id: RawText::parse("c").unwrap() };
-    (wire.reply)(&mut out, &reply, &cx);
+    (wire.encode.reply)(&mut out, &reply, &cx);
     let mut parser = Parser::new();
     let written = message_of(parser.parse(&out, 64).unwrap()).raw_str().to_owned();
     let params = format!("{{\"id\":\"t\",\"message\":{written}}}");
@@ -313,23 +313,23 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: RawText<'_>) {
         let (artifact_index, last) = (0, false);
         let item = StreamResponse::Event { seq, event, artifact_index, task_id, context_id, last };
         let is_user_message = matches!(event, TaskEvent::UserMessage { .. });
-        assert_eq!((wire.event)(&mut out, &item, &cx), !is_user_message);
+        assert_eq!((wire.encode.event)(&mut out, &item, &cx), !is_user_message);
         if is_user_message {
             assert!(out.is_empty());
             continue;
         }
         check(&mut out);
-        assert!((wire.event)(&mut out, &StreamResponse::Snapshot(task.view()), &cx));
+        assert!((wire.encode.event)(&mut out, &StreamResponse::Snapshot(task.view()), &cx));
         check(&mut out);
     }
     for history in [None, Some(0), Some(1)] {
         let reply = Reply::Task { view: task.view(), history };
-        (wire.reply)(&mut out, &reply, &cx);
+        (wire.encode.reply)(&mut out, &reply, &cx);
         check(&mut out);
     }
-    assert!((wire.event)(&mut out, &StreamResponse::Message { message, context_id }, &cx));
+    assert!((wire.encode.event)(&mut out, &StreamResponse::Message { message, context_id }, &cx));
     check(&mut out);
-    (wire.reply)(&mut out, &Reply::Message { message, context_id }, &cx);
+    (wire.encode.reply)(&mut out, &Reply::Message { message, context_id }, &cx);
     check(&mut out);
 }
 
@@ -353,7 +353,7 @@ pub fn params_are_read_or_refused(bytes: &[u8]) {
                 let allowed = fault.kind == FaultKind::PushNotificationNotSupported;
                 assert!(named == (fault.kind == FaultKind::InvalidParams) && (named || allowed));
                 let (mut out, mut parser) = (Vec::new(), Parser::new());
-                (wire.fault)(&mut out, &fault, &WriteCx::new(op));
+                (wire.encode.fault)(&mut out, &fault, &WriteCx::new(op));
                 parser.parse(&out, 8).unwrap();
             }
         }
@@ -484,7 +484,7 @@ proptest! {
             }
             let expected = expressible(&message, wire).pack();
             let ours = round_trip(wire, &message.pack());
-            prop_assert_eq!(&ours, &expected, "{} {:?}", dialect.name, wire.generation);
+            prop_assert_eq!(&ours, &expected, "{} {:?}", dialect.name, wire.encode.generation);
             // What has been through once stays as it is.
             prop_assert_eq!(&round_trip(wire, &ours), &expected);
         }
@@ -569,7 +569,7 @@ fn limits_hold() {
         };
         let (mut parser, mut pack) = (Parser::new(), Vec::new());
         let params = parser.parse(params.as_bytes(), 64).unwrap();
-        let fault = (wire.read)(&cx, Some(params), &mut pack).err();
+        let fault = (wire.decode)(&cx, Some(params), &mut pack).err();
         fault.map(|fault| (fault.field.unwrap_or("-"), fault.message().to_owned()))
     };
     let send = |extra: &str, parts: &str| {
@@ -607,9 +607,9 @@ fn tables_are_sound() {
                 dialect.method(method.name.as_bytes()).map(|found| found.op),
                 Some(method.op)
             );
-            let made = method.wire_for(Generation::V01).generation;
-            assert!(made == method.wire.generation || method.by_task);
-            assert_eq!(method.wire_for(Generation::V1).generation, method.wire.generation);
+            let made = method.encode_for(Generation::V01).generation;
+            assert!(made == method.generation() || method.by_task);
+            assert_eq!(method.encode_for(Generation::V1).generation, method.generation());
         }
         assert!(dialect.method(b"").is_none() && dialect.method(b"sendmessage").is_none());
         for kind in FaultKind::ALL {

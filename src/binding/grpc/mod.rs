@@ -105,7 +105,7 @@ pub enum Handled {
 pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fault> {
     let rpc = request.rpc;
     let method = rpc.method()?;
-    version::check(request.version, method, means.config.strict_version)?;
+    version::check(request.version, method.generation(), means.config.strict_version)?;
     let Scratch { decode, call, .. } = &mut *means.scratch;
     let DecodeBuffers { parser, pack, .. } = decode;
     let CallScratch { events, entropy, fresh_id, worker, .. } = call;
@@ -322,7 +322,7 @@ impl Answer {
         match self.rpc.family {
             Family::V1 => write::reply(out, Generation::V1, self.method.op, &reply),
             Family::V03 => write::reply(out, Generation::V03, self.method.op, &reply),
-            Family::Json => (self.method.wire.reply)(out, &reply, write),
+            Family::Json => (self.method.wire.encode.reply)(out, &reply, write),
         }
     }
 
@@ -351,7 +351,7 @@ fn push_event(
         Family::V03 => write::event(out, Generation::V03, item, write.history),
         Family::Json => {
             let payload = Writer(out).open(json_payload::DATA, JSON_GUESS);
-            let is_written = (method.wire.event)(out, item, write);
+            let is_written = (method.wire.encode.event)(out, item, write);
             Writer(out).close(payload);
             is_written
         }
@@ -381,6 +381,6 @@ fn json_call<'p>(
     pack: &'p mut Vec<u8>,
 ) -> Result<Asked<'p>, Fault> {
     let tenant = payload.get("tenant").and_then(|tenant| tenant.string_raw_str());
-    let call = (method.wire.read)(cx, Some(payload), pack)?;
+    let call = (method.wire.decode)(cx, Some(payload), pack)?;
     Ok(Asked { call, tenant: tenant.unwrap_or_default() })
 }

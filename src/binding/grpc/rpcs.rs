@@ -137,7 +137,7 @@ mod tests {
     fn every_rpc_has_a_method() {
         for (name, row) in NEW.iter().chain(IN_JSON).chain(OLD) {
             assert!(row.method().is_ok(), "{name}");
-            assert_eq!(row.method().unwrap().wire.generation, row.generation(), "{name}");
+            assert_eq!(row.method().unwrap().generation(), row.generation(), "{name}");
         }
         assert!(matches!(rpc("/grpc.health.v1.Health/Watch"), Some(Rpc::HealthWatch)));
         let none = ["", "/", "//", "/lf.a2a.v1.A2AService", "/lf.a2a.v1.A2AService/", "/a/b"];

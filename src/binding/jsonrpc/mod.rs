@@ -17,7 +17,7 @@ use crate::{
         negotiation::{has_type, version_of},
         stream::EventFraming,
     },
-    dialect::{Wire, WriteCx},
+    dialect::{Encode, WriteCx},
     fault::{Fault, FaultKind},
     http::media,
     json::{JsonError, Kind, Source, Value},
@@ -103,11 +103,16 @@ fn not_read(cx: &mut CallContext<'_>, error: JsonError) -> Handled {
 }
 
 /// The format of an error that answers a request of which no method is known.
-fn format<'p>(endpoint: Endpoint, id: &'p [u8], wire: &'static Wire, op: Op) -> AnswerFormat<'p> {
+fn format<'p>(
+    endpoint: Endpoint,
+    id: &'p [u8],
+    encode: &'static Encode,
+    op: Op,
+) -> AnswerFormat<'p> {
     AnswerFormat {
         envelope: Envelope::Rpc(id),
         method: None,
-        wire,
+        encode,
         write: WriteCx::new(op),
         media: media::JSON,
         fields: b"",
@@ -119,7 +124,7 @@ fn format<'p>(endpoint: Endpoint, id: &'p [u8], wire: &'static Wire, op: Op) -> 
 
 /// The format of an error that answers what was not even read.
 fn unknown(endpoint: Endpoint) -> AnswerFormat<'static> {
-    format(endpoint, rpc::NULL_ID, endpoint.dialect.fault_wire(b""), Op::Send)
+    format(endpoint, rpc::NULL_ID, endpoint.dialect.fault_encode(b""), Op::Send)
 }
 
 /// Writes the error object that answers what was not even read.

@@ -42,7 +42,7 @@ impl<'p> Heading<'p> {
             write: write_cx(method, call, cx.now),
             events: events(cx.source),
             refuses_by_stream: method.op.is_streaming() && refuses_by_stream(cx, method),
-            ..format(cx.endpoint, self.id, method.wire, method.op)
+            ..format(cx.endpoint, self.id, &method.wire.encode, method.op)
         }
     }
 
@@ -53,7 +53,7 @@ impl<'p> Heading<'p> {
             true => Refused::Silently,
             false => {
                 let Method { wire, op, .. } = *self.method;
-                Refused::With(Box::new((format(cx.endpoint, self.id, wire, op), fault)))
+                Refused::With(Box::new((format(cx.endpoint, self.id, &wire.encode, op), fault)))
             }
         }
     }
@@ -69,7 +69,7 @@ pub(super) fn heading<'p>(
 ) -> Result<Heading<'p>, Refused<'p>> {
     let (endpoint, dialect) = (cx.endpoint, cx.endpoint.dialect);
     let request = rpc::read(value, &cx.config.limits).map_err(|invalid| {
-        let format = format(endpoint, invalid.id, dialect.fault_wire(b""), Op::Send);
+        let format = format(endpoint, invalid.id, dialect.fault_encode(b""), Op::Send);
         Refused::With(Box::new((format, invalid.fault)))
     })?;
     let name = &*request.method;
@@ -80,7 +80,7 @@ pub(super) fn heading<'p>(
         if is_silent {
             return Err(Refused::Silently);
         }
-        let format = format(endpoint, id, dialect.fault_wire(name), Op::Send);
+        let format = format(endpoint, id, dialect.fault_encode(name), Op::Send);
         let fault = FaultKind::MethodNotFound.into();
         return Err(Refused::With(Box::new((format, fault))));
     };
@@ -100,7 +100,7 @@ fn check(
     by_position: bool,
     in_batch: bool,
 ) -> Result<(), Fault> {
-    version::check(version, method, cx.config.strict_version)?;
+    version::check(version, method.generation(), cx.config.strict_version)?;
     let invalid = |detail: &'static str| Fault::because(FaultKind::InvalidRequest, detail);
     if by_position {
         return Err(Fault::param("params", "parameters go by name"));
@@ -138,7 +138,7 @@ fn events(source: RequestSource<'_>) -> EventFraming {
 /// that accept nothing else can read nothing else; those of some platforms never can.
 fn refuses_by_stream(cx: &CallContext<'_>, method: &Method) -> bool {
     let RequestSource::Http(head) = cx.source else { return false };
-    if method.wire.generation == Generation::V1 {
+    if method.generation() == Generation::V1 {
         return false;
     }
     let accept = head.value(Field::Accept);

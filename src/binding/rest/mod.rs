@@ -74,7 +74,7 @@ pub fn handle(
             let format = AnswerFormat {
                 envelope: Envelope::Bare,
                 method: Some(method),
-                wire: method.wire,
+                encode: &method.wire.encode,
                 write: write_cx(method, call, cx.now),
                 media,
                 fields: store(head),
