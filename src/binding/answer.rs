@@ -7,12 +7,12 @@
 use crate::{
     binding::{
         envelope::Envelope,
-        responder::{Content, Responder, ResponseHead, Transport, retry_after},
+        responder::{Content, Responder, ResponseHead, STREAM_FIELDS, Transport, retry_after},
         stream::{self, EventFraming},
     },
     dialect::{Encode, Method, WriteCx},
     fault::{Fault, FaultKind},
-    http::media,
+    http::{ResponseFields, ResponseFieldsBuf, media},
     model::{Generation, Reply},
     service::{Answer, Cursor, Outcome, StreamResponse, WaitHandle},
 };
@@ -30,8 +30,8 @@ pub struct AnswerFormat<'p> {
     pub write: WriteCx<'p>,
     /// The media type of an answer that is no stream.
     pub media: &'static str,
-    /// Field lines of such an answer.
-    pub fields: &'static [u8],
+    /// Fields of such an answer.
+    pub fields: ResponseFields<'static>,
     /// The HTTP status of a fault that is answered alone.
     pub status: fn(&Fault) -> u16,
     /// How the events of a stream travel.
@@ -143,8 +143,8 @@ pub struct ResponseWriter<'x> {
     pub out: &'x mut Vec<u8>,
     /// The transport.
     pub responder: Transport<'x>,
-    /// Field lines of whatever is answered: the extensions in effect.
-    pub fields: Vec<u8>,
+    /// Fields of whatever is answered: the extensions in effect.
+    pub fields: ResponseFieldsBuf,
     /// True: content is not even made (the request was HEAD).
     pub is_head: bool,
 }
@@ -153,13 +153,19 @@ impl<'x> ResponseWriter<'x> {
     /// A writer of an answer that has no fields yet.
     #[inline]
     pub fn new(out: &'x mut Vec<u8>, responder: Transport<'x>) -> ResponseWriter<'x> {
-        ResponseWriter { out, responder, fields: Vec::new(), is_head: false }
+        ResponseWriter { out, responder, fields: ResponseFieldsBuf::default(), is_head: false }
     }
 
     /// Begins an answer whose content the caller appends.
     #[inline]
-    pub fn begin(&mut self, status: u16, media: &str, fields: &[u8], content: Content) {
-        let head = ResponseHead { status, media, fields: [fields, &self.fields], content };
+    pub fn begin(
+        &mut self,
+        status: u16,
+        media: &'static str,
+        fields: ResponseFields<'_>,
+        content: Content,
+    ) {
+        let head = ResponseHead { status, media, fields: [fields, self.fields.get()], content };
         self.responder.begin(self.out, &head);
     }
 
@@ -175,7 +181,7 @@ impl<'x> ResponseWriter<'x> {
     }
 
     /// Answers without content.
-    pub fn empty(&mut self, status: u16, fields: &[u8]) {
+    pub fn empty(&mut self, status: u16, fields: ResponseFields<'_>) {
         self.begin(status, "", fields, Content::Whole);
         self.finish();
     }
@@ -189,8 +195,8 @@ impl<'x> ResponseWriter<'x> {
     /// Answers with a fault under this HTTP status.
     #[cold]
     pub fn refuse_under(&mut self, status: u16, format: &AnswerFormat<'_>, fault: &Fault) {
-        let fields = [retry_after(status), format.fields].concat();
-        self.begin(status, format.media, &fields, Content::Whole);
+        let fields = ResponseFieldsBuf::of(&[retry_after(status), format.fields]);
+        self.begin(status, format.media, fields.get(), Content::Whole);
         format.push_fault(self.out, fault);
         self.finish();
     }
@@ -245,7 +251,7 @@ impl<'x> ResponseWriter<'x> {
         format: &AnswerFormat<'_>,
         ask: impl FnOnce(&mut Answer<'_>) -> R,
     ) -> R {
-        self.begin(200, media::EVENT_STREAM, b"", Content::Stream);
+        self.begin(200, media::EVENT_STREAM, STREAM_FIELDS, Content::Stream);
         let ResponseWriter { out, responder, .. } = self;
         // A2A 1.0 §3.1.2: a direct message is a stream of one event, and so is a finished task.
         ask(&mut |reply| {

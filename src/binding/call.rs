@@ -20,7 +20,7 @@ use crate::{
     },
     dialect::{Method, ReadCx, WriteCx},
     fault::Fault,
-    http::Head,
+    http::{Head, ResponseFieldsBuf},
     json::Value,
     model::{Call, Op, uuid},
     service::{CallCx, Caller, Now, Outcome, Peer, Scope, Service},
@@ -243,7 +243,7 @@ impl<'x> CallContext<'x> {
         }
     }
 
-    fn take_fields(&mut self) -> Vec<u8> {
+    fn take_fields(&mut self) -> ResponseFieldsBuf {
         std::mem::take(&mut self.writer.fields)
     }
 

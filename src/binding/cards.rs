@@ -19,7 +19,7 @@ use crate::{
         card::{self, CardForm, CardOptions},
     },
     fault::{Fault, FaultKind},
-    http::{Field, Head, date, media, query},
+    http::{Field, Head, ResponseFieldsBuf, date, media, query},
     model::{Generation, Op, Profile},
     service::{AgentIndex, Service},
 };
@@ -68,8 +68,8 @@ struct Card {
     base: String,
     body: Vec<u8>,
     etag: [u8; 34],
-    /// Complete field lines.
-    fields: Vec<u8>,
+    /// Fields of the answer.
+    fields: ResponseFieldsBuf,
 }
 
 /// Seconds that clients and proxies may use a card without asking again (A2A 1.0 §8.6).
@@ -128,9 +128,9 @@ fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
     };
     let card = &cx.scratch.cards.cards[index];
     if is_unchanged(head, card) {
-        return cx.writer.empty(304, &card.fields);
+        return cx.writer.empty(304, card.fields.get());
     }
-    cx.writer.begin(200, media::JSON, &card.fields, Content::Whole);
+    cx.writer.begin(200, media::JSON, card.fields.get(), Content::Whole);
     cx.writer.out.extend_from_slice(&card.body);
     cx.writer.finish();
 }
@@ -194,10 +194,11 @@ fn render(
     let modified_s = config.card_times.of(agent, &profile, config.started_s, now_s);
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(modified_s);
-    let vary = Origin::vary(config);
-    let rest = format!("\r\nCache-Control: public, max-age={MAX_AGE_S}\r\n{vary}");
-    let fields =
-        [b"ETag: ", &etag[..], b"\r\nLast-Modified: ", &modified, rest.as_bytes()].concat();
+    let mut fields = ResponseFieldsBuf::default();
+    fields.push("ETag", &String::from_utf8_lossy(&etag));
+    fields.push("Last-Modified", &String::from_utf8_lossy(&modified));
+    fields.push("Cache-Control", &format!("public, max-age={MAX_AGE_S}"));
+    fields.extend(Origin::vary(config));
     let Origin { is_secure, host, prefix } = *origin;
     let (host, prefix) = (host.unwrap_or_default().to_vec(), prefix.to_owned());
     let base = base.to_owned();

@@ -7,12 +7,12 @@ use crate::{
         responder::Content, stream::EventFraming, ws,
     },
     dialect::{STANDARD, WriteCx},
-    http::{Field, Head, Method, media},
+    http::{Field, Head, Method, ResponseFields, media, response_fields},
     model::{Call, Generation, MessageBuf, Op, PartsBuf, Send, SendMode},
     rpc,
 };
 
-const ALLOW: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
+const ALLOW: ResponseFields<'static> = response_fields!("Allow": "GET, HEAD, POST, OPTIONS");
 
 /// Answers any request below the prefix.
 pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, body: &[u8]) -> Handled {
@@ -62,7 +62,7 @@ fn stream(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
         encode: &method.wire.encode,
         write: WriteCx::new(Op::Stream),
         media: media::JSON,
-        fields: b"",
+        fields: ResponseFields::NONE,
         status: |_| 500,
         events: EventFraming::Sse,
         refuses_by_stream: false,

@@ -2,7 +2,7 @@
 //! agent has them, too. An answer names those.
 
 use crate::{
-    http::{Field, Head},
+    http::{Field, Head, ResponseFieldsBuf},
     model::Profile,
 };
 
@@ -43,13 +43,13 @@ pub fn in_effect<'a>(profile: &Profile, named: &'a str) -> Vec<&'a str> {
 }
 
 /// The fields for the head of the answer, under the names that the request has for them.
-pub fn fields(profile: &Profile, head: &Head<'_>) -> Vec<u8> {
-    let mut fields = Vec::new();
+pub fn fields(profile: &Profile, head: &Head<'_>) -> ResponseFieldsBuf {
+    let mut fields = ResponseFieldsBuf::default();
     for name in FIELDS {
         let named = named_in(head, &[name]);
         let uris = in_effect(profile, &named);
         if !uris.is_empty() {
-            fields.extend_from_slice(format!("{name}: {}\r\n", uris.join(", ")).as_bytes());
+            fields.push(name, &uris.join(", "));
         }
     }
     fields

@@ -7,14 +7,14 @@ use crate::{
         route::{NO_AGENT, NOTHING, Route, path_of, route},
         ws,
     },
-    http::{Head, Method, TargetForm},
+    http::{Head, Method, ResponseFields, TargetForm, response_fields},
     json::Source,
 };
 
 /// Methods that exist at an RPC path and at a card's path.
-const RPC_METHODS: &[u8] = b"Allow: POST, OPTIONS\r\n";
-const CARD_METHODS: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
-const ALL_METHODS: &[u8] = b"Allow: GET, HEAD, POST, OPTIONS\r\n";
+const RPC_METHODS: ResponseFields<'static> = response_fields!("Allow": "POST, OPTIONS");
+const CARD_METHODS: ResponseFields<'static> = response_fields!("Allow": "GET, HEAD, OPTIONS");
+const ALL_METHODS: ResponseFields<'static> = response_fields!("Allow": "GET, HEAD, POST, OPTIONS");
 
 /// Handles a request whose body is complete.
 #[inline]

@@ -5,23 +5,28 @@
 
 use crate::{
     binding::{answer::ResponseWriter, responder::Content},
-    http::media,
+    http::{ResponseFields, media},
     json::write::push_string,
     rpc,
 };
 
 /// Answers a request with an error about its path.
 pub fn answer(writer: &mut ResponseWriter<'_>, status: u16, detail: &'static str) {
-    write(writer, status, detail, b"");
+    write(writer, status, detail, ResponseFields::NONE);
 }
 
-/// RFC 9110 §15.5.6: 405 names the methods that would do; `allow` is that field's line.
-pub fn not_allowed(writer: &mut ResponseWriter<'_>, allow: &[u8]) {
+/// RFC 9110 §15.5.6: 405 names the methods that would do; `allow` is that field.
+pub fn not_allowed(writer: &mut ResponseWriter<'_>, allow: ResponseFields<'_>) {
     write(writer, 405, "the method is not allowed here", allow);
 }
 
-/// Writes an error with field lines of its own.
-pub fn write(writer: &mut ResponseWriter<'_>, status: u16, detail: &'static str, fields: &[u8]) {
+/// Writes an error with fields of its own.
+pub fn write(
+    writer: &mut ResponseWriter<'_>,
+    status: u16,
+    detail: &'static str,
+    fields: ResponseFields<'_>,
+) {
     writer.begin(status, media::JSON, fields, Content::Whole);
     let out = &mut *writer.out;
     rpc::open_error(out, rpc::NULL_ID);

@@ -10,7 +10,7 @@ use crate::{
         stream::EventStream,
     },
     fault::{Fault, FaultKind},
-    http::media,
+    http::{ResponseFields, ResponseFieldsBuf, media},
     permits::Permit,
     service::{Answer, Now, Outcome, Service, WaitHandle},
     waiter::WAITER_BYTES,
@@ -43,18 +43,18 @@ pub struct PendingResponse {
     calls: Vec<PendingCall>,
     /// `None` for a single call.
     batch: Option<PendingBatch>,
-    /// Field lines of the answer.
-    fields: Vec<u8>,
+    /// Fields of the answer.
+    fields: ResponseFieldsBuf,
     /// The place among the pending calls, or among the streams for a call that asked for one.
     permit: Option<Permit>,
 }
 
 impl PendingResponse {
-    /// What waits, with the field lines of its answer.
+    /// What waits, with the fields of its answer.
     pub fn new(
         calls: Vec<PendingCall>,
         batch: Option<PendingBatch>,
-        fields: Vec<u8>,
+        fields: ResponseFieldsBuf,
         permit: Permit,
     ) -> PendingResponse {
         PendingResponse { calls, batch, fields, permit: Some(permit) }
@@ -137,7 +137,7 @@ fn poll_batch(
     if !calls.is_empty() {
         return Poll::Pending;
     }
-    writer.begin(200, media::JSON, b"", Content::Whole);
+    writer.begin(200, media::JSON, ResponseFields::NONE, Content::Whole);
     writer.out.push(b'[');
     writer.out.append(&mut batch.answers);
     writer.out.push(b']');

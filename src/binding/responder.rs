@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    http::{Head, Method, Version, response},
+    http::{Head, Method, ResponseFields, Version, response, response_fields},
     sse,
     ws::{self, OpCode},
 };
@@ -19,9 +19,9 @@ pub struct ResponseHead<'a> {
     /// The status of HTTP (RFC 9110 §15).
     pub status: u16,
     /// The media type of the content; empty: none.
-    pub media: &'a str,
-    /// Two blocks of field lines, each with its CRLF; either may be empty.
-    pub fields: [&'a [u8]; 2],
+    pub media: &'static str,
+    /// Fields of the answer, and of every answer to this request.
+    pub fields: [ResponseFields<'a>; 2],
     /// How the content comes.
     pub content: Content,
 }
@@ -106,9 +106,16 @@ impl Responder for Transport<'_> {
     }
 }
 
+/// To come back in a second.
+pub const RETRY_AFTER: ResponseFields<'static> = response_fields!("Retry-After": "1");
+
+/// What the head of a stream of events says: that nobody keeps it, and that no proxy holds it back.
+pub const STREAM_FIELDS: ResponseFields<'static> =
+    response_fields!("Cache-Control": "no-cache", "X-Accel-Buffering": "no");
+
 /// When to come back, said beside the statuses of a server that is full or ends (RFC 9110 §10.2.3).
-pub fn retry_after(status: u16) -> &'static [u8] {
-    if matches!(status, 429 | 503) { b"Retry-After: 1\r\n" } else { b"" }
+pub fn retry_after(status: u16) -> ResponseFields<'static> {
+    if matches!(status, 429 | 503) { RETRY_AFTER } else { ResponseFields::NONE }
 }
 
 /// Responses of HTTP/1.1, and of HTTP/1.0.
@@ -166,7 +173,7 @@ impl Responder for Http1<'_> {
     #[inline(always)]
     fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
         let Http1Kept { closes, is_http10, .. } = self.kept;
-        let extra = match head.fields {
+        let extra = match head.fields.map(ResponseFields::lines) {
             [lines, []] | [[], lines] if !is_http10 => Cow::Borrowed(lines),
             fields => joined(fields, is_http10 && !closes && head.content != Content::Stream),
         };
@@ -174,7 +181,7 @@ impl Responder for Http1<'_> {
             Content::Stream => {
                 self.begun = Begun::Stream(out.len());
                 self.kept.is_stream = true;
-                response::stream_head(out, self.date, closes, is_http10, &extra);
+                response::stream_head(out, head.media, self.date, closes, is_http10, &extra);
             }
             content if response::has_body(head.status) => {
                 let mark = response::begin(out, head.status, head.media, self.date, &extra, closes);

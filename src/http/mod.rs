@@ -25,6 +25,7 @@ mod line;
 mod memo;
 mod parse;
 mod reject;
+mod response_fields;
 mod scan;
 mod target;
 
@@ -38,6 +39,8 @@ pub use line::{Method, Version};
 pub use memo::{Found, HeadMemo};
 pub use parse::{FIELDS_CEILING, parse_head};
 pub use reject::Reject;
+pub(crate) use response_fields::response_fields;
+pub use response_fields::{ResponseFields, ResponseFieldsBuf};
 pub use scan::{EMPTY_LINES_MAX, Scan, find_head};
 pub use target::TargetForm;
 

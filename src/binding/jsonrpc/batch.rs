@@ -11,7 +11,7 @@ use crate::{
         responder::Content,
     },
     fault::{Fault, FaultKind},
-    http::media,
+    http::{ResponseFields, media},
     json::Value,
 };
 
@@ -40,7 +40,7 @@ pub(super) fn answer(
         cx.writer.refuse(&unknown(cx.endpoint), &fault);
         return Handled::Answered;
     }
-    cx.writer.begin(200, media::JSON, b"", Content::Whole);
+    cx.writer.begin(200, media::JSON, ResponseFields::NONE, Content::Whole);
     cx.writer.out.push(b'[');
     let (body_at, mut waiting) = (cx.writer.out.len(), Vec::new());
     let answer_bytes_max = cx.config.limits.answer_bytes_max;
@@ -67,7 +67,7 @@ pub(super) fn answer(
     }
     if cx.writer.out.len() == body_at {
         cx.writer.rollback();
-        cx.writer.empty(204, b"");
+        cx.writer.empty(204, ResponseFields::NONE);
         return Handled::Answered;
     }
     cx.writer.out.push(b']');

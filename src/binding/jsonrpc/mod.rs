@@ -19,7 +19,7 @@ use crate::{
     },
     dialect::{Encode, WriteCx},
     fault::{Fault, FaultKind},
-    http::media,
+    http::{ResponseFields, media},
     json::{JsonError, Kind, Source, Value},
     model::Op,
     rpc,
@@ -80,7 +80,7 @@ fn refuse(cx: &mut CallContext<'_>, refused: Refused<'_>) -> Handled {
     match refused {
         Refused::With(refused) => cx.writer.refuse(&refused.0, &refused.1),
         // JSON-RPC 2.0 §4.1: nothing to say, which HTTP says with an empty answer.
-        Refused::Silently => cx.writer.empty(204, b""),
+        Refused::Silently => cx.writer.empty(204, ResponseFields::NONE),
     }
     Handled::Answered
 }
@@ -115,7 +115,7 @@ fn format<'p>(
         encode,
         write: WriteCx::new(op),
         media: media::JSON,
-        fields: b"",
+        fields: ResponseFields::NONE,
         status: endpoint.dialect.quirks.fault_http,
         events: EventFraming::Sse,
         refuses_by_stream: false,

@@ -22,7 +22,7 @@ use crate::{
     },
     dialect::{Method, rest::HttpJson, version},
     fault::{Fault, FaultKind},
-    http::{self, Field, Head},
+    http::{self, Field, Head, ResponseFields, ResponseFieldsBuf, response_fields},
     json::{Source, write::push_escaped},
     model::{Call, Op},
 };
@@ -32,7 +32,7 @@ use path::RestResource;
 
 /// RFC 9111 §3: a cache may keep what a GET says, and guess for how long. A task changes, and
 /// concerns whoever asked.
-const NO_STORE: &[u8] = b"Cache-Control: no-store\r\n";
+const NO_STORE: ResponseFields<'static> = response_fields!("Cache-Control": "no-store");
 
 /// Where a request goes.
 #[derive(Clone, Copy)]
@@ -47,8 +47,8 @@ pub struct RestTarget<'r> {
     pub form: &'static HttpJson,
 }
 
-/// A refusal: in this form, with this fault, under this status, with these field lines.
-type Refusal = (&'static HttpJson, Fault, u16, &'static [u8]);
+/// A refusal: in this form, with this fault, under this status, with these fields.
+type Refusal = (&'static HttpJson, Fault, u16, ResponseFields<'static>);
 
 /// Handles a request to a path of HTTP+JSON.
 pub fn handle(
@@ -104,12 +104,12 @@ pub fn not_found(
 fn refuse(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
-    media: &str,
+    media: &'static str,
     (form, fault, status, fields): Refusal,
 ) -> Handled {
     // RFC 9110 §15.1: a cache may keep a 404 or 405, too, which is of the type that was asked for.
-    let fields = [fields, retry_after(status), store(head)].concat();
-    cx.writer.begin(status, media, &fields, Content::Whole);
+    let all = ResponseFieldsBuf::of(&[fields, retry_after(status), store(head)]);
+    cx.writer.begin(status, media, all.get(), Content::Whole);
     (form.fault)(cx.writer.out, &fault, status);
     cx.writer.finish();
     Handled::Answered
@@ -118,13 +118,13 @@ fn refuse(
 /// A refusal under the status that the form has for the fault.
 fn plain(form: &'static HttpJson, fault: Fault) -> Refusal {
     let status = (form.status)(&fault);
-    (form, fault, status, b"")
+    (form, fault, status, ResponseFields::NONE)
 }
 
 /// What caches are told of an answer to this request.
-fn store(head: &Head<'_>) -> &'static [u8] {
+fn store(head: &Head<'_>) -> ResponseFields<'static> {
     let is_safe = matches!(head.method(), http::Method::Get | http::Method::Head);
-    if is_safe { NO_STORE } else { b"" }
+    if is_safe { NO_STORE } else { ResponseFields::NONE }
 }
 
 /// The method that a request means, in the form that it asks for.
@@ -151,7 +151,7 @@ fn row(
         // A dialect that has a status of its own for this keeps it.
         return Err(match target.endpoint.dialect.quirks.media_http {
             200 => plain(form, fault),
-            own => (form, fault, own, b""),
+            own => (form, fault, own, ResponseFields::NONE),
         });
     }
     let method = form.method(op);

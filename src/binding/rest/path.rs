@@ -5,7 +5,7 @@
 
 use crate::{
     dialect::rest::HttpJson,
-    http::Method,
+    http::{Method, ResponseFields, response_fields},
     model::{Generation, Op},
 };
 
@@ -64,18 +64,18 @@ impl<'r> RestResource<'r> {
         Some(op)
     }
 
-    /// The `Allow` line: the methods that do something here.
-    pub fn allow(self) -> &'static [u8] {
+    /// The field `Allow`: the methods that do something here.
+    pub fn allow(self) -> ResponseFields<'static> {
         match self {
             RestResource::Send | RestResource::Stream | RestResource::Cancel(_) => {
-                b"Allow: POST, OPTIONS\r\n"
+                response_fields!("Allow": "POST, OPTIONS")
             }
             RestResource::Tasks | RestResource::Task(_) | RestResource::Card => {
-                b"Allow: GET, HEAD, OPTIONS\r\n"
+                response_fields!("Allow": "GET, HEAD, OPTIONS")
             }
-            RestResource::Subscribe(_) => b"Allow: GET, POST, OPTIONS\r\n",
-            RestResource::Configs(_) => b"Allow: GET, HEAD, POST, OPTIONS\r\n",
-            RestResource::Config(..) => b"Allow: GET, HEAD, DELETE, OPTIONS\r\n",
+            RestResource::Subscribe(_) => response_fields!("Allow": "GET, POST, OPTIONS"),
+            RestResource::Configs(_) => response_fields!("Allow": "GET, HEAD, POST, OPTIONS"),
+            RestResource::Config(..) => response_fields!("Allow": "GET, HEAD, DELETE, OPTIONS"),
         }
     }
 
@@ -274,7 +274,7 @@ mod tests {
             "/extendedAgentCard",
         ] {
             let Some((resource, _)) = at(path) else { panic!("{path}") };
-            let allow = String::from_utf8_lossy(resource.allow()).into_owned();
+            let allow = String::from_utf8_lossy(resource.allow().lines()).into_owned();
             for (method, name) in methods {
                 let names = |word: &str| word == name;
                 let listed = allow.trim().split([' ', ',', ':']).any(names);

@@ -5,8 +5,13 @@
 
 use super::{Session, Upgrade};
 use crate::{
-    binding::{CallContext, Handled, ServerConfig, http_error, origin::Origin},
-    http::{self, BodyFraming, Field, Head, Method, Version},
+    binding::{
+        CallContext, Handled, ServerConfig, http_error, origin::Origin, responder::RETRY_AFTER,
+    },
+    http::{
+        self, BodyFraming, Field, Head, Method, ResponseFields, ResponseFieldsBuf, Version,
+        response_fields,
+    },
     ws,
 };
 
@@ -14,8 +19,11 @@ use crate::{
 const SUBPROTOCOL: &[u8] = b"a2a";
 
 /// What RFC 6455 §4.4 and RFC 9110 §15.5.22 want beside status 426.
-const UPGRADE_REQUIRED: &[u8] =
-    b"Sec-WebSocket-Version: 13\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
+const UPGRADE_REQUIRED: ResponseFields<'static> = response_fields!(
+    "Sec-WebSocket-Version": "13",
+    "Upgrade": "websocket",
+    "Connection": "Upgrade"
+);
 
 /// True for a request that wants to become a WebSocket.
 ///
@@ -33,7 +41,7 @@ pub fn is_upgrade(head: &Head<'_>) -> bool {
 pub fn upgrade(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
     match accept(cx, head) {
         Ok(accept) => {
-            cx.writer.empty(101, &fields(head, &accept));
+            cx.writer.empty(101, fields(head, &accept).get());
             Handled::Upgraded(Box::new(Session::new(Upgrade::of(cx, head))))
         }
         Err((status, detail, fields)) => {
@@ -43,11 +51,11 @@ pub fn upgrade(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
     }
 }
 
-type Refusal = (u16, &'static str, &'static [u8]);
+type Refusal = (u16, &'static str, ResponseFields<'static>);
 
 /// RFC 6455 §4.2.1, rule by rule; the accept key if all of them hold.
 fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], Refusal> {
-    let bad = |detail| (400, detail, &b""[..]);
+    let bad = |detail| (400, detail, ResponseFields::NONE);
     if !head.connection_upgrade() {
         return Err(bad("an upgrade needs the field Connection: Upgrade"));
     }
@@ -62,10 +70,10 @@ fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], Refusal> {
     let key = key.ok_or(bad("Sec-WebSocket-Key must be 16 bytes in base64, once"))?;
     let host = Origin::of(cx.config, cx.peer, head).host;
     if !is_origin_allowed(cx.config, head, host) {
-        return Err((403, "no WebSocket is served to pages of this origin", b""));
+        return Err((403, "no WebSocket is served to pages of this origin", ResponseFields::NONE));
     }
     if cx.closes {
-        return Err((503, "the connection closes now", b"Retry-After: 1\r\n"));
+        return Err((503, "the connection closes now", RETRY_AFTER));
     }
     Ok(key)
 }
@@ -77,14 +85,14 @@ fn only<'h>(head: &Head<'h>, name: &str) -> Option<&'h [u8]> {
 }
 
 /// The fields of the answer that opens a WebSocket.
-fn fields(head: &Head<'_>, accept: &[u8; 28]) -> Vec<u8> {
-    let mut fields =
-        b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ".to_vec();
-    fields.extend_from_slice(accept);
-    fields.extend_from_slice(b"\r\n");
+fn fields(head: &Head<'_>, accept: &[u8; 28]) -> ResponseFieldsBuf {
+    let mut fields = ResponseFieldsBuf::default();
+    fields.push("Upgrade", "websocket");
+    fields.push("Connection", "Upgrade");
+    fields.push("Sec-WebSocket-Accept", std::str::from_utf8(accept).unwrap_or_default());
     let offered = head.values("sec-websocket-protocol");
     if offered.flat_map(http::list).any(|protocol| protocol == SUBPROTOCOL) {
-        fields.extend_from_slice(b"Sec-WebSocket-Protocol: a2a\r\n");
+        fields.push("Sec-WebSocket-Protocol", "a2a");
     }
     fields
 }

@@ -1,0 +1,115 @@
+//! Fields of a response: names and values, kept as the lines that they are in HTTP/1.1.
+//!
+//! Law: where the parts of a line stand is known from the time at which it is written. HTTP/1.1
+//! copies the lines as they are, everybody else reads names and values, and nobody parses.
+
+/// The names and values of some fields, in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponseFields<'a> {
+    /// Each with its CRLF.
+    lines: &'a str,
+    parts: &'a [(usize, usize)],
+}
+
+/// Fields that are known only while the server runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResponseFieldsBuf {
+    lines: String,
+    /// Bytes of each name and of each value.
+    parts: Vec<(usize, usize)>,
+}
+
+/// [`ResponseFields`] of constants: `response_fields!("Allow": "POST, OPTIONS")`.
+macro_rules! response_fields {
+    ($($name:literal: $value:literal),*) => {{
+        const LINES: &str = concat!($($name, ": ", $value, "\r\n"),*);
+        const PARTS: &[(usize, usize)] = &[$(($name.len(), $value.len())),*];
+        $crate::http::ResponseFields::of_lines(LINES, PARTS)
+    }};
+}
+pub(crate) use response_fields;
+
+/// What stands between a name and its value, and behind that.
+const SEPARATOR: &str = ": ";
+const END: &str = "\r\n";
+
+impl<'a> ResponseFields<'a> {
+    /// No fields.
+    pub const NONE: ResponseFields<'static> = ResponseFields { lines: "", parts: &[] };
+
+    /// For [`response_fields`] alone: the lines, and bytes of the name and of the value of each.
+    pub const fn of_lines(lines: &'a str, parts: &'a [(usize, usize)]) -> ResponseFields<'a> {
+        ResponseFields { lines, parts }
+    }
+
+    /// The field lines of HTTP/1.1, each with its CRLF.
+    #[inline(always)]
+    pub fn lines(self) -> &'a [u8] {
+        self.lines.as_bytes()
+    }
+
+    /// Names and values.
+    pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let mut rest = self.lines;
+        self.parts.iter().map_while(move |&(name_len, value_len)| {
+            let (name, behind) = rest.split_at_checked(name_len)?;
+            let (value, behind) = behind.get(SEPARATOR.len()..)?.split_at_checked(value_len)?;
+            rest = behind.get(END.len()..)?;
+            Some((name, value))
+        })
+    }
+}
+
+impl ResponseFieldsBuf {
+    /// All of these, in their order.
+    pub fn of(all: &[ResponseFields<'_>]) -> ResponseFieldsBuf {
+        let mut fields = ResponseFieldsBuf::default();
+        all.iter().for_each(|some| fields.extend(*some));
+        fields
+    }
+
+    /// Appends a field. Its value holds no end of a line, and no other control byte.
+    pub fn push(&mut self, name: &str, value: &str) {
+        debug_assert!(!value.bytes().any(|byte| byte.is_ascii_control()), "{name}: {value:?}");
+        self.lines.extend([name, SEPARATOR, value, END]);
+        self.parts.push((name.len(), value.len()));
+    }
+
+    /// Appends all of `fields`.
+    pub fn extend(&mut self, fields: ResponseFields<'_>) {
+        self.lines.push_str(fields.lines);
+        self.parts.extend_from_slice(fields.parts);
+    }
+
+    /// The fields.
+    #[inline]
+    pub fn get(&self) -> ResponseFields<'_> {
+        ResponseFields { lines: &self.lines, parts: &self.parts }
+    }
+
+    /// Bytes behind pointers.
+    pub fn held_bytes(&self) -> usize {
+        self.lines.capacity() + self.parts.capacity() * size_of::<(usize, usize)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: ResponseFields<'static> = response_fields!("Allow": "GET", "X-Y": "");
+
+    #[test]
+    fn fields_are_lines_and_parts() {
+        assert_eq!(TWO.lines(), b"Allow: GET\r\nX-Y: \r\n");
+        assert_eq!(TWO.iter().collect::<Vec<_>>(), [("Allow", "GET"), ("X-Y", "")]);
+        let mut fields = ResponseFieldsBuf::default();
+        fields.push("Vary", "Host: a");
+        fields.extend(TWO);
+        fields.push("Z", "1");
+        let all = [("Vary", "Host: a"), ("Allow", "GET"), ("X-Y", ""), ("Z", "1")];
+        assert_eq!(fields.get().iter().collect::<Vec<_>>(), all);
+        assert_eq!(fields.get().lines(), b"Vary: Host: a\r\nAllow: GET\r\nX-Y: \r\nZ: 1\r\n");
+        assert_eq!(ResponseFields::NONE.iter().count(), 0);
+    }
+}
