@@ -31,7 +31,7 @@ pub struct AnswerFormat<'p> {
     /// The media type of an answer that is no stream.
     pub media: &'static str,
     /// Fields of such an answer.
-    pub fields: ResponseFields<'static>,
+    pub fields: &'static ResponseFields<'static>,
     /// The HTTP status of a fault that is answered alone.
     pub status: fn(&Fault) -> u16,
     /// How the events of a stream travel.
@@ -175,6 +175,14 @@ impl<'x> ResponseWriter<'x> {
         self.responder.finish(self.out);
     }
 
+    /// Says what comes behind the content of the answer, before it ends; a transport that has no
+    /// trailers leaves them out.
+    pub fn trailers(&mut self, trailers: ResponseFieldsBuf) {
+        if let Transport::Parts(parts) = &mut self.responder {
+            parts.trailers(trailers);
+        }
+    }
+
     /// Takes an answer back.
     pub fn rollback(&mut self) {
         self.responder.rollback(self.out);
@@ -195,7 +203,7 @@ impl<'x> ResponseWriter<'x> {
     /// Answers with a fault under this HTTP status.
     #[cold]
     pub fn refuse_under(&mut self, status: u16, format: &AnswerFormat<'_>, fault: &Fault) {
-        let fields = ResponseFieldsBuf::of(&[retry_after(status), format.fields]);
+        let fields = ResponseFieldsBuf::of(&[retry_after(status), *format.fields]);
         self.begin(status, format.media, fields.get(), Content::Whole);
         format.push_fault(self.out, fault);
         self.finish();
@@ -212,10 +220,10 @@ impl<'x> ResponseWriter<'x> {
         if self.is_head {
             // A page may be long: what a request costs is to show in the output, which bounds how
             // many are answered at a time.
-            self.begin(200, format.media, format.fields, Content::LeftOut);
+            self.begin(200, format.media, *format.fields, Content::LeftOut);
             return ask(&mut |_| ());
         }
-        self.begin(200, format.media, format.fields, Content::Whole);
+        self.begin(200, format.media, *format.fields, Content::Whole);
         format.push_reply(self.out, ask)
     }
 

@@ -171,7 +171,7 @@ impl<'x> CallContext<'x> {
         match self.extended_card(format) {
             Ok(card) => {
                 let content = if self.writer.is_head { Content::LeftOut } else { Content::Whole };
-                self.writer.begin(200, format.media, format.fields, content);
+                self.writer.begin(200, format.media, *format.fields, content);
                 if !self.writer.is_head {
                     format.push_bytes(self.writer.out, &card);
                 }

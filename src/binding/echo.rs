@@ -62,7 +62,7 @@ fn stream(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
         encode: &method.wire.encode,
         write: WriteCx::new(Op::Stream),
         media: media::JSON,
-        fields: ResponseFields::NONE,
+        fields: &ResponseFields::NONE,
         status: |_| 500,
         events: EventFraming::Sse,
         refuses_by_stream: false,

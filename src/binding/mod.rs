@@ -25,6 +25,7 @@ pub mod negotiation;
 pub mod origin;
 pub mod pending;
 pub mod responder;
+pub mod response_parts;
 pub mod rest;
 pub mod route;
 mod scratch;

@@ -1,5 +1,5 @@
-//! Where the answers of JSON-RPC and HTTP+JSON go: the syntax of HTTP/1.x and of WebSocket around
-//! their content.
+//! Where answers go: the syntax of HTTP/1.x and of WebSocket around their content, or their parts
+//! for whoever has a syntax of his own.
 //!
 //! A binding begins an answer with a status, a media type and fields, appends content to the
 //! output, and finishes or rolls back; an answer that comes in pieces is a stream. HTTP/1.1 and
@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 
 use crate::{
+    binding::response_parts::ResponseParts,
     http::{Head, Method, ResponseFields, Version, response, response_fields},
     sse,
     ws::{self, OpCode},
@@ -55,12 +56,14 @@ pub trait Responder {
     fn rollback(&mut self, out: &mut Vec<u8>);
 }
 
-/// One of both responders, so that the compiler sees through them.
+/// One of the responders, so that the compiler sees through them.
 pub enum Transport<'x> {
     /// HTTP/1.x.
     Http1(Http1<'x>),
     /// WebSocket.
     WebSocket(Messages),
+    /// Whatever somebody else makes of the parts.
+    Parts(&'x mut ResponseParts),
 }
 
 impl Transport<'_> {
@@ -69,7 +72,7 @@ impl Transport<'_> {
     pub fn kept(&self) -> Http1Kept {
         match self {
             Transport::Http1(http) => http.kept,
-            Transport::WebSocket(_) => Http1Kept::default(),
+            Transport::WebSocket(_) | Transport::Parts(_) => Http1Kept::default(),
         }
     }
 }
@@ -80,6 +83,7 @@ impl Responder for Transport<'_> {
         match self {
             Transport::Http1(http) => http.begin(out, head),
             Transport::WebSocket(messages) => messages.begin(out, head),
+            Transport::Parts(parts) => parts.begin(out, head),
         }
     }
 
@@ -87,6 +91,7 @@ impl Responder for Transport<'_> {
         match self {
             Transport::Http1(http) => http.piece(out, write),
             Transport::WebSocket(messages) => messages.piece(out, write),
+            Transport::Parts(parts) => parts.piece(out, write),
         }
     }
 
@@ -95,6 +100,7 @@ impl Responder for Transport<'_> {
         match self {
             Transport::Http1(http) => http.finish(out),
             Transport::WebSocket(messages) => messages.finish(out),
+            Transport::Parts(parts) => parts.finish(out),
         }
     }
 
@@ -102,6 +108,7 @@ impl Responder for Transport<'_> {
         match self {
             Transport::Http1(http) => http.rollback(out),
             Transport::WebSocket(messages) => messages.rollback(out),
+            Transport::Parts(parts) => parts.rollback(out),
         }
     }
 }

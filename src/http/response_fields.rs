@@ -3,20 +3,29 @@
 //! Law: where the parts of a line stand is known from the time at which it is written. HTTP/1.1
 //! copies the lines as they are, everybody else reads names and values, and nobody parses.
 
+use std::borrow::Cow;
+
 /// The names and values of some fields, in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseFields<'a> {
     /// Each with its CRLF.
     lines: &'a str,
+    /// Bytes of each name and of each value.
     parts: &'a [(usize, usize)],
 }
 
-/// Fields that are known only while the server runs.
+/// Fields that outlive what they were made of. Constants are not copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseFieldsBuf {
-    lines: String,
-    /// Bytes of each name and of each value.
-    parts: Vec<(usize, usize)>,
+    lines: Cow<'static, str>,
+    parts: Cow<'static, [(usize, usize)]>,
+}
+
+impl From<ResponseFields<'static>> for ResponseFieldsBuf {
+    fn from(fields: ResponseFields<'static>) -> ResponseFieldsBuf {
+        let ResponseFields { lines, parts } = fields;
+        ResponseFieldsBuf { lines: Cow::Borrowed(lines), parts: Cow::Borrowed(parts) }
+    }
 }
 
 /// [`ResponseFields`] of constants: `response_fields!("Allow": "POST, OPTIONS")`.
@@ -37,7 +46,7 @@ impl<'a> ResponseFields<'a> {
     /// No fields.
     pub const NONE: ResponseFields<'static> = ResponseFields { lines: "", parts: &[] };
 
-    /// For [`response_fields`] alone: the lines, and bytes of the name and of the value of each.
+    /// For the macro `response_fields` alone: the lines, and bytes of the name and of the value of each.
     pub const fn of_lines(lines: &'a str, parts: &'a [(usize, usize)]) -> ResponseFields<'a> {
         ResponseFields { lines, parts }
     }
@@ -71,14 +80,16 @@ impl ResponseFieldsBuf {
     /// Appends a field. Its value holds no end of a line, and no other control byte.
     pub fn push(&mut self, name: &str, value: &str) {
         debug_assert!(!value.bytes().any(|byte| byte.is_ascii_control()), "{name}: {value:?}");
-        self.lines.extend([name, SEPARATOR, value, END]);
-        self.parts.push((name.len(), value.len()));
+        self.lines.to_mut().extend([name, SEPARATOR, value, END]);
+        self.parts.to_mut().push((name.len(), value.len()));
     }
 
     /// Appends all of `fields`.
     pub fn extend(&mut self, fields: ResponseFields<'_>) {
-        self.lines.push_str(fields.lines);
-        self.parts.extend_from_slice(fields.parts);
+        if !fields.parts.is_empty() {
+            self.lines.to_mut().push_str(fields.lines);
+            self.parts.to_mut().extend_from_slice(fields.parts);
+        }
     }
 
     /// The fields.
@@ -89,7 +100,9 @@ impl ResponseFieldsBuf {
 
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
-        self.lines.capacity() + self.parts.capacity() * size_of::<(usize, usize)>()
+        let lines = if let Cow::Owned(lines) = &self.lines { lines.capacity() } else { 0 };
+        let parts = if let Cow::Owned(parts) = &self.parts { parts.capacity() } else { 0 };
+        lines + parts * size_of::<(usize, usize)>()
     }
 }
 
@@ -110,6 +123,8 @@ mod tests {
         let all = [("Vary", "Host: a"), ("Allow", "GET"), ("X-Y", ""), ("Z", "1")];
         assert_eq!(fields.get().iter().collect::<Vec<_>>(), all);
         assert_eq!(fields.get().lines(), b"Vary: Host: a\r\nAllow: GET\r\nX-Y: \r\nZ: 1\r\n");
+        assert_eq!(ResponseFieldsBuf::from(TWO).get(), TWO);
+        assert_eq!(ResponseFieldsBuf::from(TWO).held_bytes(), 0);
         assert_eq!(ResponseFields::NONE.iter().count(), 0);
     }
 }

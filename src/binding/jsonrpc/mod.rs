@@ -115,7 +115,7 @@ fn format<'p>(
         encode,
         write: WriteCx::new(op),
         media: media::JSON,
-        fields: ResponseFields::NONE,
+        fields: &ResponseFields::NONE,
         status: endpoint.dialect.quirks.fault_http,
         events: EventFraming::Sse,
         refuses_by_stream: false,

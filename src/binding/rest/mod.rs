@@ -108,7 +108,7 @@ fn refuse(
     (form, fault, status, fields): Refusal,
 ) -> Handled {
     // RFC 9110 §15.1: a cache may keep a 404 or 405, too, which is of the type that was asked for.
-    let all = ResponseFieldsBuf::of(&[fields, retry_after(status), store(head)]);
+    let all = ResponseFieldsBuf::of(&[fields, retry_after(status), *store(head)]);
     cx.writer.begin(status, media, all.get(), Content::Whole);
     (form.fault)(cx.writer.out, &fault, status);
     cx.writer.finish();
@@ -122,9 +122,9 @@ fn plain(form: &'static HttpJson, fault: Fault) -> Refusal {
 }
 
 /// What caches are told of an answer to this request.
-fn store(head: &Head<'_>) -> ResponseFields<'static> {
+fn store(head: &Head<'_>) -> &'static ResponseFields<'static> {
     let is_safe = matches!(head.method(), http::Method::Get | http::Method::Head);
-    if is_safe { NO_STORE } else { ResponseFields::NONE }
+    if is_safe { &NO_STORE } else { &ResponseFields::NONE }
 }
 
 /// The method that a request means, in the form that it asks for.

@@ -1,0 +1,146 @@
+//! An answer in its parts: a head, content, trailers. Who puts them into a syntax of his own takes
+//! them from here when they are final.
+//!
+//! Law: what is rolled back was never there. The head of an answer at once is final when the answer
+//! is finished, and that of a stream when the turn ends in which it was begun: nobody takes
+//! anything before.
+
+use super::responder::{Content, Responder, ResponseHead};
+use crate::http::{ResponseFieldsBuf, response};
+
+/// Takes an answer; its content is in the output that the answer was written to.
+#[derive(Debug, Default)]
+pub struct ResponseParts {
+    /// True: the request was HEAD, so content is left out.
+    head_only: bool,
+    /// Where the content begins in the output.
+    start: usize,
+    head: Option<HeadParts>,
+    trailers: ResponseFieldsBuf,
+    is_complete: bool,
+}
+
+/// What is said of an answer before its content.
+#[derive(Debug)]
+pub struct HeadParts {
+    /// The status of HTTP (RFC 9110 §15).
+    pub status: u16,
+    /// The media type of the content; empty: none.
+    pub media: &'static str,
+    /// The other fields.
+    pub fields: ResponseFieldsBuf,
+    /// How the content comes.
+    pub content: Content,
+    /// Its bytes, once they are counted; those of an answer to HEAD as well, which has none.
+    pub content_length: Option<u64>,
+}
+
+impl ResponseParts {
+    /// The parts of an answer; `head_only`: the request was HEAD.
+    pub fn new(head_only: bool) -> ResponseParts {
+        ResponseParts { head_only, ..ResponseParts::default() }
+    }
+
+    /// The head, once.
+    pub fn take_head(&mut self) -> Option<HeadParts> {
+        self.head.take()
+    }
+
+    /// The head, until it is taken.
+    pub fn head_mut(&mut self) -> Option<&mut HeadParts> {
+        self.head.as_mut()
+    }
+
+    /// Says what comes behind the content.
+    pub fn trailers(&mut self, trailers: ResponseFieldsBuf) {
+        self.trailers = trailers;
+    }
+
+    /// What comes behind the content of an answer that is complete.
+    pub fn end(&self) -> Option<&ResponseFieldsBuf> {
+        self.is_complete.then_some(&self.trailers)
+    }
+
+    /// Bytes behind pointers.
+    pub fn held_bytes(&self) -> usize {
+        let head = self.head.as_ref().map_or(0, |head| head.fields.held_bytes());
+        head + self.trailers.held_bytes()
+    }
+}
+
+impl Responder for ResponseParts {
+    fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
+        let ResponseHead { status, media, fields, content } = *head;
+        self.start = out.len();
+        let (fields, content_length) = (ResponseFieldsBuf::of(&fields), None);
+        self.head = Some(HeadParts { status, media, fields, content, content_length });
+    }
+
+    fn piece(&mut self, out: &mut Vec<u8>, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        write(out);
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        if let Some(head) = &mut self.head
+            && head.content == Content::Whole
+        {
+            // RFC 9110 §8.6: nothing is said of content that cannot be.
+            let length = out.len().saturating_sub(self.start) as u64;
+            head.content_length = response::has_body(head.status).then_some(length);
+            if self.head_only {
+                out.truncate(self.start);
+            }
+        }
+        self.is_complete = true;
+    }
+
+    fn rollback(&mut self, out: &mut Vec<u8>) {
+        out.truncate(self.start);
+        self.head = None;
+        self.trailers = ResponseFieldsBuf::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::{ResponseFields, media};
+
+    fn head(status: u16, content: Content) -> ResponseHead<'static> {
+        ResponseHead { status, media: media::JSON, fields: [ResponseFields::NONE; 2], content }
+    }
+
+    /// Status, length and content of an answer.
+    fn answer(to_head: bool, status: u16, content: Content) -> (u16, Option<u64>, Vec<u8>) {
+        let (mut parts, mut out) = (ResponseParts::new(to_head), Vec::new());
+        parts.begin(&mut out, &head(500, Content::Whole));
+        out.extend_from_slice(b"half of an ans");
+        parts.rollback(&mut out);
+        assert!(parts.end().is_none() && parts.head_mut().is_none());
+        parts.begin(&mut out, &head(status, content));
+        if response::has_body(status) && content != Content::LeftOut {
+            parts.piece(&mut out, &mut |out| out.extend_from_slice(b"{}"));
+        }
+        parts.finish(&mut out);
+        assert!(parts.end().is_some());
+        let head = parts.take_head();
+        assert!(parts.take_head().is_none());
+        let (status, length) = head.map_or((0, None), |head| (head.status, head.content_length));
+        (status, length, out)
+    }
+
+    #[test]
+    fn only_the_last_of_what_was_begun_is_there() {
+        assert_eq!(answer(false, 200, Content::Whole), (200, Some(2), b"{}".to_vec()));
+        assert_eq!(answer(false, 200, Content::Stream), (200, None, b"{}".to_vec()));
+    }
+
+    #[test]
+    fn rfc9110_8_6_a_length_is_said_where_there_could_be_content() {
+        assert_eq!(answer(true, 200, Content::Whole), (200, Some(2), Vec::new()));
+        assert_eq!(answer(true, 200, Content::LeftOut), (200, None, Vec::new()));
+        for status in [204, 304] {
+            assert_eq!(answer(false, status, Content::Whole), (status, None, Vec::new()));
+        }
+    }
+}
