@@ -269,8 +269,6 @@ impl Bare {
             held_bytes: Default::default(),
             limits,
             mounts: Vec::new(),
-            agents: Default::default(),
-            names: vec!["echo".to_owned()],
             card: CardForm::V1,
             interfaces: Interface::defaults(),
             public_url: None,

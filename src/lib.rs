@@ -17,24 +17,63 @@
 //! [`service::Service`] to put something else behind the wire.
 
 pub mod agent;
-pub mod binding;
-pub mod dialect;
 pub mod engine;
 pub mod fault;
-pub mod http;
-pub mod json;
 pub mod limits;
 pub mod model;
 #[cfg(feature = "net")]
 pub mod net;
-pub mod op;
-pub mod pb;
-pub mod permits;
-pub mod rpc;
 pub mod service;
+
+// Everything else is for ourselves: public for the tests, benches and fuzz targets of this
+// repository, which have the feature `internals`, and for nobody else.
+#[cfg(not(feature = "internals"))]
+mod binding;
+#[cfg(feature = "internals")]
+pub mod binding;
+#[cfg(not(feature = "internals"))]
+mod dialect;
+#[cfg(feature = "internals")]
+pub mod dialect;
+#[cfg(not(feature = "internals"))]
+mod http;
+#[cfg(feature = "internals")]
+pub mod http;
+#[cfg(not(feature = "internals"))]
+mod json;
+#[cfg(feature = "internals")]
+pub mod json;
+#[cfg(not(feature = "internals"))]
+mod op;
+#[cfg(feature = "internals")]
+pub mod op;
+#[cfg(not(feature = "internals"))]
+mod pb;
+#[cfg(feature = "internals")]
+pub mod pb;
+#[cfg(not(feature = "internals"))]
+mod permits;
+#[cfg(feature = "internals")]
+pub mod permits;
+#[cfg(not(feature = "internals"))]
+mod rpc;
+#[cfg(feature = "internals")]
+pub mod rpc;
+#[cfg(not(feature = "internals"))]
+mod sse;
+#[cfg(feature = "internals")]
 pub mod sse;
+#[cfg(not(feature = "internals"))]
+mod store;
+#[cfg(feature = "internals")]
 pub mod store;
+#[cfg(not(feature = "internals"))]
+mod waiter;
+#[cfg(feature = "internals")]
 pub mod waiter;
+#[cfg(not(feature = "internals"))]
+mod ws;
+#[cfg(feature = "internals")]
 pub mod ws;
 
 /// The programs of the README, compiled by `cargo test`.

@@ -100,7 +100,7 @@ pub struct Peer<'a> {
     /// Our own address of the connection, by which the peer may call us; `None`: unknown.
     pub local: Option<IpAddr>,
     /// True: the connection came to a listener that this machine alone can reach, which answers to
-    /// known hosts and no others, see [`crate::binding::hosts`].
+    /// known hosts and no others, see `docs/guide/proxy.md`.
     pub is_loopback: bool,
 }
 

@@ -7,7 +7,6 @@ use std::{thread, time::Duration};
 
 use peregrine::{
     agent::{Agent, Closed, Job, Profile, Skill, Turn},
-    json::base64,
     model::{
         ArtifactBuf, Content, Json, JsonObject, MessageBuf, PartBuf, PartsBuf, TaskState,
         ValueError,
@@ -68,7 +67,7 @@ fn sign(turn: &mut Turn<'_>) {
     for part in turn.message.parts() {
         parts = match part.content() {
             Content::Raw(file) => {
-                let mut bytes = base64::decode(&file.to_str()).unwrap_or_default();
+                let mut bytes = file.decode_base64().unwrap_or_default();
                 bytes.extend_from_slice(b"signed\n");
                 let mut signed = PartBuf::bytes(&bytes);
                 if let Some(name) = part.filename() {

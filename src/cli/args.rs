@@ -189,7 +189,7 @@ fn check_tls(tls: &TlsFlags) -> Result<(), ArgError> {
 #[cfg(test)]
 mod tests {
     use peregrine::{
-        binding::interfaces::Binding,
+        engine::Binding,
         limits::{Limits, memory_bytes_default},
     };
 

@@ -4,9 +4,8 @@ use std::fmt::Write;
 
 use peregrine::{
     agent::Extension,
-    dialect::{self, Dialect},
-    engine::Setup,
-    model::{Generation, Op},
+    engine::{FirstCall, Setup, first_call},
+    model::Generation,
 };
 
 use super::args::TlsFlags;
@@ -20,8 +19,8 @@ const CLIENT_CERT: &str = " --cert client.pem --key client.key";
 pub struct Places {
     /// What stands in the banner, and at which path it is.
     rows: Vec<(String, String)>,
-    /// Who speaks at `/`.
-    root: &'static Dialect,
+    /// How a message is sent to `/`.
+    root: Option<FirstCall>,
     /// The extensions without which the agent at `/` answers nobody.
     required: Vec<String>,
     /// True: clients must show a certificate.
@@ -34,13 +33,13 @@ impl Places {
         let names = setup.agents.iter().map(|(profile, _)| &profile.name);
         let mut rows: Vec<(String, String)> =
             names.map(|name| (format!("agent   {name}"), format!("/agents/{name}"))).collect();
-        let (mut root, mut first) = (&dialect::STANDARD, 0);
+        let (mut root, mut first) = (first_call("standard"), 0);
         for mount in &setup.mounts {
             let path = mount.path.trim_end_matches('/');
             let agent = mount.agent.as_deref();
             let index = agent.map_or(Some(0), |name| index_of(setup, name));
             if path.is_empty() {
-                root = dialect::by_name(&mount.dialect).unwrap_or(root);
+                root = first_call(&mount.dialect).or(root);
                 first = index.unwrap_or(0);
             }
             // A mount goes before the place that the agent has anyway.
@@ -81,22 +80,20 @@ impl Places {
         let cert = if self.asks_clients { CLIENT_CERT } else { "" };
         let mut text =
             format!("curl -s{insecure}{cert} '{url}/' -H 'Content-Type: application/json'");
-        if self.root.quirks.accept_required {
+        if self.root.is_some_and(|root| root.needs_accept) {
             text.push_str(" -H 'Accept: application/json'");
         }
         if !self.required.is_empty() {
             let _ = write!(text, " -H 'A2A-Extensions: {}'", self.required.join(", "));
         }
-        let sends = self.root.methods.iter().find(|method| method.op == Op::Send);
-        let Some(method) = sends else { return text };
-        let (header, params) = match method.generation() {
+        let Some(FirstCall { method, generation, .. }) = self.root else { return text };
+        let (header, params) = match generation {
             Generation::V1 => (" -H 'A2A-Version: 1.0'", V1),
             Generation::V03 => ("", V03),
             Generation::V01 => ("", V01),
         };
-        let name = method.name;
         let _ =
-            write!(text, r#"{header} -d '{{"jsonrpc":"2.0","id":1,"method":"{name}","params":"#);
+            write!(text, r#"{header} -d '{{"jsonrpc":"2.0","id":1,"method":"{method}","params":"#);
         text.push_str(params);
         text.push_str("}'");
         text

@@ -1,13 +1,7 @@
 //! The values of flags: text in, a checked value or one line of what is wrong with it out.
 
 use peregrine::{
-    binding::{
-        hosts::is_host,
-        interfaces::{Binding, Interface},
-        ws::is_origin,
-    },
-    dialect::card::CardForm,
-    engine::Mount,
+    engine::{Binding, CardForm, Interface, Mount, is_host, is_origin},
     limits::{LimitError, Limits, Unit},
 };
 

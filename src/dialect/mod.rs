@@ -56,6 +56,25 @@ pub fn by_name(name: &str) -> Option<&'static Dialect> {
     ALL.iter().copied().find(|dialect| dialect.name == name)
 }
 
+/// How clients of a dialect send a message: what a first call by hand needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstCall {
+    /// The JSON-RPC `method`.
+    pub method: &'static str,
+    /// The family of its params.
+    pub generation: Generation,
+    /// True: `Accept` must name `application/json`.
+    pub needs_accept: bool,
+}
+
+/// How clients of the dialect of this name send a message; `None`: there is no such dialect.
+pub fn first_call(dialect: &str) -> Option<FirstCall> {
+    let dialect = by_name(dialect)?;
+    let method = dialect.methods.iter().find(|method| method.op == Op::Send)?;
+    let (generation, needs_accept) = (method.generation(), dialect.quirks.accept_required);
+    Some(FirstCall { method: method.name, generation, needs_accept })
+}
+
 /// One way of speaking A2A over JSON-RPC.
 #[derive(Clone, Copy)]
 pub struct Dialect {

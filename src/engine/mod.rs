@@ -10,7 +10,17 @@ mod request;
 mod setup;
 mod socket;
 
-pub use crate::{service::Start, store::node_of};
+pub use crate::{
+    binding::{
+        hosts::is_host,
+        interfaces::{Binding, Interface, InterfaceError},
+        ws::is_origin,
+    },
+    dialect::{FirstCall, card::CardForm, first_call},
+    json::Source,
+    service::Start,
+    store::node_of,
+};
 pub use build_error::BuildError;
 pub use conn::{Conn, Cx, Next, Progress};
 pub use setup::{Engine, Mount, Setup, Waiting, local_core};

@@ -56,7 +56,7 @@ pub struct Setup {
     pub public_url: Option<String>,
     /// Hosts that are answered to beside those of the loopback interface, of `public_url` and of
     /// the address that a call came in at: names or addresses without a port, or `*` for any host.
-    /// Where hosts are checked is told in [`crate::binding::hosts`].
+    /// Where hosts are checked is told in `docs/guide/proxy.md`.
     pub allow_hosts: Vec<String>,
     /// Believe `X-Forwarded-Proto`, `-Host` and `-Prefix` when a card's URLs are made. Only for a
     /// server that nobody reaches but a proxy which sets them.

@@ -96,11 +96,6 @@ impl Chunked {
         matches!(self.state, ChunkedState::Done)
     }
 
-    /// Bytes of data decoded or announced so far.
-    pub const fn body_bytes(&self) -> u64 {
-        self.body_bytes
-    }
-
     /// Eats `input` and appends its data to `body`; bytes behind the body are left alone.
     ///
     /// After an error the decoder must not be used again.

@@ -208,6 +208,7 @@ impl<'b> Head<'b> {
     }
 
     /// The method as it was spelt.
+    #[cfg(feature = "internals")]
     pub fn method_text(&self) -> &'b str {
         self.text(self.layout.method_text).unwrap_or_default()
     }

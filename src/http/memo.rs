@@ -63,11 +63,6 @@ impl HeadMemo {
         }
     }
 
-    /// The limits that every head must keep.
-    pub const fn limits(&self) -> &HeadLimits {
-        &self.limits
-    }
-
     /// Reads the head that begins at `buf[0]`; `scanned` is as for [`find_head`].
     ///
     /// `knows_hosts` says whether the server knows the hosts that a head names, and is told whether

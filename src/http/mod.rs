@@ -30,18 +30,19 @@ mod scan;
 mod target;
 
 pub use authority::is_valid as is_authority;
-pub use chunked::{ChunkLimits, ChunkStep, Chunked};
+pub use chunked::{ChunkLimits, Chunked};
 pub use fields::{HeadFields, list};
 pub use framing::BodyFraming;
 pub use head::{Field, HEAD_BYTES_CEILING, Head, HeadLayout};
 pub use host::{Host, KEPT_HOST_BYTES_MAX};
 pub use line::{Method, Version};
 pub use memo::{Found, HeadMemo};
-pub use parse::{FIELDS_CEILING, parse_head};
+#[cfg(feature = "internals")]
+pub use parse::parse_head;
 pub use reject::Reject;
 pub(crate) use response_fields::response_fields;
 pub use response_fields::{ResponseFields, ResponseFieldsBuf};
-pub use scan::{EMPTY_LINES_MAX, Scan, find_head};
+pub use scan::{Scan, find_head};
 pub use target::TargetForm;
 
 /// The sizes a request head may have; the codec has no numbers of its own.

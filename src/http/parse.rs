@@ -19,6 +19,7 @@ const FIELDS_TYPICAL: usize = 24;
 ///
 /// # Errors
 /// Any [`Reject`] but those of chunked bodies.
+#[cfg(any(test, feature = "internals"))]
 pub fn parse_head(head: &[u8], limits: &HeadLimits) -> Result<HeadLayout, Reject> {
     parse_head_of(b"", head, limits, None)
 }

@@ -100,7 +100,8 @@ pub enum Reject {
 }
 
 impl Reject {
-    /// Every reason, for tables and for tests that must see each of them.
+    /// Every reason, for tests that must see each of them.
+    #[cfg(any(test, feature = "internals"))]
     pub const ALL: [Self; 44] = {
         use Reject::*;
         [

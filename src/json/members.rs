@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::build::{Node, Tag};
-use super::text::unescape;
 use super::value::{Doc, Value, utf8};
 
 /// The name of a member.
@@ -33,12 +32,6 @@ impl<'p> MemberKey<'p> {
     #[must_use]
     pub fn text(&self) -> Cow<'p, [u8]> {
         self.doc.text(self.node)
-    }
-
-    /// [`MemberKey::text`] as a `str`; linear in its length.
-    #[must_use]
-    pub fn as_str(&self) -> Cow<'p, str> {
-        unescape(utf8(self.raw()))
     }
 
     /// Whether it stands for `text`; does not allocate.

@@ -23,7 +23,8 @@ mod value;
 pub mod base64;
 pub mod write;
 
-pub use members::{Elements, MemberKey, Members};
+#[cfg(feature = "internals")]
+pub use members::MemberKey;
 pub use parse::{DEPTH_CAP, Parser, SIZE_MAX};
 pub use source::Source;
 pub use value::{Kind, Value, ValueSlot};
@@ -52,7 +53,7 @@ pub enum JsonError {
         /// How many it takes.
         most: usize,
     },
-    /// Longer than [`SIZE_MAX`] bytes.
+    /// Longer than spans of 32 bits reach, some 4 GiB.
     TooLarge,
 }
 

@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_parser_forgets_the_document_before() {
         let mut parser = Parser::new();
-        assert_eq!(parser.parse(b"[1,\"\\u0041\",{}]", 4).unwrap().len(), 3);
+        assert_eq!(parser.parse(b"[1,\"\\u0041\",{}]", 4).unwrap().elements().count(), 3);
         assert!(parser.parse(b"[1,", 4).is_err());
         assert_eq!(parser.parse(b" {} ", 4).unwrap().raw(), b"{}");
         assert_eq!(parser.parse(b"[2]", 4).unwrap().raw(), b"[2]");

@@ -24,9 +24,11 @@ pub mod time;
 mod uuid;
 pub mod view;
 
+pub use crate::json::JsonError;
 pub use build::{ArtifactBuf, MessageBuf, PartBuf, PartsBuf};
 pub use call::{Call, Get, List, Op, Send, SendMode, Target};
 pub use event::{EventBuf, TaskEvent};
+
 pub use json::{JSON_DEPTH_MAX, Json, JsonObject, JsonObjectBuf, ValueError};
 pub use owned::{CallBuf, TaskBuf};
 pub use pack::{Artifact, Message};

@@ -15,7 +15,7 @@ pub struct Part<'a>(pub(crate) &'a [u8]);
 pub enum Content<'a> {
     /// Text.
     Text(RawText<'a>),
-    /// Bytes, as standard base64 with its padding ([`crate::json::base64::decode`]).
+    /// Bytes, as standard base64 with its padding ([`RawText::decode_base64`]).
     Raw(RawText<'a>),
     /// Where the bytes are.
     Url(RawText<'a>),

@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt};
 
 use super::json::ValueError;
 use crate::json::{
-    check,
+    base64, check,
     write::{canonical_raw, push_escaped, unescape},
 };
 
@@ -62,6 +62,12 @@ impl<'a> RawText<'a> {
     /// The text that it stands for; borrowed when it has no escapes.
     pub fn to_str(self) -> Cow<'a, str> {
         unescape(self.raw_str())
+    }
+
+    /// The bytes that it stands for as base64 (RFC 4648 §4 or §5, padded or not); `None`: it is
+    /// none.
+    pub fn decode_base64(self) -> Option<Vec<u8>> {
+        base64::decode(&self.to_str())
     }
 
     /// True when it stands for no text at all.

@@ -12,4 +12,4 @@ mod read;
 mod write;
 
 pub use read::{Fields, Malformed, Value};
-pub use write::{Nested, Writer, varint_len};
+pub use write::{Nested, Writer};

@@ -9,8 +9,10 @@
 
 pub mod chunk;
 pub mod frame;
+#[cfg(feature = "internals")]
 pub mod parse;
 
-pub use chunk::{ChunkMark, chunk_begin, chunk_end, chunk_last};
-pub use frame::{EventMark, KEEP_ALIVE, begin, cancel, error_event, finish};
+pub use chunk::{chunk_begin, chunk_end, chunk_last};
+pub use frame::{KEEP_ALIVE, begin, cancel, error_event, finish};
+#[cfg(feature = "internals")]
 pub use parse::{ParsedStep, SseError, SseEvent, SseParser};

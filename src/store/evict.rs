@@ -38,12 +38,14 @@ struct Need<'n> {
 impl Store {
     /// Evicts finished tasks whose time is over; true when it should be called again soon.
     ///
-    /// One call evicts at most 1,024 tasks of each worker. Call it about once a second.
+    /// One call evicts at most 1,024 tasks of each worker.
+    #[cfg(any(test, feature = "internals"))]
     pub fn sweep(&self, now: Now) -> bool {
         (0..self.workers).fold(false, |is_more, worker| self.sweep_of(worker, now) | is_more)
     }
 
-    /// As [`Store::sweep`], for the shards of one worker.
+    /// Evicts finished tasks of one worker whose time is over, at most 1,024; true when it should
+    /// be called again soon. Call it about once a second.
     pub fn sweep_of(&self, worker: usize, now: Now) -> bool {
         self.budget.note_sweep(now.mono_ms);
         let latest = self.groups.iter().map(|group| group.last_stamp()).max().unwrap_or(0);

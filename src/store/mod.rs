@@ -47,11 +47,11 @@ use crate::{
 
 pub use self::{
     edit::Edit,
-    group::Eviction,
     id::{ID_LEN, node_of},
-    page::{Page, PageToken},
     reserve::{NewTask, Reserved},
 };
+#[cfg(feature = "internals")]
+pub use self::{group::Eviction, page::PageToken};
 
 /// Domains of [`Keys::hash`]: a scope's bits for the ids that its clients chose, and beside them
 /// these for its contexts.
@@ -147,6 +147,7 @@ pub struct Stats {
 
 impl Store {
     /// An empty store for one worker; for `secret` see [`Store::for_workers`].
+    #[cfg(any(test, feature = "internals"))]
     pub fn new(limits: &Limits, secret: u128) -> Store {
         Store::for_workers(limits, secret, 1)
     }

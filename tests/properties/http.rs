@@ -96,16 +96,16 @@ pub fn memoised_heads_equal_fresh_ones(heads: &[Vec<u8>], cut: usize) {
         let mut memo = HeadMemo::new(limits);
         for bytes in heads.iter().chain(heads) {
             let begun = &bytes[..cut.min(bytes.len())];
-            let scanned = same_as_fresh(&mut memo, begun, 0, knows_hosts);
+            let scanned = same_as_fresh((&mut memo, &limits), begun, 0, knows_hosts);
             for scanned in [scanned.unwrap_or(0), 0, 0] {
-                same_as_fresh(&mut memo, bytes, scanned, knows_hosts);
+                same_as_fresh((&mut memo, &limits), bytes, scanned, knows_hosts);
             }
         }
         for bytes in heads.iter().filter(|_| knows_hosts) {
             let mut scanned = Some(0);
             for end in 0..=bytes.len() {
                 let Some(upto) = scanned else { break };
-                scanned = same_as_fresh(&mut memo, &bytes[..end], upto, knows_hosts);
+                scanned = same_as_fresh((&mut memo, &limits), &bytes[..end], upto, knows_hosts);
             }
         }
     }
@@ -114,20 +114,19 @@ pub fn memoised_heads_equal_fresh_ones(heads: &[Vec<u8>], cut: usize) {
 /// Compares the memo with a new reader; returns the bytes that need not be looked at again, if the
 /// head has no end yet.
 fn same_as_fresh(
-    memo: &mut HeadMemo,
+    (memo, limits): (&mut HeadMemo, &HeadLimits),
     bytes: &[u8],
     scanned: usize,
     knows_hosts: bool,
 ) -> Option<usize> {
-    let limits = *memo.limits();
     let knows = |head: &Head<'_>| knows_hosts && knows_hosts_of(head);
     let got = memo.read(bytes, scanned, |head, _| knows(head));
-    let fresh = match find_head(bytes, 0, &limits) {
+    let fresh = match find_head(bytes, 0, limits) {
         Ok(Scan::Partial { scanned }) => {
             assert_eq!(got, Ok(Found::Partial { scanned }), "{}", bytes.escape_ascii());
             return Some(scanned);
         }
-        Ok(Scan::Complete { head_len }) => parse_head(&bytes[..head_len], &limits),
+        Ok(Scan::Complete { head_len }) => parse_head(&bytes[..head_len], limits),
         Err(reject) => Err(reject),
     };
     let want = fresh.as_ref().map(Found::Complete).map_err(|reject| *reject);

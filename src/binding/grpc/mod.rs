@@ -195,7 +195,12 @@ impl Ready<'_> {
                 let permit = self.config.parked.permit(self.worker);
                 let permit = permit.ok_or_else(|| Fault::at_limit("connections_max"))?;
                 let (rpc, method) = (self.rpc, self.method);
-                return Ok(Handled::Parked(Box::new(Parked { wait, rpc, method, permit })));
+                return Ok(Handled::Parked(Box::new(Parked {
+                    wait,
+                    rpc,
+                    method,
+                    _permit: permit,
+                })));
             }
             Ok(Outcome::Stream { .. }) | Err(_) => self.out.truncate(start),
         }
@@ -226,7 +231,7 @@ impl Ready<'_> {
                     history,
                     first: None,
                     next,
-                    permit,
+                    _permit: permit,
                 })))
             }
             Ok(Outcome::Pending(_)) => {

@@ -20,7 +20,7 @@ pub struct Parked {
     /// What it does.
     pub method: &'static Method,
     /// The place among the parked calls.
-    pub permit: Permit,
+    pub _permit: Permit,
 }
 
 impl Parked {
@@ -59,7 +59,7 @@ pub struct Pump {
     /// The sequence of the next message: each is one more than the one before.
     pub next: u64,
     /// The place among the open streams.
-    pub permit: Permit,
+    pub _permit: Permit,
 }
 
 /// What a subscriber can expect next.
@@ -88,7 +88,7 @@ impl Pump {
         out: &mut Vec<u8>,
         high_water: usize,
     ) -> Pumped {
-        let Pump { cursor, rpc, method, history, first, next, permit: _ } = self;
+        let Pump { cursor, rpc, method, history, first, next, _permit: _ } = self;
         let write = WriteCx { history: *history, ..WriteCx::new(method.op) };
         let mut is_behind = false;
         let follow = service.follow(cursor, wake, &mut |item| {
