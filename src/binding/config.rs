@@ -15,7 +15,7 @@ use super::{Endpoint, LargeBodies};
 
 /// An endpoint at a path of the operator's.
 #[derive(Clone)]
-pub struct Mount {
+pub struct MountedEndpoint {
     /// The path, without a slash at its end; empty for the root.
     pub path: String,
     /// What is served there.
@@ -27,7 +27,7 @@ pub struct ServerConfig {
     /// All limits.
     pub limits: Limits,
     /// Mounts beside the standard ones; an earlier one wins.
-    pub mounts: Vec<Mount>,
+    pub mounts: Vec<MountedEndpoint>,
     /// The form of the cards at the well-known paths.
     pub card: CardForm,
     /// What cards list, the preferred first.

@@ -141,7 +141,7 @@ impl Setup {
     }
 
     /// The mounts, with the agents that their names stand for.
-    fn resolve(&self) -> Result<Vec<config::Mount>, BuildError> {
+    fn resolve(&self) -> Result<Vec<config::MountedEndpoint>, BuildError> {
         self.limits.check().map_err(BuildError::Limit)?;
         Interface::check(&self.interfaces).map_err(BuildError::Interfaces)?;
         let mut agents = HashMap::new();
@@ -251,7 +251,7 @@ fn is_name(name: &str) -> bool {
 fn resolve(
     mount: &Mount,
     agents: &HashMap<String, AgentIndex>,
-) -> Result<config::Mount, BuildError> {
+) -> Result<config::MountedEndpoint, BuildError> {
     let path = mount.path.trim_end_matches('/');
     let clean = path.split('/').skip(1).all(is_name);
     if !mount.path.starts_with('/') || !clean {
@@ -263,7 +263,7 @@ fn resolve(
         None => AgentIndex(0),
         Some(name) => *agents.get(name).ok_or_else(|| BuildError::Agent(name.clone()))?,
     };
-    Ok(config::Mount { path: path.to_owned(), endpoint: Endpoint { dialect, agent } })
+    Ok(config::MountedEndpoint { path: path.to_owned(), endpoint: Endpoint { dialect, agent } })
 }
 
 impl Engine {

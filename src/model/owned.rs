@@ -130,14 +130,14 @@ mod tag {
 /// A call that owns what it says.
 #[derive(Clone)]
 pub struct CallBuf {
-    kind: Kind,
+    kind: CallKind,
     /// Its text, packed.
     fields: Box<[u8]>,
 }
 
 /// A call without what is borrowed.
 #[derive(Clone, Copy)]
-enum Kind {
+enum CallKind {
     Send { client_chooses_id: bool, mode: SendMode, history: Option<u32>, generation: Generation },
     Get { history: Option<u32> },
     List(List<'static>),
@@ -176,22 +176,22 @@ impl CallBuf {
                 put(tag::OUTPUT_MODES, send.accepted_output_modes);
                 put(tag::METADATA, send.metadata.map(JsonObject::raw));
                 let Send { client_chooses_id, mode, history, generation, .. } = *send;
-                Kind::Send { client_chooses_id, mode, history, generation }
+                CallKind::Send { client_chooses_id, mode, history, generation }
             }
             Call::Get(get) => {
                 put(tag::ID, Some(get.id.raw()));
                 put(tag::CONTEXT_ID, get.context_id.map(RawText::raw));
-                Kind::Get { history: get.history }
+                CallKind::Get { history: get.history }
             }
             Call::List(list) => {
                 put(tag::CONTEXT_ID, list.context_id.map(RawText::raw));
                 put(tag::PAGE_TOKEN, list.page_token);
-                Kind::List(List { context_id: None, page_token: None, ..*list })
+                CallKind::List(List { context_id: None, page_token: None, ..*list })
             }
-            Call::Cancel(target) => Kind::Cancel(Aim::of(target, &mut put)),
-            Call::Subscribe(target) => Kind::Subscribe(Aim::of(target, &mut put)),
-            Call::Push(op) => Kind::Push(*op),
-            Call::ExtendedCard => Kind::ExtendedCard,
+            Call::Cancel(target) => CallKind::Cancel(Aim::of(target, &mut put)),
+            Call::Subscribe(target) => CallKind::Subscribe(Aim::of(target, &mut put)),
+            Call::Push(op) => CallKind::Push(*op),
+            Call::ExtendedCard => CallKind::ExtendedCard,
         };
         CallBuf { kind, fields: fields.into() }
     }
@@ -206,7 +206,7 @@ impl CallBuf {
             Target { id, context_id, metadata, generation, after }
         };
         match self.kind {
-            Kind::Send { client_chooses_id, mode, history, generation } => Call::Send(Send {
+            CallKind::Send { client_chooses_id, mode, history, generation } => Call::Send(Send {
                 message: Message(fields.first(tag::MESSAGE).unwrap_or_default()),
                 task_id: id,
                 client_chooses_id,
@@ -217,17 +217,17 @@ impl CallBuf {
                 metadata,
                 generation,
             }),
-            Kind::Get { history } => {
+            CallKind::Get { history } => {
                 Call::Get(Get { id: id.unwrap_or_default(), context_id, history })
             }
-            Kind::List(list) => {
+            CallKind::List(list) => {
                 let page_token = fields.first(tag::PAGE_TOKEN);
                 Call::List(List { context_id, page_token, ..list })
             }
-            Kind::Cancel(aim) => Call::Cancel(target(aim)),
-            Kind::Subscribe(aim) => Call::Subscribe(target(aim)),
-            Kind::Push(op) => Call::Push(op),
-            Kind::ExtendedCard => Call::ExtendedCard,
+            CallKind::Cancel(aim) => Call::Cancel(target(aim)),
+            CallKind::Subscribe(aim) => Call::Subscribe(target(aim)),
+            CallKind::Push(op) => Call::Push(op),
+            CallKind::ExtendedCard => Call::ExtendedCard,
         }
     }
 }

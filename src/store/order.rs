@@ -11,15 +11,15 @@ const DEAD: u32 = u32::MAX;
 
 /// 12 bytes: a stamp in two halves and its slot.
 #[derive(Clone, Copy)]
-struct Entry {
+struct OrderEntry {
     high: u32,
     low: u32,
     slot: u32,
 }
 
-impl Entry {
-    fn new(stamp: u64, slot: u32) -> Entry {
-        Entry { high: (stamp >> 32) as u32, low: stamp as u32, slot }
+impl OrderEntry {
+    fn new(stamp: u64, slot: u32) -> OrderEntry {
+        OrderEntry { high: (stamp >> 32) as u32, low: stamp as u32, slot }
     }
 
     fn stamp(&self) -> u64 {
@@ -28,13 +28,13 @@ impl Entry {
 }
 
 /// Never empty of live entries.
-struct Chunk {
+struct OrderChunk {
     /// Its first stamp ever; all stamps of the chunk before are below.
     first: u64,
-    entries: Vec<Entry>,
+    entries: Vec<OrderEntry>,
 }
 
-impl Chunk {
+impl OrderChunk {
     fn compact(&mut self) {
         self.entries.retain(|entry| entry.slot != DEAD);
     }
@@ -43,7 +43,7 @@ impl Chunk {
 /// An ordered set of slots.
 #[derive(Default)]
 pub(super) struct Order {
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<OrderChunk>,
     /// Live entries of each chunk, side by side so that many are summed quickly.
     lives: VecDeque<u32>,
     live: usize,
@@ -61,12 +61,12 @@ impl Order {
             // Most (agent, state) pairs of a shard never see many tasks.
             let capacity = if self.chunks.is_empty() { 4 } else { CHUNK };
             let entries = Vec::with_capacity(capacity);
-            self.chunks.push_back(Chunk { first: stamp, entries });
+            self.chunks.push_back(OrderChunk { first: stamp, entries });
             self.lives.push_back(0);
         }
         if let (Some(last), Some(live)) = (self.chunks.back_mut(), self.lives.back_mut()) {
             debug_assert!(last.entries.last().is_none_or(|entry| entry.stamp() < stamp));
-            last.entries.push(Entry::new(stamp, slot));
+            last.entries.push(OrderEntry::new(stamp, slot));
             *live += 1;
             self.live += 1;
         }
@@ -76,7 +76,7 @@ impl Order {
     pub fn remove(&mut self, stamp: u64) -> bool {
         let Some(at) = self.chunk_of(stamp) else { return false };
         let chunk = &mut self.chunks[at];
-        let found = chunk.entries.binary_search_by_key(&stamp, Entry::stamp);
+        let found = chunk.entries.binary_search_by_key(&stamp, OrderEntry::stamp);
         let Some(entry) = found.ok().and_then(|found| chunk.entries.get_mut(found)) else {
             return false;
         };

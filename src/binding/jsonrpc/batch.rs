@@ -1,7 +1,7 @@
 //! Batches: every element is a call of its own (JSON-RPC 2.0 §6).
 
 use super::{
-    read::{self, Refused},
+    read::{self, Rejected},
     unknown,
 };
 use crate::{
@@ -90,7 +90,7 @@ fn element(
             Err(fault) => heading.refused(cx, fault),
             Ok(ref call) if heading.is_silent => {
                 cx.call_silently(call);
-                Refused::Silently
+                Rejected::Silently
             }
             Ok(ref call) => {
                 let format = heading.format(cx, call);
@@ -101,14 +101,14 @@ fn element(
                 match pushed {
                     Ok(None) => return Element::Written,
                     Ok(Some(call)) => return Element::Waits(call),
-                    Err(fault) => Refused::With(Box::new((format, fault))),
+                    Err(fault) => Rejected::With(Box::new((format, fault))),
                 }
             }
         },
     };
     match refused {
-        Refused::Silently => Element::Silent,
-        Refused::With(refused) => {
+        Rejected::Silently => Element::Silent,
+        Rejected::With(refused) => {
             let (format, fault) = *refused;
             cx.writer.out.truncate(at);
             format.push_fault(cx.writer.out, &fault);

@@ -25,7 +25,7 @@ use crate::{
     rpc,
 };
 
-use read::{Refused, is_json};
+use read::{Rejected, is_json};
 
 /// Handles a body that holds JSON-RPC: that of a POST, or a message of a WebSocket.
 #[inline(always)]
@@ -67,7 +67,7 @@ fn single(
     match cx.decode(heading.method, None, heading.params, pack) {
         Ok(ref call) if heading.is_silent => {
             cx.call_silently(call);
-            refuse(cx, Refused::Silently)
+            refuse(cx, Rejected::Silently)
         }
         Ok(ref call) => cx.answer(call, &heading.format(cx, call)),
         Err(fault) => refuse(cx, heading.refused(cx, fault)),
@@ -76,11 +76,11 @@ fn single(
 
 /// Answers what is no call, or a call of which nobody wants to hear.
 #[cold]
-fn refuse(cx: &mut CallContext<'_>, refused: Refused<'_>) -> Handled {
+fn refuse(cx: &mut CallContext<'_>, refused: Rejected<'_>) -> Handled {
     match refused {
-        Refused::With(refused) => cx.writer.refuse(&refused.0, &refused.1),
+        Rejected::With(refused) => cx.writer.refuse(&refused.0, &refused.1),
         // JSON-RPC 2.0 §4.1: nothing to say, which HTTP says with an empty answer.
-        Refused::Silently => cx.writer.empty(204, ResponseFields::NONE),
+        Rejected::Silently => cx.writer.empty(204, ResponseFields::NONE),
     }
     Handled::Answered
 }

@@ -25,7 +25,7 @@ pub(super) struct Heading<'p> {
 }
 
 /// Why a request object is no call.
-pub(super) enum Refused<'p> {
+pub(super) enum Rejected<'p> {
     /// It is a notification.
     Silently,
     /// What to answer instead.
@@ -48,12 +48,12 @@ impl<'p> Heading<'p> {
 
     /// What becomes of a request whose params are refused.
     #[cold]
-    pub(super) fn refused(&self, cx: &CallContext<'_>, fault: Fault) -> Refused<'p> {
+    pub(super) fn refused(&self, cx: &CallContext<'_>, fault: Fault) -> Rejected<'p> {
         match self.is_silent {
-            true => Refused::Silently,
+            true => Rejected::Silently,
             false => {
                 let Method { wire, op, .. } = *self.method;
-                Refused::With(Box::new((format(cx.endpoint, self.id, &wire.encode, op), fault)))
+                Rejected::With(Box::new((format(cx.endpoint, self.id, &wire.encode, op), fault)))
             }
         }
     }
@@ -66,11 +66,11 @@ pub(super) fn heading<'p>(
     version: Option<&[u8]>,
     value: Value<'p>,
     in_batch: bool,
-) -> Result<Heading<'p>, Refused<'p>> {
+) -> Result<Heading<'p>, Rejected<'p>> {
     let (endpoint, dialect) = (cx.endpoint, cx.endpoint.dialect);
     let request = rpc::read(value, &cx.config.limits).map_err(|invalid| {
         let format = format(endpoint, invalid.id, dialect.fault_encode(b""), Op::Send);
-        Refused::With(Box::new((format, invalid.fault)))
+        Rejected::With(Box::new((format, invalid.fault)))
     })?;
     let name = &*request.method;
     let method = dialect.method(name);
@@ -78,11 +78,11 @@ pub(super) fn heading<'p>(
     let is_silent = request.id.is_none() && is_notification(dialect, &request, method, in_batch);
     let Some(method) = method else {
         if is_silent {
-            return Err(Refused::Silently);
+            return Err(Rejected::Silently);
         }
         let format = format(endpoint, id, dialect.fault_encode(name), Op::Send);
         let fault = FaultKind::MethodNotFound.into();
-        return Err(Refused::With(Box::new((format, fault))));
+        return Err(Rejected::With(Box::new((format, fault))));
     };
     let heading = Heading { method, params: request.params, is_silent, id };
     match check(cx, version, method, request.by_position, in_batch) {

@@ -48,7 +48,7 @@ pub struct RestTarget<'r> {
 }
 
 /// A refusal: in this form, with this fault, under this status, with these fields.
-type Refusal = (&'static HttpJson, Fault, u16, ResponseFields<'static>);
+type RestRefusal = (&'static HttpJson, Fault, u16, ResponseFields<'static>);
 
 /// Handles a request to a path of HTTP+JSON.
 pub fn handle(
@@ -105,7 +105,7 @@ fn refuse(
     cx: &mut CallContext<'_>,
     head: &Head<'_>,
     media: &'static str,
-    (form, fault, status, fields): Refusal,
+    (form, fault, status, fields): RestRefusal,
 ) -> Handled {
     // RFC 9110 §15.1: a cache may keep a 404 or 405, too, which is of the type that was asked for.
     let all = ResponseFieldsBuf::of(&[fields, retry_after(status), *store(head)]);
@@ -116,7 +116,7 @@ fn refuse(
 }
 
 /// A refusal under the status that the form has for the fault.
-fn plain(form: &'static HttpJson, fault: Fault) -> Refusal {
+fn plain(form: &'static HttpJson, fault: Fault) -> RestRefusal {
     let status = (form.status)(&fault);
     (form, fault, status, ResponseFields::NONE)
 }
@@ -133,7 +133,7 @@ fn row(
     head: &Head<'_>,
     target: &RestTarget<'_>,
     is_empty: bool,
-) -> Result<(&'static HttpJson, &'static Method), Refusal> {
+) -> Result<(&'static HttpJson, &'static Method), RestRefusal> {
     let Some(op) = target.resource.op(head.method()) else {
         let detail = "the method is not allowed here";
         let fault = Fault::because(FaultKind::UnsupportedOperation, detail);

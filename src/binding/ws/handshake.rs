@@ -51,10 +51,10 @@ pub fn upgrade(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
     }
 }
 
-type Refusal = (u16, &'static str, ResponseFields<'static>);
+type HandshakeRefusal = (u16, &'static str, ResponseFields<'static>);
 
 /// RFC 6455 §4.2.1, rule by rule; the accept key if all of them hold.
-fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], Refusal> {
+fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], HandshakeRefusal> {
     let bad = |detail| (400, detail, ResponseFields::NONE);
     if !head.connection_upgrade() {
         return Err(bad("an upgrade needs the field Connection: Upgrade"));

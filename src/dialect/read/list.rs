@@ -8,7 +8,9 @@ use crate::{
     model::{List, RawText, TaskState, time},
 };
 
-use super::{INT32_MAX, Kept, ReadCx, Text, boolean, canonical, count, identifier, keep, slots};
+use super::{
+    INT32_MAX, Kept, RawString, ReadCx, boolean, canonical, count, identifier, keep, slots,
+};
 
 slots!(ListSlots {
     context_id: "contextId" | "context_id" | "sessionId" | "session_id";
@@ -43,7 +45,7 @@ pub(super) fn read<'p>(
     let after_ms = timestamp(params.at(slots.after))?;
     let include_artifacts =
         boolean(params.at(slots.artifacts), "includeArtifacts")?.unwrap_or(false);
-    let mut kept = |text: Option<Text<'p>>| text.map(|text| keep(pack, text));
+    let mut kept = |text: Option<RawString<'p>>| text.map(|text| keep(pack, text));
     let (context_id, page_token) = (kept(context_id), kept(page_token));
     let pack: &'p [u8] = pack;
     let bytes = |kept: Option<Kept<'p>>| kept.map(|kept| kept.bytes(pack));

@@ -9,7 +9,9 @@ use crate::{
     },
 };
 
-use super::{ReadCx, Rules, Text, canonical, identifier, missing, object, part, proto_slot, slots};
+use super::{
+    RawString, ReadCx, Rules, canonical, identifier, missing, object, part, proto_slot, slots,
+};
 
 slots!(MessageSlots {
     message_id: "messageId" | "message_id";
@@ -24,8 +26,8 @@ slots!(MessageSlots {
 
 /// The identifiers a message carries.
 pub(super) struct MessageIds<'p> {
-    pub context_id: Option<Text<'p>>,
-    pub task_id: Option<Text<'p>>,
+    pub context_id: Option<RawString<'p>>,
+    pub task_id: Option<RawString<'p>>,
 }
 
 /// Appends the packed message to `pack`.

@@ -144,7 +144,7 @@ fn too_long(field: &'static str, bytes_max: usize) -> Fault {
 }
 
 /// A string between its quotes: in the body, or spelled anew.
-type Text<'p> = Cow<'p, [u8]>;
+type RawString<'p> = Cow<'p, [u8]>;
 
 /// An identifier in its one spelling; the empty string is unset (ProtoJSON default).
 #[inline(always)] // Most of those that a call could have are not there.
@@ -152,7 +152,7 @@ fn identifier<'p>(
     value: Option<Value<'p>>,
     field: &'static str,
     cx: &ReadCx<'_>,
-) -> Result<Option<Text<'p>>, Fault> {
+) -> Result<Option<RawString<'p>>, Fault> {
     let Some(value) = value else { return Ok(None) };
     let id = canonical(value, field, cx.limits.identifier_bytes_max)?;
     Ok(Some(id).filter(|id| !id.is_empty()))
@@ -164,7 +164,7 @@ fn canonical<'p>(
     value: Value<'p>,
     field: &'static str,
     bytes_max: usize,
-) -> Result<Text<'p>, Fault> {
+) -> Result<RawString<'p>, Fault> {
     let text = value.string_canonical().ok_or_else(|| Fault::param(field, "must be a string"))?;
     if text.len() > bytes_max { Err(too_long(field, bytes_max)) } else { Ok(text) }
 }
@@ -225,7 +225,7 @@ enum Kept<'p> {
 }
 
 /// Moves text that is not in the body to the end of `pack`.
-fn keep<'p>(pack: &mut Vec<u8>, text: Text<'p>) -> Kept<'p> {
+fn keep<'p>(pack: &mut Vec<u8>, text: RawString<'p>) -> Kept<'p> {
     match text {
         Cow::Borrowed(text) => Kept::Body(text),
         Cow::Owned(text) => {

@@ -7,7 +7,7 @@ use crate::{
 };
 
 use super::{
-    INT32_MAX, Kept, ReadCx, Rules, Text, boolean, count, identifier, keep, message, missing,
+    INT32_MAX, Kept, RawString, ReadCx, Rules, boolean, count, identifier, keep, message, missing,
     object, proto_slot, slots, target::split_thread,
 };
 
@@ -84,7 +84,7 @@ pub(super) fn read<'p>(
     }))
 }
 
-type Id<'p> = Option<Text<'p>>;
+type Id<'p> = Option<RawString<'p>>;
 
 /// Which task and which conversation the message belongs to.
 fn targets<'p>(

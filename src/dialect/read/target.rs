@@ -8,7 +8,9 @@ use crate::{
     model::{Call, Get, JsonObject, Op, RawText, Target},
 };
 
-use super::{Kept, ReadCx, Rules, Text, count, identifier, keep, missing, object, slots, too_long};
+use super::{
+    Kept, RawString, ReadCx, Rules, count, identifier, keep, missing, object, slots, too_long,
+};
 
 slots!(TargetSlots {
     id: "id";
@@ -138,15 +140,15 @@ fn ids<'p>(
 /// LangSmith's compound task ids (wire §8): `thread:run` is run `run` of thread `thread`, if that
 /// is the context that was named, or if none was; otherwise the colon is part of the id.
 pub(super) fn split_thread<'p>(
-    id: Text<'p>,
-    context_id: Option<Text<'p>>,
-) -> (Text<'p>, Option<Text<'p>>) {
+    id: RawString<'p>,
+    context_id: Option<RawString<'p>>,
+) -> (RawString<'p>, Option<RawString<'p>>) {
     let Some(at) = id.iter().position(|byte| *byte == b':') else { return (id, context_id) };
     let named = context_id.as_deref().is_none_or(|context| *context == id[..at]);
     if !named || at == 0 || at + 1 == id.len() {
         return (id, context_id);
     }
-    let thread = |id: Text<'p>| match id {
+    let thread = |id: RawString<'p>| match id {
         Cow::Borrowed(id) => (Cow::Borrowed(&id[at + 1..]), Cow::Borrowed(&id[..at])),
         Cow::Owned(id) => (Cow::Owned(id[at + 1..].to_owned()), Cow::Owned(id[..at].to_owned())),
     };
