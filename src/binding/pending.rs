@@ -16,6 +16,9 @@ use crate::{
     waiter::WAITER_BYTES,
 };
 
+/// What a call hears that its service has not answered when the server ends.
+const SHUTTING_DOWN: &str = "the server shuts down before there is an answer; ask again later";
+
 /// One call that waits.
 pub struct PendingCall {
     wait: WaitHandle,
@@ -85,6 +88,23 @@ impl PendingResponse {
         polled
     }
 
+    /// Answers every call that still waits with the error of a server that ends.
+    pub fn cut(&mut self, writer: &mut ResponseWriter<'_>) {
+        let fault = Fault::because(FaultKind::ShuttingDown, SHUTTING_DOWN);
+        std::mem::swap(&mut self.fields, &mut writer.fields);
+        if let Some(batch) = &mut self.batch {
+            for call in self.calls.drain(..) {
+                if !batch.answers.is_empty() {
+                    batch.answers.push(b',');
+                }
+                call.format.get().push_fault(&mut batch.answers, &fault);
+            }
+            push_batch(batch, writer);
+        } else if let Some(call) = self.calls.pop() {
+            writer.refuse(&call.format.get(), &fault);
+        }
+    }
+
     fn poll_one(
         &mut self,
         service: &dyn Service,
@@ -137,12 +157,17 @@ fn poll_batch(
     if !calls.is_empty() {
         return Poll::Pending;
     }
+    push_batch(batch, writer);
+    Poll::Ready(Handled::Answered)
+}
+
+/// Writes the answer of a batch of which all calls are answered.
+fn push_batch(batch: &mut PendingBatch, writer: &mut ResponseWriter<'_>) {
     writer.begin(200, media::JSON, ResponseFields::NONE, Content::Whole);
     writer.out.push(b'[');
     writer.out.append(&mut batch.answers);
     writer.out.push(b']');
     writer.finish();
-    Poll::Ready(Handled::Answered)
 }
 
 /// Appends the answer of one call if there is one; true: there was.

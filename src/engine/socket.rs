@@ -218,7 +218,7 @@ impl Socket {
         let is_idle =
             self.session.in_flight() == 0 && !self.reader.is_inside() && self.whole.is_none();
         if cx.engine.is_cut() || (cx.engine.is_draining() && is_idle) {
-            self.session.cut(cx.out);
+            self.session.cut(cx.engine.service(), (cx.now, cx.wake), cx.out);
             ws::close(cx.out, Some(code::GOING_AWAY), "the server is shutting down");
             return Some(Next::Close);
         }
@@ -229,6 +229,11 @@ impl Socket {
         match self.pinged_ms {
             None if now_ms >= self.heard_ms + limits.ws_ping_ms => {
                 ws::control(cx.out, OpCode::Ping, b"");
+                self.pinged_ms = Some(now_ms);
+                None
+            }
+            // The ping may still be here: whoever does not read is the driver's to cut.
+            Some(pinged_ms) if now_ms >= pinged_ms + limits.ws_ping_ms && cx.unsent > 0 => {
                 self.pinged_ms = Some(now_ms);
                 None
             }

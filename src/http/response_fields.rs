@@ -46,7 +46,8 @@ impl<'a> ResponseFields<'a> {
     /// No fields.
     pub const NONE: ResponseFields<'static> = ResponseFields { lines: "", parts: &[] };
 
-    /// For the macro `response_fields` alone: the lines, and bytes of the name and of the value of each.
+    /// For the macro `response_fields` alone: the lines, and bytes of the name and of the value of
+    /// each.
     pub const fn of_lines(lines: &'a str, parts: &'a [(usize, usize)]) -> ResponseFields<'a> {
         ResponseFields { lines, parts }
     }

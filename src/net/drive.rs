@@ -23,7 +23,6 @@ use crate::{
 
 use super::{
     detachable::Detachable,
-    held_back::is_durable,
     input_buffer::InputBuffer,
     output_buffer::OutputBuffer,
     share::Share,
@@ -306,7 +305,7 @@ impl<S: Transport + 'static> Io<S> {
             let first = self.is_drained();
             // Behind what waits, everything does.
             let waits = self.output.held_back().is_some_and(|held| held.is_some())
-                || engine.tap().is_some_and(|tap| !is_durable(&**tap, progress.record, cx));
+                || engine.tap().is_some_and(|tap| tap.durable() < progress.record);
             let is_next = self.output.is_empty() && !waits;
             let sent = if is_next { send(&mut self.stream, out, cx)? } else { 0 };
             if sent == said && self.stream.is_flushed() {

@@ -4,13 +4,20 @@
 //! waits for its record, and everything written meanwhile for another. So whatever is said without
 //! end still leaves, part by part.
 
-use std::{sync::Arc, task::Context};
+use std::{
+    sync::Arc,
+    task::{Context, Waker},
+};
 
 use crate::service::tap::Tap;
 
 /// What of a connection's unsent output waits.
 #[derive(Default)]
-pub(super) struct HeldBack([HeldPart; 2]);
+pub(super) struct HeldBack {
+    parts: [HeldPart; 2],
+    /// The record that the tap was told of, and who is woken then.
+    told: Option<(u64, Waker)>,
+}
 
 #[derive(Clone, Copy, Default)]
 struct HeldPart {
@@ -22,7 +29,7 @@ struct HeldPart {
 impl HeldBack {
     /// From now on so many bytes, the newest of the output, wait for a record.
     pub(super) fn hold(&mut self, bytes: usize, record: u64) {
-        let [first, second] = &mut self.0;
+        let [first, second] = &mut self.parts;
         let part = if first.bytes == 0 { first } else { second };
         part.bytes += bytes;
         part.record = record;
@@ -30,7 +37,7 @@ impl HeldBack {
 
     /// True when something waits.
     pub(super) fn is_some(&self) -> bool {
-        self.0[0].bytes > 0
+        self.parts[0].bytes > 0
     }
 
     /// How many of `unsent` bytes may leave now; otherwise the task of `cx` is woken when more may.
@@ -41,10 +48,26 @@ impl HeldBack {
         cx: &Context<'_>,
     ) -> usize {
         let Some(tap) = tap else { return unsent };
-        while self.0[0].bytes > 0 && is_durable(&**tap, self.0[0].record, cx) {
-            self.0 = [self.0[1], HeldPart::default()];
+        while self.is_some() && self.is_durable(&**tap, cx) {
+            self.parts = [self.parts[1], HeldPart::default()];
         }
-        unsent.saturating_sub(self.0[0].bytes + self.0[1].bytes)
+        unsent.saturating_sub(self.parts[0].bytes + self.parts[1].bytes)
+    }
+
+    /// True when the record of the first part is durable; otherwise the tap is told once whom to
+    /// wake.
+    fn is_durable(&mut self, tap: &dyn Tap, cx: &Context<'_>) -> bool {
+        let record = self.parts[0].record;
+        if tap.durable() >= record {
+            self.told = None;
+            return true;
+        }
+        let is_told = |(told, wake): &(u64, Waker)| *told == record && wake.will_wake(cx.waker());
+        if !self.told.as_ref().is_some_and(is_told) {
+            self.told = Some((record, cx.waker().clone()));
+            tap.wait(record, cx.waker());
+        }
+        false
     }
 }
 
@@ -61,15 +84,26 @@ pub(super) fn is_durable(tap: &dyn Tap, record: u64, cx: &Context<'_>) -> bool {
 mod tests {
     use std::{
         sync::atomic::{AtomicU64, Ordering::Relaxed},
-        task::Waker,
+        task::Wake,
     };
 
     use crate::service::{Handle, tap::Record};
 
     use super::*;
 
+    /// Unlike [`Waker::noop`], it is always known to be the same.
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+
     #[derive(Default)]
-    struct Durable(AtomicU64);
+    struct Durable {
+        newest: AtomicU64,
+        /// How often somebody asked to be woken.
+        asked: AtomicU64,
+    }
 
     impl Tap for Durable {
         fn record(&self, _task: Handle, _record: Record<'_>) {}
@@ -79,10 +113,12 @@ mod tests {
         }
 
         fn durable(&self) -> u64 {
-            self.0.load(Relaxed)
+            self.newest.load(Relaxed)
         }
 
-        fn wait(&self, _number: u64, _wake: &Waker) {}
+        fn wait(&self, _number: u64, _wake: &Waker) {
+            self.asked.fetch_add(1, Relaxed);
+        }
     }
 
     #[test]
@@ -96,7 +132,7 @@ mod tests {
         // Newer records come faster than they are durable.
         let mut unsent = 20;
         for record in 6..100 {
-            durable.0.store(record - 3, Relaxed);
+            durable.newest.store(record - 3, Relaxed);
             held.hold(10, record);
             unsent += 10;
             unsent -= held.free(unsent, tap, cx);
@@ -105,8 +141,28 @@ mod tests {
         // What is durable already waits for what was said before.
         held.hold(10, 1);
         assert!(held.free(unsent + 10, tap, cx) < unsent);
-        durable.0.store(99, Relaxed);
+        durable.newest.store(99, Relaxed);
         assert_eq!(held.free(unsent + 10, tap, cx), unsent + 10);
         assert!(!held.is_some());
+    }
+
+    #[test]
+    fn a_tap_is_told_once_whom_to_wake_for_a_record() {
+        let durable = Arc::new(Durable::default());
+        let tap: Arc<dyn Tap> = Arc::clone(&durable) as _;
+        let waker = Waker::from(Arc::new(Nobody));
+        let (tap, cx) = (Some(&tap), &Context::from_waker(&waker));
+        let mut held = HeldBack::default();
+        held.hold(10, 5);
+        held.hold(10, 6);
+        for _ in 0..100 {
+            assert_eq!(held.free(20, tap, cx), 0);
+        }
+        assert_eq!(durable.asked.load(Relaxed), 1);
+        durable.newest.store(5, Relaxed);
+        for _ in 0..100 {
+            assert_eq!(held.free(20, tap, cx), 10);
+        }
+        assert_eq!(durable.asked.load(Relaxed), 2);
     }
 }

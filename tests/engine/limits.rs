@@ -550,6 +550,21 @@ fn ws_ping_ms() {
 }
 
 #[test]
+fn a_ping_that_has_not_left_is_not_missed() {
+    let mut lab = Lab::limited(|limits| limits.ws_ping_ms = 1_000);
+    let peer = lab.socket("/", "");
+    // As when output waits until something is durable.
+    lab.set_reads(peer, false);
+    lab.pass(5_000);
+    assert!(lab.is_open(peer) && lab.unsent(peer) > 0);
+    lab.set_reads(peer, true);
+    lab.pass(999);
+    assert!(lab.is_open(peer));
+    lab.pass(1_001);
+    assert_eq!(lab.next(peer), Next::Abort);
+}
+
+#[test]
 fn a_message_that_trickles_is_a_slow_body() {
     let mut lab = Lab::limited(|limits| {
         limits.body_idle_ms = 2_000;

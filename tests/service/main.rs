@@ -13,5 +13,6 @@ mod owned;
 mod routed;
 mod router;
 mod setup;
+mod silent;
 mod table;
 mod tap;

@@ -155,13 +155,17 @@ impl Session {
         }
     }
 
-    /// Ends streams before their tasks do, because the server ends.
-    pub fn cut(&mut self, out: &mut Vec<u8>) {
+    /// Ends what waits before its tasks do, because the server ends: calls are asked once more, and
+    /// streams end with an error.
+    pub fn cut(&mut self, service: &dyn Service, turn: (Now, &Waker), out: &mut Vec<u8>) {
         let mut writer = ResponseWriter::new(out, Transport::WebSocket(Messages::default()));
         for pending in self.pending.drain(..) {
             match pending {
-                // Answered already: no call waits at the end of the server.
-                Pending::Call(_) => {}
+                Pending::Call(mut call) => match call.poll(service, turn, &mut writer) {
+                    Poll::Ready(Handled::Stream(stream)) => stream.cut(&mut writer),
+                    Poll::Ready(_) => {}
+                    Poll::Pending => call.cut(&mut writer),
+                },
                 Pending::Stream(stream) => stream.cut(&mut writer),
             }
         }
