@@ -32,15 +32,19 @@ use bytes::Bytes;
 use peregrine::{
     agent::echo::Echo,
     binding::{
-        LargeBodies, Scratch, ServerConfig,
-        grpc::{self, Handled, Means, Pumped, Rpc},
+        CallContext, Endpoint, Handled, LargeBodies, RequestSource, Scratch, ServerConfig,
+        answer::ResponseWriter,
+        grpc::{self, Rpc},
         interfaces::Interface,
+        origin::Origin,
+        responder::Transport,
+        response_parts::ResponseParts,
     },
     dialect::card::CardForm,
     limits::Limits,
     op::Core,
     permits::Permits,
-    service::{Peer, Start},
+    service::{Follow, Peer, Start},
 };
 use prost::Message;
 
@@ -290,28 +294,32 @@ impl Bare {
     fn stream(&mut self) {
         self.out.clear();
         let path = "/lf.a2a.v1.A2AService/SendStreamingMessage";
-        let Some(Rpc::A2a(rpc)) = grpc::rpc(path) else { panic!("{path}") };
-        let mut means = Means {
+        let Some(Rpc::A2a(method)) = grpc::rpc(path) else { panic!("{path}") };
+        let mut parts = ResponseParts::default();
+        let Scratch { decode, call, .. } = &mut self.scratch;
+        let metadata = grpc::Metadata {
+            version: Some(b"1.0"),
+            last_event_id: None,
+            origin: Origin { is_secure: false, host: None, prefix: "" },
+        };
+        let mut cx = CallContext {
             service: &*self.core,
             config: &self.config,
-            scratch: &mut self.scratch,
-            out: &mut self.out,
+            scratch: call,
+            writer: ResponseWriter::new(&mut self.out, Transport::Parts(&mut parts)),
             now: NOW,
             wake: Waker::noop(),
             peer: Peer::default(),
-        };
-        let request = grpc::Request {
-            rpc,
-            message: &self.request,
-            version: Some(b"1.0"),
+            endpoint: Endpoint::DEFAULT,
+            base: "",
+            source: RequestSource::Grpc(metadata),
+            closes: false,
             extensions: None,
-            after: None,
-            authority: None,
         };
-        let called = grpc::handle(&mut means, &request).map(|called| called.handled);
-        let Ok(Handled::Stream(mut pump)) = called else { panic!("no stream") };
-        let out = &mut *means.out;
-        while pump.pump(&*self.core, Waker::noop(), out, usize::MAX) != Pumped::End {}
+        let handled = grpc::call(&mut cx, method, decode, &self.request);
+        let Handled::Stream(mut stream) = handled else { panic!("no stream") };
+        let (service, writer) = (&*self.core, &mut cx.writer);
+        while stream.poll(service, Waker::noop(), writer, usize::MAX) != Follow::End {}
     }
 }
 

@@ -1,4 +1,4 @@
-//! How the answer of one call is spelled and written: the same for JSON-RPC and HTTP+JSON.
+//! How the answer of one call is spelled and written: the same for every binding.
 //!
 //! An [`AnswerFormat`] is data: an envelope, the writers of a generation, a media type, statuses. A
 //! [`ResponseWriter`] writes in it what became of a call, at once or later, through the responder
@@ -7,6 +7,7 @@
 use crate::{
     binding::{
         envelope::Envelope,
+        grpc::{self, Status},
         responder::{Content, Responder, ResponseHead, STREAM_FIELDS, Transport, retry_after},
         stream::{self, EventFraming},
     },
@@ -75,16 +76,28 @@ impl<'p> AnswerFormat<'p> {
 
     /// Appends a result that is written already, in its envelope.
     pub fn push_bytes(&self, out: &mut Vec<u8>, result: &[u8]) {
+        let start = out.len();
         self.envelope.open_result(out);
         out.extend_from_slice(result);
-        self.envelope.close(out);
+        self.envelope.close(out, start);
     }
 
     /// Appends an error in its envelope.
     pub fn push_fault(&self, out: &mut Vec<u8>, fault: &Fault) {
+        let start = out.len();
         self.envelope.open_error(out);
         (self.encode.fault)(out, fault, &self.write);
-        self.envelope.close(out);
+        self.envelope.close(out, start);
+    }
+
+    /// The status of gRPC that says how a call has ended; `None`: the binding has no such thing.
+    #[inline(always)]
+    pub fn status(&self, end: Result<(), &Fault>) -> Option<Status> {
+        match (self.envelope, end) {
+            (Envelope::Rpc(_) | Envelope::Bare, _) => None,
+            (Envelope::Grpc { .. }, Ok(())) => Some(Status::OK),
+            (Envelope::Grpc { .. }, Err(fault)) => Some(Status::of(fault, self.encode)),
+        }
     }
 
     /// The same for later.
@@ -92,6 +105,7 @@ impl<'p> AnswerFormat<'p> {
         let (id, envelope) = match self.envelope {
             Envelope::Rpc(id) => (Some(id.into()), Envelope::Bare),
             Envelope::Bare => (None, Envelope::Bare),
+            Envelope::Grpc { in_json } => (None, Envelope::Grpc { in_json }),
         };
         let task_id = self.write.task_id.into();
         let write = WriteCx { task_id: b"", ..self.write };
@@ -147,13 +161,21 @@ pub struct ResponseWriter<'x> {
     pub fields: ResponseFieldsBuf,
     /// True: content is not even made (the request was HEAD).
     pub is_head: bool,
+    /// Where the content of what was begun begins.
+    content_at: usize,
 }
 
 impl<'x> ResponseWriter<'x> {
     /// A writer of an answer that has no fields yet.
     #[inline]
     pub fn new(out: &'x mut Vec<u8>, responder: Transport<'x>) -> ResponseWriter<'x> {
-        ResponseWriter { out, responder, fields: ResponseFieldsBuf::default(), is_head: false }
+        ResponseWriter {
+            out,
+            responder,
+            fields: ResponseFieldsBuf::default(),
+            is_head: false,
+            content_at: 0,
+        }
     }
 
     /// Begins an answer whose content the caller appends.
@@ -167,6 +189,7 @@ impl<'x> ResponseWriter<'x> {
     ) {
         let head = ResponseHead { status, media, fields: [fields, self.fields.get()], content };
         self.responder.begin(self.out, &head);
+        self.content_at = self.out.len();
     }
 
     /// Ends an answer.
@@ -181,6 +204,25 @@ impl<'x> ResponseWriter<'x> {
         if let Transport::Parts(parts) = &mut self.responder {
             parts.trailers(trailers);
         }
+    }
+
+    /// Ends an answer in this format that is complete.
+    #[inline(always)]
+    fn end(&mut self, format: &AnswerFormat<'_>) {
+        if let Some(status) = format.status(Ok(())) {
+            self.trailers(status.fields());
+        }
+        self.finish();
+    }
+
+    /// Answers with a result that is written already.
+    pub fn whole(&mut self, format: &AnswerFormat<'_>, result: &[u8]) {
+        let content = if self.is_head { Content::LeftOut } else { Content::Whole };
+        self.begin(200, format.media, *format.fields, content);
+        if !self.is_head {
+            format.push_bytes(self.out, result);
+        }
+        self.end(format);
     }
 
     /// Takes an answer back.
@@ -203,6 +245,10 @@ impl<'x> ResponseWriter<'x> {
     /// Answers with a fault under this HTTP status.
     #[cold]
     pub fn refuse_under(&mut self, status: u16, format: &AnswerFormat<'_>, fault: &Fault) {
+        if let Some(status) = format.status(Err(fault)) {
+            grpc::refuse(self, &status);
+            return;
+        }
         let fields = ResponseFieldsBuf::of(&[retry_after(status), *format.fields]);
         self.begin(status, format.media, fields.get(), Content::Whole);
         format.push_fault(self.out, fault);
@@ -237,9 +283,9 @@ impl<'x> ResponseWriter<'x> {
     ) -> Option<WaitHandle> {
         if let Ok(Outcome::Answered) = outcome {
             if !self.is_head {
-                format.envelope.close(self.out);
+                format.envelope.close(self.out, self.content_at);
             }
-            self.finish();
+            self.end(format);
             return None;
         }
         self.rollback();
@@ -259,7 +305,13 @@ impl<'x> ResponseWriter<'x> {
         format: &AnswerFormat<'_>,
         ask: impl FnOnce(&mut Answer<'_>) -> R,
     ) -> R {
-        self.begin(200, media::EVENT_STREAM, STREAM_FIELDS, Content::Stream);
+        let (media, fields) = match format.events {
+            EventFraming::Sse | EventFraming::Messages { .. } => {
+                (media::EVENT_STREAM, STREAM_FIELDS)
+            }
+            EventFraming::Grpc => (format.media, *format.fields),
+        };
+        self.begin(200, media, fields, Content::Stream);
         let ResponseWriter { out, responder, .. } = self;
         // A2A 1.0 §3.1.2: a direct message is a stream of one event, and so is a finished task.
         ask(&mut |reply| {
@@ -282,8 +334,12 @@ impl<'x> ResponseWriter<'x> {
         outcome: Result<Outcome, Fault>,
     ) -> Opened {
         match outcome {
-            Ok(Outcome::Answered) => self.finish(),
+            Ok(Outcome::Answered) => self.end(format),
             Ok(Outcome::Stream { cursor, generation }) => {
+                if let EventFraming::Grpc = format.events {
+                    // Its head names the first event, which is not known yet.
+                    self.rollback();
+                }
                 return Opened::Stream(cursor, generation);
             }
             Ok(Outcome::Pending(wait)) => {

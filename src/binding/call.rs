@@ -1,8 +1,7 @@
 //! The pipeline: a call that was decoded is made, and answered, left pending, or becomes a stream.
 //!
-//! Law: JSON-RPC and HTTP+JSON decode a request into a call and the format of its answer, and hand
-//! both to [`CallContext::answer`]; what happens then is the same for both. gRPC has a pipeline of
-//! its own (`grpc`).
+//! Law: JSON-RPC, HTTP+JSON and gRPC decode a request into a call and the format of its answer, and
+//! hand both to [`CallContext::answer`]; what happens then is the same for all of them.
 
 use std::{borrow::Cow, cell::Cell, task::Waker};
 
@@ -11,18 +10,18 @@ use crate::{
         CallScratch, Endpoint, Handled, ServerConfig,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         cards,
-        negotiation::last_event_id,
+        grpc::Metadata,
+        negotiation::{last_event_id, version_of},
         origin::Origin,
         pending::{PendingBatch, PendingCall, PendingResponse},
-        responder::Content,
-        stream::EventStream,
+        stream::{EventFraming, EventStream},
         ws::Upgrade,
     },
     dialect::{Method, ReadCx, WriteCx},
     fault::Fault,
     http::{Head, ResponseFieldsBuf},
     json::Value,
-    model::{Call, Op, uuid},
+    model::{Call, Generation, Op, uuid},
     service::{CallCx, Caller, Now, Outcome, Peer, Scope, Service},
 };
 
@@ -60,6 +59,8 @@ pub struct CallContext<'x> {
 pub enum RequestSource<'x> {
     /// A request of HTTP.
     Http(&'x Head<'x>),
+    /// A request of gRPC.
+    Grpc(Metadata<'x>),
     /// A message of a WebSocket.
     WebSocket {
         /// How it was opened.
@@ -69,14 +70,38 @@ pub enum RequestSource<'x> {
     },
 }
 
+impl<'x> RequestSource<'x> {
+    /// The version that was asked for.
+    #[inline(always)]
+    pub fn version(self) -> Option<Cow<'x, [u8]>> {
+        match self {
+            RequestSource::Http(head) => version_of(head),
+            RequestSource::Grpc(metadata) => metadata.version.map(Cow::Borrowed),
+            RequestSource::WebSocket { upgrade, .. } => upgrade.version_of().map(Cow::Borrowed),
+        }
+    }
+
+    /// How events travel to it.
+    #[inline(always)]
+    pub fn events(self) -> EventFraming {
+        match self {
+            RequestSource::Http(_) => EventFraming::Sse,
+            RequestSource::Grpc(_) => EventFraming::Grpc,
+            RequestSource::WebSocket { upgrade, .. } => {
+                EventFraming::Messages { event_ids: upgrade.event_ids() }
+            }
+        }
+    }
+}
+
 /// What a call says that its answer is written with.
-pub(super) fn write_cx<'p>(method: &Method, call: &Call<'p>, now: Now) -> WriteCx<'p> {
+pub(super) fn write_cx<'p>(op: Op, call: &Call<'p>, now: Now) -> WriteCx<'p> {
     let (task_id, history) = match call {
         Call::Send(send) => (send.task_id.unwrap_or_default().raw(), send.history),
         Call::Get(_) | Call::List(_) | Call::Cancel(_) => (&[][..], None),
         Call::Subscribe(_) | Call::Push(_) | Call::ExtendedCard => (&[][..], None),
     };
-    WriteCx { op: method.op, task_id, history, unix_ms: now.unix_ms }
+    WriteCx { op, task_id, history, unix_ms: now.unix_ms }
 }
 
 impl<'x> CallContext<'x> {
@@ -84,14 +109,16 @@ impl<'x> CallContext<'x> {
     pub fn last_event_id(&self) -> Option<u64> {
         match self.source {
             RequestSource::Http(head) => last_event_id(head),
+            RequestSource::Grpc(metadata) => metadata.last_event_id,
             RequestSource::WebSocket { .. } => None,
         }
     }
 
     /// Where the client asked.
-    fn origin(&self) -> Origin<'x> {
+    pub fn origin(&self) -> Origin<'x> {
         match self.source {
             RequestSource::Http(head) => Origin::of(self.config, self.peer, head),
+            RequestSource::Grpc(metadata) => metadata.origin,
             RequestSource::WebSocket { upgrade, .. } => upgrade.origin(),
         }
     }
@@ -108,18 +135,34 @@ impl<'x> CallContext<'x> {
         params: Option<Value<'p>>,
         pack: &'p mut Vec<u8>,
     ) -> Result<Call<'p>, Fault> {
+        self.decode_by((method.op, method.generation()), task, |cx| {
+            (method.wire.decode)(cx, params, pack)
+        })
+    }
+
+    /// The call of an operation of a generation, which `read` reads; `task` is the id in a path.
+    ///
+    /// # Errors
+    /// The fault of the reader.
+    #[inline(always)]
+    pub fn decode_by<'p>(
+        &mut self,
+        (op, generation): (Op, Generation),
+        task: Option<&[u8]>,
+        read: impl FnOnce(&ReadCx<'_>) -> Result<Call<'p>, Fault>,
+    ) -> Result<Call<'p>, Fault> {
         let (config, dialect) = (self.config, self.endpoint.dialect);
-        let after = (method.op == Op::Subscribe).then(|| self.last_event_id());
+        let after = (op == Op::Subscribe).then(|| self.last_event_id()).flatten();
         let fresh_id = &self.scratch.fresh_id;
         let cx = ReadCx {
-            op: method.op,
+            op,
             limits: &config.limits,
-            fresh_id: config.fresh_id(dialect, method.generation(), fresh_id),
-            after: after.flatten(),
+            fresh_id: config.fresh_id(dialect, generation, fresh_id),
+            after,
             task,
-            tokens: Cell::default(),
+            tokens: Cell::new(config.limits.json_tokens_max),
         };
-        let call = (method.wire.decode)(&cx, params, pack)?;
+        let call = read(&cx)?;
         if let Call::Send(send) = &call
             && send.message.message_id().raw() == fresh_id
         {
@@ -151,13 +194,15 @@ impl<'x> CallContext<'x> {
             self.writer.refuse(format, &Fault::at_limit("streams_max"));
             return Handled::Answered;
         };
+        let now_ms = self.now.mono_ms;
         let (service, mut cx, writer) = self.split();
         let outcome = writer.begin_opening(format, |answer| service.call(&mut cx, *call, answer));
         match writer.end_opening(format, outcome) {
             Opened::Answered => Handled::Answered,
             Opened::Stream(cursor, made) => {
                 let at = (cursor, made);
-                Handled::Stream(Box::new(EventStream::new(format, at, self.now.mono_ms, permit)))
+                let fields = &mut writer.fields;
+                Handled::Stream(Box::new(EventStream::new(format, at, now_ms, permit, fields)))
             }
             Opened::Waits(wait) => {
                 let (calls, fields) = (vec![PendingCall::new(wait, format)], self.take_fields());
@@ -170,12 +215,7 @@ impl<'x> CallContext<'x> {
     fn answer_card(&mut self, format: &AnswerFormat<'_>) -> Handled {
         match self.extended_card(format) {
             Ok(card) => {
-                let content = if self.writer.is_head { Content::LeftOut } else { Content::Whole };
-                self.writer.begin(200, format.media, *format.fields, content);
-                if !self.writer.is_head {
-                    format.push_bytes(self.writer.out, &card);
-                }
-                self.writer.finish();
+                self.writer.whole(format, &card);
             }
             Err(fault) => self.writer.refuse(format, &fault),
         }
@@ -204,10 +244,11 @@ impl<'x> CallContext<'x> {
             return Ok(None);
         }
         let (service, mut cx, writer) = self.split();
+        let start = writer.out.len();
         let outcome = format.push_reply(writer.out, |answer| service.call(&mut cx, *call, answer));
         match outcome {
             Ok(Outcome::Answered) => {
-                format.envelope.close(writer.out);
+                format.envelope.close(writer.out, start);
                 Ok(None)
             }
             Ok(Outcome::Pending(wait)) => Ok(Some(PendingCall::new(wait, format))),

@@ -1,6 +1,10 @@
-//! What stands around the JSON of a result or an error: that of JSON-RPC, or nothing.
+//! What stands around a result or an error: that of JSON-RPC, the frame of gRPC, or nothing.
 
-use crate::rpc;
+use crate::{
+    binding::grpc::{fields::other::json_payload, frame},
+    pb::Writer,
+    rpc,
+};
 
 /// One request's envelope.
 #[derive(Clone, Copy)]
@@ -9,14 +13,29 @@ pub enum Envelope<'a> {
     Rpc(&'a [u8]),
     /// None: over HTTP+JSON a result is the body, and an error brings its own frame.
     Bare,
+    /// The frame of a message of gRPC. An error has no message: it is the status in the trailers.
+    Grpc {
+        /// True: the message is a `JsonPayload` around JSON (dialect a2a_rust).
+        in_json: bool,
+    },
 }
+
+/// Bytes of JSON that most answers have.
+const JSON_GUESS: usize = 512;
 
 impl Envelope<'_> {
     /// Opens a response with a result; write the result behind it, then [`Envelope::close`].
     #[inline]
     pub fn open_result(self, out: &mut Vec<u8>) {
-        if let Envelope::Rpc(id) = self {
-            rpc::open_result(out, id);
+        match self {
+            Envelope::Rpc(id) => rpc::open_result(out, id),
+            Envelope::Bare => {}
+            Envelope::Grpc { in_json } => {
+                let _ = frame::begin(out);
+                if in_json {
+                    let _ = Writer(out).open(json_payload::DATA, JSON_GUESS);
+                }
+            }
         }
     }
 
@@ -27,11 +46,20 @@ impl Envelope<'_> {
         }
     }
 
-    /// Ends a response.
+    /// Ends a response that was opened at the offset `start`.
     #[inline]
-    pub fn close(self, out: &mut Vec<u8>) {
-        if let Envelope::Rpc(_) = self {
-            rpc::close(out);
+    pub fn close(self, out: &mut Vec<u8>, start: usize) {
+        match self {
+            Envelope::Rpc(_) => rpc::close(out),
+            Envelope::Bare => {}
+            Envelope::Grpc { in_json } => {
+                if in_json {
+                    let at = start + frame::PREFIX;
+                    let payload = Writer::opened_at(at, json_payload::DATA, JSON_GUESS);
+                    Writer(out).close(payload);
+                }
+                frame::finish(out, frame::begun_at(start));
+            }
         }
     }
 }

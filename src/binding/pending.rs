@@ -126,7 +126,8 @@ impl PendingResponse {
                 Opened::Waits(next) => *wait = next,
                 Opened::Stream(cursor, made) => {
                     let Some(permit) = self.permit.take() else { return Poll::Pending };
-                    let stream = EventStream::new(&format, (cursor, made), now.mono_ms, permit);
+                    let (at, fields) = ((cursor, made), &mut writer.fields);
+                    let stream = EventStream::new(&format, at, now.mono_ms, permit, fields);
                     return Poll::Ready(Handled::Stream(Box::new(stream)));
                 }
             }
@@ -190,7 +191,7 @@ fn push_element(
     };
     match polled {
         Poll::Ready(Ok(Outcome::Answered)) => {
-            format.envelope.close(answers);
+            format.envelope.close(answers, at);
             return true;
         }
         Poll::Pending => {}

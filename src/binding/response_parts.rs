@@ -61,6 +61,11 @@ impl ResponseParts {
         self.is_complete.then_some(&self.trailers)
     }
 
+    /// True: there is a head that nobody has taken, or the end.
+    pub fn has_news(&self) -> bool {
+        self.head.is_some() || self.is_complete
+    }
+
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
         let head = self.head.as_ref().map_or(0, |head| head.fields.held_bytes());

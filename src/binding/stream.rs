@@ -9,14 +9,16 @@ use std::task::Waker;
 use crate::{
     binding::{
         answer::{AnswerFormat, KeptFormat, ResponseWriter},
+        grpc::{Code, Status, count::EventCount},
         responder::Responder,
     },
     dialect::Encode,
     fault::{Fault, FaultKind},
+    http::ResponseFieldsBuf,
     json::write::push_u64,
     model::Generation,
     permits::Permit,
-    service::{Cursor, Follow, Service, StreamResponse},
+    service::{Cursor, Each, Follow, Service, StreamResponse},
     sse,
     ws::{self, OpCode},
 };
@@ -29,6 +31,8 @@ pub const SHUTTING_DOWN: &str = "the server is shutting down; subscribe again to
 pub enum EventFraming {
     /// As server-sent events.
     Sse,
+    /// As messages of gRPC, which have no numbers, and a status in the trailers behind them.
+    Grpc,
     /// Each as a text message of a WebSocket, and one more that says that there are no others.
     Messages {
         /// True: beside its result each event has its number.
@@ -46,20 +50,29 @@ pub struct EventStream {
     encode: &'static Encode,
     /// When something was last written, for keep-alive comments.
     pub wrote_ms: u64,
+    /// What a subscriber counts whose events do not say their numbers.
+    count: Option<EventCount>,
     /// The place among the open streams.
     _permit: Permit,
 }
 
 impl EventStream {
-    /// A stream whose head is written, about a task that a call of `made` has made.
+    /// A stream about a task that a call of `made` has made. Its head is written, or will have these
+    /// fields where it names the first event.
     pub fn new(
         format: &AnswerFormat<'_>,
         (cursor, made): (Cursor, Generation),
         now_ms: u64,
         permit: Permit,
+        fields: &mut ResponseFieldsBuf,
     ) -> EventStream {
         let encode = format.encode_for(made);
-        EventStream { cursor, format: format.keep(), encode, wrote_ms: now_ms, _permit: permit }
+        let count = match format.events {
+            EventFraming::Sse | EventFraming::Messages { .. } => None,
+            EventFraming::Grpc => Some(EventCount::new(&cursor, std::mem::take(fields))),
+        };
+        let (format, wrote_ms) = (format.keep(), now_ms);
+        EventStream { cursor, format, encode, wrote_ms, count, _permit: permit }
     }
 
     /// Writes what is ready, at most until `out` holds `high_water` bytes.
@@ -69,22 +82,27 @@ impl EventStream {
         &mut self,
         service: &dyn Service,
         wake: &Waker,
-        ResponseWriter { out, responder, .. }: &mut ResponseWriter<'_>,
+        writer: &mut ResponseWriter<'_>,
         high_water: usize,
     ) -> Follow {
-        let EventStream { cursor, format, encode, .. } = self;
-        let format = format.get();
+        let EventStream { cursor, format, encode, count, .. } = self;
+        let format = AnswerFormat { encode, ..format.get() };
+        if let Some(count) = count {
+            let follow = |each: &mut Each<'_>| service.follow(cursor, wake, each);
+            return poll_counted(count, &format, follow, writer, high_water);
+        }
+        let ResponseWriter { out, responder, .. } = writer;
         let mut follow = Follow::Pending;
         responder.piece(out, &mut |out| {
             follow = service.follow(cursor, wake, &mut |item| {
-                push_item(out, &format, encode, &item);
+                push_item(out, &format, &item);
                 out.len() < high_water
             });
             match follow {
                 Follow::End => push_last(out, &format),
                 Follow::Gone => {
                     let fault = Fault::because(FaultKind::TaskNotFound, "the task left the store");
-                    push_fault(out, &format, encode, &fault);
+                    push_fault(out, &format, &fault);
                 }
                 Follow::Pending | Follow::More => {}
             }
@@ -97,17 +115,31 @@ impl EventStream {
 
     /// Writes a comment that keeps the connection alive, if events are framed by what has some.
     pub fn keep_alive(&self, writer: &mut ResponseWriter<'_>) {
-        writer.responder.piece(writer.out, &mut |out| out.extend_from_slice(sse::KEEP_ALIVE));
+        match self.format.get().events {
+            EventFraming::Sse => {
+                let push = &mut |out: &mut Vec<u8>| out.extend_from_slice(sse::KEEP_ALIVE);
+                writer.responder.piece(writer.out, push);
+            }
+            EventFraming::Grpc | EventFraming::Messages { .. } => {}
+        }
     }
 
     /// Ends the stream before its task does, because the server ends, with the error that calls
     /// get which still wait.
     pub fn cut(&self, writer: &mut ResponseWriter<'_>) {
-        let ResponseWriter { out, responder, .. } = writer;
         let fault = Fault::because(FaultKind::ShuttingDown, SHUTTING_DOWN);
-        let format = self.format.get();
-        responder.piece(out, &mut |out| push_fault(out, &format, self.encode, &fault));
-        responder.finish(out);
+        let format = AnswerFormat { encode: self.encode, ..self.format.get() };
+        if self.count.as_ref().is_some_and(EventCount::has_no_head) {
+            return writer.refuse(&format, &fault);
+        }
+        match format.status(Err(&fault)) {
+            Some(status) => writer.trailers(status.fields()),
+            None => {
+                let ResponseWriter { out, responder, .. } = writer;
+                responder.piece(out, &mut |out| push_fault(out, &format, &fault));
+            }
+        }
+        writer.finish();
     }
 
     /// Goes on behind the event with this number, as the tests of frames ask.
@@ -118,8 +150,43 @@ impl EventStream {
 
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
-        self.format.held_bytes()
+        self.format.held_bytes() + self.count.as_ref().map_or(0, EventCount::held_bytes)
     }
+}
+
+/// [`EventStream::poll`] for a subscriber that counts.
+fn poll_counted(
+    count: &mut EventCount,
+    format: &AnswerFormat<'_>,
+    follow: impl FnOnce(&mut Each<'_>) -> Follow,
+    writer: &mut ResponseWriter<'_>,
+    high_water: usize,
+) -> Follow {
+    let (start, mut is_behind) = (writer.out.len(), false);
+    let out = &mut *writer.out;
+    let follow = follow(&mut |item| {
+        is_behind = !count.counts(number(&item));
+        if !is_behind {
+            push_item(out, format, &item);
+        }
+        !is_behind && out.len() < high_water
+    });
+    count.write_head(writer, format, start);
+    let end = match follow {
+        _ if is_behind => {
+            let why = "the subscriber fell behind; subscribe again to go on";
+            Status::new(Code::Unavailable, why)
+        }
+        Follow::End => Status::OK,
+        Follow::Gone => {
+            let fault = Fault::because(FaultKind::TaskNotFound, "the task left the store");
+            Status::of(&fault, format.encode)
+        }
+        Follow::Pending | Follow::More => return follow,
+    };
+    writer.trailers(end.fields());
+    writer.finish();
+    if is_behind { Follow::Gone } else { follow }
 }
 
 /// Writes a stream that consists of one error: an ordinary event, since it is what was asked for.
@@ -135,30 +202,37 @@ pub(super) fn push_only_item(
     format: &AnswerFormat<'_>,
     item: &StreamResponse<'_>,
 ) {
-    push_item(out, format, format.encode, item);
+    push_item(out, format, item);
     push_last(out, format);
+}
+
+/// The number of an item in its task, if it has one.
+fn number(item: &StreamResponse<'_>) -> Option<u64> {
+    match item {
+        StreamResponse::Snapshot(view) => Some(view.seq()),
+        StreamResponse::Event { seq, .. } => Some(*seq),
+        StreamResponse::Message { .. } => None,
+    }
 }
 
 /// Writes one item, if the dialect has a form for it.
 #[inline(always)]
-fn push_item(
-    out: &mut Vec<u8>,
-    format: &AnswerFormat<'_>,
-    encode: &Encode,
-    item: &StreamResponse<'_>,
-) {
-    let number = match item {
-        StreamResponse::Snapshot(view) => Some(view.seq()),
-        StreamResponse::Event { seq, .. } => Some(*seq),
-        StreamResponse::Message { .. } => None,
-    };
-    let envelope = format.envelope;
+fn push_item(out: &mut Vec<u8>, format: &AnswerFormat<'_>, item: &StreamResponse<'_>) {
+    let (number, start) = (number(item), out.len());
+    let AnswerFormat { envelope, encode, .. } = *format;
     match format.events {
+        EventFraming::Grpc => {
+            envelope.open_result(out);
+            match (encode.event)(out, item, &format.write) {
+                true => envelope.close(out, start),
+                false => out.truncate(start),
+            }
+        }
         EventFraming::Sse => {
             let frame = sse::begin(out, number);
             envelope.open_result(out);
             if (encode.event)(out, item, &format.write) {
-                envelope.close(out);
+                envelope.close(out, start);
                 sse::finish(out, frame);
             } else {
                 sse::cancel(out, frame);
@@ -174,20 +248,14 @@ fn push_item(
                 out.extend_from_slice(b",\"eventId\":");
                 push_u64(out, number);
             }
-            envelope.close(out);
+            envelope.close(out, start);
             ws::finish(out, frame, OpCode::Text);
         }
     }
 }
 
 /// Writes the error that ends a stream: an `event: error` frame, or a message.
-fn push_fault(
-    out: &mut Vec<u8>,
-    format: &AnswerFormat<'_>,
-    encode: &'static Encode,
-    fault: &Fault,
-) {
-    let format = AnswerFormat { encode, ..*format };
+fn push_fault(out: &mut Vec<u8>, format: &AnswerFormat<'_>, fault: &Fault) {
     match format.events {
         EventFraming::Sse => {
             let frame = sse::error_event(out, None);
@@ -199,6 +267,8 @@ fn push_fault(
             format.push_fault(out, fault);
             ws::finish(out, frame, OpCode::Text);
         }
+        // It is in the trailers.
+        EventFraming::Grpc => {}
     }
 }
 
@@ -206,12 +276,13 @@ fn push_fault(
 /// that says so (docs/dialects.md, a2a_rust).
 fn push_last(out: &mut Vec<u8>, format: &AnswerFormat<'_>) {
     match format.events {
-        EventFraming::Sse => {}
+        EventFraming::Sse | EventFraming::Grpc => {}
         EventFraming::Messages { .. } => {
             let frame = ws::begin(out);
+            let start = out.len();
             format.envelope.open_result(out);
             out.extend_from_slice(b"{\"status\":\"stream_complete\"}");
-            format.envelope.close(out);
+            format.envelope.close(out, start);
             ws::finish(out, frame, OpCode::Text);
         }
     }

@@ -39,6 +39,7 @@ use crate::{
 };
 
 pub use standard::DIALECT as STANDARD;
+pub use v1::WIRE as V1;
 
 /// Every dialect; adding one is one file and one line.
 pub static ALL: &[&Dialect] = &[

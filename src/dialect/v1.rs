@@ -21,7 +21,7 @@ use super::{
 };
 
 /// The 1.0 pairs.
-pub(super) static WIRE: Wire = Wire {
+pub static WIRE: Wire = Wire {
     decode: read,
     encode: Encode { generation: Generation::V1, reply, event, fault: write_fault },
 };

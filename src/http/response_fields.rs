@@ -99,6 +99,11 @@ impl ResponseFieldsBuf {
         ResponseFields { lines: &self.lines, parts: &self.parts }
     }
 
+    /// True without any field.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
         let lines = if let Cow::Owned(lines) = &self.lines { lines.capacity() } else { 0 };

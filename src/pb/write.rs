@@ -85,6 +85,12 @@ impl Writer<'_> {
         Nested { start: self.0.len(), reserved }
     }
 
+    /// The message that [`Writer::open`] has opened at this offset, with this number and guess.
+    pub fn opened_at(at: usize, number: u32, guess: usize) -> Nested {
+        let reserved = varint_len(guess as u64);
+        Nested { start: at + varint_len(u64::from(number << 3)) + reserved, reserved }
+    }
+
     /// Closes a message by writing its length in front of it.
     #[inline]
     pub fn close(&mut self, nested: Nested) {

@@ -24,10 +24,11 @@ use peregrine::{
     },
 };
 use serde_json::{Value, json};
+use tokio_stream::StreamExt;
 use tonic::Code;
 
 use crate::{
-    grpc_client::{Rig, reason, run, say as grpc_say, state, task, v1},
+    grpc_client::{Rig, reason, run, say as grpc_say, say_v03, state, task, v1, v03},
     support::{
         ask::{Gen, Say, post, rpc, rpc_id, say},
         binary::Tcp,
@@ -314,4 +315,53 @@ fn a_streaming_call_becomes_a_stream_later_or_is_answered_by_one_message_or_a_fa
     check("message", events[0].result());
     line.write(&post("/", &[], &ask("what")));
     assert_eq!(line.reply().json()["error"]["code"], -32005);
+}
+
+#[test]
+fn a_streaming_call_over_grpc_becomes_a_stream_later_or_is_answered_by_one_item_or_a_fault() {
+    let rig = rig();
+    run(async {
+        let mut client = rig.v1().await;
+        for (words, expected) in [
+            ("stream", &["task", "status", "status"][..]),
+            ("task", &["task"]),
+            ("message", &["message"]),
+            ("again", &["message"]),
+        ] {
+            let answer = client.send_streaming_message(grpc_say(words)).await.unwrap();
+            let first = answer.metadata().get("a2a-event-id").map(|id| id.to_str().unwrap());
+            assert_eq!(first, (words == "stream").then_some("1"), "{words}");
+            let mut items = answer.into_inner();
+            let mut kinds = Vec::new();
+            while let Some(item) = items.next().await {
+                kinds.push(kind(&item.unwrap()));
+            }
+            // A thread is at work: what was done before the first look is in the task.
+            let is_expected = match words {
+                "stream" => kinds[0] == "task" && kinds.len() <= expected.len(),
+                _ => kinds == expected,
+            };
+            assert!(is_expected, "{words}: {kinds:?}");
+        }
+        let refused = client.send_streaming_message(grpc_say("what")).await.unwrap_err();
+        assert_eq!(reason(&refused, Code::InvalidArgument), "CONTENT_TYPE_NOT_SUPPORTED");
+        // 0.3 and JSON in messages go the same way.
+        let mut old = rig.v03().await;
+        let mut items =
+            old.send_streaming_message(say_v03("task", true)).await.unwrap().into_inner();
+        let only = items.next().await.unwrap().unwrap();
+        assert!(matches!(only.payload, Some(v03::stream_response::Payload::Task(_))), "{only:?}");
+        assert!(items.next().await.is_none());
+    });
+}
+
+fn kind(item: &v1::StreamResponse) -> &'static str {
+    use v1::stream_response::Payload;
+    match item.payload {
+        Some(Payload::Task(_)) => "task",
+        Some(Payload::Message(_)) => "message",
+        Some(Payload::StatusUpdate(_)) => "status",
+        Some(Payload::ArtifactUpdate(_)) => "artifact",
+        None => "nothing",
+    }
 }

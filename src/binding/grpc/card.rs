@@ -1,8 +1,12 @@
-//! The card of an agent as a message, in the form of either generation.
+//! The card of an agent as a message, in the form of either generation, or as JSON in one.
 
 use crate::{
-    dialect::card::{self, AgentInterface},
-    model::Profile,
+    binding::{
+        CallContext, Handled, answer::AnswerFormat, cards, envelope::Envelope, interfaces::Urls,
+    },
+    dialect::card::{self, AgentInterface, CardForm},
+    fault::{Fault, FaultKind},
+    model::{Generation, Profile},
     pb::Writer,
 };
 
@@ -10,6 +14,42 @@ use super::{
     fields::{v1, v03},
     from_json::struct_field,
 };
+
+/// Answers with the card (A2A 1.0 §3.1.11); 0.3 clients ask for any card by the same operation.
+pub(super) fn answer(cx: &mut CallContext<'_>, format: &AnswerFormat<'_>) -> Handled {
+    let mut card = Vec::new();
+    match push(&mut card, cx, format) {
+        Ok(()) => cx.writer.whole(format, &card),
+        Err(fault) => cx.writer.refuse(format, &fault),
+    }
+    Handled::Answered
+}
+
+fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> Result<(), Fault> {
+    let (config, endpoint, generation) = (cx.config, cx.endpoint, format.encode.generation);
+    let extended = config.extended_card;
+    if !extended && generation == Generation::V1 {
+        return Err(Fault::because(FaultKind::UnsupportedOperation, cards::NO_EXTENDED));
+    }
+    let profile = cx.service.profile(endpoint.agent);
+    let profile = profile.ok_or(FaultKind::ExtendedAgentCardNotConfigured)?;
+    // The default agent answers at the root, the others under their names.
+    let name = Some(&profile.name).filter(|_| endpoint.agent.0 > 0);
+    let base = name.map_or_else(String::new, |name| format!("/agents/{name}"));
+    let origin = cx.origin();
+    if let Envelope::Grpc { in_json: true } = format.envelope {
+        let form = CardForm::ExtendedV1;
+        out.append(&mut cards::body(&profile, config, &origin, endpoint, &base, form));
+        return Ok(());
+    }
+    let urls = Urls::new(config, &origin, (endpoint, &profile.name), &base);
+    let interfaces = urls.interfaces(endpoint.dialect);
+    match generation {
+        Generation::V1 => v1(out, &profile, &interfaces, extended),
+        Generation::V01 | Generation::V03 => v03(out, &profile, &interfaces, extended),
+    }
+    Ok(())
+}
 
 /// Appends the card of 1.0; interfaces of 1.0 come first.
 pub(super) fn v1(

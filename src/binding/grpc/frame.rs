@@ -1,6 +1,8 @@
 //! Messages between the five bytes of gRPC: a flag and a length (gRPC over HTTP/2, "Length-Prefixed
 //! Message").
 
+use super::{Code, Status};
+
 /// Bytes in front of every message.
 pub const PREFIX: usize = 5;
 
@@ -22,6 +24,12 @@ pub fn finish(out: &mut [u8], frame: Frame) {
     out[frame.0 - 4..frame.0].copy_from_slice(&length.to_be_bytes());
 }
 
+/// The message that was begun at this offset.
+#[inline]
+pub fn begun_at(start: usize) -> Frame {
+    Frame(start + PREFIX)
+}
+
 /// Takes a begun message back.
 pub fn cancel(out: &mut Vec<u8>, frame: Frame) {
     out.truncate(frame.0 - PREFIX);
@@ -38,6 +46,35 @@ pub enum Framed {
     Compressed,
     /// A message longer than allowed.
     TooLarge,
+}
+
+/// The one message of a request that has one.
+///
+/// # Errors
+/// The status of a request that has none, more than one or half of one, or one that is not read.
+pub fn only(body: &[u8], bytes_max: usize) -> Result<&[u8], Status> {
+    let invalid = |why| Err(Status::new(Code::InvalidArgument, why));
+    match look(body, bytes_max) {
+        Framed::Whole(length) if body.len() > PREFIX + length => {
+            invalid("the request has more than one message")
+        }
+        Framed::Whole(_) => Ok(&body[PREFIX..]),
+        Framed::Partial(_) if body.is_empty() => invalid("the request has no message"),
+        Framed::Partial(_) => invalid("the message is cut short"),
+        Framed::TooLarge => Err(too_large(bytes_max)),
+        Framed::Compressed => Err(compressed()),
+    }
+}
+
+/// What a message beyond `body_bytes_max` ends with.
+pub fn too_large(bytes_max: usize) -> Status {
+    let why = format!("the message is larger than {bytes_max} bytes (body_bytes_max)");
+    Status::new(Code::ResourceExhausted, why)
+}
+
+/// What a compressed message ends with.
+pub fn compressed() -> Status {
+    Status::new(Code::Unimplemented, "compressed messages are not read")
 }
 
 /// Looks at the first message in `bytes`.

@@ -47,6 +47,11 @@ pub fn is_known(message: &[u8]) -> Result<bool, Status> {
     Ok(service.is_empty() || SERVICES.contains(&service))
 }
 
+/// What is answered about a service that there is not.
+pub fn no_service() -> Status {
+    Status::new(Code::NotFound, "there is no such service")
+}
+
 /// Appends a framed `HealthCheckResponse`.
 pub fn push(out: &mut Vec<u8>, serving: Serving) {
     let frame = frame::begin(out);

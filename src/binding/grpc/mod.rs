@@ -1,13 +1,14 @@
-//! gRPC: from the path and message of a call to the service, and from its answers to messages.
+//! gRPC: from the head and the one message of a request to a call, and the format of its answer.
 //!
-//! Law: nothing here knows HTTP/2. A driver gives one whole request message and gets framed
-//! messages, a call that waits, or a stream; what metadata says comes as plain values. Requests are
-//! read straight into the call, answers written straight from the task.
+//! Law: nothing here knows HTTP/2. Requests are read straight into the call, answers written
+//! straight from the task, each message behind its five bytes. How a call ends is a status: in
+//! trailers behind its messages, or in a head that has nothing behind it.
 //!
 //! In scope: A2A 1.0 and 0.3, JSON in messages (a2a_rust), health, reflection. Out of scope:
 //! compression, and services of anybody else.
 
 mod card;
+pub mod count;
 pub mod fields;
 pub mod frame;
 pub mod from_json;
@@ -19,373 +20,184 @@ pub mod reflection;
 mod rpcs;
 pub mod status;
 pub mod structs;
-mod waiting;
+mod wire;
 pub mod write;
 
-use std::{cell::Cell, task::Waker};
+use std::borrow::Cow;
 
 use crate::{
     binding::{
-        CallScratch, DecodeBuffers, Endpoint, Scratch, ServerConfig, call::write_cx, cards,
-        extensions, interfaces::Urls, jsonrpc::parse_fault, origin::Origin,
+        CallContext, DecodeBuffers, Endpoint, Handled, RequestSource,
+        answer::{AnswerFormat, ResponseWriter},
+        call::write_cx,
+        extensions,
+        origin::Origin,
+        responder::Content,
+        stream::EventFraming,
     },
-    dialect::{Method, ReadCx, WriteCx, card::CardForm, version},
-    fault::{Fault, FaultKind},
-    json::Value,
-    model::{Call, EventBuf, Generation, Reply, uuid},
-    pb::{Fields, Writer},
-    service::{
-        AgentIndex, CallCx, Caller, Entropy, Now, Outcome, Peer, Scope, Service, StreamResponse,
-    },
+    dialect::{WriteCx, version},
+    fault::Fault,
+    http::{Field, Head, ResponseFields, media},
+    model::Call,
+    service::AgentIndex,
 };
 
-use fields::other::json_payload;
-use read::{Asked, malformed};
+use health::Serving;
+use read::Asked;
 
-pub use rpcs::{A2aRpc, Family, Rpc, SERVICES, rpc};
+pub use rpcs::{GrpcMethod, Rpc, SERVICES, rpc};
 pub use status::{Code, Status};
-pub use waiting::{Parked, Pump, Pumped};
 
-/// What every answer is made with, whatever carries it.
-pub struct Means<'x> {
-    /// The waist.
-    pub service: &'x dyn Service,
-    /// Mounts, agents and settings.
-    pub config: &'x ServerConfig,
-    /// The worker's buffers.
-    pub scratch: &'x mut Scratch,
-    /// The answer.
-    pub out: &'x mut Vec<u8>,
-    /// The time.
-    pub now: Now,
-    /// Woken when a parked call or a stream may go on.
-    pub wake: &'x Waker,
-    /// What is known of the other side.
-    pub peer: Peer<'x>,
+/// gRPC over HTTP/2, "Requests": `application/grpc`, or with a suffix or parameters.
+pub fn is_grpc(content_type: &[u8]) -> bool {
+    let rest = content_type.strip_prefix(media::GRPC.as_bytes());
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// One call: its message and what its metadata says.
-pub struct Request<'r> {
-    /// Which one.
-    pub rpc: &'static A2aRpc,
-    /// The request message without its frame.
-    pub message: &'r [u8],
+/// What is said beside the message of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Metadata<'x> {
     /// `a2a-version`.
-    pub version: Option<&'r [u8]>,
-    /// `a2a-extensions`, comma separated.
-    pub extensions: Option<&'r str>,
+    pub version: Option<&'x [u8]>,
     /// `a2a-last-event-id`: the last event that a returning subscriber has seen.
-    pub after: Option<u64>,
-    /// `:authority`, for cards.
-    pub authority: Option<&'r str>,
+    pub last_event_id: Option<u64>,
+    /// Where the client asked, for cards.
+    pub origin: Origin<'x>,
 }
 
-/// A call that was understood.
-pub struct Called {
-    /// What became of it.
-    pub handled: Handled,
-    /// The value of `a2a-extensions` in the answer's initial metadata.
-    pub extensions: Option<String>,
-}
-
-/// What became of a call.
-pub enum Handled {
-    /// All its messages are written.
-    Answered,
-    /// It waits for its task.
-    Parked(Box<Parked>),
-    /// Its messages come from the pump.
-    Stream(Box<Pump>),
-}
-
-/// Handles one call.
-///
-/// # Errors
-/// A [`Fault`]; nothing was written then. [`Status::of`] says it in gRPC.
-pub fn handle(means: &mut Means<'_>, request: &Request<'_>) -> Result<Called, Fault> {
-    let rpc = request.rpc;
-    let method = rpc.method()?;
-    version::check(request.version, method.generation(), means.config.strict_version)?;
-    let Scratch { decode, call, .. } = &mut *means.scratch;
-    let DecodeBuffers { parser, pack, .. } = decode;
-    let CallScratch { events, entropy, fresh_id, worker, .. } = call;
-    let cx = ReadCx {
-        op: method.op,
-        limits: &means.config.limits,
-        fresh_id: &fresh_id[..],
-        after: request.after,
-        task: None,
-        tokens: Cell::new(means.config.limits.json_tokens_max),
+/// Handles a request whose body is complete.
+pub fn handle<'x>(
+    cx: &mut CallContext<'x>,
+    head: &'x Head<'x>,
+    buffers: &mut DecodeBuffers,
+    body: &[u8],
+) -> Handled {
+    // A path with a query is the name of no rpc.
+    let path = if head.query().is_none() { head.path() } else { "" };
+    let Some(rpc) = rpc(path) else { return refuse(&mut cx.writer, &no_rpc()) };
+    let message = match frame::only(body, cx.config.limits.body_bytes_max) {
+        Ok(message) => message,
+        Err(status) => return refuse(&mut cx.writer, &status),
     };
-    let asked = match rpc.family {
-        Family::V1 => read::call(&cx, Generation::V1, request.message, pack)?,
-        Family::V03 => read::call(&cx, Generation::V03, request.message, pack)?,
-        Family::Json => {
-            // The envelope that JSON-RPC would have around the params.
-            let depth_max = means.config.limits.json_depth_max + 1;
-            let payload =
-                parser.parse(payload(request.message)?, depth_max).map_err(parse_fault)?;
-            json_call(&cx, method, payload, pack)?
+    let last_event_id = head.values("a2a-last-event-id").next().and_then(number);
+    let origin = Origin::of(cx.config, cx.peer, head);
+    let version = head.value(Field::A2aVersion);
+    cx.source = RequestSource::Grpc(Metadata { version, last_event_id, origin });
+    cx.extensions = extensions::joined(head).map(Cow::Owned);
+    match rpc {
+        Rpc::A2a(method) => call(cx, method, buffers, message),
+        Rpc::HealthCheck => check_health(cx, message),
+        Rpc::HealthWatch | Rpc::Reflection => {
+            let why = "this rpc is not served here";
+            refuse(&mut cx.writer, &Status::new(Code::Unimplemented, why))
         }
-    };
-    if matches!(&asked.call, Call::Send(send) if send.message.message_id().raw() == fresh_id) {
-        *fresh_id = uuid(entropy.bits());
-    }
-    // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.
-    let named = Some(asked.tenant).filter(|name| !name.is_empty());
-    let agent = named.and_then(|name| means.service.agent(name)).unwrap_or(AgentIndex(0));
-    let profile = request.extensions.and_then(|_| means.service.profile(agent));
-    let uris = profile
-        .zip(request.extensions)
-        .map(|(profile, asked)| extensions::in_effect(&profile, asked));
-    let extensions = uris.filter(|uris| !uris.is_empty()).map(|uris| uris.join(", "));
-    let mut ready = Ready {
-        rpc,
-        method,
-        agent,
-        worker: *worker,
-        events,
-        entropy: entropy.as_mut(),
-        service: means.service,
-        config: means.config,
-        out: means.out,
-        now: means.now,
-        wake: means.wake,
-        peer: means.peer,
-        request,
-    };
-    let handled = match asked.call {
-        Call::ExtendedCard => ready.card().map(|()| Handled::Answered),
-        call if method.op.is_streaming() => ready.stream(call),
-        call => ready.unary(call),
-    }?;
-    Ok(Called { handled, extensions })
-}
-
-/// A call that was understood, and the parts of its means side by side.
-struct Ready<'d> {
-    rpc: &'static A2aRpc,
-    method: &'static Method,
-    agent: AgentIndex,
-    worker: usize,
-    events: &'d mut EventBuf,
-    entropy: &'d mut (dyn Entropy + Send),
-    service: &'d dyn Service,
-    config: &'d ServerConfig,
-    out: &'d mut Vec<u8>,
-    now: Now,
-    wake: &'d Waker,
-    peer: Peer<'d>,
-    request: &'d Request<'d>,
-}
-
-impl Ready<'_> {
-    fn unary(&mut self, call: Call<'_>) -> Result<Handled, Fault> {
-        let write = write_cx(self.method, &call, self.now);
-        let mut answer = Answer::begin(self.rpc, self.method, self.out);
-        let start = answer.start;
-        let outcome = self.ask(call, &mut |out, reply| answer.push(out, reply, &write));
-        match outcome {
-            Ok(Outcome::Answered) => {
-                answer.finish(self.out);
-                return Ok(Handled::Answered);
-            }
-            Ok(Outcome::Pending(wait)) => {
-                self.out.truncate(start);
-                let permit = self.config.parked.permit(self.worker);
-                let permit = permit.ok_or_else(|| Fault::at_limit("connections_max"))?;
-                let (rpc, method) = (self.rpc, self.method);
-                return Ok(Handled::Parked(Box::new(Parked {
-                    wait,
-                    rpc,
-                    method,
-                    _permit: permit,
-                })));
-            }
-            Ok(Outcome::Stream { .. }) | Err(_) => self.out.truncate(start),
-        }
-        Err(outcome.err().unwrap_or(FaultKind::Internal.into()))
-    }
-
-    fn stream(&mut self, call: Call<'_>) -> Result<Handled, Fault> {
-        let permit = self.config.streams.permit(self.worker);
-        let permit = permit.ok_or_else(|| Fault::at_limit("streams_max"))?;
-        let write = write_cx(self.method, &call, self.now);
-        let (rpc, method) = (self.rpc, self.method);
-        let start = self.out.len();
-        let outcome = self.ask(call, &mut |out, reply| {
-            // A2A 1.0 §3.1.2: a direct message is a stream of one item.
-            let Reply::Message { message, context_id } = reply else { return };
-            let item = StreamResponse::Message { message, context_id };
-            push_event(rpc, method, out, &item, &write);
-        });
-        match outcome {
-            Ok(Outcome::Answered) => Ok(Handled::Answered),
-            Ok(Outcome::Stream { cursor, .. }) => {
-                let next = cursor.seq + u64::from(!cursor.snapshot);
-                let history = write.history;
-                Ok(Handled::Stream(Box::new(Pump {
-                    cursor,
-                    rpc,
-                    method,
-                    history,
-                    first: None,
-                    next,
-                    _permit: permit,
-                })))
-            }
-            Ok(Outcome::Pending(_)) => {
-                self.out.truncate(start);
-                Err(FaultKind::Internal.into())
-            }
-            Err(fault) => {
-                self.out.truncate(start);
-                Err(fault)
-            }
-        }
-    }
-
-    fn ask(
-        &mut self,
-        call: Call<'_>,
-        answer: &mut dyn FnMut(&mut Vec<u8>, Reply<'_>),
-    ) -> Result<Outcome, Fault> {
-        let out = &mut *self.out;
-        let mut cx = CallCx {
-            caller: Caller {
-                scope: Scope::of(self.agent),
-                worker: self.worker,
-                extensions: self.request.extensions,
-                identity: self.peer.identity,
-            },
-            now: self.now,
-            wake: self.wake,
-            entropy: self.entropy,
-            events: self.events,
-            held_bytes: &self.config.held_bytes,
-        };
-        self.service.call(&mut cx, call, &mut |reply| answer(out, reply))
-    }
-
-    /// A2A 1.0 §3.1.11; 0.3 clients ask for the card by the same operation.
-    fn card(&mut self) -> Result<(), Fault> {
-        if !self.config.extended_card && self.rpc.family != Family::V03 {
-            let kind = FaultKind::UnsupportedOperation;
-            return Err(Fault::because(kind, cards::NO_EXTENDED));
-        }
-        let endpoint = Endpoint::standard(self.agent);
-        let missing = || Fault::new(FaultKind::ExtendedAgentCardNotConfigured);
-        let profile = self.service.profile(self.agent).ok_or_else(missing)?;
-        // The default agent answers at the root, the others under their names.
-        let name = Some(&profile.name).filter(|_| self.agent.0 > 0);
-        let base = name.map_or_else(String::new, |name| format!("/agents/{name}"));
-        let is_secure = self.peer.is_secure;
-        let origin =
-            Origin { is_secure, host: self.request.authority.map(str::as_bytes), prefix: "" };
-        let frame = frame::begin(self.out);
-        match self.rpc.family {
-            Family::Json => {
-                let form = CardForm::ExtendedV1;
-                let body = cards::body(&profile, self.config, &origin, endpoint, &base, form);
-                Writer(self.out).bytes(json_payload::DATA, &body);
-            }
-            Family::V1 | Family::V03 => {
-                let urls = Urls::new(self.config, &origin, (endpoint, &profile.name), &base);
-                let interfaces = urls.interfaces(endpoint.dialect);
-                let extended = self.config.extended_card;
-                match self.rpc.family {
-                    Family::V03 => card::v03(self.out, &profile, &interfaces, extended),
-                    _ => card::v1(self.out, &profile, &interfaces, extended),
-                }
-            }
-        }
-        frame::finish(self.out, frame);
-        Ok(())
     }
 }
 
-/// One response message on its way.
-struct Answer {
-    rpc: &'static A2aRpc,
-    method: &'static Method,
-    /// Where its frame begins.
-    start: usize,
-    frame: frame::Frame,
-    payload: Option<crate::pb::Nested>,
+fn number(value: &[u8]) -> Option<u64> {
+    str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
-impl Answer {
-    fn begin(rpc: &'static A2aRpc, method: &'static Method, out: &mut Vec<u8>) -> Answer {
-        let start = out.len();
-        let frame = frame::begin(out);
-        let is_json = rpc.family == Family::Json;
-        let payload = is_json.then(|| Writer(out).open(json_payload::DATA, JSON_GUESS));
-        Answer { rpc, method, start, frame, payload }
-    }
+/// The status of a fault, as clients of 1.0 know it.
+pub fn status_of(fault: &Fault) -> Status {
+    Status::of(fault, &wire::V1.encode)
+}
 
-    fn push(&mut self, out: &mut Vec<u8>, reply: Reply<'_>, write: &WriteCx<'_>) {
-        match self.rpc.family {
-            Family::V1 => write::reply(out, Generation::V1, self.method.op, &reply),
-            Family::V03 => write::reply(out, Generation::V03, self.method.op, &reply),
-            Family::Json => (self.method.wire.encode.reply)(out, &reply, write),
-        }
-    }
+/// How a call of what there is not ends.
+pub fn no_rpc() -> Status {
+    Status::new(Code::Unimplemented, "there is no such rpc")
+}
 
-    fn finish(self, out: &mut Vec<u8>) {
-        if let Some(payload) = self.payload {
-            Writer(out).close(payload);
+/// Ends a call that has said nothing: a response of trailers alone.
+#[cold]
+pub fn refuse(writer: &mut ResponseWriter<'_>, status: &Status) -> Handled {
+    writer.begin(200, media::GRPC, status.fields().get(), Content::Whole);
+    writer.finish();
+    Handled::Answered
+}
+
+fn check_health(cx: &mut CallContext<'_>, message: &[u8]) -> Handled {
+    match health::is_known(message).map(|is_known| Serving::of(is_known, cx.closes)) {
+        Ok(Serving::Unknown) => refuse(&mut cx.writer, &health::no_service()),
+        Ok(serving) => {
+            cx.writer.begin(200, media::GRPC, ResponseFields::NONE, Content::Whole);
+            health::push(cx.writer.out, serving);
+            cx.writer.trailers(Status::OK.fields());
+            cx.writer.finish();
+            Handled::Answered
         }
-        frame::finish(out, self.frame);
+        Err(status) => refuse(&mut cx.writer, &status),
     }
 }
 
-/// Bytes of JSON that most answers have.
-const JSON_GUESS: usize = 512;
-
-/// Appends one item of a stream as a framed message; false: there is nothing to say about it.
-fn push_event(
-    rpc: &A2aRpc,
-    method: &Method,
-    out: &mut Vec<u8>,
-    item: &StreamResponse<'_>,
-    write: &WriteCx<'_>,
-) -> bool {
-    let frame = frame::begin(out);
-    let is_written = match rpc.family {
-        Family::V1 => write::event(out, Generation::V1, item, write.history),
-        Family::V03 => write::event(out, Generation::V03, item, write.history),
-        Family::Json => {
-            let payload = Writer(out).open(json_payload::DATA, JSON_GUESS);
-            let is_written = (method.wire.encode.event)(out, item, write);
-            Writer(out).close(payload);
-            is_written
-        }
-    };
-    match is_written {
-        true => frame::finish(out, frame),
-        false => frame::cancel(out, frame),
+/// What the answers of a method are written with, as long as no call is known.
+fn format<'p>(method: &'static GrpcMethod) -> AnswerFormat<'p> {
+    AnswerFormat {
+        envelope: wire::envelope(method.wire),
+        method: None,
+        encode: &method.wire.encode,
+        write: WriteCx::new(method.op),
+        media: media::GRPC,
+        fields: &ResponseFields::NONE,
+        status: |_| 200,
+        events: EventFraming::Grpc,
+        refuses_by_stream: false,
     }
-    is_written
 }
 
-/// The JSON in a `JsonPayload`; none is an empty object.
-fn payload(message: &[u8]) -> Result<&[u8], Fault> {
-    let mut data = &b"{}"[..];
-    for field in Fields(message) {
-        if let (json_payload::DATA, value) = field.map_err(malformed)? {
-            data = value.bytes().map_err(malformed)?;
+/// Makes the call that a message asks for, from a source that is [`RequestSource::Grpc`].
+pub fn call(
+    cx: &mut CallContext<'_>,
+    method: &'static GrpcMethod,
+    buffers: &mut DecodeBuffers,
+    message: &[u8],
+) -> Handled {
+    let format = format(method);
+    let strict = cx.config.strict_version;
+    let asked = version::check(cx.source.version().as_deref(), method.generation(), strict)
+        .and_then(|()| decode(cx, method, buffers, message));
+    match asked {
+        Ok(Asked { ref call, tenant }) => {
+            // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name
+            // agents.
+            let named = Some(tenant).filter(|name| !name.is_empty());
+            let agent = named.and_then(|name| cx.service.agent(name)).unwrap_or(AgentIndex(0));
+            cx.endpoint = Endpoint::standard(agent);
+            name_extensions(cx);
+            if let Call::ExtendedCard = call {
+                return card::answer(cx, &format);
+            }
+            let write = write_cx(method.op, call, cx.now);
+            cx.answer(call, &AnswerFormat { write, ..format })
+        }
+        Err(fault) => {
+            cx.writer.refuse(&format, &fault);
+            Handled::Answered
         }
     }
-    Ok(data)
 }
 
-fn json_call<'p>(
-    cx: &ReadCx<'_>,
-    method: &Method,
-    payload: Value<'p>,
-    pack: &'p mut Vec<u8>,
+fn decode<'p>(
+    cx: &mut CallContext<'_>,
+    method: &'static GrpcMethod,
+    buffers: &'p mut DecodeBuffers,
+    message: &'p [u8],
 ) -> Result<Asked<'p>, Fault> {
-    let tenant = payload.get("tenant").and_then(|tenant| tenant.string_raw_str());
-    let call = (method.wire.decode)(cx, Some(payload), pack)?;
-    Ok(Asked { call, tenant: tenant.unwrap_or_default() })
+    let mut tenant = "";
+    let call = cx.decode_by((method.op, method.generation()), None, |read_cx| {
+        let asked = (method.wire.decode)(read_cx, message, buffers)?;
+        tenant = asked.tenant;
+        Ok(asked.call)
+    })?;
+    Ok(Asked { call, tenant })
+}
+
+/// A2A 1.0 §3.2.6: the answer names the extensions that are in effect.
+fn name_extensions(cx: &mut CallContext<'_>) {
+    let Some(named) = &cx.extensions else { return };
+    let Some(profile) = cx.service.profile(cx.endpoint.agent) else { return };
+    let uris = extensions::in_effect(&profile, named);
+    if !uris.is_empty() {
+        cx.writer.fields.push("a2a-extensions", &uris.join(", "));
+    }
 }

@@ -1,52 +1,21 @@
-//! Every path that is served, and what is behind it (wire §4.1).
+//! Every path that is served, and what is behind it (wire §4.1): rows like those of JSON-RPC, whose
+//! requests are messages.
 
 use crate::{
-    dialect::{self, Method},
-    fault::{Fault, FaultKind},
-    model::Generation,
+    dialect::{Method, Wire},
+    model::Op,
 };
 
-/// What the messages of a service are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// `lf.a2a.v1`: 1.0.
-    V1,
-    /// `a2a.v1`: 0.3.
-    V03,
-    /// `a2a.v1.A2aService`: 1.0 in JSON (dialect a2a_rust).
-    Json,
-}
+use super::wire::{self, DecodeMessage};
 
 /// An operation of A2A as an rpc.
-#[derive(Debug)]
-pub struct A2aRpc {
-    /// What its messages are.
-    pub family: Family,
-    /// The method of JSON-RPC that does the same.
-    method: &'static str,
-}
-
-impl A2aRpc {
-    /// The method of JSON-RPC that does the same: its operation, and the version it needs.
-    pub(super) fn method(&self) -> Result<&'static Method, Fault> {
-        let method = dialect::STANDARD.method(self.method.as_bytes());
-        method.ok_or_else(|| FaultKind::MethodNotFound.into())
-    }
-
-    /// The generation in which its errors are said.
-    pub fn generation(&self) -> Generation {
-        match self.family {
-            Family::V1 | Family::Json => Generation::V1,
-            Family::V03 => Generation::V03,
-        }
-    }
-}
+pub type GrpcMethod = Method<DecodeMessage>;
 
 /// What is behind a path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Rpc {
     /// An operation of A2A.
-    A2a(&'static A2aRpc),
+    A2a(&'static GrpcMethod),
     /// `grpc.health.v1.Health/Check`.
     HealthCheck,
     /// `grpc.health.v1.Health/Watch`.
@@ -84,49 +53,42 @@ pub fn rpc(path: &str) -> Option<Rpc> {
         }
         _ => return None,
     };
-    table.iter().find(|(known, _)| *known == name).map(|(_, rpc)| Rpc::A2a(rpc))
+    table.iter().find(|method| method.name == name).map(Rpc::A2a)
 }
 
-type Row = (&'static str, A2aRpc);
-
-/// 1.0 names its rpcs as its methods.
-const fn same(family: Family, method: &'static str) -> Row {
-    (method, A2aRpc { family, method })
+const fn row(name: &'static str, op: Op, wire: &'static Wire<DecodeMessage>) -> GrpcMethod {
+    Method { name, op, wire, by_task: false }
 }
 
-const fn old(name: &'static str, method: &'static str) -> Row {
-    (name, A2aRpc { family: Family::V03, method })
-}
-
-const fn eleven(family: Family) -> [Row; 11] {
+const fn eleven(wire: &'static Wire<DecodeMessage>) -> [GrpcMethod; 11] {
     [
-        same(family, "SendMessage"),
-        same(family, "SendStreamingMessage"),
-        same(family, "GetTask"),
-        same(family, "ListTasks"),
-        same(family, "CancelTask"),
-        same(family, "SubscribeToTask"),
-        same(family, "CreateTaskPushNotificationConfig"),
-        same(family, "GetTaskPushNotificationConfig"),
-        same(family, "ListTaskPushNotificationConfigs"),
-        same(family, "DeleteTaskPushNotificationConfig"),
-        same(family, "GetExtendedAgentCard"),
+        row("SendMessage", Op::Send, wire),
+        row("SendStreamingMessage", Op::Stream, wire),
+        row("GetTask", Op::Get, wire),
+        row("ListTasks", Op::List, wire),
+        row("CancelTask", Op::Cancel, wire),
+        row("SubscribeToTask", Op::Subscribe, wire),
+        row("CreateTaskPushNotificationConfig", Op::PushSet, wire),
+        row("GetTaskPushNotificationConfig", Op::PushGet, wire),
+        row("ListTaskPushNotificationConfigs", Op::PushList, wire),
+        row("DeleteTaskPushNotificationConfig", Op::PushDelete, wire),
+        row("GetExtendedAgentCard", Op::ExtendedCard, wire),
     ]
 }
 
-const NEW: &[Row] = &eleven(Family::V1);
-const IN_JSON: &[Row] = &eleven(Family::Json);
-const OLD: &[Row] = &[
-    old("SendMessage", "message/send"),
-    old("SendStreamingMessage", "message/stream"),
-    old("GetTask", "tasks/get"),
-    old("CancelTask", "tasks/cancel"),
-    old("TaskSubscription", "tasks/resubscribe"),
-    old("CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/set"),
-    old("GetTaskPushNotificationConfig", "tasks/pushNotificationConfig/get"),
-    old("ListTaskPushNotificationConfig", "tasks/pushNotificationConfig/list"),
-    old("DeleteTaskPushNotificationConfig", "tasks/pushNotificationConfig/delete"),
-    old("GetAgentCard", "agent/getAuthenticatedExtendedCard"),
+static NEW: &[GrpcMethod] = &eleven(&wire::V1);
+static IN_JSON: &[GrpcMethod] = &eleven(&wire::JSON);
+static OLD: &[GrpcMethod] = &[
+    row("SendMessage", Op::Send, &wire::V03),
+    row("SendStreamingMessage", Op::Stream, &wire::V03),
+    row("GetTask", Op::Get, &wire::V03),
+    row("CancelTask", Op::Cancel, &wire::V03),
+    row("TaskSubscription", Op::Subscribe, &wire::V03),
+    row("CreateTaskPushNotificationConfig", Op::PushSet, &wire::V03),
+    row("GetTaskPushNotificationConfig", Op::PushGet, &wire::V03),
+    row("ListTaskPushNotificationConfig", Op::PushList, &wire::V03),
+    row("DeleteTaskPushNotificationConfig", Op::PushDelete, &wire::V03),
+    row("GetAgentCard", Op::ExtendedCard, &wire::V03),
 ];
 
 #[cfg(test)]
@@ -134,10 +96,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rpc_has_a_method() {
-        for (name, row) in NEW.iter().chain(IN_JSON).chain(OLD) {
-            assert!(row.method().is_ok(), "{name}");
-            assert_eq!(row.method().unwrap().generation(), row.generation(), "{name}");
+    fn every_path_has_its_row() {
+        for (service, table) in [(V1, NEW), (JSON, IN_JSON), (V03, OLD)] {
+            for row in table {
+                let found = rpc(&format!("/{service}/{}", row.name));
+                let Some(Rpc::A2a(method)) = found else { panic!("{service}/{}", row.name) };
+                assert!(std::ptr::eq(method, row), "{service}/{}", row.name);
+            }
         }
         assert!(matches!(rpc("/grpc.health.v1.Health/Watch"), Some(Rpc::HealthWatch)));
         let none = ["", "/", "//", "/lf.a2a.v1.A2AService", "/lf.a2a.v1.A2AService/", "/a/b"];

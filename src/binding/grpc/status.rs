@@ -1,9 +1,11 @@
 //! Errors as gRPC says them: code, message and details (wire §2.3, §2.4).
 
 use crate::{
+    dialect::{Encode, WriteCx},
     fault::{Fault, FaultKind},
+    http::{ResponseFields, ResponseFieldsBuf, response_fields},
     json::{base64, write::unescape},
-    model::Generation,
+    model::{Generation, Op},
     pb::Writer,
 };
 
@@ -16,6 +18,9 @@ mod map_entry {
     pub const KEY: u32 = 1;
     pub const VALUE: u32 = 2;
 }
+
+/// How every answer ends.
+const OK_FIELDS: ResponseFields<'static> = response_fields!("grpc-status": "0");
 
 /// A status code of gRPC; the discriminants are its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,24 +74,38 @@ impl Status {
         Status { message: message.into(), ..Status::plain(code) }
     }
 
-    /// The status of a fault, as clients of this generation know it.
-    pub fn of(fault: &Fault, generation: Generation) -> Status {
-        let message = match fault.field {
-            Some(field) => format!("{field}: {}", fault.message()),
-            None => fault.message().to_owned(),
-        };
-        match generation {
-            Generation::V1 => {
-                let code = code_v1(fault.kind);
-                let details = details(code, &message, fault);
-                Status { code, message, details }
-            }
+    /// The status of a fault, as clients know it whose answers are written like this.
+    pub fn of(fault: &Fault, encode: &Encode) -> Status {
+        let mut details = Vec::new();
+        (encode.fault)(&mut details, fault, &WriteCx::new(Op::Send));
+        match encode.generation {
+            Generation::V1 => Status { code: code_v1(fault.kind), message: text(fault), details },
             Generation::V01 | Generation::V03 => {
                 // Wire §2.4: a 0.3 client reads the name of the error in front of the text.
-                let message = format!("{}: {message}", name_v03(fault.kind));
-                Status::new(code_v03(fault.kind), message)
+                let message = format!("{}: {}", name_v03(fault.kind), text(fault));
+                Status { code: code_v03(fault.kind), message, details }
             }
         }
+    }
+
+    /// The fields that say it: those of trailers, or of a response of trailers alone.
+    pub fn fields(&self) -> ResponseFieldsBuf {
+        if *self == Status::OK {
+            return OK_FIELDS.into();
+        }
+        let mut fields = ResponseFieldsBuf::default();
+        fields.push("grpc-status", &(self.code as u8).to_string());
+        if self.code == Code::Unimplemented {
+            // It says that nothing is decompressed.
+            fields.push("grpc-accept-encoding", "identity");
+        }
+        if !self.message.is_empty() {
+            fields.push("grpc-message", &self.encoded_message());
+        }
+        if !self.details.is_empty() {
+            fields.push("grpc-status-details-bin", &self.encoded_details());
+        }
+        fields
     }
 
     /// `grpc-message`: percent-encoded outside printable ASCII (gRPC over HTTP/2, "Responses").
@@ -104,6 +123,14 @@ impl Status {
     /// `grpc-status-details-bin`: base64 without padding.
     pub fn encoded_details(&self) -> String {
         base64::encode(&self.details).trim_end_matches('=').to_owned()
+    }
+}
+
+/// What is wrong, with the field that is.
+fn text(fault: &Fault) -> String {
+    match fault.field {
+        Some(field) => format!("{field}: {}", fault.message()),
+        None => fault.message().to_owned(),
     }
 }
 
@@ -167,14 +194,14 @@ fn name_v03(kind: FaultKind) -> String {
     name
 }
 
-/// `google.rpc.Status` with ErrorInfo and, about a parameter, BadRequest; at the end of the server
-/// RetryInfo. A client is left to decide what it asks again: nothing tells its library to repeat a
+/// Appends a `google.rpc.Status` with ErrorInfo and, about a parameter, BadRequest; at the end of the
+/// server RetryInfo. A client is left to decide what it asks again: nothing tells its library to repeat a
 /// call whose task was made.
-fn details(code: Code, message: &str, fault: &Fault) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256);
-    let mut writer = Writer(&mut out);
-    writer.number(status::CODE, code as u64);
-    writer.bytes(status::MESSAGE, message.as_bytes());
+pub(super) fn details(out: &mut Vec<u8>, fault: &Fault) {
+    out.reserve(256);
+    let mut writer = Writer(out);
+    writer.number(status::CODE, code_v1(fault.kind) as u64);
+    writer.bytes(status::MESSAGE, text(fault).as_bytes());
     detail(&mut writer, b"type.googleapis.com/google.rpc.ErrorInfo", |writer| {
         writer.bytes(error_info::REASON, fault.kind.row().reason.as_bytes());
         writer.bytes(error_info::DOMAIN, b"a2a-protocol.org");
@@ -201,7 +228,6 @@ fn details(code: Code, message: &str, fault: &Fault) -> Vec<u8> {
             writer.close(violation);
         });
     }
-    out
 }
 
 fn detail(writer: &mut Writer<'_>, type_url: &[u8], write: impl FnOnce(&mut Writer<'_>)) {

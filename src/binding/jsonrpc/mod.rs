@@ -7,15 +7,10 @@
 mod batch;
 mod read;
 
-use std::borrow::Cow;
-
 use crate::{
     binding::{
-        CallContext, DecodeBuffers, Endpoint, Handled, RequestSource,
-        answer::AnswerFormat,
-        envelope::Envelope,
-        negotiation::{has_type, version_of},
-        stream::EventFraming,
+        CallContext, DecodeBuffers, Endpoint, Handled, RequestSource, answer::AnswerFormat,
+        envelope::Envelope, negotiation::has_type, stream::EventFraming,
     },
     dialect::{Encode, WriteCx},
     fault::{Fault, FaultKind},
@@ -30,17 +25,16 @@ use read::{Rejected, is_json};
 /// Handles a body that holds JSON-RPC: that of a POST, or a message of a WebSocket.
 #[inline(always)]
 pub fn handle(cx: &mut CallContext<'_>, buffers: &mut DecodeBuffers, body: Source<'_>) -> Handled {
-    let version = match cx.source {
-        RequestSource::Http(head) if !has_type(head, is_json) => {
-            let detail = "the body must be application/json";
-            let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
-            let status = cx.endpoint.dialect.quirks.media_http;
-            cx.writer.refuse_under(status, &unknown(cx.endpoint), &fault);
-            return Handled::Answered;
-        }
-        RequestSource::Http(head) => version_of(head),
-        RequestSource::WebSocket { upgrade, .. } => upgrade.version_of().map(Cow::Borrowed),
-    };
+    if let RequestSource::Http(head) = cx.source
+        && !has_type(head, is_json)
+    {
+        let detail = "the body must be application/json";
+        let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
+        let status = cx.endpoint.dialect.quirks.media_http;
+        cx.writer.refuse_under(status, &unknown(cx.endpoint), &fault);
+        return Handled::Answered;
+    }
+    let version = cx.source.version();
     let version = version.as_deref();
     let DecodeBuffers { parser, pack, .. } = buffers;
     // The envelope's levels, and a batch's, are not the peer's to spend.

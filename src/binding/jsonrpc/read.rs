@@ -3,7 +3,6 @@
 use crate::{
     binding::{
         CallContext, RequestSource, answer::AnswerFormat, call::write_cx, negotiation::names,
-        stream::EventFraming,
     },
     dialect::{Dialect, Method, version},
     fault::{Fault, FaultKind},
@@ -39,8 +38,8 @@ impl<'p> Heading<'p> {
         let method = self.method;
         AnswerFormat {
             method: Some(method),
-            write: write_cx(method, call, cx.now),
-            events: events(cx.source),
+            write: write_cx(method.op, call, cx.now),
+            events: cx.source.events(),
             refuses_by_stream: method.op.is_streaming() && refuses_by_stream(cx, method),
             ..format(cx.endpoint, self.id, &method.wire.encode, method.op)
         }
@@ -119,19 +118,9 @@ fn check(
             let detail = "as many requests of this connection wait as may (ws_in_flight_max)";
             return Err(Fault::because(FaultKind::Overloaded, detail));
         }
-        RequestSource::WebSocket { .. } => {}
+        RequestSource::WebSocket { .. } | RequestSource::Grpc(_) => {}
     }
     Ok(())
-}
-
-/// How events travel to where a request came from.
-fn events(source: RequestSource<'_>) -> EventFraming {
-    match source {
-        RequestSource::Http(_) => EventFraming::Sse,
-        RequestSource::WebSocket { upgrade, .. } => {
-            EventFraming::Messages { event_ids: upgrade.event_ids() }
-        }
-    }
 }
 
 /// Before 1.0 a resubscription is answered by a stream whatever happens (A2A 0.3 §7.9), and clients

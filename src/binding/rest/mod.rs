@@ -75,7 +75,7 @@ pub fn handle(
                 envelope: Envelope::Bare,
                 method: Some(method),
                 encode: &method.wire.encode,
-                write: write_cx(method, call, cx.now),
+                write: write_cx(method.op, call, cx.now),
                 media,
                 fields: store(head),
                 status: form.status,

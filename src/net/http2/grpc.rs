@@ -4,6 +4,7 @@
 //! waits hears its task, its deadline, its client leaving and the end of the server.
 
 use std::{
+    borrow::Cow,
     future::poll_fn,
     rc::Rc,
     task::{Context, Poll},
@@ -15,11 +16,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::CONTEN
 
 use crate::{
     binding::{
-        grpc::{self, A2aRpc, Called, Code, Handled, Means, Parked, Pump, Pumped, Rpc, Status},
+        CallContext, Endpoint, Handled, RequestSource, Scratch,
+        answer::ResponseWriter,
+        grpc::{self, Code, GrpcMethod, Rpc, Status},
         large::{LARGE_BODY_BYTES, Lease, Lent, Ticket},
-        stream::SHUTTING_DOWN,
+        responder::Transport,
+        response_parts::ResponseParts,
     },
-    net::{wheel::NEVER, worker_state},
+    http::{ResponseFields, ResponseFieldsBuf},
+    net::{wheel::NEVER, worker_state::WorkerScratch},
+    service::Follow,
 };
 
 use super::{
@@ -31,11 +37,8 @@ use super::{
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
-const ENCODINGS: HeaderName = HeaderName::from_static("grpc-accept-encoding");
-const EXTENSIONS: HeaderName = HeaderName::from_static("a2a-extensions");
-const EVENT_ID: HeaderName = HeaderName::from_static("a2a-event-id");
+/// How nearly every call ends.
+const OK: HeaderValue = HeaderValue::from_static("0");
 /// Bytes of a stream's messages that are written before they are sent.
 const PIECE: usize = 64 * 1024;
 
@@ -47,8 +50,6 @@ pub(super) struct GrpcCall {
     pub(super) deadline: Deadline,
     /// When the client no longer wants the answer.
     pub(super) due_ms: Option<u64>,
-    /// The extensions in effect (wire §1.8).
-    extensions: Option<HeaderValue>,
 }
 
 /// How a call ends: with a status, or because its client left.
@@ -85,24 +86,22 @@ pub(super) async fn answer(
     let mut metadata = Metadata::read(head);
     let deadline = Deadline::new(&shared.local);
     let due_ms = metadata.timeout_ms.map(|ms| shared.local.clock.now().mono_ms + ms);
-    let mut call = GrpcCall { shared, _guard: guard, respond, deadline, due_ms, extensions: None };
+    let mut call = GrpcCall { shared, _guard: guard, respond, deadline, due_ms };
     if metadata.fields > call.shared.limits().head_fields_max {
-        return call.refuse(Status::new(
-            Code::ResourceExhausted,
-            "too many metadata fields (head_fields_max)",
-        ));
+        let why = "too many metadata fields (head_fields_max)";
+        return call.refuse(&Status::new(Code::ResourceExhausted, why));
     }
     metadata.authority = match authority {
         Ok(authority) => authority,
-        Err(status) => return call.refuse(status),
+        Err(status) => return call.refuse(&status),
     };
     let Some(rpc) = metadata.rpc else {
-        return call.refuse(Status::new(Code::Unimplemented, "there is no such rpc"));
+        return call.refuse(&grpc::no_rpc());
     };
     let mut messages = Messages::new(body, &call.shared, metadata.held_bytes());
     let end = match rpc {
-        Rpc::A2a(rpc) => match messages.only(&mut call.deadline, due_ms).await {
-            Ok(message) => call.a2a(rpc, metadata, message, messages).await,
+        Rpc::A2a(method) => match messages.only(&mut call.deadline, due_ms).await {
+            Ok(message) => call.a2a(method, metadata, message, messages).await,
             Err(no_message) => Err(no_message.into()),
         },
         Rpc::HealthCheck | Rpc::HealthWatch => call.health(rpc, messages).await,
@@ -110,62 +109,83 @@ pub(super) async fn answer(
     };
     if let Err(End::Status(status)) = end {
         durable(&call.shared).await;
-        call.refuse(status);
+        call.refuse(&status);
     }
 }
 
-/// Initial metadata; `grpc-accept-encoding` says that nothing is decompressed.
+/// Initial metadata.
 pub(super) fn initial() -> Response<()> {
     let mut response = Response::new(());
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     response
 }
 
-fn put_status(headers: &mut HeaderMap, status: &Status) {
-    headers.insert(STATUS, HeaderValue::from(status.code as u16));
-    if status.code == Code::Unimplemented {
-        headers.insert(ENCODINGS, HeaderValue::from_static("identity"));
-    }
-    if !status.message.is_empty()
-        && let Ok(message) = HeaderValue::from_str(&status.encoded_message())
-    {
-        headers.insert(MESSAGE, message);
-    }
-    if !status.details.is_empty()
-        && let Ok(details) = HeaderValue::from_str(&status.encoded_details())
-    {
-        headers.insert(DETAILS, details);
+/// Puts fields of the engine's into those of h2.
+fn put(headers: &mut HeaderMap, fields: ResponseFields<'_>) {
+    for (name, value) in fields.iter() {
+        let known = match (name, value) {
+            ("grpc-status", "0") => (STATUS, OK),
+            (name, value) => {
+                let named = HeaderName::from_bytes(name.as_bytes());
+                let (Ok(name), Ok(value)) = (named, HeaderValue::from_str(value)) else { continue };
+                (name, value)
+            }
+        };
+        headers.append(known.0, known.1);
     }
 }
 
-fn trailers(status: &Status) -> HeaderMap {
+fn trailers(fields: ResponseFields<'_>) -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(4);
-    put_status(&mut trailers, status);
+    put(&mut trailers, fields);
     trailers
 }
 
 impl GrpcCall {
     /// Ends a call that has sent nothing: a response of trailers alone.
-    fn refuse(&mut self, status: Status) {
+    fn refuse(&mut self, status: &Status) {
         let mut response = initial();
-        put_status(response.headers_mut(), &status);
+        put(response.headers_mut(), status.fields().get());
         // A client that left needs no answer.
         let _ = self.respond.send_response(response, true);
     }
 
-    /// What an operation of A2A leaves: its messages, written; a call that waits; a stream.
+    /// Sends a complete answer.
+    pub(super) async fn answered(&mut self, answer: Bytes) -> Result<(), End> {
+        let opened = self.respond.send_response(initial(), false);
+        let mut stream = opened.map_err(|_| End::Gone)?;
+        self.finish(&mut stream, answer, &Status::OK).await
+    }
+
+    /// Sends the last messages and the status.
+    pub(super) async fn finish(
+        &mut self,
+        stream: &mut SendStream<Bytes>,
+        answer: Bytes,
+        status: &Status,
+    ) -> Result<(), End> {
+        durable(&self.shared).await;
+        let due_ms = self.due_ms.unwrap_or(NEVER);
+        let in_time = send(stream, answer, false, &self.shared, &mut self.deadline, due_ms).await?;
+        let end = if in_time { status.fields() } else { late().fields() };
+        stream.send_trailers(trailers(end.get())).map_err(|_| End::Gone)
+    }
+
+    /// Answers an operation of A2A.
     async fn a2a(
         &mut self,
-        rpc: &'static A2aRpc,
+        method: &'static GrpcMethod,
         metadata: Metadata,
         mut message: Bytes,
         mut messages: Messages,
     ) -> Result<(), End> {
         let (mut ticket, mut waits) = (None, false);
+        let mut parts = ResponseParts::default();
         let called = poll_fn(|cx| match self.turn(&mut ticket, &message, &mut messages, cx)? {
             Poll::Ready(lease) => {
                 messages.give_back();
-                Poll::Ready(self.handle(rpc, &metadata, &message, lease, cx))
+                let request = (method, &metadata, &*message);
+                Poll::Ready(Ok(self.handle(request, lease, &mut parts, cx)))
             }
             Poll::Pending => {
                 if !std::mem::replace(&mut waits, true) && message.len() <= LARGE_BODY_BYTES {
@@ -175,16 +195,24 @@ impl GrpcCall {
                 Poll::Pending
             }
         });
-        let (handled, written) = called.await?;
+        let called: Result<_, End> = called.await;
+        let (mut handled, written) = called?;
+        let mut written = written?;
         // Whatever is waited for from here on, the request is not.
         drop((metadata, message, messages));
-        match handled {
-            Handled::Answered => self.answered(written?).await,
-            Handled::Parked(parked) => {
-                let answer = self.parked(*parked).await?;
-                self.answered(answer).await
+        let mut stream = None;
+        loop {
+            if self.say(&mut stream, &mut parts, written).await? {
+                return Ok(());
             }
-            Handled::Stream(pump) => self.stream(*pump).await,
+            let next = poll_fn(|cx| self.go_on(&mut handled, &mut parts, stream.as_mut(), cx));
+            written = match (next.await, &mut stream) {
+                (Ok(written), _) => written,
+                (Err(End::Status(status)), Some(stream)) => {
+                    return self.finish(stream, Bytes::new(), &status).await;
+                }
+                (Err(end), _) => return Err(end),
+            };
         }
     }
 
@@ -210,182 +238,131 @@ impl GrpcCall {
         if self.respond.poll_reset(cx).is_ready() {
             return Err(End::Gone);
         }
-        if self.due_ms.is_some_and(|due_ms| self.shared.local.clock.now().mono_ms >= due_ms) {
+        if self.is_late() {
             return Err(End::Status(late()));
         }
         self.deadline.arm(cx, self.due_ms.unwrap_or(NEVER));
         Ok(Poll::Pending)
     }
 
-    /// Calls the service.
+    fn is_late(&self) -> bool {
+        self.due_ms.is_some_and(|due_ms| self.shared.local.clock.now().mono_ms >= due_ms)
+    }
+
+    /// Makes the call.
     fn handle(
         &mut self,
-        rpc: &'static A2aRpc,
-        metadata: &Metadata,
-        message: &[u8],
+        (method, metadata, message): (&'static GrpcMethod, &Metadata, &[u8]),
         lease: Option<Box<Lease>>,
+        parts: &mut ResponseParts,
         cx: &Context<'_>,
-    ) -> Result<(Handled, Result<Bytes, Gone>), End> {
-        let request = grpc::Request {
-            rpc,
-            message,
-            version: metadata.version.as_deref(),
-            extensions: metadata.extensions.as_deref(),
-            after: metadata.after,
-            authority: metadata.authority.as_deref(),
-        };
+    ) -> (Handled, Result<Bytes, Gone>) {
         let now = self.shared.local.clock.now();
         let mut scratch = self.shared.local.scratch.borrow_mut();
-        let worker_state::WorkerScratch { worker, out, .. } = &mut *scratch;
+        let WorkerScratch { worker, out, .. } = &mut *scratch;
         out.clear();
-        let engine = self.shared.engine();
-        let mut scratch = Lent::new(&mut worker.scratch, lease, now);
-        let mut means = Means {
+        let (engine, peer) = (self.shared.engine(), self.shared.peer());
+        let mut lent = Lent::new(&mut worker.scratch, lease, now);
+        let Scratch { decode, call, .. } = &mut *lent;
+        let mut context = CallContext {
             service: engine.service(),
             config: &engine.config,
-            scratch: &mut scratch,
-            out: &mut *out,
+            scratch: call,
+            writer: ResponseWriter::new(out, Transport::Parts(parts)),
             now,
             wake: cx.waker(),
-            peer: self.shared.peer(),
+            peer,
+            endpoint: Endpoint::DEFAULT,
+            base: "",
+            source: RequestSource::Grpc(metadata.said(peer.is_secure)),
+            closes: engine.is_draining(),
+            extensions: metadata.extensions.as_deref().map(Cow::Borrowed),
         };
-        match grpc::handle(&mut means, &request) {
-            Ok(Called { handled, extensions }) => {
-                let extensions = extensions.map(HeaderValue::try_from);
-                self.extensions = extensions.and_then(Result::ok);
-                let written = take(out, &self.shared);
-                Ok((handled, written))
-            }
-            Err(fault) => Err(End::Status(Status::of(&fault, rpc.generation()))),
-        }
+        let handled = grpc::call(&mut context, method, decode, message);
+        drop(lent);
+        (handled, take(out, &self.shared))
     }
 
-    /// Initial metadata of an answer.
-    fn initial(&mut self) -> Response<()> {
-        let mut response = initial();
-        if let Some(uris) = self.extensions.take() {
-            response.headers_mut().insert(EXTENSIONS, uris);
-        }
-        response
-    }
-
-    /// Sends a complete answer.
-    pub(super) async fn answered(&mut self, answer: Bytes) -> Result<(), End> {
-        let response = self.initial();
-        let mut stream = self.respond.send_response(response, false).map_err(|_| End::Gone)?;
-        self.finish(&mut stream, answer, &Status::OK).await
-    }
-
-    /// Sends the last messages and the status.
-    pub(super) async fn finish(
+    /// Goes on with a call that waits, or with its stream, until there is something to say.
+    fn go_on(
         &mut self,
-        stream: &mut SendStream<Bytes>,
-        answer: Bytes,
-        status: &Status,
-    ) -> Result<(), End> {
+        handled: &mut Handled,
+        parts: &mut ResponseParts,
+        stream: Option<&mut SendStream<Bytes>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Bytes, End>> {
+        let has_left = match stream {
+            Some(stream) => stream.poll_reset(cx).is_ready(),
+            None => self.respond.poll_reset(cx).is_ready(),
+        };
+        if has_left {
+            return Poll::Ready(Err(End::Gone));
+        }
+        let (engine, now) = (self.shared.engine(), self.shared.local.clock.now());
+        let mut scratch = self.shared.local.scratch.borrow_mut();
+        let out = &mut scratch.out;
+        out.clear();
+        let mut writer = ResponseWriter::new(out, Transport::Parts(parts));
+        if let Handled::Pending(pending) = handled
+            && let Poll::Ready(next) =
+                pending.poll(engine.service(), (now, cx.waker()), &mut writer)
+        {
+            *handled = next;
+        }
+        if let Handled::Stream(events) = handled {
+            let follow = events.poll(engine.service(), cx.waker(), &mut writer, PIECE);
+            if follow == Follow::Pending && engine.is_cut() {
+                events.cut(&mut writer);
+            }
+        }
+        if !out.is_empty() || parts.has_news() {
+            let written = match handled {
+                Handled::Stream(_) => take_piece(out, &self.shared),
+                Handled::Answered | Handled::Pending(_) | Handled::Upgraded(_) => {
+                    take(out, &self.shared)
+                }
+            };
+            return Poll::Ready(written.map_err(End::from));
+        }
+        drop(scratch);
+        if self.is_late() {
+            return Poll::Ready(Err(End::Status(late())));
+        }
+        self.deadline.arm(cx, self.due_ms.unwrap_or(NEVER));
+        Poll::Pending
+    }
+
+    /// Sends what was written, once it is durable; true: that was all.
+    async fn say(
+        &mut self,
+        stream: &mut Option<SendStream<Bytes>>,
+        parts: &mut ResponseParts,
+        written: Bytes,
+    ) -> Result<bool, Gone> {
+        if written.is_empty() && !parts.has_news() {
+            return Ok(false);
+        }
         durable(&self.shared).await;
-        let due_ms = self.due_ms.unwrap_or(NEVER);
-        let in_time = send(stream, answer, false, &self.shared, &mut self.deadline, due_ms).await?;
-        let trailers = if in_time { trailers(status) } else { trailers(&late()) };
-        stream.send_trailers(trailers).map_err(|_| End::Gone)
-    }
-
-    /// Waits for a task.
-    async fn parked(&mut self, mut parked: Parked) -> Result<Bytes, End> {
-        let GrpcCall { shared, respond, deadline, due_ms, .. } = self;
-        poll_fn(|cx| {
-            if respond.poll_reset(cx).is_ready() {
-                return Poll::Ready(Err(End::Gone));
+        if let Some(head) = parts.take_head() {
+            let mut response = initial();
+            put(response.headers_mut(), head.fields.get());
+            let is_all = written.is_empty() && parts.end().is_some_and(ResponseFieldsBuf::is_empty);
+            let opened = self.respond.send_response(response, is_all).map_err(|_| Gone)?;
+            if is_all {
+                return Ok(true);
             }
-            let mut scratch = shared.local.scratch.borrow_mut();
-            scratch.out.clear();
-            match parked.settle(shared.engine().service(), cx.waker(), &mut scratch.out) {
-                Poll::Ready(Ok(())) => return Poll::Ready(Ok(take(&mut scratch.out, shared)?)),
-                Poll::Ready(Err(fault)) => {
-                    let status = Status::of(&fault, parked.rpc.generation());
-                    return Poll::Ready(Err(End::Status(status)));
-                }
-                Poll::Pending => {}
-            }
-            if due_ms.is_some_and(|due_ms| shared.local.clock.now().mono_ms >= due_ms) {
-                return Poll::Ready(Err(End::Status(late())));
-            }
-            deadline.arm(cx, due_ms.unwrap_or(NEVER));
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Sends the events of a task until the stream is over.
-    async fn stream(&mut self, mut pump: Pump) -> Result<(), End> {
-        // Where the count begins depends on what there is to begin with.
-        let mut at_hand = Some(self.at_hand(&mut pump).await?);
-        let first = *pump.first.get_or_insert(pump.next);
-        let mut response = self.initial();
-        response.headers_mut().insert(EVENT_ID, HeaderValue::from(first));
-        let mut stream = self.respond.send_response(response, false).map_err(|_| End::Gone)?;
-        loop {
-            let (messages, pumped) = match at_hand.take() {
-                Some(at_hand) => at_hand,
-                None => self.pumped(&mut stream, &mut pump).await?,
-            };
-            let status = match pumped {
-                Pumped::Pending if messages.is_empty() => continue,
-                Pumped::Pending | Pumped::More => {
-                    durable(&self.shared).await;
-                    let due_ms = self.due_ms.unwrap_or(NEVER);
-                    let deadline = &mut self.deadline;
-                    if send(&mut stream, messages, false, &self.shared, deadline, due_ms).await? {
-                        continue;
-                    }
-                    return stream.send_trailers(trailers(&late())).map_err(|_| End::Gone);
-                }
-                Pumped::End => Status::OK,
-                Pumped::Cut(status) => status,
-            };
-            return self.finish(&mut stream, messages, &status).await;
+            *stream = Some(opened);
         }
-    }
-
-    /// What is ready at once.
-    async fn at_hand(&mut self, pump: &mut Pump) -> Result<(Bytes, Pumped), End> {
-        let shared = &self.shared;
-        poll_fn(|cx| {
-            let mut scratch = shared.local.scratch.borrow_mut();
-            scratch.out.clear();
-            let pumped = pump.pump(shared.engine().service(), cx.waker(), &mut scratch.out, PIECE);
-            Poll::Ready(Ok((take_piece(&mut scratch.out, shared)?, pumped)))
-        })
-        .await
-    }
-
-    /// Waits until there are messages, or until there will be none.
-    async fn pumped(
-        &mut self,
-        stream: &mut SendStream<Bytes>,
-        pump: &mut Pump,
-    ) -> Result<(Bytes, Pumped), End> {
-        let GrpcCall { shared, deadline, due_ms, .. } = self;
-        poll_fn(|cx| {
-            if stream.poll_reset(cx).is_ready() {
-                return Poll::Ready(Err(End::Gone));
-            }
-            let mut scratch = shared.local.scratch.borrow_mut();
-            scratch.out.clear();
-            let pumped = pump.pump(shared.engine().service(), cx.waker(), &mut scratch.out, PIECE);
-            if !scratch.out.is_empty() || pumped != Pumped::Pending {
-                return Poll::Ready(Ok((take_piece(&mut scratch.out, shared)?, pumped)));
-            }
-            let over = if due_ms.is_some_and(|due_ms| shared.local.clock.now().mono_ms >= due_ms) {
-                late()
-            } else if shared.engine().is_cut() {
-                Status::new(Code::Unavailable, SHUTTING_DOWN)
-            } else {
-                deadline.arm(cx, due_ms.unwrap_or(NEVER));
-                return Poll::Pending;
-            };
-            Poll::Ready(Ok((Bytes::new(), Pumped::Cut(over))))
-        })
-        .await
+        let Some(stream) = stream else { return Err(Gone) };
+        let due_ms = self.due_ms.unwrap_or(NEVER);
+        let in_time =
+            send(stream, written, false, &self.shared, &mut self.deadline, due_ms).await?;
+        let end = match (in_time, parts.end()) {
+            (true, None) => return Ok(false),
+            (true, Some(end)) => trailers(end.get()),
+            (false, _) => trailers(late().fields().get()),
+        };
+        stream.send_trailers(end).map_err(|_| Gone)?;
+        Ok(true)
     }
 }

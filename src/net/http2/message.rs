@@ -12,7 +12,7 @@ use h2::RecvStream;
 
 use crate::binding::grpc::{
     Code, Status,
-    frame::{Framed, PREFIX, look},
+    frame::{Framed, PREFIX, compressed, look, too_large},
 };
 
 use super::{
@@ -133,11 +133,8 @@ impl Messages {
         match look(self.bytes(), bytes_max) {
             Framed::Whole(length) => Ok(Some(length)),
             Framed::Partial(_) => Ok(None),
-            Framed::TooLarge => {
-                let why = format!("the message is larger than {bytes_max} bytes (body_bytes_max)");
-                refuse(Code::ResourceExhausted, &why)
-            }
-            Framed::Compressed => refuse(Code::Unimplemented, "compressed messages are not read"),
+            Framed::TooLarge => Err(NoMessage::Status(too_large(bytes_max))),
+            Framed::Compressed => Err(NoMessage::Status(compressed())),
         }
     }
 

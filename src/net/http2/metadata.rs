@@ -8,7 +8,10 @@ use std::rc::Rc;
 use http::{HeaderValue, request::Parts, uri::PathAndQuery};
 use smallvec::SmallVec;
 
-use crate::binding::grpc::{Rpc, rpc};
+use crate::binding::{
+    grpc::{self, Rpc, rpc},
+    origin::Origin,
+};
 
 /// What the head of a call says.
 pub(super) struct Metadata {
@@ -48,6 +51,16 @@ impl Metadata {
         }
         let (fields, authority) = (headers.len(), None);
         Metadata { rpc, fields, timeout_ms, after, version, extensions, authority }
+    }
+
+    /// What the binding is told of it.
+    pub(super) fn said(&self, is_secure: bool) -> grpc::Metadata<'_> {
+        let host = self.authority.as_deref().map(str::as_bytes);
+        grpc::Metadata {
+            version: self.version.as_deref(),
+            last_event_id: self.after,
+            origin: Origin { is_secure, host, prefix: "" },
+        }
     }
 
     /// Bytes that it holds.

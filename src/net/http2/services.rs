@@ -6,12 +6,11 @@ use bytes::Bytes;
 
 use crate::{
     binding::grpc::{
-        Code, Rpc, Status,
+        self, Code, Rpc, Status,
         health::{self, Serving},
         reflection,
     },
     fault::Fault,
-    model::Generation,
     net::wheel::NEVER,
     permits::Permit,
 };
@@ -36,8 +35,7 @@ impl GrpcCall {
         health::push(&mut out, serving);
         if let Rpc::HealthCheck = rpc {
             if serving == Serving::Unknown {
-                let status = Status::new(Code::NotFound, "there is no such service");
-                return Err(End::Status(status));
+                return Err(End::Status(health::no_service()));
             }
             return self.answered(take(&mut out, &self.shared)?).await;
         }
@@ -81,7 +79,7 @@ impl GrpcCall {
     fn permit(&self) -> Result<Permit, End> {
         let shared = &self.shared;
         let permit = shared.engine().config.streams.permit(shared.local.worker);
-        let refused = || Status::of(&Fault::at_limit("streams_max"), Generation::V1);
+        let refused = || grpc::status_of(&Fault::at_limit("streams_max"));
         permit.ok_or_else(|| End::Status(refused()))
     }
 

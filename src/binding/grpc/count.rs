@@ -1,0 +1,76 @@
+//! The numbers of the events of a stream over gRPC.
+//!
+//! Law: a message has no place for its number, so its subscriber counts, from the number of the
+//! first, which the head of the answer names; each is one more than the one before. One that comes
+//! back from behind the replay window begins with a snapshot, whatever it has seen; one that must be
+//! given a snapshot in between is cut off, and subscribes anew.
+
+use crate::{
+    binding::{
+        answer::{AnswerFormat, ResponseWriter},
+        responder::{Content, Responder},
+    },
+    http::ResponseFieldsBuf,
+    service::Cursor,
+};
+
+/// How far a subscriber has counted.
+pub struct EventCount {
+    /// The number of the next event.
+    next: u64,
+    /// That of the first, once it has come.
+    first: Option<u64>,
+    /// The fields of the head, until it is written.
+    head: Option<ResponseFieldsBuf>,
+}
+
+impl EventCount {
+    /// Of a stream that goes on at `cursor`, and whose head will have these fields.
+    pub fn new(cursor: &Cursor, fields: ResponseFieldsBuf) -> EventCount {
+        let next = cursor.seq + u64::from(!cursor.snapshot);
+        EventCount { next, first: None, head: Some(fields) }
+    }
+
+    /// Counts an event with this number, if it has one; false: the subscriber could not know it.
+    pub fn counts(&mut self, number: Option<u64>) -> bool {
+        let number = number.unwrap_or(self.next);
+        if self.first.is_none() {
+            (self.first, self.next) = (Some(number), number);
+        }
+        let is_next = number == self.next;
+        self.next += u64::from(is_next);
+        is_next
+    }
+
+    /// True: the head is not written.
+    pub fn has_no_head(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// Writes the head, if it is not written: in front of the events that have come, which are the
+    /// output from `start` on.
+    pub fn write_head(
+        &mut self,
+        writer: &mut ResponseWriter<'_>,
+        format: &AnswerFormat<'_>,
+        start: usize,
+    ) {
+        let Some(mut fields) = self.head.take() else { return };
+        let mut events = match start {
+            0 => std::mem::take(writer.out),
+            start => writer.out.split_off(start),
+        };
+        fields.push("a2a-event-id", &self.first.unwrap_or(self.next).to_string());
+        writer.begin(200, format.media, fields.get(), Content::Stream);
+        let ResponseWriter { out, responder, .. } = writer;
+        responder.piece(out, &mut |out| match out.is_empty() {
+            true => std::mem::swap(out, &mut events),
+            false => out.append(&mut events),
+        });
+    }
+
+    /// Bytes behind pointers.
+    pub fn held_bytes(&self) -> usize {
+        self.head.as_ref().map_or(0, ResponseFieldsBuf::held_bytes)
+    }
+}

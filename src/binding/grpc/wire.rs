@@ -1,0 +1,85 @@
+//! The wire families of gRPC: how the messages of each service are read and its answers written.
+//!
+//! Two are protocol buffers; the third has the JSON of 1.0 in them (dialect a2a_rust). The envelope
+//! of an answer is written around what stands here ([`Envelope`]); what is written of a fault are
+//! the details of its status.
+
+use crate::{
+    binding::{envelope::Envelope, jsonrpc::parse_fault, scratch::DecodeBuffers},
+    dialect::{self, Encode, ReadCx, Wire, WriteCx},
+    fault::Fault,
+    model::Generation,
+    pb::Fields,
+};
+
+use super::{
+    fields::other::json_payload,
+    read::{self, Asked, malformed},
+    status, write,
+};
+
+/// Reads a request message into a call, and what it says beside it.
+///
+/// Errors: as [`dialect::Decode`], and `InvalidRequest` when the bytes are no message.
+pub type DecodeMessage =
+    for<'p> fn(&ReadCx<'_>, &'p [u8], &'p mut DecodeBuffers) -> Result<Asked<'p>, Fault>;
+
+/// `lf.a2a.v1`: 1.0.
+pub(super) static V1: Wire<DecodeMessage> = Wire {
+    decode: |cx, message, buffers| read::call(cx, Generation::V1, message, &mut buffers.pack),
+    encode: Encode {
+        generation: Generation::V1,
+        reply: |out, reply, cx| write::reply(out, Generation::V1, cx.op, reply),
+        event: |out, item, cx| write::event(out, Generation::V1, item, cx.history),
+        fault: details,
+    },
+};
+
+/// `a2a.v1`: 0.3, which has no details of errors.
+pub(super) static V03: Wire<DecodeMessage> = Wire {
+    decode: |cx, message, buffers| read::call(cx, Generation::V03, message, &mut buffers.pack),
+    encode: Encode {
+        generation: Generation::V03,
+        reply: |out, reply, cx| write::reply(out, Generation::V03, cx.op, reply),
+        event: |out, item, cx| write::event(out, Generation::V03, item, cx.history),
+        fault: |_, _, _| (),
+    },
+};
+
+/// `a2a.v1.A2aService`: 1.0 in JSON.
+pub(super) static JSON: Wire<DecodeMessage> =
+    Wire { decode: in_json, encode: Encode { fault: details, ..dialect::V1.encode } };
+
+fn details(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
+    status::details(out, fault);
+}
+
+/// What stands around the answers of a family.
+pub(super) fn envelope(wire: &'static Wire<DecodeMessage>) -> Envelope<'static> {
+    Envelope::Grpc { in_json: std::ptr::eq(wire, &JSON) }
+}
+
+fn in_json<'p>(
+    cx: &ReadCx<'_>,
+    message: &'p [u8],
+    buffers: &'p mut DecodeBuffers,
+) -> Result<Asked<'p>, Fault> {
+    let DecodeBuffers { parser, pack, .. } = buffers;
+    // The envelope that JSON-RPC would have around the params.
+    let depth_max = cx.limits.json_depth_max + 1;
+    let payload = parser.parse(payload(message)?, depth_max).map_err(parse_fault)?;
+    let tenant = payload.get("tenant").and_then(|tenant| tenant.string_raw_str());
+    let call = (dialect::V1.decode)(cx, Some(payload), pack)?;
+    Ok(Asked { call, tenant: tenant.unwrap_or_default() })
+}
+
+/// The JSON in a `JsonPayload`; none is an empty object.
+fn payload(message: &[u8]) -> Result<&[u8], Fault> {
+    let mut data = &b"{}"[..];
+    for field in Fields(message) {
+        if let (json_payload::DATA, value) = field.map_err(malformed)? {
+            data = value.bytes().map_err(malformed)?;
+        }
+    }
+    Ok(data)
+}
