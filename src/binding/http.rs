@@ -1,9 +1,8 @@
-//! Who answers a request of HTTP: the one place that decides, by path and method. Calls of gRPC
-//! are taken out before (`net/http2`).
+//! Who answers a request of HTTP: the one place that decides, by media type, path and method.
 
 use crate::{
     binding::{
-        CallContext, DecodeBuffers, Handled, cards, extensions, http_error, jsonrpc, rest,
+        CallContext, DecodeBuffers, Handled, cards, extensions, grpc, http_error, jsonrpc, rest,
         route::{NO_AGENT, NOTHING, Route, path_of, route},
         ws,
     },
@@ -27,6 +26,9 @@ pub fn handle<'x>(
     if head.form() == TargetForm::Asterisk {
         cx.writer.empty(204, ALL_METHODS);
         return Handled::Answered;
+    }
+    if cx.writer.responder.has_trailers() && grpc::is_request(head) {
+        return grpc::handle(cx, head, buffers, body.bytes());
     }
     match route(cx.config, cx.service, path_of(head)) {
         Route::Rpc(endpoint) => {

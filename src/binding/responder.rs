@@ -67,6 +67,12 @@ pub enum Transport<'x> {
 }
 
 impl Transport<'_> {
+    /// Whether an answer can have trailers, without which there is no gRPC.
+    #[inline(always)]
+    pub fn has_trailers(&self) -> bool {
+        matches!(self, Transport::Parts(_))
+    }
+
     /// What outlives this turn of an answer over HTTP/1.x.
     #[inline]
     pub fn kept(&self) -> Http1Kept {

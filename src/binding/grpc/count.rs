@@ -74,3 +74,34 @@ impl EventCount {
         self.head.as_ref().map_or(0, ResponseFieldsBuf::held_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::Cursor;
+
+    fn count(seq: u64, snapshot: bool, numbers: &[Option<u64>]) -> (Vec<bool>, u64) {
+        let cursor = Cursor { seq, snapshot, ..Cursor::default() };
+        let mut count = EventCount::new(&cursor, ResponseFieldsBuf::default());
+        assert!(count.has_no_head());
+        let counted = numbers.iter().map(|number| count.counts(*number)).collect();
+        (counted, count.first.unwrap_or(count.next))
+    }
+
+    #[test]
+    fn the_first_number_is_known_and_each_other_is_one_more() {
+        assert_eq!(count(3, true, &[Some(3), Some(4), Some(5)]), (vec![true; 3], 3));
+        assert_eq!(count(3, false, &[Some(4), Some(5)]), (vec![true; 2], 4));
+        // One from behind the window begins with a snapshot, whatever it has seen.
+        assert_eq!(count(3, false, &[Some(90), Some(91)]), (vec![true; 2], 90));
+        // Nothing has come yet.
+        assert_eq!(count(3, true, &[]), (vec![], 3));
+        assert_eq!(count(3, false, &[]), (vec![], 4));
+    }
+
+    #[test]
+    fn a_number_that_is_not_the_next_one_is_noticed() {
+        assert_eq!(count(3, false, &[Some(4), Some(6)]), (vec![true, false], 4));
+        assert_eq!(count(3, false, &[Some(4), None, Some(6)]), (vec![true; 3], 4));
+    }
+}

@@ -30,11 +30,6 @@ pub fn begun_at(start: usize) -> Frame {
     Frame(start + PREFIX)
 }
 
-/// Takes a begun message back.
-pub fn cancel(out: &mut Vec<u8>, frame: Frame) {
-    out.truncate(frame.0 - PREFIX);
-}
-
 /// What the bytes of a request are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framed {
@@ -101,13 +96,27 @@ mod tests {
         let frame = begin(&mut out);
         out.extend_from_slice(b"hello");
         finish(&mut out, frame);
-        let frame = begin(&mut out);
-        cancel(&mut out, frame);
         assert_eq!(&out[1..], b"\0\0\0\0\x05hello");
         assert_eq!(look(&out[1..5], 9), Framed::Partial(5));
         assert_eq!(look(&out[1..8], 9), Framed::Partial(10));
         assert_eq!(look(&out[1..], 5), Framed::Whole(5));
         assert_eq!(look(&out[1..8], 4), Framed::TooLarge);
         assert_eq!(look(b"\x01\0\0\0\0", 4), Framed::Compressed);
+    }
+
+    #[test]
+    fn a_request_has_one_message_and_a_status_otherwise() {
+        assert_eq!(only(b"\0\0\0\0\x02hi", 9), Ok(&b"hi"[..]));
+        assert_eq!(only(b"\0\0\0\0\0", 9), Ok(&b""[..]));
+        for (body, code) in [
+            (&b""[..], Code::InvalidArgument),
+            (b"\0\0", Code::InvalidArgument),
+            (b"\0\0\0\0\x02h", Code::InvalidArgument),
+            (b"\0\0\0\0\x02hi\0", Code::InvalidArgument),
+            (b"\0\0\0\0\x0ahi", Code::ResourceExhausted),
+            (b"\x01\0\0\0\x02hi", Code::Unimplemented),
+        ] {
+            assert_eq!(only(body, 9).map_err(|status| status.code), Err(code), "{body:?}");
+        }
     }
 }

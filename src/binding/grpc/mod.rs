@@ -37,7 +37,7 @@ use crate::{
     },
     dialect::{WriteCx, version},
     fault::Fault,
-    http::{Field, Head, ResponseFields, media},
+    http::{Field, Head, Method, ResponseFields, media},
     model::Call,
     service::AgentIndex,
 };
@@ -48,8 +48,14 @@ use read::Asked;
 pub use rpcs::{GrpcMethod, Rpc, SERVICES, rpc};
 pub use status::{Code, Status};
 
-/// gRPC over HTTP/2, "Requests": `application/grpc`, or with a suffix or parameters.
-pub fn is_grpc(content_type: &[u8]) -> bool {
+/// gRPC over HTTP/2, "Requests": POST of `application/grpc`, or with a suffix or parameters.
+pub fn is_request(head: &Head<'_>) -> bool {
+    let media = head.value(Field::ContentType);
+    head.method() == Method::Post && media.is_some_and(is_media)
+}
+
+/// Whether this is the media type of gRPC.
+pub fn is_media(content_type: &[u8]) -> bool {
     let rest = content_type.strip_prefix(media::GRPC.as_bytes());
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }

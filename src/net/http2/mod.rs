@@ -38,6 +38,7 @@ use smallvec::SmallVec;
 use tokio::io::AsyncWriteExt;
 
 use crate::{
+    binding::grpc::is_media,
     engine::Engine,
     limits::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES, Limits},
     service::Peer,
@@ -381,12 +382,10 @@ fn start(
     }
 }
 
-/// gRPC over HTTP/2, "Requests": POST of `application/grpc`, or with a suffix.
+/// Whether it is a call of gRPC.
 fn is_grpc(request: &Request<RecvStream>) -> bool {
-    let media = request.headers().get(header::CONTENT_TYPE).map(|value| value.as_bytes());
-    let rest = media.and_then(|media| media.strip_prefix(b"application/grpc"));
-    let is_media = rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')));
-    request.method() == Method::POST && is_media
+    let media = request.headers().get(header::CONTENT_TYPE);
+    request.method() == Method::POST && media.is_some_and(|media| is_media(media.as_bytes()))
 }
 
 /// The earlier of two deadlines.
