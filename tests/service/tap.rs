@@ -1,9 +1,11 @@
 //! A tap: what happens to tasks is recorded in order, and nothing is shown before it is durable.
 
 use std::{
+    future::{Future as _, poll_fn},
     net::SocketAddr,
+    pin::pin,
     sync::{Arc, Mutex},
-    task::Waker,
+    task::{Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -19,9 +21,12 @@ use peregrine::{
 };
 use serde_json::json;
 
-use crate::support::{
-    ask::{get, post, rpc},
-    binary::{PATIENCE, Tcp},
+use crate::{
+    grpc_client::{Rig, run, say as grpc_say},
+    support::{
+        ask::{get, post, rpc},
+        binary::{PATIENCE, Tcp},
+    },
 };
 
 /// Notes what happens, and says that it is durable when it is told to.
@@ -87,6 +92,10 @@ impl Journal {
         }
     }
 
+    fn asked(&self) -> usize {
+        self.0.lock().unwrap().asked
+    }
+
     fn lines(&self) -> Vec<String> {
         self.0.lock().unwrap().lines.iter().map(|(_, line)| line.clone()).collect()
     }
@@ -147,6 +156,39 @@ fn the_events_of_a_stream_wait_as_well() {
     journal.confirm(journal.recorded());
     peer.read_until("TASK_STATE_COMPLETED");
     drop(running);
+}
+
+#[test]
+fn over_grpc_neither_head_nor_message_leaves_before_what_it_shows_is_durable() {
+    let journal = Arc::new(Journal::default());
+    let rig = Rig::with(|setup| setup.tap = Some(Arc::clone(&journal) as _));
+    run(async {
+        let mut client = rig.v1().await;
+        for is_stream in [false, true] {
+            journal.confirm(journal.recorded());
+            let asked = journal.asked();
+            let mut call = pin!(async {
+                match is_stream {
+                    // It is over with the head of the answer.
+                    true => client.send_streaming_message(grpc_say("hi")).await.map(drop),
+                    false => client.send_message(grpc_say("hi")).await.map(drop),
+                }
+            });
+            let mut waits = pin!(async {
+                while journal.asked() == asked {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            });
+            poll_fn(|cx| match (call.as_mut().poll(cx), waits.as_mut().poll(cx)) {
+                (Poll::Ready(said), _) => panic!("stream {is_stream}: {said:?}"),
+                (Poll::Pending, waits) => waits,
+            })
+            .await;
+            journal.confirm(journal.recorded());
+            call.await.unwrap();
+        }
+    });
 }
 
 #[test]
