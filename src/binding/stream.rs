@@ -57,8 +57,8 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// A stream about a task that a call of `made` has made. Its head is written, or will have these
-    /// fields where it names the first event.
+    /// A stream about a task that a call of `made` has made. Its head is written, or will have
+    /// these fields where it names the first event.
     pub fn new(
         format: &AnswerFormat<'_>,
         (cursor, made): (Cursor, Generation),

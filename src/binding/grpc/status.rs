@@ -194,9 +194,9 @@ fn name_v03(kind: FaultKind) -> String {
     name
 }
 
-/// Appends a `google.rpc.Status` with ErrorInfo and, about a parameter, BadRequest; at the end of the
-/// server RetryInfo. A client is left to decide what it asks again: nothing tells its library to repeat a
-/// call whose task was made.
+/// Appends a `google.rpc.Status` with ErrorInfo and, about a parameter, BadRequest; at the end of
+/// the server RetryInfo. A client is left to decide what it asks again: nothing tells its library
+/// to repeat a call whose task was made.
 pub(super) fn details(out: &mut Vec<u8>, fault: &Fault) {
     out.reserve(256);
     let mut writer = Writer(out);
