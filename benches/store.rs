@@ -51,6 +51,7 @@ impl Maker {
         let context = self.bits.to_le_bytes().map(|byte| b'a' + byte % 26);
         let new = NewTask {
             scope: AGENT,
+            incarnation: 0,
             context_id: Some(&context),
             chosen_id: None,
             bits: [self.bits; 2],

@@ -91,8 +91,8 @@ pub enum LimitError {
 /// What a limit may be at most: more does not fit the numbers in which it is counted.
 fn ceiling(name: &str) -> u64 {
     match name {
-        // Lengths of ids and numbers of artifacts in the log of a task.
-        "identifier_bytes_max" | "artifacts_max" => u16::MAX as u64,
+        // Lengths of ids and numbers of artifacts in the log of a task, and indexes of agents.
+        "identifier_bytes_max" | "artifacts_max" | "agents_max" => u16::MAX as u64,
         // Offsets in the log of a task, how much of a request is missing, what a window has seen.
         "task_bytes_max" | "body_bytes_max" | "write_progress_bytes_min" => i32::MAX as u64,
         // What is parsed has offsets of the same size.
@@ -195,6 +195,11 @@ limits! {
     /// data it is sent (nghttp2: 1,000, and 33 a second; Envoy: ten WINDOW_UPDATE a frame). In all
     /// of its life, as many mistakes for which we reset a call (hyper 1,024).
     http2_control_frames_max: usize = 1_000;
+    /// Names of agents, those that were removed included: an index is never another agent's. Memory
+    /// of each worker names all of them.
+    agents_max: usize = 1_024;
+    /// Bytes of its own that an agent keeps with a task.
+    kept_bytes_max: usize = 1_024;
     /// Tasks in memory, running and finished; the oldest finished ones leave first.
     tasks_max: usize = 1_048_576;
     /// Bytes of tasks in memory; the oldest finished ones leave first.

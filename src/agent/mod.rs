@@ -4,6 +4,7 @@
 //! the turn and returns: nothing is spawned, queued or woken. One that needs time either asks to
 //! be called again ([`Turn::resume_after`]) or takes a [`Job`] along and publishes from anywhere.
 
+mod adopt;
 pub mod echo;
 mod job;
 #[cfg(feature = "script")]
@@ -18,6 +19,7 @@ use crate::{
 };
 
 pub use crate::model::{Extension, Profile, Provider, Skill};
+pub use adopt::{Adopted, NotKept};
 pub use job::Job;
 pub use turn::Turn;
 
@@ -28,6 +30,13 @@ pub trait Agent: Send + Sync {
 
     /// Called after [`Turn::resume_after`], unless the task has ended meanwhile.
     fn resume(&self, _turn: Turn<'_>, _token: u64) {}
+
+    /// Called for each unfinished task that another program of this agent was at work at, after it
+    /// was replaced; [`Adopted::into_job`] goes on with it. Without, the task fails and says why.
+    ///
+    /// Tasks that wait for their client (`input-required`, `auth-required`) are not asked for: the
+    /// client's next message begins a turn.
+    fn adopt(&self, _task: Adopted) {}
 }
 
 /// What became of a turn's events, and of the turn itself.
@@ -61,11 +70,16 @@ pub trait JobHost: Send + Sync {
     fn publish(&self, task: Handle, event: &TaskEvent<'_>) -> Result<(), Closed>;
     /// Milliseconds since the Unix epoch.
     fn unix_ms(&self) -> u64;
-    /// True when the task has ended or left the store.
+    /// True when the task has ended or left the store, or belongs to another program by now.
     fn is_closed(&self, task: Handle) -> bool;
+    /// Keeps bytes with a task.
+    fn keep(&self, task: Handle, bytes: &[u8]) -> Result<(), NotKept>;
+    /// What is kept with a task.
+    fn kept(&self, task: Handle) -> Vec<u8>;
 }
 
-/// The task takes no more events: it ended, was canceled, or has reached a limit.
+/// The task takes no more events: it ended, was canceled, has reached a limit, or belongs to another
+/// program since its agent was replaced or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 

@@ -23,7 +23,7 @@ pub enum BuildError {
     PublicUrl(String),
     /// A mount names no agent that exists.
     Agent(String),
-    /// More agents than an index can name.
+    /// More agents than `agents_max`.
     TooManyAgents,
     /// Not what browsers send as `Origin`.
     Origin(String),
@@ -59,7 +59,7 @@ impl std::fmt::Display for BuildError {
                 write!(f, "without user information, query and fragment")
             }
             BuildError::Agent(name) => write!(f, "there is no agent {name:?}"),
-            BuildError::TooManyAgents => write!(f, "there are more than 65,535 agents"),
+            BuildError::TooManyAgents => write!(f, "there are more agents than agents_max"),
             BuildError::Origin(text) => {
                 write!(f, "the origin {text:?} is neither like https://host:port nor *")
             }

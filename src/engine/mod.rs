@@ -18,6 +18,7 @@ pub use crate::{
     },
     dialect::{FirstCall, card::CardForm, first_call},
     json::Source,
+    op::{AgentError, Agents},
     service::Start,
     store::node_of,
 };

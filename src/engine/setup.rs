@@ -22,8 +22,8 @@ use crate::{
     dialect::{self, card::CardForm},
     engine::{BuildError, Worker},
     limits::Limits,
-    model::Profile,
-    op::Core,
+    model::{Profile, is_agent_name},
+    op::{Agents, Core},
     permits::Permits,
     service::{AgentIndex, Now, Service, Start, TickCx, tap::Tap},
 };
@@ -125,6 +125,7 @@ pub struct Waiting {
 /// What all connections of a server share.
 pub struct Engine {
     service: Arc<dyn Service>,
+    agents: Option<Agents>,
     pub(super) tap: Option<Arc<dyn Tap>>,
     pub(crate) config: ServerConfig,
     draining: AtomicBool,
@@ -146,10 +147,12 @@ impl Setup {
         Interface::check(&self.interfaces).map_err(BuildError::Interfaces)?;
         let mut agents = HashMap::new();
         for name in self.names()? {
-            if !is_name(&name) {
+            if !is_agent_name(&name) {
                 return Err(BuildError::Name(name));
             }
-            let index = u16::try_from(agents.len()).map_err(|_| BuildError::TooManyAgents)?;
+            let is_full = agents.len() >= self.limits.agents_max;
+            let index = u16::try_from(agents.len()).ok().filter(|_| !is_full);
+            let index = index.ok_or(BuildError::TooManyAgents)?;
             if agents.insert(name.clone(), AgentIndex(index)).is_some() {
                 return Err(BuildError::SameName(name));
             }
@@ -193,9 +196,13 @@ impl Setup {
     /// [`BuildError`].
     pub fn build(self, start: Start) -> Result<Arc<Engine>, BuildError> {
         let mounts = self.resolve()?;
-        let service = match self.service {
-            Some(service) => service,
-            None => local_core(&self.limits, self.agents, self.node, &start, self.tap.clone()),
+        let (service, agents) = match self.service {
+            Some(service) => (service, None),
+            None => {
+                let tap = self.tap.clone();
+                let (core, agents) = local_core(&self.limits, self.agents, self.node, &start, tap);
+                (core, Some(agents))
+            }
         };
         let large = LargeBodies::new(&self.limits);
         let streams = Permits::new(self.limits.streams_max, start.workers);
@@ -223,7 +230,7 @@ impl Setup {
             card_times: CardTimes::default(),
         };
         let (draining, cut) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Arc::new(Engine { service, tap: self.tap, config, draining, cut }))
+        Ok(Arc::new(Engine { service, agents, tap: self.tap, config, draining, cut }))
     }
 }
 
@@ -232,20 +239,17 @@ impl Setup {
 /// [`Setup::node`].
 ///
 /// Of `start`, `base_url` is of no use here; `workers` is the server's number of them. `tap` keeps
-/// what happens to its tasks.
+/// what happens to its tasks. The agents can be changed while it runs: what is in front of it must
+/// ask it, or another that has the same, for names ([`Service::agent`]).
 pub fn local_core(
     limits: &Limits,
     agents: Vec<(Profile, Arc<dyn Agent>)>,
     node: Option<u16>,
     start: &Start,
     tap: Option<Arc<dyn Tap>>,
-) -> Arc<dyn Service> {
-    Core::new(limits, agents, node, start, tap)
-}
-
-fn is_name(name: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    !name.is_empty() && name.len() <= 128 && name.bytes().all(plain) && !name.starts_with('.')
+) -> (Arc<dyn Service>, Agents) {
+    let core = Core::new(limits, agents, node, start, tap);
+    (Arc::clone(&core) as Arc<dyn Service>, core.agents())
 }
 
 fn resolve(
@@ -253,7 +257,7 @@ fn resolve(
     agents: &HashMap<String, AgentIndex>,
 ) -> Result<config::MountedEndpoint, BuildError> {
     let path = mount.path.trim_end_matches('/');
-    let clean = path.split('/').skip(1).all(is_name);
+    let clean = path.split('/').skip(1).all(is_agent_name);
     if !mount.path.starts_with('/') || !clean {
         return Err(BuildError::Path(mount.path.clone()));
     }
@@ -282,6 +286,12 @@ impl Engine {
     /// names a record for when that is durable.
     pub fn tap(&self) -> Option<&Arc<dyn Tap>> {
         self.tap.as_ref()
+    }
+
+    /// The agents, to change them while the server runs; `None` where a service answers in place of
+    /// them, which has its own.
+    pub fn agents(&self) -> Option<&Agents> {
+        self.agents.as_ref()
     }
 
     /// The waist.

@@ -33,7 +33,7 @@ pub use json::{JSON_DEPTH_MAX, Json, JsonObject, JsonObjectBuf, ValueError};
 pub use owned::{CallBuf, TaskBuf};
 pub use pack::{Artifact, Message};
 pub use part::{Content, Part};
-pub use profile::{Extension, Profile, Provider, Skill};
+pub use profile::{Extension, Profile, Provider, Skill, is_agent_name};
 pub use reply::Reply;
 pub use state::{Generation, Role, TaskState};
 pub use task::{Refusal, Task, TaskLimits};

@@ -30,6 +30,13 @@ pub struct Profile {
     pub extensions: Vec<Extension>,
 }
 
+/// Whether an agent can be called so: its name is a segment of paths, without escapes, and no hidden
+/// file of anybody's.
+pub fn is_agent_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    !name.is_empty() && name.len() <= 128 && name.bytes().all(plain) && !name.starts_with('.')
+}
+
 /// Who provides an agent (A2A 1.0 §4.4.2).
 #[derive(Clone, Debug)]
 pub struct Provider {

@@ -7,7 +7,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use crate::limits::Limits;
+use crate::{engine::Agents, limits::Limits};
 
 use super::{
     error::ServerError,
@@ -49,6 +49,12 @@ impl Running {
     /// showed no certificate that was good enough, took too long, or left.
     pub fn tls_handshakes_failed(&self) -> u64 {
         self.server.tls.as_ref().map_or(0, Current::failed)
+    }
+
+    /// The agents, to add, replace and remove some while the server runs; `None` where a service
+    /// answers in place of agents.
+    pub fn agents(&self) -> Option<&Agents> {
+        self.server.engine.agents()
     }
 
     /// The limits, as they fit the system: see [`crate::net::Server::start`].

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::{
-    agent::{Closed, JobHost, TurnHost},
+    agent::{Closed, JobHost, NotKept, TurnHost},
     fault::Fault,
     model::{EventBuf, Generation, Message, TaskEvent, TaskView},
     op::Core,
     service::{Handle, Now},
-    store::{Reserved, TaskKey},
+    store::{Edit, Refused, Reserved, TaskKey},
 };
 
 /// The host of a turn that starts a task: the task is stored when the agent detaches, or when
@@ -20,6 +20,8 @@ pub(super) struct NewTurn<'t> {
     pub generation: Generation,
     pub message: Message<'t>,
     pub now: Now,
+    /// Who makes the task.
+    pub incarnation: u32,
     /// Why the store did not take the task when the agent detached: the client is told.
     pub refused: Option<Fault>,
 }
@@ -40,7 +42,7 @@ impl TurnHost for NewTurn<'_> {
                 return Err(Closed);
             }
         }
-        Ok((self.reserved.key().handle(), host))
+        Ok((self.reserved.key().job_handle(self.incarnation), host))
     }
 
     fn read(&self, _each: &mut dyn FnMut(TaskView<'_>)) {}
@@ -50,17 +52,23 @@ impl TurnHost for NewTurn<'_> {
 pub(super) struct NextTurn<'t> {
     pub core: &'t Core,
     pub key: TaskKey,
+    /// Who goes on with the task.
+    pub incarnation: u32,
     pub now: Now,
 }
 
 impl TurnHost for NextTurn<'_> {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
-        let applied =
-            self.core.store.update(self.key, self.now, |edit| edit.apply_all(events, None));
+        let applied = self.core.store.update(self.key, self.now, |edit| {
+            if !may_go_on(edit, self.incarnation) {
+                return Err(Refused::Terminal);
+            }
+            edit.apply_all(events, None)
+        });
         events.clear();
         applied.ok_or(Closed)?.map_err(|_| Closed)?;
-        Ok((self.key.handle(), host))
+        Ok((self.key.job_handle(self.incarnation), host))
     }
 
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
@@ -68,10 +76,31 @@ impl TurnHost for NextTurn<'_> {
     }
 }
 
+/// Whether a turn that has begun may go on with its task: it belongs to that program, or waits for
+/// its client, whose message began the turn; then the program has it until the turn is over.
+pub(super) fn may_go_on(edit: &mut Edit<'_>, incarnation: u32) -> bool {
+    let is_own = edit.incarnation() == incarnation;
+    let is_nobodys = !is_own && edit.task().state().is_interrupted();
+    if is_nobodys {
+        edit.set_incarnation(incarnation);
+    }
+    is_own || is_nobodys
+}
+
+impl Core {
+    /// Changes the task of a job, which must belong to the program that has the job.
+    fn update_job<R>(&self, job: Handle, change: impl FnOnce(&mut Edit<'_>) -> R) -> Option<R> {
+        let incarnation = TaskKey::incarnation_of(&job);
+        let changed = self.store.update(TaskKey::of(&job), self.now(), |edit| {
+            (edit.incarnation() == incarnation).then(|| change(edit))
+        });
+        changed.flatten()
+    }
+}
+
 impl JobHost for Core {
     fn publish(&self, task: Handle, event: &TaskEvent<'_>) -> Result<(), Closed> {
-        let now = Now { mono_ms: self.store.swept_ms(), unix_ms: (self.unix_ms)() };
-        let applied = self.store.update(TaskKey::of(&task), now, |edit| edit.apply(event));
+        let applied = self.update_job(task, |edit| edit.apply(event));
         applied.ok_or(Closed)?.map(drop).map_err(|_| Closed)
     }
 
@@ -80,6 +109,21 @@ impl JobHost for Core {
     }
 
     fn is_closed(&self, task: Handle) -> bool {
-        self.store.read(TaskKey::of(&task), |task| task.state().is_terminal()).unwrap_or(true)
+        self.update_job(task, |edit| edit.task().state().is_terminal()).unwrap_or(true)
+    }
+
+    fn keep(&self, task: Handle, bytes: &[u8]) -> Result<(), NotKept> {
+        if bytes.len() > self.limits.kept_bytes_max {
+            return Err(NotKept::TooLong);
+        }
+        let kept = self.update_job(task, |edit| edit.keep(bytes)).ok_or(NotKept::Closed)?;
+        kept.map_err(|refused| match refused {
+            Refused::Full | Refused::OutOfBytes => NotKept::NoRoom,
+            Refused::TooLarge | Refused::Taken | Refused::Terminal => NotKept::Closed,
+        })
+    }
+
+    fn kept(&self, task: Handle) -> Vec<u8> {
+        self.update_job(task, |edit| edit.task().kept().to_vec()).unwrap_or_default()
     }
 }

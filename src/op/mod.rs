@@ -3,8 +3,13 @@
 //! One file an operation. Nothing here sees HTTP, JSON-RPC or a wire spelling; time and entropy
 //! come with the call.
 
+mod agents;
 mod cancel;
+mod change;
+mod check;
+mod handover;
 mod host;
+mod names;
 mod read;
 mod send;
 mod subscribe;
@@ -13,7 +18,7 @@ mod timer;
 use std::{
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Poll, Waker},
 };
@@ -31,28 +36,23 @@ use crate::{
     store::{Store, TaskKey},
 };
 
+use agents::{AllAgents, CurrentAgent};
 use timer::AllTimers;
+
+pub use change::{AgentError, Agents};
 
 /// Agents, their tasks, and when they want to be called again.
 pub struct Core {
     this: Weak<Core>,
     store: Store,
-    agents: Box<[RegisteredAgent]>,
+    agents: AllAgents,
     limits: Limits,
     unix_ms: fn() -> u64,
     timers: AllTimers,
+    /// When somebody looked last what is left of removed agents, in ms of the monotonic clock.
+    looked_ms: AtomicU64,
     draining: AtomicBool,
     cut: AtomicBool,
-}
-
-/// An agent and what its card says.
-struct RegisteredAgent {
-    profile: Arc<Profile>,
-    agent: Arc<dyn Agent>,
-    /// True when every media type is welcome, which spares the look at each part.
-    any_media: bool,
-    /// True when clients must know an extension, which spares the look at what they name.
-    needs_extension: bool,
 }
 
 impl Core {
@@ -65,13 +65,8 @@ impl Core {
         start: &Start,
         tap: Option<Arc<dyn Tap>>,
     ) -> Arc<Core> {
-        let agents = agents.into_iter().map(|(profile, agent)| {
-            let any_media = profile.input_modes.iter().any(|mode| mode == "*/*");
-            let needs_extension = profile.extensions.iter().any(|extension| extension.required);
-            let profile = Arc::new(profile);
-            RegisteredAgent { profile, agent, any_media, needs_extension }
-        });
-        let agents: Box<[RegisteredAgent]> = agents.collect();
+        let room = (start.workers, limits.agents_max);
+        let agents = AllAgents::new(agents, room, start.secret);
         Arc::new_cyclic(|this| Core {
             this: this.clone(),
             store: Store::for_workers(limits, start.secret, start.workers)
@@ -81,9 +76,15 @@ impl Core {
             limits: limits.clone(),
             unix_ms: start.unix_ms,
             timers: AllTimers::new(start.workers, limits.tasks_max),
+            looked_ms: AtomicU64::new(0),
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         })
+    }
+
+    /// Its agents, to change them.
+    pub fn agents(self: &Arc<Core>) -> Agents {
+        Agents(Arc::clone(self))
     }
 
     /// What a call hears whose task is not done when the server ends.
@@ -97,8 +98,10 @@ impl Core {
         Fault { task: id, ..Fault::because(FaultKind::ShuttingDown, detail) }
     }
 
-    fn registered(&self, agent: AgentIndex) -> Result<&RegisteredAgent, Fault> {
-        let found = self.agents.get(usize::from(agent.0));
+    /// The program that answers for an agent now, for a worker.
+    #[inline]
+    fn registered(&self, worker: usize, agent: AgentIndex) -> Result<CurrentAgent<'_>, Fault> {
+        let found = self.agents.of_worker(worker, agent);
         found.ok_or_else(|| Fault::because(FaultKind::Internal, "there is no such agent"))
     }
 
@@ -166,11 +169,11 @@ impl Service for Core {
     }
 
     fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
-        self.agents.get(usize::from(agent.0)).map(|registered| Arc::clone(&registered.profile))
+        let current = self.agents.current(agent).filter(|current| !current.is_removed)?;
+        Some(Arc::clone(&current.profile))
     }
 
     fn agent(&self, name: &str) -> Option<AgentIndex> {
-        let at = self.agents.iter().position(|resident| resident.profile.name == name)?;
-        u16::try_from(at).ok().map(AgentIndex)
+        self.agents.find(name)
     }
 }

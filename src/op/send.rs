@@ -12,11 +12,13 @@ use crate::{
         TaskEvent, TaskState,
     },
     op::{
-        Core, RegisteredAgent,
-        host::{NewTurn, NextTurn},
+        Core,
+        agents::CurrentAgent,
+        check::{check_extensions, check_media, removed},
+        host::{NewTurn, NextTurn, may_go_on},
         timer::ResumeTimer,
     },
-    service::{AgentIndex, Answer, CallCx, Cursor, Now, Outcome, TickCx, WaitHandle},
+    service::{Answer, CallCx, Cursor, Now, Outcome, TickCx, WaitHandle},
     store::{NewTask, TaskKey},
     waiter::Waiter,
 };
@@ -31,16 +33,19 @@ impl Core {
         send: &Send<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let registered = self.registered(cx.caller.scope.agent)?;
+        let registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
+        if registered.is_removed {
+            return Err(removed(&registered));
+        }
         if send.mode == SendMode::Stream && !registered.profile.streaming {
             return Err(FaultKind::StreamingNotSupported.into());
         }
-        check_extensions(registered, cx.caller.extensions)?;
-        check_media(registered, send.message)?;
-        let Some(id) = send.task_id else { return self.send_new(cx, registered, send, answer) };
+        check_extensions(&registered, cx.caller.extensions)?;
+        check_media(&registered, send.message)?;
+        let Some(id) = send.task_id else { return self.send_new(cx, &registered, send, answer) };
         match self.store.find(cx.caller.scope, id.raw()) {
-            Some(key) => self.send_next(cx, registered, key, send, answer),
-            None if send.client_chooses_id => self.send_new(cx, registered, send, answer),
+            Some(key) => self.send_next(cx, &registered, key, send, answer),
+            None if send.client_chooses_id => self.send_new(cx, &registered, send, answer),
             // A2A 1.0 §3.4.2: clients use only ids that a server made.
             None => Err(FaultKind::TaskNotFound.into()),
         }
@@ -49,7 +54,7 @@ impl Core {
     fn send_new(
         &self,
         cx: &mut CallCx<'_>,
-        registered: &RegisteredAgent,
+        registered: &CurrentAgent<'_>,
         send: &Send<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
@@ -58,6 +63,7 @@ impl Core {
         }
         let new = NewTask {
             scope: cx.caller.scope,
+            incarnation: registered.incarnation,
             context_id: send.context_id.map(RawText::raw),
             chosen_id: send.task_id.map(RawText::raw).filter(|_| send.client_chooses_id),
             bits: [cx.entropy.bits(), cx.entropy.bits()],
@@ -68,9 +74,11 @@ impl Core {
         let (key, context_id) = (reserved.key(), RawText::known(reserved.context_id()));
         let mut ending = Ending::Returned;
         let (generation, message, now) = (send.generation, send.message, cx.now);
+        let incarnation = registered.incarnation;
         // What a turn left that panicked or was refused is nobody else's.
         cx.events.clear();
-        let mut host = NewTurn { core: self, reserved, generation, message, now, refused: None };
+        let mut host =
+            NewTurn { core: self, reserved, generation, message, now, incarnation, refused: None };
         registered.agent.start(Turn {
             message,
             state: None,
@@ -98,29 +106,35 @@ impl Core {
         let mut answered = false;
         let show = |task: &Task| answered = show(send, task, 0, &ending, answer);
         let committed = if reserved.is_kept() {
-            self.commit(key, cx.events, Some(message), cx.now, show);
+            self.commit((key, incarnation), cx.events, Some(message), cx.now, show);
             Ok(())
         } else {
             self.store.commit_new(reserved, generation, message, cx.events, cx.now, show)
         };
         cx.events.clear();
         committed?;
-        self.schedule_resume(cx.caller.worker, cx.caller.scope.agent, key, cx.now, &ending);
+        self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
+        self.hand_over_late(registered, cx.caller.scope.agent, key);
         Ok(outcome(send, key, answered, StreamStart { seq: FIRST_SEQ, after: 0, generation }))
     }
 
     fn send_next(
         &self,
         cx: &mut CallCx<'_>,
-        registered: &RegisteredAgent,
+        registered: &CurrentAgent<'_>,
         key: TaskKey,
         send: &Send<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let continued = self.continue_task(cx.now, key, send)?;
+        let incarnation = registered.incarnation;
+        let Some(continued) = self.continue_task(cx.now, (key, incarnation), send)? else {
+            // There was a change, of which the task or this call does not know yet.
+            self.hand_over(cx.caller.scope.agent, key);
+            return self.send(cx, send, answer);
+        };
         let mut ending = Ending::Returned;
         cx.events.clear();
-        let mut host = NextTurn { core: self, key, now: cx.now };
+        let mut host = NextTurn { core: self, key, incarnation, now: cx.now };
         registered.agent.start(Turn {
             message: send.message,
             state: Some(continued.state),
@@ -137,23 +151,28 @@ impl Core {
         });
         self.finish_turn(cx.events, &ending, cx.now);
         let mut answered = false;
-        self.commit(key, cx.events, None, cx.now, |task| {
+        self.commit((key, incarnation), cx.events, None, cx.now, |task| {
             answered = show(send, task, continued.seq, &ending, answer);
         });
         cx.events.clear();
-        self.schedule_resume(cx.caller.worker, cx.caller.scope.agent, key, cx.now, &ending);
+        self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
+        self.hand_over_late(registered, cx.caller.scope.agent, key);
         let (seq, generation) = (continued.seq, continued.generation);
         Ok(outcome(send, key, answered, StreamStart { seq, after: seq, generation }))
     }
 
-    /// Adds the message to the history of a task that can still take one.
+    /// Adds the message to the history of a task that can still take one; `None`: the task belongs
+    /// to another incarnation of its agent.
     fn continue_task(
         &self,
         now: Now,
-        key: TaskKey,
+        (key, incarnation): (TaskKey, u32),
         send: &Send<'_>,
-    ) -> Result<ContinuedTask, Fault> {
+    ) -> Result<Option<ContinuedTask>, Fault> {
         let continued = self.store.update(key, now, |edit| {
+            if edit.incarnation() != incarnation && !edit.task().state().is_terminal() {
+                return Ok(None);
+            }
             if send.context_id.is_some_and(|id| id.raw() != edit.task().context_id()) {
                 // A2A 1.0 §3.4.3: a mismatch is refused.
                 let detail = "the task belongs to another context";
@@ -161,32 +180,36 @@ impl Core {
             }
             edit.user_message(send.message)?;
             let task = edit.task();
-            Ok(ContinuedTask {
+            Ok(Some(ContinuedTask {
                 seq: task.seq(),
                 state: task.state(),
                 generation: task.generation(),
                 context_id: task.context_id().to_vec(),
-            })
+            }))
         });
         continued.unwrap_or(Err(FaultKind::TaskNotFound.into()))
     }
 
-    /// Calls an agent again whose time has come, unless its task has ended.
+    /// Calls an agent again whose time has come, unless its task has ended or was handed over.
     pub(super) fn resume(&self, cx: &mut TickCx<'_>, timer: &ResumeTimer) {
-        let key = timer.key();
-        let Ok(registered) = self.registered(timer.agent()) else { return };
-        let mut known = None;
-        self.store.read(key, |task| {
-            if !task.state().is_terminal() {
-                let message = task.view().last_user_message().map(|message| message.0.to_vec());
-                let ids = (task.id().to_vec(), task.context_id().to_vec());
-                known = message.map(|message| (message, ids, task.state()));
-            }
+        let (key, incarnation) = (timer.key(), timer.incarnation);
+        let known = self.store.update(key, cx.now, |edit| {
+            let (agent, is_own, task) =
+                (edit.agent(), edit.incarnation() == incarnation, edit.task());
+            let message = task.view().last_user_message().map(|message| message.0.to_vec());
+            let ids = (task.id().to_vec(), task.context_id().to_vec());
+            let is_due = is_own && !task.state().is_terminal();
+            message.filter(|_| is_due).map(|message| (agent, message, ids, task.state()))
         });
-        let Some((message, (task_id, context_id), state)) = known else { return };
+        let Some(Some((agent, message, (task_id, context_id), state))) = known else { return };
+        let Ok(registered) = self.registered(cx.worker, agent) else { return };
+        if registered.incarnation != incarnation {
+            // Whoever has changed the agent hands the task over.
+            return;
+        }
         let mut ending = Ending::Returned;
         cx.events.clear();
-        let mut host = NextTurn { core: self, key, now: cx.now };
+        let mut host = NextTurn { core: self, key, incarnation, now: cx.now };
         let turn = Turn {
             message: Message(&message),
             state: Some(state),
@@ -203,25 +226,29 @@ impl Core {
         };
         registered.agent.resume(turn, timer.token);
         self.finish_turn(cx.events, &ending, cx.now);
-        self.commit(key, cx.events, None, cx.now, |_| ());
+        self.commit((key, incarnation), cx.events, None, cx.now, |_| ());
         cx.events.clear();
-        self.schedule_resume(cx.worker, timer.agent(), key, cx.now, &ending);
+        self.schedule_resume(cx.worker, (key, incarnation), cx.now, &ending);
+        self.hand_over_late(&registered, agent, key);
     }
 
     /// Applies an agent's events to a task that exists, and shows it; `first` as in
     /// [`Edit::apply_all`](crate::store::Edit::apply_all).
     ///
-    /// What a task refuses that ended meanwhile is lost for its agent, not for its clients.
+    /// What a task refuses that ended meanwhile, or belongs to another program, is lost for its
+    /// agent, not for its clients.
     fn commit(
         &self,
-        key: TaskKey,
+        (key, incarnation): (TaskKey, u32),
         events: &EventBuf,
         first: Option<Message<'_>>,
         now: Now,
         show: impl FnOnce(&Task),
     ) {
         self.store.update(key, now, |edit| {
-            let _ = edit.apply_all(events, first);
+            if may_go_on(edit, incarnation) {
+                let _ = edit.apply_all(events, first);
+            }
             show(edit.task());
         });
     }
@@ -230,14 +257,13 @@ impl Core {
     fn schedule_resume(
         &self,
         worker: usize,
-        agent: AgentIndex,
-        key: TaskKey,
+        (key, incarnation): (TaskKey, u32),
         now: Now,
         ending: &Ending,
     ) {
         if let Ending::Resume { after_ms, token } = *ending {
             let (due_ms, TaskKey { place, check }) = (now.mono_ms.saturating_add(after_ms), key);
-            let timer = ResumeTimer { due_ms, number: 0, place, check, agent: agent.0, token };
+            let timer = ResumeTimer { due_ms, number: 0, place, check, incarnation, token };
             self.push_timer(worker, timer, now);
         }
     }
@@ -349,40 +375,4 @@ fn fail_turn(events: &mut EventBuf, now: Now) {
 fn push_status(events: &mut EventBuf, state: TaskState, message: &MessageBuf, now: Now) {
     let (at_ms, message) = (now.unix_ms, Some(message.view()));
     events.push(&TaskEvent::Status { state, at_ms, message, metadata: None });
-}
-
-/// A2A 1.0 §3.3.4: a client that does not know what the agent requires is refused.
-fn check_extensions(registered: &RegisteredAgent, named: Option<&str>) -> Result<(), Fault> {
-    if !registered.needs_extension {
-        return Ok(());
-    }
-    let mut required = registered.profile.extensions.iter().filter(|extension| extension.required);
-    let is_named = |uri: &str| named.is_some_and(|n| n.split(',').any(|one| one.trim() == uri));
-    if required.all(|extension| is_named(&extension.uri)) {
-        return Ok(());
-    }
-    let detail = "A2A-Extensions must name every extension that the card requires";
-    Err(Fault::because(FaultKind::ExtensionSupportRequired, detail))
-}
-
-/// A2A 1.0 §3.1.1: a part of a media type that the agent does not declare is refused.
-fn check_media(registered: &RegisteredAgent, message: Message<'_>) -> Result<(), Fault> {
-    if registered.any_media {
-        return Ok(());
-    }
-    for part in message.parts() {
-        let Some(media) = part.media_type() else { continue };
-        let media = media.raw().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
-        let known = registered.profile.input_modes.iter().any(|mode| {
-            let mode = mode.as_bytes();
-            mode.eq_ignore_ascii_case(media)
-                || mode.strip_suffix(b"*").is_some_and(|kind| {
-                    media.len() > kind.len() && media[..kind.len()].eq_ignore_ascii_case(kind)
-                })
-        });
-        if !known {
-            return Err(FaultKind::ContentTypeNotSupported.into());
-        }
-    }
-    Ok(())
 }

@@ -12,7 +12,9 @@ impl Core {
     /// A new subscriber gets a snapshot and what follows; one that comes back gets what it
     /// missed. A task that ended has nothing for the former (§3.1.6: UnsupportedOperation).
     pub(super) fn subscribe(&self, cx: &CallCx<'_>, target: &Target<'_>) -> Result<Outcome, Fault> {
-        if !self.registered(cx.caller.scope.agent)?.profile.streaming {
+        let registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
+        // What a removed agent has published can still be had.
+        if !registered.profile.streaming && !registered.is_removed {
             return Err(FaultKind::StreamingNotSupported.into());
         }
         let opened = self.store.read_id(cx.caller.scope, target.id.raw(), |key, task| {

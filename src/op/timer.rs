@@ -14,12 +14,7 @@ use std::{
 
 use crossbeam_utils::CachePadded;
 
-use crate::{
-    op::Core,
-    permits::Permits,
-    service::{AgentIndex, TickCx},
-    store::TaskKey,
-};
+use crate::{op::Core, permits::Permits, service::TickCx, store::TaskKey};
 
 /// When a task's agent wants to be called again; ordered by time, then by the order of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,17 +24,14 @@ pub(super) struct ResumeTimer {
     pub number: u32,
     pub place: u32,
     pub check: u32,
-    pub agent: u16,
+    /// Whose timer it is: that of no program after it.
+    pub incarnation: u32,
     pub token: u64,
 }
 
 impl ResumeTimer {
     pub fn key(&self) -> TaskKey {
         TaskKey { place: self.place, check: self.check }
-    }
-
-    pub fn agent(&self) -> AgentIndex {
-        AgentIndex(self.agent)
     }
 }
 
@@ -183,6 +175,10 @@ impl Core {
         // frees at the least cost.
         let soon = if self.store.sweep_of(cx.worker, cx.now) { 1 } else { SWEEP_EVERY_MS };
         let sweep = cx.now.mono_ms + soon;
+        self.agents.refresh(cx.worker);
+        if cx.worker == 0 {
+            self.forget_removed(cx.now);
+        }
         self.timers.of(cx.worker).next(wake).map_or(sweep, |next| next.min(sweep))
     }
 }
@@ -193,7 +189,7 @@ mod tests {
     use crate::limits::RESUME_TIMER_BYTES;
 
     fn timer(place: u32) -> ResumeTimer {
-        ResumeTimer { due_ms: 600_000, number: 0, place, check: 0, agent: 0, token: 0 }
+        ResumeTimer { due_ms: 600_000, number: 0, place, check: 0, incarnation: 0, token: 0 }
     }
 
     #[test]

@@ -33,18 +33,22 @@ pub enum Record<'a> {
     },
     /// It has changed.
     Changed(TaskEvent<'a>),
+    /// Its agent keeps these bytes with it, in place of those before; see
+    /// [`Job::keep`](crate::agent::Job::keep).
+    Kept(&'a [u8]),
     /// It has left the store; its handle will never name another.
     Evicted,
 }
 
 impl Record<'_> {
-    /// The number of the kind in a journal; 4 to 15 are kept for push configurations and for
+    /// The number of the kind in a journal; 5 to 15 are kept for push configurations and for
     /// requests that may be repeated.
     pub fn kind(&self) -> u8 {
         match self {
             Record::Created { .. } => 1,
             Record::Changed(_) => 2,
             Record::Evicted => 3,
+            Record::Kept(_) => 4,
         }
     }
 }

@@ -21,6 +21,8 @@ pub(super) enum Change<'a> {
     /// The first events of a list are applied, as many as nothing is in the way of; some may repeat
     /// the message that began the task.
     Events(&'a EventBuf, Option<Message<'a>>, &'a TaskLimits),
+    /// Bytes of its agent are kept with it, in place of those before.
+    Keep(&'a [u8]),
     /// It leaves the store: its slot is freed next.
     Evict,
 }
@@ -78,7 +80,8 @@ impl Door {
             (Change::Events(events, _, limits), Some(task)) => {
                 (entered.applied, entered.has_status) = task.apply_at_once(events, limits);
             }
-            (Change::Event(..), None) => return Err(Refusal::Terminal),
+            (Change::Keep(bytes), Some(task)) => task.keep(bytes),
+            (Change::Event(..) | Change::Keep(_), None) => return Err(Refusal::Terminal),
             (Change::Events(..) | Change::Evict, _) => {}
         }
         if let Some(tap) = &self.tap {
@@ -119,6 +122,7 @@ impl Door {
                 let events = events.iter(first).take(applied);
                 events.for_each(|event| tap.record(task, Record::Changed(event)));
             }
+            Change::Keep(bytes) => tap.record(task, Record::Kept(bytes)),
             Change::Evict => tap.record(task, Record::Evicted),
         }
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     model::{EventBuf, Message, Refusal, Task, TaskEvent, TaskState},
-    service::Now,
+    service::{AgentIndex, Now},
 };
 
 /// A stored task under its lock; see [`Store::update`].
@@ -71,6 +71,36 @@ impl<'e> Edit<'e> {
             Some(task) => task,
             None => unreachable!("an edit holds a task"),
         }
+    }
+
+    /// The agent that the task belongs to.
+    pub fn agent(&self) -> AgentIndex {
+        self.shard.slab[self.index].scope.agent
+    }
+
+    /// Which of the programs that have answered for its agent the task belongs to.
+    #[inline]
+    pub fn incarnation(&self) -> u32 {
+        self.shard.slab[self.index].incarnation
+    }
+
+    /// From now on the task belongs to this program.
+    pub fn set_incarnation(&mut self, incarnation: u32) {
+        self.slot().incarnation = incarnation;
+    }
+
+    /// Keeps bytes of the agent's own with the task, in place of those before.
+    ///
+    /// # Errors
+    /// [`Refused::Terminal`]; [`Refused::OutOfBytes`]. The task is as it was.
+    pub fn keep(&mut self, bytes: &[u8]) -> Result<(), Refused> {
+        if self.task().state().is_terminal() {
+            return Err(Refused::Terminal);
+        }
+        self.take_bytes(bytes.len())?;
+        let (door, place) = (&self.store.door, (self.at, self.index));
+        let kept = door.enter(place, self.slot(), Change::Keep(bytes));
+        kept.map(drop).map_err(|_| Refused::Terminal)
     }
 
     /// Adds a client's message to the history.
@@ -144,16 +174,23 @@ impl<'e> Edit<'e> {
         }
         let growth = task.growth(event);
         if growth > 0 {
-            if !self.store.budget.bytes.take(&self.group.bytes, growth) {
-                let held = Some(&mut *self.shard);
-                self.store.make_byte_room(growth, self.at, held, self.wakes)?;
-            }
-            self.charged += growth;
+            self.take_bytes(growth)?;
         }
         self.apply_charged(event, false).map_err(|refusal| match refusal {
             Refusal::Terminal => Refused::Terminal,
             Refusal::TooLarge | Refusal::TooManyArtifacts => Refused::TooLarge,
         })
+    }
+
+    /// Takes bytes of the store's budget for the task.
+    #[inline]
+    fn take_bytes(&mut self, bytes: usize) -> Result<(), Refused> {
+        if !self.store.budget.bytes.take(&self.group.bytes, bytes) {
+            let held = Some(&mut *self.shard);
+            self.store.make_byte_room(bytes, self.at, held, self.wakes)?;
+        }
+        self.charged += bytes;
+        Ok(())
     }
 
     fn apply_charged(&mut self, event: &TaskEvent<'_>, is_last: bool) -> Result<u64, Refusal> {

@@ -42,7 +42,7 @@ use crate::{
     fault::{Fault, FaultKind},
     limits::Limits,
     model::{MessageBuf, PartsBuf, Task, TaskLimits, TaskState},
-    service::{Handle, Now, Scope, tap::Tap},
+    service::{AgentIndex, Handle, Now, Scope, tap::Tap},
 };
 
 pub use self::{
@@ -56,6 +56,9 @@ pub use self::{group::Eviction, page::PageToken};
 /// Domains of [`Keys::hash`]: a scope's bits for the ids that its clients chose, and beside them
 /// these for its contexts.
 const CONTEXT: u64 = 1 << 48 | 1 << 16;
+
+/// Domain of [`Keys::code`] for bits of a task's own.
+const FRESH: u32 = u32::MAX - 6;
 
 /// Bytes of a task's log kept back for the status that says it has reached a limit.
 const LAST_WORDS: usize = 256;
@@ -94,6 +97,16 @@ impl TaskKey {
     pub fn handle(self) -> Handle {
         let key = u64::from(self.check) << 32 | u64::from(self.place);
         Handle { service: 0, key, hint: 0 }
+    }
+
+    /// The same for a job, which belongs to an incarnation of its agent.
+    pub fn job_handle(self, incarnation: u32) -> Handle {
+        Handle { hint: u64::from(incarnation), ..self.handle() }
+    }
+
+    /// The incarnation that a job's handle names.
+    pub fn incarnation_of(job: &Handle) -> u32 {
+        job.hint as u32
     }
 
     /// The task that a handle of this store names.
@@ -249,6 +262,34 @@ impl Store {
             }
         }
         None
+    }
+
+    /// Calls `each` with every unfinished task of an agent, one shard after the other: with those
+    /// that are there when it comes to their shard. It may call the store.
+    pub fn each_unfinished_of(&self, agent: AgentIndex, mut each: impl FnMut(TaskKey)) {
+        for at in 0..self.sharding.shards() {
+            let shard = self.lock(at);
+            let key = |index| {
+                let place = self.sharding.place(at, index);
+                TaskKey { place, check: shard.slab[index].check }
+            };
+            let keys: Vec<TaskKey> = shard.unfinished_of(agent).map(key).collect();
+            drop(shard);
+            keys.into_iter().for_each(&mut each);
+        }
+    }
+
+    /// True when an agent has tasks, finished or not, whoever owns them.
+    pub fn has_tasks_of(&self, agent: AgentIndex) -> bool {
+        (0..self.sharding.shards()).any(|at| self.lock(at).has_tasks_of(agent))
+    }
+
+    /// Bits that nobody can guess, for the ids that an incarnation of its agent makes for a task
+    /// where nobody draws random ones.
+    pub fn bits_of(&self, key: TaskKey, incarnation: u32) -> u128 {
+        let place = u64::from(key.place) << 32 | u64::from(key.check);
+        let half = |half| self.keys.code(FRESH, [place, u64::from(incarnation) << 1 | half]);
+        u128::from(half(0)) << 64 | u128::from(half(1))
     }
 
     /// The monotonic clock, no older than the last [`Store::sweep`]: for what happens where there

@@ -22,6 +22,8 @@ use crate::{
 pub struct NewTask<'a> {
     /// Whose the task is; nobody else sees it.
     pub scope: Scope,
+    /// Which of the programs that have answered for its agent makes it.
+    pub incarnation: u32,
     /// Raw context id; `None`: the store makes one.
     pub context_id: Option<&'a [u8]>,
     /// Raw id that a client chose; `None`: the store makes one.
@@ -38,6 +40,7 @@ pub struct Reserved<'a> {
     store: &'a Store,
     key: TaskKey,
     scope: Scope,
+    incarnation: u32,
     context: Context,
     made: [u8; ID_LEN],
     chosen: Option<(&'a [u8], u64)>,
@@ -116,6 +119,7 @@ impl Store {
             store: self,
             key,
             scope: new.scope,
+            incarnation: new.incarnation,
             context: named.map_or(alone, |(_, context)| context),
             made: self.keys.id(key.place, bits),
             chosen,
@@ -183,7 +187,7 @@ impl Store {
         let mut shard = group.lock(at);
         let slot = &mut shard.slab[index];
         (slot.scope, slot.is_chosen) = (reserved.scope, reserved.chosen.is_some());
-        slot.context = reserved.context.hash;
+        (slot.incarnation, slot.context) = (reserved.incarnation, reserved.context.hash);
         (slot.context_slot, slot.is_only_task) =
             (reserved.context.context_slot, reserved.context_id.is_none());
         let begin = Begin { id, context_id, generation, message, at_ms: now.unix_ms, log };

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     model::{Task, TaskState},
-    service::Scope,
+    service::{AgentIndex, Scope},
     waiter::Waiter,
 };
 
@@ -160,6 +160,25 @@ impl Shard {
     pub fn all_orders(&self) -> impl Iterator<Item = &Orders> {
         let plain = self.plain.iter().filter_map(Option::as_deref);
         plain.chain(self.named.values().map(Box::as_ref))
+    }
+
+    /// The unfinished tasks of an agent, whoever owns them.
+    pub fn unfinished_of(&self, agent: AgentIndex) -> impl Iterator<Item = u32> {
+        let states = TaskState::ALL.iter().filter(|state| !state.is_terminal());
+        let states = states.map(|state| *state as usize);
+        let orders = self.all_orders().flat_map(move |orders| states.clone().map(|at| &orders[at]));
+        let slots = orders.flat_map(|order| order.newest(u64::MAX)).map(|(_, slot)| slot);
+        slots.filter(move |slot| self.slab[*slot].scope.agent == agent)
+    }
+
+    /// True when an agent has tasks here, whoever owns them.
+    pub fn has_tasks_of(&self, agent: AgentIndex) -> bool {
+        let firsts = self.all_orders().filter_map(|orders| {
+            orders.iter().find_map(|order| order.newest(u64::MAX).next()).map(|(_, slot)| slot)
+        });
+        // All tasks of an order have one scope.
+        let mut agents = firsts.map(|slot| self.slab[slot].scope.agent);
+        agents.any(|one| one == agent)
     }
 
     /// The tasks of a context, or of one with the same hash, newest first.

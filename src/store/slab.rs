@@ -47,6 +47,8 @@ pub(super) struct Slot {
     /// Changes whenever the slot is freed.
     pub check: u32,
     pub scope: Scope,
+    /// Which of the programs that have answered for its agent the task belongs to.
+    pub incarnation: u32,
     /// The state under which the task is listed.
     pub listed: Option<TaskState>,
 }
@@ -68,6 +70,7 @@ impl Slot {
             next,
             check,
             scope: Scope::of(AgentIndex(0)),
+            incarnation: 0,
             listed: None,
         }
     }

@@ -33,7 +33,14 @@ fn said(length: usize) -> MessageBuf {
 }
 
 fn new(bits: u128) -> NewTask<'static> {
-    NewTask { scope: AGENT, context_id: Some(b"c"), chosen_id: None, bits: [bits; 2], worker: 0 }
+    NewTask {
+        scope: AGENT,
+        incarnation: 0,
+        context_id: Some(b"c"),
+        chosen_id: None,
+        bits: [bits; 2],
+        worker: 0,
+    }
 }
 
 /// Makes a task in a context of its own that ends in `state`.

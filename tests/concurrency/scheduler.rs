@@ -74,6 +74,7 @@ fn make(store: &Store, bits: u128, size: usize) -> Result<TaskKey, Refused> {
     let said = MessageBuf::agent(&PartsBuf::new().text(&"x".repeat(size))).id("m");
     let new = NewTask {
         scope: AGENT,
+        incarnation: 0,
         context_id: Some(&context),
         chosen_id: None,
         bits: [bits; 2],
@@ -273,6 +274,7 @@ fn an_id_that_two_clients_choose_has_one_task() {
         let choose = |store: &Store, context: &[u8], keep: bool| {
             let new = NewTask {
                 scope: AGENT,
+                incarnation: 0,
                 context_id: Some(context),
                 chosen_id: Some(b"mine"),
                 bits: [1; 2],

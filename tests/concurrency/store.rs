@@ -58,6 +58,7 @@ fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
     let said = MessageBuf::agent(&text).id("m");
     let new = NewTask {
         scope: Scope::of(AgentIndex(0)),
+        incarnation: 0,
         context_id: Some(&context),
         chosen_id: None,
         bits: [bits; 2],

@@ -330,6 +330,7 @@ impl Twin {
         };
         let new = NewTask {
             scope,
+            incarnation: 0,
             context_id: context.as_deref(),
             chosen_id: chosen.as_deref(),
             bits: [self.bits, !self.bits],

@@ -13,7 +13,7 @@ use std::{
 
 use peregrine::{
     agent::{Agent, Profile},
-    engine::{local_core, node_of},
+    engine::{self, local_core, node_of},
     fault::{Fault, FaultKind},
     limits::Limits,
     model::{Call, List, RawText, Reply, TaskBuf},
@@ -28,6 +28,8 @@ pub type Agents = Vec<(Profile, Arc<dyn Agent>)>;
 
 pub struct Router {
     cores: Vec<Arc<dyn Service>>,
+    /// The agents of each core: all have the same.
+    agents: Vec<engine::Agents>,
     /// The core of the next task that belongs to none yet.
     next: AtomicUsize,
 }
@@ -40,7 +42,17 @@ impl Router {
             let start = peregrine::net::start(workers).expect("random bits");
             local_core(&Limits::default(), agents(), Some(node), &start, None)
         };
-        Arc::new(Router { cores: (0..nodes).map(core).collect(), next: AtomicUsize::new(0) })
+        let (cores, agents) = (0..nodes).map(core).unzip();
+        Arc::new(Router { cores, agents, next: AtomicUsize::new(0) })
+    }
+
+    /// Adds an agent behind the router: to each core, all of which must give it the same index.
+    pub fn add(&self, profile: &Profile, agent: &Arc<dyn Agent>) -> AgentIndex {
+        let added = self.agents.iter().map(|agents| {
+            let added = agents.add(profile.clone(), Arc::clone(agent));
+            added.expect("a name that is free")
+        });
+        added.reduce(|one, other| if one == other { one } else { panic!("other agents") }).unwrap()
     }
 
     fn owner(&self, id: RawText<'_>) -> usize {
@@ -230,5 +242,10 @@ impl Service for Router {
 
     fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
         self.cores[0].profile(agent)
+    }
+
+    /// The last core is the last to know of an agent that is added.
+    fn agent(&self, name: &str) -> Option<AgentIndex> {
+        self.cores.last()?.agent(name)
     }
 }

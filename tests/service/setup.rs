@@ -207,7 +207,7 @@ fn a_service_is_told_what_the_server_does() {
 #[test]
 fn a_server_takes_a_service_and_a_secret() {
     let start = peregrine::net::start(1).unwrap();
-    let core =
+    let (core, _) =
         local_core(&Limits::default(), vec![(Echo::profile(), Arc::new(Echo))], None, &start, None);
     let server = Server::new().service(core).secret(start.secret).listen("127.0.0.1:0").workers(1);
     let running = server.start().unwrap();

@@ -1,0 +1,112 @@
+//! Tasks that an agent takes over from the program that answered for it before; and what a program
+//! keeps with a task for the one after it.
+
+use std::sync::Arc;
+
+use super::{Job, JobHost};
+use crate::{
+    model::{MessageBuf, PartsBuf, TaskBuf, TaskState, TaskView},
+    service::Handle,
+};
+
+/// An unfinished task of an agent whose program is another one now: see
+/// [`Agent::adopt`](super::Agent::adopt). It may be decided later and on any thread; dropped, the
+/// task fails and says why.
+pub struct Adopted {
+    task: TaskBuf,
+    job: Option<Job>,
+}
+
+impl Adopted {
+    /// The task as it is.
+    pub(crate) fn new(
+        task: TaskBuf,
+        handle: Handle,
+        host: Arc<dyn JobHost>,
+        bits: u128,
+    ) -> Adopted {
+        let view = task.view();
+        let message = view.last_user_message().map(|message| message.packed().into());
+        let job = Job {
+            task_id: view.id().raw().into(),
+            context_id: view.context_id().raw().into(),
+            message: message.unwrap_or_default(),
+            task: handle,
+            host,
+            bits,
+            done: false,
+        };
+        Adopted { task, job: Some(job) }
+    }
+
+    /// The task as it was when the program changed: ids, status, history, artifacts.
+    pub fn task(&self) -> TaskView<'_> {
+        self.task.view()
+    }
+
+    /// What was kept with it; see [`Job::keep`].
+    pub fn kept(&self) -> &[u8] {
+        self.task.task().kept()
+    }
+
+    /// Goes on with the task. The job's message is the last one of the client.
+    ///
+    /// # Panics
+    /// Never: what is taken is consumed.
+    pub fn into_job(mut self) -> Job {
+        match self.job.take() {
+            Some(job) => job,
+            None => unreachable!("a task is taken once"),
+        }
+    }
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        let Some(mut job) = self.job.take() else { return };
+        let text = "the agent was replaced, and the new one does not go on with this task";
+        let message = MessageBuf::agent(&PartsBuf::new().text(text));
+        // A task that has ended meanwhile needs no end.
+        let _ = job.status(TaskState::Failed, Some(&message));
+    }
+}
+
+/// Why bytes could not be kept with a task; those from before are kept on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKept {
+    /// The task takes nothing more: see [`Closed`](super::Closed).
+    Closed,
+    /// There are more bytes than `kept_bytes_max`.
+    TooLong,
+    /// The server has no room for them (`store_bytes_max`).
+    NoRoom,
+}
+
+impl std::fmt::Display for NotKept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            NotKept::Closed => "the task takes no more events",
+            NotKept::TooLong => "there are more bytes than kept_bytes_max",
+            NotKept::NoRoom => "the store has no room for the bytes",
+        })
+    }
+}
+
+impl std::error::Error for NotKept {}
+
+impl Job {
+    /// Keeps bytes of the agent's own with the task, in place of those before: what another program
+    /// needs to go on with it, which gets them as [`Adopted::kept`]. Clients never see them. They
+    /// count among the bytes of the store, and leave when the task ends.
+    ///
+    /// # Errors
+    /// [`NotKept`].
+    pub fn keep(&mut self, bytes: &[u8]) -> Result<(), NotKept> {
+        self.host.keep(self.task, bytes)
+    }
+
+    /// What is kept with the task; nothing when it has ended.
+    pub fn kept(&self) -> Vec<u8> {
+        self.host.kept(self.task)
+    }
+}

@@ -1,0 +1,101 @@
+//! Agents that are added, replaced and removed while their server runs.
+
+use std::sync::Arc;
+
+use crate::{agent::Agent, model::Profile, op::Core, service::AgentIndex};
+
+/// The agents of a local core, from any thread.
+///
+/// Whatever changes does so for all callers at once: a call that begins after a function has
+/// returned meets the agents as they are then. A turn that has begun before ends as it began, and
+/// keeps its agent alive until then.
+///
+/// What becomes of unfinished tasks, of which an agent has those that it is at work at and those
+/// that wait for their client:
+///
+/// - The new program of an agent that was replaced is asked for each that does not wait for its
+///   client ([`Agent::adopt`]), on the calling thread, before `replace` returns; one that it does
+///   not take fails. Those that wait for their client stay as they are, and the next message goes
+///   to the new program.
+/// - All of an agent that was removed fail.
+///
+/// [`Job`](crate::agent::Job)s of the program before are closed, and what it wanted to be called
+/// again for is forgotten.
+#[derive(Clone)]
+pub struct Agents(pub(super) Arc<Core>);
+
+/// Why an agent could not be added, replaced or removed; nothing has changed then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentError {
+    /// The name does not fit into a path.
+    Name(String),
+    /// There is an agent of this name.
+    Taken(String),
+    /// There is no agent of this name.
+    Unknown(String),
+    /// The agent answers at the root; it can be replaced.
+    Default(String),
+    /// There have been as many names as `agents_max`.
+    TooMany,
+}
+
+impl std::fmt::Display for AgentError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AgentError::Name(name) => {
+                write!(f, "the agent name {name:?} is not made of letters, digits, '-', '_', '.'")
+            }
+            AgentError::Taken(name) => write!(f, "there is an agent {name:?} already"),
+            AgentError::Unknown(name) => write!(f, "there is no agent {name:?}"),
+            AgentError::Default(name) => {
+                write!(f, "the agent {name:?} answers at the root and can only be replaced")
+            }
+            AgentError::TooMany => write!(f, "there have been as many agents as agents_max"),
+        }
+    }
+}
+
+impl std::error::Error for AgentError {}
+
+impl Agents {
+    /// Adds an agent under the name of its profile, at `/agents/{name}`. If one of this name was
+    /// removed before, it gets that one's place, and finds its tasks.
+    ///
+    /// # Errors
+    /// [`AgentError::Name`], [`AgentError::Taken`], [`AgentError::TooMany`].
+    pub fn add(&self, profile: Profile, agent: Arc<dyn Agent>) -> Result<AgentIndex, AgentError> {
+        self.0.agents.add(profile, agent)
+    }
+
+    /// Lets another program answer for the agent that has the profile's name, and its card show
+    /// this profile, both at once.
+    ///
+    /// # Errors
+    /// [`AgentError::Unknown`].
+    pub fn replace(
+        &self,
+        profile: Profile,
+        agent: Arc<dyn Agent>,
+    ) -> Result<AgentIndex, AgentError> {
+        let index = self.0.agents.replace(profile, agent)?;
+        self.0.hand_over_all(index);
+        Ok(index)
+    }
+
+    /// Removes an agent. Its card is gone at once. Its place refuses messages with
+    /// `UnsupportedOperation`, and answers whoever asks for its tasks, until these have left the
+    /// store; then there is nothing at its place. The first agent, which answers at the root, stays.
+    ///
+    /// # Errors
+    /// [`AgentError::Unknown`], [`AgentError::Default`].
+    pub fn remove(&self, name: &str) -> Result<(), AgentError> {
+        let index = self.0.agents.remove(name)?;
+        self.0.hand_over_all(index);
+        Ok(())
+    }
+
+    /// The names of the agents that there are, the first one first.
+    pub fn names(&self) -> Vec<String> {
+        self.0.agents.names()
+    }
+}

@@ -1,0 +1,54 @@
+//! What an agent takes no message for.
+
+use crate::{
+    fault::{Fault, FaultKind},
+    model::Message,
+    op::agents::RegisteredAgent,
+};
+
+/// Nobody answers for it any more; its tasks are still there.
+#[cold]
+pub(super) fn removed(registered: &RegisteredAgent) -> Fault {
+    let name = &registered.profile.name;
+    let detail = format!("the agent {name} was removed and takes no more messages");
+    Fault::because(FaultKind::UnsupportedOperation, detail)
+}
+
+/// A2A 1.0 §3.3.4: a client that does not know what the agent requires is refused.
+pub(super) fn check_extensions(
+    registered: &RegisteredAgent,
+    named: Option<&str>,
+) -> Result<(), Fault> {
+    if !registered.needs_extension {
+        return Ok(());
+    }
+    let mut required = registered.profile.extensions.iter().filter(|extension| extension.required);
+    let is_named = |uri: &str| named.is_some_and(|n| n.split(',').any(|one| one.trim() == uri));
+    if required.all(|extension| is_named(&extension.uri)) {
+        return Ok(());
+    }
+    let detail = "A2A-Extensions must name every extension that the card requires";
+    Err(Fault::because(FaultKind::ExtensionSupportRequired, detail))
+}
+
+/// A2A 1.0 §3.1.1: a part of a media type that the agent does not declare is refused.
+pub(super) fn check_media(registered: &RegisteredAgent, message: Message<'_>) -> Result<(), Fault> {
+    if registered.any_media {
+        return Ok(());
+    }
+    for part in message.parts() {
+        let Some(media) = part.media_type() else { continue };
+        let media = media.raw().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+        let known = registered.profile.input_modes.iter().any(|mode| {
+            let mode = mode.as_bytes();
+            mode.eq_ignore_ascii_case(media)
+                || mode.strip_suffix(b"*").is_some_and(|kind| {
+                    media.len() > kind.len() && media[..kind.len()].eq_ignore_ascii_case(kind)
+                })
+        });
+        if !known {
+            return Err(FaultKind::ContentTypeNotSupported.into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! What becomes of the tasks of an agent that was replaced or removed.
+//!
+//! Law: a task belongs to one incarnation of its agent, and only that one's jobs and timers go on
+//! with it. Each unfinished task is handed over once for each change: by whoever changed the agent,
+//! or by a turn of the program before that ends later.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::Ordering::Relaxed,
+};
+
+use crate::{
+    agent::Adopted,
+    model::{MessageBuf, PartsBuf, TaskBuf, TaskEvent, TaskState},
+    op::{Core, agents::CurrentAgent},
+    service::{AgentIndex, Now},
+    store::{Edit, TaskKey},
+};
+
+/// Milliseconds between looks at what is left of removed agents.
+const LOOK_EVERY_MS: u64 = 1_000;
+
+/// What the tasks of a removed agent say.
+const REMOVED: &str = "the agent was removed before the task was done";
+
+impl Core {
+    /// Hands all unfinished tasks of an agent over to the program that answers for it now.
+    pub(super) fn hand_over_all(&self, agent: AgentIndex) {
+        self.store.each_unfinished_of(agent, |key| self.hand_over(agent, key));
+    }
+
+    /// As [`Core::hand_over`], for the task of a turn that is over, if there was a change meanwhile.
+    #[inline]
+    pub(super) fn hand_over_late(&self, began: &CurrentAgent<'_>, agent: AgentIndex, key: TaskKey) {
+        if self.agents.has_changed(began) {
+            self.hand_over(agent, key);
+        }
+    }
+
+    /// Hands a task over to the program that answers for its agent now, unless it is that one's.
+    #[cold]
+    pub(super) fn hand_over(&self, agent: AgentIndex, key: TaskKey) {
+        let Some(current) = self.agents.current(agent) else { return };
+        let now = self.now();
+        let taken = self.store.update(key, now, |edit| {
+            let is_older = edit.incarnation() < current.incarnation;
+            if edit.task().state().is_terminal() || !is_older {
+                return None;
+            }
+            edit.set_incarnation(current.incarnation);
+            if current.is_removed {
+                fail(edit, now, REMOVED);
+                return None;
+            }
+            let is_at_work = !edit.task().state().is_interrupted();
+            is_at_work.then(|| TaskBuf::of(edit.task().view()))
+        });
+        if current.is_removed {
+            // A turn of the program before has made a task at a place that nobody knew any more.
+            self.agents.set_gone(agent, false);
+        }
+        if let (Some(Some(task)), Some(host)) = (taken, self.job_host()) {
+            let bits = self.store.bits_of(key, current.incarnation);
+            let adopted = Adopted::new(task, key.job_handle(current.incarnation), host, bits);
+            // Whatever becomes of one task, the others are asked for. This one fails as it is
+            // dropped, and the panic was reported where it happened.
+            let _ = catch_unwind(AssertUnwindSafe(|| current.agent.adopt(adopted)));
+        }
+    }
+
+    /// Looks once a second whether removed agents still have tasks.
+    pub(super) fn forget_removed(&self, now: Now) {
+        if self.looked_ms.load(Relaxed).saturating_add(LOOK_EVERY_MS) > now.mono_ms {
+            return;
+        }
+        self.looked_ms.store(now.mono_ms, Relaxed);
+        for agent in self.agents.leaving() {
+            if !self.store.has_tasks_of(agent) {
+                self.agents.set_gone(agent, true);
+            }
+        }
+    }
+
+    /// The time where there is no clock at hand.
+    pub(super) fn now(&self) -> Now {
+        Now { mono_ms: self.store.swept_ms(), unix_ms: (self.unix_ms)() }
+    }
+}
+
+/// Ends a task with these words.
+pub(super) fn fail(edit: &mut Edit<'_>, now: Now, why: &str) {
+    let message = MessageBuf::agent(&PartsBuf::new().text(why)).id("agent-changed");
+    let (state, at_ms, message) = (TaskState::Failed, now.unix_ms, Some(message.view()));
+    // It is unfinished, and one that has no room for the words ends with others.
+    let _ = edit.apply(&TaskEvent::Status { state, at_ms, message, metadata: None });
+}

@@ -1,0 +1,109 @@
+//! The names of agents: added one by one, and found without a lock and without a write.
+//!
+//! Law: a name keeps its index for ever, and there is a fixed number of both.
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicBool, AtomicU16, Ordering},
+};
+
+use siphasher::sip::SipHasher13;
+
+use crate::service::AgentIndex;
+
+/// A table with open places: at most half of them are taken, so that a search is short.
+pub(super) struct Names {
+    places: Box<[OnceLock<Named>]>,
+    hash: SipHasher13,
+    /// By index: true where nothing is left of an agent but its name.
+    gone: Box<[AtomicBool]>,
+    /// How many there are.
+    count: AtomicU16,
+}
+
+struct Named {
+    name: Box<str>,
+    index: AgentIndex,
+}
+
+impl Names {
+    /// Room for so many names; the secret keeps peers from choosing some that lie together.
+    pub fn new(most: usize, secret: u128) -> Names {
+        let most = most.clamp(1, usize::from(u16::MAX));
+        Names {
+            places: (0..(2 * most).next_power_of_two()).map(|_| OnceLock::new()).collect(),
+            hash: SipHasher13::new_with_keys((secret >> 64) as u64, secret as u64),
+            gone: (0..most).map(|_| AtomicBool::new(false)).collect(),
+            count: AtomicU16::new(0),
+        }
+    }
+
+    /// The agent of this name, unless nothing is left of it.
+    #[inline]
+    pub fn find(&self, name: &str) -> Option<AgentIndex> {
+        self.find_ever(name).filter(|index| !self.is_gone(*index))
+    }
+
+    /// The agent that this name was ever given.
+    pub fn find_ever(&self, name: &str) -> Option<AgentIndex> {
+        let taken = self.places_of(name).map_while(|place| place.get());
+        taken.into_iter().find(|named| *named.name == *name).map(|named| named.index)
+    }
+
+    /// The places where a name may be, in the order in which they are tried.
+    fn places_of(&self, name: &str) -> impl Iterator<Item = &OnceLock<Named>> {
+        let (first, mask) = (self.hash.hash(name.as_bytes()) as usize, self.places.len() - 1);
+        (0..self.places.len()).map(move |step| &self.places[(first + step) & mask])
+    }
+
+    /// Gives a name that is new the next index; `None`: there are as many as may be. One thread at
+    /// a time calls it.
+    pub fn add(&self, name: &str) -> Option<AgentIndex> {
+        let index = AgentIndex(self.count.load(Ordering::Relaxed));
+        self.gone.get(usize::from(index.0))?;
+        let named = Named { name: name.into(), index };
+        let free = self.places_of(name).find(|place| place.get().is_none())?;
+        free.set(named).ok()?;
+        self.count.store(index.0 + 1, Ordering::Relaxed);
+        Some(index)
+    }
+
+    /// True when nothing is left of an agent but its name.
+    pub fn is_gone(&self, index: AgentIndex) -> bool {
+        self.gone.get(usize::from(index.0)).is_some_and(|gone| gone.load(Ordering::Relaxed))
+    }
+
+    /// Says whether nothing is left of an agent but its name.
+    pub fn set_gone(&self, index: AgentIndex, is_gone: bool) {
+        if let Some(gone) = self.gone.get(usize::from(index.0)) {
+            gone.store(is_gone, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_like_in_a_list_and_there_are_so_many() {
+        for most in [1, 2, 3, 300] {
+            let names = Names::new(most, 7);
+            for at in 0..most {
+                let name = format!("agent-{at}");
+                assert_eq!(names.find(&name), None);
+                assert_eq!(names.add(&name), Some(AgentIndex(at as u16)));
+                for known in 0..most {
+                    let index = (known <= at).then_some(AgentIndex(known as u16));
+                    assert_eq!(names.find(&format!("agent-{known}")), index);
+                }
+            }
+            assert_eq!((names.add("more"), names.find("more")), (None, None));
+            names.set_gone(AgentIndex(0), true);
+            assert_eq!(
+                (names.find("agent-0"), names.find_ever("agent-0")),
+                (None, Some(AgentIndex(0)))
+            );
+        }
+    }
+}
