@@ -216,6 +216,11 @@ impl Task {
         self.state == TaskState::InputRequired && !self.is_answered
     }
 
+    /// True when the next step is its client's: it was interrupted, and nobody has answered.
+    pub fn waits_for_client(&self) -> bool {
+        self.state.is_interrupted() && !self.is_answered
+    }
+
     /// Heap bytes that applying `event` may add at most.
     pub fn growth(&self, event: &TaskEvent<'_>) -> usize {
         let is_full = self.artifacts.len() == self.artifacts.capacity();

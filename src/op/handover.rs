@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    agent::Adopted,
+    agent::{Adopted, Ending},
     model::{MessageBuf, PartsBuf, TaskBuf, TaskEvent, TaskState},
     op::{Core, agents::CurrentAgent},
     service::{AgentIndex, Now},
@@ -23,28 +23,45 @@ const LOOK_EVERY_MS: u64 = 1_000;
 /// What the tasks of a removed agent say.
 const REMOVED: &str = "the agent was removed before the task was done";
 
+/// On what occasion a task is handed over.
+#[derive(Clone, Copy)]
+pub(super) enum By<'e> {
+    /// Its agent was changed. A turn that is at work hands it over when it is over.
+    Change,
+    /// A turn of the program before is over, which has ended like this.
+    Turn(&'e Ending),
+    /// A message has come, which is for the program of now.
+    Call,
+}
+
 impl Core {
     /// Hands all unfinished tasks of an agent over to the program that answers for it now.
     pub(super) fn hand_over_all(&self, agent: AgentIndex) {
-        self.store.each_unfinished_of(agent, |key| self.hand_over(agent, key));
+        self.store.each_unfinished_of(agent, |key| self.hand_over(agent, key, By::Change));
     }
 
-    /// As [`Core::hand_over`], for the task of a turn that is over, if there was a change meanwhile.
+    /// Hands the task of a turn that is over over, if there was a change meanwhile.
     #[inline]
-    pub(super) fn hand_over_late(&self, began: &CurrentAgent<'_>, agent: AgentIndex, key: TaskKey) {
+    pub(super) fn hand_over_late(
+        &self,
+        began: &CurrentAgent<'_>,
+        (agent, key): (AgentIndex, TaskKey),
+        ending: &Ending,
+    ) {
         if self.agents.has_changed(began) {
-            self.hand_over(agent, key);
+            self.hand_over(agent, key, By::Turn(ending));
         }
     }
 
     /// Hands a task over to the program that answers for its agent now, unless it is that one's.
     #[cold]
-    pub(super) fn hand_over(&self, agent: AgentIndex, key: TaskKey) {
+    pub(super) fn hand_over(&self, agent: AgentIndex, key: TaskKey, by: By<'_>) {
         let Some(current) = self.agents.current(agent) else { return };
         let now = self.now();
         let taken = self.store.update(key, now, |edit| {
             let is_older = edit.incarnation() < current.incarnation;
-            if edit.task().state().is_terminal() || !is_older {
+            let is_left_to_a_turn = edit.has_turn() && !matches!(by, By::Call);
+            if edit.task().state().is_terminal() || !is_older || is_left_to_a_turn {
                 return None;
             }
             edit.set_incarnation(current.incarnation);
@@ -52,8 +69,14 @@ impl Core {
                 fail(edit, now, REMOVED);
                 return None;
             }
-            let is_at_work = !edit.task().state().is_interrupted();
-            is_at_work.then(|| TaskBuf::of(edit.task().view()))
+            let goes_on = match by {
+                By::Turn(Ending::Resume { .. } | Ending::Detached) => true,
+                By::Turn(Ending::Returned | Ending::Replied(_)) => {
+                    !edit.task().state().is_interrupted()
+                }
+                By::Change | By::Call => !edit.task().waits_for_client(),
+            };
+            goes_on.then(|| TaskBuf::of(edit.task().view()))
         });
         if current.is_removed {
             // A turn of the program before has made a task at a place that nobody knew any more.

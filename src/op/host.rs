@@ -61,7 +61,7 @@ impl TurnHost for NextTurn<'_> {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
         let applied = self.core.store.update(self.key, self.now, |edit| {
-            if !may_go_on(edit, self.incarnation) {
+            if edit.incarnation() != self.incarnation {
                 return Err(Refused::Terminal);
             }
             edit.apply_all(events, None)
@@ -76,15 +76,13 @@ impl TurnHost for NextTurn<'_> {
     }
 }
 
-/// Whether a turn that has begun may go on with its task: it belongs to that program, or waits for
-/// its client, whose message began the turn; then the program has it until the turn is over.
-pub(super) fn may_go_on(edit: &mut Edit<'_>, incarnation: u32) -> bool {
-    let is_own = edit.incarnation() == incarnation;
-    let is_nobodys = !is_own && edit.task().state().is_interrupted();
-    if is_nobodys {
-        edit.set_incarnation(incarnation);
+impl Drop for NextTurn<'_> {
+    /// A turn that panics is over, too.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.core.store.update(self.key, self.now, |edit| edit.end_turn());
+        }
     }
-    is_own || is_nobodys
 }
 
 impl Core {

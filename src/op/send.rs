@@ -15,7 +15,8 @@ use crate::{
         Core,
         agents::CurrentAgent,
         check::{check_extensions, check_media, removed},
-        host::{NewTurn, NextTurn, may_go_on},
+        handover::By,
+        host::{NewTurn, NextTurn},
         timer::ResumeTimer,
     },
     service::{Answer, CallCx, Cursor, Now, Outcome, TickCx, WaitHandle},
@@ -114,7 +115,7 @@ impl Core {
         cx.events.clear();
         committed?;
         self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
-        self.hand_over_late(registered, cx.caller.scope.agent, key);
+        self.hand_over_late(registered, (cx.caller.scope.agent, key), &ending);
         Ok(outcome(send, key, answered, StreamStart { seq: FIRST_SEQ, after: 0, generation }))
     }
 
@@ -129,7 +130,7 @@ impl Core {
         let incarnation = registered.incarnation;
         let Some(continued) = self.continue_task(cx.now, (key, incarnation), send)? else {
             // There was a change, of which the task or this call does not know yet.
-            self.hand_over(cx.caller.scope.agent, key);
+            self.hand_over(cx.caller.scope.agent, key, By::Call);
             return self.send(cx, send, answer);
         };
         let mut ending = Ending::Returned;
@@ -156,7 +157,7 @@ impl Core {
         });
         cx.events.clear();
         self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
-        self.hand_over_late(registered, cx.caller.scope.agent, key);
+        self.hand_over_late(registered, (cx.caller.scope.agent, key), &ending);
         let (seq, generation) = (continued.seq, continued.generation);
         Ok(outcome(send, key, answered, StreamStart { seq, after: seq, generation }))
     }
@@ -179,6 +180,7 @@ impl Core {
                 return Err(Fault::param("message.contextId", detail));
             }
             edit.user_message(send.message)?;
+            edit.begin_turn();
             let task = edit.task();
             Ok(Some(ContinuedTask {
                 seq: task.seq(),
@@ -194,19 +196,23 @@ impl Core {
     pub(super) fn resume(&self, cx: &mut TickCx<'_>, timer: &ResumeTimer) {
         let (key, incarnation) = (timer.key(), timer.incarnation);
         let known = self.store.update(key, cx.now, |edit| {
-            let (agent, is_own, task) =
-                (edit.agent(), edit.incarnation() == incarnation, edit.task());
-            let message = task.view().last_user_message().map(|message| message.0.to_vec());
+            let (agent, task) = (edit.agent(), edit.task());
+            if edit.incarnation() != incarnation || task.state().is_terminal() {
+                return None;
+            }
+            let message = task.view().last_user_message()?.0.to_vec();
             let ids = (task.id().to_vec(), task.context_id().to_vec());
-            let is_due = is_own && !task.state().is_terminal();
-            message.filter(|_| is_due).map(|message| (agent, message, ids, task.state()))
+            let state = task.state();
+            edit.begin_turn();
+            Some((agent, message, ids, state))
         });
         let Some(Some((agent, message, (task_id, context_id), state))) = known else { return };
-        let Ok(registered) = self.registered(cx.worker, agent) else { return };
-        if registered.incarnation != incarnation {
-            // Whoever has changed the agent hands the task over.
-            return;
-        }
+        let registered = self.registered(cx.worker, agent).ok();
+        let Some(registered) = registered.filter(|one| one.incarnation == incarnation) else {
+            // It was changed just now.
+            self.store.update(key, cx.now, |edit| edit.end_turn());
+            return self.hand_over(agent, key, By::Turn(&Ending::Resume { after_ms: 0, token: 0 }));
+        };
         let mut ending = Ending::Returned;
         cx.events.clear();
         let mut host = NextTurn { core: self, key, incarnation, now: cx.now };
@@ -229,11 +235,13 @@ impl Core {
         self.commit((key, incarnation), cx.events, None, cx.now, |_| ());
         cx.events.clear();
         self.schedule_resume(cx.worker, (key, incarnation), cx.now, &ending);
-        self.hand_over_late(&registered, agent, key);
+        self.hand_over_late(&registered, (agent, key), &ending);
     }
 
     /// Applies an agent's events to a task that exists, and shows it; `first` as in
     /// [`Edit::apply_all`](crate::store::Edit::apply_all).
+    ///
+    /// The turn that makes a task is not counted among those at work at it.
     ///
     /// What a task refuses that ended meanwhile, or belongs to another program, is lost for its
     /// agent, not for its clients.
@@ -246,8 +254,11 @@ impl Core {
         show: impl FnOnce(&Task),
     ) {
         self.store.update(key, now, |edit| {
-            if may_go_on(edit, incarnation) {
+            if edit.incarnation() == incarnation {
                 let _ = edit.apply_all(events, first);
+            }
+            if first.is_none() {
+                edit.end_turn();
             }
             show(edit.task());
         });

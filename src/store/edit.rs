@@ -89,6 +89,23 @@ impl<'e> Edit<'e> {
         self.slot().incarnation = incarnation;
     }
 
+    /// A turn of the agent begins.
+    pub fn begin_turn(&mut self) {
+        let turns = &mut self.slot().turns;
+        *turns = turns.saturating_add(1);
+    }
+
+    /// A turn of the agent is over.
+    pub fn end_turn(&mut self) {
+        let turns = &mut self.slot().turns;
+        *turns = turns.saturating_sub(1);
+    }
+
+    /// True while a turn of the agent is at work.
+    pub fn has_turn(&self) -> bool {
+        self.shard.slab[self.index].turns > 0
+    }
+
     /// Keeps bytes of the agent's own with the task, in place of those before.
     ///
     /// # Errors

@@ -49,6 +49,8 @@ pub(super) struct Slot {
     pub scope: Scope,
     /// Which of the programs that have answered for its agent the task belongs to.
     pub incarnation: u32,
+    /// Turns of its agent that are at work at it since it was stored.
+    pub turns: u16,
     /// The state under which the task is listed.
     pub listed: Option<TaskState>,
 }
@@ -71,6 +73,7 @@ impl Slot {
             check,
             scope: Scope::of(AgentIndex(0)),
             incarnation: 0,
+            turns: 0,
             listed: None,
         }
     }

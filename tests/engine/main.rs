@@ -9,6 +9,7 @@ mod support;
 mod agent_values;
 mod agents;
 mod cards;
+mod changes;
 mod dialects;
 mod extensions;
 mod faults;

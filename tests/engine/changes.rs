@@ -1,0 +1,507 @@
+//! Agents that are added, replaced and removed while the server runs, and what becomes of their
+//! tasks.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use peregrine::{
+    agent::{Adopted, Agent, Closed, Job, NotKept, Profile, Turn},
+    engine::{AgentError, Agents, Setup},
+    limits::Limits,
+    model::{ArtifactBuf, MessageBuf, PartsBuf, TaskState},
+    service::AgentIndex,
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Lab,
+    ask::{Gen, Say, get, get_with, post, rpc, say, text_of},
+    echo, ws,
+};
+
+/// Says its name in a direct message, or in a task when it is asked for one.
+struct Named(&'static str);
+
+impl Agent for Named {
+    fn start(&self, mut turn: Turn<'_>) {
+        let said = MessageBuf::agent(&PartsBuf::new().text(self.0));
+        match turn.message.parts().next().and_then(|part| part.as_text()).map(|text| text.raw()) {
+            Some(b"task") => turn.status_with(TaskState::Completed, &said),
+            Some(b"wait") => turn.status(TaskState::Working),
+            Some(b"ask") => turn.status_with(TaskState::InputRequired, &said),
+            Some(b"later") => {
+                turn.status(TaskState::Working);
+                turn.resume_after(5_000, 7);
+            }
+            _ => turn.reply(said),
+        }
+    }
+
+    fn resume(&self, mut turn: Turn<'_>, _: u64) {
+        turn.status_with(
+            TaskState::Completed,
+            &MessageBuf::agent(&PartsBuf::new().text("resumed")),
+        );
+    }
+}
+
+fn profile(name: &str, description: &str) -> Profile {
+    Profile::new(name, description)
+}
+
+fn lab() -> (Lab, Agents) {
+    lab_limited(Limits::default())
+}
+
+/// A lab with the agents `echo`, at the root, and `one`.
+fn lab_limited(limits: Limits) -> (Lab, Agents) {
+    let one: (Profile, Arc<dyn Agent>) = (profile("one", "First."), Arc::new(Named("first")));
+    let setup = Setup { agents: vec![echo(), one], limits, ..Setup::default() };
+    let lab = Lab::new(setup);
+    let agents = lab.engine.agents().unwrap().clone();
+    (lab, agents)
+}
+
+const CARD: &str = "/agents/one/.well-known/agent-card.json";
+
+/// Calls a method of an agent and takes the whole answer.
+fn at(lab: &mut Lab, agent: &str, method: &str, params: &Value) -> Value {
+    lab.ask(&post(&format!("/agents/{agent}"), &[], &rpc(method, params))).json()
+}
+
+fn send(lab: &mut Lab, agent: &str, text: &str) -> Value {
+    let params = Gen::V1.params(Say { at_once: true, ..say(text) });
+    at(lab, agent, "SendMessage", &params)["result"].take()
+}
+
+/// What the agent says in a direct message.
+fn said(lab: &mut Lab, agent: &str) -> String {
+    text_of(&send(lab, agent, "hi")["message"]).to_owned()
+}
+
+fn task(lab: &mut Lab, id: &Value) -> Value {
+    at(lab, "one", "GetTask", &json!({ "id": id }))["result"].take()
+}
+
+/// The state of a task, and what it says.
+fn status(lab: &mut Lab, id: &Value) -> (String, String) {
+    let task = task(lab, id);
+    let state = task["status"]["state"].as_str().unwrap_or_else(|| panic!("{task}")).to_owned();
+    let message = &task["status"]["message"];
+    (state, if message.is_null() { String::new() } else { text_of(message).to_owned() })
+}
+
+const FAILED: &str = "TASK_STATE_FAILED";
+const REPLACED: &str = "the agent was replaced, and the new one does not go on with this task";
+const REMOVED: &str = "the agent was removed before the task was done";
+
+#[test]
+fn an_agent_that_is_added_answers_at_its_place() {
+    let (mut lab, agents) = lab();
+    let path = "/agents/two/.well-known/agent-card.json";
+    assert_eq!(lab.ask(&get(path)).status, 404);
+    assert_eq!(lab.ask(&post("/agents/two", &[], "{}")).status, 404);
+    let added = agents.add(profile("two", "Second."), Arc::new(Named("second")));
+    assert_eq!(added, Ok(AgentIndex(2)));
+    assert_eq!(lab.ask(&get(path)).json()["description"], "Second.");
+    assert_eq!((said(&mut lab, "one"), said(&mut lab, "two")), ("first".into(), "second".into()));
+    assert_eq!(agents.names(), ["echo", "one", "two"]);
+}
+
+#[test]
+fn an_agent_that_is_replaced_changes_its_answers_and_its_card_at_once() {
+    let (mut lab, agents) = lab();
+    let before = lab.ask(&get(CARD));
+    let [etag, since] = ["ETag", "Last-Modified"].map(|name| before.field(name).unwrap());
+    let lines = [format!("If-None-Match: {etag}\r\n"), format!("If-Modified-Since: {since}\r\n")];
+    assert!(lines.iter().all(|lines| lab.ask(&get_with(CARD, lines)).status == 304));
+    lab.pass(10_000);
+    assert_eq!(said(&mut lab, "one"), "first");
+    let replaced = agents.replace(profile("one", "Second."), Arc::new(Named("second")));
+    assert_eq!(replaced, Ok(AgentIndex(1)));
+    assert_eq!(said(&mut lab, "one"), "second");
+    for lines in lines {
+        let after = lab.ask(&get_with(CARD, &lines));
+        assert_eq!((after.status, &after.json()["description"]), (200, &json!("Second.")));
+    }
+    // The one at the root as well.
+    agents.replace(profile("echo", "Third."), Arc::new(Named("third"))).unwrap();
+    assert_eq!(lab.ask(&get("/.well-known/agent-card.json")).json()["description"], "Third.");
+    let direct = lab.result("SendMessage", &Gen::V1.params(say("hi")));
+    assert_eq!(text_of(&direct["message"]), "third");
+}
+
+#[test]
+fn a_program_that_was_replaced_is_dropped() {
+    let (mut lab, agents) = lab();
+    let before: Arc<dyn Agent> = Arc::new(Named("second"));
+    agents.replace(profile("one", "Second."), Arc::clone(&before)).unwrap();
+    assert_eq!(said(&mut lab, "one"), "second");
+    assert!(Arc::strong_count(&before) > 1);
+    agents.replace(profile("one", "Third."), Arc::new(Named("third"))).unwrap();
+    assert_eq!(Arc::strong_count(&before), 1);
+}
+
+#[test]
+fn what_cannot_be_changed_is_refused_and_says_why() {
+    let (mut lab, agents) = lab();
+    let add = |name: &str| agents.add(profile(name, ""), Arc::new(Named("x"))).map(drop);
+    let replace = |name: &str| agents.replace(profile(name, ""), Arc::new(Named("x"))).map(drop);
+    for (change, error, words) in [
+        (add("one"), AgentError::Taken("one".into()), "there is an agent \"one\" already"),
+        (add("a/b"), AgentError::Name("a/b".into()), "the agent name \"a/b\" is not made of"),
+        (replace("two"), AgentError::Unknown("two".into()), "there is no agent \"two\""),
+        (agents.remove("two"), AgentError::Unknown("two".into()), "there is no agent \"two\""),
+        (agents.remove("echo"), AgentError::Default("echo".into()), "can only be replaced"),
+    ] {
+        assert_eq!(change, Err(error.clone()));
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    assert_eq!(agents.remove("one"), Ok(()));
+    assert_eq!(agents.remove("one"), Err(AgentError::Unknown("one".into())));
+    assert_eq!(replace("one"), Err(AgentError::Unknown("one".into())));
+    lab.assert_lives();
+}
+
+#[test]
+fn agents_max() {
+    let limits = Limits { agents_max: 3, ..Limits::default() };
+    let (mut lab, agents) = lab_limited(limits.clone());
+    let add = |name: &str| agents.add(profile(name, ""), Arc::new(Named("added")));
+    assert_eq!(add("two"), Ok(AgentIndex(2)));
+    assert_eq!(add("three"), Err(AgentError::TooMany));
+    // An index is never another name's, and a name that comes back has its own.
+    agents.remove("two").unwrap();
+    agents.remove("one").unwrap();
+    assert_eq!(add("three"), Err(AgentError::TooMany));
+    assert_eq!((add("two"), add("one")), (Ok(AgentIndex(2)), Ok(AgentIndex(1))));
+    assert_eq!(said(&mut lab, "one"), "added");
+    let many = (0..4).map(|at| (profile(&at.to_string(), ""), echo().1)).collect();
+    let setup = Setup { agents: many, limits, ..Setup::default() };
+    assert_eq!(setup.check().unwrap_err().to_string(), "there are more agents than agents_max");
+}
+
+#[test]
+fn the_place_of_a_removed_agent_refuses_messages_and_shows_its_tasks() {
+    let (mut lab, agents) = lab();
+    let done = send(&mut lab, "one", "task")["task"]["id"].take();
+    let socket = lab.socket("/agents/one", "");
+    agents.remove("one").unwrap();
+    let gone = lab.ask(&get(CARD));
+    assert_eq!(
+        (gone.status, lab.ask(&get("/agents/one/.well-known/agent.json")).status),
+        (404, 404)
+    );
+    let why = "the agent one was removed and takes no more messages";
+    for generation in Gen::ALL {
+        for method in [generation.send(), generation.stream()] {
+            let refused = at(&mut lab, "one", method, &generation.params(say("task")));
+            let error = (&refused["error"]["code"], &refused["error"]["message"]);
+            assert_eq!(error, (&json!(-32004), &json!(why)), "{method}");
+        }
+        let read = at(&mut lab, "one", generation.get(), &json!({ "id": done }));
+        assert_eq!(read["result"]["id"], done);
+        let cancel = at(&mut lab, "one", generation.cancel(), &json!({ "id": done }));
+        assert_eq!(cancel["error"]["code"], -32002);
+    }
+    // Who comes back gets what it missed.
+    let again = rpc("SubscribeToTask", &json!({ "id": done }));
+    let again = post("/agents/one", &[("Last-Event-ID", "1")], &again);
+    assert_eq!(lab.ask(&again).events().len(), 1);
+
+    let body = Gen::V1.params(say("task")).to_string();
+    let refused = lab.ask(&post("/agents/one/message:send", &[], &body));
+    assert_eq!((refused.status, &refused.json()["error"]["message"]), (400, &json!(why)));
+    assert_eq!(refused.json()["error"]["details"][0]["reason"], "UNSUPPORTED_OPERATION");
+    let body = Gen::V03.params(say("task")).to_string();
+    assert_eq!(lab.ask(&post("/agents/one/v1/message:send", &[], &body)).status, 501);
+    let id = done.as_str().unwrap();
+    assert_eq!(lab.ask(&get(&format!("/agents/one/tasks/{id}"))).json()["id"], done);
+    assert_eq!(lab.ask(&get("/agents/one/tasks")).json()["totalSize"], 1);
+
+    let said = lab.say(socket, &rpc("SendMessage", &Gen::V1.params(say("task"))));
+    assert_eq!(said[0]["error"]["message"], why);
+    let said = lab.say(socket, &rpc("GetTask", &json!({ "id": done })));
+    assert_eq!(said[0]["result"]["id"], done);
+}
+
+#[test]
+fn nothing_is_at_the_place_of_a_removed_agent_when_its_tasks_are_gone() {
+    let (mut lab, agents) = lab_limited(Limits { task_ttl_ms: 60_000, ..Limits::default() });
+    let id = send(&mut lab, "one", "task")["task"]["id"].take();
+    agents.remove("one").unwrap();
+    lab.pass(30_000);
+    assert_eq!(task(&mut lab, &id)["id"], id);
+    lab.pass(40_000);
+    let get_task = post("/agents/one", &[], &rpc("GetTask", &json!({ "id": id })));
+    assert_eq!(lab.ask(&get_task).status, 404);
+    // It comes back under its index.
+    let added = agents.add(profile("one", "Again."), Arc::new(Named("again")));
+    assert_eq!((added, said(&mut lab, "one")), (Ok(AgentIndex(1)), "again".to_owned()));
+    lab.pass(10_000);
+    assert_eq!(said(&mut lab, "one"), "again");
+}
+
+#[test]
+fn an_agent_that_comes_back_finds_its_tasks() {
+    let (mut lab, agents) = lab();
+    let id = send(&mut lab, "one", "task")["task"]["id"].take();
+    agents.remove("one").unwrap();
+    agents.add(profile("two", ""), Arc::new(Named("second"))).unwrap();
+    agents.add(profile("one", "Again."), Arc::new(Named("again"))).unwrap();
+    assert_eq!((said(&mut lab, "one"), task(&mut lab, &id)["id"].take()), ("again".into(), id));
+    assert_eq!(lab.ask(&get(CARD)).json()["description"], "Again.");
+    assert_eq!(at(&mut lab, "two", "ListTasks", &json!({}))["result"]["totalSize"], 0);
+}
+
+#[test]
+fn unfinished_tasks_of_an_agent_that_was_replaced_fail_and_say_why() {
+    let (mut lab, agents) = lab();
+    let [working, later, asking] =
+        ["wait", "later", "ask"].map(|text| send(&mut lab, "one", text)["task"]["id"].take());
+    let stream = post("/agents/one", &[], &rpc("SubscribeToTask", &json!({ "id": working })));
+    let watcher = lab.open();
+    lab.write(watcher, &stream);
+    agents.replace(profile("one", "Second."), Arc::new(Named("second"))).unwrap();
+    lab.settle();
+    for id in [&working, &later] {
+        assert_eq!(status(&mut lab, id), (FAILED.to_owned(), REPLACED.to_owned()));
+    }
+    let events = lab.reply(watcher).events();
+    assert_eq!(events.last().unwrap().data["result"]["statusUpdate"]["status"]["state"], FAILED);
+    // One that waits for its client is the new program's from the client's next message on.
+    assert_eq!(status(&mut lab, &asking).0, "TASK_STATE_INPUT_REQUIRED");
+    let more = Say { task: asking.as_str(), id: "m-2", ..say("task") };
+    let more = at(&mut lab, "one", "SendMessage", &Gen::V1.params(more));
+    assert_eq!(text_of(&more["result"]["task"]["status"]["message"]), "second");
+    // What the program before wanted to be called again for is forgotten.
+    let fresh = send(&mut lab, "one", "wait")["task"]["id"].take();
+    lab.pass(10_000);
+    assert_eq!(status(&mut lab, &later).0, FAILED);
+    assert_eq!(status(&mut lab, &fresh).0, "TASK_STATE_WORKING");
+}
+
+#[test]
+fn unfinished_tasks_of_a_removed_agent_fail_and_say_why() {
+    let (mut lab, agents) = lab();
+    let texts = ["wait", "later", "ask"];
+    let ids = texts.map(|text| send(&mut lab, "one", text)["task"]["id"].take());
+    let waiting = lab.open();
+    let more = Say { task: ids[0].as_str(), id: "m-2", ..say("wait") };
+    lab.write(
+        waiting,
+        &post("/agents/one", &[], &rpc("SendStreamingMessage", &Gen::V1.params(more))),
+    );
+    agents.remove("one").unwrap();
+    lab.pass(10_000);
+    for id in &ids {
+        assert_eq!(status(&mut lab, id), (FAILED.to_owned(), REMOVED.to_owned()));
+    }
+    assert!(lab.reply(waiting).complete);
+    assert_eq!(lab.engine.unfinished_tasks(), 0);
+}
+
+/// Keeps its jobs and what it is asked to adopt for the test.
+#[derive(Clone, Default)]
+struct Keep {
+    jobs: Arc<Mutex<Vec<Job>>>,
+    adopted: Arc<Mutex<Vec<Adopted>>>,
+}
+
+impl Agent for Keep {
+    fn start(&self, turn: Turn<'_>) {
+        self.jobs.lock().unwrap().extend(turn.detach());
+    }
+
+    fn adopt(&self, task: Adopted) {
+        self.adopted.lock().unwrap().push(task);
+    }
+}
+
+fn keep(agents: &Agents) -> Keep {
+    let keep = Keep::default();
+    agents.replace(profile("one", "Keeps."), Arc::new(keep.clone())).unwrap();
+    keep
+}
+
+#[test]
+fn a_task_goes_on_with_the_program_that_adopts_it_and_with_no_other() {
+    let (mut lab, agents) = lab();
+    let before = keep(&agents);
+    let id = send(&mut lab, "one", "go")["task"]["id"].take();
+    let mut old = before.jobs.lock().unwrap().pop().unwrap();
+    let artifact = |text: &str| ArtifactBuf::new(text, &PartsBuf::new().text(text));
+    old.artifact(&artifact("old")).unwrap();
+    assert_eq!((old.keep(b"step 1"), old.keep(b"step 2")), (Ok(()), Ok(())));
+    assert_eq!((old.kept(), old.is_closed()), (b"step 2".to_vec(), false));
+
+    let after = keep(&agents);
+    assert_eq!(old.artifact(&artifact("late")), Err(Closed));
+    assert_eq!((old.keep(b"late"), old.is_closed()), (Err(NotKept::Closed), true));
+    assert_eq!(old.kept(), b"");
+    drop(old);
+
+    let adopted = after.adopted.lock().unwrap().pop().unwrap();
+    let view = adopted.task();
+    assert_eq!(view.id().raw(), id.as_str().unwrap().as_bytes());
+    assert_eq!((view.status().state, view.history(None).count()), (TaskState::Submitted, 1));
+    assert_eq!((view.artifacts().count(), adopted.kept()), (1, &b"step 2"[..]));
+    let mut new = adopted.into_job();
+    assert_eq!(new.message().parts().next().unwrap().as_text().unwrap().raw(), b"go");
+    assert_eq!(new.kept(), b"step 2");
+    new.artifact(&artifact("new")).unwrap();
+    new.status(TaskState::Completed, Some(&MessageBuf::agent(&PartsBuf::new().text("done"))))
+        .unwrap();
+    assert_eq!(new.kept(), b"");
+    let task = task(&mut lab, &id);
+    assert_eq!(task["artifacts"].as_array().unwrap().len(), 2);
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
+}
+
+#[test]
+fn a_task_that_is_not_taken_over_fails_when_that_is_decided() {
+    let (mut lab, agents) = lab();
+    let _before = keep(&agents);
+    let id = send(&mut lab, "one", "go")["task"]["id"].take();
+    let after = keep(&agents);
+    assert_eq!(status(&mut lab, &id).0, "TASK_STATE_SUBMITTED");
+    // There is another change before that: it is asked for again, and of another.
+    let last = keep(&agents);
+    after.adopted.lock().unwrap().clear();
+    assert_eq!(status(&mut lab, &id).0, "TASK_STATE_SUBMITTED");
+    last.adopted.lock().unwrap().clear();
+    assert_eq!(status(&mut lab, &id), (FAILED.to_owned(), REPLACED.to_owned()));
+}
+
+/// Panics when it is asked to adopt a task.
+struct Panics;
+
+impl Agent for Panics {
+    fn start(&self, _: Turn<'_>) {}
+
+    fn adopt(&self, _: Adopted) {
+        panic!("as the test wants it");
+    }
+}
+
+#[test]
+fn a_program_that_panics_fails_the_tasks_that_it_was_asked_for() {
+    let (mut lab, agents) = lab();
+    let ids = [0, 1].map(|_| send(&mut lab, "one", "wait")["task"]["id"].take());
+    agents.replace(profile("one", "Panics."), Arc::new(Panics)).unwrap();
+    for id in &ids {
+        assert_eq!(status(&mut lab, id).0, FAILED);
+    }
+}
+
+/// Is replaced in the middle of its turn.
+#[derive(Default)]
+struct Midway {
+    agents: OnceLock<Agents>,
+    next: Keep,
+    jobs: Mutex<Vec<Job>>,
+}
+
+impl Agent for Midway {
+    fn start(&self, mut turn: Turn<'_>) {
+        let text =
+            turn.message.parts().next().and_then(|part| part.as_text()).unwrap().raw().to_vec();
+        if text == b"stay" {
+            return turn.status(TaskState::InputRequired);
+        }
+        let agents = self.agents.get().unwrap();
+        agents.replace(profile("one", "Next."), Arc::new(self.next.clone())).unwrap();
+        match &text[..] {
+            b"done" => turn.status(TaskState::Completed),
+            b"later" => turn.resume_after(1_000, 1),
+            _ => self.jobs.lock().unwrap().extend(turn.detach()),
+        }
+    }
+
+    fn resume(&self, _: Turn<'_>, _: u64) {
+        unreachable!("it was replaced");
+    }
+}
+
+fn midway(agents: &Agents) -> Arc<Midway> {
+    let midway = Arc::new(Midway::default());
+    assert!(midway.agents.set(agents.clone()).is_ok());
+    agents.replace(profile("one", "Midway."), Arc::clone(&midway) as Arc<dyn Agent>).unwrap();
+    midway
+}
+
+#[test]
+fn a_turn_that_has_begun_ends_as_it_began_and_its_task_is_handed_over() {
+    let (mut lab, agents) = lab();
+    for text in ["done", "later", "job"] {
+        let midway = midway(&agents);
+        let id = send(&mut lab, "one", text)["task"]["id"].take();
+        let mut adopted = std::mem::take(&mut *midway.next.adopted.lock().unwrap());
+        if text == "done" {
+            assert_eq!(
+                (adopted.len(), status(&mut lab, &id).0.as_str()),
+                (0, "TASK_STATE_COMPLETED")
+            );
+            continue;
+        }
+        assert_eq!(adopted.len(), 1, "{text}");
+        for mut job in midway.jobs.lock().unwrap().drain(..) {
+            assert_eq!(job.status(TaskState::Working, None), Err(Closed));
+        }
+        lab.pass(5_000);
+        let mut job = adopted.pop().unwrap().into_job();
+        job.status(TaskState::Completed, None).unwrap();
+        assert_eq!(status(&mut lab, &id).0, "TASK_STATE_COMPLETED");
+    }
+}
+
+#[test]
+fn a_turn_that_answers_its_client_ends_as_it_began() {
+    let (mut lab, agents) = lab();
+    for (text, state) in [("done", "TASK_STATE_COMPLETED"), ("later", "TASK_STATE_INPUT_REQUIRED")]
+    {
+        let midway = midway(&agents);
+        let id = send(&mut lab, "one", "stay")["task"]["id"].take();
+        let more = Say { task: id.as_str(), id: "m-2", at_once: true, ..say(text) };
+        let more = at(&mut lab, "one", "SendMessage", &Gen::V1.params(more));
+        assert_eq!(more["result"]["task"]["status"]["state"], state, "{more}");
+        // Whoever waits for an answer to its message is not left alone with it.
+        assert_eq!(midway.next.adopted.lock().unwrap().len(), usize::from(text == "later"));
+    }
+}
+
+#[test]
+fn kept_bytes_max() {
+    let limits = Limits { kept_bytes_max: 10, ..Limits::default() };
+    let (mut lab, agents) = lab_limited(limits);
+    let keep = keep(&agents);
+    send(&mut lab, "one", "go");
+    let mut job = keep.jobs.lock().unwrap().pop().unwrap();
+    assert_eq!((job.keep(&[1; 10]), job.keep(&[2; 11])), (Ok(()), Err(NotKept::TooLong)));
+    assert_eq!(job.kept(), [1; 10]);
+    for (refused, words) in [
+        (NotKept::TooLong, "kept_bytes_max"),
+        (NotKept::NoRoom, "no room"),
+        (NotKept::Closed, "takes no more"),
+    ] {
+        assert!(refused.to_string().contains(words));
+    }
+}
+
+#[test]
+fn kept_bytes_count_among_those_of_the_store() {
+    let mut limits = Limits { kept_bytes_max: 15_000, ..Limits::default() };
+    (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
+    let (mut lab, agents) = lab_limited(limits);
+    let keep = keep(&agents);
+    let mut jobs = Vec::new();
+    for _ in 0..4 {
+        send(&mut lab, "one", "go");
+        jobs.append(&mut keep.jobs.lock().unwrap());
+    }
+    let kept = |jobs: &mut Vec<Job>| jobs.iter_mut().map(|job| job.keep(&[7; 15_000])).collect();
+    let first: Vec<_> = kept(&mut jobs);
+    assert_eq!(first, [Ok(()), Ok(()), Err(NotKept::NoRoom), Err(NotKept::NoRoom)]);
+    // They leave when their task ends.
+    jobs.remove(0).status(TaskState::Completed, None).unwrap();
+    assert_eq!(jobs[1].keep(&[7; 15_000]), Ok(()));
+}
