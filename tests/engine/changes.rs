@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Lab,
     ask::{Gen, Say, get, get_with, post, rpc, say, text_of},
-    echo, ws,
+    echo,
 };
 
 /// Says its name in a direct message, or in a task when it is asked for one.

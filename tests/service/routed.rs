@@ -4,9 +4,10 @@
 use std::{collections::HashSet, sync::Arc};
 
 use peregrine::{
-    agent::{Agent, Profile, script::Script},
+    agent::{Agent, Profile, echo::Echo, script::Script},
     engine::node_of,
     model::RawText,
+    service::AgentIndex,
 };
 use serde_json::{Value, json};
 use tokio_stream::StreamExt as _;
@@ -220,6 +221,32 @@ fn grpc_finds_the_owner_of_a_task_in_both_generations() {
         }
         assert_eq!(nodes, [Some(0), Some(1)].into());
     });
+}
+
+#[test]
+fn an_agent_is_added_behind_the_router() {
+    let router = Router::new(2, 1, agents);
+    let rig = Rig::with(|setup| {
+        setup.agents.clear();
+        setup.service = Some(Arc::clone(&router) as _);
+        setup.allow_hosts.push("a.example".to_owned());
+    });
+    let mut line = connect(&rig);
+    let send = post("/agents/third", &[], &rpc("SendMessage", &Gen::V1.params(say("hi"))));
+    line.write(&send);
+    assert_eq!(line.reply().status, 404);
+    let echo: Arc<dyn Agent> = Arc::new(Echo);
+    let added = router.add(&Profile { name: "third".to_owned(), ..Echo::profile() }, &echo);
+    assert_eq!(added, AgentIndex(2));
+    let mut nodes = HashSet::new();
+    for _ in 0..2 {
+        line.write(&send);
+        let id = line.reply().json()["result"]["task"]["id"].take();
+        nodes.insert(node(id.as_str().unwrap()));
+        line.write(&post("/agents/third", &[], &rpc("GetTask", &json!({ "id": id }))));
+        assert_eq!(line.reply().json()["result"]["id"], id);
+    }
+    assert_eq!(nodes, [Some(0), Some(1)].into());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use peregrine::{
-    agent::echo::Echo,
+    agent::{Agent, Profile, Turn, echo::Echo},
     limits::Limits,
     model::{TaskEvent, TaskState},
     net::{Running, Server},
@@ -48,6 +48,7 @@ impl Tap for Journal {
             Record::Changed(TaskEvent::Status { state, .. }) => format!("{state:?}"),
             Record::Changed(TaskEvent::Artifact { .. }) => "artifact".to_owned(),
             Record::Changed(TaskEvent::UserMessage { .. }) => "message".to_owned(),
+            Record::Kept(bytes) => format!("kept {}", bytes.len()),
             _ => "evicted".to_owned(),
         };
         self.0.lock().unwrap().lines.push((task, format!("{} {line}", record.kind())));
@@ -212,4 +213,30 @@ fn everything_that_happens_to_a_task_is_recorded_in_its_order() {
     assert!(handles[..=last].iter().all(|task| *task == handles[0]), "{lines:?}");
     assert!(handles[last + 1..].iter().all(|task| *task != handles[0]), "{lines:?}");
     drop(running);
+}
+
+/// Keeps something with its task and completes it.
+struct Keeps;
+
+impl Agent for Keeps {
+    fn start(&self, turn: Turn<'_>) {
+        let mut job = turn.detach().unwrap();
+        job.keep(b"12345").unwrap();
+        job.status(TaskState::Completed, None).unwrap();
+        assert!(job.keep(b"late").is_err());
+    }
+}
+
+#[test]
+fn what_an_agent_keeps_with_a_task_is_recorded() {
+    let journal = Arc::new(Journal::default());
+    journal.confirm(u64::MAX);
+    let server = Server::new().agent(Profile::new("keeps", "Keeps."), Keeps).workers(1);
+    let server = server.allow_host("*").tap(Arc::clone(&journal) as _).listen("127.0.0.1:0");
+    let running = server.start().unwrap();
+    let mut peer = Tcp::to(running.addrs()[0]);
+    peer.write(&send("SendMessage", "hello"));
+    assert_eq!(peer.reply().status, 200);
+    let completed = format!("2 {:?}", TaskState::Completed);
+    assert_eq!(journal.lines(), ["1 created false", "4 kept 5", &completed]);
 }
