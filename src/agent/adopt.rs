@@ -14,13 +14,14 @@ use crate::{
 /// task fails and says why.
 pub struct Adopted {
     task: TaskBuf,
+    kept: Box<[u8]>,
     job: Option<Job>,
 }
 
 impl Adopted {
     /// The task as it is.
     pub(crate) fn new(
-        task: TaskBuf,
+        (task, kept): (TaskBuf, Box<[u8]>),
         handle: Handle,
         host: Arc<dyn JobHost>,
         bits: u128,
@@ -36,7 +37,7 @@ impl Adopted {
             bits,
             done: false,
         };
-        Adopted { task, job: Some(job) }
+        Adopted { task, kept, job: Some(job) }
     }
 
     /// The task as it was when the program changed: ids, status, history, artifacts.
@@ -46,7 +47,7 @@ impl Adopted {
 
     /// What was kept with it; see [`Job::keep`].
     pub fn kept(&self) -> &[u8] {
-        self.task.task().kept()
+        &self.kept
     }
 
     /// Goes on with the task. The job's message is the last one of the client.

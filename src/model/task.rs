@@ -71,8 +71,6 @@ pub struct Task {
     /// The one entry that repeats the first message; 0: there is none.
     pub(super) repeats_at: u32,
     pub(super) artifacts: SmallVec<[ArtifactChunks; 1]>,
-    /// What its agent keeps with it.
-    kept: Box<[u8]>,
 }
 
 impl Task {
@@ -110,7 +108,6 @@ impl Task {
             trimmed_at: 0,
             repeats_at: 0,
             artifacts: SmallVec::new(),
-            kept: Box::default(),
         }
     }
 
@@ -193,17 +190,7 @@ impl Task {
     /// Bytes held on the heap.
     pub fn heap_bytes(&self) -> usize {
         let artifacts = if self.artifacts.spilled() { self.artifacts.capacity() * 8 } else { 0 };
-        self.log.capacity() + artifacts + self.kept.len()
-    }
-
-    /// The bytes that its agent keeps with it, until it ends.
-    pub fn kept(&self) -> &[u8] {
-        &self.kept
-    }
-
-    /// Keeps bytes with it, in place of those before.
-    pub(crate) fn keep(&mut self, bytes: &[u8]) {
-        self.kept = bytes.into();
+        self.log.capacity() + artifacts
     }
 
     /// Sequence number of the event that brought the current status; 0 before the first.
@@ -364,10 +351,9 @@ impl Task {
             + if is_full { artifacts.next_power_of_two() * size_of::<ArtifactChunks>() } else { 0 }
     }
 
-    /// Gives back what a task needs no more that has ended.
+    /// Gives back log memory that nothing will fill; call it when no event is expected soon.
     pub fn fit(&mut self) {
         self.log.shrink_to_fit();
-        self.kept = Box::default();
     }
 
     /// Moves the log to memory that is given out now, of the same size; returns its bytes. A large

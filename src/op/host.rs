@@ -122,6 +122,6 @@ impl JobHost for Core {
     }
 
     fn kept(&self, task: Handle) -> Vec<u8> {
-        self.update_job(task, |edit| edit.task().kept().to_vec()).unwrap_or_default()
+        self.update_job(task, |edit| edit.kept().to_vec()).unwrap_or_default()
     }
 }

@@ -80,7 +80,9 @@ impl Door {
             (Change::Events(events, _, limits), Some(task)) => {
                 (entered.applied, entered.has_status) = task.apply_at_once(events, limits);
             }
-            (Change::Keep(bytes), Some(task)) => task.keep(bytes),
+            (Change::Keep(bytes), Some(_)) => {
+                slot.waiters.get_or_insert_default().kept = bytes.into();
+            }
             (Change::Event(..) | Change::Keep(_), None) => return Err(Refusal::Terminal),
             (Change::Events(..) | Change::Evict, _) => {}
         }

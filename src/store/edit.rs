@@ -43,8 +43,9 @@ impl<'e> Edit<'e> {
         now: Now,
         wakes: &'e mut Wakes,
     ) -> Option<Edit<'e>> {
-        let task = shard.task(index)?;
-        let (seq, charged) = (task.seq(), task.heap_bytes());
+        let slot = shard.slab.slot(index)?;
+        let task = slot.task.as_ref()?;
+        let (seq, charged) = (task.seq(), task.heap_bytes() + slot.kept().len());
         let group = store.group(at);
         Some(Edit { store, group, shard, at, index, now, wakes, seq, charged, status_ms: None })
     }
@@ -104,6 +105,11 @@ impl<'e> Edit<'e> {
     /// True while a turn of the agent is at work.
     pub fn has_turn(&self) -> bool {
         self.shard.slab[self.index].turns > 0
+    }
+
+    /// The bytes that its agent keeps with it, until it ends.
+    pub fn kept(&self) -> &[u8] {
+        self.shard.slab[self.index].kept()
     }
 
     /// Keeps bytes of the agent's own with the task, in place of those before.
@@ -262,8 +268,11 @@ impl Edit<'_> {
     fn close(&mut self) {
         let slot = &self.shard.slab[self.index];
         let Some(task) = &slot.task else { return };
-        let (held, is_news) = (task.heap_bytes(), task.seq() != self.seq && slot.waiters.is_some());
+        let is_news = task.seq() != self.seq && slot.waiters.is_some();
         let is_over = task.state().is_terminal();
+        // What is kept goes below with those who waited.
+        let kept = if is_over { 0 } else { slot.kept().len() };
+        let held = task.heap_bytes() + kept;
         self.store.budget.bytes.settle(&self.group.bytes, self.charged, held);
         match (is_news, is_over) {
             (false, _) => {}

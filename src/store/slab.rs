@@ -36,6 +36,7 @@ pub(super) struct Slot {
     pub is_only_task: bool,
     /// True: a client chose the id, and a map knows it.
     pub is_chosen: bool,
+    /// Who waits for the task, and what its agent keeps with it.
     pub waiters: Option<Box<Waiters>>,
     /// Neighbours among the tasks of the context.
     pub newer: u32,
@@ -50,12 +51,17 @@ pub(super) struct Slot {
     /// Which of the programs that have answered for its agent the task belongs to.
     pub incarnation: u32,
     /// Turns of its agent that are at work at it since it was stored.
-    pub turns: u16,
+    pub turns: u8,
     /// The state under which the task is listed.
     pub listed: Option<TaskState>,
 }
 
 impl Slot {
+    /// What its agent keeps with the task.
+    pub fn kept(&self) -> &[u8] {
+        self.waiters.as_ref().map_or(&[], |waiters| &waiters.kept)
+    }
+
     fn free(check: u32, next: u32) -> Slot {
         Slot {
             task: None,

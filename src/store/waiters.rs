@@ -19,6 +19,8 @@ pub(super) struct Waiters {
     wakers: SmallVec<[Arc<SharedWaker>; 2]>,
     /// Wakers that were awaited at the last look.
     awaited: usize,
+    /// What its agent keeps with the task: it is needed until the task ends, as the wakers are.
+    pub kept: Box<[u8]>,
 }
 
 impl Waiters {
