@@ -78,8 +78,8 @@ pub trait JobHost: Send + Sync {
     fn kept(&self, task: Handle) -> Vec<u8>;
 }
 
-/// The task takes no more events: it ended, was canceled, has reached a limit, or belongs to another
-/// program since its agent was replaced or removed.
+/// The task takes no more events: it ended, was canceled, has reached a limit, or belongs to
+/// another program since its agent was replaced or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 

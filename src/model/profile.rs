@@ -30,8 +30,8 @@ pub struct Profile {
     pub extensions: Vec<Extension>,
 }
 
-/// Whether an agent can be called so: its name is a segment of paths, without escapes, and no hidden
-/// file of anybody's.
+/// Whether an agent can be called so: its name is a segment of paths, without escapes, and does not
+/// begin with a dot.
 pub fn is_agent_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     !name.is_empty() && name.len() <= 128 && name.bytes().all(plain) && !name.starts_with('.')

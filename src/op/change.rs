@@ -84,7 +84,7 @@ impl Agents {
 
     /// Removes an agent. Its card is gone at once. Its place refuses messages with
     /// `UnsupportedOperation`, and answers whoever asks for its tasks, until these have left the
-    /// store; then there is nothing at its place. The first agent, which answers at the root, stays.
+    /// store; then there is nothing at its place. The first agent answers at the root and stays.
     ///
     /// # Errors
     /// [`AgentError::Unknown`], [`AgentError::Default`].

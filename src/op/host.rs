@@ -55,6 +55,8 @@ pub(super) struct NextTurn<'t> {
     /// Who goes on with the task.
     pub incarnation: u32,
     pub now: Now,
+    /// True when the agent has come back.
+    pub is_over: bool,
 }
 
 impl TurnHost for NextTurn<'_> {
@@ -79,7 +81,7 @@ impl TurnHost for NextTurn<'_> {
 impl Drop for NextTurn<'_> {
     /// A turn that panics is over, too.
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if !self.is_over {
             self.core.store.update(self.key, self.now, |edit| edit.end_turn());
         }
     }

@@ -13,7 +13,7 @@ use crate::service::AgentIndex;
 
 /// A table with open places: at most half of them are taken, so that a search is short.
 pub(super) struct Names {
-    places: Box<[OnceLock<Named>]>,
+    places: Box<[OnceLock<KnownName>]>,
     hash: SipHasher13,
     /// By index: true where nothing is left of an agent but its name.
     gone: Box<[AtomicBool]>,
@@ -21,7 +21,7 @@ pub(super) struct Names {
     count: AtomicU16,
 }
 
-struct Named {
+struct KnownName {
     name: Box<str>,
     index: AgentIndex,
 }
@@ -51,7 +51,7 @@ impl Names {
     }
 
     /// The places where a name may be, in the order in which they are tried.
-    fn places_of(&self, name: &str) -> impl Iterator<Item = &OnceLock<Named>> {
+    fn places_of(&self, name: &str) -> impl Iterator<Item = &OnceLock<KnownName>> {
         let (first, mask) = (self.hash.hash(name.as_bytes()) as usize, self.places.len() - 1);
         (0..self.places.len()).map(move |step| &self.places[(first + step) & mask])
     }
@@ -61,7 +61,7 @@ impl Names {
     pub fn add(&self, name: &str) -> Option<AgentIndex> {
         let index = AgentIndex(self.count.load(Ordering::Relaxed));
         self.gone.get(usize::from(index.0))?;
-        let named = Named { name: name.into(), index };
+        let named = KnownName { name: name.into(), index };
         let free = self.places_of(name).find(|place| place.get().is_none())?;
         free.set(named).ok()?;
         self.count.store(index.0 + 1, Ordering::Relaxed);

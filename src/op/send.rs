@@ -135,7 +135,7 @@ impl Core {
         };
         let mut ending = Ending::Returned;
         cx.events.clear();
-        let mut host = NextTurn { core: self, key, incarnation, now: cx.now };
+        let mut host = NextTurn { core: self, key, incarnation, now: cx.now, is_over: false };
         registered.agent.start(Turn {
             message: send.message,
             state: Some(continued.state),
@@ -150,6 +150,7 @@ impl Core {
             ending: &mut ending,
             host: &mut host,
         });
+        host.is_over = true;
         self.finish_turn(cx.events, &ending, cx.now);
         let mut answered = false;
         self.commit((key, incarnation), cx.events, None, cx.now, |task| {
@@ -215,7 +216,7 @@ impl Core {
         };
         let mut ending = Ending::Returned;
         cx.events.clear();
-        let mut host = NextTurn { core: self, key, incarnation, now: cx.now };
+        let mut host = NextTurn { core: self, key, incarnation, now: cx.now, is_over: false };
         let turn = Turn {
             message: Message(&message),
             state: Some(state),
@@ -231,6 +232,7 @@ impl Core {
             host: &mut host,
         };
         registered.agent.resume(turn, timer.token);
+        host.is_over = true;
         self.finish_turn(cx.events, &ending, cx.now);
         self.commit((key, incarnation), cx.events, None, cx.now, |_| ());
         cx.events.clear();
