@@ -202,7 +202,7 @@ impl<'x> ResponseWriter<'x> {
     /// trailers leaves them out.
     pub fn trailers(&mut self, trailers: ResponseFieldsBuf) {
         if let Transport::Parts(parts) = &mut self.responder {
-            parts.trailers(trailers);
+            parts.set_trailers(trailers);
         }
     }
 

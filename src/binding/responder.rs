@@ -70,7 +70,7 @@ impl Transport<'_> {
     /// Whether an answer can have trailers, without which there is no gRPC.
     #[inline(always)]
     pub fn has_trailers(&self) -> bool {
-        matches!(self, Transport::Parts(_))
+        matches!(self, Transport::Parts(parts) if parts.takes_trailers())
     }
 
     /// What outlives this turn of an answer over HTTP/1.x.

@@ -13,6 +13,8 @@ use crate::http::{ResponseFieldsBuf, response};
 pub struct ResponseParts {
     /// True: the request was HEAD, so content is left out.
     head_only: bool,
+    /// True: whoever takes it can say something behind the content.
+    takes_trailers: bool,
     /// Where the content begins in the output.
     start: usize,
     head: Option<HeadParts>,
@@ -31,14 +33,21 @@ pub struct HeadParts {
     pub fields: ResponseFieldsBuf,
     /// How the content comes.
     pub content: Content,
-    /// Its bytes, once they are counted; those of an answer to HEAD as well, which has none.
+    /// Its bytes, once they are counted and if nothing follows them; those of an answer to HEAD as
+    /// well, which has none.
     pub content_length: Option<u64>,
 }
 
 impl ResponseParts {
-    /// The parts of an answer; `head_only`: the request was HEAD.
-    pub fn new(head_only: bool) -> ResponseParts {
-        ResponseParts { head_only, ..ResponseParts::default() }
+    /// The parts of an answer; `head_only`: the request was HEAD; `takes_trailers`: whoever takes
+    /// it can say something behind the content.
+    pub fn new(head_only: bool, takes_trailers: bool) -> ResponseParts {
+        ResponseParts { head_only, takes_trailers, ..ResponseParts::default() }
+    }
+
+    /// True: trailers will be said.
+    pub fn takes_trailers(&self) -> bool {
+        self.takes_trailers
     }
 
     /// The head, once.
@@ -46,13 +55,8 @@ impl ResponseParts {
         self.head.take()
     }
 
-    /// The head, until it is taken.
-    pub fn head_mut(&mut self) -> Option<&mut HeadParts> {
-        self.head.as_mut()
-    }
-
     /// Says what comes behind the content.
-    pub fn trailers(&mut self, trailers: ResponseFieldsBuf) {
+    pub fn set_trailers(&mut self, trailers: ResponseFieldsBuf) {
         self.trailers = trailers;
     }
 
@@ -70,6 +74,19 @@ impl ResponseParts {
     pub fn held_bytes(&self) -> usize {
         let head = self.head.as_ref().map_or(0, |head| head.fields.held_bytes());
         head + self.trailers.held_bytes()
+    }
+}
+
+impl HeadParts {
+    /// Names and values of all fields, content type and length among them.
+    pub fn for_each_field(&self, mut each: impl FnMut(&str, &str)) {
+        if !self.media.is_empty() {
+            each("Content-Type", self.media);
+        }
+        if let Some(length) = self.content_length {
+            each("Content-Length", &length.to_string());
+        }
+        self.fields.get().iter().for_each(|(name, value)| each(name, value));
     }
 }
 
@@ -91,7 +108,8 @@ impl Responder for ResponseParts {
         {
             // RFC 9110 §8.6: nothing is said of content that cannot be.
             let length = out.len().saturating_sub(self.start) as u64;
-            head.content_length = response::has_body(head.status).then_some(length);
+            let is_said = response::has_body(head.status) && self.trailers.is_empty();
+            head.content_length = is_said.then_some(length);
             if self.head_only {
                 out.truncate(self.start);
             }
@@ -117,11 +135,11 @@ mod tests {
 
     /// Status, length and content of an answer.
     fn answer(to_head: bool, status: u16, content: Content) -> (u16, Option<u64>, Vec<u8>) {
-        let (mut parts, mut out) = (ResponseParts::new(to_head), Vec::new());
+        let (mut parts, mut out) = (ResponseParts::new(to_head, false), Vec::new());
         parts.begin(&mut out, &head(500, Content::Whole));
         out.extend_from_slice(b"half of an ans");
         parts.rollback(&mut out);
-        assert!(parts.end().is_none() && parts.head_mut().is_none());
+        assert!(!parts.has_news());
         parts.begin(&mut out, &head(status, content));
         if response::has_body(status) && content != Content::LeftOut {
             parts.piece(&mut out, &mut |out| out.extend_from_slice(b"{}"));

@@ -6,6 +6,8 @@
 mod body;
 mod build_error;
 mod conn;
+mod exchange;
+mod following;
 mod request;
 mod setup;
 mod socket;
@@ -14,9 +16,11 @@ pub use crate::{
     binding::{
         hosts::is_host,
         interfaces::{Binding, Interface, InterfaceError},
+        response_parts::HeadParts,
         ws::is_origin,
     },
     dialect::{FirstCall, card::CardForm, first_call},
+    http::{RequestParts, ResponseFields},
     json::Source,
     op::{AgentError, Agents},
     service::Start,
@@ -24,6 +28,7 @@ pub use crate::{
 };
 pub use build_error::BuildError;
 pub use conn::{Conn, Cx, Next, Progress};
+pub use exchange::{Exchange, ResponseSink};
 pub use setup::{Engine, Mount, Setup, Waiting, local_core};
 
 use crate::{binding::Scratch, http::HeadMemo, limits::Limits, service::Entropy};

@@ -4,9 +4,10 @@ use std::task::Waker;
 
 use crate::{
     binding::{
-        self, CallContext, Endpoint, Handled, RequestSource, Scratch,
+        self, CallContext, CallScratch, Endpoint, Handled, RequestSource, Scratch,
         answer::ResponseWriter,
         responder::{Http1, Http1Kept, Transport},
+        response_parts::ResponseParts,
     },
     engine::Engine,
     http::{BodyFraming, ChunkLimits, Head, HeadLimits},
@@ -63,11 +64,38 @@ pub(super) fn handle<'x>(
     let closes = !head.keep_alive() || engine.is_draining();
     let Scratch { decode, call, date, .. } = scratch;
     let responder = Transport::Http1(Http1::new(head, closes, date.at(now)));
-    let mut cx = CallContext {
+    let writer = ResponseWriter::new(out, responder);
+    let mut cx = context((engine, call, writer), (now, wake, peer), head, closes);
+    let handled = binding::http::handle(&mut cx, head, decode, body);
+    (handled, cx.writer.responder.kept())
+}
+
+/// The same for an answer that leaves in its parts.
+pub(super) fn handle_parts<'x>(
+    (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
+    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
+    head: &'x Head<'x>,
+    body: Source<'_>,
+    parts: &'x mut ResponseParts,
+) -> Handled {
+    let Scratch { decode, call, .. } = scratch;
+    let writer = ResponseWriter::new(out, Transport::Parts(parts));
+    let mut cx = context((engine, call, writer), (now, wake, peer), head, engine.is_draining());
+    binding::http::handle(&mut cx, head, decode, body)
+}
+
+#[inline(always)]
+fn context<'x>(
+    (engine, scratch, writer): (&'x Engine, &'x mut CallScratch, ResponseWriter<'x>),
+    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
+    head: &'x Head<'x>,
+    closes: bool,
+) -> CallContext<'x> {
+    CallContext {
         service: engine.service(),
         config: &engine.config,
-        scratch: call,
-        writer: ResponseWriter::new(out, responder),
+        scratch,
+        writer,
         now,
         wake,
         peer,
@@ -76,7 +104,5 @@ pub(super) fn handle<'x>(
         source: RequestSource::Http(head),
         closes,
         extensions: None,
-    };
-    let handled = binding::http::handle(&mut cx, head, decode, body);
-    (handled, cx.writer.responder.kept())
+    }
 }

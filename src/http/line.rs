@@ -31,7 +31,7 @@ pub enum Method {
 }
 
 impl Method {
-    fn of(text: &[u8]) -> Self {
+    pub(super) fn of(text: &[u8]) -> Self {
         match text {
             b"GET" => Self::Get,
             b"HEAD" => Self::Head,

@@ -33,19 +33,19 @@ pub enum Found<'m> {
 /// memory: four heads of one KiB, and what is known of 128 lines of each.
 #[derive(Debug)]
 pub struct HeadMemo {
-    limits: HeadLimits,
+    pub(super) limits: HeadLimits,
     kept: Vec<KeptHead>,
     /// Which one was asked for last.
     recent: usize,
     /// What is pushed out next.
     oldest: usize,
     /// The lines of the head that was parsed last.
-    lines: Vec<FieldLine>,
+    pub(super) lines: Vec<FieldLine>,
     /// The layout of the head that was read last, unless it is that of the recent one.
     found: HeadLayout,
     /// The host of the last head whose hosts were known; empty: none yet. Clients with another
     /// head for each request name the same one again and again.
-    known_host: Vec<u8>,
+    pub(super) known_host: Vec<u8>,
 }
 
 impl HeadMemo {
@@ -122,7 +122,7 @@ impl HeadMemo {
     }
 
     #[cold]
-    fn note_host(&mut self, host: &[u8]) {
+    pub(super) fn note_host(&mut self, host: &[u8]) {
         if host.len() <= KEPT_HOST_BYTES_MAX {
             host.clone_into(&mut self.known_host);
         }

@@ -25,6 +25,7 @@ mod line;
 mod memo;
 mod parse;
 mod reject;
+mod request_parts;
 mod response_fields;
 mod scan;
 mod target;
@@ -40,6 +41,7 @@ pub use memo::{Found, HeadMemo};
 #[cfg(feature = "internals")]
 pub use parse::parse_head;
 pub use reject::Reject;
+pub use request_parts::{HeadBuf, RequestParts};
 pub(crate) use response_fields::response_fields;
 pub use response_fields::{ResponseFields, ResponseFieldsBuf};
 pub use scan::{Scan, find_head};

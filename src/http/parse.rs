@@ -56,14 +56,13 @@ pub(super) fn parse_head_of(
     out.method_text = Span::new(start, start + line.method_len);
     out.path = target.path.behind(target_at);
     out.query = target.query.behind(target_at);
-    let (length, encoding) = (None, None);
-    let mut pass = Pass { head, out, lines, length, encoding, close: false, persist: false };
+    let mut pass = Pass::new(head, out, lines);
     pass.fields(line_end + 2, limits.fields_max.min(FIELDS_CEILING))?;
     pass.finish(target.authority.behind(target_at), known_host, limits)
 }
 
 /// The pass over the fields, and what it remembers for the rules that need several of them.
-struct Pass<'b, 'l> {
+pub(super) struct Pass<'b, 'l> {
     head: &'b [u8],
     out: HeadLayout,
     lines: Option<&'l mut Vec<FieldLine>>,
@@ -73,7 +72,33 @@ struct Pass<'b, 'l> {
     persist: bool,
 }
 
-impl<'b> Pass<'b, '_> {
+impl<'b, 'l> Pass<'b, 'l> {
+    /// Nothing is filed yet.
+    #[inline]
+    pub(super) fn new(
+        head: &'b [u8],
+        out: HeadLayout,
+        lines: Option<&'l mut Vec<FieldLine>>,
+    ) -> Pass<'b, 'l> {
+        let (length, encoding) = (None, None);
+        Pass { head, out, lines, length, encoding, close: false, persist: false }
+    }
+
+    /// Files lines that are cut already.
+    pub(super) fn take_lines(&mut self, lines: &[FieldLine]) -> Result<(), Reject> {
+        lines.iter().try_for_each(|&FieldLine { known, value }| match known {
+            Some(known) => self.take(known, value),
+            None => Ok(()),
+        })
+    }
+
+    /// Notes that a body follows, whose end is told by whoever brings it if it has no length.
+    pub(super) fn expect_body(&mut self) {
+        if self.length.is_none() {
+            self.encoding = Some(b"chunked");
+        }
+    }
+
     /// Files the field lines from `from` on, up to the empty line that must end the head.
     fn fields(&mut self, from: usize, fields_max: usize) -> Result<(), Reject> {
         let section = self.head.get(from..).unwrap_or_default();
@@ -168,7 +193,7 @@ impl<'b> Pass<'b, '_> {
     }
 
     /// Applies the rules that need the whole head.
-    fn finish(
+    pub(super) fn finish(
         self,
         authority: Span,
         known_host: &[u8],
@@ -208,7 +233,8 @@ pub(super) enum KnownField {
 }
 
 /// The field of this name: a switch on length and first byte, then one comparison.
-fn known(name: &[u8]) -> Option<KnownField> {
+#[inline]
+pub(super) fn known(name: &[u8]) -> Option<KnownField> {
     let field = match (name.len(), name.first().map(u8::to_ascii_lowercase)?) {
         (4, b'h') if is(name, b"host") => return Some(KnownField::Host),
         (6, b'e') if is(name, b"expect") => return Some(KnownField::Expect),

@@ -93,15 +93,15 @@ impl ResponseFieldsBuf {
         }
     }
 
+    /// True: there are none.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// The fields.
     #[inline]
     pub fn get(&self) -> ResponseFields<'_> {
         ResponseFields { lines: &self.lines, parts: &self.parts }
-    }
-
-    /// True without any field.
-    pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
     }
 
     /// Bytes behind pointers.

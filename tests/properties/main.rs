@@ -15,6 +15,7 @@ mod conn;
 mod corpus;
 mod dialect;
 mod engine;
+mod exchange;
 mod grpc;
 mod grpc_oracle;
 mod http;

@@ -6,7 +6,7 @@ use crate::{
         answer::ResponseWriter,
         responder::{Http1, Transport},
     },
-    service::Follow,
+    engine::following::{Followed, follow},
 };
 
 use super::{Conn, Cx, Next, State, Step};
@@ -19,32 +19,17 @@ impl Conn {
         if eof {
             return Step::Over(Next::Abort);
         }
-        let limits = cx.engine.limits();
-        let room = limits.output_bytes_max.saturating_sub(cx.unsent);
+        let room = cx.engine.limits().output_bytes_max.saturating_sub(cx.unsent);
         if cx.out.len() >= room {
             return Step::Full;
         }
-        let before = cx.out.len();
         let http = Http1::resume(self.kept, cx.worker.scratch.date.at(cx.now));
         let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
-        let follow = stream.poll(cx.engine.service(), cx.wake, &mut writer, room);
-        if writer.out.len() > before {
-            stream.wrote_ms = cx.now.mono_ms;
-        }
-        match follow {
-            Follow::More => Step::Full,
-            Follow::Pending if cx.engine.is_cut() => {
-                stream.cut(&mut writer);
-                Step::Over(Next::Close)
-            }
-            Follow::Pending => {
-                if cx.now.mono_ms >= stream.wrote_ms + limits.sse_keep_alive_ms {
-                    stream.keep_alive(&mut writer);
-                    stream.wrote_ms = cx.now.mono_ms;
-                }
-                Step::Wait
-            }
-            Follow::End | Follow::Gone => {
+        match follow(stream, (cx.engine, cx.now, cx.wake), &mut writer, room) {
+            Followed::Full => Step::Full,
+            Followed::Waits => Step::Wait,
+            Followed::Cut => Step::Over(Next::Close),
+            Followed::Ended => {
                 let mut kept = writer.responder.kept();
                 kept.closes |= cx.engine.is_draining();
                 self.set_state(cx, Handled::Answered, kept);

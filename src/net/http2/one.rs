@@ -58,7 +58,7 @@ pub(super) async fn answer(
     let mut body = Body::new(body, &shared);
     body.rest();
     let answer = Answer::new(head.method == http::Method::HEAD);
-    let mut exchange = Exchange {
+    let mut exchange = OneExchange {
         conn: Conn::new(now),
         input: head_bytes(head, length.as_ref().map(|length| length.as_bytes()), chunked),
         body: (!is_over).then_some(body),
@@ -104,7 +104,7 @@ fn head_bytes(head: http::request::Parts, length: Option<&[u8]>, chunked: bool) 
 }
 
 /// One request on its way through a connection of its own.
-struct Exchange {
+struct OneExchange {
     shared: Rc<Http2Shared>,
     conn: Conn,
     /// Bytes for the engine that it has not consumed.
@@ -126,7 +126,7 @@ struct Exchange {
     has_begun: bool,
 }
 
-impl Drop for Exchange {
+impl Drop for OneExchange {
     fn drop(&mut self) {
         self.shared.account.give_back(self.charged);
     }
@@ -140,7 +140,7 @@ enum Turn {
     Over,
 }
 
-impl Exchange {
+impl OneExchange {
     async fn run(&mut self, respond: &mut SendResponse<Bytes>) -> Result<(), Gone> {
         let mut stream: Option<SendStream<Bytes>> = None;
         loop {

@@ -1,0 +1,319 @@
+//! One request that somebody else has parsed, and its answer: the entry above bytes.
+//!
+//! Laws: the same requests are refused for the same reasons, in the same words and under the same
+//! limits as on a connection of HTTP/1.1. What a [`ResponseSink`] is given is final, and durable if
+//! the server has a [`Tap`](crate::service::tap::Tap). A body is handled when all of it is there.
+
+use std::task::Poll;
+
+use crate::{
+    binding::{
+        EventStream, Handled, PendingResponse,
+        answer::ResponseWriter,
+        hosts, http_error,
+        large::{LARGE_BODY_BYTES, Lent, Ticket},
+        responder::Transport,
+        response_parts::{HeadParts, ResponseParts},
+    },
+    engine::{
+        Cx,
+        following::{Followed, follow},
+        request,
+    },
+    http::{BodyFraming, Head, HeadBuf, Reject, RequestParts, ResponseFields, ResponseFieldsBuf},
+    json::Source,
+    limits::Limits,
+};
+
+/// Takes the answer of an [`Exchange`]: its head once, then content any number of times, then its
+/// end once. Nothing of it is taken back.
+pub trait ResponseSink {
+    /// Takes the status and the fields.
+    fn head(&mut self, head: &HeadParts);
+
+    /// Takes the next bytes of the content out of the buffer, or copies them: what it leaves in
+    /// there is dropped.
+    fn content(&mut self, bytes: &mut Vec<u8>);
+
+    /// Takes the end of the answer. Only gRPC has trailers.
+    fn end(&mut self, trailers: ResponseFields<'_>);
+}
+
+/// One request and its answer.
+///
+/// Make it of the head of the request ([`Exchange::new`]), give it the body as it comes
+/// ([`Exchange::push`], [`Exchange::end`]), and poll it: at first, when the body has ended, when
+/// its waker was woken, when its deadline has passed, and when what it gave to the responder has
+/// left. Who loses interest, as when the client leaves, drops it.
+pub struct Exchange {
+    state: ExchangeState,
+    parts: ResponseParts,
+    body: Vec<u8>,
+    /// When the current window of the body began, and what had come until then.
+    since_ms: u64,
+    seen: usize,
+    /// The place of a large body that waits until it is parsed.
+    ticket: Option<Box<Ticket>>,
+    /// Content that may not leave yet: it shows what is not durable.
+    held: Vec<u8>,
+    /// The record that it waits for.
+    record: Option<u64>,
+}
+
+enum ExchangeState {
+    /// The body is to come.
+    Body { head: Box<HeadBuf>, is_whole: bool },
+    /// The request is refused.
+    Refused(u16, &'static str),
+    /// The answer waits for its task.
+    Pending(Box<PendingResponse>),
+    /// A stream is open.
+    Streaming(Box<EventStream>),
+    /// All of the answer is written.
+    Written,
+    /// All of it was given to the responder.
+    Done,
+}
+
+/// What is refused whose length is not the one that its head names.
+const LENGTH_DIFFERS: &str = "the body is not as long as Content-Length says";
+
+impl Exchange {
+    /// A request with this head. Names may have any case; fields of a connection, such as
+    /// `Connection` and `Transfer-Encoding`, are left out.
+    pub fn new<'r>(
+        cx: &mut Cx<'_>,
+        request: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
+    ) -> Exchange {
+        let (config, peer) = (&cx.engine.config, cx.peer);
+        let parts = ResponseParts::new(request.method == b"HEAD", request.takes_trailers);
+        let is_whole = !request.has_body;
+        let knows_hosts = |head: &Head<'_>, is_known| hosts::are_known(config, head, is_known);
+        let state = match cx.worker.heads.read_parts(request, knows_hosts) {
+            Err(reject) => ExchangeState::Refused(reject.status(), reject.reason()),
+            Ok(head) if !head.knows_hosts() && !hosts::are_served(config, peer, &head.head()) => {
+                ExchangeState::Refused(hosts::MISDIRECTED, hosts::REFUSAL)
+            }
+            Ok(head) => ExchangeState::Body { head: Box::new(head), is_whole },
+        };
+        let (body, held, since_ms) = (Vec::new(), Vec::new(), cx.now.mono_ms);
+        Exchange { state, parts, body, since_ms, seen: 0, ticket: None, held, record: None }
+    }
+
+    /// True: the body is wanted. What comes of one that is not may be thrown away.
+    pub fn wants_body(&self) -> bool {
+        matches!(self.state, ExchangeState::Body { is_whole: false, .. })
+    }
+
+    /// Appends a piece of the body. Beyond `body_bytes_max` the request is refused.
+    pub fn push(&mut self, limits: &Limits, piece: &[u8]) {
+        let ExchangeState::Body { head, is_whole: false } = &self.state else { return };
+        let length = self.body.len() + piece.len();
+        match head.head().body() {
+            BodyFraming::Length(said) if length as u64 > said => {
+                self.state = ExchangeState::Refused(400, LENGTH_DIFFERS);
+            }
+            _ if length > limits.body_bytes_max => {
+                let reject = Reject::BodyTooLarge;
+                self.state = ExchangeState::Refused(reject.status(), reject.reason());
+            }
+            BodyFraming::Length(said) => {
+                // What is announced is made room for when some of it has come.
+                let room = (said as usize).min(2 * length).max(length);
+                self.body.reserve_exact(room - self.body.len());
+                self.body.extend_from_slice(piece);
+            }
+            BodyFraming::None | BodyFraming::Chunked => self.body.extend_from_slice(piece),
+        }
+        if !self.wants_body() {
+            self.body = Vec::new();
+        }
+    }
+
+    /// Says that the body is there.
+    pub fn end(&mut self) {
+        let ExchangeState::Body { head, is_whole } = &mut self.state else { return };
+        *is_whole = true;
+        if let BodyFraming::Length(said) = head.head().body()
+            && said != self.body.len() as u64
+        {
+            self.state = ExchangeState::Refused(400, LENGTH_DIFFERS);
+        }
+    }
+
+    /// When to poll again, in ms of the monotonic clock, if nothing happens before.
+    pub fn deadline_ms(&self, limits: &Limits) -> Option<u64> {
+        match &self.state {
+            _ if self.record.is_some() => None,
+            ExchangeState::Body { is_whole: false, .. } => {
+                Some(self.since_ms + limits.body_idle_ms)
+            }
+            ExchangeState::Streaming(stream) => Some(stream.wrote_ms + limits.sse_keep_alive_ms),
+            ExchangeState::Body { .. } | ExchangeState::Refused(..) | ExchangeState::Pending(_) => {
+                None
+            }
+            ExchangeState::Written | ExchangeState::Done => None,
+        }
+    }
+
+    /// Bytes of buffers that it holds.
+    pub fn held_bytes(&self) -> usize {
+        let state = match &self.state {
+            ExchangeState::Body { head, .. } => head.held_bytes(),
+            ExchangeState::Pending(pending) => pending.held_bytes(),
+            ExchangeState::Streaming(stream) => stream.held_bytes(),
+            ExchangeState::Refused(..) | ExchangeState::Written | ExchangeState::Done => 0,
+        };
+        state + self.body.capacity() + self.held.capacity() + self.parts.held_bytes()
+    }
+
+    /// Goes on as far as possible, and gives `responder` what there is of the answer; ready when
+    /// that was all of it.
+    ///
+    /// `cx.out` is where content is written: empty before, and after. `cx.unsent` is what the
+    /// responder was given of this answer and has not sent: above `output_bytes_max` a stream
+    /// waits.
+    pub fn poll(&mut self, cx: &mut Cx<'_>, responder: &mut dyn ResponseSink) -> Poll<()> {
+        debug_assert!(cx.out.is_empty());
+        if let ExchangeState::Done = self.state {
+            return Poll::Ready(());
+        }
+        if self.record.is_none() {
+            self.advance(cx);
+            self.note_record(cx);
+        }
+        if !self.is_durable(cx) {
+            return Poll::Pending;
+        }
+        self.deliver(cx.out, responder);
+        match self.state {
+            ExchangeState::Done => Poll::Ready(()),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Writes what can be written.
+    fn advance(&mut self, cx: &mut Cx<'_>) {
+        loop {
+            match &mut self.state {
+                ExchangeState::Body { is_whole: false, .. } => {
+                    if self.body_stalls(cx) {
+                        self.state = ExchangeState::Refused(408, "the body took too long");
+                        continue;
+                    }
+                }
+                ExchangeState::Body { is_whole: true, .. } => {
+                    if self.handle(cx) {
+                        continue;
+                    }
+                }
+                ExchangeState::Refused(status, why) => {
+                    let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
+                    http_error::answer(&mut writer, *status, why);
+                    self.state = ExchangeState::Written;
+                }
+                ExchangeState::Pending(pending) => {
+                    let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
+                    let turn = (cx.now, cx.wake);
+                    if let Poll::Ready(handled) =
+                        pending.poll(cx.engine.service(), turn, &mut writer)
+                    {
+                        self.set_state(handled);
+                        continue;
+                    }
+                }
+                ExchangeState::Streaming(stream) => {
+                    let room = cx.engine.limits().output_bytes_max.saturating_sub(cx.unsent);
+                    if room > 0 {
+                        let mut writer =
+                            ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
+                        match follow(stream, (cx.engine, cx.now, cx.wake), &mut writer, room) {
+                            Followed::Full => cx.wake.wake_by_ref(),
+                            Followed::Waits => {}
+                            Followed::Ended | Followed::Cut => self.state = ExchangeState::Written,
+                        }
+                    }
+                }
+                ExchangeState::Written | ExchangeState::Done => {}
+            }
+            return;
+        }
+    }
+
+    /// Handles a request that is whole; false: a large body waits for its turn.
+    fn handle(&mut self, cx: &mut Cx<'_>) -> bool {
+        let ExchangeState::Body { head, .. } = &self.state else { return false };
+        let mut lease = None;
+        if self.body.len() > LARGE_BODY_BYTES {
+            lease = cx.engine.config.large.take(&mut self.ticket, cx.wake);
+            if lease.is_none() {
+                return false;
+            }
+        }
+        let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
+        let (tools, turn) = ((cx.engine, &mut *lent, &mut *cx.out), (cx.now, cx.wake, cx.peer));
+        let body = Source::from(&self.body);
+        let handled = request::handle_parts(tools, turn, &head.head(), body, &mut self.parts);
+        drop(lent);
+        self.body = Vec::new();
+        self.set_state(handled);
+        true
+    }
+
+    fn set_state(&mut self, handled: Handled) {
+        self.state = match handled {
+            Handled::Answered => ExchangeState::Written,
+            Handled::Pending(pending) => ExchangeState::Pending(pending),
+            Handled::Stream(stream) => ExchangeState::Streaming(stream),
+            // `Upgrade` is left out of the head, so nobody has asked for one.
+            Handled::Upgraded(_) => ExchangeState::Refused(400, "nothing can be upgraded here"),
+        };
+    }
+
+    /// True when a window of `body_idle_ms` passed without enough of the body.
+    fn body_stalls(&mut self, cx: &Cx<'_>) -> bool {
+        let limits = cx.engine.limits();
+        if cx.now.mono_ms.saturating_sub(self.since_ms) < limits.body_idle_ms {
+            return false;
+        }
+        let progress = self.body.len() - self.seen;
+        (self.since_ms, self.seen) = (cx.now.mono_ms, self.body.len());
+        progress < limits.body_progress_bytes_min
+    }
+
+    /// Holds back what was written, if there is a tap.
+    fn note_record(&mut self, cx: &mut Cx<'_>) {
+        let Some(tap) = &cx.engine.tap else { return };
+        if !cx.out.is_empty() || self.parts.has_news() {
+            self.held = std::mem::take(cx.out);
+            self.record = Some(tap.recorded());
+        }
+    }
+
+    /// True: nothing is held back any more.
+    fn is_durable(&mut self, cx: &mut Cx<'_>) -> bool {
+        let (Some(record), Some(tap)) = (self.record, &cx.engine.tap) else { return true };
+        if tap.durable() < record {
+            tap.wait(record, cx.wake);
+            return false;
+        }
+        self.record = None;
+        *cx.out = std::mem::take(&mut self.held);
+        true
+    }
+
+    /// Gives everything to the responder.
+    fn deliver(&mut self, out: &mut Vec<u8>, responder: &mut dyn ResponseSink) {
+        if let Some(head) = self.parts.take_head() {
+            responder.head(&head);
+        }
+        if !out.is_empty() {
+            responder.content(out);
+            out.clear();
+        }
+        if let ExchangeState::Written = self.state {
+            self.state = ExchangeState::Done;
+            responder.end(self.parts.end().map_or(ResponseFields::NONE, ResponseFieldsBuf::get));
+        }
+    }
+}

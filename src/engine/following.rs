@@ -1,0 +1,52 @@
+//! One turn of an open stream, whatever its transport.
+
+use crate::{
+    binding::{EventStream, answer::ResponseWriter},
+    engine::Engine,
+    service::{Follow, Now},
+};
+
+use std::task::Waker;
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Followed {
+    /// It wrote as much as there was room for.
+    Full,
+    /// It wrote all that there is.
+    Waits,
+    /// It wrote the end of the stream.
+    Ended,
+    /// It wrote the end, because the server ends.
+    Cut,
+}
+
+/// Writes what a stream has until the output holds `room` bytes, a sign of life when nothing was
+/// written for long, and its end.
+pub(super) fn follow(
+    stream: &mut EventStream,
+    (engine, now, wake): (&Engine, Now, &Waker),
+    writer: &mut ResponseWriter<'_>,
+    room: usize,
+) -> Followed {
+    let before = writer.out.len();
+    let follow = stream.poll(engine.service(), wake, writer, room);
+    if writer.out.len() > before {
+        stream.wrote_ms = now.mono_ms;
+    }
+    match follow {
+        Follow::More => Followed::Full,
+        Follow::Pending if engine.is_cut() => {
+            stream.cut(writer);
+            Followed::Cut
+        }
+        Follow::Pending => {
+            if now.mono_ms >= stream.wrote_ms + engine.limits().sse_keep_alive_ms {
+                stream.keep_alive(writer);
+                stream.wrote_ms = now.mono_ms;
+            }
+            Followed::Waits
+        }
+        Follow::End | Follow::Gone => Followed::Ended,
+    }
+}

@@ -1,0 +1,241 @@
+//! A head that somebody else has parsed: its parts are checked and filed as those of HTTP/1.1 are.
+//!
+//! Law: a head that comes in parts is refused for the reason for which the same head in HTTP/1.1
+//! would be, but for what only the syntax of HTTP/1.1 can get wrong. Fields of a connection mean
+//! nothing here (RFC 9113 §8.2.2) and are left out.
+
+use super::{
+    HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, HeadMemo, Method, Reject, Version,
+    head::{Field, Span},
+    line,
+    parse::{FIELDS_CEILING, FieldLine, KnownField, Pass, known, trimmed},
+    scan, target,
+};
+
+/// The head of a request, in parts.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestParts<'r, F> {
+    /// The method.
+    pub method: &'r [u8],
+    /// Path and query, or `*`: the target in origin form or asterisk form.
+    pub target: &'r [u8],
+    /// `:authority` of HTTP/2, which stands for `Host` (RFC 9113 §8.3.1).
+    pub authority: Option<&'r [u8]>,
+    /// Names, in any case, and values of the fields, in their order.
+    pub fields: F,
+    /// True: a body follows, and be it empty.
+    pub has_body: bool,
+    /// True: the answer may have trailers, as in HTTP/2.
+    pub takes_trailers: bool,
+}
+
+/// A valid head, and the bytes that it is read from.
+#[derive(Debug)]
+pub struct HeadBuf {
+    bytes: Vec<u8>,
+    layout: HeadLayout,
+}
+
+impl HeadBuf {
+    /// The head.
+    #[inline]
+    pub fn head(&self) -> Head<'_> {
+        self.layout.head(&self.bytes)
+    }
+
+    /// Whether the hosts that it names are known to the server; see [`HeadMemo::read`].
+    pub fn knows_hosts(&self) -> bool {
+        self.layout.knows_hosts()
+    }
+
+    /// Bytes behind pointers.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
+/// Bytes for which a head has room from the start.
+const BYTES_TYPICAL: usize = 512;
+
+/// Bytes of a request line of HTTP/1.1 beside method and target, which are counted as if they were
+/// there.
+const LINE_BYTES: usize = " ".len() + line::VERSION_BYTES + END.len();
+
+/// What stands between the name of a field and its value, and behind that and behind a head.
+const SEPARATOR: &[u8] = b": ";
+const END: &[u8] = b"\r\n";
+
+impl HeadMemo {
+    /// Reads a head that comes in parts; `knows_hosts` is as for [`HeadMemo::read`].
+    ///
+    /// # Errors
+    /// Those of [`find_head`](super::find_head) and [`parse_head`](super::parse_head).
+    pub fn read_parts<'r>(
+        &mut self,
+        parts: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
+        knows_hosts: impl FnOnce(&Head<'_>, bool) -> bool,
+    ) -> Result<HeadBuf, Reject> {
+        self.lines.clear();
+        let mut head = file(parts, &mut self.lines, &self.known_host, &self.limits)?;
+        let is_host_known = head.layout.knows_hosts;
+        head.layout.knows_hosts = knows_hosts(&head.head(), is_host_known);
+        if head.layout.knows_hosts && !is_host_known {
+            self.note_host(head.layout.host.of(&head.bytes).unwrap_or_default());
+        }
+        Ok(head)
+    }
+}
+
+/// Puts the parts into one buffer and files them, in the order in which a head of HTTP/1.1 is read:
+/// all of its bytes, then the target, then the syntax of the fields, then what they mean.
+fn file<'r>(
+    parts: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
+    lines: &mut Vec<FieldLine>,
+    known_host: &[u8],
+    limits: &HeadLimits,
+) -> Result<HeadBuf, Reject> {
+    let RequestParts { method, target, authority, fields, has_body, .. } = parts;
+    check_line(method, target, limits)?;
+    let head_bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
+    let mut bytes = Vec::with_capacity(BYTES_TYPICAL);
+    bytes.extend_from_slice(method);
+    bytes.extend_from_slice(target);
+    let (target_at, section_at) = (method.len(), bytes.len());
+    if section_at + LINE_BYTES > head_bytes_max {
+        return Err(Reject::TargetTooLong);
+    }
+    let bytes_max = head_bytes_max - LINE_BYTES - END.len();
+    let (fields_max, has_authority) = (limits.fields_max.min(FIELDS_CEILING), authority.is_some());
+    let mut section = Section { bytes, bytes_max, lines, fields_left: fields_max, syntax: Ok(()) };
+    if let Some(authority) = authority {
+        section.push(Some(KnownField::Host), b"host", authority)?;
+    }
+    for (name, value) in fields {
+        let known = known(name);
+        if !(is_left_out(known) || has_authority && matches!(known, Some(KnownField::Host))) {
+            section.push(known, name, value)?;
+        }
+    }
+    let Section { bytes, syntax, .. } = section;
+    if target.is_empty() {
+        return Err(Reject::RequestLine);
+    }
+    if target.len() > limits.target_bytes_max {
+        return Err(Reject::TargetTooLong);
+    }
+    let kind = Method::of(method);
+    let target = target::parse(kind, target, limits)?;
+    syntax?;
+    let mut out = HeadLayout::begin(kind, Version::Http11, target.form);
+    // The limit is that of the layout.
+    out.head_len = bytes.len() as u16;
+    out.method_text = Span::new(0, target_at);
+    out.path = target.path.behind(target_at);
+    out.query = target.query.behind(target_at);
+    out.section = Span::new(section_at, bytes.len());
+    let mut pass = Pass::new(&bytes, out, None);
+    pass.take_lines(lines)?;
+    if has_body {
+        pass.expect_body();
+    }
+    let layout = pass.finish(target.authority.behind(target_at), known_host, limits)?;
+    Ok(HeadBuf { bytes, layout })
+}
+
+/// Refuses what could not stand in a request line.
+fn check_line(method: &[u8], target: &[u8], limits: &HeadLimits) -> Result<(), Reject> {
+    let is_token = |method: &[u8]| method.iter().all(|&byte| line::is_token(byte));
+    let looked_at = &method[..method.len().min(limits.method_bytes_max)];
+    if method.is_empty() || !is_token(looked_at) {
+        return Err(Reject::MethodInvalid);
+    }
+    if method.len() > limits.method_bytes_max {
+        return Err(Reject::MethodTooLong);
+    }
+    match target.get(scan::next_control(target, 0)) {
+        Some(b'\t') => Err(Reject::RequestLine),
+        Some(&byte) => Err(control(byte)),
+        None if method.len() + target.len() + LINE_BYTES - END.len() > line::bytes_max(limits) => {
+            Err(Reject::TargetTooLong)
+        }
+        None => Ok(()),
+    }
+}
+
+fn control(byte: u8) -> Reject {
+    match byte {
+        b'\n' => Reject::BareLineFeed,
+        b'\r' => Reject::BareCarriageReturn,
+        _ => Reject::ControlByte,
+    }
+}
+
+/// Fields of a connection, which are said anew for each, or not at all.
+fn is_left_out(known: Option<KnownField>) -> bool {
+    match known {
+        Some(
+            KnownField::Connection
+            | KnownField::TransferEncoding
+            | KnownField::Expect
+            | KnownField::Named(Field::Upgrade),
+        ) => true,
+        Some(KnownField::Host | KnownField::ContentLength | KnownField::Named(_)) | None => false,
+    }
+}
+
+/// The field lines of a head on its way.
+struct Section<'l> {
+    /// The lines, behind method and target.
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    /// Those that have a meaning here.
+    lines: &'l mut Vec<FieldLine>,
+    /// How many more there may be.
+    fields_left: usize,
+    /// The first mistake in the syntax of a field.
+    syntax: Result<(), Reject>,
+}
+
+impl Section<'_> {
+    fn push(&mut self, known: Option<KnownField>, name: &[u8], value: &[u8]) -> Result<(), Reject> {
+        let length = name.len() + SEPARATOR.len() + value.len() + END.len();
+        if self.bytes.len() + length > self.bytes_max {
+            return Err(Reject::HeadTooLarge);
+        }
+        let stop = scan::value_len(value);
+        match value.get(stop) {
+            None | Some(0x7f) => {}
+            Some(&byte) => return Err(control(byte)),
+        }
+        if self.syntax.is_ok() {
+            self.syntax = match self.fields_left.checked_sub(1) {
+                // A line that does not begin with a name is no field, and none too many.
+                None if !name.first().is_some_and(|&byte| line::is_token(byte)) => {
+                    Err(Reject::FieldName)
+                }
+                None => Err(Reject::TooManyFields),
+                Some(left) => {
+                    self.fields_left = left;
+                    check_field(name, stop == value.len())
+                }
+            };
+        }
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(SEPARATOR);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        if let Some(known) = known {
+            let value = trimmed(&self.bytes, start, self.bytes.len());
+            self.lines.push(FieldLine { known: Some(known), value });
+        }
+        self.bytes.extend_from_slice(END);
+        Ok(())
+    }
+}
+
+fn check_field(name: &[u8], is_value: bool) -> Result<(), Reject> {
+    if name.is_empty() || !name.iter().all(|&byte| line::is_token(byte)) {
+        return Err(Reject::FieldName);
+    }
+    if is_value { Ok(()) } else { Err(Reject::FieldValue) }
+}
