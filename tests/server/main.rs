@@ -9,6 +9,7 @@ mod grpc_client;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod agents;
 mod disconnects;
 mod grpc;
 mod hosts;

@@ -10,6 +10,7 @@ mod support;
 
 mod later;
 mod owned;
+mod removed;
 mod routed;
 mod router;
 mod setup;
