@@ -56,6 +56,13 @@ fn the_pages_quote_their_programs() {
 
 /// Posts a call and reads until the server closes.
 fn post(addr: SocketAddr, path: &str, method: &str, message: Value) -> String {
+    let mut answer = String::new();
+    open(addr, path, method, message).read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Posts a call.
+fn open(addr: SocketAddr, path: &str, method: &str, message: Value) -> TcpStream {
     let params = json!({ "message": message });
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
     let mut stream = TcpStream::connect(addr).unwrap();
@@ -66,9 +73,7 @@ fn post(addr: SocketAddr, path: &str, method: &str, message: Value) -> String {
         body.len()
     )
     .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    stream
 }
 
 fn words(text: &str) -> Value {
@@ -121,6 +126,27 @@ fn the_agent_of_the_guide_answers_in_every_way() {
     assert_eq!(later["artifacts"][0]["parts"][0]["text"], "You said: hi");
     running.shutdown();
     running.join();
+}
+
+#[test]
+fn the_courier_of_the_guide_is_replaced_on_its_way() {
+    let running = agent::server().listen("127.0.0.1:0").workers(1).start().unwrap();
+    let (addr, agents) = (running.addrs()[0], running.agents().unwrap().clone());
+    agent::hire(&agents).unwrap();
+    let mut stream = open(addr, "/agents/courier", "SendStreamingMessage", words("a parcel"));
+    let (mut answer, mut bytes) = (String::new(), [0; 4096]);
+    while !answer.contains("stop 1 of 5") {
+        let read = stream.read(&mut bytes).unwrap();
+        assert!(read > 0, "{answer}");
+        answer.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    agent::update(&agents).unwrap();
+    stream.read_to_string(&mut answer).unwrap();
+    for stop in 1..=5 {
+        let said = format!("stop {stop} of 5");
+        assert!((1..=2).contains(&answer.matches(&said).count()), "{said} in {answer}");
+    }
+    assert!(answer.contains("delivered"), "{answer}");
 }
 
 #[test]

@@ -3,10 +3,11 @@
 //! `cargo run --example agent`, then send it `ping`, `report`, `sign` and a file, `count`,
 //! `coffee`, `work` or anything else, and the agent `later` anything at all.
 
-use std::{thread, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
 use peregrine::{
-    agent::{Agent, Closed, Job, Profile, Skill, Turn},
+    agent::{Adopted, Agent, Closed, Job, Profile, Skill, Turn},
+    engine::{AgentError, Agents},
     model::{
         ArtifactBuf, Content, Json, JsonObject, MessageBuf, PartBuf, PartsBuf, TaskState,
         ValueError,
@@ -133,6 +134,46 @@ async fn later(mut job: Job) -> Result<(), Closed> {
     let parts = PartsBuf::new().text(&format!("You said: {}", job.message().text()));
     job.artifact(&ArtifactBuf::new("echo", &parts))?;
     job.status(TaskState::Completed, None)
+}
+
+/// Tells its stops one after the other, and keeps with its task which one is next.
+struct Courier;
+
+impl Agent for Courier {
+    fn start(&self, mut turn: Turn<'_>) {
+        turn.status(TaskState::Working);
+        if let Ok(job) = turn.detach() {
+            thread::spawn(move || deliver(job, 1));
+        }
+    }
+
+    fn adopt(&self, task: Adopted) {
+        let next = task.kept().first().copied().unwrap_or(1);
+        let job = task.into_job();
+        thread::spawn(move || deliver(job, next));
+    }
+}
+
+fn deliver(mut job: Job, next: u8) -> Result<(), Closed> {
+    for stop in next..=5 {
+        thread::sleep(Duration::from_millis(20));
+        job.status(TaskState::Working, Some(&say(&format!("stop {stop} of 5"))))?;
+        // Without it the next program would begin anew.
+        let _ = job.keep(&[stop + 1]);
+    }
+    job.status(TaskState::Completed, Some(&say("delivered")))
+}
+
+/// Adds the courier to a server that runs.
+pub fn hire(agents: &Agents) -> Result<(), AgentError> {
+    agents.add(Profile::new("courier", "Delivers."), Arc::new(Courier))?;
+    Ok(())
+}
+
+/// Lets another program answer for the courier; what is on its way goes on with that one.
+pub fn update(agents: &Agents) -> Result<(), AgentError> {
+    agents.replace(Profile::new("courier", "Delivers as well."), Arc::new(Courier))?;
+    Ok(())
 }
 
 /// Both agents, on 127.0.0.1:3000.

@@ -1,7 +1,10 @@
 //! Agents that are added, replaced and removed while the server runs, and what becomes of their
 //! tasks.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, OnceLock},
+};
 
 use peregrine::{
     agent::{Adopted, Agent, Closed, Job, NotKept, Profile, Turn},
@@ -391,6 +394,30 @@ fn a_program_that_panics_fails_the_tasks_that_it_was_asked_for() {
     for id in &ids {
         assert_eq!(status(&mut lab, id).0, FAILED);
     }
+}
+
+/// Asks for input, and panics when it gets some.
+struct Breaks;
+
+impl Agent for Breaks {
+    fn start(&self, mut turn: Turn<'_>) {
+        assert_eq!(turn.state, None, "as the test wants it");
+        turn.status(TaskState::InputRequired);
+    }
+}
+
+#[test]
+fn a_turn_that_panics_holds_up_no_change() {
+    let (mut lab, agents) = lab();
+    agents.replace(profile("one", "Breaks."), Arc::new(Breaks)).unwrap();
+    let id = send(&mut lab, "one", "go")["task"]["id"].take();
+    let more = Gen::V1.params(Say { task: id.as_str(), id: "m-2", ..say("more") });
+    let more = post("/agents/one", &[], &rpc("SendMessage", &more));
+    let peer = lab.open();
+    assert!(catch_unwind(AssertUnwindSafe(|| lab.write(peer, &more))).is_err());
+    // Nobody is at work at it, and its client has spoken.
+    agents.replace(profile("one", "Second."), Arc::new(Named("second"))).unwrap();
+    assert_eq!(status(&mut lab, &id), (FAILED.to_owned(), REPLACED.to_owned()));
 }
 
 /// Is replaced in the middle of its turn.
