@@ -51,7 +51,7 @@ pub struct EventStream {
     /// When something was last written, for keep-alive comments.
     pub wrote_ms: u64,
     /// What a subscriber counts whose events do not say their numbers.
-    count: Option<EventCount>,
+    count: Option<Box<EventCount>>,
     /// The place among the open streams.
     _permit: Permit,
 }
@@ -69,7 +69,7 @@ impl EventStream {
         let encode = format.encode_for(made);
         let count = match format.events {
             EventFraming::Sse | EventFraming::Messages { .. } => None,
-            EventFraming::Grpc => Some(EventCount::new(&cursor, std::mem::take(fields))),
+            EventFraming::Grpc => Some(Box::new(EventCount::new(&cursor, std::mem::take(fields)))),
         };
         let (format, wrote_ms) = (format.keep(), now_ms);
         EventStream { cursor, format, encode, wrote_ms, count, _permit: permit }
@@ -129,7 +129,7 @@ impl EventStream {
     pub fn cut(&self, writer: &mut ResponseWriter<'_>) {
         let fault = Fault::because(FaultKind::ShuttingDown, SHUTTING_DOWN);
         let format = AnswerFormat { encode: self.encode, ..self.format.get() };
-        if self.count.as_ref().is_some_and(EventCount::has_no_head) {
+        if self.count.as_ref().is_some_and(|count| count.has_no_head()) {
             return writer.refuse(&format, &fault);
         }
         match format.status(Err(&fault)) {
@@ -150,7 +150,8 @@ impl EventStream {
 
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
-        self.format.held_bytes() + self.count.as_ref().map_or(0, EventCount::held_bytes)
+        let count = |count: &Box<EventCount>| size_of::<EventCount>() + count.held_bytes();
+        self.format.held_bytes() + self.count.as_ref().map_or(0, count)
     }
 }
 
