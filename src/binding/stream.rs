@@ -150,8 +150,8 @@ impl EventStream {
 
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
-        let count = |count: &Box<EventCount>| size_of::<EventCount>() + count.held_bytes();
-        self.format.held_bytes() + self.count.as_ref().map_or(0, count)
+        let count = |count: &EventCount| size_of::<EventCount>() + count.held_bytes();
+        self.format.held_bytes() + self.count.as_deref().map_or(0, count)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::{
     binding::{
         EventStream, Handled, PendingResponse,
         answer::ResponseWriter,
+        grpc::{self, Status},
         hosts, http_error,
         large::{LARGE_BODY_BYTES, Lent, Ticket},
         responder::Transport,
@@ -48,6 +49,8 @@ pub trait ResponseSink {
 pub struct Exchange {
     state: ExchangeState,
     parts: ResponseParts,
+    /// True: it is a call of gRPC, which hears in trailers why it is refused.
+    is_grpc: bool,
     body: Vec<u8>,
     /// When the current window of the body began, and what had come until then.
     since_ms: u64,
@@ -86,8 +89,13 @@ impl Exchange {
         request: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
     ) -> Exchange {
         let (config, peer) = (&cx.engine.config, cx.peer);
-        let parts = ResponseParts::new(request.method == b"HEAD", request.takes_trailers);
-        let is_whole = !request.has_body;
+        let RequestParts { method, target, authority, fields, has_body, takes_trailers } = request;
+        let parts = ResponseParts::new(method == b"HEAD", takes_trailers);
+        let (is_whole, mut is_grpc) = (!has_body, false);
+        let fields = fields.inspect(|(name, value)| {
+            is_grpc |= name.eq_ignore_ascii_case(b"content-type") && grpc::is_media(value);
+        });
+        let request = RequestParts { method, target, authority, fields, has_body, takes_trailers };
         let knows_hosts = |head: &Head<'_>, is_known| hosts::are_known(config, head, is_known);
         let state = match cx.worker.heads.read_parts(request, knows_hosts) {
             Err(reject) => ExchangeState::Refused(reject.status(), reject.reason()),
@@ -97,7 +105,18 @@ impl Exchange {
             Ok(head) => ExchangeState::Body { head: Box::new(head), is_whole },
         };
         let (body, held, since_ms) = (Vec::new(), Vec::new(), cx.now.mono_ms);
-        Exchange { state, parts, body, since_ms, seen: 0, ticket: None, held, record: None }
+        is_grpc &= takes_trailers && method == b"POST";
+        Exchange {
+            state,
+            parts,
+            is_grpc,
+            body,
+            since_ms,
+            seen: 0,
+            ticket: None,
+            held,
+            record: None,
+        }
     }
 
     /// True: the body is wanted. What comes of one that is not may be thrown away.
@@ -209,7 +228,10 @@ impl Exchange {
                 }
                 ExchangeState::Refused(status, why) => {
                     let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
-                    http_error::answer(&mut writer, *status, why);
+                    match self.is_grpc {
+                        true => _ = grpc::refuse(&mut writer, &Status::of_http(*status, why)),
+                        false => http_error::answer(&mut writer, *status, why),
+                    }
                     self.state = ExchangeState::Written;
                 }
                 ExchangeState::Pending(pending) => {

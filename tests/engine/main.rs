@@ -14,6 +14,7 @@ mod dialects;
 mod extensions;
 mod faults;
 mod generations;
+mod grpc;
 mod identity;
 mod jobs;
 mod jsonrpc;

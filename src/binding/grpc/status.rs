@@ -88,6 +88,19 @@ impl Status {
         }
     }
 
+    /// The status of a call that is refused before it is known to be one, for which HTTP has this
+    /// status: said in gRPC's own words, since its clients make UNKNOWN of most others.
+    pub fn of_http(status: u16, why: &str) -> Status {
+        let code = match status {
+            408 => Code::Cancelled,
+            413 | 414 | 431 => Code::ResourceExhausted,
+            421 => Code::PermissionDenied,
+            500.. => Code::Unavailable,
+            _ => Code::InvalidArgument,
+        };
+        Status::new(code, why)
+    }
+
     /// The fields that say it: those of trailers, or of a response of trailers alone.
     pub fn fields(&self) -> ResponseFieldsBuf {
         if *self == Status::OK {

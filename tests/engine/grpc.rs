@@ -1,0 +1,286 @@
+//! gRPC above bytes: a request that somebody else has parsed, answered in parts.
+
+use std::{
+    sync::Arc,
+    task::{Poll, Waker},
+};
+
+use peregrine::{
+    binding::grpc::fields::v1,
+    engine::{
+        Cx, Engine, Exchange, HeadParts, RequestParts, ResponseFields, ResponseSink, Setup, Worker,
+    },
+    pb::{Fields, Writer},
+    service::{Now, Peer, Start},
+};
+
+use crate::support::{BEGIN, Counter, echo, script};
+
+/// What came of a call.
+#[derive(Debug, Default)]
+struct Said {
+    status: u16,
+    /// Of the head, and behind the content.
+    fields: [Vec<(String, String)>; 2],
+    content: Vec<u8>,
+    is_over: bool,
+}
+
+impl ResponseSink for Said {
+    fn head(&mut self, head: &HeadParts) {
+        assert_eq!(self.status, 0, "a second head");
+        self.status = head.status;
+        head.for_each_field(|name, value| {
+            self.fields[0].push((name.to_ascii_lowercase(), value.to_owned()));
+        });
+    }
+
+    fn content(&mut self, bytes: &mut Vec<u8>) {
+        assert!(self.status != 0 && !self.is_over);
+        self.content.append(bytes);
+    }
+
+    fn end(&mut self, trailers: ResponseFields<'_>) {
+        assert!(self.status != 0 && !self.is_over);
+        self.is_over = true;
+        self.fields[1] =
+            trailers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    }
+}
+
+impl Said {
+    fn field(&self, name: &str) -> Option<&str> {
+        let all = self.fields.iter().flatten();
+        all.into_iter().find(|field| field.0 == name).map(|field| &*field.1)
+    }
+
+    /// The messages, without their frames.
+    fn messages(&self) -> Vec<&[u8]> {
+        let (mut rest, mut messages) = (&self.content[..], Vec::new());
+        while let Some((prefix, behind)) = rest.split_first_chunk::<5>() {
+            let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
+            let (message, behind) = behind.split_at(length as usize);
+            messages.push(message);
+            rest = behind;
+        }
+        assert!(rest.is_empty());
+        messages
+    }
+
+    /// The numbers of the first fields of all messages: what kind of event each is.
+    fn kinds(&self) -> Vec<u32> {
+        let first = |message: &&[u8]| Fields(message).next().unwrap().unwrap().0;
+        self.messages().iter().map(first).collect()
+    }
+}
+
+struct Server {
+    engine: Arc<Engine>,
+    worker: Worker,
+    now: Now,
+}
+
+impl Server {
+    fn new(change: impl FnOnce(&mut Setup)) -> Server {
+        let mut setup = Setup { agents: vec![echo()], ..Setup::default() };
+        change(&mut setup);
+        let base_url = "http://a".to_owned();
+        let start = Start { secret: 7, unix_ms: || BEGIN.unix_ms, workers: 1, base_url };
+        let engine = setup.build(start).unwrap();
+        let worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
+        Server { engine, worker, now: BEGIN }
+    }
+
+    fn cx<'a>(&'a mut self, out: &'a mut Vec<u8>, unsent: usize) -> Cx<'a> {
+        let peer = Peer::default();
+        let (engine, worker) = (&*self.engine, &mut self.worker);
+        Cx { engine, worker, now: self.now, wake: Waker::noop(), out, unsent, peer }
+    }
+
+    fn begin(&mut self, rpc: &str, takes_trailers: bool, body: &[u8]) -> Exchange {
+        let target = format!("/lf.a2a.v1.A2AService/{rpc}");
+        let fields = [
+            (&b"a2a-version"[..], &b"1.0"[..]),
+            (b"Content-Type", b"application/grpc+proto"),
+            (b"te", b"trailers"),
+        ];
+        let request = RequestParts {
+            method: b"POST",
+            target: target.as_bytes(),
+            authority: Some(b"a:1"),
+            fields: fields.into_iter(),
+            has_body: true,
+            takes_trailers,
+        };
+        let mut exchange = Exchange::new(&mut self.cx(&mut Vec::new(), 0), request);
+        exchange.push(self.engine.limits(), body);
+        exchange.end();
+        exchange
+    }
+
+    fn poll(&mut self, exchange: &mut Exchange, said: &mut Said, unsent: usize) {
+        let mut out = Vec::new();
+        let polled = exchange.poll(&mut self.cx(&mut out, unsent), said);
+        assert_eq!(polled == Poll::Ready(()), said.is_over);
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now.mono_ms += ms;
+        self.engine.tick(&mut self.worker, self.now, Waker::noop());
+    }
+
+    fn ask(&mut self, rpc: &str, body: &[u8]) -> Said {
+        let (mut exchange, mut said) = (self.begin(rpc, true, body), Said::default());
+        self.poll(&mut exchange, &mut said, 0);
+        said
+    }
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&[0][..], &(message.len() as u32).to_be_bytes(), message].concat()
+}
+
+fn say(text: &str) -> Vec<u8> {
+    let (mut part, mut message, mut request) = (Vec::new(), Vec::new(), Vec::new());
+    Writer(&mut part).bytes(v1::part::TEXT, text.as_bytes());
+    let mut writer = Writer(&mut message);
+    writer.bytes(v1::message::MESSAGE_ID, b"m");
+    writer.number(v1::message::ROLE, 1);
+    writer.bytes(v1::message::PARTS, &part);
+    Writer(&mut request).bytes(v1::send_message_request::MESSAGE, &message);
+    framed(&request)
+}
+
+fn get(id: &str) -> Vec<u8> {
+    let mut request = Vec::new();
+    Writer(&mut request).bytes(v1::get_task_request::ID, id.as_bytes());
+    framed(&request)
+}
+
+#[test]
+fn a_call_is_answered_by_a_message_and_a_status_behind_it() {
+    let mut server = Server::new(|_| ());
+    let said = server.ask("SendMessage", &say("hi"));
+    assert_eq!((said.status, said.is_over, said.messages().len()), (200, true, 1));
+    assert_eq!(said.fields[0], [("content-type".to_owned(), "application/grpc".to_owned())]);
+    assert_eq!(said.fields[1], [("grpc-status".to_owned(), "0".to_owned())]);
+}
+
+#[test]
+fn what_is_refused_is_a_status_in_a_head_alone() {
+    let mut server = Server::new(|setup| setup.limits.body_bytes_max = 1024);
+    let (two, large) = ([get("x"), get("y")].concat(), get(&"x".repeat(2000)));
+    let compressed = [&[1][..], &get("x")[1..]].concat();
+    for (rpc, body, code) in [
+        ("GetTask", &get("nothing")[..], "5"),
+        ("GetTask", &get(""), "3"),
+        ("GetTask", &framed(b"\xff"), "3"),
+        ("GetTask", &two, "3"),
+        ("GetTask", b"", "3"),
+        ("GetTask", b"\0\0\0\0\x09x", "3"),
+        ("GetTask", &large, "8"),
+        ("GetTask", b"\0\0\0\xff\xffx", "8"),
+        ("GetTask", &compressed, "12"),
+        ("Nothing", &get("x"), "12"),
+        ("GetExtendedAgentCard", &framed(b""), "9"),
+        ("SubscribeToTask", &get("nothing"), "5"),
+    ] {
+        let said = server.ask(rpc, body);
+        assert_eq!((said.status, said.is_over), (200, true), "{rpc} {body:?}");
+        assert_eq!(said.field("grpc-status"), Some(code), "{rpc} {body:?}: {said:?}");
+        assert!(said.content.is_empty() && said.fields[1].is_empty(), "{rpc}: {said:?}");
+        assert!(said.field("content-length").is_none_or(|length| length == "0"));
+    }
+    // A host that is not ours is refused before anybody looks at the call.
+    let mut server = Server::new(|setup| setup.allow_hosts = vec!["b".to_owned()]);
+    assert_eq!(server.ask("GetTask", &get("x")).field("grpc-status"), Some("7"));
+}
+
+#[test]
+fn without_trailers_there_is_no_grpc() {
+    let mut server = Server::new(|_| ());
+    let (mut exchange, mut said) = (server.begin("GetTask", false, &get("x")), Said::default());
+    server.poll(&mut exchange, &mut said, 0);
+    assert_eq!((said.status, said.field("grpc-status")), (404, None));
+}
+
+#[test]
+fn the_head_of_a_stream_names_its_first_event_and_comes_with_it() {
+    let mut server = Server::new(|_| ());
+    let said = server.ask("SendStreamingMessage", &say("stream:3"));
+    assert_eq!(said.field("a2a-event-id"), Some("1"), "{said:?}");
+    use v1::stream_response as kind;
+    let update = [kind::STATUS_UPDATE, kind::ARTIFACT_UPDATE];
+    assert_eq!(said.kinds(), [kind::TASK, update[0], update[1], update[0]]);
+    assert_eq!(said.field("grpc-status"), Some("0"));
+    // A direct message is a stream of one item, which has no number.
+    let said = server.ask("SendStreamingMessage", &say("ping"));
+    assert_eq!((said.kinds(), said.field("a2a-event-id")), (vec![kind::MESSAGE], None));
+}
+
+#[test]
+fn nothing_is_said_of_a_call_that_waits_until_it_is_answered() {
+    let mut server = Server::new(|_| ());
+    let body = say("hold:1000:1");
+    let (mut exchange, mut said) = (server.begin("SendMessage", true, &body), Said::default());
+    server.poll(&mut exchange, &mut said, 0);
+    assert_eq!(said.status, 0, "{said:?}");
+    server.pass(1_000);
+    server.poll(&mut exchange, &mut said, 0);
+    assert_eq!((said.messages().len(), said.field("grpc-status")), (1, Some("0")));
+}
+
+#[test]
+fn a_stream_that_is_cut_ends_with_a_status() {
+    let mut server = Server::new(|_| ());
+    let body = say("hold:60000:1");
+    let begun = server.begin("SendStreamingMessage", true, &body);
+    let (mut exchange, mut said) = (begun, Said::default());
+    server.poll(&mut exchange, &mut said, 0);
+    assert_eq!((said.messages().len(), said.is_over), (1, false));
+    // Time alone says nothing: a message has no comment that keeps a connection alive.
+    server.pass(59_000);
+    server.poll(&mut exchange, &mut said, 0);
+    assert_eq!((said.messages().len(), said.is_over), (1, false));
+    server.engine.drain();
+    server.engine.cut();
+    server.poll(&mut exchange, &mut said, 0);
+    assert_eq!((said.field("grpc-status"), said.is_over), (Some("14"), true), "{said:?}");
+}
+
+#[test]
+fn a_subscriber_that_fell_behind_is_told_to_subscribe_again() {
+    // An artifact that is replaced again and again: what was replaced is kept for the ring only.
+    let toml = r#"
+        [[rule]]
+        [[rule.step]]
+        status = "working"
+        [[rule.step]]
+        delay_ms = 1000
+        status = "working"
+        [[rule.step]]
+        artifact = "a"
+        repeat = 200
+        payload_bytes = 500
+        [[rule.step]]
+        delay_ms = 60000
+        status = "completed"
+    "#;
+    let mut server = Server::new(|setup| {
+        setup.agents = vec![script("a", toml)];
+        setup.limits.event_ring_max = 20;
+    });
+    let body = say("hi");
+    let begun = server.begin("SendStreamingMessage", true, &body);
+    let (mut exchange, mut said) = (begun, Said::default());
+    server.poll(&mut exchange, &mut said, 0);
+    // It does not read, and more comes than the task can replay.
+    let full = server.engine.limits().output_bytes_max;
+    server.poll(&mut exchange, &mut said, full);
+    server.pass(1_000);
+    server.poll(&mut exchange, &mut said, full);
+    assert_eq!((said.messages().len(), said.is_over), (2, false));
+    server.poll(&mut exchange, &mut said, 0);
+    assert_eq!((said.messages().len(), said.field("grpc-status")), (2, Some("14")));
+    assert!(said.field("grpc-message").unwrap().contains("fell behind"));
+}
