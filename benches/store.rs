@@ -143,13 +143,7 @@ fn following(criterion: &mut Criterion) {
         let event = status(TaskState::Working);
         maker.store.update(key, now(0), |edit| edit.apply(&event).map(drop)).unwrap().unwrap();
     }
-    let start = Cursor {
-        handle: key.handle(),
-        seq: 0,
-        snapshot: false,
-        ends_at_input: true,
-        waiter: Default::default(),
-    };
+    let start = Cursor { handle: key.handle(), ends_at_input: true, ..Cursor::default() };
     let mut group = criterion.benchmark_group("store");
     group.throughput(Throughput::Elements(100));
     group.bench_function("follow_100_events", |bencher| {

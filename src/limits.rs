@@ -8,7 +8,7 @@ mod memory;
 mod units;
 
 #[cfg(test)]
-pub(crate) use memory::RESUME_TIMER_BYTES;
+pub(crate) use memory::{DEFERRED_CALL_BYTES, RESUME_TIMER_BYTES};
 #[cfg(feature = "grpc")]
 pub(crate) use memory::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES};
 
@@ -76,6 +76,9 @@ macro_rules! limits {
 /// Bytes of a body or message above which it counts among `large_bodies_max`: what is smaller is
 /// handled with what each worker has at hand.
 pub const LARGE_BODY_BYTES: usize = 64 * 1024;
+
+/// Header fields that an agent's profile may name.
+pub const AGENT_FIELDS_MAX: usize = 16;
 
 /// Why a limit could not be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +205,9 @@ limits! {
     kept_bytes_max: usize = 1_024;
     /// Tasks in memory, running and finished; the oldest finished ones leave first.
     tasks_max: usize = 1_048_576;
+    /// Calls that wait for their agents to say what comes of them: a message, a task or a refusal.
+    /// What is kept of each counts in `store_bytes_max`.
+    deferred_calls_max: usize = 8_192;
     /// Bytes of tasks in memory; the oldest finished ones leave first.
     store_bytes_max: usize = 1024 * 1024 * 1024;
     /// Milliseconds that a finished task can still be read.

@@ -3,6 +3,8 @@
 //! A call is borrowed from its body and answered through a writer while the task is locked, so
 //! nothing is copied in between. Time, entropy and wake-ups are arguments.
 
+mod fields;
+mod late;
 pub mod tap;
 
 use std::{
@@ -20,6 +22,8 @@ use crate::{
 };
 
 pub use crate::waiter::{SharedWaker, Waiter};
+pub use fields::{FieldSource, RequestFields};
+pub use late::{CallLink, LateAnswer, LateCall};
 
 /// The time, read once per turn of a worker's loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,6 +119,8 @@ pub struct Caller<'a> {
     pub extensions: Option<&'a str>,
     /// The caller's name, which its transport has verified (A2A 1.0 §7.2); see [`Peer`].
     pub identity: Option<&'a str>,
+    /// The header fields of its request.
+    pub fields: RequestFields<'a>,
 }
 
 /// What a call may use beside its parameters.
@@ -168,6 +174,8 @@ pub struct WaitHandle {
     pub history: Option<u32>,
     /// How it is woken.
     pub waiter: Waiter,
+    /// What it shares with who answers it, or wants to know when it leaves.
+    pub link: CallLink,
 }
 
 /// A subscriber's place in a task's events: all that a stream costs.
@@ -183,6 +191,8 @@ pub struct Cursor {
     pub ends_at_input: bool,
     /// How it is woken.
     pub waiter: Waiter,
+    /// What it shares with who answers it, or wants to know when it leaves.
+    pub link: CallLink,
 }
 
 impl Cursor {

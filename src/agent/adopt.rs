@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{Job, JobHost};
+use super::{Job, JobHost, RequestInfo};
 use crate::{
     model::{MessageBuf, PartsBuf, TaskBuf, TaskState, TaskView},
-    service::Handle,
+    service::{Handle, Scope},
 };
 
 /// An unfinished task of an agent whose program is another one now: see
@@ -22,9 +22,9 @@ impl Adopted {
     /// The task as it is.
     pub(crate) fn new(
         (task, kept): (TaskBuf, Box<[u8]>),
+        scope: Scope,
         handle: Handle,
-        host: Arc<dyn JobHost>,
-        bits: u128,
+        (host, bits): (Arc<dyn JobHost>, u128),
     ) -> Adopted {
         let view = task.view();
         let message = view.last_user_message().map(|message| message.packed().into());
@@ -32,6 +32,8 @@ impl Adopted {
             task_id: view.id().raw().into(),
             context_id: view.context_id().raw().into(),
             message: message.unwrap_or_default(),
+            request: Box::new(RequestInfo::unknown(scope, view.status().state)),
+            call: None,
             task: handle,
             host,
             bits,

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Closed, JobHost, saying, with_id};
+use super::{Canceled, Closed, JobHost, RequestInfo, saying, watch::CallerGone, with_id};
 use crate::{
-    model::{ArtifactBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState, uuid},
-    service::Handle,
+    model::{
+        ArtifactBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState, TaskView, uuid,
+    },
+    service::{Handle, LateCall},
 };
 
 /// A running task that its agent owns. Dropping it fails the task, unless the last status it
@@ -14,6 +16,9 @@ pub struct Job {
     pub(super) task_id: Box<[u8]>,
     pub(super) context_id: Box<[u8]>,
     pub(super) message: Box<[u8]>,
+    pub(super) request: Box<RequestInfo>,
+    /// The call that waits for the job, if one does.
+    pub(super) call: Option<Arc<LateCall>>,
     pub(super) task: Handle,
     pub(super) host: Arc<dyn JobHost>,
     /// The next fresh id: random when the job began, and counted up.
@@ -37,6 +42,24 @@ impl Job {
         Message(&self.message)
     }
 
+    /// What else is known of the call.
+    pub fn request(&self) -> &RequestInfo {
+        &self.request
+    }
+
+    /// Shows the task as it is now, with history and artifacts; false: it has left the store. The
+    /// store waits meanwhile: take what is needed and return.
+    pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
+        self.host.read(self.task, each)
+    }
+
+    /// The state of the task; `None`: it has left the store.
+    pub fn state(&self) -> Option<TaskState> {
+        let mut state = None;
+        self.read(&mut |task| state = Some(task.status().state));
+        state
+    }
+
     /// An id that nobody has made before: a UUID of bits that the engine drew when the job began.
     ///
     /// Messages need none: one without an id gets a fresh one when it is published.
@@ -49,7 +72,36 @@ impl Job {
 
     /// True when the task has ended, for instance because a client canceled it.
     pub fn is_closed(&self) -> bool {
-        self.host.is_closed(self.task)
+        self.state().is_none_or(TaskState::is_terminal)
+    }
+
+    /// Ready when the task has ended, for instance because a client canceled it.
+    pub fn canceled(&self) -> Canceled {
+        Canceled::task(self.task, Arc::clone(&self.host))
+    }
+
+    /// Ready when the caller that waits for the task, or follows it by the stream that its message
+    /// opened, has left. The task runs on: others may ask for it.
+    pub fn caller_gone(&self) -> CallerGone {
+        CallerGone::of(self.call.as_ref())
+    }
+
+    /// Completes the task with a message: its status message, as a direct message is on a task that
+    /// exists (A2A 1.0 §3.1.1).
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub fn reply(mut self, message: &MessageBuf) -> Result<(), Closed> {
+        self.status(TaskState::Completed, Some(message))
+    }
+
+    /// Fails the task and says why.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub fn fail(mut self, text: &str) -> Result<(), Closed> {
+        let message = MessageBuf::agent(&PartsBuf::new().text(text));
+        self.status(TaskState::Failed, Some(&message))
     }
 
     /// Publishes a status, with a message if there is something to say.

@@ -2,26 +2,37 @@
 //!
 //! A turn runs on the worker's thread and must not block. An agent that is ready publishes through
 //! the turn and returns: nothing is spawned, queued or woken. One that needs time either asks to
-//! be called again ([`Turn::resume_after`]) or takes a [`Job`] along and publishes from anywhere.
+//! be called again ([`Turn::resume_after`]), takes a [`Job`] along and publishes from anywhere, or,
+//! as long as it does not know whether there will be a task at all, takes a [`Deferred`].
 
 mod adopt;
+mod deferred;
 pub mod echo;
 mod job;
+mod request;
 #[cfg(feature = "script")]
 pub mod script;
 mod turn;
+mod watch;
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Poll, Waker},
+};
 
 use crate::{
-    model::{EventBuf, MessageBuf, TaskEvent, TaskView},
-    service::Handle,
+    fault::Fault,
+    model::{EventBuf, Message, MessageBuf, TaskEvent, TaskView},
+    service::{Handle, LateCall, Waiter},
 };
 
 pub use crate::model::{Extension, Profile, Provider, Skill};
 pub use adopt::{Adopted, NotKept};
+pub use deferred::Deferred;
 pub use job::Job;
+pub use request::{Headers, RequestInfo};
 pub use turn::Turn;
+pub use watch::{CallerGone, Canceled};
 
 /// A program that answers messages.
 pub trait Agent: Send + Sync {
@@ -54,6 +65,10 @@ pub enum Ending {
     },
     /// It took a [`Job`] along; the events before that are already applied.
     Detached,
+    /// It refused the message: the call fails, and nothing is stored.
+    Refused(Fault),
+    /// It took a [`Deferred`] along: the call waits.
+    Deferred,
 }
 
 /// The side of a turn that belongs to the server.
@@ -62,6 +77,19 @@ pub trait TurnHost {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed>;
     /// Shows the task as it was before the turn; not called when the message starts a new one.
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>));
+    /// The call that waits for the turn; `None`: it is answered at once, or there is none.
+    fn call(&mut self) -> Option<Arc<LateCall>> {
+        None
+    }
+    /// Lets the call wait; `held_bytes` is what the agent keeps of it. `events` are published when
+    /// there is a task.
+    fn defer(
+        &mut self,
+        _events: &mut EventBuf,
+        _held_bytes: usize,
+    ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
+        Err(Closed)
+    }
 }
 
 /// The side of a job that belongs to the server.
@@ -70,12 +98,27 @@ pub trait JobHost: Send + Sync {
     fn publish(&self, task: Handle, event: &TaskEvent<'_>) -> Result<(), Closed>;
     /// Milliseconds since the Unix epoch.
     fn unix_ms(&self) -> u64;
-    /// True when the task has ended or left the store, or belongs to another program by now.
-    fn is_closed(&self, task: Handle) -> bool;
     /// Keeps bytes with a task.
     fn keep(&self, task: Handle, bytes: &[u8]) -> Result<(), NotKept>;
     /// What is kept with a task.
     fn kept(&self, task: Handle) -> Vec<u8>;
+    /// Shows the task as it is now; false: it has left the store, or belongs to another program.
+    fn read(&self, task: Handle, each: &mut dyn FnMut(TaskView<'_>)) -> bool;
+    /// Ready when the task has ended or left the store, or belongs to another program; registers
+    /// `wake` otherwise.
+    fn poll_ended(&self, task: Handle, waiter: &mut Waiter, wake: &Waker) -> Poll<()>;
+}
+
+/// The side of a deferred turn that belongs to the server.
+pub trait DeferredHost: Send + Sync {
+    /// Stores the task, unless it exists, and lets the call go on with it.
+    fn begin(self: Box<Self>, message: Message<'_>) -> Result<(Handle, Arc<dyn JobHost>), Closed>;
+    /// Answers the call with a message.
+    fn reply(self: Box<Self>, message: MessageBuf);
+    /// Fails the call.
+    fn refuse(self: Box<Self>, fault: Fault);
+    /// The task that the message belongs to, if it exists.
+    fn task(&self) -> Option<(Handle, Arc<dyn JobHost>)>;
 }
 
 /// The task takes no more events: it ended, was canceled, has reached a limit, or belongs to

@@ -1,12 +1,15 @@
 //! One message to an agent, answered at once or taken along.
 
-use super::{Closed, Ending, Job, TurnHost, job::text_of, saying, with_id};
+use super::{
+    Closed, Deferred, Ending, Headers, Job, RequestInfo, TurnHost, job::text_of, saying, with_id,
+};
 use crate::{
+    fault::Fault,
     model::{
         ArtifactBuf, EventBuf, JsonObject, Message, MessageBuf, RawText, TaskEvent, TaskState,
         TaskView, Text, pack::artifact_tag, uuid,
     },
-    service::{Entropy, Now},
+    service::{Entropy, Now, Scope},
 };
 
 /// Bytes of a message below which its parts take hardly more than the place where they are.
@@ -28,6 +31,10 @@ pub struct Turn<'a> {
     pub extensions: Option<&'a str>,
     /// The client's name, as its verified certificate has it; `None` without one, and on resume.
     pub identity: Option<&'a str>,
+    /// The header fields of the request that the profile names; none on resume.
+    pub headers: Headers<'a>,
+    /// Whose the task is.
+    pub scope: Scope,
     /// The time.
     pub now: Now,
     /// Fresh bits; [`Turn::fresh_id`] makes ids of them.
@@ -140,11 +147,34 @@ impl Turn<'_> {
     /// meanwhile; the client is told.
     pub fn detach(self) -> Result<Job, Closed> {
         let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
-        let message = self.message.0.into();
+        let (message, request) = (self.message.0.into(), Box::new(RequestInfo::of(&self)));
         let (task, host) = self.host.commit(self.events)?;
         *self.ending = Ending::Detached;
-        let bits = self.entropy.bits();
-        Ok(Job { task_id, context_id, message, task, host, bits, done: false })
+        let (call, bits) = (self.host.call(), self.entropy.bits());
+        Ok(Job { task_id, context_id, message, request, call, task, host, bits, done: false })
+    }
+
+    /// Refuses the message: its call fails with this fault, and no task is stored. A task that
+    /// exists already stays as it is; one that was resumed fails.
+    pub fn refuse(self, fault: impl Into<Fault>) {
+        *self.ending = Ending::Refused(fault.into());
+    }
+
+    /// Lets the call wait until the agent knows what will come of the message, on any thread: a
+    /// direct message, a task or a refusal. Until then no task is stored. What was published
+    /// before is kept for the task, if there will be one.
+    ///
+    /// # Errors
+    /// [`Closed`] when the server has no room for another call that waits like this
+    /// (`deferred_calls_max`, `store_bytes_max`); the client is told.
+    pub fn defer(self) -> Result<Deferred, Closed> {
+        let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
+        let (message, request) = (self.message.0.into(), Box::new(RequestInfo::of(&self)));
+        let held_bytes = self.message.0.len() + request.held_bytes() + self.events.bytes_len();
+        let (call, host) = self.host.defer(self.events, held_bytes)?;
+        *self.ending = Ending::Deferred;
+        let (host, bits) = (Some(host), self.entropy.bits());
+        Ok(Deferred { task_id, context_id, message, request, call, bits, host })
     }
 }
 

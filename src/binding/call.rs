@@ -22,7 +22,7 @@ use crate::{
     http::{Head, ResponseFieldsBuf},
     json::Value,
     model::{Call, Generation, Op, uuid},
-    service::{CallCx, Caller, Now, Outcome, Peer, Scope, Service},
+    service::{CallCx, Caller, Now, Outcome, Peer, RequestFields, Scope, Service},
 };
 
 /// One request and everything needed to answer it.
@@ -297,6 +297,11 @@ impl<'x> CallContext<'x> {
             worker: *worker,
             extensions: self.extensions.as_deref(),
             identity: self.peer.identity,
+            fields: match self.source {
+                RequestSource::Http(head) => RequestFields::of(head),
+                RequestSource::WebSocket { upgrade, .. } => RequestFields::of(upgrade),
+                RequestSource::Grpc(metadata) => metadata.fields,
+            },
         };
         let (now, wake, entropy) = (self.now, self.wake, entropy.as_mut());
         let held_bytes = &*self.config.held_bytes;

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::http::{self, Field, Head, query};
+use crate::{
+    http::{self, Field, Head, query},
+    service::FieldSource,
+};
 
 /// A2A 1.0 §3.6.1: the version is a header, or else a query parameter of the same name.
 #[inline(always)]
@@ -52,4 +55,10 @@ pub fn last_event_id(head: &Head<'_>) -> Option<u64> {
     let mut pairs = query::pairs(head.query()?).filter_map(Result::ok);
     let (_, value) = pairs.find(|(key, _)| key == "lastEventId")?;
     value.parse().ok()
+}
+
+impl FieldSource for Head<'_> {
+    fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
+        self.values(name).for_each(each);
+    }
 }

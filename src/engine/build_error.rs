@@ -1,6 +1,6 @@
 //! Why a server cannot be set up.
 
-use crate::{binding::interfaces::InterfaceError, dialect};
+use crate::{binding::interfaces::InterfaceError, dialect, limits::AGENT_FIELDS_MAX};
 
 /// Why a server cannot be set up; one line for its operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum BuildError {
     SameName(String),
     /// An agent's name does not fit into a path.
     Name(String),
+    /// An agent's profile names a header field that it cannot be shown, or too many.
+    Field(String),
     /// A mount's path is not absolute and clean.
     Path(String),
     /// A mount names no dialect that exists.
@@ -45,6 +47,10 @@ impl std::fmt::Display for BuildError {
             BuildError::SameName(name) => write!(f, "two agents are called {name:?}"),
             BuildError::Name(name) => {
                 write!(f, "the agent name {name:?} is not made of letters, digits, '-', '_', '.'")
+            }
+            BuildError::Field(name) => {
+                write!(f, "an agent cannot be shown the header field {name:?}: ")?;
+                write!(f, "it is none of the request's, or one of more than {AGENT_FIELDS_MAX}")
             }
             BuildError::Path(path) => {
                 write!(f, "the mount path {path:?} is not an absolute path without '.' or '%'")

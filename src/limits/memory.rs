@@ -50,6 +50,10 @@ const SHARDS_BYTES: u64 = 16 * 3 * 32 * 160;
 /// or a little more; see `op/timer.rs`.
 pub(crate) const RESUME_TIMER_BYTES: u64 = 80;
 
+/// Memory of a deferred call beside its message and what is known of its request, which the store
+/// counts; see `op/defer.rs`.
+pub(crate) const DEFERRED_CALL_BYTES: u64 = 1024;
+
 /// Memory that the JSON parser holds for each byte of a body and for each of its tokens; see
 /// `Parser::bounded`.
 const PARSER_BYTES_PER_BYTE: u64 = 9;
@@ -86,6 +90,10 @@ impl Limits {
             ("store: task logs (store_bytes_max)", self.store_bytes_max as u64),
             ("store: slots and indexes (tasks_max)", self.slots_bytes(workers)),
             ("agents to be called again (tasks_max)", times(self.tasks_max, RESUME_TIMER_BYTES)),
+            (
+                "calls that wait for their agents (deferred_calls_max)",
+                times(self.deferred_calls_max, DEFERRED_CALL_BYTES),
+            ),
             ("connections: state (connections_max)", times(self.connections_max, CONNECTION_BYTES)),
             (
                 "connections: partial requests and unsent output (buffers_bytes_max)",

@@ -28,6 +28,11 @@ pub struct Profile {
     pub streaming: bool,
     /// Extensions of the protocol that it supports.
     pub extensions: Vec<Extension>,
+    /// Names of the header fields of a request that the agent is shown, such as `traceparent`; no
+    /// others are, and none of a gRPC call over HTTP/2. Cards do not name them. At most
+    /// [`AGENT_FIELDS_MAX`](crate::limits::AGENT_FIELDS_MAX), and none that belongs to the
+    /// connection.
+    pub fields: Vec<String>,
 }
 
 /// Whether an agent can be called so: its name is a segment of paths, without escapes, and does not
@@ -112,6 +117,7 @@ impl Profile {
             }],
             streaming: true,
             extensions: Vec::new(),
+            fields: Vec::new(),
         }
     }
 }

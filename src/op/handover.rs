@@ -70,22 +70,23 @@ impl Core {
                 return None;
             }
             let goes_on = match by {
-                By::Turn(Ending::Resume { .. } | Ending::Detached) => true,
-                By::Turn(Ending::Returned | Ending::Replied(_)) => {
+                By::Turn(Ending::Resume { .. } | Ending::Detached | Ending::Deferred) => true,
+                By::Turn(Ending::Returned | Ending::Replied(_) | Ending::Refused(_)) => {
                     !edit.task().state().is_interrupted()
                 }
                 By::Change | By::Call => !edit.task().waits_for_client(),
             };
-            goes_on.then(|| (TaskBuf::of(edit.task().view()), edit.kept().into()))
+            let scope = edit.scope();
+            goes_on.then(|| ((TaskBuf::of(edit.task().view()), edit.kept().into()), scope))
         });
         if current.is_removed {
             // A turn of the program before has made a task at a place that nobody knew any more.
             self.agents.set_gone(agent, false);
         }
-        if let (Some(Some((task, kept))), Some(host)) = (taken, self.job_host()) {
+        if let (Some(Some((task, scope))), Some(host)) = (taken, self.job_host()) {
             let bits = self.store.bits_of(key, current.incarnation);
-            let adopted =
-                Adopted::new((task, kept), key.job_handle(current.incarnation), host, bits);
+            let handle = key.job_handle(current.incarnation);
+            let adopted = Adopted::new(task, scope, handle, (host, bits));
             // Whatever becomes of one task, the others are asked for. This one fails as it is
             // dropped, and the panic was reported where it happened.
             let _ = catch_unwind(AssertUnwindSafe(|| current.agent.adopt(adopted)));

@@ -1,15 +1,71 @@
 //! What agents reach through their turns and jobs.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Poll, Waker},
+};
 
 use crate::{
-    agent::{Closed, JobHost, NotKept, TurnHost},
+    agent::{Closed, DeferredHost, Ending, JobHost, NotKept, TurnHost},
     fault::Fault,
-    model::{EventBuf, Generation, Message, TaskEvent, TaskView},
-    op::Core,
-    service::{Handle, Now},
+    model::{EventBuf, Generation, Message, Send, SendMode, TaskEvent, TaskView},
+    op::{
+        Core,
+        defer::{DeferredTurn, TurnPlace},
+        send::FIRST_SEQ,
+    },
+    service::{AgentIndex, CallLink, Caller, Handle, LateCall, Now, Waiter},
     store::{Edit, Refused, Reserved, TaskKey},
 };
+
+/// The call of a turn.
+pub(super) struct TurnCall {
+    /// `None`: there is none, the turn was resumed.
+    mode: Option<SendMode>,
+    worker: usize,
+    agent: AgentIndex,
+    /// Who answers for the agent.
+    incarnation: u32,
+    /// What the call shares with the agent, if it shares anything.
+    link: CallLink,
+    /// Why the server did not do what the agent wanted: the client is told.
+    pub refused: Option<Fault>,
+}
+
+impl TurnCall {
+    pub fn of(send: &Send<'_>, caller: &Caller<'_>, incarnation: u32) -> TurnCall {
+        let resumed = TurnCall::of_resumed(caller.worker, caller.scope.agent, incarnation);
+        TurnCall { mode: Some(send.mode), ..resumed }
+    }
+
+    pub fn of_resumed(worker: usize, agent: AgentIndex, incarnation: u32) -> TurnCall {
+        let (link, refused) = (CallLink::default(), None);
+        TurnCall { mode: None, worker, agent, incarnation, link, refused }
+    }
+
+    /// What the turn has left of the call, and whether it is deferred.
+    ///
+    /// # Errors
+    /// The server or the agent has refused it.
+    pub fn end(&mut self, ending: &Ending) -> Result<(bool, CallLink), Fault> {
+        let link = std::mem::take(&mut self.link);
+        match (self.refused.take(), ending) {
+            (Some(fault), _) => Err(fault),
+            (None, Ending::Refused(fault)) => Err(fault.clone()),
+            (None, Ending::Deferred) => Ok((true, link)),
+            (None, Ending::Returned | Ending::Replied(_) | Ending::Resume { .. })
+            | (None, Ending::Detached) => Ok((false, link)),
+        }
+    }
+
+    /// The side of the call that learns when its caller leaves.
+    fn watched(&mut self) -> Option<Arc<LateCall>> {
+        self.mode.filter(|mode| *mode != SendMode::Return)?;
+        let (link, call) = CallLink::of_task();
+        self.link = link;
+        Some(call)
+    }
+}
 
 /// The host of a turn that starts a task: the task is stored when the agent detaches, or when
 /// the turn is over.
@@ -20,16 +76,13 @@ pub(super) struct NewTurn<'t> {
     pub generation: Generation,
     pub message: Message<'t>,
     pub now: Now,
-    /// Who makes the task.
-    pub incarnation: u32,
-    /// Why the store did not take the task when the agent detached: the client is told.
-    pub refused: Option<Fault>,
+    pub call: TurnCall,
 }
 
 impl TurnHost for NewTurn<'_> {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
-        if self.refused.is_some() {
+        if self.call.refused.is_some() {
             return Err(Closed);
         }
         if !self.reserved.is_kept() {
@@ -38,23 +91,45 @@ impl TurnHost for NewTurn<'_> {
                 store.commit_new(reserved, self.generation, self.message, events, now, |_| ());
             events.clear();
             if let Err(refused) = stored {
-                self.refused = Some(refused.into());
+                self.call.refused = Some(refused.into());
                 return Err(Closed);
             }
         }
-        Ok((self.reserved.key().job_handle(self.incarnation), host))
+        Ok((self.reserved.key().job_handle(self.call.incarnation), host))
     }
 
     fn read(&self, _each: &mut dyn FnMut(TaskView<'_>)) {}
+
+    fn call(&mut self) -> Option<Arc<LateCall>> {
+        self.call.watched()
+    }
+
+    fn defer(
+        &mut self,
+        events: &mut EventBuf,
+        held_bytes: usize,
+    ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
+        let (key, generation) = (self.reserved.key(), self.generation);
+        // The turn may have had its task stored early.
+        let reserved = self.reserved;
+        let place = || match reserved.is_kept() {
+            true => TurnPlace::Next { seq: FIRST_SEQ },
+            false => TurnPlace::New(reserved.keep()),
+        };
+        self.core.defer(&mut self.call, (key, generation), (events, held_bytes), place)
+    }
 }
 
 /// The host of a turn on a task that exists.
 pub(super) struct NextTurn<'t> {
     pub core: &'t Core,
     pub key: TaskKey,
-    /// Who goes on with the task.
-    pub incarnation: u32,
     pub now: Now,
+    /// The last event before the turn.
+    pub seq: u64,
+    /// The wire family of the call that made the task.
+    pub generation: Generation,
+    pub call: TurnCall,
     /// True when the agent has come back.
     pub is_over: bool,
 }
@@ -63,18 +138,35 @@ impl TurnHost for NextTurn<'_> {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
         let applied = self.core.store.update(self.key, self.now, |edit| {
-            if edit.incarnation() != self.incarnation {
+            if edit.incarnation() != self.call.incarnation {
                 return Err(Refused::Terminal);
             }
             edit.apply_all(events, None)
         });
         events.clear();
         applied.ok_or(Closed)?.map_err(|_| Closed)?;
-        Ok((self.key.job_handle(self.incarnation), host))
+        Ok((self.key.job_handle(self.call.incarnation), host))
     }
 
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
         self.core.store.read(self.key, |task| each(task.view()));
+    }
+
+    fn call(&mut self) -> Option<Arc<LateCall>> {
+        self.call.watched()
+    }
+
+    fn defer(
+        &mut self,
+        events: &mut EventBuf,
+        held_bytes: usize,
+    ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
+        let (task, seq) = ((self.key, self.generation), self.seq);
+        let place = match self.call.mode {
+            Some(_) => TurnPlace::Next { seq },
+            None => TurnPlace::Resumed,
+        };
+        self.core.defer(&mut self.call, task, (events, held_bytes), || place)
     }
 }
 
@@ -84,6 +176,53 @@ impl Drop for NextTurn<'_> {
         if !self.is_over {
             self.core.store.update(self.key, self.now, |edit| edit.end_turn());
         }
+    }
+}
+
+impl Core {
+    /// Lets a call wait for its agent, unless as many do as may.
+    #[cold]
+    fn defer(
+        &self,
+        call: &mut TurnCall,
+        (key, generation): (TaskKey, Generation),
+        (events, held_bytes): (&mut EventBuf, usize),
+        place: impl FnOnce() -> TurnPlace,
+    ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
+        let core = self.this.upgrade().ok_or(Closed)?;
+        let Some(permit) = self.deferred.permit(call.worker) else {
+            call.refused = Some(Fault::at_limit("deferred_calls_max"));
+            return Err(Closed);
+        };
+        if let Err(refused) = self.store.hold_bytes(key, held_bytes) {
+            call.refused = Some(refused.into());
+            return Err(Closed);
+        }
+        let (link, late) = CallLink::late();
+        // Of a turn that was resumed, nobody waits for the other side.
+        let mode = call.mode.inspect(|_| call.link = link).unwrap_or(SendMode::Return);
+        let events = match events.is_empty() {
+            true => EventBuf::default(),
+            false => std::mem::take(events),
+        };
+        let (agent, incarnation, place) = (call.agent, call.incarnation, place());
+        let call = Arc::clone(&late);
+        Ok((
+            late,
+            Box::new(DeferredTurn {
+                core,
+                call,
+                agent,
+                incarnation,
+                key,
+                place,
+                mode,
+                generation,
+                events,
+                held_bytes,
+                permit,
+            }),
+        ))
     }
 }
 
@@ -108,8 +247,15 @@ impl JobHost for Core {
         (self.unix_ms)()
     }
 
-    fn is_closed(&self, task: Handle) -> bool {
-        self.update_job(task, |edit| edit.task().state().is_terminal()).unwrap_or(true)
+    fn read(&self, task: Handle, each: &mut dyn FnMut(TaskView<'_>)) -> bool {
+        self.update_job(task, |edit| each(edit.task().view())).is_some()
+    }
+
+    fn poll_ended(&self, task: Handle, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
+        match self.update_job(task, |_| ()) {
+            Some(()) => self.store.poll_ended(TaskKey::of(&task), waiter, wake),
+            None => Poll::Ready(()),
+        }
     }
 
     fn keep(&self, task: Handle, bytes: &[u8]) -> Result<(), NotKept> {

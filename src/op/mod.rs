@@ -7,13 +7,16 @@ mod agents;
 mod cancel;
 mod change;
 mod check;
+mod defer;
 mod handover;
 mod host;
+mod late;
 mod names;
 mod read;
 mod send;
 mod subscribe;
 mod timer;
+mod turn;
 
 use std::{
     sync::{
@@ -29,6 +32,7 @@ use crate::{
     json::write::unescape,
     limits::Limits,
     model::{Call, Profile, TaskState},
+    permits::Permits,
     service::{
         AgentIndex, Answer, CallCx, Cursor, Each, Follow, Lifecycle, Outcome, Service, Start,
         TickCx, WaitHandle, tap::Tap,
@@ -51,6 +55,8 @@ pub struct Core {
     timers: AllTimers,
     /// When somebody looked last what is left of removed agents, in ms of the monotonic clock.
     looked_ms: AtomicU64,
+    /// Calls that wait for their agents to say what comes of them.
+    deferred: Permits,
     draining: AtomicBool,
     cut: AtomicBool,
 }
@@ -77,6 +83,7 @@ impl Core {
             unix_ms: start.unix_ms,
             timers: AllTimers::new(start.workers, limits.tasks_max),
             looked_ms: AtomicU64::new(0),
+            deferred: Permits::new(limits.deferred_calls_max, start.workers),
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         })
@@ -92,9 +99,12 @@ impl Core {
     fn cut_off(&self, key: TaskKey) -> Fault {
         let id: Option<Box<[u8]>> = self.store.read(key, |task| task.id().into());
         let name = id.as_deref().and_then(|id| std::str::from_utf8(id).ok()).map(unescape);
-        let name = name.unwrap_or_default();
-        let detail =
-            format!("the server shuts down before the task {name} is done; ask for it later");
+        let detail = match name {
+            Some(name) => {
+                format!("the server shuts down before the task {name} is done; ask for it later")
+            }
+            None => "the server shuts down before the agent has answered".to_owned(),
+        };
         Fault { task: id, ..Fault::because(FaultKind::ShuttingDown, detail) }
     }
 
@@ -156,16 +166,28 @@ impl Service for Core {
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<Outcome, Fault>> {
-        match self.store.poll(wait, wake, answer) {
+        let polled = match wait.link.is_late() {
+            true => self.poll_late(wait, wake, answer),
+            false => self.store.poll(wait, wake, answer).map_ok(|()| Outcome::Answered),
+        };
+        match polled {
             Poll::Pending if self.cut.load(Ordering::Relaxed) => {
                 Poll::Ready(Err(self.cut_off(TaskKey::of(&wait.handle))))
             }
-            polled => polled.map_ok(|()| Outcome::Answered),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(outcome) => {
+                wait.link.finish();
+                Poll::Ready(outcome)
+            }
         }
     }
 
     fn follow(&self, cursor: &mut Cursor, wake: &Waker, each: &mut Each<'_>) -> Follow {
-        self.store.follow(cursor, wake, each)
+        let follow = self.store.follow(cursor, wake, each);
+        if let Follow::End | Follow::Gone = follow {
+            cursor.link.finish();
+        }
+        follow
     }
 
     fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {

@@ -5,27 +5,23 @@
 //! nothing behind.
 
 use crate::{
-    agent::{Ending, Turn},
+    agent::{Ending, Headers, Turn},
     fault::{Fault, FaultKind},
-    model::{
-        EventBuf, Generation, Message, MessageBuf, PartsBuf, RawText, Reply, Send, SendMode, Task,
-        TaskEvent, TaskState,
-    },
+    model::{Generation, RawText, Reply, Send, SendMode, Task, TaskState},
     op::{
         Core,
         agents::CurrentAgent,
         check::{check_extensions, check_media, removed},
         handover::By,
-        host::{NewTurn, NextTurn},
-        timer::ResumeTimer,
+        host::{NewTurn, NextTurn, TurnCall},
     },
-    service::{Answer, CallCx, Cursor, Now, Outcome, TickCx, WaitHandle},
+    service::{Answer, CallCx, CallLink, Cursor, Now, Outcome, WaitHandle},
     store::{NewTask, TaskKey},
     waiter::Waiter,
 };
 
 /// The event after which a new task is shown to the subscriber that made it: `submitted`.
-const FIRST_SEQ: u64 = 1;
+pub(super) const FIRST_SEQ: u64 = 1;
 
 impl Core {
     pub(super) fn send(
@@ -78,8 +74,8 @@ impl Core {
         let incarnation = registered.incarnation;
         // What a turn left that panicked or was refused is nobody else's.
         cx.events.clear();
-        let mut host =
-            NewTurn { core: self, reserved, generation, message, now, incarnation, refused: None };
+        let call = TurnCall::of(send, &cx.caller, incarnation);
+        let mut host = NewTurn { core: self, reserved, generation, message, now, call };
         registered.agent.start(Turn {
             message,
             state: None,
@@ -88,14 +84,17 @@ impl Core {
             metadata: send.metadata,
             extensions: cx.caller.extensions,
             identity: cx.caller.identity,
+            headers: Headers { names: &registered.profile.fields, fields: cx.caller.fields },
+            scope: cx.caller.scope,
             now: cx.now,
             entropy: cx.entropy,
             events: cx.events,
             ending: &mut ending,
             host: &mut host,
         });
-        if let Some(fault) = host.refused.take() {
-            return Err(fault);
+        let (is_deferred, link) = host.call.end(&ending)?;
+        if is_deferred {
+            return Ok(Outcome::Pending(deferred(send, key, link)));
         }
         if let (false, Ending::Replied(message)) = (reserved.is_kept(), &ending) {
             // The reservation gives its place back: no trace is left.
@@ -116,7 +115,8 @@ impl Core {
         committed?;
         self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
         self.hand_over_late(registered, (cx.caller.scope.agent, key), &ending);
-        Ok(outcome(send, key, answered, StreamStart { seq: FIRST_SEQ, after: 0, generation }))
+        let start = StreamStart { seq: FIRST_SEQ, after: 0, generation };
+        Ok(outcome(send, key, answered, start, link))
     }
 
     fn send_next(
@@ -135,7 +135,9 @@ impl Core {
         };
         let mut ending = Ending::Returned;
         cx.events.clear();
-        let mut host = NextTurn { core: self, key, incarnation, now: cx.now, is_over: false };
+        let (seq, generation) = (continued.seq, continued.generation);
+        let (now, call) = (cx.now, TurnCall::of(send, &cx.caller, incarnation));
+        let mut host = NextTurn { core: self, key, now, seq, generation, call, is_over: false };
         registered.agent.start(Turn {
             message: send.message,
             state: Some(continued.state),
@@ -144,12 +146,21 @@ impl Core {
             metadata: send.metadata,
             extensions: cx.caller.extensions,
             identity: cx.caller.identity,
+            headers: Headers { names: &registered.profile.fields, fields: cx.caller.fields },
+            scope: cx.caller.scope,
             now: cx.now,
             entropy: cx.entropy,
             events: cx.events,
             ending: &mut ending,
             host: &mut host,
         });
+        // A turn that is refused or deferred is over like one that panics.
+        let (is_deferred, link) = host.call.end(&ending)?;
+        if is_deferred {
+            drop(host);
+            self.hand_over_late(registered, (cx.caller.scope.agent, key), &ending);
+            return Ok(Outcome::Pending(deferred(send, key, link)));
+        }
         host.is_over = true;
         self.finish_turn(cx.events, &ending, cx.now);
         let mut answered = false;
@@ -159,8 +170,7 @@ impl Core {
         cx.events.clear();
         self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
         self.hand_over_late(registered, (cx.caller.scope.agent, key), &ending);
-        let (seq, generation) = (continued.seq, continued.generation);
-        Ok(outcome(send, key, answered, StreamStart { seq, after: seq, generation }))
+        Ok(outcome(send, key, answered, StreamStart { seq, after: seq, generation }, link))
     }
 
     /// Adds the message to the history of a task that can still take one; `None`: the task belongs
@@ -193,125 +203,6 @@ impl Core {
         continued.unwrap_or(Err(FaultKind::TaskNotFound.into()))
     }
 
-    /// Calls an agent again whose time has come, unless its task has ended or was handed over.
-    pub(super) fn resume(&self, cx: &mut TickCx<'_>, timer: &ResumeTimer) {
-        let (key, incarnation) = (timer.key(), timer.incarnation);
-        let known = self.store.update(key, cx.now, |edit| {
-            let (agent, task) = (edit.agent(), edit.task());
-            if edit.incarnation() != incarnation || task.state().is_terminal() {
-                return None;
-            }
-            let message = task.view().last_user_message()?.0.to_vec();
-            let ids = (task.id().to_vec(), task.context_id().to_vec());
-            let state = task.state();
-            edit.begin_turn();
-            Some((agent, message, ids, state))
-        });
-        let Some(Some((agent, message, (task_id, context_id), state))) = known else { return };
-        let registered = self.registered(cx.worker, agent).ok();
-        let Some(registered) = registered.filter(|one| one.incarnation == incarnation) else {
-            // It was changed just now.
-            self.store.update(key, cx.now, |edit| edit.end_turn());
-            return self.hand_over(agent, key, By::Turn(&Ending::Resume { after_ms: 0, token: 0 }));
-        };
-        let mut ending = Ending::Returned;
-        cx.events.clear();
-        let mut host = NextTurn { core: self, key, incarnation, now: cx.now, is_over: false };
-        let turn = Turn {
-            message: Message(&message),
-            state: Some(state),
-            task_id: RawText::known(&task_id),
-            context_id: RawText::known(&context_id),
-            metadata: None,
-            extensions: None,
-            identity: None,
-            now: cx.now,
-            entropy: cx.entropy,
-            events: cx.events,
-            ending: &mut ending,
-            host: &mut host,
-        };
-        registered.agent.resume(turn, timer.token);
-        host.is_over = true;
-        self.finish_turn(cx.events, &ending, cx.now);
-        self.commit((key, incarnation), cx.events, None, cx.now, |_| ());
-        cx.events.clear();
-        self.schedule_resume(cx.worker, (key, incarnation), cx.now, &ending);
-        self.hand_over_late(&registered, (agent, key), &ending);
-    }
-
-    /// Applies an agent's events to a task that exists, and shows it; `first` as in
-    /// [`Edit::apply_all`](crate::store::Edit::apply_all).
-    ///
-    /// The turn that makes a task is not counted among those at work at it.
-    ///
-    /// What a task refuses that ended meanwhile, or belongs to another program, is lost for its
-    /// agent, not for its clients.
-    fn commit(
-        &self,
-        (key, incarnation): (TaskKey, u32),
-        events: &EventBuf,
-        first: Option<Message<'_>>,
-        now: Now,
-        show: impl FnOnce(&Task),
-    ) {
-        self.store.update(key, now, |edit| {
-            if edit.incarnation() == incarnation {
-                let _ = edit.apply_all(events, first);
-            }
-            if first.is_none() {
-                edit.end_turn();
-            }
-            show(edit.task());
-        });
-    }
-
-    #[inline]
-    fn schedule_resume(
-        &self,
-        worker: usize,
-        (key, incarnation): (TaskKey, u32),
-        now: Now,
-        ending: &Ending,
-    ) {
-        if let Ending::Resume { after_ms, token } = *ending {
-            let (due_ms, TaskKey { place, check }) = (now.mono_ms.saturating_add(after_ms), key);
-            let timer = ResumeTimer { due_ms, number: 0, place, check, incarnation, token };
-            self.push_timer(worker, timer, now);
-        }
-    }
-
-    fn push_timer(&self, worker: usize, timer: ResumeTimer, now: Now) {
-        let key = timer.key();
-        let runs = |key| self.store.read(key, |task| !task.state().is_terminal());
-        let runs = |key| runs(key).unwrap_or(false);
-        if !self.timers.push(worker, timer, now.mono_ms, runs) {
-            self.refuse_resume(key, now);
-        }
-    }
-
-    /// Nobody would ever go on with the task.
-    fn refuse_resume(&self, key: TaskKey, now: Now) {
-        let text = PartsBuf::new().text("too many agents wait to be called again");
-        let message = MessageBuf::agent(&text).id("resume-limit");
-        let (state, at_ms, message) = (TaskState::Failed, now.unix_ms, Some(message.view()));
-        let failed = TaskEvent::Status { state, at_ms, message, metadata: None };
-        // A task that ended meanwhile needs no end.
-        let _ = self.store.update(key, now, |edit| edit.apply(&failed));
-    }
-
-    /// Bounds what a turn published, and adds what its ending means.
-    #[inline]
-    fn finish_turn(&self, events: &mut EventBuf, ending: &Ending, now: Now) {
-        if events.len() > self.limits.turn_events_max {
-            fail_turn(events, now);
-        }
-        if let Ending::Replied(message) = ending {
-            // A2A 1.0 §3.1.1: once a task exists, a direct message is how it completes.
-            push_status(events, TaskState::Completed, message, now);
-        }
-    }
-
     fn is_draining(&self) -> bool {
         self.draining.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -335,20 +226,34 @@ struct StreamStart {
     generation: Generation,
 }
 
-fn outcome(send: &Send<'_>, key: TaskKey, answered: bool, start: StreamStart) -> Outcome {
+fn outcome(
+    send: &Send<'_>,
+    key: TaskKey,
+    answered: bool,
+    start: StreamStart,
+    mut link: CallLink,
+) -> Outcome {
     let StreamStart { seq, after, generation } = start;
+    let (handle, waiter) = (key.handle(), Waiter::default());
     match send.mode {
         SendMode::Stream => {
-            let (handle, waiter) = (key.handle(), Waiter::default());
-            let cursor = Cursor { handle, seq, snapshot: true, ends_at_input: true, waiter };
+            let cursor = Cursor { handle, seq, snapshot: true, ends_at_input: true, waiter, link };
             Outcome::Stream { cursor, generation }
         }
-        SendMode::Wait | SendMode::Return if answered => Outcome::Answered,
+        SendMode::Wait | SendMode::Return if answered => {
+            link.finish();
+            Outcome::Answered
+        }
         SendMode::Wait | SendMode::Return => {
-            let (handle, history, waiter) = (key.handle(), send.history, Waiter::default());
-            Outcome::Pending(WaitHandle { handle, after, history, waiter })
+            Outcome::Pending(WaitHandle { handle, after, history: send.history, waiter, link })
         }
     }
+}
+
+/// What a call waits with whose agent has deferred its turn.
+fn deferred(send: &Send<'_>, key: TaskKey, link: CallLink) -> WaitHandle {
+    let (handle, history) = (key.handle(), send.history);
+    WaitHandle { handle, after: 0, history, waiter: Waiter::default(), link }
 }
 
 /// Answers a unary send with the task as it is, if it need not wait (A2A 1.0 §3.2.2).
@@ -374,18 +279,4 @@ fn show(
         answer(Reply::Task { view: task.view(), history: send.history });
     }
     shows
-}
-
-/// What an agent said that said too much.
-#[cold]
-fn fail_turn(events: &mut EventBuf, now: Now) {
-    events.clear();
-    let text = PartsBuf::new().text("the agent published too many events in one turn");
-    let message = MessageBuf::agent(&text).id("turn-limit");
-    push_status(events, TaskState::Failed, &message, now);
-}
-
-fn push_status(events: &mut EventBuf, state: TaskState, message: &MessageBuf, now: Now) {
-    let (at_ms, message) = (now.unix_ms, Some(message.view()));
-    events.push(&TaskEvent::Status { state, at_ms, message, metadata: None });
 }

@@ -5,7 +5,6 @@ use crate::{
     model::{Generation, Target},
     op::{Core, read::is_in},
     service::{CallCx, Cursor, Outcome},
-    waiter::Waiter,
 };
 
 impl Core {
@@ -30,8 +29,8 @@ impl Core {
             // A2A 1.0 §3.1.6: until the task is terminal; before 1.0 a stream pauses with its task.
             let ends_at_input = target.generation != Generation::V1;
             let snapshot = after.is_none();
-            let waiter = Waiter::default();
-            let cursor = Cursor { handle, seq, snapshot, ends_at_input, waiter };
+            let place = Cursor { handle, seq, snapshot, ..Cursor::default() };
+            let cursor = Cursor { ends_at_input, ..place };
             Ok(Outcome::Stream { cursor, generation: task.generation() })
         });
         Ok(opened.unwrap_or(Err(FaultKind::TaskNotFound))?)

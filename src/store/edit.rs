@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     model::{EventBuf, Message, Refusal, Task, TaskEvent, TaskState},
-    service::{AgentIndex, Now},
+    service::{AgentIndex, Now, Scope},
 };
 
 /// A stored task under its lock; see [`Store::update`].
@@ -72,6 +72,11 @@ impl<'e> Edit<'e> {
             Some(task) => task,
             None => unreachable!("an edit holds a task"),
         }
+    }
+
+    /// Whose the task is.
+    pub fn scope(&self) -> Scope {
+        self.shard.slab[self.index].scope
     }
 
     /// The agent that the task belongs to.

@@ -10,7 +10,7 @@ use super::{Store, TaskKey};
 use crate::{
     fault::{Fault, FaultKind},
     model::Reply,
-    service::{Answer, Cursor, Each, Follow, WaitHandle},
+    service::{Answer, Cursor, Each, Follow, WaitHandle, Waiter},
 };
 
 impl Store {
@@ -50,6 +50,17 @@ impl Store {
             return Poll::Ready(Ok(()));
         }
         shard.wait(index, &mut wait.waiter, wake);
+        Poll::Pending
+    }
+
+    /// Ready when the task has ended or left; registers `wake` otherwise.
+    pub fn poll_ended(&self, key: TaskKey, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
+        let index = self.sharding.split(key.place).1;
+        let Some(mut shard) = self.lock_key(key) else { return Poll::Ready(()) };
+        if shard.task(index).is_none_or(|task| task.state().is_terminal()) {
+            return Poll::Ready(());
+        }
+        shard.wait(index, waiter, wake);
         Poll::Pending
     }
 }

@@ -48,7 +48,7 @@ use crate::{
 pub use self::{
     edit::Edit,
     id::{ID_LEN, node_of},
-    reserve::{NewTask, Reserved},
+    reserve::{NewTask, Reserved, ReservedBuf},
 };
 #[cfg(feature = "internals")]
 pub use self::{group::Eviction, page::PageToken};

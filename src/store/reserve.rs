@@ -35,6 +35,26 @@ pub struct NewTask<'a> {
     pub worker: usize,
 }
 
+/// Room for one task that outlives the call that took it. It goes back by [`Store::give_back`], or
+/// is used by [`Store::reopen`].
+pub struct ReservedBuf {
+    key: TaskKey,
+    scope: Scope,
+    incarnation: u32,
+    context: Context,
+    made: [u8; ID_LEN],
+    chosen: Option<(Box<[u8]>, u64)>,
+    made_context: [u8; ID_LEN],
+    context_id: Option<Box<[u8]>>,
+}
+
+impl ReservedBuf {
+    /// Raw context id that the task will have.
+    pub fn context_id(&self) -> &[u8] {
+        self.context_id.as_deref().unwrap_or(&self.made_context)
+    }
+}
+
 /// Room for one task, and its id. Dropping it leaves no trace.
 pub struct Reserved<'a> {
     store: &'a Store,
@@ -46,7 +66,7 @@ pub struct Reserved<'a> {
     chosen: Option<(&'a [u8], u64)>,
     made_context: [u8; ID_LEN],
     context_id: Option<&'a [u8]>,
-    /// True: the task is stored.
+    /// True: the task is stored, or the place is kept for later.
     is_kept: Cell<bool>,
 }
 
@@ -59,6 +79,22 @@ impl Reserved<'_> {
     /// The key that the task will have.
     pub fn key(&self) -> TaskKey {
         self.key
+    }
+
+    /// The same place for later; this one is used up.
+    #[cold]
+    pub fn keep(&self) -> ReservedBuf {
+        self.is_kept.set(true);
+        ReservedBuf {
+            key: self.key,
+            scope: self.scope,
+            incarnation: self.incarnation,
+            context: self.context,
+            made: self.made,
+            chosen: self.chosen.map(|(id, hash)| (id.into(), hash)),
+            made_context: self.made_context,
+            context_id: self.context_id.map(Into::into),
+        }
     }
 
     /// Raw id that the task will have.
@@ -127,6 +163,46 @@ impl Store {
             context_id: new.context_id,
             is_kept: Cell::new(false),
         })
+    }
+
+    /// Calls `with` with a place that was kept for later; unless a task was stored in it, it goes
+    /// back.
+    pub fn reopen<R>(&self, kept: ReservedBuf, with: impl FnOnce(&Reserved<'_>) -> R) -> R {
+        with(&Reserved {
+            store: self,
+            key: kept.key,
+            scope: kept.scope,
+            incarnation: kept.incarnation,
+            context: kept.context,
+            made: kept.made,
+            chosen: kept.chosen.as_ref().map(|(id, hash)| (&**id, *hash)),
+            made_context: kept.made_context,
+            context_id: kept.context_id.as_deref(),
+            is_kept: Cell::new(false),
+        })
+    }
+
+    /// Gives back a place that was kept for later.
+    pub fn give_back(&self, kept: ReservedBuf) {
+        self.reopen(kept, |_| ());
+    }
+
+    /// Counts bytes that are kept for the task of this place outside the store.
+    ///
+    /// # Errors
+    /// [`Refused::OutOfBytes`].
+    pub fn hold_bytes(&self, key: TaskKey, bytes: usize) -> Result<(), Refused> {
+        let at = self.sharding.split(key.place).0;
+        if !self.budget.bytes.take(&self.group(at).bytes, bytes) {
+            self.make_byte_room(bytes, at, None, &mut Wakes::default())?;
+        }
+        Ok(())
+    }
+
+    /// Counts them no more.
+    pub fn release_bytes(&self, key: TaskKey, bytes: usize) {
+        let at = self.sharding.split(key.place).0;
+        self.budget.bytes.release(&self.group(at).bytes, bytes);
     }
 
     /// Takes a free slot of a shard.

@@ -94,7 +94,7 @@ fn follow(store: &Store, cursor: &mut Cursor, wake: &Waker) -> (Follow, Vec<i64>
 }
 
 fn cursor(key: TaskKey, seq: u64, snapshot: bool) -> Cursor {
-    Cursor { handle: key.handle(), seq, snapshot, ends_at_input: true, waiter: Default::default() }
+    Cursor { handle: key.handle(), seq, snapshot, ends_at_input: true, ..Cursor::default() }
 }
 
 #[test]
@@ -550,8 +550,7 @@ fn a_burst_wakes_each_subscriber_once_and_eviction_wakes_too() {
     }
     assert_eq!(counters.each_ref().map(|c| c.0.load(Relaxed)), [1, 1, 1]);
     apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
-    let mut ticket =
-        WaitHandle { handle: key.handle(), after: 0, history: None, waiter: Default::default() };
+    let mut ticket = WaitHandle { handle: key.handle(), ..WaitHandle::default() };
     assert_eq!(store.poll(&mut ticket, &cursors[0].1, &mut |_| ()), Poll::Ready(Ok(())));
     make(&store, 2, TaskState::Working, NOW).unwrap();
     assert_eq!(follow(&store, &mut cursors[0].0, Waker::noop()).0, Follow::Gone);
@@ -566,7 +565,7 @@ fn a_parked_call_waits_for_a_new_interruption() {
     let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
     store.update(key, NOW, |edit| edit.user_message(said(1).view())).unwrap().unwrap();
     let mut ticket =
-        WaitHandle { handle: key.handle(), after: 2, history: Some(0), waiter: Default::default() };
+        WaitHandle { handle: key.handle(), after: 2, history: Some(0), ..WaitHandle::default() };
     assert_eq!(store.poll(&mut ticket, &waker, &mut |_| ()), Poll::Pending);
     apply(&store, key, &status(TaskState::Working)).unwrap().unwrap();
     assert_eq!(store.poll(&mut ticket, &waker, &mut |_| ()), Poll::Pending);

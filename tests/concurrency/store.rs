@@ -81,13 +81,7 @@ fn make(store: &Store, bits: u128, now: Now) -> Option<TaskKey> {
 fn follow(store: &Store, key: TaskKey) -> Option<u64> {
     let bell = Arc::<Bell>::default();
     let waker = Waker::from(Arc::clone(&bell));
-    let mut cursor = Cursor {
-        handle: key.handle(),
-        seq: 0,
-        snapshot: false,
-        ends_at_input: true,
-        waiter: Default::default(),
-    };
+    let mut cursor = Cursor { handle: key.handle(), ends_at_input: true, ..Cursor::default() };
     let mut at = 0;
     loop {
         let follow = store.follow(&mut cursor, &waker, &mut |item| {

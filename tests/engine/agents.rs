@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use peregrine::{
-    agent::{Agent, Closed, Ending, JobHost, Turn, TurnHost, echo::Echo, script::Script},
+    agent::{Agent, Closed, Ending, Headers, JobHost, Turn, TurnHost, echo::Echo, script::Script},
     model::{
         Content, EventBuf, Generation, Json, Message, MessageBuf, Part, PartBuf, PartsBuf, RawText,
         Task, TaskEvent, TaskLimits, TaskState, TaskView,
     },
-    service::{Entropy, Handle, Now},
+    service::{AgentIndex, Entropy, Handle, Now, Scope},
 };
 
 const LIMITS: TaskLimits =
@@ -66,6 +66,8 @@ impl<A: Agent> Server<A> {
                 metadata: None,
                 extensions: None,
                 identity: None,
+                headers: Headers::default(),
+                scope: Scope::of(AgentIndex(0)),
                 now: Now { mono_ms: self.now_ms, unix_ms: self.now_ms },
                 entropy: &mut Same,
                 events: &mut events,
@@ -89,7 +91,8 @@ impl<A: Agent> Server<A> {
                     self.resumes += 1;
                     token = Some(next);
                 }
-                Ending::Detached => panic!("no agent here detaches"),
+                Ending::Detached | Ending::Deferred => panic!("no agent here detaches"),
+                Ending::Refused(fault) => panic!("no agent here refuses: {fault}"),
             }
         }
     }

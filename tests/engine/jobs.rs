@@ -4,13 +4,17 @@ use std::sync::{Arc, Mutex};
 
 use peregrine::{
     agent::{Agent, Job, Profile, Turn},
-    engine::Setup,
+    engine::{BuildError, Setup},
     limits::Limits,
     model::TaskState,
+    service::Peer,
 };
 use serde_json::{Value, json};
 
-use crate::support::Lab;
+use crate::support::{
+    Lab,
+    ask::{post, rpc},
+};
 
 /// Keeps the job of every turn for the test.
 #[derive(Clone, Default)]
@@ -105,4 +109,63 @@ fn a_task_that_finds_no_room_when_its_agent_detaches_is_refused() {
     // A stream that cannot begin is an ordinary error.
     assert_eq!(lab.code("SendStreamingMessage", &say(&text)), -32000);
     lab.assert_lives();
+}
+
+#[test]
+fn a_job_knows_the_call_behind_it_and_the_fields_that_its_profile_names() {
+    let keep = Keep::default();
+    let mut profile = Profile::new("keep", "Keeps its jobs.");
+    profile.fields = ["traceparent", "X-List"].map(str::to_owned).into();
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(keep.clone()))];
+    let mut lab = Lab::new(Setup { agents, ..Setup::default() });
+    let mut params = say("go");
+    params["metadata"] = json!({ "a": 1 });
+    params["message"]["metadata"] = json!({ "b": 2 });
+    let body = rpc("SendMessage", &params);
+    let fields = [
+        ("Traceparent", "00-ab"),
+        ("x-list", "x"),
+        ("X-LIST", "y"),
+        ("Authorization", "Bearer secret"),
+        ("Cookie", "secret"),
+        ("A2A-Extensions", "urn:e"),
+    ];
+    let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let socket = lab.socket("/", &lines);
+    let peer = lab.open_to(Peer { identity: Some("me"), ..Peer::default() });
+    lab.write(peer, &post("/", &fields, &body));
+    lab.say(socket, &body);
+    for identity in [None, Some("me")] {
+        let job = keep.0.lock().unwrap().pop().unwrap();
+        let request = job.request();
+        assert_eq!(request.header("TRACEPARENT"), Some("00-ab"));
+        assert_eq!(request.header("x-list"), Some("x, y"));
+        let unasked = ["cookie", "host", "authorization"];
+        assert!(unasked.iter().all(|name| request.header(name).is_none()));
+        assert_eq!((request.identity(), request.extensions()), (identity, Some("urn:e")));
+        assert_eq!(request.metadata().unwrap().as_str(), r#"{"a":1}"#);
+        assert_eq!(job.message().metadata().unwrap().as_str(), r#"{"b":2}"#);
+        assert_eq!((request.state(), job.state()), (None, Some(TaskState::Submitted)));
+        let mut history = 0;
+        assert!(job.read(&mut |task| history = task.history(None).count()));
+        assert_eq!(history, 1);
+    }
+}
+
+#[test]
+fn fields_of_the_connection_are_shown_to_no_agent() {
+    for (fields, refused) in [
+        (vec!["Connection"], true),
+        (vec!["transfer-encoding"], true),
+        (vec!["not a name"], true),
+        (vec![""], true),
+        (vec!["x"; 17], true),
+        (vec!["x"; 16], false),
+    ] {
+        let mut profile = Profile::new("a", "b");
+        profile.fields = fields.iter().map(|name| (*name).to_owned()).collect();
+        let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(Keep::default()))];
+        let checked = Setup { agents, ..Setup::default() }.check();
+        assert_eq!(matches!(checked, Err(BuildError::Field(_))), refused, "{fields:?}");
+    }
 }

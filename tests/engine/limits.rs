@@ -1,7 +1,10 @@
 //! One test for each limit, of the same name: what the peer sees at the limit, what it sees one
 //! beyond, and that the connection is in a defined state and the server lives.
 
+use std::sync::{Arc, Mutex};
+
 use peregrine::{
+    agent::{Agent, Deferred, Profile, Turn},
     engine::{Next, Setup},
     limits::Limits,
 };
@@ -729,6 +732,35 @@ fn answer_bytes_max() {
 }
 
 // --- Tasks
+
+/// Defers every turn, and keeps it.
+#[derive(Default)]
+struct Later(Mutex<Vec<Deferred>>);
+
+impl Agent for Later {
+    fn start(&self, turn: Turn<'_>) {
+        self.0.lock().unwrap().extend(turn.defer());
+    }
+}
+
+#[test]
+fn deferred_calls_max() {
+    let later = Arc::new(Later::default());
+    let mut setup = Setup::default();
+    setup.limits.deferred_calls_max = 2;
+    setup.agents.push((Profile::new("later", "Answers later."), Arc::clone(&later) as _));
+    let mut lab = Lab::new(setup);
+    let send = |lab: &mut Lab| {
+        let peer = lab.open();
+        lab.write(peer, &post("/", &[], &rpc("SendMessage", &V1.params(say("hi")))));
+        lab.try_reply(peer)
+    };
+    assert!(send(&mut lab).is_none() && send(&mut lab).is_none());
+    assert_names(&send(&mut lab).unwrap().json(), "deferred_calls_max");
+    // One that is over makes room for another.
+    later.0.lock().unwrap().pop().unwrap().fail("no");
+    assert!(send(&mut lab).is_none() && send(&mut lab).is_some());
+}
 
 #[test]
 fn tasks_max() {

@@ -10,6 +10,7 @@ mod agent_values;
 mod agents;
 mod cards;
 mod changes;
+mod deferred;
 mod dialects;
 mod extensions;
 mod faults;

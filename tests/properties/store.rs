@@ -522,7 +522,7 @@ impl Twin {
             seq: after,
             snapshot,
             ends_at_input,
-            waiter: Default::default(),
+            ..Cursor::default()
         };
         let ticket = WaitHandle { handle: known.key.handle(), ..WaitHandle::default() };
         let flag = Arc::default();

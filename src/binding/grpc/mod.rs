@@ -39,7 +39,7 @@ use crate::{
     fault::Fault,
     http::{Field, Head, Method, ResponseFields, media},
     model::Call,
-    service::AgentIndex,
+    service::{AgentIndex, RequestFields},
 };
 
 use health::Serving;
@@ -69,6 +69,8 @@ pub struct Metadata<'x> {
     pub last_event_id: Option<u64>,
     /// Where the client asked, for cards.
     pub origin: Origin<'x>,
+    /// All of it, for agents that ask for some.
+    pub fields: RequestFields<'x>,
 }
 
 /// Handles a request whose body is complete.
@@ -88,7 +90,8 @@ pub fn handle<'x>(
     let last_event_id = head.values("a2a-last-event-id").next().and_then(number);
     let origin = Origin::of(cx.config, cx.peer, head);
     let version = head.value(Field::A2aVersion);
-    cx.source = RequestSource::Grpc(Metadata { version, last_event_id, origin });
+    let fields = RequestFields::of(head);
+    cx.source = RequestSource::Grpc(Metadata { version, last_event_id, origin, fields });
     cx.extensions = extensions::joined(head).map(Cow::Owned);
     match rpc {
         Rpc::A2a(method) => call(cx, method, buffers, message),

@@ -22,7 +22,7 @@ enum Element {
     /// It needs no answer.
     Silent,
     /// It waits.
-    Waits(PendingCall),
+    Waits(Box<PendingCall>),
 }
 
 /// Answers a batch (JSON-RPC 2.0 §6).
@@ -55,7 +55,7 @@ pub(super) fn answer(
             Element::Silent => cx.writer.out.truncate(at),
             Element::Waits(call) => {
                 cx.writer.out.truncate(at);
-                waiting.push(call);
+                waiting.push(*call);
             }
         }
     }
@@ -100,7 +100,7 @@ fn element(
                 };
                 match pushed {
                     Ok(None) => return Element::Written,
-                    Ok(Some(call)) => return Element::Waits(call),
+                    Ok(Some(call)) => return Element::Waits(Box::new(call)),
                     Err(fault) => Rejected::With(Box::new((format, fault))),
                 }
             }

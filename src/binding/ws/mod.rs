@@ -10,10 +10,14 @@ mod session;
 use crate::{
     binding::{CallContext, Endpoint, extensions, negotiation::version_of, origin::Origin},
     http::{Head, query},
+    service::FieldSource,
 };
 
 pub use handshake::{is_origin, is_upgrade, upgrade};
 pub use session::Session;
+
+/// Name and value of a header field.
+type KeptField = (Box<str>, Box<[u8]>);
 
 /// How a WebSocket was opened: what is beside its messages.
 pub struct Upgrade {
@@ -25,6 +29,8 @@ pub struct Upgrade {
     host: Option<Box<[u8]>>,
     prefix: Box<str>,
     event_ids: bool,
+    /// Header fields that the agent's profile names.
+    fields: Box<[KeptField]>,
 }
 
 impl Upgrade {
@@ -42,6 +48,7 @@ impl Upgrade {
             host: host.map(Into::into),
             prefix: prefix.into(),
             event_ids,
+            fields: agent_fields(cx, head),
         }
     }
 
@@ -81,6 +88,24 @@ impl Upgrade {
         let asked = self.asked.as_ref().map_or(0, |text| text.len());
         let extensions = self.extensions.as_ref().map_or(0, |text| text.len());
         let host = self.host.as_ref().map_or(0, |text| text.len());
-        asked + extensions + host + self.prefix.len() + self.path.len()
+        let field = |(name, value): &KeptField| name.len() + value.len();
+        let fields: usize = self.fields.iter().map(field).sum();
+        asked + extensions + host + self.prefix.len() + self.path.len() + fields
+    }
+}
+
+/// What the agent is shown of the head, for all messages.
+fn agent_fields(cx: &CallContext<'_>, head: &Head<'_>) -> Box<[KeptField]> {
+    let Some(profile) = cx.service.profile(cx.endpoint.agent) else { return Box::default() };
+    let values = |name: &String| -> Vec<KeptField> {
+        head.values(name).map(|value| (name.as_str().into(), value.into())).collect()
+    };
+    profile.fields.iter().flat_map(values).collect()
+}
+
+impl FieldSource for Upgrade {
+    fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
+        let named = self.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        named.for_each(|(_, value)| each(value));
     }
 }

@@ -8,9 +8,12 @@ use std::rc::Rc;
 use http::{HeaderValue, request::Parts, uri::PathAndQuery};
 use smallvec::SmallVec;
 
-use crate::binding::{
-    grpc::{self, Rpc, rpc},
-    origin::Origin,
+use crate::{
+    binding::{
+        grpc::{self, Rpc, rpc},
+        origin::Origin,
+    },
+    service::RequestFields,
 };
 
 /// What the head of a call says.
@@ -60,6 +63,8 @@ impl Metadata {
             version: self.version.as_deref(),
             last_event_id: self.after,
             origin: Origin { is_secure, host, prefix: "" },
+            // The head is gone by then.
+            fields: RequestFields::default(),
         }
     }
 

@@ -1,0 +1,126 @@
+//! A turn whose agent does not know yet what will come of it: a message, a task or a refusal.
+//!
+//! Law: until then its call waits, and no task is stored for it.
+
+use std::{borrow::Cow, sync::Arc};
+
+use super::{Canceled, Closed, DeferredHost, Job, RequestInfo, watch::CallerGone};
+use crate::{
+    fault::{Fault, FaultKind},
+    model::{Message, MessageBuf, RawText, uuid},
+    service::LateCall,
+};
+
+/// A turn that is answered later, from any thread: by a direct message, a refusal, or a task.
+/// Dropping it fails its call.
+pub struct Deferred {
+    pub(super) task_id: Box<[u8]>,
+    pub(super) context_id: Box<[u8]>,
+    pub(super) message: Box<[u8]>,
+    pub(super) request: Box<RequestInfo>,
+    pub(super) call: Arc<LateCall>,
+    pub(super) bits: u128,
+    /// `None` behind its answer.
+    pub(super) host: Option<Box<dyn DeferredHost>>,
+}
+
+impl Deferred {
+    /// The task's id; if the turn starts one, the one that it would have.
+    pub fn task_id(&self) -> RawText<'_> {
+        RawText::known(&self.task_id)
+    }
+
+    /// The id of the conversation.
+    pub fn context_id(&self) -> RawText<'_> {
+        RawText::known(&self.context_id)
+    }
+
+    /// The message that started the turn.
+    pub fn message(&self) -> Message<'_> {
+        Message(&self.message)
+    }
+
+    /// What else is known of the call.
+    pub fn request(&self) -> &RequestInfo {
+        &self.request
+    }
+
+    /// Answers with a direct message and no task. On a task that exists already, the message
+    /// becomes the status message of its completion (A2A 1.0 §3.1.1). Without an id it gets a
+    /// fresh one.
+    pub fn reply(mut self, message: MessageBuf) {
+        let is_named = !message.view().message_id().is_empty();
+        let message = if is_named { message } else { message.id(&self.fresh_id()) };
+        if let Some(host) = self.host.take() {
+            host.reply(message);
+        }
+    }
+
+    /// Refuses the message: its call fails. A task that exists already stays as it is.
+    pub fn refuse(mut self, fault: impl Into<Fault>) {
+        if let Some(host) = self.host.take() {
+            host.refuse(fault.into());
+        }
+    }
+
+    /// Refuses the message as an internal error with this text.
+    pub fn fail(self, text: impl Into<Cow<'static, str>>) {
+        self.refuse(Fault::because(FaultKind::Internal, text));
+    }
+
+    /// Makes a task of it, unless there is one: the call gets what any call gets that sends a
+    /// message, and the job publishes.
+    ///
+    /// # Errors
+    /// [`Closed`] when the server has no room for the task, or it has ended meanwhile; the client
+    /// is told.
+    pub fn into_job(mut self) -> Result<Job, Closed> {
+        let host = self.host.take().ok_or(Closed)?;
+        let (task, host) = host.begin(Message(&self.message))?;
+        Ok(Job {
+            task_id: std::mem::take(&mut self.task_id),
+            context_id: std::mem::take(&mut self.context_id),
+            message: std::mem::take(&mut self.message),
+            request: self.request.clone(),
+            call: Some(Arc::clone(&self.call)),
+            task,
+            host,
+            bits: self.bits,
+            done: false,
+        })
+    }
+
+    /// Ready when an answer is of no use any more: the task of the message has ended; or there is
+    /// none yet, and the caller has left or the server has answered it, because it ends.
+    pub fn canceled(&self) -> Canceled {
+        match self.host.as_ref().and_then(|host| host.task()) {
+            Some((task, host)) => Canceled::task(task, host),
+            None => Canceled::caller(self.caller_gone()),
+        }
+    }
+
+    /// Ready when the caller has left, or the server has answered it because it ends.
+    pub fn caller_gone(&self) -> CallerGone {
+        CallerGone::of(Some(&self.call))
+    }
+
+    /// True when the caller has left, or the server has answered it because it ends.
+    pub fn is_caller_gone(&self) -> bool {
+        self.call.has_left()
+    }
+
+    fn fresh_id(&mut self) -> String {
+        let id = uuid(self.bits);
+        self.bits = self.bits.wrapping_add(1);
+        super::job::text_of(id)
+    }
+}
+
+impl Drop for Deferred {
+    fn drop(&mut self) {
+        if let Some(host) = self.host.take() {
+            let text = "the agent ended without an answer";
+            host.refuse(Fault::because(FaultKind::Internal, text));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Futures that tell an agent that its work is of no use any more. They need no runtime: whoever
+//! polls them with a waker is woken.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use super::JobHost;
+use crate::service::{Handle, LateCall, Waiter};
+
+/// Ready when a task has ended, for instance because a client canceled it, or when nobody can see
+/// the answer of a deferred turn any more.
+#[must_use = "a future does nothing unless it is polled"]
+pub struct Canceled(Watched);
+
+enum Watched {
+    Task { task: Handle, host: Arc<dyn JobHost>, waiter: Waiter },
+    Caller(CallerGone),
+}
+
+impl Canceled {
+    pub(super) fn task(task: Handle, host: Arc<dyn JobHost>) -> Canceled {
+        Canceled(Watched::Task { task, host, waiter: Waiter::default() })
+    }
+
+    pub(super) fn caller(gone: CallerGone) -> Canceled {
+        Canceled(Watched::Caller(gone))
+    }
+}
+
+impl Future for Canceled {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.get_mut().0 {
+            Watched::Task { task, host, waiter } => host.poll_ended(*task, waiter, cx.waker()),
+            Watched::Caller(gone) => Pin::new(gone).poll(cx),
+        }
+    }
+}
+
+/// Ready when the caller of a waiting call or of a stream has left before its end. A caller that
+/// has its answer does not leave: then this is never ready.
+#[must_use = "a future does nothing unless it is polled"]
+pub struct CallerGone {
+    call: Option<Arc<LateCall>>,
+    waiter: Waiter,
+}
+
+impl CallerGone {
+    pub(super) fn of(call: Option<&Arc<LateCall>>) -> CallerGone {
+        CallerGone { call: call.cloned(), waiter: Waiter::default() }
+    }
+}
+
+impl Future for CallerGone {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let CallerGone { call, waiter } = self.get_mut();
+        call.as_ref().map_or(Poll::Pending, |call| call.poll_left(waiter, cx.waker()))
+    }
+}

@@ -1,0 +1,193 @@
+//! Turns that are answered later, from any thread.
+//!
+//! Law: a deferred turn has stored nothing. It has the place of its task, and what it keeps of its
+//! call is counted as bytes of the store, until it is over.
+
+use std::sync::Arc;
+
+use crate::{
+    agent::{Closed, DeferredHost, Ending, JobHost},
+    fault::{Fault, FaultKind},
+    model::{EventBuf, Generation, Message, MessageBuf, SendMode, TaskState},
+    op::{
+        Core,
+        handover::By,
+        send::FIRST_SEQ,
+        turn::{message_of, push_status},
+    },
+    permits::Permit,
+    service::{AgentIndex, Cursor, Handle, LateAnswer, LateCall, Now},
+    store::{Refused, ReservedBuf, TaskKey},
+};
+
+/// A deferred turn, as the core sees it.
+pub(super) struct DeferredTurn {
+    pub core: Arc<Core>,
+    pub call: Arc<LateCall>,
+    pub agent: AgentIndex,
+    /// Who answers for the agent; one that was replaced meanwhile goes on with nothing.
+    pub incarnation: u32,
+    pub key: TaskKey,
+    pub place: TurnPlace,
+    pub mode: SendMode,
+    pub generation: Generation,
+    /// What was published before the turn was deferred.
+    pub events: EventBuf,
+    /// Bytes that the store counts for it.
+    pub held_bytes: usize,
+    /// One of `deferred_calls_max`.
+    #[expect(dead_code, reason = "it counts by being there")]
+    pub permit: Permit,
+}
+
+/// Where the task of a deferred turn is.
+pub(super) enum TurnPlace {
+    /// Nowhere yet.
+    New(ReservedBuf),
+    /// In the store; its message was the one behind this event.
+    Next { seq: u64 },
+    /// In the store; the turn was resumed, so that nobody waits for it.
+    Resumed,
+    /// Given back.
+    Left,
+}
+
+impl DeferredTurn {
+    /// How the call goes on with the task.
+    fn begun(&self, seq: u64, after: u64) -> LateAnswer {
+        let (handle, generation) = (self.key.handle(), self.generation);
+        match self.mode {
+            SendMode::Return => LateAnswer::Task(handle),
+            SendMode::Wait => LateAnswer::Wait { handle, after },
+            SendMode::Stream => {
+                let cursor = Cursor {
+                    handle,
+                    seq,
+                    snapshot: true,
+                    ends_at_input: true,
+                    ..Cursor::default()
+                };
+                LateAnswer::Stream { cursor, generation }
+            }
+        }
+    }
+
+    /// Applies `events` to the task, which exists and must not have ended.
+    fn apply(&self, events: &EventBuf, now: Now) -> Result<(), Fault> {
+        let applied = self.core.store.update(self.key, now, |edit| {
+            if edit.task().state().is_terminal() || edit.incarnation() != self.incarnation {
+                return Err(Refused::Terminal);
+            }
+            edit.apply_all(events, None)
+        });
+        Ok(applied.ok_or(FaultKind::TaskNotFound)??)
+    }
+
+    fn release(&mut self) {
+        let held_bytes = std::mem::take(&mut self.held_bytes);
+        self.core.store.release_bytes(self.key, held_bytes);
+    }
+
+    fn end(&self, state: TaskState, message: &MessageBuf) -> Result<(), Fault> {
+        let (now, mut events) = (self.core.now(), EventBuf::default());
+        push_status(&mut events, state, message, now);
+        self.apply(&events, now)
+    }
+}
+
+impl DeferredHost for DeferredTurn {
+    fn begin(
+        mut self: Box<Self>,
+        message: Message<'_>,
+    ) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
+        let (core, now) = (Arc::clone(&self.core), self.core.now());
+        // What the call held becomes the task's.
+        self.release();
+        let (stored, answer) = match std::mem::replace(&mut self.place, TurnPlace::Left) {
+            TurnPlace::New(reserved) => {
+                let stored = core.store.reopen(reserved, |reserved| {
+                    let generation = self.generation;
+                    core.store.commit_new(reserved, generation, message, &self.events, now, |_| ())
+                });
+                (stored.map_err(Fault::from), self.begun(FIRST_SEQ, 0))
+            }
+            TurnPlace::Next { seq } => (self.apply(&self.events, now), self.begun(seq, seq)),
+            TurnPlace::Resumed | TurnPlace::Left => {
+                (self.apply(&self.events, now), self.begun(0, 0))
+            }
+        };
+        match stored {
+            Ok(()) => {
+                self.call.answer(answer);
+                // One that was replaced meanwhile has made a task that is not its own.
+                core.hand_over(self.agent, self.key, By::Turn(&Ending::Detached));
+                Ok((self.key.job_handle(self.incarnation), core))
+            }
+            Err(fault) => {
+                self.call.answer(LateAnswer::Fault(fault));
+                Err(Closed)
+            }
+        }
+    }
+
+    fn reply(mut self: Box<Self>, message: MessageBuf) {
+        let answer = match std::mem::replace(&mut self.place, TurnPlace::Left) {
+            TurnPlace::New(reserved) => {
+                let context_id = reserved.context_id().into();
+                self.core.store.give_back(reserved);
+                LateAnswer::Message { message, context_id }
+            }
+            TurnPlace::Next { seq } => match self.end(TaskState::Completed, &message) {
+                Ok(()) => self.begun(seq, seq),
+                Err(fault) => LateAnswer::Fault(fault),
+            },
+            // Nobody waits, and a task that ended meanwhile needs no end.
+            TurnPlace::Resumed | TurnPlace::Left => {
+                return drop(self.end(TaskState::Completed, &message));
+            }
+        };
+        self.call.answer(answer);
+    }
+
+    fn refuse(self: Box<Self>, fault: Fault) {
+        if let TurnPlace::Resumed = self.place {
+            let text = fault.message().to_owned();
+            let _ = self.end(TaskState::Failed, &message_of(&text));
+        }
+        self.call.answer(LateAnswer::Fault(fault));
+    }
+
+    fn task(&self) -> Option<(Handle, Arc<dyn JobHost>)> {
+        let is_stored = matches!(self.place, TurnPlace::Next { .. } | TurnPlace::Resumed);
+        is_stored.then(|| {
+            (self.key.job_handle(self.incarnation), Arc::clone(&self.core) as Arc<dyn JobHost>)
+        })
+    }
+}
+
+impl Drop for DeferredTurn {
+    fn drop(&mut self) {
+        self.release();
+        if let TurnPlace::New(reserved) = std::mem::replace(&mut self.place, TurnPlace::Left) {
+            self.core.store.give_back(reserved);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        agent::{Deferred, RequestInfo},
+        limits::DEFERRED_CALL_BYTES,
+    };
+
+    #[test]
+    fn a_deferred_call_takes_no_more_memory_than_is_counted_for_it() {
+        let call = size_of::<LateCall>() + 2 * size_of::<usize>();
+        let turn = size_of::<DeferredTurn>() + size_of::<Deferred>() + size_of::<RequestInfo>();
+        // Two ids, three blocks of an allocator each with what it keeps beside them.
+        let ids = 2 * (36 + 16) + 4 * 16;
+        assert!((call + turn + ids) as u64 <= DEFERRED_CALL_BYTES, "{call} {turn} {ids}");
+    }
+}

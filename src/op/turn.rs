@@ -1,0 +1,166 @@
+//! What is the same for every turn: its events are bounded and applied, and its agent is called
+//! again if it asks for that.
+
+use crate::{
+    agent::{Ending, Headers, Turn},
+    model::{EventBuf, Message, MessageBuf, PartsBuf, RawText, Task, TaskEvent, TaskState},
+    op::{
+        Core,
+        handover::By,
+        host::{NextTurn, TurnCall},
+        timer::ResumeTimer,
+    },
+    service::{Now, TickCx},
+    store::TaskKey,
+};
+
+impl Core {
+    /// Calls an agent again whose time has come, unless its task has ended or was handed over.
+    pub(super) fn resume(&self, cx: &mut TickCx<'_>, timer: &ResumeTimer) {
+        let (key, incarnation) = (timer.key(), timer.incarnation);
+        let known = self.store.update(key, cx.now, |edit| {
+            let (agent, task) = (edit.agent(), edit.task());
+            if edit.incarnation() != incarnation || task.state().is_terminal() {
+                return None;
+            }
+            let message = task.view().last_user_message()?.0.to_vec();
+            let ids = (task.id().to_vec(), task.context_id().to_vec());
+            let (state, scope, generation) = (task.state(), edit.scope(), task.generation());
+            edit.begin_turn();
+            Some((agent, message, ids, state, (scope, generation)))
+        });
+        let Some(Some((agent, message, (task_id, context_id), state, of))) = known else { return };
+        let (scope, generation) = of;
+        let registered = self.registered(cx.worker, agent).ok();
+        let Some(registered) = registered.filter(|one| one.incarnation == incarnation) else {
+            // It was changed just now.
+            self.store.update(key, cx.now, |edit| edit.end_turn());
+            return self.hand_over(agent, key, By::Turn(&Ending::Resume { after_ms: 0, token: 0 }));
+        };
+        let mut ending = Ending::Returned;
+        cx.events.clear();
+        let (now, call) = (cx.now, TurnCall::of_resumed(cx.worker, agent, incarnation));
+        let mut host = NextTurn { core: self, key, now, seq: 0, generation, call, is_over: false };
+        let turn = Turn {
+            message: Message(&message),
+            state: Some(state),
+            task_id: RawText::known(&task_id),
+            context_id: RawText::known(&context_id),
+            metadata: None,
+            extensions: None,
+            identity: None,
+            headers: Headers::default(),
+            scope,
+            now: cx.now,
+            entropy: cx.entropy,
+            events: cx.events,
+            ending: &mut ending,
+            host: &mut host,
+        };
+        registered.agent.resume(turn, timer.token);
+        host.is_over = true;
+        // Nobody waits who could be told.
+        if let Err(fault) = host.call.end(&ending) {
+            cx.events.clear();
+            let message = message_of(fault.message());
+            push_status(cx.events, TaskState::Failed, &message, cx.now);
+        }
+        self.finish_turn(cx.events, &ending, cx.now);
+        self.commit((key, incarnation), cx.events, None, cx.now, |_| ());
+        cx.events.clear();
+        self.schedule_resume(cx.worker, (key, incarnation), cx.now, &ending);
+        self.hand_over_late(&registered, (agent, key), &ending);
+    }
+
+    /// Applies an agent's events to a task that exists, and shows it; `first` as in
+    /// [`Edit::apply_all`](crate::store::Edit::apply_all).
+    ///
+    /// The turn that makes a task is not counted among those at work at it.
+    ///
+    /// What a task refuses that ended meanwhile, or belongs to another program, is lost for its
+    /// agent, not for its clients.
+    pub(super) fn commit(
+        &self,
+        (key, incarnation): (TaskKey, u32),
+        events: &EventBuf,
+        first: Option<Message<'_>>,
+        now: Now,
+        show: impl FnOnce(&Task),
+    ) {
+        self.store.update(key, now, |edit| {
+            if edit.incarnation() == incarnation {
+                let _ = edit.apply_all(events, first);
+            }
+            if first.is_none() {
+                edit.end_turn();
+            }
+            show(edit.task());
+        });
+    }
+
+    #[inline]
+    pub(super) fn schedule_resume(
+        &self,
+        worker: usize,
+        (key, incarnation): (TaskKey, u32),
+        now: Now,
+        ending: &Ending,
+    ) {
+        if let Ending::Resume { after_ms, token } = *ending {
+            let (due_ms, TaskKey { place, check }) = (now.mono_ms.saturating_add(after_ms), key);
+            let timer = ResumeTimer { due_ms, number: 0, place, check, incarnation, token };
+            self.push_timer(worker, timer, now);
+        }
+    }
+
+    fn push_timer(&self, worker: usize, timer: ResumeTimer, now: Now) {
+        let key = timer.key();
+        let runs = |key| self.store.read(key, |task| !task.state().is_terminal());
+        let runs = |key| runs(key).unwrap_or(false);
+        if !self.timers.push(worker, timer, now.mono_ms, runs) {
+            self.refuse_resume(key, now);
+        }
+    }
+
+    /// Nobody would ever go on with the task.
+    fn refuse_resume(&self, key: TaskKey, now: Now) {
+        let text = PartsBuf::new().text("too many agents wait to be called again");
+        let message = MessageBuf::agent(&text).id("resume-limit");
+        let (state, at_ms, message) = (TaskState::Failed, now.unix_ms, Some(message.view()));
+        let failed = TaskEvent::Status { state, at_ms, message, metadata: None };
+        // A task that ended meanwhile needs no end.
+        let _ = self.store.update(key, now, |edit| edit.apply(&failed));
+    }
+
+    /// Bounds what a turn published, and adds what its ending means.
+    #[inline]
+    pub(super) fn finish_turn(&self, events: &mut EventBuf, ending: &Ending, now: Now) {
+        if events.len() > self.limits.turn_events_max {
+            fail_turn(events, now);
+        }
+        if let Ending::Replied(message) = ending {
+            // A2A 1.0 §3.1.1: once a task exists, a direct message is how it completes.
+            push_status(events, TaskState::Completed, message, now);
+        }
+    }
+}
+
+/// What an agent said that said too much.
+#[cold]
+fn fail_turn(events: &mut EventBuf, now: Now) {
+    events.clear();
+    let text = PartsBuf::new().text("the agent published too many events in one turn");
+    let message = MessageBuf::agent(&text).id("turn-limit");
+    push_status(events, TaskState::Failed, &message, now);
+}
+
+pub(super) fn push_status(events: &mut EventBuf, state: TaskState, message: &MessageBuf, now: Now) {
+    let (at_ms, message) = (now.unix_ms, Some(message.view()));
+    events.push(&TaskEvent::Status { state, at_ms, message, metadata: None });
+}
+
+/// What the server says in the place of an agent.
+#[cold]
+pub(super) fn message_of(text: &str) -> MessageBuf {
+    MessageBuf::agent(&PartsBuf::new().text(text)).id("turn-refused")
+}

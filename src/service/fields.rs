@@ -1,0 +1,44 @@
+//! Header fields of a request, as agents that ask for some of them get them.
+
+use std::{borrow::Cow, fmt};
+
+/// Whoever knows the header fields of a request: its head, or the metadata of a gRPC call.
+pub trait FieldSource {
+    /// Gives each value of a field to `each`; names are compared without regard to case.
+    fn each_value<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8]));
+}
+
+/// The header fields of a request; there are none where nobody knows them.
+#[derive(Clone, Copy, Default)]
+pub struct RequestFields<'a>(Option<&'a dyn FieldSource>);
+
+impl<'a> RequestFields<'a> {
+    /// The fields that `source` knows.
+    pub fn of(source: &'a dyn FieldSource) -> RequestFields<'a> {
+        RequestFields(Some(source))
+    }
+
+    /// The value of a field; several are one list (RFC 9110 §5.3). One that is no UTF-8 is none.
+    pub fn value(self, name: &str) -> Option<Cow<'a, str>> {
+        let mut found: Option<Cow<'a, str>> = None;
+        self.0?.each_value(name, &mut |value| {
+            let Ok(value) = str::from_utf8(value) else { return };
+            match &mut found {
+                None => found = Some(Cow::Borrowed(value)),
+                Some(list) => {
+                    let list = list.to_mut();
+                    list.push_str(", ");
+                    list.push_str(value);
+                }
+            }
+        });
+        found
+    }
+}
+
+impl fmt::Debug for RequestFields<'_> {
+    /// Values may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RequestFields")
+    }
+}

@@ -1,0 +1,245 @@
+//! A call that is answered later: what the side that waits and the side that answers share.
+//!
+//! Law: at most one answer is given, from any thread, and whoever waits is woken by it. A caller
+//! that leaves before its answer is found out at once by whoever asked to be told.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+};
+
+use super::{Cursor, Handle};
+use crate::{
+    fault::Fault,
+    model::{Generation, MessageBuf},
+    waiter::{SharedWaker, Waiter},
+};
+
+/// The side that waits, kept beside what it waits for. When it is dropped before the call is
+/// answered, its caller has left.
+#[derive(Default)]
+pub struct CallLink(Option<Arc<LateCall>>);
+
+/// The side that answers.
+pub struct LateCall(Mutex<CallState>);
+
+/// What a call is answered with.
+pub enum LateAnswer {
+    /// A direct message.
+    Message {
+        /// The message.
+        message: MessageBuf,
+        /// Raw id of the conversation.
+        context_id: Box<[u8]>,
+    },
+    /// The call fails.
+    Fault(Fault),
+    /// The task as it is now.
+    Task(Handle),
+    /// The task, when it ends or is interrupted.
+    Wait {
+        /// The task.
+        handle: Handle,
+        /// An interrupted state counts only if it was entered after this event.
+        after: u64,
+    },
+    /// A stream.
+    Stream {
+        /// Where it begins.
+        cursor: Cursor,
+        /// The wire family of the call that made the task.
+        generation: Generation,
+    },
+}
+
+struct CallState {
+    stage: CallStage,
+    waiting: Option<Waker>,
+    /// Who is told when the caller leaves.
+    watchers: Vec<Arc<SharedWaker>>,
+}
+
+enum CallStage {
+    /// Somebody is to answer it, or has.
+    Late(Option<LateAnswer>),
+    /// Its task answers it.
+    Task,
+    Answered,
+    Left,
+}
+
+impl CallLink {
+    /// A call that waits for [`LateCall::answer`], and its other side.
+    pub fn late() -> (CallLink, Arc<LateCall>) {
+        CallLink::of(CallStage::Late(None))
+    }
+
+    /// A call that its task answers, and the side that learns when its caller leaves.
+    pub fn of_task() -> (CallLink, Arc<LateCall>) {
+        CallLink::of(CallStage::Task)
+    }
+
+    fn of(stage: CallStage) -> (CallLink, Arc<LateCall>) {
+        let state = CallState { stage, waiting: None, watchers: Vec::new() };
+        let call = Arc::new(LateCall(Mutex::new(state)));
+        (CallLink(Some(Arc::clone(&call))), call)
+    }
+
+    /// True when somebody is to answer the call: no task does.
+    pub fn is_late(&self) -> bool {
+        let is_late = |call: &Arc<LateCall>| matches!(call.lock().stage, CallStage::Late(_));
+        self.0.as_ref().is_some_and(is_late)
+    }
+
+    /// Takes the answer, or registers `wake`. Behind [`LateAnswer::Wait`] and
+    /// [`LateAnswer::Stream`] the task answers the call; others are the last.
+    pub fn poll(&self, wake: &Waker) -> Poll<LateAnswer> {
+        let Some(call) = &self.0 else { return Poll::Pending };
+        let mut state = call.lock();
+        if let CallStage::Late(answer) = &mut state.stage
+            && let Some(answer) = answer.take()
+        {
+            state.stage = match answer {
+                LateAnswer::Wait { .. } | LateAnswer::Stream { .. } => CallStage::Task,
+                LateAnswer::Message { .. } | LateAnswer::Fault(_) | LateAnswer::Task(_) => {
+                    CallStage::Answered
+                }
+            };
+            return Poll::Ready(answer);
+        }
+        if !state.waiting.as_ref().is_some_and(|waiting| waiting.will_wake(wake)) {
+            state.waiting = Some(wake.clone());
+        }
+        Poll::Pending
+    }
+
+    /// The call is answered: its caller does not leave any more.
+    pub fn finish(&mut self) {
+        if let Some(call) = self.0.take() {
+            call.lock().stage = CallStage::Answered;
+        }
+    }
+}
+
+impl Clone for CallLink {
+    /// A copy waits for nothing.
+    fn clone(&self) -> CallLink {
+        CallLink(None)
+    }
+}
+
+impl fmt::Debug for CallLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CallLink").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Drop for CallLink {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call.leave();
+        }
+    }
+}
+
+impl LateCall {
+    fn lock(&self) -> MutexGuard<'_, CallState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers the call, unless it is over.
+    pub fn answer(&self, answer: LateAnswer) {
+        let mut state = self.lock();
+        if let CallStage::Late(given @ None) = &mut state.stage {
+            *given = Some(answer);
+            let waiting = state.waiting.take();
+            drop(state);
+            waiting.inspect(Waker::wake_by_ref);
+        }
+    }
+
+    /// True when the caller has left without its answer.
+    pub fn has_left(&self) -> bool {
+        matches!(self.lock().stage, CallStage::Left)
+    }
+
+    /// Ready when the caller has left without its answer; registers `wake` otherwise.
+    pub fn poll_left(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
+        let mut state = self.lock();
+        match state.stage {
+            CallStage::Left => return Poll::Ready(()),
+            CallStage::Answered => return Poll::Pending,
+            CallStage::Late(_) | CallStage::Task => {}
+        }
+        if let Some(waker) = waiter.arm(wake) {
+            state.watchers.retain(SharedWaker::is_awaited);
+            state.watchers.push(waker);
+        }
+        Poll::Pending
+    }
+
+    #[cold]
+    fn leave(&self) {
+        let mut state = self.lock();
+        if matches!(state.stage, CallStage::Answered) {
+            return;
+        }
+        // An answer that nobody takes any more goes, too.
+        let stage = std::mem::replace(&mut state.stage, CallStage::Left);
+        let watchers = std::mem::take(&mut state.watchers);
+        state.waiting = None;
+        drop(state);
+        drop(stage);
+        for waker in watchers.iter().filter_map(|watcher| watcher.take()) {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::FaultKind;
+
+    fn fault() -> LateAnswer {
+        LateAnswer::Fault(FaultKind::Internal.into())
+    }
+
+    #[test]
+    fn one_answer_is_taken_once() {
+        let (link, call) = CallLink::late();
+        assert!(link.is_late() && link.poll(Waker::noop()).is_pending());
+        call.answer(fault());
+        call.answer(LateAnswer::Task(Handle::default()));
+        assert!(matches!(link.poll(Waker::noop()), Poll::Ready(LateAnswer::Fault(_))));
+        assert!(link.poll(Waker::noop()).is_pending() && !link.is_late());
+        drop(link);
+        assert!(!call.has_left());
+    }
+
+    #[test]
+    fn a_caller_that_leaves_is_found_out() {
+        for (link, call) in [CallLink::late(), CallLink::of_task()] {
+            let mut waiter = Waiter::default();
+            assert!(call.poll_left(&mut waiter, Waker::noop()).is_pending());
+            drop(link);
+            assert!(call.has_left() && call.poll_left(&mut waiter, Waker::noop()).is_ready());
+            call.answer(fault());
+        }
+        let (mut link, call) = CallLink::of_task();
+        link.finish();
+        drop(link);
+        assert!(!call.has_left());
+    }
+
+    #[test]
+    fn those_who_no_longer_watch_are_forgotten() {
+        let (_link, call) = CallLink::late();
+        for _ in 0..1_000 {
+            assert!(call.poll_left(&mut Waiter::default(), Waker::noop()).is_pending());
+        }
+        assert!(call.lock().watchers.len() <= 2);
+    }
+}

@@ -1,0 +1,361 @@
+//! Deferred turns: agents that say later, from any thread, what comes of a message.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, Mutex},
+    task::{Context, Waker},
+    thread,
+};
+
+use peregrine::{
+    agent::{Agent, Deferred, Profile, Turn},
+    engine::Setup,
+    fault::{Fault, FaultKind},
+    limits::Limits,
+    model::{MessageBuf, PartsBuf, TaskState},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Lab, Peer,
+    ask::{Gen, Say, post, rpc, rpc_id, say},
+};
+
+/// Keeps every turn for the test.
+#[derive(Clone, Default)]
+struct Keep(Arc<Mutex<Vec<Deferred>>>);
+
+impl Agent for Keep {
+    fn start(&self, mut turn: Turn<'_>) {
+        match &*turn.message.text() {
+            "refuse" => turn.refuse(Fault::because(FaultKind::UnsupportedOperation, "not today")),
+            "ask" => turn.status(TaskState::InputRequired),
+            text => {
+                if text == "artifact" {
+                    turn.artifact_of_message("early");
+                }
+                if let Ok(deferred) = turn.defer() {
+                    self.0.lock().unwrap().push(deferred);
+                }
+            }
+        }
+    }
+
+    fn resume(&self, turn: Turn<'_>, _token: u64) {
+        if let Ok(deferred) = turn.defer() {
+            self.0.lock().unwrap().push(deferred);
+        }
+    }
+}
+
+impl Keep {
+    fn take(&self) -> Deferred {
+        self.0.lock().unwrap().pop().expect("a deferred turn")
+    }
+
+    /// Takes a turn to a thread of its own.
+    fn on_thread(&self, then: impl FnOnce(Deferred) + Send + 'static) {
+        let deferred = self.take();
+        thread::spawn(move || then(deferred)).join().unwrap();
+    }
+}
+
+fn lab(limits: Limits) -> (Lab, Keep) {
+    let keep = Keep::default();
+    let agents: Vec<(Profile, Arc<dyn Agent>)> =
+        vec![(Profile::new("keep", "Answers later."), Arc::new(keep.clone()))];
+    (Lab::new(Setup { agents, limits, ..Setup::default() }), keep)
+}
+
+fn words(text: &str) -> MessageBuf {
+    MessageBuf::agent(&PartsBuf::new().text(text))
+}
+
+fn open(lab: &mut Lab, generation: Gen, method: &str, say: Say<'_>) -> Peer {
+    let peer = lab.open();
+    lab.write(peer, &post("/", &[], &rpc(method, &generation.params(say))));
+    assert!(lab.received(peer).is_empty(), "{}", lab.received(peer).escape_ascii());
+    peer
+}
+
+/// Sends a message and leaves its call waiting.
+fn send(lab: &mut Lab, generation: Gen, say: Say<'_>) -> Peer {
+    open(lab, generation, generation.send(), say)
+}
+
+fn answer(lab: &mut Lab, peer: Peer) -> Value {
+    lab.settle();
+    lab.reply(peer).json()
+}
+
+fn is_ready(future: impl Future<Output = ()>) -> bool {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+#[test]
+fn a_deferred_turn_becomes_a_direct_message() {
+    let (mut lab, keep) = lab(Limits::default());
+    for generation in [Gen::V03, Gen::V1] {
+        for at_once in [false, true] {
+            let peer = send(&mut lab, generation, Say { at_once, ..say("hi") });
+            keep.on_thread(|deferred| deferred.reply(words("hello")));
+            let result = answer(&mut lab, peer)["result"].take();
+            let message = if generation == Gen::V1 { &result["message"] } else { &result };
+            assert_eq!(message["parts"][0]["text"], "hello");
+            assert!(message["messageId"].as_str().is_some_and(|id| id.len() == 36));
+            let gone = json!({ "id": message["contextId"] });
+            assert_eq!(lab.code(generation.get(), &gone), -32001);
+        }
+    }
+}
+
+#[test]
+fn a_deferred_turn_becomes_a_task_that_a_waiting_call_gets_when_it_ends() {
+    let (mut lab, keep) = lab(Limits::default());
+    for generation in Gen::ALL {
+        let peer = send(&mut lab, generation, say("hi"));
+        let deferred = keep.take();
+        let id = deferred.task_id().to_str().into_owned();
+        assert_eq!(lab.code(generation.get(), &json!({ "id": id })), -32001);
+        let mut job = deferred.into_job().unwrap();
+        assert_eq!(lab.result(generation.get(), &json!({ "id": id }))["id"], *id);
+        assert_eq!(lab.try_reply(peer).map(|reply| reply.status), None);
+        job.status(TaskState::Working, None).unwrap();
+        job.reply(&words("done")).unwrap();
+        let result = answer(&mut lab, peer)["result"].take();
+        let task = generation.task(&result);
+        assert_eq!(task["id"], *id);
+        assert_eq!(task["status"]["state"], generation.state("completed"));
+    }
+}
+
+#[test]
+fn a_deferred_turn_becomes_a_task_that_a_call_which_does_not_wait_gets_at_once() {
+    let (mut lab, keep) = lab(Limits::default());
+    for generation in [Gen::V03, Gen::V1] {
+        let peer = send(&mut lab, generation, Say { at_once: true, ..say("artifact") });
+        let job = keep.take().into_job().unwrap();
+        let result = answer(&mut lab, peer)["result"].take();
+        let task = generation.task(&result);
+        assert_eq!(task["status"]["state"], generation.state("submitted"));
+        assert_eq!(task["artifacts"][0]["artifactId"], "early");
+        job.fail("no luck").unwrap();
+        let task = lab.result(generation.get(), &json!({ "id": task["id"] }));
+        assert_eq!(task["status"]["state"], generation.state("failed"));
+        assert_eq!(task["status"]["message"]["parts"][0]["text"], "no luck");
+    }
+}
+
+#[test]
+fn a_deferred_turn_becomes_a_stream_from_its_first_event() {
+    let (mut lab, keep) = lab(Limits::default());
+    for generation in Gen::ALL {
+        let peer = open(&mut lab, generation, generation.stream(), say("hi"));
+        assert_eq!(lab.engine.waiting().streams, 1);
+        let mut job = keep.take().into_job().unwrap();
+        job.status(TaskState::Working, None).unwrap();
+        job.status(TaskState::Completed, None).unwrap();
+        lab.settle();
+        let events = lab.reply(peer).events();
+        let first = events[0].result();
+        // What 0.1 streams has no task as its first item.
+        if generation != Gen::V01 {
+            let task = generation.task(first);
+            assert_eq!(task["status"]["state"], generation.state("submitted"));
+        }
+        assert!(events.len() >= 2);
+        assert_eq!(lab.engine.waiting().streams, 0);
+    }
+    let peer = open(&mut lab, Gen::V1, "SendStreamingMessage", say("hi"));
+    keep.on_thread(|deferred| deferred.reply(words("hello")));
+    lab.settle();
+    let events = lab.reply(peer).events();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].result()["message"]["parts"][0]["text"], "hello");
+}
+
+#[test]
+fn a_deferred_turn_becomes_any_fault() {
+    let (mut lab, keep) = lab(Limits::default());
+    type End = fn(Deferred);
+    let ends: [(End, i64, &str); 3] = [
+        (|deferred| deferred.refuse(FaultKind::UnsupportedOperation), -32004, "not supported"),
+        (|deferred| deferred.fail("the other side is down"), -32603, "the other side is down"),
+        (drop, -32603, "the agent ended without an answer"),
+    ];
+    for (end, code, text) in ends {
+        for method in ["SendMessage", "SendStreamingMessage"] {
+            let peer = open(&mut lab, Gen::V1, method, say("hi"));
+            keep.on_thread(end);
+            let error = answer(&mut lab, peer)["error"].take();
+            assert_eq!(error["code"], code);
+            assert!(error["message"].as_str().unwrap().contains(text), "{error}");
+        }
+        let peer = lab.open();
+        lab.write(peer, &post("/message:send", &[], &Gen::V1.params(say("hi")).to_string()));
+        keep.on_thread(end);
+        lab.settle();
+        let refused = lab.reply(peer);
+        assert_eq!(refused.status, if code == -32603 { 500 } else { 400 });
+        assert!(refused.text().contains(text), "{}", refused.text());
+    }
+}
+
+#[test]
+fn a_turn_that_is_refused_leaves_nothing() {
+    let (mut lab, _) = lab(Limits::default());
+    let answer = lab.call("SendMessage", &Gen::V1.params(say("refuse")));
+    assert_eq!(
+        (&answer["error"]["code"], &answer["error"]["message"]),
+        (&json!(-32004), &json!("not today"))
+    );
+    assert_eq!(lab.result("ListTasks", &json!({}))["totalSize"], 0);
+    assert_eq!(lab.engine.unfinished_tasks(), 0);
+}
+
+#[test]
+fn a_deferred_turn_goes_on_with_a_task_that_exists() {
+    let (mut lab, keep) = lab(Limits::default());
+    let task = |lab: &mut Lab| -> Value {
+        lab.result("SendMessage", &Gen::V1.params(say("ask")))["task"]["id"].clone()
+    };
+    // A message completes it; a job goes on with it; a refusal leaves it as it was.
+    for end in ["reply", "job", "refuse"] {
+        let id = task(&mut lab);
+        let next = Say { task: id.as_str(), ..say("next") };
+        let peer = send(&mut lab, Gen::V1, next);
+        let deferred = keep.take();
+        assert_eq!(deferred.request().state(), Some(TaskState::InputRequired));
+        assert!(!is_ready(deferred.canceled()));
+        match end {
+            "reply" => deferred.reply(words("done")),
+            "job" => deferred.into_job().unwrap().reply(&words("done")).unwrap(),
+            _ => deferred.refuse(FaultKind::UnsupportedOperation),
+        }
+        let answer = answer(&mut lab, peer);
+        let now = lab.result("GetTask", &json!({ "id": id }));
+        if end == "refuse" {
+            assert_eq!(answer["error"]["code"], -32004);
+            assert_eq!(now["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+        } else {
+            assert_eq!(answer["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+            assert_eq!(now["status"]["message"]["parts"][0]["text"], "done");
+        }
+    }
+    // One that is canceled meanwhile is found out, and its call is told.
+    let id = task(&mut lab);
+    let peer = send(&mut lab, Gen::V1, Say { task: id.as_str(), ..say("next") });
+    let deferred = keep.take();
+    lab.result("CancelTask", &json!({ "id": id }));
+    assert!(is_ready(deferred.canceled()) && !is_ready(deferred.caller_gone()));
+    assert!(deferred.into_job().is_err());
+    assert_eq!(answer(&mut lab, peer)["error"]["code"], -32004);
+}
+
+#[test]
+fn a_batch_and_a_websocket_wait_for_deferred_turns() {
+    let (mut lab, keep) = lab(Limits::default());
+    let call = |id: &str| rpc_id(id, "SendMessage", &Gen::V1.params(say("hi")));
+    let peer = lab.open();
+    lab.write(peer, &post("/", &[], &format!("[{},{}]", call("1"), call("2"))));
+    keep.on_thread(|deferred| deferred.fail("no"));
+    lab.settle();
+    assert!(lab.received(peer).is_empty());
+    keep.on_thread(|deferred| deferred.reply(words("hello")));
+    let answers = answer(&mut lab, peer);
+    assert_eq!(answers.as_array().map(Vec::len), Some(2));
+
+    let socket = lab.socket("/", "");
+    assert!(lab.say(socket, &call("7")).is_empty());
+    assert!(lab.say(socket, &rpc("SendStreamingMessage", &Gen::V1.params(say("hi")))).is_empty());
+    keep.take().into_job().unwrap().reply(&words("done")).unwrap();
+    keep.take().reply(words("hello"));
+    lab.settle();
+    let said: Vec<Value> = lab.frames(socket).iter().map(|frame| frame.json()).collect();
+    assert!(said.iter().any(|answer| answer["id"] == 7 && answer["result"]["message"].is_object()));
+    assert!(said.iter().any(|answer| answer["result"]["statusUpdate"].is_object()));
+}
+
+#[test]
+fn a_caller_that_leaves_is_found_out_and_leaves_nothing() {
+    let mut limits = Limits::default();
+    limits.tasks_max = 1;
+    let (mut lab, keep) = lab(limits);
+    for method in ["SendMessage", "SendStreamingMessage"] {
+        let peer = open(&mut lab, Gen::V1, method, say("hi"));
+        let deferred = keep.take();
+        assert!(!is_ready(deferred.caller_gone()) && !is_ready(deferred.canceled()));
+        // The place of its task is its own.
+        assert_eq!(lab.code("SendMessage", &Gen::V1.params(say("hi"))), -32000);
+        lab.end(peer);
+        assert!(is_ready(deferred.caller_gone()) && is_ready(deferred.canceled()));
+        assert!(deferred.is_caller_gone());
+        deferred.reply(words("too late"));
+        let waiting = lab.engine.waiting();
+        assert_eq!((waiting.calls, waiting.streams, lab.engine.unfinished_tasks()), (0, 0, 0));
+    }
+    // Nobody waits for a notification.
+    lab.ask(&post("/", &[], r#"[{"jsonrpc":"2.0","method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}]"#));
+    assert!(is_ready(keep.take().canceled()));
+}
+
+#[test]
+fn a_caller_that_waits_for_a_job_is_found_out_when_it_leaves() {
+    let (mut lab, keep) = lab(Limits::default());
+    for method in ["SendMessage", "SendStreamingMessage"] {
+        let peer = open(&mut lab, Gen::V1, method, say("hi"));
+        let mut job = keep.take().into_job().unwrap();
+        lab.settle();
+        assert!(!is_ready(job.caller_gone()) && !is_ready(job.canceled()));
+        lab.end(peer);
+        assert!(is_ready(job.caller_gone()) && !is_ready(job.canceled()));
+        job.status(TaskState::Working, None).unwrap();
+    }
+    // One that has its answer does not leave.
+    let peer = send(&mut lab, Gen::V1, say("hi"));
+    let mut job = keep.take().into_job().unwrap();
+    job.status(TaskState::AuthRequired, None).unwrap();
+    assert_eq!(answer(&mut lab, peer)["result"]["task"]["id"], *job.task_id().to_str());
+    lab.end(peer);
+    assert!(!is_ready(job.caller_gone()));
+}
+
+#[test]
+fn a_server_that_ends_answers_deferred_calls() {
+    let (mut lab, keep) = lab(Limits::default());
+    let peers = ["SendMessage", "SendStreamingMessage"]
+        .map(|method| open(&mut lab, Gen::V1, method, say("hi")));
+    lab.engine.drain();
+    lab.settle_all();
+    assert!(peers.iter().all(|peer| lab.received(*peer).is_empty()));
+    lab.engine.cut();
+    lab.settle_all();
+    for peer in peers {
+        let error = lab.reply(peer).json()["error"].take();
+        let text = error["message"].as_str().unwrap();
+        assert!(text.contains("before the agent has answered"), "{error}");
+        assert!(is_ready(keep.take().canceled()));
+    }
+    assert_eq!(lab.engine.running(), 0);
+}
+
+#[test]
+fn what_is_kept_of_a_deferred_call_counts_as_bytes_of_the_store() {
+    let mut limits = Limits::default();
+    (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
+    let (mut lab, keep) = lab(limits);
+    let text = "x".repeat(9_000);
+    let peers: Vec<Peer> = (0..4).map(|_| lab.open()).collect();
+    for peer in &peers {
+        lab.write(*peer, &post("/", &[], &rpc("SendMessage", &Gen::V1.params(say(&text)))));
+    }
+    let refused = peers.iter().filter(|peer| !lab.received(**peer).is_empty()).count();
+    assert!((1..4).contains(&refused), "{refused}");
+    // It is given back.
+    for deferred in std::mem::take(&mut *keep.0.lock().unwrap()) {
+        deferred.reply(words("hello"));
+    }
+    send(&mut lab, Gen::V1, say(&text));
+    assert_eq!(keep.take().message().text(), text);
+}
