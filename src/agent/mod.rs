@@ -6,6 +6,7 @@
 //! as long as it does not know whether there will be a task at all, takes a [`Deferred`].
 
 mod adopt;
+mod cancel;
 mod deferred;
 pub mod echo;
 mod job;
@@ -28,6 +29,7 @@ use crate::{
 
 pub use crate::model::{Extension, Profile, Provider, Skill};
 pub use adopt::{Adopted, NotKept};
+pub use cancel::{CancelDecision, CancelHost, CancelRequest, DeferredCancel};
 pub use deferred::Deferred;
 pub use job::Job;
 pub use request::{Headers, RequestInfo};
@@ -48,6 +50,10 @@ pub trait Agent: Send + Sync {
     /// Tasks that wait for their client (`input-required`, `auth-required`) are not asked for: the
     /// client's next message begins a turn.
     fn adopt(&self, _task: Adopted) {}
+
+    /// Called before a client's cancel ends a task that runs: the agent may refuse, or decide
+    /// later. One that does neither agrees.
+    fn cancel(&self, _request: CancelRequest<'_>) {}
 }
 
 /// What became of a turn's events, and of the turn itself.

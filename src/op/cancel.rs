@@ -1,14 +1,30 @@
-//! Cancelling a task (A2A 1.0 §3.1.5).
+//! Cancelling a task (A2A 1.0 §3.1.5): its agent is asked, and then it ends.
 
-use crate::{
-    fault::{Fault, FaultKind},
-    model::{Generation, Reply, Target, TaskEvent, TaskState},
-    op::{Core, read::is_in},
-    service::{Answer, CallCx, Outcome},
+use std::{
+    borrow::Cow,
+    sync::Arc,
+    task::{Poll, Waker},
 };
 
+use crate::{
+    agent::{CancelDecision, CancelHost, CancelRequest, Closed, Headers},
+    fault::{Fault, FaultKind},
+    model::{
+        Generation, JsonObject, JsonObjectBuf, Reply, Target, Task, TaskEvent, TaskState, TaskView,
+    },
+    op::{Core, read::is_in},
+    permits::Permit,
+    service::{
+        Answer, CallCx, CallLink, Handle, LateAnswer, LateCall, Now, Outcome, WaitHandle, Waiter,
+    },
+    store::TaskKey,
+};
+
+/// The hint of a handle whose call waits for the decision of an agent, or the end of the task.
+const CANCEL: u64 = 1;
+
 impl Core {
-    /// Ends a running task; its agent finds its turn or job closed.
+    /// Ends a running task if its agent agrees, which then finds its turn or job closed.
     pub(super) fn cancel(
         &self,
         cx: &CallCx<'_>,
@@ -17,12 +33,10 @@ impl Core {
     ) -> Result<Outcome, Fault> {
         let key =
             self.store.find(cx.caller.scope, target.id.raw()).ok_or(FaultKind::TaskNotFound)?;
-        let canceled = TaskEvent::Status {
-            state: TaskState::Canceled,
-            at_ms: cx.now.unix_ms,
-            message: None,
-            metadata: target.metadata,
-        };
+        if let Some(link) = self.ask_to_cancel(cx, target, key)? {
+            let handle = Handle { hint: CANCEL, ..key.handle() };
+            return Ok(Outcome::Pending(WaitHandle { handle, link, ..WaitHandle::default() }));
+        }
         let done = self.store.update(key, cx.now, |edit| {
             if !is_in(edit.task(), target.context_id) {
                 return Err(FaultKind::TaskNotFound);
@@ -31,6 +45,7 @@ impl Core {
             let again =
                 edit.task().state() == TaskState::Canceled && target.generation == Generation::V1;
             if !again {
+                let canceled = canceled(target.metadata, cx.now);
                 edit.apply(&canceled).map_err(|_| FaultKind::TaskNotCancelable)?;
             }
             answer(Reply::Task { view: edit.task().view(), history: None });
@@ -38,5 +53,146 @@ impl Core {
         });
         done.unwrap_or(Err(FaultKind::TaskNotFound))?;
         Ok(Outcome::Answered)
+    }
+
+    /// Asks the agent of a task that runs; the link of a call that waits for its decision.
+    fn ask_to_cancel(
+        &self,
+        cx: &CallCx<'_>,
+        target: &Target<'_>,
+        key: TaskKey,
+    ) -> Result<Option<CallLink>, Fault> {
+        let runs = |task: &Task| !task.state().is_terminal() && is_in(task, target.context_id);
+        let registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
+        if registered.is_removed || !self.store.read(key, runs).unwrap_or(false) {
+            return Ok(None);
+        }
+        let (worker, metadata) = (cx.caller.worker, target.metadata);
+        let mut host =
+            Asking { core: self, key, worker, metadata, refused: None, link: CallLink::default() };
+        registered.agent.cancel(CancelRequest {
+            task_id: target.id,
+            metadata,
+            extensions: cx.caller.extensions,
+            identity: cx.caller.identity,
+            headers: Headers { names: &registered.profile.fields, fields: cx.caller.fields },
+            scope: cx.caller.scope,
+            host: &mut host,
+        });
+        match host.refused {
+            Some(fault) => Err(fault),
+            None => Ok(host.link.is_late().then_some(host.link)),
+        }
+    }
+
+    /// Whether the task has ended for which a call waits to cancel it.
+    pub(super) fn poll_cancel(
+        &self,
+        wait: &mut WaitHandle,
+        wake: &Waker,
+        answer: &mut Answer<'_>,
+    ) -> Poll<Result<Outcome, Fault>> {
+        let key = TaskKey::of(&wait.handle);
+        if wait.handle.hint != CANCEL
+            || self.store.poll_ended(key, &mut wait.waiter, wake).is_pending()
+        {
+            return Poll::Pending;
+        }
+        wait.waiter = Waiter::default();
+        let shown = self.store.read(key, |task| {
+            let is_canceled = task.state() == TaskState::Canceled;
+            if is_canceled {
+                answer(Reply::Task { view: task.view(), history: None });
+            }
+            is_canceled
+        });
+        Poll::Ready(match shown {
+            Some(true) => Ok(Outcome::Answered),
+            Some(false) => Err(FaultKind::TaskNotCancelable.into()),
+            None => Err(FaultKind::TaskNotFound.into()),
+        })
+    }
+}
+
+fn canceled(metadata: Option<JsonObject<'_>>, now: Now) -> TaskEvent<'_> {
+    let (state, at_ms) = (TaskState::Canceled, now.unix_ms);
+    TaskEvent::Status { state, at_ms, message: None, metadata }
+}
+
+/// An agent is asked.
+struct Asking<'t> {
+    core: &'t Core,
+    key: TaskKey,
+    worker: usize,
+    metadata: Option<JsonObject<'t>>,
+    refused: Option<Fault>,
+    link: CallLink,
+}
+
+impl CancelHost for Asking<'_> {
+    fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
+        self.core.store.read(self.key, |task| each(task.view()));
+    }
+
+    fn refuse(&mut self, text: Cow<'static, str>) {
+        self.refused = Some(Fault::because(FaultKind::TaskNotCancelable, text));
+    }
+
+    fn defer(&mut self, held_bytes: usize) -> Result<Box<dyn CancelDecision>, Closed> {
+        let core = self.core.this.upgrade().ok_or(Closed)?;
+        let Some(permit) = core.deferred.permit(self.worker) else {
+            self.refused = Some(Fault::at_limit("deferred_calls_max"));
+            return Err(Closed);
+        };
+        let metadata: Option<JsonObjectBuf> = self.metadata.map(Into::into);
+        let own = metadata.as_ref().map_or(0, |metadata| metadata.view().as_str().len());
+        let held_bytes = held_bytes + own;
+        if let Err(refused) = core.store.hold_bytes(self.key, held_bytes) {
+            self.refused = Some(refused.into());
+            return Err(Closed);
+        }
+        let (link, call) = CallLink::late();
+        self.link = link;
+        Ok(Box::new(Deciding { core, key: self.key, call, metadata, held_bytes, _permit: permit }))
+    }
+}
+
+/// An agent decides later.
+struct Deciding {
+    core: Arc<Core>,
+    key: TaskKey,
+    call: Arc<LateCall>,
+    metadata: Option<JsonObjectBuf>,
+    /// Bytes that the store counts for it.
+    held_bytes: usize,
+    _permit: Permit,
+}
+
+impl CancelDecision for Deciding {
+    fn decide(self: Box<Self>, refusal: Option<Cow<'static, str>>) {
+        let refuse = |text| LateAnswer::Fault(Fault::because(FaultKind::TaskNotCancelable, text));
+        self.call.answer(match refusal {
+            Some(text) => refuse(text),
+            None => {
+                let now = self.core.now();
+                let canceled = canceled(self.metadata.as_ref().map(JsonObjectBuf::view), now);
+                let done = self.core.store.update(self.key, now, |edit| {
+                    // Another call may have canceled it, or its agent.
+                    let is_canceled = edit.task().state() == TaskState::Canceled;
+                    is_canceled || edit.apply(&canceled).is_ok()
+                });
+                match done {
+                    Some(true) => LateAnswer::Task(self.key.handle()),
+                    Some(false) => LateAnswer::Fault(FaultKind::TaskNotCancelable.into()),
+                    None => LateAnswer::Fault(FaultKind::TaskNotFound.into()),
+                }
+            }
+        });
+    }
+}
+
+impl Drop for Deciding {
+    fn drop(&mut self) {
+        self.core.store.release_bytes(self.key, self.held_bytes);
     }
 }

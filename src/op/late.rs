@@ -19,7 +19,9 @@ impl Core {
         wake: &Waker,
         answer: &mut Answer<'_>,
     ) -> Poll<Result<Outcome, Fault>> {
-        let Poll::Ready(late) = wait.link.poll(wake) else { return Poll::Pending };
+        let Poll::Ready(late) = wait.link.poll(wake) else {
+            return self.poll_cancel(wait, wake, answer);
+        };
         Poll::Ready(match late {
             LateAnswer::Message { message, context_id } => {
                 let context_id = RawText::known(&context_id);

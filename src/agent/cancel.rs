@@ -1,0 +1,104 @@
+//! A client that wants a task to end: its agent agrees, refuses, or says so later.
+
+use std::borrow::Cow;
+
+use super::{Closed, Headers};
+use crate::{
+    model::{JsonObject, RawText, TaskView},
+    service::Scope,
+};
+
+/// Asks the agent of a running task whether it may be canceled. An agent that does nothing with it
+/// agrees.
+pub struct CancelRequest<'a> {
+    /// The task's id.
+    pub task_id: RawText<'a>,
+    /// The request's metadata.
+    pub metadata: Option<JsonObject<'a>>,
+    /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.
+    pub extensions: Option<&'a str>,
+    /// The client's name, as its verified certificate has it.
+    pub identity: Option<&'a str>,
+    /// The header fields of the request that the profile names.
+    pub headers: Headers<'a>,
+    /// Whose the task is.
+    pub scope: Scope,
+    /// The server.
+    pub host: &'a mut dyn CancelHost,
+}
+
+/// The side of a request to cancel that belongs to the server.
+pub trait CancelHost {
+    /// Shows the task.
+    fn read(&self, each: &mut dyn FnMut(TaskView<'_>));
+    /// Fails the call.
+    fn refuse(&mut self, text: Cow<'static, str>);
+    /// Lets the call wait; `held_bytes` is what the agent keeps of it.
+    fn defer(&mut self, held_bytes: usize) -> Result<Box<dyn CancelDecision>, Closed>;
+}
+
+/// The side of a deferred request to cancel that belongs to the server.
+pub trait CancelDecision: Send + Sync {
+    /// Cancels the task and answers the call, or fails it with this text.
+    fn decide(self: Box<Self>, refusal: Option<Cow<'static, str>>);
+}
+
+impl CancelRequest<'_> {
+    /// Shows the task, with history and artifacts. The store waits meanwhile: take what is needed
+    /// and return.
+    pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
+        self.host.read(each);
+    }
+
+    /// Refuses: the call fails with `TaskNotCancelable` and this text, and the task goes on.
+    pub fn refuse(self, text: impl Into<Cow<'static, str>>) {
+        self.host.refuse(text.into());
+    }
+
+    /// Lets the call wait until the agent agrees or refuses, on any thread, or the task has ended.
+    ///
+    /// # Errors
+    /// [`Closed`] when the server has no room for another call that waits like this
+    /// (`deferred_calls_max`, `store_bytes_max`); the client is told.
+    pub fn defer(self) -> Result<DeferredCancel, Closed> {
+        let task_id: Box<[u8]> = self.task_id.raw().into();
+        let host = Some(self.host.defer(task_id.len())?);
+        Ok(DeferredCancel { task_id, host })
+    }
+}
+
+/// A request to cancel that the agent decides later, from any thread. Dropping it refuses.
+pub struct DeferredCancel {
+    task_id: Box<[u8]>,
+    /// `None` behind the decision.
+    host: Option<Box<dyn CancelDecision>>,
+}
+
+impl DeferredCancel {
+    /// The task's id.
+    pub fn task_id(&self) -> RawText<'_> {
+        RawText::known(&self.task_id)
+    }
+
+    /// Agrees: the task is canceled, unless it has ended meanwhile.
+    pub fn agree(mut self) {
+        if let Some(host) = self.host.take() {
+            host.decide(None);
+        }
+    }
+
+    /// Refuses: the call fails with `TaskNotCancelable` and this text, and the task goes on.
+    pub fn refuse(mut self, text: impl Into<Cow<'static, str>>) {
+        if let Some(host) = self.host.take() {
+            host.decide(Some(text.into()));
+        }
+    }
+}
+
+impl Drop for DeferredCancel {
+    fn drop(&mut self) {
+        if let Some(host) = self.host.take() {
+            host.decide(Some("the agent did not say whether the task may end".into()));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Agents that are asked before a task is canceled.
+
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use peregrine::{
+    agent::{Agent, CancelRequest, DeferredCancel, Job, Profile, Turn},
+    engine::Setup,
+    limits::Limits,
+    model::TaskState,
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Lab, Peer,
+    ask::{Gen, Say, post, rpc, say},
+};
+
+/// Keeps its jobs, and does with a cancel what the message of the task says.
+#[derive(Clone, Default)]
+struct Careful(Arc<Mutex<(Vec<Job>, Vec<DeferredCancel>)>>);
+
+impl Agent for Careful {
+    fn start(&self, turn: Turn<'_>) {
+        self.0.lock().unwrap().0.extend(turn.detach());
+    }
+
+    fn cancel(&self, request: CancelRequest<'_>) {
+        let mut words = String::new();
+        request.read(&mut |task| {
+            words = task.last_user_message().map(|message| message.text()).unwrap_or_default();
+        });
+        match words.as_str() {
+            "refuse" => request.refuse("it has been paid for"),
+            "defer" => self.0.lock().unwrap().1.extend(request.defer()),
+            _ => {}
+        }
+    }
+}
+
+fn lab(limits: Limits) -> (Lab, Careful) {
+    let careful = Careful::default();
+    let agents: Vec<(Profile, Arc<dyn Agent>)> =
+        vec![(Profile::new("careful", "Is asked."), Arc::new(careful.clone()))];
+    (Lab::new(Setup { agents, limits, ..Setup::default() }), careful)
+}
+
+/// Begins a task and returns its id.
+fn begin(lab: &mut Lab, words: &str) -> Value {
+    let params = Gen::V1.params(Say { at_once: true, ..say(words) });
+    lab.result("SendMessage", &params)["task"]["id"].clone()
+}
+
+/// Asks for a cancel that waits.
+fn cancel(lab: &mut Lab, id: &Value) -> Peer {
+    let peer = lab.open();
+    lab.write(peer, &post("/", &[], &rpc("CancelTask", &json!({ "id": id }))));
+    assert!(lab.received(peer).is_empty(), "{}", lab.received(peer).escape_ascii());
+    peer
+}
+
+fn state(lab: &mut Lab, id: &Value) -> Value {
+    lab.result("GetTask", &json!({ "id": id }))["status"]["state"].clone()
+}
+
+#[test]
+fn an_agent_that_says_nothing_agrees_to_a_cancel() {
+    let (mut lab, _) = lab(Limits::default());
+    let id = begin(&mut lab, "agree");
+    let task = lab.result("CancelTask", &json!({ "id": id }));
+    assert_eq!(task["status"]["state"], "TASK_STATE_CANCELED");
+}
+
+#[test]
+fn a_refused_cancel_leaves_the_task_and_says_why_in_each_spelling() {
+    let (mut lab, _) = lab(Limits::default());
+    let id = begin(&mut lab, "refuse");
+    for generation in Gen::ALL {
+        let answer = lab.call(generation.cancel(), &json!({ "id": id }));
+        let error = &answer["error"];
+        assert_eq!(
+            (&error["code"], &error["message"]),
+            (&json!(-32002), &json!("it has been paid for"))
+        );
+    }
+    let path = format!("/tasks/{}:cancel", id.as_str().unwrap());
+    let refused = lab.ask(&post(&path, &[], "{}"));
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("it has been paid for"), "{}", refused.text());
+    assert_eq!(state(&mut lab, &id), "TASK_STATE_SUBMITTED");
+}
+
+#[test]
+fn a_deferred_cancel_waits_for_its_agent() {
+    let (mut lab, careful) = lab(Limits::default());
+    type Decide = fn(DeferredCancel);
+    let ends: [(Decide, &str); 3] = [
+        (DeferredCancel::agree, ""),
+        (|cancel| cancel.refuse("too late"), "too late"),
+        (drop, "the agent did not say whether the task may end"),
+    ];
+    for (end, text) in ends {
+        let id = begin(&mut lab, "defer");
+        let peer = cancel(&mut lab, &id);
+        assert_eq!(state(&mut lab, &id), "TASK_STATE_SUBMITTED");
+        let deferred = careful.0.lock().unwrap().1.pop().unwrap();
+        assert_eq!(*deferred.task_id().to_str(), *id.as_str().unwrap());
+        thread::spawn(move || end(deferred)).join().unwrap();
+        lab.settle();
+        let answer = lab.reply(peer).json();
+        if text.is_empty() {
+            assert_eq!(answer["result"]["status"]["state"], "TASK_STATE_CANCELED");
+            assert_eq!(state(&mut lab, &id), "TASK_STATE_CANCELED");
+        } else {
+            assert_eq!(
+                (&answer["error"]["code"], &answer["error"]["message"]),
+                (&json!(-32002), &json!(text))
+            );
+            assert_eq!(state(&mut lab, &id), "TASK_STATE_SUBMITTED");
+        }
+    }
+}
+
+#[test]
+fn a_deferred_cancel_is_over_when_the_task_ends_by_itself() {
+    for (end, is_canceled) in [(TaskState::Canceled, true), (TaskState::Completed, false)] {
+        let (mut lab, careful) = lab(Limits::default());
+        let id = begin(&mut lab, "defer");
+        let peer = cancel(&mut lab, &id);
+        let mut job = careful.0.lock().unwrap().0.pop().unwrap();
+        job.status(TaskState::Working, None).unwrap();
+        lab.settle();
+        assert!(lab.received(peer).is_empty());
+        job.status(end, None).unwrap();
+        lab.settle();
+        let answer = lab.reply(peer).json();
+        match is_canceled {
+            true => assert_eq!(answer["result"]["status"]["state"], "TASK_STATE_CANCELED"),
+            false => assert_eq!(answer["error"]["code"], -32002),
+        }
+        careful.0.lock().unwrap().1.pop().unwrap().agree();
+        assert_eq!(lab.engine.waiting().calls, 0);
+    }
+}
+
+#[test]
+fn deferred_cancels_count_among_deferred_calls_and_end_with_the_server() {
+    let mut limits = Limits::default();
+    limits.deferred_calls_max = 1;
+    let (mut lab, careful) = lab(limits);
+    let id = begin(&mut lab, "defer");
+    let peer = cancel(&mut lab, &id);
+    assert_eq!(lab.code("CancelTask", &json!({ "id": id })), -32000);
+    lab.end(peer);
+    drop(std::mem::take(&mut careful.0.lock().unwrap().1));
+    let peer = cancel(&mut lab, &id);
+    lab.engine.drain();
+    lab.engine.cut();
+    lab.settle_all();
+    assert_eq!(lab.reply(peer).json()["error"]["code"], -32000);
+}
