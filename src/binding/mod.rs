@@ -3,7 +3,7 @@
 //! A binding never sees a store. JSON-RPC and HTTP+JSON decode a request into a call and the format
 //! of its answer; the pipeline in [`call`] makes the call and answers it through a
 //! [`responder::Responder`]. What an answer that has to wait leaves behind is a [`PendingResponse`]
-//! or an [`EventStream`]. gRPC has a pipeline of its own in [`grpc`].
+//! or an [`EventStream`].
 
 pub mod answer;
 pub mod call;

@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{RecvStream, SendStream, server::SendResponse};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::CONTENT_TYPE};
+use http::{HeaderValue, Request, Response, header::CONTENT_TYPE};
 
 use crate::{
     binding::{
@@ -23,22 +23,20 @@ use crate::{
         responder::Transport,
         response_parts::ResponseParts,
     },
-    http::{ResponseFields, ResponseFieldsBuf},
+    http::ResponseFieldsBuf,
     net::{wheel::NEVER, worker_state::WorkerScratch},
     service::Follow,
 };
 
 use super::{
     CallGuard, Deadline, Http2Shared,
+    fields::{put, trailers},
     message::{Messages, NoMessage, late},
     metadata::Metadata,
     send::{Gone, durable, send, take, take_piece},
 };
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
-const STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// How nearly every call ends.
-const OK: HeaderValue = HeaderValue::from_static("0");
 /// Bytes of a stream's messages that are written before they are sent.
 const PIECE: usize = 64 * 1024;
 
@@ -118,27 +116,6 @@ pub(super) fn initial() -> Response<()> {
     let mut response = Response::new(());
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     response
-}
-
-/// Puts fields of the engine's into those of h2.
-fn put(headers: &mut HeaderMap, fields: ResponseFields<'_>) {
-    for (name, value) in fields.iter() {
-        let known = match (name, value) {
-            ("grpc-status", "0") => (STATUS, OK),
-            (name, value) => {
-                let named = HeaderName::from_bytes(name.as_bytes());
-                let (Ok(name), Ok(value)) = (named, HeaderValue::from_str(value)) else { continue };
-                (name, value)
-            }
-        };
-        headers.append(known.0, known.1);
-    }
-}
-
-fn trailers(fields: ResponseFields<'_>) -> HeaderMap {
-    let mut trailers = HeaderMap::with_capacity(4);
-    put(&mut trailers, fields);
-    trailers
 }
 
 impl GrpcCall {

@@ -7,12 +7,13 @@
 
 mod account;
 mod body;
+mod fields;
 mod flood;
 mod grpc;
 mod host;
 mod message;
 mod metadata;
-mod one;
+mod request;
 mod rewind;
 mod send;
 mod services;
@@ -53,6 +54,7 @@ use super::{
 };
 
 use account::Account;
+use fields::DateValue;
 use flood::Inflow;
 use rewind::{Rewind, poll_skip};
 
@@ -74,6 +76,7 @@ struct Http2Shared {
     account: Arc<Account>,
     /// True: the peer does not answer, and the connection ends by a reset.
     resets: Cell<bool>,
+    date: DateValue,
 }
 
 impl Http2Shared {
@@ -90,6 +93,7 @@ impl Http2Shared {
             inflow: Inflow::new(limits.http2_control_frames_max, now_ms),
             account: Arc::new(Account::new(&local.server, waker)),
             resets: Cell::new(false),
+            date: DateValue::default(),
         }
     }
 
@@ -375,7 +379,7 @@ fn start(
     let guard = CallGuard::new(shared);
     let mut answer: Pin<Box<dyn Future<Output = ()>>> = match is_grpc(&request) {
         true => Box::pin(grpc::answer(guard, request, respond)),
-        false => Box::pin(one::answer(guard, request, respond)),
+        false => Box::pin(request::answer(guard, request, respond)),
     };
     if answer.as_mut().poll(cx).is_pending() {
         tokio::task::spawn_local(answer);

@@ -13,8 +13,8 @@ use h2::{Reason, SendStream};
 use super::{Deadline, Http2Shared, account::Account};
 use crate::net::held_back::is_durable;
 
-/// An answer above this size is handed over as it is; a smaller one is copied, and its buffer
-/// stays with the worker.
+/// An answer above this size that fills its buffer is handed over as it is; another one is copied,
+/// and the buffer stays with the worker.
 const COPY_MAX: usize = 64 * 1024;
 
 /// Bytes that are counted among all buffers until h2 has sent them.
@@ -65,7 +65,8 @@ pub(super) fn take_piece(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Byte
 fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<Bytes, Gone> {
     let bytes = match out.len() {
         0 => return Ok(Bytes::new()),
-        1..=COPY_MAX => {
+        // Room that is not used would be counted for as long as the answer waits.
+        length if length <= COPY_MAX || length <= out.capacity() / 2 => {
             let bytes = out.as_slice().to_vec();
             out.clear();
             bytes
