@@ -1,7 +1,7 @@
 //! Bindings: from requests to calls of the service, and from its answers to bytes.
 //!
-//! A binding never sees a store. JSON-RPC and HTTP+JSON decode a request into a call and the format
-//! of its answer; the pipeline in [`call`] makes the call and answers it through a
+//! A binding never sees a store. JSON-RPC, HTTP+JSON and gRPC decode a request into a call and the
+//! format of its answer; the pipeline in [`call`] makes the call and answers it through a
 //! [`responder::Responder`]. What an answer that has to wait leaves behind is a [`PendingResponse`]
 //! or an [`EventStream`].
 
