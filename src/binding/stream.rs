@@ -9,6 +9,7 @@ use std::task::Waker;
 use crate::{
     binding::{
         answer::{AnswerFormat, KeptFormat, ResponseWriter},
+        envelope::Envelope,
         grpc::{Code, Status, count::EventCount},
         responder::Responder,
     },
@@ -164,11 +165,12 @@ fn poll_counted(
     high_water: usize,
 ) -> Follow {
     let (start, mut is_behind) = (writer.out.len(), false);
+    let (envelope, event, write) = (format.envelope, format.encode.event, format.write);
     let out = &mut *writer.out;
     let follow = follow(&mut |item| {
         is_behind = !count.counts(number(&item));
         if !is_behind {
-            push_item(out, format, &item);
+            push_message(out, envelope, |out| event(out, &item, &write));
         }
         !is_behind && out.len() < high_water
     });
@@ -207,7 +209,23 @@ pub(super) fn push_only_item(
     push_last(out, format);
 }
 
+/// Writes one item in its envelope alone, if `write` has a form for it.
+#[inline(always)]
+fn push_message(
+    out: &mut Vec<u8>,
+    envelope: Envelope<'_>,
+    write: impl FnOnce(&mut Vec<u8>) -> bool,
+) {
+    let start = out.len();
+    envelope.open_result(out);
+    match write(out) {
+        true => envelope.close(out, start),
+        false => out.truncate(start),
+    }
+}
+
 /// The number of an item in its task, if it has one.
+#[inline(always)]
 fn number(item: &StreamResponse<'_>) -> Option<u64> {
     match item {
         StreamResponse::Snapshot(view) => Some(view.seq()),
@@ -223,11 +241,7 @@ fn push_item(out: &mut Vec<u8>, format: &AnswerFormat<'_>, item: &StreamResponse
     let AnswerFormat { envelope, encode, .. } = *format;
     match format.events {
         EventFraming::Grpc => {
-            envelope.open_result(out);
-            match (encode.event)(out, item, &format.write) {
-                true => envelope.close(out, start),
-                false => out.truncate(start),
-            }
+            push_message(out, envelope, |out| (encode.event)(out, item, &format.write));
         }
         EventFraming::Sse => {
             let frame = sse::begin(out, number);

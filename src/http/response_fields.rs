@@ -81,7 +81,9 @@ impl ResponseFieldsBuf {
     /// Appends a field. Its value holds no end of a line, and no other control byte.
     pub fn push(&mut self, name: &str, value: &str) {
         debug_assert!(!value.bytes().any(|byte| byte.is_ascii_control()), "{name}: {value:?}");
-        self.lines.to_mut().extend([name, SEPARATOR, value, END]);
+        let lines = self.lines.to_mut();
+        lines.reserve(name.len() + SEPARATOR.len() + value.len() + END.len());
+        lines.extend([name, SEPARATOR, value, END]);
         self.parts.to_mut().push((name.len(), value.len()));
     }
 

@@ -32,6 +32,7 @@ impl EventCount {
     }
 
     /// Counts an event with this number, if it has one; false: the subscriber could not know it.
+    #[inline(always)]
     pub fn counts(&mut self, number: Option<u64>) -> bool {
         let number = number.unwrap_or(self.next);
         if self.first.is_none() {

@@ -65,6 +65,7 @@ pub fn reply(out: &mut Vec<u8>, generation: Generation, op: Op, reply: &Reply<'_
 /// Appends the `StreamResponse` of one item; false: there is none and nothing was written.
 ///
 /// `history`: at most so many messages in a snapshot.
+#[inline(always)] // Into the row of each generation.
 pub fn event(
     out: &mut Vec<u8>,
     generation: Generation,
