@@ -18,7 +18,7 @@ use crate::{
         ws::Upgrade,
     },
     dialect::{Method, ReadCx, WriteCx},
-    fault::Fault,
+    fault::{Fault, FaultKind},
     http::{Head, ResponseFieldsBuf},
     json::Value,
     model::{Call, Generation, Op, uuid},
@@ -251,6 +251,7 @@ impl<'x> CallContext<'x> {
                 format.envelope.close(writer.out, start);
                 Ok(None)
             }
+            Ok(Outcome::Pending(_)) if self.is_full() => Err(in_flight()),
             Ok(Outcome::Pending(wait)) => Ok(Some(PendingCall::new(wait, format))),
             outcome => Err(no_answer(outcome)),
         }
@@ -272,6 +273,11 @@ impl<'x> CallContext<'x> {
         calls: Vec<PendingCall>,
         batch: Option<PendingBatch>,
     ) -> Handled {
+        if self.is_full() {
+            // Most calls of its operation do not wait; this one does.
+            self.writer.refuse(format, &in_flight());
+            return Handled::Answered;
+        }
         match self.config.parked.permit(self.scratch.worker) {
             Some(permit) => {
                 let fields = self.take_fields();
@@ -282,6 +288,11 @@ impl<'x> CallContext<'x> {
                 Handled::Answered
             }
         }
+    }
+
+    /// True on a WebSocket of which as many requests wait as may.
+    fn is_full(&self) -> bool {
+        matches!(self.source, RequestSource::WebSocket { is_full: true, .. })
     }
 
     fn take_fields(&mut self) -> ResponseFieldsBuf {
@@ -307,4 +318,11 @@ impl<'x> CallContext<'x> {
         let held_bytes = &*self.config.held_bytes;
         (self.service, CallCx { caller, now, wake, entropy, events, held_bytes }, &mut self.writer)
     }
+}
+
+/// Why a call on a WebSocket is not left waiting.
+#[cold]
+pub(super) fn in_flight() -> Fault {
+    let detail = "as many requests of this connection wait as may (ws_in_flight_max)";
+    Fault::because(FaultKind::Overloaded, detail)
 }

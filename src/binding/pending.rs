@@ -63,13 +63,12 @@ impl PendingResponse {
         PendingResponse { calls, batch, fields, permit: Some(permit) }
     }
 
-    /// Bytes of a batch that waits: its answers so far, and the calls without one.
+    /// Bytes behind pointers: the calls that wait, and the answers of a batch so far.
     pub fn held_bytes(&self) -> usize {
-        let Some(batch) = &self.batch else { return 0 };
         let kept: usize = self.calls.iter().map(|call| call.format.held_bytes()).sum();
         let each = size_of::<PendingCall>();
         let calls = self.calls.capacity() * each + self.calls.len() * WAITER_BYTES;
-        batch.answers.capacity() + calls + kept
+        self.batch.as_ref().map_or(0, |batch| batch.answers.capacity()) + calls + kept
     }
 
     /// Asks every call that waits, and writes the answer when none is left.

@@ -161,3 +161,30 @@ fn deferred_cancels_count_among_deferred_calls_and_end_with_the_server() {
     lab.settle_all();
     assert_eq!(lab.reply(peer).json()["error"]["code"], -32000);
 }
+
+#[test]
+fn a_cancel_that_waits_on_a_websocket_counts_among_its_requests_in_flight() {
+    let mut limits = Limits::default();
+    limits.ws_in_flight_max = 1;
+    let (mut lab, careful) = lab(limits);
+    let (id, other) = (begin(&mut lab, "defer"), begin(&mut lab, "agree"));
+    let socket = lab.socket("/", "");
+    let idle = lab.held_bytes(socket);
+    let ask = |id: &Value| rpc("CancelTask", &json!({ "id": id }));
+    assert!(lab.say(socket, &ask(&id)).is_empty());
+    // What waits is counted.
+    assert!(lab.held_bytes(socket) >= idle + 200, "{idle}");
+    for refused in [ask(&id), format!("[{}]", ask(&id))] {
+        let said = lab.say(socket, &refused);
+        let answer = said[0].as_array().map_or(&said[0], |batch| &batch[0]);
+        let text = answer["error"]["message"].as_str().unwrap();
+        assert!(text.contains("ws_in_flight_max"), "{text}");
+    }
+    // One that does not wait is answered.
+    let said = lab.say(socket, &ask(&other));
+    assert_eq!(said[0]["result"]["status"]["state"], "TASK_STATE_CANCELED");
+    careful.0.lock().unwrap().1.drain(..).for_each(DeferredCancel::agree);
+    lab.settle();
+    assert_eq!(lab.frames(socket)[0].json()["result"]["status"]["state"], "TASK_STATE_CANCELED");
+    assert_eq!(lab.engine.waiting().calls, 0);
+}

@@ -2,7 +2,10 @@
 
 use crate::{
     binding::{
-        CallContext, RequestSource, answer::AnswerFormat, call::write_cx, negotiation::names,
+        CallContext, RequestSource,
+        answer::AnswerFormat,
+        call::{in_flight, write_cx},
+        negotiation::names,
     },
     dialect::{Dialect, Method, version},
     fault::{Fault, FaultKind},
@@ -115,8 +118,7 @@ fn check(
             }
         }
         RequestSource::WebSocket { is_full, .. } if is_full && can_wait(method.op) => {
-            let detail = "as many requests of this connection wait as may (ws_in_flight_max)";
-            return Err(Fault::because(FaultKind::Overloaded, detail));
+            return Err(in_flight());
         }
         RequestSource::WebSocket { .. } | RequestSource::Grpc(_) => {}
     }
