@@ -4,7 +4,7 @@
 //! from the task into the output; all that is ready leaves in one piece, and what does not fit
 //! under the high-water mark waits in the task, not in memory of the stream.
 
-use std::task::Waker;
+use std::{ops::Range, task::Waker};
 
 use crate::{
     binding::{
@@ -13,11 +13,11 @@ use crate::{
         grpc::{Code, Status, count::EventCount},
         responder::Responder,
     },
-    dialect::Encode,
+    dialect::{Encode, EncodeChunk},
     fault::{Fault, FaultKind},
     http::ResponseFieldsBuf,
     json::write::push_u64,
-    model::Generation,
+    model::{Generation, TaskEvent},
     permits::Permit,
     service::{Cursor, Each, Follow, Service, StreamResponse},
     sse,
@@ -95,8 +95,9 @@ impl EventStream {
         let ResponseWriter { out, responder, .. } = writer;
         let mut follow = Follow::Pending;
         responder.piece(out, &mut |out| {
+            let mut chunk_head = None;
             follow = service.follow(cursor, wake, &mut |item| {
-                push_item(out, &format, &item);
+                push_item(out, &format, &item, &mut chunk_head);
                 out.len() < high_water
             });
             match follow {
@@ -205,7 +206,7 @@ pub(super) fn push_only_item(
     format: &AnswerFormat<'_>,
     item: &StreamResponse<'_>,
 ) {
-    push_item(out, format, item);
+    push_item(out, format, item, &mut None);
     push_last(out, format);
 }
 
@@ -236,7 +237,12 @@ fn number(item: &StreamResponse<'_>) -> Option<u64> {
 
 /// Writes one item, if the dialect has a form for it.
 #[inline(always)]
-fn push_item(out: &mut Vec<u8>, format: &AnswerFormat<'_>, item: &StreamResponse<'_>) {
+fn push_item(
+    out: &mut Vec<u8>,
+    format: &AnswerFormat<'_>,
+    item: &StreamResponse<'_>,
+    chunk_head: &mut Option<Range<usize>>,
+) {
     let (number, start) = (number(item), out.len());
     let AnswerFormat { envelope, encode, .. } = *format;
     match format.events {
@@ -244,10 +250,12 @@ fn push_item(out: &mut Vec<u8>, format: &AnswerFormat<'_>, item: &StreamResponse
             push_message(out, envelope, |out| (encode.event)(out, item, &format.write));
         }
         EventFraming::Sse => {
-            let frame = sse::begin(out, number);
-            envelope.open_result(out);
-            if (encode.event)(out, item, &format.write) {
+            let mut frame = sse::begin(out, number);
+            if push_result(out, format, item, chunk_head) {
                 envelope.close(out, start);
+                if let Some(head) = chunk_head {
+                    frame.skip_to(head.end);
+                }
                 sse::finish(out, frame);
             } else {
                 sse::cancel(out, frame);
@@ -255,8 +263,7 @@ fn push_item(out: &mut Vec<u8>, format: &AnswerFormat<'_>, item: &StreamResponse
         }
         EventFraming::Messages { event_ids } => {
             let frame = ws::begin(out);
-            envelope.open_result(out);
-            if !(encode.event)(out, item, &format.write) {
+            if !push_result(out, format, item, chunk_head) {
                 return ws::cancel(out, frame);
             }
             if let Some(number) = number.filter(|_| event_ids) {
@@ -267,6 +274,37 @@ fn push_item(out: &mut Vec<u8>, format: &AnswerFormat<'_>, item: &StreamResponse
             ws::finish(out, frame, OpCode::Text);
         }
     }
+}
+
+/// Opens the envelope and writes an item into it; false: there is nothing to say about it.
+///
+/// In `chunk_head` stands where `out` has the beginning that all chunks of the stream share, once
+/// one was written.
+#[inline(always)]
+fn push_result(
+    out: &mut Vec<u8>,
+    format: &AnswerFormat<'_>,
+    item: &StreamResponse<'_>,
+    chunk_head: &mut Option<Range<usize>>,
+) -> bool {
+    if let StreamResponse::Event { event, task_id, context_id, .. } = item
+        && let TaskEvent::Artifact { artifact, append, last_chunk, metadata } = *event
+        && let Some(EncodeChunk { head, rest }) = format.encode.chunk
+    {
+        let at = out.len();
+        match chunk_head.take() {
+            Some(before) => out.extend_from_within(before),
+            None => {
+                format.envelope.open_result(out);
+                head(out, *task_id, *context_id);
+            }
+        }
+        *chunk_head = Some(at..out.len());
+        rest(out, &(artifact, append, last_chunk, metadata));
+        return true;
+    }
+    format.envelope.open_result(out);
+    (format.encode.event)(out, item, &format.write)
 }
 
 /// Writes the error that ends a stream: an `event: error` frame, or a message.

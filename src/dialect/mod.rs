@@ -34,7 +34,7 @@ use crate::{
     fault::{Fault, FaultKind},
     json::Value,
     limits::Limits,
-    model::{Call, Generation, Op, Reply},
+    model::{Artifact, Call, Generation, JsonObject, Op, RawText, Reply},
     service::StreamResponse,
 };
 
@@ -252,9 +252,23 @@ pub struct Encode {
     /// Appends the JSON of one stream item's `result`; false: the dialect has nothing to say
     /// about this item and nothing was written.
     pub event: fn(&mut Vec<u8>, &StreamResponse<'_>, &WriteCx<'_>) -> bool,
+    /// How a stream writes chunk after chunk, if there is a shorter way.
+    pub chunk: Option<EncodeChunk>,
     /// Appends the JSON of `error`.
     pub fault: fn(&mut Vec<u8>, &Fault, &WriteCx<'_>),
 }
+
+/// The JSON of an artifact event in two parts, together what [`Encode::event`] appends.
+#[derive(Clone, Copy)]
+pub struct EncodeChunk {
+    /// Appends what is the same for all of a task, of which a stream is about one.
+    pub head: fn(&mut Vec<u8>, task_id: RawText<'_>, context_id: RawText<'_>),
+    /// Appends the rest.
+    pub rest: fn(&mut Vec<u8>, &ArtifactEvent<'_>),
+}
+
+/// An artifact, whether it is appended, whether that was the last of it, metadata.
+pub type ArtifactEvent<'a> = (Artifact<'a>, bool, bool, Option<JsonObject<'a>>);
 
 /// What a reader may use beside the params.
 pub struct ReadCx<'a> {

@@ -24,7 +24,13 @@ pub static DIALECT: Dialect = Dialect {
 /// 0.3 with both spellings.
 pub(super) static WIRE: Wire = Wire {
     decode: v03::read_lenient,
-    encode: Encode { generation: Generation::V03, reply, event, fault: v03::write_fault },
+    encode: Encode {
+        generation: Generation::V03,
+        reply,
+        event,
+        chunk: None,
+        fault: v03::write_fault,
+    },
 };
 
 const METHODS: &[Method] = &[

@@ -19,7 +19,7 @@ use super::{
 /// The 0.3 pairs.
 pub(super) static WIRE: Wire = Wire {
     decode: read,
-    encode: Encode { generation: Generation::V03, reply, event, fault: write_fault },
+    encode: Encode { generation: Generation::V03, reply, event, chunk: None, fault: write_fault },
 };
 
 /// Objects of 0.3.

@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    Encode, ReadCx, Wire, WriteCx, fault,
+    ArtifactEvent, Encode, EncodeChunk, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef, Template},
     read,
 };
@@ -23,14 +23,28 @@ use super::{
 /// The 1.0 pairs.
 pub static WIRE: Wire = Wire {
     decode: read,
-    encode: Encode { generation: Generation::V1, reply, event, fault: write_fault },
+    encode: Encode {
+        generation: Generation::V1,
+        reply,
+        event,
+        chunk: Some(CHUNK),
+        fault: write_fault,
+    },
 };
 
 /// The same in the HTTP+JSON binding, whose errors are AIP-193 (A2A 1.0 §11.6).
 pub(super) static REST: Wire = Wire {
     decode: read,
-    encode: Encode { generation: Generation::V1, reply, event, fault: write_rest_fault },
+    encode: Encode {
+        generation: Generation::V1,
+        reply,
+        event,
+        chunk: Some(CHUNK),
+        fault: write_rest_fault,
+    },
 };
+
+const CHUNK: EncodeChunk = EncodeChunk { head: chunk_head, rest: chunk_rest };
 
 const RULES: read::Rules = read::Rules::of(Generation::V1);
 
@@ -96,7 +110,7 @@ fn event(out: &mut Vec<u8>, item: &StreamResponse<'_>, cx: &WriteCx<'_>) -> bool
             true
         }
         StreamResponse::Event { ref event, task_id, context_id, .. } => {
-            update(out, event, TaskRef { task_id: task_id.raw(), context_id: context_id.raw() })
+            update(out, event, task_id, context_id)
         }
     }
 }
@@ -115,31 +129,45 @@ const ARTIFACT_UPDATE: Template<144> = Template::new(
     \",\"contextId\":\"------------------------------------\",\"artifact\":{\"artifactId\":\"",
 );
 
-fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, task_ref: TaskRef<'_>) -> bool {
-    let metadata = match *event {
+fn update(
+    out: &mut Vec<u8>,
+    event: &TaskEvent<'_>,
+    task_id: RawText<'_>,
+    context_id: RawText<'_>,
+) -> bool {
+    match *event {
         // A client's message is no event of the protocol.
         TaskEvent::UserMessage { .. } => return false,
         TaskEvent::Status { state, at_ms, message, metadata } => {
+            let task_ref = TaskRef { task_id: task_id.raw(), context_id: context_id.raw() };
             STATUS_UPDATE.put(out, task_ref.task_id, task_ref.context_id);
             status(out, state, at_ms, message, task_ref);
-            metadata
+            json_out::object_some(out, b",\"metadata\":", metadata);
+            out.extend_from_slice(b"}}");
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-            out.reserve(artifact.packed_len() + 512);
-            ARTIFACT_UPDATE.put(out, task_ref.task_id, task_ref.context_id);
-            chunk(out, artifact);
-            if append {
-                out.extend_from_slice(b",\"append\":true");
-            }
-            if last_chunk {
-                out.extend_from_slice(b",\"lastChunk\":true");
-            }
-            metadata
+            chunk_head(out, task_id, context_id);
+            chunk_rest(out, &(artifact, append, last_chunk, metadata));
         }
-    };
+    }
+    true
+}
+
+fn chunk_head(out: &mut Vec<u8>, task_id: RawText<'_>, context_id: RawText<'_>) {
+    ARTIFACT_UPDATE.put(out, task_id.raw(), context_id.raw());
+}
+
+fn chunk_rest(out: &mut Vec<u8>, &(artifact, append, last_chunk, metadata): &ArtifactEvent<'_>) {
+    out.reserve(artifact.packed_len() + 512);
+    chunk(out, artifact);
+    if append {
+        out.extend_from_slice(b",\"append\":true");
+    }
+    if last_chunk {
+        out.extend_from_slice(b",\"lastChunk\":true");
+    }
     json_out::object_some(out, b",\"metadata\":", metadata);
     out.extend_from_slice(b"}}");
-    true
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,12 +8,25 @@ use crate::json::write::push_u64;
 /// A comment that keeps a quiet connection open; receivers ignore it (WHATWG HTML §9.2.6).
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
+/// Bytes that are looked at together.
+const BLOCK: usize = 64;
+
 /// An open frame: where it begins and where its payload does.
 #[derive(Debug)]
 #[must_use = "an open frame is finished or cancelled"]
 pub struct EventMark {
     start: usize,
     payload: usize,
+    /// Before it no line break needs to be looked for.
+    unchecked: usize,
+}
+
+impl EventMark {
+    /// Of the payload, what stands before `at` is known to hold no line break.
+    #[inline]
+    pub fn skip_to(&mut self, at: usize) {
+        self.unchecked = self.unchecked.max(at);
+    }
 }
 
 /// Opens a frame; append the payload to `out`, then [`finish`] or [`cancel`] it.
@@ -44,7 +57,9 @@ pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> EventMark {
 /// the same and does not end the line.
 pub fn finish(out: &mut Vec<u8>, mark: EventMark) {
     debug_assert!(mark.start < mark.payload && mark.payload <= out.len());
-    blank_line_breaks(&mut out[mark.payload..]);
+    // Never less than a block, as long as there is one.
+    let from = mark.unchecked.min(out.len().saturating_sub(BLOCK)).max(mark.payload);
+    blank_line_breaks(&mut out[from..]);
     out.extend_from_slice(b"\n\n");
 }
 
@@ -61,7 +76,6 @@ fn blank_line_breaks(payload: &mut [u8]) {
 /// Whole blocks, and the last of them once more up to the end, so that vectors do it all.
 #[inline]
 fn has_controls(payload: &[u8]) -> bool {
-    const BLOCK: usize = 64;
     let Some(last) = payload.last_chunk::<BLOCK>() else {
         return payload.iter().any(|byte| *byte < b' ');
     };
@@ -106,7 +120,8 @@ fn open(out: &mut Vec<u8>, start: usize, id: Option<u64>) -> EventMark {
         }
         None => out.extend_from_slice(b"data: "),
     }
-    EventMark { start, payload: out.len() }
+    let payload = out.len();
+    EventMark { start, payload, unchecked: payload }
 }
 
 #[cfg(test)]
