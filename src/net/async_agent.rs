@@ -5,7 +5,7 @@
 
 use std::{future::Future, time::Duration};
 
-use crate::agent::{Agent, Job, Turn};
+use crate::agent::{Agent, Deferred, Job, Turn};
 
 /// An agent made by [`async_agent`].
 pub struct AsyncAgent<F>(F);
@@ -46,6 +46,43 @@ where
     }
 }
 
+/// An agent made by [`deferring_agent`].
+pub struct DeferringAgent<F>(F);
+
+/// Makes an agent of an async function that finds out what comes of a message: a reply, a refusal
+/// or a task. It runs as those of [`async_agent`] do.
+///
+/// ```
+/// use peregrine::{agent::Deferred, model::{MessageBuf, PartsBuf}, net};
+///
+/// let agent = net::deferring_agent(|deferred: Deferred| async move {
+///     net::sleep(std::time::Duration::from_millis(20)).await;
+///     deferred.reply(MessageBuf::agent(&PartsBuf::new().text("here it is")));
+/// });
+/// ```
+pub fn deferring_agent<F, R>(run: F) -> DeferringAgent<F>
+where
+    F: Fn(Deferred) -> R + Send + Sync + 'static,
+    R: Future + 'static,
+    R::Output: 'static,
+{
+    DeferringAgent(run)
+}
+
+impl<F, R> Agent for DeferringAgent<F>
+where
+    F: Fn(Deferred) -> R + Send + Sync + 'static,
+    R: Future + 'static,
+    R::Output: 'static,
+{
+    fn start(&self, turn: Turn<'_>) {
+        // Without room for another call that waits there is none: the server says so to the client.
+        if let Ok(deferred) = turn.defer() {
+            tokio::task::spawn_local((self.0)(deferred));
+        }
+    }
+}
+
 /// Waits without holding up the worker.
 pub async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
@@ -60,7 +97,7 @@ mod tests {
 
     use crate::{
         agent::{Closed, Profile},
-        model::{ArtifactBuf, PartsBuf, TaskState},
+        model::{ArtifactBuf, MessageBuf, PartsBuf, TaskState},
         net::Server,
     };
 
@@ -100,6 +137,27 @@ mod tests {
         let answer = answer(Server::new().agent(Profile::new("a", "b"), async_agent(slow_hello)));
         assert!(answer.contains("TASK_STATE_COMPLETED"), "{answer}");
         assert!(answer.contains("hello from afar"), "{answer}");
+    }
+
+    #[test]
+    fn a_deferring_agent_replies_without_a_task_or_makes_one() {
+        let server = |run: fn(Deferred)| {
+            let run = move |deferred| async move {
+                sleep(Duration::from_millis(5)).await;
+                run(deferred);
+            };
+            Server::new().agent(Profile::new("a", "b"), deferring_agent(run))
+        };
+        fn say() -> MessageBuf {
+            MessageBuf::agent(&PartsBuf::new().text("hello from afar"))
+        }
+        let message = answer(server(|deferred| deferred.reply(say())));
+        assert!(message.contains("hello from afar") && !message.contains("TASK_STATE"));
+        let task = answer(server(|deferred| {
+            deferred.into_job().and_then(|job| job.reply(&say())).unwrap();
+        }));
+        assert!(task.contains("TASK_STATE_COMPLETED"));
+        assert!(answer(server(drop)).contains("the agent ended without an answer"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ mod wheel;
 mod worker;
 mod worker_state;
 
-pub use async_agent::{AsyncAgent, async_agent, sleep};
+pub use async_agent::{AsyncAgent, DeferringAgent, async_agent, deferring_agent, sleep};
 pub use error::ServerError;
 pub use running::Running;
 pub use server::{LISTEN_DEFAULT, Server, start, workers_default};
