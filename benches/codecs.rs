@@ -67,6 +67,7 @@ fn read_send(parser: &mut Parser, pack: &mut Vec<u8>, limits: &Limits, body: Sou
         after: None,
         task: None,
         tokens: Cell::default(),
+        tenant: Cell::default(),
     };
     let Call::Send(send) = (method.wire.decode)(&cx, request.params, pack).unwrap() else {
         panic!("a send")

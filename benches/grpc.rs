@@ -273,6 +273,7 @@ impl Bare {
             held_bytes: Default::default(),
             limits,
             mounts: Vec::new(),
+            tenants: Default::default(),
             card: CardForm::V1,
             interfaces: Interface::defaults(),
             public_url: None,
@@ -299,8 +300,10 @@ impl Bare {
         let Scratch { decode, call, .. } = &mut self.scratch;
         let metadata = grpc::Metadata {
             version: Some(b"1.0"),
+            tenant: None,
             last_event_id: None,
             origin: Origin { is_secure: false, host: None, prefix: "" },
+            fields: Default::default(),
         };
         let mut cx = CallContext {
             service: &*self.core,
@@ -312,6 +315,8 @@ impl Bare {
             peer: Peer::default(),
             endpoint: Endpoint::DEFAULT,
             base: "",
+            named_beside: None,
+            agent: Endpoint::DEFAULT.agent,
             source: RequestSource::Grpc(metadata),
             closes: false,
             extensions: None,

@@ -96,6 +96,9 @@ fn ceiling(name: &str) -> u64 {
     match name {
         // Lengths of ids and numbers of artifacts in the log of a task, and indexes of agents.
         "identifier_bytes_max" | "artifacts_max" | "agents_max" => u16::MAX as u64,
+        // Their numbers are from 1, and the highest is nobody's.
+        "tenants_max" => u16::MAX as u64 - 1,
+        "owners_max" => 1 << 24,
         // Offsets in the log of a task, how much of a request is missing, what a window has seen.
         "task_bytes_max" | "body_bytes_max" | "write_progress_bytes_min" => i32::MAX as u64,
         // What is parsed has offsets of the same size.
@@ -212,6 +215,10 @@ limits! {
     store_bytes_max: usize = 1024 * 1024 * 1024;
     /// Milliseconds that a finished task can still be read.
     task_ttl_ms: u64 = 3_600_000;
+    /// Names of tenants that have tasks, or calls that name them: who may name one can name many.
+    tenants_max: usize = 100;
+    /// Names of owners that have tasks, or calls of theirs.
+    owners_max: usize = 10_000;
     /// Bytes of one task: a 4 MiB body twice, as history and artifact, and as much again.
     task_bytes_max: usize = 16 * 1024 * 1024;
     /// Messages kept in a task's history; the oldest leave first.

@@ -111,8 +111,15 @@ pub struct Peer<'a> {
 /// Who calls whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
-    /// Whose tasks the call is about.
+    /// Whose tasks the call is about. A service that keeps tasks gives the names of
+    /// [`Caller::tenant`] and [`Caller::owner`] numbers of its own, and takes those in here where
+    /// there are none.
     pub scope: Scope,
+    /// The name of the space of tasks that the caller named, which is no agent's.
+    pub tenant: Option<&'a str>,
+    /// The name of who owns the tasks that the call is about. No binding says it yet; a service
+    /// around others may.
+    pub owner: Option<&'a str>,
     /// The worker that handles the call.
     pub worker: usize,
     /// Values of the extension headers, comma separated, as they came.
@@ -360,5 +367,11 @@ pub trait Service: Lifecycle + Send + Sync {
         let mut agents = (0..=u16::MAX).map(AgentIndex);
         let mut profiles = agents.by_ref().map_while(|agent| Some((agent, self.profile(agent)?)));
         profiles.find(|(_, profile)| profile.name == name).map(|(agent, _)| agent)
+    }
+
+    /// True when there is one agent and no other: any name may then be a tenant's
+    /// ([`Tenants::OfOneAgent`](crate::engine::Tenants)).
+    fn has_one_agent(&self) -> bool {
+        self.profile(AgentIndex(1)).is_none()
     }
 }

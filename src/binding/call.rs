@@ -9,20 +9,21 @@ use crate::{
     binding::{
         CallScratch, Endpoint, Handled, ServerConfig,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
-        cards,
+        cards, extensions,
         grpc::Metadata,
         negotiation::{last_event_id, version_of},
         origin::Origin,
         pending::{PendingBatch, PendingCall, PendingResponse},
         stream::{EventFraming, EventStream},
+        tenant::{self, TenantNames},
         ws::Upgrade,
     },
-    dialect::{Method, ReadCx, WriteCx},
+    dialect::{self, Method, ReadCx, WriteCx},
     fault::{Fault, FaultKind},
     http::{Head, ResponseFieldsBuf},
-    json::Value,
+    json::{Value, ValueSlot},
     model::{Call, Generation, Op, uuid},
-    service::{CallCx, Caller, Now, Outcome, Peer, RequestFields, Scope, Service},
+    service::{AgentIndex, CallCx, Caller, Now, Outcome, Peer, RequestFields, Scope, Service},
 };
 
 /// One request and everything needed to answer it.
@@ -45,6 +46,10 @@ pub struct CallContext<'x> {
     pub endpoint: Endpoint,
     /// The path of the endpoint, without a slash at its end.
     pub base: &'x str,
+    /// The tenant that the path names, or metadata.
+    pub named_beside: Option<&'x str>,
+    /// Who answers the call that was decoded last: a tenant may name another agent.
+    pub agent: AgentIndex,
     /// Where the request came from.
     pub source: RequestSource<'x>,
     /// True: the connection closes behind the answer.
@@ -114,6 +119,18 @@ impl<'x> CallContext<'x> {
         }
     }
 
+    /// A2A 1.0 §3.2.6: agents hear which extensions are asked for, and the answer names those that
+    /// are in effect.
+    pub fn name_extensions(&mut self) {
+        let RequestSource::Http(head) = self.source else { return };
+        let Some(named) = extensions::joined(head) else { return };
+        self.writer.fields = ResponseFieldsBuf::default();
+        if let Some(profile) = self.service.profile(self.agent) {
+            self.writer.fields = extensions::fields(&profile, head);
+        }
+        self.extensions = Some(named.into());
+    }
+
     /// Where the client asked.
     pub fn origin(&self) -> Origin<'x> {
         match self.source {
@@ -135,9 +152,16 @@ impl<'x> CallContext<'x> {
         params: Option<Value<'p>>,
         pack: &'p mut Vec<u8>,
     ) -> Result<Call<'p>, Fault> {
-        self.decode_by((method.op, method.generation()), task, |cx| {
-            (method.wire.decode)(cx, params, pack)
-        })
+        let mut tenant = ValueSlot::default();
+        let call = self.decode_by((method.op, method.generation()), task, |cx| {
+            let call = (method.wire.decode)(cx, params, pack);
+            tenant = cx.tenant.get();
+            call
+        })?;
+        if self.named_beside.is_some() || tenant != ValueSlot::default() {
+            self.name_tenant(params.and_then(|params| params.at(tenant)))?;
+        }
+        Ok(call)
     }
 
     /// The call of an operation of a generation, which `read` reads; `task` is the id in a path.
@@ -153,6 +177,8 @@ impl<'x> CallContext<'x> {
     ) -> Result<Call<'p>, Fault> {
         let (config, dialect) = (self.config, self.endpoint.dialect);
         let after = (op == Op::Subscribe).then(|| self.last_event_id()).flatten();
+        self.agent = self.endpoint.agent;
+        self.scratch.tenant.clear();
         let fresh_id = &self.scratch.fresh_id;
         let cx = ReadCx {
             op,
@@ -161,6 +187,7 @@ impl<'x> CallContext<'x> {
             after,
             task,
             tokens: Cell::new(config.limits.json_tokens_max),
+            tenant: Cell::default(),
         };
         let call = read(&cx)?;
         if let Call::Send(send) = &call
@@ -171,9 +198,41 @@ impl<'x> CallContext<'x> {
         Ok(call)
     }
 
+    #[cold]
+    fn name_tenant(&mut self, named: Option<Value<'_>>) -> Result<(), Fault> {
+        let inside = named.map(|name| name.as_str().ok_or_else(tenant::no_string)).transpose()?;
+        self.address(inside.as_deref())
+    }
+
+    /// Notes whom the call means that was decoded last, in which this tenant is named.
+    ///
+    /// # Errors
+    /// As [`tenant::addressee`].
+    pub fn address(&mut self, inside: Option<&str>) -> Result<(), Fault> {
+        let names = TenantNames { beside: self.named_beside, inside };
+        let (service, tenants) = (self.service, &self.config.tenants);
+        let meant = tenant::addressee(service, tenants, self.endpoint, names)?;
+        self.agent = meant.agent;
+        self.scratch.tenant.push_str(meant.tenant.unwrap_or_default());
+        Ok(())
+    }
+
+    /// The endpoint of the agent that is meant, and its path.
+    fn own_endpoint(&self) -> (Endpoint, Cow<'x, str>) {
+        if self.agent == self.endpoint.agent {
+            return (self.endpoint, self.base.into());
+        }
+        let name = self.service.profile(self.agent).map(|profile| profile.name.clone());
+        let base = format!("/agents/{}", name.unwrap_or_default());
+        (Endpoint::own(&dialect::STANDARD, self.agent), base.into())
+    }
+
     /// Makes a call and answers it.
     #[inline]
     pub fn answer(&mut self, call: &Call<'_>, format: &AnswerFormat<'_>) -> Handled {
+        if self.agent != self.endpoint.agent {
+            self.name_extensions();
+        }
         if format.is_streaming() {
             return self.open_stream(call, format);
         }
@@ -225,7 +284,8 @@ impl<'x> CallContext<'x> {
     fn extended_card(&self, format: &AnswerFormat<'_>) -> Result<Vec<u8>, Fault> {
         let (service, config) = (self.service, self.config);
         let generation = format.encode.generation;
-        cards::extended(service, config, &self.origin(), self.endpoint, self.base, generation)
+        let (endpoint, base) = self.own_endpoint();
+        cards::extended(service, config, &self.origin(), endpoint, &base, generation)
     }
 
     /// Makes one call of a batch and appends its answer.
@@ -302,9 +362,11 @@ impl<'x> CallContext<'x> {
     /// The service, what it may use, and where it answers.
     #[inline(always)]
     fn split(&mut self) -> (&'x dyn Service, CallCx<'_>, &mut ResponseWriter<'x>) {
-        let CallScratch { worker, events, entropy, .. } = &mut *self.scratch;
+        let CallScratch { worker, events, entropy, tenant, .. } = &mut *self.scratch;
         let caller = Caller {
-            scope: Scope::of(self.endpoint.agent),
+            scope: Scope::of(self.agent),
+            tenant: Some(&**tenant).filter(|tenant| !tenant.is_empty()),
+            owner: None,
             worker: *worker,
             extensions: self.extensions.as_deref(),
             identity: self.peer.identity,

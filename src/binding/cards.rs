@@ -84,7 +84,7 @@ pub fn answer<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, by_query: bool) 
     };
     match cx.service.agent(&name) {
         Some(agent) => {
-            cx.endpoint = Endpoint { dialect, agent };
+            cx.endpoint = Endpoint::own(dialect, agent);
             send(cx, head, &format!("{prefix}{name}"), form);
         }
         None => http_error::answer(&mut cx.writer, 404, "there is no agent of this name"),
@@ -190,7 +190,7 @@ fn render(
 ) -> Card {
     let (config, endpoint, now_s) = (cx.config, cx.endpoint, cx.now.unix_ms / 1000);
     let body = body(&profile, config, origin, endpoint, base, form);
-    let Endpoint { dialect, agent } = endpoint;
+    let Endpoint { dialect, agent, .. } = endpoint;
     let modified_s = config.card_times.of(agent, &profile, config.started_s, now_s);
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(modified_s);

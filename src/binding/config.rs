@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::AtomicUsize};
 
 use crate::{
-    binding::{cards::CardTimes, hosts::Hosts, interfaces::Interface},
+    binding::{cards::CardTimes, hosts::Hosts, interfaces::Interface, tenant::Tenants},
     dialect::{self, Dialect, card::CardForm},
     http,
     limits::Limits,
@@ -28,6 +28,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Mounts beside the standard ones; an earlier one wins.
     pub mounts: Vec<MountedEndpoint>,
+    /// Which names tenants may have.
+    pub tenants: Tenants,
     /// The form of the cards at the well-known paths.
     pub card: CardForm,
     /// What cards list, the preferred first.

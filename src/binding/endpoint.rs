@@ -12,14 +12,22 @@ pub struct Endpoint {
     pub dialect: &'static Dialect,
     /// Who answers.
     pub agent: AgentIndex,
+    /// True: the place is this agent's own; false: it is nobody's, and a tenant may name another
+    /// agent there.
+    pub is_own: bool,
 }
 
 impl Endpoint {
     /// The specification's own dialect and the default agent.
-    pub const DEFAULT: Endpoint = Endpoint::standard(AgentIndex(0));
+    pub const DEFAULT: Endpoint = Endpoint::root(&dialect::STANDARD);
 
-    /// The specification's own dialect, spoken by `agent`.
-    pub const fn standard(agent: AgentIndex) -> Endpoint {
-        Endpoint { dialect: &dialect::STANDARD, agent }
+    /// A place where the default agent answers, unless another one is named.
+    pub const fn root(dialect: &'static Dialect) -> Endpoint {
+        Endpoint { dialect, agent: AgentIndex(0), is_own: false }
+    }
+
+    /// A place of this agent's own.
+    pub const fn own(dialect: &'static Dialect, agent: AgentIndex) -> Endpoint {
+        Endpoint { dialect, agent, is_own: true }
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::{
     binding::{
-        CallContext, DecodeBuffers, Handled, cards, extensions, grpc, http_error, jsonrpc, rest,
-        route::{NO_AGENT, NOTHING, Route, path_of, route},
+        CallContext, DecodeBuffers, Handled, cards, grpc, http_error, jsonrpc, rest,
+        route::{NO_AGENT, NO_TENANT, NOTHING, Route, RouteTarget, path_of, route},
+        tenant::{self, TenantNames},
         ws,
     },
     http::{Head, Method, ResponseFields, TargetForm, response_fields},
@@ -31,11 +32,11 @@ pub fn handle<'x>(
         return grpc::handle(cx, head, buffers, body.bytes());
     }
     match route(cx.config, cx.service, path_of(head)) {
-        Route::Rpc(endpoint) => {
+        Route::Rpc(target) => {
             let path = head.path();
-            cx.endpoint = endpoint;
+            go_to(cx, target);
             cx.base = path.strip_suffix('/').unwrap_or(path);
-            name_extensions(cx, head);
+            cx.name_extensions();
             match head.method() {
                 Method::Post => return jsonrpc::handle(cx, buffers, body),
                 Method::Get if ws::is_upgrade(head) => return ws::upgrade(cx, head),
@@ -44,18 +45,18 @@ pub fn handle<'x>(
             }
         }
         Route::HttpJson(target) => {
-            (cx.endpoint, cx.base) = (target.endpoint, target.base);
-            name_extensions(cx, head);
+            go_to(cx, target.at);
+            cx.name_extensions();
             return rest::handle(cx, head, target, buffers, body);
         }
-        Route::Card { endpoint, base, by_query } => {
-            (cx.endpoint, cx.base) = (endpoint, base);
+        Route::Card { target, by_query } => {
+            go_to(cx, target);
             if offers_card(cx, head) {
                 cards::answer(cx, head, by_query);
             }
         }
-        Route::ExtendedCard { endpoint, base } => {
-            (cx.endpoint, cx.base) = (endpoint, base);
+        Route::ExtendedCard(target) => {
+            go_to(cx, target);
             if offers_card(cx, head) {
                 cards::answer_extended(cx, head);
             }
@@ -69,23 +70,29 @@ pub fn handle<'x>(
     Handled::Answered
 }
 
+/// Notes who is meant by the path.
+#[inline]
+fn go_to<'x>(cx: &mut CallContext<'x>, target: RouteTarget<'x>) {
+    let RouteTarget { endpoint, base, tenant } = target;
+    (cx.endpoint, cx.base, cx.named_beside, cx.agent) = (endpoint, base, tenant, endpoint.agent);
+}
+
 /// Whether a card is asked for; otherwise the request is answered.
 fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
     match head.method() {
-        Method::Get | Method::Head => return true,
+        Method::Get | Method::Head if cx.named_beside.is_none() => return true,
+        Method::Get | Method::Head => {
+            let names = TenantNames { beside: cx.named_beside, inside: None };
+            match tenant::addressee(cx.service, &cx.config.tenants, cx.endpoint, names) {
+                Ok(meant) => {
+                    cx.endpoint.agent = meant.agent;
+                    return true;
+                }
+                Err(_) => http_error::answer(&mut cx.writer, 404, NO_TENANT),
+            }
+        }
         Method::Options => cx.writer.empty(204, CARD_METHODS),
         _ => http_error::not_allowed(&mut cx.writer, CARD_METHODS),
     }
     false
-}
-
-/// A2A 1.0 §3.2.6: agents hear which extensions are asked for, and the answer names those that are
-/// in effect.
-#[inline(always)] // Hardly anybody asks for one.
-fn name_extensions(cx: &mut CallContext<'_>, head: &Head<'_>) {
-    let Some(named) = extensions::joined(head) else { return };
-    if let Some(profile) = cx.service.profile(cx.endpoint.agent) {
-        cx.writer.fields = extensions::fields(&profile, head);
-    }
-    cx.extensions = Some(named.into());
 }

@@ -31,6 +31,7 @@ pub mod rest;
 pub mod route;
 mod scratch;
 pub mod stream;
+pub mod tenant;
 pub mod ws;
 
 pub use call::{CallContext, RequestSource};

@@ -13,30 +13,34 @@ use crate::{
     },
     dialect::{self, Dialect, rest::HttpJson},
     http::Head,
-    service::{AgentIndex, Service},
+    service::Service,
 };
+
+/// Who is meant by a path.
+#[derive(Clone, Copy)]
+pub struct RouteTarget<'r> {
+    /// Who speaks and who answers there.
+    pub endpoint: Endpoint,
+    /// The path of the endpoint, or of a tenant there.
+    pub base: &'r str,
+    /// The name of the tenant in the path.
+    pub tenant: Option<&'r str>,
+}
 
 /// What is served at a path.
 #[derive(Clone, Copy)]
 pub enum Route<'r> {
     /// JSON-RPC by POST.
-    Rpc(Endpoint),
-    /// An agent's public card by GET; `base` is the path of the agent.
+    Rpc(RouteTarget<'r>),
+    /// An agent's public card by GET.
     Card {
         /// What the card describes.
-        endpoint: Endpoint,
-        /// Its path.
-        base: &'r str,
+        target: RouteTarget<'r>,
         /// A query parameter may name another agent (`Routes::card_query`).
         by_query: bool,
     },
     /// The extended card of 0.2 by GET (wire §7.1).
-    ExtendedCard {
-        /// What the card describes.
-        endpoint: Endpoint,
-        /// Its path.
-        base: &'r str,
-    },
+    ExtendedCard(RouteTarget<'r>),
     /// HTTP+JSON.
     HttpJson(RestTarget<'r>),
     /// Nothing, asked for as HTTP+JSON: whoever has this form is told so.
@@ -53,6 +57,8 @@ pub enum Route<'r> {
 const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
 /// What whoever asks below an agent that is not there is told.
 pub const NO_AGENT: &str = "there is no agent of this name";
+/// What whoever asks for the card of a tenant that cannot be is told.
+pub const NO_TENANT: &str = "there is no agent and no tenant of this name";
 /// What whoever asks for what is not there is told.
 pub const NOTHING: &str = "there is nothing at this path";
 const EXTENDED: &str = "/agent/authenticatedExtendedCard";
@@ -84,7 +90,7 @@ pub fn route<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str)
         }
         if let Some(rest) = below(path, &mount.path) {
             let found = tenant(mount.endpoint, path, rest)
-                .unwrap_or_else(|| below_endpoint(mount.endpoint, &mount.path, rest));
+                .unwrap_or_else(|| below_endpoint(at(mount.endpoint, &mount.path), rest));
             if !matches!(found, Route::NotFound) {
                 return found;
             }
@@ -92,14 +98,14 @@ pub fn route<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str)
     }
     if path.starts_with("/.") && config.mounts.is_empty() {
         // A card: no endpoint of a name or a tenant begins like this.
-        return below_endpoint(Endpoint::DEFAULT, "", path);
+        return below_endpoint(at(Endpoint::DEFAULT, ""), path);
     }
     for dialect in dialect::ALL {
         let by_name = dialect.routes.by_name.and_then(|prefix| path.strip_prefix(prefix));
         if let Some(rest) = by_name {
             return named(service, dialect, path, rest);
         }
-        if let Some(found) = tenant(Endpoint { dialect, agent: AgentIndex(0) }, path, path) {
+        if let Some(found) = tenant(Endpoint::root(dialect), path, path) {
             return found;
         }
     }
@@ -107,12 +113,17 @@ pub fn route<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str)
     if config.mounts.iter().any(|mount| below(path, &mount.path).is_some()) {
         return Route::NotFound;
     }
-    below_endpoint(Endpoint::DEFAULT, "", path)
+    below_endpoint(at(Endpoint::DEFAULT, ""), path)
+}
+
+/// An endpoint without a tenant in its path.
+const fn at(endpoint: Endpoint, base: &str) -> RouteTarget<'_> {
+    RouteTarget { endpoint, base, tenant: None }
 }
 
 fn root(config: &ServerConfig) -> Route<'_> {
     let mounted = config.mounts.iter().find(|mount| mount.path.is_empty());
-    Route::Rpc(mounted.map_or(Endpoint::DEFAULT, |mount| mount.endpoint))
+    Route::Rpc(at(mounted.map_or(Endpoint::DEFAULT, |mount| mount.endpoint), ""))
 }
 
 /// What follows `prefix` in `path`: nothing, or something that begins with a slash.
@@ -130,9 +141,9 @@ fn named<'r>(
     let name = rest.split('/').next().unwrap_or_default();
     let base = &path[..path.len() - rest.len() + name.len()];
     match service.agent(name) {
-        Some(agent) => below_endpoint(Endpoint { dialect, agent }, base, &rest[name.len()..]),
+        Some(agent) => below_endpoint(at(Endpoint::own(dialect, agent), base), &rest[name.len()..]),
         None => match path::find(dialect.routes.rest, &rest[name.len()..]) {
-            RouteMatch::Found(_, form) | RouteMatch::NotFound(form) => {
+            RouteMatch::Found(_, form, _) | RouteMatch::NotFound(form) => {
                 Route::NoResource(form, NO_AGENT)
             }
             RouteMatch::Other => Route::NoAgent,
@@ -150,24 +161,29 @@ fn tenant<'r>(endpoint: Endpoint, path: &'r str, rest: &'r str) -> Option<Route<
 fn tenant_of<'r>(endpoint: Endpoint, path: &'r str, named: &'r str) -> Option<Route<'r>> {
     let name = named.split('/').next().filter(|name| !name.is_empty())?;
     let base = &path[..path.len() - named.len() + name.len()];
-    Some(below_endpoint(endpoint, base, &named[name.len()..]))
+    Some(below_endpoint(RouteTarget { endpoint, base, tenant: Some(name) }, &named[name.len()..]))
 }
 
-/// What is served at `rest` below the endpoint with the path `base`.
+/// What is served at `rest` below an endpoint.
 #[inline]
-fn below_endpoint<'r>(endpoint: Endpoint, base: &'r str, rest: &'r str) -> Route<'r> {
+fn below_endpoint<'r>(target: RouteTarget<'r>, rest: &'r str) -> Route<'r> {
     if rest.is_empty() || rest == "/" {
-        return Route::Rpc(endpoint);
+        return Route::Rpc(target);
     }
     if WELL_KNOWN.contains(&rest) {
-        return Route::Card { endpoint, base, by_query: base.is_empty() };
+        return Route::Card { target, by_query: target.base.is_empty() };
     }
     if rest == EXTENDED {
-        return Route::ExtendedCard { endpoint, base };
+        return Route::ExtendedCard(target);
     }
-    match path::find(endpoint.dialect.routes.rest, rest) {
-        RouteMatch::Found(resource, form) => {
-            Route::HttpJson(RestTarget { endpoint, base, resource, form })
+    match path::find(target.endpoint.dialect.routes.rest, rest) {
+        // A path names one tenant.
+        RouteMatch::Found(_, form, Some(_)) if target.tenant.is_some() => {
+            Route::NoResource(form, NOTHING)
+        }
+        RouteMatch::Found(resource, form, tenant) => {
+            let tenant = target.tenant.or(tenant);
+            Route::HttpJson(RestTarget { at: RouteTarget { tenant, ..target }, resource, form })
         }
         RouteMatch::NotFound(form) => Route::NoResource(form, NOTHING),
         RouteMatch::Other => Route::NotFound,

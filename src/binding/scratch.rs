@@ -57,6 +57,8 @@ pub struct CallScratch {
     pub entropy: Box<dyn Entropy + Send>,
     /// The id of the next message that comes without one.
     pub fresh_id: [u8; 36],
+    /// The tenant of the call that was decoded last; empty: none.
+    pub tenant: String,
     /// Cards that were asked for lately.
     pub cards: CardCache,
 }
@@ -69,7 +71,7 @@ impl Scratch {
         let (events, cards) = (EventBuf::default(), CardCache::default());
         Scratch {
             decode: DecodeBuffers { parser, pack: Vec::new(), params: Vec::new() },
-            call: CallScratch { worker, events, entropy, fresh_id, cards },
+            call: CallScratch { worker, events, entropy, fresh_id, tenant: String::new(), cards },
             message: Vec::new(),
             given_ms: None,
             date: DateText { text: date::imf_fixdate(0), second: 0 },

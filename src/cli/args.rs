@@ -11,7 +11,9 @@ use peregrine::{engine::Setup, net};
 use super::{
     help::FLAGS,
     nearest::nearest,
-    values::{agent, allow_host, card, interfaces, limit, memory, mount, workers, ws_origin},
+    values::{
+        agent, allow_host, card, interfaces, limit, memory, mount, tenants, workers, ws_origin,
+    },
 };
 
 /// What the user got wrong, in one line.
@@ -137,6 +139,7 @@ fn set(serve: &mut Serve, flag: &str, parser: &mut Parser) -> Result<(), ArgErro
         "memory" => serve.memory = Some(memory(&value()?)?),
         "show-memory" => serve.shows_memory = true,
         "mount" => setup.mounts.push(mount(&value()?)?),
+        "tenants" => setup.tenants = tenants(&value()?)?,
         "card" => setup.card = card(&value()?)?,
         "trust-forwarded" => setup.trust_forwarded = true,
         "strict" => setup.strict = true,
@@ -189,7 +192,7 @@ fn check_tls(tls: &TlsFlags) -> Result<(), ArgError> {
 #[cfg(test)]
 mod tests {
     use peregrine::{
-        engine::Binding,
+        engine::{Binding, Tenants},
         limits::{Limits, memory_bytes_default},
     };
 
@@ -220,7 +223,7 @@ mod tests {
              --mount /x=v1:bob --strict-version --strict --no-streaming --extended-card \
              --test-echo /e --ws-origin https://a.example --ws-origin=* --allow-anonymous \
              --tls-cert a --tls-key b --tls-client-ca c --allow-host a.example \
-             --allow-host ::1 --interfaces=websocket,grpc=h:1",
+             --allow-host ::1 --interfaces=websocket,grpc=h:1 --tenants a,b",
         )
         .unwrap();
         assert_eq!(serve.listen, ["127.0.0.1:1", "[::1]:2"]);
@@ -240,6 +243,8 @@ mod tests {
         assert_eq!(setup.ws_origins, ["https://a.example", "*"]);
         assert_eq!(setup.allow_hosts, ["a.example", "::1"]);
         assert_eq!(setup.mounts[0].agent.as_deref(), Some("bob"));
+        let named = Tenants::Named(["a", "b"].map(str::to_owned).into());
+        assert_eq!(setup.tenants, named);
     }
 
     #[test]
@@ -268,6 +273,7 @@ mod tests {
             ("serve --memory 5s", "not a size"),
             ("serve --memory 1M", "MiB is the least"),
             ("serve --mount /x", "not PATH=DIALECT"),
+            ("serve --tenants a,,b", "--tenants: \"\" is neither any nor"),
             ("serve --card v2", "none of v1, v03, hybrid"),
             ("serve --interfaces rest", "\"rest\"; there are jsonrpc, http+json, grpc, websocket"),
             ("serve --interfaces json-rpc", "did you mean jsonrpc?"),

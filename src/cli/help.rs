@@ -22,6 +22,8 @@ usage: peregrine serve [flags]
   --show-memory                the banner lists what the memory is for
   --limit NAME=VALUE           sets a limit, see docs/limits.md; may be repeated
   --mount PATH=DIALECT[:AGENT] serves a dialect at a path of its own; may be repeated
+  --tenants any|NAME,...       names that are no agent's and have tasks of their own; several
+                               agents have none of them by themselves, one has any
   --card v1|v03|hybrid         form of the public agent cards [hybrid]
   --strict                     --strict-version, and a message without messageId is refused
   --strict-version             a 1.0 method without the A2A-Version header is refused
@@ -59,6 +61,7 @@ pub const FLAGS: &[&str] = &[
     "show-memory",
     "strict",
     "strict-version",
+    "tenants",
     "tls-cert",
     "tls-client-ca",
     "tls-key",

@@ -1,8 +1,9 @@
 //! The values of flags: text in, a checked value or one line of what is wrong with it out.
 
 use peregrine::{
-    engine::{Binding, CardForm, Interface, Mount, is_host, is_origin},
+    engine::{Binding, CardForm, Interface, Mount, Tenants, is_host, is_origin},
     limits::{LimitError, Limits, Unit},
+    model::is_agent_name,
 };
 
 use super::{
@@ -106,6 +107,22 @@ pub fn mount(text: &str) -> Result<Mount, ArgError> {
         None => (dialect, None),
     };
     Ok(Mount { path: path.to_owned(), dialect: dialect.to_owned(), agent })
+}
+
+/// `any`, or names separated by commas; whether an agent has one of them is for the engine to say.
+///
+/// # Errors
+/// [`ArgError`].
+pub fn tenants(text: &str) -> Result<Tenants, ArgError> {
+    if text == "any" {
+        return Ok(Tenants::Any);
+    }
+    match text.split(',').find(|name| !is_agent_name(name)) {
+        None => Ok(Tenants::Named(text.split(',').map(str::to_owned).collect())),
+        Some(name) => Err(ArgError(format!(
+            "--tenants: {name:?} is neither any nor made of letters, digits, '-', '_', '.'"
+        ))),
+    }
 }
 
 /// The form of a card.

@@ -32,7 +32,7 @@ use std::cell::Cell;
 
 use crate::{
     fault::{Fault, FaultKind},
-    json::Value,
+    json::{Value, ValueSlot},
     limits::Limits,
     model::{Artifact, Call, Generation, JsonObject, Op, RawText, Reply},
     service::StreamResponse,
@@ -285,6 +285,8 @@ pub struct ReadCx<'a> {
     pub task: Option<&'a [u8]>,
     /// Tokens of JSON that a message may yet become whose form is another; see `json_tokens_max`.
     pub tokens: Cell<usize>,
+    /// Where the reader found `tenant` among the params, if it did.
+    pub tenant: Cell<ValueSlot>,
 }
 
 /// What a writer may use beside the answer.

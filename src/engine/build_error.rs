@@ -15,6 +15,8 @@ pub enum BuildError {
     Name(String),
     /// An agent's profile names a header field that it cannot be shown, or too many.
     Field(String),
+    /// No name of a tenant, or an agent's.
+    Tenant(String),
     /// A mount's path is not absolute and clean.
     Path(String),
     /// A mount names no dialect that exists.
@@ -52,6 +54,10 @@ impl std::fmt::Display for BuildError {
                 write!(f, "an agent cannot be shown the header field {name:?}: ")?;
                 write!(f, "it is none of the request's, or one of more than {AGENT_FIELDS_MAX}")
             }
+            BuildError::Tenant(name) => write!(
+                f,
+                "the tenant {name:?} is an agent, or not made of letters, digits, '-', '_', '.'"
+            ),
             BuildError::Path(path) => {
                 write!(f, "the mount path {path:?} is not an absolute path without '.' or '%'")
             }

@@ -17,6 +17,7 @@ pub use crate::{
         hosts::is_host,
         interfaces::{Binding, Interface, InterfaceError},
         response_parts::HeadParts,
+        tenant::Tenants,
         ws::is_origin,
     },
     dialect::{FirstCall, card::CardForm, first_call},

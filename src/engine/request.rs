@@ -101,6 +101,8 @@ fn context<'x>(
         peer,
         endpoint: Endpoint::DEFAULT,
         base: "",
+        named_beside: None,
+        agent: Endpoint::DEFAULT.agent,
         source: RequestSource::Http(head),
         closes,
         extensions: None,

@@ -17,6 +17,7 @@ use crate::{
         config,
         hosts::{self, Hosts},
         interfaces::Interface,
+        tenant::Tenants,
         ws,
     },
     dialect::{self, card::CardForm},
@@ -48,6 +49,8 @@ pub struct Setup {
     pub tap: Option<Arc<dyn Tap>>,
     /// Dialects at paths of their own.
     pub mounts: Vec<Mount>,
+    /// Which names a `tenant` may have that are no agent's: each is a space of tasks of its own.
+    pub tenants: Tenants,
     /// The form of the public cards.
     pub card: CardForm,
     /// What the cards list, in the order of preference: see [`Interface`].
@@ -87,6 +90,7 @@ impl Default for Setup {
             node: None,
             tap: None,
             mounts: Vec::new(),
+            tenants: Tenants::default(),
             card: CardForm::Hybrid,
             interfaces: Interface::defaults(),
             public_url: None,
@@ -161,6 +165,9 @@ impl Setup {
             return Err(BuildError::NoAgent);
         }
         self.agents.iter().try_for_each(|(profile, _)| check_fields(profile))?;
+        if let Some(name) = self.tenants.wrong_name(|name| agents.contains_key(name)) {
+            return Err(BuildError::Tenant(name.clone()));
+        }
         if let Some(origin) = self.ws_origins.iter().find(|text| !ws::is_origin(text)) {
             return Err(BuildError::Origin(origin.clone()));
         }
@@ -211,6 +218,7 @@ impl Setup {
         let config = ServerConfig {
             limits: self.limits,
             mounts,
+            tenants: self.tenants,
             card: self.card,
             hosts: Hosts::new(self.allow_hosts, self.public_url.as_deref()),
             interfaces: self.interfaces,
@@ -295,7 +303,11 @@ fn resolve(
         None => AgentIndex(0),
         Some(name) => *agents.get(name).ok_or_else(|| BuildError::Agent(name.clone()))?,
     };
-    Ok(config::MountedEndpoint { path: path.to_owned(), endpoint: Endpoint { dialect, agent } })
+    let is_own = mount.agent.is_some();
+    Ok(config::MountedEndpoint {
+        path: path.to_owned(),
+        endpoint: Endpoint { dialect, agent, is_own },
+    })
 }
 
 impl Engine {

@@ -218,7 +218,7 @@ mod tests {
             for (name, least) in [
                 ("connections_max", 3_000),
                 ("http2_connections_max", 256),
-                ("tasks_max", 450_000),
+                ("tasks_max", 280_000),
                 ("buffers_bytes_max", 512 * MIB),
                 ("store_bytes_max", 1024 * MIB),
             ] {

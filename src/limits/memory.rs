@@ -53,6 +53,13 @@ pub(crate) const RESUME_TIMER_BYTES: u64 = 80;
 /// Memory of a deferred call beside its message and what is known of its request, which the store
 /// counts; see `op/defer.rs`.
 pub(crate) const DEFERRED_CALL_BYTES: u64 = 1024;
+/// Memory of what one shard has for one tenant: a list for each state, with room for a few tasks in
+/// those that were used.
+const SPACE_BYTES: u64 = 1280;
+/// Memory of a name of 128 bytes, its number and its share of a tree.
+const NAME_BYTES: u64 = 256;
+/// Names of each kind that a worker knows.
+const KNOWN_NAMES: u64 = 256;
 
 /// Memory that the JSON parser holds for each byte of a body and for each of its tokens; see
 /// `Parser::bounded`.
@@ -89,6 +96,10 @@ impl Limits {
         let terms = [
             ("store: task logs (store_bytes_max)", self.store_bytes_max as u64),
             ("store: slots and indexes (tasks_max)", self.slots_bytes(workers)),
+            (
+                "tenants and owners: names and indexes (tenants_max, owners_max)",
+                self.spaces_bytes(workers),
+            ),
             ("agents to be called again (tasks_max)", times(self.tasks_max, RESUME_TIMER_BYTES)),
             (
                 "calls that wait for their agents (deferred_calls_max)",
@@ -124,6 +135,17 @@ impl Limits {
         let each =
             (groups as u64 * SHARDS_QUARTER_BYTES_PER_TASK).div_ceil(4) + TASK_OVERHEAD_BYTES;
         tasks.saturating_mul(each).saturating_add(fixed)
+    }
+
+    /// Names, and lists of each tenant in each shard in which it has tasks. No binding lets peers
+    /// name owners; who has a service of its own that does may need as much for each.
+    fn spaces_bytes(&self, workers: usize) -> u64 {
+        let shards = workers.clamp(1, 64).next_power_of_two() as u64 * 16;
+        let spaces = (self.tenants_max as u64).saturating_mul(shards).min(self.tasks_max as u64);
+        let names = (self.tenants_max as u64).saturating_add(self.owners_max as u64);
+        let known = 2 * KNOWN_NAMES * workers as u64;
+        let names = names.saturating_add(known).saturating_mul(NAME_BYTES);
+        spaces.saturating_mul(SPACE_BYTES).saturating_add(names)
     }
 
     /// To parse and answer a body of `length` bytes, with at most as many tokens as bytes.

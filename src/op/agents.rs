@@ -131,6 +131,13 @@ impl AllAgents {
         self.names.find(name)
     }
 
+    /// True when only one of them was not removed.
+    #[cold]
+    pub fn is_one(&self) -> bool {
+        let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
+        listed.iter().filter(|agent| !agent.is_removed).count() == 1
+    }
+
     /// The program that answers for an agent, as a worker finds it on the way of a call.
     #[inline]
     pub fn of_worker(&self, worker: usize, agent: AgentIndex) -> Option<CurrentAgent<'_>> {

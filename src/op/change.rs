@@ -31,6 +31,8 @@ pub enum AgentError {
     Name(String),
     /// There is an agent of this name.
     Taken(String),
+    /// A tenant of this name has tasks, or a call that names it runs.
+    Tenant(String),
     /// There is no agent of this name.
     Unknown(String),
     /// The agent answers at the root; it can be replaced.
@@ -46,6 +48,7 @@ impl std::fmt::Display for AgentError {
                 write!(f, "the agent name {name:?} is not made of letters, digits, '-', '_', '.'")
             }
             AgentError::Taken(name) => write!(f, "there is an agent {name:?} already"),
+            AgentError::Tenant(name) => write!(f, "there is a tenant {name:?}, who has tasks"),
             AgentError::Unknown(name) => write!(f, "there is no agent {name:?}"),
             AgentError::Default(name) => {
                 write!(f, "the agent {name:?} answers at the root and can only be replaced")
@@ -62,9 +65,19 @@ impl Agents {
     /// removed before, it gets that one's place, and finds its tasks.
     ///
     /// # Errors
-    /// [`AgentError::Name`], [`AgentError::Taken`], [`AgentError::TooMany`].
+    /// [`AgentError::Name`], [`AgentError::Taken`], [`AgentError::Tenant`],
+    /// [`AgentError::TooMany`].
     pub fn add(&self, profile: Profile, agent: Arc<dyn Agent>) -> Result<AgentIndex, AgentError> {
-        self.0.agents.add(profile, agent)
+        let name = profile.name.clone();
+        // From here on no call makes it a tenant's, also one that was decoded before.
+        if !self.0.claim_name(&name) {
+            return Err(AgentError::Tenant(name));
+        }
+        let added = self.0.agents.add(profile, agent);
+        if added.is_err() && self.0.agents.find(&name).is_none() {
+            self.0.unclaim_name(&name);
+        }
+        added
     }
 
     /// Lets another program answer for the agent that has the profile's name, and its card show

@@ -14,6 +14,7 @@ mod late;
 mod names;
 mod read;
 mod send;
+mod space;
 mod subscribe;
 mod timer;
 mod turn;
@@ -108,6 +109,24 @@ impl Core {
         Fault { task: id, ..Fault::because(FaultKind::ShuttingDown, detail) }
     }
 
+    #[inline]
+    fn call_in_scope(
+        &self,
+        cx: &mut CallCx<'_>,
+        call: Call<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        match call {
+            Call::Send(send) => self.send(cx, &send, answer),
+            Call::Get(get) => self.get(cx, &get, answer),
+            Call::List(list) => self.list(cx, &list, answer),
+            Call::Cancel(target) => self.cancel(cx, &target, answer),
+            Call::Subscribe(target) => self.subscribe(cx, &target),
+            Call::Push(_) => Err(FaultKind::PushNotificationNotSupported.into()),
+            Call::ExtendedCard => Err(FaultKind::ExtendedAgentCardNotConfigured.into()),
+        }
+    }
+
     /// The program that answers for an agent now, for a worker.
     #[inline]
     fn registered(&self, worker: usize, agent: AgentIndex) -> Result<CurrentAgent<'_>, Fault> {
@@ -149,15 +168,10 @@ impl Service for Core {
         call: Call<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        match call {
-            Call::Send(send) => self.send(cx, &send, answer),
-            Call::Get(get) => self.get(cx, &get, answer),
-            Call::List(list) => self.list(cx, &list, answer),
-            Call::Cancel(target) => self.cancel(cx, &target, answer),
-            Call::Subscribe(target) => self.subscribe(cx, &target),
-            Call::Push(_) => Err(FaultKind::PushNotificationNotSupported.into()),
-            Call::ExtendedCard => Err(FaultKind::ExtendedAgentCardNotConfigured.into()),
+        if cx.caller.tenant.is_some() || cx.caller.owner.is_some() {
+            return self.call_in_space(cx, call, answer);
         }
+        self.call_in_scope(cx, call, answer)
     }
 
     fn poll(
@@ -197,5 +211,9 @@ impl Service for Core {
 
     fn agent(&self, name: &str) -> Option<AgentIndex> {
         self.agents.find(name)
+    }
+
+    fn has_one_agent(&self) -> bool {
+        self.agents.is_one()
     }
 }

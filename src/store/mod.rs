@@ -15,12 +15,15 @@ mod evict;
 mod follow;
 mod group;
 mod id;
+mod names;
 mod order;
 mod page;
 mod permute;
 mod reserve;
+mod scopes;
 mod shard;
 mod slab;
+mod spaces;
 mod survivors;
 mod sync;
 mod waiters;
@@ -35,6 +38,7 @@ use self::{
     page::Bound,
     shard::{Context, HashedMap, Shard, spread},
     slab::NONE,
+    spaces::Spaces,
     sync::{Mutex, MutexGuard},
     waiters::Wakes,
 };
@@ -49,6 +53,7 @@ pub use self::{
     edit::Edit,
     id::{ID_LEN, node_of},
     reserve::{NewTask, Reserved, ReservedBuf},
+    spaces::SpaceName,
 };
 #[cfg(feature = "internals")]
 pub use self::{group::Eviction, page::PageToken};
@@ -73,6 +78,7 @@ pub struct Store {
     chosen: Box<[Mutex<HashedMap>]>,
     keys: Keys,
     budget: Budget,
+    spaces: Spaces,
     /// What a task may hold, and what it may hold before its last words.
     limits: TaskLimits,
     agent_limits: TaskLimits,
@@ -191,6 +197,7 @@ impl Store {
             chosen: (0..shards).map(|_| Mutex::default()).collect(),
             keys: Keys::new(secret),
             budget: Budget::new(limits, sharding),
+            spaces: Spaces::new(limits, workers),
             page_bound: Bound::new(limits),
             limits: task_limits,
             agent_limits: TaskLimits { bytes_max, ..task_limits },
@@ -311,7 +318,7 @@ impl Store {
         for at in 0..self.sharding.shards() {
             let shard = self.lock(at);
             stats.waiting += shard.waiting as u64;
-            for orders in shard.all_orders() {
+            for orders in shard.scopes.all_orders() {
                 for (sum, order) in stats.by_state.iter_mut().zip(orders) {
                     *sum += order.len() as u64;
                 }

@@ -146,7 +146,7 @@ impl Store {
         let total = match list.context_id {
             Some(context_id) => self.best_of_context(context_id.raw(), &filter, &mut best),
             None => {
-                let best_of = |at| match self.lock(at).orders(scope) {
+                let best_of = |at| match self.lock(at).scopes.orders(scope) {
                     Some(orders) => best_of_orders(at, orders, &filter, &mut best),
                     None => 0,
                 };

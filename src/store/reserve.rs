@@ -111,7 +111,7 @@ impl Reserved<'_> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if !self.is_kept() {
-            self.store.release(self.key, self.chosen.map(|(_, hash)| hash));
+            self.store.release((self.key, self.scope), self.chosen.map(|(_, hash)| hash));
         }
     }
 }
@@ -132,7 +132,8 @@ impl Store {
         }
         // A context of its own can be in any shard of the group.
         let shards = if named.is_some() { 1 } else { GROUP };
-        let mut taken = (0..shards).map(|step| self.take_slot(at ^ step, now, &mut wakes));
+        let mut taken =
+            (0..shards).map(|step| self.take_slot(at ^ step, new.scope, now, &mut wakes));
         let Some(key) = taken.find_map(|key| key) else {
             self.budget.tasks.release(&group.tasks, 1);
             return Err(Refused::Full);
@@ -145,7 +146,7 @@ impl Store {
         if let Some(id) = new.chosen_id {
             let hash = self.chosen_hash(new.scope, id);
             if self.find(new.scope, id).is_some() || !self.choose(hash, key.place) {
-                self.release(key, None);
+                self.release((key, new.scope), None);
                 return Err(Refused::Taken);
             }
             chosen = Some((id, hash));
@@ -207,20 +208,24 @@ impl Store {
 
     /// Takes a free slot of a shard.
     #[inline]
-    fn take_slot(&self, at: usize, now: Now, wakes: &mut Wakes) -> Option<TaskKey> {
+    fn take_slot(&self, at: usize, scope: Scope, now: Now, wakes: &mut Wakes) -> Option<TaskKey> {
         let mut shard = self.lock(at);
         self.expire(at, &mut shard, now, wakes, 2);
         if !shard.slab.has_free() && !self.make_slot(at, &mut shard, wakes) {
             return None;
         }
         let (index, check) = shard.slab.take()?;
+        shard.scopes.join(scope);
         Some(TaskKey { place: self.sharding.place(at, index), check })
     }
 
-    fn release(&self, key: TaskKey, chosen: Option<u64>) {
+    fn release(&self, (key, scope): (TaskKey, Scope), chosen: Option<u64>) {
         let (at, index) = self.sharding.split(key.place);
         let group = self.group(at);
-        let gone = group.lock(at).slab.release(index);
+        let mut shard = group.lock(at);
+        shard.scopes.leave(scope);
+        let gone = shard.slab.release(index);
+        drop(shard);
         self.budget.slots.release(&group.slots, gone);
         self.budget.tasks.release(&group.tasks, 1);
         if let Some(hash) = chosen {

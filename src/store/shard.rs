@@ -16,6 +16,7 @@ use std::{
 use super::{
     door::{Change, Door},
     order::Order,
+    scopes::Scopes,
     slab::{NONE, Slab},
     survivors::Survivors,
     waiters::{Waiters, Wakes},
@@ -53,23 +54,6 @@ pub(super) fn spread(scope: Scope) -> u64 {
     // Both steps can be undone. Indexes are given out in order and chosen by nobody.
     let bits = scope.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits ^ bits >> 32
-}
-
-/// The orders of a scope, which are made if there are none.
-#[inline]
-fn orders_of<'s>(
-    plain: &'s mut Vec<Option<Box<Orders>>>,
-    named: &'s mut HashedMap<Box<Orders>>,
-    scope: Scope,
-) -> &'s mut Orders {
-    if !scope.is_plain() {
-        return named.entry(spread(scope)).or_default();
-    }
-    let agent = usize::from(scope.agent.0);
-    if agent >= plain.len() {
-        plain.resize_with(agent + 1, || None);
-    }
-    plain[agent].get_or_insert_default()
 }
 
 /// A map whose keys are keyed hashes already.
@@ -112,10 +96,7 @@ pub(super) struct Evicted {
 
 pub(super) struct Shard {
     pub slab: Slab,
-    /// The orders of agents, for callers who named no other scope.
-    plain: Vec<Option<Box<Orders>>>,
-    /// The orders of each other scope that has tasks here.
-    named: HashedMap<Box<Orders>>,
+    pub scopes: Scopes,
     /// From a context's hash to its newest task; an only task is not in it.
     contexts: HashedMap,
     /// Orders of the contexts with many tasks.
@@ -132,8 +113,7 @@ impl Shard {
     pub fn new(index_max: u32) -> Shard {
         Shard {
             slab: Slab::new(index_max),
-            plain: Vec::new(),
-            named: HashedMap::default(),
+            scopes: Scopes::default(),
             contexts: HashedMap::default(),
             large_contexts: HashedMap::default(),
             oldest: NONE,
@@ -148,32 +128,19 @@ impl Shard {
         self.slab.slot(index)?.task.as_ref()
     }
 
-    /// The orders of one scope.
-    pub fn orders(&self, scope: Scope) -> Option<&Orders> {
-        match scope.is_plain() {
-            true => self.plain.get(usize::from(scope.agent.0))?.as_deref(),
-            false => self.named.get(&spread(scope)).map(Box::as_ref),
-        }
-    }
-
-    /// The orders of all scopes.
-    pub fn all_orders(&self) -> impl Iterator<Item = &Orders> {
-        let plain = self.plain.iter().filter_map(Option::as_deref);
-        plain.chain(self.named.values().map(Box::as_ref))
-    }
-
     /// The unfinished tasks of an agent, whoever owns them.
     pub fn unfinished_of(&self, agent: AgentIndex) -> impl Iterator<Item = u32> {
         let states = TaskState::ALL.iter().filter(|state| !state.is_terminal());
         let states = states.map(|state| *state as usize);
-        let orders = self.all_orders().flat_map(move |orders| states.clone().map(|at| &orders[at]));
+        let orders =
+            self.scopes.all_orders().flat_map(move |orders| states.clone().map(|at| &orders[at]));
         let slots = orders.flat_map(|order| order.newest(u64::MAX)).map(|(_, slot)| slot);
         slots.filter(move |slot| self.slab[*slot].scope.agent == agent)
     }
 
     /// True when an agent has tasks here, whoever owns them.
     pub fn has_tasks_of(&self, agent: AgentIndex) -> bool {
-        let firsts = self.all_orders().filter_map(|orders| {
+        let firsts = self.scopes.all_orders().filter_map(|orders| {
             orders.iter().find_map(|order| order.newest(u64::MAX).next()).map(|(_, slot)| slot)
         });
         // All tasks of an order have one scope.
@@ -213,7 +180,7 @@ impl Shard {
         let Some(state) = slot.task.as_ref().map(Task::state) else { return };
         let (scope, before) = (slot.scope, slot.listed.replace(state));
         let old_stamp = std::mem::replace(&mut slot.stamp, stamp);
-        let orders = orders_of(&mut self.plain, &mut self.named, scope);
+        let orders = self.scopes.orders_mut(scope);
         if let Some(before) = before {
             orders[before as usize].remove(old_stamp);
         }
@@ -347,13 +314,10 @@ impl Shard {
             self.youngest = NONE;
         }
         if let Some(state) = slot.listed {
-            let orders = orders_of(&mut self.plain, &mut self.named, scope);
+            let orders = self.scopes.orders_mut(scope);
             orders[state as usize].remove(stamp);
-            // Agents are few and come back; who has named a scope may not.
-            if !scope.is_plain() && orders.iter().all(|order| order.len() == 0) {
-                remove(&mut self.named, spread(scope));
-            }
         }
+        self.scopes.leave(scope);
         self.leave(index);
         self.forget(index, wakes);
         let slot = &mut self.slab[index];

@@ -532,3 +532,32 @@ fn kept_bytes_count_among_those_of_the_store() {
     jobs.remove(0).status(TaskState::Completed, None).unwrap();
     assert_eq!(jobs[1].keep(&[7; 15_000]), Ok(()));
 }
+
+#[test]
+fn an_agent_does_not_get_the_name_of_a_tenant_who_has_tasks() {
+    let limits = Limits { task_ttl_ms: 60_000, ..Limits::default() };
+    let setup = Setup { agents: vec![echo()], limits, ..Setup::default() };
+    let mut lab = Lab::new(setup);
+    let agents = lab.engine.agents().unwrap().clone();
+    let add = |name: &str| agents.add(profile(name, ""), Arc::new(Named("agent")));
+    let send = |tenant: &str| {
+        let mut params = Gen::V1.params(say("task"));
+        params["tenant"] = json!(tenant);
+        params
+    };
+    lab.result("SendMessage", &send("acme"));
+    assert_eq!(add("acme"), Err(AgentError::Tenant("acme".to_owned())));
+    // What is refused for another reason leaves the name free.
+    assert_eq!(add("a b"), Err(AgentError::Name("a b".to_owned())));
+    lab.result("SendMessage", &send("acme"));
+    lab.pass(61_000);
+    assert_eq!(add("acme"), Ok(AgentIndex(1)));
+    let task = lab.result("SendMessage", &send("acme"))["task"].take();
+    assert_eq!(task["status"]["message"]["parts"][0]["text"], "agent");
+    // With a second agent a name that nobody has may be a misspelled one, until it is alone again.
+    assert_eq!(lab.code("SendMessage", &send("acne")), -32602);
+    agents.remove("acme").unwrap();
+    lab.result("SendMessage", &send("acne"));
+    assert_eq!(add("second"), Ok(AgentIndex(2)));
+    assert_eq!(lab.code("SendMessage", &send("acne")), -32602);
+}

@@ -3,7 +3,7 @@
 
 use peregrine::{
     dialect::card::CardForm,
-    engine::{Mount, Setup},
+    engine::{Mount, Setup, Tenants},
 };
 use serde_json::{Value, json};
 
@@ -50,7 +50,8 @@ fn lab() -> Lab {
     let mounts =
         ["langsmith", "evo_ai", "rabbithole", "a2a_rust", "tutorial", "fasta2a", "standard"];
     let agents = vec![echo(), script("asks", ASKS)];
-    Lab::new(Setup { agents, mounts: mounts.map(mount).to_vec(), ..Setup::default() })
+    let mounts = mounts.map(mount).to_vec();
+    Lab::new(Setup { agents, mounts, tenants: Tenants::Any, ..Setup::default() })
 }
 
 /// Posts to a path as a client that accepts anything.
@@ -556,7 +557,8 @@ fn a_task_of_a_platform_is_a_task_like_any_other() {
         ("/api/v1/a2a/echo", "message/send", json!({"message": evo_message("hi")})),
         ("/tutorial", "message/send", V03.params(say("hi"))),
         ("/fasta2a", "message/send", V03.params(say("hi"))),
-        ("/tenants/t", "SendMessage", V1.params(say("hi"))),
+        // A tenant of the name of an agent is that agent's own space.
+        ("/tenants/echo", "SendMessage", V1.params(say("hi"))),
         ("/rabbithole", "tasks/send", json!({"id": "mine", "message": evo_message("hi")})),
     ];
     for (path, method, params) in made {

@@ -933,3 +933,45 @@ fn every_limit_can_be_set() {
     }
     assert!(limits.rows().iter().all(|(_, value)| *value == 7));
 }
+
+#[test]
+fn tenants_max() {
+    let mut lab = Lab::limited(|limits| {
+        limits.tenants_max = 2;
+        limits.task_ttl_ms = 60_000;
+    });
+    let send = |tenant: &str, text: &str| {
+        let mut params = message(json!([{ "text": text }]));
+        params["tenant"] = json!(tenant);
+        params
+    };
+    // Who leaves no task leaves nothing, and who only asks does not even come.
+    for tenant in ["a", "b", "c", "d"] {
+        assert_eq!(
+            lab.result("SendMessage", &send(tenant, "ping"))["message"]["role"],
+            "ROLE_AGENT"
+        );
+        assert_eq!(lab.code("GetTask", &json!({ "id": "x", "tenant": "e" })), -32001);
+        lab.pass(1_000);
+    }
+    for tenant in ["one", "two"] {
+        lab.result("SendMessage", &send(tenant, "hi"));
+    }
+    lab.pass(1_000);
+    assert_names(&lab.call("SendMessage", &send("three", "hi")), "tenants_max");
+    for tenant in ["one", "two"] {
+        assert_eq!(lab.result("ListTasks", &json!({ "tenant": tenant }))["totalSize"], 1);
+        lab.result("SendMessage", &send(tenant, "hi"));
+    }
+    assert_eq!(lab.result("ListTasks", &json!({ "tenant": "three" }))["totalSize"], 0);
+    // A name leaves with its last task, and another one comes.
+    lab.pass(50_000);
+    lab.result("SendMessage", &send("two", "hi"));
+    lab.pass(20_000);
+    lab.result("SendMessage", &send("three", "hi"));
+    assert_names(&lab.call("SendMessage", &send("one", "hi")), "tenants_max");
+    for (tenant, tasks) in [("one", 0), ("two", 1), ("three", 1)] {
+        assert_eq!(lab.result("ListTasks", &json!({ "tenant": tenant }))["totalSize"], tasks);
+    }
+    lab.assert_lives();
+}

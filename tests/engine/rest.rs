@@ -5,7 +5,7 @@ use std::{sync::Arc, task::Waker};
 
 use peregrine::{
     agent::{Profile, echo::Echo},
-    engine::{Conn, Cx, Mount, Setup, Start, Worker},
+    engine::{Conn, Cx, Mount, Setup, Start, Tenants, Worker},
     service::{self, Now},
 };
 use serde_json::{Value, json};
@@ -89,7 +89,8 @@ fn city() -> Lab {
     };
     let mounts = vec![mount("/m", "standard"), mount("/r", "a2a_rust"), mount("/old", "tutorial")];
     let agents = vec![echo(), (bob, Arc::new(Echo))];
-    Lab::new(Setup { agents, mounts, extended_card: true, ..Setup::default() })
+    let tenants = Tenants::Any;
+    Lab::new(Setup { agents, mounts, extended_card: true, tenants, ..Setup::default() })
 }
 
 const PLACES: [&str; 10] = [
@@ -208,7 +209,8 @@ fn an_agent_by_name_is_no_tenant_of_a_dialect_at_the_root() {
     let mounts = vec![Mount { path: "/".to_owned(), dialect: "standard".to_owned(), agent: None }];
     let tasks = Profile::new("tasks", "An unlucky name");
     let agents = vec![echo(), (tasks, Arc::new(Echo))];
-    let mut lab = Lab::new(Setup { agents, mounts, ..Setup::default() });
+    let tenants = Tenants::Any;
+    let mut lab = Lab::new(Setup { agents, mounts, tenants, ..Setup::default() });
     let reply = lab.ask(&post("/agents/tasks", &[], &rpc("ListTasks", &Value::Null)));
     assert_eq!(reply.result()["totalSize"], 0);
     assert_eq!(ok(&lab.ask(&get("/acme/tasks")))["totalSize"], 0);
@@ -573,7 +575,7 @@ fn the_version_that_is_named_wins_over_the_path() {
         (format!("/tasks/{id}"), version(""), false),
         (format!("/tasks/{id}"), version("0.3"), true),
         (format!("/v1/tasks/{id}"), version("0.3.0"), true),
-        // A tenant that is called `v1`.
+        // Where 0.3 is spoken, its prefix is no tenant's name.
         (format!("/v1/tasks/{id}"), version("1.0"), false),
         (format!("/tasks/{id}?A2A-Version=0.3"), String::new(), true),
         (format!("/v1/tasks/{id}?a2a-version=1.0"), String::new(), false),

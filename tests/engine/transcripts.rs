@@ -270,6 +270,7 @@ fn packed_message(json: &str) -> Vec<u8> {
         after: None,
         task: None,
         tokens: Cell::default(),
+        tenant: Cell::default(),
     };
     let value = parser.parse(params.as_bytes(), 64).unwrap();
     let method = dialect::STANDARD.method(b"SendMessage").unwrap();
@@ -308,6 +309,7 @@ fn read(method: &Method, params: &str) -> String {
         after: Some(7),
         task: None,
         tokens: Cell::default(),
+        tenant: Cell::default(),
     };
     let value = (!params.is_empty()).then(|| parser.parse(params.as_bytes(), 64).expect("params"));
     match (method.wire.decode)(&cx, value, &mut pack) {

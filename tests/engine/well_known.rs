@@ -6,7 +6,7 @@ use peregrine::{
     agent::{Profile, echo::Echo},
     binding::interfaces::{Binding, Interface},
     dialect::card::CardForm,
-    engine::{Mount, Setup},
+    engine::{Mount, Setup, Tenants},
 };
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.js
 fn two_agents() -> Lab {
     let bob = Profile::new("bob", "The other one");
     let agents = vec![echo(), (bob, Arc::new(Echo))];
-    Lab::new(Setup { agents, extended_card: true, ..Setup::default() })
+    Lab::new(Setup { agents, extended_card: true, tenants: Tenants::Any, ..Setup::default() })
 }
 
 #[test]
@@ -122,7 +122,8 @@ fn listing(words: &[(Binding, Option<&str>)], form: CardForm) -> Lab {
     };
     let interfaces = words.iter().map(own).collect();
     let agents = vec![echo(), (bob, Arc::new(Echo))];
-    Lab::new(Setup { agents, interfaces, card: form, ..Setup::default() })
+    let tenants = Tenants::Any;
+    Lab::new(Setup { agents, interfaces, card: form, tenants, ..Setup::default() })
 }
 
 fn card(lab: &mut Lab, base: &str) -> Value {

@@ -236,6 +236,7 @@ fn read<'p>(
             after: Some(3),
             task: None,
             tokens: Cell::default(),
+            tenant: Cell::default(),
         },
         params,
         pack,
@@ -566,6 +567,7 @@ fn limits_hold() {
             after: None,
             task: None,
             tokens: Cell::default(),
+            tenant: Cell::default(),
         };
         let (mut parser, mut pack) = (Parser::new(), Vec::new());
         let params = parser.parse(params.as_bytes(), 64).unwrap();

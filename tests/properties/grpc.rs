@@ -45,6 +45,7 @@ pub fn requests_are_read_or_refused(bytes: &[u8]) {
         after: None,
         task: None,
         tokens: Cell::new(limits.json_tokens_max),
+        tenant: Cell::default(),
     };
     let mut pack = Vec::new();
     let Ok(asked) = read::call(&cx, generation, request, &mut pack) else { return };

@@ -92,7 +92,15 @@ fn part_v03() -> impl Strategy<Value = v03::Part> {
 
 fn cx(limits: &Limits) -> ReadCx<'_> {
     let tokens = Cell::new(limits.json_tokens_max);
-    ReadCx { op: Op::Send, limits, fresh_id: b"fresh", after: None, task: None, tokens }
+    ReadCx {
+        op: Op::Send,
+        limits,
+        fresh_id: b"fresh",
+        after: None,
+        task: None,
+        tokens,
+        tenant: Cell::default(),
+    }
 }
 
 /// Reads a request and writes its message as an item of a stream.

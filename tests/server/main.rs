@@ -20,5 +20,6 @@ mod listeners;
 mod memory;
 mod process;
 mod sockets;
+mod tenants;
 mod tls;
 mod websocket;

@@ -15,5 +15,6 @@ mod routed;
 mod router;
 mod setup;
 mod silent;
+mod spaces;
 mod table;
 mod tap;

@@ -35,15 +35,14 @@ use crate::{
         responder::Content,
         stream::EventFraming,
     },
-    dialect::{WriteCx, version},
+    dialect::{STANDARD, WriteCx, version},
     fault::Fault,
     http::{Field, Head, Method, ResponseFields, media},
     model::Call,
-    service::{AgentIndex, RequestFields},
+    service::RequestFields,
 };
 
 use health::Serving;
-use read::Asked;
 
 pub use rpcs::{GrpcMethod, Rpc, SERVICES, rpc};
 pub use status::{Code, Status};
@@ -67,6 +66,8 @@ pub struct Metadata<'x> {
     pub version: Option<&'x [u8]>,
     /// `a2a-last-event-id`: the last event that a returning subscriber has seen.
     pub last_event_id: Option<u64>,
+    /// `a2a-tenant`: what 1.0 says in its messages, and 0.3 has no other place for.
+    pub tenant: Option<&'x str>,
     /// Where the client asked, for cards.
     pub origin: Origin<'x>,
     /// All of it, for agents that ask for some.
@@ -90,8 +91,10 @@ pub fn handle<'x>(
     let last_event_id = head.values("a2a-last-event-id").next().and_then(number);
     let origin = Origin::of(cx.config, cx.peer, head);
     let version = head.value(Field::A2aVersion);
+    // What is no text is no name either.
+    let tenant = head.values("a2a-tenant").next().map(|name| str::from_utf8(name).unwrap_or("?"));
     let fields = RequestFields::of(head);
-    cx.source = RequestSource::Grpc(Metadata { version, last_event_id, origin, fields });
+    cx.source = RequestSource::Grpc(Metadata { version, last_event_id, tenant, origin, fields });
     cx.extensions = extensions::joined(head).map(Cow::Owned);
     match rpc {
         Rpc::A2a(method) => call(cx, method, buffers, message),
@@ -166,12 +169,8 @@ pub fn call(
     let asked = version::check(cx.source.version().as_deref(), method.generation(), strict)
         .and_then(|()| decode(cx, method, buffers, message));
     match asked {
-        Ok(Asked { ref call, tenant }) => {
-            // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name
-            // agents.
-            let named = Some(tenant).filter(|name| !name.is_empty());
-            let agent = named.and_then(|name| cx.service.agent(name)).unwrap_or(AgentIndex(0));
-            cx.endpoint = Endpoint::standard(agent);
+        Ok(ref call) => {
+            cx.endpoint = Endpoint::own(&STANDARD, cx.agent);
             name_extensions(cx);
             if let Call::ExtendedCard = call {
                 return card::answer(cx, &format);
@@ -191,14 +190,19 @@ fn decode<'p>(
     method: &'static GrpcMethod,
     buffers: &'p mut DecodeBuffers,
     message: &'p [u8],
-) -> Result<Asked<'p>, Fault> {
+) -> Result<Call<'p>, Fault> {
     let mut tenant = "";
     let call = cx.decode_by((method.op, method.generation()), None, |read_cx| {
         let asked = (method.wire.decode)(read_cx, message, buffers)?;
         tenant = asked.tenant;
         Ok(asked.call)
     })?;
-    Ok(Asked { call, tenant })
+    // A2A 1.0 §8.3.2: clients send the tenant of the interface they chose, and ours name agents.
+    if let RequestSource::Grpc(metadata) = cx.source {
+        cx.named_beside = metadata.tenant;
+    }
+    cx.address(Some(tenant))?;
+    Ok(call)
 }
 
 /// A2A 1.0 §3.2.6: the answer names the extensions that are in effect.

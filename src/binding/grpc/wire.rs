@@ -5,7 +5,7 @@
 //! the details of its status.
 
 use crate::{
-    binding::{envelope::Envelope, jsonrpc::parse_fault, scratch::DecodeBuffers},
+    binding::{envelope::Envelope, jsonrpc::parse_fault, scratch::DecodeBuffers, tenant},
     dialect::{self, Encode, ReadCx, Wire, WriteCx},
     fault::Fault,
     model::Generation,
@@ -70,8 +70,9 @@ fn in_json<'p>(
     // The envelope that JSON-RPC would have around the params.
     let depth_max = cx.limits.json_depth_max + 1;
     let payload = parser.parse(payload(message)?, depth_max).map_err(parse_fault)?;
-    let tenant = payload.get("tenant").and_then(|tenant| tenant.string_raw_str());
     let call = (dialect::V1.decode)(cx, Some(payload), pack)?;
+    let tenant = payload.at(cx.tenant.get()).map(|tenant| tenant.string_raw_str());
+    let tenant = tenant.map(|tenant| tenant.ok_or_else(tenant::no_string)).transpose()?;
     Ok(Asked { call, tenant: tenant.unwrap_or_default() })
 }
 

@@ -11,13 +11,14 @@ use std::borrow::Cow;
 
 use crate::{
     binding::{
-        CallContext, DecodeBuffers, Endpoint, Handled,
+        CallContext, DecodeBuffers, Handled,
         answer::AnswerFormat,
         call::write_cx,
         envelope::Envelope,
         jsonrpc::parse_fault,
         negotiation::{has_type, version_of},
         responder::{Content, retry_after},
+        route::RouteTarget,
         stream::EventFraming,
     },
     dialect::{Method, rest::HttpJson, version},
@@ -37,10 +38,8 @@ const NO_STORE: ResponseFields<'static> = response_fields!("Cache-Control": "no-
 /// Where a request goes.
 #[derive(Clone, Copy)]
 pub struct RestTarget<'r> {
-    /// Who speaks and who answers there.
-    pub endpoint: Endpoint,
-    /// The path of the endpoint.
-    pub base: &'r str,
+    /// Who is meant.
+    pub at: RouteTarget<'r>,
     /// What is named below it.
     pub resource: RestResource<'r>,
     /// In the form whose path it is.
@@ -139,7 +138,7 @@ fn row(
         let fault = Fault::because(FaultKind::UnsupportedOperation, detail);
         return Err((target.form, fault, 405, target.resource.allow()));
     };
-    let (asked, forms) = (version_of(head), target.endpoint.dialect.routes.rest);
+    let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
     let form = version::rest(asked.as_deref(), target.form, forms, cx.config.strict_version)
         .map_err(|fault| plain(target.form, fault))?;
     // Without a body its type means nothing, but for what a page may send unasked.
@@ -149,7 +148,7 @@ fn row(
         let detail = "the body must be application/json or application/a2a+json";
         let fault = Fault::because(FaultKind::ContentTypeNotSupported, detail);
         // A dialect that has a status of its own for this keeps it.
-        return Err(match target.endpoint.dialect.quirks.media_http {
+        return Err(match target.at.endpoint.dialect.quirks.media_http {
             200 => plain(form, fault),
             own => (form, fault, own, ResponseFields::NONE),
         });

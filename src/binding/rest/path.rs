@@ -1,7 +1,7 @@
 //! The paths of HTTP+JSON below an endpoint (wire §3.1): fixed ones first, then those of a tenant.
 //!
 //! Colons are literal and segments are taken as they came: only an id is decoded, by who reads it.
-//! A tenant is any first segment, or any second one behind `/tenants/`; all share one task space.
+//! A tenant is any first segment, or any second one behind `/tenants/`.
 
 use crate::{
     dialect::rest::HttpJson,
@@ -35,8 +35,8 @@ pub enum RestResource<'r> {
 /// What stands at a path below an endpoint.
 #[derive(Clone, Copy)]
 pub enum RouteMatch<'r> {
-    /// Something, in the form of the generation whose path it is.
-    Found(RestResource<'r>, &'static HttpJson),
+    /// Something, in the form of the generation whose path it is, and the tenant in the path.
+    Found(RestResource<'r>, &'static HttpJson, Option<&'r str>),
     /// Nothing, but it was HTTP+JSON that was meant.
     NotFound(&'static HttpJson),
     /// No path of HTTP+JSON.
@@ -106,18 +106,22 @@ pub fn find<'r>(forms: &[&'static HttpJson], rest: &'r str) -> RouteMatch<'r> {
     if let Some(new) = new
         && let Some(resource) = resource(rest, "/extendedAgentCard")
     {
-        return RouteMatch::Found(resource, new);
+        return RouteMatch::Found(resource, new, None);
     }
     if let Some(old) = old
         && let Some(resource) = rest.strip_prefix("/v1").and_then(|rest| resource(rest, "/card"))
     {
-        return RouteMatch::Found(resource, old);
+        return RouteMatch::Found(resource, old, None);
     }
     let Some(new) = new else { return RouteMatch::Other };
     for prefix in ["/tenants/", "/"] {
-        let tail = rest.strip_prefix(prefix).map(behind_segment);
-        if let Some(resource) = tail.and_then(|tail| resource(tail, "/extendedAgentCard")) {
-            return RouteMatch::Found(resource, new);
+        let Some(named) = rest.strip_prefix(prefix) else { continue };
+        let tail = behind_segment(named);
+        if let Some(resource) = resource(tail, "/extendedAgentCard") {
+            let tenant = &named[..named.len() - tail.len()];
+            // Where 0.3 is spoken this is where its paths begin, and no tenant.
+            let is_old = old.is_some() && prefix == "/" && tenant == "v1";
+            return RouteMatch::Found(resource, new, Some(tenant).filter(|_| !is_old));
         }
     }
     match old {
@@ -192,7 +196,7 @@ mod tests {
 
     fn at(path: &str) -> Option<(RestResource<'_>, Generation)> {
         match find(&[&rest::V1, &rest::V03], path) {
-            RouteMatch::Found(resource, form) => Some((resource, form.generation)),
+            RouteMatch::Found(resource, form, _) => Some((resource, form.generation)),
             RouteMatch::NotFound(_) | RouteMatch::Other => None,
         }
     }
@@ -249,7 +253,7 @@ mod tests {
         // Without 0.3 there is nothing special about `v1`.
         assert!(matches!(
             find(&[&rest::V1], "/v1/tasks"),
-            RouteMatch::Found(RestResource::Tasks, _)
+            RouteMatch::Found(RestResource::Tasks, ..)
         ));
     }
 

@@ -19,9 +19,16 @@ enum Type {
     Bool,
 }
 
-const GET: &[(&str, Type)] = &[("historyLength", Type::Text), ("history_length", Type::Text)];
+/// What every operation has (A2A 1.0 §8.3.2).
+const TENANT: (&str, Type) = ("tenant", Type::Text);
+
+const ANY: &[(&str, Type)] = &[TENANT];
+
+const GET: &[(&str, Type)] =
+    &[TENANT, ("historyLength", Type::Text), ("history_length", Type::Text)];
 
 const LIST: &[(&str, Type)] = &[
+    TENANT,
     ("contextId", Type::Text),
     ("context_id", Type::Text),
     ("status", Type::Text),
@@ -47,8 +54,8 @@ pub fn params(out: &mut Vec<u8>, op: Op, query: Option<&str>) -> Result<bool, Fa
     let known = match op {
         Op::Get => GET,
         Op::List => LIST,
-        Op::Send | Op::Stream | Op::Cancel | Op::Subscribe | Op::ExtendedCard => &[],
-        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => &[],
+        Op::Send | Op::Stream | Op::Cancel | Op::Subscribe | Op::ExtendedCard => ANY,
+        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => ANY,
     };
     for pair in http::query::pairs(query.unwrap_or_default()) {
         let broken = |_| Fault::param("query", "must be percent-encoded UTF-8");
@@ -94,6 +101,7 @@ mod tests {
             (Op::List, "include_artifacts=1", r#"{"include_artifacts":"1"}"#),
             (Op::List, "pageSize=1&pageSize=2", r#"{"pageSize":"1","pageSize":"2"}"#),
             (Op::Cancel, "metadata=x", ""),
+            (Op::Subscribe, "tenant=acme&x=1", r#"{"tenant":"acme"}"#),
         ];
         for (op, query, json) in cases {
             assert_eq!(read(op, query).as_deref(), Some(json), "{query}");

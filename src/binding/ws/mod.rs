@@ -22,6 +22,7 @@ type KeptField = (Box<str>, Box<[u8]>);
 /// How a WebSocket was opened: what is beside its messages.
 pub struct Upgrade {
     endpoint: Endpoint,
+    tenant: Option<Box<str>>,
     asked: Option<Box<[u8]>>,
     extensions: Option<Box<str>>,
     path: Box<str>,
@@ -41,6 +42,7 @@ impl Upgrade {
         let Origin { is_secure, host, prefix } = Origin::of(cx.config, cx.peer, head);
         Upgrade {
             endpoint: cx.endpoint,
+            tenant: cx.named_beside.map(Into::into),
             asked: version_of(head).map(Into::into),
             extensions: extensions::joined(head).map(Into::into),
             path: head.path().into(),
@@ -65,6 +67,11 @@ impl Upgrade {
     /// The extensions that were asked for, comma separated.
     pub fn extensions(&self) -> Option<&str> {
         self.extensions.as_deref()
+    }
+
+    /// The tenant that the path names.
+    pub fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
     }
 
     /// The path, without a slash at its end.

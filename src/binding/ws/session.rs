@@ -102,6 +102,8 @@ impl Session {
             peer,
             endpoint: upgrade.endpoint(),
             base: upgrade.base(),
+            named_beside: upgrade.tenant(),
+            agent: upgrade.endpoint().agent,
             source: RequestSource::WebSocket { upgrade, is_full },
             closes: false,
             extensions: upgrade.extensions().map(Cow::Borrowed),

@@ -20,6 +20,7 @@ slots!(ListSlots {
     history: "historyLength" | "history_length";
     after: "statusTimestampAfter" | "status_timestamp_after";
     artifacts: "includeArtifacts" | "include_artifacts";
+    tenant: "tenant";
 });
 
 /// Wire §1.5: an explicit 0 is an error, absent is the default.
@@ -34,6 +35,7 @@ pub(super) fn read<'p>(
     let Some(params) = params else { return Ok(List::default()) };
     let mut slots = ListSlots::default();
     slots.fill(params);
+    cx.tenant.set(slots.tenant);
     let context_id = identifier(params.at(slots.context_id), "contextId", cx)?;
     let page_token = match params.at(slots.page_token) {
         Some(value) => Some(canonical(value, "pageToken", cx.limits.string_bytes_max)?),

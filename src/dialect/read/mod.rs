@@ -70,9 +70,21 @@ pub(super) fn call<'p>(
         Op::List => list::read(cx, params, pack).map(Call::List),
         Op::Cancel => target::read(rules, cx, params, pack).map(Call::Cancel),
         Op::Subscribe => target::read(rules, cx, params, pack).map(Call::Subscribe),
-        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => Ok(Call::Push(cx.op)),
-        Op::ExtendedCard => Ok(Call::ExtendedCard),
+        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => {
+            only_tenant(cx, params);
+            Ok(Call::Push(cx.op))
+        }
+        Op::ExtendedCard => {
+            only_tenant(cx, params);
+            Ok(Call::ExtendedCard)
+        }
     }
+}
+
+/// Notes the tenant where nothing else is read.
+fn only_tenant(cx: &ReadCx<'_>, params: Option<Value<'_>>) {
+    let tenant = params.and_then(|params| params.get("tenant")).and_then(set);
+    cx.tenant.set(tenant.map(|tenant| tenant.slot()).unwrap_or_default());
 }
 
 /// Absent, `null`, `{}` and `[]` are all "no params".

@@ -21,6 +21,7 @@ slots!(SendSlots {
     session_id: "sessionId" | "session_id";
     history: "historyLength" | "history_length";
     push: "pushNotification" | "push_notification";
+    tenant: "tenant";
 });
 
 slots!(ConfigurationSlots {
@@ -57,6 +58,7 @@ pub(super) fn read<'p>(
     let params = params.ok_or_else(|| missing("message"))?;
     let mut slots = SendSlots::default();
     slots.fill(params);
+    cx.tenant.set(slots.tenant);
     if rules.proto && slots.message == ValueSlot::default() {
         // Wire §3.4: the name in the proto, which Python's client sends.
         slots.message = proto_slot(params, "request");

@@ -19,6 +19,7 @@ slots!(TargetSlots {
     metadata: "metadata";
     history: "historyLength" | "history_length";
     after: "lastEventId" | "last_event_id";
+    tenant: "tenant";
 });
 
 struct TargetIds<'p> {
@@ -48,6 +49,7 @@ pub(super) fn read<'p>(
     };
     let mut slots = TargetSlots::default();
     slots.fill(params);
+    cx.tenant.set(slots.tenant);
     let ids = ids(rules, cx, (params, &slots), pack)?;
     let metadata = object(params.at(slots.metadata), "metadata")?;
     let after = match cx.after {
@@ -93,6 +95,7 @@ pub(super) fn get<'p>(
     };
     let mut slots = TargetSlots::default();
     slots.fill(params);
+    cx.tenant.set(slots.tenant);
     let ids = ids(rules, cx, (params, &slots), pack)?;
     let history = count(params.at(slots.history), "historyLength", 0..=rules.history_max)?;
     let pack: &'p [u8] = pack;

@@ -251,6 +251,8 @@ impl GrpcCall {
             peer,
             endpoint: Endpoint::DEFAULT,
             base: "",
+            named_beside: None,
+            agent: Endpoint::DEFAULT.agent,
             source: RequestSource::Grpc(metadata.said(peer.is_secure)),
             closes: engine.is_draining(),
             extensions: metadata.extensions.as_deref().map(Cow::Borrowed),

@@ -28,6 +28,8 @@ pub(super) struct Metadata {
     pub(super) after: Option<u64>,
     /// `a2a-version`.
     pub(super) version: Option<SmallVec<[u8; 16]>>,
+    /// `a2a-tenant`, as text; what is none names nobody.
+    pub(super) tenant: Option<String>,
     /// `a2a-extensions`; repeated, it is one list (wire §1.8).
     pub(super) extensions: Option<String>,
     /// `:authority`, or `Host`, once it is known to be served; nothing until then.
@@ -41,6 +43,7 @@ impl Metadata {
         // A path with a query is the name of no rpc.
         let rpc = rpc(uri.path_and_query().map_or("", PathAndQuery::as_str));
         let (mut timeout_ms, mut after, mut version, mut extensions) = (None, None, None, None);
+        let mut tenant = None;
         for (name, value) in &headers {
             match name.as_str() {
                 "grpc-timeout" => timeout_ms = timeout_ms.or_else(|| timeout(value)),
@@ -48,12 +51,17 @@ impl Metadata {
                 "a2a-version" => {
                     version.get_or_insert_with(|| SmallVec::from_slice(value.as_bytes()));
                 }
+                "a2a-tenant" => {
+                    tenant.get_or_insert_with(|| {
+                        String::from_utf8_lossy(value.as_bytes()).into_owned()
+                    });
+                }
                 "a2a-extensions" | "x-a2a-extensions" => list(&mut extensions, value),
                 _ => {}
             }
         }
         let (fields, authority) = (headers.len(), None);
-        Metadata { rpc, fields, timeout_ms, after, version, extensions, authority }
+        Metadata { rpc, fields, timeout_ms, after, version, tenant, extensions, authority }
     }
 
     /// What the binding is told of it.
@@ -62,6 +70,7 @@ impl Metadata {
         grpc::Metadata {
             version: self.version.as_deref(),
             last_event_id: self.after,
+            tenant: self.tenant.as_deref(),
             origin: Origin { is_secure, host, prefix: "" },
             // The head is gone by then.
             fields: RequestFields::default(),
@@ -72,7 +81,11 @@ impl Metadata {
     pub(super) fn held_bytes(&self) -> usize {
         let version = self.version.as_ref().map_or(0, SmallVec::len);
         let extensions = self.extensions.as_ref().map_or(0, String::capacity);
-        version + extensions + self.authority.as_ref().map_or(0, |authority| authority.len())
+        let tenant = self.tenant.as_ref().map_or(0, String::capacity);
+        version
+            + tenant
+            + extensions
+            + self.authority.as_ref().map_or(0, |authority| authority.len())
     }
 }
 

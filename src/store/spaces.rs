@@ -1,0 +1,130 @@
+//! Tenants and owners by their names: which scope a call means.
+//!
+//! Law: a name is given a number by a call that may make a task, and by no other. A name without a
+//! number has no tasks.
+
+use super::{
+    Store,
+    names::{NoNumber, Number, NumberSet, SpaceNames},
+};
+use crate::{
+    fault::Fault,
+    limits::Limits,
+    service::{Now, OwnerIndex, Scope, TenantIndex},
+};
+
+/// Numbers that no name is given: their scopes have no tasks.
+const NO_TENANT: TenantIndex = TenantIndex(u16::MAX);
+const NO_OWNER: OwnerIndex = OwnerIndex(u32::MAX);
+
+/// The names of all tenants and owners.
+pub(super) struct Spaces {
+    tenants: SpaceNames,
+    owners: SpaceNames,
+}
+
+impl Spaces {
+    pub fn new(limits: &Limits, workers: usize) -> Spaces {
+        Spaces {
+            tenants: SpaceNames::new(limits.tenants_max.min(usize::from(NO_TENANT.0) - 1), workers),
+            owners: SpaceNames::new(limits.owners_max, workers),
+        }
+    }
+}
+
+/// What a call names.
+#[derive(Clone, Copy)]
+pub struct SpaceName<'a> {
+    /// The scope of a call that names nothing.
+    pub scope: Scope,
+    /// The name of a tenant.
+    pub tenant: Option<&'a str>,
+    /// The name of an owner.
+    pub owner: Option<&'a str>,
+}
+
+/// A scope whose numbers mean the same as long as this lives.
+pub struct Space<'s> {
+    /// The scope.
+    pub scope: Scope,
+    _numbers: [Option<Number<'s>>; 2],
+}
+
+impl Store {
+    /// The scope that a call of `worker` means, which makes no task.
+    pub fn find_space(&self, worker: usize, named: SpaceName<'_>) -> Space<'_> {
+        let Spaces { tenants, owners } = &self.spaces;
+        let tenant = named.tenant.map(|name| tenants.find(worker, name));
+        let owner = named.owner.map(|name| owners.find(worker, name));
+        let mut scope = named.scope;
+        if let Some(None) = tenant {
+            scope.tenant = NO_TENANT;
+        }
+        if let Some(None) = owner {
+            scope.owner = NO_OWNER;
+        }
+        space(scope, tenant.flatten(), owner.flatten())
+    }
+
+    /// The scope that a call of `worker` means, which may make a task.
+    ///
+    /// # Errors
+    /// `Overloaded` when as many tenants or owners have tasks as may; invalid parameters when the
+    /// name of the tenant is claimed, see [`Store::claim_tenant`].
+    pub fn enter_space(
+        &self,
+        worker: usize,
+        named: SpaceName<'_>,
+        now: Now,
+    ) -> Result<Space<'_>, Fault> {
+        let (mut tenant, mut owner) = (None, None);
+        if let Some(name) = named.tenant {
+            let entered =
+                self.spaces.tenants.enter(worker, name, now, |set| self.note_tenants(set));
+            tenant = Some(entered.map_err(|why| match why {
+                NoNumber::Full => Fault::at_limit("tenants_max"),
+                NoNumber::Claimed => Fault::param("tenant", "is the name of an agent"),
+            })?);
+        }
+        if let Some(name) = named.owner {
+            let note = |set: &mut NumberSet| self.note_scopes(set, |scope| scope.owner.0);
+            let entered = self.spaces.owners.enter(worker, name, now, note);
+            owner = Some(entered.map_err(|_| Fault::at_limit("owners_max"))?);
+        }
+        Ok(space(named.scope, tenant, owner))
+    }
+
+    /// From now on no tenant has this name; false: a tenant of this name has tasks, or a call that
+    /// names it runs.
+    pub fn claim_tenant(&self, name: &str) -> bool {
+        self.spaces.tenants.claim(name, |set| self.note_tenants(set))
+    }
+
+    /// From now on tenants may have a name again that was claimed.
+    pub fn unclaim_tenant(&self, name: &str) {
+        self.spaces.tenants.unclaim(name);
+    }
+
+    fn note_tenants(&self, set: &mut NumberSet) {
+        self.note_scopes(set, |scope| u32::from(scope.tenant.0));
+    }
+
+    /// Notes what scopes have numbers that tasks are in, or for which there is room taken.
+    #[cold]
+    fn note_scopes(&self, set: &mut NumberSet, number: impl Fn(Scope) -> u32) {
+        for at in 0..self.sharding.shards() {
+            self.lock(at).scopes.with_names().for_each(|scope| set.insert(number(scope)));
+        }
+    }
+}
+
+fn space<'s>(mut scope: Scope, tenant: Option<Number<'s>>, owner: Option<Number<'s>>) -> Space<'s> {
+    if let Some(tenant) = &tenant {
+        // There are no more numbers than fit.
+        scope.tenant = TenantIndex(tenant.get() as u16);
+    }
+    if let Some(owner) = &owner {
+        scope.owner = OwnerIndex(owner.get());
+    }
+    Space { scope, _numbers: [tenant, owner] }
+}
