@@ -14,6 +14,7 @@ mod disconnects;
 mod grpc;
 mod hosts;
 mod http2;
+mod hyper;
 mod limits;
 mod listeners;
 #[cfg(target_os = "linux")]
