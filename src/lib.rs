@@ -1,20 +1,23 @@
 //! Peregrine: a low-level A2A (Agent2Agent) protocol engine for every generation on one port.
 //!
-//! Bytes go into [`engine::Conn`], bytes come out; time, randomness and wake-ups are arguments. The
-//! values of a request are borrowed from its body, and a task is stored once, as the log of its
-//! events, from which answers and streams are written straight into the output.
+//! Bytes go into [`engine::Conn`] and bytes come out; a request that somebody else has parsed goes
+//! into [`engine::Exchange`]. Time, randomness and wake-ups are arguments. The values of a request
+//! are borrowed from its body, and a task is stored once, as the log of its events, from which
+//! answers and streams are written straight into the output.
 //!
 //! In scope: HTTP/1.1 and WebSocket on the server's side, JSON-RPC 2.0 with batches, HTTP+JSON,
 //! server-sent events, the messages of gRPC, the wire families 0.1, 0.2/0.3 and 1.0 and some
 //! platforms' dialects, a bounded store in memory, agents that run inside the process. Four
 //! features, all on by default, add the tokio driver and the binary (`net`), HTTP/2 and with it
-//! gRPC on the same port (`grpc`), TLS (`tls`), and the agent that follows a file (`script`).
+//! gRPC on the same port (`grpc`), TLS (`tls`), and the agent that follows a file (`script`). Two
+//! more are for the tests of this repository: `internals` and `test-echo`.
 //!
 //! Out of scope so far: authentication but by client certificate, push notifications, persistence,
 //! clients.
 //!
-//! Start with [`agent::Agent`] to answer messages, `net::Server` to serve them, and
-//! [`service::Service`] to put something else behind the wire.
+//! Start with [`agent::Agent`] to answer messages, `net::Server` to serve them,
+//! [`engine::Exchange`] to serve them below an HTTP server of your own, and [`service::Service`] to
+//! put something else behind the wire.
 
 pub mod agent;
 pub mod engine;

@@ -1,4 +1,4 @@
-//! The waist: every binding calls a [`Service`], every kind of server is one.
+//! The waist: every binding calls a [`Service`], and whatever answers calls implements it.
 //!
 //! A call is borrowed from its body and answered through a writer while the task is locked, so
 //! nothing is copied in between. Time, entropy and wake-ups are arguments.

@@ -2,8 +2,9 @@
 //! for whoever has a syntax of his own.
 //!
 //! A binding begins an answer with a status, a media type and fields, appends content to the
-//! output, and finishes or rolls back; an answer that comes in pieces is a stream. HTTP/1.1 and
-//! WebSocket write their syntax around the content.
+//! output, and finishes or rolls back; an answer that comes in pieces is a stream. [`Http1`] and
+//! [`Messages`] write their syntax around the content, [`ResponseParts`] keeps what is said around
+//! it.
 
 use std::borrow::Cow;
 

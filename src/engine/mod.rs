@@ -1,7 +1,8 @@
-//! The sans-IO server connection: bytes in, bytes out, and when to come back.
+//! The server without sockets: bytes in, bytes out, and when to come back.
 //!
 //! An [`Engine`] is what all connections of a server share, a [`Worker`] what the connections of
-//! one thread share, a [`Conn`] what is left. Sockets, clocks and threads belong to the driver.
+//! one thread share. A [`Conn`] is one connection, an [`Exchange`] one request that somebody else
+//! has parsed. Sockets, clocks and threads belong to the driver.
 
 mod body;
 mod build_error;

@@ -1,4 +1,5 @@
-//! One whole request: where its body ends, and what it is answered with.
+//! One request: where its body ends, and the context in which it is handled, whatever the responder
+//! of its answer.
 
 use std::task::Waker;
 

@@ -1,7 +1,8 @@
 //! Field lines of a head that was already proved valid (RFC 9112 §5).
 //!
 //! The iterator only cuts: every line has a token, a colon directly behind it, and a value
-//! without control bytes, because [`super::parse_head`] refused everything else.
+//! without control bytes, because [`super::parse_head`], or [`super::HeadMemo::read_parts`] for a
+//! head in parts, refused everything else.
 
 /// The fields of a head in their order, as `(name, value)`; the value without its white space.
 ///

@@ -1,8 +1,8 @@
 //! A complete request head as borrowed views.
 //!
 //! A [`HeadLayout`] says where things stand in a head and what they mean, a [`Head`] reads them
-//! there. Both exist only for valid heads: one Host, one framing, a clean path. A layout borrows
-//! nothing, so that it can be kept for the next head of the same bytes.
+//! there. Both exist only for valid heads: one Host (HTTP/1.0: or none), one framing, a clean path.
+//! A layout borrows nothing, so that it can be kept for the next head of the same bytes.
 
 use super::{BodyFraming, HeadFields, Method, TargetForm, Version};
 

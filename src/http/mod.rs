@@ -1,11 +1,12 @@
 //! HTTP/1.1 server side as a strict, pure codec: bytes to views, values to bytes.
 //!
 //! The law of this folder: what RFC 9112 lets a server refuse is refused, and every refusal
-//! ([`Reject`]) closes the connection. Nothing here knows A2A, a socket, a clock or a thread;
-//! no bytes can make it panic, and no loop is longer than its input.
+//! ([`Reject`]) of bytes closes their connection. Nothing here knows A2A, a socket, a clock or a
+//! thread; no bytes can make it panic, and no loop is longer than its input.
 //!
 //! The order of use: [`find_head`] until it is complete, [`parse_head`] once (or [`HeadMemo`] for
-//! both), then either `Content-Length` bytes or [`Chunked`], then [`response`].
+//! both), then either `Content-Length` bytes or [`Chunked`], then [`response`]. A head that comes
+//! in parts ([`RequestParts`]) is filed by [`HeadMemo::read_parts`].
 
 pub mod date;
 pub mod framing;
@@ -53,7 +54,7 @@ pub struct HeadLimits {
     /// Bytes of a whole head, leading empty lines and the final empty line included (at most
     /// [`HEAD_BYTES_CEILING`]); else 431.
     pub head_bytes_max: usize,
-    /// Field lines in a head (at most [`FIELDS_CEILING`]); else 431.
+    /// Field lines in a head (at most `FIELDS_CEILING`); else 431.
     pub fields_max: usize,
     /// Bytes of the request target; else 414.
     pub target_bytes_max: usize,

@@ -1,8 +1,9 @@
 //! Why bytes were refused.
 //!
 //! One variant per reason; each has one status and one sentence. After any of them the framing
-//! of the connection is unknown, so the answer carries `Connection: close` and nothing behind
-//! the refused bytes is ever parsed (RFC 9112 §2.2, §6.3, §9.6).
+//! of a connection of HTTP/1.x is unknown, so the answer carries `Connection: close` and nothing
+//! behind the refused bytes is ever parsed (RFC 9112 §2.2, §6.3, §9.6). Of a head that came in
+//! parts the request alone is refused.
 
 /// A reason why the peer's bytes are no acceptable HTTP/1.1 request.
 ///

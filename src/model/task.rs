@@ -1,7 +1,7 @@
 //! A task is the log of its events; its state, history and artifacts are a reading of that log.
 //!
-//! What the store does to its tasks goes through `store/door.rs`, which alone calls
-//! [`Task::apply`], and the two ways to do much of it at once. Entries that a later one replaced
+//! The tasks of the store are made and changed by `store/door.rs` alone: by `Task::submitted`, by
+//! [`Task::apply`], and by `Task::apply_at_once` for many events. Entries that a later one replaced
 //! are marked dead with the sequence number that replaced them and stay as long as the replay
 //! window needs them; compaction then drops them: the log holds at most what is alive, the window,
 //! and as much again.

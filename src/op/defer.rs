@@ -1,7 +1,7 @@
 //! Turns that are answered later, from any thread.
 //!
-//! Law: a deferred turn has stored nothing. It has the place of its task, and what it keeps of its
-//! call is counted as bytes of the store, until it is over.
+//! Law: a deferred turn that would start a task has stored nothing: it has the place of that task.
+//! What a deferred turn keeps of its call is counted as bytes of the store until it is over.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What agents reach through their turns and jobs.
+//! What agents reach through their turns and jobs: the core stores, reads and defers for them.
 
 use std::{
     sync::Arc,

@@ -1,7 +1,7 @@
 //! The local core: the [`Service`] that runs agents in this process and keeps tasks in memory.
 //!
-//! One file an operation. Nothing here sees HTTP, JSON-RPC or a wire spelling; time and entropy
-//! come with the call.
+//! Each operation that it has is a file, but get and list share `read`. Nothing here sees HTTP,
+//! JSON-RPC or a wire spelling; time and entropy come with the call.
 
 mod agents;
 mod cancel;

@@ -1,8 +1,8 @@
 //! Sending a message (A2A 1.0 §3.1.1, §3.1.2): to a new task, or to one that waits or runs.
 //!
-//! The agent runs first, on this thread, with its events in a list; then the task and all of them
-//! are stored under one lock, and the answer is written under the same. A direct message leaves
-//! nothing behind.
+//! The agent runs first, on this thread, with its events in a list; then a new task and all of them
+//! are stored under one lock, and the answer is written under the same. A direct message leaves no
+//! new task behind. A message to a task that exists joins its history before its agent runs.
 
 use crate::{
     agent::{Ending, Headers, Turn},
