@@ -80,6 +80,14 @@ pub const LARGE_BODY_BYTES: usize = 64 * 1024;
 /// Header fields that an agent's profile may name.
 pub const AGENT_FIELDS_MAX: usize = 16;
 
+/// Threads of an agent of blocking code that was told no number (`net::blocking_agent`): such code
+/// waits more than it computes. tokio has 512 for a process.
+pub const BLOCKING_THREADS_MAX: usize = 64;
+
+/// Messages that wait for a thread of an agent of blocking code that was told no number: the
+/// sixteenth round of its threads. Each holds its message and its call.
+pub const BLOCKING_QUEUE_MAX: usize = 1_024;
+
 /// Why a limit could not be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitError {

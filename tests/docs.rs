@@ -54,16 +54,20 @@ fn the_pages_quote_their_programs() {
     assert_quotes(page, include_str!("../docs/examples/engine.rs"));
 }
 
-/// Posts a call and reads until the server closes.
+/// Sends a message and reads until the server closes.
 fn post(addr: SocketAddr, path: &str, method: &str, message: Value) -> String {
+    call(addr, path, method, &json!({ "message": message }))
+}
+
+/// Posts a call and reads until the server closes.
+fn call(addr: SocketAddr, path: &str, method: &str, params: &Value) -> String {
     let mut answer = String::new();
-    open(addr, path, method, message).read_to_string(&mut answer).unwrap();
+    open(addr, path, method, params).read_to_string(&mut answer).unwrap();
     answer
 }
 
 /// Posts a call.
-fn open(addr: SocketAddr, path: &str, method: &str, message: Value) -> TcpStream {
-    let params = json!({ "message": message });
+fn open(addr: SocketAddr, path: &str, method: &str, params: &Value) -> TcpStream {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
     let mut stream = TcpStream::connect(addr).unwrap();
     write!(
@@ -124,8 +128,30 @@ fn the_agent_of_the_guide_answers_in_every_way() {
     assert_eq!(refused["state"], "TASK_STATE_REJECTED");
     let later = result(&post(addr, "/agents/later", "SendMessage", words("hi")))["task"].clone();
     assert_eq!(later["artifacts"][0]["parts"][0]["text"], "You said: hi");
+    let printed = result(&post(addr, "/agents/printer", "SendMessage", words("hi")));
+    assert_eq!(printed["task"]["status"]["message"]["parts"][0]["text"], "printed");
     running.shutdown();
     running.join();
+}
+
+#[test]
+fn the_clerk_of_the_guide_finds_out_before_there_is_a_task_and_refuses_to_cancel() {
+    let running = agent::server().listen("127.0.0.1:0").workers(1).start().unwrap();
+    let addr = running.addrs()[0];
+    let ask = |message| post(addr, "/agents/clerk", "SendMessage", message);
+    let price = result(&ask(words("price")))["message"].clone();
+    assert_eq!(price["parts"][0]["text"], "3 coins");
+    let refused = ask(words("tea"));
+    assert!(refused.contains("-32004") && refused.contains("and nothing else"), "{refused}");
+    let order = result(&ask(words("order")))["task"].clone();
+    assert_eq!(order["status"]["message"]["parts"][0]["text"], "Where to?");
+    let refused = call(addr, "/agents/clerk", "CancelTask", &json!({ "id": order["id"] }));
+    assert!(refused.contains("-32002") && refused.contains("an order is binding"), "{refused}");
+    let mut address = words("the harbor");
+    address["taskId"] = order["id"].clone();
+    let sent = result(&ask(address))["task"]["status"].clone();
+    assert_eq!(sent["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(sent["message"]["parts"][0]["text"], "sent to the harbor");
 }
 
 #[test]
@@ -133,7 +159,8 @@ fn the_courier_of_the_guide_is_replaced_on_its_way() {
     let running = agent::server().listen("127.0.0.1:0").workers(1).start().unwrap();
     let (addr, agents) = (running.addrs()[0], running.agents().unwrap().clone());
     agent::hire(&agents).unwrap();
-    let mut stream = open(addr, "/agents/courier", "SendStreamingMessage", words("a parcel"));
+    let parcel = json!({ "message": words("a parcel") });
+    let mut stream = open(addr, "/agents/courier", "SendStreamingMessage", &parcel);
     let (mut answer, mut bytes) = (String::new(), [0; 4096]);
     while !answer.contains("stop 1 of 5") {
         let read = stream.read(&mut bytes).unwrap();

@@ -1,13 +1,15 @@
 //! The agent of `docs/guide/agent.md`, which explains it: each word shows one way to answer.
 //!
 //! `cargo run --example agent`, then send it `ping`, `report`, `sign` and a file, `count`,
-//! `coffee`, `work` or anything else, and the agent `later` anything at all.
+//! `coffee`, `work` or anything else, the agents `later` and `printer` anything at all, and `clerk`
+//! `price`, `order` or anything else.
 
 use std::{sync::Arc, thread, time::Duration};
 
 use peregrine::{
-    agent::{Adopted, Agent, Closed, Job, Profile, Skill, Turn},
+    agent::{Adopted, Agent, CancelRequest, Closed, Deferred, Job, Profile, Skill, Turn},
     engine::{AgentError, Agents},
+    fault::{Fault, FaultKind},
     model::{
         ArtifactBuf, Content, Json, JsonObject, MessageBuf, PartBuf, PartsBuf, TaskState,
         ValueError,
@@ -128,12 +130,55 @@ fn refuse(turn: &mut Turn<'_>, words: &str) {
     turn.status_with(TaskState::Rejected, &why);
 }
 
+fn print(mut job: Job) -> Result<(), Closed> {
+    for page in 1..=3 {
+        thread::sleep(Duration::from_millis(20));
+        job.status(TaskState::Working, Some(&say(&format!("page {page} of 3"))))?;
+    }
+    job.reply(&say("printed"))
+}
+
 async fn later(mut job: Job) -> Result<(), Closed> {
     job.status(TaskState::Working, None)?;
     net::sleep(Duration::from_millis(50)).await;
     let parts = PartsBuf::new().text(&format!("You said: {}", job.message().text()));
     job.artifact(&ArtifactBuf::new("echo", &parts))?;
     job.status(TaskState::Completed, None)
+}
+
+/// Finds out what comes of a message before there is a task; an order is one, and is binding.
+struct Clerk;
+
+impl Agent for Clerk {
+    fn start(&self, turn: Turn<'_>) {
+        if let Ok(deferred) = turn.defer() {
+            thread::spawn(move || decide(deferred));
+        }
+    }
+
+    fn cancel(&self, request: CancelRequest<'_>) {
+        request.refuse("an order is binding");
+    }
+}
+
+fn decide(deferred: Deferred) -> Result<(), Closed> {
+    thread::sleep(Duration::from_millis(20));
+    match (deferred.request().state(), deferred.message().text().as_str()) {
+        (None, "price") => deferred.reply(say("3 coins")),
+        (None, "order") => {
+            deferred.into_job()?.status(TaskState::InputRequired, Some(&say("Where to?")))?;
+        }
+        (None, _) => {
+            let why = "we sell coffee, and nothing else";
+            deferred.refuse(Fault::because(FaultKind::UnsupportedOperation, why));
+        }
+        // A reply on a task completes it.
+        (Some(_), address) => {
+            let sent = say(&format!("sent to {address}"));
+            deferred.reply(sent);
+        }
+    }
+    Ok(())
 }
 
 /// Tells its stops one after the other, and keeps with its task which one is next.
@@ -176,7 +221,7 @@ pub fn update(agents: &Agents) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// Both agents, on 127.0.0.1:3000.
+/// All of them, on 127.0.0.1:3000.
 pub fn server() -> Server {
     let mut profile = Profile::new("waiter", "Shows every way to answer.");
     profile.documentation_url = Some("https://example.com/waiter".to_owned());
@@ -191,6 +236,8 @@ pub fn server() -> Server {
     Server::new()
         .agent(profile, Waiter)
         .agent(Profile::new("later", "Takes its time."), net::async_agent(later))
+        .agent(Profile::new("printer", "Prints."), net::blocking_agent(print).threads(4).queue(64))
+        .agent(Profile::new("clerk", "Takes orders."), Clerk)
 }
 
 fn main() -> Result<(), ServerError> {

@@ -22,7 +22,7 @@ use crate::{
     },
     dialect::{self, card::CardForm},
     engine::{BuildError, Worker},
-    limits::{AGENT_FIELDS_MAX, Limits},
+    limits::Limits,
     model::{Profile, is_agent_name},
     op::{Agents, Core},
     permits::Permits,
@@ -164,7 +164,9 @@ impl Setup {
         if agents.is_empty() {
             return Err(BuildError::NoAgent);
         }
-        self.agents.iter().try_for_each(|(profile, _)| check_fields(profile))?;
+        if let Some(name) = self.agents.iter().find_map(|(profile, _)| profile.wrong_field()) {
+            return Err(BuildError::Field(name.to_owned()));
+        }
         if let Some(name) = self.tenants.wrong_name(|name| agents.contains_key(name)) {
             return Err(BuildError::Tenant(name.clone()));
         }
@@ -259,33 +261,6 @@ pub fn local_core(
 ) -> (Arc<dyn Service>, Agents) {
     let core = Core::new(limits, agents, node, start, tap);
     (Arc::clone(&core) as Arc<dyn Service>, core.agents())
-}
-
-/// RFC 9110 §7.6.1: fields of the connection are nobody else's.
-fn check_fields(profile: &Profile) -> Result<(), BuildError> {
-    const OF_CONNECTION: [&str; 9] = [
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    let is_token = |name: &str| {
-        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-        !name.is_empty() && name.bytes().all(is_plain)
-    };
-    let is_of_request = |name: &str| {
-        is_token(name) && !OF_CONNECTION.iter().any(|other| name.eq_ignore_ascii_case(other))
-    };
-    let mut names = profile.fields.iter().enumerate();
-    match names.find(|(at, name)| *at >= AGENT_FIELDS_MAX || !is_of_request(name)) {
-        Some((_, name)) => Err(BuildError::Field(name.clone())),
-        None => Ok(()),
-    }
 }
 
 fn resolve(

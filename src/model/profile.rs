@@ -1,6 +1,7 @@
 //! What an agent says of itself on its cards.
 
 use super::JsonObjectBuf;
+use crate::limits::AGENT_FIELDS_MAX;
 
 /// What the agent's card says; texts are ordinary text.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ pub struct Profile {
     pub extensions: Vec<Extension>,
     /// Names of the header fields of a request that the agent is shown, such as `traceparent`; no
     /// others are, and none of a gRPC call over HTTP/2. Cards do not name them. At most
-    /// [`AGENT_FIELDS_MAX`](crate::limits::AGENT_FIELDS_MAX), and none that belongs to the
+    /// [`AGENT_FIELDS_MAX`], and none that belongs to the
     /// connection.
     pub fields: Vec<String>,
 }
@@ -120,4 +121,29 @@ impl Profile {
             fields: Vec::new(),
         }
     }
+
+    /// The first header field that the agent cannot be shown.
+    pub(crate) fn wrong_field(&self) -> Option<&str> {
+        let mut names = self.fields.iter().enumerate();
+        let wrong = names.find(|(at, name)| *at >= AGENT_FIELDS_MAX || !is_of_request(name));
+        wrong.map(|(_, name)| name.as_str())
+    }
+}
+
+/// RFC 9110 §7.6.1: fields of the connection are nobody else's.
+fn is_of_request(name: &str) -> bool {
+    const OF_CONNECTION: [&str; 9] = [
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let is_token = !name.is_empty() && name.bytes().all(is_plain);
+    is_token && !OF_CONNECTION.iter().any(|other| name.eq_ignore_ascii_case(other))
 }

@@ -7,6 +7,8 @@
 mod accept;
 mod async_agent;
 mod bind;
+mod blocking_agent;
+mod blocking_pool;
 mod clock;
 mod descriptors;
 mod detachable;
@@ -34,6 +36,7 @@ mod worker;
 mod worker_state;
 
 pub use async_agent::{AsyncAgent, DeferringAgent, async_agent, deferring_agent, sleep};
+pub use blocking_agent::{BlockingAgent, BlockingTurn, blocking_agent};
 pub use error::ServerError;
 pub use running::Running;
 pub use server::{LISTEN_DEFAULT, Server, start, workers_default};

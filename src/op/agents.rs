@@ -201,6 +201,7 @@ impl AllAgents {
         if !is_agent_name(&profile.name) {
             return Err(AgentError::Name(profile.name));
         }
+        check_fields(&profile)?;
         self.change(|listed| {
             let Some(index) = self.names.find_ever(&profile.name) else {
                 let index = self.names.add(&profile.name).ok_or(AgentError::TooMany)?;
@@ -220,12 +221,13 @@ impl AllAgents {
     /// Lets another program answer for the agent with the profile's name.
     ///
     /// # Errors
-    /// [`AgentError::Unknown`].
+    /// [`AgentError::Field`], [`AgentError::Unknown`].
     pub fn replace(
         &self,
         profile: Profile,
         agent: Arc<dyn Agent>,
     ) -> Result<AgentIndex, AgentError> {
+        check_fields(&profile)?;
         let name = profile.name.clone();
         self.change_one(&name, |_, before| {
             Ok(RegisteredAgent::new(profile, agent, before.incarnation.wrapping_add(1)))
@@ -300,3 +302,10 @@ impl AllAgents {
 
 /// Which agent has changed, and what is not needed any more.
 type Changed = (AgentIndex, Option<Arc<RegisteredAgent>>);
+
+fn check_fields(profile: &Profile) -> Result<(), AgentError> {
+    match profile.wrong_field() {
+        Some(name) => Err(AgentError::Field(name.to_owned())),
+        None => Ok(()),
+    }
+}

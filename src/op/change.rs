@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{agent::Agent, model::Profile, op::Core, service::AgentIndex};
+use crate::{
+    agent::Agent, limits::AGENT_FIELDS_MAX, model::Profile, op::Core, service::AgentIndex,
+};
 
 /// The agents of a local core, from any thread.
 ///
@@ -29,6 +31,8 @@ pub struct Agents(pub(super) Arc<Core>);
 pub enum AgentError {
     /// The name does not fit into a path.
     Name(String),
+    /// The profile asks for a header field that it cannot have, or for too many.
+    Field(String),
     /// There is an agent of this name.
     Taken(String),
     /// A tenant of this name has tasks, or a call that names it runs.
@@ -46,6 +50,10 @@ impl std::fmt::Display for AgentError {
         match self {
             AgentError::Name(name) => {
                 write!(f, "the agent name {name:?} is not made of letters, digits, '-', '_', '.'")
+            }
+            AgentError::Field(name) => {
+                write!(f, "an agent cannot be shown the header field {name:?}: ")?;
+                write!(f, "it is none of the request's, or one of more than {AGENT_FIELDS_MAX}")
             }
             AgentError::Taken(name) => write!(f, "there is an agent {name:?} already"),
             AgentError::Tenant(name) => write!(f, "there is a tenant {name:?}, who has tasks"),
@@ -65,8 +73,8 @@ impl Agents {
     /// removed before, it gets that one's place, and finds its tasks.
     ///
     /// # Errors
-    /// [`AgentError::Name`], [`AgentError::Taken`], [`AgentError::Tenant`],
-    /// [`AgentError::TooMany`].
+    /// [`AgentError::Name`], [`AgentError::Field`], [`AgentError::Taken`],
+    /// [`AgentError::Tenant`], [`AgentError::TooMany`].
     pub fn add(&self, profile: Profile, agent: Arc<dyn Agent>) -> Result<AgentIndex, AgentError> {
         let name = profile.name.clone();
         // From here on no call makes it a tenant's, also one that was decoded before.
@@ -84,7 +92,7 @@ impl Agents {
     /// this profile, both at once.
     ///
     /// # Errors
-    /// [`AgentError::Unknown`].
+    /// [`AgentError::Field`], [`AgentError::Unknown`].
     pub fn replace(
         &self,
         profile: Profile,

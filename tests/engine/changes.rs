@@ -166,6 +166,27 @@ fn what_cannot_be_changed_is_refused_and_says_why() {
 }
 
 #[test]
+fn fields_of_the_connection_are_shown_to_no_agent_that_comes_later() {
+    let (mut lab, agents) = lab();
+    for (name, fields, wrong) in [
+        ("two", vec!["traceparent", "Connection"], "Connection"),
+        ("one", vec!["x"; 17], "x"),
+        ("one", vec![""], ""),
+    ] {
+        let mut profile = profile(name, "");
+        profile.fields = fields.into_iter().map(str::to_owned).collect();
+        let error = AgentError::Field(wrong.to_owned());
+        assert!(error.to_string().contains(&format!("the header field {wrong:?}")));
+        let agent = Arc::new(Named("x"));
+        assert_eq!(agents.replace(profile.clone(), agent.clone()), Err(error.clone()));
+        profile.name = "two".to_owned();
+        assert_eq!(agents.add(profile, agent), Err(error));
+    }
+    assert_eq!(agents.names(), ["echo", "one"]);
+    lab.assert_lives();
+}
+
+#[test]
 fn agents_max() {
     let limits = Limits { agents_max: 3, ..Limits::default() };
     let (mut lab, agents) = lab_limited(limits.clone());

@@ -9,8 +9,9 @@ use std::{
 use peregrine::{agent::Profile, limits::Limits, net::Server};
 use serde_json::{Value, json};
 
+use crate::blocking;
 use crate::support::{
-    ask::{V1, V03, get, post, post_chunked, rpc, say},
+    ask::{Gen, V1, V03, get, post, post_chunked, rpc, say},
     binary::{Binary, PATIENCE, Tcp, eventually},
     holding::Holding,
     reply::Reply,
@@ -160,6 +161,29 @@ fn drain_ms() {
     assert!(server.wait(), "the end of a drain is a success");
     // Else it would have waited for the task.
     assert!(began.elapsed() < Duration::from_secs(600));
+}
+
+#[test]
+fn blocking_queue_max() {
+    let (running, gate) = blocking::serve(1, 1, Limits::default());
+    let (mut runs, _) = blocking::begun(&running, "wait");
+    let (mut waits, _) = blocking::begun(&running, "second");
+    for (generation, code) in [(V1, -32000), (V03, -32000), (Gen::V01, -32011)] {
+        for method in [generation.send(), generation.stream()] {
+            let refused = blocking::call(&running, generation, method, "third").reply();
+            assert_eq!(refused.code(), code, "{}", refused.text());
+            assert!(refused.text().contains("(blocking_queue_max)"), "{}", refused.text());
+        }
+    }
+    gate.open.send(()).unwrap();
+    for line in [&mut runs, &mut waits] {
+        line.read_until("TASK_STATE_COMPLETED");
+    }
+    // There is room again as soon as a thread has nothing to do.
+    eventually("the next is served", || {
+        let reply = blocking::call(&running, V1, V1.send(), "third").reply();
+        reply.text().contains("TASK_STATE_COMPLETED")
+    });
 }
 
 #[test]

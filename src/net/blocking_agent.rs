@@ -1,0 +1,135 @@
+//! Agents of ordinary blocking code, which runs on threads of their own and not on a worker's.
+//!
+//! Laws: threads and messages that wait for one are bounded, and the message beyond them is refused
+//! before anything is kept of it. Code that panics or returns without an answer fails its task or
+//! call. The end of a server waits for calls, as ever, and for no thread.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use crate::{
+    agent::{Agent, Closed, Deferred, Job, Turn},
+    fault::{Fault, FaultKind},
+    limits::{BLOCKING_QUEUE_MAX, BLOCKING_THREADS_MAX},
+};
+
+use super::blocking_pool::{BlockingPool, NoPlace};
+
+/// An agent made by [`blocking_agent`], with threads of its own.
+pub struct BlockingAgent<T, F> {
+    run: Arc<F>,
+    pool: BlockingPool,
+    takes: PhantomData<fn(T)>,
+}
+
+/// Makes an agent of a function that may block: read files, ask a database, compute for long. It
+/// takes a [`Job`], so that each message makes a task or goes on with one; or a [`Deferred`], to
+/// find out what comes of it. What it returns is ignored.
+///
+/// It runs on a thread of a pool that grows to [`BLOCKING_THREADS_MAX`] threads. When all are busy
+/// up to [`BLOCKING_QUEUE_MAX`] messages wait, first come first served; the next is refused
+/// (-32000, `blocking_queue_max`). One that is of no use any more when its turn comes, because a
+/// client has canceled its task or has left before there was one, is dropped and not run.
+///
+/// A function that panics, or returns without a last status or an answer, fails its task or call,
+/// and harms no other. The end of a server waits for none: a function that runs goes on, on its
+/// thread, until it returns or the process ends, and so do those that wait for a thread.
+///
+/// ```
+/// use peregrine::{agent::{Deferred, Job}, model::{MessageBuf, PartsBuf, TaskState}, net};
+///
+/// let agent = net::blocking_agent(|mut job: Job| {
+///     job.status(TaskState::Working, None)?;
+///     std::thread::sleep(std::time::Duration::from_millis(20));
+///     job.status(TaskState::Completed, None)
+/// });
+/// let other = net::blocking_agent(|deferred: Deferred| {
+///     deferred.reply(MessageBuf::agent(&PartsBuf::new().text("here it is")));
+/// });
+/// let small = other.threads(4).queue(16);
+/// ```
+pub fn blocking_agent<T, F, R>(run: F) -> BlockingAgent<T, F>
+where
+    T: BlockingTurn,
+    F: Fn(T) -> R + Send + Sync + 'static,
+{
+    let pool = BlockingPool::new(BLOCKING_THREADS_MAX, BLOCKING_QUEUE_MAX);
+    BlockingAgent { run: Arc::new(run), pool, takes: PhantomData }
+}
+
+impl<T, F> BlockingAgent<T, F> {
+    /// Sets how many threads it has at most; at least one.
+    #[must_use]
+    pub fn threads(mut self, threads_max: usize) -> Self {
+        self.pool.threads_max = threads_max.max(1);
+        self
+    }
+
+    /// Sets how many messages wait at most while all threads are busy; 0: none.
+    #[must_use]
+    pub fn queue(mut self, queue_max: usize) -> Self {
+        self.pool.queue_max = queue_max;
+        self
+    }
+}
+
+/// What a function of [`blocking_agent`] takes: a [`Job`] or a [`Deferred`].
+pub trait BlockingTurn: sealed::Sealed + Send + Sized + 'static {
+    /// Takes it out of a turn.
+    #[doc(hidden)]
+    fn take(turn: Turn<'_>) -> Result<Self, Closed>;
+    /// Nobody has a use for its end.
+    #[doc(hidden)]
+    fn is_in_vain(&self) -> bool;
+}
+
+impl BlockingTurn for Job {
+    fn take(turn: Turn<'_>) -> Result<Job, Closed> {
+        turn.detach()
+    }
+
+    fn is_in_vain(&self) -> bool {
+        self.is_closed()
+    }
+}
+
+impl BlockingTurn for Deferred {
+    fn take(turn: Turn<'_>) -> Result<Deferred, Closed> {
+        turn.defer()
+    }
+
+    fn is_in_vain(&self) -> bool {
+        self.request().state().is_none() && self.is_caller_gone()
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Job {}
+    impl Sealed for super::Deferred {}
+}
+
+impl<T, F, R> Agent for BlockingAgent<T, F>
+where
+    T: BlockingTurn,
+    F: Fn(T) -> R + Send + Sync + 'static,
+{
+    fn start(&self, turn: Turn<'_>) {
+        let place = match self.pool.place() {
+            Ok(place) => place,
+            Err(NoPlace::Full) => return turn.refuse(Fault::at_limit("blocking_queue_max")),
+            Err(NoPlace::NoThread) => {
+                let text = "the system starts no thread for the agent, retry later";
+                return turn.refuse(Fault::because(FaultKind::Overloaded, text));
+            }
+        };
+        // Without room for it there is none: the server says so to the client.
+        if let Ok(taken) = T::take(turn) {
+            let run = Arc::clone(&self.run);
+            place.run(Box::new(move || {
+                if !taken.is_in_vain() {
+                    run(taken);
+                }
+            }));
+        }
+    }
+}

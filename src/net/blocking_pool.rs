@@ -1,0 +1,141 @@
+//! A bounded pool of threads for code that blocks.
+//!
+//! Laws: whoever has a [`WorkPlace`] finds a thread, now or later; there are as many places as
+//! threads and room in the queue. A thread is started when it is needed, and ends when it had
+//! nothing to do for a while. Work that panics costs nobody but itself. Nobody waits for the end of
+//! the threads.
+
+use std::{
+    collections::VecDeque,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+/// How long a thread waits for something to do.
+const IDLE: Duration = Duration::from_secs(10);
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The threads of one agent.
+pub(super) struct BlockingPool {
+    /// Threads at most; at least one.
+    pub(super) threads_max: usize,
+    /// Pieces of work that wait for a thread at most.
+    pub(super) queue_max: usize,
+    shared: Arc<PoolShared>,
+}
+
+#[derive(Default)]
+struct PoolShared {
+    state: Mutex<PoolState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct PoolState {
+    queue: VecDeque<(Work, WorkPlace)>,
+    /// Places that were taken: work that will come, waits or runs.
+    places: usize,
+    threads: usize,
+    /// No more work will come.
+    is_closed: bool,
+}
+
+/// Room for a piece of work, until that is over.
+pub(super) struct WorkPlace(Arc<PoolShared>);
+
+/// Why there is no place.
+pub(super) enum NoPlace {
+    /// All threads are busy, and the queue is full.
+    Full,
+    /// There is no thread, and the system starts none.
+    NoThread,
+}
+
+impl BlockingPool {
+    pub(super) fn new(threads_max: usize, queue_max: usize) -> BlockingPool {
+        BlockingPool { threads_max, queue_max, shared: Arc::default() }
+    }
+
+    /// Takes a place, and sees to it that there will be a thread.
+    pub(super) fn place(&self) -> Result<WorkPlace, NoPlace> {
+        let mut state = self.shared.lock();
+        if state.places >= self.threads_max.saturating_add(self.queue_max) {
+            return Err(NoPlace::Full);
+        }
+        // One that is taken needs one thread, whether it has come, waits or runs.
+        if state.threads < self.threads_max.min(state.places + 1) {
+            match start_thread(&self.shared) {
+                Ok(()) => state.threads += 1,
+                Err(_) if state.threads == 0 => return Err(NoPlace::NoThread),
+                // Those that there are do it later.
+                Err(_) => {}
+            }
+        }
+        state.places += 1;
+        Ok(WorkPlace(Arc::clone(&self.shared)))
+    }
+}
+
+impl Drop for BlockingPool {
+    /// Work that came before is still done.
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl WorkPlace {
+    /// Has it done on a thread of the pool.
+    pub(super) fn run(self, work: Work) {
+        let shared = Arc::clone(&self.0);
+        shared.lock().queue.push_back((work, self));
+        shared.changed.notify_one();
+    }
+}
+
+impl Drop for WorkPlace {
+    fn drop(&mut self) {
+        self.0.lock().places -= 1;
+    }
+}
+
+impl PoolShared {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next piece of work; `None`: the thread is not needed any more, and not counted.
+    fn next(&self) -> Option<(Work, WorkPlace)> {
+        let mut state = self.lock();
+        let mut is_idle = false;
+        loop {
+            if let Some(next) = state.queue.pop_front() {
+                return Some(next);
+            }
+            // Each place that is taken has its thread.
+            if (is_idle || state.is_closed) && state.threads > state.places {
+                state.threads -= 1;
+                return None;
+            }
+            let waited = self.changed.wait_timeout(state, IDLE);
+            let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            (state, is_idle) = (back, timeout.timed_out());
+        }
+    }
+}
+
+fn start_thread(shared: &Arc<PoolShared>) -> io::Result<()> {
+    let shared = Arc::clone(shared);
+    let work = move || {
+        while let Some((work, place)) = shared.next() {
+            // A panic was reported when it happened; what it was about is dropped, and says so.
+            let _ = catch_unwind(AssertUnwindSafe(work));
+            drop(place);
+        }
+    };
+    thread::Builder::new().name("peregrine-blocking".to_owned()).spawn(work).map(drop)
+}

@@ -1,0 +1,153 @@
+//! Agents of blocking code over real sockets: they hold up no worker, their threads and queue are
+//! bounded, and neither a panic nor the end of the server harms what is not theirs.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    mpsc::{Receiver, Sender, channel},
+};
+
+use peregrine::{
+    agent::{Closed, Deferred, Job, Profile},
+    limits::Limits,
+    model::{MessageBuf, PartsBuf},
+    net::{self, BlockingAgent, Running, Server},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    ask::{Gen, V1, post, rpc, say, text_of},
+    binary::Tcp,
+};
+
+/// What the agent was asked, in this order; and what lets one that waits go on.
+pub struct Gate {
+    asked: Arc<Mutex<Vec<String>>>,
+    pub open: Sender<()>,
+}
+
+fn words(text: &str) -> MessageBuf {
+    MessageBuf::agent(&PartsBuf::new().text(text))
+}
+
+/// Says what it hears; waits at the gate before it hears "wait", and panics at "panic".
+fn answer(job: Job, asked: &Mutex<Vec<String>>, gate: &Mutex<Receiver<()>>) -> Result<(), Closed> {
+    let text = job.message().text();
+    asked.lock().unwrap_or_else(PoisonError::into_inner).push(text.clone());
+    assert_ne!(text, "panic", "a test of panics in blocking code");
+    if text == "wait" {
+        // It goes on when the test opens the gate, or is over.
+        let _ = gate.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    }
+    job.reply(&words(&text))
+}
+
+/// A server of one worker whose agent has so many threads and so much room.
+pub fn serve(threads: usize, queue: usize, limits: Limits) -> (Running, Gate) {
+    let (open, gate) = channel();
+    let (asked, gate) = (Arc::<Mutex<Vec<String>>>::default(), Mutex::new(gate));
+    let shared = Arc::clone(&asked);
+    let agent = net::blocking_agent(move |job: Job| answer(job, &shared, &gate));
+    (start(agent.threads(threads).queue(queue), limits), Gate { asked, open })
+}
+
+fn start<T, F, R>(agent: BlockingAgent<T, F>, limits: Limits) -> Running
+where
+    T: net::BlockingTurn,
+    F: Fn(T) -> R + Send + Sync + 'static,
+{
+    let server = Server::new().agent(Profile::new("blocking", "Takes its time."), agent);
+    let server = server.allow_host("*").workers(1).limits(limits);
+    server.listen("127.0.0.1:0").start().unwrap()
+}
+
+/// A call that was sent.
+pub fn call(running: &Running, generation: Gen, method: &str, text: &str) -> Tcp {
+    let mut line = Tcp::to(running.addrs()[0]);
+    line.write(&post("/", &[], &rpc(method, &generation.params(say(text)))));
+    line
+}
+
+/// A task that the agent has, or that waits for a thread; the stream that follows it, and its id.
+pub fn begun(running: &Running, text: &str) -> (Tcp, Value) {
+    let mut line = call(running, V1, V1.stream(), text);
+    line.read_until("TASK_STATE_SUBMITTED");
+    let id = line.peek().unwrap().events()[0].result()["task"]["id"].clone();
+    (line, id)
+}
+
+fn send(running: &Running, text: &str) -> Value {
+    call(running, V1, V1.send(), text).reply().result()
+}
+
+fn status(answer: &Value) -> (&str, &str) {
+    let status = &answer["task"]["status"];
+    (status["state"].as_str().unwrap(), text_of(&status["message"]))
+}
+
+#[test]
+fn blocking_code_holds_up_nobody_but_its_caller() {
+    let (running, gate) = serve(2, 0, Limits::default());
+    let (mut held, _) = begun(&running, "wait");
+    assert_eq!(status(&send(&running, "hello")), ("TASK_STATE_COMPLETED", "hello"));
+    assert!(!held.peek().unwrap().text().contains("TASK_STATE_COMPLETED"));
+    gate.open.send(()).unwrap();
+    held.read_until("TASK_STATE_COMPLETED");
+}
+
+#[test]
+fn blocking_code_finds_out_what_comes_of_a_message() {
+    let agent =
+        net::blocking_agent(|deferred: Deferred| match deferred.message().text().as_str() {
+            "task" => {
+                let job = deferred.into_job();
+                assert!(job.and_then(|job| job.reply(&words("a task"))).is_ok());
+            }
+            "fail" => deferred.fail("it cannot be done"),
+            "leave" => {}
+            _ => deferred.reply(words("a message")),
+        });
+    let running = start(agent, Limits::default());
+    assert_eq!(text_of(&send(&running, "anything")["message"]), "a message");
+    assert_eq!(status(&send(&running, "task")), ("TASK_STATE_COMPLETED", "a task"));
+    for (text, why) in [("fail", "it cannot be done"), ("leave", "ended without an answer")] {
+        let refused = call(&running, V1, V1.send(), text).reply();
+        assert_eq!(refused.code(), -32603);
+        assert!(refused.text().contains(why), "{}", refused.text());
+    }
+}
+
+#[test]
+fn blocking_code_that_panics_fails_its_task_and_not_the_pool() {
+    let (running, _gate) = serve(1, 4, Limits::default());
+    for _ in 0..3 {
+        let failed = ("TASK_STATE_FAILED", "the agent ended without a result");
+        assert_eq!(status(&send(&running, "panic")), failed);
+        assert_eq!(status(&send(&running, "hello")), ("TASK_STATE_COMPLETED", "hello"));
+    }
+}
+
+#[test]
+fn a_task_that_is_canceled_before_it_has_a_thread_is_not_run() {
+    let (running, gate) = serve(1, 2, Limits::default());
+    let (_held, _) = begun(&running, "wait");
+    let (_canceled, id) = begun(&running, "canceled");
+    let (mut last, _) = begun(&running, "last");
+    let mut line = Tcp::to(running.addrs()[0]);
+    line.write(&post("/", &[], &rpc(V1.cancel(), &json!({ "id": id }))));
+    assert_eq!(line.reply().result()["status"]["state"], "TASK_STATE_CANCELED");
+    gate.open.send(()).unwrap();
+    last.read_until("TASK_STATE_COMPLETED");
+    assert_eq!(*gate.asked.lock().unwrap(), ["wait", "last"]);
+}
+
+#[test]
+fn a_server_ends_although_blocking_code_does_not() {
+    let (running, gate) = serve(1, 1, Limits { drain_ms: 100, ..Limits::default() });
+    let (_held, _) = begun(&running, "wait");
+    let (mut queued, _) = begun(&running, "queued");
+    running.shutdown();
+    running.join();
+    let said = queued.read_to_end();
+    assert!(String::from_utf8_lossy(&said).contains("event: error"), "{}", said.escape_ascii());
+    drop(gate);
+}
