@@ -136,7 +136,7 @@ pub struct CallCx<'a> {
     pub caller: Caller<'a>,
     /// The time.
     pub now: Now,
-    /// Woken when a parked call or a stream may go on.
+    /// Woken when a call that waits, or a stream, may go on.
     pub wake: &'a Waker,
     /// Fresh bits for identifiers.
     pub entropy: &'a mut dyn Entropy,

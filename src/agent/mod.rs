@@ -71,7 +71,7 @@ pub enum Ending {
     },
     /// It took a [`Job`] along; the events before that are already applied.
     Detached,
-    /// It refused the message: the call fails, and nothing is stored.
+    /// It refused the message: the call fails, and no task is made.
     Refused(Fault),
     /// It took a [`Deferred`] along: the call waits.
     Deferred,

@@ -161,7 +161,7 @@ impl Turn<'_> {
     }
 
     /// Lets the call wait until the agent knows what will come of the message, on any thread: a
-    /// direct message, a task or a refusal. Until then no task is stored. What was published
+    /// direct message, a task or a refusal. Until then no new task is stored. What was published
     /// before is kept for the task, if there will be one.
     ///
     /// # Errors

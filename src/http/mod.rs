@@ -1,8 +1,9 @@
 //! HTTP/1.1 server side as a strict, pure codec: bytes to views, values to bytes.
 //!
 //! The law of this folder: what RFC 9112 lets a server refuse is refused, and every refusal
-//! ([`Reject`]) of bytes closes their connection. Nothing here knows A2A, a socket, a clock or a
-//! thread; no bytes can make it panic, and no loop is longer than its input.
+//! ([`Reject`]) of bytes closes their connection. Of A2A nothing is known here but the
+//! names of three fields ([`Field`]), and nothing of a socket, a clock or a thread; no bytes can
+//! make it panic, and no loop is longer than its input.
 //!
 //! The order of use: [`find_head`] until it is complete, [`parse_head`] once (or [`HeadMemo`] for
 //! both), then either `Content-Length` bytes or [`Chunked`], then [`response`]. A head that comes

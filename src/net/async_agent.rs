@@ -1,7 +1,9 @@
-//! Async agents: an `async fn` that owns its task, run beside the connections of its worker.
+//! Async agents: an `async fn` that owns its task, or a turn that may become one, run beside the
+//! connections of its worker.
 //!
 //! The future starts on the worker that got the message and stays there, so it need not be `Send`;
-//! it must not block. When it ends or panics without a last status, its task fails.
+//! it must not block. When it ends or panics without a last status, its task fails; without an
+//! answer to a deferred turn, the call does.
 
 use std::{future::Future, time::Duration};
 
