@@ -267,7 +267,7 @@ impl Bare {
         let large = LargeBodies::new(&Limits::default());
         let config = ServerConfig {
             streams: Permits::new(limits.streams_max, 1),
-            parked: Permits::new(limits.connections_max, 1),
+            waiting: Permits::new(limits.connections_max, 1),
             large,
             card_times: Default::default(),
             held_bytes: Default::default(),

@@ -338,7 +338,7 @@ impl<'x> CallContext<'x> {
             self.writer.refuse(format, &in_flight());
             return Handled::Answered;
         }
-        match self.config.parked.permit(self.scratch.worker) {
+        match self.config.waiting.permit(self.scratch.worker) {
             Some(permit) => {
                 let fields = self.take_fields();
                 Handled::Pending(Box::new(PendingResponse::new(calls, batch, fields, permit)))

@@ -57,8 +57,8 @@ pub struct ServerConfig {
     pub started_s: u64,
     /// Open streams.
     pub streams: Permits,
-    /// Parked calls.
-    pub parked: Permits,
+    /// Calls that wait.
+    pub waiting: Permits,
     /// Bytes of buffers that connections hold, as their driver counts them.
     pub held_bytes: Arc<AtomicUsize>,
     /// What large bodies are parsed with.

@@ -216,7 +216,7 @@ impl Setup {
         };
         let large = LargeBodies::new(&self.limits);
         let streams = Permits::new(self.limits.streams_max, start.workers);
-        let parked = Permits::new(self.limits.connections_max, start.workers);
+        let waiting = Permits::new(self.limits.connections_max, start.workers);
         let config = ServerConfig {
             limits: self.limits,
             mounts,
@@ -235,7 +235,7 @@ impl Setup {
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),
             started_s: (start.unix_ms)() / 1000,
             streams,
-            parked,
+            waiting,
             held_bytes: Arc::default(),
             large,
             card_times: CardTimes::default(),
@@ -356,7 +356,7 @@ impl Engine {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Parked calls and open streams.
+    /// Calls that wait, and open streams.
     pub fn running(&self) -> usize {
         let Waiting { calls, streams } = self.waiting();
         calls + streams
@@ -364,7 +364,7 @@ impl Engine {
 
     /// What clients wait for.
     pub fn waiting(&self) -> Waiting {
-        Waiting { calls: self.config.parked.count(), streams: self.config.streams.count() }
+        Waiting { calls: self.config.waiting.count(), streams: self.config.streams.count() }
     }
 
     /// Tasks that are in no terminal state, whether or not anybody waits for them.
