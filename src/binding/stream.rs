@@ -271,7 +271,10 @@ fn push_item(
                 push_u64(out, number);
             }
             envelope.close(out, start);
-            ws::finish(out, frame, OpCode::Text);
+            if !ws::finish(out, frame, OpCode::Text) {
+                // What was to be repeated is not where it was.
+                *chunk_head = None;
+            }
         }
     }
 }

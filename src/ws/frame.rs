@@ -138,24 +138,25 @@ pub fn begin(out: &mut Vec<u8>) -> FrameMark {
 
 /// Fills in the header of a whole, unmasked message of this kind.
 ///
-/// A header of another length than the usual one moves the payload once.
+/// A header of another length than the usual one moves the payload once; false: so it was.
 #[inline]
-pub fn finish(out: &mut Vec<u8>, mark: FrameMark, opcode: OpCode) {
+pub fn finish(out: &mut Vec<u8>, mark: FrameMark, opcode: OpCode) -> bool {
     let Some(length) = out.len().checked_sub(mark.start + ROOM) else {
         debug_assert!(false, "the buffer shrank below the mark");
-        return;
+        return false;
     };
     let first = 0x80 | opcode.bits();
     if let (126.., Ok(short)) = (length, u16::try_from(length)) {
         let [high, low] = short.to_be_bytes();
         out[mark.start..mark.start + ROOM].copy_from_slice(&[first, 126, high, low]);
-        return;
+        return true;
     }
     let mut wide = [first, 127, 0, 0, 0, 0, 0, 0, 0, 0];
     wide[2..].copy_from_slice(&(length as u64).to_be_bytes());
     let narrow = [first, length as u8];
     let header = if length < 126 { &narrow[..] } else { &wide[..] };
     out.splice(mark.start..mark.start + ROOM, header.iter().copied());
+    false
 }
 
 /// Takes back everything since [`begin`], as if it had never been called.

@@ -1,7 +1,13 @@
 //! JSON-RPC over WebSocket: the handshake, many calls on one connection, streams and their numbers,
 //! signs of life, and every way in which a connection ends.
 
-use peregrine::engine::{Mount, Next, Setup};
+use std::sync::Arc;
+
+use peregrine::{
+    agent::{Agent, Profile, Turn},
+    engine::{Mount, Next, Setup},
+    model::{ArtifactBuf, PartsBuf, TaskState},
+};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -328,6 +334,46 @@ fn a_stream_is_a_message_for_each_event_and_one_that_ends_it() {
     let sent = lab.say(peer, &gone);
     assert_eq!((sent.len(), &sent[0]["error"]["code"]), (1, &json!(-32001)));
     assert_eq!(lab.engine.running(), 0);
+}
+
+/// Says chunks of these sizes.
+struct Chunks(&'static [usize]);
+
+impl Agent for Chunks {
+    fn start(&self, mut turn: Turn<'_>) {
+        for (number, size) in self.0.iter().enumerate() {
+            let text = char::from(b'a' + number as u8).to_string().repeat(*size);
+            let chunk = ArtifactBuf::new("a", &PartsBuf::new().text(&text));
+            turn.chunk(&chunk, number > 0, number + 1 == self.0.len());
+        }
+        turn.status(TaskState::Completed);
+    }
+}
+
+#[test]
+fn chunks_are_whole_whatever_the_length_of_their_frames() {
+    const SIZES: &[usize] = &[10, 70_000, 20, 65_200, 65_300, 30, 90_000, 40];
+    let agent: Arc<dyn Agent> = Arc::new(Chunks(SIZES));
+    let agents = vec![(Profile::new("chunks", "Says chunks."), agent)];
+    let mut lab = Lab::new(Setup { agents, ..Setup::default() });
+    let peer = lab.socket("/", "");
+    let mut sent = lab.say(peer, &stream_id("7", "hi"));
+    while !sent.last().is_some_and(is_complete) {
+        lab.pass(1);
+        sent.extend(lab.frames(peer).iter().map(Sent::json));
+    }
+    let task = &sent[0]["result"]["task"]["id"];
+    let chunks: Vec<&Value> = sent
+        .iter()
+        .map(|item| &item["result"]["artifactUpdate"])
+        .filter(|u| u.is_object())
+        .collect();
+    assert_eq!(chunks.len(), SIZES.len());
+    for (number, (chunk, size)) in chunks.iter().zip(SIZES).enumerate() {
+        assert_eq!(&chunk["taskId"], task);
+        let text = chunk["artifact"]["parts"][0]["text"].as_str().unwrap();
+        assert_eq!((text.len(), text.as_bytes()[0]), (*size, b'a' + number as u8));
+    }
 }
 
 #[test]
