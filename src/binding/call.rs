@@ -121,8 +121,17 @@ impl<'x> CallContext<'x> {
 
     /// A2A 1.0 §3.2.6: agents hear which extensions are asked for, and the answer names those that
     /// are in effect.
+    #[inline(always)] // Hardly anybody asks for one.
     pub fn name_extensions(&mut self) {
-        let RequestSource::Http(head) = self.source else { return };
+        if let RequestSource::Http(head) = self.source
+            && extensions::are_named(head)
+        {
+            self.name_extensions_of(head);
+        }
+    }
+
+    #[cold]
+    fn name_extensions_of(&mut self, head: &Head<'_>) {
         let Some(named) = extensions::joined(head) else { return };
         self.writer.fields = ResponseFieldsBuf::default();
         if let Some(profile) = self.service.profile(self.agent) {

@@ -141,7 +141,8 @@ impl AllAgents {
     /// The program that answers for an agent, as a worker finds it on the way of a call.
     #[inline]
     pub fn of_worker(&self, worker: usize, agent: AgentIndex) -> Option<CurrentAgent<'_>> {
-        let list = &self.workers[worker % self.workers.len()];
+        // Without a division.
+        let list = self.workers.get(worker).unwrap_or(&self.workers[0]);
         // Nobody waits to write it (`refresh`), so that a turn may read it that a turn has begun.
         let list = list.read().unwrap_or_else(PoisonError::into_inner);
         let at = usize::from(agent.0);
@@ -175,7 +176,7 @@ impl AllAgents {
 
     /// Lets a worker's list be as new as the last change, unless a turn is at work in it.
     pub fn refresh(&self, worker: usize) {
-        let list = &self.workers[worker % self.workers.len()];
+        let list = self.workers.get(worker).unwrap_or(&self.workers[0]);
         let is_new = |list: &WorkerList| list.changes == self.changes.load(Ordering::Acquire);
         if list.try_read().is_ok_and(|list| is_new(&list)) {
             return;

@@ -15,13 +15,16 @@ pub(super) fn removed(registered: &RegisteredAgent) -> Fault {
 }
 
 /// A2A 1.0 §3.3.4: a client that does not know what the agent requires is refused.
+#[inline(always)]
 pub(super) fn check_extensions(
     registered: &RegisteredAgent,
     named: Option<&str>,
 ) -> Result<(), Fault> {
-    if !registered.needs_extension {
-        return Ok(());
-    }
+    if registered.needs_extension { check_required(registered, named) } else { Ok(()) }
+}
+
+#[inline(never)]
+fn check_required(registered: &RegisteredAgent, named: Option<&str>) -> Result<(), Fault> {
     let mut required = registered.profile.extensions.iter().filter(|extension| extension.required);
     let is_named = |uri: &str| named.is_some_and(|n| n.split(',').any(|one| one.trim() == uri));
     if required.all(|extension| is_named(&extension.uri)) {
@@ -32,10 +35,13 @@ pub(super) fn check_extensions(
 }
 
 /// A2A 1.0 §3.1.1: a part of a media type that the agent does not declare is refused.
+#[inline(always)]
 pub(super) fn check_media(registered: &RegisteredAgent, message: Message<'_>) -> Result<(), Fault> {
-    if registered.any_media {
-        return Ok(());
-    }
+    if registered.any_media { Ok(()) } else { check_parts(registered, message) }
+}
+
+#[inline(never)]
+fn check_parts(registered: &RegisteredAgent, message: Message<'_>) -> Result<(), Fault> {
     for part in message.parts() {
         let Some(media) = part.media_type() else { continue };
         let media = media.raw().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();

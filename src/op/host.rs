@@ -33,11 +33,13 @@ pub(super) struct TurnCall {
 }
 
 impl TurnCall {
+    #[inline(always)] // Most turns need none of it.
     pub fn of(send: &Send<'_>, caller: &Caller<'_>, incarnation: u32) -> TurnCall {
         let resumed = TurnCall::of_resumed(caller.worker, caller.scope.agent, incarnation);
         TurnCall { mode: Some(send.mode), ..resumed }
     }
 
+    #[inline(always)]
     pub fn of_resumed(worker: usize, agent: AgentIndex, incarnation: u32) -> TurnCall {
         let (link, refused) = (CallLink::default(), None);
         TurnCall { mode: None, worker, agent, incarnation, link, refused }
@@ -47,7 +49,17 @@ impl TurnCall {
     ///
     /// # Errors
     /// The server or the agent has refused it.
+    #[inline(always)]
     pub fn end(&mut self, ending: &Ending) -> Result<(bool, CallLink), Fault> {
+        let has_said = matches!(ending, Ending::Refused(_) | Ending::Deferred);
+        if has_said || self.refused.is_some() || self.link.is_some() {
+            return self.end_linked(ending);
+        }
+        Ok((false, CallLink::default()))
+    }
+
+    #[cold]
+    fn end_linked(&mut self, ending: &Ending) -> Result<(bool, CallLink), Fault> {
         let link = std::mem::take(&mut self.link);
         match (self.refused.take(), ending) {
             (Some(fault), _) => Err(fault),

@@ -109,7 +109,7 @@ impl Core {
         Fault { task: id, ..Fault::because(FaultKind::ShuttingDown, detail) }
     }
 
-    #[inline]
+    #[inline(always)] // A call is long to copy.
     fn call_in_scope(
         &self,
         cx: &mut CallCx<'_>,

@@ -10,7 +10,7 @@ use crate::{
     model::{Generation, RawText, Reply, Send, SendMode, Task, TaskState},
     op::{
         Core,
-        agents::CurrentAgent,
+        agents::{CurrentAgent, RegisteredAgent},
         check::{check_extensions, check_media, removed},
         handover::By,
         host::{NewTurn, NextTurn, TurnCall},
@@ -24,34 +24,48 @@ use crate::{
 pub(super) const FIRST_SEQ: u64 = 1;
 
 impl Core {
+    #[inline(always)]
     pub(super) fn send(
         &self,
         cx: &mut CallCx<'_>,
         send: &Send<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
+        let current = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
+        let registered: &RegisteredAgent = &current;
         if registered.is_removed {
-            return Err(removed(&registered));
+            return Err(removed(registered));
         }
         if send.mode == SendMode::Stream && !registered.profile.streaming {
             return Err(FaultKind::StreamingNotSupported.into());
         }
-        check_extensions(&registered, cx.caller.extensions)?;
-        check_media(&registered, send.message)?;
-        let Some(id) = send.task_id else { return self.send_new(cx, &registered, send, answer) };
+        check_extensions(registered, cx.caller.extensions)?;
+        check_media(registered, send.message)?;
+        let by = (&current, registered);
+        let Some(id) = send.task_id else { return self.send_new(cx, by, send, answer) };
         match self.store.find(cx.caller.scope, id.raw()) {
-            Some(key) => self.send_next(cx, &registered, key, send, answer),
-            None if send.client_chooses_id => self.send_new(cx, &registered, send, answer),
+            Some(key) => self.send_next(cx, by, key, send, answer),
+            None if send.client_chooses_id => self.send_new(cx, by, send, answer),
             // A2A 1.0 §3.4.2: clients use only ids that a server made.
             None => Err(FaultKind::TaskNotFound.into()),
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn send_again(
+        &self,
+        cx: &mut CallCx<'_>,
+        send: &Send<'_>,
+        answer: &mut Answer<'_>,
+    ) -> Result<Outcome, Fault> {
+        self.send(cx, send, answer)
+    }
+
     fn send_new(
         &self,
         cx: &mut CallCx<'_>,
-        registered: &CurrentAgent<'_>,
+        (current, registered): (&CurrentAgent<'_>, &RegisteredAgent),
         send: &Send<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
@@ -114,7 +128,7 @@ impl Core {
         cx.events.clear();
         committed?;
         self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
-        self.hand_over_late(registered, (cx.caller.scope.agent, key), &ending);
+        self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
         let start = StreamStart { seq: FIRST_SEQ, after: 0, generation };
         Ok(outcome(send, key, answered, start, link))
     }
@@ -122,7 +136,7 @@ impl Core {
     fn send_next(
         &self,
         cx: &mut CallCx<'_>,
-        registered: &CurrentAgent<'_>,
+        (current, registered): (&CurrentAgent<'_>, &RegisteredAgent),
         key: TaskKey,
         send: &Send<'_>,
         answer: &mut Answer<'_>,
@@ -131,7 +145,7 @@ impl Core {
         let Some(continued) = self.continue_task(cx.now, (key, incarnation), send)? else {
             // There was a change, of which the task or this call does not know yet.
             self.hand_over(cx.caller.scope.agent, key, By::Call);
-            return self.send(cx, send, answer);
+            return self.send_again(cx, send, answer);
         };
         let mut ending = Ending::Returned;
         cx.events.clear();
@@ -158,7 +172,7 @@ impl Core {
         let (is_deferred, link) = host.call.end(&ending)?;
         if is_deferred {
             drop(host);
-            self.hand_over_late(registered, (cx.caller.scope.agent, key), &ending);
+            self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
             return Ok(Outcome::Pending(deferred(send, key, link)));
         }
         host.is_over = true;
@@ -169,7 +183,7 @@ impl Core {
         });
         cx.events.clear();
         self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
-        self.hand_over_late(registered, (cx.caller.scope.agent, key), &ending);
+        self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
         Ok(outcome(send, key, answered, StreamStart { seq, after: seq, generation }, link))
     }
 
@@ -226,6 +240,7 @@ struct StreamStart {
     generation: Generation,
 }
 
+#[inline(always)]
 fn outcome(
     send: &Send<'_>,
     key: TaskKey,

@@ -19,7 +19,10 @@ use crate::{
 /// The side that waits, kept beside what it waits for. When it is dropped before the call is
 /// answered, its caller has left.
 #[derive(Default)]
-pub struct CallLink(Option<Arc<LateCall>>);
+pub struct CallLink(Option<WaitingSide>);
+
+/// Most calls have none: dropping a link looks at one pointer.
+struct WaitingSide(Arc<LateCall>);
 
 /// The side that answers.
 pub struct LateCall(Mutex<CallState>);
@@ -83,19 +86,25 @@ impl CallLink {
     fn of(stage: CallStage) -> (CallLink, Arc<LateCall>) {
         let state = CallState { stage, waiting: None, watchers: Vec::new() };
         let call = Arc::new(LateCall(Mutex::new(state)));
-        (CallLink(Some(Arc::clone(&call))), call)
+        (CallLink(Some(WaitingSide(Arc::clone(&call)))), call)
+    }
+
+    /// True when there is another side.
+    #[inline]
+    pub fn is_some(&self) -> bool {
+        self.0.is_some()
     }
 
     /// True when somebody is to answer the call: no task does.
     pub fn is_late(&self) -> bool {
-        let is_late = |call: &Arc<LateCall>| matches!(call.lock().stage, CallStage::Late(_));
+        let is_late = |side: &WaitingSide| matches!(side.0.lock().stage, CallStage::Late(_));
         self.0.as_ref().is_some_and(is_late)
     }
 
     /// Takes the answer, or registers `wake`. Behind [`LateAnswer::Wait`] and
     /// [`LateAnswer::Stream`] the task answers the call; others are the last.
     pub fn poll(&self, wake: &Waker) -> Poll<LateAnswer> {
-        let Some(call) = &self.0 else { return Poll::Pending };
+        let Some(WaitingSide(call)) = &self.0 else { return Poll::Pending };
         let mut state = call.lock();
         if let CallStage::Late(answer) = &mut state.stage
             && let Some(answer) = answer.take()
@@ -115,9 +124,10 @@ impl CallLink {
     }
 
     /// The call is answered: its caller does not leave any more.
+    #[inline]
     pub fn finish(&mut self) {
-        if let Some(call) = self.0.take() {
-            call.lock().stage = CallStage::Answered;
+        if let Some(side) = self.0.take() {
+            side.0.finish();
         }
     }
 }
@@ -135,16 +145,19 @@ impl fmt::Debug for CallLink {
     }
 }
 
-impl Drop for CallLink {
-    #[inline]
+impl Drop for WaitingSide {
+    #[cold]
     fn drop(&mut self) {
-        if let Some(call) = self.0.take() {
-            call.leave();
-        }
+        self.0.leave();
     }
 }
 
 impl LateCall {
+    #[cold]
+    fn finish(&self) {
+        self.lock().stage = CallStage::Answered;
+    }
+
     fn lock(&self) -> MutexGuard<'_, CallState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
