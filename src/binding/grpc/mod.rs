@@ -4,8 +4,8 @@
 //! straight from the task, each message behind its five bytes. How a call ends is a status: in
 //! trailers behind its messages, or in a head that has nothing behind it.
 //!
-//! In scope: A2A 1.0 and 0.3, JSON in messages (a2a_rust), health, reflection. Out of scope:
-//! compression, and services of anybody else.
+//! In scope: A2A 1.0 and 0.3, JSON in messages (a2a_rust), health, reflection, whose streams the
+//! driver keeps (`net/http2/services.rs`). Out of scope: compression, and services of anybody else.
 
 mod card;
 pub mod count;
