@@ -237,11 +237,16 @@ impl Exchange {
                 ExchangeState::Pending(pending) => {
                     let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
                     let turn = (cx.now, cx.wake);
-                    if let Poll::Ready(handled) =
-                        pending.poll(cx.engine.service(), turn, &mut writer)
-                    {
-                        self.set_state(handled);
-                        continue;
+                    match pending.poll(cx.engine.service(), turn, &mut writer) {
+                        Poll::Ready(handled) => {
+                            self.set_state(handled);
+                            continue;
+                        }
+                        Poll::Pending if cx.engine.is_cut() => {
+                            pending.cut(&mut writer);
+                            self.state = ExchangeState::Written;
+                        }
+                        Poll::Pending => {}
                     }
                 }
                 ExchangeState::Streaming(stream) => {

@@ -1,7 +1,10 @@
 //! A service that never answers: whoever waits for it hears so when the server ends.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     task::{Poll, Waker},
 };
 
@@ -16,18 +19,26 @@ use peregrine::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{
-    Lab,
-    ask::{post, rpc, rpc_id},
-    ws::Sent,
+use crate::{
+    grpc_client::{Rig, run, say},
+    support::{
+        Lab,
+        ask::{post, rpc, rpc_id},
+        ws::Sent,
+    },
 };
 
-struct Silent(Arc<Profile>);
+struct Silent {
+    profile: Arc<Profile>,
+    /// How many calls have come.
+    calls: Arc<AtomicUsize>,
+}
 
 impl Lifecycle for Silent {}
 
 impl Service for Silent {
     fn call(&self, _: &mut CallCx<'_>, _: Call<'_>, _: &mut Answer<'_>) -> Result<Outcome, Fault> {
+        self.calls.fetch_add(1, SeqCst);
         Ok(Outcome::Pending(WaitHandle::default()))
     }
 
@@ -45,13 +56,17 @@ impl Service for Silent {
     }
 
     fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
-        (agent.0 == 0).then(|| Arc::clone(&self.0))
+        (agent.0 == 0).then(|| Arc::clone(&self.profile))
     }
 }
 
+fn silent(calls: &Arc<AtomicUsize>) -> Arc<dyn Service> {
+    let profile = Arc::new(Profile::new("silent", "Says nothing."));
+    Arc::new(Silent { profile, calls: Arc::clone(calls) })
+}
+
 fn lab() -> Lab {
-    let service = Silent(Arc::new(Profile::new("silent", "Says nothing.")));
-    Lab::new(Setup { service: Some(Arc::new(service)), ..Setup::default() })
+    Lab::new(Setup { service: Some(silent(&Arc::default())), ..Setup::default() })
 }
 
 fn code(answer: &Value) -> &Value {
@@ -90,4 +105,41 @@ fn calls_that_still_wait_at_the_cut_hear_that_the_server_ends() {
     let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
     assert_eq!(ids, [&json!(7), &json!(8)]);
     assert!(answers.iter().all(|answer| *code(answer) == -32000), "{answers:?}");
+}
+
+#[test]
+fn calls_over_http2_that_still_wait_at_the_cut_hear_that_the_server_ends() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let rig = Rig::with(|setup| {
+        setup.agents.clear();
+        setup.service = Some(silent(&calls));
+        setup.limits.drain_ms = 100;
+    });
+    run(async {
+        let mut grpc = rig.v1().await;
+        let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+        let (client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        let uri = "http://test.example/";
+        let request = http::Request::post(uri).header("content-type", "application/json");
+        let request = request.header("a2a-version", "1.0").body(()).unwrap();
+        let (answer, mut body) = client.send_request(request, false).unwrap();
+        body.send_data(rpc("GetTask", &json!({"id": "x"})).into(), true).unwrap();
+        let end = async {
+            while calls.load(SeqCst) < 2 {
+                tokio::task::yield_now().await;
+            }
+            rig.0.shutdown();
+        };
+        let (status, answer, ()) = tokio::join!(grpc.send_message(say("x")), answer, end);
+        let status = status.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::Unavailable);
+        assert!(status.message().contains("the server shuts down"), "{status:?}");
+        let mut answer = answer.unwrap();
+        assert_eq!(answer.status(), 503);
+        let text = answer.body_mut().data().await.unwrap().unwrap();
+        assert_eq!(*code(&serde_json::from_slice(&text).unwrap()), -32000);
+    });
+    rig.0.join();
 }

@@ -282,11 +282,15 @@ impl GrpcCall {
         let out = &mut scratch.out;
         out.clear();
         let mut writer = ResponseWriter::new(out, Transport::Parts(parts));
-        if let Handled::Pending(pending) = handled
-            && let Poll::Ready(next) =
-                pending.poll(engine.service(), (now, cx.waker()), &mut writer)
-        {
-            *handled = next;
+        if let Handled::Pending(pending) = handled {
+            match pending.poll(engine.service(), (now, cx.waker()), &mut writer) {
+                Poll::Ready(next) => *handled = next,
+                Poll::Pending if engine.is_cut() => {
+                    pending.cut(&mut writer);
+                    *handled = Handled::Answered;
+                }
+                Poll::Pending => {}
+            }
         }
         if let Handled::Stream(events) = handled {
             let follow = events.poll(engine.service(), cx.waker(), &mut writer, PIECE);
