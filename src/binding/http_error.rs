@@ -1,8 +1,8 @@
 //! Errors below any call: a head, a path or a method that leads to none.
 //!
 //! Unless gRPC or HTTP+JSON is asked for, which have words of their own, the answer is a JSON-RPC
-//! error with a null id under an HTTP status of its own. Errors of calls are written in the words of
-//! their dialect instead.
+//! error with a null id under an HTTP status of its own. Errors of calls are written in the words
+//! of their dialect instead.
 
 use crate::{
     binding::{answer::ResponseWriter, responder::Content},
