@@ -53,6 +53,18 @@ impl Core {
         }
     }
 
+    /// The same for a turn that did not come back.
+    #[cold]
+    pub(super) fn hand_over_broken(
+        &self,
+        began: &CurrentAgent<'_>,
+        (agent, key): (AgentIndex, TaskKey),
+    ) {
+        if self.agents.has_changed(began) {
+            self.hand_over(agent, key, By::Change);
+        }
+    }
+
     /// Hands a task over to the program that answers for its agent now, unless it is that one's.
     #[cold]
     pub(super) fn hand_over(&self, agent: AgentIndex, key: TaskKey, by: By<'_>) {

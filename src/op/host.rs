@@ -11,6 +11,7 @@ use crate::{
     model::{EventBuf, Generation, Message, Send, SendMode, TaskEvent, TaskView},
     op::{
         Core,
+        agents::CurrentAgent,
         defer::{DeferredTurn, TurnPlace},
         send::FIRST_SEQ,
     },
@@ -89,6 +90,10 @@ pub(super) struct NewTurn<'t> {
     pub message: Message<'t>,
     pub now: Now,
     pub call: TurnCall,
+    /// Whose turn it is.
+    pub began: &'t CurrentAgent<'t>,
+    /// True when the agent has come back, and the turn stores what is left.
+    pub is_over: bool,
 }
 
 impl TurnHost for NewTurn<'_> {
@@ -142,6 +147,8 @@ pub(super) struct NextTurn<'t> {
     /// The wire family of the call that made the task.
     pub generation: Generation,
     pub call: TurnCall,
+    /// Whose turn it is.
+    pub began: &'t CurrentAgent<'t>,
     /// True when the agent has come back.
     pub is_over: bool,
 }
@@ -182,11 +189,21 @@ impl TurnHost for NextTurn<'_> {
     }
 }
 
+impl Drop for NewTurn<'_> {
+    /// A turn that panics may have stored its task.
+    fn drop(&mut self) {
+        if !self.is_over && self.reserved.is_kept() {
+            self.core.hand_over_broken(self.began, (self.call.agent, self.reserved.key()));
+        }
+    }
+}
+
 impl Drop for NextTurn<'_> {
     /// A turn that panics is over, too.
     fn drop(&mut self) {
         if !self.is_over {
             self.core.store.update(self.key, self.now, |edit| edit.end_turn());
+            self.core.hand_over_broken(self.began, (self.call.agent, self.key));
         }
     }
 }

@@ -83,13 +83,12 @@ impl Core {
         let reserving = self.store.reserve(new, cx.now);
         let reserved = reserving.as_ref().map_err(|refused| *refused)?;
         let (key, context_id) = (reserved.key(), RawText::known(reserved.context_id()));
-        let mut ending = Ending::Returned;
         let (generation, message, now) = (send.generation, send.message, cx.now);
-        let incarnation = registered.incarnation;
+        let (core, incarnation, mut ending) = (self, registered.incarnation, Ending::Returned);
         // What a turn left that panicked or was refused is nobody else's.
         cx.events.clear();
-        let call = TurnCall::of(send, &cx.caller, incarnation);
-        let mut host = NewTurn { core: self, reserved, generation, message, now, call };
+        let (call, began, is_over) = (TurnCall::of(send, &cx.caller, incarnation), current, false);
+        let mut host = NewTurn { core, reserved, generation, message, now, call, began, is_over };
         registered.agent.start(Turn {
             message,
             state: None,
@@ -110,6 +109,7 @@ impl Core {
         if is_deferred {
             return Ok(Outcome::Pending(deferred(send, key, link)));
         }
+        host.is_over = true;
         if let (false, Ending::Replied(message)) = (reserved.is_kept(), &ending) {
             // The reservation gives its place back: no trace is left.
             cx.events.clear();
@@ -151,7 +151,8 @@ impl Core {
         cx.events.clear();
         let (seq, generation) = (continued.seq, continued.generation);
         let (now, call) = (cx.now, TurnCall::of(send, &cx.caller, incarnation));
-        let mut host = NextTurn { core: self, key, now, seq, generation, call, is_over: false };
+        let (core, began, is_over) = (self, current, false);
+        let mut host = NextTurn { core, key, now, seq, generation, call, began, is_over };
         registered.agent.start(Turn {
             message: send.message,
             state: Some(continued.state),
@@ -168,14 +169,16 @@ impl Core {
             ending: &mut ending,
             host: &mut host,
         });
-        // A turn that is refused or deferred is over like one that panics.
-        let (is_deferred, link) = host.call.end(&ending)?;
-        if is_deferred {
-            drop(host);
-            self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
-            return Ok(Outcome::Pending(deferred(send, key, link)));
-        }
         host.is_over = true;
+        let link = match host.call.end(&ending) {
+            Ok((false, link)) => link,
+            refused_or_deferred => {
+                self.store.update(key, cx.now, |edit| edit.end_turn());
+                self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
+                let (_, link) = refused_or_deferred?;
+                return Ok(Outcome::Pending(deferred(send, key, link)));
+            }
+        };
         self.finish_turn(cx.events, &ending, cx.now);
         let mut answered = false;
         self.commit((key, incarnation), cx.events, None, cx.now, |task| {

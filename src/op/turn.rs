@@ -40,7 +40,8 @@ impl Core {
         let mut ending = Ending::Returned;
         cx.events.clear();
         let (now, call) = (cx.now, TurnCall::of_resumed(cx.worker, agent, incarnation));
-        let mut host = NextTurn { core: self, key, now, seq: 0, generation, call, is_over: false };
+        let (core, began, seq, is_over) = (self, &registered, 0, false);
+        let mut host = NextTurn { core, key, now, seq, generation, call, began, is_over };
         let turn = Turn {
             message: Message(&message),
             state: Some(state),

@@ -7,8 +7,9 @@ use std::{
 };
 
 use peregrine::{
-    agent::{Adopted, Agent, Closed, Job, NotKept, Profile, Turn},
+    agent::{Adopted, Agent, Closed, Deferred, Job, NotKept, Profile, Turn},
     engine::{AgentError, Agents, Setup},
+    fault::FaultKind,
     limits::Limits,
     model::{ArtifactBuf, MessageBuf, PartsBuf, TaskState},
     service::AgentIndex,
@@ -514,6 +515,99 @@ fn a_turn_that_answers_its_client_ends_as_it_began() {
         assert_eq!(more["result"]["task"]["status"]["state"], state, "{more}");
         // Whoever waits for an answer to its message is not left alone with it.
         assert_eq!(midway.next.adopted.lock().unwrap().len(), usize::from(text == "later"));
+    }
+}
+
+/// Is replaced or removed in the middle of its second turn, which it does not end well.
+struct Falls {
+    agents: Agents,
+    /// `None`: it is removed.
+    next: Option<Keep>,
+    ends: fn(Turn<'_>),
+    held: Mutex<Vec<Deferred>>,
+}
+
+impl Falls {
+    fn change_and_end(&self, turn: Turn<'_>) {
+        match &self.next {
+            Some(next) => drop(self.agents.replace(profile("one", ""), Arc::new(next.clone()))),
+            None => self.agents.remove("one").unwrap(),
+        }
+        (self.ends)(turn);
+    }
+}
+
+impl Agent for Falls {
+    fn start(&self, mut turn: Turn<'_>) {
+        match turn.message.parts().next().and_then(|part| part.as_text()).unwrap().raw() {
+            b"stay" => turn.status(TaskState::Working),
+            b"later" => turn.resume_after(1_000, 1),
+            b"hold" => self.held.lock().unwrap().extend(turn.defer()),
+            _ => self.change_and_end(turn),
+        }
+    }
+
+    fn resume(&self, turn: Turn<'_>, _: u64) {
+        self.change_and_end(turn);
+    }
+}
+
+fn refuses(turn: Turn<'_>) {
+    turn.refuse(FaultKind::UnsupportedOperation);
+}
+
+fn defers(turn: Turn<'_>) {
+    assert!(turn.defer().is_err(), "there is no room");
+}
+
+fn panics(_: Turn<'_>) {
+    panic!("as the test wants it");
+}
+
+/// Detaches its task, loses the job and panics.
+fn loses(turn: Turn<'_>) {
+    std::mem::forget(turn.detach());
+    panic!("as the test wants it");
+}
+
+#[test]
+fn a_task_is_handed_over_whose_turn_is_refused_or_panics_after_a_change() {
+    let ends: [(&str, &str, fn(Turn<'_>)); 5] = [
+        ("stay", "more", refuses),
+        ("stay", "more", defers),
+        ("stay", "more", panics),
+        ("later", "", panics),
+        ("", "go", loses),
+    ];
+    for (case, (first, then, ends)) in ends.into_iter().enumerate() {
+        for next in [Some(Keep::default()), None] {
+            let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
+            let (mut lab, agents) = lab_limited(limits);
+            let (all, held) = (agents.clone(), Mutex::default());
+            let falls = Arc::new(Falls { agents: all, next: next.clone(), ends, held });
+            agents.replace(profile("one", ""), Arc::clone(&falls) as Arc<dyn Agent>).unwrap();
+            let waits = lab.open();
+            let hold = post("/agents/one", &[], &rpc("SendMessage", &Gen::V1.params(say("hold"))));
+            lab.write(waits, &hold);
+            assert_eq!(falls.held.lock().unwrap().len(), 1);
+            let mut id = Value::Null;
+            if !first.is_empty() {
+                id = send(&mut lab, "one", first)["task"]["id"].take();
+            }
+            let told = catch_unwind(AssertUnwindSafe(|| match then {
+                "" => lab.pass(5_000),
+                then => {
+                    let more = Gen::V1.params(Say { task: id.as_str(), id: "m-2", ..say(then) });
+                    let answer = at(&mut lab, "one", "SendMessage", &more);
+                    assert!(!answer["error"].is_null());
+                }
+            }));
+            assert_eq!(told.is_err(), case > 1, "{case}");
+            match next {
+                Some(next) => assert_eq!(next.adopted.lock().unwrap().len(), 1, "{case}"),
+                None => assert_eq!(lab.engine.unfinished_tasks(), 0, "{case}"),
+            }
+        }
     }
 }
 
