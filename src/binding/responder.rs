@@ -3,8 +3,8 @@
 //!
 //! A binding begins an answer with a status, a media type and fields, appends content to the
 //! output, and finishes or rolls back; an answer that comes in pieces is a stream. [`Http1`] and
-//! [`Messages`] write their syntax around the content, [`ResponseParts`] keeps what is said around
-//! it.
+//! [`WebSocketMessages`] write their syntax around the content, [`ResponseParts`] keeps what is
+//! said around it.
 
 use std::borrow::Cow;
 
@@ -62,7 +62,7 @@ pub enum Transport<'x> {
     /// HTTP/1.x.
     Http1(Http1<'x>),
     /// WebSocket.
-    WebSocket(Messages),
+    WebSocket(WebSocketMessages),
     /// Whatever somebody else makes of the parts.
     Parts(&'x mut ResponseParts),
 }
@@ -261,13 +261,13 @@ fn joined<'l>([one, other]: [&[u8]; 2], keeps_alive: bool) -> Cow<'l, [u8]> {
 
 /// Text messages of a WebSocket: one for each answer, and one for each event of a stream.
 #[derive(Debug, Default)]
-pub struct Messages {
+pub struct WebSocketMessages {
     mark: Option<ws::FrameMark>,
     /// Where what was begun last begins.
     start: usize,
 }
 
-impl Responder for Messages {
+impl Responder for WebSocketMessages {
     fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
         // A notification has no answer, and an event brings a frame of its own.
         let has_message = head.content == Content::Whole && response::has_body(head.status);

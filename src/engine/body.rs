@@ -2,7 +2,7 @@
 //! eaten as they come. Both must move on within every `body_idle_ms`.
 
 use super::{
-    conn::{Conn, Cx, FRESH, State, Step, Turn},
+    conn::{Conn, Cx, FRESH, ParseTurn, State, Step},
     request,
 };
 use crate::{
@@ -106,9 +106,9 @@ impl Conn {
     fn chunks_came(&mut self, cx: &mut Cx<'_>, ate: usize) -> Step {
         let State::Chunks(chunks) = &self.state else { return Step::Wait };
         let lease = match self.turn(cx, chunks.body.len()) {
-            Turn::Small => None,
-            Turn::Large(lease) => Some(lease),
-            Turn::Later => return Step::Rest(ate, true),
+            ParseTurn::Small => None,
+            ParseTurn::Large(lease) => Some(lease),
+            ParseTurn::Later => return Step::Rest(ate, true),
         };
         let State::Chunks(chunks) = std::mem::replace(&mut self.state, FRESH) else {
             return Step::Wait;

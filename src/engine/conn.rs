@@ -8,7 +8,7 @@ mod large;
 mod preface;
 mod streaming;
 
-pub(super) use large::Turn;
+pub(super) use large::ParseTurn;
 
 use std::task::{Poll, Waker};
 

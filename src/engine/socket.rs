@@ -143,16 +143,16 @@ impl Socket {
                         self.session.too_large(cx.out, limit);
                     }
                     ws::close(cx.out, Some(error.code()), error.reason());
-                    Handled::Over
+                    EventOutcome::Over
                 }
             };
             if payload.capacity() <= LARGE_BODY_BYTES {
                 cx.worker.scratch.message = payload;
             }
             match handled {
-                Handled::Done => {}
-                Handled::Partial => break,
-                Handled::Over => return Err(Next::Close),
+                EventOutcome::Done => {}
+                EventOutcome::Partial => break,
+                EventOutcome::Over => return Err(Next::Close),
             }
         }
         Ok(ate)
@@ -164,9 +164,9 @@ impl Socket {
         event: WsEvent,
         payload: &mut Vec<u8>,
         room: usize,
-    ) -> Handled {
+    ) -> EventOutcome {
         let is_done = match event {
-            WsEvent::Partial => return Handled::Partial,
+            WsEvent::Partial => return EventOutcome::Partial,
             WsEvent::Text => self.message(cx, OpCode::Text, payload, room),
             WsEvent::Binary => self.message(cx, OpCode::Binary, payload, room),
             WsEvent::Ping => {
@@ -177,10 +177,10 @@ impl Socket {
             WsEvent::Close(code) => {
                 // RFC 6455 §5.5.1: the answer to a close frame echoes its code.
                 ws::close(cx.out, code, "");
-                return Handled::Over;
+                return EventOutcome::Over;
             }
         };
-        if is_done { Handled::Done } else { Handled::Partial }
+        if is_done { EventOutcome::Done } else { EventOutcome::Partial }
     }
 
     /// Handles a message; false: it waits for its turn to be parsed.
@@ -255,7 +255,7 @@ impl Socket {
 }
 
 /// What became of one event.
-enum Handled {
+enum EventOutcome {
     Done,
     /// There is nothing whole in the input.
     Partial,

@@ -89,7 +89,7 @@ pub fn event(
                 TaskEvent::UserMessage { .. } => return false,
                 TaskEvent::Status { state, at_ms, message, metadata } => {
                     let last = last || state.is_terminal();
-                    let now = Now { state, at_ms, said: message };
+                    let now = StatusNow { state, at_ms, said: message };
                     status_update(&mut writer, generation, now, metadata, place, last);
                 }
                 TaskEvent::Artifact { .. } => {
@@ -104,7 +104,7 @@ pub fn event(
 fn status_update(
     writer: &mut Writer<'_>,
     generation: Generation,
-    now: Now<'_>,
+    now: StatusNow<'_>,
     metadata: Option<JsonObject<'_>>,
     place: Place<'_>,
     last: bool,
@@ -175,7 +175,7 @@ fn task(
     writer.bytes(field::ID, place.task_id);
     writer.bytes(field::CONTEXT_ID, place.context_id);
     let now = view.status();
-    let now = Now { state: now.state, at_ms: now.at_ms, said: now.message };
+    let now = StatusNow { state: now.state, at_ms: now.at_ms, said: now.message };
     status(writer, generation, field::STATUS, now, place);
     if artifacts {
         for whole in view.artifacts() {
@@ -191,7 +191,7 @@ fn task(
 
 /// What is to be written of a status.
 #[derive(Clone, Copy)]
-struct Now<'a> {
+struct StatusNow<'a> {
     state: TaskState,
     at_ms: u64,
     said: Option<Message<'a>>,
@@ -201,7 +201,7 @@ fn status(
     writer: &mut Writer<'_>,
     generation: Generation,
     number: u32,
-    now: Now<'_>,
+    now: StatusNow<'_>,
     place: Place<'_>,
 ) {
     // Both generations number its fields alike.

@@ -14,7 +14,7 @@ use crate::{
         CallContext, EventStream, Handled, PendingResponse, RequestSource, Scratch, ServerConfig,
         answer::ResponseWriter,
         jsonrpc,
-        responder::{Messages, Transport},
+        responder::{Transport, WebSocketMessages},
     },
     fault::{Fault, FaultKind},
     json::Source,
@@ -96,7 +96,7 @@ impl Session {
             service,
             config,
             scratch: call,
-            writer: ResponseWriter::new(out, Transport::WebSocket(Messages::default())),
+            writer: ResponseWriter::new(out, Transport::WebSocket(WebSocketMessages::default())),
             now,
             wake,
             peer,
@@ -125,7 +125,8 @@ impl Session {
         out: &mut Vec<u8>,
         room: usize,
     ) {
-        let mut writer = ResponseWriter::new(out, Transport::WebSocket(Messages::default()));
+        let mut writer =
+            ResponseWriter::new(out, Transport::WebSocket(WebSocketMessages::default()));
         let mut at = 0;
         while at < self.pending.len() {
             if writer.out.len() >= room {
@@ -160,7 +161,8 @@ impl Session {
     /// Ends what waits before its tasks do, because the server ends: calls are asked once more, and
     /// streams end with an error.
     pub fn cut(&mut self, service: &dyn Service, turn: (Now, &Waker), out: &mut Vec<u8>) {
-        let mut writer = ResponseWriter::new(out, Transport::WebSocket(Messages::default()));
+        let mut writer =
+            ResponseWriter::new(out, Transport::WebSocket(WebSocketMessages::default()));
         for pending in self.pending.drain(..) {
             match pending {
                 Pending::Call(mut call) => match call.poll(service, turn, &mut writer) {

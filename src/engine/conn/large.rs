@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Whether a body that has come can be handled.
-pub(in crate::engine) enum Turn {
+pub(in crate::engine) enum ParseTurn {
     /// At once.
     Small,
     /// With these buffers.
@@ -20,15 +20,15 @@ pub(in crate::engine) enum Turn {
 
 impl Conn {
     /// Whether a body of this length can be handled; time begins anew for one that waits.
-    pub(in crate::engine) fn turn(&mut self, cx: &Cx<'_>, length: usize) -> Turn {
+    pub(in crate::engine) fn turn(&mut self, cx: &Cx<'_>, length: usize) -> ParseTurn {
         if length <= LARGE_BODY_BYTES {
-            return Turn::Small;
+            return ParseTurn::Small;
         }
         match cx.engine.config.large.take(&mut self.ticket, cx.wake) {
-            Some(lease) => Turn::Large(lease),
+            Some(lease) => ParseTurn::Large(lease),
             None => {
                 self.since_ms = cx.now.mono_ms;
-                Turn::Later
+                ParseTurn::Later
             }
         }
     }
@@ -45,7 +45,7 @@ impl Conn {
         total: usize,
     ) -> Step {
         let head_len = layout.head_len();
-        let Turn::Large(lease) = self.turn(cx, total - head_len) else {
+        let ParseTurn::Large(lease) = self.turn(cx, total - head_len) else {
             let need = u32::try_from(total).unwrap_or(u32::MAX);
             self.state = State::Reading { scanned: 0, need, continued: true };
             return Step::Wait;
