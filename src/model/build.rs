@@ -206,6 +206,11 @@ impl MessageBuf {
         MessageBuf { packed }
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.packed.capacity()
+    }
+
     /// Gives it an id, unique among the agent's messages; at most 256 bytes, which is what clients
     /// like this one accept.
     pub fn id<'t>(mut self, message_id: impl Into<Text<'t>>) -> MessageBuf {

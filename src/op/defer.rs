@@ -1,7 +1,8 @@
 //! Turns that are answered later, from any thread.
 //!
 //! Law: a deferred turn that would start a task has stored nothing: it has the place of that task.
-//! What a deferred turn keeps of its call is counted as bytes of the store until it is over.
+//! What a deferred turn keeps of its call is counted as bytes of the store until it is over, and
+//! its message, with the place among deferred calls, until the call has taken it.
 
 use std::sync::Arc;
 
@@ -36,8 +37,22 @@ pub(super) struct DeferredTurn {
     /// Bytes that the store counts for it.
     pub held_bytes: usize,
     /// One of `deferred_calls_max`.
-    #[expect(dead_code, reason = "it counts by being there")]
-    pub permit: Permit,
+    pub permit: Option<Permit>,
+}
+
+/// What a message is counted by that its call has not taken yet.
+struct MessageCharge {
+    core: Arc<Core>,
+    key: TaskKey,
+    /// Bytes that the store counts for it.
+    held_bytes: usize,
+    _permit: Option<Permit>,
+}
+
+impl Drop for MessageCharge {
+    fn drop(&mut self) {
+        self.core.store.release_bytes(self.key, self.held_bytes);
+    }
 }
 
 /// Where the task of a deferred turn is.
@@ -88,6 +103,20 @@ impl DeferredTurn {
         self.core.store.release_bytes(self.key, held_bytes);
     }
 
+    /// Answers with a message, which waits until the call takes it.
+    fn say(&mut self, message: MessageBuf, context_id: Box<[u8]>) {
+        // What the call held is of no use any more.
+        self.release();
+        let (core, key) = (Arc::clone(&self.core), self.key);
+        let held_bytes = message.held_bytes() + context_id.len();
+        if let Err(refused) = core.store.hold_bytes(key, held_bytes) {
+            return self.call.answer(LateAnswer::Fault(refused.into()));
+        }
+        let charge = MessageCharge { core, key, held_bytes, _permit: self.permit.take() };
+        let answer = LateAnswer::Message { message, context_id };
+        self.call.answer_with(answer, Some(Box::new(charge)));
+    }
+
     fn end(&self, state: TaskState, message: &MessageBuf) -> Result<(), Fault> {
         let (now, mut events) = (self.core.now(), EventBuf::default());
         push_status(&mut events, state, message, now);
@@ -133,9 +162,9 @@ impl DeferredHost for DeferredTurn {
     fn reply(mut self: Box<Self>, message: MessageBuf) {
         let answer = match std::mem::replace(&mut self.place, TurnPlace::Left) {
             TurnPlace::New(reserved) => {
-                let context_id = reserved.context_id().into();
+                let context_id: Box<[u8]> = reserved.context_id().into();
                 self.core.store.give_back(reserved);
-                LateAnswer::Message { message, context_id }
+                return self.say(message, context_id);
             }
             TurnPlace::Next { seq } => match self.end(TaskState::Completed, &message) {
                 Ok(()) => self.begun(seq, seq),

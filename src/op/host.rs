@@ -249,7 +249,7 @@ impl Core {
                 generation,
                 events,
                 held_bytes,
-                permit,
+                permit: Some(permit),
             }),
         ))
     }

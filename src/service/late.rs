@@ -1,9 +1,11 @@
 //! A call that is answered later: what the side that waits and the side that answers share.
 //!
 //! Law: at most one answer is given, from any thread, and whoever waits is woken by it. A caller
-//! that leaves before its answer is found out at once by whoever asked to be told.
+//! that leaves before its answer is found out at once by whoever asked to be told. What an answer
+//! is counted by lives until it is taken, or nobody takes it any more.
 
 use std::{
+    any::Any,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
@@ -56,8 +58,13 @@ pub enum LateAnswer {
     },
 }
 
+/// What something is counted by, for as long as it lives.
+type Charge = Box<dyn Any + Send>;
+
 struct CallState {
     stage: CallStage,
+    /// What the answer is counted by.
+    charge: Option<Charge>,
     waiting: Option<Waker>,
     /// Who is told when the caller leaves.
     watchers: Vec<Arc<SharedWaker>>,
@@ -84,7 +91,7 @@ impl CallLink {
     }
 
     fn of(stage: CallStage) -> (CallLink, Arc<LateCall>) {
-        let state = CallState { stage, waiting: None, watchers: Vec::new() };
+        let state = CallState { stage, charge: None, waiting: None, watchers: Vec::new() };
         let call = Arc::new(LateCall(Mutex::new(state)));
         (CallLink(Some(WaitingSide(Arc::clone(&call)))), call)
     }
@@ -115,6 +122,9 @@ impl CallLink {
                     CallStage::Answered
                 }
             };
+            let charge = state.charge.take();
+            drop(state);
+            drop(charge);
             return Poll::Ready(answer);
         }
         if !state.waiting.as_ref().is_some_and(|waiting| waiting.will_wake(wake)) {
@@ -164,9 +174,16 @@ impl LateCall {
 
     /// Answers the call, unless it is over.
     pub fn answer(&self, answer: LateAnswer) {
+        self.answer_with(answer, None);
+    }
+
+    /// Answers the call as [`LateCall::answer`] does; `charge` is dropped when the answer is taken,
+    /// or when nobody takes it any more.
+    pub(crate) fn answer_with(&self, answer: LateAnswer, charge: Option<Charge>) {
         let mut state = self.lock();
         if let CallStage::Late(given @ None) = &mut state.stage {
             *given = Some(answer);
+            state.charge = charge;
             let waiting = state.waiting.take();
             drop(state);
             waiting.inspect(Waker::wake_by_ref);
@@ -202,9 +219,10 @@ impl LateCall {
         // An answer that nobody takes any more goes, too.
         let stage = std::mem::replace(&mut state.stage, CallStage::Left);
         let watchers = std::mem::take(&mut state.watchers);
+        let charge = state.charge.take();
         state.waiting = None;
         drop(state);
-        drop(stage);
+        drop((stage, charge));
         for waker in watchers.iter().filter_map(|watcher| watcher.take()) {
             waker.wake();
         }

@@ -359,3 +359,38 @@ fn what_is_kept_of_a_deferred_call_counts_as_bytes_of_the_store() {
     send(&mut lab, Gen::V1, say(&text));
     assert_eq!(keep.take().message().text(), text);
 }
+
+#[test]
+fn a_message_that_its_call_has_not_taken_yet_counts_among_deferred_calls() {
+    let mut limits = Limits::default();
+    limits.deferred_calls_max = 1;
+    let (mut lab, keep) = lab(limits);
+    // What it writes is read before the other connection takes its answer.
+    let refused = lab.open();
+    let peer = send(&mut lab, Gen::V1, say("hi"));
+    keep.take().reply(words("hello"));
+    lab.write(refused, &post("/", &[], &rpc("SendMessage", &Gen::V1.params(say("hi")))));
+    let error = lab.reply(refused).json()["error"].take();
+    assert!(error["message"].as_str().unwrap().contains("deferred_calls_max"), "{error}");
+    assert_eq!(answer(&mut lab, peer)["result"]["message"]["parts"][0]["text"], "hello");
+    let peer = send(&mut lab, Gen::V1, say("hi"));
+    keep.take().reply(words("hello"));
+    lab.end(peer);
+    send(&mut lab, Gen::V1, say("hi"));
+}
+
+#[test]
+fn a_message_that_its_call_has_not_taken_yet_counts_as_bytes_of_the_store() {
+    let mut limits = Limits::default();
+    (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
+    let (mut lab, keep) = lab(limits);
+    for _ in 0..2 {
+        let peers: Vec<Peer> = (0..4).map(|_| send(&mut lab, Gen::V1, say("hi"))).collect();
+        for deferred in std::mem::take(&mut *keep.0.lock().unwrap()) {
+            deferred.reply(words(&"x".repeat(9_000)));
+        }
+        let answers: Vec<Value> = peers.iter().map(|peer| answer(&mut lab, *peer)).collect();
+        let refused = answers.iter().filter(|answer| answer["error"]["code"] == -32000).count();
+        assert!((1..4).contains(&refused), "{refused}");
+    }
+}
