@@ -131,6 +131,11 @@ impl AllAgents {
         self.names.find(name)
     }
 
+    /// True when an agent was ever given this name.
+    pub fn had(&self, name: &str) -> bool {
+        self.names.find_ever(name).is_some()
+    }
+
     /// True when only one of them was not removed.
     #[cold]
     pub fn is_one(&self) -> bool {

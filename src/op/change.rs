@@ -82,7 +82,7 @@ impl Agents {
             return Err(AgentError::Tenant(name));
         }
         let added = self.0.agents.add(profile, agent);
-        if added.is_err() && self.0.agents.find(&name).is_none() {
+        if added.is_err() && !self.0.agents.had(&name) {
             self.0.unclaim_name(&name);
         }
         added

@@ -74,7 +74,7 @@ impl Core {
     ) -> Arc<Core> {
         let room = (start.workers, limits.agents_max);
         let agents = AllAgents::new(agents, room, start.secret);
-        Arc::new_cyclic(|this| Core {
+        let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             store: Store::for_workers(limits, start.secret, start.workers)
                 .of_node(node)
@@ -87,7 +87,12 @@ impl Core {
             deferred: Permits::new(limits.deferred_calls_max, start.workers),
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
-        })
+        });
+        // No tenant gets the name of an agent, also when that one is gone.
+        core.agents.names().iter().for_each(|name| {
+            core.claim_name(name);
+        });
+        core
     }
 
     /// Its agents, to change them.

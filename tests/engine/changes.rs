@@ -612,6 +612,25 @@ fn a_task_is_handed_over_whose_turn_is_refused_or_panics_after_a_change() {
 }
 
 #[test]
+fn no_tenant_gets_the_name_of_an_agent_that_was_there_from_the_start_and_is_gone() {
+    let limits = Limits { task_ttl_ms: 60_000, ..Limits::default() };
+    let (mut lab, agents) = lab_limited(limits);
+    let id = send(&mut lab, "one", "task")["task"]["id"].take();
+    agents.remove("one").unwrap();
+    lab.pass(30_000);
+    assert_eq!(task(&mut lab, &id)["id"], id);
+    lab.pass(40_000);
+    assert_eq!(lab.ask(&get(CARD)).status, 404);
+    let mut params = Gen::V1.params(say("hi"));
+    params["tenant"] = json!("one");
+    assert_eq!(lab.code("SendMessage", &params), -32602);
+    // An agent that was refused the name again leaves it as it was.
+    let wrong = Profile { fields: vec!["te".to_owned()], ..profile("one", "") };
+    assert!(agents.add(wrong, Arc::new(Named("x"))).is_err());
+    assert_eq!(lab.code("SendMessage", &params), -32602);
+}
+
+#[test]
 fn kept_bytes_max() {
     let limits = Limits { kept_bytes_max: 10, ..Limits::default() };
     let (mut lab, agents) = lab_limited(limits);
