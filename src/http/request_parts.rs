@@ -208,17 +208,14 @@ impl Section<'_> {
             Some(&byte) => return Err(control(byte)),
         }
         if self.syntax.is_ok() {
-            self.syntax = match self.fields_left.checked_sub(1) {
-                // A line that does not begin with a name is no field, and none too many.
-                None if !name.first().is_some_and(|&byte| line::is_token(byte)) => {
-                    Err(Reject::FieldName)
+            // A line that is no field is none too many.
+            self.syntax = check_field(name, stop == value.len());
+            if self.syntax.is_ok() {
+                match self.fields_left.checked_sub(1) {
+                    Some(left) => self.fields_left = left,
+                    None => self.syntax = Err(Reject::TooManyFields),
                 }
-                None => Err(Reject::TooManyFields),
-                Some(left) => {
-                    self.fields_left = left;
-                    check_field(name, stop == value.len())
-                }
-            };
+            }
         }
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(SEPARATOR);
