@@ -80,7 +80,7 @@ impl DeferredCancel {
         RawText::known(&self.task_id)
     }
 
-    /// Agrees: the task is canceled, unless it has ended meanwhile.
+    /// Agrees: the task is canceled, unless it has ended meanwhile, or the agent was replaced.
     pub fn agree(mut self) {
         if let Some(host) = self.host.take() {
             host.decide(None);

@@ -17,8 +17,11 @@ use crate::{
     service::{
         Answer, CallCx, CallLink, Handle, LateAnswer, LateCall, Now, Outcome, WaitHandle, Waiter,
     },
-    store::TaskKey,
+    store::{Edit, TaskKey},
 };
+
+/// What a client hears whose cancel was decided by a program that has the task no more.
+const REPLACED: &str = "the agent was replaced before the task was canceled; ask again";
 
 /// The hint of a handle whose call waits for the decision of an agent, or the end of the task.
 const CANCEL: u64 = 1;
@@ -33,43 +36,47 @@ impl Core {
     ) -> Result<Outcome, Fault> {
         let key =
             self.store.find(cx.caller.scope, target.id.raw()).ok_or(FaultKind::TaskNotFound)?;
-        if let Some(link) = self.ask_to_cancel(cx, target, key)? {
+        let (incarnation, link) = self.ask_to_cancel(cx, target, key)?;
+        if let Some(link) = link {
             let handle = Handle { hint: CANCEL, ..key.handle() };
             return Ok(Outcome::Pending(WaitHandle { handle, link, ..WaitHandle::default() }));
         }
         let done = self.store.update(key, cx.now, |edit| {
             if !is_in(edit.task(), target.context_id) {
-                return Err(FaultKind::TaskNotFound);
+                return Err(Fault::from(FaultKind::TaskNotFound));
             }
             // A2A 1.0 §3.3.1: cancelling is idempotent; before 1.0 a second one is an error.
             let again =
                 edit.task().state() == TaskState::Canceled && target.generation == Generation::V1;
             if !again {
+                check_asked(edit, incarnation)?;
                 let canceled = canceled(target.metadata, cx.now);
                 edit.apply(&canceled).map_err(|_| FaultKind::TaskNotCancelable)?;
             }
             answer(Reply::Task { view: edit.task().view(), history: None });
             Ok(())
         });
-        done.unwrap_or(Err(FaultKind::TaskNotFound))?;
+        done.unwrap_or(Err(FaultKind::TaskNotFound.into()))?;
         Ok(Outcome::Answered)
     }
 
-    /// Asks the agent of a task that runs; the link of a call that waits for its decision.
+    /// Asks the agent of a task that runs: which of its programs that was, and the link of a call
+    /// that waits for its decision.
     fn ask_to_cancel(
         &self,
         cx: &CallCx<'_>,
         target: &Target<'_>,
         key: TaskKey,
-    ) -> Result<Option<CallLink>, Fault> {
+    ) -> Result<(u32, Option<CallLink>), Fault> {
         let runs = |task: &Task| !task.state().is_terminal() && is_in(task, target.context_id);
         let registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
         if registered.is_removed || !self.store.read(key, runs).unwrap_or(false) {
-            return Ok(None);
+            return Ok((registered.incarnation, None));
         }
         let (worker, metadata) = (cx.caller.worker, target.metadata);
+        let (incarnation, link) = (registered.incarnation, CallLink::default());
         let mut host =
-            Asking { core: self, key, worker, metadata, refused: None, link: CallLink::default() };
+            Asking { core: self, key, incarnation, worker, metadata, refused: None, link };
         registered.agent.cancel(CancelRequest {
             task_id: target.id,
             metadata,
@@ -81,7 +88,7 @@ impl Core {
         });
         match host.refused {
             Some(fault) => Err(fault),
-            None => Ok(host.link.is_late().then_some(host.link)),
+            None => Ok((incarnation, host.link.is_late().then_some(host.link))),
         }
     }
 
@@ -114,6 +121,14 @@ impl Core {
     }
 }
 
+/// A program decides on no task that a later one was given meanwhile.
+fn check_asked(edit: &Edit<'_>, asked: u32) -> Result<(), Fault> {
+    match edit.incarnation() > asked && !edit.task().state().is_terminal() {
+        true => Err(Fault::because(FaultKind::TaskNotCancelable, REPLACED)),
+        false => Ok(()),
+    }
+}
+
 fn canceled(metadata: Option<JsonObject<'_>>, now: Now) -> TaskEvent<'_> {
     let (state, at_ms) = (TaskState::Canceled, now.unix_ms);
     TaskEvent::Status { state, at_ms, message: None, metadata }
@@ -123,6 +138,8 @@ fn canceled(metadata: Option<JsonObject<'_>>, now: Now) -> TaskEvent<'_> {
 struct Asking<'t> {
     core: &'t Core,
     key: TaskKey,
+    /// Which of the agent's programs.
+    incarnation: u32,
     worker: usize,
     metadata: Option<JsonObject<'t>>,
     refused: Option<Fault>,
@@ -153,7 +170,9 @@ impl CancelHost for Asking<'_> {
         }
         let (link, call) = CallLink::late();
         self.link = link;
-        Ok(Box::new(Deciding { core, key: self.key, call, metadata, held_bytes, _permit: permit }))
+        let (key, incarnation) = (self.key, self.incarnation);
+        let _permit = permit;
+        Ok(Box::new(Deciding { core, key, incarnation, call, metadata, held_bytes, _permit }))
     }
 }
 
@@ -161,6 +180,8 @@ impl CancelHost for Asking<'_> {
 struct Deciding {
     core: Arc<Core>,
     key: TaskKey,
+    /// Which of the agent's programs was asked.
+    incarnation: u32,
     call: Arc<LateCall>,
     metadata: Option<JsonObjectBuf>,
     /// Bytes that the store counts for it.
@@ -178,12 +199,16 @@ impl CancelDecision for Deciding {
                 let canceled = canceled(self.metadata.as_ref().map(JsonObjectBuf::view), now);
                 let done = self.core.store.update(self.key, now, |edit| {
                     // Another call may have canceled it, or its agent.
-                    let is_canceled = edit.task().state() == TaskState::Canceled;
-                    is_canceled || edit.apply(&canceled).is_ok()
+                    if edit.task().state() == TaskState::Canceled {
+                        return Ok(());
+                    }
+                    check_asked(edit, self.incarnation)?;
+                    let applied = edit.apply(&canceled);
+                    applied.map(drop).map_err(|_| Fault::from(FaultKind::TaskNotCancelable))
                 });
                 match done {
-                    Some(true) => LateAnswer::Task(self.key.handle()),
-                    Some(false) => LateAnswer::Fault(FaultKind::TaskNotCancelable.into()),
+                    Some(Ok(())) => LateAnswer::Task(self.key.handle()),
+                    Some(Err(fault)) => LateAnswer::Fault(fault),
                     None => LateAnswer::Fault(FaultKind::TaskNotFound.into()),
                 }
             }

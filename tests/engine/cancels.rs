@@ -6,8 +6,8 @@ use std::{
 };
 
 use peregrine::{
-    agent::{Agent, CancelRequest, DeferredCancel, Job, Profile, Turn},
-    engine::Setup,
+    agent::{Adopted, Agent, CancelRequest, DeferredCancel, Job, Profile, Turn},
+    engine::{Agents, Setup},
     limits::Limits,
     model::TaskState,
 };
@@ -142,6 +142,55 @@ fn a_deferred_cancel_is_over_when_the_task_ends_by_itself() {
         }
         careful.0.lock().unwrap().1.pop().unwrap().agree();
         assert_eq!(lab.engine.waiting().calls, 0);
+    }
+}
+
+#[test]
+fn a_program_that_was_replaced_decides_on_no_cancel() {
+    let (mut lab, careful) = lab(Limits::default());
+    let id = begin(&mut lab, "defer");
+    let peer = cancel(&mut lab, &id);
+    let next = Adopts::default();
+    let agents = lab.engine.agents().unwrap().clone();
+    let profile = || Profile::new("careful", "Goes on.");
+    agents.replace(profile(), Arc::new(next.clone())).unwrap();
+    careful.0.lock().unwrap().1.pop().unwrap().agree();
+    lab.settle();
+    let error = lab.reply(peer).json()["error"].take();
+    assert_eq!(error["code"], -32002);
+    assert!(error["message"].as_str().unwrap().contains("ask again"), "{error}");
+    assert_eq!(state(&mut lab, &id), "TASK_STATE_SUBMITTED");
+    // The same where it agrees at once, and is replaced meanwhile.
+    let last = Adopts::default();
+    *next.0.lock().unwrap() = (None, Some((agents, last.clone())));
+    let id = begin(&mut lab, "go");
+    assert_eq!(lab.code("CancelTask", &json!({ "id": id })), -32002);
+    assert_eq!(state(&mut lab, &id), "TASK_STATE_SUBMITTED");
+    let task = lab.result("CancelTask", &json!({ "id": id }));
+    assert_eq!(task["status"]["state"], "TASK_STATE_CANCELED");
+}
+
+/// Takes tasks over and keeps them; lets another program answer in the middle of a cancel.
+#[derive(Clone, Default)]
+struct Adopts(Arc<Mutex<Adopting>>);
+
+type Adopting = (Option<Adopted>, Option<(Agents, Adopts)>);
+
+impl Agent for Adopts {
+    fn start(&self, mut turn: Turn<'_>) {
+        turn.status(TaskState::Submitted);
+        turn.resume_after(1_000_000, 1);
+    }
+
+    fn adopt(&self, task: Adopted) {
+        self.0.lock().unwrap().0 = Some(task);
+    }
+
+    fn cancel(&self, _: CancelRequest<'_>) {
+        let next = self.0.lock().unwrap().1.take();
+        if let Some((agents, next)) = next {
+            agents.replace(Profile::new("careful", "Goes on."), Arc::new(next)).unwrap();
+        }
     }
 }
 
