@@ -1,11 +1,11 @@
 //! A client that wants a task to end: its agent agrees, refuses, or says so later.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
-use super::{Closed, Headers};
+use super::{Closed, Headers, watch::CallerGone};
 use crate::{
     model::{JsonObject, RawText, TaskView},
-    service::Scope,
+    service::{LateCall, Scope},
 };
 
 /// Asks the agent of a running task whether it may be canceled. An agent that does nothing with it
@@ -34,7 +34,10 @@ pub trait CancelHost {
     /// Fails the call.
     fn refuse(&mut self, text: Cow<'static, str>);
     /// Lets the call wait; `held_bytes` is what the agent keeps of it.
-    fn defer(&mut self, held_bytes: usize) -> Result<Box<dyn CancelDecision>, Closed>;
+    fn defer(
+        &mut self,
+        held_bytes: usize,
+    ) -> Result<(Arc<LateCall>, Box<dyn CancelDecision>), Closed>;
 }
 
 /// The side of a deferred request to cancel that belongs to the server.
@@ -62,14 +65,15 @@ impl CancelRequest<'_> {
     /// (`deferred_calls_max`, `store_bytes_max`); the client is told.
     pub fn defer(self) -> Result<DeferredCancel, Closed> {
         let task_id: Box<[u8]> = self.task_id.raw().into();
-        let host = Some(self.host.defer(task_id.len())?);
-        Ok(DeferredCancel { task_id, host })
+        let (call, host) = self.host.defer(task_id.len())?;
+        Ok(DeferredCancel { task_id, call, host: Some(host) })
     }
 }
 
 /// A request to cancel that the agent decides later, from any thread. Dropping it refuses.
 pub struct DeferredCancel {
     task_id: Box<[u8]>,
+    call: Arc<LateCall>,
     /// `None` behind the decision.
     host: Option<Box<dyn CancelDecision>>,
 }
@@ -78,6 +82,17 @@ impl DeferredCancel {
     /// The task's id.
     pub fn task_id(&self) -> RawText<'_> {
         RawText::known(&self.task_id)
+    }
+
+    /// Ready when the decision is of no use any more: the caller has left, or the server has
+    /// answered it, because the task has ended or the server ends.
+    pub fn caller_gone(&self) -> CallerGone {
+        CallerGone::of(Some(&self.call))
+    }
+
+    /// True when the decision is of no use any more, as [`DeferredCancel::caller_gone`] says.
+    pub fn is_caller_gone(&self) -> bool {
+        self.call.has_left()
     }
 
     /// Agrees: the task is canceled, unless it has ended meanwhile, or the agent was replaced.

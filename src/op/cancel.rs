@@ -106,6 +106,8 @@ impl Core {
             return Poll::Pending;
         }
         wait.waiter = Waiter::default();
+        // Whoever would decide hears that nobody waits for it.
+        wait.link = CallLink::default();
         let shown = self.store.read(key, |task| {
             let is_canceled = task.state() == TaskState::Canceled;
             if is_canceled {
@@ -155,7 +157,10 @@ impl CancelHost for Asking<'_> {
         self.refused = Some(Fault::because(FaultKind::TaskNotCancelable, text));
     }
 
-    fn defer(&mut self, held_bytes: usize) -> Result<Box<dyn CancelDecision>, Closed> {
+    fn defer(
+        &mut self,
+        held_bytes: usize,
+    ) -> Result<(Arc<LateCall>, Box<dyn CancelDecision>), Closed> {
         let core = self.core.this.upgrade().ok_or(Closed)?;
         let Some(permit) = core.deferred.permit(self.worker) else {
             self.refused = Some(Fault::at_limit("deferred_calls_max"));
@@ -170,9 +175,10 @@ impl CancelHost for Asking<'_> {
         }
         let (link, call) = CallLink::late();
         self.link = link;
-        let (key, incarnation) = (self.key, self.incarnation);
+        let (key, incarnation, late) = (self.key, self.incarnation, Arc::clone(&call));
         let _permit = permit;
-        Ok(Box::new(Deciding { core, key, incarnation, call, metadata, held_bytes, _permit }))
+        let deciding = Deciding { core, key, incarnation, call, metadata, held_bytes, _permit };
+        Ok((late, Box::new(deciding)))
     }
 }
 

@@ -1,7 +1,10 @@
 //! Agents that are asked before a task is canceled.
 
 use std::{
+    future::Future,
+    pin::pin,
     sync::{Arc, Mutex},
+    task::{Context, Waker},
     thread,
 };
 
@@ -236,4 +239,28 @@ fn a_cancel_that_waits_on_a_websocket_counts_among_its_requests_in_flight() {
     lab.settle();
     assert_eq!(lab.frames(socket)[0].json()["result"]["status"]["state"], "TASK_STATE_CANCELED");
     assert_eq!(lab.engine.waiting().calls, 0);
+}
+
+#[test]
+fn who_decides_later_hears_when_its_caller_leaves_and_when_the_task_ends() {
+    let (mut lab, careful) = lab(Limits::default());
+    let id = begin(&mut lab, "defer");
+    let peer = cancel(&mut lab, &id);
+    let deferred = careful.0.lock().unwrap().1.pop().unwrap();
+    let is_gone = |deferred: &DeferredCancel| {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let is_ready = pin!(deferred.caller_gone()).poll(cx).is_ready();
+        assert_eq!(is_ready, deferred.is_caller_gone());
+        is_ready
+    };
+    assert!(!is_gone(&deferred));
+    lab.end(peer);
+    assert!(is_gone(&deferred));
+    let peer = cancel(&mut lab, &id);
+    let deferred = careful.0.lock().unwrap().1.pop().unwrap();
+    assert!(!is_gone(&deferred));
+    careful.0.lock().unwrap().0[0].status(TaskState::Completed, None).unwrap();
+    lab.settle();
+    assert_eq!(lab.reply(peer).json()["error"]["code"], -32002);
+    assert!(is_gone(&deferred));
 }
