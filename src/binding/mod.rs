@@ -14,7 +14,6 @@ pub mod echo;
 pub mod endpoint;
 pub mod envelope;
 pub mod extensions;
-#[cfg_attr(not(feature = "grpc"), allow(dead_code, unused_imports))]
 pub mod grpc;
 pub mod hosts;
 pub mod http;

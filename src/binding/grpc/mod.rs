@@ -16,6 +16,8 @@ pub mod health;
 mod message;
 mod parts;
 pub mod read;
+// Only HTTP/2 answers it: the entry above bytes has one message for a call.
+#[cfg(any(feature = "grpc", feature = "internals"))]
 pub mod reflection;
 mod rpcs;
 pub mod status;
@@ -111,6 +113,7 @@ fn number(value: &[u8]) -> Option<u64> {
 }
 
 /// The status of a fault, as clients of 1.0 know it.
+#[cfg(any(feature = "grpc", feature = "internals"))]
 pub fn status_of(fault: &Fault) -> Status {
     Status::of(fault, &wire::V1.encode)
 }

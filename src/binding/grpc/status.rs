@@ -32,7 +32,8 @@ pub enum Code {
     Cancelled = 1,
     /// The client's mistake.
     InvalidArgument = 3,
-    /// The time that the client gave is over.
+    /// The time that the client gave is over; `net` has the clock that tells.
+    #[cfg_attr(not(feature = "grpc"), allow(dead_code))]
     DeadlineExceeded = 4,
     /// No such thing.
     NotFound = 5,
