@@ -281,10 +281,8 @@ impl JobHost for Core {
     }
 
     fn poll_ended(&self, task: Handle, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
-        match self.update_job(task, |_| ()) {
-            Some(()) => self.store.poll_ended(TaskKey::of(&task), waiter, wake),
-            None => Poll::Ready(()),
-        }
+        let of = (TaskKey::of(&task), Some(TaskKey::incarnation_of(&task)));
+        self.store.poll_ended(of, waiter, wake)
     }
 
     fn keep(&self, task: Handle, bytes: &[u8]) -> Result<(), NotKept> {

@@ -90,9 +90,10 @@ impl<'e> Edit<'e> {
         self.shard.slab[self.index].incarnation
     }
 
-    /// From now on the task belongs to this program.
+    /// From now on the task belongs to this program; the one before is woken, if it waits.
     pub fn set_incarnation(&mut self, incarnation: u32) {
         self.slot().incarnation = incarnation;
+        self.shard.wake(self.index, self.wakes);
     }
 
     /// A turn of the agent begins.

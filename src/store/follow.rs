@@ -53,10 +53,19 @@ impl Store {
         Poll::Pending
     }
 
-    /// Ready when the task has ended or left; registers `wake` otherwise.
-    pub fn poll_ended(&self, key: TaskKey, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
+    /// Ready when the task has ended or left, or belongs to another program than this, if one is
+    /// named; registers `wake` otherwise.
+    pub fn poll_ended(
+        &self,
+        (key, incarnation): (TaskKey, Option<u32>),
+        waiter: &mut Waiter,
+        wake: &Waker,
+    ) -> Poll<()> {
         let index = self.sharding.split(key.place).1;
         let Some(mut shard) = self.lock_key(key) else { return Poll::Ready(()) };
+        if incarnation.is_some_and(|own| shard.slab[index].incarnation != own) {
+            return Poll::Ready(());
+        }
         if shard.task(index).is_none_or(|task| task.state().is_terminal()) {
             return Poll::Ready(());
         }

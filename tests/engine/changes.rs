@@ -3,7 +3,12 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, OnceLock},
+    pin::pin,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Wake, Waker},
 };
 
 use peregrine::{
@@ -628,6 +633,30 @@ fn no_tenant_gets_the_name_of_an_agent_that_was_there_from_the_start_and_is_gone
     let wrong = Profile { fields: vec!["te".to_owned()], ..profile("one", "") };
     assert!(agents.add(wrong, Arc::new(Named("x"))).is_err());
     assert_eq!(lab.code("SendMessage", &params), -32602);
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_program_that_was_replaced_is_woken_to_hear_that_its_job_is_closed() {
+    let (mut lab, agents) = lab();
+    let before = keep(&agents);
+    send(&mut lab, "one", "go");
+    let job = before.jobs.lock().unwrap().pop().unwrap();
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let (mut canceled, mut cx) = (pin!(job.canceled()), Context::from_waker(&waker));
+    assert!(canceled.as_mut().poll(&mut cx).is_pending());
+    let _after = keep(&agents);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert!(canceled.as_mut().poll(&mut cx).is_ready());
 }
 
 #[test]
