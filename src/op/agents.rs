@@ -208,6 +208,8 @@ impl AllAgents {
             return Err(AgentError::Name(profile.name));
         }
         check_fields(&profile)?;
+        // One that is refused is dropped without any lock.
+        let _dropped_last = Arc::clone(&agent);
         self.change(|listed| {
             let Some(index) = self.names.find_ever(&profile.name) else {
                 let index = self.names.add(&profile.name).ok_or(AgentError::TooMany)?;
@@ -234,7 +236,7 @@ impl AllAgents {
         agent: Arc<dyn Agent>,
     ) -> Result<AgentIndex, AgentError> {
         check_fields(&profile)?;
-        let name = profile.name.clone();
+        let (name, _dropped_last) = (profile.name.clone(), Arc::clone(&agent));
         self.change_one(&name, |_, before| {
             Ok(RegisteredAgent::new(profile, agent, before.incarnation.wrapping_add(1)))
         })

@@ -7,8 +7,11 @@ use std::{
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
     task::{Context, Wake, Waker},
+    thread,
+    time::Duration,
 };
 
 use peregrine::{
@@ -657,6 +660,34 @@ fn a_program_that_was_replaced_is_woken_to_hear_that_its_job_is_closed() {
     let _after = keep(&agents);
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     assert!(canceled.as_mut().poll(&mut cx).is_ready());
+}
+
+/// Another thread reads the agents' names while this is dropped.
+struct Asks(Agents, mpsc::Sender<bool>);
+
+impl Agent for Asks {
+    fn start(&self, _: Turn<'_>) {}
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        let (tell, told) = mpsc::channel();
+        let agents = self.0.clone();
+        thread::spawn(move || tell.send(agents.names().len()));
+        let _ = self.1.send(told.recv_timeout(Duration::from_secs(5)).is_ok());
+    }
+}
+
+#[test]
+fn a_program_that_is_refused_is_dropped_without_a_lock() {
+    let limits = Limits { agents_max: 2, ..Limits::default() };
+    let (_lab, agents) = lab_limited(limits);
+    let (tell, told) = mpsc::channel();
+    let asks = || Arc::new(Asks(agents.clone(), tell.clone()));
+    assert_eq!(agents.add(profile("one", ""), asks()), Err(AgentError::Taken("one".into())));
+    assert_eq!(agents.add(profile("two", ""), asks()), Err(AgentError::TooMany));
+    assert_eq!(agents.replace(profile("two", ""), asks()), Err(AgentError::Unknown("two".into())));
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [true; 3]);
 }
 
 #[test]
