@@ -114,6 +114,10 @@ impl Core {
         for agent in self.agents.leaving() {
             if !self.store.has_tasks_of(agent) {
                 self.agents.set_gone(agent, true);
+                // A turn of the program before may have made one between the two.
+                if self.store.has_tasks_of(agent) {
+                    self.agents.set_gone(agent, false);
+                }
             }
         }
     }
