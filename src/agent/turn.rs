@@ -170,7 +170,10 @@ impl Turn<'_> {
     pub fn defer(self) -> Result<Deferred, Closed> {
         let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
         let (message, request) = (self.message.0.into(), Box::new(RequestInfo::of(&self)));
+        // The place of a task that is not stored yet has its ids, too.
+        let ids = 2 * (self.task_id.raw().len() + self.context_id.raw().len());
         let held_bytes = self.message.0.len() + request.held_bytes() + self.events.bytes_len();
+        let held_bytes = held_bytes + ids;
         let (call, host) = self.host.defer(self.events, held_bytes)?;
         *self.ending = Ending::Deferred;
         let (host, bits) = (Some(host), self.entropy.bits());

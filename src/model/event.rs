@@ -300,6 +300,14 @@ impl EventBuf {
         (self.count, self.artifacts) = (0, 0);
     }
 
+    /// Takes all events out, into memory of just their size.
+    pub(crate) fn take_exact(&mut self) -> EventBuf {
+        let bytes = self.bytes.as_slice().to_vec();
+        let taken = EventBuf { bytes, count: self.count, artifacts: self.artifacts };
+        self.clear();
+        taken
+    }
+
     /// Number of events.
     pub fn len(&self) -> usize {
         self.count

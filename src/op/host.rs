@@ -230,10 +230,8 @@ impl Core {
         let (link, late) = CallLink::late();
         // Of a turn that was resumed, nobody waits for the other side.
         let mode = call.mode.inspect(|_| call.link = link).unwrap_or(SendMode::Return);
-        let events = match events.is_empty() {
-            true => EventBuf::default(),
-            false => std::mem::take(events),
-        };
+        self.bound_turn(events, self.now());
+        let events = events.take_exact();
         let (agent, incarnation, place) = (call.agent, call.incarnation, place());
         let call = Arc::clone(&late);
         Ok((

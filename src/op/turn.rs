@@ -133,12 +133,18 @@ impl Core {
         let _ = self.store.update(key, now, |edit| edit.apply(&failed));
     }
 
-    /// Bounds what a turn published, and adds what its ending means.
+    /// Bounds what a turn published.
     #[inline]
-    pub(super) fn finish_turn(&self, events: &mut EventBuf, ending: &Ending, now: Now) {
+    pub(super) fn bound_turn(&self, events: &mut EventBuf, now: Now) {
         if events.len() > self.limits.turn_events_max {
             fail_turn(events, now);
         }
+    }
+
+    /// Bounds what a turn published, and adds what its ending means.
+    #[inline]
+    pub(super) fn finish_turn(&self, events: &mut EventBuf, ending: &Ending, now: Now) {
+        self.bound_turn(events, now);
         if let Ending::Replied(message) = ending {
             // A2A 1.0 §3.1.1: once a task exists, a direct message is how it completes.
             push_status(events, TaskState::Completed, message, now);

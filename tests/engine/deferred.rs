@@ -35,6 +35,9 @@ impl Agent for Keep {
                 if text == "artifact" {
                     turn.artifact_of_message("early");
                 }
+                if text == "many" {
+                    (0..11).for_each(|_| turn.status(TaskState::Working));
+                }
                 if let Ok(deferred) = turn.defer() {
                     self.0.lock().unwrap().push(deferred);
                 }
@@ -393,4 +396,16 @@ fn a_message_that_its_call_has_not_taken_yet_counts_as_bytes_of_the_store() {
         let refused = answers.iter().filter(|answer| answer["error"]["code"] == -32000).count();
         assert!((1..4).contains(&refused), "{refused}");
     }
+}
+
+#[test]
+fn a_deferred_turn_that_published_too_many_events_fails_its_task() {
+    let mut limits = Limits::default();
+    limits.turn_events_max = 10;
+    let (mut lab, keep) = lab(limits);
+    let peer = send(&mut lab, Gen::V1, say("many"));
+    let mut job = keep.take().into_job().unwrap();
+    assert!(job.status(TaskState::Completed, None).is_err());
+    let status = answer(&mut lab, peer)["result"]["task"]["status"].take();
+    assert_eq!(status["state"], "TASK_STATE_FAILED");
 }
