@@ -4,7 +4,7 @@
 //! limits as on a connection of HTTP/1.1. What a [`ResponseSink`] is given is final, and durable if
 //! the server has a [`Tap`](crate::service::tap::Tap). A body is handled when all of it is there.
 
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 use crate::{
     binding::{
@@ -61,6 +61,8 @@ pub struct Exchange {
     held: Vec<u8>,
     /// The record that it waits for.
     record: Option<u64>,
+    /// Whom the tap was told to wake for it.
+    told: Option<Waker>,
 }
 
 enum ExchangeState {
@@ -116,6 +118,7 @@ impl Exchange {
             ticket: None,
             held,
             record: None,
+            told: None,
         }
     }
 
@@ -321,10 +324,13 @@ impl Exchange {
     fn is_durable(&mut self, cx: &mut Cx<'_>) -> bool {
         let (Some(record), Some(tap)) = (self.record, &cx.engine.tap) else { return true };
         if tap.durable() < record {
-            tap.wait(record, cx.wake);
+            if !self.told.as_ref().is_some_and(|told| told.will_wake(cx.wake)) {
+                self.told = Some(cx.wake.clone());
+                tap.wait(record, cx.wake);
+            }
             return false;
         }
-        self.record = None;
+        (self.record, self.told) = (None, None);
         *cx.out = std::mem::take(&mut self.held);
         true
     }

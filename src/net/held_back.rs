@@ -71,12 +71,20 @@ impl HeldBack {
     }
 }
 
-/// True when a record is durable; otherwise the task of `cx` is woken when it is.
-pub(super) fn is_durable(tap: &dyn Tap, record: u64, cx: &Context<'_>) -> bool {
+/// True when a record is durable; otherwise the task of `cx` is woken when it is, of which the tap
+/// is told once: `told` is whom it was told of.
+pub(super) fn is_durable(
+    (tap, record): (&dyn Tap, u64),
+    told: &mut Option<Waker>,
+    cx: &Context<'_>,
+) -> bool {
     if tap.durable() >= record {
         return true;
     }
-    tap.wait(record, cx.waker());
+    if !told.as_ref().is_some_and(|told| told.will_wake(cx.waker())) {
+        *told = Some(cx.waker().clone());
+        tap.wait(record, cx.waker());
+    }
     false
 }
 

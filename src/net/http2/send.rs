@@ -48,7 +48,8 @@ pub(super) struct Gone;
 pub(super) async fn durable(shared: &Http2Shared) {
     let Some(tap) = shared.engine().tap() else { return };
     let record = tap.recorded();
-    let is_durable = |cx: &mut Context<'_>| is_durable(&**tap, record, cx);
+    let mut told = None;
+    let mut is_durable = |cx: &mut Context<'_>| is_durable((&**tap, record), &mut told, cx);
     poll_fn(|cx| if is_durable(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
