@@ -16,29 +16,32 @@ use peregrine::{
 };
 
 /// Case, instructions per request at most, requests in one input.
+///
+/// What is counted, and some 0.7 % for what another build does. The goals are lower: `send` 8,930,
+/// `get` 4,940, `card` 1,450, `rest_send` 9,100, `rest_get` 4,820.
 const CASES: &[(&str, u64, u64)] = &[
-    ("send", 8_970, 1),
-    ("get", 4_930, 1),
-    ("get_pipelined_16", 4_720, 16),
-    ("batch_100", 346_500, 1),
-    ("stream_3", 11_990, 1),
-    ("stream_100", 112_000, 1),
+    ("send", 9_290, 1),
+    ("get", 5_060, 1),
+    ("get_pipelined_16", 4_890, 16),
+    ("batch_100", 356_490, 1),
+    ("stream_3", 12_600, 1),
+    ("stream_100", 104_470, 1),
     ("card", 1_480, 1),
-    ("send_v03", 9_970, 1),
-    ("get_v03", 5_400, 1),
+    ("send_v03", 10_270, 1),
+    ("get_v03", 5_560, 1),
     // Every request has a trace of its own, or a token and a name: `get` and 1,200 at most, and one
     // for each byte beyond 256 of a line.
-    ("get_traced", 5_390, 1),
-    ("get_authorized", 5_680, 1),
-    ("get_authorized_4k", 8_130, 1),
+    ("get_traced", 5_540, 1),
+    ("get_authorized", 5_850, 1),
+    ("get_authorized_4k", 8_270, 1),
     // Every request has a field that none before had, so every head is a new one.
-    ("get_new", 9_800, 1),
-    ("get_ws", 4_960, 1),
-    ("stream_100_ws", 104_500, 1),
-    ("rest_send", 9_100, 1),
-    ("rest_get", 4_770, 1),
+    ("get_new", 9_860, 1),
+    ("get_ws", 5_100, 1),
+    ("stream_100_ws", 97_170, 1),
+    ("rest_send", 9_310, 1),
+    ("rest_get", 4_870, 1),
     // Sixteen tasks in turn: every target is a new one.
-    ("rest_get_any", 4_970, 16),
+    ("rest_get_any", 5_110, 16),
 ];
 
 const TEXT: &str = "Please summarise the attached quarterly numbers and tell me which region grew \
