@@ -15,8 +15,8 @@ use crate::service::tap::Tap;
 #[derive(Default)]
 pub(super) struct HeldBack {
     parts: [HeldPart; 2],
-    /// The record that the tap was told of, and who is woken then.
-    told: Option<(u64, Waker)>,
+    /// Whom the tap was told to wake when the first part may leave.
+    told: Option<Waker>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -48,26 +48,10 @@ impl HeldBack {
         cx: &Context<'_>,
     ) -> usize {
         let Some(tap) = tap else { return unsent };
-        while self.is_some() && self.is_durable(&**tap, cx) {
-            self.parts = [self.parts[1], HeldPart::default()];
+        while self.is_some() && is_durable((&**tap, self.parts[0].record), &mut self.told, cx) {
+            (self.parts, self.told) = ([self.parts[1], HeldPart::default()], None);
         }
         unsent.saturating_sub(self.parts[0].bytes + self.parts[1].bytes)
-    }
-
-    /// True when the record of the first part is durable; otherwise the tap is told once whom to
-    /// wake.
-    fn is_durable(&mut self, tap: &dyn Tap, cx: &Context<'_>) -> bool {
-        let record = self.parts[0].record;
-        if tap.durable() >= record {
-            self.told = None;
-            return true;
-        }
-        let is_told = |(told, wake): &(u64, Waker)| *told == record && wake.will_wake(cx.waker());
-        if !self.told.as_ref().is_some_and(is_told) {
-            self.told = Some((record, cx.waker().clone()));
-            tap.wait(record, cx.waker());
-        }
-        false
     }
 }
 

@@ -199,8 +199,7 @@ impl Agent for Adopts {
 
 #[test]
 fn deferred_cancels_count_among_deferred_calls_and_end_with_the_server() {
-    let mut limits = Limits::default();
-    limits.deferred_calls_max = 1;
+    let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
     let (mut lab, careful) = lab(limits);
     let id = begin(&mut lab, "defer");
     let peer = cancel(&mut lab, &id);
@@ -216,8 +215,7 @@ fn deferred_cancels_count_among_deferred_calls_and_end_with_the_server() {
 
 #[test]
 fn a_cancel_that_waits_on_a_websocket_counts_among_its_requests_in_flight() {
-    let mut limits = Limits::default();
-    limits.ws_in_flight_max = 1;
+    let limits = Limits { ws_in_flight_max: 1, ..Limits::default() };
     let (mut lab, careful) = lab(limits);
     let (id, other) = (begin(&mut lab, "defer"), begin(&mut lab, "agree"));
     let socket = lab.socket("/", "");

@@ -580,7 +580,8 @@ fn loses(turn: Turn<'_>) {
 
 #[test]
 fn a_task_is_handed_over_whose_turn_is_refused_or_panics_after_a_change() {
-    let ends: [(&str, &str, fn(Turn<'_>)); 5] = [
+    type Ends = fn(Turn<'_>);
+    let ends: [(&str, &str, Ends); 5] = [
         ("stay", "more", refuses),
         ("stay", "more", defers),
         ("stay", "more", panics),

@@ -282,8 +282,7 @@ fn a_batch_and_a_websocket_wait_for_deferred_turns() {
 
 #[test]
 fn a_caller_that_leaves_is_found_out_and_leaves_nothing() {
-    let mut limits = Limits::default();
-    limits.tasks_max = 1;
+    let limits = Limits { tasks_max: 1, ..Limits::default() };
     let (mut lab, keep) = lab(limits);
     for method in ["SendMessage", "SendStreamingMessage"] {
         let peer = open(&mut lab, Gen::V1, method, say("hi"));
@@ -365,8 +364,7 @@ fn what_is_kept_of_a_deferred_call_counts_as_bytes_of_the_store() {
 
 #[test]
 fn a_message_that_its_call_has_not_taken_yet_counts_among_deferred_calls() {
-    let mut limits = Limits::default();
-    limits.deferred_calls_max = 1;
+    let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
     let (mut lab, keep) = lab(limits);
     // What it writes is read before the other connection takes its answer.
     let refused = lab.open();
@@ -400,8 +398,7 @@ fn a_message_that_its_call_has_not_taken_yet_counts_as_bytes_of_the_store() {
 
 #[test]
 fn a_deferred_turn_that_published_too_many_events_fails_its_task() {
-    let mut limits = Limits::default();
-    limits.turn_events_max = 10;
+    let limits = Limits { turn_events_max: 10, ..Limits::default() };
     let (mut lab, keep) = lab(limits);
     let peer = send(&mut lab, Gen::V1, say("many"));
     let mut job = keep.take().into_job().unwrap();
