@@ -1,0 +1,162 @@
+//! What workers do to each other: whose tasks leave, and who gets the room.
+
+use super::*;
+
+/// Makes a task in a context that the store makes, for a worker; it completes.
+fn make_for(store: &Store, worker: usize, bits: u128, now: Now) -> Result<TaskKey, Refused> {
+    make_as(store, worker, bits, TaskState::Completed, now)
+}
+
+/// Makes a worker's task in a context that the store makes.
+fn make_as(
+    store: &Store,
+    worker: usize,
+    bits: u128,
+    state: TaskState,
+    now: Now,
+) -> Result<TaskKey, Refused> {
+    let reserved = store.reserve(NewTask { context_id: None, worker, ..new(bits) }, now)?;
+    let (key, mut events) = (reserved.key(), EventBuf::default());
+    let at_ms = now.unix_ms;
+    events.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
+    store.commit_new(&reserved, Generation::V1, said(9).view(), &events, now, |_| key)
+}
+
+fn stored(store: &Store, keys: &[TaskKey]) -> usize {
+    keys.iter().filter(|key| state(store, **key).is_some()).count()
+}
+
+#[test]
+fn a_worker_evicts_in_its_own_shards_as_long_as_others_are_not_far_older() {
+    let store = Store::for_workers(&Limits { tasks_max: 200, ..Limits::default() }, 7, 2);
+    let fill = |worker, bits: u128, ms| -> Vec<TaskKey> {
+        (bits..bits + 100).map(|bits| make_for(&store, worker, bits, at(ms)).unwrap()).collect()
+    };
+    let [theirs, ours] = [(1, 1_000), (0, 1_900)].map(|(worker, ms)| fill(worker, 0, ms));
+    let next = fill(0, 200, 2_100);
+    assert_eq!([&theirs, &ours, &next].map(|keys| stored(&store, keys)), [100, 0, 100]);
+    // Ours are a second younger now, and theirs go first.
+    let last = fill(0, 300, 2_500);
+    assert_eq!([&theirs, &next, &last].map(|keys| stored(&store, keys)), [0, 100, 100]);
+    assert_eq!(store.stats().evicted, [0, 200, 0]);
+}
+
+#[test]
+fn the_tasks_of_a_worker_leave_in_the_order_in_which_they_ended() {
+    let store = Store::for_workers(&Limits { tasks_max: 3_000, ..Limits::default() }, 7, 4);
+    let mut keys = Vec::new();
+    for bits in 0..9_000 {
+        // The shard at work changes all the time.
+        keys.push(make_for(&store, 2, bits, at(1_000 + bits as u64 / 7)).unwrap());
+        if bits % 500 == 0 {
+            let first = keys.len().saturating_sub(3_000);
+            assert_eq!(stored(&store, &keys[first..]), keys.len() - first);
+        }
+    }
+    // A lone worker uses all of the store.
+    assert_eq!(store.stats().tasks, 3_000);
+}
+
+#[test]
+fn a_worker_that_is_alone_from_now_on_takes_the_room_of_the_others() {
+    let limits = Limits { tasks_max: 10_000, store_bytes_max: 9_000_000, ..Limits::default() };
+    let store = Store::for_workers(&limits, 7, 4);
+    for bits in 0..12_000 {
+        make_for(&store, bits as usize % 4, bits, at(1_000)).unwrap();
+    }
+    let late = (0..10_000).map(|bits| make_for(&store, 3, bits, at(9_000 + bits as u64 / 9)));
+    let late: Vec<TaskKey> = late.map(Result::unwrap).collect();
+    // At most two portions stay with each of the others.
+    let least = 10_000 - 3 * 2 * 64;
+    assert!((least..=10_000).contains(&stored(&store, &late)), "{}", stored(&store, &late));
+    assert!((least as u64..=10_000).contains(&store.stats().tasks));
+}
+
+/// Slots that are there.
+fn slots(store: &Store) -> usize {
+    (0..store.sharding.shards()).map(|at| store.lock(at).slab.slots()).sum()
+}
+
+#[test]
+fn slots_go_where_the_load_goes() {
+    let limits = Limits { tasks_max: 4_000, ..Limits::default() };
+    let store = Store::for_workers(&limits, 7, 8);
+    let most = budget::slots_max(&limits, store.sharding);
+    // What shards keep for themselves apart, there is no more than what the sum of memory has.
+    let kept = store.sharding.shards() * slab::CHUNK * (slab::SPARE_CHUNKS as usize + 1);
+    assert_eq!(most, 6_000 + kept);
+    for round in 0..16u128 {
+        // A worker after the other fills the store, and what was there before leaves.
+        for bits in 0..4_000 {
+            let now = at(1_000 + 10_000 * round as u64 + bits as u64);
+            make_for(&store, round as usize % 8, bits, now).unwrap();
+            if bits % 500 == 0 {
+                assert!(slots(&store) <= most, "{round}: {}", slots(&store));
+            }
+        }
+        assert!(slots(&store) <= 4_000 + kept, "{round}: {}", slots(&store));
+    }
+    assert_eq!(store.stats().tasks, 4_000);
+}
+
+#[test]
+fn tasks_that_run_on_keep_no_more_slots_than_the_sum_of_memory_has() {
+    let limits = Limits { tasks_max: 4_000, ..Limits::default() };
+    let store = Store::for_workers(&limits, 7, 4);
+    let most = budget::slots_max(&limits, store.sharding);
+    let mut running = Vec::new();
+    for round in 0..12u128 {
+        for bits in 0..3_000 {
+            let now = at(1_000 + 10_000 * round as u64 + bits as u64);
+            // About one of each chunk stays.
+            let state = if bits % 21 == 0 { TaskState::Working } else { TaskState::Completed };
+            let bits = round << 64 | bits;
+            match make_as(&store, round as usize % 4, bits, state, now) {
+                Ok(key) if state == TaskState::Working => running.push(key),
+                Ok(_) => {}
+                Err(refused) => assert_eq!(refused, Refused::Full),
+            }
+        }
+        assert!(slots(&store) <= most, "{round}: {} of {most}", slots(&store));
+    }
+    assert_eq!(stored(&store, &running), running.len());
+    // A context of its own finds room where there is a free slot.
+    assert!(running.len() < 4_000);
+    assert!(make_for(&store, 0, u128::MAX, at(900_000)).is_ok());
+}
+
+#[test]
+fn no_worker_is_refused_what_another_does_not_use() {
+    let limits = Limits { tasks_max: 20_000, store_bytes_max: 400_000, ..Limits::default() };
+    let store = Store::for_workers(&limits, 7, 8);
+    let large = said(180_000);
+    // Every worker has had room, and keeps some of it.
+    for worker in 0..8 {
+        for bits in 0..10 {
+            drop(store.reserve(NewTask { context_id: None, worker, ..new(bits) }, NOW).unwrap());
+        }
+    }
+    let all = (0..20_000).map(|bits| NewTask { context_id: None, worker: 5, ..new(bits) });
+    let all: Result<Vec<_>, Refused> = all.map(|new| store.reserve(new, NOW)).collect();
+    let all = all.expect("all tasks that may be");
+    assert_eq!(store.reserve(new(1), NOW).err(), Some(Refused::Full));
+    let none = EventBuf::default();
+    for reserved in &all[..2] {
+        store.commit_new(reserved, Generation::V1, large.view(), &none, NOW, |_| ()).unwrap();
+    }
+    drop(all);
+    assert_eq!(store.stats().tasks, 2);
+    assert_eq!(make(&store, 1, TaskState::Completed, NOW).map(drop), Ok(()));
+}
+
+#[test]
+fn a_wall_clock_that_is_set_back_makes_no_worker_look_older_for_long() {
+    let store = Store::for_workers(&Limits { tasks_max: 20, ..Limits::default() }, 7, 2);
+    let now = |mono_ms, unix_ms| Now { mono_ms, unix_ms };
+    let make = |worker, bits, now| make_for(&store, worker, bits, now).unwrap();
+    let ours: Vec<_> = (0..10).map(|bits| make(0, bits, now(0, 900_000))).collect();
+    store.sweep(now(900, 5_000));
+    let theirs: Vec<_> = (0..10).map(|bits| make(1, bits, now(1_000, 5_000))).collect();
+    (0..10).for_each(|bits| _ = make(0, 20 + bits, now(1_000, 5_000)));
+    assert_eq!((stored(&store, &ours), stored(&store, &theirs)), (0, 10));
+}
