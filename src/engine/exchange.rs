@@ -4,7 +4,7 @@
 //! limits as on a connection of HTTP/1.1. What a [`ResponseSink`] is given is final, and durable if
 //! the server has a [`Tap`](crate::service::tap::Tap). A body is handled when all of it is there.
 
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use crate::{
     binding::{
@@ -24,6 +24,7 @@ use crate::{
     http::{BodyFraming, Head, HeadBuf, Reject, RequestParts, ResponseFields, ResponseFieldsBuf},
     json::Source,
     limits::Limits,
+    service::tap::DurableWait,
 };
 
 /// Takes the answer of an [`Exchange`]: its head once, then content any number of times, then its
@@ -44,7 +45,7 @@ pub trait ResponseSink {
 ///
 /// Make it of the head of the request ([`Exchange::new`]), give it the body as it comes
 /// ([`Exchange::push`], [`Exchange::end`]), and poll it: at first, when the body has ended, when
-/// its waker was woken, when its deadline has passed, and when what it gave to the responder has
+/// its waker was woken, when its deadline has passed, and when what it gave to the sink has
 /// left. Who loses interest, as when the client leaves, drops it.
 pub struct Exchange {
     state: ExchangeState,
@@ -61,8 +62,7 @@ pub struct Exchange {
     held: Vec<u8>,
     /// The record that it waits for.
     record: Option<u64>,
-    /// Whom the tap was told to wake for it.
-    told: Option<Waker>,
+    wait: DurableWait,
 }
 
 enum ExchangeState {
@@ -76,7 +76,7 @@ enum ExchangeState {
     Streaming(Box<EventStream>),
     /// All of the answer is written.
     Written,
-    /// All of it was given to the responder.
+    /// All of it was given to the sink.
     Done,
 }
 
@@ -118,7 +118,7 @@ impl Exchange {
             ticket: None,
             held,
             record: None,
-            told: None,
+            wait: DurableWait::default(),
         }
     }
 
@@ -189,13 +189,13 @@ impl Exchange {
         state + self.body.capacity() + self.held.capacity() + self.parts.held_bytes()
     }
 
-    /// Goes on as far as possible, and gives `responder` what there is of the answer; ready when
+    /// Goes on as far as possible, and gives `sink` what there is of the answer; ready when
     /// that was all of it.
     ///
     /// `cx.out` is where content is written: empty before, and after. `cx.unsent` is what the
-    /// responder was given of this answer and has not sent: above `output_bytes_max` a stream
+    /// sink was given of this answer and has not sent: above `output_bytes_max` a stream
     /// waits.
-    pub fn poll(&mut self, cx: &mut Cx<'_>, responder: &mut dyn ResponseSink) -> Poll<()> {
+    pub fn poll(&mut self, cx: &mut Cx<'_>, sink: &mut dyn ResponseSink) -> Poll<()> {
         debug_assert!(cx.out.is_empty());
         if let ExchangeState::Done = self.state {
             return Poll::Ready(());
@@ -207,7 +207,7 @@ impl Exchange {
         if !self.is_durable(cx) {
             return Poll::Pending;
         }
-        self.deliver(cx.out, responder);
+        self.deliver(cx.out, sink);
         match self.state {
             ExchangeState::Done => Poll::Ready(()),
             _ => Poll::Pending,
@@ -323,30 +323,26 @@ impl Exchange {
     /// True: nothing is held back any more.
     fn is_durable(&mut self, cx: &mut Cx<'_>) -> bool {
         let (Some(record), Some(tap)) = (self.record, &cx.engine.tap) else { return true };
-        if tap.durable() < record {
-            if !self.told.as_ref().is_some_and(|told| told.will_wake(cx.wake)) {
-                self.told = Some(cx.wake.clone());
-                tap.wait(record, cx.wake);
-            }
+        if !self.wait.is_durable(&**tap, record, cx.wake) {
             return false;
         }
-        (self.record, self.told) = (None, None);
+        self.record = None;
         *cx.out = std::mem::take(&mut self.held);
         true
     }
 
-    /// Gives everything to the responder.
-    fn deliver(&mut self, out: &mut Vec<u8>, responder: &mut dyn ResponseSink) {
+    /// Gives everything to the sink.
+    fn deliver(&mut self, out: &mut Vec<u8>, sink: &mut dyn ResponseSink) {
         if let Some(head) = self.parts.take_head() {
-            responder.head(&head);
+            sink.head(&head);
         }
         if !out.is_empty() {
-            responder.content(out);
+            sink.content(out);
             out.clear();
         }
         if let ExchangeState::Written = self.state {
             self.state = ExchangeState::Done;
-            responder.end(self.parts.end().map_or(ResponseFields::NONE, ResponseFieldsBuf::get));
+            sink.end(self.parts.end().map_or(ResponseFields::NONE, ResponseFieldsBuf::get));
         }
     }
 }

@@ -4,19 +4,16 @@
 //! waits for its record, and everything written meanwhile for another. So whatever is said without
 //! end still leaves, part by part.
 
-use std::{
-    sync::Arc,
-    task::{Context, Waker},
-};
+use std::{sync::Arc, task::Context};
 
-use crate::service::tap::Tap;
+use crate::service::tap::{DurableWait, Tap};
 
 /// What of a connection's unsent output waits.
 #[derive(Default)]
 pub(super) struct HeldBack {
     parts: [HeldPart; 2],
-    /// Whom the tap was told to wake when the first part may leave.
-    told: Option<Waker>,
+    /// For the first part.
+    wait: DurableWait,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -48,35 +45,18 @@ impl HeldBack {
         cx: &Context<'_>,
     ) -> usize {
         let Some(tap) = tap else { return unsent };
-        while self.is_some() && is_durable((&**tap, self.parts[0].record), &mut self.told, cx) {
-            (self.parts, self.told) = ([self.parts[1], HeldPart::default()], None);
+        while self.is_some() && self.wait.is_durable(&**tap, self.parts[0].record, cx.waker()) {
+            self.parts = [self.parts[1], HeldPart::default()];
         }
         unsent.saturating_sub(self.parts[0].bytes + self.parts[1].bytes)
     }
-}
-
-/// True when a record is durable; otherwise the task of `cx` is woken when it is, of which the tap
-/// is told once: `told` is whom it was told of.
-pub(super) fn is_durable(
-    (tap, record): (&dyn Tap, u64),
-    told: &mut Option<Waker>,
-    cx: &Context<'_>,
-) -> bool {
-    if tap.durable() >= record {
-        return true;
-    }
-    if !told.as_ref().is_some_and(|told| told.will_wake(cx.waker())) {
-        *told = Some(cx.waker().clone());
-        tap.wait(record, cx.waker());
-    }
-    false
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
         sync::atomic::{AtomicU64, Ordering::Relaxed},
-        task::Wake,
+        task::{Wake, Waker},
     };
 
     use crate::service::{Handle, tap::Record};

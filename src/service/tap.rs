@@ -70,3 +70,22 @@ pub trait Tap: Send + Sync {
     /// Wakes `wake` once the record of this number is durable, at once if it is.
     fn wait(&self, number: u64, wake: &Waker);
 }
+
+/// Whom a tap was told to wake for a record: it is told once, however often one looks.
+#[derive(Debug, Default)]
+pub(crate) struct DurableWait(Option<Waker>);
+
+impl DurableWait {
+    /// True when the record is durable; otherwise `wake` is woken when it is.
+    pub(crate) fn is_durable(&mut self, tap: &dyn Tap, record: u64, wake: &Waker) -> bool {
+        if tap.durable() >= record {
+            self.0 = None;
+            return true;
+        }
+        if !self.0.as_ref().is_some_and(|told| told.will_wake(wake)) {
+            self.0 = Some(wake.clone());
+            tap.wait(record, wake);
+        }
+        false
+    }
+}

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use h2::{Reason, SendStream};
 
 use super::{Deadline, Http2Shared, account::Account};
-use crate::net::held_back::is_durable;
+use crate::service::tap::DurableWait;
 
 /// An answer above this size that fills its buffer is handed over as it is; another one is copied,
 /// and the buffer stays with the worker.
@@ -48,9 +48,12 @@ pub(super) struct Gone;
 pub(super) async fn durable(shared: &Http2Shared) {
     let Some(tap) = shared.engine().tap() else { return };
     let record = tap.recorded();
-    let mut told = None;
-    let mut is_durable = |cx: &mut Context<'_>| is_durable((&**tap, record), &mut told, cx);
-    poll_fn(|cx| if is_durable(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    let mut wait = DurableWait::default();
+    poll_fn(|cx| match wait.is_durable(&**tap, record, cx.waker()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
 }
 
 /// Takes a complete answer out of a worker's buffer; [`Gone`]: the buffers have no room for it.
