@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What a call hears that its service has not answered when the server ends.
-const SHUTTING_DOWN: &str = "the server shuts down before there is an answer; ask again later";
+const ASK_AGAIN: &str = "the server shuts down before there is an answer; ask again later";
 
 /// One call that waits.
 pub struct PendingCall {
@@ -89,7 +89,7 @@ impl PendingResponse {
 
     /// Answers every call that still waits with the error of a server that ends.
     pub fn cut(&mut self, writer: &mut ResponseWriter<'_>) {
-        let fault = Fault::because(FaultKind::ShuttingDown, SHUTTING_DOWN);
+        let fault = Fault::because(FaultKind::ShuttingDown, ASK_AGAIN);
         std::mem::swap(&mut self.fields, &mut writer.fields);
         if let Some(batch) = &mut self.batch {
             for call in self.calls.drain(..) {

@@ -13,7 +13,7 @@ use crate::{
         grpc::{Code, Status, count::EventCount},
         responder::Responder,
     },
-    dialect::{Encode, EncodeChunk},
+    dialect::{ArtifactEvent, Encode, EncodeChunk},
     fault::{Fault, FaultKind},
     http::ResponseFieldsBuf,
     json::write::push_u64,
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// What a subscriber hears when the server ends before its task.
-pub const SHUTTING_DOWN: &str = "the server is shutting down; subscribe again to go on";
+const SUBSCRIBE_AGAIN: &str = "the server is shutting down; subscribe again to go on";
 
 /// How the events of a stream travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl EventStream {
     /// Ends the stream before its task does, because the server ends, with the error that calls
     /// get which still wait.
     pub fn cut(&self, writer: &mut ResponseWriter<'_>) {
-        let fault = Fault::because(FaultKind::ShuttingDown, SHUTTING_DOWN);
+        let fault = Fault::because(FaultKind::ShuttingDown, SUBSCRIBE_AGAIN);
         let format = AnswerFormat { encode: self.encode, ..self.format.get() };
         if self.count.as_ref().is_some_and(|count| count.has_no_head()) {
             return writer.refuse(&format, &fault);
@@ -303,7 +303,7 @@ fn push_result(
             }
         }
         *chunk_head = Some(at..out.len());
-        rest(out, &(artifact, append, last_chunk, metadata));
+        rest(out, &ArtifactEvent { artifact, append, last_chunk, metadata });
         return true;
     }
     format.envelope.open_result(out);

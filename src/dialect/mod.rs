@@ -267,8 +267,18 @@ pub struct EncodeChunk {
     pub rest: fn(&mut Vec<u8>, &ArtifactEvent<'_>),
 }
 
-/// An artifact, whether it is appended, whether that was the last of it, metadata.
-pub type ArtifactEvent<'a> = (Artifact<'a>, bool, bool, Option<JsonObject<'a>>);
+/// What [`TaskEvent::Artifact`](crate::model::TaskEvent::Artifact) says.
+#[derive(Clone, Copy)]
+pub struct ArtifactEvent<'a> {
+    /// The artifact, or what of it is new.
+    pub artifact: Artifact<'a>,
+    /// True: it goes behind what there is of it.
+    pub append: bool,
+    /// True: that was all of it.
+    pub last_chunk: bool,
+    /// The metadata of the event.
+    pub metadata: Option<JsonObject<'a>>,
+}
 
 /// What a reader may use beside the params.
 pub struct ReadCx<'a> {

@@ -33,16 +33,8 @@ pub static WIRE: Wire = Wire {
 };
 
 /// The same in the HTTP+JSON binding, whose errors are AIP-193 (A2A 1.0 §11.6).
-pub(super) static REST: Wire = Wire {
-    decode: read,
-    encode: Encode {
-        generation: Generation::V1,
-        reply,
-        event,
-        chunk: Some(CHUNK),
-        fault: write_rest_fault,
-    },
-};
+pub(super) static REST: Wire =
+    Wire { decode: read, encode: Encode { fault: write_rest_fault, ..WIRE.encode } };
 
 const CHUNK: EncodeChunk = EncodeChunk { head: chunk_head, rest: chunk_rest };
 
@@ -147,7 +139,7 @@ fn update(
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
             chunk_head(out, task_id, context_id);
-            chunk_rest(out, &(artifact, append, last_chunk, metadata));
+            chunk_rest(out, &ArtifactEvent { artifact, append, last_chunk, metadata });
         }
     }
     true
@@ -157,7 +149,8 @@ fn chunk_head(out: &mut Vec<u8>, task_id: RawText<'_>, context_id: RawText<'_>) 
     ARTIFACT_UPDATE.put(out, task_id.raw(), context_id.raw());
 }
 
-fn chunk_rest(out: &mut Vec<u8>, &(artifact, append, last_chunk, metadata): &ArtifactEvent<'_>) {
+fn chunk_rest(out: &mut Vec<u8>, event: &ArtifactEvent<'_>) {
+    let ArtifactEvent { artifact, append, last_chunk, metadata } = *event;
     out.reserve(artifact.packed_len() + 512);
     chunk(out, artifact);
     if append {

@@ -138,7 +138,7 @@ pub fn begin(out: &mut Vec<u8>) -> FrameMark {
 
 /// Fills in the header of a whole, unmasked message of this kind.
 ///
-/// A header of another length than the usual one moves the payload once; false: so it was.
+/// False: its header is not of the usual length, and the payload was moved to make it fit.
 #[inline]
 pub fn finish(out: &mut Vec<u8>, mark: FrameMark, opcode: OpCode) -> bool {
     let Some(length) = out.len().checked_sub(mark.start + ROOM) else {

@@ -6,7 +6,7 @@
 use crate::{
     model::{
         Artifact, ArtifactView, Generation, JsonObject, Message, Op, Part, Reply, Role, TaskEvent,
-        TaskState, TaskView,
+        TaskStatus, TaskView,
         pack::{artifact_tag, message_tag},
     },
     pb::Writer,
@@ -89,8 +89,8 @@ pub fn event(
                 TaskEvent::UserMessage { .. } => return false,
                 TaskEvent::Status { state, at_ms, message, metadata } => {
                     let last = last || state.is_terminal();
-                    let now = StatusNow { state, at_ms, said: message };
-                    status_update(&mut writer, generation, now, metadata, place, last);
+                    let now = TaskStatus { state, at_ms, message, metadata };
+                    status_update(&mut writer, generation, now, place, last);
                 }
                 TaskEvent::Artifact { .. } => {
                     artifact_update(&mut writer, generation, event, place)
@@ -104,13 +104,12 @@ pub fn event(
 fn status_update(
     writer: &mut Writer<'_>,
     generation: Generation,
-    now: StatusNow<'_>,
-    metadata: Option<JsonObject<'_>>,
+    now: TaskStatus<'_>,
     place: Place<'_>,
     last: bool,
 ) {
     use v1::task_status_update_event as field;
-    let said = now.said.map_or(0, |said| said.0.len() + FRAME_GUESS);
+    let said = now.message.map_or(0, |said| said.0.len() + FRAME_GUESS);
     let update = writer.open(v1::stream_response::STATUS_UPDATE, 100 + said);
     writer.bytes(field::TASK_ID, place.task_id);
     writer.bytes(field::CONTEXT_ID, place.context_id);
@@ -122,7 +121,7 @@ fn status_update(
             v03::task_status_update_event::METADATA
         }
     };
-    some_struct(writer, metadata_field, metadata);
+    some_struct(writer, metadata_field, now.metadata);
     writer.close(update);
 }
 
@@ -174,9 +173,7 @@ fn task(
     let place = Place { task_id: view.id().raw(), context_id: view.context_id().raw() };
     writer.bytes(field::ID, place.task_id);
     writer.bytes(field::CONTEXT_ID, place.context_id);
-    let now = view.status();
-    let now = StatusNow { state: now.state, at_ms: now.at_ms, said: now.message };
-    status(writer, generation, field::STATUS, now, place);
+    status(writer, generation, field::STATUS, view.status(), place);
     if artifacts {
         for whole in view.artifacts() {
             self::whole(writer, generation, field::ARTIFACTS, whole);
@@ -189,26 +186,18 @@ fn task(
     }
 }
 
-/// What is to be written of a status.
-#[derive(Clone, Copy)]
-struct StatusNow<'a> {
-    state: TaskState,
-    at_ms: u64,
-    said: Option<Message<'a>>,
-}
-
 fn status(
     writer: &mut Writer<'_>,
     generation: Generation,
     number: u32,
-    now: StatusNow<'_>,
+    now: TaskStatus<'_>,
     place: Place<'_>,
 ) {
     // Both generations number its fields alike.
     use v1::task_status as field;
-    let status = writer.open(number, now.said.map_or(0, |said| said.0.len() + FRAME_GUESS));
+    let status = writer.open(number, now.message.map_or(0, |said| said.0.len() + FRAME_GUESS));
     writer.number(field::STATE, now.state as u64);
-    if let Some(said) = now.said {
+    if let Some(said) = now.message {
         message(writer, generation, field::MESSAGE, said, place);
     }
     if now.at_ms != 0 {
