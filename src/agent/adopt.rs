@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Job, JobHost, RequestInfo};
+use super::{Job, JobHost, RequestInfo, ids::FreshIds};
 use crate::{
     model::{MessageBuf, PartsBuf, TaskBuf, TaskState, TaskView},
     service::{Handle, Scope},
@@ -36,7 +36,7 @@ impl Adopted {
             call: None,
             task: handle,
             host,
-            bits,
+            ids: FreshIds::of_bits(bits),
             done: false,
         };
         Adopted { task, kept, job: Some(job) }

@@ -5,10 +5,10 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use super::{Canceled, Closed, DeferredHost, Job, RequestInfo, watch::CallerGone};
+use super::{Canceled, Closed, DeferredHost, Job, RequestInfo, ids::FreshIds, watch::CallerGone};
 use crate::{
     fault::{Fault, FaultKind},
-    model::{Message, MessageBuf, RawText, uuid},
+    model::{Message, MessageBuf, RawText},
     service::LateCall,
 };
 
@@ -20,7 +20,7 @@ pub struct Deferred {
     pub(super) message: Box<[u8]>,
     pub(super) request: Box<RequestInfo>,
     pub(super) call: Arc<LateCall>,
-    pub(super) bits: u128,
+    pub(super) ids: FreshIds,
     /// `None` behind its answer.
     pub(super) host: Option<Box<dyn DeferredHost>>,
 }
@@ -51,7 +51,7 @@ impl Deferred {
     /// fresh one.
     pub fn reply(mut self, message: MessageBuf) {
         let is_named = !message.view().message_id().is_empty();
-        let message = if is_named { message } else { message.id(&self.fresh_id()) };
+        let message = if is_named { message } else { message.id(&self.ids.next()) };
         if let Some(host) = self.host.take() {
             host.reply(message);
         }
@@ -86,7 +86,7 @@ impl Deferred {
             call: Some(Arc::clone(&self.call)),
             task,
             host,
-            bits: self.bits,
+            ids: self.ids,
             done: false,
         })
     }
@@ -96,7 +96,7 @@ impl Deferred {
     pub fn canceled(&self) -> Canceled {
         match self.host.as_ref().and_then(|host| host.task()) {
             Some((task, host)) => Canceled::task(task, host),
-            None => Canceled::caller(self.caller_gone()),
+            None => Canceled::unanswered(&self.call),
         }
     }
 
@@ -108,12 +108,6 @@ impl Deferred {
     /// True when the caller has left, or the server has answered it because it ends.
     pub fn is_caller_gone(&self) -> bool {
         self.call.has_left()
-    }
-
-    fn fresh_id(&mut self) -> String {
-        let id = uuid(self.bits);
-        self.bits = self.bits.wrapping_add(1);
-        super::job::text_of(id)
     }
 }
 

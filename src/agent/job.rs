@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Canceled, Closed, JobHost, RequestInfo, saying, watch::CallerGone, with_id};
+use super::{
+    Canceled, Closed, JobHost, RequestInfo, ids::FreshIds, saying, watch::CallerGone, with_id,
+};
 use crate::{
-    model::{
-        ArtifactBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState, TaskView, uuid,
-    },
+    model::{ArtifactBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState, TaskView},
     service::{Handle, LateCall},
 };
 
@@ -21,8 +21,7 @@ pub struct Job {
     pub(super) call: Option<Arc<LateCall>>,
     pub(super) task: Handle,
     pub(super) host: Arc<dyn JobHost>,
-    /// The next fresh id: random when the job began, and counted up.
-    pub(super) bits: u128,
+    pub(super) ids: FreshIds,
     pub(super) done: bool,
 }
 
@@ -64,10 +63,7 @@ impl Job {
     ///
     /// Messages need none: one without an id gets a fresh one when it is published.
     pub fn fresh_id(&mut self) -> String {
-        let id = uuid(self.bits);
-        // The low 62 bits are all in the id, so that no two of a job are alike.
-        self.bits = self.bits.wrapping_add(1);
-        text_of(id)
+        self.ids.next()
     }
 
     /// True when the task has ended, for instance because a client canceled it.
@@ -146,11 +142,6 @@ impl Job {
             None => self.host.publish(self.task, &event),
         }
     }
-}
-
-/// An id as ordinary text.
-pub(super) fn text_of(id: [u8; 36]) -> String {
-    id.into_iter().map(char::from).collect()
 }
 
 impl Drop for Job {

@@ -9,6 +9,7 @@ mod adopt;
 mod cancel;
 mod deferred;
 pub mod echo;
+mod ids;
 mod job;
 mod request;
 #[cfg(feature = "script")]

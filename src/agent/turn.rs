@@ -1,13 +1,15 @@
 //! One message to an agent, answered at once or taken along.
 
 use super::{
-    Closed, Deferred, Ending, Headers, Job, RequestInfo, TurnHost, job::text_of, saying, with_id,
+    Closed, Deferred, Ending, Headers, Job, RequestInfo, TurnHost,
+    ids::{FreshIds, id_of},
+    saying, with_id,
 };
 use crate::{
     fault::Fault,
     model::{
         ArtifactBuf, EventBuf, JsonObject, Message, MessageBuf, RawText, TaskEvent, TaskState,
-        TaskView, Text, pack::artifact_tag, uuid,
+        TaskView, Text, pack::artifact_tag,
     },
     service::{Entropy, Now, Scope},
 };
@@ -150,8 +152,8 @@ impl Turn<'_> {
         let (message, request) = (self.message.0.into(), Box::new(RequestInfo::of(&self)));
         let (task, host) = self.host.commit(self.events)?;
         *self.ending = Ending::Detached;
-        let (call, bits) = (self.host.call(), self.entropy.bits());
-        Ok(Job { task_id, context_id, message, request, call, task, host, bits, done: false })
+        let (call, ids) = (self.host.call(), FreshIds::drawn(self.entropy));
+        Ok(Job { task_id, context_id, message, request, call, task, host, ids, done: false })
     }
 
     /// Refuses the message: its call fails with this fault, and no task is stored. A task that
@@ -176,11 +178,11 @@ impl Turn<'_> {
         let held_bytes = held_bytes + ids;
         let (call, host) = self.host.defer(self.events, held_bytes)?;
         *self.ending = Ending::Deferred;
-        let (host, bits) = (Some(host), self.entropy.bits());
-        Ok(Deferred { task_id, context_id, message, request, call, bits, host })
+        let (host, ids) = (Some(host), FreshIds::drawn(self.entropy));
+        Ok(Deferred { task_id, context_id, message, request, call, ids, host })
     }
 }
 
 fn fresh_id(entropy: &mut dyn Entropy) -> String {
-    text_of(uuid(entropy.bits()))
+    id_of(entropy.bits())
 }

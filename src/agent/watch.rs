@@ -18,7 +18,7 @@ pub struct Canceled(Watched);
 
 enum Watched {
     Task { task: Handle, host: Arc<dyn JobHost>, waiter: Waiter },
-    Caller(CallerGone),
+    Unanswered { call: Arc<LateCall>, waiter: Waiter },
 }
 
 impl Canceled {
@@ -26,8 +26,10 @@ impl Canceled {
         Canceled(Watched::Task { task, host, waiter: Waiter::default() })
     }
 
-    pub(super) fn caller(gone: CallerGone) -> Canceled {
-        Canceled(Watched::Caller(gone))
+    /// Of a call that leaves no task behind when its caller leaves before it is answered.
+    pub(super) fn unanswered(call: &Arc<LateCall>) -> Canceled {
+        let (call, waiter) = (Arc::clone(call), Waiter::default());
+        Canceled(Watched::Unanswered { call, waiter })
     }
 }
 
@@ -37,7 +39,7 @@ impl Future for Canceled {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.get_mut().0 {
             Watched::Task { task, host, waiter } => host.poll_ended(*task, waiter, cx.waker()),
-            Watched::Caller(gone) => Pin::new(gone).poll(cx),
+            Watched::Unanswered { call, waiter } => call.poll_left_unanswered(waiter, cx.waker()),
         }
     }
 }

@@ -331,7 +331,7 @@ impl<'x> CallContext<'x> {
     pub fn call_silently(&mut self, call: &Call<'_>) {
         let (service, mut cx, _) = self.split();
         if !matches!(call, Call::ExtendedCard) {
-            let _ = service.call(&mut cx, *call, &mut |_| ());
+            let _ = service.call(&mut cx, *call, &mut |_| ()).map(Outcome::finish);
         }
     }
 

@@ -3,86 +3,86 @@
 //!
 //! The future starts on the worker that got the message and stays there, so it need not be `Send`;
 //! it must not block. When it ends or panics without a last status, its task fails; without an
-//! answer to a deferred turn, the call does.
+//! answer to a deferred turn, the call does. One that nobody will see the end of is dropped.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    marker::PhantomData,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
 
-use crate::agent::{Agent, Deferred, Job, Turn};
+use super::owned_turn::OwnedTurn;
+use crate::agent::{Agent, Turn};
 
 /// An agent made by [`async_agent`].
-pub struct AsyncAgent<F>(F);
+pub struct AsyncAgent<T, F> {
+    run: F,
+    takes: PhantomData<fn(T)>,
+}
 
-/// Makes an agent of an async function; what the future returns is ignored.
+/// Makes an agent of an async function. It takes a [`Job`](crate::agent::Job), so that each message
+/// makes a task or goes on with one; or a [`Deferred`](crate::agent::Deferred), to find out what
+/// comes of it. What the future returns is ignored.
 ///
 /// It runs under [`crate::net::Server`] only: the pure engine has no runtime for its futures.
 ///
+/// A future that has a `Deferred` is dropped at its next `await` when its caller leaves before there
+/// is an answer or a task: nobody would see either, and the place among `deferred_calls_max` is
+/// free for somebody else. Work that must go on then belongs to a task
+/// ([`Deferred::into_job`](crate::agent::Deferred::into_job)). The future of a task that was
+/// canceled, or of a message to a task that exists, runs on:
+/// [`Job::canceled`](crate::agent::Job::canceled) tells it.
+///
 /// ```
-/// use peregrine::{agent::Job, model::TaskState, net};
+/// use peregrine::{agent::{Deferred, Job}, model::{MessageBuf, PartsBuf, TaskState}, net};
 ///
 /// let agent = net::async_agent(|mut job: Job| async move {
 ///     job.status(TaskState::Working, None)?;
 ///     net::sleep(std::time::Duration::from_millis(20)).await;
 ///     job.status(TaskState::Completed, None)
 /// });
-/// ```
-pub fn async_agent<F, R>(run: F) -> AsyncAgent<F>
-where
-    F: Fn(Job) -> R + Send + Sync + 'static,
-    R: Future + 'static,
-    R::Output: 'static,
-{
-    AsyncAgent(run)
-}
-
-impl<F, R> Agent for AsyncAgent<F>
-where
-    F: Fn(Job) -> R + Send + Sync + 'static,
-    R: Future + 'static,
-    R::Output: 'static,
-{
-    fn start(&self, turn: Turn<'_>) {
-        // Without room for another task there is no job: the server says so to the client.
-        if let Ok(job) = turn.detach() {
-            tokio::task::spawn_local((self.0)(job));
-        }
-    }
-}
-
-/// An agent made by [`deferring_agent`].
-pub struct DeferringAgent<F>(F);
-
-/// Makes an agent of an async function that finds out what comes of a message: a reply, a refusal
-/// or a task. It runs as those of [`async_agent`] do.
-///
-/// ```
-/// use peregrine::{agent::Deferred, model::{MessageBuf, PartsBuf}, net};
-///
-/// let agent = net::deferring_agent(|deferred: Deferred| async move {
+/// let other = net::async_agent(|deferred: Deferred| async move {
 ///     net::sleep(std::time::Duration::from_millis(20)).await;
 ///     deferred.reply(MessageBuf::agent(&PartsBuf::new().text("here it is")));
 /// });
 /// ```
-pub fn deferring_agent<F, R>(run: F) -> DeferringAgent<F>
+pub fn async_agent<T, F, R>(run: F) -> AsyncAgent<T, F>
 where
-    F: Fn(Deferred) -> R + Send + Sync + 'static,
+    T: OwnedTurn,
+    F: Fn(T) -> R + Send + Sync + 'static,
     R: Future + 'static,
-    R::Output: 'static,
 {
-    DeferringAgent(run)
+    AsyncAgent { run, takes: PhantomData }
 }
 
-impl<F, R> Agent for DeferringAgent<F>
+impl<T, F, R> Agent for AsyncAgent<T, F>
 where
-    F: Fn(Deferred) -> R + Send + Sync + 'static,
+    T: OwnedTurn,
+    F: Fn(T) -> R + Send + Sync + 'static,
     R: Future + 'static,
-    R::Output: 'static,
 {
     fn start(&self, turn: Turn<'_>) {
-        // Without room for another call that waits there is none: the server says so to the client.
-        if let Ok(deferred) = turn.defer() {
-            tokio::task::spawn_local((self.0)(deferred));
+        // Without room for it there is none: the server says so to the client.
+        if let Ok(taken) = T::take(turn) {
+            let unseen = taken.unseen();
+            tokio::task::spawn_local(until(unseen, (self.run)(taken)));
         }
     }
+}
+
+/// Runs a future until it ends, or `unseen` does.
+async fn until(mut unseen: Option<impl Future + Unpin>, run: impl Future) {
+    let mut run = pin!(run);
+    poll_fn(|cx| {
+        // First, so that whatever the future begins has its chance to go on.
+        if unseen.as_mut().is_some_and(|unseen| Pin::new(unseen).poll(cx).is_ready()) {
+            return Poll::Ready(());
+        }
+        run.as_mut().poll(cx).map(drop)
+    })
+    .await;
 }
 
 /// Waits without holding up the worker.
@@ -98,7 +98,7 @@ mod tests {
     };
 
     use crate::{
-        agent::{Closed, Profile},
+        agent::{Closed, Deferred, Job, Profile},
         model::{ArtifactBuf, MessageBuf, PartsBuf, TaskState},
         net::Server,
     };
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deferring_agent_replies_without_a_task_or_makes_one() {
+    fn an_async_agent_replies_without_a_task_or_makes_one() {
         let server = |run: fn(Deferred)| {
-            let run = move |deferred| async move {
+            let run = move |deferred: Deferred| async move {
                 sleep(Duration::from_millis(5)).await;
                 run(deferred);
             };
-            Server::new().agent(Profile::new("a", "b"), deferring_agent(run))
+            Server::new().agent(Profile::new("a", "b"), async_agent(run))
         };
         fn say() -> MessageBuf {
             MessageBuf::agent(&PartsBuf::new().text("hello from afar"))

@@ -7,12 +7,15 @@
 use std::{marker::PhantomData, sync::Arc};
 
 use crate::{
-    agent::{Agent, Closed, Deferred, Job, Turn},
+    agent::{Agent, Turn},
     fault::{Fault, FaultKind},
     limits::{BLOCKING_QUEUE_MAX, BLOCKING_THREADS_MAX},
 };
 
-use super::blocking_pool::{BlockingPool, NoPlace};
+use super::{
+    blocking_pool::{BlockingPool, NoPlace},
+    owned_turn::OwnedTurn,
+};
 
 /// An agent made by [`blocking_agent`], with threads of its own.
 pub struct BlockingAgent<T, F> {
@@ -22,8 +25,8 @@ pub struct BlockingAgent<T, F> {
 }
 
 /// Makes an agent of a function that may block: read files, ask a database, compute for long. It
-/// takes a [`Job`], so that each message makes a task or goes on with one; or a [`Deferred`], to
-/// find out what comes of it. What it returns is ignored.
+/// takes a [`Job`](crate::agent::Job), so that each message makes a task or goes on with one; or a
+/// [`Deferred`](crate::agent::Deferred), to find out what comes of it. What it returns is ignored.
 ///
 /// It runs on a thread of a pool that grows to [`BLOCKING_THREADS_MAX`] threads. When all are busy
 /// up to [`BLOCKING_QUEUE_MAX`] messages wait, first come first served; the next is refused
@@ -49,7 +52,7 @@ pub struct BlockingAgent<T, F> {
 /// ```
 pub fn blocking_agent<T, F, R>(run: F) -> BlockingAgent<T, F>
 where
-    T: BlockingTurn,
+    T: OwnedTurn,
     F: Fn(T) -> R + Send + Sync + 'static,
 {
     let pool = BlockingPool::new(BLOCKING_THREADS_MAX, BLOCKING_QUEUE_MAX);
@@ -72,45 +75,9 @@ impl<T, F> BlockingAgent<T, F> {
     }
 }
 
-/// What a function of [`blocking_agent`] takes: a [`Job`] or a [`Deferred`].
-pub trait BlockingTurn: sealed::Sealed + Send + Sized + 'static {
-    /// Takes it out of a turn.
-    #[doc(hidden)]
-    fn take(turn: Turn<'_>) -> Result<Self, Closed>;
-    /// Nobody has a use for its end.
-    #[doc(hidden)]
-    fn is_in_vain(&self) -> bool;
-}
-
-impl BlockingTurn for Job {
-    fn take(turn: Turn<'_>) -> Result<Job, Closed> {
-        turn.detach()
-    }
-
-    fn is_in_vain(&self) -> bool {
-        self.is_closed()
-    }
-}
-
-impl BlockingTurn for Deferred {
-    fn take(turn: Turn<'_>) -> Result<Deferred, Closed> {
-        turn.defer()
-    }
-
-    fn is_in_vain(&self) -> bool {
-        self.request().state().is_none() && self.is_caller_gone()
-    }
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Job {}
-    impl Sealed for super::Deferred {}
-}
-
 impl<T, F, R> Agent for BlockingAgent<T, F>
 where
-    T: BlockingTurn,
+    T: OwnedTurn,
     F: Fn(T) -> R + Send + Sync + 'static,
 {
     fn start(&self, turn: Turn<'_>) {

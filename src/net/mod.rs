@@ -21,6 +21,7 @@ mod http2;
 mod input_buffer;
 mod local_addr;
 mod output_buffer;
+mod owned_turn;
 mod pool;
 mod report;
 mod running;
@@ -35,9 +36,10 @@ mod wheel;
 mod worker;
 mod worker_state;
 
-pub use async_agent::{AsyncAgent, DeferringAgent, async_agent, deferring_agent, sleep};
-pub use blocking_agent::{BlockingAgent, BlockingTurn, blocking_agent};
+pub use async_agent::{AsyncAgent, async_agent, sleep};
+pub use blocking_agent::{BlockingAgent, blocking_agent};
 pub use error::ServerError;
+pub use owned_turn::OwnedTurn;
 pub use running::Running;
 pub use server::{LISTEN_DEFAULT, Server, start, workers_default};
 #[cfg(feature = "tls")]

@@ -76,7 +76,10 @@ enum CallStage {
     /// Its task answers it.
     Task,
     Answered,
-    Left,
+    Left {
+        /// True: nobody has answered it, before or since.
+        unanswered: bool,
+    },
 }
 
 impl CallLink {
@@ -181,31 +184,42 @@ impl LateCall {
     /// or when nobody takes it any more.
     pub(crate) fn answer_with(&self, answer: LateAnswer, charge: Option<Charge>) {
         let mut state = self.lock();
-        if let CallStage::Late(given @ None) = &mut state.stage {
-            *given = Some(answer);
-            state.charge = charge;
-            let waiting = state.waiting.take();
-            drop(state);
-            waiting.inspect(Waker::wake_by_ref);
+        match &mut state.stage {
+            CallStage::Late(given @ None) => *given = Some(answer),
+            CallStage::Left { unanswered } => return *unanswered = false,
+            CallStage::Late(Some(_)) | CallStage::Task | CallStage::Answered => return,
         }
+        state.charge = charge;
+        let waiting = state.waiting.take();
+        drop(state);
+        waiting.inspect(Waker::wake_by_ref);
     }
 
     /// True when the caller has left without its answer.
     pub fn has_left(&self) -> bool {
-        matches!(self.lock().stage, CallStage::Left)
+        matches!(self.lock().stage, CallStage::Left { .. })
     }
 
     /// Ready when the caller has left without its answer; registers `wake` otherwise.
     pub fn poll_left(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
         let mut state = self.lock();
         match state.stage {
-            CallStage::Left => return Poll::Ready(()),
+            CallStage::Left { .. } => return Poll::Ready(()),
             CallStage::Answered => return Poll::Pending,
             CallStage::Late(_) | CallStage::Task => {}
         }
-        if let Some(waker) = waiter.arm(wake) {
-            state.watchers.retain(SharedWaker::is_awaited);
-            state.watchers.push(waker);
+        state.watch(waiter, wake);
+        Poll::Pending
+    }
+
+    /// Ready when the caller has left and nobody has answered; registers `wake` otherwise.
+    pub fn poll_left_unanswered(&self, waiter: &mut Waiter, wake: &Waker) -> Poll<()> {
+        let mut state = self.lock();
+        match state.stage {
+            CallStage::Left { unanswered: true } => return Poll::Ready(()),
+            CallStage::Late(None) => state.watch(waiter, wake),
+            CallStage::Left { unanswered: false } | CallStage::Late(Some(_)) => {}
+            CallStage::Task | CallStage::Answered => {}
         }
         Poll::Pending
     }
@@ -217,7 +231,8 @@ impl LateCall {
             return;
         }
         // An answer that nobody takes any more goes, too.
-        let stage = std::mem::replace(&mut state.stage, CallStage::Left);
+        let unanswered = matches!(state.stage, CallStage::Late(None));
+        let stage = std::mem::replace(&mut state.stage, CallStage::Left { unanswered });
         let watchers = std::mem::take(&mut state.watchers);
         let charge = state.charge.take();
         state.waiting = None;
@@ -225,6 +240,16 @@ impl LateCall {
         drop((stage, charge));
         for waker in watchers.iter().filter_map(|watcher| watcher.take()) {
             waker.wake();
+        }
+    }
+}
+
+impl CallState {
+    /// Whoever watches is told when the caller leaves.
+    fn watch(&mut self, waiter: &mut Waiter, wake: &Waker) {
+        if let Some(waker) = waiter.arm(wake) {
+            self.watchers.retain(SharedWaker::is_awaited);
+            self.watchers.push(waker);
         }
     }
 }
@@ -263,6 +288,23 @@ mod tests {
         link.finish();
         drop(link);
         assert!(!call.has_left());
+    }
+
+    #[test]
+    fn a_caller_that_leaves_behind_its_answer_is_told_apart() {
+        let is_vain = |call: &LateCall| {
+            call.poll_left_unanswered(&mut Waiter::default(), Waker::noop()).is_ready()
+        };
+        let (link, call) = CallLink::late();
+        assert!(!is_vain(&call));
+        drop(link);
+        assert!(is_vain(&call));
+        call.answer(fault());
+        assert!(!is_vain(&call));
+        let (link, call) = CallLink::late();
+        call.answer(LateAnswer::Wait { handle: Handle::default(), after: 0 });
+        drop(link);
+        assert!(!is_vain(&call) && call.has_left());
     }
 
     #[test]

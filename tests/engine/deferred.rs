@@ -297,9 +297,27 @@ fn a_caller_that_leaves_is_found_out_and_leaves_nothing() {
         let waiting = lab.engine.waiting();
         assert_eq!((waiting.calls, waiting.streams, lab.engine.unfinished_tasks()), (0, 0, 0));
     }
-    // Nobody waits for a notification.
-    lab.ask(&post("/", &[], r#"[{"jsonrpc":"2.0","method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}]"#));
-    assert!(is_ready(keep.take().canceled()));
+}
+
+#[test]
+fn a_notification_is_carried_out_although_nobody_waits_for_it() {
+    let (mut lab, keep) = lab(Limits::default());
+    let call = json!({
+        "jsonrpc": "2.0", "method": "SendMessage", "params": Gen::V1.params(say("hi")),
+    });
+    for end in ["reply", "task"] {
+        assert_eq!(lab.ask(&post("/", &[], &json!([call]).to_string())).status, 204);
+        let deferred = keep.take();
+        assert!(!is_ready(deferred.canceled()) && !is_ready(deferred.caller_gone()));
+        match end {
+            "reply" => deferred.reply(words("into the void")),
+            _ => deferred.into_job().unwrap().reply(&words("done")).unwrap(),
+        }
+    }
+    let tasks = lab.result("ListTasks", &json!({}));
+    assert_eq!(tasks["totalSize"], 1);
+    assert_eq!(tasks["tasks"][0]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(lab.engine.waiting().calls, 0);
 }
 
 #[test]
@@ -314,6 +332,16 @@ fn a_caller_that_waits_for_a_job_is_found_out_when_it_leaves() {
         assert!(is_ready(job.caller_gone()) && !is_ready(job.canceled()));
         job.status(TaskState::Working, None).unwrap();
     }
+    // What was asked of the turn before it became a task is not about its caller any more.
+    let peer = send(&mut lab, Gen::V1, say("hi"));
+    let deferred = keep.take();
+    let mut canceled = pin!(deferred.canceled());
+    let mut is_canceled =
+        || canceled.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    assert!(!is_canceled());
+    let job = deferred.into_job().unwrap();
+    lab.end(peer);
+    assert!(is_ready(job.caller_gone()) && !is_canceled());
     // One that has its answer does not leave.
     let peer = send(&mut lab, Gen::V1, say("hi"));
     let mut job = keep.take().into_job().unwrap();

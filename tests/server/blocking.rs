@@ -52,7 +52,7 @@ pub fn serve(threads: usize, queue: usize, limits: Limits) -> (Running, Gate) {
 
 fn start<T, F, R>(agent: BlockingAgent<T, F>, limits: Limits) -> Running
 where
-    T: net::BlockingTurn,
+    T: net::OwnedTurn,
     F: Fn(T) -> R + Send + Sync + 'static,
 {
     let server = Server::new().agent(Profile::new("blocking", "Takes its time."), agent);

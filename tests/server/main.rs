@@ -10,6 +10,7 @@ mod grpc_client;
 mod support;
 
 mod agents;
+mod async_agents;
 mod blocking;
 mod disconnects;
 mod grpc;

@@ -1,0 +1,30 @@
+//! Ids that an agent makes: UUIDs of random bits that its server drew.
+
+use crate::{model::uuid, service::Entropy};
+
+/// Ids for whoever has no generator at hand: from bits that were drawn once, and are counted up.
+#[derive(Clone, Copy)]
+pub(super) struct FreshIds(u128);
+
+impl FreshIds {
+    pub fn drawn(entropy: &mut dyn Entropy) -> FreshIds {
+        FreshIds(entropy.bits())
+    }
+
+    pub fn of_bits(bits: u128) -> FreshIds {
+        FreshIds(bits)
+    }
+
+    /// The next one.
+    pub fn next(&mut self) -> String {
+        let bits = self.0;
+        // The low 62 bits are all in the id, so that no two are alike.
+        self.0 = bits.wrapping_add(1);
+        id_of(bits)
+    }
+}
+
+/// A random UUID (RFC 9562 §5.4) as ordinary text.
+pub(super) fn id_of(bits: u128) -> String {
+    uuid(bits).into_iter().map(char::from).collect()
+}

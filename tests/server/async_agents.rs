@@ -1,0 +1,108 @@
+//! Async agents over real sockets: a future goes on as long as somebody may see what comes of it,
+//! and is dropped when nobody can.
+
+use std::{
+    future::pending,
+    sync::mpsc::{Receiver, Sender, channel},
+};
+
+use peregrine::{
+    agent::{Closed, Deferred, Profile},
+    limits::Limits,
+    model::{MessageBuf, PartsBuf, TaskState},
+    net::{self, Running, Server},
+};
+use serde_json::json;
+
+use crate::support::{
+    ask::{V1, post, rpc, say, text_of},
+    binary::{PATIENCE, Tcp, eventually},
+};
+
+/// Says when it is dropped.
+struct Guard(Sender<&'static str>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // The test may be over.
+        let _ = self.0.send("dropped");
+    }
+}
+
+fn words(text: &str) -> MessageBuf {
+    MessageBuf::agent(&PartsBuf::new().text(text))
+}
+
+/// "wait" never ends; "task" ends its task when its caller has left; the others are given back.
+async fn answer(deferred: Deferred, events: Sender<&'static str>) -> Result<(), Closed> {
+    match deferred.message().text().as_str() {
+        "wait" => {
+            let _guard = Guard(events.clone());
+            let _ = events.send("begun");
+            pending().await
+        }
+        "task" => {
+            let (_guard, mut job) = (Guard(events.clone()), deferred.into_job()?);
+            job.status(TaskState::Working, None)?;
+            job.caller_gone().await;
+            let _ = events.send("alone");
+            net::sleep(std::time::Duration::from_millis(1)).await;
+            job.status(TaskState::Completed, Some(&words("done")))
+        }
+        text => {
+            deferred.reply(words(text));
+            Ok(())
+        }
+    }
+}
+
+/// A server of one worker with room for one deferred call, and what happens to its futures.
+fn serve() -> (Running, Receiver<&'static str>) {
+    let (events, heard) = channel();
+    let agent = net::async_agent(move |deferred| answer(deferred, events.clone()));
+    let server = Server::new().agent(Profile::new("async", "Takes its time."), agent);
+    let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
+    let server = server.allow_host("*").workers(1).limits(limits);
+    (server.listen("127.0.0.1:0").start().unwrap(), heard)
+}
+
+fn call(running: &Running, method: &str, params: &serde_json::Value) -> Tcp {
+    let mut line = Tcp::to(running.addrs()[0]);
+    line.write(&post("/", &[], &rpc(method, params)));
+    line
+}
+
+#[test]
+fn a_future_whose_caller_leaves_before_its_answer_is_dropped() {
+    let (running, heard) = serve();
+    for method in [V1.send(), V1.stream()] {
+        let line = call(&running, method, &V1.params(say("wait")));
+        assert_eq!(heard.recv_timeout(PATIENCE), Ok("begun"));
+        let refused = call(&running, V1.send(), &V1.params(say("hello"))).reply();
+        assert!(refused.text().contains("deferred_calls_max"), "{}", refused.text());
+        drop(line);
+        assert_eq!(heard.recv_timeout(PATIENCE), Ok("dropped"));
+        // Its place is somebody else's.
+        let result = call(&running, V1.send(), &V1.params(say("hello"))).reply().result();
+        assert_eq!(text_of(&result["message"]), "hello");
+    }
+    running.shutdown();
+    running.join();
+}
+
+#[test]
+fn a_future_that_has_made_a_task_goes_on_without_its_caller() {
+    let (running, heard) = serve();
+    let mut line = call(&running, V1.stream(), &V1.params(say("task")));
+    line.read_until("TASK_STATE_WORKING");
+    let id = line.peek().unwrap().events()[0].result()["task"]["id"].clone();
+    drop(line);
+    assert_eq!(heard.recv_timeout(PATIENCE), Ok("alone"));
+    eventually("the task ends", || {
+        let task = call(&running, V1.get(), &json!({ "id": id })).reply().result();
+        task["status"]["message"]["parts"][0]["text"] == "done"
+    });
+    assert_eq!(heard.recv_timeout(PATIENCE), Ok("dropped"));
+    running.shutdown();
+    running.join();
+}
