@@ -28,9 +28,9 @@ pub struct AsyncAgent<T, F> {
 ///
 /// It runs under [`crate::net::Server`] only: the pure engine has no runtime for its futures.
 ///
-/// A future that has a `Deferred` is dropped at its next `await` when its caller leaves before there
-/// is an answer or a task: nobody would see either, and the place among `deferred_calls_max` is
-/// free for somebody else. Work that must go on then belongs to a task
+/// A future that has a `Deferred` is dropped at its next `await` when its caller leaves before
+/// there is an answer or a task: nobody would see either, and the place among `deferred_calls_max`
+/// is free for somebody else. Work that must go on then belongs to a task
 /// ([`Deferred::into_job`](crate::agent::Deferred::into_job)). The future of a task that was
 /// canceled, or of a message to a task that exists, runs on:
 /// [`Job::canceled`](crate::agent::Job::canceled) tells it.
