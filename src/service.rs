@@ -144,6 +144,17 @@ pub struct CallCx<'a> {
     pub events: &'a mut EventBuf,
     /// Bytes of buffers that all connections hold: the more there are, the smaller is a page.
     pub held_bytes: &'a AtomicUsize,
+    /// The newest record of the tasks that the answer shows, see [`tap::Tap`]: the service says it,
+    /// and the answer leaves when the record is durable. 0: there is none.
+    pub record: u64,
+}
+
+impl CallCx<'_> {
+    /// Says that the answer shows a task whose last record is this one; 0: nobody records.
+    #[inline]
+    pub fn shows(&mut self, record: u64) {
+        self.record = self.record.max(record);
+    }
 }
 
 /// What a tick of a worker may use.
@@ -183,6 +194,8 @@ pub struct WaitHandle {
     pub waiter: Waiter,
     /// What it shares with who answers it, or wants to know when it leaves.
     pub link: CallLink,
+    /// The newest record of the tasks that the answer shows, as in [`CallCx::record`].
+    pub record: u64,
 }
 
 /// A subscriber's place in a task's events: all that a stream costs.
@@ -200,6 +213,8 @@ pub struct Cursor {
     pub waiter: Waiter,
     /// What it shares with who answers it, or wants to know when it leaves.
     pub link: CallLink,
+    /// The newest record of what the subscriber was given, as in [`CallCx::record`].
+    pub record: u64,
 }
 
 impl Cursor {

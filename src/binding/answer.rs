@@ -161,6 +161,8 @@ pub struct ResponseWriter<'x> {
     pub fields: ResponseFieldsBuf,
     /// True: content is not even made (the request was HEAD).
     pub is_head: bool,
+    /// The newest record of the tasks that the answer shows; 0: there is none.
+    pub record: u64,
     /// Where the content of what was begun begins.
     content_at: usize,
 }
@@ -174,8 +176,15 @@ impl<'x> ResponseWriter<'x> {
             responder,
             fields: ResponseFieldsBuf::default(),
             is_head: false,
+            record: 0,
             content_at: 0,
         }
+    }
+
+    /// Notes that the answer shows a task whose last record is this one; 0: nobody records.
+    #[inline]
+    pub fn shows(&mut self, record: u64) {
+        self.record = self.record.max(record);
     }
 
     /// Begins an answer whose content the caller appends.

@@ -250,6 +250,7 @@ impl<'x> CallContext<'x> {
         }
         let (service, mut cx, writer) = self.split();
         let outcome = writer.begin_reply(format, |answer| service.call(&mut cx, *call, answer));
+        writer.shows(cx.record);
         match writer.end_reply(format, outcome) {
             None => Handled::Answered,
             Some(wait) => self.pend(format, vec![PendingCall::new(wait, format)], None),
@@ -265,11 +266,11 @@ impl<'x> CallContext<'x> {
         let now_ms = self.now.mono_ms;
         let (service, mut cx, writer) = self.split();
         let outcome = writer.begin_opening(format, |answer| service.call(&mut cx, *call, answer));
+        writer.shows(cx.record);
         match writer.end_opening(format, outcome) {
             Opened::Answered => Handled::Answered,
             Opened::Stream(cursor, made) => {
-                let at = (cursor, made);
-                let fields = &mut writer.fields;
+                let (at, fields) = ((cursor, made), &mut writer.fields);
                 Handled::Stream(Box::new(EventStream::new(format, at, now_ms, permit, fields)))
             }
             Opened::Waits(wait) => {
@@ -282,9 +283,7 @@ impl<'x> CallContext<'x> {
     /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.
     fn answer_card(&mut self, format: &AnswerFormat<'_>) -> Handled {
         match self.extended_card(format) {
-            Ok(card) => {
-                self.writer.whole(format, &card);
-            }
+            Ok(card) => self.writer.whole(format, &card),
             Err(fault) => self.writer.refuse(format, &fault),
         }
         Handled::Answered
@@ -315,6 +314,7 @@ impl<'x> CallContext<'x> {
         let (service, mut cx, writer) = self.split();
         let start = writer.out.len();
         let outcome = format.push_reply(writer.out, |answer| service.call(&mut cx, *call, answer));
+        writer.shows(cx.record);
         match outcome {
             Ok(Outcome::Answered) => {
                 format.envelope.close(writer.out, start);
@@ -387,7 +387,8 @@ impl<'x> CallContext<'x> {
         };
         let (now, wake, entropy) = (self.now, self.wake, entropy.as_mut());
         let held_bytes = &*self.config.held_bytes;
-        (self.service, CallCx { caller, now, wake, entropy, events, held_bytes }, &mut self.writer)
+        let cx = CallCx { caller, now, wake, entropy, events, held_bytes, record: 0 };
+        (self.service, cx, &mut self.writer)
     }
 }
 

@@ -38,6 +38,8 @@ pub struct PendingBatch {
     pub answers: Vec<u8>,
     /// Bytes of answers beyond which the rest of the calls are refused.
     pub answer_bytes_max: usize,
+    /// The newest record of the tasks that the answers show.
+    pub record: u64,
 }
 
 /// All that one request, or one message of a WebSocket, waits for.
@@ -120,6 +122,7 @@ impl PendingResponse {
                 writer.rollback();
                 return Poll::Pending;
             };
+            writer.shows(wait.record);
             match writer.end_opening(&format, outcome) {
                 Opened::Answered => return Poll::Ready(Handled::Answered),
                 Opened::Waits(next) => *wait = next,
@@ -136,6 +139,7 @@ impl PendingResponse {
                 writer.rollback();
                 return Poll::Pending;
             };
+            writer.shows(wait.record);
             let Some(next) = writer.end_reply(&format, outcome) else {
                 return Poll::Ready(Handled::Answered);
             };
@@ -163,6 +167,7 @@ fn poll_batch(
 
 /// Writes the answer of a batch of which all calls are answered.
 fn push_batch(batch: &mut PendingBatch, writer: &mut ResponseWriter<'_>) {
+    writer.shows(batch.record);
     writer.begin(200, media::JSON, ResponseFields::NONE, Content::Whole);
     writer.out.push(b'[');
     writer.out.append(&mut batch.answers);
@@ -177,7 +182,7 @@ fn push_element(
     service: &dyn Service,
     wake: &Waker,
 ) -> bool {
-    let PendingBatch { answers, answer_bytes_max } = batch;
+    let PendingBatch { answers, answer_bytes_max, record } = batch;
     let (before, format) = (answers.len(), call.format.get());
     if before > 0 {
         answers.push(b',');
@@ -191,6 +196,7 @@ fn push_element(
     match polled {
         Poll::Ready(Ok(Outcome::Answered)) => {
             format.envelope.close(answers, at);
+            *record = call.wait.record.max(*record);
             return true;
         }
         Poll::Pending => {}

@@ -90,9 +90,11 @@ impl EventStream {
         let format = AnswerFormat { encode, ..format.get() };
         if let Some(count) = count {
             let follow = |each: &mut Each<'_>| service.follow(cursor, wake, each);
-            return poll_counted(count, &format, follow, writer, high_water);
+            let follow = poll_counted(count, &format, follow, writer, high_water);
+            writer.shows(cursor.record);
+            return follow;
         }
-        let ResponseWriter { out, responder, .. } = writer;
+        let ResponseWriter { out, responder, record, .. } = writer;
         let mut follow = Follow::Pending;
         responder.piece(out, &mut |out| {
             let mut chunk_head = None;
@@ -109,6 +111,7 @@ impl EventStream {
                 Follow::Pending | Follow::More => {}
             }
         });
+        *record = cursor.record.max(*record);
         if matches!(follow, Follow::End | Follow::Gone) {
             responder.finish(out);
         }

@@ -58,8 +58,8 @@ pub struct Progress {
     pub read: bool,
     /// What to do with the socket.
     pub next: Next,
-    /// What was written shows nothing that was recorded after this record of the server's
-    /// [`Tap`](crate::service::tap::Tap): it may leave when that is durable. 0 without a tap.
+    /// The last record of the tasks that what was written shows: it may leave when the server's
+    /// [`Tap`](crate::service::tap::Tap) says that this one is durable. 0: it shows none.
     pub record: u64,
 }
 
@@ -189,10 +189,9 @@ impl Conn {
                 }
             }
         };
-        if let Some(tap) = &cx.engine.tap
-            && cx.out.len() > written
-        {
-            progress.record = tap.recorded();
+        if cx.engine.tap.is_some() {
+            let record = std::mem::take(&mut cx.worker.record);
+            progress.record = if cx.out.len() > written { record } else { 0 };
         }
         progress
     }
@@ -284,7 +283,9 @@ impl Conn {
         let (head, body) = rest.split(head_len, total - head_len);
         let head = layout.head(head);
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
-        let (handled, kept) = request::handle(tools, (cx.now, cx.wake, cx.peer), &head, body);
+        let turn = (cx.now, cx.wake, cx.peer);
+        let (handled, kept, record) = request::handle(tools, turn, &head, body);
+        cx.worker.shows(record);
         self.set_state(cx, handled, kept);
         Step::Ate(total)
     }
@@ -332,7 +333,8 @@ impl Conn {
             pending.cut(&mut writer);
             polled = Poll::Ready(Handled::Answered);
         }
-        let kept = writer.responder.kept();
+        let (kept, record) = (writer.responder.kept(), writer.record);
+        cx.worker.shows(record);
         let Poll::Ready(handled) = polled else {
             // A caller that left would hold its place until the task ends. One that only ended its
             // side looks the same; nginx, too, takes it for gone (499).

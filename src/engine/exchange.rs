@@ -201,8 +201,8 @@ impl Exchange {
             return Poll::Ready(());
         }
         if self.record.is_none() {
-            self.advance(cx);
-            self.note_record(cx);
+            let record = self.advance(cx);
+            self.note_record(cx, record);
         }
         if !self.is_durable(cx) {
             return Poll::Pending;
@@ -214,8 +214,9 @@ impl Exchange {
         }
     }
 
-    /// Writes what can be written.
-    fn advance(&mut self, cx: &mut Cx<'_>) {
+    /// Writes what can be written, and says which record that shows.
+    fn advance(&mut self, cx: &mut Cx<'_>) -> u64 {
+        let mut record = 0;
         loop {
             match &mut self.state {
                 ExchangeState::Body { is_whole: false, .. } => {
@@ -225,7 +226,8 @@ impl Exchange {
                     }
                 }
                 ExchangeState::Body { is_whole: true, .. } => {
-                    if self.handle(cx) {
+                    if let Some(shown) = self.handle(cx) {
+                        record = shown;
                         continue;
                     }
                 }
@@ -240,7 +242,9 @@ impl Exchange {
                 ExchangeState::Pending(pending) => {
                     let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
                     let turn = (cx.now, cx.wake);
-                    match pending.poll(cx.engine.service(), turn, &mut writer) {
+                    let polled = pending.poll(cx.engine.service(), turn, &mut writer);
+                    record = writer.record.max(record);
+                    match polled {
                         Poll::Ready(handled) => {
                             self.set_state(handled);
                             continue;
@@ -257,7 +261,10 @@ impl Exchange {
                     if room > 0 {
                         let mut writer =
                             ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
-                        match follow(stream, (cx.engine, cx.now, cx.wake), &mut writer, room) {
+                        let turn = (cx.engine, cx.now, cx.wake);
+                        let followed = follow(stream, turn, &mut writer, room);
+                        record = writer.record.max(record);
+                        match followed {
                             Followed::Full => cx.wake.wake_by_ref(),
                             Followed::Waits => {}
                             Followed::Ended | Followed::Cut => self.state = ExchangeState::Written,
@@ -266,28 +273,28 @@ impl Exchange {
                 }
                 ExchangeState::Written | ExchangeState::Done => {}
             }
-            return;
+            return record;
         }
     }
 
-    /// Handles a request that is whole; false: a large body waits for its turn.
-    fn handle(&mut self, cx: &mut Cx<'_>) -> bool {
-        let ExchangeState::Body { head, .. } = &self.state else { return false };
+    /// Handles a request that is whole, and says which record its answer shows; `None`: a large
+    /// body waits for its turn.
+    fn handle(&mut self, cx: &mut Cx<'_>) -> Option<u64> {
+        let ExchangeState::Body { head, .. } = &self.state else { return None };
         let mut lease = None;
         if self.body.len() > LARGE_BODY_BYTES {
             lease = cx.engine.config.large.take(&mut self.ticket, cx.wake);
-            if lease.is_none() {
-                return false;
-            }
+            lease.as_ref()?;
         }
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
         let (tools, turn) = ((cx.engine, &mut *lent, &mut *cx.out), (cx.now, cx.wake, cx.peer));
         let body = Source::from(&self.body);
-        let handled = request::handle_parts(tools, turn, &head.head(), body, &mut self.parts);
+        let (handled, record) =
+            request::handle_parts(tools, turn, &head.head(), body, &mut self.parts);
         drop(lent);
         self.body = Vec::new();
         self.set_state(handled);
-        true
+        Some(record)
     }
 
     fn set_state(&mut self, handled: Handled) {
@@ -311,12 +318,11 @@ impl Exchange {
         progress < limits.body_progress_bytes_min
     }
 
-    /// Holds back what was written, if there is a tap.
-    fn note_record(&mut self, cx: &mut Cx<'_>) {
-        let Some(tap) = &cx.engine.tap else { return };
-        if !cx.out.is_empty() || self.parts.has_news() {
+    /// Holds back what was written if it shows a record, which it does with a tap alone.
+    fn note_record(&mut self, cx: &mut Cx<'_>, record: u64) {
+        if record > 0 && (!cx.out.is_empty() || self.parts.has_news()) {
             self.held = std::mem::take(cx.out);
-            self.record = Some(tap.recorded());
+            self.record = Some(record);
         }
     }
 

@@ -39,12 +39,20 @@ use crate::{binding::Scratch, http::HeadMemo, limits::Limits, service::Entropy};
 pub struct Worker {
     pub(crate) scratch: Scratch,
     heads: HeadMemo,
+    /// The newest record of the tasks that what was written in this turn shows.
+    record: u64,
 }
 
 impl Worker {
     /// Scratch for worker number `index`, which reads heads under `limits`.
     pub fn new(index: usize, limits: &Limits, entropy: Box<dyn Entropy + Send>) -> Worker {
         let heads = HeadMemo::new(request::head_limits(limits));
-        Worker { scratch: Scratch::new(index, limits, entropy), heads }
+        Worker { scratch: Scratch::new(index, limits, entropy), heads, record: 0 }
+    }
+
+    /// Notes that what was written shows a task whose last record is this one; 0: nobody records.
+    #[inline]
+    fn shows(&mut self, record: u64) {
+        self.record = self.record.max(record);
     }
 }

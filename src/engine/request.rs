@@ -54,35 +54,36 @@ pub(super) fn chunk_limits(limits: &Limits) -> ChunkLimits {
     }
 }
 
-/// Handles a request whose body is complete, and says what outlives this turn of its answer.
+/// Handles a request whose body is complete, and says what outlives this turn of its answer, and
+/// which record it shows.
 #[inline(always)]
 pub(super) fn handle<'x>(
     (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
     (now, wake, peer): (Now, &'x Waker, Peer<'x>),
     head: &'x Head<'x>,
     body: Source<'_>,
-) -> (Handled, Http1Kept) {
+) -> (Handled, Http1Kept, u64) {
     let closes = !head.keep_alive() || engine.is_draining();
     let Scratch { decode, call, date, .. } = scratch;
     let responder = Transport::Http1(Http1::new(head, closes, date.at(now)));
     let writer = ResponseWriter::new(out, responder);
     let mut cx = context((engine, call, writer), (now, wake, peer), head, closes);
     let handled = binding::http::handle(&mut cx, head, decode, body);
-    (handled, cx.writer.responder.kept())
+    (handled, cx.writer.responder.kept(), cx.writer.record)
 }
 
-/// The same for an answer that leaves in its parts.
+/// The same for an answer that leaves in its parts; says which record it shows.
 pub(super) fn handle_parts<'x>(
     (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
     (now, wake, peer): (Now, &'x Waker, Peer<'x>),
     head: &'x Head<'x>,
     body: Source<'_>,
     parts: &'x mut ResponseParts,
-) -> Handled {
+) -> (Handled, u64) {
     let Scratch { decode, call, .. } = scratch;
     let writer = ResponseWriter::new(out, Transport::Parts(parts));
     let mut cx = context((engine, call, writer), (now, wake, peer), head, engine.is_draining());
-    binding::http::handle(&mut cx, head, decode, body)
+    (binding::http::handle(&mut cx, head, decode, body), cx.writer.record)
 }
 
 #[inline(always)]

@@ -44,8 +44,9 @@ pub struct Setup {
     /// contexts tell it, and [`node_of`](crate::engine::node_of) reads it. A `service` has numbers
     /// of its own.
     pub node: Option<u16>,
-    /// Keeps what happens to tasks; answers wait until it is durable. Beside a `service` it is for
-    /// the answers alone: that service has given it to its cores.
+    /// Keeps what happens to tasks; answers wait until what they show is durable. Beside a
+    /// `service` it is for the answers alone: that service has given it to its cores, and says
+    /// which records its answers show ([`CallCx::record`](crate::service::CallCx::record)).
     pub tap: Option<Arc<dyn Tap>>,
     /// Dialects at paths of their own.
     pub mounts: Vec<Mount>,

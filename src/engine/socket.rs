@@ -111,7 +111,8 @@ impl Socket {
     /// Writes what is ready of everything that waits.
     fn poll_pending(&mut self, cx: &mut Cx<'_>, room: usize) {
         let room = room.saturating_sub(cx.engine.limits().output_bytes_max / 4);
-        self.session.poll(cx.engine.service(), (cx.now, cx.wake), cx.out, room);
+        let record = self.session.poll(cx.engine.service(), (cx.now, cx.wake), cx.out, room);
+        cx.worker.shows(record);
     }
 
     /// Handles what has come, as long as there is room; says how much that was, or how it ended.
@@ -204,8 +205,9 @@ impl Socket {
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
         let tools = (cx.engine.service(), config, &mut *lent);
         let turn = (cx.now, cx.wake, cx.peer);
-        let waits = self.session.message(tools, turn, &mut *cx.out, (opcode, body));
+        let (waits, record) = self.session.message(tools, turn, &mut *cx.out, (opcode, body));
         drop(lent);
+        cx.worker.shows(record);
         if waits {
             self.poll_pending(cx, room);
         }
@@ -218,7 +220,8 @@ impl Socket {
         let is_idle =
             self.session.in_flight() == 0 && !self.reader.is_inside() && self.whole.is_none();
         if cx.engine.is_cut() || (cx.engine.is_draining() && is_idle) {
-            self.session.cut(cx.engine.service(), (cx.now, cx.wake), cx.out);
+            let record = self.session.cut(cx.engine.service(), (cx.now, cx.wake), cx.out);
+            cx.worker.shows(record);
             ws::close(cx.out, Some(code::GOING_AWAY), "the server is shutting down");
             return Some(Next::Close);
         }

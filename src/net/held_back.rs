@@ -29,7 +29,7 @@ impl HeldBack {
         let [first, second] = &mut self.parts;
         let part = if first.bytes == 0 { first } else { second };
         part.bytes += bytes;
-        part.record = record;
+        part.record = part.record.max(record);
     }
 
     /// True when something waits.
@@ -78,7 +78,9 @@ mod tests {
     }
 
     impl Tap for Durable {
-        fn record(&self, _task: Handle, _record: Record<'_>) {}
+        fn record(&self, _task: Handle, _record: Record<'_>) -> u64 {
+            0
+        }
 
         fn recorded(&self) -> u64 {
             0

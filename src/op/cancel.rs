@@ -9,15 +9,13 @@ use std::{
 use crate::{
     agent::{CancelDecision, CancelHost, CancelRequest, Closed, Headers},
     fault::{Fault, FaultKind},
-    model::{
-        Generation, JsonObject, JsonObjectBuf, Reply, Target, Task, TaskEvent, TaskState, TaskView,
-    },
+    model::{Generation, JsonObject, JsonObjectBuf, Reply, Target, TaskEvent, TaskState, TaskView},
     op::{Core, read::is_in},
     permits::Permit,
     service::{
         Answer, CallCx, CallLink, Handle, LateAnswer, LateCall, Now, Outcome, WaitHandle, Waiter,
     },
-    store::{Edit, TaskKey},
+    store::{Edit, StoredTask, TaskKey},
 };
 
 /// What a client hears whose cancel was decided by a program that has the task no more.
@@ -30,7 +28,7 @@ impl Core {
     /// Ends a running task if its agent agrees, which then finds its turn or job closed.
     pub(super) fn cancel(
         &self,
-        cx: &CallCx<'_>,
+        cx: &mut CallCx<'_>,
         target: &Target<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
@@ -53,7 +51,9 @@ impl Core {
                 let canceled = canceled(target.metadata, cx.now);
                 edit.apply(&canceled).map_err(|_| FaultKind::TaskNotCancelable)?;
             }
-            answer(Reply::Task { view: edit.task().view(), history: None });
+            let task = edit.stored();
+            cx.shows(task.record());
+            answer(Reply::Task { view: task.view(), history: None });
             Ok(())
         });
         done.unwrap_or(Err(FaultKind::TaskNotFound.into()))?;
@@ -68,7 +68,8 @@ impl Core {
         target: &Target<'_>,
         key: TaskKey,
     ) -> Result<(u32, Option<CallLink>), Fault> {
-        let runs = |task: &Task| !task.state().is_terminal() && is_in(task, target.context_id);
+        let runs =
+            |task: StoredTask<'_>| !task.state().is_terminal() && is_in(&task, target.context_id);
         let registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
         if registered.is_removed || !self.store.read(key, runs).unwrap_or(false) {
             return Ok((registered.incarnation, None));
@@ -111,6 +112,7 @@ impl Core {
         let shown = self.store.read(key, |task| {
             let is_canceled = task.state() == TaskState::Canceled;
             if is_canceled {
+                wait.record = task.record();
                 answer(Reply::Task { view: task.view(), history: None });
             }
             is_canceled

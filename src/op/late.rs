@@ -31,6 +31,7 @@ impl Core {
             LateAnswer::Fault(fault) => Err(fault),
             LateAnswer::Task(handle) => {
                 let shown = self.store.read(TaskKey::of(&handle), |task| {
+                    wait.record = task.record();
                     answer(Reply::Task { view: task.view(), history: wait.history });
                 });
                 shown.map(|()| Outcome::Answered).ok_or_else(|| FaultKind::TaskNotFound.into())

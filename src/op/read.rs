@@ -12,13 +12,14 @@ use crate::{
 impl Core {
     pub(super) fn get(
         &self,
-        cx: &CallCx<'_>,
+        cx: &mut CallCx<'_>,
         get: &Get<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         let found = self.store.read_id(cx.caller.scope, get.id.raw(), |_, task| {
-            let is_it = is_in(task, get.context_id);
+            let is_it = is_in(&task, get.context_id);
             if is_it {
+                cx.shows(task.record());
                 answer(Reply::Task { view: task.view(), history: get.history });
             }
             is_it
@@ -32,7 +33,7 @@ impl Core {
 
     pub(super) fn list(
         &self,
-        cx: &CallCx<'_>,
+        cx: &mut CallCx<'_>,
         list: &List<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
@@ -44,6 +45,7 @@ impl Core {
             let artifacts = list.include_artifacts;
             answer(Reply::PageTask { view, history: list.history, artifacts });
         })?;
+        cx.shows(page.record);
         if !is_open {
             answer(Reply::PageStart);
         }

@@ -7,7 +7,7 @@
 use crate::{
     agent::{Ending, Headers, Turn},
     fault::{Fault, FaultKind},
-    model::{Generation, RawText, Reply, Send, SendMode, Task, TaskState},
+    model::{Generation, RawText, Reply, Send, SendMode, TaskState},
     op::{
         Core,
         agents::{CurrentAgent, RegisteredAgent},
@@ -16,8 +16,7 @@ use crate::{
         host::{NewTurn, NextTurn, TurnCall},
     },
     service::{Answer, CallCx, CallLink, Cursor, Now, Outcome, WaitHandle},
-    store::{NewTask, TaskKey},
-    waiter::Waiter,
+    store::{NewTask, StoredTask, TaskKey},
 };
 
 /// The event after which a new task is shown to the subscriber that made it: `submitted`.
@@ -117,8 +116,8 @@ impl Core {
             return Ok(Outcome::Answered);
         }
         self.finish_turn(cx.events, &ending, cx.now);
-        let mut answered = false;
-        let show = |task: &Task| answered = show(send, task, 0, &ending, answer);
+        let mut shown = (false, 0);
+        let show = |task: StoredTask<'_>| shown = show(send, task, 0, &ending, answer);
         let committed = if reserved.is_kept() {
             self.commit((key, incarnation), cx.events, Some(message), cx.now, show);
             Ok(())
@@ -127,10 +126,10 @@ impl Core {
         };
         cx.events.clear();
         committed?;
+        cx.shows(shown.1);
         self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
         self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
-        let start = StreamStart { seq: FIRST_SEQ, after: 0, generation };
-        Ok(outcome(send, key, answered, start, link))
+        Ok(outcome(send, key, shown.0, StreamStart { seq: FIRST_SEQ, after: 0, generation }, link))
     }
 
     fn send_next(
@@ -180,14 +179,15 @@ impl Core {
             }
         };
         self.finish_turn(cx.events, &ending, cx.now);
-        let mut answered = false;
+        let mut shown = (false, 0);
         self.commit((key, incarnation), cx.events, None, cx.now, |task| {
-            answered = show(send, task, continued.seq, &ending, answer);
+            shown = show(send, task, continued.seq, &ending, answer);
         });
         cx.events.clear();
+        cx.shows(shown.1);
         self.schedule_resume(cx.caller.worker, (key, incarnation), cx.now, &ending);
         self.hand_over_late(current, (cx.caller.scope.agent, key), &ending);
-        Ok(outcome(send, key, answered, StreamStart { seq, after: seq, generation }, link))
+        Ok(outcome(send, key, shown.0, StreamStart { seq, after: seq, generation }, link))
     }
 
     /// Adds the message to the history of a task that can still take one; `None`: the task belongs
@@ -252,10 +252,11 @@ fn outcome(
     mut link: CallLink,
 ) -> Outcome {
     let StreamStart { seq, after, generation } = start;
-    let (handle, waiter) = (key.handle(), Waiter::default());
+    let handle = key.handle();
     match send.mode {
         SendMode::Stream => {
-            let cursor = Cursor { handle, seq, snapshot: true, ends_at_input: true, waiter, link };
+            let place = Cursor { handle, seq, snapshot: true, ..Cursor::default() };
+            let cursor = Cursor { ends_at_input: true, link, ..place };
             Outcome::Stream { cursor, generation }
         }
         SendMode::Wait | SendMode::Return if answered => {
@@ -263,7 +264,8 @@ fn outcome(
             Outcome::Answered
         }
         SendMode::Wait | SendMode::Return => {
-            Outcome::Pending(WaitHandle { handle, after, history: send.history, waiter, link })
+            let history = send.history;
+            Outcome::Pending(WaitHandle { handle, after, history, link, ..WaitHandle::default() })
         }
     }
 }
@@ -271,19 +273,20 @@ fn outcome(
 /// What a call waits with whose agent has deferred its turn.
 fn deferred(send: &Send<'_>, key: TaskKey, link: CallLink) -> WaitHandle {
     let (handle, history) = (key.handle(), send.history);
-    WaitHandle { handle, after: 0, history, waiter: Waiter::default(), link }
+    WaitHandle { handle, history, link, ..WaitHandle::default() }
 }
 
-/// Answers a unary send with the task as it is, if it need not wait (A2A 1.0 §3.2.2).
+/// Answers a unary send with the task as it is, if it need not wait (A2A 1.0 §3.2.2); says whether
+/// it did, and the task's last record.
 ///
 /// A turn that is over without a result has nothing more to wait for.
 fn show(
     send: &Send<'_>,
-    task: &Task,
+    task: StoredTask<'_>,
     after: u64,
     ending: &Ending,
     answer: &mut Answer<'_>,
-) -> bool {
+) -> (bool, u64) {
     let state = task.state();
     let is_over = matches!(ending, Ending::Returned | Ending::Replied(_));
     let shows = match send.mode {
@@ -296,5 +299,5 @@ fn show(
     if shows {
         answer(Reply::Task { view: task.view(), history: send.history });
     }
-    shows
+    (shows, task.record())
 }

@@ -17,7 +17,7 @@ impl Core {
             return Err(FaultKind::StreamingNotSupported.into());
         }
         let opened = self.store.read_id(cx.caller.scope, target.id.raw(), |key, task| {
-            if !is_in(task, target.context_id) {
+            if !is_in(&task, target.context_id) {
                 return Err(FaultKind::TaskNotFound);
             }
             let after = target.after.filter(|after| *after <= task.seq());

@@ -3,7 +3,7 @@
 
 use crate::{
     agent::{Ending, Headers, Turn},
-    model::{EventBuf, Message, MessageBuf, PartsBuf, RawText, Task, TaskEvent, TaskState},
+    model::{EventBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState},
     op::{
         Core,
         handover::By,
@@ -11,7 +11,7 @@ use crate::{
         timer::ResumeTimer,
     },
     service::{Now, TickCx},
-    store::TaskKey,
+    store::{StoredTask, TaskKey},
 };
 
 impl Core {
@@ -86,7 +86,7 @@ impl Core {
         events: &EventBuf,
         first: Option<Message<'_>>,
         now: Now,
-        show: impl FnOnce(&Task),
+        show: impl FnOnce(StoredTask<'_>),
     ) {
         self.store.update(key, now, |edit| {
             if edit.incarnation() == incarnation {
@@ -95,7 +95,7 @@ impl Core {
             if first.is_none() {
                 edit.end_turn();
             }
-            show(edit.task());
+            show(edit.stored());
         });
     }
 

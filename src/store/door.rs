@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{TaskKey, id::Sharding, slab::Slot};
+use super::{TaskKey, id::Sharding, slab::Slab};
 use crate::{
     model::{EventBuf, Generation, Message, RawText, Refusal, Task, TaskEvent, TaskLimits},
     service::tap::{Record, Tap},
@@ -64,11 +64,12 @@ impl Door {
     #[inline(always)] // Each caller has one kind of change.
     pub fn enter(
         &self,
-        place: (usize, u32),
-        slot: &mut Slot,
+        (at, index): (usize, u32),
+        slab: &mut Slab,
         change: Change<'_>,
     ) -> Result<Entered, Refusal> {
         let mut entered = Entered::default();
+        let slot = &mut slab[index];
         match (change, &mut slot.task) {
             (Change::Begin(begin), task) => {
                 let Begin { id, context_id, generation, message, at_ms, log } = begin;
@@ -88,7 +89,7 @@ impl Door {
         }
         if let Some(tap) = &self.tap {
             // By value, so that a change whose kind is known needs no memory without a tap.
-            self.record(&**tap, place, slot, change, entered.applied);
+            self.record(&**tap, (at, index), slab, change, entered.applied);
         }
         Ok(entered)
     }
@@ -98,13 +99,13 @@ impl Door {
         &self,
         tap: &dyn Tap,
         (at, index): (usize, u32),
-        slot: &Slot,
+        slab: &mut Slab,
         change: Change<'_>,
         applied: usize,
     ) {
-        let place = self.sharding.place(at, index);
+        let (place, slot) = (self.sharding.place(at, index), &slab[index]);
         let task = TaskKey { place, check: slot.check }.handle();
-        match change {
+        let number = match change {
             Change::Begin(Begin { id, context_id, generation, message, at_ms, .. }) => {
                 let (id, context_id) = (RawText::known(id), RawText::known(context_id));
                 let (scope, is_chosen) = (slot.scope, slot.is_chosen);
@@ -117,15 +118,18 @@ impl Door {
                     at_ms,
                     message,
                 };
-                tap.record(task, created);
+                Some(tap.record(task, created))
             }
-            Change::Event(event, _) => tap.record(task, Record::Changed(*event)),
+            Change::Event(event, _) => Some(tap.record(task, Record::Changed(*event))),
             Change::Events(events, first, _) => {
                 let events = events.iter(first).take(applied);
-                events.for_each(|event| tap.record(task, Record::Changed(event)));
+                events.map(|event| tap.record(task, Record::Changed(event))).last()
             }
-            Change::Keep(bytes) => tap.record(task, Record::Kept(bytes)),
-            Change::Evict => tap.record(task, Record::Evicted),
+            Change::Keep(bytes) => Some(tap.record(task, Record::Kept(bytes))),
+            Change::Evict => Some(tap.record(task, Record::Evicted)),
+        };
+        if let Some(number) = number {
+            slab.note_record(index, number);
         }
     }
 }

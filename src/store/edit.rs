@@ -8,7 +8,7 @@ use super::{
     door::{Change, Entered},
     group::Group,
     shard::Shard,
-    slab::Slot,
+    slab::{Slot, StoredTask},
     waiters::Wakes,
 };
 use crate::{
@@ -74,6 +74,17 @@ impl<'e> Edit<'e> {
         }
     }
 
+    /// The same, as it may be shown.
+    ///
+    /// # Panics
+    /// Never, as [`Edit::task`].
+    pub fn stored(&self) -> StoredTask<'_> {
+        match self.shard.slab.stored(self.index) {
+            Some(task) => task,
+            None => unreachable!("an edit holds a task"),
+        }
+    }
+
     /// Whose the task is.
     pub fn scope(&self) -> Scope {
         self.shard.slab[self.index].scope
@@ -128,7 +139,7 @@ impl<'e> Edit<'e> {
         }
         self.take_bytes(bytes.len())?;
         let (door, place) = (&self.store.door, (self.at, self.index));
-        let kept = door.enter(place, self.slot(), Change::Keep(bytes));
+        let kept = door.enter(place, &mut self.shard.slab, Change::Keep(bytes));
         kept.map(drop).map_err(|_| Refused::Terminal)
     }
 
@@ -174,8 +185,7 @@ impl<'e> Edit<'e> {
     /// Applies the first events of a list, as far as nothing is in the way; returns how many.
     fn apply_at_once(&mut self, events: &EventBuf, first: Option<Message<'_>>) -> usize {
         let (store, place) = (self.store, (self.at, self.index));
-        let slot = &mut self.shard.slab[self.index];
-        let Some(task) = &slot.task else { return 0 };
+        let Some(task) = &self.shard.slab[self.index].task else { return 0 };
         let growth = task.growth_at_once(events);
         if growth > 0 {
             if !store.budget.bytes.take(&self.group.bytes, growth) {
@@ -184,9 +194,10 @@ impl<'e> Edit<'e> {
             self.charged += growth;
         }
         let change = Change::Events(events, first, &store.agent_limits);
-        let Ok(entered) = store.door.enter(place, slot, change) else { return 0 };
+        let slab = &mut self.shard.slab;
+        let Ok(entered) = store.door.enter(place, slab, change) else { return 0 };
         if entered.has_status {
-            self.status_ms = slot.task.as_ref().map(Task::updated_ms);
+            self.status_ms = slab[self.index].task.as_ref().map(Task::updated_ms);
         }
         entered.applied
     }
@@ -226,7 +237,8 @@ impl<'e> Edit<'e> {
         let store = self.store;
         let limits = if is_last { &store.limits } else { &store.agent_limits };
         let (door, place) = (&store.door, (self.at, self.index));
-        let Entered { seq, .. } = door.enter(place, self.slot(), Change::Event(event, limits))?;
+        let change = Change::Event(event, limits);
+        let Entered { seq, .. } = door.enter(place, &mut self.shard.slab, change)?;
         if let TaskEvent::Status { at_ms, .. } = event {
             self.status_ms = Some(*at_ms);
         }

@@ -21,8 +21,9 @@ impl Store {
         let key = TaskKey::of(&cursor.handle);
         let index = self.sharding.split(key.place).1;
         let Some(mut shard) = self.lock_key(key) else { return Follow::Gone };
-        let Some(task) = shard.task(index) else { return Follow::Gone };
-        let follow = cursor.show_new(task, each);
+        let Some(task) = shard.slab.stored(index) else { return Follow::Gone };
+        cursor.record = task.record();
+        let follow = cursor.show_new(&task, each);
         if follow == Follow::Pending {
             shard.wait(index, &mut cursor.waiter, wake);
         }
@@ -41,11 +42,12 @@ impl Store {
         let key = TaskKey::of(&wait.handle);
         let index = self.sharding.split(key.place).1;
         let Some(mut shard) = self.lock_key(key) else { return GONE };
-        let Some(task) = shard.task(index) else { return GONE };
+        let Some(task) = shard.slab.stored(index) else { return GONE };
         let state = task.state();
         // A2A 1.0 §3.2.2: wait until a terminal or interrupted state.
         let is_new = task.status_seq() > wait.after;
         if state.is_terminal() || (state.is_interrupted() && is_new) {
+            wait.record = task.record();
             answer(Reply::Task { view: task.view(), history: wait.history });
             return Poll::Ready(Ok(()));
         }

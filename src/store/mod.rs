@@ -45,7 +45,7 @@ use self::{
 use crate::{
     fault::{Fault, FaultKind},
     limits::Limits,
-    model::{MessageBuf, PartsBuf, Task, TaskLimits, TaskState},
+    model::{MessageBuf, PartsBuf, TaskLimits, TaskState},
     service::{AgentIndex, Handle, Now, Scope, tap::Tap},
 };
 
@@ -53,6 +53,7 @@ pub use self::{
     edit::Edit,
     id::{ID_LEN, node_of},
     reserve::{NewTask, Reserved, ReservedBuf},
+    slab::StoredTask,
     spaces::SpaceName,
 };
 #[cfg(feature = "internals")]
@@ -244,9 +245,9 @@ impl Store {
     }
 
     /// Calls `read` with a task; `None` when it is gone.
-    pub fn read<R>(&self, key: TaskKey, read: impl FnOnce(&Task) -> R) -> Option<R> {
+    pub fn read<R>(&self, key: TaskKey, read: impl FnOnce(StoredTask<'_>) -> R) -> Option<R> {
         let shard = self.lock_key(key)?;
-        shard.task(self.sharding.split(key.place).1).map(read)
+        shard.slab.stored(self.sharding.split(key.place).1).map(read)
     }
 
     /// Calls `read` with a scope's task by its raw id; `None` when there is none.
@@ -254,7 +255,7 @@ impl Store {
         &self,
         scope: Scope,
         id: &[u8],
-        read: impl FnOnce(TaskKey, &Task) -> R,
+        read: impl FnOnce(TaskKey, StoredTask<'_>) -> R,
     ) -> Option<R> {
         // One that the store made says where it is; only another one is looked for.
         for is_chosen in [false, true] {
@@ -264,7 +265,7 @@ impl Store {
             let shard = self.lock(at);
             let slot = shard.slab.slot(index).filter(|slot| slot.scope == scope);
             let Some(slot) = slot else { continue };
-            if let Some(task) = slot.task.as_ref().filter(|task| task.id() == id) {
+            if let Some(task) = shard.slab.stored(index).filter(|task| task.id() == id) {
                 return Some(read(TaskKey { place, check: slot.check }, task));
             }
         }

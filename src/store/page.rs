@@ -56,6 +56,8 @@ pub struct Page {
     pub page_size: u32,
     /// Matching tasks before paging.
     pub total: u64,
+    /// The newest record of the tasks that were shown; 0: nobody records.
+    pub record: u64,
 }
 
 /// What the tasks of a page may hold, the last one apart.
@@ -161,12 +163,13 @@ impl Store {
             Some(_) | None => PageToken::END,
         };
         let (mut shown, mut left, most) = (0, found.len(), self.page_bound.bytes(held_bytes));
+        let mut record = 0;
         for Reverse((stamp, at, index)) in found {
             let shard = self.lock(at as usize);
             // Since its shard was looked at, its status may have changed, or its successor may
             // be here: what matches is shown.
             let slot = shard.slab.slot(index).filter(|slot| slot.scope == scope);
-            let task = slot.and_then(|slot| slot.task.as_ref()).filter(|task| {
+            let task = slot.and_then(|_| shard.slab.stored(index)).filter(|task| {
                 list.status.is_none_or(|status| status == task.state())
                     && list
                         .context_id
@@ -174,7 +177,8 @@ impl Store {
             });
             if let Some(task) = task {
                 each(task.view());
-                shown += weight(task, list);
+                record = record.max(task.record());
+                shown += weight(&task, list);
             }
             left -= 1;
             // A2A 1.0 §3.1.4: a page may hold fewer tasks than were asked for.
@@ -183,7 +187,7 @@ impl Store {
                 break;
             }
         }
-        Ok(Page { next, page_size, total })
+        Ok(Page { next, page_size, total, record })
     }
 
     /// Looks at the tasks of one context: by its orders if it has many, else at each.

@@ -9,6 +9,7 @@ use super::{
     door::{Begin, Change},
     id::GROUP,
     shard::{Context, HashedMap, remove, spread},
+    slab::StoredTask,
     sync::MutexGuard,
     waiters::Wakes,
 };
@@ -248,7 +249,7 @@ impl Store {
         message: Message<'_>,
         events: &EventBuf,
         now: Now,
-        read: impl FnOnce(&Task) -> R,
+        read: impl FnOnce(StoredTask<'_>) -> R,
     ) -> Result<R, Refused> {
         if reserved.is_kept() {
             return Err(Refused::Taken);
@@ -273,12 +274,12 @@ impl Store {
             (reserved.context.context_slot, reserved.context_id.is_none());
         let begin = Begin { id, context_id, generation, message, at_ms: now.unix_ms, log };
         // A task that begins is not refused.
-        let _ = self.door.enter((at, index), slot, Change::Begin(begin));
+        let _ = self.door.enter((at, index), &mut shard.slab, Change::Begin(begin));
         reserved.is_kept.set(true);
         // A limit that is reached has failed the task, which is then what there is to read.
         let _ = Edit::begun((self, group), &mut shard, (at, index, log), now, &mut wakes)
             .apply_all(events, Some(message));
-        shard.task(index).map(read).ok_or(Refused::Full)
+        shard.slab.stored(index).map(read).ok_or(Refused::Full)
     }
 
     /// What the map knows an id by that a client chose.

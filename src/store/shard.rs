@@ -320,9 +320,9 @@ impl Shard {
         self.scopes.leave(scope);
         self.leave(index);
         self.forget(index, wakes);
-        let slot = &mut self.slab[index];
         // What leaves is not refused.
-        let _ = door.enter((at, index), slot, Change::Evict);
+        let _ = door.enter((at, index), &mut self.slab, Change::Evict);
+        let slot = &mut self.slab[index];
         let (task, is_chosen) = (slot.task.take(), slot.is_chosen);
         let slots = self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);

@@ -4,7 +4,7 @@
 //! comes next. A slot's check is above all checks that its place has had, also where its chunk was
 //! given back meanwhile.
 
-use std::ops::{Index, IndexMut};
+use std::ops::{Deref, Index, IndexMut};
 
 use super::waiters::Waiters;
 use crate::{
@@ -85,6 +85,30 @@ impl Slot {
     }
 }
 
+/// A task under its shard's lock, and what of its records is shown with it.
+#[derive(Clone, Copy)]
+pub struct StoredTask<'s> {
+    task: &'s Task,
+    record: u64,
+}
+
+impl StoredTask<'_> {
+    /// The number of its last record; 0: nobody records.
+    #[inline]
+    pub fn record(&self) -> u64 {
+        self.record
+    }
+}
+
+impl Deref for StoredTask<'_> {
+    type Target = Task;
+
+    #[inline]
+    fn deref(&self) -> &Task {
+        self.task
+    }
+}
+
 /// Neighbouring slots.
 struct Chunk {
     slots: [Slot; CHUNK],
@@ -94,6 +118,8 @@ struct Chunk {
     /// Neighbours among the chunks with a free slot.
     before: u32,
     after: u32,
+    /// For each slot the number of the last record of its task; there are none without a tap.
+    records: Option<Box<[u64; CHUNK]>>,
 }
 
 /// The slots of one shard.
@@ -135,7 +161,8 @@ impl Slab {
         let next =
             |at: u32| if at == last || at + 1 == first + CHUNK as u32 { NONE } else { at + 1 };
         let slots = std::array::from_fn(|at| Slot::free(check, next(first + at as u32)));
-        let chunk = Chunk { slots, free: first, taken: 0, before: NONE, after: NONE };
+        let (before, after) = (NONE, NONE);
+        let chunk = Chunk { slots, free: first, taken: 0, before, after, records: None };
         if gap.is_none() {
             if self.chunks.len() == self.chunks.capacity() {
                 // By a sixteenth: the list is of the length that the shard once had.
@@ -240,6 +267,25 @@ impl Slab {
     pub fn slot_mut(&mut self, index: u32) -> Option<&mut Slot> {
         let chunk = self.chunks.get_mut(index as usize / CHUNK)?.as_mut()?;
         Some(&mut chunk.slots[index as usize % CHUNK])
+    }
+
+    /// The task in a slot, if there is one, as it may be shown.
+    #[inline]
+    pub fn stored(&self, index: u32) -> Option<StoredTask<'_>> {
+        let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;
+        let at = index as usize % CHUNK;
+        let task = chunk.slots[at].task.as_ref()?;
+        let record = chunk.records.as_ref().map_or(0, |records| records[at]);
+        Some(StoredTask { task, record })
+    }
+
+    /// Notes the number of the last record of the task in a slot.
+    pub fn note_record(&mut self, index: u32, number: u64) {
+        let chunk = self.chunks.get_mut(index as usize / CHUNK);
+        if let Some(Some(chunk)) = chunk {
+            let records = chunk.records.get_or_insert_with(|| Box::new([0; CHUNK]));
+            records[index as usize % CHUNK] = number;
+        }
     }
 
     /// Slots that are there, taken and free.

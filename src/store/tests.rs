@@ -14,7 +14,7 @@ use std::{
 
 use super::*;
 use crate::{
-    model::{ArtifactBuf, EventBuf, Generation, List, RawText, TaskEvent, uuid},
+    model::{ArtifactBuf, EventBuf, Generation, List, RawText, Task, TaskEvent, uuid},
     service::{AgentIndex, Cursor, Follow, OwnerIndex, StreamResponse, TenantIndex, WaitHandle},
 };
 
@@ -66,7 +66,7 @@ fn apply(store: &Store, key: TaskKey, event: &TaskEvent<'_>) -> Option<Result<u6
 }
 
 fn state(store: &Store, key: TaskKey) -> Option<TaskState> {
-    store.read(key, Task::state)
+    store.read(key, |task| task.state())
 }
 
 #[derive(Default)]

@@ -22,7 +22,7 @@ use peregrine::{
         WaitHandle,
         tap::{Record, Tap},
     },
-    store::{Eviction, NewTask, PageToken, Refused, Store, TaskKey},
+    store::{Eviction, NewTask, PageToken, Refused, Store, StoredTask, TaskKey},
 };
 use proptest::prelude::*;
 
@@ -145,7 +145,7 @@ impl Replica {
 }
 
 impl Tap for Replica {
-    fn record(&self, task: Handle, record: Record<'_>) {
+    fn record(&self, task: Handle, record: Record<'_>) -> u64 {
         let mut tasks = self.tasks.lock().unwrap();
         match record {
             Record::Created { id, context_id, scope, generation, at_ms, message, .. } => {
@@ -166,6 +166,7 @@ impl Tap for Replica {
             Record::Evicted => drop(tasks.remove(&task).expect("made before")),
             _ => unreachable!("there is nothing else yet"),
         }
+        0
     }
 
     fn recorded(&self) -> u64 {
@@ -377,7 +378,8 @@ impl Twin {
         for _ in 0..tape.next(3) {
             self.event(tape, &mut events);
         }
-        let read = |task: &Task| (task.state(), task.seq(), task.updated_ms(), look(task.view()));
+        let read =
+            |task: StoredTask<'_>| (task.state(), task.seq(), task.updated_ms(), look(task.view()));
         let made =
             store.commit_new(&reserved, Generation::V1, said.view(), &events, self.now, read);
         drop(reserved);

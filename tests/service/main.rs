@@ -8,6 +8,8 @@ mod grpc_client;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod held_back;
+mod journal;
 mod later;
 mod owned;
 mod removed;

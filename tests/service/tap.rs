@@ -4,103 +4,28 @@ use std::{
     future::{Future as _, poll_fn},
     net::SocketAddr,
     pin::pin,
-    sync::{Arc, Mutex},
-    task::{Poll, Waker},
-    time::{Duration, Instant},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
 };
 
 use peregrine::{
     agent::{Agent, Profile, Turn, echo::Echo},
     limits::Limits,
-    model::{TaskEvent, TaskState},
+    model::TaskState,
     net::{Running, Server},
-    service::{
-        Handle,
-        tap::{Record, Tap},
-    },
+    service::tap::Tap as _,
 };
 use serde_json::json;
 
 use crate::{
     grpc_client::{Rig, run, say as grpc_say},
+    journal::Journal,
     support::{
         ask::{get, post, rpc},
-        binary::{PATIENCE, Tcp},
+        binary::Tcp,
     },
 };
-
-/// Notes what happens, and says that it is durable when it is told to.
-#[derive(Default)]
-struct Journal(Mutex<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    lines: Vec<(Handle, String)>,
-    durable: u64,
-    waiting: Vec<(u64, Waker)>,
-    asked: usize,
-}
-
-impl Tap for Journal {
-    fn record(&self, task: Handle, record: Record<'_>) {
-        let line = match record {
-            Record::Created { is_chosen, .. } => format!("created {is_chosen}"),
-            Record::Changed(TaskEvent::Status { state, .. }) => format!("{state:?}"),
-            Record::Changed(TaskEvent::Artifact { .. }) => "artifact".to_owned(),
-            Record::Changed(TaskEvent::UserMessage { .. }) => "message".to_owned(),
-            Record::Kept(bytes) => format!("kept {}", bytes.len()),
-            _ => "evicted".to_owned(),
-        };
-        self.0.lock().unwrap().lines.push((task, format!("{} {line}", record.kind())));
-    }
-
-    fn recorded(&self) -> u64 {
-        self.0.lock().unwrap().lines.len() as u64
-    }
-
-    fn durable(&self) -> u64 {
-        self.0.lock().unwrap().durable
-    }
-
-    fn wait(&self, number: u64, wake: &Waker) {
-        let mut inner = self.0.lock().unwrap();
-        if inner.durable >= number {
-            wake.wake_by_ref();
-        }
-        inner.asked += 1;
-        inner.waiting.push((number, wake.clone()));
-    }
-}
-
-impl Journal {
-    /// From now on everything up to this record is durable.
-    fn confirm(&self, number: u64) {
-        let mut inner = self.0.lock().unwrap();
-        inner.durable = number;
-        let (due, waiting) = inner.waiting.drain(..).partition(|(waits, _)| *waits <= number);
-        inner.waiting = waiting;
-        drop(inner);
-        let due: Vec<(u64, Waker)> = due;
-        due.into_iter().for_each(|(_, waker)| waker.wake());
-    }
-
-    /// Waits until somebody has asked for the `count`th time.
-    fn until_asked(&self, count: usize) {
-        let until = Instant::now() + PATIENCE;
-        while self.0.lock().unwrap().asked < count {
-            assert!(Instant::now() < until, "nobody waits");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn asked(&self) -> usize {
-        self.0.lock().unwrap().asked
-    }
-
-    fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().lines.iter().map(|(_, line)| line.clone()).collect()
-    }
-}
 
 fn serve(journal: &Arc<Journal>, limits: Limits) -> (Running, SocketAddr) {
     let server =
@@ -208,7 +133,7 @@ fn everything_that_happens_to_a_task_is_recorded_in_its_order() {
     assert_eq!(lines.iter().filter(|line| **line == once[0]).count(), 2, "{lines:?}");
     assert_eq!(ends.iter().filter(|line| **line == "3 evicted").count(), 1, "{lines:?}");
     assert!(lines[0] == once[0] && lines.iter().any(|line| line == once[2]), "{lines:?}");
-    let handles = journal.0.lock().unwrap().lines.iter().map(|(task, _)| *task).collect::<Vec<_>>();
+    let handles = journal.handles();
     let last = lines.iter().position(|line| line == "3 evicted").unwrap();
     assert!(handles[..=last].iter().all(|task| *task == handles[0]), "{lines:?}");
     assert!(handles[last + 1..].iter().all(|task| *task != handles[0]), "{lines:?}");

@@ -62,7 +62,7 @@ pub(super) fn answer(
     if !waiting.is_empty() {
         let answers = cx.writer.out.split_off(body_at);
         cx.writer.rollback();
-        let batch = PendingBatch { answers, answer_bytes_max };
+        let batch = PendingBatch { answers, answer_bytes_max, record: cx.writer.record };
         return cx.pend(&unknown(cx.endpoint), waiting, Some(batch));
     }
     if cx.writer.out.len() == body_at {

@@ -75,19 +75,20 @@ impl Session {
         self.pending.len()
     }
 
-    /// Answers one message; true: it waits, and may be ready already.
+    /// Answers one message; true: it waits, and may be ready already. Also says which record what
+    /// was written shows.
     pub fn message(
         &mut self,
         (service, config, scratch): (&dyn Service, &ServerConfig, &mut Scratch),
         (now, wake, peer): (Now, &Waker, Peer<'_>),
         out: &mut Vec<u8>,
         (opcode, body): (OpCode, &[u8]),
-    ) -> bool {
+    ) -> (bool, u64) {
         if self.echoes() {
             let frame = ws::begin(out);
             out.extend_from_slice(body);
             ws::finish(out, frame, opcode);
-            return false;
+            return (false, 0);
         }
         let upgrade = &self.upgrade;
         let is_full = self.pending.len() >= config.limits.ws_in_flight_max;
@@ -109,28 +110,29 @@ impl Session {
             extensions: upgrade.extensions().map(Cow::Borrowed),
         };
         match jsonrpc::handle(&mut cx, decode, Source::from(body)) {
-            Handled::Answered | Handled::Upgraded(_) => return false,
+            Handled::Answered | Handled::Upgraded(_) => return (false, cx.writer.record),
             Handled::Pending(pending) => self.pending.push(Pending::Call(pending)),
             Handled::Stream(stream) => self.pending.push(Pending::Stream(stream)),
         }
-        true
+        (true, cx.writer.record)
     }
 
     /// Writes what is ready of everything that waits, until `out` holds `room` bytes. Whoever is
-    /// stopped by that goes last the next time.
+    /// stopped by that goes last the next time. Says which record what was written shows.
     pub fn poll(
         &mut self,
         service: &dyn Service,
         (now, wake): (Now, &Waker),
         out: &mut Vec<u8>,
         room: usize,
-    ) {
+    ) -> u64 {
         let mut writer =
             ResponseWriter::new(out, Transport::WebSocket(WebSocketMessages::default()));
         let mut at = 0;
         while at < self.pending.len() {
             if writer.out.len() >= room {
-                return self.pending.rotate_left(at);
+                self.pending.rotate_left(at);
+                break;
             }
             let is_done = match &mut self.pending[at] {
                 Pending::Call(call) => match call.poll(service, (now, wake), &mut writer) {
@@ -143,7 +145,10 @@ impl Session {
                 },
                 Pending::Stream(stream) => match stream.poll(service, wake, &mut writer, room) {
                     Follow::Pending => false,
-                    Follow::More => return self.pending.rotate_left(at + 1),
+                    Follow::More => {
+                        self.pending.rotate_left(at + 1);
+                        break;
+                    }
                     Follow::End | Follow::Gone => true,
                 },
             };
@@ -156,11 +161,12 @@ impl Session {
         if self.pending.is_empty() && self.pending.capacity() > PENDING_KEPT {
             self.pending = Vec::new();
         }
+        writer.record
     }
 
     /// Ends what waits before its tasks do, because the server ends: calls are asked once more, and
-    /// streams end with an error.
-    pub fn cut(&mut self, service: &dyn Service, turn: (Now, &Waker), out: &mut Vec<u8>) {
+    /// streams end with an error. Says which record what was written shows.
+    pub fn cut(&mut self, service: &dyn Service, turn: (Now, &Waker), out: &mut Vec<u8>) -> u64 {
         let mut writer =
             ResponseWriter::new(out, Transport::WebSocket(WebSocketMessages::default()));
         for pending in self.pending.drain(..) {
@@ -173,6 +179,7 @@ impl Session {
                 Pending::Stream(stream) => stream.cut(&mut writer),
             }
         }
+        writer.record
     }
 
     /// Says in the caller's own terms that a message is beyond its limit, before the close frame

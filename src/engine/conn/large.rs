@@ -65,8 +65,10 @@ impl Conn {
     ) {
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
         let tools = (cx.engine, &mut *lent, &mut *cx.out);
-        let (handled, kept) = request::handle(tools, (cx.now, cx.wake, cx.peer), head, body);
+        let turn = (cx.now, cx.wake, cx.peer);
+        let (handled, kept, record) = request::handle(tools, turn, head, body);
         drop(lent);
+        cx.worker.shows(record);
         self.set_state(cx, handled, kept);
     }
 }

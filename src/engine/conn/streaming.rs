@@ -25,12 +25,14 @@ impl Conn {
         }
         let http = Http1::resume(self.kept, cx.worker.scratch.date.at(cx.now));
         let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
-        match follow(stream, (cx.engine, cx.now, cx.wake), &mut writer, room) {
+        let followed = follow(stream, (cx.engine, cx.now, cx.wake), &mut writer, room);
+        let (mut kept, record) = (writer.responder.kept(), writer.record);
+        cx.worker.shows(record);
+        match followed {
             Followed::Full => Step::Full,
             Followed::Waits => Step::Wait,
             Followed::Cut => Step::Over(Next::Close),
             Followed::Ended => {
-                let mut kept = writer.responder.kept();
                 kept.closes |= cx.engine.is_draining();
                 self.set_state(cx, Handled::Answered, kept);
                 Step::Ate(0)

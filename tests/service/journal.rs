@@ -1,0 +1,107 @@
+//! A tap that says that records are durable when it is told to.
+
+use std::{
+    sync::Mutex,
+    task::Waker,
+    time::{Duration, Instant},
+};
+
+use peregrine::{
+    model::TaskEvent,
+    service::{
+        Handle,
+        tap::{Record, Tap},
+    },
+};
+
+use crate::support::binary::PATIENCE;
+
+/// Notes what happens, and says that it is durable when it is told to.
+#[derive(Default)]
+pub struct Journal(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    lines: Vec<(Handle, String)>,
+    /// Of each task that was made.
+    ids: Vec<String>,
+    durable: u64,
+    waiting: Vec<(u64, Waker)>,
+    asked: usize,
+}
+
+impl Tap for Journal {
+    fn record(&self, task: Handle, record: Record<'_>) -> u64 {
+        let mut inner = self.0.lock().unwrap();
+        if let Record::Created { id, .. } = record {
+            inner.ids.push(std::str::from_utf8(id.raw()).unwrap().to_owned());
+        }
+        let line = match record {
+            Record::Created { is_chosen, .. } => format!("created {is_chosen}"),
+            Record::Changed(TaskEvent::Status { state, .. }) => format!("{state:?}"),
+            Record::Changed(TaskEvent::Artifact { .. }) => "artifact".to_owned(),
+            Record::Changed(TaskEvent::UserMessage { .. }) => "message".to_owned(),
+            Record::Kept(bytes) => format!("kept {}", bytes.len()),
+            _ => "evicted".to_owned(),
+        };
+        inner.lines.push((task, format!("{} {line}", record.kind())));
+        inner.lines.len() as u64
+    }
+
+    fn recorded(&self) -> u64 {
+        self.0.lock().unwrap().lines.len() as u64
+    }
+
+    fn durable(&self) -> u64 {
+        self.0.lock().unwrap().durable
+    }
+
+    fn wait(&self, number: u64, wake: &Waker) {
+        let mut inner = self.0.lock().unwrap();
+        if inner.durable >= number {
+            wake.wake_by_ref();
+        }
+        inner.asked += 1;
+        inner.waiting.push((number, wake.clone()));
+    }
+}
+
+impl Journal {
+    /// From now on everything up to this record is durable.
+    pub fn confirm(&self, number: u64) {
+        let mut inner = self.0.lock().unwrap();
+        inner.durable = number;
+        let (due, waiting) = inner.waiting.drain(..).partition(|(waits, _)| *waits <= number);
+        inner.waiting = waiting;
+        drop(inner);
+        let due: Vec<(u64, Waker)> = due;
+        due.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Waits until somebody has asked for the `count`th time.
+    pub fn until_asked(&self, count: usize) {
+        let until = Instant::now() + PATIENCE;
+        while self.0.lock().unwrap().asked < count {
+            assert!(Instant::now() < until, "nobody waits");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    pub fn asked(&self) -> usize {
+        self.0.lock().unwrap().asked
+    }
+
+    /// The id of the task that was made last.
+    pub fn last_id(&self) -> String {
+        self.0.lock().unwrap().ids.last().unwrap().clone()
+    }
+
+    /// The handles of the records, in their order.
+    pub fn handles(&self) -> Vec<Handle> {
+        self.0.lock().unwrap().lines.iter().map(|(task, _)| *task).collect()
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().lines.iter().map(|(_, line)| line.clone()).collect()
+    }
+}
