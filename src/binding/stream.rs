@@ -13,11 +13,11 @@ use crate::{
         grpc::{Code, Status, count::EventCount},
         responder::Responder,
     },
-    dialect::{ArtifactEvent, Encode, EncodeChunk},
+    dialect::{Encode, EncodeText},
     fault::{Fault, FaultKind},
     http::ResponseFieldsBuf,
     json::write::push_u64,
-    model::{Generation, TaskEvent},
+    model::{Generation, RawText, TaskEvent},
     permits::Permit,
     service::{Cursor, Each, Follow, Service, StreamResponse},
     sse,
@@ -97,9 +97,9 @@ impl EventStream {
         let ResponseWriter { out, responder, record, .. } = writer;
         let mut follow = Follow::Pending;
         responder.piece(out, &mut |out| {
-            let mut chunk_head = None;
+            let mut text_head = None;
             follow = service.follow(cursor, wake, &mut |item| {
-                push_item(out, &format, &item, &mut chunk_head);
+                push_item(out, &format, &item, &mut text_head);
                 out.len() < high_water
             });
             match follow {
@@ -238,13 +238,21 @@ fn number(item: &StreamResponse<'_>) -> Option<u64> {
     }
 }
 
+/// Where the output of one poll has the beginning of the newest piece of text, which the next one
+/// repeats if it is of the same artifact.
+struct TextHead {
+    /// From the envelope to the text.
+    at: Range<usize>,
+    artifact_id: Range<usize>,
+}
+
 /// Writes one item, if the dialect has a form for it.
 #[inline(always)]
 fn push_item(
     out: &mut Vec<u8>,
     format: &AnswerFormat<'_>,
     item: &StreamResponse<'_>,
-    chunk_head: &mut Option<Range<usize>>,
+    text_head: &mut Option<TextHead>,
 ) {
     let (number, start) = (number(item), out.len());
     let AnswerFormat { envelope, encode, .. } = *format;
@@ -254,19 +262,20 @@ fn push_item(
         }
         EventFraming::Sse => {
             let mut frame = sse::begin(out, number);
-            if push_result(out, format, item, chunk_head) {
-                envelope.close(out, start);
-                if let Some(head) = chunk_head {
-                    frame.skip_to(head.end);
-                }
-                sse::finish(out, frame);
-            } else {
-                sse::cancel(out, frame);
+            let pushed = push_result(out, format, item, text_head);
+            if let Pushed::Nothing = pushed {
+                return sse::cancel(out, frame);
             }
+            envelope.close(out, start);
+            if let Pushed::Text = pushed {
+                // Raw text has no control characters.
+                frame.skip_to(out.len());
+            }
+            sse::finish(out, frame);
         }
         EventFraming::Messages { event_ids } => {
             let frame = ws::begin(out);
-            if !push_result(out, format, item, chunk_head) {
+            if let Pushed::Nothing = push_result(out, format, item, text_head) {
                 return ws::cancel(out, frame);
             }
             if let Some(number) = number.filter(|_| event_ids) {
@@ -276,41 +285,74 @@ fn push_item(
             envelope.close(out, start);
             if !ws::finish(out, frame, OpCode::Text) {
                 // What was to be repeated is not where it was.
-                *chunk_head = None;
+                *text_head = None;
             }
         }
     }
 }
 
-/// Opens the envelope and writes an item into it; false: there is nothing to say about it.
-///
-/// In `chunk_head` stands where `out` has the beginning that all chunks of the stream share, once
-/// one was written.
+/// What was written of an item.
+enum Pushed {
+    /// The dialect has nothing to say about it.
+    Nothing,
+    /// A piece of text.
+    Text,
+    /// Anything else.
+    Json,
+}
+
+/// Opens the envelope and writes an item into it.
 #[inline(always)]
 fn push_result(
     out: &mut Vec<u8>,
     format: &AnswerFormat<'_>,
     item: &StreamResponse<'_>,
-    chunk_head: &mut Option<Range<usize>>,
-) -> bool {
+    text_head: &mut Option<TextHead>,
+) -> Pushed {
     if let StreamResponse::Event { event, task_id, context_id, .. } = item
-        && let TaskEvent::Artifact { artifact, append, last_chunk, metadata } = *event
-        && let Some(EncodeChunk { head, rest }) = format.encode.chunk
+        && let TaskEvent::Artifact { artifact, append, last_chunk, metadata: None } = *event
+        && let Some(encode) = &format.encode.text
+        && let Some((id, text)) = artifact.as_text()
     {
         let at = out.len();
-        match chunk_head.take() {
-            Some(before) => out.extend_from_within(before),
-            None => {
-                format.envelope.open_result(out);
-                head(out, *task_id, *context_id);
+        match text_head {
+            Some(before) if out[before.artifact_id.clone()] == *id.raw() => {
+                let by = at - before.at.start;
+                out.extend_from_within(before.at.clone());
+                before.at = at..out.len();
+                before.artifact_id = before.artifact_id.start + by..before.artifact_id.end + by;
+            }
+            _ => {
+                *text_head = Some(push_text_head(out, format, encode, (*task_id, *context_id), id))
             }
         }
-        *chunk_head = Some(at..out.len());
-        rest(out, &ArtifactEvent { artifact, append, last_chunk, metadata });
-        return true;
+        out.extend_from_slice(text.raw());
+        out.extend_from_slice((encode.tail)(append, last_chunk));
+        return Pushed::Text;
     }
     format.envelope.open_result(out);
-    (format.encode.event)(out, item, &format.write)
+    match (format.encode.event)(out, item, &format.write) {
+        true => Pushed::Json,
+        false => Pushed::Nothing,
+    }
+}
+
+#[inline(never)]
+fn push_text_head(
+    out: &mut Vec<u8>,
+    format: &AnswerFormat<'_>,
+    encode: &EncodeText,
+    (task_id, context_id): (RawText<'_>, RawText<'_>),
+    artifact_id: RawText<'_>,
+) -> TextHead {
+    let start = out.len();
+    format.envelope.open_result(out);
+    (encode.head)(out, task_id, context_id);
+    let id = out.len();
+    out.extend_from_slice(artifact_id.raw());
+    let artifact_id = id..out.len();
+    out.extend_from_slice(encode.between);
+    TextHead { at: start..out.len(), artifact_id }
 }
 
 /// Writes the error that ends a stream: an `event: error` frame, or a message.

@@ -30,7 +30,7 @@ pub static DIALECT: Dialect = Dialect {
 
 static WIRE: Wire = Wire {
     decode: v03::read_lenient,
-    encode: Encode { generation: Generation::V03, reply, event, chunk: None, fault: write_fault },
+    encode: Encode { generation: Generation::V03, reply, event, text: None, fault: write_fault },
 };
 
 const METHODS: &[Method] = &[

@@ -34,7 +34,7 @@ use crate::{
     fault::{Fault, FaultKind},
     json::{Value, ValueSlot},
     limits::Limits,
-    model::{Artifact, Call, Generation, JsonObject, Op, RawText, Reply},
+    model::{Call, Generation, Op, RawText, Reply},
     service::StreamResponse,
 };
 
@@ -252,32 +252,23 @@ pub struct Encode {
     /// Appends the JSON of one stream item's `result`; false: the dialect has nothing to say
     /// about this item and nothing was written.
     pub event: fn(&mut Vec<u8>, &StreamResponse<'_>, &WriteCx<'_>) -> bool,
-    /// How a stream writes chunk after chunk, if there is a shorter way.
-    pub chunk: Option<EncodeChunk>,
+    /// How a stream writes text piece by piece, if there is a shorter way.
+    pub text: Option<EncodeText>,
     /// Appends the JSON of `error`.
     pub fault: fn(&mut Vec<u8>, &Fault, &WriteCx<'_>),
 }
 
-/// The JSON of an artifact event in two parts, together what [`Encode::event`] appends.
+/// The JSON of an event that brings a piece of text and nothing else, as [`Encode::event`] appends
+/// it: `head`, the artifact's id, `between`, the text, `tail`.
 #[derive(Clone, Copy)]
-pub struct EncodeChunk {
-    /// Appends what is the same for all of a task, of which a stream is about one.
+pub struct EncodeText {
+    /// Appends what comes before the artifact's id: the same for all of a task, of which a stream
+    /// is about one.
     pub head: fn(&mut Vec<u8>, task_id: RawText<'_>, context_id: RawText<'_>),
-    /// Appends the rest.
-    pub rest: fn(&mut Vec<u8>, &ArtifactEvent<'_>),
-}
-
-/// What [`TaskEvent::Artifact`](crate::model::TaskEvent::Artifact) says.
-#[derive(Clone, Copy)]
-pub struct ArtifactEvent<'a> {
-    /// The artifact, or what of it is new.
-    pub artifact: Artifact<'a>,
-    /// True: it goes behind what there is of it.
-    pub append: bool,
-    /// True: that was all of it.
-    pub last_chunk: bool,
-    /// The metadata of the event.
-    pub metadata: Option<JsonObject<'a>>,
+    /// What stands between the id and the text.
+    pub between: &'static [u8],
+    /// What follows the text of a piece that is appended, or not, and is the last one, or not.
+    pub tail: fn(append: bool, last_chunk: bool) -> &'static [u8],
 }
 
 /// What a reader may use beside the params.

@@ -28,7 +28,7 @@ pub(super) static WIRE: Wire = Wire {
         generation: Generation::V03,
         reply,
         event,
-        chunk: None,
+        text: None,
         fault: v03::write_fault,
     },
 };

@@ -21,7 +21,7 @@ use super::{
 /// The 0.1 pairs.
 pub(super) static WIRE: Wire = Wire {
     decode: read,
-    encode: Encode { generation: Generation::V01, reply, event, chunk: None, fault: write_fault },
+    encode: Encode { generation: Generation::V01, reply, event, text: None, fault: write_fault },
 };
 
 /// Objects of 0.1.

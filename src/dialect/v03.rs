@@ -10,7 +10,7 @@ use crate::{
 };
 
 use super::{
-    Encode, ReadCx, Wire, WriteCx, fault,
+    Encode, EncodeText, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
     pre_v1::{self, Spelling, StatusOut},
     read,
@@ -19,8 +19,32 @@ use super::{
 /// The 0.3 pairs.
 pub(super) static WIRE: Wire = Wire {
     decode: read,
-    encode: Encode { generation: Generation::V03, reply, event, chunk: None, fault: write_fault },
+    encode: Encode {
+        generation: Generation::V03,
+        reply,
+        event,
+        text: Some(TEXT),
+        fault: write_fault,
+    },
 };
+
+/// As [`update`] and `pre_v1::artifact` have it.
+const TEXT: EncodeText = EncodeText {
+    head: |out, task_id, context_id| {
+        json_out::id(out, ARTIFACT_UPDATE, task_id.raw());
+        json_out::id(out, b",\"contextId\":\"", context_id.raw());
+        out.extend_from_slice(b",\"artifact\":{\"artifactId\":\"");
+    },
+    between: b"\",\"parts\":[{\"kind\":\"text\",\"text\":\"",
+    tail: |append, last_chunk| match (append, last_chunk) {
+        (true, false) => b"\"}]},\"append\":true,\"lastChunk\":false}",
+        (false, false) => b"\"}]},\"append\":false,\"lastChunk\":false}",
+        (true, true) => b"\"}]},\"append\":true,\"lastChunk\":true}",
+        (false, true) => b"\"}]},\"append\":false,\"lastChunk\":true}",
+    },
+};
+
+const ARTIFACT_UPDATE: &[u8] = b"{\"kind\":\"artifact-update\",\"taskId\":\"";
 
 /// Objects of 0.3.
 const SPELLING: Spelling = Spelling {
@@ -123,9 +147,7 @@ fn update(
         TaskEvent::Status { metadata, .. } => {
             (&b"{\"kind\":\"status-update\",\"taskId\":\""[..], metadata)
         }
-        TaskEvent::Artifact { metadata, .. } => {
-            (&b"{\"kind\":\"artifact-update\",\"taskId\":\""[..], metadata)
-        }
+        TaskEvent::Artifact { metadata, .. } => (ARTIFACT_UPDATE, metadata),
     };
     json_out::id(out, head, task_ref.task_id);
     json_out::id(out, b",\"contextId\":\"", task_ref.context_id);

@@ -24,7 +24,7 @@ use super::{
 /// The pairs of 0.3 over HTTP+JSON.
 pub(super) static WIRE: Wire = Wire {
     decode: read,
-    encode: Encode { generation: Generation::V03, reply, event, chunk: None, fault: write_fault },
+    encode: Encode { generation: Generation::V03, reply, event, text: None, fault: write_fault },
 };
 
 const RULES: read::Rules =

@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    ArtifactEvent, Encode, EncodeChunk, ReadCx, Wire, WriteCx, fault,
+    Encode, EncodeText, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef, Template},
     read,
 };
@@ -27,7 +27,7 @@ pub static WIRE: Wire = Wire {
         generation: Generation::V1,
         reply,
         event,
-        chunk: Some(CHUNK),
+        text: Some(TEXT),
         fault: write_fault,
     },
 };
@@ -36,7 +36,17 @@ pub static WIRE: Wire = Wire {
 pub(super) static REST: Wire =
     Wire { decode: read, encode: Encode { fault: write_rest_fault, ..WIRE.encode } };
 
-const CHUNK: EncodeChunk = EncodeChunk { head: chunk_head, rest: chunk_rest };
+/// As [`update`] and [`only_text`] have it.
+const TEXT: EncodeText = EncodeText {
+    head: artifact_head,
+    between: AFTER_ID,
+    tail: |append, last_chunk| match (append, last_chunk) {
+        (true, false) => b"\"}]},\"append\":true}}",
+        (false, false) => b"\"}]}}}",
+        (true, true) => b"\"}]},\"append\":true,\"lastChunk\":true}}",
+        (false, true) => b"\"}]},\"lastChunk\":true}}",
+    },
+};
 
 const RULES: read::Rules = read::Rules::of(Generation::V1);
 
@@ -138,29 +148,24 @@ fn update(
             out.extend_from_slice(b"}}");
         }
         TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-            chunk_head(out, task_id, context_id);
-            chunk_rest(out, &ArtifactEvent { artifact, append, last_chunk, metadata });
+            artifact_head(out, task_id, context_id);
+            out.reserve(artifact.packed_len() + 512);
+            chunk(out, artifact);
+            if append {
+                out.extend_from_slice(b",\"append\":true");
+            }
+            if last_chunk {
+                out.extend_from_slice(b",\"lastChunk\":true");
+            }
+            json_out::object_some(out, b",\"metadata\":", metadata);
+            out.extend_from_slice(b"}}");
         }
     }
     true
 }
 
-fn chunk_head(out: &mut Vec<u8>, task_id: RawText<'_>, context_id: RawText<'_>) {
+fn artifact_head(out: &mut Vec<u8>, task_id: RawText<'_>, context_id: RawText<'_>) {
     ARTIFACT_UPDATE.put(out, task_id.raw(), context_id.raw());
-}
-
-fn chunk_rest(out: &mut Vec<u8>, event: &ArtifactEvent<'_>) {
-    let ArtifactEvent { artifact, append, last_chunk, metadata } = *event;
-    out.reserve(artifact.packed_len() + 512);
-    chunk(out, artifact);
-    if append {
-        out.extend_from_slice(b",\"append\":true");
-    }
-    if last_chunk {
-        out.extend_from_slice(b",\"lastChunk\":true");
-    }
-    json_out::object_some(out, b",\"metadata\":", metadata);
-    out.extend_from_slice(b"}}");
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -344,11 +349,14 @@ fn chunk(out: &mut Vec<u8>, artifact: Artifact<'_>) {
     }
 }
 
+/// What stands between the id of an artifact and its text.
+const AFTER_ID: &[u8] = b"\",\"parts\":[{\"text\":\"";
+
 /// What [`described`] writes of an artifact that is one part of text.
 #[inline]
 fn only_text(out: &mut Vec<u8>, id: RawText<'_>, text: RawText<'_>) {
     out.extend_from_slice(id.raw());
-    out.extend_from_slice(b"\",\"parts\":[{\"text\":\"");
+    out.extend_from_slice(AFTER_ID);
     out.extend_from_slice(text.raw());
     out.extend_from_slice(b"\"}]}");
 }

@@ -57,9 +57,11 @@ pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> EventMark {
 /// the same and does not end the line.
 pub fn finish(out: &mut Vec<u8>, mark: EventMark) {
     debug_assert!(mark.start < mark.payload && mark.payload <= out.len());
-    // Never less than a block, as long as there is one.
-    let from = mark.unchecked.min(out.len().saturating_sub(BLOCK)).max(mark.payload);
-    blank_line_breaks(&mut out[from..]);
+    if mark.unchecked < out.len() {
+        // Never less than a block, as long as there is one.
+        let from = mark.unchecked.min(out.len().saturating_sub(BLOCK)).max(mark.payload);
+        blank_line_breaks(&mut out[from..]);
+    }
     out.extend_from_slice(b"\n\n");
 }
 

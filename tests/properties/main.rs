@@ -23,5 +23,6 @@ mod json;
 mod rest;
 mod sse;
 mod store;
+mod stream;
 mod ws;
 mod ws_oracle;

@@ -28,7 +28,7 @@ pub type DecodeMessage =
 pub(super) static V1: Wire<DecodeMessage> = Wire {
     decode: |cx, message, buffers| read::call(cx, Generation::V1, message, &mut buffers.pack),
     encode: Encode {
-        chunk: None,
+        text: None,
         generation: Generation::V1,
         reply: |out, reply, cx| write::reply(out, Generation::V1, cx.op, reply),
         event: |out, item, cx| write::event(out, Generation::V1, item, cx.history),
@@ -40,7 +40,7 @@ pub(super) static V1: Wire<DecodeMessage> = Wire {
 pub(super) static V03: Wire<DecodeMessage> = Wire {
     decode: |cx, message, buffers| read::call(cx, Generation::V03, message, &mut buffers.pack),
     encode: Encode {
-        chunk: None,
+        text: None,
         generation: Generation::V03,
         reply: |out, reply, cx| write::reply(out, Generation::V03, cx.op, reply),
         event: |out, item, cx| write::event(out, Generation::V03, item, cx.history),
