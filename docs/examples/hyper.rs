@@ -19,7 +19,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use hyper::{
     HeaderMap, Request, Response, StatusCode, Version,
     body::{Body, Frame, Incoming},
@@ -75,8 +74,8 @@ impl A2a {
     async fn answer(
         self: Rc<A2a>,
         request: Request<Incoming>,
-    ) -> Result<Response<Answer>, Infallible> {
-        let (head, mut body) = request.into_parts();
+    ) -> Result<Response<Answer>, hyper::Error> {
+        let (head, body) = request.into_parts();
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
         let parts = RequestParts {
             method: head.method.as_str().as_bytes(),
@@ -86,29 +85,11 @@ impl A2a {
             has_body: !body.is_end_stream(),
             takes_trailers: head.version == Version::HTTP_2,
         };
-        let mut exchange = self.with_cx(Waker::noop(), |cx| Exchange::new(cx, parts));
-        let within = Duration::from_millis(self.engine.limits().body_idle_ms);
-        while exchange.wants_body() {
-            match tokio::time::timeout(within, body.frame()).await {
-                Ok(Some(Ok(frame))) => {
-                    if let Ok(piece) = frame.into_data() {
-                        exchange.push(self.engine.limits(), &piece);
-                    }
-                }
-                Ok(None) => exchange.end(),
-                // The next poll says that it takes too long.
-                Ok(Some(Err(_))) | Err(_) => break,
-            }
-        }
+        let exchange = self.with_cx(Waker::noop(), |cx| Exchange::new(cx, parts));
         let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
         let said = Said::default();
-        let mut answer = Answer { a2a: self, exchange, said, sleep };
-        poll_fn(|cx| {
-            answer.go_on(cx);
-            if answer.said.head.is_some() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        let head = answer.said.head.take().unwrap_or_default();
+        let mut answer = Answer { a2a: self, exchange, body, said, sleep };
+        let head = poll_fn(|cx| answer.poll_head(cx)).await?;
         Ok(head.map(|()| answer))
     }
 }
@@ -150,17 +131,34 @@ impl ResponseSink for Said {
     }
 }
 
-/// The body of an answer: an exchange that goes on when hyper asks for more.
+/// A request and its answer, which goes on when hyper asks for more.
 struct Answer {
     a2a: Rc<A2a>,
     exchange: Exchange,
+    body: Incoming,
     said: Said,
     sleep: Pin<Box<Sleep>>,
 }
 
 impl Answer {
+    /// Hands on the body, then waits for the head of the answer; `Err`: the body broke off.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<hyper::Result<Response<()>>> {
+        while self.exchange.wants_body() {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(frame)) => {
+                    let piece = frame?.into_data().unwrap_or_default();
+                    self.exchange.push(self.a2a.engine.limits(), &piece);
+                }
+                Poll::Ready(None) => self.exchange.end(),
+                Poll::Pending => break,
+            }
+        }
+        self.go_on(cx);
+        self.said.head.take().map_or(Poll::Pending, |head| Poll::Ready(Ok(head)))
+    }
+
     fn go_on(&mut self, cx: &mut Context<'_>) {
-        let Answer { a2a, exchange, said, sleep } = self;
+        let Answer { a2a, exchange, said, sleep, .. } = self;
         let _ = a2a.with_cx(cx.waker(), |engine_cx| exchange.poll(engine_cx, said));
         if let Some(due_ms) = exchange.deadline_ms(a2a.engine.limits()) {
             sleep.as_mut().reset((a2a.began + Duration::from_millis(due_ms)).into());

@@ -46,7 +46,8 @@ pub trait ResponseSink {
 /// Make it of the head of the request ([`Exchange::new`]), give it the body as it comes
 /// ([`Exchange::push`], [`Exchange::end`]), and poll it: at first, when the body has ended, when
 /// its waker was woken, when its deadline has passed, and when what it gave to the sink has
-/// left. Who loses interest, as when the client leaves, drops it.
+/// left. Who loses interest, as when the client leaves, drops it. Any thread may poll it, always
+/// with the worker of the same number.
 pub struct Exchange {
     state: ExchangeState,
     parts: ResponseParts,

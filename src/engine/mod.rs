@@ -35,7 +35,8 @@ pub use setup::{Engine, Mount, Setup, Waiting, local_core};
 
 use crate::{binding::Scratch, http::HeadMemo, limits::Limits, service::Entropy};
 
-/// What the connections of one thread share: buffers that no request outlives.
+/// What the connections of one thread share: buffers that no request outlives. Behind a lock,
+/// several threads may share one.
 pub struct Worker {
     pub(crate) scratch: Scratch,
     heads: HeadMemo,

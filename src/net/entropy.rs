@@ -5,7 +5,17 @@ use chacha20::{
     rand_core::{Rng, SeedableRng},
 };
 
-use crate::service::Entropy;
+use crate::{engine::Worker, limits::Limits, net::ServerError, service::Entropy};
+
+/// A worker that makes ids of random bits of this machine, for who drives an
+/// [`Engine`](crate::engine::Engine) in a runtime of his own.
+///
+/// # Errors
+/// [`ServerError::System`]: there are no random bits.
+pub fn worker(index: usize, limits: &Limits) -> Result<Worker, ServerError> {
+    let entropy = Chacha::new().map_err(ServerError::System)?;
+    Ok(Worker::new(index, limits, Box::new(entropy)))
+}
 
 /// The generator of one worker.
 pub(super) struct Chacha(ChaCha20Rng);

@@ -38,6 +38,7 @@ mod worker_state;
 
 pub use async_agent::{AsyncAgent, async_agent, sleep};
 pub use blocking_agent::{BlockingAgent, blocking_agent};
+pub use entropy::worker;
 pub use error::ServerError;
 pub use owned_turn::OwnedTurn;
 pub use running::Running;

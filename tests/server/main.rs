@@ -11,6 +11,7 @@ mod support;
 
 mod agents;
 mod async_agents;
+mod axum;
 mod blocking;
 mod disconnects;
 mod grpc;
