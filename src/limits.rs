@@ -216,7 +216,8 @@ limits! {
     kept_bytes_max: usize = 1_024;
     /// Tasks in memory, running and finished; the oldest finished ones leave first.
     tasks_max: usize = 1_048_576;
-    /// Calls that wait for their agents to say what comes of them: a message, a task or a refusal.
+    /// Calls that wait for their agents: to say what comes of a message, to decide on a cancel, to
+    /// find a task that is not stored.
     /// What is kept of each counts in `store_bytes_max`.
     deferred_calls_max: usize = 8_192;
     /// Bytes of tasks in memory; the oldest finished ones leave first.

@@ -152,6 +152,11 @@ fn the_clerk_of_the_guide_finds_out_before_there_is_a_task_and_refuses_to_cancel
     let sent = result(&ask(address))["task"]["status"].clone();
     assert_eq!(sent["state"], "TASK_STATE_COMPLETED");
     assert_eq!(sent["message"]["parts"][0]["text"], "sent to the harbor");
+    // One that was never stored here.
+    let look = |method, id| call(addr, "/agents/clerk", method, &json!({ "id": id }));
+    assert_eq!(result(&look("GetTask", "order-1"))["status"]["message"]["messageId"], "sent-1");
+    assert!(look("CancelTask", "order-1").contains("-32002"));
+    assert!(look("GetTask", "order-2").contains("-32001"));
 }
 
 #[test]

@@ -7,12 +7,15 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use peregrine::{
-    agent::{Adopted, Agent, CancelRequest, Closed, Deferred, Job, Profile, Skill, Turn},
+    agent::{
+        Adopted, Agent, CancelRequest, Closed, Deferred, DeferredLookup, Job, Profile, Skill,
+        TaskLookup, Turn,
+    },
     engine::{AgentError, Agents},
     fault::{Fault, FaultKind},
     model::{
-        ArtifactBuf, Content, Json, JsonObject, MessageBuf, PartBuf, PartsBuf, TaskState,
-        ValueError,
+        ArtifactBuf, Content, Generation, Json, JsonObject, MessageBuf, PartBuf, PartsBuf, Refusal,
+        TaskBuf, TaskState, ValueError,
     },
     net::{self, Server, ServerError},
 };
@@ -159,6 +162,14 @@ impl Agent for Clerk {
     fn cancel(&self, request: CancelRequest<'_>) {
         request.refuse("an order is binding");
     }
+
+    fn missing(&self, lookup: TaskLookup<'_>) {
+        if lookup.task_id == *"order-1"
+            && let Ok(lookup) = lookup.defer()
+        {
+            thread::spawn(move || fetch(lookup));
+        }
+    }
 }
 
 fn decide(deferred: Deferred) -> Result<(), Closed> {
@@ -178,6 +189,15 @@ fn decide(deferred: Deferred) -> Result<(), Closed> {
             deferred.reply(sent);
         }
     }
+    Ok(())
+}
+
+/// The first order is in the cellar.
+fn fetch(lookup: DeferredLookup) -> Result<(), Refusal> {
+    thread::sleep(Duration::from_millis(20));
+    let mut order = TaskBuf::new("order-1", "counter", Generation::V1)?;
+    order.status(TaskState::Completed, 1_700_000_000_000, Some(&say("sent").id("sent-1")))?;
+    lookup.found(order);
     Ok(())
 }
 

@@ -11,6 +11,7 @@ mod deferred;
 pub mod echo;
 mod ids;
 mod job;
+mod lookup;
 mod request;
 #[cfg(feature = "script")]
 pub mod script;
@@ -33,6 +34,7 @@ pub use adopt::{Adopted, NotKept};
 pub use cancel::{CancelDecision, CancelHost, CancelRequest, DeferredCancel};
 pub use deferred::Deferred;
 pub use job::Job;
+pub use lookup::{DeferredLookup, LookupAnswer, LookupHost, TaskLookup, Wanted};
 pub use request::{Headers, RequestInfo};
 pub use turn::Turn;
 pub use watch::{CallerGone, Canceled};
@@ -55,6 +57,12 @@ pub trait Agent: Send + Sync {
     /// Called before a client's cancel ends a task that runs: the agent may refuse, or decide
     /// later. One that does neither agrees.
     fn cancel(&self, _request: CancelRequest<'_>) {}
+
+    /// Called when a client wants to see, cancel or follow a task that is not stored: the agent may
+    /// know it all the same, and say so now or later. One that does nothing does not.
+    ///
+    /// Anybody can ask for any id: an agent that goes to look for it bounds how often it does.
+    fn missing(&self, _lookup: TaskLookup<'_>) {}
 }
 
 /// What became of a turn's events, and of the turn itself.

@@ -7,10 +7,10 @@ use std::{
 };
 
 use crate::{
-    agent::{CancelDecision, CancelHost, CancelRequest, Closed, Headers},
+    agent::{CancelDecision, CancelHost, CancelRequest, Closed, Headers, Wanted},
     fault::{Fault, FaultKind},
     model::{Generation, JsonObject, JsonObjectBuf, Reply, Target, TaskEvent, TaskState, TaskView},
-    op::{Core, read::is_in},
+    op::{Core, missing::MissingTask, read::is_in},
     permits::Permit,
     service::{
         Answer, CallCx, CallLink, Handle, LateAnswer, LateCall, Now, Outcome, WaitHandle, Waiter,
@@ -32,8 +32,9 @@ impl Core {
         target: &Target<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        let key =
-            self.store.find(cx.caller.scope, target.id.raw()).ok_or(FaultKind::TaskNotFound)?;
+        let Some(key) = self.store.find(cx.caller.scope, target.id.raw()) else {
+            return self.look_up(cx, &MissingTask::of(target, Wanted::Cancel));
+        };
         let (incarnation, link) = self.ask_to_cancel(cx, target, key)?;
         if let Some(link) = link {
             let handle = Handle { hint: CANCEL, ..key.handle() };

@@ -40,8 +40,8 @@ pub(super) struct DeferredTurn {
     pub permit: Option<Permit>,
 }
 
-/// What a message is counted by that its call has not taken yet.
-struct MessageCharge {
+/// What an answer is counted by that its call has not taken yet.
+pub(super) struct AnswerCharge {
     core: Arc<Core>,
     key: TaskKey,
     /// Bytes that the store counts for it.
@@ -49,7 +49,22 @@ struct MessageCharge {
     _permit: Option<Permit>,
 }
 
-impl Drop for MessageCharge {
+impl AnswerCharge {
+    /// Counts so many bytes, and goes on with the place among deferred calls.
+    ///
+    /// # Errors
+    /// [`Refused::OutOfBytes`].
+    pub fn take(
+        (core, key): (Arc<Core>, TaskKey),
+        held_bytes: usize,
+        permit: Option<Permit>,
+    ) -> Result<AnswerCharge, Refused> {
+        core.store.hold_bytes(key, held_bytes)?;
+        Ok(AnswerCharge { core, key, held_bytes, _permit: permit })
+    }
+}
+
+impl Drop for AnswerCharge {
     fn drop(&mut self) {
         self.core.store.release_bytes(self.key, self.held_bytes);
     }
@@ -107,14 +122,15 @@ impl DeferredTurn {
     fn say(&mut self, message: MessageBuf, context_id: Box<[u8]>) {
         // What the call held is of no use any more.
         self.release();
-        let (core, key) = (Arc::clone(&self.core), self.key);
         let held_bytes = message.held_bytes() + context_id.len();
-        if let Err(refused) = core.store.hold_bytes(key, held_bytes) {
-            return self.call.answer(LateAnswer::Fault(refused.into()));
+        let (of, permit) = ((Arc::clone(&self.core), self.key), self.permit.take());
+        match AnswerCharge::take(of, held_bytes, permit) {
+            Ok(charge) => {
+                let answer = LateAnswer::Message { message, context_id };
+                self.call.answer_with(answer, Some(Box::new(charge)));
+            }
+            Err(refused) => self.call.answer(LateAnswer::Fault(refused.into())),
         }
-        let charge = MessageCharge { core, key, held_bytes, _permit: self.permit.take() };
-        let answer = LateAnswer::Message { message, context_id };
-        self.call.answer_with(answer, Some(Box::new(charge)));
     }
 
     fn end(&self, state: TaskState, message: &MessageBuf) -> Result<(), Fault> {

@@ -36,6 +36,10 @@ impl Core {
                 });
                 shown.map(|()| Outcome::Answered).ok_or_else(|| FaultKind::TaskNotFound.into())
             }
+            LateAnswer::Copy(task) => {
+                answer(Reply::Task { view: task.view(), history: wait.history });
+                Ok(Outcome::Answered)
+            }
             LateAnswer::Wait { handle, after } => {
                 (wait.handle, wait.after, wait.waiter) = (handle, after, Waiter::default());
                 let polled = self.store.poll(wait, wake, answer);

@@ -11,6 +11,7 @@ mod defer;
 mod handover;
 mod host;
 mod late;
+mod missing;
 mod names;
 mod read;
 mod send;
@@ -35,8 +36,8 @@ use crate::{
     model::{Call, Profile, TaskState},
     permits::Permits,
     service::{
-        AgentIndex, Answer, CallCx, Cursor, Each, Follow, Lifecycle, Outcome, Service, Start,
-        TickCx, WaitHandle, tap::Tap,
+        AgentIndex, Answer, CallCx, Cursor, Each, Follow, Handle, Lifecycle, Outcome, Service,
+        Start, TickCx, WaitHandle, tap::Tap,
     },
     store::{Store, TaskKey},
 };
@@ -102,8 +103,10 @@ impl Core {
 
     /// What a call hears whose task is not done when the server ends.
     #[cold]
-    fn cut_off(&self, key: TaskKey) -> Fault {
-        let id: Option<Box<[u8]>> = self.store.read(key, |task| task.id().into());
+    fn cut_off(&self, of: &Handle) -> Fault {
+        let key = (of.hint != missing::MISSING).then(|| TaskKey::of(of));
+        let id: Option<Box<[u8]>> =
+            key.and_then(|key| self.store.read(key, |task| task.id().into()));
         let name = id.as_deref().and_then(|id| std::str::from_utf8(id).ok()).map(unescape);
         let detail = match name {
             Some(name) => {
@@ -191,7 +194,7 @@ impl Service for Core {
         };
         match polled {
             Poll::Pending if self.cut.load(Ordering::Relaxed) => {
-                Poll::Ready(Err(self.cut_off(TaskKey::of(&wait.handle))))
+                Poll::Ready(Err(self.cut_off(&wait.handle)))
             }
             Poll::Pending => Poll::Pending,
             Poll::Ready(outcome) => {

@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use crate::{
+    agent::Wanted,
     fault::{Fault, FaultKind},
     model::{Get, List, RawText, Reply, Task},
-    op::Core,
+    op::{Core, missing::MissingTask},
     service::{Answer, CallCx, Outcome},
 };
 
@@ -24,10 +25,14 @@ impl Core {
             }
             is_it
         });
-        if found == Some(true) {
-            Ok(Outcome::Answered)
-        } else {
-            Err(FaultKind::TaskNotFound.into())
+        match found {
+            Some(true) => Ok(Outcome::Answered),
+            Some(false) => Err(FaultKind::TaskNotFound.into()),
+            None => {
+                let Get { id, context_id, history } = *get;
+                let wanted = Wanted::Get { history };
+                self.look_up(cx, &MissingTask { id, context_id, metadata: None, wanted })
+            }
         }
     }
 

@@ -1,9 +1,10 @@
 //! Attaching to a task's stream (A2A 1.0 §3.1.6).
 
 use crate::{
+    agent::Wanted,
     fault::{Fault, FaultKind},
     model::{Generation, Target},
-    op::{Core, read::is_in},
+    op::{Core, missing::MissingTask, read::is_in},
     service::{CallCx, Cursor, Outcome},
 };
 
@@ -33,6 +34,9 @@ impl Core {
             let cursor = Cursor { ends_at_input, ..place };
             Ok(Outcome::Stream { cursor, generation: task.generation() })
         });
-        Ok(opened.unwrap_or(Err(FaultKind::TaskNotFound))?)
+        match opened {
+            Some(opened) => Ok(opened?),
+            None => self.look_up(cx, &MissingTask::of(target, Wanted::Subscribe)),
+        }
     }
 }

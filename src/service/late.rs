@@ -14,7 +14,7 @@ use std::{
 use super::{Cursor, Handle};
 use crate::{
     fault::Fault,
-    model::{Generation, MessageBuf},
+    model::{Generation, MessageBuf, TaskBuf},
     waiter::{SharedWaker, Waiter},
 };
 
@@ -42,6 +42,8 @@ pub enum LateAnswer {
     Fault(Fault),
     /// The task as it is now.
     Task(Handle),
+    /// A task that is in no store: alone, also where a stream was asked for.
+    Copy(Box<TaskBuf>),
     /// The task, when it ends or is interrupted.
     Wait {
         /// The task.
@@ -121,9 +123,8 @@ impl CallLink {
         {
             state.stage = match answer {
                 LateAnswer::Wait { .. } | LateAnswer::Stream { .. } => CallStage::Task,
-                LateAnswer::Message { .. } | LateAnswer::Fault(_) | LateAnswer::Task(_) => {
-                    CallStage::Answered
-                }
+                LateAnswer::Message { .. } | LateAnswer::Fault(_) => CallStage::Answered,
+                LateAnswer::Task(_) | LateAnswer::Copy(_) => CallStage::Answered,
             };
             let charge = state.charge.take();
             drop(state);

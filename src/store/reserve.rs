@@ -189,6 +189,11 @@ impl Store {
         self.reopen(kept, |_| ());
     }
 
+    /// A place of the worker's at which bytes can be counted that no task is to have.
+    pub fn place_of(&self, worker: usize, now: Now) -> TaskKey {
+        TaskKey { place: self.sharding.place(self.shard_now(worker, now), 0), check: 0 }
+    }
+
     /// Counts bytes that are kept for the task of this place outside the store.
     ///
     /// # Errors

@@ -6,10 +6,12 @@ use std::{
 };
 
 use peregrine::{
+    agent::{Agent, Profile, TaskLookup, Turn, Wanted},
     binding::grpc::fields::v1,
     engine::{
         Cx, Engine, Exchange, HeadParts, RequestParts, ResponseFields, ResponseSink, Setup, Worker,
     },
+    model::{Generation, TaskBuf, TaskState},
     pb::{Fields, Writer},
     service::{Now, Peer, Start},
 };
@@ -228,6 +230,38 @@ fn nothing_is_said_of_a_call_that_waits_until_it_is_answered() {
     server.pass(1_000);
     server.poll(&mut exchange, &mut said, 0);
     assert_eq!((said.messages().len(), said.field("grpc-status")), (1, Some("0")));
+}
+
+/// Has every task somewhere else, and shows it at once.
+struct Elsewhere;
+
+impl Agent for Elsewhere {
+    fn start(&self, _: Turn<'_>) {}
+
+    fn missing(&self, lookup: TaskLookup<'_>) {
+        let id = lookup.task_id.to_str().into_owned();
+        let mut task = TaskBuf::new(&*id, "c", Generation::V1).unwrap();
+        let is_canceled = lookup.wanted == Wanted::Cancel;
+        let state = if is_canceled { TaskState::Canceled } else { TaskState::Working };
+        task.status(state, 1, None).unwrap();
+        if let Ok(lookup) = lookup.defer() {
+            lookup.found(task);
+        }
+    }
+}
+
+#[test]
+fn a_task_that_is_not_stored_is_shown_canceled_and_followed() {
+    let mut server = Server::new(|setup| {
+        setup.agents = vec![(Profile::new("elsewhere", "Has tasks."), Arc::new(Elsewhere))];
+    });
+    for rpc in ["GetTask", "CancelTask", "SubscribeToTask"] {
+        let said = server.ask(rpc, &get("old"));
+        assert_eq!(said.field("grpc-status"), Some("0"), "{rpc} {said:?}");
+        let kind = if rpc == "SubscribeToTask" { v1::stream_response::TASK } else { v1::task::ID };
+        assert_eq!(said.kinds(), [kind], "{rpc}");
+        assert!(said.content.windows(3).any(|bytes| bytes == b"old"));
+    }
 }
 
 #[test]

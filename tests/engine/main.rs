@@ -21,6 +21,7 @@ mod identity;
 mod jobs;
 mod jsonrpc;
 mod limits;
+mod missing;
 mod rest;
 mod sdk_pitfalls;
 mod setup;

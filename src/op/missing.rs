@@ -1,0 +1,194 @@
+//! Calls about tasks that are not stored: their agent is asked, which answers now, later or not at
+//! all.
+//!
+//! Law: nothing of such a task is stored. What is kept of the call is counted as bytes of the
+//! store until the answer is given, and the answer, with the place among deferred calls, until the
+//! call has taken it.
+
+use std::sync::Arc;
+
+use crate::{
+    agent::{Closed, Headers, LookupAnswer, LookupHost, TaskLookup, Wanted},
+    fault::{Fault, FaultKind},
+    model::{JsonObject, RawText, Target, TaskBuf, TaskState},
+    op::{Core, defer::AnswerCharge},
+    permits::Permit,
+    service::{CallCx, CallLink, Handle, LateAnswer, LateCall, Now, Outcome, WaitHandle},
+    store::TaskKey,
+};
+
+/// The hint of a handle whose call waits for a task that is not stored.
+pub(super) const MISSING: u64 = 2;
+
+/// Which task a call is about that is not stored, and what for.
+#[derive(Clone, Copy)]
+pub(super) struct MissingTask<'c> {
+    pub id: RawText<'c>,
+    pub context_id: Option<RawText<'c>>,
+    pub metadata: Option<JsonObject<'c>>,
+    pub wanted: Wanted,
+}
+
+impl<'c> MissingTask<'c> {
+    pub fn of(target: &Target<'c>, wanted: Wanted) -> MissingTask<'c> {
+        let Target { id, context_id, metadata, .. } = *target;
+        MissingTask { id, context_id, metadata, wanted }
+    }
+}
+
+impl Core {
+    /// Asks the agent for a task that the store does not have.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn look_up(
+        &self,
+        cx: &CallCx<'_>,
+        missing: &MissingTask<'_>,
+    ) -> Result<Outcome, Fault> {
+        let caller = &cx.caller;
+        let registered = self.registered(caller.worker, caller.scope.agent)?;
+        let (at, link) = ((caller.worker, cx.now), CallLink::default());
+        let mut host = LookingUp { core: self, at, missing: *missing, link, full: None };
+        registered.agent.missing(TaskLookup {
+            task_id: missing.id,
+            context_id: missing.context_id,
+            wanted: missing.wanted,
+            metadata: missing.metadata,
+            extensions: caller.extensions,
+            identity: caller.identity,
+            headers: Headers { names: &registered.profile.fields, fields: caller.fields },
+            scope: caller.scope,
+            tenant: caller.tenant,
+            owner: caller.owner,
+            host: &mut host,
+        });
+        if let Some(fault) = host.full {
+            return Err(fault);
+        }
+        if !host.link.is_late() {
+            return Err(FaultKind::TaskNotFound.into());
+        }
+        let history = match missing.wanted {
+            Wanted::Get { history } => history,
+            Wanted::Cancel | Wanted::Subscribe => None,
+        };
+        let (handle, link) = (Handle { hint: MISSING, ..Handle::default() }, host.link);
+        Ok(Outcome::Pending(WaitHandle { handle, history, link, ..WaitHandle::default() }))
+    }
+}
+
+/// An agent is asked.
+struct LookingUp<'t> {
+    core: &'t Core,
+    /// The worker, and the time.
+    at: (usize, Now),
+    missing: MissingTask<'t>,
+    link: CallLink,
+    /// Why the call may not wait.
+    full: Option<Fault>,
+}
+
+impl LookupHost for LookingUp<'_> {
+    fn defer(
+        &mut self,
+        held_bytes: usize,
+    ) -> Result<(Arc<LateCall>, Box<dyn LookupAnswer>), Closed> {
+        let core = self.core.this.upgrade().ok_or(Closed)?;
+        let MissingTask { id, context_id, wanted, .. } = self.missing;
+        let (worker, now) = self.at;
+        let Some(permit) = core.deferred.permit(worker) else {
+            self.full = Some(Fault::at_limit("deferred_calls_max"));
+            return Err(Closed);
+        };
+        let key = core.store.place_of(worker, now);
+        let own = id.raw().len() + context_id.map_or(0, |context_id| context_id.raw().len());
+        let held_bytes = held_bytes + own;
+        if let Err(refused) = core.store.hold_bytes(key, held_bytes) {
+            self.full = Some(refused.into());
+            return Err(Closed);
+        }
+        let (link, call) = CallLink::late();
+        self.link = link;
+        let (id, context_id) = (id.raw().into(), context_id.map(|id| id.raw().into()));
+        let (late, permit) = (Arc::clone(&call), Some(permit));
+        let found = Lookup { core, key, call, id, context_id, wanted, held_bytes, permit };
+        Ok((late, Box::new(found)))
+    }
+}
+
+/// An agent answers later.
+struct Lookup {
+    core: Arc<Core>,
+    /// Where its bytes are counted.
+    key: TaskKey,
+    call: Arc<LateCall>,
+    id: Box<[u8]>,
+    context_id: Option<Box<[u8]>>,
+    wanted: Wanted,
+    /// Bytes that the store counts for it.
+    held_bytes: usize,
+    permit: Option<Permit>,
+}
+
+impl Lookup {
+    fn check(&self, task: &TaskBuf) -> Result<(), Fault> {
+        let (view, bytes_max) = (task.view(), self.core.limits.task_bytes_max);
+        let (state, ended) = (view.status().state, view.status().state.is_terminal());
+        if view.id().raw() != &*self.id {
+            let text = "the agent answered with another task";
+            return Err(Fault::because(FaultKind::Internal, text));
+        }
+        if self.context_id.as_ref().is_some_and(|named| **named != *view.context_id().raw()) {
+            return Err(FaultKind::TaskNotFound.into());
+        }
+        if task.task().heap_bytes() > bytes_max {
+            return Err(Fault::at_limit("task_bytes_max"));
+        }
+        match self.wanted {
+            Wanted::Cancel if ended && state != TaskState::Canceled => {
+                Err(FaultKind::TaskNotCancelable.into())
+            }
+            Wanted::Subscribe if ended => Err(FaultKind::TaskTerminal.into()),
+            Wanted::Get { .. } | Wanted::Cancel | Wanted::Subscribe => Ok(()),
+        }
+    }
+}
+
+impl LookupAnswer for Lookup {
+    fn answer(mut self: Box<Self>, found: Result<TaskBuf, Fault>) {
+        let checked = found.and_then(|task| self.check(&task).map(|()| task));
+        let task = match checked {
+            Ok(task) => Box::new(task),
+            Err(fault) => return self.call.answer(LateAnswer::Fault(fault)),
+        };
+        let held_bytes = size_of::<TaskBuf>() + task.task().heap_bytes();
+        let (core, permit) = (Arc::clone(&self.core), self.permit.take());
+        match AnswerCharge::take((core, self.key), held_bytes, permit) {
+            Ok(charge) => {
+                self.call.answer_with(LateAnswer::Copy(task), Some(Box::new(charge)));
+            }
+            Err(refused) => self.call.answer(LateAnswer::Fault(refused.into())),
+        }
+    }
+}
+
+impl Drop for Lookup {
+    fn drop(&mut self) {
+        self.core.store.release_bytes(self.key, self.held_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{agent::DeferredLookup, limits::DEFERRED_CALL_BYTES};
+
+    #[test]
+    fn a_deferred_lookup_takes_no_more_memory_than_is_counted_for_it() {
+        let call = size_of::<LateCall>() + 2 * size_of::<usize>();
+        let lookup = size_of::<Lookup>() + size_of::<DeferredLookup>();
+        // Three blocks of an allocator with what it keeps beside them.
+        let bytes = call + lookup + size_of::<AnswerCharge>() + 3 * 16;
+        assert!(bytes as u64 <= DEFERRED_CALL_BYTES, "{bytes}");
+    }
+}

@@ -1,0 +1,398 @@
+//! Tasks that are not stored: their agent is asked, and answers now, later or not at all.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, Mutex},
+    task::{Context, Waker},
+    thread,
+};
+
+use peregrine::{
+    agent::{Agent, DeferredLookup, Profile, TaskLookup, Turn, Wanted},
+    engine::{Mount, Setup, Tenants},
+    fault::{Fault, FaultKind},
+    limits::Limits,
+    model::{ArtifactBuf, Generation, MessageBuf, PartsBuf, TaskBuf, TaskState},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Lab, Peer,
+    ask::{Gen, Say, get, post, rpc, rpc_id, say},
+};
+
+/// Has its tasks somewhere else, where it finds them later; "at once" it does so at once.
+#[derive(Clone, Default)]
+struct Archive(Arc<Mutex<Vec<(Asked, DeferredLookup)>>>);
+
+/// What an agent is told of a lookup.
+#[derive(Debug, Default, PartialEq)]
+struct Asked {
+    id: String,
+    context: Option<String>,
+    tenant: Option<String>,
+    metadata: Option<String>,
+    header: Option<String>,
+}
+
+impl Agent for Archive {
+    fn start(&self, mut turn: Turn<'_>) {
+        turn.status(TaskState::Working);
+        turn.resume_after(1_000_000, 0);
+    }
+
+    fn missing(&self, lookup: TaskLookup<'_>) {
+        let id = lookup.task_id.to_str().into_owned();
+        if id == "nowhere" {
+            return;
+        }
+        let asked = Asked {
+            id: id.clone(),
+            context: lookup.context_id.map(|id| id.to_str().into_owned()),
+            tenant: lookup.tenant.map(str::to_owned),
+            metadata: lookup.metadata.map(|metadata| metadata.as_str().to_owned()),
+            header: lookup.headers.value("x-key").map(|value| value.into_owned()),
+        };
+        let Ok(deferred) = lookup.defer() else { return };
+        if id == "at once" {
+            return deferred.found(task(&id, TaskState::Completed));
+        }
+        self.0.lock().unwrap().push((asked, deferred));
+    }
+}
+
+impl Archive {
+    fn take(&self) -> DeferredLookup {
+        self.0.lock().unwrap().pop().expect("a lookup").1
+    }
+
+    /// Answers the last lookup from another thread.
+    fn found(&self, task: TaskBuf) {
+        let lookup = self.take();
+        thread::spawn(move || lookup.found(task)).join().unwrap();
+    }
+}
+
+fn lab(limits: Limits) -> (Lab, Archive) {
+    let archive = Archive::default();
+    let mut profile = Profile::new("archive", "Has tasks elsewhere.");
+    profile.fields = vec!["x-key".to_owned()];
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(archive.clone()))];
+    let mount = Mount {
+        path: "/langsmith".to_owned(),
+        dialect: "langsmith".to_owned(),
+        agent: Some("archive".to_owned()),
+    };
+    let (mounts, tenants) = (vec![mount], Tenants::Any);
+    (Lab::new(Setup { agents, limits, mounts, tenants, ..Setup::default() }), archive)
+}
+
+/// A task with two messages of history and an artifact.
+fn task(id: &str, state: TaskState) -> TaskBuf {
+    let parts = |text| PartsBuf::new().text(text);
+    let mut task = TaskBuf::new(id, "conversation-9", Generation::V1).unwrap();
+    task.status(TaskState::Submitted, 1_000, None).unwrap();
+    for number in ["one", "two"] {
+        task.user_message(MessageBuf::agent(&parts(number)).id(number).view()).unwrap();
+    }
+    task.artifact(&ArtifactBuf::new("found", &parts("in the cellar"))).unwrap();
+    task.status(state, 2_000, None).unwrap();
+    task
+}
+
+/// Makes a call that waits for its agent.
+fn ask(lab: &mut Lab, request: &[u8]) -> Peer {
+    let peer = lab.open();
+    lab.write(peer, request);
+    assert!(lab.received(peer).is_empty(), "{}", lab.received(peer).escape_ascii());
+    peer
+}
+
+fn ask_rpc(lab: &mut Lab, method: &str, params: &Value) -> Peer {
+    ask(lab, &post("/", &[], &rpc(method, params)))
+}
+
+fn answer(lab: &mut Lab, peer: Peer) -> Value {
+    lab.settle();
+    lab.reply(peer).json()
+}
+
+#[test]
+fn a_task_that_the_agent_finds_later_is_shown_in_every_spelling() {
+    let (mut lab, archive) = lab(Limits::default());
+    for generation in Gen::ALL {
+        let peer = ask_rpc(&mut lab, generation.get(), &json!({ "id": "old" }));
+        assert_eq!(archive.0.lock().unwrap()[0].1.wanted(), Wanted::Get { history: None });
+        archive.found(task("old", TaskState::Completed));
+        let answer = answer(&mut lab, peer);
+        let shown = &answer["result"];
+        assert_eq!(shown["id"], "old");
+        assert_eq!(shown["status"]["state"], generation.state("completed"));
+        assert_eq!(shown["artifacts"][0]["artifactId"], "found");
+    }
+    for path in ["/tasks/old", "/v1/tasks/old"] {
+        let peer = ask(&mut lab, &get(path));
+        archive.found(task("old", TaskState::Completed));
+        assert_eq!(answer(&mut lab, peer)["artifacts"][0]["artifactId"], "found");
+    }
+    // It is stored nowhere.
+    assert_eq!(lab.result("ListTasks", &json!({}))["totalSize"], 0);
+    assert_eq!(lab.engine.waiting().calls, 0);
+}
+
+#[test]
+fn a_task_that_the_agent_finds_at_once_is_shown_at_once() {
+    let (mut lab, _) = lab(Limits::default());
+    assert_eq!(lab.result("GetTask", &json!({ "id": "at once" }))["id"], "at once");
+    assert_eq!(lab.code("GetTask", &json!({ "id": "nowhere" })), -32001);
+    assert_eq!(lab.code("CancelTask", &json!({ "id": "nowhere" })), -32001);
+    assert_eq!(lab.code("SubscribeToTask", &json!({ "id": "nowhere" })), -32001);
+}
+
+#[test]
+fn a_batch_and_a_websocket_wait_for_tasks_that_are_not_stored() {
+    let (mut lab, archive) = lab(Limits::default());
+    let of = |id: &str| rpc_id(id, "GetTask", &json!({ "id": "old" }));
+    let peer = ask(&mut lab, &post("/", &[], &format!("[{},{}]", of("1"), of("2"))));
+    archive.found(task("old", TaskState::Working));
+    archive.take().not_found();
+    let answers = answer(&mut lab, peer);
+    let codes = answers.as_array().unwrap().iter().filter(|one| one["error"]["code"] == -32001);
+    assert_eq!((answers.as_array().unwrap().len(), codes.count()), (2, 1));
+
+    let socket = lab.socket("/", "");
+    assert!(lab.say(socket, &of("7")).is_empty());
+    archive.found(task("old", TaskState::Working));
+    lab.settle();
+    let said = lab.frames(socket)[0].json();
+    assert_eq!((&said["id"], &said["result"]["id"]), (&json!(7), &json!("old")));
+}
+
+#[test]
+fn a_lookup_is_answered_with_as_much_history_as_was_asked_for() {
+    let (mut lab, archive) = lab(Limits::default());
+    for (history, ids) in
+        [(json!(1), vec!["two"]), (json!(0), vec![]), (json!(9), vec!["one", "two"])]
+    {
+        let params = json!({ "id": "old", "historyLength": history });
+        let peer = ask_rpc(&mut lab, "GetTask", &params);
+        archive.found(task("old", TaskState::Working));
+        let answer = answer(&mut lab, peer);
+        let shown = answer["result"]["history"].as_array().cloned().unwrap_or_default();
+        let shown: Vec<&str> = shown.iter().filter_map(|one| one["messageId"].as_str()).collect();
+        assert_eq!(shown, ids);
+    }
+}
+
+#[test]
+fn a_cancel_of_a_task_that_is_not_stored_is_its_agents() {
+    let (mut lab, archive) = lab(Limits::default());
+    let refuse: fn(DeferredLookup) = |lookup| {
+        lookup.refuse(Fault::because(FaultKind::TaskNotCancelable, "it has been shipped"));
+    };
+    let ends: [(fn(DeferredLookup), i64); 5] = [
+        (|lookup| lookup.found(task("old", TaskState::Canceled)), 0),
+        // One that will end later is shown as it is.
+        (|lookup| lookup.found(task("old", TaskState::Working)), 0),
+        (|lookup| lookup.found(task("old", TaskState::Completed)), -32002),
+        (refuse, -32002),
+        (drop, -32001),
+    ];
+    for (end, code) in ends {
+        for generation in Gen::ALL {
+            let peer = ask_rpc(&mut lab, generation.cancel(), &json!({ "id": "old" }));
+            let lookup = archive.take();
+            assert_eq!(lookup.wanted(), Wanted::Cancel);
+            assert_eq!(&*lookup.task_id().to_str(), "old");
+            end(lookup);
+            let answer = answer(&mut lab, peer);
+            match code {
+                0 => assert_eq!(answer["result"]["id"], "old"),
+                code => assert_eq!(answer["error"]["code"], code, "{answer}"),
+            }
+        }
+    }
+    let peer = ask(&mut lab, &post("/tasks/old:cancel", &[], "{}"));
+    refuse(archive.take());
+    assert!(answer(&mut lab, peer).to_string().contains("it has been shipped"));
+}
+
+#[test]
+fn a_subscriber_of_a_task_that_is_not_stored_gets_it_alone() {
+    let (mut lab, archive) = lab(Limits::default());
+    for generation in Gen::ALL {
+        let peer = ask_rpc(&mut lab, generation.subscribe(), &json!({ "id": "old" }));
+        assert_eq!(lab.engine.waiting().streams, 1);
+        let lookup = archive.take();
+        assert_eq!(lookup.wanted(), Wanted::Subscribe);
+        lookup.found(task("old", TaskState::Working));
+        lab.settle();
+        let events = lab.reply(peer).events();
+        assert!(events[0].result().to_string().contains("old"));
+        assert_eq!((events.len(), lab.engine.waiting().streams), (1, 0));
+        // One that has ended has nothing to follow, as one that is stored.
+        let peer = ask_rpc(&mut lab, generation.subscribe(), &json!({ "id": "old" }));
+        archive.found(task("old", TaskState::Completed));
+        let ended = answer(&mut lab, peer)["error"]["code"].take();
+        let peer = ask_rpc(&mut lab, generation.subscribe(), &json!({ "id": "old" }));
+        drop(archive.take());
+        assert_eq!(
+            (ended, answer(&mut lab, peer)["error"]["code"].take()),
+            (json!(-32004), json!(-32001))
+        );
+    }
+    let peer = ask(&mut lab, &get("/tasks/old:subscribe"));
+    archive.found(task("old", TaskState::Working));
+    lab.settle();
+    assert_eq!(lab.reply(peer).events().len(), 1);
+}
+
+#[test]
+fn an_agent_is_told_who_asks_for_a_task_that_is_not_stored() {
+    let (mut lab, archive) = lab(Limits::default());
+    let asked = |lab: &mut Lab, request: &[u8]| {
+        let peer = ask(lab, request);
+        let (asked, lookup) = archive.0.lock().unwrap().pop().unwrap();
+        lookup.found(task(&asked.id, TaskState::Working));
+        (asked, answer(lab, peer))
+    };
+    let body = rpc("CancelTask", &json!({ "id": "old", "tenant": "acme", "metadata": { "a": 1 } }));
+    let (told, _) = asked(&mut lab, &post("/", &[("X-Key", "open"), ("X-Other", "no")], &body));
+    let expected = Asked {
+        id: "old".to_owned(),
+        tenant: Some("acme".to_owned()),
+        metadata: Some(r#"{"a":1}"#.to_owned()),
+        header: Some("open".to_owned()),
+        ..Asked::default()
+    };
+    assert_eq!(told, expected);
+    // Nobody made a tenant of it.
+    assert_eq!(lab.result("ListTasks", &json!({ "tenant": "acme" }))["totalSize"], 0);
+    // A dialect that names the conversation sees a task of that conversation alone.
+    for (context, is_it) in [("conversation-9", true), ("other", false)] {
+        let body = rpc("tasks/get", &json!({ "id": "old", "contextId": context }));
+        let request = post("/langsmith", &[("Accept", "*/*")], &body);
+        let (told, answer) = asked(&mut lab, &request);
+        assert_eq!(told.context.as_deref(), Some(context));
+        assert_eq!(answer.get("result").is_some(), is_it, "{answer}");
+    }
+}
+
+#[test]
+fn an_agent_is_not_asked_for_a_task_that_is_stored() {
+    let (mut lab, archive) = lab(Limits::default());
+    let params = Gen::V1.params(Say { at_once: true, ..say("hi") });
+    let made = lab.result("SendMessage", &params)["task"].take();
+    for (method, id) in [("GetTask", &made["id"]), ("CancelTask", &made["id"])] {
+        assert_eq!(lab.result(method, &json!({ "id": id }))["id"], *id);
+    }
+    let body = rpc("tasks/get", &json!({ "id": made["id"], "contextId": "other" }));
+    let refused = lab.ask(&post("/langsmith", &[("Accept", "*/*")], &body));
+    assert_eq!(refused.code(), -32001);
+    assert!(archive.0.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_answer_that_fits_no_lookup_fails_it() {
+    let limits = Limits { task_bytes_max: 5_000_000, ..Limits::default() };
+    let (mut lab, archive) = lab(limits);
+    let peer = ask_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
+    archive.found(task("another", TaskState::Working));
+    let error = answer(&mut lab, peer)["error"].take();
+    assert_eq!(
+        (&error["code"], &error["message"]),
+        (&json!(-32603), &json!("the agent answered with another task"))
+    );
+    let peer = ask_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
+    let mut large = task("old", TaskState::Working);
+    let parts = PartsBuf::new().text(&"x".repeat(5_000_000));
+    large.artifact(&ArtifactBuf::new("large", &parts)).unwrap();
+    archive.found(large);
+    let error = answer(&mut lab, peer)["error"].take();
+    assert!(error["message"].as_str().unwrap().contains("task_bytes_max"), "{error}");
+}
+
+#[test]
+fn lookups_count_among_deferred_calls_until_they_are_answered() {
+    let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
+    let (mut lab, archive) = lab(limits);
+    let params = json!({ "id": "old" });
+    // What it writes is read before the other connection takes its answer.
+    let refused = lab.open();
+    let peer = ask_rpc(&mut lab, "GetTask", &params);
+    for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
+        let error = lab.call(method, &params)["error"].take();
+        assert!(error["message"].as_str().unwrap().contains("deferred_calls_max"), "{error}");
+    }
+    // An answer that is not taken yet keeps the place.
+    archive.found(task("old", TaskState::Working));
+    lab.write(refused, &post("/", &[], &rpc("GetTask", &params)));
+    assert!(lab.reply(refused).text().contains("deferred_calls_max"));
+    assert_eq!(answer(&mut lab, peer)["result"]["id"], "old");
+    let peer = ask_rpc(&mut lab, "GetTask", &params);
+    lab.end(peer);
+    drop(archive.take());
+    let peer = ask_rpc(&mut lab, "GetTask", &params);
+    archive.found(task("old", TaskState::Working));
+    answer(&mut lab, peer);
+}
+
+#[test]
+fn an_answer_to_a_lookup_counts_as_bytes_of_the_store_until_it_is_taken() {
+    let mut limits = Limits::default();
+    (limits.store_bytes_max, limits.task_bytes_max) = (40_000, 20_000);
+    let (mut lab, archive) = lab(limits);
+    let peers: Vec<Peer> =
+        (0..4).map(|_| ask_rpc(&mut lab, "GetTask", &json!({ "id": "old" }))).collect();
+    for _ in &peers {
+        let mut found = task("old", TaskState::Working);
+        let parts = PartsBuf::new().text(&"x".repeat(9_000));
+        found.artifact(&ArtifactBuf::new("large", &parts)).unwrap();
+        archive.found(found);
+    }
+    let answers: Vec<Value> = peers.iter().map(|peer| answer(&mut lab, *peer)).collect();
+    let refused = answers.iter().filter(|answer| answer.get("error").is_some());
+    for answer in refused.clone() {
+        assert!(answer.to_string().contains("store_bytes_max"), "{answer}");
+    }
+    assert!((1..4).contains(&refused.count()));
+    // All of it is given back.
+    let peer = ask_rpc(&mut lab, "GetTask", &json!({ "id": "old" }));
+    archive.found(task("old", TaskState::Working));
+    assert_eq!(answer(&mut lab, peer)["result"]["id"], "old");
+}
+
+#[test]
+fn a_lookup_hears_when_its_caller_leaves_and_ends_with_the_server() {
+    let (mut lab, archive) = lab(Limits::default());
+    let is_gone = |lookup: &DeferredLookup| {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let is_ready = pin!(lookup.caller_gone()).poll(cx).is_ready();
+        assert_eq!(is_ready, lookup.is_caller_gone());
+        is_ready
+    };
+    // The first place of the store has a task, with which a lookup has nothing to do.
+    lab.result("SendMessage", &Gen::V1.params(Say { at_once: true, ..say("hi") }));
+    for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
+        let peer = ask_rpc(&mut lab, method, &json!({ "id": "old" }));
+        let lookup = archive.take();
+        assert!(!is_gone(&lookup));
+        lab.end(peer);
+        assert!(is_gone(&lookup));
+        lookup.found(task("old", TaskState::Working));
+    }
+    let methods = ["GetTask", "CancelTask", "SubscribeToTask"];
+    let peers = methods.map(|method| ask_rpc(&mut lab, method, &json!({ "id": "old" })));
+    lab.engine.drain();
+    lab.engine.cut();
+    lab.settle_all();
+    for peer in peers {
+        let error = lab.reply(peer).json()["error"].take();
+        assert_eq!(error["code"], -32000);
+        assert!(error.to_string().contains("before the agent has answered"), "{error}");
+        assert!(is_gone(&archive.take()));
+    }
+    let waiting = lab.engine.waiting();
+    assert_eq!((waiting.calls, waiting.streams), (0, 0));
+}
