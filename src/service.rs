@@ -272,17 +272,6 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
-    /// Nobody wants to hear the answer: there is no caller who could leave before it.
-    pub(crate) fn finish(self) {
-        match self {
-            Outcome::Answered => {}
-            Outcome::Pending(mut wait) => wait.link.finish(),
-            Outcome::Stream { mut cursor, .. } => cursor.link.finish(),
-        }
-    }
-}
-
 /// One item of a stream.
 pub enum StreamResponse<'a> {
     /// The whole task, as it was after its `seq()`.

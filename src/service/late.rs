@@ -11,7 +11,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-use super::{Cursor, Handle};
+use super::{Cursor, Handle, Outcome};
 use crate::{
     fault::Fault,
     model::{Generation, MessageBuf, TaskBuf},
@@ -163,6 +163,17 @@ impl Drop for WaitingSide {
     #[cold]
     fn drop(&mut self) {
         self.0.leave();
+    }
+}
+
+impl Outcome {
+    /// Nobody wants to hear the answer: there is no caller who could leave before it.
+    pub(crate) fn finish(self) {
+        match self {
+            Outcome::Answered => {}
+            Outcome::Pending(mut wait) => wait.link.finish(),
+            Outcome::Stream { mut cursor, .. } => cursor.link.finish(),
+        }
     }
 }
 
