@@ -15,7 +15,8 @@ use peregrine::{
     json::{Parser, Source, base64},
     limits::Limits,
     model::{
-        Call, Content, Generation, Message, Op, Part, Reply, Task, TaskEvent, TaskLimits, TaskState,
+        Call, Content, Generation, Message, Op, Part, Reply, TaskBuf, TaskEvent, TaskLimits,
+        TaskState,
     },
     rpc, sse,
 };
@@ -125,18 +126,19 @@ fn reading(criterion: &mut Criterion) {
 }
 
 /// The task that echo makes of the message in `body`.
-fn task(body: &[u8]) -> Task {
+fn task(body: &[u8]) -> TaskBuf {
     let (mut parser, mut pack, limits) = (Parser::new(), Vec::new(), Limits::default());
     read_send(&mut parser, &mut pack, &limits, body.into());
     let message = Message::from_packed(&pack).expect("it was just packed");
     let limits = TaskLimits { bytes_max: 1 << 24, history_max: 9, artifacts_max: 9, replay_max: 9 };
-    let ids = [&b"0123456789abcdef0123456789abcdef0123"[..], b"a-context"];
-    let mut task = Task::new(ids[0], ids[1], Generation::V1, 0);
-    task.apply(&TaskEvent::UserMessage { message }, &limits).unwrap();
+    let id = "0123456789abcdef0123456789abcdef0123";
+    let task = TaskBuf::new(id, "a-context", Generation::V1).unwrap();
+    let mut task = task.within(limits);
+    task.user_message(message).unwrap();
     let at_ms = NOW.unix_ms;
     let (state, metadata) = (TaskState::Completed, None);
     let said = TaskEvent::Status { state, at_ms, message: Some(message), metadata };
-    task.apply(&said, &limits).unwrap();
+    task.apply(&said).unwrap();
     task
 }
 

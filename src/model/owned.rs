@@ -23,7 +23,8 @@ const LIMITS: TaskLimits = TaskLimits {
     replay_max: u32::MAX as u64,
 };
 
-/// A task in no store: built event by event, or copied from a view.
+/// A task in no store: built event by event, or copied from a view. It changes by itself: what it
+/// was copied from stays as it is.
 ///
 /// ```
 /// use peregrine::model::{Generation, MessageBuf, PartsBuf, TaskBuf, TaskState};
@@ -39,6 +40,7 @@ pub struct TaskBuf {
     task: Task,
     /// The event after which it is shown.
     seq: u64,
+    limits: TaskLimits,
 }
 
 impl TaskBuf {
@@ -56,12 +58,20 @@ impl TaskBuf {
         if id.len().max(context_id.len()) > usize::from(u16::MAX) {
             return Err(Refusal::TooLarge);
         }
-        Ok(TaskBuf { task: Task::new(&id, &context_id, generation, 0), seq: 0 })
+        let task = Task::new(&id, &context_id, generation, 0);
+        Ok(TaskBuf { task, seq: 0, limits: LIMITS })
     }
 
     /// A copy of the task as the view shows it.
     pub fn of(view: TaskView<'_>) -> TaskBuf {
-        TaskBuf { task: view.task().clone(), seq: view.seq() }
+        TaskBuf { task: view.task().clone(), seq: view.seq(), limits: LIMITS }
+    }
+
+    /// The same task within these limits: with those of a store, it takes and keeps what a task of
+    /// that store does.
+    #[must_use]
+    pub fn within(self, limits: TaskLimits) -> TaskBuf {
+        TaskBuf { limits, ..self }
     }
 
     /// Applies one event, behind all that there are.
@@ -69,7 +79,7 @@ impl TaskBuf {
     /// # Errors
     /// [`Refusal`]; the task is then as it was.
     pub fn apply(&mut self, event: &TaskEvent<'_>) -> Result<(), Refusal> {
-        self.seq = self.task.apply(event, &LIMITS)?;
+        self.seq = self.task.apply(event, &self.limits)?;
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! A task is the log of its events; its state, history and artifacts are a reading of that log.
 //!
 //! The tasks of the store are made and changed by `store/door.rs` alone: by `Task::submitted`, by
-//! [`Task::apply`], and by `Task::apply_at_once` for many events. Entries that a later one replaced
-//! are marked dead with the sequence number that replaced them and stay as long as the replay
-//! window needs them; compaction then drops them: the log holds at most what is alive, the window,
-//! and as much again.
+//! `Task::apply`, and by `Task::apply_at_once` for many events. A copy outside is a `TaskBuf`, and
+//! changes by itself. Entries that a later one replaced are marked dead with the sequence number
+//! that replaced them and stay as long as the replay window needs them; compaction then drops them:
+//! the log holds at most what is alive, the window, and as much again.
 
 use smallvec::SmallVec;
 
@@ -50,7 +50,21 @@ pub(super) struct ArtifactChunks {
     pub last: u32,
 }
 
-/// One task.
+/// One task, as its store has it: who is shown it reads it, or takes a copy
+/// ([`TaskBuf::of`](super::TaskBuf::of)).
+///
+/// ```compile_fail
+/// use peregrine::model::{Refusal, Task, TaskEvent, TaskLimits};
+///
+/// // Nobody but the store changes it.
+/// fn change(
+///     task: &mut Task,
+///     event: &TaskEvent<'_>,
+///     limits: &TaskLimits,
+/// ) -> Result<u64, Refusal> {
+///     task.apply(event, limits)
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Task {
     pub(super) log: Vec<u8>,
@@ -78,7 +92,12 @@ impl Task {
     ///
     /// `reserve` bytes of log are allocated at once, identifiers included.
     #[inline]
-    pub fn new(id: &[u8], context_id: &[u8], generation: Generation, reserve: usize) -> Task {
+    pub(crate) fn new(
+        id: &[u8],
+        context_id: &[u8],
+        generation: Generation,
+        reserve: usize,
+    ) -> Task {
         Task::with_log(Task::log_of(id, context_id, reserve), id, context_id, generation)
     }
 
@@ -133,14 +152,14 @@ impl Task {
     }
 
     /// Log bytes that `Task::submitted` takes beside the two ids.
-    pub fn submitted_cost(message: Message<'_>) -> usize {
+    pub(crate) fn submitted_cost(message: Message<'_>) -> usize {
         let (state, at_ms) = (TaskState::Submitted, 0);
         let first = TaskEvent::Status { state, at_ms, message: None, metadata: None };
         Task::cost(&TaskEvent::UserMessage { message }) + Task::cost(&first)
     }
 
     /// Log bytes that an event will take.
-    pub fn cost(event: &TaskEvent<'_>) -> usize {
+    pub(crate) fn cost(event: &TaskEvent<'_>) -> usize {
         ENTRY_HEAD + event.payload_len()
     }
 
@@ -209,7 +228,7 @@ impl Task {
     }
 
     /// Heap bytes that applying `event` may add at most.
-    pub fn growth(&self, event: &TaskEvent<'_>) -> usize {
+    pub(crate) fn growth(&self, event: &TaskEvent<'_>) -> usize {
         let is_full = self.artifacts.len() == self.artifacts.capacity();
         let artifacts = match event {
             TaskEvent::Artifact { .. } if is_full => {
@@ -229,7 +248,7 @@ impl Task {
     }
 
     /// Makes the log long enough for one more event and no longer.
-    pub fn make_room(&mut self, event: &TaskEvent<'_>) {
+    pub(crate) fn make_room(&mut self, event: &TaskEvent<'_>) {
         self.log.reserve_exact(Task::cost(event));
     }
 
@@ -282,14 +301,18 @@ impl Task {
         TaskView::new(self, seq.min(self.seq()))
     }
 
-    /// Applies one event: the only way in which a task changes. In a store it is called at the door
-    /// (`store/door.rs`) and nowhere else.
+    /// Applies one event: the only way in which a task changes. The door of a store calls it, and a
+    /// [`TaskBuf`](super::TaskBuf) for itself.
     ///
     /// Returns the sequence number of the task afterwards.
     ///
     /// # Errors
     /// [`Refusal`]; the task is then as it was.
-    pub fn apply(&mut self, event: &TaskEvent<'_>, limits: &TaskLimits) -> Result<u64, Refusal> {
+    pub(crate) fn apply(
+        &mut self,
+        event: &TaskEvent<'_>,
+        limits: &TaskLimits,
+    ) -> Result<u64, Refusal> {
         if self.state.is_terminal() {
             return Err(Refusal::Terminal);
         }
@@ -344,7 +367,7 @@ impl Task {
     }
 
     /// Heap bytes that `Task::apply_at_once` may add at most.
-    pub fn growth_at_once(&self, events: &EventBuf) -> usize {
+    pub(crate) fn growth_at_once(&self, events: &EventBuf) -> usize {
         let artifacts = self.artifacts.len() + events.artifacts();
         let is_full = events.artifacts() > 0 && artifacts > self.artifacts.capacity();
         self.log_growth(events.bytes_len())
@@ -352,13 +375,13 @@ impl Task {
     }
 
     /// Gives back log memory that nothing will fill; call it when no event is expected soon.
-    pub fn fit(&mut self) {
+    pub(crate) fn fit(&mut self) {
         self.log.shrink_to_fit();
     }
 
     /// Moves the log to memory that is given out now, of the same size; returns its bytes. A large
     /// one stays, and is 0: it shares its memory with few others.
-    pub fn relocate(&mut self) -> usize {
+    pub(crate) fn relocate(&mut self) -> usize {
         let bytes = self.log.capacity();
         if bytes > RELOCATED_MAX {
             return 0;

@@ -1,4 +1,5 @@
-//! The one door into a task: here it is made, changed and evicted, and nowhere else.
+//! The one door into a task: here it is made, changed and evicted, and nowhere else, since nobody
+//! else gets hold of a [`TaskInSlot`] to change it.
 //!
 //! Law: whatever goes through is recorded by the tap, if there is one, under the task's lock and so
 //! in the task's order. What is refused leaves no record, and the task as it was.
@@ -10,6 +11,34 @@ use crate::{
     model::{EventBuf, Generation, Message, RawText, Refusal, Task, TaskEvent, TaskLimits},
     service::tap::{Record, Tap},
 };
+
+/// The task of a slot, or none. Others read it, and may move it to other memory.
+#[derive(Default)]
+pub(super) struct TaskInSlot(Option<Task>);
+
+impl TaskInSlot {
+    /// The task.
+    #[inline(always)]
+    pub fn get(&self) -> Option<&Task> {
+        self.0.as_ref()
+    }
+
+    /// See [`Task::make_room`].
+    pub fn make_room(&mut self, event: &TaskEvent<'_>) {
+        self.0.iter_mut().for_each(|task| task.make_room(event));
+    }
+
+    /// See [`Task::fit`].
+    #[inline]
+    pub fn fit(&mut self) {
+        self.0.iter_mut().for_each(Task::fit);
+    }
+
+    /// See [`Task::relocate`].
+    pub fn relocate(&mut self) -> usize {
+        self.0.as_mut().map_or(0, Task::relocate)
+    }
+}
 
 /// What happens to a task.
 #[derive(Clone, Copy)]
@@ -23,7 +52,7 @@ pub(super) enum Change<'a> {
     Events(&'a EventBuf, Option<Message<'a>>, &'a TaskLimits),
     /// Bytes of its agent are kept with it, in place of those before.
     Keep(&'a [u8]),
-    /// It leaves the store: its slot is freed next.
+    /// It leaves the store: see [`Door::evict`].
     Evict,
 }
 
@@ -70,7 +99,7 @@ impl Door {
     ) -> Result<Entered, Refusal> {
         let mut entered = Entered::default();
         let slot = &mut slab[index];
-        match (change, &mut slot.task) {
+        match (change, &mut slot.task.0) {
             (Change::Begin(begin), task) => {
                 let Begin { id, context_id, generation, message, at_ms, log } = begin;
                 *task = Some(Task::submitted(id, context_id, generation, (message, at_ms), log));
@@ -92,6 +121,13 @@ impl Door {
             self.record(&**tap, (at, index), slab, change, entered.applied);
         }
         Ok(entered)
+    }
+
+    /// Takes the task out of a slot, which is to be freed next.
+    pub fn evict(&self, place: (usize, u32), slab: &mut Slab) -> Option<Task> {
+        // What leaves is not refused.
+        let _ = self.enter(place, slab, Change::Evict);
+        slab[place.1].task.0.take()
     }
 
     #[cold]

@@ -44,7 +44,7 @@ impl<'e> Edit<'e> {
         wakes: &'e mut Wakes,
     ) -> Option<Edit<'e>> {
         let slot = shard.slab.slot(index)?;
-        let task = slot.task.as_ref()?;
+        let task = slot.task.get()?;
         let (seq, charged) = (task.seq(), task.heap_bytes() + slot.kept().len());
         let group = store.group(at);
         Some(Edit { store, group, shard, at, index, now, wakes, seq, charged, status_ms: None })
@@ -68,7 +68,7 @@ impl<'e> Edit<'e> {
     /// # Panics
     /// Never: an edit is opened on a task, and only a finished task can be evicted.
     pub fn task(&self) -> &Task {
-        match &self.shard.slab[self.index].task {
+        match self.shard.slab[self.index].task.get() {
             Some(task) => task,
             None => unreachable!("an edit holds a task"),
         }
@@ -185,7 +185,7 @@ impl<'e> Edit<'e> {
     /// Applies the first events of a list, as far as nothing is in the way; returns how many.
     fn apply_at_once(&mut self, events: &EventBuf, first: Option<Message<'_>>) -> usize {
         let (store, place) = (self.store, (self.at, self.index));
-        let Some(task) = &self.shard.slab[self.index].task else { return 0 };
+        let Some(task) = self.shard.slab[self.index].task.get() else { return 0 };
         let growth = task.growth_at_once(events);
         if growth > 0 {
             if !store.budget.bytes.take(&self.group.bytes, growth) {
@@ -197,7 +197,7 @@ impl<'e> Edit<'e> {
         let slab = &mut self.shard.slab;
         let Ok(entered) = store.door.enter(place, slab, change) else { return 0 };
         if entered.has_status {
-            self.status_ms = slab[self.index].task.as_ref().map(Task::updated_ms);
+            self.status_ms = slab[self.index].task.get().map(Task::updated_ms);
         }
         entered.applied
     }
@@ -254,11 +254,9 @@ impl<'e> Edit<'e> {
             message: Some(store.last_words[why].view()),
             metadata: None,
         };
-        if let Some(task) = &mut self.slot().task {
-            task.make_room(&event);
-            let refused = self.apply_charged(&event, true);
-            debug_assert!(refused.is_ok(), "{refused:?}");
-        }
+        self.slot().task.make_room(&event);
+        let refused = self.apply_charged(&event, true);
+        debug_assert!(refused.is_ok(), "{refused:?}");
     }
 }
 
@@ -268,12 +266,12 @@ impl Drop for Edit<'_> {
         let Some(status_ms) = self.status_ms.map(|ms| ms.min(self.now.unix_ms)) else {
             return self.close();
         };
-        let was_listed = self.slot().listed.is_some();
-        if let Some(task) = self.slot().task.as_mut().filter(|task| task.state().is_terminal()) {
-            task.fit();
-            if was_listed {
+        let slot = self.slot();
+        if slot.task.get().is_some_and(|task| task.state().is_terminal()) {
+            slot.task.fit();
+            if slot.listed.is_some() {
                 // What was stored with it may have left, and it stays for as long as new ones do.
-                task.relocate();
+                slot.task.relocate();
             }
         }
         self.shard.list(self.index, self.group.stamp(status_ms), self.now.mono_ms);
@@ -285,7 +283,7 @@ impl Drop for Edit<'_> {
 impl Edit<'_> {
     fn close(&mut self) {
         let slot = &self.shard.slab[self.index];
-        let Some(task) = &slot.task else { return };
+        let Some(task) = slot.task.get() else { return };
         let is_news = task.seq() != self.seq && slot.waiters.is_some();
         let is_over = task.state().is_terminal();
         // What is kept goes below with those who waited.

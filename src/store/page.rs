@@ -258,7 +258,7 @@ fn best_of_few(
                 && filter.status.is_none_or(|status| status == task.state())
                 && task.context_id() == context_id
         };
-        if !slot.task.as_ref().is_some_and(is_in) {
+        if !slot.task.get().is_some_and(is_in) {
             continue;
         }
         total += 1;

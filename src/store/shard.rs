@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{
-    door::{Change, Door},
+    door::Door,
     order::Order,
     scopes::Scopes,
     slab::{NONE, Slab},
@@ -125,7 +125,7 @@ impl Shard {
 
     /// The task in a slot, if it is stored.
     pub fn task(&self, index: u32) -> Option<&Task> {
-        self.slab.slot(index)?.task.as_ref()
+        self.slab.slot(index)?.task.get()
     }
 
     /// The unfinished tasks of an agent, whoever owns them.
@@ -165,7 +165,7 @@ impl Shard {
     /// not know it.
     fn only_task(&self, context_slot: u32, id: &[u8]) -> Option<u32> {
         let slot = self.slab.slot(context_slot).filter(|slot| slot.is_only_task)?;
-        slot.task.as_ref().is_some_and(|task| task.context_id() == id).then_some(context_slot)
+        slot.task.get().is_some_and(|task| task.context_id() == id).then_some(context_slot)
     }
 
     /// The orders of the context under a hash, if it has many tasks.
@@ -177,7 +177,7 @@ impl Shard {
     /// every index.
     pub fn list(&mut self, index: u32, stamp: u64, mono_ms: u64) {
         let slot = &mut self.slab[index];
-        let Some(state) = slot.task.as_ref().map(Task::state) else { return };
+        let Some(state) = slot.task.get().map(Task::state) else { return };
         let (scope, before) = (slot.scope, slot.listed.replace(state));
         let old_stamp = std::mem::replace(&mut slot.stamp, stamp);
         let orders = self.scopes.orders_mut(scope);
@@ -218,7 +218,7 @@ impl Shard {
         let (scope, hash) = (slot.scope, slot.context);
         let mut older = self.contexts.insert(hash, index).unwrap_or(NONE);
         let slot = &self.slab[index];
-        if let (NONE, Some(task)) = (older, &slot.task)
+        if let (NONE, Some(task)) = (older, slot.task.get())
             && let Some(only) = self.only_task(slot.context_slot, task.context_id())
             && self.slab[only].scope == scope
         {
@@ -320,10 +320,8 @@ impl Shard {
         self.scopes.leave(scope);
         self.leave(index);
         self.forget(index, wakes);
-        // What leaves is not refused.
-        let _ = door.enter((at, index), &mut self.slab, Change::Evict);
-        let slot = &mut self.slab[index];
-        let (task, is_chosen) = (slot.task.take(), slot.is_chosen);
+        let task = door.evict((at, index), &mut self.slab);
+        let is_chosen = self.slab[index].is_chosen;
         let slots = self.slab.release(index);
         self.survivors.left(&mut self.slab, stamp);
         let bytes = task.as_ref().map_or(0, Task::heap_bytes);

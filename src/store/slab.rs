@@ -6,7 +6,7 @@
 
 use std::ops::{Deref, Index, IndexMut};
 
-use super::waiters::Waiters;
+use super::{door::TaskInSlot, waiters::Waiters};
 use crate::{
     model::{Task, TaskState},
     service::{AgentIndex, Scope},
@@ -23,7 +23,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// One place for a task, and its links in the shard's indexes.
 pub(super) struct Slot {
     /// `None` when free, and while reserved or being changed.
-    pub task: Option<Task>,
+    pub task: TaskInSlot,
     /// Place in the order of status changes.
     pub stamp: u64,
     /// When the task ended, in milliseconds of the monotonic clock; 0 before.
@@ -64,7 +64,7 @@ impl Slot {
 
     fn free(check: u32, next: u32) -> Slot {
         Slot {
-            task: None,
+            task: TaskInSlot::default(),
             stamp: 0,
             ended_ms: 0,
             context: 0,
@@ -274,7 +274,7 @@ impl Slab {
     pub fn stored(&self, index: u32) -> Option<StoredTask<'_>> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;
         let at = index as usize % CHUNK;
-        let task = chunk.slots[at].task.as_ref()?;
+        let task = chunk.slots[at].task.get()?;
         let record = chunk.records.as_ref().map_or(0, |records| records[at]);
         Some(StoredTask { task, record })
     }

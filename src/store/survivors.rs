@@ -58,12 +58,10 @@ impl Survivors {
             let Some(first) = self.queue.pop_front_if(|first| first.stamp < stamp) else { return };
             let slot = slab.slot_mut(first.index).filter(|slot| slot.check == first.check);
             let Some(slot) = slot else { continue };
-            match &mut slot.task {
-                Some(task) if task.state().is_terminal() => continue,
-                Some(task) => moved += task.relocate(),
-                // It is being changed.
-                None => {}
+            if slot.task.get().is_some_and(|task| task.state().is_terminal()) {
+                continue;
             }
+            moved += slot.task.relocate();
             self.queue.push_back(Survivor { stamp: self.newest, ..first });
             if moved > MOVED_BYTES {
                 return;

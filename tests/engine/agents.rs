@@ -6,13 +6,10 @@ use peregrine::{
     agent::{Agent, Closed, Ending, Headers, JobHost, Turn, TurnHost, echo::Echo, script::Script},
     model::{
         Content, EventBuf, Generation, Json, Message, MessageBuf, Part, PartBuf, PartsBuf, RawText,
-        Task, TaskEvent, TaskLimits, TaskState, TaskView,
+        TaskBuf, TaskEvent, TaskState, TaskView,
     },
     service::{AgentIndex, Entropy, Handle, Now, Scope},
 };
-
-const LIMITS: TaskLimits =
-    TaskLimits { bytes_max: 1 << 20, history_max: 100, artifacts_max: 16, replay_max: 100 };
 
 /// The same bits again and again.
 struct Same;
@@ -26,12 +23,12 @@ impl Entropy for Same {
 /// A server with one task and a clock that jumps to whatever the agent waits for.
 struct Server<A> {
     agent: A,
-    task: Option<Task>,
+    task: Option<TaskBuf>,
     now_ms: u64,
     resumes: usize,
 }
 
-struct Host<'t>(&'t Option<Task>);
+struct Host<'t>(&'t Option<TaskBuf>);
 
 impl TurnHost for Host<'_> {
     fn commit(&mut self, _: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
@@ -60,7 +57,7 @@ impl<A: Agent> Server<A> {
             let mut ending = Ending::Returned;
             let turn = Turn {
                 message: message.view(),
-                state: self.task.as_ref().map(Task::state),
+                state: self.task.as_ref().map(|task| task.task().state()),
                 task_id: RawText::parse("task").unwrap(),
                 context_id: RawText::parse("context").unwrap(),
                 metadata: None,
@@ -102,13 +99,14 @@ impl<A: Agent> Server<A> {
     }
 
     fn apply(&mut self, events: &EventBuf, said: Message<'_>, lines: &mut Vec<String>) {
-        let task =
-            self.task.get_or_insert_with(|| Task::new(b"task", b"context", Generation::V1, 0));
+        let task = self.task.get_or_insert_with(|| {
+            TaskBuf::new("task", "context", Generation::V1).expect("short ids")
+        });
         for event in events.iter(Some(said)) {
-            task.apply(&event, &LIMITS).expect("the task takes every event");
+            task.apply(&event).expect("the task takes every event");
             lines.push(shown(&event));
         }
-        if task.seq() == 0 {
+        if task.task().seq() == 0 {
             self.task = None;
         }
     }
@@ -181,7 +179,7 @@ fn echo_streams_n_events() {
     let mut server = Server::new(Echo);
     assert_eq!(server.text("stream:1000").len(), 1000);
     let task = server.task.expect("there is a task");
-    assert_eq!((task.seq(), task.state()), (1000, TaskState::Completed));
+    assert_eq!((task.task().seq(), task.task().state()), (1000, TaskState::Completed));
     let artifact = task.view().artifacts().next().expect("there is an artifact");
     assert_eq!(artifact.parts().count(), 998);
 }

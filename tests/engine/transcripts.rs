@@ -18,7 +18,7 @@ use peregrine::{
     limits::Limits,
     model::{
         Artifact, Call, Content, EventBuf, Generation, JsonObject, List, Message, Op, Part,
-        RawText, Reply, Role, Send, Target, Task, TaskEvent, TaskLimits, TaskState,
+        RawText, Reply, Role, Send, Target, TaskBuf, TaskEvent, TaskLimits, TaskState,
         pack::{Packer, artifact_tag, message_tag},
     },
     service::StreamResponse,
@@ -100,7 +100,7 @@ fn commands(text: &str) -> Vec<(usize, String)> {
 
 #[derive(Default)]
 struct Scene {
-    task: Option<Task>,
+    task: Option<TaskBuf>,
     newest: EventBuf,
     direct: Option<(String, Vec<u8>)>,
     output: String,
@@ -118,7 +118,12 @@ impl Scene {
                     "1.0" => Generation::V1,
                     _ => panic!("{place}"),
                 };
-                self.task = Some(Task::new(first.as_bytes(), context.as_bytes(), generation, 0));
+                let ids = [first, context].map(|id| RawText::parse(id).unwrap());
+                let task = TaskBuf::new(ids[0], ids[1], generation).unwrap();
+                let (bytes_max, history_max) = (1 << 20, 9);
+                let (artifacts_max, replay_max) = (9, 99);
+                let limits = TaskLimits { bytes_max, history_max, artifacts_max, replay_max };
+                self.task = Some(task.within(limits));
             }
             "turn" => {
                 let packed = packed_message(rest);
@@ -153,7 +158,7 @@ impl Scene {
             let (context, message) = self.direct.as_ref().expect(place);
             (Message::from_packed(message).unwrap(), RawText::parse(context).unwrap())
         };
-        let task = || self.task.as_ref().expect(place);
+        let task = || self.task.as_ref().expect(place).task();
         match command {
             "call" => return read(method, tail),
             "error" => {
@@ -209,11 +214,9 @@ impl Scene {
     }
 
     fn apply(&mut self, event: &TaskEvent<'_>) {
-        let limits =
-            TaskLimits { bytes_max: 1 << 20, history_max: 9, artifacts_max: 9, replay_max: 99 };
         self.newest.clear();
         self.newest.push(event);
-        self.task.as_mut().unwrap().apply(event, &limits).unwrap();
+        self.task.as_mut().unwrap().apply(event).unwrap();
     }
 
     fn status(&mut self, json: &str) {

@@ -17,7 +17,7 @@ use peregrine::{
     json::{Parser, Value},
     limits::Limits,
     model::{
-        Artifact, Call, Generation, JsonObject, Message, Op, RawText, Reply, Task, TaskEvent,
+        Artifact, Call, Generation, JsonObject, Message, Op, RawText, Reply, TaskBuf, TaskEvent,
         TaskLimits, TaskState,
         pack::{Packer, artifact_tag, message_tag, part_tag},
     },
@@ -305,12 +305,13 @@ fn writes_json(wire: &Wire, message: Message<'_>, context_id: RawText<'_>) {
     };
     let limits =
         TaskLimits { bytes_max: 1 << 22, history_max: 9, artifacts_max: 9, replay_max: 99 };
-    let mut task = Task::new(message.message_id().raw(), context_id.raw(), Generation::V03, 0);
+    let task = TaskBuf::new(message.message_id(), context_id, Generation::V03);
+    let mut task = task.unwrap().within(limits);
     let cx = WriteCx::new(Op::Send);
     let mut out = Vec::new();
     for event in events(message, Artifact::from_packed(&packed).unwrap()) {
-        task.apply(&event, &limits).unwrap();
-        let (seq, task_id) = (task.seq(), task.view().id());
+        task.apply(&event).unwrap();
+        let (seq, task_id) = (task.task().seq(), task.view().id());
         let (artifact_index, last) = (0, false);
         let item = StreamResponse::Event { seq, event, artifact_index, task_id, context_id, last };
         let is_user_message = matches!(event, TaskEvent::UserMessage { .. });

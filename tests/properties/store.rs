@@ -15,7 +15,7 @@ use peregrine::{
     limits::Limits,
     model::{
         ArtifactBuf, EventBuf, Generation, JsonObject, List, MessageBuf, PartsBuf, RawText, Reply,
-        Task, TaskEvent, TaskLimits, TaskState, TaskView, uuid,
+        TaskBuf, TaskEvent, TaskLimits, TaskState, TaskView, uuid,
     },
     service::{
         AgentIndex, Cursor, Follow, Handle, Now, OwnerIndex, Scope, StreamResponse, TenantIndex,
@@ -127,7 +127,7 @@ fn limits(tape: &mut Tape<'_>) -> Limits {
 
 /// Tasks as their records tell them.
 struct Replica {
-    tasks: Mutex<HashMap<Handle, (Scope, Task)>>,
+    tasks: Mutex<HashMap<Handle, (Scope, TaskBuf)>>,
     limits: TaskLimits,
 }
 
@@ -149,19 +149,20 @@ impl Tap for Replica {
         let mut tasks = self.tasks.lock().unwrap();
         match record {
             Record::Created { id, context_id, scope, generation, at_ms, message, .. } => {
-                let mut made = Task::new(id.raw(), context_id.raw(), generation, 0);
+                let made = TaskBuf::new(id, context_id, generation).unwrap();
+                let mut made = made.within(self.limits);
                 let (state, metadata) = (TaskState::Submitted, None);
                 for event in [
                     TaskEvent::UserMessage { message },
                     TaskEvent::Status { state, at_ms, message: None, metadata },
                 ] {
-                    made.apply(&event, &self.limits).unwrap();
+                    made.apply(&event).unwrap();
                 }
                 assert!(tasks.insert(task, (scope, made)).is_none(), "made twice");
             }
             Record::Changed(event) => {
                 let (_, known) = tasks.get_mut(&task).expect("made before");
-                known.apply(&event, &self.limits).expect("it was applied before");
+                known.apply(&event).expect("it was applied before");
             }
             Record::Evicted => drop(tasks.remove(&task).expect("made before")),
             _ => unreachable!("there is nothing else yet"),
@@ -761,6 +762,7 @@ impl Twin {
         assert_eq!(replica.len(), self.known.len());
         for known in &self.known {
             let (scope, task) = &replica[&known.key.handle()];
+            let task = task.task();
             let (now, seq) = self.store.read(known.key, |t| (look(t.view()), t.seq())).unwrap();
             assert_eq!((scope, look(task.view()), task.seq()), (&known.scope, now, seq));
             assert!(task.id() == known.id && task.context_id() == known.context);

@@ -3,7 +3,7 @@
 use peregrine::{
     model::{
         ArtifactBuf, Call, CallBuf, Generation, Get, JsonObject, List, MessageBuf, Op, PartsBuf,
-        RawText, Refusal, Send, SendMode, Target, TaskBuf, TaskState, TaskView, Text,
+        RawText, Refusal, Send, SendMode, Target, TaskBuf, TaskLimits, TaskState, TaskView, Text,
     },
     service::{Cursor, Follow, StreamResponse},
 };
@@ -134,6 +134,26 @@ fn an_owned_task_is_built_event_by_event_and_copied_from_any_view() {
     let long = "x".repeat(70_000);
     let refused = TaskBuf::new(Text::from(&*long), "c", Generation::V1);
     assert_eq!(refused.err(), Some(Refusal::TooLarge));
+}
+
+#[test]
+fn an_owned_task_keeps_what_its_limits_allow() {
+    let limits = TaskLimits { bytes_max: 500, history_max: 2, artifacts_max: 1, replay_max: 9 };
+    let mut task = TaskBuf::new("t", "c", Generation::V1).unwrap().within(limits);
+    let said = |id: &str| MessageBuf::agent(&PartsBuf::new().text("text")).id(id);
+    for id in ["m-1", "m-2", "m-3"] {
+        task.user_message(said(id).view()).unwrap();
+    }
+    let ids = |task: &TaskBuf| shown(task.view()).4;
+    assert_eq!(ids(&task), ["m-2", "m-3"]);
+    let made = |id, length| ArtifactBuf::new(id, &PartsBuf::new().text(&"x".repeat(length)));
+    assert_eq!(task.artifact(&made("a-1", 500)), Err(Refusal::TooLarge));
+    task.artifact(&made("a-1", 5)).unwrap();
+    // A copy changes by itself, within no limits.
+    let mut copy = TaskBuf::of(task.view());
+    copy.artifact(&made("a-2", 500)).unwrap();
+    assert_eq!(task.artifact(&made("a-2", 5)), Err(Refusal::TooManyArtifacts));
+    assert_eq!((shown(task.view()).5.len(), shown(copy.view()).5.len()), (1, 2));
 }
 
 #[test]
