@@ -39,6 +39,7 @@ impl EventMark {
 /// finish(&mut out, mark);
 /// assert_eq!(out, b"id: 7\ndata: {}\n\n");
 /// ```
+#[inline]
 pub fn begin(out: &mut Vec<u8>, id: Option<u64>) -> EventMark {
     let start = out.len();
     open(out, start, id)
@@ -55,6 +56,7 @@ pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> EventMark {
 ///
 /// The payload is JSON: a line break in it can only stand between two tokens, where a space means
 /// the same and does not end the line.
+#[inline]
 pub fn finish(out: &mut Vec<u8>, mark: EventMark) {
     debug_assert!(mark.start < mark.payload && mark.payload <= out.len());
     if mark.unchecked < out.len() {
@@ -95,7 +97,7 @@ pub fn cancel(out: &mut Vec<u8>, mark: EventMark) {
     out.truncate(mark.start);
 }
 
-#[inline]
+#[inline(always)] // Most of a head is one copy.
 fn open(out: &mut Vec<u8>, start: usize, id: Option<u64>) -> EventMark {
     let digit = |value: u64| b'0' + (value % 10) as u8;
     match id {
