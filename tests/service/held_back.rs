@@ -2,8 +2,12 @@
 //! and no others.
 
 use std::{
+    collections::HashSet,
     net::SocketAddr,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Poll, Waker},
     time::Duration,
 };
@@ -12,7 +16,7 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use http::Request;
 use peregrine::{
-    agent::{Agent, Profile, script::Script},
+    agent::{Agent, Profile, echo::Echo, script::Script},
     engine::{
         Cx, Engine, Exchange, HeadParts, RequestParts, ResponseFields, ResponseSink, Setup, Worker,
     },
@@ -25,7 +29,7 @@ use crate::{
     grpc_client::run,
     journal::Journal,
     support::{
-        ask::{Gen, Say, get, post, rpc, say},
+        ask::{Gen, Say, get, post, rpc, rpc_id, say},
         binary::{PATIENCE, Tcp},
         ws,
     },
@@ -83,19 +87,22 @@ impl Client {
 
     /// Waits for an answer.
     fn answer(&mut self) -> Value {
-        if self.over == Over::Http {
-            return self.line.reply().json();
+        match self.over {
+            Over::Http => self.line.reply().json(),
+            Over::WebSocket => self.messages(1).remove(0),
         }
-        let mut received = Vec::new();
+    }
+
+    /// Waits for so many messages of a WebSocket, and takes them.
+    fn messages(&mut self, count: usize) -> Vec<Value> {
+        let mut received = self.line.take();
         loop {
+            let (frames, used) = ws::frames(&received);
+            if frames.len() >= count && used == received.len() {
+                return frames.iter().map(ws::Sent::json).collect();
+            }
             assert!(self.line.read());
             received.append(&mut self.line.take());
-            if let (frames, used) = ws::frames(&received)
-                && used == received.len()
-                && let Some(sent) = frames.first()
-            {
-                return sent.json();
-            }
         }
     }
 
@@ -290,6 +297,104 @@ fn calls_on_one_connection_of_http2_wait_each_for_its_own_task() {
         let shown = ask_http2(&mut client, &journal, ("GetTask", &tasks.held)).await;
         assert_eq!(shown.unwrap()["result"]["id"], tasks.held["id"]);
     });
+}
+
+/// A call over WebSocket with an id of its own.
+fn numbered(id: usize, method: &str, params: &Value) -> Vec<u8> {
+    ws::text(&rpc_id(&id.to_string(), method, params))
+}
+
+#[test]
+fn calls_in_flight_on_one_socket_leave_in_their_order_as_batches_become_durable() {
+    let journal = Arc::new(Journal::default());
+    let (_running, addr) = serve(&journal);
+    let mut client = Client::to(addr, Over::WebSocket);
+    // Each is handled before the next one is sent: two records, created and working.
+    for id in 0..4 {
+        client.line.write(&numbered(id, "SendMessage", &go()));
+        journal.until_recorded(2 * (id as u64 + 1));
+    }
+    client.line.write(&numbered(4, "SendStreamingMessage", &Gen::V1.params(say("go"))));
+    journal.until_recorded(10);
+    // Its worker has done with that when it answers another one.
+    let mut other = Tcp::to(addr);
+    other.write(&get("/.well-known/agent-card.json"));
+    assert_eq!(other.reply().status, 200);
+    // What shows no task waits behind what was said before it.
+    client.line.write(&numbered(5, "GetTask", &json!({ "id": "missing" })));
+    client.line.write(&ws::frame(0x89, b"ping"));
+    journal.confirm(1);
+    assert!(client.line.is_silent());
+    journal.confirm(2);
+    let first = client.messages(1);
+    assert_eq!((first.len(), &first[0]["id"]), (1, &json!(0)));
+    // The rest was written meanwhile, and waits for the newest of it.
+    journal.confirm(9);
+    assert!(client.line.is_silent());
+    journal.confirm(10);
+    client.line.read_until("ping");
+    let received = client.line.take();
+    let (frames, used) = ws::frames(&received);
+    assert_eq!(used, received.len());
+    let (ping, answers) = frames.split_last().unwrap();
+    assert_eq!(*ping, ws::Sent::Pong(b"ping".to_vec()));
+    let ids: Vec<u64> = answers.iter().map(|sent| sent.json()["id"].as_u64().unwrap()).collect();
+    let of_stream = ids.iter().filter(|id| **id == 4).count();
+    assert!(of_stream >= 2, "{ids:?}");
+    // Streams are written behind answers, which may overtake them.
+    let others: Vec<u64> = ids.into_iter().filter(|id| *id != 4).collect();
+    assert_eq!(others, [1, 2, 3, 5]);
+}
+
+#[test]
+fn whatever_a_socket_brings_is_durable_however_the_tap_batches() {
+    const CALLS: usize = 20;
+    let journal = Arc::new(Journal::default());
+    let server = Server::new().agent(Echo::profile(), Echo).workers(2).allow_host("*");
+    let server = server.tap(Arc::clone(&journal) as _).listen("127.0.0.1:0");
+    let running = server.start().unwrap();
+    let addr = running.addrs()[0];
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // A batch is what came while the batch before was written.
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                let batch = journal.recorded();
+                std::thread::sleep(Duration::from_millis(3));
+                journal.confirm(batch);
+            }
+        });
+        let clients: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| exchange(&journal, addr, CALLS))).collect();
+        let ends: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        is_over.store(true, Relaxed);
+        assert!(ends.iter().all(Result::is_ok));
+    });
+}
+
+/// Has many calls in flight on one socket, every other one a stream, and reads all that comes of
+/// them: a task is durable as it is shown.
+fn exchange(journal: &Journal, addr: SocketAddr, calls: usize) {
+    let mut client = Client::to(addr, Over::WebSocket);
+    let method = |id| if id % 2 == 0 { "SendMessage" } else { "SendStreamingMessage" };
+    for id in 0..calls {
+        client.line.write(&numbered(id, method(id), &Gen::V1.params(say("hello"))));
+    }
+    let mut over = HashSet::new();
+    while over.len() < calls {
+        for sent in client.messages(1) {
+            let (id, result) = (sent["id"].as_u64().unwrap(), &sent["result"]);
+            let places = ["/task/id", "/statusUpdate/taskId", "/artifactUpdate/taskId"];
+            if let Some(task) = places.iter().find_map(|place| result.pointer(place)) {
+                // An echo ends before it is shown.
+                let last = journal.last_record_of(task.as_str().unwrap());
+                assert!(journal.durable() >= last, "{sent}");
+            }
+            if id % 2 == 0 || result["status"] == "stream_complete" {
+                assert!(over.insert(id), "{sent}");
+            }
+        }
+    }
 }
 
 struct Counter(u128);

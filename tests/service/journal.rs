@@ -14,7 +14,7 @@ use peregrine::{
     },
 };
 
-use crate::support::binary::PATIENCE;
+use crate::support::binary::{PATIENCE, eventually};
 
 /// Notes what happens, and says that it is durable when it is told to.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub struct Journal(Mutex<Inner>);
 struct Inner {
     lines: Vec<(Handle, String)>,
     /// Of each task that was made.
-    ids: Vec<String>,
+    ids: Vec<(String, Handle)>,
     durable: u64,
     waiting: Vec<(u64, Waker)>,
     asked: usize,
@@ -34,7 +34,7 @@ impl Tap for Journal {
     fn record(&self, task: Handle, record: Record<'_>) -> u64 {
         let mut inner = self.0.lock().unwrap();
         if let Record::Created { id, .. } = record {
-            inner.ids.push(std::str::from_utf8(id.raw()).unwrap().to_owned());
+            inner.ids.push((std::str::from_utf8(id.raw()).unwrap().to_owned(), task));
         }
         let line = match record {
             Record::Created { is_chosen, .. } => format!("created {is_chosen}"),
@@ -93,7 +93,20 @@ impl Journal {
 
     /// The id of the task that was made last.
     pub fn last_id(&self) -> String {
-        self.0.lock().unwrap().ids.last().unwrap().clone()
+        self.0.lock().unwrap().ids.last().unwrap().0.clone()
+    }
+
+    /// The last record of the task with this id.
+    pub fn last_record_of(&self, id: &str) -> u64 {
+        let inner = self.0.lock().unwrap();
+        let (_, task) = inner.ids.iter().find(|(known, _)| known == id).unwrap();
+        let last = inner.lines.iter().rposition(|(known, _)| known == task);
+        last.unwrap() as u64 + 1
+    }
+
+    /// Waits until so many records were taken.
+    pub fn until_recorded(&self, count: u64) {
+        eventually("there are so many records", || self.recorded() >= count);
     }
 
     /// The handles of the records, in their order.
