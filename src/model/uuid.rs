@@ -6,35 +6,44 @@ pub fn uuid(bits: u128) -> [u8; 36] {
     const VERSION: u128 = 0xf000 << 64;
     const VARIANT: u128 = 0xc000 << 48;
     let bits = bits & !(VERSION | VARIANT) | 0x4000 << 64 | 0x8000 << 48;
-    let bytes = bits.to_be_bytes();
+    let mut digits = [[0; 2]; 16];
+    hex(&bits.to_be_bytes(), &mut digits);
+    let digits = digits.as_flattened();
     let mut text = [b'-'; 36];
-    let mut at = 0;
-    while at < bytes.len() {
-        let [high, low] = HEX[bytes[at] as usize];
-        (text[PLACES[at]], text[PLACES[at] + 1]) = (high, low);
-        at += 1;
-    }
+    text[..8].copy_from_slice(&digits[..8]);
+    text[9..13].copy_from_slice(&digits[8..12]);
+    text[14..18].copy_from_slice(&digits[12..16]);
+    text[19..23].copy_from_slice(&digits[16..20]);
+    text[24..].copy_from_slice(&digits[20..]);
     text
 }
 
-/// Where the digits of each byte are.
-const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
-
-/// `00` to `ff`.
-const HEX: [[u8; 2]; 256] = {
-    let digits = b"0123456789abcdef";
-    let mut pairs = [[0; 2]; 256];
-    let mut at = 0;
-    while at < 256 {
-        pairs[at] = [digits[at >> 4], digits[at & 15]];
-        at += 1;
+/// Two hexadecimal digits for each byte.
+#[inline(never)] // Alone it is made of vector instructions; inlined it is not.
+fn hex(bytes: &[u8; 16], digits: &mut [[u8; 2]; 16]) {
+    for (pair, byte) in digits.iter_mut().zip(bytes) {
+        let both = u16::from(*byte);
+        let nibbles = both >> 4 | both << 8 & 0x0f00;
+        let letters = (nibbles + 0x0606) >> 4 & 0x0101;
+        // From `0` on, or from `a` on, which stands 39 behind the digit that would be ten.
+        *pair = (nibbles + 0x3030 + letters * 39).to_le_bytes();
     }
-    pairs
-};
+}
 
 #[cfg(test)]
 mod tests {
-    use super::uuid;
+    use super::{hex, uuid};
+
+    #[test]
+    fn each_byte_has_its_two_digits() {
+        for first in (0..=255).step_by(16) {
+            let bytes = std::array::from_fn(|at| first + at as u8);
+            let mut digits = [[0; 2]; 16];
+            hex(&bytes, &mut digits);
+            let expected: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(digits.as_flattened(), expected.as_bytes());
+        }
+    }
 
     #[test]
     fn version_and_variant_are_set() {

@@ -210,7 +210,7 @@ fn code(secret: u128, domain: u32, [first, second]: [u64; 2]) -> u64 {
 }
 
 /// The id of a place: version and variant stand between the sealed halves.
-#[inline]
+#[inline(never)] // Two of them side by side have too few registers.
 fn seal(permutation: &Permutation, form: &Form, place: u32, bits: u128) -> [u8; ID_LEN] {
     let (first, last) = permutation.seal((place, bits as u32));
     let inner = bits & form.random | form.node;
