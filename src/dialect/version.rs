@@ -44,7 +44,11 @@ pub fn rest(
     forms: &[&'static HttpJson],
     strict: bool,
 ) -> Result<&'static HttpJson, Fault> {
-    let asked = str::from_utf8(asked.unwrap_or_default()).unwrap_or("?").trim();
+    let asked = asked.unwrap_or_default();
+    if asked == b"1.0" && by_path.generation == Generation::V1 {
+        return Ok(by_path);
+    }
+    let asked = str::from_utf8(asked).unwrap_or("?").trim();
     if asked.is_empty() {
         if strict && by_path.generation == Generation::V1 {
             let detail = "this path needs the header A2A-Version: 1.0";

@@ -11,8 +11,9 @@ pub const A2A_JSON: &str = "application/a2a+json";
 /// their body; many clients know only `application/json`.
 pub fn media(head: &Head<'_>) -> &'static str {
     let accept = head.value(Field::Accept).unwrap_or_default();
-    // What nearly all clients say.
-    if accept == http::media::JSON.as_bytes() {
+    let content_type = head.value(Field::ContentType).unwrap_or_default();
+    // Nearly no client names a type with a suffix (RFC 6839).
+    if !accept.contains(&b'+') && !content_type.contains(&b'+') {
         return http::media::JSON;
     }
     let mut is_json = false;
@@ -23,9 +24,8 @@ pub fn media(head: &Head<'_>) -> &'static str {
             None => {}
         }
     }
-    let sends_a2a =
-        || head.value(Field::ContentType).and_then(media_type).is_some_and(|it| it == Media::A2a);
-    if !is_json && sends_a2a() { A2A_JSON } else { http::media::JSON }
+    let sends_a2a = media_type(content_type) == Some(Media::A2a);
+    if !is_json && sends_a2a { A2A_JSON } else { http::media::JSON }
 }
 
 /// Whether a body of this `Content-Type` is read.
