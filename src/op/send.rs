@@ -251,6 +251,10 @@ fn outcome(
     start: StreamStart,
     mut link: CallLink,
 ) -> Outcome {
+    if answered {
+        link.finish();
+        return Outcome::Answered;
+    }
     let StreamStart { seq, after, generation } = start;
     let handle = key.handle();
     match send.mode {
@@ -258,10 +262,6 @@ fn outcome(
             let place = Cursor { handle, seq, snapshot: true, ..Cursor::default() };
             let cursor = Cursor { ends_at_input: true, link, ..place };
             Outcome::Stream { cursor, generation }
-        }
-        SendMode::Wait | SendMode::Return if answered => {
-            link.finish();
-            Outcome::Answered
         }
         SendMode::Wait | SendMode::Return => {
             let history = send.history;

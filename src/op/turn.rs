@@ -99,7 +99,7 @@ impl Core {
         });
     }
 
-    #[inline]
+    #[inline(always)] // Most turns end in another way.
     pub(super) fn schedule_resume(
         &self,
         worker: usize,
@@ -114,6 +114,7 @@ impl Core {
         }
     }
 
+    #[inline(never)]
     fn push_timer(&self, worker: usize, timer: ResumeTimer, now: Now) {
         let key = timer.key();
         let runs = |key| self.store.read(key, |task| !task.state().is_terminal());

@@ -180,6 +180,9 @@ impl Shard {
         let Some(state) = slot.task.get().map(Task::state) else { return };
         let (scope, before) = (slot.scope, slot.listed.replace(state));
         let old_stamp = std::mem::replace(&mut slot.stamp, stamp);
+        if state.is_terminal() {
+            slot.ended_ms = mono_ms;
+        }
         let orders = self.scopes.orders_mut(scope);
         if let Some(before) = before {
             orders[before as usize].remove(old_stamp);
@@ -196,7 +199,6 @@ impl Shard {
         }
         self.survivors.listed(is_new_and_runs, &self.slab, index, stamp);
         if state.is_terminal() {
-            self.slab[index].ended_ms = mono_ms;
             match self.youngest {
                 NONE => self.oldest = index,
                 youngest => self.slab[youngest].next = index,

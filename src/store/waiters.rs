@@ -41,30 +41,31 @@ impl Waiters {
 
     /// Moves the armed wakers to `wakes`.
     pub fn wake(&self, wakes: &mut Wakes) {
-        wakes.0.reserve(self.wakers.len());
-        wakes.0.extend(self.wakers.iter().filter_map(|waker| waker.take()));
+        let wakes = wakes.0.get_or_insert_default();
+        wakes.reserve(self.wakers.len());
+        wakes.extend(self.wakers.iter().filter_map(|waker| waker.take()));
     }
 }
 
 /// Wakers to wake when this is dropped: declare it before the lock, so that it goes after.
+///
+/// Most changes wake nobody, and have no list either.
 #[derive(Default)]
-pub(super) struct Wakes(SmallVec<[Waker; 4]>);
+pub(super) struct Wakes(Option<SmallVec<[Waker; 4]>>);
 
 impl Drop for Wakes {
     #[inline]
     fn drop(&mut self) {
-        if !self.0.is_empty() {
-            self.wake();
+        if let Some(wakers) = self.0.take() {
+            wake_all(wakers);
         }
     }
 }
 
-impl Wakes {
-    #[cold]
-    fn wake(&mut self) {
-        for waker in self.0.drain(..) {
-            waker.wake();
-        }
+#[cold]
+fn wake_all(wakers: SmallVec<[Waker; 4]>) {
+    for waker in wakers {
+        waker.wake();
     }
 }
 
