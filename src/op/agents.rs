@@ -170,6 +170,13 @@ impl AllAgents {
         listed.get(usize::from(agent.0)).cloned()
     }
 
+    /// What the card of an agent says, unless it was removed.
+    pub fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
+        let listed = self.listed.read().unwrap_or_else(PoisonError::into_inner);
+        let current = listed.get(usize::from(agent.0)).filter(|current| !current.is_removed)?;
+        Some(Arc::clone(&current.profile))
+    }
+
     /// True when another program than this may answer for its agent by now.
     #[inline]
     pub fn has_changed(&self, current: &CurrentAgent<'_>) -> bool {

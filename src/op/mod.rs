@@ -213,8 +213,7 @@ impl Service for Core {
     }
 
     fn profile(&self, agent: AgentIndex) -> Option<Arc<Profile>> {
-        let current = self.agents.current(agent).filter(|current| !current.is_removed)?;
-        Some(Arc::clone(&current.profile))
+        self.agents.profile(agent)
     }
 
     fn agent(&self, name: &str) -> Option<AgentIndex> {
