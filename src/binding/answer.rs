@@ -201,6 +201,21 @@ impl<'x> ResponseWriter<'x> {
         self.content_at = self.out.len();
     }
 
+    /// Begins an answer that is a result in this format.
+    #[inline(always)]
+    fn begin_result(&mut self, format: &AnswerFormat<'_>) {
+        if let Transport::Http1(http) = &mut self.responder
+            && format.fields.is_empty()
+            && self.fields.is_empty()
+            && format.media == media::JSON
+            && http.begin_json(self.out)
+        {
+            self.content_at = self.out.len();
+            return;
+        }
+        self.begin(200, format.media, *format.fields, Content::Whole);
+    }
+
     /// Ends an answer.
     #[inline]
     pub fn finish(&mut self) {
@@ -278,7 +293,7 @@ impl<'x> ResponseWriter<'x> {
             self.begin(200, format.media, *format.fields, Content::LeftOut);
             return ask(&mut |_| ());
         }
-        self.begin(200, format.media, *format.fields, Content::Whole);
+        self.begin_result(format);
         format.push_reply(self.out, ask)
     }
 

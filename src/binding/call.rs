@@ -7,23 +7,20 @@ use std::{borrow::Cow, cell::Cell, task::Waker};
 
 use crate::{
     binding::{
-        CallScratch, Endpoint, Handled, ServerConfig,
+        CallScratch, Endpoint, Handled, RequestSource, ServerConfig,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         cards, extensions,
-        grpc::Metadata,
-        negotiation::{last_event_id, version_of},
         origin::Origin,
         pending::{PendingBatch, PendingCall, PendingResponse},
-        stream::{EventFraming, EventStream},
+        stream::EventStream,
         tenant::{self, TenantNames},
-        ws::Upgrade,
     },
     dialect::{self, Method, ReadCx, WriteCx},
     fault::{Fault, FaultKind},
     http::{Head, ResponseFieldsBuf},
     json::{Value, ValueSlot},
     model::{Call, Generation, Op, uuid},
-    service::{AgentIndex, CallCx, Caller, Now, Outcome, Peer, RequestFields, Scope, Service},
+    service::{AgentIndex, CallCx, Caller, Now, Outcome, Peer, Scope, Service},
 };
 
 /// One request and everything needed to answer it.
@@ -58,47 +55,6 @@ pub struct CallContext<'x> {
     pub extensions: Option<Cow<'x, str>>,
 }
 
-/// Where a request came from, and what was said beside its body: by its own head, or once for all
-/// messages by the head that opened their WebSocket.
-#[derive(Clone, Copy)]
-pub enum RequestSource<'x> {
-    /// A request of HTTP.
-    Http(&'x Head<'x>),
-    /// A request of gRPC.
-    Grpc(Metadata<'x>),
-    /// A message of a WebSocket.
-    WebSocket {
-        /// How it was opened.
-        upgrade: &'x Upgrade,
-        /// True: as many of its requests wait as may.
-        is_full: bool,
-    },
-}
-
-impl<'x> RequestSource<'x> {
-    /// The version that was asked for.
-    #[inline(always)]
-    pub fn version(self) -> Option<Cow<'x, [u8]>> {
-        match self {
-            RequestSource::Http(head) => version_of(head),
-            RequestSource::Grpc(metadata) => metadata.version.map(Cow::Borrowed),
-            RequestSource::WebSocket { upgrade, .. } => upgrade.version_of().map(Cow::Borrowed),
-        }
-    }
-
-    /// How events travel to it.
-    #[inline(always)]
-    pub fn events(self) -> EventFraming {
-        match self {
-            RequestSource::Http(_) => EventFraming::Sse,
-            RequestSource::Grpc(_) => EventFraming::Grpc,
-            RequestSource::WebSocket { upgrade, .. } => {
-                EventFraming::Messages { event_ids: upgrade.event_ids() }
-            }
-        }
-    }
-}
-
 /// What a call says that its answer is written with.
 pub(super) fn write_cx<'p>(op: Op, call: &Call<'p>, now: Now) -> WriteCx<'p> {
     let (task_id, history) = match call {
@@ -110,15 +66,6 @@ pub(super) fn write_cx<'p>(op: Op, call: &Call<'p>, now: Now) -> WriteCx<'p> {
 }
 
 impl<'x> CallContext<'x> {
-    /// The last event that a returning subscriber has seen, if it was said beside the params.
-    pub fn last_event_id(&self) -> Option<u64> {
-        match self.source {
-            RequestSource::Http(head) => last_event_id(head),
-            RequestSource::Grpc(metadata) => metadata.last_event_id,
-            RequestSource::WebSocket { .. } => None,
-        }
-    }
-
     /// A2A 1.0 §3.2.6: agents hear which extensions are asked for, and the answer names those that
     /// are in effect.
     #[inline(always)] // Hardly anybody asks for one.
@@ -161,16 +108,16 @@ impl<'x> CallContext<'x> {
         params: Option<Value<'p>>,
         pack: &'p mut Vec<u8>,
     ) -> Result<Call<'p>, Fault> {
-        let mut tenant = ValueSlot::default();
-        let call = self.decode_by((method.op, method.generation()), task, |cx| {
-            let call = (method.wire.decode)(cx, params, pack);
-            tenant = cx.tenant.get();
-            call
-        })?;
-        if self.named_beside.is_some() || tenant != ValueSlot::default() {
+        let cx = self.read_cx((method.op, method.generation()), task);
+        // It is long to copy, and given on as it is.
+        let decoded = (method.wire.decode)(&cx, params, pack);
+        let tenant = cx.tenant.get();
+        self.renew_id(&decoded);
+        let names_tenant = self.named_beside.is_some() || tenant != ValueSlot::default();
+        if names_tenant && decoded.is_ok() {
             self.name_tenant(params.and_then(|params| params.at(tenant)))?;
         }
-        Ok(call)
+        decoded
     }
 
     /// The call of an operation of a generation, which `read` reads; `task` is the id in a path.
@@ -180,16 +127,28 @@ impl<'x> CallContext<'x> {
     #[inline(always)]
     pub fn decode_by<'p>(
         &mut self,
-        (op, generation): (Op, Generation),
+        of: (Op, Generation),
         task: Option<&[u8]>,
         read: impl FnOnce(&ReadCx<'_>) -> Result<Call<'p>, Fault>,
     ) -> Result<Call<'p>, Fault> {
+        let decoded = read(&self.read_cx(of, task));
+        self.renew_id(&decoded);
+        decoded
+    }
+
+    /// What a call is read with; from now on nobody is named in it.
+    #[inline(always)]
+    fn read_cx<'c>(
+        &'c mut self,
+        (op, generation): (Op, Generation),
+        task: Option<&'c [u8]>,
+    ) -> ReadCx<'c> {
         let (config, dialect) = (self.config, self.endpoint.dialect);
-        let after = (op == Op::Subscribe).then(|| self.last_event_id()).flatten();
+        let after = (op == Op::Subscribe).then(|| self.source.last_event_id()).flatten();
         self.agent = self.endpoint.agent;
         self.scratch.tenant.clear();
         let fresh_id = &self.scratch.fresh_id;
-        let cx = ReadCx {
+        ReadCx {
             op,
             limits: &config.limits,
             fresh_id: config.fresh_id(dialect, generation, fresh_id),
@@ -197,14 +156,17 @@ impl<'x> CallContext<'x> {
             task,
             tokens: Cell::new(config.limits.json_tokens_max),
             tenant: Cell::default(),
-        };
-        let call = read(&cx)?;
-        if let Call::Send(send) = &call
-            && send.message.message_id().raw() == fresh_id
+        }
+    }
+
+    /// Makes another id for a message that comes without one, if that was used.
+    #[inline(always)]
+    fn renew_id(&mut self, decoded: &Result<Call<'_>, Fault>) {
+        if let Ok(Call::Send(send)) = decoded
+            && send.message.message_id().raw() == self.scratch.fresh_id
         {
             self.scratch.fresh_id = uuid(self.scratch.entropy.bits());
         }
-        Ok(call)
     }
 
     #[cold]
@@ -379,11 +341,7 @@ impl<'x> CallContext<'x> {
             worker: *worker,
             extensions: self.extensions.as_deref(),
             identity: self.peer.identity,
-            fields: match self.source {
-                RequestSource::Http(head) => RequestFields::of(head),
-                RequestSource::WebSocket { upgrade, .. } => RequestFields::of(upgrade),
-                RequestSource::Grpc(metadata) => metadata.fields,
-            },
+            fields: self.source.fields(),
         };
         let (now, wake, entropy) = (self.now, self.wake, entropy.as_mut());
         let held_bytes = &*self.config.held_bytes;

@@ -33,9 +33,7 @@ pub fn handle<'x>(
     }
     match route(cx.config, cx.service, path_of(head)) {
         Route::Rpc(target) => {
-            let path = head.path();
             go_to(cx, target);
-            cx.base = path.strip_suffix('/').unwrap_or(path);
             cx.name_extensions();
             match head.method() {
                 Method::Post => return jsonrpc::handle(cx, buffers, body),
@@ -71,7 +69,7 @@ pub fn handle<'x>(
 }
 
 /// Notes who is meant by the path.
-#[inline]
+#[inline(always)]
 fn go_to<'x>(cx: &mut CallContext<'x>, target: RouteTarget<'x>) {
     let RouteTarget { endpoint, base, tenant } = target;
     (cx.endpoint, cx.base, cx.named_beside, cx.agent) = (endpoint, base, tenant, endpoint.agent);

@@ -29,16 +29,18 @@ pub mod response_parts;
 pub mod rest;
 pub mod route;
 mod scratch;
+mod source;
 pub mod stream;
 pub mod tenant;
 pub mod ws;
 
-pub use call::{CallContext, RequestSource};
+pub use call::CallContext;
 pub use config::ServerConfig;
 pub use endpoint::Endpoint;
 pub use large::LargeBodies;
 pub use pending::PendingResponse;
 pub use scratch::{CallScratch, DecodeBuffers, Scratch};
+pub use source::RequestSource;
 pub use stream::EventStream;
 
 /// What became of a request.

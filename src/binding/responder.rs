@@ -58,6 +58,7 @@ pub trait Responder {
 }
 
 /// One of the responders, so that the compiler sees through them.
+#[repr(u8)] // Each answer looks at it several times: a byte of its own is read faster.
 pub enum Transport<'x> {
     /// HTTP/1.x.
     Http1(Http1<'x>),
@@ -240,6 +241,17 @@ impl Responder for Http1<'_> {
 }
 
 impl Http1<'_> {
+    /// Begins JSON under status 200 without fields of its own, if that is all that there is to say;
+    /// otherwise nothing is done.
+    #[inline(always)]
+    pub fn begin_json(&mut self, out: &mut Vec<u8>) -> bool {
+        let is_all = !self.kept.closes && !self.kept.is_http10;
+        if is_all {
+            self.begun = Begun::Whole(response::begin_json(out, self.date), Content::Whole);
+        }
+        is_all
+    }
+
     fn end_stream(&mut self, out: &mut Vec<u8>) {
         self.kept.is_stream = false;
         // RFC 9112 §6.1: HTTP/1.0 has no chunks, so there the close ends the stream.

@@ -75,10 +75,12 @@ pub fn path_of<'h>(head: &Head<'h>) -> &'h str {
 }
 
 /// Finds what is served at `path`, which is in origin form and has passed `http::path::check`.
+#[inline(always)] // Most clients call the root.
 pub fn route<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str) -> Route<'r> {
-    if path.len() <= 1 {
-        return root(config);
-    }
+    if path.len() <= 1 { root(config) } else { below_root(config, service, path) }
+}
+
+fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str) -> Route<'r> {
     #[cfg(feature = "test-echo")]
     if config.test_echo.as_deref().is_some_and(|prefix| below(path, prefix).is_some()) {
         return Route::Echo;
@@ -121,6 +123,7 @@ const fn at(endpoint: Endpoint, base: &str) -> RouteTarget<'_> {
     RouteTarget { endpoint, base, tenant: None }
 }
 
+#[inline(always)]
 fn root(config: &ServerConfig) -> Route<'_> {
     let mounted = config.mounts.iter().find(|mount| mount.path.is_empty());
     Route::Rpc(at(mounted.map_or(Endpoint::DEFAULT, |mount| mount.endpoint), ""))

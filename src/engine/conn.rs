@@ -314,6 +314,12 @@ impl Conn {
     #[inline(always)]
     pub(super) fn set_state(&mut self, cx: &Cx<'_>, handled: Handled, kept: Http1Kept) {
         (self.since_ms, self.kept) = (cx.now.mono_ms, kept);
+        if let (Handled::Answered, State::Reading { scanned, need, continued }, false) =
+            (&handled, &mut self.state, kept.closes)
+        {
+            (*scanned, *need, *continued) = (0, 0, false);
+            return;
+        }
         self.state = match handled {
             Handled::Answered if kept.closes => State::Closed,
             Handled::Answered => FRESH,

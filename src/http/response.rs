@@ -31,6 +31,9 @@ const OK_DATE: &[u8; 23] = b"HTTP/1.1 200 OK\r\nDate: ";
 const JSON_HEAD: &[u8; 116] = b"HTTP/1.1 200 OK\r\nDate:                              \r\n\
     Content-Type: application/json\r\nContent-Length:           \r\n\r\n";
 
+/// Where the digits of its length are.
+const JSON_LENGTH_AT: usize = JSON_HEAD.len() - LENGTH_DIGITS - 4;
+
 /// A response that was begun: give it back to [`finish`] or [`rollback`].
 #[derive(Debug)]
 #[must_use = "finish the response or roll it back"]
@@ -56,15 +59,11 @@ pub fn begin(
     debug_assert!(has_body(status));
     let start = out.len();
     if status == 200 && content_type == media::JSON && !close {
-        let mut head = *JSON_HEAD;
-        head[OK_DATE.len()..OK_DATE.len() + date.len()].copy_from_slice(date);
         if extra.is_empty() {
-            out.extend_from_slice(&head);
-        } else {
-            with_fields(out, &head, extra);
+            return begin_json(out, date);
         }
-        let length_at = start + JSON_HEAD.len() - LENGTH_DIGITS - 4;
-        return ResponseMark { start, length_at, body_at: out.len() };
+        with_fields(out, date, extra);
+        return ResponseMark { start, length_at: start + JSON_LENGTH_AT, body_at: out.len() };
     }
     out.reserve(HEAD_BYTES_TYPICAL + content_type.len() + extra.len());
     status_line(out, status, date);
@@ -76,10 +75,24 @@ pub fn begin(
     ResponseMark { start, length_at, body_at: out.len() }
 }
 
-/// Appends a head with these field lines before its empty line, in one piece if they are short.
+/// The same for JSON under status 200, without further fields.
 #[inline(always)]
-fn with_fields(out: &mut Vec<u8>, head: &[u8; 116], extra: &[u8]) {
+pub fn begin_json(out: &mut Vec<u8>, date: &[u8; 29]) -> ResponseMark {
+    let start = out.len();
+    out.extend_from_slice(JSON_HEAD);
+    if let Some(head) = out.last_chunk_mut::<{ JSON_HEAD.len() }>() {
+        head[OK_DATE.len()..OK_DATE.len() + date.len()].copy_from_slice(date);
+    }
+    ResponseMark { start, length_at: start + JSON_LENGTH_AT, body_at: out.len() }
+}
+
+/// Appends the head of [`begin_json`] with these field lines before its empty line, in one piece if
+/// they are short.
+#[inline(always)]
+fn with_fields(out: &mut Vec<u8>, date: &[u8; 29], extra: &[u8]) {
     const LINES: usize = 114;
+    let mut head = *JSON_HEAD;
+    head[OK_DATE.len()..OK_DATE.len() + date.len()].copy_from_slice(date);
     let mut whole = [0; 256];
     let length = LINES + extra.len() + 2;
     if let Some(lines) = whole.get_mut(LINES..length - 2) {

@@ -52,6 +52,12 @@ impl<'a> ResponseFields<'a> {
         ResponseFields { lines, parts }
     }
 
+    /// True: there are none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// The field lines of HTTP/1.1, each with its CRLF.
     #[inline(always)]
     pub fn lines(self) -> &'a [u8] {

@@ -13,6 +13,7 @@ use crate::{
     fault::{Fault, FaultKind},
     http::{ResponseFields, media},
     json::Value,
+    rpc,
 };
 
 /// What became of one element of a batch.
@@ -84,9 +85,14 @@ fn element(
     is_full: bool,
 ) -> Element {
     let at = cx.writer.out.len();
-    let refused = match read::heading(cx, version, value, true) {
+    let request = rpc::read(value, &cx.config.limits);
+    let heading = match &request {
+        Ok(request) => read::heading(cx, version, request, true),
+        Err(invalid) => Err(read::invalid(cx.endpoint, invalid)),
+    };
+    let refused = match heading {
         Err(refused) => refused,
-        Ok(heading) => match cx.decode(heading.method, None, heading.params, pack) {
+        Ok(heading) => match cx.decode(heading.method, None, heading.request.params, pack) {
             Err(fault) => heading.refused(cx, fault),
             Ok(ref call) if heading.is_silent => {
                 cx.call_silently(call);

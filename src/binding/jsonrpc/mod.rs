@@ -53,12 +53,17 @@ fn single(
     version: Option<&[u8]>,
     value: Value<'_>,
 ) -> Handled {
-    let heading = match read::heading(cx, version, value, false) {
+    let request = rpc::read(value, &cx.config.limits);
+    let request = match &request {
+        Ok(request) => request,
+        Err(invalid) => return refuse(cx, read::invalid(cx.endpoint, invalid)),
+    };
+    let heading = match read::heading(cx, version, request, false) {
         Ok(heading) => heading,
         Err(refused) => return refuse(cx, refused),
     };
     // A call is large, and stays where it was read.
-    match cx.decode(heading.method, None, heading.params, pack) {
+    match cx.decode(heading.method, None, request.params, pack) {
         Ok(ref call) if heading.is_silent => {
             cx.call_silently(call);
             refuse(cx, Rejected::Silently)

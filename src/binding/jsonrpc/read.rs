@@ -2,7 +2,7 @@
 
 use crate::{
     binding::{
-        CallContext, RequestSource,
+        CallContext, Endpoint, RequestSource,
         answer::AnswerFormat,
         call::{in_flight, write_cx},
         negotiation::names,
@@ -10,20 +10,20 @@ use crate::{
     dialect::{Dialect, Method, version},
     fault::{Fault, FaultKind},
     http::{Field, media},
-    json::Value,
     model::{Call, Generation, Op},
-    rpc,
+    rpc::{self, RpcRequest},
 };
 
 use super::format;
 
 /// A request object whose method may be called; its params are still to be read.
-pub(super) struct Heading<'p> {
+///
+/// A request is long to copy, and stays where it was read.
+pub(super) struct Heading<'r, 'p> {
     pub(super) method: &'static Method,
-    pub(super) params: Option<Value<'p>>,
+    pub(super) request: &'r RpcRequest<'p>,
     /// True: nobody hears what becomes of the call, or what is wrong with it.
     pub(super) is_silent: bool,
-    id: &'p [u8],
 }
 
 /// Why a request object is no call.
@@ -34,7 +34,7 @@ pub(super) enum Rejected<'p> {
     With(Box<(AnswerFormat<'p>, Fault)>),
 }
 
-impl<'p> Heading<'p> {
+impl<'p> Heading<'_, 'p> {
     /// What the answer of `call` is written with.
     #[inline(always)]
     pub(super) fn format(&self, cx: &CallContext<'_>, call: &Call<'p>) -> AnswerFormat<'p> {
@@ -44,7 +44,7 @@ impl<'p> Heading<'p> {
             write: write_cx(method.op, call, cx.now),
             events: cx.source.events(),
             refuses_by_stream: method.op.is_streaming() && refuses_by_stream(cx, method),
-            ..format(cx.endpoint, self.id, &method.wire.encode, method.op)
+            ..format(cx.endpoint, id_of(self.request), &method.wire.encode, method.op)
         }
     }
 
@@ -55,42 +55,57 @@ impl<'p> Heading<'p> {
             true => Rejected::Silently,
             false => {
                 let Method { wire, op, .. } = *self.method;
-                Rejected::With(Box::new((format(cx.endpoint, self.id, &wire.encode, op), fault)))
+                let format = format(cx.endpoint, id_of(self.request), &wire.encode, op);
+                Rejected::With(Box::new((format, fault)))
             }
         }
     }
 }
 
-/// Reads one request object up to its params.
+/// What becomes of what is no request object.
+#[cold]
+pub(super) fn invalid<'p>(endpoint: Endpoint, invalid: &rpc::Invalid<'p>) -> Rejected<'p> {
+    let format = format(endpoint, invalid.id, endpoint.dialect.fault_encode(b""), Op::Send);
+    Rejected::With(Box::new((format, invalid.fault.clone())))
+}
+
+/// Finds the method of a request object, and whether it may be called.
 #[inline(always)]
-pub(super) fn heading<'p>(
+pub(super) fn heading<'r, 'p>(
     cx: &CallContext<'_>,
     version: Option<&[u8]>,
-    value: Value<'p>,
+    request: &'r RpcRequest<'p>,
     in_batch: bool,
-) -> Result<Heading<'p>, Rejected<'p>> {
-    let (endpoint, dialect) = (cx.endpoint, cx.endpoint.dialect);
-    let request = rpc::read(value, &cx.config.limits).map_err(|invalid| {
-        let format = format(endpoint, invalid.id, dialect.fault_encode(b""), Op::Send);
-        Rejected::With(Box::new((format, invalid.fault)))
-    })?;
-    let name = &*request.method;
-    let method = dialect.method(name);
-    let id = request.id.unwrap_or(rpc::NULL_ID);
-    let is_silent = request.id.is_none() && is_notification(dialect, &request, method, in_batch);
-    let Some(method) = method else {
-        if is_silent {
-            return Err(Rejected::Silently);
-        }
-        let format = format(endpoint, id, dialect.fault_encode(name), Op::Send);
-        let fault = FaultKind::MethodNotFound.into();
-        return Err(Rejected::With(Box::new((format, fault))));
-    };
-    let heading = Heading { method, params: request.params, is_silent, id };
+) -> Result<Heading<'r, 'p>, Rejected<'p>> {
+    let dialect = cx.endpoint.dialect;
+    let method = dialect.method(&request.method);
+    let is_silent = request.id.is_none() && is_notification(dialect, request, method, in_batch);
+    let Some(method) = method else { return Err(unknown_method(cx.endpoint, request, is_silent)) };
+    let heading = Heading { method, request, is_silent };
     match check(cx, version, method, request.by_position, in_batch) {
         Ok(()) => Ok(heading),
         Err(fault) => Err(heading.refused(cx, fault)),
     }
+}
+
+/// The id that a request is answered with.
+#[inline(always)]
+fn id_of<'p>(request: &RpcRequest<'p>) -> &'p [u8] {
+    request.id.unwrap_or(rpc::NULL_ID)
+}
+
+#[cold]
+fn unknown_method<'p>(
+    endpoint: Endpoint,
+    request: &RpcRequest<'p>,
+    is_silent: bool,
+) -> Rejected<'p> {
+    if is_silent {
+        return Rejected::Silently;
+    }
+    let encode = endpoint.dialect.fault_encode(&request.method);
+    let format = format(endpoint, id_of(request), encode, Op::Send);
+    Rejected::With(Box::new((format, FaultKind::MethodNotFound.into())))
 }
 
 /// Checks that a method may be called.
@@ -162,7 +177,7 @@ pub(super) fn is_json(value: &[u8]) -> bool {
 /// unknown method without parameters by name, is taken for a real notification.
 fn is_notification(
     dialect: &Dialect,
-    request: &rpc::RpcRequest<'_>,
+    request: &RpcRequest<'_>,
     method: Option<&Method>,
     in_batch: bool,
 ) -> bool {

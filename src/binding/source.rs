@@ -1,0 +1,75 @@
+//! Where a request came from, and what was said beside its body, whatever its binding.
+
+use std::borrow::Cow;
+
+use crate::{
+    binding::{
+        grpc::Metadata,
+        negotiation::{last_event_id, version_of},
+        stream::EventFraming,
+        ws::Upgrade,
+    },
+    http::Head,
+    service::RequestFields,
+};
+
+/// Where a request came from, and what was said beside its body: by its own head, or once for all
+/// messages by the head that opened their WebSocket.
+#[derive(Clone, Copy)]
+#[repr(u8)] // Each call looks at it several times: a byte of its own is read faster.
+pub enum RequestSource<'x> {
+    /// A request of HTTP.
+    Http(&'x Head<'x>),
+    /// A request of gRPC.
+    Grpc(Metadata<'x>),
+    /// A message of a WebSocket.
+    WebSocket {
+        /// How it was opened.
+        upgrade: &'x Upgrade,
+        /// True: as many of its requests wait as may.
+        is_full: bool,
+    },
+}
+
+impl<'x> RequestSource<'x> {
+    /// The version that was asked for.
+    #[inline(always)]
+    pub fn version(self) -> Option<Cow<'x, [u8]>> {
+        match self {
+            RequestSource::Http(head) => version_of(head),
+            RequestSource::Grpc(metadata) => metadata.version.map(Cow::Borrowed),
+            RequestSource::WebSocket { upgrade, .. } => upgrade.version_of().map(Cow::Borrowed),
+        }
+    }
+
+    /// How events travel to it.
+    #[inline(always)]
+    pub fn events(self) -> EventFraming {
+        match self {
+            RequestSource::Http(_) => EventFraming::Sse,
+            RequestSource::Grpc(_) => EventFraming::Grpc,
+            RequestSource::WebSocket { upgrade, .. } => {
+                EventFraming::Messages { event_ids: upgrade.event_ids() }
+            }
+        }
+    }
+
+    /// The last event that a returning subscriber has seen, if it was said beside the params.
+    pub fn last_event_id(self) -> Option<u64> {
+        match self {
+            RequestSource::Http(head) => last_event_id(head),
+            RequestSource::Grpc(metadata) => metadata.last_event_id,
+            RequestSource::WebSocket { .. } => None,
+        }
+    }
+
+    /// The header fields that agents may see.
+    #[inline(always)]
+    pub fn fields(self) -> RequestFields<'x> {
+        match self {
+            RequestSource::Http(head) => RequestFields::of(head),
+            RequestSource::WebSocket { upgrade, .. } => RequestFields::of(upgrade),
+            RequestSource::Grpc(metadata) => metadata.fields,
+        }
+    }
+}
