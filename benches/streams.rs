@@ -40,8 +40,12 @@ struct Load {
 
 impl Load {
     fn new(served: Served, answer_bytes: usize) -> Load {
-        let streams = (0..CONNECTIONS).map(|_| served.connect()).collect();
-        Load { served, streams, request: request(), output: vec![0; answer_bytes] }
+        let (streams, request) = (Vec::new(), request());
+        Load { served, streams, request, output: vec![0; answer_bytes] }
+    }
+
+    fn connect(&mut self) {
+        self.streams = (0..CONNECTIONS).map(|_| self.served.connect()).collect();
     }
 
     /// So many streams, at least; says how many.
@@ -96,8 +100,11 @@ fn compare(name: &str, fill: u64, against: Option<&str>) {
         servers.into_iter().zip(lengths).map(|(s, n)| Load::new(s, n)).collect();
     let last = loads.len() - 1;
     for (at, load) in loads.iter_mut().enumerate() {
+        // While another store is filled a server ends idle connections.
+        load.connect();
         load.run(if at == last { SLICE } else { fill.max(SLICE) });
     }
+    loads.iter_mut().for_each(Load::connect);
     let rounds: Vec<Vec<f64>> =
         (0..ROUNDS).map(|_| loads.iter_mut().map(Load::slice).collect()).collect();
     let of = |f: &dyn Fn(&Vec<f64>) -> f64| median(rounds.iter().map(f).collect());
@@ -121,6 +128,7 @@ fn instructions(program: Option<&str>) {
         };
         let length = answer_bytes(&served);
         let mut load = Load::new(served, length);
+        load.connect();
         let done = load.run(streams);
         drop(load.streams);
         (done, load.served.end_counted())
