@@ -157,6 +157,15 @@ impl CallCx<'_> {
     }
 }
 
+/// Which agent a worker has called last, and when: whoever finds that it took long can name it.
+#[derive(Clone, Copy, Debug)]
+pub struct LastCall {
+    /// The agent.
+    pub agent: AgentIndex,
+    /// The time as the worker has read it last before, on the monotonic clock.
+    pub at_ms: u64,
+}
+
 /// What a tick of a worker may use.
 pub struct TickCx<'a> {
     /// Number of the worker.
@@ -167,6 +176,8 @@ pub struct TickCx<'a> {
     pub entropy: &'a mut dyn Entropy,
     /// The worker's list of events; empty between calls.
     pub events: &'a mut EventBuf,
+    /// Where a service notes whom it calls in the tick.
+    pub last_call: &'a mut LastCall,
 }
 
 /// By what a service finds again what a call or a stream is about. Opaque: only the service that

@@ -252,8 +252,7 @@ impl<'x> CallContext<'x> {
     }
 
     fn extended_card(&self, format: &AnswerFormat<'_>) -> Result<Vec<u8>, Fault> {
-        let (service, config) = (self.service, self.config);
-        let generation = format.encode.generation;
+        let (service, config, generation) = (self.service, self.config, format.encode.generation);
         let (endpoint, base) = self.own_endpoint();
         cards::extended(service, config, &self.origin(), endpoint, &base, generation)
     }
@@ -333,6 +332,7 @@ impl<'x> CallContext<'x> {
     /// The service, what it may use, and where it answers.
     #[inline(always)]
     fn split(&mut self) -> (&'x dyn Service, CallCx<'_>, &mut ResponseWriter<'x>) {
+        self.scratch.note_call(self.agent, self.now);
         let CallScratch { worker, events, entropy, tenant, .. } = &mut *self.scratch;
         let caller = Caller {
             scope: Scope::of(self.agent),
@@ -343,9 +343,9 @@ impl<'x> CallContext<'x> {
             identity: self.peer.identity,
             fields: self.source.fields(),
         };
-        let (now, wake, entropy) = (self.now, self.wake, entropy.as_mut());
-        let held_bytes = &*self.config.held_bytes;
-        let cx = CallCx { caller, now, wake, entropy, events, held_bytes, record: 0 };
+        let (now, wake, held_bytes) = (self.now, self.wake, &*self.config.held_bytes);
+        let cx =
+            CallCx { caller, now, wake, entropy: &mut **entropy, events, held_bytes, record: 0 };
         (self.service, cx, &mut self.writer)
     }
 }

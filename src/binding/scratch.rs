@@ -8,7 +8,7 @@ use crate::{
     json::Parser,
     limits::Limits,
     model::{EventBuf, uuid},
-    service::{Entropy, Now},
+    service::{AgentIndex, Entropy, LastCall, Now},
 };
 
 /// Milliseconds after which the allocator is given an occasion to return what it was given.
@@ -61,6 +61,8 @@ pub struct CallScratch {
     pub tenant: String,
     /// Cards that were asked for lately.
     pub cards: CardCache,
+    /// The call that was made last.
+    pub last_call: LastCall,
 }
 
 impl Scratch {
@@ -71,7 +73,15 @@ impl Scratch {
         let (events, cards) = (EventBuf::default(), CardCache::default());
         Scratch {
             decode: DecodeBuffers { parser, pack: Vec::new(), params: Vec::new() },
-            call: CallScratch { worker, events, entropy, fresh_id, tenant: String::new(), cards },
+            call: CallScratch {
+                worker,
+                events,
+                entropy,
+                fresh_id,
+                tenant: String::new(),
+                cards,
+                last_call: LastCall { agent: AgentIndex(0), at_ms: u64::MAX },
+            },
             message: Vec::new(),
             given_ms: None,
             date: DateText { text: date::imf_fixdate(0), second: 0 },
@@ -92,6 +102,14 @@ impl Scratch {
             self.given_ms = None;
             drop(hint::black_box(Vec::<u8>::with_capacity(OCCASION_BYTES)));
         }
+    }
+}
+
+impl CallScratch {
+    /// Notes whom a call means that is made now.
+    #[inline(always)]
+    pub fn note_call(&mut self, agent: AgentIndex, now: Now) {
+        self.last_call = LastCall { agent, at_ms: now.mono_ms };
     }
 }
 

@@ -33,6 +33,8 @@ pub use conn::{Conn, Cx, Next, Progress};
 pub use exchange::{Exchange, ResponseSink};
 pub use setup::{Engine, Mount, Setup, Waiting, local_core};
 
+#[cfg(feature = "net")]
+use crate::service::{AgentIndex, LastCall};
 use crate::{binding::Scratch, http::HeadMemo, limits::Limits, service::Entropy};
 
 /// What the connections of one thread share: buffers that no request outlives. Behind a lock,
@@ -49,6 +51,13 @@ impl Worker {
     pub fn new(index: usize, limits: &Limits, entropy: Box<dyn Entropy + Send>) -> Worker {
         let heads = HeadMemo::new(request::head_limits(limits));
         Worker { scratch: Scratch::new(index, limits, entropy), heads, record: 0 }
+    }
+
+    /// The agent that was called last, if that was at this time or later.
+    #[cfg(feature = "net")]
+    pub(crate) fn called_since(&self, ms: u64) -> Option<AgentIndex> {
+        let LastCall { agent, at_ms } = self.scratch.call.last_call;
+        (ms..u64::MAX).contains(&at_ms).then_some(agent)
     }
 
     /// Notes that what was written shows a task whose last record is this one; 0: nobody records.

@@ -330,6 +330,7 @@ impl Engine {
             now,
             entropy: scratch.call.entropy.as_mut(),
             events: &mut scratch.call.events,
+            last_call: &mut scratch.call.last_call,
         };
         self.service.tick(&mut cx, wake)
     }

@@ -10,11 +10,14 @@ use std::{
     marker::PhantomData,
     pin::{Pin, pin},
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use super::owned_turn::OwnedTurn;
-use crate::agent::{Agent, Turn};
+use super::{clock::HELD_UP, owned_turn::OwnedTurn, slow_turn::note_future};
+use crate::{
+    agent::{Agent, Turn},
+    service::AgentIndex,
+};
 
 /// An agent made by [`async_agent`].
 pub struct AsyncAgent<T, F> {
@@ -64,23 +67,30 @@ where
     R: Future + 'static,
 {
     fn start(&self, turn: Turn<'_>) {
+        let agent = turn.scope.agent;
         // Without room for it there is none: the server says so to the client.
         if let Ok(taken) = T::take(turn) {
             let unseen = taken.unseen();
-            tokio::task::spawn_local(until(unseen, (self.run)(taken)));
+            tokio::task::spawn_local(until(unseen, agent, (self.run)(taken)));
         }
     }
 }
 
-/// Runs a future until it ends, or `unseen` does.
-async fn until(mut unseen: Option<impl Future + Unpin>, run: impl Future) {
+/// Runs a future of an agent until it ends, or `unseen` does.
+async fn until(mut unseen: Option<impl Future + Unpin>, agent: AgentIndex, run: impl Future) {
     let mut run = pin!(run);
     poll_fn(|cx| {
         // First, so that whatever the future begins has its chance to go on.
         if unseen.as_mut().is_some_and(|unseen| Pin::new(unseen).poll(cx).is_ready()) {
             return Poll::Ready(());
         }
-        run.as_mut().poll(cx).map(drop)
+        let began = Instant::now();
+        let polled = run.as_mut().poll(cx).map(drop);
+        let took = began.elapsed();
+        if took > HELD_UP {
+            note_future(agent, took.as_millis() as u64);
+        }
+        polled
     })
     .await;
 }

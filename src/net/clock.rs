@@ -3,6 +3,9 @@
 //! The runtime marks the time stale when it has waited for events; a busy loop refreshes it every
 //! few polls. Between two readings of one poll the time stands still. The wall clock is asked ten
 //! times a second; in between it goes on with the monotonic one.
+//!
+//! What lies between two readings is work, but for the waits, which the runtime measures anyway.
+//! Long work holds up everybody else of the worker.
 
 use std::{
     cell::Cell,
@@ -10,8 +13,10 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
+
+use tokio::runtime::RuntimeMetrics;
 
 use crate::service::Now;
 
@@ -21,6 +26,18 @@ const POLLS_MAX: u32 = 16;
 /// Milliseconds after which the wall clock is asked again, in case it was set.
 const WALL_MS: u64 = 100;
 
+/// Work beyond which it holds up its worker.
+pub(super) const HELD_UP: Duration = Duration::from_millis(50);
+
+/// Work that took long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldUp {
+    /// The reading behind which it began.
+    pub(super) since_ms: u64,
+    /// How long it took.
+    pub(super) ms: u64,
+}
+
 /// The clock of one worker.
 pub(super) struct Clock {
     epoch: Instant,
@@ -29,14 +46,20 @@ pub(super) struct Clock {
     now: Cell<Now>,
     /// What the wall clock is ahead of the monotonic one, and when it is asked again.
     wall: Cell<(u64, u64)>,
+    metrics: RuntimeMetrics,
+    /// Milliseconds of work until the last reading, or until the wait before it.
+    worked_ms: Cell<u64>,
+    held_up: Cell<Option<HeldUp>>,
 }
 
 impl Clock {
-    /// A clock that starts with `epoch`, common to all workers.
-    pub(super) fn new(epoch: Instant, stale: Arc<AtomicBool>) -> Clock {
+    /// A clock that starts with `epoch`, common to all workers, in a runtime of one thread.
+    pub(super) fn new(epoch: Instant, stale: Arc<AtomicBool>, metrics: RuntimeMetrics) -> Clock {
         let (polls, now, wall) = (Cell::new(0), Cell::default(), Cell::default());
-        let clock = Clock { epoch, stale, polls, now, wall };
+        let (worked_ms, held_up) = (Cell::default(), Cell::default());
+        let clock = Clock { epoch, stale, polls, now, wall, metrics, worked_ms, held_up };
         clock.refresh();
+        clock.held_up.set(None);
         clock
     }
 
@@ -52,9 +75,11 @@ impl Clock {
 
     /// The time now.
     pub(super) fn refresh(&self) -> Now {
+        let has_waited = self.stale.load(Ordering::Relaxed);
         self.stale.store(false, Ordering::Relaxed);
         self.polls.set(0);
         let mono_ms = self.epoch.elapsed().as_millis() as u64;
+        self.look_back(has_waited, mono_ms);
         let (mut ahead_ms, due_ms) = self.wall.get();
         if mono_ms >= due_ms {
             let ahead = unix_ms().saturating_sub(mono_ms);
@@ -68,9 +93,30 @@ impl Clock {
         self.now.get()
     }
 
+    /// Whether work since the last reading took long.
+    fn look_back(&self, has_waited: bool, mono_ms: u64) {
+        let since_ms = self.now.get().mono_ms;
+        let (mut ms, worked_ms) = (mono_ms.saturating_sub(since_ms), self.worked_ms.get());
+        let mut until_ms = worked_ms + ms;
+        if has_waited {
+            until_ms = self.metrics.worker_total_busy_duration(0).as_millis() as u64;
+            ms = ms.min(until_ms.saturating_sub(worked_ms));
+        }
+        self.worked_ms.set(until_ms);
+        if ms > HELD_UP.as_millis() as u64 {
+            self.held_up.set(Some(HeldUp { since_ms, ms }));
+        }
+    }
+
+    /// The last long work, once.
+    #[inline]
+    pub(super) fn held_up(&self) -> Option<HeldUp> {
+        self.held_up.get().inspect(|_| self.held_up.set(None))
+    }
+
     /// The moment at which `mono_ms` will read `at_ms`.
     pub(super) fn instant(&self, at_ms: u64) -> Instant {
-        self.epoch + std::time::Duration::from_millis(at_ms)
+        self.epoch + Duration::from_millis(at_ms)
     }
 }
 
@@ -84,29 +130,50 @@ pub(super) fn unix_ms() -> u64 {
 mod tests {
     use super::*;
 
+    /// Those of a runtime in which nobody works.
+    fn metrics() -> RuntimeMetrics {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().metrics()
+    }
+
+    #[test]
+    fn work_that_takes_long_is_noticed_and_a_wait_is_not() {
+        let stale = Arc::new(AtomicBool::new(false));
+        let clock = Clock::new(Instant::now(), Arc::clone(&stale), metrics());
+        let began = clock.refresh();
+        std::thread::sleep(HELD_UP + Duration::from_millis(10));
+        clock.refresh();
+        let held_up = clock.held_up().unwrap();
+        assert!(held_up.since_ms == began.mono_ms && held_up.ms >= 60);
+        assert!(clock.held_up().is_none());
+        std::thread::sleep(HELD_UP + Duration::from_millis(10));
+        stale.store(true, Ordering::Relaxed);
+        clock.refresh();
+        assert!(clock.held_up().is_none());
+    }
+
     #[test]
     fn a_reading_lasts_until_it_is_stale() {
         let stale = Arc::new(AtomicBool::new(false));
-        let clock = Clock::new(Instant::now(), Arc::clone(&stale));
+        let clock = Clock::new(Instant::now(), Arc::clone(&stale), metrics());
         let first = clock.now();
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
         assert_eq!(clock.now(), first);
         stale.store(true, Ordering::Relaxed);
         let second = clock.now();
         assert!(second.mono_ms >= first.mono_ms + 5 && second.unix_ms >= first.unix_ms);
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
         assert!((0..POLLS_MAX).any(|_| clock.now() != second));
     }
 
     #[test]
     fn a_wall_clock_that_was_set_is_followed() {
-        let clock = Clock::new(Instant::now(), Arc::default());
+        let clock = Clock::new(Instant::now(), Arc::default(), metrics());
         let off = |now: Now| now.unix_ms.abs_diff(unix_ms());
         assert!(off(clock.refresh()) < 1000);
         // As if it had been an hour ahead when it was asked.
         let (ahead_ms, due_ms) = clock.wall.get();
         clock.wall.set((ahead_ms + 3_600_000, due_ms));
-        std::thread::sleep(std::time::Duration::from_millis(WALL_MS + 5));
+        std::thread::sleep(Duration::from_millis(WALL_MS + 5));
         assert!(off(clock.refresh()) < 1000);
     }
 }

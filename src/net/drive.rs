@@ -124,7 +124,7 @@ impl<S: Transport + 'static> Future for Drive<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Drive { local, io } = self.get_mut();
-        let now = local.clock.now();
+        let now = local.now();
         let new_slot = || local.wheel.borrow_mut().insert(cx.waker().clone());
         let slot = *io.slot.get_or_insert_with(new_slot);
         let end = io.rounds(&mut local.scratch.borrow_mut(), local, now, cx);

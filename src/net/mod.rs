@@ -29,6 +29,7 @@ mod server;
 mod server_state;
 mod share;
 mod signals;
+mod slow_turn;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod transport;
@@ -43,5 +44,6 @@ pub use error::ServerError;
 pub use owned_turn::OwnedTurn;
 pub use running::Running;
 pub use server::{LISTEN_DEFAULT, Server, start, workers_default};
+pub use slow_turn::SlowTurn;
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -9,12 +9,20 @@ use std::{
 
 use crate::engine::Waiting;
 
-use super::server_state::ServerState;
+use super::{server_state::ServerState, slow_turn::SlowTurn};
 
 /// Says one line.
 pub(super) fn say(line: &dyn Display) {
     // Without stderr nobody wants to know.
     let _ = writeln!(io::stderr(), "peregrine: {line}");
+}
+
+/// Says that an agent has held up its worker.
+pub(super) fn slow_turn(slow: &SlowTurn) {
+    let SlowTurn { agent, ms } = slow;
+    say(&format_args!(
+        "the agent {agent:?} has held up a worker for {ms} ms; it must not block, others wait for it"
+    ));
 }
 
 /// Says what a drain that begins waits for.

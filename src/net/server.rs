@@ -24,6 +24,7 @@ use super::{
     report,
     running::{Running, WorkerEnd},
     server_state::ServerState,
+    slow_turn::{SlowTurn, SlowTurnListener},
     tls::Tls,
     worker,
 };
@@ -62,6 +63,7 @@ pub struct Server {
     anonymous: bool,
     memory: Option<u64>,
     secret: Option<u128>,
+    slow_turns: Option<SlowTurnListener>,
 }
 
 impl Server {
@@ -193,6 +195,17 @@ impl Server {
         self
     }
 
+    /// Sets who is told, once a minute at most, of an agent that has held up a worker for more than
+    /// 50 ms: on that worker, which serves nobody meanwhile. The clock of the wall is asked: on a
+    /// machine that has too much to do, an agent may be named that had to wait itself.
+    ///
+    /// Without it [`Server::run`] says a line on stderr, and [`Server::start`] nothing.
+    #[must_use]
+    pub fn on_slow_turn(mut self, tell: impl Fn(&SlowTurn) + Send + Sync + 'static) -> Server {
+        self.slow_turns = Some(Box::new(tell));
+        self
+    }
+
     /// Starts the workers and returns; none of them needs the calling thread, which may belong to
     /// a runtime.
     ///
@@ -209,8 +222,8 @@ impl Server {
     }
 
     /// Serves on the calling thread and others until SIGTERM or SIGINT, drains, and returns. A
-    /// second signal ends the process at once, with code 1. What a drain waits for, and what it
-    /// has cut, is a line on stderr.
+    /// second signal ends the process at once, with code 1. What a drain waits for, what it has
+    /// cut, and once a minute which agent has held up a worker, is a line on stderr.
     ///
     /// # Errors
     /// As [`Server::start`], and [`ServerError::InRuntime`].
@@ -222,10 +235,11 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::run`].
-    pub fn run_then(self, ready: impl FnOnce(&Running)) -> Result<(), ServerError> {
+    pub fn run_then(mut self, ready: impl FnOnce(&Running)) -> Result<(), ServerError> {
         if tokio::runtime::Handle::try_current().is_ok() {
             return Err(ServerError::InRuntime);
         }
+        self.slow_turns.get_or_insert_with(|| Box::new(report::slow_turn));
         let (mut running, mut sockets) = self.prepare()?;
         // The calling thread is worker 0: a server of one worker is a process of one thread.
         let own = sockets.remove(0);
@@ -292,7 +306,7 @@ impl Server {
         start.base_url.clone_from(&base_url);
         start.secret = self.secret.unwrap_or(start.secret);
         let engine = self.setup.build(start)?;
-        let server = Arc::new(ServerState::new(engine, tls, workers));
+        let server = Arc::new(ServerState::new(engine, tls, workers, self.slow_turns));
         Ok((Running { addrs, base_url, workers, server, threads: Vec::new() }, sockets))
     }
 }

@@ -13,7 +13,11 @@ use crate::engine::{Engine, Waiting};
 #[cfg(feature = "grpc")]
 use crate::permits::Permits;
 
-use super::{share::AllBuffers, tls::Current};
+use super::{
+    share::AllBuffers,
+    slow_turn::{SlowTurnListener, SlowTurns},
+    tls::Current,
+};
 
 /// How far a server is from its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +47,8 @@ pub(super) struct ServerState {
     pub(super) tls: Option<Current>,
     /// What was still running when `drain_ms` were over.
     pub(super) cut: OnceLock<Waiting>,
+    /// Who is told of agents that hold up their workers.
+    pub(super) slow_turns: SlowTurns,
     stage: AtomicU8,
     /// How many workers there were in the beginning.
     pub(super) workers_at_start: usize,
@@ -53,7 +59,12 @@ pub(super) struct ServerState {
 
 impl ServerState {
     /// For `workers` workers.
-    pub(super) fn new(engine: Arc<Engine>, tls: Option<Current>, workers: usize) -> ServerState {
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        tls: Option<Current>,
+        workers: usize,
+        slow_turns: Option<SlowTurnListener>,
+    ) -> ServerState {
         #[cfg(feature = "grpc")]
         let http2 = Permits::new(engine.limits().http2_connections_max, workers);
         let buffers = AllBuffers::new(engine.limits(), engine.held_bytes());
@@ -66,6 +77,7 @@ impl ServerState {
             buffers,
             tls,
             cut: OnceLock::new(),
+            slow_turns: SlowTurns::new(slow_turns),
             stage: AtomicU8::new(0),
             workers_at_start: workers.max(1),
             workers: AtomicUsize::new(workers),

@@ -220,12 +220,13 @@ mod tests {
         };
         let base_url = "http://t".to_owned();
         let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url };
-        let server = Arc::new(ServerState::new(setup.build(start).unwrap(), None, 1));
-        let clock = Clock::new(Instant::now(), Arc::new(AtomicBool::new(true)));
+        let server = Arc::new(ServerState::new(setup.build(start).unwrap(), None, 1, None));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let stale = Arc::new(AtomicBool::new(true));
+        let clock = Clock::new(Instant::now(), stale, runtime.metrics());
         let limits = server.engine.limits();
         let worker = Worker::new(0, limits, Box::new(Chacha::new().unwrap()));
         let local = Rc::new(WorkerState::new(server, clock, worker));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         runtime.block_on(async {
             let (stream, _) = listener.accept().unwrap();
             stream.set_nonblocking(true).unwrap();

@@ -31,6 +31,7 @@ use super::{
     entropy::Chacha,
     server_state::{ServerState, Stage},
     signals::Signals,
+    slow_turn::slow_future,
     worker_state::WorkerState,
 };
 
@@ -83,7 +84,8 @@ pub(super) fn run(
             tokio::task::spawn_local(signals.hear(Arc::clone(&server)));
         }
         let worker = Worker::new(index, server.engine.limits(), Box::new(entropy));
-        let clock = Clock::new(server.epoch, stale);
+        let metrics = tokio::runtime::Handle::current().metrics();
+        let clock = Clock::new(server.epoch, stale, metrics);
         let local = Rc::new(WorkerState::new(server, clock, worker));
         let accepting = |socket| tokio::task::spawn_local(accept(socket, Rc::clone(&local)));
         let accepting = listeners.into_iter().map(accepting).collect();
@@ -117,6 +119,10 @@ async fn tick(index: usize, local: Rc<WorkerState>, drain: Rc<RefCell<Drain>>) {
         local.server.listen(index, cx.waker());
         loop {
             let now = local.clock.refresh();
+            local.look_back(now);
+            if let Some(slow) = slow_future() {
+                local.server.slow_turns.tell(&local.server.engine, slow, now.mono_ms);
+            }
             let Some(latest_ms) = drain.borrow_mut().advance(&local, now) else {
                 return Poll::Ready(());
             };

@@ -8,10 +8,10 @@ use std::{
     task::Waker,
 };
 
-use crate::{engine::Worker, limits::Limits};
+use crate::{engine::Worker, limits::Limits, service::Now};
 
 use super::{
-    clock::Clock,
+    clock::{Clock, HeldUp},
     local_addr::LocalAddrs,
     pool::Pool,
     server_state::{ServerState, Stage},
@@ -122,6 +122,30 @@ impl WorkerState {
             open: Cell::new(0),
             planned_ms: Cell::new(0),
             ticker: RefCell::new(Waker::noop().clone()),
+        }
+    }
+
+    /// The time, at most a few polls old, for whoever is about to call agents.
+    #[inline]
+    pub(super) fn now(&self) -> Now {
+        let now = self.clock.now();
+        self.look_back(now);
+        now
+    }
+
+    /// Says so when an agent has held up the worker before this reading of the clock.
+    #[inline]
+    pub(super) fn look_back(&self, now: Now) {
+        if let Some(held_up) = self.clock.held_up() {
+            self.held_up(held_up, now);
+        }
+    }
+
+    #[cold]
+    fn held_up(&self, HeldUp { since_ms, ms }: HeldUp, now: Now) {
+        let agent = self.scratch.borrow().worker.called_since(since_ms);
+        if let Some(agent) = agent {
+            self.server.slow_turns.tell(&self.server.engine, (agent, ms), now.mono_ms);
         }
     }
 

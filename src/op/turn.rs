@@ -10,7 +10,7 @@ use crate::{
         host::{NextTurn, TurnCall},
         timer::ResumeTimer,
     },
-    service::{Now, TickCx},
+    service::{LastCall, Now, TickCx},
     store::{StoredTask, TaskKey},
 };
 
@@ -58,6 +58,7 @@ impl Core {
             ending: &mut ending,
             host: &mut host,
         };
+        *cx.last_call = LastCall { agent, at_ms: cx.now.mono_ms };
         registered.agent.resume(turn, timer.token);
         host.is_over = true;
         // Nobody waits who could be told.

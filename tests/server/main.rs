@@ -23,6 +23,7 @@ mod listeners;
 #[cfg(target_os = "linux")]
 mod memory;
 mod process;
+mod slow_turns;
 mod sockets;
 mod tenants;
 mod tls;

@@ -237,7 +237,8 @@ fn a_drain_says_what_it_waits_for_and_what_it_cuts() {
     drop(busy);
     assert_eq!(server.exit_code(), Some(0));
     let text = std::fs::read_to_string(&said).unwrap();
-    let lines: Vec<&str> = text.lines().collect();
+    // A machine that has much to do may have held up the agent, which is said, too.
+    let lines: Vec<&str> = text.lines().filter(|line| !line.contains("held up")).collect();
     let [begin, end] = lines[..] else { panic!("{text}") };
     let what = "1 waiting call, 0 streams, 1 open connection; 1 unfinished task";
     assert_eq!(begin, format!("peregrine: draining, for 0.2 s at most: {what}"));

@@ -234,7 +234,7 @@ impl GrpcCall {
         parts: &mut ResponseParts,
         cx: &Context<'_>,
     ) -> (Handled, Result<Bytes, Gone>) {
-        let now = self.shared.local.clock.now();
+        let now = self.shared.local.now();
         let mut scratch = self.shared.local.scratch.borrow_mut();
         let WorkerScratch { worker, out, .. } = &mut *scratch;
         out.clear();
@@ -277,7 +277,7 @@ impl GrpcCall {
         if has_left {
             return Poll::Ready(Err(End::Gone));
         }
-        let (engine, now) = (self.shared.engine(), self.shared.local.clock.now());
+        let (engine, now) = (self.shared.engine(), self.shared.local.now());
         let mut scratch = self.shared.local.scratch.borrow_mut();
         let out = &mut scratch.out;
         out.clear();

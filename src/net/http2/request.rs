@@ -72,7 +72,7 @@ fn with_cx<T>(
     wake: &std::task::Waker,
     work: impl FnOnce(&mut Cx<'_>) -> T,
 ) -> T {
-    let now = shared.local.clock.now();
+    let now = shared.local.now();
     let mut scratch = shared.local.scratch.borrow_mut();
     let WorkerScratch { worker, out, .. } = &mut *scratch;
     out.clear();
