@@ -4,6 +4,7 @@
 //! nothing is copied in between. Time, entropy and wake-ups are arguments.
 
 mod fields;
+mod last_call;
 mod late;
 pub mod tap;
 
@@ -23,6 +24,7 @@ use crate::{
 
 pub use crate::waiter::{SharedWaker, Waiter};
 pub use fields::{FieldSource, RequestFields};
+pub use last_call::LastCall;
 pub use late::{CallLink, LateAnswer, LateCall};
 
 /// The time, read once per turn of a worker's loop.
@@ -155,15 +157,6 @@ impl CallCx<'_> {
     pub fn shows(&mut self, record: u64) {
         self.record = self.record.max(record);
     }
-}
-
-/// Which agent a worker has called last, and when: whoever finds that it took long can name it.
-#[derive(Clone, Copy, Debug)]
-pub struct LastCall {
-    /// The agent.
-    pub agent: AgentIndex,
-    /// The time as the worker has read it last before, on the monotonic clock.
-    pub at_ms: u64,
 }
 
 /// What a tick of a worker may use.

@@ -21,7 +21,7 @@ pub(super) fn say(line: &dyn Display) {
 pub(super) fn slow_turn(slow: &SlowTurn) {
     let SlowTurn { agent, ms } = slow;
     say(&format_args!(
-        "the agent {agent:?} has held up a worker for {ms} ms; it must not block, others wait for it"
+        "the agent {agent:?} has held up a worker for {ms} ms: it blocks, and others wait for it"
     ));
 }
 

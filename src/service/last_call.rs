@@ -1,0 +1,12 @@
+//! Whom a worker is at work for, in case that it takes long.
+
+use super::AgentIndex;
+
+/// Which agent a worker has called last, and when: whoever finds that it took long can name it.
+#[derive(Clone, Copy, Debug)]
+pub struct LastCall {
+    /// The agent.
+    pub agent: AgentIndex,
+    /// The time as the worker has read it last before, on the monotonic clock.
+    pub at_ms: u64,
+}
