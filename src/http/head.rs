@@ -16,6 +16,10 @@ pub enum Field {
     Accept,
     /// `A2A-Version`
     A2aVersion,
+    /// `A2A-Last-Event-ID` of gRPC
+    A2aLastEventId,
+    /// `A2A-Tenant` of gRPC
+    A2aTenant,
     /// `A2A-Extensions`; it may repeat, see [`Head::values`].
     A2aExtensions,
     /// `X-A2A-Extensions`; it may repeat, see [`Head::values`].
@@ -24,6 +28,8 @@ pub enum Field {
     Authorization,
     /// `Content-Type`
     ContentType,
+    /// `grpc-timeout`
+    GrpcTimeout,
     /// `If-Modified-Since`
     IfModifiedSince,
     /// `If-None-Match`

@@ -270,7 +270,7 @@ impl GapKind {
 /// Whether the value of a field is compared: clients repeat it, and it is no secret.
 ///
 /// Whether its hosts are known is a part of a layout, so `X-Forwarded-Host` must be compared.
-const fn is_kept(field: Field) -> bool {
+pub(super) const fn is_kept(field: Field) -> bool {
     match field {
         Field::Accept
         | Field::A2aVersion
@@ -283,7 +283,10 @@ const fn is_kept(field: Field) -> bool {
         | Field::XForwardedHost
         | Field::XForwardedPrefix
         | Field::XForwardedProto => true,
-        Field::Authorization
+        Field::A2aLastEventId
+        | Field::A2aTenant
+        | Field::Authorization
+        | Field::GrpcTimeout
         | Field::IfModifiedSince
         | Field::IfNoneMatch
         | Field::LastEventId

@@ -9,6 +9,7 @@ use super::{
     HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, KEPT_HOST_BYTES_MAX, Method, Reject, Scan,
     TargetForm, Version, find_head,
     kept::KeptHead,
+    kept_parts::{KeptParts, PartLine},
     parse::{FieldLine, parse_head_of},
 };
 
@@ -46,6 +47,10 @@ pub struct HeadMemo {
     /// The host of the last head whose hosts were known; empty: none yet. Clients with another
     /// head for each request name the same one again and again.
     pub(super) known_host: Vec<u8>,
+    /// Heads that came in parts.
+    pub(super) parts: KeptParts,
+    /// The lines of the one that was read last.
+    pub(super) part_lines: Vec<PartLine>,
 }
 
 impl HeadMemo {
@@ -60,6 +65,8 @@ impl HeadMemo {
             lines: Vec::new(),
             found,
             known_host: Vec::new(),
+            parts: KeptParts::new(),
+            part_lines: Vec::new(),
         }
     }
 

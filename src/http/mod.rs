@@ -2,7 +2,7 @@
 //!
 //! The law of this folder: what RFC 9112 lets a server refuse is refused, and every refusal
 //! ([`Reject`]) of bytes closes their connection. Of A2A nothing is known here but the
-//! names of three fields ([`Field`]), and nothing of a socket, a clock or a thread; no bytes can
+//! names of five fields ([`Field`]), and nothing of a socket, a clock or a thread; no bytes can
 //! make it panic, and no loop is longer than its input.
 //!
 //! The order of use: [`find_head`] until it is complete, [`parse_head`] once (or [`HeadMemo`] for
@@ -23,6 +23,7 @@ mod fields;
 mod head;
 mod host;
 mod kept;
+mod kept_parts;
 mod line;
 mod memo;
 mod parse;

@@ -6,6 +6,7 @@
 use httparse::{EMPTY_HEADER, Header, Status};
 
 use super::head::{Field, HEAD_BYTES_CEILING, HeadLayout, Span};
+use super::kept_parts::PartLine;
 use super::line;
 use super::{HeadLimits, Reject, Version, authority, fields, framing, scan, target};
 
@@ -85,10 +86,12 @@ impl<'b, 'l> Pass<'b, 'l> {
     }
 
     /// Files lines that are cut already.
-    pub(super) fn take_lines(&mut self, lines: &[FieldLine]) -> Result<(), Reject> {
-        lines.iter().try_for_each(|&FieldLine { known, value }| match known {
-            Some(known) => self.take(known, value),
-            None => Ok(()),
+    pub(super) fn take_lines(&mut self, lines: &[PartLine]) -> Result<(), Reject> {
+        lines.iter().try_for_each(|&PartLine { known, value, .. }| match (known, value.range()) {
+            (Some(known), Some(value)) => {
+                self.take(known, trimmed(self.head, value.start, value.end))
+            }
+            _ => Ok(()),
         })
     }
 
@@ -245,8 +248,10 @@ pub(super) fn known(name: &[u8]) -> Option<KnownField> {
         (6, b'o') if is(name, b"origin") => Field::Origin,
         (7, b'u') if is(name, b"upgrade") => Field::Upgrade,
         (9, b'x') if is(name, b"x-api-key") => Field::XApiKey,
+        (10, b'a') if is(name, b"a2a-tenant") => Field::A2aTenant,
         (11, b'a') if is(name, b"a2a-version") => Field::A2aVersion,
         (12, b'c') if is(name, b"content-type") => Field::ContentType,
+        (12, b'g') if is(name, b"grpc-timeout") => Field::GrpcTimeout,
         (13, b'a') if is(name, b"authorization") => Field::Authorization,
         (13, b'i') if is(name, b"if-none-match") => Field::IfNoneMatch,
         (13, b'l') if is(name, b"last-event-id") => Field::LastEventId,
@@ -254,6 +259,7 @@ pub(super) fn known(name: &[u8]) -> Option<KnownField> {
         (15, b'x') if is(name, b"x-forwarded-for") => Field::XForwardedFor,
         (16, b'x') if is(name, b"x-a2a-extensions") => Field::XA2aExtensions,
         (16, b'x') if is(name, b"x-forwarded-host") => Field::XForwardedHost,
+        (17, b'a') if is(name, b"a2a-last-event-id") => Field::A2aLastEventId,
         (17, b'i') if is(name, b"if-modified-since") => Field::IfModifiedSince,
         (17, b's') if is(name, b"sec-websocket-key") => Field::SecWebSocketKey,
         (17, b'x') if is(name, b"x-forwarded-proto") => Field::XForwardedProto,
@@ -334,6 +340,9 @@ mod tests {
         let named = [
             ("Accept", Field::Accept),
             ("A2A-Version", Field::A2aVersion),
+            ("A2A-Last-Event-ID", Field::A2aLastEventId),
+            ("A2A-Tenant", Field::A2aTenant),
+            ("grpc-timeout", Field::GrpcTimeout),
             ("A2A-Extensions", Field::A2aExtensions),
             ("X-A2A-Extensions", Field::XA2aExtensions),
             ("Authorization", Field::Authorization),

@@ -7,8 +7,9 @@
 use super::{
     HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, HeadMemo, Method, Reject, Version,
     head::{Field, Span},
+    kept_parts::{PartLine, PartsKey},
     line,
-    parse::{FIELDS_CEILING, FieldLine, KnownField, Pass, known, trimmed},
+    parse::{FIELDS_CEILING, KnownField, Pass, known},
     scan, target,
 };
 
@@ -75,13 +76,37 @@ impl HeadMemo {
         parts: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
         knows_hosts: impl FnOnce(&Head<'_>, bool) -> bool,
     ) -> Result<HeadBuf, Reject> {
-        self.lines.clear();
-        let mut head = file(parts, &mut self.lines, &self.known_host, &self.limits)?;
+        let RequestParts { method, target, authority, mut fields, has_body, .. } = parts;
+        let key =
+            PartsKey { method, target, authority, has_body, fields_min: fields.size_hint().0 };
+        let HeadMemo { limits, known_host, parts, part_lines, .. } = self;
+        let (mut begun, mut differs) = (None, None);
+        if let Some(kept) = parts.find(key).map(|place| parts.at(place)) {
+            // Whether it is another head shows field by field.
+            let (mut bytes, mut layout) = (kept.bytes().to_vec(), *kept.layout());
+            let mut place = kept.first_line();
+            for field in fields.by_ref() {
+                if !kept.recall(place, field, &mut bytes, &mut layout.body, limits) {
+                    differs = Some(field);
+                    break;
+                }
+                place += 1;
+            }
+            if differs.is_none() && place == kept.lines().len() {
+                return Ok(HeadBuf { bytes, layout });
+            }
+            bytes.truncate(kept.start_of(place));
+            begun = Some((bytes, &kept.lines()[..place]));
+        }
+        let fields = differs.into_iter().chain(fields);
+        let section = Section::begin(key, begun, part_lines, limits)?;
+        let mut head = file(key, fields, section, known_host, limits)?;
         let is_host_known = head.layout.knows_hosts;
         head.layout.knows_hosts = knows_hosts(&head.head(), is_host_known);
         if head.layout.knows_hosts && !is_host_known {
             self.note_host(head.layout.host.of(&head.bytes).unwrap_or_default());
         }
+        self.parts.keep(key, (&head.bytes, &self.part_lines), &head.layout);
         Ok(head)
     }
 }
@@ -89,34 +114,22 @@ impl HeadMemo {
 /// Puts the parts into one buffer and files them, in the order in which a head of HTTP/1.1 is read:
 /// all of its bytes, then the target, then the syntax of the fields, then what they mean.
 fn file<'r>(
-    parts: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
-    lines: &mut Vec<FieldLine>,
+    key: PartsKey<'r>,
+    fields: impl Iterator<Item = (&'r [u8], &'r [u8])>,
+    mut section: Section<'_>,
     known_host: &[u8],
     limits: &HeadLimits,
 ) -> Result<HeadBuf, Reject> {
-    let RequestParts { method, target, authority, fields, has_body, .. } = parts;
-    check_line(method, target, limits)?;
-    let head_bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
-    let mut bytes = Vec::with_capacity(BYTES_TYPICAL);
-    bytes.extend_from_slice(method);
-    bytes.extend_from_slice(target);
-    let (target_at, section_at) = (method.len(), bytes.len());
-    if section_at + LINE_BYTES > head_bytes_max {
-        return Err(Reject::TargetTooLong);
-    }
-    let bytes_max = head_bytes_max - LINE_BYTES - END.len();
-    let (fields_max, has_authority) = (limits.fields_max.min(FIELDS_CEILING), authority.is_some());
-    let mut section = Section { bytes, bytes_max, lines, fields_left: fields_max, syntax: Ok(()) };
-    if let Some(authority) = authority {
-        section.push(Some(KnownField::Host), b"host", authority)?;
-    }
+    let PartsKey { method, target, authority, has_body, .. } = key;
+    let (target_at, section_at) = (method.len(), method.len() + target.len());
     for (name, value) in fields {
         let known = known(name);
-        if !(is_left_out(known) || has_authority && matches!(known, Some(KnownField::Host))) {
+        let is_said = authority.is_some() && matches!(known, Some(KnownField::Host));
+        if !(is_left_out(known) || is_said) {
             section.push(known, name, value)?;
         }
     }
-    let Section { bytes, syntax, .. } = section;
+    let Section { bytes, lines, syntax, .. } = section;
     if target.is_empty() {
         return Err(Reject::RequestLine);
     }
@@ -188,15 +201,46 @@ struct Section<'l> {
     /// The lines, behind method and target.
     bytes: Vec<u8>,
     bytes_max: usize,
-    /// Those that have a meaning here.
-    lines: &'l mut Vec<FieldLine>,
+    lines: &'l mut Vec<PartLine>,
     /// How many more there may be.
     fields_left: usize,
     /// The first mistake in the syntax of a field.
     syntax: Result<(), Reject>,
 }
 
-impl Section<'_> {
+impl<'l> Section<'l> {
+    /// With the line of the authority, or with lines that are known to be in order, and the bytes
+    /// up to their end.
+    fn begin(
+        key: PartsKey<'_>,
+        begun: Option<(Vec<u8>, &[PartLine])>,
+        lines: &'l mut Vec<PartLine>,
+        limits: &HeadLimits,
+    ) -> Result<Section<'l>, Reject> {
+        let PartsKey { method, target, authority, .. } = key;
+        lines.clear();
+        let head_bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
+        let bytes_max = head_bytes_max.saturating_sub(LINE_BYTES + END.len());
+        let (fields_left, syntax) = (limits.fields_max.min(FIELDS_CEILING), Ok(()));
+        if let Some((bytes, known)) = begun {
+            lines.extend_from_slice(known);
+            let fields_left = fields_left - known.len();
+            return Ok(Section { bytes, bytes_max, lines, fields_left, syntax });
+        }
+        check_line(method, target, limits)?;
+        if method.len() + target.len() + LINE_BYTES > head_bytes_max {
+            return Err(Reject::TargetTooLong);
+        }
+        let mut bytes = Vec::with_capacity(BYTES_TYPICAL);
+        bytes.extend_from_slice(method);
+        bytes.extend_from_slice(target);
+        let mut section = Section { bytes, bytes_max, lines, fields_left, syntax };
+        if let Some(authority) = authority {
+            section.push(Some(KnownField::Host), b"host", authority)?;
+        }
+        Ok(section)
+    }
+
     fn push(&mut self, known: Option<KnownField>, name: &[u8], value: &[u8]) -> Result<(), Reject> {
         let length = name.len() + SEPARATOR.len() + value.len() + END.len();
         if self.bytes.len() + length > self.bytes_max {
@@ -217,15 +261,14 @@ impl Section<'_> {
                 }
             }
         }
+        let start = self.bytes.len();
+        let name_span = Span::new(start, start + name.len());
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(SEPARATOR);
-        let start = self.bytes.len();
+        let value_span = Span::new(self.bytes.len(), self.bytes.len() + value.len());
         self.bytes.extend_from_slice(value);
-        if let Some(known) = known {
-            let value = trimmed(&self.bytes, start, self.bytes.len());
-            self.lines.push(FieldLine { known: Some(known), value });
-        }
         self.bytes.extend_from_slice(END);
+        self.lines.push(PartLine { known, name: name_span, value: value_span });
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ mod exchange;
 mod grpc;
 mod grpc_oracle;
 mod http;
+mod http_parts;
 mod json;
 mod rest;
 mod sse;

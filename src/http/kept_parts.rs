@@ -1,0 +1,237 @@
+//! Heads in parts that came before: of one that is known but for its gaps only these are checked.
+//!
+//! The laws are those of heads in text ([`super::kept`]): method, target, host, the names of the
+//! fields in their order and a few of their values are compared. Every other value is a gap: it is
+//! not kept and compared with nothing, and passes the check that it passes in a new head. A gap
+//! that is longer or shorter than before makes another head.
+
+use super::{
+    BodyFraming, HeadLayout, HeadLimits, TargetForm,
+    head::Span,
+    kept::{self, TEXT_BYTES_MAX},
+    parse::KnownField,
+    scan,
+};
+
+/// Heads that are kept; a further one pushes the oldest out.
+const HEADS_KEPT: usize = 4;
+
+/// A field of a head in parts, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartLine {
+    pub(super) known: Option<KnownField>,
+    pub(super) name: Span,
+    /// As it came, with white space.
+    pub(super) value: Span,
+}
+
+/// What a head must share with one that is kept, to be compared with it.
+#[derive(Clone, Copy)]
+pub(super) struct PartsKey<'r> {
+    pub(super) method: &'r [u8],
+    pub(super) target: &'r [u8],
+    pub(super) authority: Option<&'r [u8]>,
+    pub(super) has_body: bool,
+    /// How many fields there are at least, as far as their iterator knows.
+    pub(super) fields_min: usize,
+}
+
+/// The last few heads.
+#[derive(Debug)]
+pub(super) struct KeptParts {
+    heads: Vec<KeptPartsHead>,
+    /// What is pushed out next.
+    oldest: usize,
+}
+
+/// A valid head; in its gaps there are zeros.
+#[derive(Debug)]
+pub(super) struct KeptPartsHead {
+    bytes: Vec<u8>,
+    method_len: usize,
+    target_end: usize,
+    has_authority: bool,
+    has_body: bool,
+    fields_min: usize,
+    lines: Vec<PartLine>,
+    layout: HeadLayout,
+}
+
+impl KeptParts {
+    /// Keeps nothing yet.
+    pub(super) const fn new() -> KeptParts {
+        KeptParts { heads: Vec::new(), oldest: 0 }
+    }
+
+    /// Where the head is that has this key, if it is kept.
+    pub(super) fn find(&self, key: PartsKey<'_>) -> Option<usize> {
+        self.heads.iter().position(|head| head.has(key))
+    }
+
+    /// The head at a place that was found.
+    pub(super) fn at(&self, place: usize) -> &KeptPartsHead {
+        &self.heads[place]
+    }
+
+    /// Keeps a valid head of these lines: in place of one of the same key, else of the oldest.
+    #[cold]
+    pub(super) fn keep(
+        &mut self,
+        key: PartsKey<'_>,
+        (bytes, lines): (&[u8], &[PartLine]),
+        layout: &HeadLayout,
+    ) {
+        // A query may hold a key.
+        let is_kept = layout.form == TargetForm::Origin && layout.query.is_absent();
+        // The layout has values without white space, and gaps have it.
+        let is_filed = |line: &PartLine| line.known.is_some() && !line.is_compared();
+        let is_plain = |line: &PartLine| line.value.of(bytes).is_some_and(is_plain);
+        let has_space = lines.iter().any(|line| is_filed(line) && !is_plain(line));
+        if !is_kept || has_space || bytes.len() > TEXT_BYTES_MAX {
+            return;
+        }
+        let head = KeptPartsHead::new(key, (bytes, lines), layout);
+        match self.find(key) {
+            Some(place) => self.heads[place] = head,
+            None if self.heads.len() < HEADS_KEPT => self.heads.push(head),
+            None => {
+                self.heads[self.oldest] = head;
+                self.oldest = (self.oldest + 1) % HEADS_KEPT;
+            }
+        }
+    }
+}
+
+impl KeptPartsHead {
+    fn new(
+        key: PartsKey<'_>,
+        (bytes, lines): (&[u8], &[PartLine]),
+        layout: &HeadLayout,
+    ) -> KeptPartsHead {
+        let PartsKey { method, target, authority, has_body, fields_min } = key;
+        let mut bytes = bytes.to_vec();
+        for line in lines.iter().filter(|line| !line.is_compared()) {
+            bytes[line.value.range().unwrap_or_default()].fill(0);
+        }
+        KeptPartsHead {
+            bytes,
+            method_len: method.len(),
+            target_end: method.len() + target.len(),
+            has_authority: authority.is_some(),
+            has_body,
+            fields_min,
+            lines: lines.to_vec(),
+            layout: *layout,
+        }
+    }
+
+    fn has(&self, key: PartsKey<'_>) -> bool {
+        let PartsKey { method, target, authority, has_body, fields_min } = key;
+        let (method_len, target_end) = (self.method_len, self.target_end);
+        let named = authority.is_none_or(|authority| self.value(0) == Some(authority));
+        (self.fields_min, self.has_body) == (fields_min, has_body)
+            && &self.bytes[..method_len] == method
+            && &self.bytes[method_len..target_end] == target
+            && self.has_authority == authority.is_some()
+            && named
+    }
+
+    fn value(&self, line: usize) -> Option<&[u8]> {
+        self.lines.get(line)?.value.of(&self.bytes)
+    }
+
+    /// The bytes of the head, with zeros in the gaps.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The layout of the head, but for the length of a body.
+    pub(super) fn layout(&self) -> &HeadLayout {
+        &self.layout
+    }
+
+    /// The lines, of which those in front of this place are the same in another head.
+    pub(super) fn lines(&self) -> &[PartLine] {
+        &self.lines
+    }
+
+    /// Where the line of this place starts, or the end of the head.
+    pub(super) fn start_of(&self, place: usize) -> usize {
+        let start = self.lines.get(place).and_then(|line| line.name.range());
+        start.map_or(self.bytes.len(), |name| name.start)
+    }
+
+    /// How many lines are given before the first field: that of the authority.
+    pub(super) fn first_line(&self) -> usize {
+        usize::from(self.has_authority)
+    }
+
+    /// Whether a field is the one of this place, but for its gap, which is then filled in `bytes`;
+    /// what the head says of a body is put into `body`.
+    pub(super) fn recall(
+        &self,
+        place: usize,
+        (name, value): (&[u8], &[u8]),
+        bytes: &mut [u8],
+        body: &mut BodyFraming,
+        limits: &HeadLimits,
+    ) -> bool {
+        let Some(line) = self.lines.get(place) else { return false };
+        if line.name.of(&self.bytes) != Some(name) {
+            return false;
+        }
+        if line.is_compared() {
+            return line.value.of(&self.bytes) == Some(value);
+        }
+        match line.known {
+            Some(KnownField::ContentLength) => match length(value) {
+                Some(length) if length <= limits.body_bytes_max => {
+                    *body = BodyFraming::Length(length);
+                }
+                _ => return false,
+            },
+            // What is filed is filed without white space, and not at all if it is empty.
+            Some(_) if !is_plain(value) => return false,
+            Some(_) | None => {}
+        }
+        let gap = line.value.range().unwrap_or_default();
+        if gap.len() != value.len() || scan::value_len(value) != value.len() {
+            return false;
+        }
+        bytes[gap].copy_from_slice(value);
+        true
+    }
+}
+
+impl PartLine {
+    /// Whether the value is compared, and kept.
+    fn is_compared(&self) -> bool {
+        match self.known {
+            Some(KnownField::Named(field)) => kept::is_kept(field),
+            Some(KnownField::Host) => true,
+            // These are left out of a head in parts.
+            Some(KnownField::Connection | KnownField::TransferEncoding | KnownField::Expect) => {
+                true
+            }
+            Some(KnownField::ContentLength) | None => false,
+        }
+    }
+}
+
+/// Whether a value neither begins nor ends with white space, and is not empty.
+fn is_plain(value: &[u8]) -> bool {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    matches!((value.first(), value.last()), (Some(a), Some(b)) if !is_blank(a) && !is_blank(b))
+}
+
+/// The length that these digits are. What is none is looked at afresh, which says why.
+fn length(digits: &[u8]) -> Option<u64> {
+    // So many digits fit.
+    if digits.is_empty() || digits.len() > 19 {
+        return None;
+    }
+    digits.iter().try_fold(0, |length: u64, byte| match byte.wrapping_sub(b'0') {
+        digit @ 0..=9 => Some(length * 10 + u64::from(digit)),
+        _ => None,
+    })
+}
