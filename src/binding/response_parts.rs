@@ -55,6 +55,13 @@ impl ResponseParts {
         self.head.take()
     }
 
+    /// Takes back whatever was said and is not taken.
+    pub fn restart(&mut self, out: &mut Vec<u8>) {
+        self.start = 0;
+        self.rollback(out);
+        self.is_complete = false;
+    }
+
     /// Says what comes behind the content.
     pub fn set_trailers(&mut self, trailers: ResponseFieldsBuf) {
         self.trailers = trailers;

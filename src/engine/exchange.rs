@@ -4,6 +4,8 @@
 //! limits as on a connection of HTTP/1.1. What a [`ResponseSink`] is given is final, and durable if
 //! the server has a [`Tap`](crate::service::tap::Tap). A body is handled when all of it is there.
 
+mod body;
+
 use std::task::Poll;
 
 use crate::{
@@ -12,7 +14,7 @@ use crate::{
         answer::ResponseWriter,
         grpc::{self, Status},
         hosts, http_error,
-        large::{LARGE_BODY_BYTES, Lent, Ticket},
+        large::{LARGE_BODY_BYTES, Lease, Lent, Ticket},
         responder::Transport,
         response_parts::{HeadParts, ResponseParts},
     },
@@ -21,10 +23,10 @@ use crate::{
         following::{Followed, follow},
         request,
     },
-    http::{BodyFraming, Head, HeadBuf, Reject, RequestParts, ResponseFields, ResponseFieldsBuf},
+    http::{Head, HeadBuf, RequestParts, ResponseFields, ResponseFieldsBuf},
     json::Source,
     limits::Limits,
-    service::tap::DurableWait,
+    service::{Now, tap::DurableWait},
 };
 
 /// Takes the answer of an [`Exchange`]: its head once, then content any number of times, then its
@@ -53,6 +55,10 @@ pub struct Exchange {
     parts: ResponseParts,
     /// True: it is a call of gRPC, which hears in trailers why it is refused.
     is_grpc: bool,
+    /// When its client no longer wants the answer (`grpc-timeout`).
+    due_ms: Option<u64>,
+    /// True: the sink has the head of the answer.
+    has_begun: bool,
     body: Vec<u8>,
     /// When the current window of the body began, and what had come until then.
     since_ms: u64,
@@ -68,7 +74,7 @@ pub struct Exchange {
 
 enum ExchangeState {
     /// The body is to come.
-    Body { head: Box<HeadBuf>, is_whole: bool },
+    Body { head: HeadBuf, is_whole: bool },
     /// The request is refused.
     Refused(u16, &'static str),
     /// The answer waits for its task.
@@ -80,9 +86,6 @@ enum ExchangeState {
     /// All of it was given to the sink.
     Done,
 }
-
-/// What is refused whose length is not the one that its head names.
-const LENGTH_DIFFERS: &str = "the body is not as long as Content-Length says";
 
 impl Exchange {
     /// A request with this head. Names may have any case; fields of a connection, such as
@@ -105,14 +108,20 @@ impl Exchange {
             Ok(head) if !head.knows_hosts() && !hosts::are_served(config, peer, &head.head()) => {
                 ExchangeState::Refused(hosts::MISDIRECTED, hosts::REFUSAL)
             }
-            Ok(head) => ExchangeState::Body { head: Box::new(head), is_whole },
+            Ok(head) => ExchangeState::Body { head, is_whole },
         };
         let (body, held, since_ms) = (Vec::new(), Vec::new(), cx.now.mono_ms);
         is_grpc &= takes_trailers && method == b"POST";
+        let timeout_ms = match &state {
+            ExchangeState::Body { head, .. } if is_grpc => grpc::timeout_ms(&head.head()),
+            _ => None,
+        };
         Exchange {
             state,
             parts,
             is_grpc,
+            due_ms: timeout_ms.map(|ms| since_ms + ms),
+            has_begun: false,
             body,
             since_ms,
             seen: 0,
@@ -123,49 +132,26 @@ impl Exchange {
         }
     }
 
-    /// True: the body is wanted. What comes of one that is not may be thrown away.
-    pub fn wants_body(&self) -> bool {
-        matches!(self.state, ExchangeState::Body { is_whole: false, .. })
+    /// True: it is a call of gRPC whose head is in order.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn is_grpc(&self) -> bool {
+        self.is_grpc && !matches!(self.state, ExchangeState::Refused(..))
     }
 
-    /// Appends a piece of the body. Beyond `body_bytes_max` the request is refused.
-    pub fn push(&mut self, limits: &Limits, piece: &[u8]) {
-        let ExchangeState::Body { head, is_whole: false } = &self.state else { return };
-        let length = self.body.len() + piece.len();
-        match head.head().body() {
-            BodyFraming::Length(said) if length as u64 > said => {
-                self.state = ExchangeState::Refused(400, LENGTH_DIFFERS);
-            }
-            _ if length > limits.body_bytes_max => {
-                let reject = Reject::BodyTooLarge;
-                self.state = ExchangeState::Refused(reject.status(), reject.reason());
-            }
-            BodyFraming::Length(said) => {
-                // What is announced is made room for when some of it has come.
-                let room = (said as usize).min(2 * length).max(length);
-                self.body.reserve_exact(room - self.body.len());
-                self.body.extend_from_slice(piece);
-            }
-            BodyFraming::None | BodyFraming::Chunked => self.body.extend_from_slice(piece),
-        }
-        if !self.wants_body() {
-            self.body = Vec::new();
-        }
-    }
-
-    /// Says that the body is there.
-    pub fn end(&mut self) {
-        let ExchangeState::Body { head, is_whole } = &mut self.state else { return };
-        *is_whole = true;
-        if let BodyFraming::Length(said) = head.head().body()
-            && said != self.body.len() as u64
-        {
-            self.state = ExchangeState::Refused(400, LENGTH_DIFFERS);
-        }
+    /// When the client no longer wants the answer, in ms of the monotonic clock: over gRPC clients
+    /// may say so. What of the answer has not left by then is replaced by the status for that.
+    pub fn due_ms(&self) -> Option<u64> {
+        self.due_ms
     }
 
     /// When to poll again, in ms of the monotonic clock, if nothing happens before.
     pub fn deadline_ms(&self, limits: &Limits) -> Option<u64> {
+        let deadline_ms = self.own_deadline_ms(limits);
+        let earlier = |due_ms: u64| deadline_ms.map_or(due_ms, |ms| ms.min(due_ms));
+        self.due_ms.map(earlier).or(deadline_ms)
+    }
+
+    fn own_deadline_ms(&self, limits: &Limits) -> Option<u64> {
         match &self.state {
             _ if self.record.is_some() => None,
             ExchangeState::Body { is_whole: false, .. } => {
@@ -205,8 +191,37 @@ impl Exchange {
             let record = self.advance(cx);
             self.note_record(cx, record);
         }
+        self.tell(cx, sink)
+    }
+
+    /// As [`Exchange::push`], [`Exchange::end`] and [`Exchange::poll`] for a body that has come in
+    /// one piece: it is copied only if it has to wait.
+    pub fn poll_whole(
+        &mut self,
+        cx: &mut Cx<'_>,
+        body: &[u8],
+        sink: &mut dyn ResponseSink,
+    ) -> Poll<()> {
+        if !self.takes_whole(cx, body) {
+            self.push(cx.engine.limits(), body);
+            self.end();
+            return self.poll(cx, sink);
+        }
+        let shown = self.handle(cx, body, None);
+        let record = self.advance(cx).max(shown);
+        self.note_record(cx, record);
+        self.tell(cx, sink)
+    }
+
+    /// Gives `sink` what was written, once it is durable, or says that it is too late for it.
+    fn tell(&mut self, cx: &mut Cx<'_>, sink: &mut dyn ResponseSink) -> Poll<()> {
         if !self.is_durable(cx) {
-            return Poll::Pending;
+            if !self.is_late(cx.now) {
+                return Poll::Pending;
+            }
+            self.time_out(cx);
+        } else if cx.out.is_empty() && !self.parts.has_news() && self.is_late(cx.now) {
+            self.time_out(cx);
         }
         self.deliver(cx.out, sink);
         match self.state {
@@ -215,11 +230,36 @@ impl Exchange {
         }
     }
 
+    /// True: the time that the client gave is over.
+    pub(crate) fn is_late(&self, now: Now) -> bool {
+        self.due_ms.is_some_and(|due_ms| now.mono_ms >= due_ms)
+    }
+
+    /// Says that the time is over, in place of what is not said. It shows nothing of any task, so
+    /// it waits for no record.
+    #[cold]
+    fn time_out(&mut self, cx: &mut Cx<'_>) {
+        (self.held, self.record) = (Vec::new(), None);
+        self.parts.restart(cx.out);
+        let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
+        match self.has_begun {
+            true => {
+                writer.trailers(Status::late().fields());
+                writer.finish();
+            }
+            false => _ = grpc::refuse(&mut writer, &Status::late()),
+        }
+        self.body = Vec::new();
+        self.state = ExchangeState::Written;
+    }
+
     /// Writes what can be written, and says which record that shows.
     fn advance(&mut self, cx: &mut Cx<'_>) -> u64 {
-        let mut record = 0;
+        let (is_late, mut record) = (self.is_late(cx.now), 0);
         loop {
             match &mut self.state {
+                // What is not begun by then need not be.
+                ExchangeState::Body { .. } if is_late => {}
                 ExchangeState::Body { is_whole: false, .. } => {
                     if self.body_stalls(cx) {
                         self.state = ExchangeState::Refused(408, "the body took too long");
@@ -227,10 +267,16 @@ impl Exchange {
                     }
                 }
                 ExchangeState::Body { is_whole: true, .. } => {
-                    if let Some(shown) = self.handle(cx) {
-                        record = shown;
-                        continue;
+                    let mut lease = None;
+                    if self.body.len() > LARGE_BODY_BYTES {
+                        lease = cx.engine.config.large.take(&mut self.ticket, cx.wake);
+                        if lease.is_none() {
+                            return record;
+                        }
                     }
+                    let body = std::mem::take(&mut self.body);
+                    record = self.handle(cx, &body, lease);
+                    continue;
                 }
                 ExchangeState::Refused(status, why) => {
                     let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
@@ -278,24 +324,16 @@ impl Exchange {
         }
     }
 
-    /// Handles a request that is whole, and says which record its answer shows; `None`: a large
-    /// body waits for its turn.
-    fn handle(&mut self, cx: &mut Cx<'_>) -> Option<u64> {
-        let ExchangeState::Body { head, .. } = &self.state else { return None };
-        let mut lease = None;
-        if self.body.len() > LARGE_BODY_BYTES {
-            lease = cx.engine.config.large.take(&mut self.ticket, cx.wake);
-            lease.as_ref()?;
-        }
+    /// Handles a request that is whole, and says which record its answer shows.
+    fn handle(&mut self, cx: &mut Cx<'_>, body: &[u8], lease: Option<Box<Lease>>) -> u64 {
+        let ExchangeState::Body { head, .. } = &self.state else { return 0 };
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
         let (tools, turn) = ((cx.engine, &mut *lent, &mut *cx.out), (cx.now, cx.wake, cx.peer));
-        let body = Source::from(&self.body);
-        let (handled, record) =
-            request::handle_parts(tools, turn, &head.head(), body, &mut self.parts);
+        let (head, body) = (head.head(), Source::from(body));
+        let (handled, record) = request::handle_parts(tools, turn, &head, body, &mut self.parts);
         drop(lent);
-        self.body = Vec::new();
         self.set_state(handled);
-        Some(record)
+        record
     }
 
     fn set_state(&mut self, handled: Handled) {
@@ -306,17 +344,6 @@ impl Exchange {
             // `Upgrade` is left out of the head, so nobody has asked for one.
             Handled::Upgraded(_) => ExchangeState::Refused(400, "nothing can be upgraded here"),
         };
-    }
-
-    /// True when a window of `body_idle_ms` passed without enough of the body.
-    fn body_stalls(&mut self, cx: &Cx<'_>) -> bool {
-        let limits = cx.engine.limits();
-        if cx.now.mono_ms.saturating_sub(self.since_ms) < limits.body_idle_ms {
-            return false;
-        }
-        let progress = self.body.len() - self.seen;
-        (self.since_ms, self.seen) = (cx.now.mono_ms, self.body.len());
-        progress < limits.body_progress_bytes_min
     }
 
     /// Holds back what was written if it shows a record, which it does with a tap alone.
@@ -341,6 +368,7 @@ impl Exchange {
     /// Gives everything to the sink.
     fn deliver(&mut self, out: &mut Vec<u8>, sink: &mut dyn ResponseSink) {
         if let Some(head) = self.parts.take_head() {
+            self.has_begun = true;
             sink.head(&head);
         }
         if !out.is_empty() {

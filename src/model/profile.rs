@@ -30,9 +30,8 @@ pub struct Profile {
     /// Extensions of the protocol that it supports.
     pub extensions: Vec<Extension>,
     /// Names of the header fields of a request that the agent is shown, such as `traceparent`; no
-    /// others are, and none of a gRPC call over HTTP/2. Cards do not name them. At most
-    /// [`AGENT_FIELDS_MAX`], and none that belongs to the
-    /// connection.
+    /// others are. Over gRPC they are the metadata. Cards do not name them. At most
+    /// [`AGENT_FIELDS_MAX`], and none that belongs to the connection.
     pub fields: Vec<String>,
 }
 

@@ -1,13 +1,13 @@
 //! gRPC against a real server: every rpc of both generations and of JSON in messages, errors with
 //! their details, deadlines, streams and their resumption, health and reflection.
 
-use std::{thread, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
 use peregrine::{
-    agent::{Extension, Profile, Provider},
+    agent::{Agent, Extension, Profile, Provider, Turn},
     binding::interfaces::{Binding, Interface},
     limits::Limits,
-    model::JsonObjectBuf,
+    model::{JsonObjectBuf, MessageBuf, PartsBuf},
     net::Server,
 };
 use prost::Message as _;
@@ -779,6 +779,41 @@ fn cards_of_both_generations_say_what_the_profile_says() {
 }
 
 /// Wire §1.8: what is in effect is named in the initial metadata, and nothing else.
+/// Says what it is shown of the metadata.
+struct Shown;
+
+impl Agent for Shown {
+    fn start(&self, turn: Turn<'_>) {
+        let shown = ["traceparent", "X-Shop", "x-secret"].map(|name| turn.headers.value(name));
+        let text = format!("{shown:?}");
+        turn.reply(MessageBuf::agent(&PartsBuf::new().text(&text)));
+    }
+}
+
+#[test]
+fn an_agent_is_shown_the_metadata_that_its_profile_names() {
+    let rig = Rig::with(|setup| {
+        let fields = ["Traceparent", "x-shop"].map(str::to_owned).to_vec();
+        let profile = Profile { fields, ..Profile::new("shown", "Says what it is shown.") };
+        setup.agents = vec![(profile, Arc::new(Shown))];
+    });
+    run(async {
+        let mut client = rig.v1().await;
+        for shop in [["1", "2"], ["3", "4"]] {
+            let mut request = Request::new(say("?"));
+            request.metadata_mut().insert("traceparent", "00-a-b-01".parse().unwrap());
+            request.metadata_mut().insert("x-secret", "s".parse().unwrap());
+            for value in shop {
+                request.metadata_mut().append("x-shop", value.parse().unwrap());
+            }
+            let answer = client.send_message(request).await.unwrap().into_inner();
+            let said = format!("{:?}", answer.payload);
+            let expected = format!(r#"[Some(\"00-a-b-01\"), Some(\"{}\"), None]"#, shop.join(", "));
+            assert!(said.contains(&expected), "{said}");
+        }
+    });
+}
+
 #[test]
 fn activated_extensions_are_named_in_the_metadata() {
     let rig = Rig::with(|setup| {

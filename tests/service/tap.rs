@@ -6,9 +6,11 @@ use std::{
     pin::pin,
     sync::Arc,
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use bytes::Bytes;
+use h2::client::SendRequest;
 use peregrine::{
     agent::{Agent, Profile, Turn, echo::Echo},
     limits::Limits,
@@ -16,14 +18,16 @@ use peregrine::{
     net::{Running, Server},
     service::tap::Tap as _,
 };
+use prost::Message as _;
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use crate::{
     grpc_client::{Rig, run, say as grpc_say},
     journal::Journal,
     support::{
         ask::{get, post, rpc},
-        binary::Tcp,
+        binary::{PATIENCE, Tcp},
     },
 };
 
@@ -113,6 +117,76 @@ fn over_grpc_neither_head_nor_message_leaves_before_what_it_shows_is_durable() {
             .await;
             journal.confirm(journal.recorded());
             call.await.unwrap();
+        }
+    });
+}
+
+/// A message of gRPC.
+fn framed() -> Vec<u8> {
+    let message = grpc_say("hi").encode_to_vec();
+    [&[0, 0, 0, 0, message.len() as u8], &message[..]].concat()
+}
+
+/// A client of HTTP/2, and its connection.
+async fn http2(rig: &Rig) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
+    let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    (client, tokio::spawn(connection))
+}
+
+fn request(media: &str, path: &str) -> http::request::Builder {
+    let request = http::Request::post(format!("http://x{path}"));
+    request.header("content-type", media).header("a2a-version", "1.0")
+}
+
+#[test]
+fn what_waits_to_be_durable_over_grpc_hears_its_deadline() {
+    let journal = Arc::new(Journal::default());
+    let rig = Rig::with(|setup| setup.tap = Some(Arc::clone(&journal) as _));
+    run(async {
+        let (mut client, _connection) = http2(&rig).await;
+        for method in ["SendMessage", "SendStreamingMessage"] {
+            let asked = journal.asked();
+            let path = format!("/lf.a2a.v1.A2AService/{method}");
+            let request = request("application/grpc", &path).header("grpc-timeout", "100m");
+            let (answer, mut body) = client.send_request(request.body(()).unwrap(), false).unwrap();
+            body.send_data(framed().into(), true).unwrap();
+            let answer = tokio::time::timeout(PATIENCE, answer).await.expect("an end").unwrap();
+            assert_eq!(answer.headers()["grpc-status"], "4", "{answer:?}");
+            assert!(journal.asked() > asked, "it was held back");
+        }
+    });
+}
+
+/// The connection is idle when its only call has left, and only then.
+#[test]
+fn what_waits_to_be_durable_over_http2_hears_its_client_leave() {
+    let journal = Arc::new(Journal::default());
+    let rig = Rig::with(|setup| {
+        setup.tap = Some(Arc::clone(&journal) as _);
+        setup.limits.keep_alive_idle_ms = 100;
+        setup.limits.sse_keep_alive_ms = 100;
+    });
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]});
+    let json = rpc("SendMessage", &json!({ "message": message }));
+    run(async {
+        for (media, path, body) in [
+            ("application/grpc", "/lf.a2a.v1.A2AService/SendMessage", framed()),
+            ("application/json", "/", json.into()),
+        ] {
+            let (mut client, ended) = http2(&rig).await;
+            let asked = journal.asked();
+            let request = request(media, path).body(()).unwrap();
+            let (answer, mut sending) = client.send_request(request, false).unwrap();
+            sending.send_data(body.into(), true).unwrap();
+            let until = Instant::now() + PATIENCE;
+            while journal.asked() == asked {
+                assert!(Instant::now() < until, "{media}: nobody waits");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            sending.send_reset(h2::Reason::CANCEL);
+            drop((answer, client));
+            tokio::time::timeout(PATIENCE, ended).await.expect(media).unwrap().unwrap();
         }
     });
 }

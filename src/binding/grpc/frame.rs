@@ -61,6 +61,15 @@ pub fn only(body: &[u8], bytes_max: usize) -> Result<&[u8], Status> {
     }
 }
 
+/// True: no bytes behind these could make them the one message of a request.
+pub fn is_hopeless(body: &[u8], bytes_max: usize) -> bool {
+    match look(body, bytes_max) {
+        Framed::Partial(_) => false,
+        Framed::Whole(length) => body.len() > PREFIX + length,
+        Framed::Compressed | Framed::TooLarge => true,
+    }
+}
+
 /// What a message beyond `body_bytes_max` ends with.
 pub fn too_large(bytes_max: usize) -> Status {
     let why = format!("the message is larger than {bytes_max} bytes (body_bytes_max)");
@@ -117,6 +126,16 @@ mod tests {
             (b"\x01\0\0\0\x02hi", Code::Unimplemented),
         ] {
             assert_eq!(only(body, 9).map_err(|status| status.code), Err(code), "{body:?}");
+        }
+        for (body, hopeless) in [
+            (&b""[..], false),
+            (b"\0\0\0\0\x02h", false),
+            (b"\0\0\0\0\x02hi", false),
+            (b"\0\0\0\0\x02hi\0", true),
+            (b"\0\0\0\0\x0a", true),
+            (b"\x01\0\0\0\x02", true),
+        ] {
+            assert_eq!(is_hopeless(body, 9), hopeless, "{body:?}");
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod reflection;
 mod rpcs;
 pub mod status;
 pub mod structs;
+mod timeout;
 mod wire;
 pub mod write;
 
@@ -48,6 +49,7 @@ use health::Serving;
 
 pub use rpcs::{GrpcMethod, Rpc, SERVICES, rpc};
 pub use status::{Code, Status};
+pub use timeout::timeout_ms;
 
 /// gRPC over HTTP/2, "Requests": POST of `application/grpc`, or with a suffix or parameters.
 pub fn is_request(head: &Head<'_>) -> bool {
@@ -90,11 +92,11 @@ pub fn handle<'x>(
         Ok(message) => message,
         Err(status) => return refuse(&mut cx.writer, &status),
     };
-    let last_event_id = head.values("a2a-last-event-id").next().and_then(number);
+    let last_event_id = head.value(Field::A2aLastEventId).and_then(number);
     let origin = Origin::of(cx.config, cx.peer, head);
     let version = head.value(Field::A2aVersion);
     // What is no text is no name either.
-    let tenant = head.values("a2a-tenant").next().map(|name| str::from_utf8(name).unwrap_or("?"));
+    let tenant = head.value(Field::A2aTenant).map(|name| str::from_utf8(name).unwrap_or("?"));
     let fields = RequestFields::of(head);
     cx.source = RequestSource::Grpc(Metadata { version, last_event_id, tenant, origin, fields });
     cx.extensions = extensions::joined(head).map(Cow::Owned);

@@ -89,6 +89,11 @@ impl Status {
         }
     }
 
+    /// The time that the client gave is over.
+    pub fn late() -> Status {
+        Status::new(Code::DeadlineExceeded, "the deadline has passed")
+    }
+
     /// The status of a call that is refused before it is known to be one, for which HTTP has this
     /// status: said in gRPC's own words, since its clients make UNKNOWN of most others.
     pub fn of_http(status: u16, why: &str) -> Status {

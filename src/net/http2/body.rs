@@ -5,7 +5,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::RecvStream;
 
-use super::{Deadline, Http2Shared, earlier};
+use super::{
+    Http2Shared,
+    deadline::{Deadline, earlier},
+};
 
 /// The body of a request on its way.
 pub(super) struct Body {
@@ -103,6 +106,11 @@ impl Body {
     /// True: nothing more will come.
     pub(super) fn is_over(&self) -> bool {
         self.stream.is_end_stream()
+    }
+
+    /// True: this piece, which has just come, is all of the body.
+    pub(super) fn is_all(&self, piece: &Bytes) -> bool {
+        self.came == piece.len() && self.is_over()
     }
 
     /// The body has no more time limits but those of its call.

@@ -1,11 +1,15 @@
-//! Fields of the engine's as those of h2.
+//! Heads and trailers of answers, as those of h2.
 
 use std::cell::RefCell;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE, DATE},
+};
 
 use crate::{
-    http::{ResponseFields, date::imf_fixdate},
+    engine::HeadParts,
+    http::{ResponseFields, date::imf_fixdate, media},
     service::Now,
 };
 
@@ -13,15 +17,78 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// How nearly every call of gRPC ends.
 const OK: HeaderValue = HeaderValue::from_static("0");
 
-/// The value of `Date`, made once a second; with the second that it says.
+/// What the answers of one connection repeat.
 #[derive(Default)]
-pub(super) struct DateValue(RefCell<Option<(u64, HeaderValue)>>);
+pub(super) struct Heads {
+    /// The value of `Date`, made once a second; with the second that it says.
+    date: RefCell<Option<(u64, HeaderValue)>>,
+    /// The last head without fields of its own.
+    last: RefCell<Option<LastHead>>,
+}
 
-impl DateValue {
-    /// The value for this time.
-    pub(super) fn at(&self, now: Now) -> Option<HeaderValue> {
+/// A head that may come again.
+struct LastHead {
+    second: u64,
+    media: &'static str,
+    content_length: Option<u64>,
+    headers: HeaderMap,
+}
+
+impl Heads {
+    /// The head of an answer that begins now.
+    pub(super) fn response(&self, head: &HeadParts, now: Now) -> Response<()> {
+        let mut response = Response::new(());
+        // All our statuses are some.
+        *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or_default();
+        *response.headers_mut() = match head.fields.is_empty() {
+            true => self.repeated(head, now),
+            false => {
+                let mut headers = self.headers(head, now);
+                put(&mut headers, head.fields.get());
+                headers
+            }
+        };
+        response
+    }
+
+    /// A copy of the last headers, if they would be the same.
+    fn repeated(&self, head: &HeadParts, now: Now) -> HeaderMap {
+        let &HeadParts { media, content_length, .. } = head;
         let second = now.unix_ms / 1000;
-        let mut said = self.0.borrow_mut();
+        let mut last = self.last.borrow_mut();
+        if let Some(last) = &*last
+            && (last.second, last.content_length) == (second, content_length)
+            && last.media == media
+        {
+            return last.headers.clone();
+        }
+        let headers = self.headers(head, now);
+        *last = Some(LastHead { second, media, content_length, headers: headers.clone() });
+        headers
+    }
+
+    /// The fields that are not the answer's own. Of gRPC there is but the type: its messages say
+    /// how long they are.
+    fn headers(&self, head: &HeadParts, now: Now) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(4);
+        if !head.media.is_empty() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(head.media));
+        }
+        if head.media == media::GRPC {
+            return headers;
+        }
+        if let Some(date) = self.date(now) {
+            headers.insert(DATE, date);
+        }
+        if let Some(length) = head.content_length {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        headers
+    }
+
+    fn date(&self, now: Now) -> Option<HeaderValue> {
+        let second = now.unix_ms / 1000;
+        let mut said = self.date.borrow_mut();
         if said.as_ref().is_none_or(|(known, _)| *known != second) {
             let value = HeaderValue::from_bytes(&imf_fixdate(second)).ok()?;
             *said = Some((second, value));
@@ -31,7 +98,7 @@ impl DateValue {
 }
 
 /// Puts fields of an answer into those of h2.
-pub(super) fn put(headers: &mut HeaderMap, fields: ResponseFields<'_>) {
+fn put(headers: &mut HeaderMap, fields: ResponseFields<'_>) {
     for (name, value) in fields.iter() {
         let known = match (name, value) {
             ("grpc-status", "0") => (STATUS, OK),

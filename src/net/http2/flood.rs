@@ -126,13 +126,16 @@ pub(super) struct Inflow {
     heads: Cell<u64>,
     /// Bytes that may still be read in this turn.
     turn: Cell<usize>,
+    /// True: what has come is handed over before anything else is read.
+    is_paused: Cell<bool>,
 }
 
 impl Inflow {
     pub(super) fn new(control_frames_max: usize, now_ms: u64) -> Inflow {
         let allowance = Allowance::new(control_frames_max as u64, now_ms);
         let (allowance, turn) = (Cell::new(allowance), Cell::new(TURN_BYTES));
-        Inflow { allowance, is_flooded: Cell::new(false), heads: Cell::new(0), turn }
+        let (is_flooded, heads, is_paused) = (Cell::new(false), Cell::new(0), Cell::new(false));
+        Inflow { allowance, is_flooded, heads, turn, is_paused }
     }
 
     /// True: the peer has sent too many frames without use, and nothing more is read of it.
@@ -143,6 +146,17 @@ impl Inflow {
     /// Gives the connection another turn.
     pub(super) fn begin_turn(&self) {
         self.turn.set(TURN_BYTES);
+    }
+
+    /// Whether what has come is handed over before anything else is read. Who says so polls the
+    /// connection again, without it, before it waits: nobody is woken for what is not read.
+    pub(super) fn pause(&self, is_paused: bool) {
+        self.is_paused.set(is_paused);
+    }
+
+    /// See [`Inflow::pause`].
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused.get()
     }
 
     /// True: others come first.
@@ -169,6 +183,11 @@ impl Inflow {
     pub(super) fn called(&self) {
         self.heads.set(self.heads.get().saturating_sub(1));
         self.grant(GRANT);
+    }
+
+    /// True: fields have come that have begun no call yet.
+    pub(super) fn has_heads(&self) -> bool {
+        self.heads.get() > 0
     }
 
     /// Takes account of the fields that began no call: h2 has handed over all that it will.

@@ -16,8 +16,9 @@ use crate::binding::grpc::{
 };
 
 use super::{
-    Deadline, Http2Shared,
+    Http2Shared,
     body::{Body, Piece},
+    deadline::Deadline,
 };
 
 /// The messages of a request, one after another.
@@ -27,8 +28,6 @@ pub(super) struct Messages {
     /// What came and is not yet a message: as it came, or joined.
     held: Bytes,
     joined: BytesMut,
-    /// Bytes that the call keeps beside its messages.
-    kept: usize,
     /// Bytes that are counted among all buffers: nothing until the call waits.
     charged: usize,
 }
@@ -48,11 +47,11 @@ fn refuse<T>(code: Code, why: &str) -> Result<T, NoMessage> {
 }
 
 impl Messages {
-    /// `kept`: bytes that the call keeps beside its messages.
-    pub(super) fn new(stream: RecvStream, shared: &Rc<Http2Shared>, kept: usize) -> Messages {
+    /// Nothing has come yet.
+    pub(super) fn new(stream: RecvStream, shared: &Rc<Http2Shared>) -> Messages {
         let (body, shared) = (Body::new(stream, shared), Rc::clone(shared));
         let (held, joined) = (Bytes::new(), BytesMut::new());
-        Messages { shared, body, held, joined, kept, charged: 0 }
+        Messages { shared, body, held, joined, charged: 0 }
     }
 
     /// The next message, without a copy if it came in one piece.
@@ -158,7 +157,7 @@ impl Messages {
             }
             Piece::End => Ok(false),
             Piece::Slow => refuse(Code::Cancelled, "the message came too slowly"),
-            Piece::Late => Err(NoMessage::Status(late())),
+            Piece::Late => Err(NoMessage::Status(Status::late())),
             Piece::Gone => Err(NoMessage::Gone),
         }
     }
@@ -201,23 +200,10 @@ impl Messages {
         }
     }
 
-    /// Counts a message of this length, which was taken out and waits to be handled.
-    pub(super) fn hold_whole(&mut self, length: usize) -> Result<(), NoMessage> {
-        self.count(self.kept + length)
-    }
-
-    /// Counts nothing any more: what was waited for is handled.
-    pub(super) fn give_back(&mut self) {
-        self.shared.account.give_back(std::mem::take(&mut self.charged));
-    }
-
     /// Counts what is held while the call waits.
     fn hold(&mut self) -> Result<(), NoMessage> {
         self.join();
-        self.count(self.kept + self.joined.capacity())
-    }
-
-    fn count(&mut self, held: usize) -> Result<(), NoMessage> {
+        let held = self.joined.capacity();
         if held == self.charged {
             return Ok(());
         }
@@ -227,13 +213,8 @@ impl Messages {
     }
 }
 
-/// The time that the client gave is over.
-pub(super) fn late() -> Status {
-    Status::new(Code::DeadlineExceeded, "the deadline has passed")
-}
-
 impl Drop for Messages {
     fn drop(&mut self) {
-        self.give_back();
+        self.shared.account.give_back(self.charged);
     }
 }

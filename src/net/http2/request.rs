@@ -1,77 +1,80 @@
-//! Everything that is not gRPC: an exchange of the engine's, whose answer leaves as frames.
+//! One request: an exchange of the engine's, whose answer leaves as frames.
 //!
 //! Every limit of HTTP/1.1 holds: that of the body from `Content-Length` on before any of it is
-//! read. A request that has come is answered where it arrived; one that waits is counted.
+//! read. A request that has come is answered where it arrived; one that waits becomes a task of its
+//! own, and is counted.
 
 use std::{
-    future::poll_fn,
+    future::Future,
+    pin::Pin,
     rc::Rc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker, ready},
 };
 
 use bytes::Bytes;
 use h2::{RecvStream, SendStream, server::SendResponse};
-use http::{
-    HeaderMap, HeaderValue, Request, Response, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_TYPE, DATE},
-    uri::PathAndQuery,
-};
+use http::{HeaderMap, Request, Response, uri::PathAndQuery};
 
 use crate::{
-    binding::responder::Content,
+    binding::{grpc::Status, responder::Content},
     engine::{Cx, Exchange, HeadParts, RequestParts, ResponseFields, ResponseSink},
     net::{wheel::NEVER, worker_state::WorkerScratch},
 };
 
 use super::{
-    CallGuard, Deadline, Http2Shared,
+    CallGuard, Http2Shared,
     body::{Body, Piece},
-    fields::{put, trailers},
-    send::{Gone, send, take, take_piece},
+    deadline::Deadline,
+    fields::trailers,
+    send::{Gone, Sending, take, take_piece},
+    services,
 };
 
-/// Answers one request.
-pub(super) async fn answer(
-    guard: CallGuard,
+/// Answers a request at once if it can be, and in a task of its own otherwise.
+pub(super) fn start(
+    shared: &Rc<Http2Shared>,
     request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
+    respond: SendResponse<Bytes>,
+    cx: &mut Context<'_>,
 ) {
-    let shared = Rc::clone(&guard.0);
-    let (head, body) = request.into_parts();
-    let mut body = Body::new(body, &shared);
-    body.rest();
-    let exchange = begin(&shared, &head, !body.is_over());
+    let guard = CallGuard::new(shared);
+    let exchange = begin(shared, &request);
+    if let Some(rpc) = services::rpc_at(request.uri().path())
+        && exchange.is_grpc()
+    {
+        let (body, due_ms) = (request.into_body(), exchange.due_ms());
+        let mut call = Box::pin(services::answer(guard, rpc, body, respond, due_ms));
+        if call.as_mut().poll(cx).is_pending() {
+            tokio::task::spawn_local(call);
+        }
+        return;
+    }
     // What waits holds its request, and h2's form of it takes several times the bytes.
-    drop(head);
-    let deadline = Deadline::new(&shared.local);
-    let mut call =
-        Http2Request { shared, exchange, body: Some(body), deadline, charged: 0, may_begin: false };
-    // What fails here is the client's leaving, or its end.
-    let _ = call.run(&mut respond).await;
+    let body = request.into_body();
+    let mut call = Http2Request::new(guard, exchange, body, respond);
+    if call.go_on(cx).is_pending() {
+        tokio::task::spawn_local(call);
+    }
 }
 
 /// RFC 9113 §8.3.1: `:authority` stands for `Host`.
-fn begin(shared: &Http2Shared, head: &http::request::Parts, has_body: bool) -> Exchange {
-    let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
-    let fields = head.headers.iter().map(|(name, value)| (name.as_ref(), value.as_bytes()));
+fn begin(shared: &Http2Shared, request: &Request<RecvStream>) -> Exchange {
+    let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    let fields = request.headers().iter().map(|(name, value)| (name.as_ref(), value.as_bytes()));
     let request = RequestParts {
-        method: head.method.as_str().as_bytes(),
+        method: request.method().as_str().as_bytes(),
         target: target.as_bytes(),
         authority,
         fields,
-        has_body,
+        has_body: !request.body().is_end_stream(),
         takes_trailers: true,
     };
-    with_cx(shared, std::task::Waker::noop(), |cx| Exchange::new(cx, request))
+    with_cx(shared, Waker::noop(), |cx| Exchange::new(cx, request))
 }
 
 /// Lets the engine work on something, with an output that is empty before and after.
-fn with_cx<T>(
-    shared: &Http2Shared,
-    wake: &std::task::Waker,
-    work: impl FnOnce(&mut Cx<'_>) -> T,
-) -> T {
+fn with_cx<T>(shared: &Http2Shared, wake: &Waker, work: impl FnOnce(&mut Cx<'_>) -> T) -> T {
     let now = shared.local.now();
     let mut scratch = shared.local.scratch.borrow_mut();
     let WorkerScratch { worker, out, .. } = &mut *scratch;
@@ -82,7 +85,8 @@ fn with_cx<T>(
 
 /// One request on its way.
 struct Http2Request {
-    shared: Rc<Http2Shared>,
+    guard: CallGuard,
+    respond: SendResponse<Bytes>,
     exchange: Exchange,
     /// What is to come of the body; nothing once the answer has begun.
     body: Option<Body>,
@@ -91,42 +95,40 @@ struct Http2Request {
     charged: usize,
     /// False: answers of this connection wait to be read, and it may have to wait for them.
     may_begin: bool,
+    /// The answer, once its head was sent.
+    stream: Option<SendStream<Bytes>>,
+    /// True: the content comes in pieces, for as long as there is something to say.
+    is_stream: bool,
+    /// What was said and has not left.
+    sending: Option<Sending>,
+    end: End,
 }
 
-impl Drop for Http2Request {
-    fn drop(&mut self) {
-        self.shared.account.give_back(self.charged);
-    }
+/// What follows the content that was said.
+#[derive(Default)]
+enum End {
+    /// More of it.
+    #[default]
+    Open,
+    /// Nothing.
+    Closed,
+    /// Trailers.
+    Trailers(HeaderMap),
 }
 
 /// What the exchange said in one turn.
 struct Said<'s> {
     shared: &'s Http2Shared,
     head: Option<Response<()>>,
-    /// True: the content comes in pieces, for as long as there is something to say.
     is_stream: bool,
     content: Result<Bytes, Gone>,
-    end: Option<HeaderMap>,
+    end: End,
 }
 
 impl ResponseSink for Said<'_> {
     fn head(&mut self, head: &HeadParts) {
-        let mut response = Response::new(());
-        // All our statuses are some.
-        *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or_default();
-        let headers = response.headers_mut();
-        if let Some(date) = self.shared.date.at(self.shared.local.clock.now()) {
-            headers.insert(DATE, date);
-        }
-        if !head.media.is_empty() {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(head.media));
-        }
-        if let Some(length) = head.content_length {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-        }
-        put(headers, head.fields.get());
         self.is_stream = head.content == Content::Stream;
-        self.head = Some(response);
+        self.head = Some(self.shared.heads.response(head, self.shared.local.clock.now()));
     }
 
     fn content(&mut self, bytes: &mut Vec<u8>) {
@@ -137,40 +139,98 @@ impl ResponseSink for Said<'_> {
     }
 
     fn end(&mut self, fields: ResponseFields<'_>) {
-        self.end = Some(trailers(fields));
+        self.end = match fields.is_empty() {
+            true => End::Closed,
+            false => End::Trailers(trailers(fields)),
+        };
+    }
+}
+
+impl Said<'_> {
+    fn is_nothing(&self) -> bool {
+        let has_content = !matches!(&self.content, Ok(bytes) if bytes.is_empty());
+        self.head.is_none() && !has_content && matches!(self.end, End::Open)
+    }
+}
+
+impl Drop for Http2Request {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+impl Future for Http2Request {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // What fails here is the client's leaving, or its end.
+        self.go_on(cx).map(drop)
     }
 }
 
 impl Http2Request {
-    async fn run(&mut self, respond: &mut SendResponse<Bytes>) -> Result<(), Gone> {
-        let shared = Rc::clone(&self.shared);
-        let mut stream: Option<SendStream<Bytes>> = None;
-        let mut is_stream = false;
-        loop {
-            let turn = poll_fn(|cx| self.turn(&shared, cx, respond, (&mut stream, is_stream)));
-            let said = turn.await?;
-            is_stream = said.is_stream;
-            let (content, has_trailers) =
-                (said.content?, said.end.as_ref().is_some_and(|end| !end.is_empty()));
-            let is_last = said.end.is_some() && !has_trailers;
-            if let Some(response) = said.head {
-                let is_all = is_last && content.is_empty();
-                let opened = respond.send_response(response, is_all).map_err(|_| Gone)?;
-                if is_all {
-                    return Ok(());
-                }
-                stream = Some(opened);
-            }
-            let Some(stream) = &mut stream else { return Err(Gone) };
-            send(stream, content, is_last, &shared, &mut self.deadline, NEVER).await?;
-            if let Some(end) = said.end {
-                return if has_trailers {
-                    stream.send_trailers(end).map_err(|_| Gone)
-                } else {
-                    Ok(())
-                };
-            }
+    fn new(
+        guard: CallGuard,
+        exchange: Exchange,
+        body: RecvStream,
+        respond: SendResponse<Bytes>,
+    ) -> Http2Request {
+        let mut body = Body::new(body, &guard.0);
+        body.rest();
+        Http2Request {
+            respond,
+            exchange,
+            body: Some(body),
+            deadline: Deadline::new(&guard.0.local),
+            charged: 0,
+            may_begin: false,
+            stream: None,
+            is_stream: false,
+            sending: None,
+            end: End::Open,
+            guard,
         }
+    }
+
+    /// Sends what is said until all of it is.
+    fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        let shared = Rc::clone(&self.guard.0);
+        loop {
+            if !ready!(self.send(&shared, cx))? {
+                return Poll::Ready(Ok(()));
+            }
+            let said = ready!(self.turn(&shared, cx))?;
+            self.is_stream = said.is_stream;
+            let content = said.content?;
+            if let Some(head) = said.head {
+                let is_all = content.is_empty() && matches!(said.end, End::Closed);
+                let stream = self.respond.send_response(head, is_all).map_err(|_| Gone)?;
+                if is_all {
+                    return Poll::Ready(Ok(()));
+                }
+                self.stream = Some(stream);
+            }
+            self.end = said.end;
+            self.sending = Some(Sending::new(content, &shared));
+        }
+    }
+
+    /// Sends what was said; false: that was all.
+    fn send(&mut self, shared: &Http2Shared, cx: &mut Context<'_>) -> Poll<Result<bool, Gone>> {
+        let Some(sending) = &mut self.sending else { return Poll::Ready(Ok(true)) };
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(Gone)) };
+        let due_ms = self.exchange.due_ms().unwrap_or(NEVER);
+        let is_last = matches!(self.end, End::Closed);
+        let deadline = &mut self.deadline;
+        if !ready!(sending.poll(cx, (stream, is_last), shared, deadline, due_ms))? {
+            self.end = End::Trailers(trailers(Status::late().fields().get()));
+        }
+        self.sending = None;
+        Poll::Ready(match std::mem::take(&mut self.end) {
+            End::Open => Ok(true),
+            End::Closed => Ok(false),
+            End::Trailers(end) => stream.send_trailers(end).map(|()| false).map_err(|_| Gone),
+        })
     }
 
     /// Goes on until there is something to send.
@@ -178,29 +238,28 @@ impl Http2Request {
         &mut self,
         shared: &'s Http2Shared,
         cx: &mut Context<'_>,
-        respond: &mut SendResponse<Bytes>,
-        (stream, is_stream): (&mut Option<SendStream<Bytes>>, bool),
     ) -> Poll<Result<Said<'s>, Gone>> {
-        if !self.may_begin && !shared.account.lets_begin(cx.waker()) {
-            if respond.poll_reset(cx).is_ready() {
-                return Poll::Ready(Err(Gone));
+        if !self.may_begin {
+            let is_late = self.exchange.is_late(shared.local.clock.now());
+            if !is_late && !shared.account.lets_begin(cx.waker()) {
+                return self.wait(shared, cx);
             }
-            return self.wait(cx);
+            self.may_begin = true;
         }
-        self.may_begin = true;
-        let mut said = Said { shared, head: None, is_stream, content: Ok(Bytes::new()), end: None };
+        let (head, content) = (None, Ok(Bytes::new()));
+        let mut said = Said { shared, head, is_stream: self.is_stream, content, end: End::Open };
         let mut was_late = false;
         loop {
-            let is_late = self.read(shared, cx)?;
-            if !self.exchange.wants_body() && self.body.take().is_some() {
+            let (is_late, whole) = self.read(shared, cx)?;
+            if (whole.is_some() || !self.exchange.wants_body()) && self.body.take().is_some() {
                 // What is handled now makes room for its answer.
                 self.give_back();
             }
-            let _ = with_cx(shared, cx.waker(), |cx| self.exchange.poll(cx, &mut said));
-            if said.head.is_some()
-                || said.end.is_some()
-                || !matches!(&said.content, Ok(bytes) if bytes.is_empty())
-            {
+            let _ = with_cx(shared, cx.waker(), |cx| match whole {
+                Some(body) => self.exchange.poll_whole(cx, &body, &mut said),
+                None => self.exchange.poll(cx, &mut said),
+            });
+            if !said.is_nothing() {
                 // A request that is answered before it has come is refused.
                 self.body = None;
                 self.give_back();
@@ -212,25 +271,36 @@ impl Http2Request {
             }
             was_late = true;
         }
-        let left = match stream {
-            Some(stream) => stream.poll_reset(cx),
-            None => respond.poll_reset(cx),
-        };
-        if left.is_ready() {
-            return Poll::Ready(Err(Gone));
-        }
-        self.charge()?;
+        self.hear_reset(cx)?;
+        self.charge(shared)?;
         self.deadline.arm(cx, self.exchange.deadline_ms(shared.limits()).unwrap_or(NEVER));
         Poll::Pending
     }
 
-    /// Takes in what has come of the body; true: the time for more of it is over.
-    fn read(&mut self, shared: &Http2Shared, cx: &mut Context<'_>) -> Result<bool, Gone> {
+    /// Fails when the client has left.
+    fn hear_reset(&mut self, cx: &mut Context<'_>) -> Result<(), Gone> {
+        let left = match &mut self.stream {
+            Some(stream) => stream.poll_reset(cx),
+            None => self.respond.poll_reset(cx),
+        };
+        if left.is_ready() { Err(Gone) } else { Ok(()) }
+    }
+
+    /// Takes in what has come of the body, or gives it back if that is all of it; true: the time
+    /// for more of it is over.
+    fn read(
+        &mut self,
+        shared: &Http2Shared,
+        cx: &mut Context<'_>,
+    ) -> Result<(bool, Option<Bytes>), Gone> {
         while self.exchange.wants_body()
             && let Some(body) = &mut self.body
         {
             let due_ms = self.exchange.deadline_ms(shared.limits());
             match body.poll(cx, shared, &mut self.deadline, due_ms) {
+                Poll::Ready(Piece::Bytes(bytes)) if body.is_all(&bytes) => {
+                    return Ok((false, Some(bytes)));
+                }
                 Poll::Ready(Piece::Bytes(bytes)) => {
                     self.exchange.push(shared.limits(), &bytes);
                     if body.is_over() {
@@ -238,35 +308,35 @@ impl Http2Request {
                     }
                 }
                 Poll::Ready(Piece::End) => self.exchange.end(),
-                Poll::Ready(Piece::Slow | Piece::Late) => return Ok(true),
+                Poll::Ready(Piece::Slow | Piece::Late) => return Ok((true, None)),
                 Poll::Ready(Piece::Gone) => return Err(Gone),
-                Poll::Pending => return Ok(false),
+                Poll::Pending => return Ok((false, None)),
             }
         }
-        Ok(false)
+        Ok((false, None))
     }
 
     /// Takes in what comes until the call may begin: h2 would hold more for it.
-    fn wait<T>(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Gone>> {
+    fn wait<T>(&mut self, shared: &Http2Shared, cx: &mut Context<'_>) -> Poll<Result<T, Gone>> {
+        self.hear_reset(cx)?;
         while let Some(body) = &mut self.body
             && let Some(piece) = body.poll_ahead(cx)
         {
-            self.exchange.push(self.shared.limits(), &piece);
+            self.exchange.push(shared.limits(), &piece);
         }
-        self.charge()?;
-        self.deadline.arm(cx, NEVER);
+        self.charge(shared)?;
+        self.deadline.arm(cx, self.exchange.due_ms().unwrap_or(NEVER));
         Poll::Pending
     }
 
     /// Counts what is held while it waits.
-    fn charge(&mut self) -> Result<(), Gone> {
+    fn charge(&mut self, shared: &Http2Shared) -> Result<(), Gone> {
         let held = self.exchange.held_bytes();
         let before = std::mem::replace(&mut self.charged, held);
-        let stays = self.shared.account.charge(before, held, self.shared.now_ms());
-        if stays { Ok(()) } else { Err(Gone) }
+        if shared.account.charge(before, held, shared.now_ms()) { Ok(()) } else { Err(Gone) }
     }
 
     fn give_back(&mut self) {
-        self.shared.account.give_back(std::mem::take(&mut self.charged));
+        self.guard.0.account.give_back(std::mem::take(&mut self.charged));
     }
 }

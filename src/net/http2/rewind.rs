@@ -21,6 +21,8 @@ pub(super) struct Rewind<S: Transport> {
     stream: S,
     shared: Rc<Http2Shared>,
     frames: Frames,
+    /// True: something was written.
+    has_begun: bool,
     /// True: we have said our last.
     is_shut: bool,
 }
@@ -29,7 +31,7 @@ impl<S: Transport> Rewind<S> {
     /// `read` goes before what `stream` has.
     pub(super) fn new(read: Vec<u8>, stream: S, shared: &Rc<Http2Shared>) -> Rewind<S> {
         let (shared, frames) = (Rc::clone(shared), Frames::new());
-        Rewind { read, given: 0, stream, shared, frames, is_shut: false }
+        Rewind { read, given: 0, stream, shared, frames, has_begun: false, is_shut: false }
     }
 }
 
@@ -64,6 +66,9 @@ impl<S: Transport> AsyncRead for Rewind<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let me = &mut *self;
+        if me.shared.inflow.is_paused() {
+            return Poll::Pending;
+        }
         if me.shared.inflow.is_flooded() {
             // Whoever reads this connection looks at that after every turn.
             return Poll::Pending;
@@ -90,6 +95,7 @@ impl<S: Transport> AsyncWrite for Rewind<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.has_begun = true;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -101,8 +107,10 @@ impl<S: Transport> AsyncWrite for Rewind<S> {
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 
+    /// False at first: then h2 copies content of up to 1 KiB, and writes many frames at once;
+    /// otherwise it would write each frame of 256 bytes and more by itself.
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.has_begun && self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -2,7 +2,6 @@
 //! window is given up.
 
 use std::{
-    future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -10,8 +9,7 @@ use std::{
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 
-use super::{Deadline, Http2Shared, account::Account};
-use crate::service::tap::DurableWait;
+use super::{Http2Shared, account::Account, deadline::Deadline};
 
 /// An answer above this size that fills its buffer is handed over as it is; another one is copied,
 /// and the buffer stays with the worker.
@@ -44,18 +42,6 @@ impl Drop for Counted {
 /// The stream is over: the peer has left or was given up.
 pub(super) struct Gone;
 
-/// Waits until everything that was recorded so far is durable: what is sent next shows no more.
-pub(super) async fn durable(shared: &Http2Shared) {
-    let Some(tap) = shared.engine().tap() else { return };
-    let record = tap.recorded();
-    let mut wait = DurableWait::default();
-    poll_fn(|cx| match wait.is_durable(&**tap, record, cx.waker()) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
-    })
-    .await;
-}
-
 /// Takes a complete answer out of a worker's buffer; [`Gone`]: the buffers have no room for it.
 pub(super) fn take(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Bytes, Gone> {
     counted(out, shared, true)
@@ -86,61 +72,65 @@ fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<B
     if has_room { Ok(Bytes::from_owner(counted)) } else { Err(Gone) }
 }
 
-/// Sends `bytes` as fast as the peer takes them, and ends the stream behind them if `is_last`.
-///
-/// `due_ms`: returns `Ok(false)` at that time, with the rest unsent.
-pub(super) async fn send(
-    stream: &mut SendStream<Bytes>,
-    mut bytes: Bytes,
-    is_last: bool,
-    shared: &Http2Shared,
-    deadline: &mut Deadline,
-    due_ms: u64,
-) -> Result<bool, Gone> {
-    if bytes.is_empty() {
-        if is_last {
-            stream.send_data(bytes, true).map_err(|_| Gone)?;
+/// What is on its way to the peer.
+pub(super) struct Sending {
+    bytes: Bytes,
+    /// When the current window of the peer's began, and the bytes that it has taken since then.
+    since_ms: u64,
+    taken: usize,
+}
+
+impl Sending {
+    /// Nothing of it has left.
+    pub(super) fn new(bytes: Bytes, shared: &Http2Shared) -> Sending {
+        Sending { bytes, since_ms: shared.now_ms(), taken: 0 }
+    }
+
+    /// Sends as fast as the peer takes it, and ends the stream behind it if `is_last`.
+    ///
+    /// `due_ms`: says `false` at that time, with the rest unsent.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        (stream, is_last): (&mut SendStream<Bytes>, bool),
+        shared: &Http2Shared,
+        deadline: &mut Deadline,
+        due_ms: u64,
+    ) -> Poll<Result<bool, Gone>> {
+        if self.bytes.is_empty() {
+            if is_last {
+                stream.send_data(Bytes::new(), true).map_err(|_| Gone)?;
+            }
+            return Poll::Ready(Ok(true));
         }
-        return Ok(true);
-    }
-    let limits = shared.limits();
-    let mut since_ms = shared.local.clock.now().mono_ms;
-    // Bytes that the peer has taken since then.
-    let mut taken = 0;
-    while !bytes.is_empty() {
-        stream.reserve_capacity(bytes.len());
-        let room = poll_fn(|cx: &mut Context<'_>| {
-            let now = shared.local.clock.now().mono_ms;
-            match stream.poll_capacity(cx) {
-                Poll::Ready(Some(Ok(room))) => return Poll::Ready(Ok(Some(room))),
+        loop {
+            stream.reserve_capacity(self.bytes.len());
+            let room = match stream.poll_capacity(cx) {
+                Poll::Ready(Some(Ok(room))) => room,
                 Poll::Ready(_) => return Poll::Ready(Err(Gone)),
-                Poll::Pending => {}
+                Poll::Pending => break,
+            };
+            let piece = self.bytes.split_to(room.min(self.bytes.len()));
+            self.taken += piece.len();
+            let is_all = self.bytes.is_empty();
+            shared.inflow.sent(piece.len());
+            stream.send_data(piece, is_last && is_all).map_err(|_| Gone)?;
+            if is_all {
+                return Poll::Ready(Ok(true));
             }
-            if now >= since_ms + limits.write_stall_ms {
-                if taken < limits.write_progress_bytes_min {
-                    return Poll::Ready(Err(Gone));
-                }
-                (since_ms, taken) = (now, 0);
-            }
-            if now >= due_ms {
-                return Poll::Ready(Ok(None));
-            }
-            deadline.arm(cx, due_ms.min(since_ms + limits.write_stall_ms));
-            Poll::Pending
-        });
-        let room = match room.await {
-            Ok(Some(room)) => room,
-            Ok(None) => return Ok(false),
-            Err(gone) => {
+        }
+        let (now, limits) = (shared.now_ms(), shared.limits());
+        if now >= self.since_ms + limits.write_stall_ms {
+            if self.taken < limits.write_progress_bytes_min {
                 stream.send_reset(Reason::ENHANCE_YOUR_CALM);
-                return Err(gone);
+                return Poll::Ready(Err(Gone));
             }
-        };
-        let piece = bytes.split_to(room.min(bytes.len()));
-        taken += piece.len();
-        let ends = is_last && bytes.is_empty();
-        shared.inflow.sent(piece.len());
-        stream.send_data(piece, ends).map_err(|_| Gone)?;
+            (self.since_ms, self.taken) = (now, 0);
+        }
+        if now >= due_ms {
+            return Poll::Ready(Ok(false));
+        }
+        deadline.arm(cx, due_ms.min(self.since_ms + limits.write_stall_ms));
+        Poll::Pending
     }
-    Ok(true)
 }

@@ -1,8 +1,14 @@
-//! The services that every gRPC server has: health, and reflection.
+//! The services that every gRPC server has beside A2A: health, and reflection.
+//!
+//! Law: their calls begin when their head was checked, as every call, and wait for no answers of
+//! others: a connection that does not take its answers still hears how the server is. Two of them
+//! are streams that last for as long as their client likes.
 
-use std::{future::poll_fn, task::Poll};
+use std::{future::poll_fn, rc::Rc, task::Poll};
 
 use bytes::Bytes;
+use h2::{RecvStream, SendStream, server::SendResponse};
+use http::{HeaderValue, Response, header::CONTENT_TYPE};
 
 use crate::{
     binding::grpc::{
@@ -11,95 +17,182 @@ use crate::{
         reflection,
     },
     fault::Fault,
+    http::media,
     net::wheel::NEVER,
     permits::Permit,
 };
 
 use super::{
-    Http2Shared, earlier,
-    grpc::{End, GrpcCall, initial},
-    message::{Messages, NoMessage, late},
-    send::{send, take, take_piece},
+    CallGuard, Http2Shared,
+    deadline::{Deadline, earlier},
+    fields::trailers,
+    message::{Messages, NoMessage},
+    send::{Gone, Sending, take_piece},
 };
 
-impl GrpcCall {
+/// A call of theirs, and what it waits with.
+struct ServiceCall {
+    guard: CallGuard,
+    respond: SendResponse<Bytes>,
+    deadline: Deadline,
+    /// When the client no longer wants the answer.
+    due_ms: Option<u64>,
+}
+
+/// How a call ends: with a status, or because its client left.
+enum End {
+    Status(Status),
+    Gone,
+}
+
+impl From<Gone> for End {
+    fn from(_: Gone) -> End {
+        End::Gone
+    }
+}
+
+impl From<NoMessage> for End {
+    fn from(no_message: NoMessage) -> End {
+        match no_message {
+            NoMessage::End => End::Status(Status::OK),
+            NoMessage::Status(status) => End::Status(status),
+            NoMessage::Gone => End::Gone,
+        }
+    }
+}
+
+/// Whether a path is that of such a call.
+pub(super) fn rpc_at(path: &str) -> Option<Rpc> {
+    // Hardly any is.
+    if path.starts_with("/grpc.") { grpc::rpc(path) } else { None }
+}
+
+/// Answers a call whose head is in order.
+pub(super) async fn answer(
+    guard: CallGuard,
+    rpc: Rpc,
+    body: RecvStream,
+    respond: SendResponse<Bytes>,
+    due_ms: Option<u64>,
+) {
+    let messages = Messages::new(body, &guard.0);
+    let deadline = Deadline::new(&guard.0.local);
+    let mut call = ServiceCall { guard, respond, deadline, due_ms };
+    let end = match rpc {
+        Rpc::Reflection => call.reflection(messages).await,
+        Rpc::HealthCheck | Rpc::HealthWatch | Rpc::A2a(_) => call.health(rpc, messages).await,
+    };
+    if let Err(End::Status(status)) = end {
+        call.refuse(&status);
+    }
+}
+
+impl ServiceCall {
+    fn shared(&self) -> Rc<Http2Shared> {
+        Rc::clone(&self.guard.0)
+    }
+
+    /// Begins the answer.
+    fn open(&mut self) -> Result<SendStream<Bytes>, End> {
+        self.respond.send_response(initial(), false).map_err(|_| End::Gone)
+    }
+
+    /// Ends a call that has sent nothing: a response of trailers alone.
+    fn refuse(&mut self, status: &Status) {
+        let mut response = initial();
+        response.headers_mut().extend(trailers(status.fields().get()));
+        // A client that left needs no answer.
+        let _ = self.respond.send_response(response, true);
+    }
+
+    /// A place among the open streams.
+    fn permit(&self) -> Result<Permit, End> {
+        let shared = &self.guard.0;
+        let permit = shared.engine().config.streams.permit(shared.local.worker);
+        let refused = || grpc::status_of(&Fault::at_limit("streams_max"));
+        permit.ok_or_else(|| End::Status(refused()))
+    }
+
+    /// Sends a message; false: the time was over before all of it had left.
+    async fn send(
+        &mut self,
+        stream: &mut SendStream<Bytes>,
+        message: Bytes,
+        due_ms: u64,
+    ) -> Result<bool, Gone> {
+        let ServiceCall { guard, deadline, .. } = self;
+        let mut sending = Sending::new(message, &guard.0);
+        poll_fn(|cx| sending.poll(cx, (stream, false), &guard.0, deadline, due_ms)).await
+    }
+
     /// `grpc.health.v1.Health`.
-    pub(super) async fn health(&mut self, rpc: Rpc, mut messages: Messages) -> Result<(), End> {
+    async fn health(&mut self, rpc: Rpc, mut messages: Messages) -> Result<(), End> {
         let message = messages.only(&mut self.deadline, self.due_ms).await?;
         let is_known = health::is_known(&message).map_err(End::Status)?;
         // Whoever watches may wait for long; what it asked with is not held meanwhile.
         drop((message, messages));
-        let look = |shared: &Http2Shared| Serving::of(is_known, shared.engine().is_draining());
-        let mut serving = look(&self.shared);
-        let mut out = Vec::new();
+        let shared = self.shared();
+        let look = || Serving::of(is_known, shared.engine().is_draining());
+        let (mut serving, mut out) = (look(), Vec::new());
+        let due_ms = self.due_ms.unwrap_or(NEVER);
         health::push(&mut out, serving);
         if let Rpc::HealthCheck = rpc {
             if serving == Serving::Unknown {
                 return Err(End::Status(health::no_service()));
             }
-            return self.answered(take(&mut out, &self.shared)?).await;
+            let mut stream = self.open()?;
+            let in_time = self.send(&mut stream, out.into(), due_ms).await?;
+            return end(&mut stream, &if in_time { Status::OK } else { Status::late() });
         }
         let permit = self.permit()?;
-        let mut stream = self.respond.send_response(initial(), false).map_err(|_| End::Gone)?;
+        let mut stream = self.open()?;
         loop {
-            let due_ms = self.due_ms.unwrap_or(NEVER);
-            let news = take_piece(&mut out, &self.shared)?;
-            send(&mut stream, news, false, &self.shared, &mut self.deadline, due_ms).await?;
-            let GrpcCall { shared, deadline, due_ms, .. } = self;
+            let news = take_piece(&mut out, &shared)?;
+            self.send(&mut stream, news, due_ms).await?;
             let status = poll_fn(|cx| {
-                let now = look(shared);
                 if stream.poll_reset(cx).is_ready() {
                     return Poll::Ready(Err(End::Gone));
                 }
+                let now = look();
                 if now != serving {
                     serving = now;
                     return Poll::Ready(Ok(None));
                 }
-                if due_ms.is_some_and(|due_ms| shared.local.clock.now().mono_ms >= due_ms) {
-                    return Poll::Ready(Ok(Some(late())));
+                if shared.now_ms() >= due_ms {
+                    return Poll::Ready(Ok(Some(Status::late())));
                 }
                 if shared.engine().is_cut() {
                     let status = Status::new(Code::Unavailable, "the server is shutting down");
                     return Poll::Ready(Ok(Some(status)));
                 }
-                deadline.arm(cx, due_ms.unwrap_or(NEVER));
+                self.deadline.arm(cx, due_ms);
                 Poll::Pending
             });
             match status.await? {
                 None => health::push(&mut out, serving),
                 Some(status) => {
                     drop(permit);
-                    return self.finish(&mut stream, Bytes::new(), &status).await;
+                    return end(&mut stream, &status);
                 }
             }
         }
     }
 
-    /// A place among the open streams.
-    fn permit(&self) -> Result<Permit, End> {
-        let shared = &self.shared;
-        let permit = shared.engine().config.streams.permit(shared.local.worker);
-        let refused = || grpc::status_of(&Fault::at_limit("streams_max"));
-        permit.ok_or_else(|| End::Status(refused()))
-    }
-
     /// `ServerReflectionInfo`: an answer to each question until the client ends.
-    pub(super) async fn reflection(&mut self, mut messages: Messages) -> Result<(), End> {
+    async fn reflection(&mut self, mut messages: Messages) -> Result<(), End> {
         let _permit = self.permit()?;
-        let mut stream = self.respond.send_response(initial(), false).map_err(|_| End::Gone)?;
+        let (shared, mut stream) = (self.shared(), self.open()?);
         messages.rest();
         let mut out = Vec::new();
         loop {
-            let idle_ms =
-                self.shared.local.clock.now().mono_ms + self.shared.limits().keep_alive_idle_ms;
+            let idle_ms = shared.now_ms() + shared.limits().keep_alive_idle_ms;
             let due_ms = earlier(self.due_ms, Some(idle_ms));
             let status = match messages.next(&mut self.deadline, Some(due_ms)).await {
                 Ok(message) => match reflection::answer(&mut out, &message) {
                     Ok(()) => {
                         drop(message);
-                        let answer = take_piece(&mut out, &self.shared)?;
-                        let GrpcCall { shared, deadline, .. } = self;
-                        let sending = send(&mut stream, answer, false, shared, deadline, due_ms);
+                        let answer = take_piece(&mut out, &shared)?;
+                        let sending = self.send(&mut stream, answer, due_ms);
                         let _ = messages.beside(sending).await??;
                         continue;
                     }
@@ -109,7 +202,19 @@ impl GrpcCall {
                 Err(NoMessage::Status(status)) => status,
                 Err(NoMessage::Gone) => return Err(End::Gone),
             };
-            return self.finish(&mut stream, Bytes::new(), &status).await;
+            return end(&mut stream, &status);
         }
     }
+}
+
+/// Initial metadata.
+fn initial() -> Response<()> {
+    let mut response = Response::new(());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media::GRPC));
+    response
+}
+
+/// Ends a stream.
+fn end(stream: &mut SendStream<Bytes>, status: &Status) -> Result<(), End> {
+    stream.send_trailers(trailers(status.fields().get())).map_err(|_| End::Gone)
 }

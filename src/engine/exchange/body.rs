@@ -1,0 +1,87 @@
+//! The body of a request on its way: how much of it may come, and how slowly.
+
+use super::{Exchange, ExchangeState};
+use crate::{
+    binding::{grpc::frame, large::LARGE_BODY_BYTES},
+    engine::Cx,
+    http::{BodyFraming, Reject},
+    limits::Limits,
+};
+
+/// What is refused whose length is not the one that its head names.
+const LENGTH_DIFFERS: &str = "the body is not as long as Content-Length says";
+
+impl Exchange {
+    /// True: the body is wanted. What comes of one that is not may be thrown away.
+    pub fn wants_body(&self) -> bool {
+        matches!(self.state, ExchangeState::Body { is_whole: false, .. })
+    }
+
+    /// Appends a piece of the body. Beyond `body_bytes_max` the request is refused; over gRPC the
+    /// message is that large at most, and is refused as soon as its length has come.
+    pub fn push(&mut self, limits: &Limits, piece: &[u8]) {
+        let ExchangeState::Body { head, is_whole } = &mut self.state else { return };
+        if *is_whole {
+            return;
+        }
+        let length = self.body.len() + piece.len();
+        match head.head().body() {
+            BodyFraming::Length(said) if length as u64 > said => {
+                self.state = ExchangeState::Refused(400, LENGTH_DIFFERS);
+            }
+            _ if !self.is_grpc && length > limits.body_bytes_max => {
+                let reject = Reject::BodyTooLarge;
+                self.state = ExchangeState::Refused(reject.status(), reject.reason());
+            }
+            BodyFraming::Length(said) => {
+                // What is announced is made room for when some of it has come.
+                let room = (said as usize).min(2 * length).max(length);
+                self.body.reserve_exact(room - self.body.len());
+                self.body.extend_from_slice(piece);
+            }
+            BodyFraming::None | BodyFraming::Chunked => self.body.extend_from_slice(piece),
+        }
+        match &mut self.state {
+            ExchangeState::Body { is_whole, .. } => {
+                // Then there is nothing to wait for.
+                *is_whole = self.is_grpc && frame::is_hopeless(&self.body, limits.body_bytes_max);
+            }
+            _ => self.body = Vec::new(),
+        }
+    }
+
+    /// Whether this is the whole body, and can be handled as it is.
+    pub(super) fn takes_whole(&self, cx: &Cx<'_>, body: &[u8]) -> bool {
+        let ExchangeState::Body { head, is_whole: false } = &self.state else { return false };
+        let fits = match head.head().body() {
+            BodyFraming::Length(said) => said == body.len() as u64,
+            BodyFraming::Chunked => body.len() <= cx.engine.limits().body_bytes_max,
+            BodyFraming::None => false,
+        };
+        fits && body.len() <= LARGE_BODY_BYTES && self.body.is_empty() && !self.is_late(cx.now)
+    }
+
+    /// Says that the body is there.
+    pub fn end(&mut self) {
+        let ExchangeState::Body { head, is_whole: is_whole @ false } = &mut self.state else {
+            return;
+        };
+        *is_whole = true;
+        if let BodyFraming::Length(said) = head.head().body()
+            && said != self.body.len() as u64
+        {
+            self.state = ExchangeState::Refused(400, LENGTH_DIFFERS);
+        }
+    }
+
+    /// True when a window of `body_idle_ms` passed without enough of the body.
+    pub(super) fn body_stalls(&mut self, cx: &Cx<'_>) -> bool {
+        let limits = cx.engine.limits();
+        if cx.now.mono_ms.saturating_sub(self.since_ms) < limits.body_idle_ms {
+            return false;
+        }
+        let progress = self.body.len() - self.seen;
+        (self.since_ms, self.seen) = (cx.now.mono_ms, self.body.len());
+        progress < limits.body_progress_bytes_min
+    }
+}

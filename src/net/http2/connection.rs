@@ -1,0 +1,208 @@
+//! One connection: calls are begun as they come, and it ends when it is idle, silent or a flood.
+//!
+//! Law: all calls that one read brought are begun before the connection writes. What h2 is told
+//! meanwhile wakes nobody, since it is polled again anyway.
+
+use std::{
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use bytes::Bytes;
+use h2::{
+    Ping, PingPong, Reason, RecvStream,
+    server::{Connection, SendResponse},
+};
+use http::Request;
+use smallvec::SmallVec;
+
+use crate::net::{server_state::Stage, transport::Transport};
+
+use super::{Http2Shared, deadline::Deadline, request, rewind::Rewind};
+
+type AcceptedCall = (Request<RecvStream>, SendResponse<Bytes>);
+
+/// Wakes the task of a connection, but not for what that does itself.
+struct ConnectionWaker {
+    task: Waker,
+    begins_calls: AtomicBool,
+}
+
+impl Wake for ConnectionWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.begins_calls.load(Relaxed) {
+            self.task.wake_by_ref();
+        }
+    }
+}
+
+/// One connection.
+pub(super) struct Http2Connection<S: Transport> {
+    h2: Connection<Rewind<S>, Bytes>,
+    pings: Option<PingPong>,
+    shared: Rc<Http2Shared>,
+    deadline: Deadline,
+    /// What h2 wakes.
+    waker: Arc<ConnectionWaker>,
+    /// When a call came, or an answer to a ping.
+    moved_ms: u64,
+    /// When a ping was sent that has no answer yet, or the goodbye.
+    asked_ms: Option<u64>,
+    /// True: the peer was told to go.
+    is_leaving: bool,
+    /// When a connection that flooded us is let go, whether or not it has heard why.
+    ends_ms: Option<u64>,
+}
+
+impl<S: Transport> Http2Connection<S> {
+    /// A connection that is driven by the task of `waker`.
+    pub(super) fn new(
+        mut h2: Connection<Rewind<S>, Bytes>,
+        shared: Rc<Http2Shared>,
+        task: Waker,
+    ) -> Http2Connection<S> {
+        let pings = h2.ping_pong();
+        let (deadline, moved_ms) = (Deadline::new(&shared.local), shared.now_ms());
+        let waker = Arc::new(ConnectionWaker { task, begins_calls: AtomicBool::new(false) });
+        let (asked_ms, is_leaving, ends_ms) = (None, false, None);
+        Http2Connection {
+            h2,
+            pings,
+            shared,
+            deadline,
+            waker,
+            moved_ms,
+            asked_ms,
+            is_leaving,
+            ends_ms,
+        }
+    }
+
+    /// Goes on as far as possible; ready when it is over.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.shared.local.server.stage() != Stage::Serving {
+            self.leave();
+        }
+        if self.shared.account.is_cut() {
+            return self.reset();
+        }
+        if self.shared.local.server.buffers.is_full() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.shared.inflow.begin_turn();
+        if !self.begin_calls() {
+            return Poll::Ready(());
+        }
+        self.shared.inflow.end_turn(self.shared.local.clock.now().mono_ms);
+        if self.shared.inflow.is_flooded() {
+            return self.calm(cx);
+        }
+        self.watch(cx)
+    }
+
+    /// Begins all calls that have come, and sends what there is; false: the connection is over.
+    fn begin_calls(&mut self) -> bool {
+        let waker = Waker::from(Arc::clone(&self.waker));
+        let cx = &mut Context::from_waker(&waker);
+        loop {
+            // All that h2 has: while it waits there, a head takes several times its bytes.
+            let mut calls: SmallVec<[AcceptedCall; 8]> = SmallVec::new();
+            while calls.is_empty() || self.shared.inflow.has_heads() {
+                match self.h2.poll_accept(cx) {
+                    Poll::Ready(Some(Ok(call))) => {
+                        self.shared.inflow.called();
+                        calls.push(call);
+                        // Others that came with it are known to h2.
+                        self.shared.inflow.pause(true);
+                    }
+                    // What is still open hears of it from h2.
+                    Poll::Ready(Some(Err(_)) | None) => return false,
+                    Poll::Pending => break,
+                }
+            }
+            self.shared.inflow.pause(false);
+            if calls.is_empty() {
+                return true;
+            }
+            self.moved_ms = self.shared.now_ms();
+            self.waker.begins_calls.store(true, Relaxed);
+            for (request, respond) in calls {
+                request::start(&self.shared, request, respond, cx);
+            }
+            self.waker.begins_calls.store(false, Relaxed);
+        }
+    }
+
+    /// Ends a connection that sent too many frames without use.
+    fn calm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let now = self.shared.local.clock.now().mono_ms;
+        let ends_ms = *self.ends_ms.get_or_insert_with(|| {
+            self.h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+            // It leaves with the next poll.
+            cx.waker().wake_by_ref();
+            now + self.shared.limits().linger_ms
+        });
+        self.deadline.arm(cx, ends_ms);
+        if now < ends_ms { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    fn reset(&mut self) -> Poll<()> {
+        self.shared.resets.set(true);
+        Poll::Ready(())
+    }
+
+    fn leave(&mut self) {
+        if !self.is_leaving {
+            self.is_leaving = true;
+            self.h2.graceful_shutdown();
+        }
+    }
+
+    /// Ends a connection that is idle, and one whose peer no longer answers.
+    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let now = self.shared.local.clock.now().mono_ms;
+        let (limits, is_idle) = (self.shared.limits(), self.shared.active.get() == 0);
+        let (stall_ms, quiet_ms) = match is_idle {
+            true => (limits.write_stall_ms, limits.keep_alive_idle_ms),
+            false => (limits.write_stall_ms, limits.sse_keep_alive_ms),
+        };
+        if let Some(pings) = &mut self.pings
+            && let Poll::Ready(answer) = pings.poll_pong(cx)
+        {
+            if answer.is_err() {
+                return Poll::Ready(());
+            }
+            (self.asked_ms, self.moved_ms) = (None, now);
+        }
+        let due_ms = match self.asked_ms {
+            Some(asked_ms) if now >= asked_ms + stall_ms => {
+                return if is_idle { Poll::Ready(()) } else { self.reset() };
+            }
+            Some(asked_ms) => asked_ms + stall_ms,
+            None if now < self.moved_ms + quiet_ms => self.moved_ms + quiet_ms,
+            None => {
+                self.asked_ms = Some(now);
+                if is_idle {
+                    self.leave();
+                } else if let Some(pings) = &mut self.pings {
+                    // One that is under way already will do as well.
+                    let _ = pings.send_ping(Ping::opaque());
+                }
+                // What was just asked for leaves with the next poll.
+                cx.waker().wake_by_ref();
+                now + stall_ms
+            }
+        };
+        self.deadline.arm(cx, due_ms);
+        Poll::Pending
+    }
+}
