@@ -22,7 +22,7 @@ impl Adopted {
     /// The task as it is.
     pub(crate) fn new(
         (task, kept): (TaskBuf, Box<[u8]>),
-        scope: Scope,
+        (scope, names): (Scope, [Option<&str>; 2]),
         handle: Handle,
         (host, bits): (Arc<dyn JobHost>, u128),
     ) -> Adopted {
@@ -32,7 +32,7 @@ impl Adopted {
             task_id: view.id().raw().into(),
             context_id: view.context_id().raw().into(),
             message: message.unwrap_or_default(),
-            request: Box::new(RequestInfo::unknown(scope, view.status().state)),
+            request: Box::new(RequestInfo::unknown(scope, names, view.status().state)),
             call: None,
             task: handle,
             host,

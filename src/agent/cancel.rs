@@ -21,8 +21,12 @@ pub struct CancelRequest<'a> {
     pub identity: Option<&'a str>,
     /// The header fields of the request that the profile names.
     pub headers: Headers<'a>,
-    /// Whose the task is.
+    /// Whose the task is; go by the names of tenant and owner, as in [`Turn`](super::Turn::scope).
     pub scope: Scope,
+    /// The name of the space of tasks that the client named.
+    pub tenant: Option<&'a str>,
+    /// The name of who owns the task, where somebody says it.
+    pub owner: Option<&'a str>,
     /// The server.
     pub host: &'a mut dyn CancelHost,
 }

@@ -35,6 +35,8 @@ impl<'a> Headers<'a> {
 #[derive(Clone, Debug)]
 pub struct RequestInfo {
     scope: Scope,
+    tenant: Option<Box<str>>,
+    owner: Option<Box<str>>,
     state: Option<TaskState>,
     identity: Option<Box<str>>,
     extensions: Option<Box<str>>,
@@ -47,6 +49,8 @@ impl RequestInfo {
     pub(super) fn of(turn: &super::Turn<'_>) -> RequestInfo {
         RequestInfo {
             scope: turn.scope,
+            tenant: turn.tenant.map(Into::into),
+            owner: turn.owner.map(Into::into),
             state: turn.state,
             identity: turn.identity.map(Into::into),
             extensions: turn.extensions.map(Into::into),
@@ -56,15 +60,30 @@ impl RequestInfo {
     }
 
     /// Nothing but whose the task is, and its state.
-    pub(super) fn unknown(scope: Scope, state: TaskState) -> RequestInfo {
+    pub(super) fn unknown(
+        scope: Scope,
+        [tenant, owner]: [Option<&str>; 2],
+        state: TaskState,
+    ) -> RequestInfo {
+        let [tenant, owner] = [tenant, owner].map(|name| name.map(Into::into));
         let state = Some(state);
         let (identity, extensions, metadata, headers) = (None, None, None, Box::default());
-        RequestInfo { scope, state, identity, extensions, metadata, headers }
+        RequestInfo { scope, tenant, owner, state, identity, extensions, metadata, headers }
     }
 
-    /// Whose the task is.
+    /// Whose the task is; go by the names of tenant and owner, as in [`Turn`](super::Turn::scope).
     pub fn scope(&self) -> Scope {
         self.scope
+    }
+
+    /// The name of the space of tasks that the client named.
+    pub fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
+    /// The name of who owns the task, where somebody says it.
+    pub fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
     }
 
     /// The state of the task before the message; `None` when the message starts a new one.
@@ -101,6 +120,7 @@ impl RequestInfo {
             name.len() + value.len() + size_of::<(Box<str>, Box<str>)>()
         };
         let headers: usize = self.headers.iter().map(pair).sum();
-        text(&self.identity) + text(&self.extensions) + metadata + headers
+        let names = text(&self.tenant) + text(&self.owner);
+        names + text(&self.identity) + text(&self.extensions) + metadata + headers
     }
 }

@@ -35,8 +35,13 @@ pub struct Turn<'a> {
     pub identity: Option<&'a str>,
     /// The header fields of the request that the profile names; none on resume.
     pub headers: Headers<'a>,
-    /// Whose the task is.
+    /// Whose the task is. The numbers of tenants and owners are given again when nothing refers to
+    /// them: go by their names.
     pub scope: Scope,
+    /// The name of the space of tasks that the client named.
+    pub tenant: Option<&'a str>,
+    /// The name of who owns the task, where somebody says it.
+    pub owner: Option<&'a str>,
     /// The time.
     pub now: Now,
     /// Fresh bits; [`Turn::fresh_id`] makes ids of them.

@@ -86,6 +86,8 @@ impl Core {
             identity: cx.caller.identity,
             headers: Headers { names: &registered.profile.fields, fields: cx.caller.fields },
             scope: cx.caller.scope,
+            tenant: cx.caller.tenant,
+            owner: cx.caller.owner,
             host: &mut host,
         });
         match host.refused {

@@ -88,17 +88,18 @@ impl Core {
                 }
                 By::Change | By::Call => !edit.task().waits_for_client(),
             };
-            let scope = edit.scope();
-            goes_on.then(|| ((TaskBuf::of(edit.task().view()), edit.kept().into()), scope))
+            let task = || (TaskBuf::of(edit.task().view()), edit.kept().into());
+            goes_on.then(|| (task(), edit.scope(), edit.names()))
         });
         if current.is_removed {
             // A turn of the program before has made a task at a place that nobody knew any more.
             self.agents.set_gone(agent, false);
         }
-        if let (Some(Some((task, scope))), Some(host)) = (taken, self.job_host()) {
+        if let (Some(Some((task, scope, names))), Some(host)) = (taken, self.job_host()) {
             let bits = self.store.bits_of(key, current.incarnation);
             let handle = key.job_handle(current.incarnation);
-            let adopted = Adopted::new(task, scope, handle, (host, bits));
+            let names = [names.tenant.as_deref(), names.owner.as_deref()];
+            let adopted = Adopted::new(task, (scope, names), handle, (host, bits));
             // Whatever becomes of one task, the others are asked for. This one fails as it is
             // dropped, and the panic was reported where it happened.
             let _ = catch_unwind(AssertUnwindSafe(|| current.agent.adopt(adopted)));

@@ -68,9 +68,7 @@ impl Core {
         send: &Send<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
-        if self.is_draining() {
-            return Err(FaultKind::ShuttingDown.into());
-        }
+        self.check_begins()?;
         let new = NewTask {
             scope: cx.caller.scope,
             incarnation: registered.incarnation,
@@ -98,6 +96,8 @@ impl Core {
             identity: cx.caller.identity,
             headers: Headers { names: &registered.profile.fields, fields: cx.caller.fields },
             scope: cx.caller.scope,
+            tenant: cx.caller.tenant,
+            owner: cx.caller.owner,
             now: cx.now,
             entropy: cx.entropy,
             events: cx.events,
@@ -162,6 +162,8 @@ impl Core {
             identity: cx.caller.identity,
             headers: Headers { names: &registered.profile.fields, fields: cx.caller.fields },
             scope: cx.caller.scope,
+            tenant: cx.caller.tenant,
+            owner: cx.caller.owner,
             now: cx.now,
             entropy: cx.entropy,
             events: cx.events,
@@ -220,8 +222,13 @@ impl Core {
         continued.unwrap_or(Err(FaultKind::TaskNotFound.into()))
     }
 
-    fn is_draining(&self) -> bool {
-        self.draining.load(std::sync::atomic::Ordering::Relaxed)
+    /// A server that drains begins no task.
+    #[inline]
+    fn check_begins(&self) -> Result<(), Fault> {
+        match self.draining.load(std::sync::atomic::Ordering::Relaxed) {
+            true => Err(FaultKind::ShuttingDown.into()),
+            false => Ok(()),
+        }
     }
 }
 

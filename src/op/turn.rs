@@ -27,10 +27,10 @@ impl Core {
             let ids = (task.id().to_vec(), task.context_id().to_vec());
             let (state, scope, generation) = (task.state(), edit.scope(), task.generation());
             edit.begin_turn();
-            Some((agent, message, ids, state, (scope, generation)))
+            Some((agent, message, ids, state, (scope, generation, edit.names())))
         });
         let Some(Some((agent, message, (task_id, context_id), state, of))) = known else { return };
-        let (scope, generation) = of;
+        let (scope, generation, names) = of;
         let registered = self.registered(cx.worker, agent).ok();
         let Some(registered) = registered.filter(|one| one.incarnation == incarnation) else {
             // It was changed just now.
@@ -52,6 +52,8 @@ impl Core {
             identity: None,
             headers: Headers::default(),
             scope,
+            tenant: names.tenant.as_deref(),
+            owner: names.owner.as_deref(),
             now: cx.now,
             entropy: cx.entropy,
             events: cx.events,

@@ -23,8 +23,12 @@ pub enum Record<'a> {
         context_id: RawText<'a>,
         /// True: a client has chosen the id, so that it does not name the task's place.
         is_chosen: bool,
-        /// Whose it is.
+        /// Whose it is. The numbers of tenant and owner are of this run, and of this task's time.
         scope: Scope,
+        /// The name of the tenant.
+        tenant: Option<&'a str>,
+        /// The name of the owner.
+        owner: Option<&'a str>,
         /// The wire family of the call that made it.
         generation: Generation,
         /// When, in milliseconds since the Unix epoch.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{TaskKey, id::Sharding, slab::Slab};
+use super::{TaskKey, id::Sharding, slab::Slab, spaces::Spaces};
 use crate::{
     model::{EventBuf, Generation, Message, RawText, Refusal, Task, TaskEvent, TaskLimits},
     service::tap::{Record, Tap},
@@ -66,6 +66,8 @@ pub(super) struct Begin<'a> {
     pub at_ms: u64,
     /// Bytes of log to begin with.
     pub log: usize,
+    /// Who knows the names of its scope.
+    pub spaces: &'a Spaces,
 }
 
 /// What became of a change.
@@ -101,7 +103,7 @@ impl Door {
         let slot = &mut slab[index];
         match (change, &mut slot.task.0) {
             (Change::Begin(begin), task) => {
-                let Begin { id, context_id, generation, message, at_ms, log } = begin;
+                let Begin { id, context_id, generation, message, at_ms, log, .. } = begin;
                 *task = Some(Task::submitted(id, context_id, generation, (message, at_ms), log));
             }
             (Change::Event(event, limits), Some(task)) => {
@@ -142,7 +144,8 @@ impl Door {
         let (place, slot) = (self.sharding.place(at, index), &slab[index]);
         let task = TaskKey { place, check: slot.check }.handle();
         let number = match change {
-            Change::Begin(Begin { id, context_id, generation, message, at_ms, .. }) => {
+            Change::Begin(Begin { id, context_id, generation, message, at_ms, spaces, .. }) => {
+                let names = spaces.names(slot.scope);
                 let (id, context_id) = (RawText::known(id), RawText::known(context_id));
                 let (scope, is_chosen) = (slot.scope, slot.is_chosen);
                 let created = Record::Created {
@@ -150,6 +153,8 @@ impl Door {
                     context_id,
                     is_chosen,
                     scope,
+                    tenant: names.tenant.as_deref(),
+                    owner: names.owner.as_deref(),
                     generation,
                     at_ms,
                     message,

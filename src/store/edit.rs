@@ -4,7 +4,7 @@
 //! a limit ends the task as failed, for which room was kept back; a client's leaves it as it was.
 
 use super::{
-    Refused, Store,
+    Refused, ScopeNames, Store,
     door::{Change, Entered},
     group::Group,
     shard::Shard,
@@ -88,6 +88,11 @@ impl<'e> Edit<'e> {
     /// Whose the task is.
     pub fn scope(&self) -> Scope {
         self.shard.slab[self.index].scope
+    }
+
+    /// The names of its tenant and of its owner.
+    pub fn names(&self) -> ScopeNames {
+        self.store.spaces.names(self.scope())
     }
 
     /// The agent that the task belongs to.

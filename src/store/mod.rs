@@ -54,7 +54,7 @@ pub use self::{
     id::{ID_LEN, node_of},
     reserve::{NewTask, Reserved, ReservedBuf},
     slab::StoredTask,
-    spaces::SpaceName,
+    spaces::{ScopeNames, SpaceName},
 };
 #[cfg(feature = "internals")]
 pub use self::{group::Eviction, page::PageToken};

@@ -7,7 +7,10 @@
 //! Each worker knows the names that it used last, and which of them its calls use now: a call
 //! writes nothing that other workers write, unless its name is new to its worker.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
@@ -26,12 +29,14 @@ pub(super) struct SpaceNames {
     /// Numbers at most, from 1.
     most: u32,
     table: Mutex<Table>,
+    /// The name of each number, from 1; locked behind the table or a shard, and before nothing.
+    by_number: Mutex<Vec<Option<Arc<str>>>>,
     workers: Box<[CachePadded<Mutex<KnownSpaces>>]>,
 }
 
 #[derive(Default)]
 struct Table {
-    numbers: BTreeMap<Box<str>, u32>,
+    numbers: BTreeMap<Arc<str>, u32>,
     /// Numbers that were given out and came back: the first has been free for the longest.
     free: VecDeque<u32>,
     /// The highest number that was given out.
@@ -101,6 +106,7 @@ impl SpaceNames {
         SpaceNames {
             most: u32::try_from(most).unwrap_or(u32::MAX),
             table: Mutex::default(),
+            by_number: Mutex::default(),
             workers: (0..workers.max(1)).map(|_| CachePadded::default()).collect(),
         }
     }
@@ -146,8 +152,21 @@ impl SpaceNames {
             }
             None => return Err(NoNumber::Full),
         };
-        table.numbers.insert(name.into(), number);
+        let known: Arc<str> = name.into();
+        table.numbers.insert(Arc::clone(&known), number);
+        let (mut by_number, at) = (lock(&self.by_number), number as usize - 1);
+        if at >= by_number.len() {
+            by_number.resize(at + 1, None);
+        }
+        by_number[at] = Some(known);
+        drop(by_number);
         Ok(self.learn(worker, name, number))
+    }
+
+    /// The name of a number that something refers to.
+    pub fn name(&self, number: u32) -> Option<Arc<str>> {
+        let at = (number as usize).checked_sub(1)?;
+        lock(&self.by_number).get(at)?.clone()
     }
 
     /// From now on a name is given no number; false: it has one that something refers to.
@@ -180,10 +199,12 @@ impl SpaceNames {
         }
         note_tasks(&mut used);
         let Table { numbers, free, .. } = table;
+        let mut by_number = lock(&self.by_number);
         numbers.retain(|_, number| {
             let is_used = used.contains(*number);
             if !is_used {
                 free.push_back(*number);
+                by_number[*number as usize - 1] = None;
             }
             is_used
         });
@@ -246,6 +267,8 @@ mod tests {
             assert!(names.find(worker, "c").is_none());
         }
         assert!(names.workers.iter().all(|worker| lock(worker).used.is_empty()));
+        let name = |number| names.name(number).map(|name| name.to_string());
+        assert_eq!([0, 1, 2, 3].map(name), [None, Some("a".into()), Some("b".into()), None]);
     }
 
     #[test]
@@ -258,6 +281,7 @@ mod tests {
         let call = names.find(0, "a").unwrap();
         assert_eq!(enter(&names, "d", 0, &[3]), Ok(2));
         assert_eq!((names.find(0, "b").is_none(), names.find(0, "c").is_some()), (true, true));
+        assert_eq!(names.name(2).as_deref(), Some("d"));
         // All are used, and one look goes through all shards: it is not repeated at once.
         assert_eq!(enter(&names, "b", 999, &[3]), Err(NoNumber::Full));
         assert_eq!(enter(&names, "b", 1_000, &[2, 3]), Err(NoNumber::Full));

@@ -277,7 +277,8 @@ impl Store {
         (slot.incarnation, slot.context) = (reserved.incarnation, reserved.context.hash);
         (slot.context_slot, slot.is_only_task) =
             (reserved.context.context_slot, reserved.context_id.is_none());
-        let begin = Begin { id, context_id, generation, message, at_ms: now.unix_ms, log };
+        let (at_ms, spaces) = (now.unix_ms, &self.spaces);
+        let begin = Begin { id, context_id, generation, message, at_ms, log, spaces };
         // A task that begins is not refused.
         let _ = self.door.enter((at, index), &mut shard.slab, Change::Begin(begin));
         reserved.is_kept.set(true);

@@ -3,6 +3,8 @@
 //! Law: a name is given a number by a call that may make a task, and by no other. A name without a
 //! number has no tasks.
 
+use std::sync::Arc;
+
 use super::{
     Store,
     names::{NoNumber, Number, NumberSet, SpaceNames},
@@ -29,6 +31,26 @@ impl Spaces {
             tenants: SpaceNames::new(limits.tenants_max.min(usize::from(NO_TENANT.0) - 1), workers),
             owners: SpaceNames::new(limits.owners_max, workers),
         }
+    }
+}
+
+/// The names that the numbers of a scope have.
+#[derive(Default)]
+pub struct ScopeNames {
+    /// The tenant's.
+    pub tenant: Option<Arc<str>>,
+    /// The owner's.
+    pub owner: Option<Arc<str>>,
+}
+
+impl Spaces {
+    /// The names of the scope of a task that is stored, or for which there is room taken.
+    pub fn names(&self, scope: Scope) -> ScopeNames {
+        if scope.is_plain() {
+            return ScopeNames::default();
+        }
+        let tenant = self.tenants.name(u32::from(scope.tenant.0));
+        ScopeNames { tenant, owner: self.owners.name(scope.owner.0) }
     }
 }
 

@@ -65,6 +65,8 @@ impl<A: Agent> Server<A> {
                 identity: None,
                 headers: Headers::default(),
                 scope: Scope::of(AgentIndex(0)),
+                tenant: None,
+                owner: None,
                 now: Now { mono_ms: self.now_ms, unix_ms: self.now_ms },
                 entropy: &mut Same,
                 events: &mut events,

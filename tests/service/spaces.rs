@@ -1,19 +1,20 @@
 //! Owners, named by a service around others; and tenants behind a service that has several cores.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::{Poll, Waker},
 };
 
 use peregrine::{
-    agent::{Agent, Profile, echo::Echo},
+    agent::{Adopted, Agent, CancelRequest, Job, Profile, RequestInfo, Turn, echo::Echo},
     engine::{Setup, Start, local_core},
     fault::Fault,
     limits::Limits,
-    model::Call,
+    model::{Call, Content, TaskState},
     service::{
-        AgentIndex, Answer, CallCx, Cursor, Each, Follow, Lifecycle, Outcome, Peer, Service,
-        TickCx, WaitHandle,
+        AgentIndex, Answer, CallCx, Cursor, Each, Follow, Handle, Lifecycle, Outcome, Peer,
+        Service, TickCx, WaitHandle,
+        tap::{Record, Tap},
     },
 };
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use crate::{
     router::Router,
     support::{
         BEGIN, Lab,
-        ask::{V1, get, post, rpc, say},
+        ask::{Say, V1, get, post, rpc, say},
         reply::Reply,
     },
 };
@@ -155,5 +156,123 @@ fn a_tenant_is_the_same_in_all_cores_behind_a_router() {
                 assert_eq!(is_found, other == tenant, "{tenant} {other}");
             }
         }
+    }
+}
+
+/// Says who named what, whenever it is asked something.
+#[derive(Clone, Default)]
+struct Asks(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<Job>>>);
+
+impl Asks {
+    fn note(&self, what: &str, tenant: Option<&str>, owner: Option<&str>) {
+        let [tenant, owner] = [tenant, owner].map(|name| name.unwrap_or("-"));
+        self.0.lock().unwrap().push(format!("{what} {tenant} {owner}"));
+    }
+
+    fn note_request(&self, what: &str, request: &RequestInfo) {
+        self.note(what, request.tenant(), request.owner());
+    }
+
+    fn taken(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl Agent for Asks {
+    fn start(&self, turn: Turn<'_>) {
+        let what = if turn.state.is_some() { "next" } else { "start" };
+        self.note(what, turn.tenant, turn.owner);
+        match turn.message.parts().next().map(|part| part.content()) {
+            Some(Content::Text(text)) if text == "defer" => {
+                let deferred = turn.defer().unwrap();
+                self.note_request("deferred", deferred.request());
+                let mut job = deferred.into_job().unwrap();
+                self.note_request("its job", job.request());
+                job.status(TaskState::Completed, None).unwrap();
+            }
+            Some(Content::Text(text)) if text == "detach" => {
+                let job = turn.detach().unwrap();
+                self.note_request("job", job.request());
+                self.1.lock().unwrap().push(job);
+            }
+            _ => turn.resume_after(1, 0),
+        }
+    }
+
+    fn resume(&self, mut turn: Turn<'_>, _token: u64) {
+        self.note("resume", turn.tenant, turn.owner);
+        turn.status(TaskState::InputRequired);
+    }
+
+    fn cancel(&self, request: CancelRequest<'_>) {
+        self.note("cancel", request.tenant, request.owner);
+    }
+
+    fn adopt(&self, task: Adopted) {
+        let mut job = task.into_job();
+        self.note_request("adopt", job.request());
+        job.status(TaskState::Completed, None).unwrap();
+    }
+}
+
+impl Tap for Asks {
+    fn record(&self, _task: Handle, record: Record<'_>) -> u64 {
+        if let Record::Created { tenant, owner, .. } = record {
+            self.note("created", tenant, owner);
+        }
+        0
+    }
+
+    fn recorded(&self) -> u64 {
+        0
+    }
+
+    fn durable(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn wait(&self, _number: u64, _wake: &Waker) {}
+}
+
+#[test]
+fn agents_and_taps_hear_tenants_and_owners_by_name() {
+    let asks = Asks::default();
+    let start = Start { secret: 7, unix_ms: || BEGIN.unix_ms, workers: 1, base_url: String::new() };
+    let profile = || Profile::new("asks", "Asks.");
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile(), Arc::new(asks.clone()))];
+    let tap = Some(Arc::new(asks.clone()) as _);
+    let (core, agents) = local_core(&Limits::default(), agents, None, &start, tap);
+    let mut lab = Lab::new(Setup { service: Some(Arc::new(Owned(core))), ..Setup::default() });
+    for (tenant, owner) in
+        [(None, None), (Some("acme"), None), (None, Some("ann")), (Some("b"), Some("bob"))]
+    {
+        let heard = |whats: &[&str]| -> Vec<String> {
+            let [tenant, owner] = [tenant, owner].map(|name| name.unwrap_or("-"));
+            whats.iter().map(|what| format!("{what} {tenant} {owner}")).collect()
+        };
+        let mut call = |method: &str, mut params: Value| {
+            if let Some(tenant) = tenant {
+                params["tenant"] = json!(tenant);
+            }
+            let peer = lab.open_to(Peer { identity: owner, ..Peer::default() });
+            lab.write(peer, &post("/", &[], &rpc(method, &params)));
+            lab.pass(10);
+            lab.reply(peer).json()
+        };
+        let made = call("SendMessage", V1.params(say("hi")));
+        assert_eq!(asks.taken(), heard(&["start", "created", "resume"]));
+        let id = made["result"]["task"]["id"].as_str().unwrap().to_owned();
+        call("SendMessage", V1.params(Say { task: Some(&id), ..say("defer") }));
+        assert_eq!(asks.taken(), heard(&["next", "deferred", "its job"]));
+        call("SendMessage", V1.params(say("defer")));
+        assert_eq!(asks.taken(), heard(&["start", "deferred", "created", "its job"]));
+        let made = call("SendMessage", V1.params(Say { at_once: true, ..say("detach") }));
+        assert_eq!(asks.taken(), heard(&["start", "created", "job"]));
+        call("CancelTask", json!({ "id": made["result"]["task"]["id"] }));
+        assert_eq!(asks.taken(), heard(&["cancel"]));
+        call("SendMessage", V1.params(Say { at_once: true, ..say("detach") }));
+        asks.taken();
+        agents.replace(profile(), Arc::new(asks.clone())).unwrap();
+        assert_eq!(asks.taken(), heard(&["adopt"]));
     }
 }
