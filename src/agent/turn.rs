@@ -150,8 +150,9 @@ impl Turn<'_> {
     /// Takes the task out of the turn: from now on the job publishes, from any thread.
     ///
     /// # Errors
-    /// [`Closed`] when the server has no room for another running task, or the task has ended
-    /// meanwhile; the client is told.
+    /// [`Closed`] when the server has no room for another running task, the task has ended
+    /// meanwhile, or what was published before is too much (`turn_events_max`), which fails the
+    /// task; the client is told.
     pub fn detach(self) -> Result<Job, Closed> {
         let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
         let (message, request) = (self.message.0.into(), Box::new(RequestInfo::of(&self)));

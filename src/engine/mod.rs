@@ -9,6 +9,7 @@ mod build_error;
 mod conn;
 mod exchange;
 mod following;
+mod local_core;
 mod request;
 mod setup;
 mod socket;
@@ -31,7 +32,8 @@ pub use crate::{
 pub use build_error::BuildError;
 pub use conn::{Conn, Cx, Next, Progress};
 pub use exchange::{Exchange, ResponseSink};
-pub use setup::{Engine, Mount, Setup, Waiting, local_core};
+pub use local_core::local_core;
+pub use setup::{Engine, Mount, Setup, Waiting};
 
 #[cfg(feature = "net")]
 use crate::service::{AgentIndex, LastCall};

@@ -21,7 +21,10 @@ use crate::{
         ws,
     },
     dialect::{self, card::CardForm},
-    engine::{BuildError, Worker},
+    engine::{
+        BuildError, Worker,
+        local_core::{check_fields, indexes},
+    },
     limits::Limits,
     model::{Profile, is_agent_name},
     op::{Agents, Core},
@@ -38,7 +41,8 @@ pub struct Setup {
     /// What answers calls, in place of a local core with `agents`, which is then empty. The agents
     /// that [`Service::profile`] knows when the server is built, from index 0 until it says `None`,
     /// are checked, and mounts may name them; others may come and go later ([`Service::agent`]).
-    /// An agent keeps its name. [`local_core`] makes cores to put behind one.
+    /// An agent keeps its name. [`local_core`](crate::engine::local_core) makes cores to put
+    /// behind one.
     pub service: Option<Arc<dyn Service>>,
     /// The number of this server among those that serve the same agents: the ids of its tasks and
     /// contexts tell it, and [`node_of`](crate::engine::node_of) reads it. A `service` has numbers
@@ -150,24 +154,8 @@ impl Setup {
     fn resolve(&self) -> Result<Vec<config::MountedEndpoint>, BuildError> {
         self.limits.check().map_err(BuildError::Limit)?;
         Interface::check(&self.interfaces).map_err(BuildError::Interfaces)?;
-        let mut agents = HashMap::new();
-        for name in self.names()? {
-            if !is_agent_name(&name) {
-                return Err(BuildError::Name(name));
-            }
-            let is_full = agents.len() >= self.limits.agents_max;
-            let index = u16::try_from(agents.len()).ok().filter(|_| !is_full);
-            let index = index.ok_or(BuildError::TooManyAgents)?;
-            if agents.insert(name.clone(), AgentIndex(index)).is_some() {
-                return Err(BuildError::SameName(name));
-            }
-        }
-        if agents.is_empty() {
-            return Err(BuildError::NoAgent);
-        }
-        if let Some(name) = self.agents.iter().find_map(|(profile, _)| profile.wrong_field()) {
-            return Err(BuildError::Field(name.to_owned()));
-        }
+        let agents = indexes(self.names()?, &self.limits)?;
+        check_fields(&self.agents)?;
         if let Some(name) = self.tenants.wrong_name(|name| agents.contains_key(name)) {
             return Err(BuildError::Tenant(name.clone()));
         }
@@ -211,8 +199,8 @@ impl Setup {
             Some(service) => (service, None),
             None => {
                 let tap = self.tap.clone();
-                let (core, agents) = local_core(&self.limits, self.agents, self.node, &start, tap);
-                (core, Some(agents))
+                let core = Core::new(&self.limits, self.agents, self.node, &start, tap);
+                (Arc::clone(&core) as Arc<dyn Service>, Some(core.agents()))
             }
         };
         let large = LargeBodies::new(&self.limits);
@@ -244,24 +232,6 @@ impl Setup {
         let (draining, cut) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Arc::new(Engine { service, agents, tap: self.tap, config, draining, cut }))
     }
-}
-
-/// A service that runs these agents in this process and keeps their tasks in memory, for a service
-/// that has some of them behind it: what a [`Setup`] with agents makes by itself. For `node` see
-/// [`Setup::node`].
-///
-/// Of `start`, `base_url` is of no use here; `workers` is the server's number of them. `tap` keeps
-/// what happens to its tasks. The agents can be changed while it runs: what is in front of it must
-/// ask it, or another that has the same, for names ([`Service::agent`]).
-pub fn local_core(
-    limits: &Limits,
-    agents: Vec<(Profile, Arc<dyn Agent>)>,
-    node: Option<u16>,
-    start: &Start,
-    tap: Option<Arc<dyn Tap>>,
-) -> (Arc<dyn Service>, Agents) {
-    let core = Core::new(limits, agents, node, start, tap);
-    (Arc::clone(&core) as Arc<dyn Service>, core.agents())
 }
 
 fn resolve(

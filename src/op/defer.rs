@@ -102,13 +102,15 @@ impl DeferredTurn {
         }
     }
 
-    /// Applies `events` to the task, which exists and must not have ended.
+    /// Applies `events` to the task, which exists and must not have ended. A limit that is reached
+    /// has failed the task, which is then what there is to show.
     fn apply(&self, events: &EventBuf, now: Now) -> Result<(), Fault> {
         let applied = self.core.store.update(self.key, now, |edit| {
             if edit.task().state().is_terminal() || edit.incarnation() != self.incarnation {
                 return Err(Refused::Terminal);
             }
-            edit.apply_all(events, None)
+            let _ = edit.apply_all(events, None);
+            Ok(())
         });
         Ok(applied.ok_or(FaultKind::TaskNotFound)??)
     }
@@ -133,8 +135,9 @@ impl DeferredTurn {
         }
     }
 
-    fn end(&self, state: TaskState, message: &MessageBuf) -> Result<(), Fault> {
-        let (now, mut events) = (self.core.now(), EventBuf::default());
+    /// Ends the task with what was published before, and this status.
+    fn end(&mut self, state: TaskState, message: &MessageBuf) -> Result<(), Fault> {
+        let (now, mut events) = (self.core.now(), std::mem::take(&mut self.events));
         push_status(&mut events, state, message, now);
         self.apply(&events, now)
     }
@@ -194,8 +197,9 @@ impl DeferredHost for DeferredTurn {
         self.call.answer(answer);
     }
 
-    fn refuse(self: Box<Self>, fault: Fault) {
+    fn refuse(mut self: Box<Self>, fault: Fault) {
         if let TurnPlace::Resumed = self.place {
+            self.events.clear();
             let text = fault.message().to_owned();
             let _ = self.end(TaskState::Failed, &message_of(&text));
         }

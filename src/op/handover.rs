@@ -40,7 +40,7 @@ impl Core {
         self.store.each_unfinished_of(agent, |key| self.hand_over(agent, key, By::Change));
     }
 
-    /// Hands the task of a turn that is over over, if there was a change meanwhile.
+    /// Hands a task over whose turn has ended, if there was a change meanwhile.
     #[inline]
     pub(super) fn hand_over_late(
         &self,

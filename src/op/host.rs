@@ -102,6 +102,7 @@ impl TurnHost for NewTurn<'_> {
         if self.call.refused.is_some() {
             return Err(Closed);
         }
+        let is_beyond = self.core.bound_turn(events, self.now);
         if !self.reserved.is_kept() {
             let (store, reserved, now) = (&self.core.store, self.reserved, self.now);
             let stored =
@@ -111,6 +112,9 @@ impl TurnHost for NewTurn<'_> {
                 self.call.refused = Some(refused.into());
                 return Err(Closed);
             }
+        }
+        if is_beyond {
+            return Err(Closed);
         }
         Ok((self.reserved.key().job_handle(self.call.incarnation), host))
     }
@@ -156,6 +160,7 @@ pub(super) struct NextTurn<'t> {
 impl TurnHost for NextTurn<'_> {
     fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed> {
         let host = self.core.job_host().ok_or(Closed)?;
+        let is_beyond = self.core.bound_turn(events, self.now);
         let applied = self.core.store.update(self.key, self.now, |edit| {
             if edit.incarnation() != self.call.incarnation {
                 return Err(Refused::Terminal);
@@ -164,6 +169,9 @@ impl TurnHost for NextTurn<'_> {
         });
         events.clear();
         applied.ok_or(Closed)?.map_err(|_| Closed)?;
+        if is_beyond {
+            return Err(Closed);
+        }
         Ok((self.key.job_handle(self.call.incarnation), host))
     }
 

@@ -137,12 +137,14 @@ impl Core {
         let _ = self.store.update(key, now, |edit| edit.apply(&failed));
     }
 
-    /// Bounds what a turn published.
+    /// Bounds what a turn published; true: it was too much, and fails the task.
     #[inline]
-    pub(super) fn bound_turn(&self, events: &mut EventBuf, now: Now) {
-        if events.len() > self.limits.turn_events_max {
+    pub(super) fn bound_turn(&self, events: &mut EventBuf, now: Now) -> bool {
+        let is_beyond = events.len() > self.limits.turn_events_max;
+        if is_beyond {
             fail_turn(events, now);
         }
+        is_beyond
     }
 
     /// Bounds what a turn published, and adds what its ending means.

@@ -246,6 +246,21 @@ fn a_deferred_turn_goes_on_with_a_task_that_exists() {
             assert_eq!(now["status"]["message"]["parts"][0]["text"], "done");
         }
     }
+    // What was published before is published with the end, and not at all if it is refused.
+    for (end, is_there) in [("reply", true), ("job", true), ("refuse", false)] {
+        let id = task(&mut lab);
+        let peer = send(&mut lab, Gen::V1, Say { task: id.as_str(), ..say("artifact") });
+        let deferred = keep.take();
+        match end {
+            "reply" => deferred.reply(words("done")),
+            "job" => deferred.into_job().unwrap().reply(&words("done")).unwrap(),
+            _ => deferred.refuse(FaultKind::UnsupportedOperation),
+        }
+        answer(&mut lab, peer);
+        let now = lab.result("GetTask", &json!({ "id": id }));
+        assert_eq!(now["artifacts"][0]["artifactId"] == "early", is_there, "{end}");
+        assert_eq!(now["status"]["state"] == "TASK_STATE_COMPLETED", is_there, "{end}");
+    }
     // One that is canceled meanwhile is found out, and its call is told.
     let id = task(&mut lab);
     let peer = send(&mut lab, Gen::V1, Say { task: id.as_str(), ..say("next") });
@@ -431,6 +446,12 @@ fn a_deferred_turn_that_published_too_many_events_fails_its_task() {
     let peer = send(&mut lab, Gen::V1, say("many"));
     let mut job = keep.take().into_job().unwrap();
     assert!(job.status(TaskState::Completed, None).is_err());
+    let status = answer(&mut lab, peer)["result"]["task"]["status"].take();
+    assert_eq!(status["state"], "TASK_STATE_FAILED");
+    // The same on a task that exists, whose call sees it as it is.
+    let id = lab.result("SendMessage", &Gen::V1.params(say("ask")))["task"]["id"].take();
+    let peer = send(&mut lab, Gen::V1, Say { task: id.as_str(), ..say("many") });
+    keep.take().reply(words("done"));
     let status = answer(&mut lab, peer)["result"]["task"]["status"].take();
     assert_eq!(status["state"], "TASK_STATE_FAILED");
 }

@@ -7,12 +7,13 @@ use peregrine::{
     agent::{Agent, Deferred, Profile, Turn},
     engine::{Next, Setup},
     limits::Limits,
+    model::TaskState,
 };
 use serde_json::{Value, json};
 
 use crate::support::{
     Lab, Peer,
-    ask::{V1, V03, get, get_with, post, post_chunked, rpc, rpc_id, say},
+    ask::{Say, V1, V03, get, get_with, post, post_chunked, rpc, rpc_id, say},
     reply::Reply,
     script,
     ws::{Sent, frame, text},
@@ -922,6 +923,39 @@ fn turn_events_max() {
         assert_eq!(V1.task(&result)["status"]["state"], state, "{text}");
     }
     lab.assert_lives();
+    // What is published before the task is taken out of the turn counts as well.
+    let mut setup = Setup::default();
+    setup.limits.turn_events_max = 10;
+    setup.agents = vec![(Profile::new("eager", "Says much."), Arc::new(Eager))];
+    let mut lab = Lab::new(setup);
+    for (text, states) in [
+        ("10", ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_COMPLETED"]),
+        ("11", ["TASK_STATE_FAILED", "TASK_STATE_FAILED"]),
+    ] {
+        let result = lab.result(V1.send(), &V1.params(say(text)));
+        let task = V1.task(&result);
+        assert_eq!(task["status"]["state"], states[0], "{text}");
+        // The second turn goes on with the task.
+        let next = Say { task: task["id"].as_str(), ..say(text) };
+        let answer = lab.call(V1.send(), &V1.params(next));
+        let state = lab.result("GetTask", &json!({ "id": task["id"] }))["status"]["state"].take();
+        assert_eq!(state, states[1], "{answer}");
+    }
+}
+
+/// Publishes as many events as the message says, and then takes the task out of the turn: to ask
+/// for more, or to end it.
+struct Eager;
+
+impl Agent for Eager {
+    fn start(&self, mut turn: Turn<'_>) {
+        let is_new = turn.state.is_none();
+        let count: usize = turn.message.text().parse().unwrap();
+        (0..count).for_each(|_| turn.status(TaskState::Working));
+        let Ok(mut job) = turn.detach() else { return };
+        let state = if is_new { TaskState::InputRequired } else { TaskState::Completed };
+        job.status(state, None).unwrap();
+    }
 }
 
 /// `tests/tidy` looks for the names; this one for the numbers: all of them can be set.

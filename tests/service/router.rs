@@ -40,7 +40,7 @@ impl Router {
         let core = |node| {
             // Each has a secret of its own: nothing is needed to read a node but the id.
             let start = peregrine::net::start(workers).expect("random bits");
-            local_core(&Limits::default(), agents(), Some(node), &start, None)
+            local_core(&Limits::default(), agents(), Some(node), &start, None).expect("agents")
         };
         let (cores, agents) = (0..nodes).map(core).unzip();
         Arc::new(Router { cores, agents, next: AtomicUsize::new(0) })

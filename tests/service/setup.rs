@@ -9,7 +9,7 @@ use std::{
 };
 
 use peregrine::{
-    agent::{Profile, echo::Echo},
+    agent::{Agent, Profile, echo::Echo},
     engine::{BuildError, Setup, Start, local_core},
     fault::{Fault, FaultKind},
     limits::Limits,
@@ -207,9 +207,35 @@ fn a_service_is_told_what_the_server_does() {
 #[test]
 fn a_server_takes_a_service_and_a_secret() {
     let start = peregrine::net::start(1).unwrap();
-    let (core, _) =
-        local_core(&Limits::default(), vec![(Echo::profile(), Arc::new(Echo))], None, &start, None);
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(Echo::profile(), Arc::new(Echo))];
+    let (core, _) = local_core(&Limits::default(), agents, None, &start, None).unwrap();
     let server = Server::new().service(core).secret(start.secret).listen("127.0.0.1:0").workers(1);
     let running = server.start().unwrap();
     assert_eq!(running.addrs().len(), 1);
+}
+
+#[test]
+fn a_core_is_made_of_no_agents_that_a_server_would_refuse() {
+    let start = peregrine::net::start(1).unwrap();
+    let refused = |profiles: Vec<Profile>, limits: &Limits| {
+        let each = profiles.into_iter().map(|profile| (profile, Arc::new(Echo) as Arc<dyn Agent>));
+        local_core(limits, each.collect(), None, &start, None).err()
+    };
+    let limits = Limits::default();
+    let shows = |name: &str| Profile { fields: vec![name.to_owned()], ..Echo::profile() };
+    for name in ["x-key\r\nx-other", "x key", "", "transfer-encoding"] {
+        let error = BuildError::Field(name.to_owned());
+        assert_eq!(refused(vec![shows(name)], &limits), Some(error));
+    }
+    assert_eq!(refused(vec![shows("x-key")], &limits), None);
+    assert_eq!(refused(vec![], &limits), Some(BuildError::NoAgent));
+    let named = |name: &str| Profile::new(name, "");
+    let name = "a\r\nb".to_owned();
+    assert_eq!(refused(vec![named(&name)], &limits), Some(BuildError::Name(name)));
+    let same = BuildError::SameName("a".to_owned());
+    assert_eq!(refused(vec![named("a"), named("a")], &limits), Some(same));
+    let few = Limits { agents_max: 1, ..Limits::default() };
+    assert_eq!(refused(vec![named("a"), named("b")], &few), Some(BuildError::TooManyAgents));
+    let none = Limits { tasks_max: 0, ..Limits::default() };
+    assert_eq!(refused(vec![named("a")], &none), Some(BuildError::Limit("tasks_max")));
 }

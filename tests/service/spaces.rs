@@ -69,7 +69,7 @@ impl Service for Owned {
 fn lab(limits: &Limits) -> Lab {
     let start = Start { secret: 7, unix_ms: || BEGIN.unix_ms, workers: 1, base_url: String::new() };
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(Echo::profile(), Arc::new(Echo))];
-    let (core, _) = local_core(limits, agents, None, &start, None);
+    let (core, _) = local_core(limits, agents, None, &start, None).unwrap();
     Lab::new(Setup { service: Some(Arc::new(Owned(core))), ..Setup::default() })
 }
 

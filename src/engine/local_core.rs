@@ -1,0 +1,64 @@
+//! The core that agents run in, and what is checked of agents before there is one.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{
+    agent::{Agent, Profile},
+    engine::BuildError,
+    limits::Limits,
+    model::is_agent_name,
+    op::{Agents, Core},
+    service::{AgentIndex, Service, Start, tap::Tap},
+};
+
+/// A service that runs these agents in this process and keeps their tasks in memory, for a service
+/// that has some of them behind it: what a [`Setup`](crate::engine::Setup) with agents makes by
+/// itself. For `node` see [`Setup::node`](crate::engine::Setup::node).
+///
+/// Of `start`, `base_url` is of no use here; `workers` is the server's number of them. `tap` keeps
+/// what happens to its tasks. The agents can be changed while it runs: what is in front of it must
+/// ask it, or another that has the same, for names ([`Service::agent`]).
+///
+/// # Errors
+/// What is wrong with the limits or the agents: [`BuildError::Limit`], [`BuildError::NoAgent`],
+/// [`BuildError::Name`], [`BuildError::SameName`], [`BuildError::TooManyAgents`],
+/// [`BuildError::Field`].
+pub fn local_core(
+    limits: &Limits,
+    agents: Vec<(Profile, Arc<dyn Agent>)>,
+    node: Option<u16>,
+    start: &Start,
+    tap: Option<Arc<dyn Tap>>,
+) -> Result<(Arc<dyn Service>, Agents), BuildError> {
+    limits.check().map_err(BuildError::Limit)?;
+    indexes(agents.iter().map(|(profile, _)| profile.name.clone()), limits)?;
+    check_fields(&agents)?;
+    let core = Core::new(limits, agents, node, start, tap);
+    Ok((Arc::clone(&core) as Arc<dyn Service>, core.agents()))
+}
+
+/// The indexes of agents with these names.
+pub(super) fn indexes(
+    names: impl IntoIterator<Item = String>,
+    limits: &Limits,
+) -> Result<HashMap<String, AgentIndex>, BuildError> {
+    let mut agents = HashMap::new();
+    for name in names {
+        if !is_agent_name(&name) {
+            return Err(BuildError::Name(name));
+        }
+        let is_full = agents.len() >= limits.agents_max;
+        let index = u16::try_from(agents.len()).ok().filter(|_| !is_full);
+        let index = index.ok_or(BuildError::TooManyAgents)?;
+        if agents.insert(name.clone(), AgentIndex(index)).is_some() {
+            return Err(BuildError::SameName(name));
+        }
+    }
+    if agents.is_empty() { Err(BuildError::NoAgent) } else { Ok(agents) }
+}
+
+/// Checks the header fields that agents ask for.
+pub(super) fn check_fields(agents: &[(Profile, Arc<dyn Agent>)]) -> Result<(), BuildError> {
+    let wrong = agents.iter().find_map(|(profile, _)| profile.wrong_field());
+    wrong.map_or(Ok(()), |name| Err(BuildError::Field(name.to_owned())))
+}
