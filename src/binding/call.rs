@@ -57,12 +57,11 @@ pub struct CallContext<'x> {
 
 /// What a call says that its answer is written with.
 pub(super) fn write_cx<'p>(op: Op, call: &Call<'p>, now: Now) -> WriteCx<'p> {
-    let (task_id, history) = match call {
-        Call::Send(send) => (send.task_id.unwrap_or_default().raw(), send.history),
-        Call::Get(_) | Call::List(_) | Call::Cancel(_) => (&[][..], None),
-        Call::Subscribe(_) | Call::Push(_) | Call::ExtendedCard => (&[][..], None),
-    };
-    WriteCx { op, task_id, history, unix_ms: now.unix_ms }
+    let mut cx = WriteCx { unix_ms: now.unix_ms, ..WriteCx::new(op) };
+    if let Call::Send(send) = call {
+        (cx.task_id, cx.history) = (send.task_id.unwrap_or_default().raw(), send.history);
+    }
+    cx
 }
 
 impl<'x> CallContext<'x> {

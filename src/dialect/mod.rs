@@ -41,7 +41,7 @@ use crate::{
 pub use standard::DIALECT as STANDARD;
 pub use v1::WIRE as V1;
 
-/// Every dialect; adding one is one file and one line.
+/// Every dialect; adding one is a file, its `mod` above, and its line here.
 pub static ALL: &[&Dialect] = &[
     &STANDARD,
     &langsmith::DIALECT,

@@ -39,6 +39,37 @@ impl Op {
     pub fn is_streaming(self) -> bool {
         matches!(self, Op::Stream | Op::Subscribe)
     }
+
+    /// What its requests say, in every binding and generation.
+    #[inline(always)]
+    pub(crate) fn params<'a>(self) -> Params<'a> {
+        match self {
+            Op::Send | Op::Stream => Params::Send,
+            Op::Get => Params::Get,
+            Op::List => Params::List,
+            Op::Cancel => Params::Target(Call::Cancel),
+            Op::Subscribe => Params::Target(Call::Subscribe),
+            Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => Params::Push,
+            Op::ExtendedCard => Params::Nothing,
+        }
+    }
+}
+
+/// What the requests of an operation say; each is read by one reader in each binding.
+#[derive(Clone, Copy)]
+pub(crate) enum Params<'a> {
+    /// [`Send`].
+    Send,
+    /// [`Get`].
+    Get,
+    /// [`List`].
+    List,
+    /// [`Target`], and the call that is made of it.
+    Target(fn(Target<'a>) -> Call<'a>),
+    /// A push configuration, of which nothing is read.
+    Push,
+    /// Nothing.
+    Nothing,
 }
 
 /// One request, ready for the service.
@@ -58,6 +89,17 @@ pub enum Call<'a> {
     Push(Op),
     /// [`Op::ExtendedCard`].
     ExtendedCard,
+}
+
+impl Call<'_> {
+    /// Whether it makes a task, unless it goes on with one.
+    pub(crate) fn may_make_task(&self) -> bool {
+        match self {
+            Call::Send(send) => send.task_id.is_none() || send.client_chooses_id,
+            Call::Get(_) | Call::List(_) | Call::Cancel(_) | Call::Subscribe(_) => false,
+            Call::Push(_) | Call::ExtendedCard => false,
+        }
+    }
 }
 
 /// How a sender wants its answer.

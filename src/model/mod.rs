@@ -26,6 +26,7 @@ pub mod view;
 
 pub use crate::json::JsonError;
 pub use build::{ArtifactBuf, MessageBuf, PartBuf, PartsBuf};
+pub(crate) use call::Params;
 pub use call::{Call, Get, List, Op, Send, SendMode, Target};
 pub use event::{EventBuf, TaskEvent};
 

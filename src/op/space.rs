@@ -19,12 +19,7 @@ impl Core {
     ) -> Result<Outcome, Fault> {
         let Caller { scope, tenant, owner, worker, .. } = cx.caller;
         let named = SpaceName { scope, tenant, owner };
-        let may_make = match &call {
-            Call::Send(send) => send.task_id.is_none() || send.client_chooses_id,
-            Call::Get(_) | Call::List(_) | Call::Cancel(_) | Call::Subscribe(_) => false,
-            Call::Push(_) | Call::ExtendedCard => false,
-        };
-        let space = match may_make {
+        let space = match call.may_make_task() {
             true => self.store.enter_space(worker, named, cx.now)?,
             false => self.store.find_space(worker, named),
         };

@@ -8,8 +8,8 @@ use crate::{
     dialect::ReadCx,
     fault::{Fault, FaultKind},
     model::{
-        Call, Generation, Get, JsonObject, List, Message, Op, RawText, Send, SendMode, Target,
-        TaskState,
+        Call, Generation, Get, JsonObject, List, Message, Op, Params, RawText, Send, SendMode,
+        Target, TaskState,
     },
     pb::{Fields, Malformed, Value},
 };
@@ -45,21 +45,23 @@ pub fn call<'p>(
 ) -> Result<Asked<'p>, Fault> {
     pack.clear();
     let is_v1 = generation == Generation::V1;
-    match cx.op {
-        Op::Send | Op::Stream => send(cx, generation, body, pack),
-        Op::Get if is_v1 => get_v1(cx, body, pack),
-        Op::Get => get_v03(cx, body, pack),
-        Op::List => list(cx, body, pack),
-        Op::Cancel | Op::Subscribe => target(cx, generation, body, pack),
-        Op::PushSet | Op::PushGet | Op::PushDelete => {
-            let tenant = if is_v1 { v1::task_push_notification_config::TENANT } else { NONE };
-            only_tenant(Call::Push(cx.op), tenant, body)
+    match cx.op.params() {
+        Params::Send => send(cx, generation, body, pack),
+        Params::Get if is_v1 => get_v1(cx, body, pack),
+        Params::Get => get_v03(cx, body, pack),
+        Params::List => list(cx, body, pack),
+        Params::Target(call) => {
+            let (target, tenant) = target(cx, generation, body, pack)?;
+            Ok(Asked { call: call(target), tenant })
         }
-        Op::PushList => {
-            let tenant = v1::list_task_push_notification_configs_request::TENANT;
+        Params::Push => {
+            let tenant = match cx.op == Op::PushList {
+                true => v1::list_task_push_notification_configs_request::TENANT,
+                false => v1::task_push_notification_config::TENANT,
+            };
             only_tenant(Call::Push(cx.op), if is_v1 { tenant } else { NONE }, body)
         }
-        Op::ExtendedCard => {
+        Params::Nothing => {
             let tenant = v1::get_extended_agent_card_request::TENANT;
             only_tenant(Call::ExtendedCard, if is_v1 { tenant } else { NONE }, body)
         }
@@ -273,12 +275,13 @@ fn resource(value: Value<'_>) -> Result<Value<'_>, Fault> {
     Ok(Value::Bytes(name.strip_prefix(b"tasks/").unwrap_or(name)))
 }
 
+/// A task to act on, and the tenant.
 fn target<'p>(
     cx: &ReadCx<'_>,
     generation: Generation,
     body: &'p [u8],
     pack: &'p mut Vec<u8>,
-) -> Result<Asked<'p>, Fault> {
+) -> Result<(Target<'p>, &'p str), Fault> {
     // Cancel and subscribe agree on their first fields; `metadata` belongs to cancel.
     use v1::cancel_task_request as new;
     let is_v1 = generation == Generation::V1;
@@ -307,8 +310,7 @@ fn target<'p>(
         generation,
         after: cx.after.filter(|_| cx.op == Op::Subscribe),
     };
-    let call = if cx.op == Op::Cancel { Call::Cancel(target) } else { Call::Subscribe(target) };
-    Ok(Asked { call, tenant })
+    Ok((target, tenant))
 }
 
 fn list<'p>(cx: &ReadCx<'_>, body: &'p [u8], pack: &'p mut Vec<u8>) -> Result<Asked<'p>, Fault> {

@@ -25,7 +25,7 @@ use crate::{
     fault::{Fault, FaultKind},
     http::{self, Field, Head, ResponseFields, ResponseFieldsBuf, response_fields},
     json::{Source, write::push_escaped},
-    model::{Call, Op},
+    model::{Call, Params},
 };
 
 use media::is_read;
@@ -171,7 +171,7 @@ fn decode<'p>(
     let DecodeBuffers { parser, pack, params } = buffers;
     let op = method.op;
     let (text, is_optional) = match head.method() {
-        http::Method::Post => (body, matches!(op, Op::Cancel | Op::Subscribe)),
+        http::Method::Post => (body, matches!(op.params(), Params::Target(_))),
         _ if query::params(params, op, head.query())? => (Source::from(&*params), false),
         _ => (Source::from(&[][..]), true),
     };

@@ -7,7 +7,7 @@ use crate::{
     fault::Fault,
     http,
     json::write::{push_escaped, push_string},
-    model::Op,
+    model::{Op, Params},
 };
 
 /// How a parameter stands in JSON.
@@ -51,11 +51,10 @@ const LIST: &[(&str, Type)] = &[
 /// `InvalidParams` when the query is not percent-encoded UTF-8.
 pub fn params(out: &mut Vec<u8>, op: Op, query: Option<&str>) -> Result<bool, Fault> {
     out.clear();
-    let known = match op {
-        Op::Get => GET,
-        Op::List => LIST,
-        Op::Send | Op::Stream | Op::Cancel | Op::Subscribe | Op::ExtendedCard => ANY,
-        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => ANY,
+    let known = match op.params() {
+        Params::Get => GET,
+        Params::List => LIST,
+        Params::Send | Params::Target(_) | Params::Push | Params::Nothing => ANY,
     };
     for pair in http::query::pairs(query.unwrap_or_default()) {
         let broken = |_| Fault::param("query", "must be percent-encoded UTF-8");

@@ -14,7 +14,7 @@ use std::{borrow::Cow, ops::RangeInclusive};
 use crate::{
     fault::Fault,
     json::{Kind, Value, ValueSlot},
-    model::{Call, Generation, Op},
+    model::{Call, Generation, Params},
 };
 
 use super::ReadCx;
@@ -64,17 +64,16 @@ pub(super) fn call<'p>(
 ) -> Result<Call<'p>, Fault> {
     pack.clear();
     let params = usable(params)?;
-    match cx.op {
-        Op::Send | Op::Stream => send::read(rules, cx, params, pack),
-        Op::Get => target::get(rules, cx, params, pack),
-        Op::List => list::read(cx, params, pack).map(Call::List),
-        Op::Cancel => target::read(rules, cx, params, pack).map(Call::Cancel),
-        Op::Subscribe => target::read(rules, cx, params, pack).map(Call::Subscribe),
-        Op::PushSet | Op::PushGet | Op::PushList | Op::PushDelete => {
+    match cx.op.params() {
+        Params::Send => send::read(rules, cx, params, pack),
+        Params::Get => target::get(rules, cx, params, pack),
+        Params::List => list::read(cx, params, pack).map(Call::List),
+        Params::Target(call) => target::read(rules, cx, params, pack).map(call),
+        Params::Push => {
             only_tenant(cx, params);
             Ok(Call::Push(cx.op))
         }
-        Op::ExtendedCard => {
+        Params::Nothing => {
             only_tenant(cx, params);
             Ok(Call::ExtendedCard)
         }
