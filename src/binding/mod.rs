@@ -20,6 +20,7 @@ pub mod http;
 pub mod http_error;
 pub mod interfaces;
 pub mod jsonrpc;
+pub mod kept_format;
 pub mod large;
 pub mod negotiation;
 pub mod origin;

@@ -5,7 +5,8 @@ use std::task::{Poll, Waker};
 use crate::{
     binding::{
         Handled,
-        answer::{AnswerFormat, KeptFormat, Opened, ResponseWriter, no_answer},
+        answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
+        kept_format::KeptFormat,
         responder::Content,
         stream::EventStream,
     },

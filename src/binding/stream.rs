@@ -8,9 +8,10 @@ use std::{ops::Range, task::Waker};
 
 use crate::{
     binding::{
-        answer::{AnswerFormat, KeptFormat, ResponseWriter},
+        answer::{AnswerFormat, ResponseWriter},
         envelope::Envelope,
         grpc::{Code, Status, count::EventCount},
+        kept_format::KeptFormat,
         responder::Responder,
     },
     dialect::{Encode, EncodeText},

@@ -1,0 +1,61 @@
+//! A response that is sent again and again: only its date is written anew.
+//!
+//! It is that of HTTP/1.1 on a connection that stays; everybody else makes his own of the fields and
+//! the content.
+
+use super::{ResponseFields, media, response};
+
+/// A whole response with JSON under status 200.
+pub struct ReadyResponse {
+    bytes: Vec<u8>,
+    content_at: usize,
+}
+
+impl ReadyResponse {
+    /// The response with these fields and this content.
+    pub fn new(fields: ResponseFields<'_>, content: &[u8]) -> ReadyResponse {
+        let mut bytes = Vec::new();
+        let mark =
+            response::begin(&mut bytes, 200, media::JSON, &[b' '; 29], fields.lines(), false);
+        let content_at = bytes.len();
+        bytes.extend_from_slice(content);
+        response::finish(&mut bytes, mark);
+        bytes.shrink_to_fit();
+        ReadyResponse { bytes, content_at }
+    }
+
+    /// Its content.
+    pub fn content(&self) -> &[u8] {
+        &self.bytes[self.content_at..]
+    }
+
+    /// Appends it, as of this date.
+    #[inline]
+    pub fn put(&self, out: &mut Vec<u8>, date: &[u8; 29]) {
+        let date_at = out.len() + response::OK_DATE.len();
+        out.extend_from_slice(&self.bytes);
+        if let Some(blank) = out.get_mut(date_at..date_at + date.len()) {
+            blank.copy_from_slice(date);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::response_fields;
+
+    #[test]
+    fn it_is_the_response_that_would_be_written_anew() {
+        const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+        let (fields, content) = (response_fields!("ETag": "\"x\""), b"{\"name\":\"echo\"}");
+        let ready = ReadyResponse::new(fields, content);
+        assert_eq!(ready.content(), content);
+        let (mut once, mut anew) = (b"before".to_vec(), b"before".to_vec());
+        ready.put(&mut once, DATE);
+        let mark = response::begin(&mut anew, 200, media::JSON, DATE, fields.lines(), false);
+        anew.extend_from_slice(content);
+        response::finish(&mut anew, mark);
+        assert_eq!(once.escape_ascii().to_string(), anew.escape_ascii().to_string());
+    }
+}
