@@ -13,7 +13,7 @@ use crate::{
     },
     dialect::{Encode, Method, WriteCx},
     fault::{Fault, FaultKind},
-    http::{ResponseFields, ResponseFieldsBuf, media},
+    http::{ReadyResponse, ResponseFields, ResponseFieldsBuf, media},
     model::{Generation, Reply},
     service::{Answer, Cursor, Outcome, StreamResponse, WaitHandle},
 };
@@ -200,6 +200,19 @@ impl<'x> ResponseWriter<'x> {
             format.push_bytes(self.out, result);
         }
         self.end(format);
+    }
+
+    /// Answers with what was written before; these are its fields.
+    pub fn ready(&mut self, ready: &ReadyResponse, fields: ResponseFields<'_>) {
+        if let Transport::Http1(http) = &mut self.responder
+            && self.fields.is_empty()
+            && http.put_ready(self.out, ready)
+        {
+            return;
+        }
+        self.begin(200, media::JSON, fields, Content::Whole);
+        self.out.extend_from_slice(ready.content());
+        self.finish();
     }
 
     /// Takes an answer back.

@@ -10,16 +10,13 @@ use std::{
 };
 
 use crate::{
-    binding::{
-        CallContext, Endpoint, ServerConfig, http_error, interfaces::Urls, origin::Origin,
-        responder::Content,
-    },
+    binding::{CallContext, Endpoint, ServerConfig, http_error, interfaces::Urls, origin::Origin},
     dialect::{
         self, Dialect,
         card::{self, CardForm, CardOptions},
     },
     fault::{Fault, FaultKind},
-    http::{Field, Head, ResponseFieldsBuf, date, media, query},
+    http::{Field, Head, ReadyResponse, ResponseFieldsBuf, date, query},
     model::{Generation, Op, Profile},
     service::{AgentIndex, Service},
 };
@@ -66,10 +63,11 @@ struct Card {
     host: Vec<u8>,
     prefix: String,
     base: String,
-    body: Vec<u8>,
     etag: [u8; 34],
     /// Fields of the answer.
     fields: ResponseFieldsBuf,
+    /// The answer with its body.
+    answer: ReadyResponse,
 }
 
 /// Seconds that clients and proxies may use a card without asking again (A2A 1.0 §8.6).
@@ -130,9 +128,7 @@ fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
     if is_unchanged(head, card) {
         return cx.writer.empty(304, card.fields.get());
     }
-    cx.writer.begin(200, media::JSON, card.fields.get(), Content::Whole);
-    cx.writer.out.extend_from_slice(&card.body);
-    cx.writer.finish();
+    cx.writer.ready(&card.answer, card.fields.get());
 }
 
 /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
@@ -201,7 +197,7 @@ fn render(
     fields.extend(Origin::vary(config));
     let Origin { is_secure, host, prefix } = *origin;
     let (host, prefix) = (host.unwrap_or_default().to_vec(), prefix.to_owned());
-    let base = base.to_owned();
+    let (base, answer) = (base.to_owned(), ReadyResponse::new(fields.get(), &body));
     Card {
         profile,
         modified_s,
@@ -212,9 +208,9 @@ fn render(
         host,
         prefix,
         base,
-        body,
         etag,
         fields,
+        answer,
     }
 }
 

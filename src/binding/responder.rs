@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use crate::{
     binding::response_parts::ResponseParts,
-    http::{Head, Method, ResponseFields, Version, response, response_fields},
+    http::{Head, Method, ReadyResponse, ResponseFields, Version, response, response_fields},
     sse,
     ws::{self, OpCode},
 };
@@ -250,6 +250,18 @@ impl Http1<'_> {
             self.begun = Begun::Whole(response::begin_json(out, self.date), Content::Whole);
         }
         is_all
+    }
+
+    /// Writes a whole response, if it suits the connection and the request; otherwise nothing is
+    /// done.
+    #[inline]
+    pub fn put_ready(&mut self, out: &mut Vec<u8>, ready: &ReadyResponse) -> bool {
+        let Http1Kept { closes, is_http10, head_only, .. } = self.kept;
+        let suits = !closes && !is_http10 && !head_only;
+        if suits {
+            ready.put(out, self.date);
+        }
+        suits
     }
 
     fn end_stream(&mut self, out: &mut Vec<u8>) {

@@ -27,6 +27,7 @@ mod kept_parts;
 mod line;
 mod memo;
 mod parse;
+mod ready;
 mod reject;
 mod request_parts;
 mod response_fields;
@@ -43,6 +44,7 @@ pub use line::{Method, Version};
 pub use memo::{Found, HeadMemo};
 #[cfg(feature = "internals")]
 pub use parse::parse_head;
+pub use ready::ReadyResponse;
 pub use reject::Reject;
 pub use request_parts::{HeadBuf, RequestParts};
 pub(crate) use response_fields::response_fields;

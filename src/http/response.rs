@@ -25,7 +25,7 @@ const LENGTH_NAME: &[u8; 16] = b"Content-Length: ";
 const HEAD_BYTES_TYPICAL: usize = 160;
 
 /// What stands before the date of every response with status 200.
-const OK_DATE: &[u8; 23] = b"HTTP/1.1 200 OK\r\nDate: ";
+pub(super) const OK_DATE: &[u8; 23] = b"HTTP/1.1 200 OK\r\nDate: ";
 
 /// The whole head of nearly every answer, with blanks for date and length.
 const JSON_HEAD: &[u8; 116] = b"HTTP/1.1 200 OK\r\nDate:                              \r\n\
