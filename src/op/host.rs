@@ -30,7 +30,7 @@ pub(super) struct TurnCall {
     /// What the call shares with the agent, if it shares anything.
     link: CallLink,
     /// Why the server did not do what the agent wanted: the client is told.
-    pub refused: Option<Fault>,
+    pub refused: Option<Box<Fault>>,
 }
 
 impl TurnCall {
@@ -63,7 +63,7 @@ impl TurnCall {
     fn end_linked(&mut self, ending: &Ending) -> Result<(bool, CallLink), Fault> {
         let link = std::mem::take(&mut self.link);
         match (self.refused.take(), ending) {
-            (Some(fault), _) => Err(fault),
+            (Some(fault), _) => Err(*fault),
             (None, Ending::Refused(fault)) => Err(fault.clone()),
             (None, Ending::Deferred) => Ok((true, link)),
             (None, Ending::Returned | Ending::Replied(_) | Ending::Resume { .. })
@@ -109,7 +109,7 @@ impl TurnHost for NewTurn<'_> {
                 store.commit_new(reserved, self.generation, self.message, events, now, |_| ());
             events.clear();
             if let Err(refused) = stored {
-                self.call.refused = Some(refused.into());
+                self.call.refused = Some(Box::new(refused.into()));
                 return Err(Closed);
             }
         }
@@ -228,11 +228,11 @@ impl Core {
     ) -> Result<(Arc<LateCall>, Box<dyn DeferredHost>), Closed> {
         let core = self.this.upgrade().ok_or(Closed)?;
         let Some(permit) = self.deferred.permit(call.worker) else {
-            call.refused = Some(Fault::at_limit("deferred_calls_max"));
+            call.refused = Some(Box::new(Fault::at_limit("deferred_calls_max")));
             return Err(Closed);
         };
         if let Err(refused) = self.store.hold_bytes(key, held_bytes) {
-            call.refused = Some(refused.into());
+            call.refused = Some(Box::new(refused.into()));
             return Err(Closed);
         }
         let (link, late) = CallLink::late();

@@ -77,8 +77,8 @@ pub(super) struct Entered {
     pub seq: u64,
     /// How many events of a list were applied.
     pub applied: usize,
-    /// True: a status was among them.
-    pub has_status: bool,
+    /// When the last status among them says that it was entered.
+    pub status_ms: Option<u64>,
 }
 
 /// The door, and who watches it.
@@ -110,7 +110,9 @@ impl Door {
                 entered.seq = task.apply(event, limits)?
             }
             (Change::Events(events, _, limits), Some(task)) => {
-                (entered.applied, entered.has_status) = task.apply_at_once(events, limits);
+                let (applied, has_status) = task.apply_at_once(events, limits);
+                entered.applied = applied;
+                entered.status_ms = has_status.then(|| task.updated_ms());
             }
             (Change::Keep(bytes), Some(_)) => {
                 slot.waiters.get_or_insert_default().kept = bytes.into();

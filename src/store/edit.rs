@@ -199,12 +199,10 @@ impl<'e> Edit<'e> {
             self.charged += growth;
         }
         let change = Change::Events(events, first, &store.agent_limits);
-        let slab = &mut self.shard.slab;
-        let Ok(entered) = store.door.enter(place, slab, change) else { return 0 };
-        if entered.has_status {
-            self.status_ms = slab[self.index].task.get().map(Task::updated_ms);
-        }
-        entered.applied
+        let entered = store.door.enter(place, &mut self.shard.slab, change);
+        let Ok(Entered { applied, status_ms, .. }) = entered else { return 0 };
+        self.status_ms = status_ms.or(self.status_ms);
+        applied
     }
 
     fn slot(&mut self) -> &mut Slot {
