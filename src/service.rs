@@ -4,6 +4,7 @@
 //! nothing is copied in between. Time, entropy and wake-ups are arguments.
 
 mod fields;
+mod joined;
 mod last_call;
 mod late;
 pub mod tap;
@@ -24,6 +25,8 @@ use crate::{
 
 pub use crate::waiter::{SharedWaker, Waiter};
 pub use fields::{FieldSource, RequestFields};
+pub use joined::JoinedCalls;
+pub(crate) use joined::WatchedCall;
 pub use last_call::LastCall;
 pub use late::{CallLink, LateAnswer, LateCall};
 

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use super::{Closed, Headers, watch::CallerGone};
 use crate::{
     model::{JsonObject, RawText, TaskView},
-    service::{LateCall, Scope},
+    service::{JoinedCalls, Scope},
 };
 
 /// Asks the agent of a running task whether it may be canceled. An agent that does nothing with it
@@ -41,12 +41,12 @@ pub trait CancelHost {
     fn defer(
         &mut self,
         held_bytes: usize,
-    ) -> Result<(Arc<LateCall>, Box<dyn CancelDecision>), Closed>;
+    ) -> Result<(Arc<JoinedCalls>, Box<dyn CancelDecision>), Closed>;
 }
 
 /// The side of a deferred request to cancel that belongs to the server.
 pub trait CancelDecision: Send + Sync {
-    /// Cancels the task and answers the call, or fails it with this text.
+    /// Cancels the task and answers the calls, or fails them with this text.
     fn decide(self: Box<Self>, refusal: Option<Cow<'static, str>>);
 }
 
@@ -63,21 +63,24 @@ impl CancelRequest<'_> {
     }
 
     /// Lets the call wait until the agent agrees or refuses, on any thread, or the task has ended.
+    /// Meanwhile the agent is not asked again by the same caller, as far as
+    /// [`CancelRequest::identity`] and [`CancelRequest::headers`] tell: his later cancels of the
+    /// task wait for the same decision.
     ///
     /// # Errors
     /// [`Closed`] when the server has no room for another call that waits like this
     /// (`deferred_calls_max`, `store_bytes_max`); the client is told.
     pub fn defer(self) -> Result<DeferredCancel, Closed> {
         let task_id: Box<[u8]> = self.task_id.raw().into();
-        let (call, host) = self.host.defer(task_id.len())?;
-        Ok(DeferredCancel { task_id, call, host: Some(host) })
+        let (calls, host) = self.host.defer(task_id.len())?;
+        Ok(DeferredCancel { task_id, calls, host: Some(host) })
     }
 }
 
 /// A request to cancel that the agent decides later, from any thread. Dropping it refuses.
 pub struct DeferredCancel {
     task_id: Box<[u8]>,
-    call: Arc<LateCall>,
+    calls: Arc<JoinedCalls>,
     /// `None` behind the decision.
     host: Option<Box<dyn CancelDecision>>,
 }
@@ -88,15 +91,15 @@ impl DeferredCancel {
         RawText::known(&self.task_id)
     }
 
-    /// Ready when the decision is of no use any more: the caller has left, or the server has
-    /// answered it, because the task has ended or the server ends.
+    /// Ready when the decision is of no use any more: all callers have left, or the server has
+    /// answered them, because the task has ended or the server ends.
     pub fn caller_gone(&self) -> CallerGone {
-        CallerGone::of(Some(&self.call))
+        CallerGone::of_all(&self.calls)
     }
 
     /// True when the decision is of no use any more, as [`DeferredCancel::caller_gone`] says.
     pub fn is_caller_gone(&self) -> bool {
-        self.call.has_left()
+        self.calls.have_left()
     }
 
     /// Agrees: the task is canceled, unless it has ended meanwhile, or the agent was replaced.

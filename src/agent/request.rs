@@ -24,7 +24,7 @@ impl<'a> Headers<'a> {
     }
 
     /// All of them.
-    fn keep(self) -> Box<[(Box<str>, Box<str>)]> {
+    pub(crate) fn keep(self) -> Box<[(Box<str>, Box<str>)]> {
         let each = |name: &String| Some((name.as_str().into(), self.fields.value(name)?.into()));
         self.names.iter().filter_map(each).collect()
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::JobHost;
-use crate::service::{Handle, LateCall, Waiter};
+use crate::service::{Handle, JoinedCalls, LateCall, Waiter, WatchedCall};
 
 /// Ready when a task has ended, for instance because a client canceled it, or when nobody can see
 /// the answer of a deferred turn any more.
@@ -47,14 +47,23 @@ impl Future for Canceled {
 /// Ready when the caller of a waiting call or of a stream has left before its end. A caller that
 /// has its answer does not leave: then this is never ready.
 #[must_use = "a future does nothing unless it is polled"]
-pub struct CallerGone {
-    call: Option<Arc<LateCall>>,
-    waiter: Waiter,
+pub struct CallerGone(WatchedCallers);
+
+enum WatchedCallers {
+    One { call: Option<Arc<LateCall>>, waiter: Waiter },
+    All { calls: Arc<JoinedCalls>, watched: WatchedCall },
 }
 
 impl CallerGone {
     pub(super) fn of(call: Option<&Arc<LateCall>>) -> CallerGone {
-        CallerGone { call: call.cloned(), waiter: Waiter::default() }
+        let (call, waiter) = (call.cloned(), Waiter::default());
+        CallerGone(WatchedCallers::One { call, waiter })
+    }
+
+    /// Of several calls: when all callers have left.
+    pub(super) fn of_all(calls: &Arc<JoinedCalls>) -> CallerGone {
+        let (calls, watched) = (Arc::clone(calls), WatchedCall::default());
+        CallerGone(WatchedCallers::All { calls, watched })
     }
 }
 
@@ -62,7 +71,10 @@ impl Future for CallerGone {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let CallerGone { call, waiter } = self.get_mut();
-        call.as_ref().map_or(Poll::Pending, |call| call.poll_left(waiter, cx.waker()))
+        match &mut self.get_mut().0 {
+            WatchedCallers::One { call: None, .. } => Poll::Pending,
+            WatchedCallers::One { call: Some(call), waiter } => call.poll_left(waiter, cx.waker()),
+            WatchedCallers::All { calls, watched } => calls.poll_left(watched, cx.waker()),
+        }
     }
 }

@@ -10,10 +10,11 @@ use crate::{
     agent::{CancelDecision, CancelHost, CancelRequest, Closed, Headers, Wanted},
     fault::{Fault, FaultKind},
     model::{Generation, JsonObject, JsonObjectBuf, Reply, Target, TaskEvent, TaskState, TaskView},
-    op::{Core, missing::MissingTask, read::is_in},
+    op::{Core, missing::MissingTask, read::is_in, undecided::UndecidedCancel},
     permits::Permit,
     service::{
-        Answer, CallCx, CallLink, Handle, LateAnswer, LateCall, Now, Outcome, WaitHandle, Waiter,
+        Answer, CallCx, CallLink, Caller, Handle, JoinedCalls, LateAnswer, Now, Outcome,
+        WaitHandle, Waiter,
     },
     store::{Edit, StoredTask, TaskKey},
 };
@@ -75,19 +76,23 @@ impl Core {
         if registered.is_removed || !self.store.read(key, runs).unwrap_or(false) {
             return Ok((registered.incarnation, None));
         }
-        let (worker, metadata) = (cx.caller.worker, target.metadata);
-        let (incarnation, link) = (registered.incarnation, CallLink::default());
-        let mut host =
-            Asking { core: self, key, incarnation, worker, metadata, refused: None, link };
+        let (caller, incarnation) = (&cx.caller, registered.incarnation);
+        let headers = Headers { names: &registered.profile.fields, fields: caller.fields };
+        if let Some(link) = self.join_cancel(key, (caller, headers), incarnation)? {
+            return Ok((incarnation, Some(link)));
+        }
+        let (metadata, link) = (target.metadata, CallLink::default());
+        let of = (caller, headers, incarnation);
+        let mut host = Asking { core: self, key, of, metadata, refused: None, link };
         registered.agent.cancel(CancelRequest {
             task_id: target.id,
             metadata,
-            extensions: cx.caller.extensions,
-            identity: cx.caller.identity,
-            headers: Headers { names: &registered.profile.fields, fields: cx.caller.fields },
-            scope: cx.caller.scope,
-            tenant: cx.caller.tenant,
-            owner: cx.caller.owner,
+            extensions: caller.extensions,
+            identity: caller.identity,
+            tenant: caller.tenant,
+            owner: caller.owner,
+            headers,
+            scope: caller.scope,
             host: &mut host,
         });
         match host.refused {
@@ -145,9 +150,8 @@ fn canceled(metadata: Option<JsonObject<'_>>, now: Now) -> TaskEvent<'_> {
 struct Asking<'t> {
     core: &'t Core,
     key: TaskKey,
-    /// Which of the agent's programs.
-    incarnation: u32,
-    worker: usize,
+    /// For whom, and which of the agent's programs.
+    of: (&'t Caller<'t>, Headers<'t>, u32),
     metadata: Option<JsonObject<'t>>,
     refused: Option<Fault>,
     link: CallLink,
@@ -165,35 +169,37 @@ impl CancelHost for Asking<'_> {
     fn defer(
         &mut self,
         held_bytes: usize,
-    ) -> Result<(Arc<LateCall>, Box<dyn CancelDecision>), Closed> {
+    ) -> Result<(Arc<JoinedCalls>, Box<dyn CancelDecision>), Closed> {
         let core = self.core.this.upgrade().ok_or(Closed)?;
-        let Some(permit) = core.deferred.permit(self.worker) else {
+        let (caller, headers, incarnation) = self.of;
+        let Some(permit) = core.deferred.permit(caller.worker) else {
             self.refused = Some(Fault::at_limit("deferred_calls_max"));
             return Err(Closed);
         };
         let metadata: Option<JsonObjectBuf> = self.metadata.map(Into::into);
         let own = metadata.as_ref().map_or(0, |metadata| metadata.view().as_str().len());
-        let held_bytes = held_bytes + own;
+        let (link, cancel) = UndecidedCancel::new(caller, headers, incarnation);
+        let held_bytes = held_bytes + own + cancel.held_bytes();
         if let Err(refused) = core.store.hold_bytes(self.key, held_bytes) {
             self.refused = Some(refused.into());
             return Err(Closed);
         }
-        let (link, call) = CallLink::late();
         self.link = link;
-        let (key, incarnation, late) = (self.key, self.incarnation, Arc::clone(&call));
+        let (key, calls, cancel) = (self.key, Arc::clone(&cancel.calls), Arc::new(cancel));
+        core.undecided.add(key, Arc::clone(&cancel));
         let _permit = permit;
-        let deciding = Deciding { core, key, incarnation, call, metadata, held_bytes, _permit };
-        Ok((late, Box::new(deciding)))
+        let deciding = Deciding { core, key, incarnation, cancel, metadata, held_bytes, _permit };
+        Ok((calls, Box::new(deciding)))
     }
 }
 
 /// An agent decides later.
-struct Deciding {
+pub(super) struct Deciding {
     core: Arc<Core>,
     key: TaskKey,
     /// Which of the agent's programs was asked.
     incarnation: u32,
-    call: Arc<LateCall>,
+    cancel: Arc<UndecidedCancel>,
     metadata: Option<JsonObjectBuf>,
     /// Bytes that the store counts for it.
     held_bytes: usize,
@@ -202,33 +208,39 @@ struct Deciding {
 
 impl CancelDecision for Deciding {
     fn decide(self: Box<Self>, refusal: Option<Cow<'static, str>>) {
-        let refuse = |text| LateAnswer::Fault(Fault::because(FaultKind::TaskNotCancelable, text));
-        self.call.answer(match refusal {
-            Some(text) => refuse(text),
-            None => {
-                let now = self.core.now();
-                let canceled = canceled(self.metadata.as_ref().map(JsonObjectBuf::view), now);
-                let done = self.core.store.update(self.key, now, |edit| {
-                    // Another call may have canceled it, or its agent.
-                    if edit.task().state() == TaskState::Canceled {
-                        return Ok(());
-                    }
-                    check_asked(edit, self.incarnation)?;
-                    let applied = edit.apply(&canceled);
-                    applied.map(drop).map_err(|_| Fault::from(FaultKind::TaskNotCancelable))
-                });
-                match done {
-                    Some(Ok(())) => LateAnswer::Task(self.key.handle()),
-                    Some(Err(fault)) => LateAnswer::Fault(fault),
-                    None => LateAnswer::Fault(FaultKind::TaskNotFound.into()),
-                }
-            }
+        // Who asks from now on asks anew.
+        self.core.undecided.remove(self.key, &self.cancel);
+        let done = match refusal {
+            Some(text) => Err(Fault::because(FaultKind::TaskNotCancelable, text)),
+            None => self.cancel_task(),
+        };
+        self.cancel.calls.answer(|| match &done {
+            Ok(()) => LateAnswer::Task(self.key.handle()),
+            Err(fault) => LateAnswer::Fault(fault.clone()),
         });
+    }
+}
+
+impl Deciding {
+    fn cancel_task(&self) -> Result<(), Fault> {
+        let now = self.core.now();
+        let canceled = canceled(self.metadata.as_ref().map(JsonObjectBuf::view), now);
+        let done = self.core.store.update(self.key, now, |edit| {
+            // Another call may have canceled it, or its agent.
+            if edit.task().state() == TaskState::Canceled {
+                return Ok(());
+            }
+            check_asked(edit, self.incarnation)?;
+            let applied = edit.apply(&canceled);
+            applied.map(drop).map_err(|_| Fault::from(FaultKind::TaskNotCancelable))
+        });
+        done.unwrap_or(Err(FaultKind::TaskNotFound.into()))
     }
 }
 
 impl Drop for Deciding {
     fn drop(&mut self) {
+        self.core.undecided.remove(self.key, &self.cancel);
         self.core.store.release_bytes(self.key, self.held_bytes);
     }
 }

@@ -19,6 +19,7 @@ mod space;
 mod subscribe;
 mod timer;
 mod turn;
+mod undecided;
 
 use std::{
     sync::{
@@ -44,6 +45,7 @@ use crate::{
 
 use agents::{AllAgents, CurrentAgent};
 use timer::AllTimers;
+use undecided::UndecidedCancels;
 
 pub use change::{AgentError, Agents};
 
@@ -59,6 +61,8 @@ pub struct Core {
     looked_ms: AtomicU64,
     /// Calls that wait for their agents to say what comes of them.
     deferred: Permits,
+    /// Those of them that are cancels.
+    undecided: UndecidedCancels,
     draining: AtomicBool,
     cut: AtomicBool,
 }
@@ -86,6 +90,7 @@ impl Core {
             timers: AllTimers::new(start.workers, limits.tasks_max),
             looked_ms: AtomicU64::new(0),
             deferred: Permits::new(limits.deferred_calls_max, start.workers),
+            undecided: UndecidedCancels::default(),
             draining: AtomicBool::new(false),
             cut: AtomicBool::new(false),
         });

@@ -61,7 +61,7 @@ pub enum LateAnswer {
 }
 
 /// What something is counted by, for as long as it lives.
-type Charge = Box<dyn Any + Send>;
+pub(crate) type Charge = Box<dyn Any + Send>;
 
 struct CallState {
     stage: CallStage,
@@ -201,10 +201,16 @@ impl LateCall {
             CallStage::Left { unanswered } => return *unanswered = false,
             CallStage::Late(Some(_)) | CallStage::Task | CallStage::Answered => return,
         }
-        state.charge = charge;
+        let before = charge.and_then(|charge| state.charge.replace(charge));
         let waiting = state.waiting.take();
         drop(state);
+        drop(before);
         waiting.inspect(Waker::wake_by_ref);
+    }
+
+    /// From now on the call is counted by this, until it is over.
+    pub(crate) fn count_by(&self, charge: Charge) {
+        self.lock().charge = Some(charge);
     }
 
     /// True when the caller has left without its answer.

@@ -13,6 +13,7 @@ use peregrine::{
     engine::{Agents, Setup},
     limits::Limits,
     model::TaskState,
+    service,
 };
 use serde_json::{Value, json};
 
@@ -45,8 +46,9 @@ impl Agent for Careful {
 
 fn lab(limits: Limits) -> (Lab, Careful) {
     let careful = Careful::default();
-    let agents: Vec<(Profile, Arc<dyn Agent>)> =
-        vec![(Profile::new("careful", "Is asked."), Arc::new(careful.clone()))];
+    let fields = vec!["x-key".to_owned()];
+    let profile = Profile { fields, ..Profile::new("careful", "Is asked.") };
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile, Arc::new(careful.clone()))];
     (Lab::new(Setup { agents, limits, ..Setup::default() }), careful)
 }
 
@@ -201,9 +203,9 @@ impl Agent for Adopts {
 fn deferred_cancels_count_among_deferred_calls_and_end_with_the_server() {
     let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
     let (mut lab, careful) = lab(limits);
-    let id = begin(&mut lab, "defer");
+    let (id, other) = (begin(&mut lab, "defer"), begin(&mut lab, "defer"));
     let peer = cancel(&mut lab, &id);
-    assert_eq!(lab.code("CancelTask", &json!({ "id": id })), -32000);
+    assert_eq!(lab.code("CancelTask", &json!({ "id": other })), -32000);
     lab.end(peer);
     drop(std::mem::take(&mut careful.0.lock().unwrap().1));
     let peer = cancel(&mut lab, &id);
@@ -261,4 +263,123 @@ fn who_decides_later_hears_when_its_caller_leaves_and_when_the_task_ends() {
     lab.settle();
     assert_eq!(lab.reply(peer).json()["error"]["code"], -32002);
     assert!(is_gone(&deferred));
+}
+
+#[test]
+fn later_cancels_of_a_task_wait_for_the_same_decision() {
+    let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
+    type Decide = fn(DeferredCancel);
+    let ends: [(Decide, &str); 3] = [
+        (DeferredCancel::agree, ""),
+        (|cancel| cancel.refuse("too late"), "too late"),
+        (drop, "the agent did not say whether the task may end"),
+    ];
+    for (end, text) in ends {
+        let (mut lab, careful) = lab(limits.clone());
+        let id = begin(&mut lab, "defer");
+        let mut peers: Vec<Peer> = (0..20).map(|_| cancel(&mut lab, &id)).collect();
+        // The same over a binding of its own.
+        let rest = lab.open();
+        lab.write(rest, &post(&format!("/tasks/{}:cancel", id.as_str().unwrap()), &[], "{}"));
+        assert_eq!((careful.0.lock().unwrap().1.len(), lab.engine.waiting().calls), (1, 21));
+        lab.end(peers.remove(0));
+        let deferred = careful.0.lock().unwrap().1.pop().unwrap();
+        thread::spawn(move || end(deferred)).join().unwrap();
+        lab.settle();
+        for peer in peers {
+            let answer = lab.reply(peer).json();
+            match text {
+                "" => assert_eq!(answer["result"]["status"]["state"], "TASK_STATE_CANCELED"),
+                text => assert_eq!(answer["error"]["message"], text),
+            }
+        }
+        let said = lab.reply(rest).text().to_owned();
+        assert!(
+            said.contains(if text.is_empty() { "TASK_STATE_CANCELED" } else { text }),
+            "{said}"
+        );
+        if !text.is_empty() {
+            // The next one is asked anew.
+            cancel(&mut lab, &id);
+            assert_eq!(careful.0.lock().unwrap().1.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_decision_is_of_use_until_the_last_caller_has_left() {
+    let (mut lab, careful) = lab(Limits::default());
+    let id = begin(&mut lab, "defer");
+    let peers = [(); 3].map(|()| cancel(&mut lab, &id));
+    let deferred = careful.0.lock().unwrap().1.pop().unwrap();
+    for peer in peers {
+        assert!(!deferred.is_caller_gone());
+        lab.end(peer);
+    }
+    assert!(deferred.is_caller_gone());
+    // Nobody joins what nobody waits for.
+    let peer = cancel(&mut lab, &id);
+    let next = careful.0.lock().unwrap().1.pop().unwrap();
+    drop(deferred);
+    assert!(lab.received(peer).is_empty() && !next.is_caller_gone());
+    next.agree();
+    lab.settle();
+    assert_eq!(lab.reply(peer).json()["result"]["status"]["state"], "TASK_STATE_CANCELED");
+}
+
+#[test]
+fn cancels_of_others_are_decided_by_themselves() {
+    let (mut lab, careful) = lab(Limits::default());
+    let id = begin(&mut lab, "defer");
+    let body = rpc("CancelTask", &json!({ "id": id }));
+    let ask = |lab: &mut Lab, identity: Option<&'static str>, key: &str| {
+        let peer = lab.open_to(service::Peer { identity, ..service::Peer::default() });
+        lab.write(peer, &post("/", &[("X-Key", key)], &body));
+        assert!(lab.received(peer).is_empty());
+        peer
+    };
+    let peers = [
+        ask(&mut lab, None, "guest"),
+        ask(&mut lab, None, "owner"),
+        ask(&mut lab, Some("owner"), "guest"),
+        ask(&mut lab, Some("owner"), "guest"),
+    ];
+    let deferred = std::mem::take(&mut careful.0.lock().unwrap().1);
+    assert_eq!(deferred.len(), 3);
+    let mut deferred = deferred.into_iter();
+    deferred.next().unwrap().refuse("who are you?");
+    lab.settle();
+    assert_eq!(lab.reply(peers[0]).code(), -32002);
+    assert!(peers[1..].iter().all(|peer| lab.received(*peer).is_empty()));
+    deferred.next().unwrap().agree();
+    lab.settle();
+    for peer in &peers[1..] {
+        let task = lab.reply(*peer).json()["result"].take();
+        assert_eq!(task["status"]["state"], "TASK_STATE_CANCELED");
+    }
+}
+
+#[test]
+fn cancels_that_wait_for_the_same_decision_count_as_bytes_of_the_store() {
+    let mut limits = Limits::default();
+    (limits.store_bytes_max, limits.task_bytes_max) = (20_000, 10_000);
+    let (mut lab, careful) = lab(limits);
+    let id = begin(&mut lab, "defer");
+    let refused = (0..200).find_map(|_| {
+        let peer = lab.open();
+        lab.write(peer, &post("/", &[], &rpc("CancelTask", &json!({ "id": id }))));
+        lab.try_reply(peer)
+    });
+    assert!(refused.unwrap().text().contains("store_bytes_max"));
+    // All of it is given back.
+    for _ in 0..2 {
+        let joined = lab.engine.waiting().calls;
+        assert!((20..200).contains(&joined), "{joined}");
+        careful.0.lock().unwrap().1.pop().unwrap().refuse("no");
+        lab.settle();
+        assert_eq!(lab.engine.waiting().calls, 0);
+        (0..joined).for_each(|_| {
+            cancel(&mut lab, &id);
+        });
+    }
 }

@@ -847,7 +847,7 @@ fn history_max() {
     let id = V1.task(&first)["id"].as_str().unwrap().to_owned();
     for turn in 1..=5 {
         let text = format!("turn {turn}");
-        let say = crate::support::ask::Say { text: &text, task: Some(&id), ..say("") };
+        let say = Say { text: &text, task: Some(&id), ..say("") };
         let result = lab.result(V1.send(), &V1.params(say));
         let history = V1.task(&result)["history"].as_array().unwrap().clone();
         assert_eq!(history.len(), (turn + 1).min(3));

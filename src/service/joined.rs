@@ -1,0 +1,134 @@
+//! Calls that wait for one answer: whoever asks for the same while it is being decided waits with
+//! the first.
+//!
+//! Law: all of them get the same answer, and none joins behind it. They have left when the last one
+//! has.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+};
+
+use super::{CallLink, LateAnswer, LateCall, Waiter, late::Charge};
+
+/// The side that answers several calls.
+pub struct JoinedCalls(Mutex<Joined>);
+
+struct Joined {
+    calls: Vec<Arc<LateCall>>,
+    is_answered: bool,
+}
+
+/// Which of several calls somebody watches, to learn when all of them have left.
+#[derive(Default)]
+pub(crate) struct WatchedCall {
+    call: Option<Arc<LateCall>>,
+    waiter: Waiter,
+}
+
+impl JoinedCalls {
+    /// A call that waits, and the other side, to which more may come.
+    pub fn first() -> (CallLink, Arc<JoinedCalls>) {
+        let (link, call) = CallLink::late();
+        let joined = Joined { calls: vec![call], is_answered: false };
+        (link, Arc::new(JoinedCalls(Mutex::new(joined))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Joined> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more call that waits, and is counted by `charge` while it does; `None`: they are
+    /// answered, or all of them have left.
+    pub(crate) fn join(&self, charge: Charge) -> Option<CallLink> {
+        let mut joined = self.lock();
+        if joined.is_answered || joined.calls.iter().all(|call| call.has_left()) {
+            return None;
+        }
+        if joined.calls.len() == joined.calls.capacity() {
+            joined.calls.retain(|call| !call.has_left());
+        }
+        let (link, call) = CallLink::late();
+        call.count_by(charge);
+        joined.calls.push(call);
+        Some(link)
+    }
+
+    /// Answers all of them.
+    pub fn answer(&self, answer: impl Fn() -> LateAnswer) {
+        let mut joined = self.lock();
+        joined.is_answered = true;
+        let calls = std::mem::take(&mut joined.calls);
+        drop(joined);
+        calls.iter().for_each(|call| call.answer(answer()));
+    }
+
+    /// True when all callers have left without their answer.
+    pub fn have_left(&self) -> bool {
+        self.lock().calls.iter().all(|call| call.has_left())
+    }
+
+    /// Ready when all callers have left without their answer; registers `wake` otherwise.
+    pub(crate) fn poll_left(&self, watched: &mut WatchedCall, wake: &Waker) -> Poll<()> {
+        loop {
+            let WatchedCall { call, waiter } = watched;
+            if let Some(call) = call
+                && call.poll_left(waiter, wake).is_pending()
+            {
+                return Poll::Pending;
+            }
+            let next = self.lock().calls.iter().find(|call| !call.has_left()).cloned();
+            if next.is_none() {
+                return Poll::Ready(());
+            }
+            *watched = WatchedCall { call: next, waiter: Waiter::default() };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::FaultKind;
+
+    fn join(calls: &JoinedCalls) -> Option<CallLink> {
+        calls.join(Box::new(()))
+    }
+
+    #[test]
+    fn all_get_the_same_answer_and_nobody_joins_behind_it() {
+        let (first, calls) = JoinedCalls::first();
+        let links = [first, join(&calls).unwrap(), join(&calls).unwrap()];
+        assert!(links.iter().all(|link| link.poll(Waker::noop()).is_pending()));
+        calls.answer(|| LateAnswer::Fault(FaultKind::Internal.into()));
+        for link in &links {
+            assert!(matches!(link.poll(Waker::noop()), Poll::Ready(LateAnswer::Fault(_))));
+        }
+        assert!(join(&calls).is_none());
+    }
+
+    #[test]
+    fn they_have_left_when_the_last_one_has() {
+        let (first, calls) = JoinedCalls::first();
+        let second = join(&calls).unwrap();
+        let mut watched = WatchedCall::default();
+        let mut is_left = || {
+            let is_ready = calls.poll_left(&mut watched, Waker::noop()).is_ready();
+            assert_eq!(is_ready, calls.have_left());
+            is_ready
+        };
+        assert!(!is_left());
+        drop(first);
+        assert!(!is_left());
+        drop(second);
+        assert!(is_left());
+        assert!(join(&calls).is_none());
+    }
+
+    #[test]
+    fn those_who_have_left_are_forgotten() {
+        let (_first, calls) = JoinedCalls::first();
+        (0..1_000).for_each(|_| drop(join(&calls)));
+        assert!(calls.lock().calls.len() <= 8);
+    }
+}
