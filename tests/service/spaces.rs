@@ -241,7 +241,7 @@ fn agents_and_taps_hear_tenants_and_owners_by_name() {
     let profile = || Profile::new("asks", "Asks.");
     let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![(profile(), Arc::new(asks.clone()))];
     let tap = Some(Arc::new(asks.clone()) as _);
-    let (core, agents) = local_core(&Limits::default(), agents, None, &start, tap);
+    let (core, agents) = local_core(&Limits::default(), agents, None, &start, tap).unwrap();
     let mut lab = Lab::new(Setup { service: Some(Arc::new(Owned(core))), ..Setup::default() });
     for (tenant, owner) in
         [(None, None), (Some("acme"), None), (None, Some("ann")), (Some("b"), Some("bob"))]
