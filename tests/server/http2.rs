@@ -760,6 +760,24 @@ fn a_body_that_does_not_move_is_not_waited_for() {
     });
 }
 
+/// The client could not know that it was told to go.
+#[test]
+fn a_call_that_meets_the_goodbye_of_an_idle_connection_is_answered() {
+    let rig = Rig::limited(|limits| {
+        limits.keep_alive_idle_ms = 200;
+        limits.write_stall_ms = 300;
+    });
+    let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&[PREFACE, SETTINGS].concat()).unwrap();
+    read_to(&mut stream, 7);
+    let head = call_of(&[(":path", SEND), ("content-type", "application/grpc")]);
+    let message = frame(0, 1, 1, &framed(&say("hold:1000:1")));
+    let call = [frame(1, 4, 1, &head), message].concat();
+    stream.write_all(&call).unwrap();
+    read_to(&mut stream, 0);
+}
+
 #[test]
 fn a_connection_that_is_idle_or_silent_is_ended() {
     let rig = Rig::limited(|limits| {

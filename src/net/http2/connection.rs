@@ -134,6 +134,10 @@ impl<S: Transport> Http2Connection<S> {
                 return true;
             }
             self.moved_ms = self.shared.now_ms();
+            if self.is_leaving {
+                // They came before the goodbye was heard: the connection is idle no longer.
+                self.asked_ms = None;
+            }
             self.waker.begins_calls.store(true, Relaxed);
             for (request, respond) in calls {
                 request::start(&self.shared, request, respond, cx);
