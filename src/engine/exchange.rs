@@ -97,9 +97,12 @@ impl Exchange {
         let (config, peer) = (&cx.engine.config, cx.peer);
         let RequestParts { method, target, authority, fields, has_body, takes_trailers } = request;
         let parts = ResponseParts::new(method == b"HEAD", takes_trailers);
-        let (is_whole, mut is_grpc) = (!has_body, false);
+        let (is_whole, mut says_grpc) = (!has_body, None);
         let fields = fields.inspect(|(name, value)| {
-            is_grpc |= name.eq_ignore_ascii_case(b"content-type") && grpc::is_media(value);
+            // The first says what the body is, as it does to whoever handles it.
+            if name.eq_ignore_ascii_case(b"content-type") && says_grpc.is_none() {
+                says_grpc = Some(grpc::is_media(value.trim_ascii()));
+            }
         });
         let request = RequestParts { method, target, authority, fields, has_body, takes_trailers };
         let knows_hosts = |head: &Head<'_>, is_known| hosts::are_known(config, head, is_known);
@@ -111,7 +114,7 @@ impl Exchange {
             Ok(head) => ExchangeState::Body { head, is_whole },
         };
         let (body, held, since_ms) = (Vec::new(), Vec::new(), cx.now.mono_ms);
-        is_grpc &= takes_trailers && method == b"POST";
+        let is_grpc = says_grpc == Some(true) && takes_trailers && method == b"POST";
         let timeout_ms = match &state {
             ExchangeState::Body { head, .. } if is_grpc => grpc::timeout_ms(&head.head()),
             _ => None,

@@ -760,6 +760,35 @@ fn a_body_that_does_not_move_is_not_waited_for() {
     });
 }
 
+/// The first `content-type` decides, for whoever takes in the body as for whoever reads it.
+#[test]
+fn a_body_of_two_types_is_handled_when_all_of_it_is_there() {
+    let rig = Rig::echo();
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        for (types, expected) in [
+            (["application/json", "application/grpc"], "TASK_STATE_COMPLETED"),
+            // Not even the five bytes before a message.
+            (["application/grpc", "application/json"], ""),
+        ] {
+            let request = post(types[0], "/").header("content-type", types[1]).body(()).unwrap();
+            let (response, mut stream) = client.send_request(request, false).unwrap();
+            let mut body = rpc("SendMessage", &params("hello"));
+            let rest_of_it = body.split_off(body.len() / 2);
+            stream.send_data(body.into(), false).unwrap();
+            // A round trip behind the first piece: it is there.
+            let card = Request::get("http://test.example/.well-known/agent-card.json");
+            let (behind, _) = client.send_request(card.body(()).unwrap(), true).unwrap();
+            assert_eq!(behind.await.unwrap().status(), 200);
+            let _ = stream.send_data(rest_of_it.into(), true);
+            let answer = rest(response.await.unwrap()).await;
+            let text = String::from_utf8(answer.1).unwrap();
+            assert!(text.contains(expected), "{types:?} {text}");
+            assert_eq!(answer.0.contains_key("grpc-status"), expected.is_empty(), "{types:?}");
+        }
+    });
+}
+
 /// The client could not know that it was told to go.
 #[test]
 fn a_call_that_meets_the_goodbye_of_an_idle_connection_is_answered() {
