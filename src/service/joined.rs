@@ -46,7 +46,7 @@ impl JoinedCalls {
             return None;
         }
         if joined.calls.len() == joined.calls.capacity() {
-            joined.calls.retain(|call| !call.has_left());
+            joined.forget();
         }
         let (link, call) = CallLink::late();
         call.count_by(charge);
@@ -83,6 +83,18 @@ impl JoinedCalls {
             }
             *watched = WatchedCall { call: next, waiter: Waiter::default() };
         }
+    }
+}
+
+impl Joined {
+    /// Forgets the calls that are over. One that wants no answer still wants what is decided: of
+    /// these the first stays, and never leaves.
+    fn forget(&mut self) {
+        let mut has_silent = false;
+        self.calls.retain(|call| match call.is_answered() {
+            true => !std::mem::replace(&mut has_silent, true),
+            false => !call.has_left(),
+        });
     }
 }
 
@@ -130,5 +142,20 @@ mod tests {
         let (_first, calls) = JoinedCalls::first();
         (0..1_000).for_each(|_| drop(join(&calls)));
         assert!(calls.lock().calls.len() <= 8);
+    }
+
+    #[test]
+    fn those_who_want_no_answer_are_forgotten_and_still_want_the_decision() {
+        let (first, calls) = JoinedCalls::first();
+        let charge = Arc::new(());
+        for _ in 0..1_000 {
+            calls.join(Box::new(Arc::clone(&charge))).unwrap().finish();
+            // Nothing of it is counted any more.
+            assert_eq!(Arc::strong_count(&charge), 1);
+        }
+        assert!(calls.lock().calls.len() <= 8);
+        drop(first);
+        (0..1_000).for_each(|_| drop(join(&calls)));
+        assert!(!calls.have_left() && calls.lock().calls.len() <= 8);
     }
 }

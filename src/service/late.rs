@@ -180,7 +180,11 @@ impl Outcome {
 impl LateCall {
     #[cold]
     fn finish(&self) {
-        self.lock().stage = CallStage::Answered;
+        let mut state = self.lock();
+        let stage = std::mem::replace(&mut state.stage, CallStage::Answered);
+        let charge = state.charge.take();
+        drop(state);
+        drop((stage, charge));
     }
 
     fn lock(&self) -> MutexGuard<'_, CallState> {
@@ -216,6 +220,11 @@ impl LateCall {
     /// True when the caller has left without its answer.
     pub fn has_left(&self) -> bool {
         matches!(self.lock().stage, CallStage::Left { .. })
+    }
+
+    /// True when the call is over with its answer, or wants none.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.lock().stage, CallStage::Answered)
     }
 
     /// Ready when the caller has left without its answer; registers `wake` otherwise.

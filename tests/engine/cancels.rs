@@ -383,3 +383,25 @@ fn cancels_that_wait_for_the_same_decision_count_as_bytes_of_the_store() {
         });
     }
 }
+
+#[test]
+fn cancels_that_want_no_answer_take_no_room_while_another_waits() {
+    let mut limits = Limits::default();
+    (limits.store_bytes_max, limits.task_bytes_max) = (20_000, 10_000);
+    let (mut lab, careful) = lab(limits);
+    let id = begin(&mut lab, "defer");
+    let first = cancel(&mut lab, &id);
+    let silent = json!({ "jsonrpc": "2.0", "method": "CancelTask", "params": { "id": id } });
+    let batch = Value::from(vec![silent; 100]).to_string();
+    for _ in 0..3 {
+        let peer = lab.open();
+        lab.write(peer, &post("/", &[], &batch));
+        assert_eq!(lab.reply(peer).status, 204);
+    }
+    let last = cancel(&mut lab, &id);
+    careful.0.lock().unwrap().1.pop().unwrap().agree();
+    lab.settle();
+    for peer in [first, last] {
+        assert_eq!(lab.reply(peer).json()["result"]["status"]["state"], "TASK_STATE_CANCELED");
+    }
+}
