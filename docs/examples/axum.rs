@@ -72,7 +72,13 @@ impl A2a {
             unix_ms,
             engine,
         }));
-        (0..count).for_each(|worker| _ = tokio::spawn(a2a.clone().tick(worker)));
+        for worker in 0..count {
+            let a2a = a2a.clone();
+            // It ends when an agent panics; the others go on.
+            tokio::spawn(
+                async move { while tokio::spawn(a2a.clone().tick(worker)).await.is_err() {} },
+            );
+        }
         Ok(a2a)
     }
 

@@ -227,7 +227,11 @@ pub async fn serve(listener: TcpListener) -> io::Result<()> {
     let engine = setup.build(start).map_err(io::Error::other)?;
     let worker = RefCell::new(Worker::new(0, engine.limits(), Box::new(entropy)));
     let a2a = Rc::new(A2a { engine, worker, began: Instant::now() });
-    tokio::task::spawn_local(tick(Rc::clone(&a2a)));
+    let ticks = Rc::clone(&a2a);
+    tokio::task::spawn_local(async move {
+        // It ends when an agent panics; the others go on.
+        while tokio::task::spawn_local(tick(Rc::clone(&ticks))).await.is_err() {}
+    });
     loop {
         let (stream, _) = listener.accept().await?;
         let a2a = Rc::clone(&a2a);

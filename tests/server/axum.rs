@@ -18,6 +18,7 @@ use peregrine::{
     engine::Setup,
     limits::Limits,
     model::{ArtifactBuf, PartsBuf, TaskState},
+    net,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -223,6 +224,43 @@ fn events_leave_an_axum_router_one_by_one() {
         read_to(&mut stream, "TASK_STATE_COMPLETED").await;
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).await.unwrap();
+    });
+}
+
+/// Is called again for each message, and panics then if it is told to.
+struct Restless(UnboundedSender<()>);
+
+impl Agent for Restless {
+    fn start(&self, turn: Turn<'_>) {
+        let token = u64::from(turn.message.text() == "panic");
+        turn.resume_after(1, token);
+    }
+
+    fn resume(&self, mut turn: Turn<'_>, token: u64) {
+        if token > 0 {
+            self.0.send(()).unwrap();
+            panic!("as the test wants it");
+        }
+        turn.status(TaskState::Completed);
+    }
+}
+
+#[test]
+fn an_agent_that_panics_ends_no_other_in_an_axum_router() {
+    run(async {
+        let (sender, mut panics) = mpsc::unbounded_channel();
+        let agents: Vec<(_, Arc<dyn Agent>)> =
+            vec![(Profile::new("restless", "Panics."), Arc::new(Restless(sender)))];
+        let setup = Setup { agents, ..Setup::default() };
+        let addr = serve_in(setup, |a2a| Router::new().fallback_service(a2a)).await;
+        // One on each worker.
+        let mut waiting = Vec::new();
+        for _ in 0..net::workers_default() {
+            waiting.push(open(addr, "POST /", &rpc("SendMessage", "panic")).await);
+            panics.recv().await.unwrap();
+        }
+        let sent = ask(addr, "POST /", &rpc("SendMessage", "hi")).await;
+        assert!(sent.contains("TASK_STATE_COMPLETED"), "{sent}");
     });
 }
 
