@@ -50,6 +50,10 @@ pub(super) fn read(
     value: Value<'_>,
     packer: &mut Packer<'_>,
 ) -> Result<(), PartError> {
+    if let Some(text) = only_text(value) {
+        packer.put(part_tag::TEXT, text);
+        return Ok(());
+    }
     if value.kind() != Kind::Object {
         return Err("must be an object".into());
     }
@@ -109,6 +113,15 @@ pub(super) fn read(
     put_file(rules, cx, [file.at(slots.bytes), file.at(slots.uri)], packer)?;
     packer.put_some(part_tag::METADATA, metadata);
     put_names(cx, file.at(slots.name), file.at(slots.media_type), packer)
+}
+
+/// The text of a part that has no other member: nearly all parts of 1.0 are that.
+#[inline]
+fn only_text<'p>(value: Value<'p>) -> Option<&'p [u8]> {
+    let mut members = value.members();
+    let (key, text) = members.next()?;
+    let is_it = key.plain() == Some(b"text") && members.next().is_none();
+    if is_it { text.string_raw() } else { None }
 }
 
 fn named(value: Value<'_>) -> Option<Named> {
@@ -267,4 +280,41 @@ fn put_unmarked(metadata: Value<'_>, packer: &mut Packer<'_>) {
     }
     packer.0.push(b'}');
     packer.close(nested);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{json::Parser, limits::Limits, model::Op};
+
+    fn packed(part: &str) -> Result<Vec<u8>, PartError> {
+        let (limits, mut parser, mut pack) = (Limits::default(), Parser::new(), Vec::new());
+        let cx = ReadCx {
+            op: Op::Send,
+            limits: &limits,
+            fresh_id: b"",
+            after: None,
+            task: None,
+            tokens: Cell::new(100),
+            tenant: Cell::default(),
+        };
+        let value = parser.parse(part.as_bytes(), 8).unwrap();
+        read(&Rules::of(Generation::V1), &cx, value, &mut Packer(&mut pack)).map(|()| pack)
+    }
+
+    #[test]
+    fn a_part_of_text_alone_is_read_like_one_with_more() {
+        let alone = packed(r#"{"text":"x\"y"}"#).unwrap();
+        for same in [r#"{"text":"x\"y","url":null}"#, r#"{"te\u0078t":"x\"y"}"#] {
+            assert_eq!(packed(same).unwrap(), alone, "{same}");
+        }
+        let more = packed(r#"{"text":"x\"y","filename":"f"}"#).unwrap();
+        assert!(more.starts_with(&alone) && more.len() > alone.len());
+        for wrong in [r#"{"text":1}"#, r#"{"text":null}"#, r#"{"texts":"x"}"#, r#""text""#] {
+            assert!(packed(wrong).is_err(), "{wrong}");
+        }
+    }
 }
