@@ -204,7 +204,7 @@ fn instructions() {
         drop(load);
         (done, server.end_counted())
     };
-    for (name, ceiling) in [("send", 11_000), ("get", 7_000), ("card", 3_500)] {
+    for (name, ceiling) in [("send", 10_450), ("get", 6_530), ("card", 3_010)] {
         let ((few, before), (many, after)) = (run(name, 500), run(name, 3_500));
         let each = (after - before) / (many - few);
         println!("{name:18} {each} instructions (at most {ceiling})");
