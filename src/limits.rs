@@ -220,6 +220,8 @@ limits! {
     /// find a task that is not stored.
     /// What is kept of each counts in `store_bytes_max`.
     deferred_calls_max: usize = 8_192;
+    /// Futures of async agents, over all workers: one may run on when its task was canceled.
+    async_futures_max: usize = 65_536;
     /// Bytes of tasks in memory; the oldest finished ones leave first.
     store_bytes_max: usize = 1024 * 1024 * 1024;
     /// Milliseconds that a finished task can still be read.

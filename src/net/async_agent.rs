@@ -2,10 +2,13 @@
 //! connections of its worker.
 //!
 //! The future starts on the worker that got the message and stays there, so it need not be `Send`;
-//! it must not block. When it ends or panics without a last status, its task fails; without an
-//! answer to a deferred turn, the call does. One that nobody will see the end of is dropped.
+//! it must not block. There are as many on a worker as may be, whatever becomes of their tasks; the
+//! message beyond them is refused before anything is kept of it. When a future ends or panics
+//! without a last status, its task fails; without an answer to a deferred turn, the call does. One
+//! that nobody will see the end of is dropped.
 
 use std::{
+    cell::Cell,
     future::{Future, poll_fn},
     marker::PhantomData,
     pin::{Pin, pin},
@@ -16,6 +19,7 @@ use std::{
 use super::{clock::HELD_UP, owned_turn::OwnedTurn, slow_turn::note_future};
 use crate::{
     agent::{Agent, Turn},
+    fault::Fault,
     service::AgentIndex,
 };
 
@@ -36,7 +40,8 @@ pub struct AsyncAgent<T, F> {
 /// is free for somebody else. Work that must go on then belongs to a task
 /// ([`Deferred::into_job`](crate::agent::Deferred::into_job)). The future of a task that was
 /// canceled, or of a message to a task that exists, runs on:
-/// [`Job::canceled`](crate::agent::Job::canceled) tells it.
+/// [`Job::canceled`](crate::agent::Job::canceled) tells it. As many futures may run as
+/// `async_futures_max` says; the message beyond them is refused (-32000).
 ///
 /// ```
 /// use peregrine::{agent::{Deferred, Job}, model::{MessageBuf, PartsBuf, TaskState}, net};
@@ -67,17 +72,51 @@ where
     R: Future + 'static,
 {
     fn start(&self, turn: Turn<'_>) {
+        let Some(place) = FuturePlace::take() else {
+            return turn.refuse(Fault::at_limit("async_futures_max"));
+        };
         let agent = turn.scope.agent;
         // Without room for it there is none: the server says so to the client.
         if let Ok(taken) = T::take(turn) {
             let unseen = taken.unseen();
-            tokio::task::spawn_local(until(unseen, agent, (self.run)(taken)));
+            tokio::task::spawn_local(until(unseen, (agent, place), (self.run)(taken)));
         }
     }
 }
 
-/// Runs a future of an agent until it ends, or `unseen` does.
-async fn until(mut unseen: Option<impl Future + Unpin>, agent: AgentIndex, run: impl Future) {
+thread_local! {
+    /// How many more futures of agents may run on the worker of this thread.
+    static ROOM: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Says how many futures of agents may run on the worker of this thread.
+pub(super) fn set_room(futures: usize) {
+    ROOM.set(futures);
+}
+
+/// The place of a future on its worker; dropping it gives it back.
+struct FuturePlace(());
+
+impl FuturePlace {
+    fn take() -> Option<FuturePlace> {
+        let left = ROOM.get().checked_sub(1)?;
+        ROOM.set(left);
+        Some(FuturePlace(()))
+    }
+}
+
+impl Drop for FuturePlace {
+    fn drop(&mut self) {
+        ROOM.set(ROOM.get() + 1);
+    }
+}
+
+/// Runs a future of an agent in its place until it ends, or `unseen` does.
+async fn until(
+    mut unseen: Option<impl Future + Unpin>,
+    (agent, _place): (AgentIndex, FuturePlace),
+    run: impl Future,
+) {
     let mut run = pin!(run);
     poll_fn(|cx| {
         // First, so that whatever the future begins has its chance to go on.

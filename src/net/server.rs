@@ -196,8 +196,8 @@ impl Server {
     }
 
     /// Sets who is told, once a minute at most, of an agent that has held up a worker for more than
-    /// 50 ms: on that worker, which serves nobody meanwhile. The clock of the wall is asked: on a
-    /// machine that has too much to do, an agent may be named that had to wait itself.
+    /// 50 ms: on that worker, which serves nobody meanwhile. What is measured is time, not work: on
+    /// a machine that has too much to do, an agent may be named that had to wait itself.
     ///
     /// Without it [`Server::run`] says a line on stderr, and [`Server::start`] nothing.
     #[must_use]

@@ -27,6 +27,7 @@ use crate::{engine::Worker, service::Now};
 
 use super::{
     accept::accept,
+    async_agent,
     clock::Clock,
     entropy::Chacha,
     server_state::{ServerState, Stage},
@@ -79,6 +80,9 @@ pub(super) fn run(
         WorkerThread::Main => 0,
         WorkerThread::Own(index) => index,
     };
+    async_agent::set_room(
+        server.engine.limits().async_futures_max.div_ceil(server.workers_at_start),
+    );
     runtime.block_on(async {
         if let Some(signals) = signals {
             tokio::task::spawn_local(signals.hear(Arc::clone(&server)));

@@ -143,7 +143,9 @@ impl WorkerState {
 
     #[cold]
     fn held_up(&self, HeldUp { since_ms, ms }: HeldUp, now: Now) {
-        let agent = self.scratch.borrow().worker.called_since(since_ms);
+        let Ok(scratch) = self.scratch.try_borrow() else { return };
+        let agent = scratch.worker.called_since(since_ms);
+        drop(scratch);
         if let Some(agent) = agent {
             self.server.slow_turns.tell(&self.server.engine, (agent, ms), now.mono_ms);
         }

@@ -15,7 +15,7 @@ use peregrine::{
 use serde_json::json;
 
 use crate::support::{
-    ask::{V1, post, rpc, say, text_of},
+    ask::{Say, V1, post, rpc, say, text_of},
     binary::{PATIENCE, Tcp, eventually},
 };
 
@@ -33,13 +33,22 @@ fn words(text: &str) -> MessageBuf {
     MessageBuf::agent(&PartsBuf::new().text(text))
 }
 
-/// "wait" never ends; "task" ends its task when its caller has left; the others are given back.
+/// "wait" and "stubborn" never end; "long" ends when its task is canceled; "task" ends its task when its caller has left; the others are given back.
 async fn answer(deferred: Deferred, events: Sender<&'static str>) -> Result<(), Closed> {
     match deferred.message().text().as_str() {
         "wait" => {
             let _guard = Guard(events.clone());
             let _ = events.send("begun");
             pending().await
+        }
+        "stubborn" => {
+            let _job = deferred.into_job()?;
+            pending().await
+        }
+        "long" => {
+            let job = deferred.into_job()?;
+            job.canceled().await;
+            Ok(())
         }
         "task" => {
             let (_guard, mut job) = (Guard(events.clone()), deferred.into_job()?);
@@ -58,10 +67,13 @@ async fn answer(deferred: Deferred, events: Sender<&'static str>) -> Result<(), 
 
 /// A server of one worker with room for one deferred call, and what happens to its futures.
 fn serve() -> (Running, Receiver<&'static str>) {
+    serve_under(Limits { deferred_calls_max: 1, ..Limits::default() })
+}
+
+fn serve_under(limits: Limits) -> (Running, Receiver<&'static str>) {
     let (events, heard) = channel();
     let agent = net::async_agent(move |deferred| answer(deferred, events.clone()));
     let server = Server::new().agent(Profile::new("async", "Takes its time."), agent);
-    let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
     let server = server.allow_host("*").workers(1).limits(limits);
     (server.listen("127.0.0.1:0").start().unwrap(), heard)
 }
@@ -103,6 +115,30 @@ fn a_future_that_has_made_a_task_goes_on_without_its_caller() {
         task["status"]["message"]["parts"][0]["text"] == "done"
     });
     assert_eq!(heard.recv_timeout(PATIENCE), Ok("dropped"));
+    running.shutdown();
+    running.join();
+}
+
+#[test]
+fn async_futures_max() {
+    let (running, _heard) = serve_under(Limits { async_futures_max: 1, ..Limits::default() });
+    let now = |text| V1.params(Say { at_once: true, ..say(text) });
+    let task = call(&running, V1.send(), &now("long")).reply().result()["task"].take();
+    for method in [V1.send(), V1.stream()] {
+        let refused = call(&running, method, &now("hello")).reply();
+        assert_eq!(refused.code(), -32000);
+        assert!(refused.text().contains("async_futures_max"), "{}", refused.text());
+    }
+    call(&running, V1.cancel(), &json!({ "id": task["id"] })).reply().result();
+    eventually("the future ends", || {
+        let reply = call(&running, V1.send(), &now("hello")).reply();
+        reply.text().contains("hello")
+    });
+    // One that its task does not end keeps its place.
+    let task = call(&running, V1.send(), &now("stubborn")).reply().result()["task"].take();
+    call(&running, V1.cancel(), &json!({ "id": task["id"] })).reply().result();
+    let refused = call(&running, V1.send(), &now("hello")).reply();
+    assert!(refused.text().contains("async_futures_max"), "{}", refused.text());
     running.shutdown();
     running.join();
 }
