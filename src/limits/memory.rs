@@ -53,9 +53,9 @@ pub(crate) const RESUME_TIMER_BYTES: u64 = 80;
 /// Memory of a deferred call beside its message and what is known of its request, which the store
 /// counts; see `op/defer.rs`.
 pub(crate) const DEFERRED_CALL_BYTES: u64 = 1024;
-/// Memory of what one shard has for one tenant: a list for each state, with room for a few tasks in
-/// those that were used.
-const SPACE_BYTES: u64 = 1280;
+/// Memory of what one shard has for one tenant: a list for each state, each with room for a few
+/// tasks.
+const SPACE_BYTES: u64 = 3 * 1024;
 /// Memory of a name of 128 bytes, its number and its share of a tree.
 const NAME_BYTES: u64 = 256;
 /// Names of each kind that a worker knows.
@@ -137,11 +137,12 @@ impl Limits {
         tasks.saturating_mul(each).saturating_add(fixed)
     }
 
-    /// Names, and lists of each tenant in each shard in which it has tasks. No binding lets peers
-    /// name owners; who has a service of its own that does may need as much for each.
+    /// Names, and lists of each tenant in each shard in which it has tasks, which is one of each
+    /// group. No binding lets peers name owners; who has a service of its own that does may need as
+    /// much for each.
     fn spaces_bytes(&self, workers: usize) -> u64 {
-        let shards = workers.clamp(1, 64).next_power_of_two() as u64 * 16;
-        let spaces = (self.tenants_max as u64).saturating_mul(shards).min(self.tasks_max as u64);
+        let groups = workers.clamp(1, 64).next_power_of_two() as u64;
+        let spaces = (self.tenants_max as u64).saturating_mul(groups).min(self.tasks_max as u64);
         let names = (self.tenants_max as u64).saturating_add(self.owners_max as u64);
         let known = 2 * KNOWN_NAMES * workers as u64;
         let names = names.saturating_add(known).saturating_mul(NAME_BYTES);

@@ -94,6 +94,11 @@ impl Sharding {
         ((worker << GROUP_BITS) | (number as usize % GROUP)) & self.mask
     }
 
+    /// The shard that a number names among those of the group of this one.
+    pub fn in_group_of(self, shard: usize, number: u64) -> usize {
+        shard & !(GROUP - 1) | number as usize % GROUP
+    }
+
     /// The place of a slot.
     pub fn place(self, shard: usize, index: u32) -> u32 {
         index << self.bits | shard as u32

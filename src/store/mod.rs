@@ -333,10 +333,20 @@ impl Store {
     /// does, by other bits than the map inside uses.
     fn context(&self, scope: Scope, context_id: &[u8]) -> (usize, Context) {
         let hash = self.keys.hash(CONTEXT ^ spread(scope), context_id);
-        match self.keys.context_place(context_id).map(|place| self.sharding.split(place)) {
-            Some((at, context_slot)) => (at, Context { hash, context_slot }),
-            None => (self.sharding.shard_of(hash >> 32), Context { hash, context_slot: NONE }),
+        let named = self.keys.context_place(context_id).map(|place| self.sharding.split(place));
+        let (at, context_slot) = named.unwrap_or((self.sharding.shard_of(hash >> 32), NONE));
+        match self.own_shard(scope, at) {
+            own if own == at => (at, Context { hash, context_slot }),
+            // No task of the scope can be where a made-up id says.
+            own => (own, Context { hash, context_slot: NONE }),
         }
+    }
+
+    /// The shard for a scope in the group of this one: a scope that names a tenant or an owner has
+    /// one in each group, since each keeps lists for it.
+    #[inline]
+    fn own_shard(&self, scope: Scope, at: usize) -> usize {
+        if scope.is_plain() { at } else { self.sharding.in_group_of(at, spread(scope)) }
     }
 
     #[inline]

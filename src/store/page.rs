@@ -152,7 +152,8 @@ impl Store {
                     Some(orders) => best_of_orders(at, orders, &filter, &mut best),
                     None => 0,
                 };
-                (0..self.sharding.shards()).map(best_of).sum()
+                let own = |at: &usize| self.own_shard(scope, *at) == *at;
+                (0..self.sharding.shards()).filter(own).map(best_of).sum()
             }
         };
         let mut found = best.heap.into_sorted_vec();

@@ -125,14 +125,15 @@ impl Store {
     /// being made.
     pub fn reserve<'a>(&'a self, new: NewTask<'a>, now: Now) -> Result<Reserved<'a>, Refused> {
         let named = new.context_id.map(|id| self.context(new.scope, id));
-        let at = named.map_or_else(|| self.shard_now(new.worker, now), |(at, _)| at);
+        let now_at = || self.own_shard(new.scope, self.shard_now(new.worker, now));
+        let at = named.map_or_else(now_at, |(at, _)| at);
         let mut wakes = Wakes::default();
         let group = self.group(at);
         if !self.budget.tasks.take(&group.tasks, 1) {
             self.make_task_room(at, &mut wakes)?;
         }
-        // A context of its own can be in any shard of the group.
-        let shards = if named.is_some() { 1 } else { GROUP };
+        // A context of its own can be in any shard of the group, unless its scope has names.
+        let shards = if named.is_none() && new.scope.is_plain() { GROUP } else { 1 };
         let mut taken =
             (0..shards).map(|step| self.take_slot(at ^ step, new.scope, now, &mut wakes));
         let Some(key) = taken.find_map(|key| key) else {

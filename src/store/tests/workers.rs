@@ -41,6 +41,46 @@ fn a_worker_evicts_in_its_own_shards_as_long_as_others_are_not_far_older() {
     assert_eq!(store.stats().evicted, [0, 200, 0]);
 }
 
+/// How many shards have lists for scopes with names.
+fn shards_with_names(store: &Store) -> usize {
+    let has_some = |at: &usize| store.lock(*at).scopes.with_names().next().is_some();
+    (0..store.sharding.shards()).filter(has_some).count()
+}
+
+#[test]
+fn a_tenant_has_tasks_in_one_shard_of_each_worker() {
+    let store = Store::for_workers(&Limits::default(), 7, 4);
+    let scope = Scope { tenant: TenantIndex(3), ..AGENT };
+    let mut contexts: Vec<Vec<u8>> = (0..500u32).map(|at| format!("c-{at}").into()).collect();
+    // Ids of contexts that others have, and that were made up.
+    for bits in 0..500 {
+        let key = make_for(&store, bits as usize, bits, at(bits as u64 * 10)).unwrap();
+        contexts.push(store.read(key, |task| task.context_id().to_vec()).unwrap());
+        contexts.push(format!("{:036x}", bits * 0x1234_5678_9abc_def1).into());
+    }
+    let none = EventBuf::default();
+    let make = |context_id: Option<&[u8]>, worker: usize| {
+        let bits = 10_000 + worker as u128 * 3;
+        let new = NewTask { scope, context_id, worker, ..new(bits) };
+        let reserved = store.reserve(new, at(worker as u64 * 10)).unwrap();
+        let said = said(9);
+        let read = |task: StoredTask<'_>| (task.id().to_vec(), task.context_id().to_vec());
+        store.commit_new(&reserved, Generation::V1, said.view(), &none, NOW, read).unwrap()
+    };
+    let mut made: Vec<_> = contexts.iter().enumerate().map(|(at, id)| make(Some(id), at)).collect();
+    made.extend((0..500).map(|worker| make(None, worker)));
+    assert_eq!(shards_with_names(&store), 4);
+    // All are found: by id, in their contexts, and in the list.
+    for (id, context_id) in &made {
+        assert!(store.find(scope, id).is_some());
+        let context_id = Some(RawText::known(context_id));
+        let list = List { context_id, ..List::default() };
+        assert!(store.list(scope, &list, 0, &mut |_| ()).unwrap().total > 0);
+    }
+    let all = store.list(scope, &List::default(), 0, &mut |_| ()).unwrap();
+    assert_eq!(all.total, made.len() as u64);
+}
+
 #[test]
 fn the_tasks_of_a_worker_leave_in_the_order_in_which_they_ended() {
     let store = Store::for_workers(&Limits { tasks_max: 3_000, ..Limits::default() }, 7, 4);
