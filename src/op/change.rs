@@ -35,8 +35,16 @@ pub enum AgentError {
     Field(String),
     /// There is an agent of this name.
     Taken(String),
-    /// A tenant of this name has tasks, or a call that names it runs.
-    Tenant(String),
+    /// There is a tenant of this name: [`Agents::end_tenant`] ends it.
+    Tenant {
+        /// The name.
+        name: String,
+        /// How many tasks it has; 0: a call that names it runs, or an agent says later what comes
+        /// of one.
+        tasks: usize,
+        /// How many of them are unfinished.
+        unfinished: usize,
+    },
     /// There is no agent of this name.
     Unknown(String),
     /// The agent answers at the root; it can be replaced.
@@ -56,7 +64,12 @@ impl std::fmt::Display for AgentError {
                 write!(f, "it is none of the request's, or one of more than {AGENT_FIELDS_MAX}")
             }
             AgentError::Taken(name) => write!(f, "there is an agent {name:?} already"),
-            AgentError::Tenant(name) => write!(f, "there is a tenant {name:?}, who has tasks"),
+            AgentError::Tenant { name, tasks, unfinished } => {
+                write!(f, "there is a tenant {name:?} with {tasks} tasks, {unfinished} of them ")?;
+                write!(f, "unfinished: Agents::end_tenant ends them, and the name is free when ")?;
+                write!(f, "they have left the store (task_ttl_ms); --tenants (Setup::tenants) ")?;
+                write!(f, "says which names tenants may have")
+            }
             AgentError::Unknown(name) => write!(f, "there is no agent {name:?}"),
             AgentError::Default(name) => {
                 write!(f, "the agent {name:?} answers at the root and can only be replaced")
@@ -72,6 +85,9 @@ impl Agents {
     /// Adds an agent under the name of its profile, at `/agents/{name}`. If one of this name was
     /// removed before, it gets that one's place, and finds its tasks.
     ///
+    /// A server with one agent lets its clients name any tenant, unless it was told otherwise
+    /// ([`Setup::tenants`](crate::engine::Setup::tenants)): one of them may have the name.
+    ///
     /// # Errors
     /// [`AgentError::Name`], [`AgentError::Field`], [`AgentError::Taken`],
     /// [`AgentError::Tenant`], [`AgentError::TooMany`].
@@ -79,7 +95,8 @@ impl Agents {
         let name = profile.name.clone();
         // From here on no call makes it a tenant's, also one that was decoded before.
         if !self.0.claim_name(&name) {
-            return Err(AgentError::Tenant(name));
+            let (tasks, unfinished) = self.0.tasks_of_tenant(&name);
+            return Err(AgentError::Tenant { name, tasks, unfinished });
         }
         let added = self.0.agents.add(profile, agent);
         if added.is_err() && !self.0.agents.had(&name) {
@@ -113,6 +130,17 @@ impl Agents {
         let index = self.0.agents.remove(name)?;
         self.0.hand_over_all(index);
         Ok(())
+    }
+
+    /// Ends a tenant, so that an agent can have its name: its unfinished tasks fail, and no others
+    /// are made, since no tenant has this name from now on. Its tasks can be read until they leave
+    /// the store, after `task_ttl_ms` at the latest; then [`Agents::add`] takes the name. Says how
+    /// many there are.
+    ///
+    /// A call that names it and has begun before may still make a task, which the next `end_tenant`
+    /// ends.
+    pub fn end_tenant(&self, name: &str) -> usize {
+        self.0.end_tenant(name)
     }
 
     /// The names of the agents that there are, the first one first.

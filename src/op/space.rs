@@ -4,10 +4,13 @@
 use crate::{
     fault::Fault,
     model::Call,
-    op::Core,
+    op::{Core, handover::fail},
     service::{Answer, CallCx, Caller, Outcome},
     store::SpaceName,
 };
+
+/// What the tasks of a tenant say that the operator has ended.
+const ENDED: &str = "the operator has ended the tenant before the task was done";
 
 impl Core {
     #[cold]
@@ -34,6 +37,21 @@ impl Core {
     /// has tasks, or a call that names it runs.
     pub fn claim_name(&self, name: &str) -> bool {
         self.store.claim_tenant(name)
+    }
+
+    /// How many tasks the tenant of this name has, and how many of them are unfinished.
+    pub fn tasks_of_tenant(&self, name: &str) -> (usize, usize) {
+        self.store.tasks_of_tenant(name)
+    }
+
+    /// Lets unfinished tasks of a tenant fail, of which no others are made from now on; says how
+    /// many tasks it has left.
+    pub fn end_tenant(&self, name: &str) -> usize {
+        let now = self.now();
+        self.store.close_tenant(name, |key| {
+            self.store.update(key, now, |edit| fail(edit, now, ENDED));
+        });
+        self.store.tasks_of_tenant(name).0
     }
 
     /// From now on a tenant may have this name again, which no agent was given.

@@ -274,14 +274,19 @@ impl Store {
 
     /// Calls `each` with every unfinished task of an agent, one shard after the other: with those
     /// that are there when it comes to their shard. It may call the store.
-    pub fn each_unfinished_of(&self, agent: AgentIndex, mut each: impl FnMut(TaskKey)) {
+    pub fn each_unfinished_of(&self, agent: AgentIndex, each: impl FnMut(TaskKey)) {
+        self.each_unfinished(|scope| scope.agent == agent, each);
+    }
+
+    /// The same for the tasks of scopes.
+    fn each_unfinished(&self, is_of: impl Fn(Scope) -> bool, mut each: impl FnMut(TaskKey)) {
         for at in 0..self.sharding.shards() {
             let shard = self.lock(at);
             let key = |index| {
                 let place = self.sharding.place(at, index);
                 TaskKey { place, check: shard.slab[index].check }
             };
-            let keys: Vec<TaskKey> = shard.unfinished_of(agent).map(key).collect();
+            let keys: Vec<TaskKey> = shard.unfinished_of(&is_of).map(key).collect();
             drop(shard);
             keys.into_iter().for_each(&mut each);
         }

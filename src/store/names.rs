@@ -116,7 +116,7 @@ impl SpaceNames {
         self.known(worker, name).or_else(|| {
             let table = lock(&self.table);
             let number = *table.numbers.get(name)?;
-            Some(self.learn(worker, name, number))
+            Some(self.learn(&table, worker, name, number))
         })
     }
 
@@ -133,11 +133,11 @@ impl SpaceNames {
             return Ok(number);
         }
         let mut table = lock(&self.table);
-        if let Some(number) = table.numbers.get(name).copied() {
-            return Ok(self.learn(worker, name, number));
-        }
         if table.claimed.contains(name) {
             return Err(NoNumber::Claimed);
+        }
+        if let Some(number) = table.numbers.get(name).copied() {
+            return Ok(self.learn(&table, worker, name, number));
         }
         let is_due = table.looked_ms.is_none_or(|ms| now.mono_ms.saturating_sub(ms) >= LOOK_MS);
         if table.free.is_empty() && table.highest == self.most && is_due {
@@ -160,7 +160,7 @@ impl SpaceNames {
         }
         by_number[at] = Some(known);
         drop(by_number);
-        Ok(self.learn(worker, name, number))
+        Ok(self.learn(&table, worker, name, number))
     }
 
     /// The name of a number that something refers to.
@@ -179,6 +179,23 @@ impl SpaceNames {
             table.claimed.insert(name.into());
             true
         }
+    }
+
+    /// From now on no call that may make a task goes by a name, whatever has its number, which is
+    /// said; others go on to find it.
+    pub fn close(&self, name: &str) -> Option<u32> {
+        let mut table = lock(&self.table);
+        table.claimed.insert(name.into());
+        // Whoever learns it later asks the table.
+        for worker in &self.workers {
+            lock(worker).numbers.remove(name);
+        }
+        table.numbers.get(name).copied()
+    }
+
+    /// The number of a name, as long as nobody gives it to another.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        lock(&self.table).numbers.get(name).copied()
     }
 
     /// Undoes [`SpaceNames::claim`].
@@ -219,14 +236,16 @@ impl SpaceNames {
         Some(Number { known: known_mutex, number })
     }
 
-    /// Tells a worker of a name; the caller has the lock of the table.
-    fn learn(&self, worker: usize, name: &str, number: u32) -> Number<'_> {
+    /// Tells a worker of a name, unless it was claimed: not by every name is a task made.
+    fn learn(&self, table: &Table, worker: usize, name: &str, number: u32) -> Number<'_> {
         let known_mutex = self.of(worker);
         let mut known = lock(known_mutex);
         if known.numbers.len() >= KNOWN_MAX {
             known.numbers.clear();
         }
-        known.numbers.insert(name.into(), number);
+        if !table.claimed.contains(name) {
+            known.numbers.insert(name.into(), number);
+        }
         known.used.push(number);
         Number { known: known_mutex, number }
     }
@@ -304,6 +323,21 @@ mod tests {
         assert!(!names.claim("agent", |_| ()));
         drop(call);
         assert!(names.claim("agent", |_| ()));
+    }
+
+    #[test]
+    fn a_closed_name_is_found_and_makes_nothing() {
+        let names = SpaceNames::new(3, 2);
+        assert_eq!((enter(&names, "a", 0, &[]), names.close("b")), (Ok(1), None));
+        assert_eq!(names.close("a"), Some(1));
+        for worker in [0, 1, 0] {
+            assert_eq!(names.find(worker, "a").unwrap().get(), 1);
+            let entered = names.enter(worker, "a", at(0), |_| ()).map(|number| number.get());
+            assert_eq!(entered, Err(NoNumber::Claimed));
+        }
+        // Its number is given again when nothing refers to it.
+        assert!(!names.claim("a", |set| set.insert(1)));
+        assert!(names.claim("a", |_| ()) && names.find(0, "a").is_none());
     }
 
     #[test]

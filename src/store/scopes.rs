@@ -4,7 +4,7 @@
 //! Law: such a scope is here as long as it has a task here, or there is room taken for one.
 
 use super::shard::{HashedMap, Orders, remove, spread};
-use crate::service::Scope;
+use crate::service::{Scope, TenantIndex};
 
 /// The scopes that have tasks in a shard.
 #[derive(Default)]
@@ -54,6 +54,12 @@ impl Scopes {
     /// The scopes that name a tenant or an owner.
     pub fn with_names(&self) -> impl Iterator<Item = Scope> {
         self.named.values().map(|named| named.scope)
+    }
+
+    /// The orders of the scopes of a tenant.
+    pub fn of_tenant(&self, tenant: TenantIndex) -> impl Iterator<Item = &Orders> {
+        let named = self.named.values().filter(move |named| named.scope.tenant == tenant);
+        named.map(|named| &named.orders)
     }
 
     /// Notes that there is room for one more task of a scope.

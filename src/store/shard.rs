@@ -128,14 +128,14 @@ impl Shard {
         self.slab.slot(index)?.task.get()
     }
 
-    /// The unfinished tasks of an agent, whoever owns them.
-    pub fn unfinished_of(&self, agent: AgentIndex) -> impl Iterator<Item = u32> {
+    /// The unfinished tasks of scopes.
+    pub fn unfinished_of(&self, is_of: impl Fn(Scope) -> bool) -> impl Iterator<Item = u32> {
         let states = TaskState::ALL.iter().filter(|state| !state.is_terminal());
         let states = states.map(|state| *state as usize);
         let orders =
             self.scopes.all_orders().flat_map(move |orders| states.clone().map(|at| &orders[at]));
         let slots = orders.flat_map(|order| order.newest(u64::MAX)).map(|(_, slot)| slot);
-        slots.filter(move |slot| self.slab[*slot].scope.agent == agent)
+        slots.filter(move |slot| is_of(self.slab[*slot].scope))
     }
 
     /// True when an agent has tasks here, whoever owns them.

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use super::{
-    Store,
+    Store, TaskKey,
     names::{NoNumber, Number, NumberSet, SpaceNames},
 };
 use crate::{
     fault::Fault,
     limits::Limits,
+    model::TaskState,
     service::{Now, OwnerIndex, Scope, TenantIndex},
 };
 
@@ -105,7 +106,7 @@ impl Store {
                 self.spaces.tenants.enter(worker, name, now, |set| self.note_tenants(set));
             tenant = Some(entered.map_err(|why| match why {
                 NoNumber::Full => Fault::at_limit("tenants_max"),
-                NoNumber::Claimed => Fault::param("tenant", "is the name of an agent"),
+                NoNumber::Claimed => Fault::param("tenant", "is kept for an agent"),
             })?);
         }
         if let Some(name) = named.owner {
@@ -125,6 +126,31 @@ impl Store {
     /// From now on tenants may have a name again that was claimed.
     pub fn unclaim_tenant(&self, name: &str) {
         self.spaces.tenants.unclaim(name);
+    }
+
+    /// How many tasks a tenant has of this name, and how many of them are unfinished.
+    pub fn tasks_of_tenant(&self, name: &str) -> (usize, usize) {
+        let Some(number) = self.spaces.tenants.number(name) else { return (0, 0) };
+        let (mut tasks, mut unfinished) = (0, 0);
+        for at in 0..self.sharding.shards() {
+            let shard = self.lock(at);
+            for orders in shard.scopes.of_tenant(TenantIndex(number as u16)) {
+                for (state, order) in TaskState::ALL.iter().zip(orders) {
+                    tasks += order.len();
+                    unfinished += if state.is_terminal() { 0 } else { order.len() };
+                }
+            }
+        }
+        (tasks, unfinished)
+    }
+
+    /// From now on calls that name a tenant make no tasks; calls `each` with each unfinished one
+    /// that it has. It may call the store.
+    pub fn close_tenant(&self, name: &str, each: impl FnMut(TaskKey)) {
+        if let Some(number) = self.spaces.tenants.close(name) {
+            let tenant = TenantIndex(number as u16);
+            self.each_unfinished(|scope| scope.tenant == tenant, each);
+        }
     }
 
     fn note_tenants(&self, set: &mut NumberSet) {

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Lab,
     ask::{Gen, Say, get, get_with, post, rpc, say, text_of},
-    echo,
+    echo, script,
 };
 
 /// Says its name in a direct message, or in a task when it is asked for one.
@@ -741,7 +741,8 @@ fn an_agent_does_not_get_the_name_of_a_tenant_who_has_tasks() {
         params
     };
     lab.result("SendMessage", &send("acme"));
-    assert_eq!(add("acme"), Err(AgentError::Tenant("acme".to_owned())));
+    let refused = AgentError::Tenant { name: "acme".to_owned(), tasks: 1, unfinished: 0 };
+    assert_eq!(add("acme"), Err(refused));
     // What is refused for another reason leaves the name free.
     assert_eq!(add("a b"), Err(AgentError::Name("a b".to_owned())));
     lab.result("SendMessage", &send("acme"));
@@ -755,4 +756,43 @@ fn an_agent_does_not_get_the_name_of_a_tenant_who_has_tasks() {
     lab.result("SendMessage", &send("acne"));
     assert_eq!(add("second"), Ok(AgentIndex(2)));
     assert_eq!(lab.code("SendMessage", &send("acne")), -32602);
+}
+
+#[test]
+fn an_operator_ends_a_tenant_whose_name_an_agent_is_to_have() {
+    let limits = Limits { task_ttl_ms: 60_000, ..Limits::default() };
+    let works = script("works", "[[rule]]\n[[rule.step]]\nstatus = \"working\"");
+    let mut lab = Lab::new(Setup { agents: vec![works], limits, ..Setup::default() });
+    let agents = lab.engine.agents().unwrap().clone();
+    let add = || agents.add(profile("x", ""), Arc::new(Named("agent")));
+    let send = |tenant: &str| {
+        let mut params = Gen::V1.params(Say { at_once: true, ..say("task") });
+        params["tenant"] = json!(tenant);
+        params
+    };
+    // A stranger's task never ends by itself.
+    let id = lab.result("SendMessage", &send("x"))["task"]["id"].take();
+    let other = lab.result("SendMessage", &send("y"))["task"]["id"].take();
+    lab.pass(120_000);
+    let refused = add().unwrap_err();
+    assert_eq!(refused, AgentError::Tenant { name: "x".to_owned(), tasks: 1, unfinished: 1 });
+    for words in ["\"x\" with 1 tasks, 1 of them unfinished", "Agents::end_tenant", "--tenants"] {
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    assert_eq!((agents.end_tenant("x"), agents.end_tenant("nobody")), (1, 0));
+    // Its client sees why, and can begin nothing new.
+    let get = |tenant: &str, id: &Value| json!({ "tenant": tenant, "id": id });
+    let status = lab.result("GetTask", &get("x", &id))["status"].take();
+    assert_eq!(status["state"], "TASK_STATE_FAILED");
+    let text = &status["message"]["parts"][0]["text"];
+    assert!(text.as_str().unwrap().contains("operator"), "{text}");
+    assert_eq!(lab.code("SendMessage", &send("x")), -32602);
+    let status = lab.result("GetTask", &get("y", &other))["status"].take();
+    assert_eq!(status["state"], "TASK_STATE_WORKING");
+    let refused = add().unwrap_err();
+    assert_eq!(refused, AgentError::Tenant { name: "x".to_owned(), tasks: 1, unfinished: 0 });
+    lab.pass(61_000);
+    assert_eq!(add(), Ok(AgentIndex(1)));
+    let task = lab.result("SendMessage", &send("x"))["task"].take();
+    assert_eq!(task["status"]["message"]["parts"][0]["text"], "agent");
 }
