@@ -82,10 +82,6 @@ mod tests {
             0
         }
 
-        fn recorded(&self) -> u64 {
-            0
-        }
-
         fn durable(&self) -> u64 {
             self.newest.load(Relaxed)
         }

@@ -67,9 +67,6 @@ pub trait Tap: Send + Sync {
     /// quick and must not call the service. A task's records have rising numbers.
     fn record(&self, task: Handle, record: Record<'_>) -> u64;
 
-    /// The number of the last record that was taken.
-    fn recorded(&self) -> u64;
-
     /// Records up to this number are durable.
     fn durable(&self) -> u64;
 

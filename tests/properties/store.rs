@@ -170,10 +170,6 @@ impl Tap for Replica {
         0
     }
 
-    fn recorded(&self) -> u64 {
-        0
-    }
-
     fn durable(&self) -> u64 {
         0
     }

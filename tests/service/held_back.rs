@@ -26,7 +26,7 @@ use peregrine::{
 use serde_json::{Value, json};
 
 use crate::{
-    grpc_client::run,
+    grpc_client::{V1, run, v1},
     journal::Journal,
     support::{
         ask::{Gen, Say, get, post, rpc, rpc_id, say},
@@ -395,6 +395,57 @@ fn exchange(journal: &Journal, addr: SocketAddr, calls: usize) {
             }
         }
     }
+}
+
+/// What a call of gRPC says; `None`: nothing, since the tap was asked once more.
+async fn said_over_grpc<T>(journal: &Journal, call: impl Future<Output = T>) -> Option<T> {
+    let asked = journal.asked();
+    let held = async {
+        while journal.asked() == asked {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let either = async {
+        tokio::select! {
+            () = held => None,
+            said = call => Some(said),
+        }
+    };
+    tokio::time::timeout(PATIENCE, either).await.unwrap()
+}
+
+#[test]
+fn calls_of_grpc_wait_each_for_its_own_task() {
+    let journal = Arc::new(Journal::default());
+    let (_running, addr) = serve(&journal);
+    let (tasks, _first) = make(&journal, addr, Over::Http);
+    let id = |task: &Value| task["id"].as_str().unwrap().to_owned();
+    let get = |id: String| v1::GetTaskRequest { id, ..Default::default() };
+    let follow = |id: String| v1::SubscribeToTaskRequest { id, ..Default::default() };
+    run(async {
+        let channel = tonic::transport::Endpoint::from_shared(format!("http://{addr}")).unwrap();
+        let mut client = V1::new(channel.connect().await.unwrap());
+        for _ in 0..2 {
+            let call = client.get_task(get(id(&tasks.held)));
+            assert!(said_over_grpc(&journal, call).await.is_none());
+            let call = client.subscribe_to_task(follow(id(&tasks.held)));
+            assert!(said_over_grpc(&journal, call).await.is_none());
+            let call = client.list_tasks(v1::ListTasksRequest::default());
+            assert!(said_over_grpc(&journal, call).await.is_none());
+            let call = client.get_task(get(id(&tasks.durable)));
+            let shown = said_over_grpc(&journal, call).await.unwrap().unwrap();
+            assert_eq!(shown.into_inner().id, id(&tasks.durable));
+            let call = client.subscribe_to_task(follow(id(&tasks.durable)));
+            assert!(said_over_grpc(&journal, call).await.unwrap().is_ok());
+            let call = client.get_task(get("missing".to_owned()));
+            let missing = said_over_grpc(&journal, call).await.unwrap().unwrap_err();
+            assert_eq!(missing.code(), tonic::Code::NotFound);
+        }
+        journal.confirm(journal.recorded());
+        let shown = client.get_task(get(id(&tasks.held))).await.unwrap();
+        assert_eq!(shown.into_inner().id, id(&tasks.held));
+    });
 }
 
 struct Counter(u128);

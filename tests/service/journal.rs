@@ -48,10 +48,6 @@ impl Tap for Journal {
         inner.lines.len() as u64
     }
 
-    fn recorded(&self) -> u64 {
-        self.0.lock().unwrap().lines.len() as u64
-    }
-
     fn durable(&self) -> u64 {
         self.0.lock().unwrap().durable
     }
@@ -67,6 +63,11 @@ impl Tap for Journal {
 }
 
 impl Journal {
+    /// The number of the last record that was taken.
+    pub fn recorded(&self) -> u64 {
+        self.0.lock().unwrap().lines.len() as u64
+    }
+
     /// From now on everything up to this record is durable.
     pub fn confirm(&self, number: u64) {
         let mut inner = self.0.lock().unwrap();

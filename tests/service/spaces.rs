@@ -223,10 +223,6 @@ impl Tap for Asks {
         0
     }
 
-    fn recorded(&self) -> u64 {
-        0
-    }
-
     fn durable(&self) -> u64 {
         u64::MAX
     }

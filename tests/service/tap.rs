@@ -16,7 +16,6 @@ use peregrine::{
     limits::Limits,
     model::TaskState,
     net::{Running, Server},
-    service::tap::Tap as _,
 };
 use prost::Message as _;
 use serde_json::json;
