@@ -96,7 +96,7 @@ impl Sharding {
 
     /// The shard that a number names among those of the group of this one.
     pub fn in_group_of(self, shard: usize, number: u64) -> usize {
-        shard & !(GROUP - 1) | number as usize % GROUP
+        (shard & !(GROUP - 1)) | (number as usize % GROUP)
     }
 
     /// The place of a slot.
