@@ -1,9 +1,9 @@
 //! gRPC over loopback, beside a tonic server that answers with fixed messages of the same size.
 //!
-//! `cargo bench --bench grpc [-- CASE... | engine | instructions | json | one_by_one]`: `ratio` is
-//! the server's CPU time for a call divided by that of tonic, the median of interleaved rounds.
-//! `instructions` counts user-space instructions of a whole server, `json` those of JSON-RPC over
-//! HTTP/2, `engine` the time of a stream without sockets, `one_by_one` shows the slowest of many
+//! `cargo bench --bench grpc [-- [engine | instructions | alone | json | one_by_one] CASE...]`:
+//! `ratio` is the server's CPU time for a call divided by that of tonic, the median of interleaved
+//! rounds. `instructions` counts user-space instructions of a whole server and of tonic, `alone`
+//! those of the server, `json` those of JSON-RPC over HTTP/2, `engine` the time of a stream without sockets, `one_by_one` shows the slowest of many
 //! calls that wait for each other. As in `server`, CPU time is read from schedstat. Needs Linux,
 //! `taskset` and, for instructions, `valgrind`. Results are asserted, times are not.
 
@@ -174,8 +174,17 @@ fn ratios(wanted: &dyn Fn(&str) -> bool) {
 }
 
 /// User-space instructions for each call, of the server and of tonic: two runs, subtracted.
-fn instructions() {
-    for case in &CASES {
+fn instructions(wanted: &dyn Fn(&str) -> bool) {
+    count(wanted, &FLOORS);
+}
+
+/// The same of the server.
+fn alone(wanted: &dyn Fn(&str) -> bool) {
+    count(wanted, &[]);
+}
+
+fn count(wanted: &dyn Fn(&str) -> bool, floors: &[&str]) {
+    for case in CASES.iter().filter(|case| wanted(case.name)) {
         let (few, many) = (case.calls / 32, case.calls / 4);
         let ours = |calls: usize, floor: Option<&str>| -> u64 {
             let server = Served::server(if floor.is_none() { &served::VALGRIND } else { &[] });
@@ -194,8 +203,8 @@ fn instructions() {
         let each = |floor| (ours(many, floor) - ours(few, floor)) as f64 / (many - few) as f64;
         let cost = each(None);
         print!("{:15} server {cost:.0} instructions", case.name);
-        for kind in FLOORS {
-            let below = each(Some(kind));
+        for kind in floors {
+            let below = each(Some(*kind));
             print!("; tonic ({kind}) {below:.0}, ratio {:.2}", cost / below);
         }
         println!();
@@ -203,10 +212,10 @@ fn instructions() {
 }
 
 /// User-space instructions for each call of JSON-RPC over HTTP/2: two runs, subtracted.
-fn json_instructions() {
-    for (name, shape) in
-        [("get", (4, 32)), ("send", (4, 32)), ("get_16x1", (16, 1)), ("send_16x1", (16, 1))]
-    {
+fn json_instructions(wanted: &dyn Fn(&str) -> bool) {
+    let cases =
+        [("get", (4, 32)), ("send", (4, 32)), ("get_16x1", (16, 1)), ("send_16x1", (16, 1))];
+    for (name, shape) in cases.into_iter().filter(|(name, _)| wanted(name)) {
         let run = |calls: usize| -> u64 {
             let server = Served::server(&served::VALGRIND);
             let body = match name.starts_with("get") {
@@ -228,7 +237,7 @@ fn json_instructions() {
 }
 
 /// Calls that wait for each other: 40 ms would be a delayed acknowledgement.
-fn one_by_one() {
+fn one_by_one(_: &dyn Fn(&str) -> bool) {
     let server = Served::server(&[]);
     let id = completed(&server);
     for (name, rpc, messages) in [
@@ -328,7 +337,7 @@ impl Bare {
     }
 }
 
-fn engine() {
+fn engine(_: &dyn Fn(&str) -> bool) {
     let mut bare = Bare::new();
     bare.stream();
     assert_eq!(messages(Bytes::copy_from_slice(&bare.out)).len(), 101);
@@ -354,19 +363,24 @@ fn main() {
         let body = fs::read(&args[4]).expect("an answer").into();
         return tonic_floor::serve(port, args[2] == "typed", &args[3], body);
     }
-    let wanted = |name: &str| args.is_empty() || args.iter().any(|arg| arg == name);
+    let modes = [
+        ("engine", engine as fn(&dyn Fn(&str) -> bool)),
+        ("one_by_one", one_by_one),
+        ("instructions", instructions),
+        ("alone", alone),
+        ("json", json_instructions),
+    ];
+    let is_mode = |word: &String| modes.iter().any(|(name, _)| name == word);
+    let cases: Vec<&String> = args.iter().filter(|word| !is_mode(word)).collect();
+    let wanted = |name: &str| cases.is_empty() || cases.iter().any(|case| *case == name);
     served::pin_load();
-    if CASES.iter().any(|case| wanted(case.name)) {
+    if !args.iter().any(is_mode) {
         ratios(&wanted);
     }
-    for (name, show) in [
-        ("engine", engine as fn()),
-        ("one_by_one", one_by_one as fn()),
-        ("instructions", instructions as fn()),
-        ("json", json_instructions as fn()),
-    ] {
-        if wanted(name) {
-            show();
+    for (name, show) in modes {
+        // What tonic needs is counted beside it.
+        if args.is_empty() && name != "alone" || args.iter().any(|word| word == name) {
+            show(&wanted);
         }
     }
 }
