@@ -81,7 +81,11 @@ impl Writer<'_> {
     pub fn open(&mut self, number: u32, guess: usize) -> Nested {
         self.key(number, 2);
         let reserved = varint_len(guess as u64);
-        self.0.extend_from_slice(&[0; 10][..reserved]);
+        match reserved {
+            1 => self.0.push(0),
+            2 => self.0.extend_from_slice(&[0; 2]),
+            more => self.0.extend_from_slice(&[0; 10][..more]),
+        }
         Nested { start: self.0.len(), reserved }
     }
 
