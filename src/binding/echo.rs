@@ -3,7 +3,7 @@
 
 use crate::{
     binding::{
-        CallContext, Handled, answer::AnswerFormat, envelope::Envelope, http_error,
+        CallContext, Handled, UpgradeSlot, answer::AnswerFormat, envelope::Envelope, http_error,
         responder::Content, stream::EventFraming, ws,
     },
     dialect::{STANDARD, WriteCx},
@@ -15,13 +15,20 @@ use crate::{
 const ALLOW: ResponseFields<'static> = response_fields!("Allow": "GET, HEAD, POST, OPTIONS");
 
 /// Answers any request below the prefix.
-pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, body: &[u8]) -> Handled {
-    if ws::is_upgrade(head) {
-        let mut handled = ws::upgrade(cx, head);
-        if let Handled::Upgraded(session) = &mut handled {
+pub fn answer(
+    cx: &mut CallContext<'_>,
+    head: &Head<'_>,
+    body: &[u8],
+    upgrade: UpgradeSlot<'_>,
+) -> Handled {
+    if let Some(slot) = upgrade
+        && ws::is_upgrade(head)
+    {
+        *slot = ws::upgrade(cx, head).map(|mut session| {
             session.echo();
-        }
-        return handled;
+            session
+        });
+        return Handled::Answered;
     }
     let accept = head.value(Field::Accept);
     let wants_events =

@@ -2,7 +2,7 @@
 
 use crate::{
     binding::{
-        CallContext, DecodeBuffers, Handled, cards, grpc, http_error, jsonrpc, rest,
+        CallContext, DecodeBuffers, Handled, UpgradeSlot, cards, grpc, http_error, jsonrpc, rest,
         route::{NO_AGENT, NO_TENANT, NOTHING, Route, RouteTarget, path_of, route},
         tenant::{self, TenantNames},
         ws,
@@ -16,13 +16,15 @@ const RPC_METHODS: ResponseFields<'static> = response_fields!("Allow": "POST, OP
 const CARD_METHODS: ResponseFields<'static> = response_fields!("Allow": "GET, HEAD, OPTIONS");
 const ALL_METHODS: ResponseFields<'static> = response_fields!("Allow": "GET, HEAD, POST, OPTIONS");
 
-/// Handles a request whose body is complete.
+/// Handles a request whose body is complete; one that asks for a WebSocket, and gets it, is
+/// answered and puts it into `upgrade`.
 #[inline]
 pub fn handle<'x>(
     cx: &mut CallContext<'x>,
     head: &'x Head<'x>,
     buffers: &mut DecodeBuffers,
     body: Source<'_>,
+    upgrade: UpgradeSlot<'_>,
 ) -> Handled {
     if head.form() == TargetForm::Asterisk {
         cx.writer.empty(204, ALL_METHODS);
@@ -37,9 +39,13 @@ pub fn handle<'x>(
             cx.name_extensions();
             match head.method() {
                 Method::Post => return jsonrpc::handle(cx, buffers, body),
-                Method::Get if ws::is_upgrade(head) => return ws::upgrade(cx, head),
                 Method::Options => cx.writer.empty(204, RPC_METHODS),
-                _ => http_error::not_allowed(&mut cx.writer, RPC_METHODS),
+                method => match upgrade {
+                    Some(slot) if method == Method::Get && ws::is_upgrade(head) => {
+                        *slot = ws::upgrade(cx, head);
+                    }
+                    Some(_) | None => http_error::not_allowed(&mut cx.writer, RPC_METHODS),
+                },
             }
         }
         Route::HttpJson(target) => {
@@ -63,7 +69,9 @@ pub fn handle<'x>(
         Route::NoAgent => http_error::answer(&mut cx.writer, 404, NO_AGENT),
         Route::NotFound => http_error::answer(&mut cx.writer, 404, NOTHING),
         #[cfg(feature = "test-echo")]
-        Route::Echo => return crate::binding::echo::answer(cx, head, body.bytes()),
+        Route::Echo => {
+            return crate::binding::echo::answer(cx, head, body.bytes(), upgrade);
+        }
     }
     Handled::Answered
 }

@@ -52,6 +52,7 @@ pub enum Handled {
     Pending(Box<PendingResponse>),
     /// The head of a stream is written; its events come from here.
     Stream(Box<EventStream>),
-    /// What follows is a WebSocket.
-    Upgraded(Box<ws::Session>),
 }
+
+/// Where the WebSocket goes that an answer begins; `None`: the transport knows no upgrades.
+pub type UpgradeSlot<'x> = Option<&'x mut Option<Box<ws::Session>>>;

@@ -20,7 +20,12 @@ use crate::{
         large::{LARGE_BODY_BYTES, Ticket},
         responder::{Http1, Http1Kept, Transport},
     },
-    engine::{Engine, Worker, body::Chunks, request, socket::Socket},
+    engine::{
+        Engine, Worker,
+        body::Chunks,
+        request::{self, Http1Handled},
+        socket::Socket,
+    },
     http::{Found, Head, Method, Reject},
     json::Source,
     service::{Now, Peer},
@@ -284,9 +289,8 @@ impl Conn {
         let head = layout.head(head);
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
         let turn = (cx.now, cx.wake, cx.peer);
-        let (handled, kept, record) = request::handle(tools, turn, &head, body);
-        cx.worker.shows(record);
-        self.set_state(cx, handled, kept);
+        let answered = request::handle(tools, turn, &head, body);
+        self.answered(cx, answered);
         Step::Ate(total)
     }
 
@@ -311,6 +315,17 @@ impl Conn {
         Step::Wait
     }
 
+    /// Takes over what became of a request.
+    #[inline(always)]
+    pub(super) fn answered(&mut self, cx: &mut Cx<'_>, answered: Http1Handled) {
+        let Http1Handled { handled, session, kept, record } = answered;
+        cx.worker.shows(record);
+        self.set_state(cx, handled, kept);
+        if let Some(session) = session {
+            self.state = State::Upgraded(Box::new(Socket::new(*session, cx.now)));
+        }
+    }
+
     #[inline(always)]
     pub(super) fn set_state(&mut self, cx: &Cx<'_>, handled: Handled, kept: Http1Kept) {
         (self.since_ms, self.kept) = (cx.now.mono_ms, kept);
@@ -325,7 +340,6 @@ impl Conn {
             Handled::Answered => FRESH,
             Handled::Pending(pending) => State::Pending(pending),
             Handled::Stream(stream) => State::Streaming(stream),
-            Handled::Upgraded(session) => State::Upgraded(Box::new(Socket::new(*session, cx.now))),
         };
     }
 

@@ -23,7 +23,7 @@ use crate::{
         following::{Followed, follow},
         request,
     },
-    http::{Head, HeadBuf, RequestParts, ResponseFields, ResponseFieldsBuf},
+    http::{Field, Head, HeadBuf, PartsReject, RequestParts, ResponseFields, ResponseFieldsBuf},
     json::Source,
     limits::Limits,
     service::{Now, tap::DurableWait},
@@ -95,26 +95,26 @@ impl Exchange {
         request: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
     ) -> Exchange {
         let (config, peer) = (&cx.engine.config, cx.peer);
-        let RequestParts { method, target, authority, fields, has_body, takes_trailers } = request;
+        let RequestParts { method, has_body, takes_trailers, .. } = request;
         let parts = ResponseParts::new(method == b"HEAD", takes_trailers);
-        let (is_whole, mut says_grpc) = (!has_body, None);
-        let fields = fields.inspect(|(name, value)| {
-            // The first says what the body is, as it does to whoever handles it.
-            if name.eq_ignore_ascii_case(b"content-type") && says_grpc.is_none() {
-                says_grpc = Some(grpc::is_media(value.trim_ascii()));
-            }
-        });
-        let request = RequestParts { method, target, authority, fields, has_body, takes_trailers };
+        let may_be_grpc = takes_trailers && method == b"POST";
         let knows_hosts = |head: &Head<'_>, is_known| hosts::are_known(config, head, is_known);
-        let state = match cx.worker.heads.read_parts(request, knows_hosts) {
-            Err(reject) => ExchangeState::Refused(reject.status(), reject.reason()),
+        let read = cx.worker.heads.read_parts(request, knows_hosts);
+        let media = match &read {
+            Ok(head) => head.head().value(Field::ContentType),
+            Err(refused) => refused.content_type.as_deref(),
+        };
+        let is_grpc = may_be_grpc && media.is_some_and(grpc::is_media);
+        let state = match read {
+            Err(PartsReject { reject, .. }) => {
+                ExchangeState::Refused(reject.status(), reject.reason())
+            }
             Ok(head) if !head.knows_hosts() && !hosts::are_served(config, peer, &head.head()) => {
                 ExchangeState::Refused(hosts::MISDIRECTED, hosts::REFUSAL)
             }
-            Ok(head) => ExchangeState::Body { head, is_whole },
+            Ok(head) => ExchangeState::Body { head, is_whole: !has_body },
         };
         let (body, held, since_ms) = (Vec::new(), Vec::new(), cx.now.mono_ms);
-        let is_grpc = says_grpc == Some(true) && takes_trailers && method == b"POST";
         let timeout_ms = match &state {
             ExchangeState::Body { head, .. } if is_grpc => grpc::timeout_ms(&head.head()),
             _ => None,
@@ -344,8 +344,6 @@ impl Exchange {
             Handled::Answered => ExchangeState::Written,
             Handled::Pending(pending) => ExchangeState::Pending(pending),
             Handled::Stream(stream) => ExchangeState::Streaming(stream),
-            // `Upgrade` is left out of the head, so nobody has asked for one.
-            Handled::Upgraded(_) => ExchangeState::Refused(400, "nothing can be upgraded here"),
         };
     }
 

@@ -9,6 +9,7 @@ use crate::{
         answer::ResponseWriter,
         responder::{Http1, Http1Kept, Transport},
         response_parts::ResponseParts,
+        ws::Session,
     },
     engine::Engine,
     http::{BodyFraming, ChunkLimits, Head, HeadLimits},
@@ -54,22 +55,32 @@ pub(super) fn chunk_limits(limits: &Limits) -> ChunkLimits {
     }
 }
 
-/// Handles a request whose body is complete, and says what outlives this turn of its answer, and
-/// which record it shows.
+/// What outlives this turn of an answer over HTTP/1.1, and which record it shows.
+pub(super) struct Http1Handled {
+    pub(super) handled: Handled,
+    /// What follows, if the client has asked for it.
+    pub(super) session: Option<Box<Session>>,
+    pub(super) kept: Http1Kept,
+    pub(super) record: u64,
+}
+
+/// Handles a request whose body is complete.
 #[inline(always)]
 pub(super) fn handle<'x>(
     (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
     (now, wake, peer): (Now, &'x Waker, Peer<'x>),
     head: &'x Head<'x>,
     body: Source<'_>,
-) -> (Handled, Http1Kept, u64) {
+) -> Http1Handled {
     let closes = !head.keep_alive() || engine.is_draining();
     let Scratch { decode, call, date, .. } = scratch;
     let responder = Transport::Http1(Http1::new(head, closes, date.at(now)));
     let writer = ResponseWriter::new(out, responder);
     let mut cx = context((engine, call, writer), (now, wake, peer), head, closes);
-    let handled = binding::http::handle(&mut cx, head, decode, body);
-    (handled, cx.writer.responder.kept(), cx.writer.record)
+    let mut session = None;
+    let handled = binding::http::handle(&mut cx, head, decode, body, Some(&mut session));
+    let (kept, record) = (cx.writer.responder.kept(), cx.writer.record);
+    Http1Handled { handled, session, kept, record }
 }
 
 /// The same for an answer that leaves in its parts; says which record it shows.
@@ -83,7 +94,7 @@ pub(super) fn handle_parts<'x>(
     let Scratch { decode, call, .. } = scratch;
     let writer = ResponseWriter::new(out, Transport::Parts(parts));
     let mut cx = context((engine, call, writer), (now, wake, peer), head, engine.is_draining());
-    (binding::http::handle(&mut cx, head, decode, body), cx.writer.record)
+    (binding::http::handle(&mut cx, head, decode, body, None), cx.writer.record)
 }
 
 #[inline(always)]

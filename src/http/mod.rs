@@ -46,7 +46,7 @@ pub use memo::{Found, HeadMemo};
 pub use parse::parse_head;
 pub use ready::ReadyResponse;
 pub use reject::Reject;
-pub use request_parts::{HeadBuf, RequestParts};
+pub use request_parts::{HeadBuf, PartsReject, RequestParts};
 pub(crate) use response_fields::response_fields;
 pub use response_fields::{ResponseFields, ResponseFieldsBuf};
 pub use scan::{Scan, find_head};

@@ -55,6 +55,21 @@ impl HeadBuf {
     }
 }
 
+/// Why a head in parts is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartsReject {
+    /// What a connection of HTTP/1.1 would say.
+    pub reject: Reject,
+    /// Its `Content-Type`, as far as the head was read: who speaks gRPC is refused in its words.
+    pub content_type: Option<Box<[u8]>>,
+}
+
+impl From<Reject> for PartsReject {
+    fn from(reject: Reject) -> PartsReject {
+        PartsReject { reject, content_type: None }
+    }
+}
+
 /// Bytes for which a head has room from the start.
 const BYTES_TYPICAL: usize = 512;
 
@@ -75,7 +90,7 @@ impl HeadMemo {
         &mut self,
         parts: RequestParts<'r, impl Iterator<Item = (&'r [u8], &'r [u8])>>,
         knows_hosts: impl FnOnce(&Head<'_>, bool) -> bool,
-    ) -> Result<HeadBuf, Reject> {
+    ) -> Result<HeadBuf, PartsReject> {
         let RequestParts { method, target, authority, mut fields, has_body, .. } = parts;
         let key =
             PartsKey { method, target, authority, has_body, fields_min: fields.size_hint().0 };
@@ -99,8 +114,10 @@ impl HeadMemo {
             begun = Some((bytes, &kept.lines()[..place]));
         }
         let fields = differs.into_iter().chain(fields);
-        let section = Section::begin(key, begun, part_lines, limits)?;
-        let mut head = file(key, fields, section, known_host, limits)?;
+        let mut section = Section::begin(key, begun, part_lines, limits)?;
+        let filed = file(key, fields, &mut section, known_host, limits);
+        let layout = filed.map_err(|reject| section.refused(reject))?;
+        let mut head = HeadBuf { bytes: section.bytes, layout };
         let is_host_known = head.layout.knows_hosts;
         head.layout.knows_hosts = knows_hosts(&head.head(), is_host_known);
         if head.layout.knows_hosts && !is_host_known {
@@ -111,15 +128,15 @@ impl HeadMemo {
     }
 }
 
-/// Puts the parts into one buffer and files them, in the order in which a head of HTTP/1.1 is read:
-/// all of its bytes, then the target, then the syntax of the fields, then what they mean.
+/// Puts the parts into one section and files them, in the order in which a head of HTTP/1.1 is
+/// read: all of its bytes, then the target, then the syntax of the fields, then what they mean.
 fn file<'r>(
     key: PartsKey<'r>,
     fields: impl Iterator<Item = (&'r [u8], &'r [u8])>,
-    mut section: Section<'_>,
+    section: &mut Section<'_>,
     known_host: &[u8],
     limits: &HeadLimits,
-) -> Result<HeadBuf, Reject> {
+) -> Result<HeadLayout, Reject> {
     let PartsKey { method, target, authority, has_body, .. } = key;
     let (target_at, section_at) = (method.len(), method.len() + target.len());
     for (name, value) in fields {
@@ -129,7 +146,7 @@ fn file<'r>(
             section.push(known, name, value)?;
         }
     }
-    let Section { bytes, lines, syntax, .. } = section;
+    let Section { bytes, lines, syntax, .. } = &*section;
     if target.is_empty() {
         return Err(Reject::RequestLine);
     }
@@ -138,7 +155,7 @@ fn file<'r>(
     }
     let kind = Method::of(method);
     let target = target::parse(kind, target, limits)?;
-    syntax?;
+    (*syntax)?;
     let mut out = HeadLayout::begin(kind, Version::Http11, target.form);
     // The limit is that of the layout.
     out.head_len = bytes.len() as u16;
@@ -146,13 +163,12 @@ fn file<'r>(
     out.path = target.path.behind(target_at);
     out.query = target.query.behind(target_at);
     out.section = Span::new(section_at, bytes.len());
-    let mut pass = Pass::new(&bytes, out, None);
+    let mut pass = Pass::new(bytes, out, None);
     pass.take_lines(lines)?;
     if has_body {
         pass.expect_body();
     }
-    let layout = pass.finish(target.authority.behind(target_at), known_host, limits)?;
-    Ok(HeadBuf { bytes, layout })
+    pass.finish(target.authority.behind(target_at), known_host, limits)
 }
 
 /// Refuses what could not stand in a request line.
@@ -241,10 +257,31 @@ impl<'l> Section<'l> {
         Ok(section)
     }
 
+    #[cold]
+    fn refused(&self, reject: Reject) -> PartsReject {
+        let is_type =
+            |line: &&PartLine| matches!(line.known, Some(KnownField::Named(Field::ContentType)));
+        let content_type = self.lines.iter().find(is_type);
+        let content_type = content_type.and_then(|line| line.value.of(&self.bytes));
+        PartsReject { reject, content_type: content_type.map(|value| value.trim_ascii().into()) }
+    }
+
+    /// What is said of a head that this field makes too large: a control byte within the limit is
+    /// seen before.
+    #[cold]
+    fn too_large(&self, name: &[u8], value: &[u8]) -> Reject {
+        let start = self.bytes.len() + name.len() + SEPARATOR.len();
+        let seen = (self.bytes_max + END.len()).saturating_sub(start).min(value.len());
+        match value[..seen].get(scan::value_len(&value[..seen])) {
+            None | Some(0x7f) => Reject::HeadTooLarge,
+            Some(&byte) => control(byte),
+        }
+    }
+
     fn push(&mut self, known: Option<KnownField>, name: &[u8], value: &[u8]) -> Result<(), Reject> {
         let length = name.len() + SEPARATOR.len() + value.len() + END.len();
         if self.bytes.len() + length > self.bytes_max {
-            return Err(Reject::HeadTooLarge);
+            return Err(self.too_large(name, value));
         }
         let stop = scan::value_len(value);
         match value.get(stop) {

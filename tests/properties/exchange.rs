@@ -160,6 +160,9 @@ impl Server {
         let (mut out, mut answer) = (Vec::new(), Answer::default());
         let mut exchange = Exchange::new(&mut self.cx(&mut out), request);
         let mut body = ask.body.as_deref().unwrap_or_default().as_bytes();
+        if exchange.wants_body() && ask.piece > 100 {
+            let _ = exchange.poll_whole(&mut self.cx(&mut out), body, &mut answer);
+        }
         while exchange.wants_body() && !body.is_empty() {
             let (piece, rest) = body.split_at(ask.piece.clamp(1, body.len()));
             exchange.push(self.engine.limits(), piece);

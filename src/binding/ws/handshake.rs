@@ -5,9 +5,7 @@
 
 use super::{Session, Upgrade};
 use crate::{
-    binding::{
-        CallContext, Handled, ServerConfig, http_error, origin::Origin, responder::RETRY_AFTER,
-    },
+    binding::{CallContext, ServerConfig, http_error, origin::Origin, responder::RETRY_AFTER},
     http::{
         self, BodyFraming, Field, Head, Method, ResponseFields, ResponseFieldsBuf, Version,
         response_fields,
@@ -38,15 +36,15 @@ pub fn is_upgrade(head: &Head<'_>) -> bool {
 
 /// Answers a request for which [`is_upgrade`] holds.
 #[cold]
-pub fn upgrade(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
+pub fn upgrade(cx: &mut CallContext<'_>, head: &Head<'_>) -> Option<Box<Session>> {
     match accept(cx, head) {
         Ok(accept) => {
             cx.writer.empty(101, fields(head, &accept).get());
-            Handled::Upgraded(Box::new(Session::new(Upgrade::of(cx, head))))
+            Some(Box::new(Session::new(Upgrade::of(cx, head))))
         }
         Err((status, detail, fields)) => {
             http_error::write(&mut cx.writer, status, detail, fields);
-            Handled::Answered
+            None
         }
     }
 }

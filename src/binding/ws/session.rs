@@ -110,7 +110,7 @@ impl Session {
             extensions: upgrade.extensions().map(Cow::Borrowed),
         };
         match jsonrpc::handle(&mut cx, decode, Source::from(body)) {
-            Handled::Answered | Handled::Upgraded(_) => return (false, cx.writer.record),
+            Handled::Answered => return (false, cx.writer.record),
             Handled::Pending(pending) => self.pending.push(Pending::Call(pending)),
             Handled::Stream(stream) => self.pending.push(Pending::Stream(stream)),
         }

@@ -66,9 +66,8 @@ impl Conn {
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
         let tools = (cx.engine, &mut *lent, &mut *cx.out);
         let turn = (cx.now, cx.wake, cx.peer);
-        let (handled, kept, record) = request::handle(tools, turn, head, body);
+        let answered = request::handle(tools, turn, head, body);
         drop(lent);
-        cx.worker.shows(record);
-        self.set_state(cx, handled, kept);
+        self.answered(cx, answered);
     }
 }

@@ -179,7 +179,8 @@ impl<S: Transport> Http2Connection<S> {
             true => (limits.write_stall_ms, limits.keep_alive_idle_ms),
             false => (limits.write_stall_ms, limits.sse_keep_alive_ms),
         };
-        if let Some(pings) = &mut self.pings
+        if self.asked_ms.is_some()
+            && let Some(pings) = &mut self.pings
             && let Poll::Ready(answer) = pings.poll_pong(cx)
         {
             if answer.is_err() {

@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{RecvStream, SendStream, server::SendResponse};
-use http::{HeaderMap, Request, Response, uri::PathAndQuery};
+use http::{HeaderMap, Method, Request, Response, uri::PathAndQuery};
 
 use crate::{
     binding::{grpc::Status, responder::Content},
@@ -50,8 +50,21 @@ pub(super) fn start(
         return;
     }
     // What waits holds its request, and h2's form of it takes several times the bytes.
-    let body = request.into_body();
-    let mut call = Http2Request::new(guard, exchange, body, respond);
+    let mut body = Body::new(request.into_body(), shared);
+    body.rest();
+    let mut call = Http2Request {
+        guard,
+        respond,
+        exchange,
+        body: Some(body),
+        deadline: Deadline::new(&shared.local),
+        charged: 0,
+        may_begin: false,
+        stream: None,
+        is_stream: false,
+        sending: None,
+        end: End::Open,
+    };
     if call.go_on(cx).is_pending() {
         tokio::task::spawn_local(call);
     }
@@ -67,7 +80,8 @@ fn begin(shared: &Http2Shared, request: &Request<RecvStream>) -> Exchange {
         target: target.as_bytes(),
         authority,
         fields,
-        has_body: !request.body().is_end_stream(),
+        // What begins a request of another kind may be all of it.
+        has_body: request.method() == Method::POST || !request.body().is_end_stream(),
         takes_trailers: true,
     };
     with_cx(shared, Waker::noop(), |cx| Exchange::new(cx, request))
@@ -169,29 +183,6 @@ impl Future for Http2Request {
 }
 
 impl Http2Request {
-    fn new(
-        guard: CallGuard,
-        exchange: Exchange,
-        body: RecvStream,
-        respond: SendResponse<Bytes>,
-    ) -> Http2Request {
-        let mut body = Body::new(body, &guard.0);
-        body.rest();
-        Http2Request {
-            respond,
-            exchange,
-            body: Some(body),
-            deadline: Deadline::new(&guard.0.local),
-            charged: 0,
-            may_begin: false,
-            stream: None,
-            is_stream: false,
-            sending: None,
-            end: End::Open,
-            guard,
-        }
-    }
-
     /// Sends what is said until all of it is.
     fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         let shared = Rc::clone(&self.guard.0);
