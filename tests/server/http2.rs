@@ -789,6 +789,31 @@ fn a_body_of_two_types_is_handled_when_all_of_it_is_there() {
     });
 }
 
+#[test]
+fn a_client_that_ends_its_side_hears_the_answers_that_are_ready() {
+    let rig = Rig::echo();
+    let head = call_of(&[(":path", SEND), ("content-type", "application/grpc")]);
+    for calls in [1, 5, 50] {
+        let mut stream = TcpStream::connect(rig.0.addrs()[0]).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // The calls and the end come together, to a connection that waits for them.
+        let ping = frame(6, 0, 0, b"anything");
+        stream.write_all(&[PREFACE, SETTINGS, &ping].concat()).unwrap();
+        read_to(&mut stream, 6);
+        let all: Vec<u8> = (0..calls)
+            .map(|n| 2 * n + 1)
+            .flat_map(|id| [frame(1, 4, id, &head), frame(0, 1, id, &framed(&say("hello")))])
+            .flatten()
+            .collect();
+        stream.write_all(&all).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let data = frames(&answer).0.iter().filter(|kind| **kind == 0).count();
+        assert_eq!(data, calls as usize);
+    }
+}
+
 /// The client could not know that it was told to go.
 #[test]
 fn a_call_that_meets_the_goodbye_of_an_idle_connection_is_answered() {

@@ -126,6 +126,10 @@ pub(super) struct Inflow {
     heads: Cell<u64>,
     /// Bytes that may still be read in this turn.
     turn: Cell<usize>,
+    /// Turns so far, this one included.
+    turns: Cell<u64>,
+    /// The turn in which the end of the peer's side was seen first; 0: it was not.
+    ended_in: Cell<u64>,
     /// True: what has come is handed over before anything else is read.
     is_paused: Cell<bool>,
 }
@@ -135,7 +139,8 @@ impl Inflow {
         let allowance = Allowance::new(control_frames_max as u64, now_ms);
         let (allowance, turn) = (Cell::new(allowance), Cell::new(TURN_BYTES));
         let (is_flooded, heads, is_paused) = (Cell::new(false), Cell::new(0), Cell::new(false));
-        Inflow { allowance, is_flooded, heads, turn, is_paused }
+        let (turns, ended_in) = (Cell::new(0), Cell::new(0));
+        Inflow { allowance, is_flooded, heads, turn, turns, ended_in, is_paused }
     }
 
     /// True: the peer has sent too many frames without use, and nothing more is read of it.
@@ -146,6 +151,7 @@ impl Inflow {
     /// Gives the connection another turn.
     pub(super) fn begin_turn(&self) {
         self.turn.set(TURN_BYTES);
+        self.turns.set(self.turns.get() + 1);
     }
 
     /// Whether what has come is handed over before anything else is read. Who says so polls the
@@ -162,6 +168,17 @@ impl Inflow {
     /// True: others come first.
     pub(super) fn turn_is_over(&self) -> bool {
         self.turn.get() == 0
+    }
+
+    /// Whether h2 hears in a later turn only that the peer has ended its side: it forgets what it
+    /// has to send then, and what was answered in this turn is to leave first.
+    pub(super) fn keeps_end(&self) -> bool {
+        let turn = self.turns.get();
+        if self.ended_in.get() == 0 {
+            self.ended_in.set(turn);
+        }
+        // Before the first turn nothing was answered.
+        turn > 0 && self.ended_in.get() == turn
     }
 
     /// Takes account of what was read.

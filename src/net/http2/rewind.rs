@@ -79,6 +79,10 @@ impl<S: Transport> AsyncRead for Rewind<S> {
         }
         let before = buf.filled().len();
         ready!(me.poll_some(cx, buf))?;
+        if buf.filled().len() == before && me.shared.inflow.keeps_end() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let Rewind { shared, frames, .. } = me;
         shared.inflow.read(frames, &buf.filled()[before..], || shared.local.clock.now().mono_ms);
         if shared.inflow.is_flooded() {
