@@ -3,9 +3,10 @@
 //! `cargo bench --bench grpc [-- [engine | instructions | alone | json | one_by_one] CASE...]`:
 //! `ratio` is the server's CPU time for a call divided by that of tonic, the median of interleaved
 //! rounds. `instructions` counts user-space instructions of a whole server and of tonic, `alone`
-//! those of the server, `json` those of JSON-RPC over HTTP/2, `engine` the time of a stream without sockets, `one_by_one` shows the slowest of many
-//! calls that wait for each other. As in `server`, CPU time is read from schedstat. Needs Linux,
-//! `taskset` and, for instructions, `valgrind`. Results are asserted, times are not.
+//! those of the server, `json` those of JSON-RPC over HTTP/2, `engine` the time of a stream without
+//! sockets, `one_by_one` shows the slowest of many calls that wait for each other. As in `server`,
+//! CPU time is read from schedstat. Needs Linux, `taskset` and, for instructions, `valgrind`. Results
+//! are asserted, times are not.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
