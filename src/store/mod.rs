@@ -6,8 +6,8 @@
 //! ended first, and no limit is exceeded even for a moment. Wakers are woken after the lock is
 //! released.
 //!
-//! Lock order: a table of names, one shard (others only by `try_lock`), then one map of chosen ids or
-//! one list of names by number.
+//! Lock order: a table of names, one shard (others only by `try_lock`), then one map of chosen ids
+//! or one list of names by number.
 
 mod budget;
 mod door;
