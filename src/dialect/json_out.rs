@@ -182,6 +182,16 @@ pub(super) fn flag(out: &mut Vec<u8>, key: &[u8], value: bool) {
     json(out, key, if value { b"true" } else { b"false" });
 }
 
+/// Appends what ProtoJSON says of an artifact event: false is left out.
+pub(super) fn chunk_flags(out: &mut Vec<u8>, append: bool, last_chunk: bool) {
+    if append {
+        out.extend_from_slice(b",\"append\":true");
+    }
+    if last_chunk {
+        out.extend_from_slice(b",\"lastChunk\":true");
+    }
+}
+
 /// Appends the part metadata that says that `data` is wrapped, beside what is there already.
 pub(super) fn wrapped_mark(out: &mut Vec<u8>, metadata: Option<JsonObject<'_>>) {
     out.extend_from_slice(b",\"metadata\":");

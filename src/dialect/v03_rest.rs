@@ -116,12 +116,7 @@ fn update(out: &mut Vec<u8>, event: &TaskEvent<'_>, task_ref: TaskRef<'_>, last:
         TaskEvent::Artifact { artifact, append, last_chunk, .. } => {
             out.extend_from_slice(b",\"artifact\":");
             self::artifact(out, artifact, artifact.parts());
-            if append {
-                out.extend_from_slice(b",\"append\":true");
-            }
-            if last_chunk {
-                out.extend_from_slice(b",\"lastChunk\":true");
-            }
+            json_out::chunk_flags(out, append, last_chunk);
         }
     }
     json_out::object_some(out, b",\"metadata\":", metadata);

@@ -151,12 +151,7 @@ fn update(
             artifact_head(out, task_id, context_id);
             out.reserve(artifact.packed_len() + 512);
             chunk(out, artifact);
-            if append {
-                out.extend_from_slice(b",\"append\":true");
-            }
-            if last_chunk {
-                out.extend_from_slice(b",\"lastChunk\":true");
-            }
+            json_out::chunk_flags(out, append, last_chunk);
             json_out::object_some(out, b",\"metadata\":", metadata);
             out.extend_from_slice(b"}}");
         }

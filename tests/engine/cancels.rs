@@ -97,16 +97,19 @@ fn a_refused_cancel_leaves_the_task_and_says_why_in_each_spelling() {
     assert_eq!(state(&mut lab, &id), "TASK_STATE_SUBMITTED");
 }
 
+type Decide = fn(DeferredCancel);
+
+/// How an agent may decide later, and the text of the refusal if it is one.
+const DECISIONS: [(Decide, &str); 3] = [
+    (DeferredCancel::agree, ""),
+    (|cancel| cancel.refuse("too late"), "too late"),
+    (drop, "the agent did not say whether the task may end"),
+];
+
 #[test]
 fn a_deferred_cancel_waits_for_its_agent() {
     let (mut lab, careful) = lab(Limits::default());
-    type Decide = fn(DeferredCancel);
-    let ends: [(Decide, &str); 3] = [
-        (DeferredCancel::agree, ""),
-        (|cancel| cancel.refuse("too late"), "too late"),
-        (drop, "the agent did not say whether the task may end"),
-    ];
-    for (end, text) in ends {
+    for (end, text) in DECISIONS {
         let id = begin(&mut lab, "defer");
         let peer = cancel(&mut lab, &id);
         assert_eq!(state(&mut lab, &id), "TASK_STATE_SUBMITTED");
@@ -268,13 +271,7 @@ fn who_decides_later_hears_when_its_caller_leaves_and_when_the_task_ends() {
 #[test]
 fn later_cancels_of_a_task_wait_for_the_same_decision() {
     let limits = Limits { deferred_calls_max: 1, ..Limits::default() };
-    type Decide = fn(DeferredCancel);
-    let ends: [(Decide, &str); 3] = [
-        (DeferredCancel::agree, ""),
-        (|cancel| cancel.refuse("too late"), "too late"),
-        (drop, "the agent did not say whether the task may end"),
-    ];
-    for (end, text) in ends {
+    for (end, text) in DECISIONS {
         let (mut lab, careful) = lab(limits.clone());
         let id = begin(&mut lab, "defer");
         let mut peers: Vec<Peer> = (0..20).map(|_| cancel(&mut lab, &id)).collect();

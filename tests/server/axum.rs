@@ -26,10 +26,10 @@ use tokio::{
     runtime::Builder,
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
 };
-use tonic::{Code, transport::Endpoint};
+use tonic::Code;
 use tower_service::Service;
 
-use crate::grpc_client::{V1, say, task};
+use crate::hyper::assert_grpc_is_served;
 
 #[allow(dead_code)]
 #[path = "../../docs/examples/axum.rs"]
@@ -128,29 +128,23 @@ fn every_binding_is_served_in_an_axum_router() {
 #[test]
 fn grpc_is_served_in_an_axum_router() {
     run(async {
-        let endpoint = Endpoint::from_shared(format!("http://{}", serve().await)).unwrap();
-        let mut client = V1::new(endpoint.connect().await.unwrap());
-        let sent = task(client.send_message(say("hi")).await.unwrap().into_inner());
-        assert!(!sent.id.is_empty());
-        let stream = client.send_streaming_message(say("hold:30:3")).await.unwrap();
-        let mut stream = stream.into_inner();
-        let mut events = 0;
-        while stream.message().await.unwrap().is_some() {
-            events += 1;
-        }
-        assert_eq!(events, 4);
+        let mut client = assert_grpc_is_served(serve().await).await;
         let refused = client.send_message(crate::grpc_client::v1::SendMessageRequest::default());
         assert_eq!(refused.await.unwrap_err().code(), Code::InvalidArgument);
     });
+}
+
+async fn serve_limited(limits: Limits) -> SocketAddr {
+    let agents = vec![(Profile::new("held", "Waits."), jobs().0)];
+    let setup = Setup { agents, limits, ..Setup::default() };
+    serve_in(setup, |a2a| Router::new().fallback_service(a2a)).await
 }
 
 #[test]
 fn a_large_body_is_refused_in_an_axum_router() {
     run(async {
         let limits = Limits { body_bytes_max: 65_536, ..Limits::default() };
-        let agents = vec![(Profile::new("held", "Waits."), jobs().0)];
-        let setup = Setup { agents, limits, ..Setup::default() };
-        let addr = serve_in(setup, |a2a| Router::new().fallback_service(a2a)).await;
+        let addr = serve_limited(limits).await;
         let mut announced = TcpStream::connect(addr).await.unwrap();
         let head = format!("POST / HTTP/1.1\r\nHost: {addr}\r\nContent-Length: 65537\r\n\r\n");
         announced.write_all(head.as_bytes()).await.unwrap();
@@ -169,9 +163,7 @@ fn a_large_body_is_refused_in_an_axum_router() {
 fn a_body_that_trickles_is_refused_in_an_axum_router() {
     run(async {
         let limits = Limits { body_idle_ms: 300, ..Limits::default() };
-        let agents = vec![(Profile::new("held", "Waits."), jobs().0)];
-        let setup = Setup { agents, limits, ..Setup::default() };
-        let addr = serve_in(setup, |a2a| Router::new().fallback_service(a2a)).await;
+        let addr = serve_limited(limits).await;
         let mut stream = TcpStream::connect(addr).await.unwrap();
         let head = format!("POST / HTTP/1.1\r\nHost: {addr}\r\nContent-Length: 9999\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();

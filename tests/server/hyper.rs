@@ -27,6 +27,22 @@ async fn ask(addr: std::net::SocketAddr, head: &str, body: &str) -> String {
     answer
 }
 
+/// A task and a stream, by tonic's client; which it gives back.
+pub async fn assert_grpc_is_served(addr: std::net::SocketAddr) -> V1 {
+    let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap();
+    let mut client = V1::new(endpoint.connect().await.unwrap());
+    let sent = task(client.send_message(say("hi")).await.unwrap().into_inner());
+    assert!(!sent.id.is_empty());
+    let stream = client.send_streaming_message(say("hold:30:3")).await.unwrap();
+    let mut stream = stream.into_inner();
+    let mut events = 0;
+    while stream.message().await.unwrap().is_some() {
+        events += 1;
+    }
+    assert_eq!(events, 4);
+    client
+}
+
 #[test]
 fn every_binding_is_served_below_hyper() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -55,16 +71,6 @@ fn every_binding_is_served_below_hyper() {
         let refused = ask(addr, "GET /a/../b", "").await;
         assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
 
-        let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap();
-        let mut client = V1::new(endpoint.connect().await.unwrap());
-        let sent = task(client.send_message(say("hi")).await.unwrap().into_inner());
-        assert!(!sent.id.is_empty());
-        let stream = client.send_streaming_message(say("hold:30:3")).await.unwrap();
-        let mut stream = stream.into_inner();
-        let mut events = 0;
-        while stream.message().await.unwrap().is_some() {
-            events += 1;
-        }
-        assert_eq!(events, 4);
+        assert_grpc_is_served(addr).await;
     });
 }
