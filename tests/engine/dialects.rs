@@ -2,7 +2,7 @@
 //! its answers and its errors look like (wire §8).
 
 use peregrine::{
-    dialect::card::CardForm,
+    dialect::{self, Dialect, card::CardForm},
     engine::{Mount, Setup, Tenants},
 };
 use serde_json::{Value, json};
@@ -42,15 +42,13 @@ const ASKS: &str = r#"
 "#;
 
 fn lab() -> Lab {
-    let mount = |dialect: &str| Mount {
-        path: format!("/{dialect}"),
-        dialect: dialect.to_owned(),
+    let mount = |dialect: &&Dialect| Mount {
+        path: format!("/{}", dialect.name),
+        dialect: dialect.name.to_owned(),
         agent: None,
     };
-    let mounts =
-        ["langsmith", "evo_ai", "rabbithole", "a2a_rust", "tutorial", "fasta2a", "standard"];
     let agents = vec![echo(), script("asks", ASKS)];
-    let mounts = mounts.map(mount).to_vec();
+    let mounts = dialect::ALL.iter().map(mount).collect();
     Lab::new(Setup { agents, mounts, tenants: Tenants::Any, ..Setup::default() })
 }
 
@@ -574,7 +572,7 @@ fn a_task_of_a_platform_is_a_task_like_any_other() {
 /// `route` takes what begins with a dot for a well-known path at once.
 #[test]
 fn no_place_begins_with_a_dot() {
-    let places = peregrine::dialect::ALL.iter().map(|dialect| &dialect.routes);
+    let places = dialect::ALL.iter().map(|dialect| &dialect.routes);
     for prefix in places.flat_map(|routes| routes.by_name.into_iter().chain(routes.tenants)) {
         assert!(!prefix.starts_with("/."), "{prefix}");
     }

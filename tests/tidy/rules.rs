@@ -211,13 +211,12 @@ pub fn limits_documented(limits: &[String], page: &str, findings: &mut Vec<Findi
     }
 }
 
-/// The entries of `dialect::ALL`: `&name::DIALECT`, or a constant re-exported under its name.
+/// The dialects: the lines of `dialects! { ... }`.
 pub fn dialect_names(source: &str) -> Vec<String> {
     let rust = Rust::of(source);
-    let Some((_, list)) = rust.code.split_once("ALL: &[&Dialect] = &[") else { return Vec::new() };
-    let list = list.split(']').next().unwrap_or_default();
-    let entries = list.split(',').map(|entry| entry.trim().trim_start_matches('&'));
-    let names = entries.filter_map(|entry| entry.split("::").next()).map(str::to_lowercase);
+    let Some((_, list)) = rust.code.split_once("\ndialects! {") else { return Vec::new() };
+    let list = list.split('}').next().unwrap_or_default();
+    let names = list.split(',').map(|name| name.trim().to_owned());
     names.filter(|name| !name.is_empty()).collect()
 }
 

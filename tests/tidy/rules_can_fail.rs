@@ -165,8 +165,8 @@ fn a_limit_without_a_row() {
 
 #[test]
 fn a_dialect_without_transcripts() {
-    let list = "pub static ALL: &[&Dialect] = &[\n    &STANDARD,\n    // &no::DIALECT,\n    \
-        &other::DIALECT,\n];\n";
+    let list =
+        "macro_rules! dialects {}\n\ndialects! {\n    standard,\n    // no,\n    other,\n}\n";
     let dialects = dialect_names(list);
     assert_eq!(dialects, ["standard", "other"]);
     let mut findings = Vec::new();
