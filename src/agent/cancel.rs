@@ -10,6 +10,10 @@ use crate::{
 
 /// Asks the agent of a running task whether it may be canceled. An agent that does nothing with it
 /// agrees.
+///
+/// Until it has answered, it is not asked again by the same caller, as far as
+/// [`CancelRequest::identity`] and [`CancelRequest::headers`] tell: his other cancels of the task
+/// wait for the same answer, whichever worker they came to.
 pub struct CancelRequest<'a> {
     /// The task's id.
     pub task_id: RawText<'a>,
@@ -63,9 +67,6 @@ impl CancelRequest<'_> {
     }
 
     /// Lets the call wait until the agent agrees or refuses, on any thread, or the task has ended.
-    /// Meanwhile the agent is not asked again by the same caller, as far as
-    /// [`CancelRequest::identity`] and [`CancelRequest::headers`] tell: his later cancels of the
-    /// task wait for the same decision.
     ///
     /// # Errors
     /// [`Closed`] when the server has no room for another call that waits like this

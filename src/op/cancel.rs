@@ -10,17 +10,27 @@ use crate::{
     agent::{CancelDecision, CancelHost, CancelRequest, Closed, Headers, Wanted},
     fault::{Fault, FaultKind},
     model::{Generation, JsonObject, JsonObjectBuf, Reply, Target, TaskEvent, TaskState, TaskView},
-    op::{Core, missing::MissingTask, read::is_in, undecided::UndecidedCancel},
-    permits::Permit,
-    service::{
-        Answer, CallCx, CallLink, Caller, Handle, JoinedCalls, LateAnswer, Now, Outcome,
-        WaitHandle, Waiter,
+    op::{
+        Core,
+        missing::MissingTask,
+        read::is_in,
+        undecided::{CancelRole, OpenCancel},
     },
+    permits::Permit,
+    service::{Answer, CallCx, CallLink, Handle, JoinedCalls, Now, Outcome, WaitHandle, Waiter},
     store::{Edit, StoredTask, TaskKey},
 };
 
 /// What a client hears whose cancel was decided by a program that has the task no more.
 const REPLACED: &str = "the agent was replaced before the task was canceled; ask again";
+
+/// What an agent says to a cancel.
+enum AgentWord {
+    /// The agent agrees, or there is none to ask; others may wait for what comes of it.
+    Agreed(Option<OpenCancel>),
+    /// The call waits for a decision.
+    Later(CallLink),
+}
 
 /// The hint of a handle whose call waits for the decision of an agent, or the end of the task.
 const CANCEL: u64 = 1;
@@ -36,11 +46,13 @@ impl Core {
         let Some(key) = self.store.find(cx.caller.scope, target.id.raw()) else {
             return self.look_up(cx, &MissingTask::of(target, Wanted::Cancel));
         };
-        let (incarnation, link) = self.ask_to_cancel(cx, target, key)?;
-        if let Some(link) = link {
-            let handle = Handle { hint: CANCEL, ..key.handle() };
-            return Ok(Outcome::Pending(WaitHandle { handle, link, ..WaitHandle::default() }));
-        }
+        let (incarnation, open) = match self.ask_to_cancel(cx, target, key)? {
+            (incarnation, AgentWord::Agreed(open)) => (incarnation, open),
+            (_, AgentWord::Later(link)) => {
+                let handle = Handle { hint: CANCEL, ..key.handle() };
+                return Ok(Outcome::Pending(WaitHandle { handle, link, ..WaitHandle::default() }));
+            }
+        };
         let done = self.store.update(key, cx.now, |edit| {
             if !is_in(edit.task(), target.context_id) {
                 return Err(Fault::from(FaultKind::TaskNotFound));
@@ -58,32 +70,40 @@ impl Core {
             answer(Reply::Task { view: task.view(), history: None });
             Ok(())
         });
-        done.unwrap_or(Err(FaultKind::TaskNotFound.into()))?;
-        Ok(Outcome::Answered)
+        let done = done.unwrap_or(Err(FaultKind::TaskNotFound.into()));
+        if let Some(open) = open {
+            open.settle(&done);
+        }
+        done.map(|()| Outcome::Answered)
     }
 
-    /// Asks the agent of a task that runs: which of its programs that was, and the link of a call
-    /// that waits for its decision.
+    /// Asks the agent of a task that runs, unless it is being asked: which of its programs that
+    /// was, and what came of it.
     fn ask_to_cancel(
         &self,
         cx: &CallCx<'_>,
         target: &Target<'_>,
         key: TaskKey,
-    ) -> Result<(u32, Option<CallLink>), Fault> {
+    ) -> Result<(u32, AgentWord), Fault> {
         let runs =
             |task: StoredTask<'_>| !task.state().is_terminal() && is_in(&task, target.context_id);
+        let runs = || self.store.read(key, runs).unwrap_or(false);
         let registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
-        if registered.is_removed || !self.store.read(key, runs).unwrap_or(false) {
-            return Ok((registered.incarnation, None));
-        }
         let (caller, incarnation) = (&cx.caller, registered.incarnation);
-        let headers = Headers { names: &registered.profile.fields, fields: caller.fields };
-        if let Some(link) = self.join_cancel(key, (caller, headers), incarnation)? {
-            return Ok((incarnation, Some(link)));
+        if registered.is_removed || !runs() {
+            return Ok((incarnation, AgentWord::Agreed(None)));
         }
-        let (metadata, link) = (target.metadata, CallLink::default());
-        let of = (caller, headers, incarnation);
-        let mut host = Asking { core: self, key, of, metadata, refused: None, link };
+        let headers = Headers { names: &registered.profile.fields, fields: caller.fields };
+        let open = match self.enter_cancel(key, (caller, headers), incarnation)? {
+            CancelRole::First(open) => open,
+            CancelRole::Joined(link) => return Ok((incarnation, AgentWord::Later(link))),
+        };
+        // Another one may have been settled just before, and have ended the task.
+        if !runs() {
+            return Ok((incarnation, AgentWord::Agreed(Some(open))));
+        }
+        let (worker, metadata) = (caller.worker, target.metadata);
+        let mut host = Asking { worker, open: Some(open), metadata, refused: None, later: None };
         registered.agent.cancel(CancelRequest {
             task_id: target.id,
             metadata,
@@ -95,9 +115,13 @@ impl Core {
             scope: caller.scope,
             host: &mut host,
         });
-        match host.refused {
-            Some(fault) => Err(fault),
-            None => Ok((incarnation, host.link.is_late().then_some(host.link))),
+        match (host.refused, host.later) {
+            (Some(fault), _) => {
+                host.open.inspect(|open| open.settle(&Err(fault.clone())));
+                Err(fault)
+            }
+            (None, Some(link)) => Ok((incarnation, AgentWord::Later(link))),
+            (None, None) => Ok((incarnation, AgentWord::Agreed(host.open))),
         }
     }
 
@@ -148,18 +172,19 @@ fn canceled(metadata: Option<JsonObject<'_>>, now: Now) -> TaskEvent<'_> {
 
 /// An agent is asked.
 struct Asking<'t> {
-    core: &'t Core,
-    key: TaskKey,
-    /// For whom, and which of the agent's programs.
-    of: (&'t Caller<'t>, Headers<'t>, u32),
+    worker: usize,
+    /// `None` behind [`CancelHost::defer`].
+    open: Option<OpenCancel>,
     metadata: Option<JsonObject<'t>>,
     refused: Option<Fault>,
-    link: CallLink,
+    later: Option<CallLink>,
 }
 
 impl CancelHost for Asking<'_> {
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
-        self.core.store.read(self.key, |task| each(task.view()));
+        if let Some(open) = &self.open {
+            open.core().store.read(open.key(), |task| each(task.view()));
+        }
     }
 
     fn refuse(&mut self, text: Cow<'static, str>) {
@@ -170,36 +195,28 @@ impl CancelHost for Asking<'_> {
         &mut self,
         held_bytes: usize,
     ) -> Result<(Arc<JoinedCalls>, Box<dyn CancelDecision>), Closed> {
-        let core = self.core.this.upgrade().ok_or(Closed)?;
-        let (caller, headers, incarnation) = self.of;
-        let Some(permit) = core.deferred.permit(caller.worker) else {
+        let open = self.open.as_ref().ok_or(Closed)?;
+        let Some(permit) = open.core().deferred.permit(self.worker) else {
             self.refused = Some(Fault::at_limit("deferred_calls_max"));
             return Err(Closed);
         };
         let metadata: Option<JsonObjectBuf> = self.metadata.map(Into::into);
         let own = metadata.as_ref().map_or(0, |metadata| metadata.view().as_str().len());
-        let (link, cancel) = UndecidedCancel::new(caller, headers, incarnation);
-        let held_bytes = held_bytes + own + cancel.held_bytes();
-        if let Err(refused) = core.store.hold_bytes(self.key, held_bytes) {
+        let held_bytes = held_bytes + own + open.held_bytes();
+        if let Err(refused) = open.core().store.hold_bytes(open.key(), held_bytes) {
             self.refused = Some(refused.into());
             return Err(Closed);
         }
-        self.link = link;
-        let (key, calls, cancel) = (self.key, Arc::clone(&cancel.calls), Arc::new(cancel));
-        core.undecided.add(key, Arc::clone(&cancel));
-        let _permit = permit;
-        let deciding = Deciding { core, key, incarnation, cancel, metadata, held_bytes, _permit };
-        Ok((calls, Box::new(deciding)))
+        let mut open = self.open.take().ok_or(Closed)?;
+        self.later = Some(std::mem::take(&mut open.link));
+        let calls = Arc::clone(open.calls());
+        Ok((calls, Box::new(Deciding { open, metadata, held_bytes, _permit: permit })))
     }
 }
 
 /// An agent decides later.
 pub(super) struct Deciding {
-    core: Arc<Core>,
-    key: TaskKey,
-    /// Which of the agent's programs was asked.
-    incarnation: u32,
-    cancel: Arc<UndecidedCancel>,
+    open: OpenCancel,
     metadata: Option<JsonObjectBuf>,
     /// Bytes that the store counts for it.
     held_bytes: usize,
@@ -208,29 +225,24 @@ pub(super) struct Deciding {
 
 impl CancelDecision for Deciding {
     fn decide(self: Box<Self>, refusal: Option<Cow<'static, str>>) {
-        // Who asks from now on asks anew.
-        self.core.undecided.remove(self.key, &self.cancel);
-        let done = match refusal {
+        self.open.settle(&match refusal {
             Some(text) => Err(Fault::because(FaultKind::TaskNotCancelable, text)),
             None => self.cancel_task(),
-        };
-        self.cancel.calls.answer(|| match &done {
-            Ok(()) => LateAnswer::Task(self.key.handle()),
-            Err(fault) => LateAnswer::Fault(fault.clone()),
         });
     }
 }
 
 impl Deciding {
     fn cancel_task(&self) -> Result<(), Fault> {
-        let now = self.core.now();
+        let (core, key) = (self.open.core(), self.open.key());
+        let now = core.now();
         let canceled = canceled(self.metadata.as_ref().map(JsonObjectBuf::view), now);
-        let done = self.core.store.update(self.key, now, |edit| {
+        let done = core.store.update(key, now, |edit| {
             // Another call may have canceled it, or its agent.
             if edit.task().state() == TaskState::Canceled {
                 return Ok(());
             }
-            check_asked(edit, self.incarnation)?;
+            check_asked(edit, self.open.incarnation())?;
             let applied = edit.apply(&canceled);
             applied.map(drop).map_err(|_| Fault::from(FaultKind::TaskNotCancelable))
         });
@@ -240,7 +252,6 @@ impl Deciding {
 
 impl Drop for Deciding {
     fn drop(&mut self) {
-        self.core.undecided.remove(self.key, &self.cancel);
-        self.core.store.release_bytes(self.key, self.held_bytes);
+        self.open.core().store.release_bytes(self.open.key(), self.held_bytes);
     }
 }

@@ -1,8 +1,8 @@
-//! Cancels that wait for the decisions of their agents, by task.
+//! Cancels that are not decided yet, by task.
 //!
-//! Law: of one task and one caller, as the agent is told of him, one cancel at a time has a place
-//! among deferred calls. Later ones wait for the same decision, and are counted as bytes of the
-//! store.
+//! Law: of one task and one caller, as the agent is told of him, one cancel at a time asks the
+//! agent. Others that come before its decision wait for it, and are counted as bytes of the store;
+//! the one that asked has a place among deferred calls as soon as it waits, too.
 
 use std::{
     collections::BTreeMap,
@@ -11,9 +11,9 @@ use std::{
 
 use crate::{
     agent::Headers,
-    fault::Fault,
+    fault::{Fault, FaultKind},
     op::{Core, defer::AnswerCharge},
-    service::{CallLink, Caller, JoinedCalls, LateCall},
+    service::{CallLink, Caller, JoinedCalls, LateAnswer, LateCall},
     store::TaskKey,
 };
 
@@ -28,32 +28,75 @@ pub(super) struct UndecidedCancels(Mutex<ByTask>);
 type ByTask = BTreeMap<(u32, u32), Vec<Arc<UndecidedCancel>>>;
 
 /// Cancels of one task that one program decides by one word.
-pub(super) struct UndecidedCancel {
-    pub calls: Arc<JoinedCalls>,
-    /// Which of the agent's programs was asked.
+struct UndecidedCancel {
+    calls: Arc<JoinedCalls>,
+    /// Which of the agent's programs is asked.
     incarnation: u32,
-    /// Who asked first: what the agent was told of him.
+    /// Who asked first: what the agent is told of him.
     identity: Option<Box<str>>,
     headers: Box<[(Box<str>, Box<str>)]>,
 }
 
 impl UndecidedCancel {
-    /// A cancel that nobody has joined yet.
-    pub fn new(
-        caller: &Caller<'_>,
-        headers: Headers<'_>,
-        incarnation: u32,
-    ) -> (CallLink, UndecidedCancel) {
-        let (link, calls) = JoinedCalls::first();
-        let (identity, headers) = (caller.identity.map(Into::into), headers.keep());
-        (link, UndecidedCancel { calls, incarnation, identity, headers })
+    /// True when others may join, and the agent would be told the same about `own`.
+    fn is_joined_by(&self, own: &UndecidedCancel) -> bool {
+        self.incarnation == own.incarnation
+            && self.identity == own.identity
+            && self.headers == own.headers
+            && !self.calls.have_left()
+    }
+}
+
+/// A cancel that asks the agent: others may join it until it is settled.
+pub(super) struct OpenCancel {
+    core: Arc<Core>,
+    key: TaskKey,
+    /// Of the call that asks; it is taken when that waits for the decision, too.
+    pub link: CallLink,
+    cancel: Arc<UndecidedCancel>,
+}
+
+impl OpenCancel {
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub fn key(&self) -> TaskKey {
+        self.key
+    }
+
+    /// All calls that wait for the decision.
+    pub fn calls(&self) -> &Arc<JoinedCalls> {
+        &self.cancel.calls
+    }
+
+    /// Which of the agent's programs is asked.
+    pub fn incarnation(&self) -> u32 {
+        self.cancel.incarnation
     }
 
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
         let pair = |(name, value): &(Box<str>, Box<str>)| name.len() + value.len() + 32;
-        let headers: usize = self.headers.iter().map(pair).sum();
-        self.identity.as_ref().map_or(0, |identity| identity.len()) + headers
+        let headers: usize = self.cancel.headers.iter().map(pair).sum();
+        self.cancel.identity.as_ref().map_or(0, |identity| identity.len()) + headers
+    }
+
+    /// Answers all who wait: the task is canceled, or why it is not. What is decided has happened
+    /// to the task before, so that whoever comes too late to join finds it done.
+    pub fn settle(&self, done: &Result<(), Fault>) {
+        self.core.undecided.remove(self.key, &self.cancel);
+        self.cancel.calls.answer(|| match done {
+            Ok(()) => LateAnswer::Task(self.key.handle()),
+            Err(fault) => LateAnswer::Fault(fault.clone()),
+        });
+    }
+}
+
+impl Drop for OpenCancel {
+    /// Nobody waits for an agent that has panicked.
+    fn drop(&mut self) {
+        self.settle(&Err(FaultKind::Internal.into()));
     }
 }
 
@@ -62,13 +105,36 @@ impl UndecidedCancels {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on others may join.
-    pub fn add(&self, key: TaskKey, cancel: Arc<UndecidedCancel>) {
-        self.lock().entry((key.place, key.check)).or_default().push(cancel);
+    /// In one step: lets others join `own` from now on, unless it may join another; then false.
+    fn add(&self, key: TaskKey, own: &Arc<UndecidedCancel>) -> bool {
+        let mut all = self.lock();
+        let of_task = all.entry((key.place, key.check)).or_default();
+        let is_alone = !of_task.iter().any(|one| one.is_joined_by(own));
+        if is_alone {
+            of_task.push(Arc::clone(own));
+        }
+        is_alone
+    }
+
+    /// In one step: joins another, or lets others join `own` from now on.
+    fn join_or_add(
+        &self,
+        key: TaskKey,
+        own: &Arc<UndecidedCancel>,
+        charge: AnswerCharge,
+    ) -> Option<CallLink> {
+        let mut all = self.lock();
+        let of_task = all.entry((key.place, key.check)).or_default();
+        let other = of_task.iter().find(|one| one.is_joined_by(own));
+        let joined = other.and_then(|one| one.calls.join(Box::new(charge)));
+        if joined.is_none() {
+            of_task.push(Arc::clone(own));
+        }
+        joined
     }
 
     /// From now on nobody joins.
-    pub fn remove(&self, key: TaskKey, cancel: &Arc<UndecidedCancel>) {
+    fn remove(&self, key: TaskKey, cancel: &Arc<UndecidedCancel>) {
         let (mut all, key) = (self.lock(), (key.place, key.check));
         if let Some(of_task) = all.get_mut(&key) {
             of_task.retain(|one| !Arc::ptr_eq(one, cancel));
@@ -77,43 +143,40 @@ impl UndecidedCancels {
             }
         }
     }
+}
 
-    /// One of the task's about which the agent would be told the same.
-    fn find(
-        &self,
-        key: TaskKey,
-        (caller, headers): (&Caller<'_>, Headers<'_>),
-        incarnation: u32,
-    ) -> Option<Arc<UndecidedCancel>> {
-        let all = self.lock();
-        let of_task = all.get(&(key.place, key.check))?;
-        let headers = headers.keep();
-        let is_same = |one: &&Arc<UndecidedCancel>| {
-            one.incarnation == incarnation
-                && one.identity.as_deref() == caller.identity
-                && one.headers == headers
-                && !one.calls.have_left()
-        };
-        of_task.iter().find(is_same).cloned()
-    }
+/// What a cancel does that was entered among the undecided ones.
+pub(super) enum CancelRole {
+    /// It asks the agent.
+    First(OpenCancel),
+    /// It waits for the decision on another one.
+    Joined(CallLink),
 }
 
 impl Core {
     /// Lets a cancel wait for the decision on another, if there is one about which the agent would
-    /// be told the same.
+    /// be told the same; else it is the one that asks.
     ///
     /// # Errors
     /// The store has no room for one more call that waits.
-    pub(super) fn join_cancel(
+    pub(super) fn enter_cancel(
         &self,
         key: TaskKey,
-        of: (&Caller<'_>, Headers<'_>),
+        (caller, headers): (&Caller<'_>, Headers<'_>),
         incarnation: u32,
-    ) -> Result<Option<CallLink>, Fault> {
-        let Some(core) = self.this.upgrade() else { return Ok(None) };
-        let Some(cancel) = self.undecided.find(key, of, incarnation) else { return Ok(None) };
-        let charge = AnswerCharge::take((core, key), JOINED_CALL_BYTES, None)?;
-        Ok(cancel.calls.join(Box::new(charge)))
+    ) -> Result<CancelRole, Fault> {
+        let core = self.this.upgrade().ok_or(FaultKind::ShuttingDown)?;
+        let (link, calls) = JoinedCalls::first();
+        let (identity, headers) = (caller.identity.map(Into::into), headers.keep());
+        let cancel = Arc::new(UndecidedCancel { calls, incarnation, identity, headers });
+        if !self.undecided.add(key, &cancel) {
+            // Room is taken without the lock; the other one may be settled meanwhile.
+            let charge = AnswerCharge::take((Arc::clone(&core), key), JOINED_CALL_BYTES, None)?;
+            if let Some(joined) = self.undecided.join_or_add(key, &cancel, charge) {
+                return Ok(CancelRole::Joined(joined));
+            }
+        }
+        Ok(CancelRole::First(OpenCancel { core, key, link, cancel }))
     }
 }
 

@@ -3,9 +3,14 @@
 use std::{
     future::Future,
     pin::pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Barrier, Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc::{Receiver, Sender, channel},
+    },
     task::{Context, Waker},
     thread,
+    time::Duration,
 };
 
 use peregrine::{
@@ -21,6 +26,9 @@ use crate::support::{
     Lab, Peer,
     ask::{Gen, Say, post, rpc, say},
 };
+
+/// Enough for anything that happens at all.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Keeps its jobs, and does with a cancel what the message of the task says.
 #[derive(Clone, Default)]
@@ -400,5 +408,105 @@ fn cancels_that_want_no_answer_take_no_room_while_another_waits() {
     lab.settle();
     for peer in [first, last] {
         assert_eq!(lab.reply(peer).json()["result"]["status"]["state"], "TASK_STATE_CANCELED");
+    }
+}
+
+/// While it is asked for the first time, lets another cancel of the task come.
+#[derive(Default)]
+struct Interrupted {
+    careful: Careful,
+    asked: AtomicUsize,
+    meanwhile: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+}
+
+impl Agent for Interrupted {
+    fn start(&self, turn: Turn<'_>) {
+        self.careful.start(turn);
+    }
+
+    fn cancel(&self, request: CancelRequest<'_>) {
+        self.asked.fetch_add(1, Relaxed);
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        if let Some((come, has_come)) = meanwhile {
+            come.send(()).unwrap();
+            has_come.recv_timeout(PATIENCE).unwrap();
+        }
+        self.careful.cancel(request);
+    }
+}
+
+fn pair(agent: &Arc<Interrupted>) -> [Lab; 2] {
+    let (profile, agent) = (Profile::new("careful", "Is asked."), Arc::clone(agent));
+    Lab::pair(Setup { agents: vec![(profile, agent)], ..Setup::default() })
+}
+
+#[test]
+fn a_cancel_that_comes_while_the_agent_is_asked_waits_for_its_word() {
+    for words in ["agree", "refuse", "defer"] {
+        let agent = Arc::new(Interrupted::default());
+        let [mut lab, mut other] = pair(&agent);
+        let id = begin(&mut lab, words);
+        let (come, comes) = channel();
+        let (came, has_come) = channel();
+        *agent.meanwhile.lock().unwrap() = Some((come, has_come));
+        let peers = thread::scope(|scope| {
+            let (other, id) = (&mut other, &id);
+            let second = scope.spawn(move || {
+                comes.recv_timeout(PATIENCE).unwrap();
+                let peer = cancel(other, id);
+                came.send(()).unwrap();
+                peer
+            });
+            let first = lab.open();
+            lab.write(first, &post("/", &[], &rpc("CancelTask", &json!({ "id": id }))));
+            [first, second.join().unwrap()]
+        });
+        assert_eq!(agent.asked.load(Relaxed), 1, "{words}");
+        agent.careful.0.lock().unwrap().1.drain(..).for_each(DeferredCancel::agree);
+        lab.settle();
+        other.settle();
+        for answer in [lab.reply(peers[0]).json(), other.reply(peers[1]).json()] {
+            match words {
+                "refuse" => assert_eq!(answer["error"]["message"], "it has been paid for"),
+                _ => assert_eq!(answer["result"]["status"]["state"], "TASK_STATE_CANCELED"),
+            }
+        }
+        assert_eq!(lab.engine.waiting().calls, 0);
+        // The next one is asked anew, if there is anything left to cancel.
+        lab.call("CancelTask", &json!({ "id": id }));
+        assert_eq!(agent.asked.load(Relaxed), if words == "refuse" { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn two_cancels_at_once_ask_the_agent_once() {
+    for words in ["agree", "defer"] {
+        let agent = Arc::new(Interrupted::default());
+        let mut labs = pair(&agent);
+        let ids: Vec<Value> = (0..500).map(|_| begin(&mut labs[0], words)).collect();
+        let together = Barrier::new(2);
+        let ask = |lab: &mut Lab| -> Vec<Peer> {
+            let each = ids.iter().map(|id| {
+                let peer = lab.open();
+                let request = post("/", &[], &rpc("CancelTask", &json!({ "id": id })));
+                together.wait();
+                lab.write(peer, &request);
+                peer
+            });
+            each.collect()
+        };
+        let peers = thread::scope(|scope| {
+            let both = labs.each_mut().map(|lab| scope.spawn(|| ask(lab)));
+            both.map(|one| one.join().unwrap())
+        });
+        assert_eq!(agent.asked.load(Relaxed), ids.len(), "{words}");
+        agent.careful.0.lock().unwrap().1.drain(..).for_each(DeferredCancel::agree);
+        for (lab, peers) in labs.iter_mut().zip(peers) {
+            lab.settle();
+            for peer in peers {
+                let task = lab.reply(peer).json()["result"].take();
+                assert_eq!(task["status"]["state"], "TASK_STATE_CANCELED");
+            }
+        }
     }
 }

@@ -136,14 +136,28 @@ impl Lab {
     }
 
     /// A lab with this setup; without agents and a service it has the echo agent.
-    pub fn new(mut setup: Setup) -> Lab {
+    pub fn new(setup: Setup) -> Lab {
+        Lab::worker(Lab::engine(setup, 1), 0)
+    }
+
+    /// Two workers of one engine, for two threads.
+    pub fn pair(setup: Setup) -> [Lab; 2] {
+        let engine = Lab::engine(setup, 2);
+        [0, 1].map(|worker| Lab::worker(Arc::clone(&engine), worker))
+    }
+
+    fn engine(mut setup: Setup, workers: usize) -> Arc<Engine> {
         if setup.agents.is_empty() && setup.service.is_none() {
             setup.agents.push(echo());
         }
         let base_url = "http://127.0.0.1:3000".to_owned();
-        let start = Start { secret: 7, unix_ms: || BEGIN.unix_ms, workers: 1, base_url };
-        let engine = setup.build(start).expect("a setup without contradictions");
-        let worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
+        let start = Start { secret: 7, unix_ms: || BEGIN.unix_ms, workers, base_url };
+        setup.build(start).expect("a setup without contradictions")
+    }
+
+    fn worker(engine: Arc<Engine>, worker: usize) -> Lab {
+        let entropy = Box::new(Counter(1 + worker as u128));
+        let worker = Worker::new(worker, engine.limits(), entropy);
         let ticker = Arc::default();
         Lab { engine, now: BEGIN, worker, lines: Vec::new(), ticker, tick_ms: Some(0) }
     }
