@@ -1,11 +1,11 @@
 //! A client that wants a task to end: its agent agrees, refuses, or says so later.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, task::Waker};
 
-use super::{Closed, Headers, watch::CallerGone};
+use super::{Canceled, Closed, Headers, JobHost, watch::CallerGone};
 use crate::{
     model::{JsonObject, RawText, TaskView},
-    service::{JoinedCalls, Scope},
+    service::{Handle, JoinedCalls, Scope, Waiter, Wanting},
 };
 
 /// Asks the agent of a running task whether it may be canceled. An agent that does nothing with it
@@ -50,6 +50,8 @@ pub trait CancelHost {
 
 /// The side of a deferred request to cancel that belongs to the server.
 pub trait CancelDecision: Send + Sync {
+    /// The task, for the program that was asked.
+    fn task(&self) -> (Handle, Arc<dyn JobHost>);
     /// Cancels the task and answers the calls, or fails them with this text.
     fn decide(self: Box<Self>, refusal: Option<Cow<'static, str>>);
 }
@@ -94,13 +96,25 @@ impl DeferredCancel {
 
     /// Ready when the decision is of no use any more: all callers have left, or the server has
     /// answered them, because the task has ended or the server ends.
+    ///
+    /// A caller that wants no answer (a notification of JSON-RPC) cannot leave, and whether its
+    /// connection lasts means nothing: it wants the task to end. For its sake the decision is of
+    /// use until the task has ended, or belongs to another program.
     pub fn caller_gone(&self) -> CallerGone {
-        CallerGone::of_all(&self.calls)
+        let task = self.host.as_ref().map(|host| host.task());
+        CallerGone::of_all(&self.calls, task.map(|(task, host)| Canceled::task(task, host)))
     }
 
     /// True when the decision is of no use any more, as [`DeferredCancel::caller_gone`] says.
     pub fn is_caller_gone(&self) -> bool {
-        self.calls.have_left()
+        match self.calls.wanting() {
+            Wanting::Caller(_) => false,
+            Wanting::Nobody => true,
+            Wanting::Silent => self.host.as_ref().is_none_or(|host| {
+                let (task, host) = host.task();
+                host.poll_ended(task, &mut Waiter::default(), Waker::noop()).is_ready()
+            }),
+        }
     }
 
     /// Agrees: the task is canceled, unless it has ended meanwhile, or the agent was replaced.

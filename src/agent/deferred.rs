@@ -100,7 +100,8 @@ impl Deferred {
         }
     }
 
-    /// Ready when the caller has left, or the server has answered it because it ends.
+    /// Ready when the caller has left, or the server has answered it because it ends. A caller that
+    /// wants no answer (a notification of JSON-RPC) does not leave.
     pub fn caller_gone(&self) -> CallerGone {
         CallerGone::of(Some(&self.call))
     }

@@ -105,7 +105,8 @@ impl DeferredLookup {
     }
 
     /// Ready when the answer is of no use any more: the caller has left, or the server has answered
-    /// it because it ends.
+    /// it because it ends. A caller that wants no answer (a notification of JSON-RPC, of which the
+    /// agent hears only if it is to cancel the task) does not leave.
     pub fn caller_gone(&self) -> CallerGone {
         CallerGone::of(Some(&self.call))
     }

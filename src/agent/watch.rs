@@ -45,13 +45,15 @@ impl Future for Canceled {
 }
 
 /// Ready when the caller of a waiting call or of a stream has left before its end. A caller that
-/// has its answer does not leave: then this is never ready.
+/// has its answer does not leave, nor does one that wants none, as behind a notification of
+/// JSON-RPC, which wants what comes of it: then this is never ready. Of a cancel it says more, see
+/// [`DeferredCancel::caller_gone`](super::DeferredCancel::caller_gone).
 #[must_use = "a future does nothing unless it is polled"]
 pub struct CallerGone(WatchedCallers);
 
 enum WatchedCallers {
     One { call: Option<Arc<LateCall>>, waiter: Waiter },
-    All { calls: Arc<JoinedCalls>, watched: WatchedCall },
+    All { calls: Arc<JoinedCalls>, watched: WatchedCall, task: Option<Canceled> },
 }
 
 impl CallerGone {
@@ -60,10 +62,11 @@ impl CallerGone {
         CallerGone(WatchedCallers::One { call, waiter })
     }
 
-    /// Of several calls: when all callers have left.
-    pub(super) fn of_all(calls: &Arc<JoinedCalls>) -> CallerGone {
+    /// Of several calls: when all callers have left, and the task has ended if some of them want
+    /// no answer.
+    pub(super) fn of_all(calls: &Arc<JoinedCalls>, task: Option<Canceled>) -> CallerGone {
         let (calls, watched) = (Arc::clone(calls), WatchedCall::default());
-        CallerGone(WatchedCallers::All { calls, watched })
+        CallerGone(WatchedCallers::All { calls, watched, task })
     }
 }
 
@@ -74,7 +77,13 @@ impl Future for CallerGone {
         match &mut self.get_mut().0 {
             WatchedCallers::One { call: None, .. } => Poll::Pending,
             WatchedCallers::One { call: Some(call), waiter } => call.poll_left(waiter, cx.waker()),
-            WatchedCallers::All { calls, watched } => calls.poll_left(watched, cx.waker()),
+            WatchedCallers::All { calls, watched, task } => {
+                match (calls.poll_left(watched, cx.waker()), task) {
+                    (Poll::Ready(true), Some(task)) => Pin::new(task).poll(cx),
+                    (Poll::Ready(_), _) => Poll::Ready(()),
+                    (Poll::Pending, _) => Poll::Pending,
+                }
+            }
         }
     }
 }

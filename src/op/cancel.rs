@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    agent::{CancelDecision, CancelHost, CancelRequest, Closed, Headers, Wanted},
+    agent::{CancelDecision, CancelHost, CancelRequest, Closed, Headers, JobHost, Wanted},
     fault::{Fault, FaultKind},
     model::{Generation, JsonObject, JsonObjectBuf, Reply, Target, TaskEvent, TaskState, TaskView},
     op::{
@@ -224,6 +224,11 @@ pub(super) struct Deciding {
 }
 
 impl CancelDecision for Deciding {
+    fn task(&self) -> (Handle, Arc<dyn JobHost>) {
+        let host = Arc::clone(self.open.core()) as Arc<dyn JobHost>;
+        (self.open.key().job_handle(self.open.incarnation()), host)
+    }
+
     fn decide(self: Box<Self>, refusal: Option<Cow<'static, str>>) {
         self.open.settle(&match refusal {
             Some(text) => Err(Fault::because(FaultKind::TaskNotCancelable, text)),

@@ -2,7 +2,7 @@
 //! the first.
 //!
 //! Law: all of them get the same answer, and none joins behind it. They have left when the last one
-//! has.
+//! has. A call that wants no answer never leaves: it wants what is decided.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -24,6 +24,16 @@ struct Joined {
 pub(crate) struct WatchedCall {
     call: Option<Arc<LateCall>>,
     waiter: Waiter,
+}
+
+/// Who still has a use for the decision on several calls.
+pub(crate) enum Wanting {
+    /// A caller waits for the answer, perhaps one of several.
+    Caller(Arc<LateCall>),
+    /// Only callers who want no answer, but what is decided.
+    Silent,
+    /// All have left, or are answered.
+    Nobody,
 }
 
 impl JoinedCalls {
@@ -68,20 +78,36 @@ impl JoinedCalls {
         self.lock().calls.iter().all(|call| call.has_left())
     }
 
-    /// Ready when all callers have left without their answer; registers `wake` otherwise.
-    pub(crate) fn poll_left(&self, watched: &mut WatchedCall, wake: &Waker) -> Poll<()> {
+    /// Who still has a use for the decision.
+    pub(crate) fn wanting(&self) -> Wanting {
+        let mut wanting = Wanting::Nobody;
+        for call in &self.lock().calls {
+            if call.is_answered() {
+                wanting = Wanting::Silent;
+            } else if !call.has_left() {
+                return Wanting::Caller(Arc::clone(call));
+            }
+        }
+        wanting
+    }
+
+    /// Ready when no caller waits for the answer any more; registers `wake` otherwise. True: there
+    /// are such as want what is decided.
+    pub(crate) fn poll_left(&self, watched: &mut WatchedCall, wake: &Waker) -> Poll<bool> {
         loop {
             let WatchedCall { call, waiter } = watched;
             if let Some(call) = call
+                && !call.is_answered()
                 && call.poll_left(waiter, wake).is_pending()
             {
                 return Poll::Pending;
             }
-            let next = self.lock().calls.iter().find(|call| !call.has_left()).cloned();
-            if next.is_none() {
-                return Poll::Ready(());
-            }
-            *watched = WatchedCall { call: next, waiter: Waiter::default() };
+            let call = match self.wanting() {
+                Wanting::Caller(call) => Some(call),
+                Wanting::Silent => return Poll::Ready(true),
+                Wanting::Nobody => return Poll::Ready(false),
+            };
+            *watched = WatchedCall { call, waiter: Waiter::default() };
         }
     }
 }
@@ -100,8 +126,26 @@ impl Joined {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering::Relaxed},
+        task::Wake,
+    };
+
     use super::*;
     use crate::fault::FaultKind;
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    fn fault() -> LateAnswer {
+        LateAnswer::Fault(FaultKind::Internal.into())
+    }
 
     fn join(calls: &JoinedCalls) -> Option<CallLink> {
         calls.join(Box::new(()))
@@ -112,7 +156,7 @@ mod tests {
         let (first, calls) = JoinedCalls::first();
         let links = [first, join(&calls).unwrap(), join(&calls).unwrap()];
         assert!(links.iter().all(|link| link.poll(Waker::noop()).is_pending()));
-        calls.answer(|| LateAnswer::Fault(FaultKind::Internal.into()));
+        calls.answer(fault);
         for link in &links {
             assert!(matches!(link.poll(Waker::noop()), Poll::Ready(LateAnswer::Fault(_))));
         }
@@ -125,9 +169,9 @@ mod tests {
         let second = join(&calls).unwrap();
         let mut watched = WatchedCall::default();
         let mut is_left = || {
-            let is_ready = calls.poll_left(&mut watched, Waker::noop()).is_ready();
-            assert_eq!(is_ready, calls.have_left());
-            is_ready
+            let polled = calls.poll_left(&mut watched, Waker::noop());
+            assert_eq!(polled == Poll::Ready(false), calls.have_left());
+            polled.is_ready()
         };
         assert!(!is_left());
         drop(first);
@@ -142,6 +186,25 @@ mod tests {
         let (_first, calls) = JoinedCalls::first();
         (0..1_000).for_each(|_| drop(join(&calls)));
         assert!(calls.lock().calls.len() <= 8);
+    }
+
+    #[test]
+    fn who_watches_is_told_that_a_caller_wants_no_answer_after_all() {
+        let (mut first, calls) = JoinedCalls::first();
+        let (mut watched, woken) = (WatchedCall::default(), Arc::new(Woken::default()));
+        let wake = Waker::from(Arc::clone(&woken));
+        assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Pending);
+        first.finish();
+        assert!(woken.0.load(Relaxed));
+        assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Ready(true));
+        assert!(matches!(calls.wanting(), Wanting::Silent) && !calls.have_left());
+        // Another one that waits is waited for.
+        let second = join(&calls).unwrap();
+        assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Pending);
+        drop(second);
+        assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Ready(true));
+        calls.answer(fault);
+        assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Ready(false));
     }
 
     #[test]

@@ -182,9 +182,11 @@ impl LateCall {
     fn finish(&self) {
         let mut state = self.lock();
         let stage = std::mem::replace(&mut state.stage, CallStage::Answered);
-        let charge = state.charge.take();
+        let (watchers, charge) = (std::mem::take(&mut state.watchers), state.charge.take());
         drop(state);
         drop((stage, charge));
+        // Who watches several calls watches another one from now on.
+        wake_all(&watchers);
     }
 
     fn lock(&self) -> MutexGuard<'_, CallState> {
@@ -265,10 +267,12 @@ impl LateCall {
         state.waiting = None;
         drop(state);
         drop((stage, charge));
-        for waker in watchers.iter().filter_map(|watcher| watcher.take()) {
-            waker.wake();
-        }
+        wake_all(&watchers);
     }
+}
+
+fn wake_all(watchers: &[Arc<SharedWaker>]) {
+    watchers.iter().filter_map(|watcher| watcher.take()).for_each(Waker::wake);
 }
 
 impl CallState {

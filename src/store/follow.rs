@@ -55,7 +55,7 @@ impl Store {
         Poll::Pending
     }
 
-    /// Ready when the task has ended or left, or belongs to another program than this, if one is
+    /// Ready when the task has ended or left, or belongs to a later program than this, if one is
     /// named; registers `wake` otherwise.
     pub fn poll_ended(
         &self,
@@ -65,7 +65,7 @@ impl Store {
     ) -> Poll<()> {
         let index = self.sharding.split(key.place).1;
         let Some(mut shard) = self.lock_key(key) else { return Poll::Ready(()) };
-        if incarnation.is_some_and(|own| shard.slab[index].incarnation != own) {
+        if incarnation.is_some_and(|own| shard.slab[index].incarnation > own) {
             return Poll::Ready(());
         }
         if shard.task(index).is_none_or(|task| task.state().is_terminal()) {

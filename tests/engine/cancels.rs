@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
         mpsc::{Receiver, Sender, channel},
     },
-    task::{Context, Waker},
+    task::{Context, Wake, Waker},
     thread,
     time::Duration,
 };
@@ -72,6 +72,11 @@ fn cancel(lab: &mut Lab, id: &Value) -> Peer {
     lab.write(peer, &post("/", &[], &rpc("CancelTask", &json!({ "id": id }))));
     assert!(lab.received(peer).is_empty(), "{}", lab.received(peer).escape_ascii());
     peer
+}
+
+/// A cancel that wants no answer, as it may stand in a batch.
+fn silent(id: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "method": "CancelTask", "params": { "id": id } })
 }
 
 fn state(lab: &mut Lab, id: &Value) -> Value {
@@ -396,8 +401,7 @@ fn cancels_that_want_no_answer_take_no_room_while_another_waits() {
     let (mut lab, careful) = lab(limits);
     let id = begin(&mut lab, "defer");
     let first = cancel(&mut lab, &id);
-    let silent = json!({ "jsonrpc": "2.0", "method": "CancelTask", "params": { "id": id } });
-    let batch = Value::from(vec![silent; 100]).to_string();
+    let batch = Value::from(vec![silent(&id); 100]).to_string();
     for _ in 0..3 {
         let peer = lab.open();
         lab.write(peer, &post("/", &[], &batch));
@@ -409,6 +413,76 @@ fn cancels_that_want_no_answer_take_no_room_while_another_waits() {
     for peer in [first, last] {
         assert_eq!(lab.reply(peer).json()["result"]["status"]["state"], "TASK_STATE_CANCELED");
     }
+}
+
+/// Asks for a cancel on a connection that ends, and wants no answer.
+fn cancel_silently(lab: &mut Lab, id: &Value) {
+    let peer = lab.open();
+    lab.write(peer, &post("/", &[], &Value::from(vec![silent(id)]).to_string()));
+    assert_eq!(lab.reply(peer).status, 204);
+    lab.end(peer);
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn a_cancel_that_wants_no_answer_is_of_use_until_the_task_has_ended() {
+    let (mut lab, careful) = lab(Limits::default());
+    let woken = Arc::new(Woken::default());
+    let wake = Waker::from(Arc::clone(&woken));
+    let cx = &mut Context::from_waker(&wake);
+    // It is carried out after its connection has ended.
+    let id = begin(&mut lab, "defer");
+    cancel_silently(&mut lab, &id);
+    let deferred = careful.0.lock().unwrap().1.pop().unwrap();
+    assert!(!deferred.is_caller_gone());
+    deferred.agree();
+    assert_eq!(state(&mut lab, &id), "TASK_STATE_CANCELED");
+    // The task ends by itself.
+    let id = begin(&mut lab, "defer");
+    let waiting = cancel(&mut lab, &id);
+    cancel_silently(&mut lab, &id);
+    let deferred = careful.0.lock().unwrap().1.pop().unwrap();
+    let mut gone = pin!(deferred.caller_gone());
+    assert!(gone.as_mut().poll(cx).is_pending() && !deferred.is_caller_gone());
+    lab.end(waiting);
+    assert_eq!(woken.0.swap(0, Relaxed), 1);
+    assert!(gone.as_mut().poll(cx).is_pending() && !deferred.is_caller_gone());
+    careful.0.lock().unwrap().0[1].status(TaskState::Completed, None).unwrap();
+    assert_eq!(woken.0.swap(0, Relaxed), 1);
+    assert!(gone.as_mut().poll(cx).is_ready() && deferred.is_caller_gone());
+    // Another program has the task.
+    let id = begin(&mut lab, "defer");
+    cancel_silently(&mut lab, &id);
+    let deferred = careful.0.lock().unwrap().1.pop().unwrap();
+    let mut gone = pin!(deferred.caller_gone());
+    assert!(gone.as_mut().poll(cx).is_pending() && !deferred.is_caller_gone());
+    let agents = lab.engine.agents().unwrap().clone();
+    agents.replace(Profile::new("careful", "Goes on."), Arc::new(Adopts::default())).unwrap();
+    assert_eq!(woken.0.swap(0, Relaxed), 1);
+    assert!(gone.as_mut().poll(cx).is_ready() && deferred.is_caller_gone());
+}
+
+#[test]
+fn a_caller_that_waits_is_answered_before_it_counts_as_gone() {
+    let (mut lab, careful) = lab(Limits::default());
+    let id = begin(&mut lab, "defer");
+    let waiting = cancel(&mut lab, &id);
+    cancel_silently(&mut lab, &id);
+    let deferred = careful.0.lock().unwrap().1.pop().unwrap();
+    careful.0.lock().unwrap().0[0].status(TaskState::Canceled, None).unwrap();
+    // An agent that looks now would refuse what has happened.
+    assert!(!deferred.is_caller_gone());
+    lab.settle();
+    assert_eq!(lab.reply(waiting).json()["result"]["status"]["state"], "TASK_STATE_CANCELED");
+    assert!(deferred.is_caller_gone());
 }
 
 /// While it is asked for the first time, lets another cancel of the task come.

@@ -396,3 +396,15 @@ fn a_lookup_hears_when_its_caller_leaves_and_ends_with_the_server() {
     let waiting = lab.engine.waiting();
     assert_eq!((waiting.calls, waiting.streams), (0, 0));
 }
+
+#[test]
+fn a_notification_asks_for_a_task_to_cancel_it_and_not_to_see_it() {
+    let (mut lab, archive) = lab(Limits::default());
+    let silent = ["GetTask", "SubscribeToTask", "ListTasks", "CancelTask"]
+        .map(|method| json!({ "jsonrpc": "2.0", "method": method, "params": { "id": "old" } }));
+    let batch = Value::from(silent.to_vec()).to_string();
+    assert_eq!(lab.ask(&post("/", &[], &batch)).status, 204);
+    let lookup = archive.take();
+    assert_eq!(lookup.wanted(), Wanted::Cancel);
+    assert!(archive.0.lock().unwrap().is_empty() && !lookup.is_caller_gone());
+}
