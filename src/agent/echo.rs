@@ -9,7 +9,7 @@ use crate::{
     json::write::push_u64,
     model::{
         Content, Message, MessageBuf, Part, PartsBuf, RawText, TaskState,
-        pack::{artifact_tag, part_tag},
+        pack::{Packer, artifact_tag, part_tag},
     },
 };
 
@@ -136,17 +136,27 @@ fn stream(turn: &mut Turn<'_>, events: u64) {
     }
     let chunks = events.saturating_sub(2);
     for chunk in 1..=chunks {
-        turn.events.push_artifact_with(chunk > 1, chunk == chunks, |packer| {
+        if chunk > 1 {
+            turn.events.push_part_with(chunk == chunks, |packer| push_numbered(packer, chunk));
+            continue;
+        }
+        turn.events.push_artifact_with(chunk == chunks, |packer| {
             packer.put(artifact_tag::ARTIFACT_ID, ARTIFACT_ID.raw());
             let part = packer.open(artifact_tag::PART);
-            let text = packer.open(part_tag::TEXT);
-            packer.0.extend_from_slice(b"chunk ");
-            push_u64(packer.0, chunk);
-            packer.close(text);
+            push_numbered(packer, chunk);
             packer.close(part);
         });
     }
     turn.status(TaskState::Completed);
+}
+
+/// Packs a part of text that says which chunk it is.
+#[inline]
+fn push_numbered(packer: &mut Packer<'_>, chunk: u64) {
+    let text = packer.open(part_tag::TEXT);
+    packer.0.extend_from_slice(b"chunk ");
+    push_u64(packer.0, chunk);
+    packer.close(text);
 }
 
 fn reject(turn: &mut Turn<'_>, why: String) {

@@ -110,7 +110,7 @@ impl Turn<'_> {
                 .push_repeat_with(|packer| packer.put(artifact_tag::ARTIFACT_ID, artifact_id));
             return;
         }
-        self.events.push_artifact_with(false, true, |packer| {
+        self.events.push_artifact_with(true, |packer| {
             packer.put(artifact_tag::ARTIFACT_ID, artifact_id);
             for part in message.parts() {
                 packer.put(artifact_tag::PART, part.0);

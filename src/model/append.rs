@@ -4,18 +4,36 @@
 
 use super::{
     entry::{DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, PLACE, SEQ_AT, mark},
-    event::{is_append, kind, state_of},
+    event::{TaskEvent, encode_chunk, is_append, kind, state_of},
     pack::Message,
     state::TaskState,
     task::{ArtifactChunks, Task, TaskLimits},
 };
 
 impl Task {
+    /// Makes an event that the limits allow part of the task.
+    pub(super) fn append(&mut self, event: &TaskEvent<'_>, limits: &TaskLimits) {
+        let at = self.log.len();
+        let mut growing = self.artifacts.len().checked_sub(1);
+        // Both reserve at once: `Task::growth` counts on it.
+        match growing.and_then(|newest| event.as_chunk_of(self.id_field_of(newest))) {
+            Some(chunk) => encode_chunk(chunk, &mut self.log),
+            None => event.encode(&mut self.log),
+        }
+        self.append_entry(at, &mut growing, limits);
+    }
+
     /// Makes the entry at `at`, the newest, part of the task; returns where it ends.
     ///
-    /// `None`: there is none, or it is an artifact too many.
+    /// `growing` is the artifact of the event of one before in a list, which the entry continues if
+    /// it does not say its own. `None`: there is no entry, or it is an artifact too many.
     #[inline]
-    pub(super) fn append_entry(&mut self, at: usize, limits: &TaskLimits) -> Option<usize> {
+    pub(super) fn append_entry(
+        &mut self,
+        at: usize,
+        growing: &mut Option<usize>,
+        limits: &TaskLimits,
+    ) -> Option<usize> {
         let entry = Entry::at(&self.log, at)?;
         let (end, flag) = (at + entry.len(), entry.flag());
         let (mut index, mut mark) = (0, 0);
@@ -29,7 +47,10 @@ impl Task {
                 self.is_answered = false;
             }
             kind::ARTIFACT => {
-                let known = self.artifact_of(&entry);
+                let known = match entry.is_continuing() {
+                    true => Some((*growing)?),
+                    false => self.artifact_of(&entry),
+                };
                 if known.is_none() && self.artifacts.len() >= limits.artifacts_max {
                     return None;
                 }
@@ -38,6 +59,7 @@ impl Task {
                 }
                 self.seq += 1;
                 index = known.unwrap_or(self.artifacts.len());
+                *growing = Some(index);
                 mark = self.link_artifact(known, at, is_append(flag));
             }
             _ => {
@@ -66,6 +88,14 @@ impl Task {
             return Some(self.artifacts.len() - 1);
         }
         self.artifact_of_id(entry.artifact().artifact_id().raw())
+    }
+
+    /// The field of an artifact's id; empty if there is no such artifact.
+    #[inline]
+    pub(super) fn id_field_of(&self, index: usize) -> &[u8] {
+        let chunks = self.artifacts.get(index);
+        let first = chunks.and_then(|chunks| Entry::at(&self.log, chunks.first as usize));
+        first.map_or(b"", |first| first.artifact().id_field())
     }
 
     pub(super) fn artifact_of_id(&self, artifact_id: &[u8]) -> Option<usize> {

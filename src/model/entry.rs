@@ -1,10 +1,13 @@
 //! One entry of a task's log: fixed columns, then the payload of an event.
 //!
 //! An agent's events wait in the same form ([`super::EventBuf`]), so they join a log by one copy.
+//! Most entries of a long log are chunks of one part, and say the id of their artifact no more: in
+//! a list it is that of the artifact before, in a log the column `index` tells.
 
 use super::{
-    event::{TaskEvent, has_metadata, is_repeating, kind, split_metadata},
-    pack::{Artifact, FIELD_HEAD, Message, artifact_tag},
+    event::{TaskEvent, has_metadata, is_continuing, is_repeating, kind, split_metadata},
+    pack::{Artifact, FIELD_HEAD, Message, MoreParts, artifact_tag},
+    part::Part,
 };
 
 /// Fixed columns before each entry's payload.
@@ -124,15 +127,39 @@ impl<'a> Entry<'a> {
         log.extend_from_slice(self.payload);
     }
 
-    #[inline]
-    pub fn event(&self) -> Option<TaskEvent<'a>> {
-        if self.is_repeating() {
-            return self.repeating_event();
+    /// The event; `id_field` is that of the artifact which a [continuing](Entry::is_continuing)
+    /// entry is about.
+    #[inline(always)]
+    pub fn event(&self, id_field: &'a [u8]) -> Option<TaskEvent<'a>> {
+        match self.lone_part() {
+            Some(part) => Some(TaskEvent::chunk(id_field, part, self.flag())),
+            None if self.is_repeating() => self.repeating_event(),
+            None => self.plain_event(),
         }
-        self.plain_event()
     }
 
-    /// The event of an entry that does not repeat, as no user message and no status does.
+    /// The artifact of an entry of that kind; of a [continuing](Entry::is_continuing) one its part
+    /// alone.
+    pub fn chunk(&self) -> Artifact<'a> {
+        match self.lone_part() {
+            Some(part) => Artifact { packed: b"", more: MoreParts::One(part) },
+            None => self.artifact(),
+        }
+    }
+
+    /// True for a chunk of one part that does not say which artifact it extends.
+    #[inline]
+    pub fn is_continuing(&self) -> bool {
+        self.kind() == kind::ARTIFACT && is_continuing(self.flag())
+    }
+
+    /// The part of a [continuing](Entry::is_continuing) entry, all that it has.
+    #[inline]
+    fn lone_part(&self) -> Option<Part<'a>> {
+        self.payload.get(NEXT..).filter(|_| self.is_continuing()).map(Part)
+    }
+
+    /// The event of an entry that has it whole, as every user message and status has.
     #[inline]
     pub fn plain_event(&self) -> Option<TaskEvent<'a>> {
         TaskEvent::decode(self.kind(), self.flag(), self.payload)
@@ -144,11 +171,16 @@ impl<'a> Entry<'a> {
         let event = TaskEvent::decode(self.kind(), self.flag(), self.own_payload())?;
         Some(match event {
             TaskEvent::Artifact { artifact, append, last_chunk, metadata } => {
-                let artifact = Artifact { repeats: self.repeated(), ..artifact };
+                let artifact = Artifact { more: self.repeated(), ..artifact };
                 TaskEvent::Artifact { artifact, append, last_chunk, metadata }
             }
             TaskEvent::UserMessage { .. } | TaskEvent::Status { .. } => event,
         })
+    }
+
+    #[inline]
+    pub fn is_artifact(&self) -> bool {
+        self.kind() == kind::ARTIFACT
     }
 
     /// True for an artifact whose payload ends with the place of what it repeats.
@@ -163,33 +195,37 @@ impl<'a> Entry<'a> {
         self.payload.get(..self.payload.len().saturating_sub(PLACE)).unwrap_or_default()
     }
 
-    /// What a repeating entry repeats, a message or its parts alone; `None` where no task has
+    /// What a repeating entry repeats, a message or its parts alone; nothing where no task has
     /// entered it yet.
     #[inline]
-    fn repeated(&self) -> Option<Message<'a>> {
-        let place = u64::from_le_bytes(*self.payload.last_chunk::<PLACE>()?);
+    fn repeated(&self) -> MoreParts<'a> {
+        let place =
+            self.payload.last_chunk::<PLACE>().map_or(0, |place| u64::from_le_bytes(*place));
         let (from, to) = (place as u32 as usize, (place >> 32) as usize);
-        self.log.get(from..to).filter(|_| from > 0).map(Message)
+        let message = self.log.get(from..to).filter(|_| from > 0).map(Message);
+        message.map_or(MoreParts::None, MoreParts::OfMessage)
     }
 
-    /// The artifact of an entry of that kind, without its metadata.
+    /// The artifact of an entry of that kind which does not [continue](Entry::is_continuing)
+    /// another, without its metadata.
     #[inline]
     pub fn artifact(&self) -> Artifact<'a> {
-        let (payload, repeats) = match is_repeating(self.flag()) {
+        let (payload, more) = match is_repeating(self.flag()) {
             true => (self.own_payload(), self.repeated()),
-            false => (self.payload, None),
+            false => (self.payload, MoreParts::None),
         };
         let packed = match has_metadata(self.flag()) {
             true => payload.get(NEXT..).and_then(split_metadata).map(|(_, packed)| packed),
             false => payload.get(NEXT..),
         };
-        Artifact { packed: packed.unwrap_or_default(), repeats }
+        Artifact { packed: packed.unwrap_or_default(), more }
     }
 
-    /// The fields of an artifact's event that has no metadata.
+    /// The fields of an artifact's event that has no metadata and says its id.
     #[inline]
     pub fn plain_artifact(&self) -> Option<&'a [u8]> {
-        self.payload.get(NEXT..).filter(|_| !has_metadata(self.flag()))
+        let is_plain = !has_metadata(self.flag()) && !is_continuing(self.flag());
+        self.payload.get(NEXT..).filter(|_| is_plain)
     }
 
     /// What the fields of an artifact and of its chunks begin with, metadata aside: the id.

@@ -1,10 +1,10 @@
-//! What can happen to a task, and the packed list in which an agent's events wait to be applied.
+//! What can happen to a task, and its encoding as an entry of a log.
 
 use super::{
-    build::ArtifactBuf,
-    entry::{ENTRY_HEAD, Entries, FLAG_AT, KIND_AT, NEXT, PLACE, entry_head, mark},
+    entry::{ENTRY_HEAD, NEXT, entry_head, mark},
     json::JsonObject,
-    pack::{Artifact, Message, Packer},
+    pack::{Artifact, Message, MoreParts},
+    part::Part,
     state::TaskState,
 };
 
@@ -50,20 +50,27 @@ pub(super) mod kind {
 /// Bits of an encoded artifact event's flag byte.
 const APPEND: u8 = 1;
 const LAST_CHUNK: u8 = 2;
-const REPEATS: u8 = 4;
+pub(super) const REPEATS: u8 = 4;
+const CONTINUES: u8 = 8;
 
 /// Bit of the flag byte of an artifact or a status with metadata; the rest of a status's is its
 /// state.
 const METADATA: u8 = 0x80;
 
 #[inline]
-fn artifact_flag(append: bool, last_chunk: bool) -> u8 {
+pub(super) fn artifact_flag(append: bool, last_chunk: bool) -> u8 {
     (u8::from(append) * APPEND) | (u8::from(last_chunk) * LAST_CHUNK)
 }
 
 #[inline]
 fn metadata_flag(metadata: Option<JsonObject<'_>>) -> u8 {
     if metadata.is_some() { METADATA } else { 0 }
+}
+
+/// The flag of a chunk that is one part and does not say of which artifact.
+#[inline]
+pub(super) fn continuing_flag(last_chunk: bool) -> u8 {
+    artifact_flag(true, last_chunk) | CONTINUES
 }
 
 /// The state in the flag of a status.
@@ -81,6 +88,12 @@ pub(super) fn is_append(flag: u8) -> bool {
 #[inline]
 pub(super) fn is_repeating(flag: u8) -> bool {
     flag & REPEATS != 0
+}
+
+/// True when the flag of an artifact says that its payload is one part and nothing else.
+#[inline]
+pub(super) fn is_continuing(flag: u8) -> bool {
+    flag & CONTINUES != 0
 }
 
 /// True when a flag says that the payload has metadata.
@@ -114,8 +127,8 @@ pub(super) fn split_metadata(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 ///
 /// Payloads: user message = message; status = `at_ms u64, metadata, message`; artifact = `next u32,
 /// metadata, artifact`, and for one that repeats the parts of the task's first message, where in
-/// the log those begin and end, u32 each. Metadata has its length u32 before it, if the flag says
-/// that there is some.
+/// the log those begin and end, u32 each; for one that continues another, `next u32, part`.
+/// Metadata has its length u32 before it, if the flag says that there is some.
 impl<'a> TaskEvent<'a> {
     /// Length of the payload in bytes.
     pub fn payload_len(&self) -> usize {
@@ -127,6 +140,27 @@ impl<'a> TaskEvent<'a> {
             TaskEvent::Artifact { artifact, metadata, .. } => {
                 NEXT + metadata_len(*metadata) + artifact.packed_len()
             }
+        }
+    }
+
+    /// A chunk of one part, of the artifact with this field of an id.
+    #[inline]
+    pub(super) fn chunk(id_field: &'a [u8], part: Part<'a>, flag: u8) -> TaskEvent<'a> {
+        let artifact = Artifact { packed: id_field, more: MoreParts::One(part) };
+        let (append, last_chunk) = (flag & APPEND != 0, flag & LAST_CHUNK != 0);
+        TaskEvent::Artifact { artifact, append, last_chunk, metadata: None }
+    }
+
+    /// The part and the flag of a chunk that is one part, of the artifact with this field of an id.
+    #[inline]
+    pub(super) fn as_chunk_of(&self, id_field: &[u8]) -> Option<(Part<'a>, u8)> {
+        match *self {
+            TaskEvent::Artifact { artifact, append: true, last_chunk, metadata: None } => {
+                Some((artifact.lone_part(id_field)?, continuing_flag(last_chunk)))
+            }
+            TaskEvent::UserMessage { .. }
+            | TaskEvent::Status { .. }
+            | TaskEvent::Artifact { .. } => None,
         }
     }
 
@@ -211,141 +245,10 @@ impl<'a> TaskEvent<'a> {
     }
 }
 
-/// Encoded events one after another, each as the entry of a log that no task has entered yet.
-///
-/// It is reused from call to call, so that an agent that answers inline allocates nothing.
-#[derive(Default)]
-pub struct EventBuf {
-    bytes: Vec<u8>,
-    count: usize,
-    artifacts: usize,
-}
-
-impl EventBuf {
-    /// Appends one event.
-    #[inline]
-    pub fn push(&mut self, event: &TaskEvent<'_>) {
-        event.encode(&mut self.bytes);
-        self.count += 1;
-        self.artifacts += usize::from(matches!(event, TaskEvent::Artifact { .. }));
-    }
-
-    /// Appends a status whose message `write` packs in place (`message_tag` fields).
-    #[cfg(feature = "script")]
-    #[inline]
-    pub(crate) fn push_status_with(
-        &mut self,
-        state: TaskState,
-        at_ms: u64,
-        write: impl FnOnce(&mut Packer<'_>),
-    ) {
-        let start = self.bytes.len();
-        self.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
-        let said = self.bytes.len();
-        write(&mut Packer(&mut self.bytes));
-        let kind = kind::STATUS | if self.bytes.len() > said { mark::MESSAGE } else { 0 };
-        self.close(start, kind);
-    }
-
-    /// Appends an artifact, or a chunk of one, that `write` packs in place (`artifact_tag` fields).
-    #[inline]
-    pub(crate) fn push_artifact_with(
-        &mut self,
-        append: bool,
-        last_chunk: bool,
-        write: impl FnOnce(&mut Packer<'_>),
-    ) {
-        let start = self.bytes.len();
-        let mut head = [0; ENTRY_HEAD + NEXT];
-        head[FLAG_AT] = artifact_flag(append, last_chunk);
-        self.bytes.extend_from_slice(&head);
-        write(&mut Packer(&mut self.bytes));
-        (self.count, self.artifacts) = (self.count + 1, self.artifacts + 1);
-        self.close(start, kind::ARTIFACT);
-    }
-
-    /// Appends a whole artifact that has the parts of the message with which its task begins, and
-    /// does not copy them; `head` has none. It is for the turn that begins the task: later nobody
-    /// knows the message, and where it cannot be repeated the artifact has no parts.
-    /// [`Turn::artifact_of_message`](crate::agent::Turn::artifact_of_message) tells which.
-    pub fn push_repeat(&mut self, head: &ArtifactBuf) {
-        self.push_repeat_with(|packer| packer.0.extend_from_slice(head.view().packed));
-    }
-
-    /// As [`EventBuf::push_repeat`], with a head that `write` packs in place.
-    #[inline]
-    pub(crate) fn push_repeat_with(&mut self, write: impl FnOnce(&mut Packer<'_>)) {
-        let start = self.bytes.len();
-        self.push_artifact_with(false, true, |packer| {
-            write(packer);
-            packer.0.extend_from_slice(&[0; PLACE]);
-        });
-        self.bytes[start + FLAG_AT] |= REPEATS;
-    }
-
-    /// Corrects the columns of the newest entry, to which something was packed.
-    #[inline]
-    fn close(&mut self, start: usize, kind: u8) {
-        let length = (self.bytes.len() - start) as u32;
-        let entry = self.bytes.get_mut(start..).and_then(|entry| entry.first_chunk_mut());
-        if let Some::<&mut [u8; ENTRY_HEAD]>(head) = entry {
-            head[..4].copy_from_slice(&length.to_le_bytes());
-            head[KIND_AT] = kind;
-        }
-    }
-
-    /// Forgets all events, keeping the memory.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        (self.count, self.artifacts) = (0, 0);
-    }
-
-    /// Takes all events out, into memory of just their size.
-    pub(crate) fn take_exact(&mut self) -> EventBuf {
-        let bytes = self.bytes.as_slice().to_vec();
-        let taken = EventBuf { bytes, count: self.count, artifacts: self.artifacts };
-        self.clear();
-        taken
-    }
-
-    /// Number of events.
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    /// True when there is no event.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Encoded size in bytes: what the events will take of a task's log.
-    pub fn bytes_len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// The entries.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Number of artifacts and chunks among the events.
-    pub(super) fn artifacts(&self) -> usize {
-        self.artifacts
-    }
-
-    /// The events, oldest first; `first` is the message that some of them may repeat.
-    pub fn iter<'a>(&'a self, first: Option<Message<'a>>) -> impl Iterator<Item = TaskEvent<'a>> {
-        Entries { log: &self.bytes, at: 0 }.map_while(move |(_, entry)| {
-            let event = entry.event()?;
-            Some(match event {
-                TaskEvent::Artifact { artifact, append, last_chunk, metadata }
-                    if entry.is_repeating() =>
-                {
-                    let artifact = Artifact { repeats: first, ..artifact };
-                    TaskEvent::Artifact { artifact, append, last_chunk, metadata }
-                }
-                event => event,
-            })
-        })
-    }
+/// Appends a chunk as an entry that does not say of which artifact it is.
+pub(super) fn encode_chunk((part, flag): (Part<'_>, u8), out: &mut Vec<u8>) {
+    out.reserve(ENTRY_HEAD + NEXT + part.0.len());
+    out.extend_from_slice(&entry_head(NEXT + part.0.len(), kind::ARTIFACT, flag));
+    out.extend_from_slice(&[0; NEXT]);
+    out.extend_from_slice(part.0);
 }

@@ -11,6 +11,7 @@ mod check;
 mod compact;
 mod entry;
 pub mod event;
+mod event_buf;
 mod json;
 mod owned;
 pub mod pack;
@@ -28,8 +29,8 @@ pub use crate::json::JsonError;
 pub use build::{ArtifactBuf, MessageBuf, PartBuf, PartsBuf};
 pub(crate) use call::Params;
 pub use call::{Call, Get, List, Op, Send, SendMode, Target};
-pub use event::{EventBuf, TaskEvent};
-
+pub use event::TaskEvent;
+pub use event_buf::EventBuf;
 pub use json::{JSON_DEPTH_MAX, Json, JsonObject, JsonObjectBuf, ValueError};
 pub use owned::{CallBuf, TaskBuf};
 pub use pack::{Artifact, Message};

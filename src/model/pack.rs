@@ -245,16 +245,39 @@ impl<'a> Message<'a> {
 pub struct Artifact<'a> {
     /// Its fields.
     pub(crate) packed: &'a [u8],
-    /// The message whose parts follow its own: they are stored once. Read nothing but parts of it,
-    /// for those may be all of it that is here.
-    pub(crate) repeats: Option<Message<'a>>,
+    /// What follows the parts among them.
+    pub(crate) more: MoreParts<'a>,
+}
+
+/// Parts of an artifact that are not stored among its fields.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum MoreParts<'a> {
+    /// There are none.
+    #[default]
+    None,
+    /// Those of a message. Nothing but parts of it may be read: they may be all of it that is here.
+    OfMessage(Message<'a>),
+    /// This one.
+    One(Part<'a>),
+}
+
+impl<'a> MoreParts<'a> {
+    #[inline]
+    fn parts(self) -> impl Iterator<Item = Part<'a>> {
+        let (message, part) = match self {
+            MoreParts::None => (None, None),
+            MoreParts::OfMessage(message) => (Some(message), None),
+            MoreParts::One(part) => (None, Some(part)),
+        };
+        message.into_iter().flat_map(Message::parts).chain(part)
+    }
 }
 
 impl<'a> Artifact<'a> {
     /// An artifact whose fields are all its own.
     #[inline]
     pub(crate) fn new(packed: &'a [u8]) -> Artifact<'a> {
-        Artifact { packed, repeats: None }
+        Artifact { packed, more: MoreParts::None }
     }
 
     /// Its own fields, in the order they were packed.
@@ -266,16 +289,39 @@ impl<'a> Artifact<'a> {
     /// Length of [`Artifact::pack`] in bytes.
     #[inline]
     pub fn packed_len(self) -> usize {
-        let repeated = |message: Message<'a>| message.parts().map(|p| FIELD_HEAD + p.0.len()).sum();
-        self.packed.len() + self.repeats.map_or(0, repeated)
+        let more = self.more.parts().map(|part| FIELD_HEAD + part.0.len());
+        self.packed.len() + more.sum::<usize>()
     }
 
-    /// Appends all fields, repeated parts among them.
+    /// Appends all fields, and all parts as such.
     #[inline]
     pub fn pack(self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.packed);
-        if let Some(message) = self.repeats {
-            message.parts().for_each(|part| Packer(out).put(artifact_tag::PART, part.0));
+        self.more.parts().for_each(|part| Packer(out).put(artifact_tag::PART, part.0));
+    }
+
+    /// The field of its id, tag and length included; empty without one.
+    #[inline]
+    pub(super) fn id_field(self) -> &'a [u8] {
+        let mut fields = self.fields();
+        while let (before, Some((tag, id))) = (fields.0, fields.next()) {
+            if tag == artifact_tag::ARTIFACT_ID {
+                return &before[..FIELD_HEAD + id.len()];
+            }
+        }
+        b""
+    }
+
+    /// Its part when it is nothing but this field of an id and one part.
+    #[inline]
+    pub(super) fn lone_part(self, id_field: &[u8]) -> Option<Part<'a>> {
+        let mut rest = PackedFields(self.packed.strip_prefix(id_field)?);
+        match (rest.next(), self.more) {
+            (None, MoreParts::One(part)) => Some(part),
+            (Some((artifact_tag::PART, part)), MoreParts::None) if rest.is_empty() => {
+                Some(Part(part))
+            }
+            _ => None,
         }
     }
 
@@ -284,10 +330,15 @@ impl<'a> Artifact<'a> {
     pub fn as_text(self) -> Option<(RawText<'a>, RawText<'a>)> {
         let mut fields = self.fields();
         let (artifact_tag::ARTIFACT_ID, id) = fields.next()? else { return None };
-        let (mut parts, part_tag) = match self.repeats {
-            None => (fields, artifact_tag::PART),
-            Some(message) if fields.is_empty() => (message.fields(), message_tag::PART),
-            Some(_) => return None,
+        let (mut parts, part_tag) = match self.more {
+            MoreParts::None => (fields, artifact_tag::PART),
+            MoreParts::One(part) if fields.is_empty() => {
+                return Some((RawText::known(id), part.as_text()?));
+            }
+            MoreParts::OfMessage(message) if fields.is_empty() => {
+                (message.fields(), message_tag::PART)
+            }
+            MoreParts::OfMessage(_) | MoreParts::One(_) => return None,
         };
         match parts.next()? {
             (tag, part) if tag == part_tag && parts.is_empty() => {
@@ -325,6 +376,6 @@ impl<'a> Artifact<'a> {
     /// The parts, in order.
     pub fn parts(self) -> impl Iterator<Item = Part<'a>> {
         let own = self.fields().filter(|(tag, _)| *tag == artifact_tag::PART);
-        own.map(|(_, part)| Part(part)).chain(self.repeats.into_iter().flat_map(Message::parts))
+        own.map(|(_, part)| Part(part)).chain(self.more.parts())
     }
 }

@@ -4,7 +4,7 @@ use super::{
     entry::{Entries, Entry},
     event::{TaskEvent, kind},
     json::JsonObject,
-    pack::{Artifact, Message, PackedFields, artifact_tag, message_tag},
+    pack::{Artifact, Message, MoreParts, PackedFields, artifact_tag, message_tag},
     part::Part,
     state::{Generation, TaskState},
     task::Task,
@@ -225,8 +225,8 @@ impl<'a> ArtifactView<'a> {
     #[inline]
     pub fn parts(&self) -> AllParts<'a> {
         let (head, next) = (self.head, self.next);
-        let (fields, repeats, tag) = (head.fields(), head.repeats, artifact_tag::PART);
-        AllParts { log: self.log, fields, tag, repeats, next, seq: self.seq }
+        let (fields, more, tag) = (head.fields(), head.more, artifact_tag::PART);
+        AllParts { log: self.log, fields, tag, more, next, seq: self.seq }
     }
 }
 
@@ -236,8 +236,8 @@ pub struct AllParts<'a> {
     /// What is left of the chunk, or of the message that it repeats, and the tag of a part in it.
     fields: PackedFields<'a>,
     tag: u8,
-    /// The message that follows the fields of the chunk.
-    repeats: Option<Message<'a>>,
+    /// What follows the fields of the chunk.
+    more: MoreParts<'a>,
     /// Where the next chunk is.
     next: usize,
     seq: u32,
@@ -254,18 +254,27 @@ impl<'a> Iterator for AllParts<'a> {
                     return Some(Part(bytes));
                 }
             }
-            if let Some(message) = self.repeats.take() {
-                (self.fields, self.tag) = (message.fields(), message_tag::PART);
-                continue;
+            match std::mem::take(&mut self.more) {
+                MoreParts::One(part) => return Some(part),
+                MoreParts::OfMessage(message) => {
+                    (self.fields, self.tag) = (message.fields(), message_tag::PART);
+                }
+                MoreParts::None if self.next == 0 => return None,
+                MoreParts::None => self.enter_chunk()?,
             }
-            if self.next == 0 {
-                return None;
-            }
-            let entry = Entry::at(self.log, self.next).filter(|e| e.seq() <= self.seq)?;
-            let chunk = entry.artifact();
-            (self.fields, self.tag) = (chunk.fields(), artifact_tag::PART);
-            (self.repeats, self.next) = (chunk.repeats, entry.next());
         }
+    }
+}
+
+impl AllParts<'_> {
+    /// Goes on with the next chunk; `None`: it is one of a later event.
+    #[inline(never)]
+    fn enter_chunk(&mut self) -> Option<()> {
+        let entry = Entry::at(self.log, self.next).filter(|entry| entry.seq() <= self.seq)?;
+        let chunk = entry.chunk();
+        (self.fields, self.tag) = (chunk.fields(), artifact_tag::PART);
+        (self.more, self.next) = (chunk.more, entry.next());
+        Some(())
     }
 }
 
@@ -315,6 +324,7 @@ impl Task {
                 ReplayPlace { offset: self.entries_at() as u32, compactions: self.compactions() };
         }
         let mut given = seq;
+        let mut named = (u16::MAX, &b""[..]);
         while let Some(entry) = Entry::at(self.log(), place.offset as usize) {
             let seq = u64::from(entry.seq());
             place.offset += entry.len() as u32;
@@ -322,9 +332,12 @@ impl Task {
                 continue;
             }
             given = seq;
-            let artifact_index = u32::from(entry.index());
-            if let Some(event) = entry.event()
-                && !each(Replayed { seq, event, artifact_index })
+            let index = entry.index();
+            if entry.is_continuing() && named.0 != index {
+                named = (index, self.id_field_of(usize::from(index)));
+            }
+            if let Some(event) = entry.event(named.1)
+                && !each(Replayed { seq, event, artifact_index: u32::from(index) })
             {
                 break;
             }

@@ -1,0 +1,188 @@
+//! The packed list in which an agent's events wait to be applied.
+
+use super::{
+    build::ArtifactBuf,
+    entry::{ENTRY_HEAD, Entries, Entry, FLAG_AT, KIND_AT, NEXT, PLACE},
+    event::{REPEATS, TaskEvent, artifact_flag, continuing_flag, encode_chunk, kind},
+    pack::{Artifact, Message, MoreParts, Packer},
+};
+#[cfg(feature = "script")]
+use super::{entry::mark, state::TaskState};
+
+/// Encoded events one after another, each as the entry of a log that no task has entered yet.
+///
+/// It is reused from call to call, so that an agent that answers inline allocates nothing.
+#[derive(Default)]
+pub struct EventBuf {
+    bytes: Vec<u8>,
+    count: usize,
+    artifacts: usize,
+    /// Where the newest artifact that says its id is, if there is one.
+    named_at: Option<usize>,
+}
+
+impl EventBuf {
+    /// Appends one event.
+    #[inline]
+    pub fn push(&mut self, event: &TaskEvent<'_>) {
+        match event {
+            TaskEvent::Artifact { .. } => self.push_artifact(event),
+            TaskEvent::UserMessage { .. } | TaskEvent::Status { .. } => {
+                event.encode(&mut self.bytes);
+            }
+        }
+        self.count += 1;
+    }
+
+    #[inline(never)]
+    fn push_artifact(&mut self, event: &TaskEvent<'_>) {
+        match self.named().and_then(|named| event.as_chunk_of(named.id_field())) {
+            Some(chunk) => encode_chunk(chunk, &mut self.bytes),
+            None => {
+                self.named_at = Some(self.bytes.len());
+                event.encode(&mut self.bytes);
+            }
+        }
+        self.artifacts += 1;
+    }
+
+    /// The newest artifact that says its id.
+    fn named(&self) -> Option<Artifact<'_>> {
+        Entry::at(&self.bytes, self.named_at?).map(|entry| entry.artifact())
+    }
+
+    /// Appends a status whose message `write` packs in place (`message_tag` fields).
+    #[cfg(feature = "script")]
+    #[inline]
+    pub(crate) fn push_status_with(
+        &mut self,
+        state: TaskState,
+        at_ms: u64,
+        write: impl FnOnce(&mut Packer<'_>),
+    ) {
+        let start = self.bytes.len();
+        self.push(&TaskEvent::Status { state, at_ms, message: None, metadata: None });
+        let said = self.bytes.len();
+        write(&mut Packer(&mut self.bytes));
+        let kind = kind::STATUS | if self.bytes.len() > said { mark::MESSAGE } else { 0 };
+        self.close(start, kind);
+    }
+
+    /// Appends an artifact that `write` packs in place (`artifact_tag` fields).
+    #[inline]
+    pub(crate) fn push_artifact_with(
+        &mut self,
+        last_chunk: bool,
+        write: impl FnOnce(&mut Packer<'_>),
+    ) {
+        self.named_at = Some(self.bytes.len());
+        self.push_artifact_entry(artifact_flag(false, last_chunk), write);
+    }
+
+    /// Appends one part, which `write` packs in place (`part_tag` fields), to the artifact of the
+    /// event of an artifact before.
+    #[inline]
+    pub(crate) fn push_part_with(&mut self, last_chunk: bool, write: impl FnOnce(&mut Packer<'_>)) {
+        self.push_artifact_entry(continuing_flag(last_chunk), write);
+    }
+
+    #[inline]
+    fn push_artifact_entry(&mut self, flag: u8, write: impl FnOnce(&mut Packer<'_>)) {
+        let start = self.bytes.len();
+        let mut head = [0; ENTRY_HEAD + NEXT];
+        head[FLAG_AT] = flag;
+        self.bytes.extend_from_slice(&head);
+        write(&mut Packer(&mut self.bytes));
+        (self.count, self.artifacts) = (self.count + 1, self.artifacts + 1);
+        self.close(start, kind::ARTIFACT);
+    }
+
+    /// Appends a whole artifact that has the parts of the message with which its task begins, and
+    /// does not copy them; `head` has none. It is for the turn that begins the task: later nobody
+    /// knows the message, and where it cannot be repeated the artifact has no parts.
+    /// [`Turn::artifact_of_message`](crate::agent::Turn::artifact_of_message) tells which.
+    pub fn push_repeat(&mut self, head: &ArtifactBuf) {
+        self.push_repeat_with(|packer| packer.0.extend_from_slice(head.view().packed));
+    }
+
+    /// As [`EventBuf::push_repeat`], with a head that `write` packs in place.
+    #[inline]
+    pub(crate) fn push_repeat_with(&mut self, write: impl FnOnce(&mut Packer<'_>)) {
+        let start = self.bytes.len();
+        self.push_artifact_with(true, |packer| {
+            write(packer);
+            packer.0.extend_from_slice(&[0; PLACE]);
+        });
+        self.bytes[start + FLAG_AT] |= REPEATS;
+    }
+
+    /// Corrects the columns of the newest entry, to which something was packed.
+    #[inline]
+    fn close(&mut self, start: usize, kind: u8) {
+        let length = (self.bytes.len() - start) as u32;
+        let entry = self.bytes.get_mut(start..).and_then(|entry| entry.first_chunk_mut());
+        if let Some::<&mut [u8; ENTRY_HEAD]>(head) = entry {
+            head[..4].copy_from_slice(&length.to_le_bytes());
+            head[KIND_AT] = kind;
+        }
+    }
+
+    /// Forgets all events, keeping the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        (self.count, self.artifacts, self.named_at) = (0, 0, None);
+    }
+
+    /// Takes all events out, into memory of just their size.
+    pub(crate) fn take_exact(&mut self) -> EventBuf {
+        let bytes = self.bytes.as_slice().to_vec();
+        let taken = EventBuf { bytes, ..*self };
+        self.clear();
+        taken
+    }
+
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True when there is no event.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Encoded size in bytes: what the events will take of a task's log.
+    pub fn bytes_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The entries.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Number of artifacts and chunks among the events.
+    pub(super) fn artifacts(&self) -> usize {
+        self.artifacts
+    }
+
+    /// The events, oldest first; `first` is the message that some of them may repeat.
+    pub fn iter<'a>(&'a self, first: Option<Message<'a>>) -> impl Iterator<Item = TaskEvent<'a>> {
+        let mut id_field = &b""[..];
+        Entries { log: &self.bytes, at: 0 }.map_while(move |(_, entry)| {
+            if entry.is_artifact() && !entry.is_continuing() {
+                id_field = entry.artifact().id_field();
+            }
+            let event = entry.event(id_field)?;
+            Some(match (event, first) {
+                (TaskEvent::Artifact { artifact, append, last_chunk, metadata }, Some(first))
+                    if entry.is_repeating() =>
+                {
+                    let artifact = Artifact { more: MoreParts::OfMessage(first), ..artifact };
+                    TaskEvent::Artifact { artifact, append, last_chunk, metadata }
+                }
+                (event, _) => event,
+            })
+        })
+    }
+}
