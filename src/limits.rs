@@ -8,7 +8,7 @@ mod memory;
 mod units;
 
 #[cfg(test)]
-pub(crate) use memory::{DEFERRED_CALL_BYTES, RESUME_TIMER_BYTES};
+pub(crate) use memory::{DEFERRED_CALL_BYTES, RECORD_NUMBER_BYTES, RESUME_TIMER_BYTES, SLOT_BYTES};
 #[cfg(feature = "grpc")]
 pub(crate) use memory::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES};
 

@@ -1,6 +1,7 @@
-//! Heap allocations of the pure engine in steady state, counted by the test's own allocator.
+//! Heap allocations of the pure engine in steady state, and bytes of its store, counted by the
+//! test's own allocator.
 //!
-//! One test function: the counter sees every thread. What grows once (scratch, slabs, indexes)
+//! One test runs at a time: the counter sees every thread. What grows once (scratch, slabs, indexes)
 //! has grown before anything is counted, and the store is full, so that tasks replace tasks.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -18,13 +19,20 @@ use peregrine::{
     agent::{Agent, Job, Profile, Turn, echo::Echo},
     engine::{Conn, Cx, Engine, Setup, Start, Worker},
     limits::Limits,
-    model::{ArtifactBuf, PartsBuf, TaskEvent, TaskState},
-    service::{Entropy, Now, Peer},
+    model::{ArtifactBuf, EventBuf, Generation, MessageBuf, PartsBuf, TaskEvent, TaskState},
+    service::{
+        AgentIndex, Entropy, Handle, Now, Peer, Scope,
+        tap::{Record, Tap},
+    },
+    store::{NewTask, Store},
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Held by the test that counts.
+static COUNTING: Mutex<()> = Mutex::new(());
 
 /// Allocations and reallocations during `work`.
 fn allocations(work: impl FnOnce()) -> usize {
@@ -204,6 +212,7 @@ fn fan_out(subscribers: usize, events: usize) -> usize {
 
 #[test]
 fn steady_state_allocations_are_bounded() {
+    let _one = COUNTING.lock();
     let mut server = Server::new("echo", Arc::new(Echo), 1_024);
     let text = "Please summarise the attached quarterly numbers and tell me what grew fastest.";
     let sent = per_request(&mut server, &send("SendMessage", text), "TASK_STATE_COMPLETED");
@@ -224,4 +233,67 @@ fn steady_state_allocations_are_bounded() {
     println!("allocations of {EVENTS} events: 1 subscriber {one}, 64 {many}, 128 {twice}");
     assert_eq!(many, twice, "an event for an extra subscriber");
     assert!(one <= 16 && many <= EVENTS + 16);
+}
+
+/// Numbers its records, and keeps none.
+#[derive(Default)]
+struct Numbers(AtomicUsize);
+
+impl Tap for Numbers {
+    fn record(&self, _: Handle, _: Record<'_>) -> u64 {
+        1 + self.0.fetch_add(1, Relaxed) as u64
+    }
+
+    fn durable(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn wait(&self, _: u64, wake: &Waker) {
+        wake.wake_by_ref();
+    }
+}
+
+/// Makes a task that has ended.
+fn make(store: &Store, bits: &mut Counter, context_id: Option<&[u8]>) {
+    let said = MessageBuf::agent(&PartsBuf::new().text("x")).id("m");
+    let new = NewTask {
+        scope: Scope::of(AgentIndex(0)),
+        incarnation: 0,
+        context_id,
+        chosen_id: None,
+        bits: [bits.bits(), bits.bits()],
+        worker: 0,
+    };
+    let reserved = store.reserve(new, NOW).unwrap();
+    let none = EventBuf::default();
+    store.commit_new(&reserved, Generation::V1, said.view(), &none, NOW, |_| ()).unwrap();
+    let (state, at_ms) = (TaskState::Completed, NOW.unix_ms);
+    let done = TaskEvent::Status { state, at_ms, message: None, metadata: None };
+    store.update(reserved.key(), NOW, |edit| edit.apply(&done).unwrap());
+}
+
+/// The store is filled, and twice as many tasks take the places of others.
+#[test]
+fn a_store_with_a_tap_holds_no_more_beside_its_logs_than_is_counted() {
+    let _one = COUNTING.lock();
+    let held = || {
+        let stats = ALLOCATOR.stats();
+        stats.bytes_allocated - stats.bytes_deallocated
+    };
+    let limits = Limits { tasks_max: 10_000, ..Limits::default() };
+    let terms = limits.memory_bytes_terms(1);
+    let term = terms.iter().find(|(label, _)| label.contains("slots and indexes")).unwrap().1;
+    for are_named in [false, true] {
+        let (before, mut bits) = (held(), Counter(1));
+        let store = Store::for_workers(&limits, 7, 1).tapped(Some(Arc::new(Numbers::default())));
+        for _ in 0..30 {
+            for _ in 0..limits.tasks_max / 10 {
+                let context = bits.bits().to_le_bytes();
+                make(&store, &mut bits, are_named.then_some(&context[..]));
+            }
+            let beside = (held() - before) as u64 - store.stats().bytes;
+            assert!(beside <= term, "{beside} of {term}");
+        }
+        assert_eq!(store.stats().tasks, 10_000);
+    }
 }

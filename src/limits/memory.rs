@@ -36,15 +36,18 @@ const HTTP2_HEAD_FACTOR: u64 = 6;
 /// Memory of the heads that one turn of a connection can bring: 80 KiB of one byte a field.
 #[cfg(feature = "grpc")]
 const HTTP2_HEADS_BYTES: u64 = 16 * 1024 * 1024;
-/// Memory that one task holds beside its log: slot, order entry, context entry, and its place among
-/// those that run on (32 bytes while their list grows); and half a slot more, since slots come and
-/// go by the chunk.
-const TASK_OVERHEAD_BYTES: u64 = 400;
+/// Memory of a slot for a task; see `store/slab.rs`.
+pub(crate) const SLOT_BYTES: u64 = 160;
+/// Memory of the number of a task's last record, which each slot has when there is a tap.
+pub(crate) const RECORD_NUMBER_BYTES: u64 = 8;
+/// Memory that one task holds beside its log and its slot: order entry, context entry, and its
+/// place among those that run on (32 bytes while their list grows).
+const TASK_OVERHEAD_BYTES: u64 = 160;
 /// Memory of each worker's shards beside it: lists of chunks that name as many slots as there are
 /// tasks, 8 bytes a chunk of 32 in each of 16 shards, and a sixteenth while they grow, in quarters.
 const SHARDS_QUARTER_BYTES_PER_TASK: u64 = 17;
 /// Slots that each worker's shards may keep for themselves: three chunks in each.
-const SHARDS_BYTES: u64 = 16 * 3 * 32 * 160;
+const SHARDS_BYTES: u64 = 16 * 3 * 32 * (SLOT_BYTES + RECORD_NUMBER_BYTES);
 
 /// Memory of one timer of an agent to be called again: 32 bytes, and half of a heap may be empty,
 /// or a little more; see `op/timer.rs`.
@@ -132,8 +135,10 @@ impl Limits {
     fn slots_bytes(&self, workers: usize) -> u64 {
         let (tasks, groups) = (self.tasks_max as u64, workers.clamp(1, 64).next_power_of_two());
         let fixed = (groups as u64).saturating_mul(SHARDS_BYTES);
-        let each =
-            (groups as u64 * SHARDS_QUARTER_BYTES_PER_TASK).div_ceil(4) + TASK_OVERHEAD_BYTES;
+        let lists = (groups as u64 * SHARDS_QUARTER_BYTES_PER_TASK).div_ceil(4);
+        // Half a slot more, since slots come and go by the chunk.
+        let slots = (SLOT_BYTES + RECORD_NUMBER_BYTES) * 3 / 2;
+        let each = lists + slots + TASK_OVERHEAD_BYTES;
         tasks.saturating_mul(each).saturating_add(fixed)
     }
 

@@ -109,6 +109,9 @@ impl Deref for StoredTask<'_> {
     }
 }
 
+/// Of each slot of a chunk the number of the last record of its task.
+type RecordNumbers = [u64; CHUNK];
+
 /// Neighbouring slots.
 struct Chunk {
     slots: [Slot; CHUNK],
@@ -118,8 +121,8 @@ struct Chunk {
     /// Neighbours among the chunks with a free slot.
     before: u32,
     after: u32,
-    /// For each slot the number of the last record of its task; there are none without a tap.
-    records: Option<Box<[u64; CHUNK]>>,
+    /// There are none without a tap.
+    records: Option<Box<RecordNumbers>>,
 }
 
 /// The slots of one shard.
@@ -323,6 +326,7 @@ mod tests {
     use std::collections::{HashMap, HashSet};
 
     use super::*;
+    use crate::limits::{RECORD_NUMBER_BYTES, SLOT_BYTES};
 
     /// Takes a slot, with a chunk more if there is no other way.
     fn take(slab: &mut Slab) -> Option<(u32, u32)> {
@@ -377,7 +381,9 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_small() {
-        assert!(size_of::<Slot>() <= 160, "{}", size_of::<Slot>());
+    fn a_slot_and_the_number_of_its_record_take_no_more_than_is_counted() {
+        assert!(size_of::<Slot>() as u64 <= SLOT_BYTES, "{}", size_of::<Slot>());
+        let numbers = size_of::<RecordNumbers>() / CHUNK;
+        assert!(numbers as u64 <= RECORD_NUMBER_BYTES, "{numbers}");
     }
 }
