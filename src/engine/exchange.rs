@@ -96,8 +96,7 @@ impl Exchange {
     ) -> Exchange {
         let (config, peer) = (&cx.engine.config, cx.peer);
         let RequestParts { method, has_body, takes_trailers, .. } = request;
-        let parts = ResponseParts::new(method == b"HEAD", takes_trailers);
-        let may_be_grpc = takes_trailers && method == b"POST";
+        let (is_head, may_be_grpc) = (method == b"HEAD", takes_trailers && method == b"POST");
         let knows_hosts = |head: &Head<'_>, is_known| hosts::are_known(config, head, is_known);
         let read = cx.worker.heads.read_parts(request, knows_hosts);
         let media = match &read {
@@ -114,22 +113,22 @@ impl Exchange {
             }
             Ok(head) => ExchangeState::Body { head, is_whole: !has_body },
         };
-        let (body, held, since_ms) = (Vec::new(), Vec::new(), cx.now.mono_ms);
+        let since_ms = cx.now.mono_ms;
         let timeout_ms = match &state {
             ExchangeState::Body { head, .. } if is_grpc => grpc::timeout_ms(&head.head()),
             _ => None,
         };
         Exchange {
             state,
-            parts,
+            parts: ResponseParts::new(is_head, takes_trailers),
             is_grpc,
             due_ms: timeout_ms.map(|ms| since_ms + ms),
             has_begun: false,
-            body,
+            body: Vec::new(),
             since_ms,
             seen: 0,
             ticket: None,
-            held,
+            held: Vec::new(),
             record: None,
             wait: DurableWait::default(),
         }
@@ -329,12 +328,17 @@ impl Exchange {
 
     /// Handles a request that is whole, and says which record its answer shows.
     fn handle(&mut self, cx: &mut Cx<'_>, body: &[u8], lease: Option<Box<Lease>>) -> u64 {
-        let ExchangeState::Body { head, .. } = &self.state else { return 0 };
+        let state = std::mem::replace(&mut self.state, ExchangeState::Written);
+        let ExchangeState::Body { head: filed, .. } = state else {
+            self.state = state;
+            return 0;
+        };
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
         let (tools, turn) = ((cx.engine, &mut *lent, &mut *cx.out), (cx.now, cx.wake, cx.peer));
-        let (head, body) = (head.head(), Source::from(body));
+        let (head, body) = (filed.head(), Source::from(body));
         let (handled, record) = request::handle_parts(tools, turn, &head, body, &mut self.parts);
         drop(lent);
+        cx.worker.heads.reuse(filed);
         self.set_state(handled);
         record
     }

@@ -23,6 +23,8 @@ pub(super) struct PartLine {
     pub(super) name: Span,
     /// As it came, with white space.
     pub(super) value: Span,
+    /// True: the value is compared, and kept.
+    is_compared: bool,
 }
 
 /// What a head must share with one that is kept, to be compared with it.
@@ -84,7 +86,7 @@ impl KeptParts {
         // A query may hold a key.
         let is_kept = layout.form == TargetForm::Origin && layout.query.is_absent();
         // The layout has values without white space, and gaps have it.
-        let is_filed = |line: &PartLine| line.known.is_some() && !line.is_compared();
+        let is_filed = |line: &PartLine| line.known.is_some() && !line.is_compared;
         let is_plain = |line: &PartLine| line.value.of(bytes).is_some_and(is_plain);
         let has_space = lines.iter().any(|line| is_filed(line) && !is_plain(line));
         if !is_kept || has_space || bytes.len() > TEXT_BYTES_MAX {
@@ -110,7 +112,7 @@ impl KeptPartsHead {
     ) -> KeptPartsHead {
         let PartsKey { method, target, authority, has_body, fields_min } = key;
         let mut bytes = bytes.to_vec();
-        for line in lines.iter().filter(|line| !line.is_compared()) {
+        for line in lines.iter().filter(|line| !line.is_compared) {
             bytes[line.value.range().unwrap_or_default()].fill(0);
         }
         KeptPartsHead {
@@ -180,7 +182,7 @@ impl KeptPartsHead {
         if line.name.of(&self.bytes) != Some(name) {
             return false;
         }
-        if line.is_compared() {
+        if line.is_compared {
             return line.value.of(&self.bytes) == Some(value);
         }
         match line.known {
@@ -204,9 +206,8 @@ impl KeptPartsHead {
 }
 
 impl PartLine {
-    /// Whether the value is compared, and kept.
-    fn is_compared(&self) -> bool {
-        match self.known {
+    pub(super) fn new(known: Option<KnownField>, name: Span, value: Span) -> PartLine {
+        let is_compared = match known {
             Some(KnownField::Named(field)) => kept::is_kept(field),
             Some(KnownField::Host) => true,
             // These are left out of a head in parts.
@@ -214,7 +215,8 @@ impl PartLine {
                 true
             }
             Some(KnownField::ContentLength) | None => false,
-        }
+        };
+        PartLine { known, name, value, is_compared }
     }
 }
 

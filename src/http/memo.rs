@@ -11,6 +11,7 @@ use super::{
     kept::KeptHead,
     kept_parts::{KeptParts, PartLine},
     parse::{FieldLine, parse_head_of},
+    request_parts::FiledHead,
 };
 
 /// Heads that are kept; a further one pushes the oldest out.
@@ -51,6 +52,8 @@ pub struct HeadMemo {
     pub(super) parts: KeptParts,
     /// The lines of the one that was read last.
     pub(super) part_lines: Vec<PartLine>,
+    /// Room for the next one.
+    pub(super) spare_parts: Option<Box<FiledHead>>,
 }
 
 impl HeadMemo {
@@ -67,6 +70,7 @@ impl HeadMemo {
             known_host: Vec::new(),
             parts: KeptParts::new(),
             part_lines: Vec::new(),
+            spare_parts: None,
         }
     }
 

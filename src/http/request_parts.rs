@@ -5,7 +5,8 @@
 //! nothing here (RFC 9113 §8.2.2) and are left out.
 
 use super::{
-    HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, HeadMemo, Method, Reject, Version,
+    HEAD_BYTES_CEILING, Head, HeadLayout, HeadLimits, HeadMemo, Method, Reject, TargetForm,
+    Version,
     head::{Field, Span},
     kept_parts::{PartLine, PartsKey},
     line,
@@ -32,7 +33,11 @@ pub struct RequestParts<'r, F> {
 
 /// A valid head, and the bytes that it is read from.
 #[derive(Debug)]
-pub struct HeadBuf {
+pub struct HeadBuf(Box<FiledHead>);
+
+/// A head, or room for one.
+#[derive(Debug)]
+pub(super) struct FiledHead {
     bytes: Vec<u8>,
     layout: HeadLayout,
 }
@@ -41,17 +46,26 @@ impl HeadBuf {
     /// The head.
     #[inline]
     pub fn head(&self) -> Head<'_> {
-        self.layout.head(&self.bytes)
+        self.0.layout.head(&self.0.bytes)
     }
 
     /// Whether the hosts that it names are known to the server; see [`HeadMemo::read`].
     pub fn knows_hosts(&self) -> bool {
-        self.layout.knows_hosts()
+        self.0.layout.knows_hosts()
     }
 
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
-        self.bytes.capacity()
+        size_of::<FiledHead>() + self.0.bytes.capacity()
+    }
+}
+
+impl FiledHead {
+    /// Room for a head of the usual size.
+    #[cold]
+    fn room() -> Box<FiledHead> {
+        let layout = HeadLayout::begin(Method::Other, Version::Http11, TargetForm::Origin);
+        Box::new(FiledHead { bytes: Vec::with_capacity(BYTES_TYPICAL), layout })
     }
 }
 
@@ -94,37 +108,47 @@ impl HeadMemo {
         let RequestParts { method, target, authority, mut fields, has_body, .. } = parts;
         let key =
             PartsKey { method, target, authority, has_body, fields_min: fields.size_hint().0 };
-        let HeadMemo { limits, known_host, parts, part_lines, .. } = self;
+        let HeadMemo { limits, known_host, parts, part_lines, spare_parts, .. } = self;
         let (mut begun, mut differs) = (None, None);
+        let mut head = spare_parts.take().unwrap_or_else(FiledHead::room);
+        let FiledHead { bytes, layout } = &mut *head;
+        bytes.clear();
         if let Some(kept) = parts.find(key).map(|place| parts.at(place)) {
             // Whether it is another head shows field by field.
-            let (mut bytes, mut layout) = (kept.bytes().to_vec(), *kept.layout());
+            bytes.extend_from_slice(kept.bytes());
+            *layout = *kept.layout();
             let mut place = kept.first_line();
             for field in fields.by_ref() {
-                if !kept.recall(place, field, &mut bytes, &mut layout.body, limits) {
+                if !kept.recall(place, field, bytes, &mut layout.body, limits) {
                     differs = Some(field);
                     break;
                 }
                 place += 1;
             }
             if differs.is_none() && place == kept.lines().len() {
-                return Ok(HeadBuf { bytes, layout });
+                return Ok(HeadBuf(head));
             }
             bytes.truncate(kept.start_of(place));
-            begun = Some((bytes, &kept.lines()[..place]));
+            begun = Some(&kept.lines()[..place]);
         }
         let fields = differs.into_iter().chain(fields);
-        let mut section = Section::begin(key, begun, part_lines, limits)?;
+        let mut section = Section::begin(key, (bytes, begun), part_lines, limits)?;
         let filed = file(key, fields, &mut section, known_host, limits);
-        let layout = filed.map_err(|reject| section.refused(reject))?;
-        let mut head = HeadBuf { bytes: section.bytes, layout };
-        let is_host_known = head.layout.knows_hosts;
-        head.layout.knows_hosts = knows_hosts(&head.head(), is_host_known);
-        if head.layout.knows_hosts && !is_host_known {
-            self.note_host(head.layout.host.of(&head.bytes).unwrap_or_default());
+        *layout = filed.map_err(|reject| section.refused(reject))?;
+        let is_host_known = layout.knows_hosts;
+        layout.knows_hosts = knows_hosts(&layout.head(bytes), is_host_known);
+        if layout.knows_hosts && !is_host_known {
+            self.note_host(layout.host.of(bytes).unwrap_or_default());
         }
-        self.parts.keep(key, (&head.bytes, &self.part_lines), &head.layout);
-        Ok(head)
+        self.parts.keep(key, (bytes, &self.part_lines), layout);
+        Ok(HeadBuf(head))
+    }
+
+    /// Takes back the room of a head that is not needed any more, for the next one.
+    pub fn reuse(&mut self, head: HeadBuf) {
+        if head.0.bytes.capacity() <= BYTES_TYPICAL {
+            self.spare_parts = Some(head.0);
+        }
     }
 }
 
@@ -215,7 +239,7 @@ fn is_left_out(known: Option<KnownField>) -> bool {
 /// The field lines of a head on its way.
 struct Section<'l> {
     /// The lines, behind method and target.
-    bytes: Vec<u8>,
+    bytes: &'l mut Vec<u8>,
     bytes_max: usize,
     lines: &'l mut Vec<PartLine>,
     /// How many more there may be.
@@ -229,7 +253,7 @@ impl<'l> Section<'l> {
     /// up to their end.
     fn begin(
         key: PartsKey<'_>,
-        begun: Option<(Vec<u8>, &[PartLine])>,
+        (bytes, begun): (&'l mut Vec<u8>, Option<&[PartLine]>),
         lines: &'l mut Vec<PartLine>,
         limits: &HeadLimits,
     ) -> Result<Section<'l>, Reject> {
@@ -238,7 +262,7 @@ impl<'l> Section<'l> {
         let head_bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
         let bytes_max = head_bytes_max.saturating_sub(LINE_BYTES + END.len());
         let (fields_left, syntax) = (limits.fields_max.min(FIELDS_CEILING), Ok(()));
-        if let Some((bytes, known)) = begun {
+        if let Some(known) = begun {
             lines.extend_from_slice(known);
             let fields_left = fields_left - known.len();
             return Ok(Section { bytes, bytes_max, lines, fields_left, syntax });
@@ -247,7 +271,6 @@ impl<'l> Section<'l> {
         if method.len() + target.len() + LINE_BYTES > head_bytes_max {
             return Err(Reject::TargetTooLong);
         }
-        let mut bytes = Vec::with_capacity(BYTES_TYPICAL);
         bytes.extend_from_slice(method);
         bytes.extend_from_slice(target);
         let mut section = Section { bytes, bytes_max, lines, fields_left, syntax };
@@ -262,7 +285,7 @@ impl<'l> Section<'l> {
         let is_type =
             |line: &&PartLine| matches!(line.known, Some(KnownField::Named(Field::ContentType)));
         let content_type = self.lines.iter().find(is_type);
-        let content_type = content_type.and_then(|line| line.value.of(&self.bytes));
+        let content_type = content_type.and_then(|line| line.value.of(self.bytes));
         PartsReject { reject, content_type: content_type.map(|value| value.trim_ascii().into()) }
     }
 
@@ -305,7 +328,7 @@ impl<'l> Section<'l> {
         let value_span = Span::new(self.bytes.len(), self.bytes.len() + value.len());
         self.bytes.extend_from_slice(value);
         self.bytes.extend_from_slice(END);
-        self.lines.push(PartLine { known, name: name_span, value: value_span });
+        self.lines.push(PartLine::new(known, name_span, value_span));
         Ok(())
     }
 }

@@ -1155,6 +1155,28 @@ fn a_draining_server_ends_its_connections() {
     rig.0.join();
 }
 
+/// Their bodies have twice the bytes of the connection's window.
+#[test]
+fn calls_that_wait_leave_the_window_open_to_others() {
+    let rig = Rig::limited(|limits| limits.drain_ms = 300);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let request = || post("application/json", "/").body(()).unwrap();
+        let mut held = rpc("SendMessage", &params("hold:60000:3"));
+        held.resize(16 * 1024, b' ');
+        let mut waiting = Vec::new();
+        for _ in 0..120 {
+            let (response, mut stream) = client.send_request(request(), false).unwrap();
+            stream.send_data(held.clone().into(), true).unwrap();
+            waiting.push(response);
+        }
+        let late = ask(&mut client, request(), &rpc("GetTask", &json!({ "id": "none" }))).await;
+        assert_eq!(late.status(), 200);
+    });
+    rig.0.shutdown();
+    rig.0.join();
+}
+
 /// JSON-RPC and HTTP+JSON; the calls of gRPC are in `tests/server/grpc.rs`.
 #[test]
 fn calls_that_wait_are_answered_at_the_end_of_the_server() {

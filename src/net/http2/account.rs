@@ -89,11 +89,9 @@ impl Account {
     /// Counts `before` bytes no longer.
     pub(super) fn give_back(&self, before: usize) {
         // A connection that was cut learns it where it is driven.
-        if before > 0 {
-            let mut share = self.lock();
-            let all = share.held() - before;
-            self.server.buffers.shrink(&mut share, all);
-        }
+        let mut share = self.lock();
+        let all = share.held() - before;
+        self.server.buffers.shrink(&mut share, all);
     }
 
     /// True: the connection had taken most and must go.

@@ -10,6 +10,9 @@ use super::{
     deadline::{Deadline, earlier},
 };
 
+/// The start of a window that does not end.
+const UNLIMITED: u64 = u64::MAX / 2;
+
 /// The body of a request on its way.
 pub(super) struct Body {
     stream: RecvStream,
@@ -25,6 +28,9 @@ pub(super) struct Body {
 pub(super) enum Piece {
     /// Some bytes of it.
     Bytes(Bytes),
+    /// All of it, as it came. The window stays shut until [`Body::open_window`], or until its call
+    /// is over: h2 opens it then.
+    All(Bytes),
     /// Its end.
     End,
     /// It comes too slowly.
@@ -36,8 +42,14 @@ pub(super) enum Piece {
 }
 
 impl Body {
-    pub(super) fn new(stream: RecvStream, shared: &Http2Shared) -> Body {
-        Body { stream, since_ms: shared.local.clock.now().mono_ms, seen: 0, came: 0, ahead: 0 }
+    /// Nothing has come yet, and it has no time limits but those of its call.
+    pub(super) fn new(stream: RecvStream) -> Body {
+        Body { stream, since_ms: UNLIMITED, seen: 0, came: 0, ahead: 0 }
+    }
+
+    /// From now on it has those of a body of HTTP/1.1.
+    pub(super) fn limit(&mut self, shared: &Http2Shared) {
+        self.since_ms = shared.now_ms();
     }
 
     /// The next piece; `due_ms`: the time after which there is no point in waiting.
@@ -48,13 +60,14 @@ impl Body {
         deadline: &mut Deadline,
         due_ms: Option<u64>,
     ) -> Poll<Piece> {
-        let ahead = std::mem::take(&mut self.ahead);
-        if ahead > 0 {
-            let _ = self.stream.flow_control().release_capacity(ahead);
-        }
+        self.open_window();
         match self.stream.poll_data(cx) {
             Poll::Ready(Some(Ok(bytes))) => {
                 self.came += bytes.len();
+                if self.came == bytes.len() && self.is_over() {
+                    self.ahead = bytes.len();
+                    return Poll::Ready(Piece::All(bytes));
+                }
                 // The window is open again at once: what is held is bounded by who holds it.
                 let _ = self.stream.flow_control().release_capacity(bytes.len());
                 return Poll::Ready(Piece::Bytes(bytes));
@@ -76,8 +89,17 @@ impl Body {
             }
             (self.since_ms, self.seen) = (now, self.came);
         }
-        deadline.arm(cx, earlier(due_ms, Some(self.since_ms + limits.body_idle_ms)));
+        let due_ms = earlier(due_ms, Some(self.since_ms + limits.body_idle_ms));
+        deadline.arm(cx, &shared.local, due_ms);
         Poll::Pending
+    }
+
+    /// Lets the peer send as much as came ahead of its time.
+    pub(super) fn open_window(&mut self) {
+        let ahead = std::mem::take(&mut self.ahead);
+        if ahead > 0 {
+            let _ = self.stream.flow_control().release_capacity(ahead);
+        }
     }
 
     /// A piece that came before it was asked for: h2 holds whole reads for the sake of a byte, so
@@ -108,13 +130,8 @@ impl Body {
         self.stream.is_end_stream()
     }
 
-    /// True: this piece, which has just come, is all of the body.
-    pub(super) fn is_all(&self, piece: &Bytes) -> bool {
-        self.came == piece.len() && self.is_over()
-    }
-
-    /// The body has no more time limits but those of its call.
+    /// From now on it has no time limits but those of its call.
     pub(super) fn rest(&mut self) {
-        (self.since_ms, self.seen) = (u64::MAX / 2, 0);
+        self.since_ms = UNLIMITED;
     }
 }

@@ -12,19 +12,22 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use bytes::Bytes;
-use h2::{
-    Ping, PingPong, Reason, RecvStream,
-    server::{Connection, SendResponse},
-};
-use http::Request;
+use h2::{Ping, PingPong, Reason, server::Connection};
+use http::request::Parts;
 use smallvec::SmallVec;
 
 use crate::net::{server_state::Stage, transport::Transport};
 
-use super::{Http2Shared, deadline::Deadline, request, rewind::Rewind};
+use super::{
+    Http2Shared,
+    deadline::Deadline,
+    request::{self, Rest},
+    rewind::Rewind,
+    send::Outgoing,
+};
 
-type AcceptedCall = (Request<RecvStream>, SendResponse<Bytes>);
+/// Calls of one read for which there is room on the stack.
+const CALLS_TYPICAL: usize = 32;
 
 /// Wakes the task of a connection, but not for what that does itself.
 struct ConnectionWaker {
@@ -46,7 +49,7 @@ impl Wake for ConnectionWaker {
 
 /// One connection.
 pub(super) struct Http2Connection<S: Transport> {
-    h2: Connection<Rewind<S>, Bytes>,
+    h2: Connection<Rewind<S>, Outgoing>,
     pings: Option<PingPong>,
     shared: Rc<Http2Shared>,
     deadline: Deadline,
@@ -65,12 +68,12 @@ pub(super) struct Http2Connection<S: Transport> {
 impl<S: Transport> Http2Connection<S> {
     /// A connection that is driven by the task of `waker`.
     pub(super) fn new(
-        mut h2: Connection<Rewind<S>, Bytes>,
+        mut h2: Connection<Rewind<S>, Outgoing>,
         shared: Rc<Http2Shared>,
         task: Waker,
     ) -> Http2Connection<S> {
         let pings = h2.ping_pong();
-        let (deadline, moved_ms) = (Deadline::new(&shared.local), shared.now_ms());
+        let (deadline, moved_ms) = (Deadline::default(), shared.now_ms());
         let waker = Arc::new(ConnectionWaker { task, begins_calls: AtomicBool::new(false) });
         let (asked_ms, is_leaving, ends_ms) = (None, false, None);
         Http2Connection {
@@ -115,12 +118,15 @@ impl<S: Transport> Http2Connection<S> {
         let cx = &mut Context::from_waker(&waker);
         loop {
             // All that h2 has: while it waits there, a head takes several times its bytes.
-            let mut calls: SmallVec<[AcceptedCall; 8]> = SmallVec::new();
-            while calls.is_empty() || self.shared.inflow.has_heads() {
+            let mut heads: SmallVec<[Parts; CALLS_TYPICAL]> = SmallVec::new();
+            let mut rests: SmallVec<[Rest; CALLS_TYPICAL]> = SmallVec::new();
+            while heads.is_empty() || self.shared.inflow.has_heads() {
                 match self.h2.poll_accept(cx) {
-                    Poll::Ready(Some(Ok(call))) => {
+                    Poll::Ready(Some(Ok((request, respond)))) => {
                         self.shared.inflow.called();
-                        calls.push(call);
+                        let (head, body) = request.into_parts();
+                        heads.push(head);
+                        rests.push((body, respond));
                         // Others that came with it are known to h2.
                         self.shared.inflow.pause(true);
                     }
@@ -130,7 +136,7 @@ impl<S: Transport> Http2Connection<S> {
                 }
             }
             self.shared.inflow.pause(false);
-            if calls.is_empty() {
+            if heads.is_empty() {
                 return true;
             }
             self.moved_ms = self.shared.now_ms();
@@ -139,8 +145,8 @@ impl<S: Transport> Http2Connection<S> {
                 self.asked_ms = None;
             }
             self.waker.begins_calls.store(true, Relaxed);
-            for (request, respond) in calls {
-                request::start(&self.shared, request, respond, cx);
+            for (head, rest) in heads.iter().zip(rests.drain(..)) {
+                request::start(&self.shared, head, rest, cx);
             }
             self.waker.begins_calls.store(false, Relaxed);
         }
@@ -155,7 +161,7 @@ impl<S: Transport> Http2Connection<S> {
             cx.waker().wake_by_ref();
             now + self.shared.limits().linger_ms
         });
-        self.deadline.arm(cx, ends_ms);
+        self.deadline.arm(cx, &self.shared.local, ends_ms);
         if now < ends_ms { Poll::Pending } else { Poll::Ready(()) }
     }
 
@@ -207,7 +213,7 @@ impl<S: Transport> Http2Connection<S> {
                 now + stall_ms
             }
         };
-        self.deadline.arm(cx, due_ms);
+        self.deadline.arm(cx, &self.shared.local, due_ms);
         Poll::Pending
     }
 }

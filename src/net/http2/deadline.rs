@@ -11,40 +11,37 @@ use crate::net::{
 };
 
 /// A deadline of whoever polls it, in the worker's wheel; it also hears the end of the server.
-pub(super) struct Deadline {
+#[derive(Default)]
+pub(super) struct Deadline(Option<Armed>);
+
+/// A place in the wheel.
+struct Armed {
     local: Rc<WorkerState>,
-    slot: Option<(TimerSlot, Waker)>,
+    slot: TimerSlot,
+    waker: Waker,
 }
 
 impl Deadline {
-    pub(super) fn new(local: &Rc<WorkerState>) -> Deadline {
-        Deadline { local: Rc::clone(local), slot: None }
-    }
-
     /// Wakes the caller at `due_ms` of the monotonic clock, and when the server drains.
-    pub(super) fn arm(&mut self, cx: &Context<'_>, due_ms: u64) {
-        let slot = match &self.slot {
-            Some((slot, waker)) if waker.will_wake(cx.waker()) => *slot,
+    pub(super) fn arm(&mut self, cx: &Context<'_>, local: &Rc<WorkerState>, due_ms: u64) {
+        let slot = match &self.0 {
+            Some(armed) if armed.waker.will_wake(cx.waker()) => armed.slot,
             _ => {
-                self.disarm();
-                let slot = self.local.wheel.borrow_mut().insert(cx.waker().clone());
-                self.slot = Some((slot, cx.waker().clone()));
+                // The old place is free before a new one is taken.
+                self.0 = None;
+                let (local, waker) = (Rc::clone(local), cx.waker().clone());
+                let slot = local.wheel.borrow_mut().insert(waker.clone());
+                self.0 = Some(Armed { local, slot, waker });
                 slot
             }
         };
-        self.local.arm(slot, due_ms);
-    }
-
-    fn disarm(&mut self) {
-        if let Some((slot, _)) = self.slot.take() {
-            self.local.wheel.borrow_mut().remove(slot);
-        }
+        local.arm(slot, due_ms);
     }
 }
 
-impl Drop for Deadline {
+impl Drop for Armed {
     fn drop(&mut self) {
-        self.disarm();
+        self.local.wheel.borrow_mut().remove(self.slot);
     }
 }
 

@@ -31,28 +31,27 @@ struct LastHead {
     second: u64,
     media: &'static str,
     content_length: Option<u64>,
-    headers: HeaderMap,
+    response: Response<()>,
 }
 
 impl Heads {
     /// The head of an answer that begins now.
     pub(super) fn response(&self, head: &HeadParts, now: Now) -> Response<()> {
-        let mut response = Response::new(());
-        // All our statuses are some.
-        *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or_default();
-        *response.headers_mut() = match head.fields.is_empty() {
+        let mut response = match head.fields.is_empty() {
             true => self.repeated(head, now),
             false => {
-                let mut headers = self.headers(head, now);
-                put(&mut headers, head.fields.get());
-                headers
+                let mut response = self.begin(head, now);
+                put(response.headers_mut(), head.fields.get());
+                response
             }
         };
+        // All our statuses are some.
+        *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or_default();
         response
     }
 
-    /// A copy of the last headers, if they would be the same.
-    fn repeated(&self, head: &HeadParts, now: Now) -> HeaderMap {
+    /// A copy of the last head, if it would be the same but for the status.
+    fn repeated(&self, head: &HeadParts, now: Now) -> Response<()> {
         let &HeadParts { media, content_length, .. } = head;
         let second = now.unix_ms / 1000;
         let mut last = self.last.borrow_mut();
@@ -60,22 +59,24 @@ impl Heads {
             && (last.second, last.content_length) == (second, content_length)
             && last.media == media
         {
-            return last.headers.clone();
+            return last.response.clone();
         }
-        let headers = self.headers(head, now);
-        *last = Some(LastHead { second, media, content_length, headers: headers.clone() });
-        headers
+        let response = self.begin(head, now);
+        *last = Some(LastHead { second, media, content_length, response: response.clone() });
+        response
     }
 
-    /// The fields that are not the answer's own. Of gRPC there is but the type: its messages say
-    /// how long they are.
-    fn headers(&self, head: &HeadParts, now: Now) -> HeaderMap {
-        let mut headers = HeaderMap::with_capacity(4);
+    /// A head with the fields that are not the answer's own. Of gRPC there is but the type: its
+    /// messages say how long they are.
+    fn begin(&self, head: &HeadParts, now: Now) -> Response<()> {
+        let mut response = Response::new(());
+        let headers = response.headers_mut();
+        headers.reserve(4);
         if !head.media.is_empty() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(head.media));
         }
         if head.media == media::GRPC {
-            return headers;
+            return response;
         }
         if let Some(date) = self.date(now) {
             headers.insert(DATE, date);
@@ -83,7 +84,7 @@ impl Heads {
         if let Some(length) = head.content_length {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
-        headers
+        response
     }
 
     fn date(&self, now: Now) -> Option<HeaderValue> {

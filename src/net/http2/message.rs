@@ -8,7 +8,6 @@ use std::{
 };
 
 use bytes::{Buf, Bytes, BytesMut};
-use h2::RecvStream;
 
 use crate::binding::grpc::{
     Code, Status,
@@ -48,8 +47,9 @@ fn refuse<T>(code: Code, why: &str) -> Result<T, NoMessage> {
 
 impl Messages {
     /// Nothing has come yet.
-    pub(super) fn new(stream: RecvStream, shared: &Rc<Http2Shared>) -> Messages {
-        let (body, shared) = (Body::new(stream, shared), Rc::clone(shared));
+    pub(super) fn new(mut body: Body, shared: &Rc<Http2Shared>) -> Messages {
+        body.limit(shared);
+        let shared = Rc::clone(shared);
         let (held, joined) = (Bytes::new(), BytesMut::new());
         Messages { shared, body, held, joined, charged: 0 }
     }
@@ -151,7 +151,8 @@ impl Messages {
             },
         });
         match piece.await? {
-            Piece::Bytes(piece) => {
+            Piece::Bytes(piece) | Piece::All(piece) => {
+                self.body.open_window();
                 self.keep(piece);
                 Ok(true)
             }

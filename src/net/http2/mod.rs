@@ -27,7 +27,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use h2::server::Builder;
 use tokio::io::AsyncWriteExt;
 
@@ -48,6 +47,7 @@ use connection::Http2Connection;
 use fields::Heads;
 use flood::Inflow;
 use rewind::{Rewind, poll_skip};
+use send::{Gone, Outgoing};
 
 /// What h2 takes of one answer before it wants to be rid of it.
 const SEND_BUFFER: usize = 64 * 1024;
@@ -103,19 +103,38 @@ impl Http2Shared {
     }
 }
 
-/// Counts a call for as long as it lives.
-struct CallGuard(Rc<Http2Shared>);
+/// Counts a call for as long as it lives, and what it holds while it waits.
+struct CallGuard {
+    shared: Rc<Http2Shared>,
+    /// Bytes of buffers that are counted among all.
+    charged: usize,
+}
 
 impl CallGuard {
     fn new(shared: &Rc<Http2Shared>) -> CallGuard {
         shared.active.set(shared.active.get() + 1);
-        CallGuard(Rc::clone(shared))
+        CallGuard { shared: Rc::clone(shared), charged: 0 }
+    }
+
+    /// Counts so many bytes that it holds; [`Gone`]: the buffers have no room for them.
+    fn charge(&mut self, held: usize) -> Result<(), Gone> {
+        let before = std::mem::replace(&mut self.charged, held);
+        let (account, now_ms) = (&self.shared.account, self.shared.now_ms());
+        if account.charge(before, held, now_ms) { Ok(()) } else { Err(Gone) }
+    }
+
+    /// Counts none any more.
+    fn give_back(&mut self) {
+        if self.charged > 0 {
+            self.shared.account.give_back(std::mem::take(&mut self.charged));
+        }
     }
 }
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        self.0.active.set(self.0.active.get() - 1);
+        self.give_back();
+        self.shared.active.set(self.shared.active.get() - 1);
     }
 }
 
@@ -161,7 +180,7 @@ async fn serve<S: Transport>(stream: S, read: Vec<u8>, local: Rc<WorkerState>, l
     let shared = Rc::new(Http2Shared::new(&local, stream.peer(), local_addr, waker.clone()));
     let limits = shared.limits();
     let within = Duration::from_millis(limits.head_timeout_ms);
-    let handshake = builder(limits).handshake::<_, Bytes>(Rewind::new(read, stream, &shared));
+    let handshake = builder(limits).handshake::<_, Outgoing>(Rewind::new(read, stream, &shared));
     let Ok(Ok(h2)) = tokio::time::timeout(within, handshake).await else { return };
     let mut connection = Http2Connection::new(h2, shared, waker);
     poll_fn(|cx| connection.poll(cx)).await;

@@ -13,10 +13,13 @@ use std::{
 
 use bytes::Bytes;
 use h2::{RecvStream, SendStream, server::SendResponse};
-use http::{HeaderMap, Method, Request, Response, uri::PathAndQuery};
+use http::{HeaderMap, Method, Response, request::Parts, uri::PathAndQuery};
 
 use crate::{
-    binding::{grpc::Status, responder::Content},
+    binding::{
+        grpc::{Rpc, Status},
+        responder::Content,
+    },
     engine::{Cx, Exchange, HeadParts, RequestParts, ResponseFields, ResponseSink},
     net::{wheel::NEVER, worker_state::WorkerScratch},
 };
@@ -26,62 +29,55 @@ use super::{
     body::{Body, Piece},
     deadline::Deadline,
     fields::trailers,
-    send::{Gone, Sending, take, take_piece},
+    send::{Gone, Outgoing, Sending, take, take_piece},
     services,
 };
+
+/// What is to come of a request, and where its answer goes.
+pub(super) type Rest = (RecvStream, SendResponse<Outgoing>);
 
 /// Answers a request at once if it can be, and in a task of its own otherwise.
 pub(super) fn start(
     shared: &Rc<Http2Shared>,
-    request: Request<RecvStream>,
-    respond: SendResponse<Bytes>,
+    head: &Parts,
+    (body, respond): Rest,
     cx: &mut Context<'_>,
 ) {
-    let guard = CallGuard::new(shared);
-    let exchange = begin(shared, &request);
-    if let Some(rpc) = services::rpc_at(request.uri().path())
-        && exchange.is_grpc()
-    {
-        let (body, due_ms) = (request.into_body(), exchange.due_ms());
-        let mut call = Box::pin(services::answer(guard, rpc, body, respond, due_ms));
-        if call.as_mut().poll(cx).is_pending() {
-            tokio::task::spawn_local(call);
-        }
-        return;
-    }
-    // What waits holds its request, and h2's form of it takes several times the bytes.
-    let mut body = Body::new(request.into_body(), shared);
-    body.rest();
     let mut call = Http2Request {
-        guard,
+        exchange: begin(shared, head, &body),
+        guard: CallGuard::new(shared),
         respond,
-        exchange,
-        body: Some(body),
-        deadline: Deadline::new(&shared.local),
-        charged: 0,
+        body: Some(Body::new(body)),
+        unopened: None,
+        deadline: Deadline::default(),
         may_begin: false,
         stream: None,
         is_stream: false,
         sending: None,
         end: End::Open,
     };
-    if call.go_on(cx).is_pending() {
+    if let Some(rpc) = services::rpc_at(head.uri.path())
+        && call.exchange.is_grpc()
+    {
+        return call.serve(rpc, cx);
+    }
+    if Pin::new(&mut call).poll(cx).is_pending() {
         tokio::task::spawn_local(call);
     }
 }
 
 /// RFC 9113 §8.3.1: `:authority` stands for `Host`.
-fn begin(shared: &Http2Shared, request: &Request<RecvStream>) -> Exchange {
-    let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
-    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
-    let fields = request.headers().iter().map(|(name, value)| (name.as_ref(), value.as_bytes()));
+fn begin(shared: &Http2Shared, head: &Parts, body: &RecvStream) -> Exchange {
+    let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let fields = head.headers.iter().map(|(name, value)| (name.as_ref(), value.as_bytes()));
     let request = RequestParts {
-        method: request.method().as_str().as_bytes(),
+        method: head.method.as_str().as_bytes(),
         target: target.as_bytes(),
         authority,
         fields,
         // What begins a request of another kind may be all of it.
-        has_body: request.method() == Method::POST || !request.body().is_end_stream(),
+        has_body: head.method == Method::POST || !body.is_end_stream(),
         takes_trailers: true,
     };
     with_cx(shared, Waker::noop(), |cx| Exchange::new(cx, request))
@@ -100,17 +96,17 @@ fn with_cx<T>(shared: &Http2Shared, wake: &Waker, work: impl FnOnce(&mut Cx<'_>)
 /// One request on its way.
 struct Http2Request {
     guard: CallGuard,
-    respond: SendResponse<Bytes>,
+    respond: SendResponse<Outgoing>,
     exchange: Exchange,
     /// What is to come of the body; nothing once the answer has begun.
     body: Option<Body>,
+    /// A body that has come at once: its window is opened when the call waits, or by h2 at its end.
+    unopened: Option<Body>,
     deadline: Deadline,
-    /// Bytes of buffers that are counted among all, while it waits.
-    charged: usize,
     /// False: answers of this connection wait to be read, and it may have to wait for them.
     may_begin: bool,
     /// The answer, once its head was sent.
-    stream: Option<SendStream<Bytes>>,
+    stream: Option<SendStream<Outgoing>>,
     /// True: the content comes in pieces, for as long as there is something to say.
     is_stream: bool,
     /// What was said and has not left.
@@ -135,7 +131,7 @@ struct Said<'s> {
     shared: &'s Http2Shared,
     head: Option<Response<()>>,
     is_stream: bool,
-    content: Result<Bytes, Gone>,
+    content: Result<Outgoing, Gone>,
     end: End,
 }
 
@@ -167,30 +163,45 @@ impl Said<'_> {
     }
 }
 
-impl Drop for Http2Request {
-    fn drop(&mut self) {
-        self.give_back();
-    }
-}
-
 impl Future for Http2Request {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         // What fails here is the client's leaving, or its end.
-        self.go_on(cx).map(drop)
+        let polled = self.go_on(cx).map(drop);
+        if polled.is_pending()
+            && let Some(mut body) = self.unopened.take()
+        {
+            body.open_window();
+        }
+        polled
     }
 }
 
 impl Http2Request {
+    /// Leaves the answer to the services that every gRPC server has.
+    #[cold]
+    fn serve(self, rpc: Rpc, cx: &mut Context<'_>) {
+        let Http2Request { guard, exchange, respond, body, .. } = self;
+        let Some(body) = body else { return };
+        let answer = services::answer(guard, rpc, body, respond, exchange.due_ms());
+        let mut call = Box::pin(answer);
+        if call.as_mut().poll(cx).is_pending() {
+            tokio::task::spawn_local(call);
+        }
+    }
+
     /// Sends what is said until all of it is.
     fn go_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
-        let shared = Rc::clone(&self.guard.0);
+        let shared = Rc::clone(&self.guard.shared);
         loop {
             if !ready!(self.send(&shared, cx))? {
                 return Poll::Ready(Ok(()));
             }
-            let said = ready!(self.turn(&shared, cx))?;
+            let is_stream = self.is_stream;
+            let (head, content) = (None, Ok(Outgoing::default()));
+            let mut said = Said { shared: &shared, head, is_stream, content, end: End::Open };
+            ready!(self.turn(&shared, cx, &mut said))?;
             self.is_stream = said.is_stream;
             let content = said.content?;
             if let Some(head) = said.head {
@@ -224,12 +235,13 @@ impl Http2Request {
         })
     }
 
-    /// Goes on until there is something to send.
-    fn turn<'s>(
+    /// Goes on until there is something to send, which `said` has then.
+    fn turn(
         &mut self,
-        shared: &'s Http2Shared,
+        shared: &Http2Shared,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Said<'s>, Gone>> {
+        said: &mut Said<'_>,
+    ) -> Poll<Result<(), Gone>> {
         if !self.may_begin {
             let is_late = self.exchange.is_late(shared.local.clock.now());
             if !is_late && !shared.account.lets_begin(cx.waker()) {
@@ -237,24 +249,23 @@ impl Http2Request {
             }
             self.may_begin = true;
         }
-        let (head, content) = (None, Ok(Bytes::new()));
-        let mut said = Said { shared, head, is_stream: self.is_stream, content, end: End::Open };
         let mut was_late = false;
         loop {
             let (is_late, whole) = self.read(shared, cx)?;
-            if (whole.is_some() || !self.exchange.wants_body()) && self.body.take().is_some() {
+            let is_wanted = whole.is_none() && self.exchange.wants_body();
+            if !is_wanted && (self.body.take().is_some() || whole.is_some()) {
                 // What is handled now makes room for its answer.
-                self.give_back();
+                self.guard.give_back();
             }
             let _ = with_cx(shared, cx.waker(), |cx| match whole {
-                Some(body) => self.exchange.poll_whole(cx, &body, &mut said),
-                None => self.exchange.poll(cx, &mut said),
+                Some(body) => self.exchange.poll_whole(cx, &body, said),
+                None => self.exchange.poll(cx, said),
             });
             if !said.is_nothing() {
                 // A request that is answered before it has come is refused.
                 self.body = None;
-                self.give_back();
-                return Poll::Ready(Ok(said));
+                self.guard.give_back();
+                return Poll::Ready(Ok(()));
             }
             // What is late to us has moved on for the engine, or is refused.
             if !is_late || was_late {
@@ -263,8 +274,9 @@ impl Http2Request {
             was_late = true;
         }
         self.hear_reset(cx)?;
-        self.charge(shared)?;
-        self.deadline.arm(cx, self.exchange.deadline_ms(shared.limits()).unwrap_or(NEVER));
+        self.guard.charge(self.exchange.held_bytes())?;
+        let due_ms = self.exchange.deadline_ms(shared.limits()).unwrap_or(NEVER);
+        self.deadline.arm(cx, &shared.local, due_ms);
         Poll::Pending
     }
 
@@ -289,7 +301,8 @@ impl Http2Request {
         {
             let due_ms = self.exchange.deadline_ms(shared.limits());
             match body.poll(cx, shared, &mut self.deadline, due_ms) {
-                Poll::Ready(Piece::Bytes(bytes)) if body.is_all(&bytes) => {
+                Poll::Ready(Piece::All(bytes)) => {
+                    self.unopened = self.body.take();
                     return Ok((false, Some(bytes)));
                 }
                 Poll::Ready(Piece::Bytes(bytes)) => {
@@ -315,19 +328,8 @@ impl Http2Request {
         {
             self.exchange.push(shared.limits(), &piece);
         }
-        self.charge(shared)?;
-        self.deadline.arm(cx, self.exchange.due_ms().unwrap_or(NEVER));
+        self.guard.charge(self.exchange.held_bytes())?;
+        self.deadline.arm(cx, &shared.local, self.exchange.due_ms().unwrap_or(NEVER));
         Poll::Pending
-    }
-
-    /// Counts what is held while it waits.
-    fn charge(&mut self, shared: &Http2Shared) -> Result<(), Gone> {
-        let held = self.exchange.held_bytes();
-        let before = std::mem::replace(&mut self.charged, held);
-        if shared.account.charge(before, held, shared.now_ms()) { Ok(()) } else { Err(Gone) }
-    }
-
-    fn give_back(&mut self) {
-        self.guard.0.account.give_back(std::mem::take(&mut self.charged));
     }
 }

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use h2::{Reason, SendStream};
 
 use super::{Http2Shared, account::Account, deadline::Deadline};
@@ -15,9 +15,72 @@ use super::{Http2Shared, account::Account, deadline::Deadline};
 /// and the buffer stays with the worker.
 const COPY_MAX: usize = 64 * 1024;
 
+/// Bytes on their way through h2.
+pub(super) enum Outgoing {
+    /// What was said at once, of which nothing has left.
+    Whole(Counted),
+    /// A part of it, or what is not counted.
+    Part(Bytes),
+}
+
+impl Outgoing {
+    pub(super) fn is_empty(&self) -> bool {
+        !self.has_remaining()
+    }
+
+    /// Takes so many of the first bytes.
+    fn split_to(&mut self, length: usize) -> Outgoing {
+        let all = std::mem::take(self);
+        if length >= all.remaining() {
+            return all;
+        }
+        let mut rest = match all {
+            Outgoing::Whole(counted) => Bytes::from_owner(counted),
+            Outgoing::Part(bytes) => bytes,
+        };
+        let first = rest.split_to(length);
+        *self = Outgoing::Part(rest);
+        Outgoing::Part(first)
+    }
+}
+
+impl Default for Outgoing {
+    fn default() -> Outgoing {
+        Outgoing::Part(Bytes::new())
+    }
+}
+
+impl Buf for Outgoing {
+    fn remaining(&self) -> usize {
+        match self {
+            Outgoing::Whole(counted) => counted.bytes.len() - counted.sent,
+            Outgoing::Part(bytes) => bytes.len(),
+        }
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match self {
+            Outgoing::Whole(counted) => &counted.bytes[counted.sent..],
+            Outgoing::Part(bytes) => bytes,
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Outgoing::Whole(counted) => {
+                assert!(count <= counted.bytes.len() - counted.sent);
+                counted.sent += count;
+            }
+            Outgoing::Part(bytes) => bytes.advance(count),
+        }
+    }
+}
+
 /// Bytes that are counted among all buffers until h2 has sent them.
-struct Counted {
+pub(super) struct Counted {
     bytes: Vec<u8>,
+    /// How many of them are not among the rest.
+    sent: usize,
     /// True: a complete answer, for which the calls behind it wait.
     is_answer: bool,
     account: Arc<Account>,
@@ -25,7 +88,7 @@ struct Counted {
 
 impl AsRef<[u8]> for Counted {
     fn as_ref(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[self.sent..]
     }
 }
 
@@ -43,18 +106,18 @@ impl Drop for Counted {
 pub(super) struct Gone;
 
 /// Takes a complete answer out of a worker's buffer; [`Gone`]: the buffers have no room for it.
-pub(super) fn take(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Bytes, Gone> {
+pub(super) fn take(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Outgoing, Gone> {
     counted(out, shared, true)
 }
 
 /// Takes a piece of a stream as [`take`] does an answer.
-pub(super) fn take_piece(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Bytes, Gone> {
+pub(super) fn take_piece(out: &mut Vec<u8>, shared: &Http2Shared) -> Result<Outgoing, Gone> {
     counted(out, shared, false)
 }
 
-fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<Bytes, Gone> {
+fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<Outgoing, Gone> {
     let bytes = match out.len() {
-        0 => return Ok(Bytes::new()),
+        0 => return Ok(Outgoing::default()),
         // Room that is not used would be counted for as long as the answer waits.
         length if length <= COPY_MAX || length <= out.capacity() / 2 => {
             let bytes = out.as_slice().to_vec();
@@ -68,13 +131,13 @@ fn counted(out: &mut Vec<u8>, shared: &Http2Shared, is_answer: bool) -> Result<B
         true => account.charge_answer(bytes.capacity(), shared.now_ms()),
         false => account.charge(0, bytes.capacity(), shared.now_ms()),
     };
-    let counted = Counted { bytes, is_answer, account };
-    if has_room { Ok(Bytes::from_owner(counted)) } else { Err(Gone) }
+    let counted = Counted { bytes, sent: 0, is_answer, account };
+    if has_room { Ok(Outgoing::Whole(counted)) } else { Err(Gone) }
 }
 
 /// What is on its way to the peer.
 pub(super) struct Sending {
-    bytes: Bytes,
+    bytes: Outgoing,
     /// When the current window of the peer's began, and the bytes that it has taken since then.
     since_ms: u64,
     taken: usize,
@@ -82,7 +145,7 @@ pub(super) struct Sending {
 
 impl Sending {
     /// Nothing of it has left.
-    pub(super) fn new(bytes: Bytes, shared: &Http2Shared) -> Sending {
+    pub(super) fn new(bytes: Outgoing, shared: &Http2Shared) -> Sending {
         Sending { bytes, since_ms: shared.now_ms(), taken: 0 }
     }
 
@@ -92,30 +155,30 @@ impl Sending {
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        (stream, is_last): (&mut SendStream<Bytes>, bool),
+        (stream, is_last): (&mut SendStream<Outgoing>, bool),
         shared: &Http2Shared,
         deadline: &mut Deadline,
         due_ms: u64,
     ) -> Poll<Result<bool, Gone>> {
-        if self.bytes.is_empty() {
+        let mut left = self.bytes.remaining();
+        if left == 0 {
             if is_last {
-                stream.send_data(Bytes::new(), true).map_err(|_| Gone)?;
+                stream.send_data(Outgoing::default(), true).map_err(|_| Gone)?;
             }
             return Poll::Ready(Ok(true));
         }
         loop {
-            stream.reserve_capacity(self.bytes.len());
+            stream.reserve_capacity(left);
             let room = match stream.poll_capacity(cx) {
-                Poll::Ready(Some(Ok(room))) => room,
+                Poll::Ready(Some(Ok(room))) => room.min(left),
                 Poll::Ready(_) => return Poll::Ready(Err(Gone)),
                 Poll::Pending => break,
             };
-            let piece = self.bytes.split_to(room.min(self.bytes.len()));
-            self.taken += piece.len();
-            let is_all = self.bytes.is_empty();
-            shared.inflow.sent(piece.len());
-            stream.send_data(piece, is_last && is_all).map_err(|_| Gone)?;
-            if is_all {
+            let piece = self.bytes.split_to(room);
+            (self.taken, left) = (self.taken + room, left - room);
+            shared.inflow.sent(room);
+            stream.send_data(piece, is_last && left == 0).map_err(|_| Gone)?;
+            if left == 0 {
                 return Poll::Ready(Ok(true));
             }
         }
@@ -130,7 +193,8 @@ impl Sending {
         if now >= due_ms {
             return Poll::Ready(Ok(false));
         }
-        deadline.arm(cx, due_ms.min(self.since_ms + limits.write_stall_ms));
+        let due_ms = due_ms.min(self.since_ms + limits.write_stall_ms);
+        deadline.arm(cx, &shared.local, due_ms);
         Poll::Pending
     }
 }

@@ -6,8 +6,7 @@
 
 use std::{future::poll_fn, rc::Rc, task::Poll};
 
-use bytes::Bytes;
-use h2::{RecvStream, SendStream, server::SendResponse};
+use h2::{SendStream, server::SendResponse};
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
 
 use crate::{
@@ -24,16 +23,17 @@ use crate::{
 
 use super::{
     CallGuard, Http2Shared,
+    body::Body,
     deadline::{Deadline, earlier},
     fields::trailers,
     message::{Messages, NoMessage},
-    send::{Gone, Sending, take_piece},
+    send::{Gone, Outgoing, Sending, take_piece},
 };
 
 /// A call of theirs, and what it waits with.
 struct ServiceCall {
     guard: CallGuard,
-    respond: SendResponse<Bytes>,
+    respond: SendResponse<Outgoing>,
     deadline: Deadline,
     /// When the client no longer wants the answer.
     due_ms: Option<u64>,
@@ -71,12 +71,12 @@ pub(super) fn rpc_at(path: &str) -> Option<Rpc> {
 pub(super) async fn answer(
     guard: CallGuard,
     rpc: Rpc,
-    body: RecvStream,
-    respond: SendResponse<Bytes>,
+    body: Body,
+    respond: SendResponse<Outgoing>,
     due_ms: Option<u64>,
 ) {
-    let messages = Messages::new(body, &guard.0);
-    let deadline = Deadline::new(&guard.0.local);
+    let messages = Messages::new(body, &guard.shared);
+    let deadline = Deadline::default();
     let mut call = ServiceCall { guard, respond, deadline, due_ms };
     let end = match rpc {
         Rpc::Reflection => call.reflection(messages).await,
@@ -89,11 +89,11 @@ pub(super) async fn answer(
 
 impl ServiceCall {
     fn shared(&self) -> Rc<Http2Shared> {
-        Rc::clone(&self.guard.0)
+        Rc::clone(&self.guard.shared)
     }
 
     /// Begins the answer.
-    fn open(&mut self) -> Result<SendStream<Bytes>, End> {
+    fn open(&mut self) -> Result<SendStream<Outgoing>, End> {
         self.respond.send_response(initial(), false).map_err(|_| End::Gone)
     }
 
@@ -107,7 +107,7 @@ impl ServiceCall {
 
     /// A place among the open streams.
     fn permit(&self) -> Result<Permit, End> {
-        let shared = &self.guard.0;
+        let shared = &self.guard.shared;
         let permit = shared.engine().config.streams.permit(shared.local.worker);
         let refused = || grpc::status_of(&Fault::at_limit("streams_max"));
         permit.ok_or_else(|| End::Status(refused()))
@@ -116,13 +116,13 @@ impl ServiceCall {
     /// Sends a message; false: the time was over before all of it had left.
     async fn send(
         &mut self,
-        stream: &mut SendStream<Bytes>,
-        message: Bytes,
+        stream: &mut SendStream<Outgoing>,
+        message: Outgoing,
         due_ms: u64,
     ) -> Result<bool, Gone> {
         let ServiceCall { guard, deadline, .. } = self;
-        let mut sending = Sending::new(message, &guard.0);
-        poll_fn(|cx| sending.poll(cx, (stream, false), &guard.0, deadline, due_ms)).await
+        let mut sending = Sending::new(message, &guard.shared);
+        poll_fn(|cx| sending.poll(cx, (stream, false), &guard.shared, deadline, due_ms)).await
     }
 
     /// `grpc.health.v1.Health`.
@@ -141,7 +141,7 @@ impl ServiceCall {
                 return Err(End::Status(health::no_service()));
             }
             let mut stream = self.open()?;
-            let in_time = self.send(&mut stream, out.into(), due_ms).await?;
+            let in_time = self.send(&mut stream, Outgoing::Part(out.into()), due_ms).await?;
             return end(&mut stream, &if in_time { Status::OK } else { Status::late() });
         }
         let permit = self.permit()?;
@@ -165,7 +165,7 @@ impl ServiceCall {
                     let status = Status::new(Code::Unavailable, "the server is shutting down");
                     return Poll::Ready(Ok(Some(status)));
                 }
-                self.deadline.arm(cx, due_ms);
+                self.deadline.arm(cx, &shared.local, due_ms);
                 Poll::Pending
             });
             match status.await? {
@@ -215,6 +215,6 @@ fn initial() -> Response<()> {
 }
 
 /// Ends a stream.
-fn end(stream: &mut SendStream<Bytes>, status: &Status) -> Result<(), End> {
+fn end(stream: &mut SendStream<Outgoing>, status: &Status) -> Result<(), End> {
     stream.send_trailers(trailers(status.fields().get())).map_err(|_| End::Gone)
 }
