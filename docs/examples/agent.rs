@@ -159,8 +159,8 @@ impl Agent for Clerk {
         }
     }
 
-    fn cancel(&self, request: CancelRequest<'_>) {
-        request.refuse("an order is binding");
+    fn cancel(&self, cancel: CancelRequest<'_>) {
+        cancel.refuse("an order is binding");
     }
 
     fn missing(&self, lookup: TaskLookup<'_>) {

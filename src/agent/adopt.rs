@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Job, JobHost, RequestInfo, ids::FreshIds};
+use super::{Job, JobHost, RequestInfo, RequestView, ids::FreshIds};
 use crate::{
     model::{MessageBuf, PartsBuf, TaskBuf, TaskState, TaskView},
     service::{Handle, Scope},
@@ -32,7 +32,10 @@ impl Adopted {
             task_id: view.id().raw().into(),
             context_id: view.context_id().raw().into(),
             message: message.unwrap_or_default(),
-            request: Box::new(RequestInfo::unknown(scope, names, view.status().state)),
+            request: Box::new(RequestInfo::of(
+                &RequestView::nobody(scope, names),
+                Some(view.status().state),
+            )),
             call: None,
             task: handle,
             host,

@@ -2,35 +2,23 @@
 
 use std::{borrow::Cow, sync::Arc, task::Waker};
 
-use super::{Canceled, Closed, Headers, JobHost, watch::CallerGone};
+use super::{Canceled, Closed, JobHost, RequestView, watch::CallerGone};
 use crate::{
-    model::{JsonObject, RawText, TaskView},
-    service::{Handle, JoinedCalls, Scope, Waiter, Wanting},
+    model::{RawText, TaskView},
+    service::{Handle, JoinedCalls, Waiter, Wanting},
 };
 
 /// Asks the agent of a running task whether it may be canceled. An agent that does nothing with it
 /// agrees.
 ///
 /// Until it has answered, it is not asked again by the same caller, as far as
-/// [`CancelRequest::identity`] and [`CancelRequest::headers`] tell: his other cancels of the task
+/// [`RequestView::identity`] and [`RequestView::headers`] tell: his other cancels of the task
 /// wait for the same answer, whichever worker they came to.
 pub struct CancelRequest<'a> {
     /// The task's id.
     pub task_id: RawText<'a>,
-    /// The request's metadata.
-    pub metadata: Option<JsonObject<'a>>,
-    /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.
-    pub extensions: Option<&'a str>,
-    /// The client's name, as its verified certificate has it.
-    pub identity: Option<&'a str>,
-    /// The header fields of the request that the profile names.
-    pub headers: Headers<'a>,
-    /// Whose the task is; go by the names of tenant and owner, as in [`Turn`](super::Turn::scope).
-    pub scope: Scope,
-    /// The name of the space of tasks that the client named.
-    pub tenant: Option<&'a str>,
-    /// The name of who owns the task, where somebody says it.
-    pub owner: Option<&'a str>,
+    /// What else is known of the request.
+    pub request: RequestView<'a>,
     /// The server.
     pub host: &'a mut dyn CancelHost,
 }

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::{Closed, Headers, watch::CallerGone};
+use super::{Closed, RequestView, watch::CallerGone};
 use crate::{
     fault::{Fault, FaultKind},
-    model::{JsonObject, RawText, TaskBuf},
-    service::{LateCall, Scope},
+    model::{RawText, TaskBuf},
+    service::LateCall,
 };
 
 /// Asks an agent for a task that is not stored. An agent that does nothing with it does not know
@@ -19,21 +19,8 @@ pub struct TaskLookup<'a> {
     pub context_id: Option<RawText<'a>>,
     /// What the client wants of it.
     pub wanted: Wanted,
-    /// The request's metadata.
-    pub metadata: Option<JsonObject<'a>>,
-    /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.
-    pub extensions: Option<&'a str>,
-    /// The client's name, as its verified certificate has it.
-    pub identity: Option<&'a str>,
-    /// The header fields of the request that the profile names.
-    pub headers: Headers<'a>,
-    /// Whose the task is. Numbers of tenants and owners without a stored task say nothing: go by
-    /// their names.
-    pub scope: Scope,
-    /// The name of the space of tasks that the client named.
-    pub tenant: Option<&'a str>,
-    /// The name of who owns the task, where somebody says it.
-    pub owner: Option<&'a str>,
+    /// What else is known of the request.
+    pub request: RequestView<'a>,
     /// The server.
     pub host: &'a mut dyn LookupHost,
 }

@@ -35,7 +35,7 @@ pub use cancel::{CancelDecision, CancelHost, CancelRequest, DeferredCancel};
 pub use deferred::Deferred;
 pub use job::Job;
 pub use lookup::{DeferredLookup, LookupAnswer, LookupHost, TaskLookup, Wanted};
-pub use request::{Headers, RequestInfo};
+pub use request::{Headers, RequestInfo, RequestView};
 pub use turn::Turn;
 pub use watch::{CallerGone, Canceled};
 
@@ -56,7 +56,7 @@ pub trait Agent: Send + Sync {
 
     /// Called before a client's cancel ends a task that runs: the agent may refuse, or decide
     /// later. One that does neither agrees.
-    fn cancel(&self, _request: CancelRequest<'_>) {}
+    fn cancel(&self, _cancel: CancelRequest<'_>) {}
 
     /// Called when a client wants to see, cancel or follow a task that is not stored: the agent may
     /// know it all the same, and say so now or later. One that does nothing does not.

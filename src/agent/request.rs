@@ -1,10 +1,11 @@
-//! What is known of the call behind a turn: borrowed in the turn, owned by what outlives it.
+//! What is known of a request beside what it asks for: borrowed by whoever answers it at once,
+//! owned by what outlives it.
 
 use std::borrow::Cow;
 
 use crate::{
-    model::{JsonObject, JsonObjectBuf, TaskState},
-    service::{RequestFields, Scope},
+    model::{JsonObject, JsonObjectBuf, Profile, TaskState},
+    service::{Caller, RequestFields, Scope},
 };
 
 /// The header fields that an agent is shown: those that its profile names.
@@ -30,8 +31,50 @@ impl<'a> Headers<'a> {
     }
 }
 
+/// What is known of the request behind a [`Turn`](super::Turn), a
+/// [`CancelRequest`](super::CancelRequest) or a [`TaskLookup`](super::TaskLookup), beside what it
+/// asks for; of a turn that was resumed, only whose the task is.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestView<'a> {
+    /// The request's metadata.
+    pub metadata: Option<JsonObject<'a>>,
+    /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.
+    pub extensions: Option<&'a str>,
+    /// The client's name, as its verified certificate has it.
+    pub identity: Option<&'a str>,
+    /// The header fields that the profile names.
+    pub headers: Headers<'a>,
+    /// Whose the task is. The numbers of tenants and owners are given again when nothing refers to
+    /// them, and without a stored task say nothing: go by their names.
+    pub scope: Scope,
+    /// The name of the space of tasks that the client named.
+    pub tenant: Option<&'a str>,
+    /// The name of who owns the task, where somebody says it.
+    pub owner: Option<&'a str>,
+}
+
+impl<'a> RequestView<'a> {
+    /// A request of this caller to an agent of this profile.
+    #[inline]
+    pub(crate) fn of(
+        caller: &Caller<'a>,
+        profile: &'a Profile,
+        metadata: Option<JsonObject<'a>>,
+    ) -> RequestView<'a> {
+        let Caller { scope, tenant, owner, worker: _, extensions, identity, fields } = *caller;
+        let headers = Headers { names: &profile.fields, fields };
+        RequestView { metadata, extensions, identity, headers, scope, tenant, owner }
+    }
+
+    /// Nobody's request: of a task of this scope, with the names of its tenant and its owner.
+    pub fn nobody(scope: Scope, [tenant, owner]: [Option<&'a str>; 2]) -> RequestView<'a> {
+        let (metadata, extensions, identity, headers) = (None, None, None, Headers::default());
+        RequestView { metadata, extensions, identity, headers, scope, tenant, owner }
+    }
+}
+
 /// What is known of the call that a [`Job`](super::Job) or a [`Deferred`](super::Deferred) is
-/// about, beside its message; of a turn that was resumed, little.
+/// about, beside its message: a [`RequestView`] that is kept. Of a turn that was resumed, little.
 #[derive(Clone, Debug)]
 pub struct RequestInfo {
     scope: Scope,
@@ -45,33 +88,21 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// What a turn knows.
-    pub(super) fn of(turn: &super::Turn<'_>) -> RequestInfo {
+    /// What a request is kept as that goes on with a task in this state, or begins one.
+    pub(super) fn of(request: &RequestView<'_>, state: Option<TaskState>) -> RequestInfo {
         RequestInfo {
-            scope: turn.scope,
-            tenant: turn.tenant.map(Into::into),
-            owner: turn.owner.map(Into::into),
-            state: turn.state,
-            identity: turn.identity.map(Into::into),
-            extensions: turn.extensions.map(Into::into),
-            metadata: turn.metadata.map(Into::into),
-            headers: turn.headers.keep(),
+            scope: request.scope,
+            tenant: request.tenant.map(Into::into),
+            owner: request.owner.map(Into::into),
+            state,
+            identity: request.identity.map(Into::into),
+            extensions: request.extensions.map(Into::into),
+            metadata: request.metadata.map(Into::into),
+            headers: request.headers.keep(),
         }
     }
 
-    /// Nothing but whose the task is, and its state.
-    pub(super) fn unknown(
-        scope: Scope,
-        [tenant, owner]: [Option<&str>; 2],
-        state: TaskState,
-    ) -> RequestInfo {
-        let [tenant, owner] = [tenant, owner].map(|name| name.map(Into::into));
-        let state = Some(state);
-        let (identity, extensions, metadata, headers) = (None, None, None, Box::default());
-        RequestInfo { scope, tenant, owner, state, identity, extensions, metadata, headers }
-    }
-
-    /// Whose the task is; go by the names of tenant and owner, as in [`Turn`](super::Turn::scope).
+    /// Whose the task is; go by the names of tenant and owner, as in [`RequestView::scope`].
     pub fn scope(&self) -> Scope {
         self.scope
     }

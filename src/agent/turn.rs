@@ -1,17 +1,17 @@
 //! One message to an agent, answered at once or taken along.
 
 use super::{
-    Closed, Deferred, Ending, Headers, Job, RequestInfo, TurnHost,
+    Closed, Deferred, Ending, Job, RequestInfo, RequestView, TurnHost,
     ids::{FreshIds, id_of},
     saying, with_id,
 };
 use crate::{
     fault::Fault,
     model::{
-        ArtifactBuf, EventBuf, JsonObject, Message, MessageBuf, RawText, TaskEvent, TaskState,
-        TaskView, Text, pack::artifact_tag,
+        ArtifactBuf, EventBuf, Message, MessageBuf, RawText, TaskEvent, TaskState, TaskView, Text,
+        pack::artifact_tag,
     },
-    service::{Entropy, Now, Scope},
+    service::{Entropy, Now},
 };
 
 /// Bytes of a message below which its parts take hardly more than the place where they are.
@@ -27,21 +27,8 @@ pub struct Turn<'a> {
     pub task_id: RawText<'a>,
     /// The id of the conversation.
     pub context_id: RawText<'a>,
-    /// The request's metadata; `None` on resume.
-    pub metadata: Option<JsonObject<'a>>,
-    /// The extensions that the client asks for, comma separated as in `A2A-Extensions`.
-    pub extensions: Option<&'a str>,
-    /// The client's name, as its verified certificate has it; `None` without one, and on resume.
-    pub identity: Option<&'a str>,
-    /// The header fields of the request that the profile names; none on resume.
-    pub headers: Headers<'a>,
-    /// Whose the task is. The numbers of tenants and owners are given again when nothing refers to
-    /// them: go by their names.
-    pub scope: Scope,
-    /// The name of the space of tasks that the client named.
-    pub tenant: Option<&'a str>,
-    /// The name of who owns the task, where somebody says it.
-    pub owner: Option<&'a str>,
+    /// What else is known of the request; on resume, only whose the task is.
+    pub request: RequestView<'a>,
     /// The time.
     pub now: Now,
     /// Fresh bits; [`Turn::fresh_id`] makes ids of them.
@@ -155,7 +142,8 @@ impl Turn<'_> {
     /// task; the client is told.
     pub fn detach(self) -> Result<Job, Closed> {
         let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
-        let (message, request) = (self.message.0.into(), Box::new(RequestInfo::of(&self)));
+        let (message, request) =
+            (self.message.0.into(), Box::new(RequestInfo::of(&self.request, self.state)));
         let (task, host) = self.host.commit(self.events)?;
         *self.ending = Ending::Detached;
         let (call, ids) = (self.host.call(), FreshIds::drawn(self.entropy));
@@ -177,7 +165,8 @@ impl Turn<'_> {
     /// (`deferred_calls_max`, `store_bytes_max`); the client is told.
     pub fn defer(self) -> Result<Deferred, Closed> {
         let (task_id, context_id) = (self.task_id.raw().into(), self.context_id.raw().into());
-        let (message, request) = (self.message.0.into(), Box::new(RequestInfo::of(&self)));
+        let (message, request) =
+            (self.message.0.into(), Box::new(RequestInfo::of(&self.request, self.state)));
         // The place of a task that is not stored yet has its ids, too.
         let ids = 2 * (self.task_id.raw().len() + self.context_id.raw().len());
         let held_bytes = self.message.0.len() + request.held_bytes() + self.events.bytes_len();

@@ -75,7 +75,7 @@ where
         let Some(place) = FuturePlace::take() else {
             return turn.refuse(Fault::at_limit("async_futures_max"));
         };
-        let agent = turn.scope.agent;
+        let agent = turn.request.scope.agent;
         // Without room for it there is none: the server says so to the client.
         if let Ok(taken) = T::take(turn) {
             let unseen = taken.unseen();

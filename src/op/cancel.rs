@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    agent::{CancelDecision, CancelHost, CancelRequest, Closed, Headers, JobHost, Wanted},
+    agent::{CancelDecision, CancelHost, CancelRequest, Closed, JobHost, RequestView, Wanted},
     fault::{Fault, FaultKind},
     model::{Generation, JsonObject, JsonObjectBuf, Reply, Target, TaskEvent, TaskState, TaskView},
     op::{
@@ -89,12 +89,12 @@ impl Core {
             |task: StoredTask<'_>| !task.state().is_terminal() && is_in(&task, target.context_id);
         let runs = || self.store.read(key, runs).unwrap_or(false);
         let registered = self.registered(cx.caller.worker, cx.caller.scope.agent)?;
-        let (caller, incarnation) = (&cx.caller, registered.incarnation);
+        let incarnation = registered.incarnation;
         if registered.is_removed || !runs() {
             return Ok((incarnation, AgentWord::Agreed(None)));
         }
-        let headers = Headers { names: &registered.profile.fields, fields: caller.fields };
-        let open = match self.enter_cancel(key, (caller, headers), incarnation)? {
+        let request = RequestView::of(&cx.caller, &registered.profile, target.metadata);
+        let open = match self.enter_cancel(key, &request, incarnation)? {
             CancelRole::First(open) => open,
             CancelRole::Joined(link) => return Ok((incarnation, AgentWord::Later(link))),
         };
@@ -102,19 +102,9 @@ impl Core {
         if !runs() {
             return Ok((incarnation, AgentWord::Agreed(Some(open))));
         }
-        let (worker, metadata) = (caller.worker, target.metadata);
+        let (worker, metadata) = (cx.caller.worker, target.metadata);
         let mut host = Asking { worker, open: Some(open), metadata, refused: None, later: None };
-        registered.agent.cancel(CancelRequest {
-            task_id: target.id,
-            metadata,
-            extensions: caller.extensions,
-            identity: caller.identity,
-            tenant: caller.tenant,
-            owner: caller.owner,
-            headers,
-            scope: caller.scope,
-            host: &mut host,
-        });
+        registered.agent.cancel(CancelRequest { task_id: target.id, request, host: &mut host });
         match (host.refused, host.later) {
             (Some(fault), _) => {
                 host.open.inspect(|open| open.settle(&Err(fault.clone())));

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::{
-    agent::{Closed, Headers, LookupAnswer, LookupHost, TaskLookup, Wanted},
+    agent::{Closed, LookupAnswer, LookupHost, RequestView, TaskLookup, Wanted},
     fault::{Fault, FaultKind},
     model::{JsonObject, RawText, Target, TaskBuf, TaskState},
     op::{Core, defer::AnswerCharge},
@@ -53,13 +53,7 @@ impl Core {
             task_id: missing.id,
             context_id: missing.context_id,
             wanted: missing.wanted,
-            metadata: missing.metadata,
-            extensions: caller.extensions,
-            identity: caller.identity,
-            headers: Headers { names: &registered.profile.fields, fields: caller.fields },
-            scope: caller.scope,
-            tenant: caller.tenant,
-            owner: caller.owner,
+            request: RequestView::of(caller, &registered.profile, missing.metadata),
             host: &mut host,
         });
         if let Some(fault) = host.full {

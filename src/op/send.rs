@@ -5,7 +5,7 @@
 //! new task behind. A message to a task that exists joins its history before its agent runs.
 
 use crate::{
-    agent::{Ending, Headers, Turn},
+    agent::{Ending, RequestView, Turn},
     fault::{Fault, FaultKind},
     model::{Generation, RawText, Reply, Send, SendMode, TaskState},
     op::{
@@ -91,13 +91,7 @@ impl Core {
             state: None,
             task_id: RawText::known(reserved.id()),
             context_id,
-            metadata: send.metadata,
-            extensions: cx.caller.extensions,
-            identity: cx.caller.identity,
-            headers: Headers { names: &registered.profile.fields, fields: cx.caller.fields },
-            scope: cx.caller.scope,
-            tenant: cx.caller.tenant,
-            owner: cx.caller.owner,
+            request: RequestView::of(&cx.caller, &registered.profile, send.metadata),
             now: cx.now,
             entropy: cx.entropy,
             events: cx.events,
@@ -157,13 +151,7 @@ impl Core {
             state: Some(continued.state),
             task_id: send.task_id.unwrap_or_default(),
             context_id: RawText::known(&continued.context_id),
-            metadata: send.metadata,
-            extensions: cx.caller.extensions,
-            identity: cx.caller.identity,
-            headers: Headers { names: &registered.profile.fields, fields: cx.caller.fields },
-            scope: cx.caller.scope,
-            tenant: cx.caller.tenant,
-            owner: cx.caller.owner,
+            request: RequestView::of(&cx.caller, &registered.profile, send.metadata),
             now: cx.now,
             entropy: cx.entropy,
             events: cx.events,

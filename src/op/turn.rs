@@ -2,7 +2,7 @@
 //! again if it asks for that.
 
 use crate::{
-    agent::{Ending, Headers, Turn},
+    agent::{Ending, RequestView, Turn},
     model::{EventBuf, Message, MessageBuf, PartsBuf, RawText, TaskEvent, TaskState},
     op::{
         Core,
@@ -47,13 +47,7 @@ impl Core {
             state: Some(state),
             task_id: RawText::known(&task_id),
             context_id: RawText::known(&context_id),
-            metadata: None,
-            extensions: None,
-            identity: None,
-            headers: Headers::default(),
-            scope,
-            tenant: names.tenant.as_deref(),
-            owner: names.owner.as_deref(),
+            request: RequestView::nobody(scope, [names.tenant.as_deref(), names.owner.as_deref()]),
             now: cx.now,
             entropy: cx.entropy,
             events: cx.events,

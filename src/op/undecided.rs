@@ -10,10 +10,10 @@ use std::{
 };
 
 use crate::{
-    agent::Headers,
+    agent::RequestView,
     fault::{Fault, FaultKind},
     op::{Core, defer::AnswerCharge},
-    service::{CallLink, Caller, JoinedCalls, LateAnswer, LateCall},
+    service::{CallLink, JoinedCalls, LateAnswer, LateCall},
     store::TaskKey,
 };
 
@@ -162,12 +162,12 @@ impl Core {
     pub(super) fn enter_cancel(
         &self,
         key: TaskKey,
-        (caller, headers): (&Caller<'_>, Headers<'_>),
+        request: &RequestView<'_>,
         incarnation: u32,
     ) -> Result<CancelRole, Fault> {
         let core = self.this.upgrade().ok_or(FaultKind::ShuttingDown)?;
         let (link, calls) = JoinedCalls::first();
-        let (identity, headers) = (caller.identity.map(Into::into), headers.keep());
+        let (identity, headers) = (request.identity.map(Into::into), request.headers.keep());
         let cancel = Arc::new(UndecidedCancel { calls, incarnation, identity, headers });
         if !self.undecided.add(key, &cancel) {
             // Room is taken without the lock; the other one may be settled meanwhile.

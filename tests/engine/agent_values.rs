@@ -133,7 +133,7 @@ fn what_the_caller_said_comes_out_as_it_came() {
         let artifact = ArtifactBuf::new(turn.message.message_id(), &PartsBuf::new().part(&again))
             .name(name)
             .description(&*name.to_str())
-            .metadata(turn.metadata.unwrap());
+            .metadata(turn.request.metadata.unwrap());
         turn.artifact(&artifact);
         turn.status(TaskState::Completed);
     });

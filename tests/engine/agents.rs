@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use peregrine::{
-    agent::{Agent, Closed, Ending, Headers, JobHost, Turn, TurnHost, echo::Echo, script::Script},
+    agent::{
+        Agent, Closed, Ending, JobHost, RequestView, Turn, TurnHost, echo::Echo, script::Script,
+    },
     model::{
         Content, EventBuf, Generation, Json, Message, MessageBuf, Part, PartBuf, PartsBuf, RawText,
         TaskBuf, TaskEvent, TaskState, TaskView,
@@ -60,13 +62,7 @@ impl<A: Agent> Server<A> {
                 state: self.task.as_ref().map(|task| task.task().state()),
                 task_id: RawText::parse("task").unwrap(),
                 context_id: RawText::parse("context").unwrap(),
-                metadata: None,
-                extensions: None,
-                identity: None,
-                headers: Headers::default(),
-                scope: Scope::of(AgentIndex(0)),
-                tenant: None,
-                owner: None,
+                request: RequestView::nobody(Scope::of(AgentIndex(0)), [None; 2]),
                 now: Now { mono_ms: self.now_ms, unix_ms: self.now_ms },
                 entropy: &mut Same,
                 events: &mut events,

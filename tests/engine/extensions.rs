@@ -28,7 +28,7 @@ struct Tell;
 
 impl Agent for Tell {
     fn start(&self, turn: Turn<'_>) {
-        let text = turn.extensions.unwrap_or("none").to_owned();
+        let text = turn.request.extensions.unwrap_or("none").to_owned();
         turn.reply(MessageBuf::agent(&PartsBuf::new().text(&text)));
     }
 }

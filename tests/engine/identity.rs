@@ -23,7 +23,7 @@ struct Tell;
 
 impl Agent for Tell {
     fn start(&self, turn: Turn<'_>) {
-        let text = turn.identity.unwrap_or("nobody").to_owned();
+        let text = turn.request.identity.unwrap_or("nobody").to_owned();
         turn.reply(MessageBuf::agent(&PartsBuf::new().text(&text)));
     }
 }

@@ -50,9 +50,9 @@ impl Agent for Archive {
         let asked = Asked {
             id: id.clone(),
             context: lookup.context_id.map(|id| id.to_str().into_owned()),
-            tenant: lookup.tenant.map(str::to_owned),
-            metadata: lookup.metadata.map(|metadata| metadata.as_str().to_owned()),
-            header: lookup.headers.value("x-key").map(|value| value.into_owned()),
+            tenant: lookup.request.tenant.map(str::to_owned),
+            metadata: lookup.request.metadata.map(|metadata| metadata.as_str().to_owned()),
+            header: lookup.request.headers.value("x-key").map(|value| value.into_owned()),
         };
         let Ok(deferred) = lookup.defer() else { return };
         if id == "at once" {

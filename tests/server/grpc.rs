@@ -784,7 +784,8 @@ struct Shown;
 
 impl Agent for Shown {
     fn start(&self, turn: Turn<'_>) {
-        let shown = ["traceparent", "X-Shop", "x-secret"].map(|name| turn.headers.value(name));
+        let shown =
+            ["traceparent", "X-Shop", "x-secret"].map(|name| turn.request.headers.value(name));
         let text = format!("{shown:?}");
         turn.reply(MessageBuf::agent(&PartsBuf::new().text(&text)));
     }

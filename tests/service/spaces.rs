@@ -181,7 +181,7 @@ impl Asks {
 impl Agent for Asks {
     fn start(&self, turn: Turn<'_>) {
         let what = if turn.state.is_some() { "next" } else { "start" };
-        self.note(what, turn.tenant, turn.owner);
+        self.note(what, turn.request.tenant, turn.request.owner);
         match turn.message.parts().next().map(|part| part.content()) {
             Some(Content::Text(text)) if text == "defer" => {
                 let deferred = turn.defer().unwrap();
@@ -200,12 +200,12 @@ impl Agent for Asks {
     }
 
     fn resume(&self, mut turn: Turn<'_>, _token: u64) {
-        self.note("resume", turn.tenant, turn.owner);
+        self.note("resume", turn.request.tenant, turn.request.owner);
         turn.status(TaskState::InputRequired);
     }
 
-    fn cancel(&self, request: CancelRequest<'_>) {
-        self.note("cancel", request.tenant, request.owner);
+    fn cancel(&self, cancel: CancelRequest<'_>) {
+        self.note("cancel", cancel.request.tenant, cancel.request.owner);
     }
 
     fn adopt(&self, task: Adopted) {

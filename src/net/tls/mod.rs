@@ -36,8 +36,8 @@ impl Tls {
     }
 
     /// Demands of every client a certificate that leads to one of those in `file`. The client's
-    /// name reaches agents as [`crate::agent::Turn::identity`]: the common name of its subject,
-    /// else its first alternative name.
+    /// name reaches agents as [`crate::agent::RequestView::identity`]: the common name of its
+    /// subject, else its first alternative name.
     #[must_use]
     pub fn client_ca(mut self, file: impl Into<PathBuf>) -> Tls {
         self.client_ca = Some(file.into());
