@@ -3,8 +3,11 @@
 //! Each entry is looked at once or twice in its life, whatever the length of the log.
 
 use super::{
-    entry::{DEAD_AT, ENTRY_HEAD, Entries, Entry, INDEX_AT, KIND_AT, NEXT_AT, PLACE, SEQ_AT, mark},
-    event::{TaskEvent, encode_chunk, is_append, kind, state_of},
+    entry::{
+        DEAD_AT, ENTRY_HEAD, Entries, Entry, FLAG_AT, INDEX_AT, KIND_AT, PLACE, SEQ_AT, mark,
+        next_at,
+    },
+    event::{TaskEvent, encode_chunk, is_append, is_continuing, kind, state_of},
     pack::Message,
     state::TaskState,
     task::{ArtifactChunks, Task, TaskLimits},
@@ -115,13 +118,17 @@ impl Task {
         };
         if append {
             let last = std::mem::replace(&mut chunks.last, at as u32);
-            self.put_u32(last as usize + NEXT_AT, at as u32);
+            self.put_u32(last as usize + next_at(self.flag_at(last as usize)), at as u32);
             return mark::CHUNK;
         }
         let mut old = std::mem::replace(chunks, new).first as usize;
         while old != 0 {
-            self.mark_dead(old);
-            old = self.u32_at(old + NEXT_AT) as usize;
+            let flag = self.flag_at(old);
+            match is_continuing(flag) {
+                true => self.dead_bytes += self.u32_at(old),
+                false => self.mark_dead(old),
+            }
+            old = self.u32_at(old + next_at(flag)) as usize;
         }
         0
     }
@@ -199,6 +206,11 @@ impl Task {
                 return;
             }
         }
+    }
+
+    #[inline]
+    fn flag_at(&self, at: usize) -> u8 {
+        self.log.get(at + FLAG_AT).copied().unwrap_or_default()
     }
 
     fn u32_at(&self, at: usize) -> u32 {

@@ -4,7 +4,7 @@
 //! sixteenth of itself back.
 
 use super::{
-    entry::{Entries, Entry, NEXT, NEXT_AT},
+    entry::{Entries, Entry, NEXT, next_at},
     event::kind,
     task::{ArtifactChunks, Task, TaskLimits},
 };
@@ -40,30 +40,30 @@ impl Task {
     /// Copies what lives, and what died after `floor`, with room for `more` bytes.
     fn rebuild(&mut self, floor: u32, more: usize) {
         let old = std::mem::take(&mut self.log);
-        // What died after the floor is part of the task as it was at the floor.
-        let lives = |entry: &Entry<'_>| entry.dead() == 0 || entry.dead() > floor;
         let (first, repeats_at) = (self.entries_at(), self.repeats_at as usize);
-        let repeating = Entry::at(&old, repeats_at).filter(|entry| repeats_at != 0 && lives(entry));
-        // What is repeated stays, and it stays where it is.
-        let is_repeated = |at: usize| at == first && repeating.is_some();
-        let is_kept = |at: usize, entry: &Entry<'_>| lives(entry) || is_repeated(at);
-        let kept: usize = Entries { log: &old, at: self.entries_at() }
-            .filter(|(at, entry)| is_kept(*at, entry))
-            .map(|(_, entry)| entry.len())
-            .sum();
-        let kept = self.entries_at() + kept;
-        let mut log = Vec::with_capacity(old.capacity().min(kept + more.max(kept / 2)));
-        log.extend_from_slice(&old[..self.entries_at()]);
+        // What died after the floor is part of the task as it was at the floor.
+        let lives = |died: u32| died == 0 || died > floor;
+        let repeating =
+            Entry::at(&old, repeats_at).filter(|entry| repeats_at != 0 && lives(entry.dead()));
         let mut moved: Vec<(u32, u32)> = Vec::new();
+        let (mut end, mut deaths) = (first, Deaths::default());
         self.dead_bytes = 0;
-        for (at, entry) in (Entries { log: &old, at: self.entries_at() }) {
-            if is_kept(at, &entry) {
-                moved.push((at as u32, log.len() as u32));
-                let is_needed = is_repeated(at) && repeating.is_some_and(|r| r.dead() == 0);
-                let is_dead = entry.dead() != 0 && !is_needed;
-                self.dead_bytes += if is_dead { entry.len() as u32 } else { 0 };
-                entry.copy_to(&mut log);
+        for (at, entry) in (Entries { log: &old, at: first }) {
+            let died = deaths.of(&entry);
+            // What is repeated stays, and it stays where it is.
+            let repeated_by = repeating.filter(|_| at == first);
+            if !lives(died) && repeated_by.is_none() {
+                continue;
             }
+            let is_needed = repeated_by.is_some_and(|repeating| repeating.dead() == 0);
+            self.dead_bytes += if died != 0 && !is_needed { entry.len() as u32 } else { 0 };
+            moved.push((at as u32, end as u32));
+            end += entry.len();
+        }
+        let mut log = Vec::with_capacity(old.capacity().min(end + more.max(end / 2)));
+        log.extend_from_slice(&old[..first]);
+        for entry in moved.iter().filter_map(|&(at, _)| Entry::at(&old, at as usize)) {
+            entry.copy_to(&mut log);
         }
         let new_place = |old: u32| match moved.binary_search_by_key(&old, |m| m.0) {
             Ok(index) => moved[index].1,
@@ -72,8 +72,9 @@ impl Task {
         for &(_, at) in &moved {
             let at = at as usize;
             let artifact = Entry::at(&log, at).filter(|entry| entry.kind() == kind::ARTIFACT);
-            if let Some(next) = artifact.map(|entry| new_place(entry.next() as u32)) {
-                log[at + NEXT_AT..at + NEXT_AT + NEXT].copy_from_slice(&next.to_le_bytes());
+            if let Some((next, flag)) = artifact.map(|entry| (entry.next(), entry.flag())) {
+                let at = at + next_at(flag);
+                log[at..at + NEXT].copy_from_slice(&new_place(next as u32).to_le_bytes());
             }
         }
         for chunks in &mut self.artifacts {
@@ -86,5 +87,28 @@ impl Task {
         self.log = log;
         self.base_seq = self.base_seq.max(floor);
         self.compactions += 1;
+    }
+}
+
+/// When entries died, asked for all of a log in order: a chunk that continues died with the entry
+/// in which its artifact begins.
+#[derive(Default)]
+pub(super) struct Deaths {
+    /// When the newest of each index died.
+    artifacts: Vec<u32>,
+}
+
+impl Deaths {
+    /// The number of the event that replaced the entry; 0: it lives.
+    pub fn of(&mut self, entry: &Entry<'_>) -> u32 {
+        let index = usize::from(entry.index());
+        if entry.is_continuing() {
+            return self.artifacts.get(index).copied().unwrap_or(0);
+        }
+        if entry.is_artifact_start() {
+            self.artifacts.resize(self.artifacts.len().max(index + 1), 0);
+            self.artifacts[index] = entry.dead();
+        }
+        entry.dead()
     }
 }

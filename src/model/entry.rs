@@ -15,7 +15,8 @@ use super::{
 /// `length u32` counts them, too; `seq` and `dead` (sequence number that replaced the entry, 0 =
 /// alive) are u32; then `kind u8` with marks in its high bits, `flag u8` and `index u16` (which
 /// artifact). The payload of an artifact begins with one more: `next u32` (offset of its next
-/// chunk, 0 = none).
+/// chunk, 0 = none); a chunk that continues has that in the place of `dead`, for it dies with the
+/// entry in which its artifact begins.
 pub const ENTRY_HEAD: usize = 16;
 /// Where the sequence number is.
 pub const SEQ_AT: usize = 4;
@@ -27,10 +28,14 @@ pub const KIND_AT: usize = 12;
 pub const FLAG_AT: usize = 13;
 /// Where the number of the artifact is.
 pub const INDEX_AT: usize = 14;
-/// Where an artifact has the offset of its next chunk.
-pub const NEXT_AT: usize = ENTRY_HEAD;
-/// Bytes of that.
+/// Bytes of the offset of the next chunk.
 pub const NEXT: usize = 4;
+
+/// Where an artifact with this flag has the offset of its next chunk.
+#[inline]
+pub fn next_at(flag: u8) -> usize {
+    if is_continuing(flag) { DEAD_AT } else { ENTRY_HEAD }
+}
 
 /// Bytes of the place of repeated parts: where in the log they begin and end, each a u32.
 pub const PLACE: usize = 8;
@@ -91,9 +96,13 @@ impl<'a> Entry<'a> {
     /// Where the next chunk of an artifact is; 0: there is none.
     #[inline]
     pub fn next(&self) -> usize {
+        if self.is_continuing() {
+            return self.column::<DEAD_AT>() as usize;
+        }
         self.payload.first_chunk::<NEXT>().map_or(0, |next| u32::from_le_bytes(*next) as usize)
     }
 
+    /// When it died. A [continuing](Entry::is_continuing) entry does not know: `Deaths` does.
     #[inline]
     pub fn dead(&self) -> u32 {
         self.column::<DEAD_AT>()
@@ -156,7 +165,7 @@ impl<'a> Entry<'a> {
     /// The part of a [continuing](Entry::is_continuing) entry, all that it has.
     #[inline]
     fn lone_part(&self) -> Option<Part<'a>> {
-        self.payload.get(NEXT..).filter(|_| self.is_continuing()).map(Part)
+        self.is_continuing().then_some(Part(self.payload))
     }
 
     /// The event of an entry that has it whole, as every user message and status has.

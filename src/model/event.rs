@@ -127,7 +127,7 @@ pub(super) fn split_metadata(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 ///
 /// Payloads: user message = message; status = `at_ms u64, metadata, message`; artifact = `next u32,
 /// metadata, artifact`, and for one that repeats the parts of the task's first message, where in
-/// the log those begin and end, u32 each; for one that continues another, `next u32, part`.
+/// the log those begin and end, u32 each; for one that continues another, the part.
 /// Metadata has its length u32 before it, if the flag says that there is some.
 impl<'a> TaskEvent<'a> {
     /// Length of the payload in bytes.
@@ -247,8 +247,7 @@ impl<'a> TaskEvent<'a> {
 
 /// Appends a chunk as an entry that does not say of which artifact it is.
 pub(super) fn encode_chunk((part, flag): (Part<'_>, u8), out: &mut Vec<u8>) {
-    out.reserve(ENTRY_HEAD + NEXT + part.0.len());
-    out.extend_from_slice(&entry_head(NEXT + part.0.len(), kind::ARTIFACT, flag));
-    out.extend_from_slice(&[0; NEXT]);
+    out.reserve(ENTRY_HEAD + part.0.len());
+    out.extend_from_slice(&entry_head(part.0.len(), kind::ARTIFACT, flag));
     out.extend_from_slice(part.0);
 }

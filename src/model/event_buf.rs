@@ -76,22 +76,24 @@ impl EventBuf {
         write: impl FnOnce(&mut Packer<'_>),
     ) {
         self.named_at = Some(self.bytes.len());
-        self.push_artifact_entry(artifact_flag(false, last_chunk), write);
+        let mut head = [0; ENTRY_HEAD + NEXT];
+        head[FLAG_AT] = artifact_flag(false, last_chunk);
+        self.push_artifact_entry(&head, write);
     }
 
     /// Appends one part, which `write` packs in place (`part_tag` fields), to the artifact of the
     /// event of an artifact before.
     #[inline]
     pub(crate) fn push_part_with(&mut self, last_chunk: bool, write: impl FnOnce(&mut Packer<'_>)) {
-        self.push_artifact_entry(continuing_flag(last_chunk), write);
+        let mut head = [0; ENTRY_HEAD];
+        head[FLAG_AT] = continuing_flag(last_chunk);
+        self.push_artifact_entry(&head, write);
     }
 
-    #[inline]
-    fn push_artifact_entry(&mut self, flag: u8, write: impl FnOnce(&mut Packer<'_>)) {
+    #[inline(always)]
+    fn push_artifact_entry(&mut self, head: &[u8], write: impl FnOnce(&mut Packer<'_>)) {
         let start = self.bytes.len();
-        let mut head = [0; ENTRY_HEAD + NEXT];
-        head[FLAG_AT] = flag;
-        self.bytes.extend_from_slice(&head);
+        self.bytes.extend_from_slice(head);
         write(&mut Packer(&mut self.bytes));
         (self.count, self.artifacts) = (self.count + 1, self.artifacts + 1);
         self.close(start, kind::ARTIFACT);

@@ -393,7 +393,10 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::entry::Entries, *};
+    use super::{
+        super::{compact::Deaths, entry::Entries},
+        *,
+    };
     use crate::model::{ArtifactBuf, Json, MessageBuf, PartsBuf};
 
     fn limits() -> TaskLimits {
@@ -576,8 +579,9 @@ mod tests {
                 }
                 assert!(fast.length() <= limits.bytes_max);
                 let entries = Entries { log: &fast.log, at: fast.entries_at() };
+                let mut deaths = Deaths::default();
                 let dead: usize =
-                    entries.map(|(_, e)| if e.dead() == 0 { 0 } else { e.len() }).sum();
+                    entries.map(|(_, e)| if deaths.of(&e) == 0 { 0 } else { e.len() }).sum();
                 assert!(dead == fast.dead_bytes as usize || fast.repeats_at != 0);
             }
         }
