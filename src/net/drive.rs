@@ -25,7 +25,7 @@ use super::{
     detachable::Detachable,
     input_buffer::InputBuffer,
     output_buffer::OutputBuffer,
-    share::Share,
+    share::{Share, WaitRound},
     transport::{Transport, poll_read, send},
     wheel::{NEVER, TimerSlot},
     worker_state::{ConnectionPermit, WorkerScratch, WorkerState},
@@ -34,8 +34,8 @@ use super::{
 /// Rounds of one poll before the other connections get their turn.
 const ROUNDS_MAX: usize = 8;
 
-/// Milliseconds between looks at a peer that sent much behind a call that waits: it may have left,
-/// and nothing wakes whoever leaves bytes in a socket.
+/// Milliseconds between looks at a peer that sent much behind a call that waits, or that waits for
+/// room: it may have left, and nothing wakes whoever leaves bytes in a socket.
 const LOOK_MS: u64 = 1_000;
 
 /// The future of one connection, for each kind of transport a type of its own.
@@ -57,6 +57,7 @@ struct Io<S> {
     taken: u32,
     /// What is counted in `ServerState::buffers`.
     share: Share,
+    waits_in: WaitRound,
     slot: Option<TimerSlot>,
     phase: Phase,
     local_addr: u8,
@@ -79,6 +80,8 @@ enum Phase {
 enum PollEnd {
     /// Everything that can move the connection will wake it.
     Wait,
+    /// All buffers are full: whoever makes room will wake it.
+    Full,
     /// There is more to do; others first.
     Yield,
     /// The connection is over.
@@ -109,6 +112,7 @@ impl<S: Transport + 'static> Drive<S> {
             waits_ms: 0,
             taken: 0,
             share: Share::default(),
+            waits_in: WaitRound::default(),
             slot: None,
             phase: Phase::Open,
             local_addr,
@@ -135,6 +139,7 @@ impl<S: Transport + 'static> Future for Drive<S> {
                 return Poll::Ready(());
             }
             PollEnd::Yield => cx.waker().wake_by_ref(),
+            PollEnd::Full => local.arm(slot, now.mono_ms + LOOK_MS),
             PollEnd::Wait => local.arm(slot, io.deadline(local, now)),
         }
         Poll::Pending
@@ -186,8 +191,8 @@ impl<S: Transport + 'static> Io<S> {
             if self.phase != Phase::Open {
                 return self.close(scratch, local, now, cx);
             }
-            if local.server.buffers.is_full() {
-                return Ok(PollEnd::Yield);
+            if local.server.buffers.must_wait(&mut self.waits_in, cx.waker()) {
+                return Ok(PollEnd::Full);
             }
             due |= moved && self.output.len() < local.bounds.output_bytes_max;
             let fresh = match self.fill(scratch, local, cx)? {

@@ -15,6 +15,8 @@ mod detachable;
 mod drive;
 mod entropy;
 mod error;
+#[cfg(test)]
+mod full_buffers;
 mod held_back;
 #[cfg(feature = "grpc")]
 mod http2;

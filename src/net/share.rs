@@ -6,8 +6,8 @@
 //! goes leaves it as it is. So a busy connection is as old as its bytes stay, and one that reads a
 //! little now and then grows old. Half of an equal part of `buffers_bytes_max` is everybody's own:
 //! nobody is cut for it, and all of it is half of the limit. Cutting begins a little below the
-//! limit. At the limit everybody waits until those that were cut are gone, so that it is passed by
-//! one turn of each worker at most.
+//! limit. At the limit everybody waits, without a turn, until those that were cut are gone, so that
+//! it is passed by one turn of each worker at most.
 
 use std::{
     collections::BTreeMap,
@@ -40,6 +40,15 @@ pub(super) struct AllBuffers {
     /// Bytes that a connection may hold without being listed.
     own: usize,
     list: Mutex<ListedShares>,
+    waiting: Mutex<RoomWaiters>,
+    waiting_max: usize,
+}
+
+/// The connections that wait for room, and some that do not wait any more.
+struct RoomWaiters {
+    wakers: Vec<Waker>,
+    /// How often all of them were woken, and one more.
+    round: u32,
 }
 
 /// All connections that hold more than their own, by class, then by time, then by number.
@@ -144,6 +153,10 @@ impl ListedShares {
     }
 }
 
+/// The round in which a connection began to wait for room; 0: it has never done so.
+#[derive(Default)]
+pub(super) struct WaitRound(u32);
+
 /// What one connection holds; given back by [`AllBuffers::release`].
 #[derive(Default)]
 pub(super) struct Share {
@@ -163,6 +176,13 @@ impl Share {
     }
 }
 
+impl RoomWaiters {
+    fn wake(&mut self) {
+        self.round = self.round.wrapping_add(1).max(1);
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+}
+
 impl AllBuffers {
     /// No buffers yet; `bytes` is where all of them are counted.
     pub(super) fn new(limits: &Limits, bytes: &Arc<AtomicUsize>) -> AllBuffers {
@@ -174,11 +194,50 @@ impl AllBuffers {
             bytes_high: bytes_max - bytes_max / 16,
             own: bytes_max / 2 / limits.connections_max,
             list: Mutex::default(),
+            waiting: Mutex::new(RoomWaiters { wakers: Vec::new(), round: 1 }),
+            // Of so many at least half have left.
+            waiting_max: 2 * limits.connections_max,
         }
     }
 
-    /// True: nobody may take more until those that were cut are gone.
-    pub(super) fn is_full(&self) -> bool {
+    /// True: nobody may take more until those that were cut are gone, and `waker` is woken then.
+    pub(super) fn must_wait(&self, since: &mut WaitRound, waker: &Waker) -> bool {
+        self.is_full() && self.wait(since, waker)
+    }
+
+    #[cold]
+    fn wait(&self, since: &mut WaitRound, waker: &Waker) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who makes room looks here after that.
+        if !self.is_full() {
+            return false;
+        }
+        if waiting.wakers.len() >= self.waiting_max {
+            // Those that still wait come back; the others held memory for nothing.
+            waiting.wake();
+        }
+        if since.0 != waiting.round {
+            since.0 = waiting.round;
+            waiting.wakers.push(waker.clone());
+        }
+        true
+    }
+
+    /// Wakes who waits for room.
+    #[cold]
+    fn wake_waiting(&self) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).wake();
+    }
+
+    /// Counts so many bytes no longer.
+    fn give_back(&self, bytes: usize) {
+        let before = self.bytes.fetch_sub(bytes, Relaxed);
+        if before > self.bytes_max && before - bytes <= self.bytes_max {
+            self.wake_waiting();
+        }
+    }
+
+    fn is_full(&self) -> bool {
         self.bytes.load(Relaxed) > self.bytes_max && self.leaving.load(Relaxed) > 0
     }
 
@@ -215,7 +274,7 @@ impl AllBuffers {
     /// Notes that a connection holds only `held` bytes any more.
     pub(super) fn shrink(&self, share: &mut Share, held: usize) {
         let before = std::mem::replace(&mut share.held, held);
-        self.bytes.fetch_sub(before - held, Relaxed);
+        self.give_back(before - held);
         if let Some(entry) = &share.entry {
             entry.held.store(held, Relaxed);
             if held <= self.own {
@@ -227,11 +286,14 @@ impl AllBuffers {
     /// Notes that a connection holds nothing any more.
     pub(super) fn release(&self, share: &mut Share) {
         if share.held > 0 {
-            self.bytes.fetch_sub(std::mem::take(&mut share.held), Relaxed);
+            self.give_back(std::mem::take(&mut share.held));
         }
         if let Some(entry) = share.entry.take() {
             self.lock().remove(&entry);
-            self.leaving.fetch_sub(entry.cut.load(Relaxed), Relaxed);
+            let cut = entry.cut.load(Relaxed);
+            if cut > 0 && self.leaving.fetch_sub(cut, Relaxed) == cut {
+                self.wake_waiting();
+            }
         }
     }
 
@@ -309,6 +371,8 @@ impl AllBuffers {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Wake;
+
     use super::*;
 
     const KB: usize = 1024;
@@ -491,6 +555,44 @@ mod tests {
         // Everything given back, nothing is left.
         rig.shares.iter_mut().for_each(|share| rig.buffers.release(share));
         assert_empty(&rig.buffers);
+    }
+
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_waits_for_room_is_woken_once_there_is_some() {
+        let mut rig = Rig::new();
+        let woken = Arc::new(Woken(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut waiting = WaitRound::default();
+        assert!(!rig.buffers.must_wait(&mut waiting, &waker));
+        // Those that were cut are gone.
+        assert!((0..5).all(|_| rig.open(3 * MB)) && rig.open(2 * MB));
+        for _ in 0..10_000 {
+            assert!(rig.buffers.must_wait(&mut waiting, &waker));
+        }
+        rig.buffers.release(&mut rig.shares[0]);
+        assert_eq!(woken.0.load(Relaxed), 1);
+        assert!(!rig.buffers.must_wait(&mut waiting, &waker));
+        // Somebody else gives something back.
+        assert!(rig.open(3 * MB));
+        assert!(rig.buffers.must_wait(&mut waiting, &waker));
+        assert!(rig.hold(5, 1) && !rig.cut().is_empty());
+        assert_eq!(woken.0.load(Relaxed), 2);
+        assert!(!rig.buffers.must_wait(&mut waiting, &waker));
+        rig.shares.iter_mut().for_each(|share| rig.buffers.release(share));
+        // Connections that come and leave while nobody makes room are not kept for ever.
+        assert!((0..6).all(|_| rig.open(3 * MB)));
+        for _ in 0..10_000 {
+            assert!(rig.buffers.must_wait(&mut WaitRound::default(), &waker));
+        }
+        assert!(rig.buffers.waiting.lock().unwrap().wakers.len() <= 2 * 1024);
     }
 
     #[test]

@@ -118,21 +118,16 @@ impl Transport for TcpStream {
 mod tests {
     use std::{
         io::{Read, Write},
-        rc::Rc,
-        sync::{Arc, atomic::AtomicBool},
-        time::Instant,
+        sync::Arc,
     };
 
     use tokio::io::ReadBuf;
 
     use crate::{
         agent::echo::Echo,
-        engine::{Setup, Start, Worker},
+        engine::Setup,
         net::{
-            clock::Clock,
             drive::Drive,
-            entropy::Chacha,
-            server_state::ServerState,
             worker_state::{ConnectionPermit, WorkerState},
         },
     };
@@ -218,15 +213,8 @@ mod tests {
             test_echo: Some("/echo".to_owned()),
             ..Setup::default()
         };
-        let base_url = "http://t".to_owned();
-        let start = Start { secret: 1, unix_ms: || 0, workers: 1, base_url };
-        let server = Arc::new(ServerState::new(setup.build(start).unwrap(), None, 1, None));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-        let stale = Arc::new(AtomicBool::new(true));
-        let clock = Clock::new(Instant::now(), stale, runtime.metrics());
-        let limits = server.engine.limits();
-        let worker = Worker::new(0, limits, Box::new(Chacha::new().unwrap()));
-        let local = Rc::new(WorkerState::new(server, clock, worker));
+        let local = WorkerState::for_test(setup, &runtime);
         runtime.block_on(async {
             let (stream, _) = listener.accept().unwrap();
             stream.set_nonblocking(true).unwrap();

@@ -4,7 +4,7 @@
 //! leaves the entry where it is (it moves on when it fires), an earlier one moves it at once. An
 //! entry never fires early, and at most one slot late.
 
-use std::task::Waker;
+use std::{num::NonZeroU32, task::Waker};
 
 /// Width of a slot in milliseconds: the coarseness of every timeout.
 pub(super) const TICK_MS: u64 = 64;
@@ -15,9 +15,20 @@ const NONE: u32 = u32::MAX;
 /// No deadline.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Names a connection in the wheel of its worker.
+/// Names a connection in the wheel of its worker: one more than its place, so that a slot which
+/// may be missing is no larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TimerSlot(u32);
+pub(super) struct TimerSlot(NonZeroU32);
+
+impl TimerSlot {
+    fn at(index: u32) -> TimerSlot {
+        TimerSlot(NonZeroU32::MIN.saturating_add(index))
+    }
+
+    fn index(self) -> u32 {
+        self.0.get() - 1
+    }
+}
 
 struct TimerEntry {
     waker: Option<Waker>,
@@ -57,32 +68,32 @@ impl Wheel {
             let old = &mut self.entries[index as usize];
             self.free = old.next;
             *old = entry;
-            return TimerSlot(index);
+            return TimerSlot::at(index);
         }
         let index = self.entries.len() as u32;
         self.entries.push(entry);
-        TimerSlot(index)
+        TimerSlot::at(index)
     }
 
     /// Lets a connection go.
     pub(super) fn remove(&mut self, slot: TimerSlot) {
-        self.unlink(slot.0);
-        let entry = &mut self.entries[slot.0 as usize];
+        self.unlink(slot.index());
+        let entry = &mut self.entries[slot.index() as usize];
         entry.waker = None;
         entry.next = self.free;
-        self.free = slot.0;
+        self.free = slot.index();
     }
 
     /// Sets the one deadline of a connection; true when its entry moved forward.
     pub(super) fn set(&mut self, slot: TimerSlot, due_ms: u64) -> bool {
-        let entry = &mut self.entries[slot.0 as usize];
+        let entry = &mut self.entries[slot.index() as usize];
         entry.due_ms = due_ms;
         // `NEVER / TICK_MS` is below `NEVER`: an entry without deadline stays unlinked.
         if due_ms == NEVER || entry.tick <= due_ms.div_ceil(TICK_MS) {
             return false;
         }
-        self.unlink(slot.0);
-        self.link(slot.0);
+        self.unlink(slot.index());
+        self.link(slot.index());
         true
     }
 

@@ -125,6 +125,22 @@ impl WorkerState {
         }
     }
 
+    /// The only worker of a server at `http://t`.
+    #[cfg(test)]
+    pub(super) fn for_test(
+        setup: crate::engine::Setup,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Rc<WorkerState> {
+        let base_url = "http://t".to_owned();
+        let start = crate::service::Start { secret: 1, unix_ms: || 0, workers: 1, base_url };
+        let server = Arc::new(ServerState::new(setup.build(start).unwrap(), None, 1, None));
+        let stale = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let clock = Clock::new(std::time::Instant::now(), stale, runtime.metrics());
+        let entropy = Box::new(super::entropy::Chacha::new().unwrap());
+        let worker = Worker::new(0, server.engine.limits(), entropy);
+        Rc::new(WorkerState::new(server, clock, worker))
+    }
+
     /// The time, at most a few polls old, for whoever is about to call agents.
     #[inline]
     pub(super) fn now(&self) -> Now {

@@ -16,7 +16,7 @@ use h2::{Ping, PingPong, Reason, server::Connection};
 use http::request::Parts;
 use smallvec::SmallVec;
 
-use crate::net::{server_state::Stage, transport::Transport};
+use crate::net::{server_state::Stage, share::WaitRound, transport::Transport};
 
 use super::{
     Http2Shared,
@@ -63,6 +63,7 @@ pub(super) struct Http2Connection<S: Transport> {
     is_leaving: bool,
     /// When a connection that flooded us is let go, whether or not it has heard why.
     ends_ms: Option<u64>,
+    waits_in: WaitRound,
 }
 
 impl<S: Transport> Http2Connection<S> {
@@ -86,6 +87,7 @@ impl<S: Transport> Http2Connection<S> {
             asked_ms,
             is_leaving,
             ends_ms,
+            waits_in: WaitRound::default(),
         }
     }
 
@@ -97,9 +99,9 @@ impl<S: Transport> Http2Connection<S> {
         if self.shared.account.is_cut() {
             return self.reset();
         }
-        if self.shared.local.server.buffers.is_full() {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+        let buffers = &self.shared.local.server.buffers;
+        if buffers.must_wait(&mut self.waits_in, cx.waker()) {
+            return self.only_send(cx);
         }
         self.shared.inflow.begin_turn();
         if !self.begin_calls() {
@@ -150,6 +152,18 @@ impl<S: Transport> Http2Connection<S> {
             }
             self.waker.begins_calls.store(false, Relaxed);
         }
+    }
+
+    /// Sends what there is, and takes in nothing.
+    #[cold]
+    fn only_send(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.shared.inflow.pause(true);
+        let over = self.h2.poll_closed(cx).is_ready();
+        self.shared.inflow.pause(false);
+        // What ends the connection is looked at then, at the latest.
+        let (now_ms, stall_ms) = (self.shared.now_ms(), self.shared.limits().write_stall_ms);
+        self.deadline.arm(cx, &self.shared.local, now_ms + stall_ms);
+        if over { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Ends a connection that sent too many frames without use.

@@ -175,7 +175,13 @@ async fn refuse<S: Transport>(stream: &mut S) -> io::Result<()> {
     poll_fn(|cx| poll_skip(stream, cx)).await
 }
 
-async fn serve<S: Transport>(stream: S, read: Vec<u8>, local: Rc<WorkerState>, local_addr: u8) {
+/// Serves HTTP/2 on a connection of which `read` has been read already.
+pub(super) async fn serve<S: Transport>(
+    stream: S,
+    read: Vec<u8>,
+    local: Rc<WorkerState>,
+    local_addr: u8,
+) {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let shared = Rc::new(Http2Shared::new(&local, stream.peer(), local_addr, waker.clone()));
     let limits = shared.limits();
