@@ -112,7 +112,6 @@ impl HeadMemo {
         let (mut begun, mut differs) = (None, None);
         let mut head = spare_parts.take().unwrap_or_else(FiledHead::room);
         let FiledHead { bytes, layout } = &mut *head;
-        bytes.clear();
         if let Some(kept) = parts.find(key).map(|place| parts.at(place)) {
             // Whether it is another head shows field by field.
             bytes.extend_from_slice(kept.bytes());
@@ -144,8 +143,10 @@ impl HeadMemo {
         Ok(HeadBuf(head))
     }
 
-    /// Takes back the room of a head that is not needed any more, for the next one.
-    pub fn reuse(&mut self, head: HeadBuf) {
+    /// Takes back the room of a head that is not needed any more, for the next one. What may be a
+    /// secret in it is not kept.
+    pub fn reuse(&mut self, mut head: HeadBuf) {
+        head.0.bytes.clear();
         if head.0.bytes.capacity() <= BYTES_TYPICAL {
             self.spare_parts = Some(head.0);
         }
@@ -205,7 +206,12 @@ fn check_line(method: &[u8], target: &[u8], limits: &HeadLimits) -> Result<(), R
     if method.len() > limits.method_bytes_max {
         return Err(Reject::MethodTooLong);
     }
-    match target.get(scan::next_control(target, 0)) {
+    let at = scan::next_control(target, 0);
+    let head_bytes_max = limits.head_bytes_max.min(HEAD_BYTES_CEILING);
+    let seen = line::bytes_max(limits).min(head_bytes_max.saturating_sub(1));
+    match target.get(at) {
+        // Nobody looks at what is behind the longest line.
+        Some(_) if method.len() + " ".len() + at > seen => Err(Reject::TargetTooLong),
         Some(b'\t') => Err(Reject::RequestLine),
         Some(&byte) => Err(control(byte)),
         None if method.len() + target.len() + LINE_BYTES - END.len() > line::bytes_max(limits) => {
@@ -293,12 +299,12 @@ impl<'l> Section<'l> {
     /// seen before.
     #[cold]
     fn too_large(&self, name: &[u8], value: &[u8]) -> Reject {
-        let start = self.bytes.len() + name.len() + SEPARATOR.len();
-        let seen = (self.bytes_max + END.len()).saturating_sub(start).min(value.len());
-        match value[..seen].get(scan::value_len(&value[..seen])) {
-            None | Some(0x7f) => Reject::HeadTooLarge,
-            Some(&byte) => control(byte),
+        let left = (self.bytes_max + END.len()).saturating_sub(self.bytes.len());
+        if let Err(reject) = check_controls(&name[..left.min(name.len())]) {
+            return reject;
         }
+        let seen = left.saturating_sub(name.len() + SEPARATOR.len()).min(value.len());
+        check_controls(&value[..seen]).err().unwrap_or(Reject::HeadTooLarge)
     }
 
     fn push(&mut self, known: Option<KnownField>, name: &[u8], value: &[u8]) -> Result<(), Reject> {
@@ -306,20 +312,22 @@ impl<'l> Section<'l> {
         if self.bytes.len() + length > self.bytes_max {
             return Err(self.too_large(name, value));
         }
-        let stop = scan::value_len(value);
-        match value.get(stop) {
-            None | Some(0x7f) => {}
-            Some(&byte) => return Err(control(byte)),
+        let (is_name, is_value) = (is_name(name), scan::value_len(value) == value.len());
+        if !(is_name && is_value) {
+            check_controls(name)?;
+            check_controls(value)?;
         }
         if self.syntax.is_ok() {
             // A line that is no field is none too many.
-            self.syntax = check_field(name, stop == value.len());
-            if self.syntax.is_ok() {
-                match self.fields_left.checked_sub(1) {
-                    Some(left) => self.fields_left = left,
-                    None => self.syntax = Err(Reject::TooManyFields),
+            self.syntax = match (is_name, is_value, self.fields_left.checked_sub(1)) {
+                (false, ..) => Err(Reject::FieldName),
+                (true, false, _) => Err(Reject::FieldValue),
+                (true, true, None) => Err(Reject::TooManyFields),
+                (true, true, Some(left)) => {
+                    self.fields_left = left;
+                    Ok(())
                 }
-            }
+            };
         }
         let start = self.bytes.len();
         let name_span = Span::new(start, start + name.len());
@@ -333,9 +341,13 @@ impl<'l> Section<'l> {
     }
 }
 
-fn check_field(name: &[u8], is_value: bool) -> Result<(), Reject> {
-    if name.is_empty() || !name.iter().all(|&byte| line::is_token(byte)) {
-        return Err(Reject::FieldName);
-    }
-    if is_value { Ok(()) } else { Err(Reject::FieldValue) }
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|&byte| line::is_token(byte))
+}
+
+/// Refuses what a head of HTTP/1.1 is refused for before it is taken apart.
+#[cold]
+fn check_controls(bytes: &[u8]) -> Result<(), Reject> {
+    let seen = bytes.iter().find(|byte| **byte < b' ' && **byte != b'\t');
+    seen.map_or(Ok(()), |byte| Err(control(*byte)))
 }

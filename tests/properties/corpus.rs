@@ -29,6 +29,7 @@ targets! {
     http_date "../../fuzz/fuzz_targets/http_date.rs"
     http_head "../../fuzz/fuzz_targets/http_head.rs"
     http_memo "../../fuzz/fuzz_targets/http_memo.rs"
+    http_parts "../../fuzz/fuzz_targets/http_parts.rs"
     http_path "../../fuzz/fuzz_targets/http_path.rs"
     json "../../fuzz/fuzz_targets/json.rs"
     rest "../../fuzz/fuzz_targets/rest.rs"

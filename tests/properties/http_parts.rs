@@ -1,7 +1,9 @@
-//! Heads in parts: a reader that has seen others before reads each as a new one would, and keeps
-//! nothing of it that may be a secret.
+//! Heads in parts: a reader that has seen others before reads each as a new one would, and as the
+//! same head is read in HTTP/1.1; and it keeps nothing of a head that may be a secret.
 
-use peregrine::http::{Field, Head, HeadLimits, HeadMemo, RequestParts};
+use peregrine::http::{
+    Field, Head, HeadLimits, HeadMemo, RequestParts, Scan, TargetForm, find_head, parse_head,
+};
 use proptest::prelude::*;
 
 const LIMITS: HeadLimits = HeadLimits {
@@ -13,31 +15,150 @@ const LIMITS: HeadLimits = HeadLimits {
     body_bytes_max: 5_000,
 };
 
-#[derive(Clone, Debug)]
-struct Parts {
-    method: &'static str,
-    target: &'static str,
-    authority: Option<&'static str>,
-    fields: Vec<(&'static str, String)>,
+/// A head as somebody else has parsed it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parts {
+    method: Vec<u8>,
+    target: Vec<u8>,
+    authority: Option<Vec<u8>>,
+    fields: Vec<(Vec<u8>, Vec<u8>)>,
     has_body: bool,
+    /// True: nobody knows how many fields there are before all have come.
+    is_uncounted: bool,
+}
+
+// ---- the properties
+
+/// Each head means the same, whatever came before it, and whether its room was used before.
+pub fn heads_mean_the_same_whatever_came_before(heads: &[Parts]) {
+    let mut memo = HeadMemo::new(LIMITS);
+    for head in heads.iter().chain(heads) {
+        let expected = read(&mut HeadMemo::new(LIMITS), head);
+        assert_eq!(read(&mut memo, head), expected, "{head:?} of {heads:?}");
+    }
+}
+
+/// A head is refused for the reason for which the same head in HTTP/1.1 is, and means the same,
+/// unless HTTP/1.1 cannot say it.
+pub fn a_head_in_parts_means_what_it_means_in_text(parts: &Parts) {
+    let Some(text) = parts.text() else { return };
+    let whole = match find_head(&text, 0, &LIMITS) {
+        Ok(Scan::Complete { head_len }) => {
+            assert_eq!(head_len, text.len(), "{parts:?}");
+            parse_head(&text, &LIMITS).map(|layout| words(&layout.head(&text)))
+        }
+        Ok(Scan::Partial { .. }) => panic!("a whole head is not all: {parts:?}"),
+        Err(reject) => Err(reject),
+    };
+    let read = HeadMemo::new(LIMITS).read_parts(parts.request(parts.each()), knows_hosts);
+    let read = read.map(|head| words(&head.head())).map_err(|refused| refused.reject);
+    assert_eq!(read, whole, "{}", text.escape_ascii());
+}
+
+/// Heads that are divided by NUL, from lines that end with a line feed: flags, method, target,
+/// authority, and fields with a colon.
+pub fn heads_of(bytes: &[u8]) -> Vec<Parts> {
+    bytes.split(|byte| *byte == 0).take(64).map(parts_of).collect()
+}
+
+fn parts_of(bytes: &[u8]) -> Parts {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let flags = lines.next().and_then(|line| line.first()).copied().unwrap_or_default();
+    let mut line = || lines.next().unwrap_or_default().to_vec();
+    let (method, target, authority) = (line(), line(), line());
+    let field = |line: &[u8]| match line.iter().position(|byte| *byte == b':') {
+        Some(at) => (line[..at].to_vec(), line[at + 1..].to_vec()),
+        None => (line.to_vec(), Vec::new()),
+    };
+    Parts {
+        method,
+        target,
+        authority: (flags & 1 != 0).then_some(authority),
+        fields: lines.map(field).collect(),
+        has_body: flags & 2 != 0,
+        is_uncounted: flags & 4 != 0,
+    }
+}
+
+// ---- what they compare
+
+/// What a server may ask of a head, but for the framing of its body, which HTTP/1.1 alone has.
+fn words(head: &Head<'_>) -> String {
+    let form = match head.form() {
+        TargetForm::Origin | TargetForm::Absolute => "a path",
+        TargetForm::Authority | TargetForm::Asterisk => "no path",
+    };
+    let fields = head.fields().filter(|(name, _)| !name.eq_ignore_ascii_case("host"));
+    let fields: Vec<_> = fields.map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
+    format!(
+        "{} {form} {:?} {:?} {:?} {fields:?}",
+        head.method_text(),
+        head.path_bytes(),
+        head.query(),
+        head.host()
+    )
+}
+
+fn knows_hosts(head: &Head<'_>, _: bool) -> bool {
+    let forwarded = head.value(Field::XForwardedHost);
+    head.host().is_some_and(|host| host.starts_with('a')) && forwarded != Some(b"evil")
 }
 
 /// What a reader says of a head, to the last byte.
 fn read(memo: &mut HeadMemo, parts: &Parts) -> String {
-    let knows = |head: &Head<'_>, _| {
-        let forwarded = head.value(Field::XForwardedHost);
-        head.host().is_some_and(|host| host.starts_with('a')) && forwarded != Some(b"evil")
+    let read = match parts.is_uncounted {
+        true => memo.read_parts(parts.request(parts.each().filter(|_| true)), knows_hosts),
+        false => memo.read_parts(parts.request(parts.each()), knows_hosts),
     };
-    let request = RequestParts {
-        method: parts.method.as_bytes(),
-        target: parts.target.as_bytes(),
-        authority: parts.authority.map(str::as_bytes),
-        fields: parts.fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
-        has_body: parts.has_body,
-        takes_trailers: true,
-    };
-    format!("{:?}", memo.read_parts(request, knows))
+    let said = format!("{read:?}");
+    read.into_iter().for_each(|head| memo.reuse(head));
+    said
 }
+
+impl Parts {
+    fn each(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        self.fields.iter().map(|(name, value)| (&name[..], &value[..]))
+    }
+
+    fn request<'r, F>(&'r self, fields: F) -> RequestParts<'r, F> {
+        RequestParts {
+            method: &self.method,
+            target: &self.target,
+            authority: self.authority.as_deref(),
+            fields,
+            has_body: self.has_body,
+            takes_trailers: true,
+        }
+    }
+
+    /// The same head in HTTP/1.1; `None`: there is none that says this.
+    fn text(&self) -> Option<Vec<u8>> {
+        let is_line = |bytes: &[u8]| !bytes.iter().any(|byte| b"\r\n".contains(byte));
+        let is_word = |word: &[u8]| !word.is_empty() && is_line(word) && !word.contains(&b' ');
+        if !is_word(&self.method) || !is_word(&self.target) {
+            return None;
+        }
+        let mut text = [&self.method[..], b" ", &self.target, b" HTTP/1.1\r\n"].concat();
+        let host = self.authority.iter().map(|authority| (&b"host"[..], &authority[..]));
+        // Fields of a connection mean nothing in parts, and an authority is the only host.
+        let unsaid = ["connection", "transfer-encoding", "expect", "upgrade"];
+        let is_unsaid = |name: &[u8]| {
+            unsaid.iter().any(|unsaid| name.eq_ignore_ascii_case(unsaid.as_bytes()))
+                || self.authority.is_some() && name.eq_ignore_ascii_case(b"host")
+        };
+        for (name, value) in host.chain(self.each().filter(|(name, _)| !is_unsaid(name))) {
+            let begins_line = name.first().is_some_and(|byte| !b" \t".contains(byte));
+            if !begins_line || name.contains(&b':') || !is_line(name) || !is_line(value) {
+                return None;
+            }
+            text.extend_from_slice(&[name, b": ", value, b"\r\n"].concat());
+        }
+        text.extend_from_slice(b"\r\n");
+        Some(text)
+    }
+}
+
+// ---- random heads
 
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -68,20 +189,23 @@ fn field() -> impl Strategy<Value = (&'static str, String)> {
 }
 
 fn parts() -> impl Strategy<Value = Parts> {
-    const TARGETS: [&str; 7] = ["/", "/", "/a", "/a?b=1", "/a/../b", "*", ""];
+    const TARGETS: [&str; 9] =
+        ["/", "/", "/a", "/a?b=1", "/a?bcd=10000", "/a/../b", "http://a/b", "*", ""];
     (
-        prop::sample::select(&["POST", "POST", "GET", "G T"][..]),
+        prop::sample::select(&["POST", "POST", "GET", "G T", "OPTIONS", "CONNECT"][..]),
         prop::sample::select(&TARGETS[..]),
         prop::sample::select(&[Some("a:1"), Some("a:1"), Some("b"), Some("a b"), None][..]),
         prop::collection::vec(field(), 0..8),
         any::<bool>(),
+        any::<bool>(),
     )
-        .prop_map(|(method, target, authority, fields, has_body)| Parts {
-            method,
-            target,
-            authority,
-            fields,
+        .prop_map(|(method, target, authority, fields, has_body, is_uncounted)| Parts {
+            method: method.into(),
+            target: target.into(),
+            authority: authority.map(Into::into),
+            fields: fields.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             has_body,
+            is_uncounted,
         })
 }
 
@@ -95,9 +219,9 @@ fn heads() -> impl Strategy<Value = Vec<Parts>> {
             if !head.fields.is_empty() {
                 let at = at.index(head.fields.len());
                 match kind {
-                    0 => head.fields[at].1 = value,
+                    0 => head.fields[at].1 = value.into(),
                     1 => drop(head.fields.remove(at)),
-                    2 => head.fields.push((head.fields[at].0, value)),
+                    2 => head.fields.push((head.fields[at].0.clone(), value.into())),
                     _ => {}
                 }
             }
@@ -112,11 +236,12 @@ proptest! {
 
     #[test]
     fn a_head_in_parts_is_read_as_if_none_had_come_before(heads in heads()) {
-        let mut memo = HeadMemo::new(LIMITS);
-        for head in heads.iter().chain(&heads) {
-            let expected = read(&mut HeadMemo::new(LIMITS), head);
-            prop_assert_eq!(read(&mut memo, head), expected);
-        }
+        heads_mean_the_same_whatever_came_before(&heads);
+    }
+
+    #[test]
+    fn a_head_in_parts_is_read_as_in_http1(parts in parts()) {
+        a_head_in_parts_means_what_it_means_in_text(&parts);
     }
 }
 
@@ -125,9 +250,10 @@ fn no_value_that_may_be_a_secret_is_kept_of_a_head_in_parts() {
     let mut memo = HeadMemo::new(LIMITS);
     let names = ["authorization", "x-api-key", "x-token", "cookie", "a2a-tenant"];
     for name in names {
-        let fields = vec![("accept", "public".to_owned()), (name, "secret".to_owned())];
-        let (method, target, authority) = ("POST", "/", Some("a"));
-        let head = Parts { method, target, authority, fields, has_body: true };
+        let fields = [("accept", "public"), (name, "secret")];
+        let fields = fields.map(|(name, value)| (name.into(), value.into())).to_vec();
+        let (method, target, authority) = ("POST".into(), "/".into(), Some("a".into()));
+        let head = Parts { method, target, authority, fields, has_body: true, is_uncounted: false };
         let said = read(&mut memo, &head);
         let bytes =
             |text: &str| format!("{:?}", text.as_bytes()).trim_matches(['[', ']']).to_owned();
@@ -135,7 +261,7 @@ fn no_value_that_may_be_a_secret_is_kept_of_a_head_in_parts() {
         let kept = format!("{memo:?}");
         assert!(kept.contains(&bytes("public")) && !kept.contains(&bytes("secret")), "{name}");
         // A query may hold one as well.
-        let head = Parts { target: "/?secret", ..head };
+        let head = Parts { target: "/?secret".into(), ..head };
         read(&mut memo, &head);
         assert!(!format!("{memo:?}").contains(&bytes("secret")));
     }

@@ -1,0 +1,18 @@
+//! A head in parts means the same whatever came before it, and what it means in HTTP/1.1.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/http_parts.rs"]
+mod http_parts;
+#[cfg(not(fuzzing))]
+use crate::http_parts;
+
+/// The property, for heads that are divided by NUL.
+pub fn property(bytes: &[u8]) {
+    let heads = http_parts::heads_of(bytes);
+    http_parts::heads_mean_the_same_whatever_came_before(&heads);
+    heads.iter().for_each(http_parts::a_head_in_parts_means_what_it_means_in_text);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));
