@@ -140,6 +140,12 @@ impl Exchange {
         self.is_grpc && !matches!(self.state, ExchangeState::Refused(..))
     }
 
+    /// When it came, while nothing was done with it.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn began_ms(&self) -> u64 {
+        self.since_ms
+    }
+
     /// When the client no longer wants the answer, in ms of the monotonic clock: over gRPC clients
     /// may say so. What of the answer has not left by then is replaced by the status for that.
     pub fn due_ms(&self) -> Option<u64> {

@@ -1039,6 +1039,58 @@ fn calls_wait_while_their_connection_does_not_take_its_answers() {
     });
 }
 
+#[test]
+fn a_call_behind_answers_that_trickle_is_refused() {
+    let rig = Rig::limited(|limits| {
+        wait_behind_80_kb(limits);
+        (limits.write_stall_ms, limits.write_progress_bytes_min) = (1_000, 1);
+    });
+    run(async {
+        let stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+        let mut builder = h2::client::Builder::new();
+        let (client, connection) =
+            builder.initial_window_size(1_000).handshake::<_, Bytes>(stream).await.unwrap();
+        tokio::spawn(connection);
+        let mut client = client.ready().await.unwrap();
+        let request = || post("application/json", "/").body(()).unwrap();
+        let long = rpc("SendMessage", &params(&"x".repeat(50_000)));
+        let mut body = ask(&mut client, request(), &long).await.into_body();
+        let mut waiting = Vec::new();
+        for (request, message) in [
+            (request(), rpc("SendMessage", &params("hello"))),
+            (grpc(SEND).body(()).unwrap(), framed(&say("hello"))),
+        ] {
+            let (response, mut stream) = client.send_request(request, false).unwrap();
+            stream.send_data(message.into(), true).unwrap();
+            waiting.push(response);
+        }
+        // All of it takes ten seconds.
+        let trickle = async {
+            while let Some(piece) = body.data().await {
+                body.flow_control().release_capacity(piece.unwrap().len()).unwrap();
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let refused = async {
+            let status = status_of(waiting.pop().unwrap().await.unwrap()).await;
+            assert_eq!(status, (14, "the answers before this one are not read".to_owned()));
+            let response = waiting.pop().unwrap().await.unwrap();
+            assert_eq!(response.status(), 503);
+            let text = String::from_utf8(rest(response).await.1).unwrap();
+            assert!(text.contains(r#""id":null"#) && text.contains("are not read"), "{text}");
+        };
+        tokio::select! {
+            () = trickle => panic!("they waited until all had left"),
+            () = refused => {}
+        }
+        while let Some(piece) = body.data().await {
+            body.flow_control().release_capacity(piece.unwrap().len()).unwrap();
+        }
+        // There is room again, and what was refused has made no task.
+        assert_eq!(tasks(&mut client).await, json!(1));
+    });
+}
+
 /// A call that waits for its task needs no place for it.
 #[test]
 fn a_call_that_has_begun_is_answered_beside_answers_that_nobody_reads() {

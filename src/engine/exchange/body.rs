@@ -61,6 +61,15 @@ impl Exchange {
         fits && body.len() <= LARGE_BODY_BYTES && self.body.is_empty() && !self.is_late(cx.now)
     }
 
+    /// Refuses a request that is not handled yet.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn refuse(&mut self, status: u16, why: &'static str) {
+        if let ExchangeState::Body { .. } = self.state {
+            self.state = ExchangeState::Refused(status, why);
+            self.body = Vec::new();
+        }
+    }
+
     /// Says that the body is there.
     pub fn end(&mut self) {
         let ExchangeState::Body { head, is_whole: is_whole @ false } = &mut self.state else {

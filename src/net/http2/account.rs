@@ -1,13 +1,14 @@
 //! What one connection holds: its calls, their answers, and what of them waits in h2.
 //!
 //! While answers of more than `output_bytes_max` and `answer_bytes_max` together wait, none of its
-//! calls is begun: they wait until enough has left, or was given up after `write_stall_ms`. What
-//! waits of streams is not counted there: one that is read slowly would hold up all calls.
+//! calls is begun: they wait until enough has left, or was given up. One that waited for
+//! `write_stall_ms`, in which there was no room to begin any call, is refused. What waits of
+//! streams is not counted there: one that is read slowly would hold up all calls.
 
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::Waker,
 };
@@ -22,6 +23,8 @@ pub(super) struct Account {
     /// Bytes of answers that wait in h2, which are counted in the share as well.
     unsent: AtomicUsize,
     unsent_max: usize,
+    /// Since when there are more of them, if there are.
+    full_since_ms: AtomicU64,
     /// The calls that wait until there are fewer, and some that do not wait any more.
     waiting: Mutex<Vec<Waker>>,
     waiting_max: usize,
@@ -35,14 +38,25 @@ impl Account {
         // Twice as many as can wait: of a full list at least half are calls that have left.
         let waiting_max = 2 * limits.http2_streams_max;
         let (share, waiting) = (Mutex::default(), Mutex::default());
-        let (server, unsent) = (Arc::clone(server), AtomicUsize::new(0));
-        Account { server, share, waker, unsent, unsent_max, waiting, waiting_max }
+        Account {
+            server: Arc::clone(server),
+            share,
+            waker,
+            unsent: AtomicUsize::new(0),
+            unsent_max,
+            full_since_ms: AtomicU64::new(0),
+            waiting,
+            waiting_max,
+        }
     }
 
     /// Counts an answer of `bytes` as [`Account::charge`] does.
     #[must_use]
     pub(super) fn charge_answer(&self, bytes: usize, now_ms: u64) -> bool {
-        self.unsent.fetch_add(bytes, Relaxed);
+        let before = self.unsent.fetch_add(bytes, Relaxed);
+        if before <= self.unsent_max && before + bytes > self.unsent_max {
+            self.full_since_ms.store(now_ms, Relaxed);
+        }
         self.charge(0, bytes, now_ms)
     }
 
@@ -71,6 +85,11 @@ impl Account {
         }
         waiting.push(waker.clone());
         false
+    }
+
+    /// Until when a call of this time waits that may not begin.
+    pub(super) fn waits_until_ms(&self, began_ms: u64) -> u64 {
+        began_ms.max(self.full_since_ms.load(Relaxed)) + self.server.engine.limits().write_stall_ms
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {

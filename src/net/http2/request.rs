@@ -27,7 +27,7 @@ use crate::{
 use super::{
     CallGuard, Http2Shared,
     body::{Body, Piece},
-    deadline::Deadline,
+    deadline::{Deadline, earlier},
     fields::trailers,
     send::{Gone, Outgoing, Sending, take, take_piece},
     services,
@@ -243,9 +243,12 @@ impl Http2Request {
         said: &mut Said<'_>,
     ) -> Poll<Result<(), Gone>> {
         if !self.may_begin {
-            let is_late = self.exchange.is_late(shared.local.clock.now());
-            if !is_late && !shared.account.lets_begin(cx.waker()) {
-                return self.wait(shared, cx);
+            let now = shared.local.clock.now();
+            if !self.exchange.is_late(now) && !shared.account.lets_begin(cx.waker()) {
+                if now.mono_ms < self.waits_until_ms(shared) {
+                    return self.wait(shared, cx);
+                }
+                self.exchange.refuse(503, "the answers before this one are not read");
             }
             self.may_begin = true;
         }
@@ -320,6 +323,11 @@ impl Http2Request {
         Ok((false, None))
     }
 
+    /// Until when it may wait until it begins.
+    fn waits_until_ms(&self, shared: &Http2Shared) -> u64 {
+        shared.account.waits_until_ms(self.exchange.began_ms())
+    }
+
     /// Takes in what comes until the call may begin: h2 would hold more for it.
     fn wait<T>(&mut self, shared: &Http2Shared, cx: &mut Context<'_>) -> Poll<Result<T, Gone>> {
         self.hear_reset(cx)?;
@@ -329,7 +337,8 @@ impl Http2Request {
             self.exchange.push(shared.limits(), &piece);
         }
         self.guard.charge(self.exchange.held_bytes())?;
-        self.deadline.arm(cx, &shared.local, self.exchange.due_ms().unwrap_or(NEVER));
+        let due_ms = earlier(self.exchange.due_ms(), Some(self.waits_until_ms(shared)));
+        self.deadline.arm(cx, &shared.local, due_ms);
         Poll::Pending
     }
 }
