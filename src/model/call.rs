@@ -100,6 +100,14 @@ impl Call<'_> {
             Call::Push(_) | Call::ExtendedCard => false,
         }
     }
+
+    /// Whether it only shows what there is: nothing comes of it but its answer.
+    pub(crate) fn only_shows(&self) -> bool {
+        match self {
+            Call::Get(_) | Call::List(_) | Call::Subscribe(_) | Call::ExtendedCard => true,
+            Call::Send(_) | Call::Cancel(_) | Call::Push(_) => false,
+        }
+    }
 }
 
 /// How a sender wants its answer.
