@@ -287,7 +287,7 @@ pub enum StreamResponse<'a> {
     Event {
         /// Its sequence number in the task.
         seq: u64,
-        /// The event; never a turn.
+        /// The event; never a client's message.
         event: TaskEvent<'a>,
         /// Which of the task's artifacts the event is about, if it is about one; from 0.
         artifact_index: u32,

@@ -48,7 +48,7 @@ pub mod mark {
     pub const CHUNK: u8 = 0x40;
 }
 
-/// The columns of an entry that no task has entered yet.
+/// The columns of an entry that is in no task's log yet.
 #[inline]
 pub fn entry_head(payload_len: usize, kind: u8, flag: u8) -> [u8; ENTRY_HEAD] {
     let mut head = [0; ENTRY_HEAD];
@@ -204,8 +204,8 @@ impl<'a> Entry<'a> {
         self.payload.get(..self.payload.len().saturating_sub(PLACE)).unwrap_or_default()
     }
 
-    /// What a repeating entry repeats, a message or its parts alone; nothing where no task has
-    /// entered it yet.
+    /// What a repeating entry repeats, a message or its parts alone; nothing as long as it is in no
+    /// task's log.
     #[inline]
     fn repeated(&self) -> MoreParts<'a> {
         let place =

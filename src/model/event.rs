@@ -164,7 +164,7 @@ impl<'a> TaskEvent<'a> {
         }
     }
 
-    /// Appends the event as an entry that no task has entered yet.
+    /// Appends the event as an entry that is in no task's log yet.
     #[inline(always)]
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match *self {

@@ -9,7 +9,7 @@ use super::{
 #[cfg(feature = "script")]
 use super::{entry::mark, state::TaskState};
 
-/// Encoded events one after another, each as the entry of a log that no task has entered yet.
+/// Encoded events one after another, each as an entry that is in no task's log yet.
 ///
 /// It is reused from call to call, so that an agent that answers inline allocates nothing.
 #[derive(Default)]

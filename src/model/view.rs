@@ -301,7 +301,7 @@ impl ReplayPlace {
 pub struct Replayed<'a> {
     /// Its sequence number.
     pub seq: u64,
-    /// The event; never a turn.
+    /// The event; never a client's message.
     pub event: TaskEvent<'a>,
     /// Which of the task's artifacts it is about, if it is about one.
     pub artifact_index: u32,

@@ -48,7 +48,8 @@ fn transcripts() {
 fn transcripts_use_every_method() {
     for dialect in dialect::ALL {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(dialect.name);
-        let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{folder:?}: {e}"));
+        let files = entries.map(|entry| entry.unwrap().path());
         let text: String = files.map(|path| std::fs::read_to_string(path).unwrap()).collect();
         for method in dialect.methods {
             let called = text.lines().any(|line| {

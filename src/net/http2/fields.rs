@@ -45,7 +45,7 @@ impl Heads {
                 response
             }
         };
-        // All our statuses are some.
+        // Every status of ours is a valid one.
         *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or_default();
         response
     }

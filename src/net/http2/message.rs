@@ -1,4 +1,4 @@
-//! Receiving the messages of a gRPC request.
+//! Receiving the messages of a call of health or reflection, one or many.
 
 use std::{
     future::{Future, poll_fn},

@@ -270,7 +270,7 @@ impl Http2Request {
                 self.guard.give_back();
                 return Poll::Ready(Ok(()));
             }
-            // What is late to us has moved on for the engine, or is refused.
+            // The exchange looks at the time, too: if it refused nothing, there is more of it.
             if !is_late || was_late {
                 break;
             }
