@@ -41,7 +41,7 @@ pub enum Wanted {
     Subscribe,
 }
 
-/// The side of such a call that belongs to the server.
+/// The side of a lookup that belongs to the server.
 pub trait LookupHost {
     /// Lets the call wait; `held_bytes` is what the agent keeps of it.
     fn defer(
@@ -50,7 +50,7 @@ pub trait LookupHost {
     ) -> Result<(Arc<LateCall>, Box<dyn LookupAnswer>), Closed>;
 }
 
-/// The side of a deferred call that belongs to the server.
+/// The side of a deferred lookup that belongs to the server.
 pub trait LookupAnswer: Send + Sync {
     /// Answers the call.
     fn answer(self: Box<Self>, found: Result<TaskBuf, Fault>);

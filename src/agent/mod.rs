@@ -90,7 +90,7 @@ pub enum Ending {
 pub trait TurnHost {
     /// Applies `events` to the task, which exists from now on, and empties the list.
     fn commit(&mut self, events: &mut EventBuf) -> Result<(Handle, Arc<dyn JobHost>), Closed>;
-    /// Shows the task as it was before the turn; not called when the message starts a new one.
+    /// Shows the task as it was before the turn; nothing when the message starts a new one.
     fn read(&self, each: &mut dyn FnMut(TaskView<'_>));
     /// The call that waits for the turn; `None`: it is answered at once, or there is none.
     fn call(&mut self) -> Option<Arc<LateCall>> {

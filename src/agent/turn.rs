@@ -114,8 +114,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Shows the task as it was before the turn, with history and artifacts. The store waits
-    /// meanwhile: take what is needed and return.
+    /// Shows the task as it was before the turn, with history and artifacts; nothing when the
+    /// message starts a new one. The store waits meanwhile: take what is needed and return.
     pub fn read(&self, each: &mut dyn FnMut(TaskView<'_>)) {
         self.host.read(each);
     }

@@ -160,7 +160,7 @@ fn canceled(metadata: Option<JsonObject<'_>>, now: Now) -> TaskEvent<'_> {
     TaskEvent::Status { state, at_ms, message: None, metadata }
 }
 
-/// An agent is asked.
+/// The core's side of a [`CancelRequest`]: the agent may answer it at once.
 struct Asking<'t> {
     worker: usize,
     /// `None` behind [`CancelHost::defer`].
@@ -204,7 +204,7 @@ impl CancelHost for Asking<'_> {
     }
 }
 
-/// An agent decides later.
+/// The core's side of a deferred cancel: the agent decides later.
 pub(super) struct Deciding {
     open: OpenCancel,
     metadata: Option<JsonObjectBuf>,

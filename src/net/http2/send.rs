@@ -79,7 +79,7 @@ impl Buf for Outgoing {
 /// Bytes that are counted among all buffers until h2 has sent them.
 pub(super) struct Counted {
     bytes: Vec<u8>,
-    /// How many of them are not among the rest.
+    /// How many of the first ones h2 has taken while they were not cut in parts.
     sent: usize,
     /// True: a complete answer, for which the calls behind it wait.
     is_answer: bool,
