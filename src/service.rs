@@ -351,7 +351,7 @@ pub trait Lifecycle {
 
 /// The narrow waist between bindings and everything that can answer them.
 pub trait Service: Lifecycle + Send + Sync {
-    /// Handles one call; `answer` is called zero or more times before `Ok(Answered)`.
+    /// Handles one call; before `Ok(Answered)`, `answer` has got what [`Call`] says of it.
     ///
     /// # Errors
     /// A [`Fault`]; `answer` has then not been called.

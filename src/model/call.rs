@@ -72,22 +72,23 @@ pub(crate) enum Params<'a> {
     Nothing,
 }
 
-/// One request, ready for the service.
+/// One request, ready for the service, and the [`Reply`](super::Reply) that answers it. What asks
+/// for a stream and is answered at once becomes a stream of that one item.
 #[derive(Clone, Copy)]
 pub enum Call<'a> {
-    /// [`Op::Send`] and [`Op::Stream`].
+    /// [`Op::Send`] and [`Op::Stream`]: a task or a message.
     Send(Send<'a>),
-    /// [`Op::Get`].
+    /// [`Op::Get`]: the task.
     Get(Get<'a>),
-    /// [`Op::List`].
+    /// [`Op::List`]: the start of a page, a piece for each of its tasks, and its end.
     List(List<'a>),
-    /// [`Op::Cancel`].
+    /// [`Op::Cancel`]: the task.
     Cancel(Target<'a>),
-    /// [`Op::Subscribe`].
+    /// [`Op::Subscribe`]: a stream, or the task.
     Subscribe(Target<'a>),
-    /// Any of the four push operations.
+    /// Any of the four push operations, to which there is no reply yet.
     Push(Op),
-    /// [`Op::ExtendedCard`].
+    /// [`Op::ExtendedCard`], which bindings answer by themselves, from the agent's profile.
     ExtendedCard,
 }
 
