@@ -25,5 +25,6 @@ mod rest;
 mod sse;
 mod store;
 mod stream;
+mod task;
 mod ws;
 mod ws_oracle;
