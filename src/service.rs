@@ -26,7 +26,7 @@ use crate::{
 pub use crate::waiter::{SharedWaker, Waiter};
 pub use fields::{FieldSource, RequestFields};
 pub use joined::JoinedCalls;
-pub(crate) use joined::{Wanting, WatchedCall};
+pub(crate) use joined::{WantedBy, WatchedCall};
 pub use last_call::LastCall;
 pub use late::{CallLink, LateAnswer, LateCall};
 

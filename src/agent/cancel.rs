@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc, task::Waker};
 use super::{Canceled, Closed, JobHost, RequestView, watch::CallerGone};
 use crate::{
     model::{RawText, TaskView},
-    service::{Handle, JoinedCalls, Waiter, Wanting},
+    service::{Handle, JoinedCalls, Waiter, WantedBy},
 };
 
 /// Asks the agent of a running task whether it may be canceled. An agent that does nothing with it
@@ -95,10 +95,10 @@ impl DeferredCancel {
 
     /// True when the decision is of no use any more, as [`DeferredCancel::caller_gone`] says.
     pub fn is_caller_gone(&self) -> bool {
-        match self.calls.wanting() {
-            Wanting::Caller(_) => false,
-            Wanting::Nobody => true,
-            Wanting::Silent => self.host.as_ref().is_none_or(|host| {
+        match self.calls.wanted_by() {
+            WantedBy::Caller(_) => false,
+            WantedBy::Nobody => true,
+            WantedBy::Silent => self.host.as_ref().is_none_or(|host| {
                 let (task, host) = host.task();
                 host.poll_ended(task, &mut Waiter::default(), Waker::noop()).is_ready()
             }),

@@ -100,15 +100,15 @@ impl<'a> TaskView<'a> {
         u64::from(self.seq) == self.task.seq()
     }
 
-    /// Walks the messages of the history.
+    /// The messages of the history.
     #[inline]
-    fn messages(&self) -> Walk<'a> {
+    fn messages(&self) -> HistoryMessages<'a> {
         let (task, TaskView { seq, status_at, .. }) = (self.task, *self);
         let (at, left) = match self.is_now() {
             true => (task.trimmed_at(), task.history_len()),
             false => (task.entries_at(), u32::MAX),
         };
-        Walk { log: task.log(), at, seq, left, status_at }
+        HistoryMessages { log: task.log(), at, seq, left, status_at }
     }
 
     /// The newest `most` messages of the history (`None`: all), oldest first.
@@ -159,7 +159,7 @@ impl<'a> TaskView<'a> {
 }
 
 /// Iterates over the messages of a history.
-struct Walk<'a> {
+struct HistoryMessages<'a> {
     log: &'a [u8],
     at: usize,
     seq: u32,
@@ -169,7 +169,7 @@ struct Walk<'a> {
     status_at: usize,
 }
 
-impl<'a> Iterator for Walk<'a> {
+impl<'a> Iterator for HistoryMessages<'a> {
     type Item = Message<'a>;
 
     #[inline]

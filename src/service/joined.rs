@@ -27,7 +27,7 @@ pub(crate) struct WatchedCall {
 }
 
 /// Who still has a use for the decision on several calls.
-pub(crate) enum Wanting {
+pub(crate) enum WantedBy {
     /// A caller waits for the answer, perhaps one of several.
     Caller(Arc<LateCall>),
     /// Only callers who want no answer, but what is decided.
@@ -79,16 +79,16 @@ impl JoinedCalls {
     }
 
     /// Who still has a use for the decision.
-    pub(crate) fn wanting(&self) -> Wanting {
-        let mut wanting = Wanting::Nobody;
+    pub(crate) fn wanted_by(&self) -> WantedBy {
+        let mut wanted_by = WantedBy::Nobody;
         for call in &self.lock().calls {
             if call.is_answered() {
-                wanting = Wanting::Silent;
+                wanted_by = WantedBy::Silent;
             } else if !call.has_left() {
-                return Wanting::Caller(Arc::clone(call));
+                return WantedBy::Caller(Arc::clone(call));
             }
         }
-        wanting
+        wanted_by
     }
 
     /// Ready when no caller waits for the answer any more; registers `wake` otherwise. True: there
@@ -102,10 +102,10 @@ impl JoinedCalls {
             {
                 return Poll::Pending;
             }
-            let call = match self.wanting() {
-                Wanting::Caller(call) => Some(call),
-                Wanting::Silent => return Poll::Ready(true),
-                Wanting::Nobody => return Poll::Ready(false),
+            let call = match self.wanted_by() {
+                WantedBy::Caller(call) => Some(call),
+                WantedBy::Silent => return Poll::Ready(true),
+                WantedBy::Nobody => return Poll::Ready(false),
             };
             *watched = WatchedCall { call, waiter: Waiter::default() };
         }
@@ -197,7 +197,7 @@ mod tests {
         first.finish();
         assert!(woken.0.load(Relaxed));
         assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Ready(true));
-        assert!(matches!(calls.wanting(), Wanting::Silent) && !calls.have_left());
+        assert!(matches!(calls.wanted_by(), WantedBy::Silent) && !calls.have_left());
         // Another one that waits is waited for.
         let second = join(&calls).unwrap();
         assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Pending);
