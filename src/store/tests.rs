@@ -303,28 +303,28 @@ fn a_burst_wakes_each_subscriber_once_and_eviction_wakes_too() {
     }
     assert_eq!(counters.each_ref().map(|c| c.0.load(Relaxed)), [1, 1, 1]);
     apply(&store, key, &status(TaskState::Completed)).unwrap().unwrap();
-    let mut ticket = WaitHandle { handle: key.handle(), ..WaitHandle::default() };
-    assert_eq!(store.poll(&mut ticket, &cursors[0].1, &mut |_| ()), Poll::Ready(Ok(())));
+    let mut wait = WaitHandle { handle: key.handle(), ..WaitHandle::default() };
+    assert_eq!(store.poll(&mut wait, &cursors[0].1, &mut |_| ()), Poll::Ready(Ok(())));
     make(&store, 2, TaskState::Working, NOW).unwrap();
     assert_eq!(follow(&store, &mut cursors[0].0, Waker::noop()).0, Follow::Gone);
-    let gone = store.poll(&mut ticket, &cursors[0].1, &mut |_| ());
+    let gone = store.poll(&mut wait, &cursors[0].1, &mut |_| ());
     assert!(matches!(gone, Poll::Ready(Err(fault)) if fault.kind == FaultKind::TaskNotFound));
 }
 
 #[test]
-fn a_parked_call_waits_for_a_new_interruption() {
+fn a_waiting_call_waits_for_a_new_interruption() {
     let (store, counter) = (Store::new(&Limits::default(), 7), Arc::<Counter>::default());
     let waker = Waker::from(Arc::clone(&counter));
     let key = make(&store, 1, TaskState::InputRequired, NOW).unwrap();
     store.update(key, NOW, |edit| edit.user_message(said(1).view())).unwrap().unwrap();
-    let mut ticket =
+    let mut wait =
         WaitHandle { handle: key.handle(), after: 2, history: Some(0), ..WaitHandle::default() };
-    assert_eq!(store.poll(&mut ticket, &waker, &mut |_| ()), Poll::Pending);
+    assert_eq!(store.poll(&mut wait, &waker, &mut |_| ()), Poll::Pending);
     apply(&store, key, &status(TaskState::Working)).unwrap().unwrap();
-    assert_eq!(store.poll(&mut ticket, &waker, &mut |_| ()), Poll::Pending);
+    assert_eq!(store.poll(&mut wait, &waker, &mut |_| ()), Poll::Pending);
     apply(&store, key, &status(TaskState::AuthRequired)).unwrap().unwrap();
     assert_eq!(counter.0.load(Relaxed), 2);
-    assert_eq!(store.poll(&mut ticket, &waker, &mut |_| ()), Poll::Ready(Ok(())));
+    assert_eq!(store.poll(&mut wait, &waker, &mut |_| ()), Poll::Ready(Ok(())));
 }
 
 #[test]

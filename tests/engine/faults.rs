@@ -415,7 +415,7 @@ fn an_error_before_the_first_event_is_plain_json_and_the_connection_goes_on() {
 }
 
 #[test]
-fn parked_calls_end_with_an_error_when_their_task_leaves() {
+fn waiting_calls_end_with_an_error_when_their_task_leaves() {
     // The wait of a call ends when its task does, here by another's cancel.
     let toml = "[[rule]]\n[[rule.step]]\nstatus = \"working\"\n[[rule.step]]\ndelay_ms = 60000\nstatus = \"completed\"\n";
     let setup = Setup { agents: vec![script("slow", toml)], ..Setup::default() };

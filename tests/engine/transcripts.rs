@@ -1,7 +1,7 @@
 //! The transcripts of the dialects: `tests/data/<dialect>/*.txt`.
 //!
 //! A transcript is a list of commands, one a line; indented lines continue the one before them,
-//! `#` begins a comment. Some set the scene: `task ID CONTEXT GENERATION`, `turn MESSAGE`,
+//! `#` begins a comment. Some set the scene: `task ID CONTEXT GENERATION`, `user MESSAGE`,
 //! `status {"state","at","message","metadata"}` (`at` in ms after 2026-01-01), `artifact
 //! {"artifact","append","lastChunk","metadata"}`, `direct CONTEXT MESSAGE`; messages are 1.0 JSON.
 //! Some produce text: `call METHOD PARAMS`, `reply METHOD`, `page METHOD`, `snapshot METHOD`,
@@ -126,7 +126,7 @@ impl Scene {
                 let limits = TaskLimits { bytes_max, history_max, artifacts_max, replay_max };
                 self.task = Some(task.within(limits));
             }
-            "turn" => {
+            "user" => {
                 let packed = packed_message(rest);
                 self.apply(&TaskEvent::UserMessage {
                     message: Message::from_packed(&packed).unwrap(),
