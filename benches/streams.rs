@@ -4,7 +4,8 @@
 //! and user-space instructions of an event (with `valgrind`); with `-- filling`, `full` or
 //! `instructions` that one alone. `-- against PATH` measures another build of the server in the same
 //! rounds, and prints this one's share of its CPU time, the median of the rounds. Sixteen
-//! connections, one worker on core 0, the load on core 1. Needs Linux and `taskset`.
+//! connections, one worker on core 0, the load on core 1. The load never sleeps: whoever sends
+//! something to a program that does pays for waking it. Needs Linux and `taskset`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -15,7 +16,7 @@ mod served;
 mod support;
 
 use std::{
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::TcpStream,
 };
 
@@ -46,6 +47,7 @@ impl Load {
 
     fn connect(&mut self) {
         self.streams = (0..CONNECTIONS).map(|_| self.served.connect()).collect();
+        self.streams.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
     }
 
     /// So many streams, at least; says how many.
@@ -56,7 +58,7 @@ impl Load {
                 stream.write_all(&self.request).unwrap();
             }
             for stream in &mut self.streams {
-                stream.read_exact(&mut self.output).unwrap();
+                read_exact(stream, &mut self.output);
                 assert!(self.output.starts_with(b"HTTP/1.1 200 OK\r\n"));
             }
             done += CONNECTIONS as u64;
@@ -69,6 +71,18 @@ impl Load {
         let before = self.served.cpu_ns();
         let done = self.run(SLICE);
         (self.served.cpu_ns() - before) as f64 / done as f64 / 1_000.0
+    }
+}
+
+/// As [`Read::read_exact`], for a stream that does not block.
+fn read_exact(stream: &mut TcpStream, mut output: &mut [u8]) {
+    while !output.is_empty() {
+        match stream.read(output) {
+            Ok(0) => panic!("the server closed the connection"),
+            Ok(count) => output = &mut output[count..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 

@@ -262,17 +262,17 @@ fn push_item(
             push_message(out, envelope, |out| (encode.event)(out, item, &format.write));
         }
         EventFraming::Sse => {
-            let mut frame = sse::begin(out, number);
+            let frame = sse::begin(out, number);
             let pushed = push_result(out, format, item, text_head);
             if let Pushed::Nothing = pushed {
                 return sse::cancel(out, frame);
             }
             envelope.close(out, start);
-            if let Pushed::Text = pushed {
+            match pushed {
                 // Raw text has no control characters.
-                frame.skip_to(out.len());
+                Pushed::Text => sse::finish_line(out, frame),
+                Pushed::Json | Pushed::Nothing => sse::finish(out, frame),
             }
-            sse::finish(out, frame);
         }
         EventFraming::Messages { event_ids } => {
             let frame = ws::begin(out);
@@ -328,7 +328,7 @@ fn push_result(
             }
         }
         out.extend_from_slice(text.raw());
-        out.extend_from_slice((encode.tail)(append, last_chunk));
+        out.extend_from_slice(encode.tail(append, last_chunk));
         return Pushed::Text;
     }
     format.envelope.open_result(out);

@@ -265,7 +265,7 @@ pub struct Encode {
 }
 
 /// The JSON of an event that brings a piece of text and nothing else, as [`Encode::event`] appends
-/// it: `head`, the artifact's id, `between`, the text, `tail`.
+/// it: `head`, the artifact's id, `between`, the text, one of `tails`.
 #[derive(Clone, Copy)]
 pub struct EncodeText {
     /// Appends what comes before the artifact's id: the same for all of a task, of which a stream
@@ -273,8 +273,17 @@ pub struct EncodeText {
     pub head: fn(&mut Vec<u8>, task_id: RawText<'_>, context_id: RawText<'_>),
     /// What stands between the id and the text.
     pub between: &'static [u8],
-    /// What follows the text of a piece that is appended, or not, and is the last one, or not.
-    pub tail: fn(append: bool, last_chunk: bool) -> &'static [u8],
+    /// What follows the text of a piece that is appended, or not, and is the last one, or not: see
+    /// [`EncodeText::tail`].
+    pub tails: [&'static [u8]; 4],
+}
+
+impl EncodeText {
+    /// What follows the text of such a piece.
+    #[inline(always)]
+    pub fn tail(&self, append: bool, last_chunk: bool) -> &'static [u8] {
+        self.tails[usize::from(append) + 2 * usize::from(last_chunk)]
+    }
 }
 
 /// What a reader may use beside the params.

@@ -36,12 +36,12 @@ const TEXT: EncodeText = EncodeText {
         out.extend_from_slice(b",\"artifact\":{\"artifactId\":\"");
     },
     between: b"\",\"parts\":[{\"kind\":\"text\",\"text\":\"",
-    tail: |append, last_chunk| match (append, last_chunk) {
-        (true, false) => b"\"}]},\"append\":true,\"lastChunk\":false}",
-        (false, false) => b"\"}]},\"append\":false,\"lastChunk\":false}",
-        (true, true) => b"\"}]},\"append\":true,\"lastChunk\":true}",
-        (false, true) => b"\"}]},\"append\":false,\"lastChunk\":true}",
-    },
+    tails: [
+        b"\"}]},\"append\":false,\"lastChunk\":false}",
+        b"\"}]},\"append\":true,\"lastChunk\":false}",
+        b"\"}]},\"append\":false,\"lastChunk\":true}",
+        b"\"}]},\"append\":true,\"lastChunk\":true}",
+    ],
 };
 
 const ARTIFACT_UPDATE: &[u8] = b"{\"kind\":\"artifact-update\",\"taskId\":\"";

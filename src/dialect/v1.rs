@@ -40,12 +40,12 @@ pub(super) static REST: Wire =
 const TEXT: EncodeText = EncodeText {
     head: artifact_head,
     between: AFTER_ID,
-    tail: |append, last_chunk| match (append, last_chunk) {
-        (true, false) => b"\"}]},\"append\":true}}",
-        (false, false) => b"\"}]}}}",
-        (true, true) => b"\"}]},\"append\":true,\"lastChunk\":true}}",
-        (false, true) => b"\"}]},\"lastChunk\":true}}",
-    },
+    tails: [
+        b"\"}]}}}",
+        b"\"}]},\"append\":true}}",
+        b"\"}]},\"lastChunk\":true}}",
+        b"\"}]},\"append\":true,\"lastChunk\":true}}",
+    ],
 };
 
 const RULES: read::Rules = read::Rules::of(Generation::V1);

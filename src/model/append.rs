@@ -49,11 +49,13 @@ impl Task {
                 self.state = state_of(flag).unwrap_or(TaskState::Unspecified);
                 self.is_answered = false;
             }
+            kind::ARTIFACT if is_continuing(flag) => {
+                index = (*growing)?;
+                self.seq += 1;
+                mark = self.link_chunk(index, at);
+            }
             kind::ARTIFACT => {
-                let known = match entry.is_continuing() {
-                    true => Some((*growing)?),
-                    false => self.artifact_of(&entry),
-                };
+                let known = self.artifact_of(&entry);
                 if known.is_none() && self.artifacts.len() >= limits.artifacts_max {
                     return None;
                 }
@@ -112,15 +114,13 @@ impl Task {
     #[inline]
     fn link_artifact(&mut self, known: Option<usize>, at: usize, append: bool) -> u8 {
         let new = ArtifactChunks { first: at as u32, last: at as u32 };
+        if let (Some(index), true) = (known, append) {
+            return self.link_chunk(index, at);
+        }
         let Some(chunks) = known.and_then(|index| self.artifacts.get_mut(index)) else {
             self.artifacts.push(new);
             return 0;
         };
-        if append {
-            let last = std::mem::replace(&mut chunks.last, at as u32);
-            self.put_u32(last as usize + next_at(self.flag_at(last as usize)), at as u32);
-            return mark::CHUNK;
-        }
         let mut old = std::mem::replace(chunks, new).first as usize;
         while old != 0 {
             let flag = self.flag_at(old);
@@ -131,6 +131,16 @@ impl Task {
             old = self.u32_at(old + next_at(flag)) as usize;
         }
         0
+    }
+
+    /// As [`Task::link_artifact`], for a chunk.
+    #[inline]
+    fn link_chunk(&mut self, index: usize, at: usize) -> u8 {
+        if let Some(chunks) = self.artifacts.get_mut(index) {
+            let last = std::mem::replace(&mut chunks.last, at as u32) as usize;
+            self.put_u32(last + next_at(self.flag_at(last)), at as u32);
+        }
+        mark::CHUNK
     }
 
     /// A status without a message is dead once replaced; its message lives on in the history.

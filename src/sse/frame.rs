@@ -17,16 +17,6 @@ const BLOCK: usize = 64;
 pub struct EventMark {
     start: usize,
     payload: usize,
-    /// Before it no line break needs to be looked for.
-    unchecked: usize,
-}
-
-impl EventMark {
-    /// Of the payload, what stands before `at` is known to hold no line break.
-    #[inline]
-    pub fn skip_to(&mut self, at: usize) {
-        self.unchecked = self.unchecked.max(at);
-    }
 }
 
 /// Opens a frame; append the payload to `out`, then [`finish`] or [`cancel`] it.
@@ -59,11 +49,14 @@ pub fn error_event(out: &mut Vec<u8>, id: Option<u64>) -> EventMark {
 #[inline]
 pub fn finish(out: &mut Vec<u8>, mark: EventMark) {
     debug_assert!(mark.start < mark.payload && mark.payload <= out.len());
-    if mark.unchecked < out.len() {
-        // Never less than a block, as long as there is one.
-        let from = mark.unchecked.min(out.len().saturating_sub(BLOCK)).max(mark.payload);
-        blank_line_breaks(&mut out[from..]);
-    }
+    blank_line_breaks(&mut out[mark.payload..]);
+    out.extend_from_slice(b"\n\n");
+}
+
+/// As [`finish`], where the payload is known to hold no line break.
+#[inline(always)] // Every piece of text has one.
+pub fn finish_line(out: &mut Vec<u8>, mark: EventMark) {
+    debug_assert!(!out[mark.payload..].iter().any(|byte| matches!(byte, b'\r' | b'\n')));
     out.extend_from_slice(b"\n\n");
 }
 
@@ -125,7 +118,7 @@ fn open(out: &mut Vec<u8>, start: usize, id: Option<u64>) -> EventMark {
         None => out.extend_from_slice(b"data: "),
     }
     let payload = out.len();
-    EventMark { start, payload, unchecked: payload }
+    EventMark { start, payload }
 }
 
 #[cfg(test)]

@@ -13,6 +13,6 @@ pub mod frame;
 pub mod parse;
 
 pub use chunk::{chunk_begin, chunk_end, chunk_last};
-pub use frame::{KEEP_ALIVE, begin, cancel, error_event, finish};
+pub use frame::{KEEP_ALIVE, begin, cancel, error_event, finish, finish_line};
 #[cfg(feature = "internals")]
 pub use parse::{ParsedStep, SseError, SseEvent, SseParser};
