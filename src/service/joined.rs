@@ -97,8 +97,7 @@ impl JoinedCalls {
         loop {
             let WatchedCall { call, waiter } = watched;
             if let Some(call) = call
-                && !call.is_answered()
-                && call.poll_left(waiter, wake).is_pending()
+                && call.poll_over(waiter, wake).is_pending()
             {
                 return Poll::Pending;
             }
@@ -127,8 +126,9 @@ impl Joined {
 #[cfg(test)]
 mod tests {
     use std::{
-        sync::atomic::{AtomicBool, Ordering::Relaxed},
+        sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
         task::Wake,
+        time::{Duration, Instant},
     };
 
     use super::*;
@@ -205,6 +205,43 @@ mod tests {
         assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Ready(true));
         calls.answer(fault);
         assert_eq!(calls.poll_left(&mut watched, &wake), Poll::Ready(false));
+    }
+
+    #[test]
+    fn who_begins_to_watch_while_a_caller_finishes_is_told_of_it() {
+        const ROUNDS: usize = 20_000;
+        let (give, take) = std::sync::mpsc::sync_channel::<CallLink>(1);
+        let round_of_other = &AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for (round, mut link) in take.iter().enumerate() {
+                    round_of_other.store(round + 1, Relaxed);
+                    (0..round % 50).for_each(|_| std::hint::spin_loop());
+                    link.finish();
+                }
+            });
+            // At the end the other one hears that there is no more.
+            let give = give;
+            for round in 0..ROUNDS {
+                let (first, calls) = JoinedCalls::first();
+                let (mut watched, woken) = (WatchedCall::default(), Arc::new(Woken::default()));
+                let wake = Waker::from(Arc::clone(&woken));
+                give.send(first).unwrap();
+                while round_of_other.load(Relaxed) <= round {
+                    std::thread::yield_now();
+                }
+                let polled = calls.poll_left(&mut watched, &wake);
+                while !matches!(calls.wanting(), Wanting::Silent) {
+                    std::thread::yield_now();
+                }
+                // It is woken right behind that, if at all.
+                let since = Instant::now();
+                while polled.is_pending() && !woken.0.load(Relaxed) {
+                    assert!(since.elapsed() < Duration::from_secs(20), "{round}");
+                    std::thread::yield_now();
+                }
+            }
+        });
     }
 
     #[test]
