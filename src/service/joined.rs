@@ -231,7 +231,7 @@ mod tests {
                     std::thread::yield_now();
                 }
                 let polled = calls.poll_left(&mut watched, &wake);
-                while !matches!(calls.wanting(), Wanting::Silent) {
+                while !matches!(calls.wanted_by(), WantedBy::Silent) {
                     std::thread::yield_now();
                 }
                 // It is woken right behind that, if at all.
