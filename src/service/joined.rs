@@ -57,6 +57,9 @@ impl JoinedCalls {
         }
         if joined.calls.len() == joined.calls.capacity() {
             joined.forget();
+            // As many may come and go before those who stay are looked at again.
+            let stay = joined.calls.len();
+            joined.calls.reserve(stay);
         }
         let (link, call) = CallLink::late();
         call.count_by(charge);
@@ -186,6 +189,26 @@ mod tests {
         let (_first, calls) = JoinedCalls::first();
         (0..1_000).for_each(|_| drop(join(&calls)));
         assert!(calls.lock().calls.len() <= 8);
+    }
+
+    #[test]
+    fn those_who_stay_are_not_looked_at_for_each_who_comes_and_goes() {
+        let (first, calls) = JoinedCalls::first();
+        let has_one_place = |calls: &JoinedCalls| {
+            let joined = calls.lock();
+            joined.calls.len() + 1 == joined.calls.capacity()
+        };
+        let mut links = vec![first];
+        while links.len() < 1_000 || !has_one_place(&calls) {
+            links.extend(join(&calls));
+        }
+        let (stay, mut looks) = (links.len(), 0);
+        for _ in 0..4 * stay {
+            let before = calls.lock().calls.len();
+            drop(join(&calls));
+            looks += usize::from(calls.lock().calls.len() <= before);
+        }
+        assert!(looks <= 8, "{looks}");
     }
 
     #[test]
