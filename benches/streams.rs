@@ -27,7 +27,7 @@ const EVENTS: u64 = 100;
 const CONNECTIONS: usize = 16;
 /// Streams of one slice: a small part of a store.
 const SLICE: u64 = 1_600;
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 31;
 /// Streams that more than fill the store of the defaults, 1 GiB.
 const FILL: u64 = 260_000;
 

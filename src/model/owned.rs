@@ -68,10 +68,11 @@ impl TaskBuf {
     }
 
     /// The same task within these limits: with those of a store, it takes and keeps what a task of
-    /// that store does.
+    /// that store does. More than 65,535 artifacts are never taken.
     #[must_use]
     pub fn within(self, limits: TaskLimits) -> TaskBuf {
-        TaskBuf { limits, ..self }
+        let artifacts_max = limits.artifacts_max.min(LIMITS.artifacts_max);
+        TaskBuf { limits: TaskLimits { artifacts_max, ..limits }, ..self }
     }
 
     /// Applies one event, behind all that there are.
