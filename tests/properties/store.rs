@@ -27,10 +27,11 @@ use peregrine::{
 use proptest::prelude::*;
 
 /// Steps are read from bytes, so that a fuzzer can write them.
-struct Tape<'a>(&'a [u8]);
+pub(crate) struct Tape<'a>(pub(crate) &'a [u8]);
 
 impl Tape<'_> {
-    fn next(&mut self, below: usize) -> usize {
+    /// A number below that one; 0 behind the last byte.
+    pub(crate) fn next(&mut self, below: usize) -> usize {
         let Some((first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
         usize::from(*first) % below

@@ -24,18 +24,9 @@ use peregrine::{
 };
 use proptest::prelude::*;
 
+use super::store::Tape;
+
 const NOW: Now = Now { mono_ms: 0, unix_ms: 1_000 };
-
-/// Steps are read from bytes.
-struct Tape<'a>(&'a [u8]);
-
-impl Tape<'_> {
-    fn next(&mut self, below: usize) -> usize {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        usize::from(*first) % below
-    }
-}
 
 /// What an artifact or a chunk says: its id, its other fields but parts, and its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
