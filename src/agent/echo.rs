@@ -136,16 +136,16 @@ fn stream(turn: &mut Turn<'_>, events: u64) {
     }
     let chunks = events.saturating_sub(2);
     for chunk in 1..=chunks {
-        if chunk > 1 {
+        if chunk == 1 {
+            turn.events.push_artifact_with(chunk == chunks, |packer| {
+                packer.put(artifact_tag::ARTIFACT_ID, ARTIFACT_ID.raw());
+                let part = packer.open(artifact_tag::PART);
+                push_numbered(packer, chunk);
+                packer.close(part);
+            });
+        } else {
             turn.events.push_part_with(chunk == chunks, |packer| push_numbered(packer, chunk));
-            continue;
         }
-        turn.events.push_artifact_with(chunk == chunks, |packer| {
-            packer.put(artifact_tag::ARTIFACT_ID, ARTIFACT_ID.raw());
-            let part = packer.open(artifact_tag::PART);
-            push_numbered(packer, chunk);
-            packer.close(part);
-        });
     }
     turn.status(TaskState::Completed);
 }

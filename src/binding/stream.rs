@@ -263,15 +263,17 @@ fn push_item(
         }
         EventFraming::Sse => {
             let frame = sse::begin(out, number);
-            let pushed = push_result(out, format, item, text_head);
-            if let Pushed::Nothing = pushed {
-                return sse::cancel(out, frame);
-            }
-            envelope.close(out, start);
-            match pushed {
-                // Raw text has no control characters.
-                Pushed::Text => sse::finish_line(out, frame),
-                Pushed::Json | Pushed::Nothing => sse::finish(out, frame),
+            match push_result(out, format, item, text_head) {
+                Pushed::Nothing => sse::cancel(out, frame),
+                Pushed::Text => {
+                    envelope.close(out, start);
+                    // Raw text has no control characters.
+                    sse::finish_line(out, frame);
+                }
+                Pushed::Json => {
+                    envelope.close(out, start);
+                    sse::finish(out, frame);
+                }
             }
         }
         EventFraming::Messages { event_ids } => {

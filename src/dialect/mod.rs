@@ -273,13 +273,13 @@ pub struct EncodeText {
     pub head: fn(&mut Vec<u8>, task_id: RawText<'_>, context_id: RawText<'_>),
     /// What stands between the id and the text.
     pub between: &'static [u8],
-    /// What follows the text of a piece that is appended, or not, and is the last one, or not: see
-    /// [`EncodeText::tail`].
+    /// What follows the text of a piece: of one that begins an artifact, of one that is appended,
+    /// and of the last one of either kind.
     pub tails: [&'static [u8]; 4],
 }
 
 impl EncodeText {
-    /// What follows the text of such a piece.
+    /// What follows the text of a piece.
     #[inline(always)]
     pub fn tail(&self, append: bool, last_chunk: bool) -> &'static [u8] {
         self.tails[usize::from(append) + 2 * usize::from(last_chunk)]

@@ -28,8 +28,8 @@ impl Task {
 
     /// Makes the entry at `at`, the newest, part of the task; returns where it ends.
     ///
-    /// `growing` is the artifact of the event of one before in a list, which the entry continues if
-    /// it does not say its own. `None`: there is no entry, or it is an artifact too many.
+    /// `growing` is the artifact that the entry continues if it says no id: among the events of a
+    /// list, that of the one before. `None`: there is no entry, or it is an artifact too many.
     #[inline]
     pub(super) fn append_entry(
         &mut self,
@@ -113,10 +113,10 @@ impl Task {
     /// Returns the mark of the new entry.
     #[inline]
     fn link_artifact(&mut self, known: Option<usize>, at: usize, append: bool) -> u8 {
-        let new = ArtifactChunks { first: at as u32, last: at as u32 };
         if let (Some(index), true) = (known, append) {
             return self.link_chunk(index, at);
         }
+        let new = ArtifactChunks { first: at as u32, last: at as u32 };
         let Some(chunks) = known.and_then(|index| self.artifacts.get_mut(index)) else {
             self.artifacts.push(new);
             return 0;

@@ -82,7 +82,7 @@ impl EventBuf {
     }
 
     /// Appends one part, which `write` packs in place (`part_tag` fields), to the artifact of the
-    /// event of an artifact before.
+    /// list that was pushed to last.
     #[inline]
     pub(crate) fn push_part_with(&mut self, last_chunk: bool, write: impl FnOnce(&mut Packer<'_>)) {
         let mut head = [0; ENTRY_HEAD];
