@@ -1,6 +1,12 @@
 //! Every error a peer can be answered with, one row each; dialects choose codes from the row.
 
+#[cfg(feature = "client")]
+mod peer;
+
 use std::borrow::Cow;
+
+#[cfg(feature = "client")]
+pub use peer::{PeerFault, PeerFaultName};
 
 /// What went wrong (A2A 1.0 §3.3.2 and §5.4; JSON-RPC 2.0 §5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -12,14 +12,15 @@
 //! gRPC on the same port (`grpc`), TLS (`tls`), and the agent that follows a file (`script`). Two
 //! more are for the tests of this repository: `internals` and `test-echo`.
 //!
-//! Out of scope so far: authentication but by client certificate, push notifications, persistence,
-//! clients.
+//! Out of scope so far: authentication but by client certificate, push notifications, persistence.
 //!
 //! Start with [`agent::Agent`] to answer messages, `net::Server` to serve them,
 //! [`engine::Exchange`] to serve them below an HTTP server of your own, and [`service::Service`] to
 //! put something else behind the wire.
 
 pub mod agent;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod engine;
 pub mod fault;
 pub mod limits;
@@ -78,6 +79,11 @@ pub mod waiter;
 mod ws;
 #[cfg(feature = "internals")]
 pub mod ws;
+
+/// The programs of the guide to the client, compiled by `cargo test`.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../docs/guide/client.md")]
+struct ClientGuide;
 
 /// The programs of the README, compiled by `cargo test`.
 #[cfg(all(doctest, feature = "net"))]

@@ -6,6 +6,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(feature = "client")]
+#[path = "allocations/sockets.rs"]
+mod sockets;
+
 use std::{
     alloc::System,
     sync::{
@@ -40,6 +44,12 @@ fn allocations(work: impl FnOnce()) -> usize {
     work();
     let spent = ALLOCATOR.stats() - before;
     spent.allocations + spent.reallocations
+}
+
+/// The fewest of five times: what the work itself allocates it allocates each time, while the thread
+/// that runs the tests does so when one of them has ended.
+fn fewest_allocations(mut work: impl FnMut()) -> usize {
+    (0..5).map(|_| allocations(&mut work)).min().unwrap_or(0)
 }
 
 const NOW: Now = Now { mono_ms: 1, unix_ms: 1_790_000_000_000 };
@@ -296,4 +306,160 @@ fn a_store_with_a_tap_holds_no_more_beside_its_logs_than_is_counted() {
         }
         assert_eq!(store.stats().tasks, 10_000);
     }
+}
+
+/// Both sides of one connection without sockets: requests, answers with a length and in chunks,
+/// events, and frames of WebSocket.
+#[cfg(feature = "client")]
+#[test]
+fn an_exchange_of_a_client_allocates_nothing() {
+    use peregrine::{
+        client::{
+            ClientLimits, HttpMethod, HttpOrigin, HttpRequest, HttpVersion,
+            http1::{Http1Connection, Http1Event, ResponseBuf},
+        },
+        http::FieldLinesBuf,
+        sse::SseParser,
+        ws::{OpCode, Reader, ReaderRules, WsEvent, client, finish},
+    };
+
+    let _one = COUNTING.lock();
+    let origin = HttpOrigin::parse("http://h/").unwrap().origin;
+    let mut fields = FieldLinesBuf::default();
+    fields.push("Content-Type", "application/json");
+    let request = HttpRequest {
+        method: HttpMethod::Post,
+        origin: &origin,
+        target: "/",
+        fields: fields.get(),
+        body: b"{}",
+        version: HttpVersion::Any,
+        head_due_ms: 0,
+        body_idle_ms: 0,
+        is_repeatable: false,
+    };
+    let limits = ClientLimits::default().of_response();
+    let plain = "HTTP/1.1 200 OK\r\nDate: x\r\nContent-Length: 2\r\n\r\n{}";
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+        15\r\nid: 7\ndata: {\"a\":1}\n\n\r\n0\r\nX: y\r\n\r\n";
+    let (mut http1, mut response) = (Http1Connection::default(), ResponseBuf::default());
+    let (mut out, mut body) = (Vec::new(), Vec::new());
+    let mut exchange = |wire: &str| {
+        out.clear();
+        body.clear();
+        http1.begin(&request, false, &mut out).unwrap();
+        http1.sent();
+        let mut rest = wire.as_bytes();
+        loop {
+            let step = http1.advance(rest, &mut response, &mut body, 1024, &limits).unwrap();
+            rest = &rest[step.consumed..];
+            match step.event {
+                Http1Event::More => panic!("{rest:?}"),
+                Http1Event::Head => assert_eq!(response.head().status(), 200),
+                Http1Event::End { is_reusable } => {
+                    assert!(is_reusable);
+                    break;
+                }
+            }
+        }
+        body.len()
+    };
+    let mut events = SseParser::new(1024);
+    let mut event = || {
+        let stream = b"id: 7\ndata: {\"a\":1}\n\n: keep-alive\n\n";
+        let step = events.advance(stream).unwrap();
+        assert_eq!(step.event.map(|event| (event.data, event.id)), Some(("{\"a\":1}", "7")));
+        let ate = step.ate;
+        assert_eq!(events.advance(&stream[ate..]).unwrap().event, None);
+    };
+    let (mut reader, mut frames, mut scratch) = (Reader::default(), Vec::new(), Vec::new());
+    let rules =
+        ReaderRules { frame_bytes_max: 99, message_bytes_max: 99, binary: false, masked: false };
+    let mut message = || {
+        frames.clear();
+        let mark = client::begin(&mut frames);
+        frames.extend_from_slice(b"{}");
+        client::finish(&mut frames, mark, OpCode::Text, [1, 2, 3, 4]);
+        frames.clear();
+        let mark = peregrine::ws::begin(&mut frames);
+        frames.extend_from_slice(b"[]");
+        finish(&mut frames, mark, OpCode::Text);
+        let read = reader.advance(&frames, &mut scratch, &rules);
+        assert_eq!((read, &scratch[..]), (Ok((4, WsEvent::Text)), &b"[]"[..]));
+    };
+    let mut all = || {
+        assert_eq!((exchange(plain), exchange(chunked)), (2, 21));
+        event();
+        message();
+    };
+    all();
+    assert_eq!(fewest_allocations(|| (0..64).for_each(|_| all())), 0);
+}
+
+/// What a client writes and reads of A2A: sends, gets, events, in each generation.
+#[cfg(feature = "client")]
+#[test]
+fn a_call_of_a_client_and_its_answer_allocate_nothing() {
+    use peregrine::{
+        client::{Binding, Format, FormatBuffers, ReplyHead, WrittenCall, format::push_json},
+        model::{Get, Op, OutgoingCall, RawText, Received, ReceivedKind, Send, SendMode},
+    };
+
+    let _one = COUNTING.lock();
+    let said = MessageBuf::user(&PartsBuf::new().text("hello")).id("m-1");
+    let send = Send {
+        message: said.view(),
+        task_id: None,
+        client_chooses_id: false,
+        context_id: None,
+        mode: SendMode::Wait,
+        history: None,
+        accepted_output_modes: None,
+        metadata: None,
+        generation: Generation::V1,
+    };
+    let id = RawText::parse("t-1").unwrap();
+    let calls = [
+        OutgoingCall::Send { send, push: None },
+        OutgoingCall::Get(Get { id, context_id: None, history: None }),
+    ];
+    let message =
+        r#"{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"x"}]}"#;
+    let task = |kind: &str| {
+        format!(
+            r#"{{{kind}"id":"t-1","contextId":"c","status":{{"state":"completed","message":{message}}},"artifacts":[{{"artifactId":"a","parts":[{{"kind":"text","text":"x"}}]}}],"history":[{message}],"metadata":{{"k":1}}}}"#
+        )
+    };
+    let rpc = |result: String| format!(r#"{{"jsonrpc":"2.0","id":"7","result":{result}}}"#);
+    let answers = [rpc(format!(r#"{{"task":{}}}"#, task(""))), rpc(task(r#""kind":"task","#))];
+    let items = [
+        rpc(r#"{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"working"}}}"#.into()),
+        rpc(r#"{"kind":"artifact-update","taskId":"t","contextId":"c","artifact":{"artifactId":"a","parts":[{"kind":"text","text":"x"}]}}"#.into()),
+        rpc(format!(r#"{{"message":{message}}}"#)),
+    ];
+    let (mut written, mut received) = (WrittenCall::default(), Received::new());
+    let (mut buffers, mut json) = (FormatBuffers::default(), Vec::new());
+    let head = ReplyHead { status: 200, content_type: Some(b"application/json") };
+    let mut round = || {
+        for generation in [Generation::V1, Generation::V03] {
+            let format = Format::standard(Binding::JsonRpc, generation);
+            for call in &calls {
+                format.write(call, 7, None, &mut written).unwrap();
+            }
+            for answer in &answers {
+                let body = answer.as_bytes();
+                format.read_reply(&mut buffers, (Op::Send, 7), head, body, &mut received).unwrap();
+                json.clear();
+                push_json(&mut json, &received, Op::Send);
+                assert_eq!(received.kind(), ReceivedKind::Task);
+            }
+            for item in &items {
+                format.read_item(&mut buffers, 7, item.as_bytes(), false, &mut received).unwrap();
+                assert_ne!(received.kind(), ReceivedKind::Nothing);
+            }
+        }
+    };
+    round();
+    let spent = fewest_allocations(|| (0..100).for_each(|_| round()));
+    assert_eq!(spent, 0, "allocations in 100 rounds");
 }

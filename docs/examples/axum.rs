@@ -27,7 +27,7 @@ use hyper::body::Frame;
 use peregrine::{
     agent::echo::Echo,
     engine::{
-        Cx, Engine, Exchange, HeadParts, RequestParts, ResponseFields, ResponseSink, Setup, Start,
+        Cx, Engine, Exchange, FieldLines, HeadParts, RequestParts, ResponseSink, Setup, Start,
         Worker,
     },
     net,
@@ -233,7 +233,7 @@ impl ResponseSink for Said {
         self.frames.push_back(Frame::data(std::mem::take(bytes).into()));
     }
 
-    fn end(&mut self, trailers: ResponseFields<'_>) {
+    fn end(&mut self, trailers: FieldLines<'_>) {
         let trailers: HeaderMap = trailers.iter().filter_map(field).collect();
         if !trailers.is_empty() {
             self.frames.push_back(Frame::trailers(trailers));

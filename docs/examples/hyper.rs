@@ -29,7 +29,7 @@ use hyper_util::{rt::TokioIo, server::conn::auto};
 use peregrine::{
     agent::echo::Echo,
     engine::{
-        Cx, Engine, Exchange, HeadParts, RequestParts, ResponseFields, ResponseSink, Setup, Start,
+        Cx, Engine, Exchange, FieldLines, HeadParts, RequestParts, ResponseSink, Setup, Start,
         Worker,
     },
     service::{Entropy, Now, Peer},
@@ -121,7 +121,7 @@ impl ResponseSink for Said {
         self.frames.push_back(Frame::data(std::mem::take(bytes).into()));
     }
 
-    fn end(&mut self, trailers: ResponseFields<'_>) {
+    fn end(&mut self, trailers: FieldLines<'_>) {
         let mut headers = HeaderMap::new();
         trailers.iter().for_each(|(name, value)| put(&mut headers, name, value));
         if !headers.is_empty() {

@@ -1,4 +1,4 @@
-//! Any bytes as a gRPC request are a call or a fault, and what was read is written as the same.
+//! Any bytes of gRPC are understood or refused, and what was read is written as the same.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]
@@ -10,6 +10,7 @@ use crate::grpc;
 /// The property, for any bytes.
 pub fn property(bytes: &[u8]) {
     grpc::requests_are_read_or_refused(bytes);
+    grpc::answers_are_read_or_refused(bytes);
     grpc::json_and_structs_agree(bytes);
 }
 

@@ -13,7 +13,7 @@ use crate::{
     },
     dialect::{Encode, Method, WriteCx},
     fault::{Fault, FaultKind},
-    http::{ReadyResponse, ResponseFields, ResponseFieldsBuf, media},
+    http::{FieldLines, FieldLinesBuf, ReadyResponse, media},
     model::{Generation, Reply},
     service::{Answer, Cursor, Outcome, StreamResponse, WaitHandle},
 };
@@ -32,7 +32,7 @@ pub struct AnswerFormat<'p> {
     /// The media type of an answer that is no stream.
     pub media: &'static str,
     /// Fields of such an answer.
-    pub fields: &'static ResponseFields<'static>,
+    pub fields: &'static FieldLines<'static>,
     /// The HTTP status of a fault that is answered alone.
     pub status: fn(&Fault) -> u16,
     /// How the events of a stream travel.
@@ -111,7 +111,7 @@ pub struct ResponseWriter<'x> {
     /// The transport.
     pub responder: Transport<'x>,
     /// Fields of whatever is answered: the extensions in effect.
-    pub fields: ResponseFieldsBuf,
+    pub fields: FieldLinesBuf,
     /// True: content is not even made (the request was HEAD).
     pub is_head: bool,
     /// The newest record of the tasks that the answer shows; 0: there is none.
@@ -127,7 +127,7 @@ impl<'x> ResponseWriter<'x> {
         ResponseWriter {
             out,
             responder,
-            fields: ResponseFieldsBuf::default(),
+            fields: FieldLinesBuf::default(),
             is_head: false,
             record: 0,
             content_at: 0,
@@ -146,7 +146,7 @@ impl<'x> ResponseWriter<'x> {
         &mut self,
         status: u16,
         media: &'static str,
-        fields: ResponseFields<'_>,
+        fields: FieldLines<'_>,
         content: Content,
     ) {
         let head = ResponseHead { status, media, fields: [fields, self.fields.get()], content };
@@ -177,7 +177,7 @@ impl<'x> ResponseWriter<'x> {
 
     /// Says what comes behind the content of the answer, before it ends; a transport that has no
     /// trailers leaves them out.
-    pub fn trailers(&mut self, trailers: ResponseFieldsBuf) {
+    pub fn trailers(&mut self, trailers: FieldLinesBuf) {
         if let Transport::Parts(parts) = &mut self.responder {
             parts.set_trailers(trailers);
         }
@@ -203,7 +203,7 @@ impl<'x> ResponseWriter<'x> {
     }
 
     /// Answers with what was written before; these are its fields.
-    pub fn ready(&mut self, ready: &ReadyResponse, fields: ResponseFields<'_>) {
+    pub fn ready(&mut self, ready: &ReadyResponse, fields: FieldLines<'_>) {
         if let Transport::Http1(http) = &mut self.responder
             && self.fields.is_empty()
             && http.put_ready(self.out, ready)
@@ -221,7 +221,7 @@ impl<'x> ResponseWriter<'x> {
     }
 
     /// Answers without content.
-    pub fn empty(&mut self, status: u16, fields: ResponseFields<'_>) {
+    pub fn empty(&mut self, status: u16, fields: FieldLines<'_>) {
         self.begin(status, "", fields, Content::Whole);
         self.finish();
     }
@@ -239,7 +239,7 @@ impl<'x> ResponseWriter<'x> {
             grpc::refuse(self, &status);
             return;
         }
-        let fields = ResponseFieldsBuf::of(&[retry_after(status), *format.fields]);
+        let fields = FieldLinesBuf::of(&[retry_after(status), *format.fields]);
         self.begin(status, format.media, fields.get(), Content::Whole);
         format.push_fault(self.out, fault);
         self.finish();

@@ -17,7 +17,7 @@ use crate::{
     },
     dialect::{self, Method, ReadCx, WriteCx},
     fault::{Fault, FaultKind},
-    http::{Head, ResponseFieldsBuf},
+    http::{FieldLinesBuf, Head},
     json::{Value, ValueSlot},
     model::{Call, Generation, Op, uuid},
     service::{AgentIndex, CallCx, Caller, Now, Outcome, Peer, Scope, Service},
@@ -79,7 +79,7 @@ impl<'x> CallContext<'x> {
     #[cold]
     fn name_extensions_of(&mut self, head: &Head<'_>) {
         let Some(named) = extensions::joined(head) else { return };
-        self.writer.fields = ResponseFieldsBuf::default();
+        self.writer.fields = FieldLinesBuf::default();
         if let Some(profile) = self.service.profile(self.agent) {
             self.writer.fields = extensions::fields(&profile, head);
         }
@@ -325,7 +325,7 @@ impl<'x> CallContext<'x> {
         matches!(self.source, RequestSource::WebSocket { is_full: true, .. })
     }
 
-    fn take_fields(&mut self) -> ResponseFieldsBuf {
+    fn take_fields(&mut self) -> FieldLinesBuf {
         std::mem::take(&mut self.writer.fields)
     }
 

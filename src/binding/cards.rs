@@ -16,7 +16,7 @@ use crate::{
         card::{self, CardForm, CardOptions},
     },
     fault::{Fault, FaultKind},
-    http::{Field, Head, ReadyResponse, ResponseFieldsBuf, date, query},
+    http::{Field, FieldLinesBuf, Head, ReadyResponse, date, query},
     model::{Generation, Op, Profile},
     service::{AgentIndex, Service},
 };
@@ -65,7 +65,7 @@ struct Card {
     base: String,
     etag: [u8; 34],
     /// Fields of the answer.
-    fields: ResponseFieldsBuf,
+    fields: FieldLinesBuf,
     /// The answer with its body.
     answer: ReadyResponse,
 }
@@ -190,7 +190,7 @@ fn render(
     let modified_s = config.card_times.of(agent, &profile, config.started_s, now_s);
     let etag = card::etag(&body);
     let modified = date::imf_fixdate(modified_s);
-    let mut fields = ResponseFieldsBuf::default();
+    let mut fields = FieldLinesBuf::default();
     fields.push("ETag", &String::from_utf8_lossy(&etag));
     fields.push("Last-Modified", &String::from_utf8_lossy(&modified));
     fields.push("Cache-Control", &format!("public, max-age={MAX_AGE_S}"));

@@ -7,12 +7,12 @@ use crate::{
         responder::Content, stream::EventFraming, ws,
     },
     dialect::{STANDARD, WriteCx},
-    http::{Field, Head, Method, ResponseFields, media, response_fields},
+    http::{Field, FieldLines, Head, Method, field_lines, media},
     model::{Call, Generation, MessageBuf, Op, PartsBuf, Send, SendMode},
     rpc,
 };
 
-const ALLOW: ResponseFields<'static> = response_fields!("Allow": "GET, HEAD, POST, OPTIONS");
+const ALLOW: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, POST, OPTIONS");
 
 /// Answers any request below the prefix.
 pub fn answer(
@@ -69,7 +69,7 @@ fn stream(cx: &mut CallContext<'_>, head: &Head<'_>) -> Handled {
         encode: &method.wire.encode,
         write: WriteCx::new(Op::Stream),
         media: media::JSON,
-        fields: &ResponseFields::NONE,
+        fields: &FieldLines::NONE,
         status: |_| 500,
         events: EventFraming::Sse,
         refuses_by_stream: false,

@@ -2,7 +2,7 @@
 //! agent has them, too. An answer names those.
 
 use crate::{
-    http::{Field, Head, ResponseFieldsBuf},
+    http::{Field, FieldLinesBuf, Head},
     model::Profile,
 };
 
@@ -43,8 +43,8 @@ pub fn in_effect<'a>(profile: &Profile, named: &'a str) -> Vec<&'a str> {
 }
 
 /// The fields for the head of the answer, under the names that the request has for them.
-pub fn fields(profile: &Profile, head: &Head<'_>) -> ResponseFieldsBuf {
-    let mut fields = ResponseFieldsBuf::default();
+pub fn fields(profile: &Profile, head: &Head<'_>) -> FieldLinesBuf {
+    let mut fields = FieldLinesBuf::default();
     for name in FIELDS {
         let named = named_in(head, &[name]);
         let uris = in_effect(profile, &named);

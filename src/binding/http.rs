@@ -7,14 +7,14 @@ use crate::{
         tenant::{self, TenantNames},
         ws,
     },
-    http::{Head, Method, ResponseFields, TargetForm, response_fields},
+    http::{FieldLines, Head, Method, TargetForm, field_lines},
     json::Source,
 };
 
 /// Methods that exist at an RPC path and at a card's path.
-const RPC_METHODS: ResponseFields<'static> = response_fields!("Allow": "POST, OPTIONS");
-const CARD_METHODS: ResponseFields<'static> = response_fields!("Allow": "GET, HEAD, OPTIONS");
-const ALL_METHODS: ResponseFields<'static> = response_fields!("Allow": "GET, HEAD, POST, OPTIONS");
+const RPC_METHODS: FieldLines<'static> = field_lines!("Allow": "POST, OPTIONS");
+const CARD_METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, OPTIONS");
+const ALL_METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, POST, OPTIONS");
 
 /// Handles a request whose body is complete; one that asks for a WebSocket, and gets it, is
 /// answered and puts it into `upgrade`.

@@ -6,18 +6,18 @@
 
 use crate::{
     binding::{answer::ResponseWriter, responder::Content},
-    http::{ResponseFields, media},
+    http::{FieldLines, media},
     json::write::push_string,
     rpc,
 };
 
 /// Answers a request with an error about its path.
 pub fn answer(writer: &mut ResponseWriter<'_>, status: u16, detail: &'static str) {
-    write(writer, status, detail, ResponseFields::NONE);
+    write(writer, status, detail, FieldLines::NONE);
 }
 
 /// RFC 9110 §15.5.6: 405 names the methods that would do; `allow` is that field.
-pub fn not_allowed(writer: &mut ResponseWriter<'_>, allow: ResponseFields<'_>) {
+pub fn not_allowed(writer: &mut ResponseWriter<'_>, allow: FieldLines<'_>) {
     write(writer, 405, "the method is not allowed here", allow);
 }
 
@@ -26,7 +26,7 @@ pub fn write(
     writer: &mut ResponseWriter<'_>,
     status: u16,
     detail: &'static str,
-    fields: ResponseFields<'_>,
+    fields: FieldLines<'_>,
 ) {
     writer.begin(status, media::JSON, fields, Content::Whole);
     let out = &mut *writer.out;

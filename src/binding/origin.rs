@@ -5,7 +5,7 @@
 
 use crate::{
     binding::ServerConfig,
-    http::{self, Field, Head, ResponseFields, response_fields},
+    http::{self, Field, FieldLines, Head, field_lines},
     service::Peer,
 };
 
@@ -54,13 +54,13 @@ impl<'a> Origin<'a> {
 
     /// The field that names what a card depends on (RFC 9110 §12.5.5); a public URL is the same for
     /// everybody.
-    pub fn vary(config: &ServerConfig) -> ResponseFields<'static> {
+    pub fn vary(config: &ServerConfig) -> FieldLines<'static> {
         match (&config.public_url, config.trust_forwarded) {
-            (Some(_), _) => ResponseFields::NONE,
-            (None, true) => response_fields!(
+            (Some(_), _) => FieldLines::NONE,
+            (None, true) => field_lines!(
                 "Vary": "Host, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix"
             ),
-            (None, false) => response_fields!("Vary": "Host"),
+            (None, false) => field_lines!("Vary": "Host"),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         stream::EventStream,
     },
     fault::{Fault, FaultKind},
-    http::{ResponseFields, ResponseFieldsBuf, media},
+    http::{FieldLines, FieldLinesBuf, media},
     permits::Permit,
     service::{Answer, Now, Outcome, Service, WaitHandle},
     waiter::WAITER_BYTES,
@@ -50,7 +50,7 @@ pub struct PendingResponse {
     /// `None` for a single call.
     batch: Option<PendingBatch>,
     /// Fields of the answer.
-    fields: ResponseFieldsBuf,
+    fields: FieldLinesBuf,
     /// The place among the pending calls, or among the streams for a call that asked for one.
     permit: Option<Permit>,
 }
@@ -60,7 +60,7 @@ impl PendingResponse {
     pub fn new(
         calls: Vec<PendingCall>,
         batch: Option<PendingBatch>,
-        fields: ResponseFieldsBuf,
+        fields: FieldLinesBuf,
         permit: Permit,
     ) -> PendingResponse {
         PendingResponse { calls, batch, fields, permit: Some(permit) }
@@ -169,7 +169,7 @@ fn poll_batch(
 /// Writes the answer of a batch of which all calls are answered.
 fn push_batch(batch: &mut PendingBatch, writer: &mut ResponseWriter<'_>) {
     writer.shows(batch.record);
-    writer.begin(200, media::JSON, ResponseFields::NONE, Content::Whole);
+    writer.begin(200, media::JSON, FieldLines::NONE, Content::Whole);
     writer.out.push(b'[');
     writer.out.append(&mut batch.answers);
     writer.out.push(b']');

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use crate::{
     binding::response_parts::ResponseParts,
-    http::{Head, Method, ReadyResponse, ResponseFields, Version, response, response_fields},
+    http::{FieldLines, Head, Method, ReadyResponse, Version, field_lines, response},
     sse,
     ws::{self, OpCode},
 };
@@ -23,7 +23,7 @@ pub struct ResponseHead<'a> {
     /// The media type of the content; empty: none.
     pub media: &'static str,
     /// Fields of the answer, and of every answer to this request.
-    pub fields: [ResponseFields<'a>; 2],
+    pub fields: [FieldLines<'a>; 2],
     /// How the content comes.
     pub content: Content,
 }
@@ -122,15 +122,15 @@ impl Responder for Transport<'_> {
 }
 
 /// To come back in a second.
-pub const RETRY_AFTER: ResponseFields<'static> = response_fields!("Retry-After": "1");
+pub const RETRY_AFTER: FieldLines<'static> = field_lines!("Retry-After": "1");
 
 /// What the head of a stream of events says: that nobody keeps it, and that no proxy holds it back.
-pub const STREAM_FIELDS: ResponseFields<'static> =
-    response_fields!("Cache-Control": "no-cache", "X-Accel-Buffering": "no");
+pub const STREAM_FIELDS: FieldLines<'static> =
+    field_lines!("Cache-Control": "no-cache", "X-Accel-Buffering": "no");
 
 /// When to come back, said beside the statuses of a server that is full or ends (RFC 9110 §10.2.3).
-pub fn retry_after(status: u16) -> ResponseFields<'static> {
-    if matches!(status, 429 | 503) { RETRY_AFTER } else { ResponseFields::NONE }
+pub fn retry_after(status: u16) -> FieldLines<'static> {
+    if matches!(status, 429 | 503) { RETRY_AFTER } else { FieldLines::NONE }
 }
 
 /// Responses of HTTP/1.1, and of HTTP/1.0.
@@ -188,7 +188,7 @@ impl Responder for Http1<'_> {
     #[inline(always)]
     fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
         let Http1Kept { closes, is_http10, .. } = self.kept;
-        let extra = match head.fields.map(ResponseFields::lines) {
+        let extra = match head.fields.map(FieldLines::lines) {
             [lines, []] | [[], lines] if !is_http10 => Cow::Borrowed(lines),
             fields => joined(fields, is_http10 && !closes && head.content != Content::Stream),
         };

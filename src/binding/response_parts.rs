@@ -6,7 +6,7 @@
 //! anything before.
 
 use super::responder::{Content, Responder, ResponseHead};
-use crate::http::{ResponseFieldsBuf, response};
+use crate::http::{FieldLinesBuf, response};
 
 /// Takes an answer; its content is in the output that the answer was written to.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub struct ResponseParts {
     /// Where the content begins in the output.
     start: usize,
     head: Option<HeadParts>,
-    trailers: ResponseFieldsBuf,
+    trailers: FieldLinesBuf,
     is_complete: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct HeadParts {
     /// The media type of the content; empty: none.
     pub media: &'static str,
     /// The other fields.
-    pub fields: ResponseFieldsBuf,
+    pub fields: FieldLinesBuf,
     /// How the content comes.
     pub content: Content,
     /// Its bytes, once they are counted and if nothing follows them; those of an answer to HEAD as
@@ -63,12 +63,12 @@ impl ResponseParts {
     }
 
     /// Says what comes behind the content.
-    pub fn set_trailers(&mut self, trailers: ResponseFieldsBuf) {
+    pub fn set_trailers(&mut self, trailers: FieldLinesBuf) {
         self.trailers = trailers;
     }
 
     /// What comes behind the content of an answer that is complete.
-    pub fn end(&self) -> Option<&ResponseFieldsBuf> {
+    pub fn end(&self) -> Option<&FieldLinesBuf> {
         self.is_complete.then_some(&self.trailers)
     }
 
@@ -101,7 +101,7 @@ impl Responder for ResponseParts {
     fn begin(&mut self, out: &mut Vec<u8>, head: &ResponseHead<'_>) {
         let ResponseHead { status, media, fields, content } = *head;
         self.start = out.len();
-        let (fields, content_length) = (ResponseFieldsBuf::of(&fields), None);
+        let (fields, content_length) = (FieldLinesBuf::of(&fields), None);
         self.head = Some(HeadParts { status, media, fields, content, content_length });
     }
 
@@ -127,17 +127,17 @@ impl Responder for ResponseParts {
     fn rollback(&mut self, out: &mut Vec<u8>) {
         out.truncate(self.start);
         self.head = None;
-        self.trailers = ResponseFieldsBuf::default();
+        self.trailers = FieldLinesBuf::default();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::{ResponseFields, media};
+    use crate::http::{FieldLines, media};
 
     fn head(status: u16, content: Content) -> ResponseHead<'static> {
-        ResponseHead { status, media: media::JSON, fields: [ResponseFields::NONE; 2], content }
+        ResponseHead { status, media: media::JSON, fields: [FieldLines::NONE; 2], content }
     }
 
     /// Status, length and content of an answer.

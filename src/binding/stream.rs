@@ -16,7 +16,7 @@ use crate::{
     },
     dialect::{Encode, EncodeText},
     fault::{Fault, FaultKind},
-    http::ResponseFieldsBuf,
+    http::FieldLinesBuf,
     json::write::push_u64,
     model::{Generation, RawText, TaskEvent},
     permits::Permit,
@@ -66,7 +66,7 @@ impl EventStream {
         (cursor, made): (Cursor, Generation),
         now_ms: u64,
         permit: Permit,
-        fields: &mut ResponseFieldsBuf,
+        fields: &mut FieldLinesBuf,
     ) -> EventStream {
         let encode = format.encode_for(made);
         let count = match format.events {

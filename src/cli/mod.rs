@@ -1,33 +1,72 @@
 //! The command line.
 //!
-//! What the user got wrong is one line on stderr and exit code 2; what the system refuses is one
-//! line and exit code 1. Nothing is started before everything that was said has been understood.
+//! What the user got wrong has exit code 2, and one line on stderr that says it; with `-o json` an
+//! error object on stdout. Nothing is started before everything that was said has been understood.
 
-mod agents;
-mod args;
-mod banner;
-mod help;
+mod calls;
+mod command;
+mod failure;
 mod nearest;
-mod places;
-mod values;
+mod pages;
+mod parts;
+mod reference;
+mod serve;
+mod settings;
+mod text;
+mod usage;
 
 use std::{
     ffi::OsString,
     io::{self, Write},
+    path::PathBuf,
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
-#[cfg(feature = "tls")]
-use peregrine::net::Tls;
-use peregrine::net::{Running, Server, ServerError};
+use clap::ArgMatches;
 
-use args::{ArgError, Command, Serve, TlsFlags};
-use banner::Banner;
-use places::Places;
+use command::CommandLine;
+use failure::CommandFailure;
+use settings::{OutputFormat, Settings, Surroundings};
+use usage::UsageError;
 
-/// Does what the arguments of the process say.
+/// True once something could not be written to stdout, and not because its reader had left.
+static IS_OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Does what the arguments of the process say. What nobody can read was not done.
 pub fn main() -> ExitCode {
-    match run(std::env::args_os().skip(1).collect()) {
+    let code = command_line();
+    match IS_OUTPUT_LOST.load(Ordering::Relaxed) {
+        true if code == ExitCode::SUCCESS => ExitCode::FAILURE,
+        true | false => code,
+    }
+}
+
+fn command_line() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let asked = match command::parse(words.clone()) {
+        Ok(CommandLine::Run(asked)) => asked,
+        Ok(CommandLine::Print(text)) => {
+            say(&text);
+            return ExitCode::SUCCESS;
+        }
+        Err(UsageError(line)) if is_client(&words) => {
+            return fail(&CommandFailure::usage(line), format_said(&words));
+        }
+        Err(UsageError(line)) => return end(Err((2, line))),
+    };
+    let one_line = |UsageError(line): UsageError| (2, line);
+    match asked.subcommand() {
+        Some(("serve", flags)) => end(serve::run(flags)),
+        Some(("completion", flags)) => end(pages::completion(flags).map_err(one_line)),
+        Some(("man", flags)) => end(pages::man(flags).map_err(|line| (1, line))),
+        _ => call(&asked, &words),
+    }
+}
+
+/// Ends with one line on stderr where something is wrong.
+fn end(result: Result<(), (u8, String)>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err((code, line)) => {
             // Without stderr the exit code says it alone.
@@ -37,82 +76,107 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(args: Vec<OsString>) -> Result<(), (u8, String)> {
-    let wrong = |ArgError(line): ArgError| (2, line);
-    match args::parse(args).map_err(wrong)? {
-        Command::Help => say(help::HELP),
-        Command::Version => say(concat!("peregrine ", env!("CARGO_PKG_VERSION"), "\n")),
-        Command::Serve(serve) => {
-            let is_extended = serve.setup.extended_card;
-            let (server, banner) = server(*serve).map_err(wrong)?;
-            let greet = |running: &Running| {
-                if is_extended {
-                    warn("--extended-card: anybody is shown the extended card");
-                }
-                say(&banner.text(running));
-            };
-            server.run_then(greet).map_err(|error| (code(&error), error.to_string()))?;
-        }
+/// Ends with a failure of the client: an object on stdout, or lines on stderr.
+fn fail(failure: &CommandFailure, format: OutputFormat) -> ExitCode {
+    let text = failure.shown(format);
+    match format {
+        _ if failure.message.is_empty() => {}
+        OutputFormat::Json => say(&text),
+        OutputFormat::Text => tell(&text),
     }
-    Ok(())
+    ExitCode::from(failure.code.exit())
 }
 
-/// Makes a server of what was said, and what it says when it is ready.
-fn server(serve: Serve) -> Result<(Server, Banner), ArgError> {
-    let shows_memory = serve.shows_memory;
-    let Serve { mut setup, listen, agents, workers, anonymous, streaming, tls, .. } = serve;
-    setup.agents = agents::load(&agents)?;
-    for (profile, _) in &mut setup.agents {
-        profile.streaming &= streaming;
+/// Does one of the commands of the client.
+fn call(asked: &ArgMatches, words: &[OsString]) -> ExitCode {
+    let (mut names, mut leaf, mut flags) = (Vec::new(), asked, vec![asked]);
+    while let Some((name, inner)) = leaf.subcommand() {
+        names.push(name);
+        flags.insert(0, inner);
+        leaf = inner;
     }
-    let places = Places::of(&setup, &tls);
-    let connections_max = setup.limits.connections_max;
-    let banner = Banner { places, connections_max, shows_memory };
-    let mut server = Server::with(setup).workers(workers);
-    for address in listen {
-        server = server.listen(address);
+    let variable = |name: &str| std::env::var(name).ok();
+    let folder = std::env::current_dir().unwrap_or_default();
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let around = Surroundings { variable: &variable, folder, home };
+    let settings = match Settings::resolve(&flags, &around) {
+        Ok(settings) => settings,
+        Err(failure) => return fail(&failure, format_said(words)),
+    };
+    let format = match settings.output() {
+        Ok(format) => format,
+        Err(failure) => return fail(&failure, OutputFormat::Text),
+    };
+    for line in &settings.warnings {
+        warn(line);
     }
-    if anonymous {
-        server = server.allow_anonymous();
+    match run(&names, leaf, settings, format) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => fail(&failure, format),
     }
-    Ok((with_tls(server, tls), banner))
 }
 
-#[cfg(feature = "tls")]
-fn with_tls(server: Server, flags: TlsFlags) -> Server {
-    let TlsFlags { cert: Some(cert), key: Some(key), client_ca } = flags else { return server };
-    let files = Tls::new(cert, key);
-    server.tls(match client_ca {
-        Some(file) => files.client_ca(file),
-        None => files,
-    })
-}
-
-#[cfg(not(feature = "tls"))]
-fn with_tls(server: Server, _flags: TlsFlags) -> Server {
-    server
-}
-
-/// Blame decides: a contradiction in the flags is the user's, a taken port is the system's.
-fn code(error: &ServerError) -> u8 {
-    match error {
-        ServerError::Address(_)
-        | ServerError::Public(_)
-        | ServerError::Build(_)
-        | ServerError::Memory(_) => 2,
-        ServerError::Bind { .. }
-        | ServerError::Tls { .. }
-        | ServerError::InRuntime
-        | ServerError::System(_) => 1,
+fn run(
+    names: &[&str],
+    flags: &ArgMatches,
+    settings: Settings,
+    format: OutputFormat,
+) -> Result<(), CommandFailure> {
+    if names == ["config", "show"] {
+        say(&settings::show(&settings, format));
+        return Ok(());
     }
+    calls::run(&names.join(" "), flags, settings, format)
+}
+
+/// True when the words are for a command of the client, as far as that can be told of words that
+/// are wrong.
+fn is_client(words: &[OsString]) -> bool {
+    let first = words.iter().find(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    let clients = ["send", "card", "task", "chat", "auth", "config"];
+    first.is_some_and(|word| clients.iter().any(|client| word == client))
+        || format_said(words) == OutputFormat::Json
+}
+
+/// The format that words ask for which are otherwise wrong.
+fn format_said(words: &[OsString]) -> OutputFormat {
+    let json = |text: &[u8]| text == b"json";
+    let mut words = words.iter().map(|word| word.as_encoded_bytes()).peekable();
+    let mut said = None;
+    while let Some(word) = words.next() {
+        let value = match word {
+            b"-o" | b"--output" => words.peek().copied(),
+            _ => word.strip_prefix(b"--output=").or_else(|| word.strip_prefix(b"-o")),
+        };
+        said = value.map(|value| json(value.strip_prefix(b"=").unwrap_or(value))).or(said);
+    }
+    let variable = || std::env::var_os("A2ACLI_OUTPUT").is_some_and(|value| value == "json");
+    if said.unwrap_or_else(variable) { OutputFormat::Json } else { OutputFormat::Text }
 }
 
 /// One line for whoever started it; without stderr nobody wants to know.
 fn warn(line: &str) {
-    let _ = writeln!(io::stderr(), "peregrine: warning: {line}");
+    let _ = writeln!(io::stderr(), "peregrine: warning: {}", text::one_line(line));
+}
+
+/// Text for people, beside what was asked for.
+fn tell(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 fn say(text: &str) {
-    // A reader that left, as in `peregrine --help | head -1`, is no error.
-    let _ = io::stdout().lock().write_all(text.as_bytes());
+    say_bytes(text.as_bytes());
+}
+
+fn say_bytes(bytes: &[u8]) {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        // A reader that left, as in `peregrine --help | head -1`, is no error.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            if !IS_OUTPUT_LOST.swap(true, Ordering::Relaxed) {
+                tell(&format!("peregrine: stdout cannot be written: {error}\n"));
+            }
+        }
+        Ok(()) | Err(_) => {}
+    }
 }

@@ -10,6 +10,8 @@ use crate::{
     service::StreamResponse,
 };
 
+#[cfg(feature = "client")]
+use super::calls::{CallRules, Calls};
 use super::{
     Dialect, Encode, Method, Quirks, Routes, Wire, WriteCx, fault, method, pre_v1::Spelling, v01,
     v03,
@@ -26,6 +28,13 @@ pub static DIALECT: Dialect = Dialect {
 static WIRE: Wire = Wire {
     decode: v03::read_lenient,
     encode: Encode { generation: Generation::V03, reply, event, text: None, fault: write_fault },
+    #[cfg(feature = "client")]
+    calls: Calls::PreV1(&CallRules {
+        configuration: false,
+        context_beside: true,
+        push_headers: true,
+        ..CallRules::of(&SPELLING, "evo_ai")
+    }),
 };
 
 const METHODS: &[Method] = &[
@@ -39,7 +48,7 @@ const METHODS: &[Method] = &[
     method("agent/authenticatedExtendedCard", Op::ExtendedCard, &WIRE),
 ];
 
-const SPELLING: Spelling = Spelling {
+static SPELLING: Spelling = Spelling {
     generation: Generation::V03,
     task: b"{\"id\":\"",
     context: b",\"contextId\":\"",

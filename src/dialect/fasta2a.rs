@@ -12,6 +12,8 @@ use crate::{
     service::StreamResponse,
 };
 
+#[cfg(feature = "client")]
+use super::calls::{CallRules, Calls};
 use super::{
     Dialect, Encode, Method, Quirks, Routes, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
@@ -31,6 +33,8 @@ pub static DIALECT: Dialect = Dialect {
 static WIRE: Wire = Wire {
     decode: v03::read_lenient,
     encode: Encode { generation: Generation::V03, reply, event, text: None, fault: write_fault },
+    #[cfg(feature = "client")]
+    calls: Calls::PreV1(&CallRules::of(&SPELLING, "fasta2a")),
 };
 
 const METHODS: &[Method] = &[
@@ -52,7 +56,7 @@ const METHODS: &[Method] = &[
     method("SubscribeToTask", Op::Subscribe, &v1::WIRE),
 ];
 
-const SPELLING: Spelling = Spelling {
+static SPELLING: Spelling = Spelling {
     generation: Generation::V03,
     task: b"{\"id\":\"",
     context: b",\"contextId\":\"",

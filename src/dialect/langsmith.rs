@@ -10,6 +10,8 @@ use crate::{
     model::{Call, Generation, Op},
 };
 
+#[cfg(feature = "client")]
+use super::calls::{CallRules, Calls};
 use super::{Dialect, Method, Quirks, ReadCx, Routes, Wire, method, read, v03};
 
 /// LangSmith.
@@ -20,7 +22,18 @@ pub static DIALECT: Dialect = Dialect {
     routes: Routes { by_name: Some("/a2a/"), card_query: Some("assistant_id"), ..Routes::NONE },
 };
 
-static WIRE: Wire = Wire { decode: read, encode: v03::WIRE.encode };
+static WIRE: Wire = Wire {
+    decode: read,
+    encode: v03::WIRE.encode,
+    #[cfg(feature = "client")]
+    calls: Calls::PreV1(&CallRules {
+        configuration: false,
+        files: false,
+        threads: true,
+        history_max: 10,
+        ..CallRules::of(&v03::SPELLING, "langsmith")
+    }),
+};
 
 const METHODS: &[Method] = &[
     method("message/send", Op::Send, &WIRE),

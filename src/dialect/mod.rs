@@ -9,6 +9,10 @@
 //! envelope of JSON-RPC (`rpc`), reading and writing HTTP (`http`, `binding`), the messages of gRPC
 //! (`binding/grpc`).
 
+#[cfg(feature = "client")]
+pub mod calls;
+#[cfg(feature = "client")]
+pub mod canonical;
 pub mod card;
 mod fault;
 mod json_out;
@@ -31,6 +35,8 @@ use crate::{
     service::StreamResponse,
 };
 
+#[cfg(feature = "client")]
+pub use read::{ReplyCx, read_fault, read_item, read_reply};
 pub use standard::DIALECT as STANDARD;
 pub use v1::WIRE as V1;
 
@@ -244,6 +250,9 @@ pub struct Wire<D = Decode> {
     pub decode: D,
     /// Writes answers.
     pub encode: Encode,
+    /// Writes requests.
+    #[cfg(feature = "client")]
+    pub calls: calls::Calls,
 }
 
 /// How the answers of one wire family are written: as JSON, but for those of gRPC

@@ -9,6 +9,8 @@ use crate::{
     service::StreamResponse,
 };
 
+#[cfg(feature = "client")]
+use super::calls::{CallRules, Calls};
 use super::{
     Dialect, Encode, Method, Quirks, Routes, Wire, WriteCx, method, pre_v1::Spelling, v03,
 };
@@ -31,6 +33,8 @@ pub(super) static WIRE: Wire = Wire {
         text: None,
         fault: v03::write_fault,
     },
+    #[cfg(feature = "client")]
+    calls: Calls::PreV1(&CallRules::of(&SPELLING, "tutorial")),
 };
 
 const METHODS: &[Method] = &[
@@ -44,7 +48,7 @@ const METHODS: &[Method] = &[
     method("tasks/resubscribe", Op::Subscribe, &WIRE),
 ];
 
-const SPELLING: Spelling = Spelling {
+static SPELLING: Spelling = Spelling {
     generation: Generation::V03,
     task: b"{\"kind\":\"task\",\"id\":\"",
     context: b",\"contextId\":\"",

@@ -11,6 +11,8 @@ use crate::{
     service::StreamResponse,
 };
 
+#[cfg(feature = "client")]
+use super::calls::{CallRules, Calls};
 use super::{
     Encode, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
@@ -22,10 +24,12 @@ use super::{
 pub(super) static WIRE: Wire = Wire {
     decode: read,
     encode: Encode { generation: Generation::V01, reply, event, text: None, fault: write_fault },
+    #[cfg(feature = "client")]
+    calls: Calls::PreV1(&CallRules::of(&SPELLING, "0.1")),
 };
 
 /// Objects of 0.1.
-const SPELLING: Spelling = Spelling {
+static SPELLING: Spelling = Spelling {
     generation: Generation::V01,
     task: b"{\"id\":\"",
     context: b",\"sessionId\":\"",

@@ -9,6 +9,8 @@ use crate::{
     service::StreamResponse,
 };
 
+#[cfg(feature = "client")]
+use super::calls::{CallRules, Calls};
 use super::{
     Encode, EncodeText, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
@@ -26,6 +28,8 @@ pub(super) static WIRE: Wire = Wire {
         text: Some(TEXT),
         fault: write_fault,
     },
+    #[cfg(feature = "client")]
+    calls: Calls::PreV1(&CallRules::of(&SPELLING, "0.3")),
 };
 
 /// As [`update`] and `pre_v1::artifact` have it.
@@ -47,7 +51,7 @@ const TEXT: EncodeText = EncodeText {
 const ARTIFACT_UPDATE: &[u8] = b"{\"kind\":\"artifact-update\",\"taskId\":\"";
 
 /// Objects of 0.3.
-const SPELLING: Spelling = Spelling {
+pub(super) static SPELLING: Spelling = Spelling {
     generation: Generation::V03,
     task: b"{\"kind\":\"task\",\"id\":\"",
     context: b",\"contextId\":\"",

@@ -14,6 +14,8 @@ use crate::{
     service::StreamResponse,
 };
 
+#[cfg(feature = "client")]
+use super::calls::Calls;
 use super::{
     Encode, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef},
@@ -25,6 +27,8 @@ use super::{
 pub(super) static WIRE: Wire = Wire {
     decode: read,
     encode: Encode { generation: Generation::V03, reply, event, text: None, fault: write_fault },
+    #[cfg(feature = "client")]
+    calls: Calls::V03Rest,
 };
 
 const RULES: read::Rules =
@@ -174,7 +178,7 @@ fn state_name(state: TaskState) -> &'static [u8] {
     }
 }
 
-fn message(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
+pub(super) fn message(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
     out.reserve(message.0.len() + 256);
     json_out::text(out, b"{\"messageId\":\"", message.message_id().raw());
     message_task_ref(out, message, task_ref);

@@ -14,6 +14,8 @@ use crate::{
     service::StreamResponse,
 };
 
+#[cfg(feature = "client")]
+use super::calls;
 use super::{
     Encode, EncodeText, ReadCx, Wire, WriteCx, fault,
     json_out::{self, TaskRef, Template},
@@ -30,11 +32,17 @@ pub static WIRE: Wire = Wire {
         text: Some(TEXT),
         fault: write_fault,
     },
+    #[cfg(feature = "client")]
+    calls: calls::Calls::V1,
 };
 
 /// The same in the HTTP+JSON binding, whose errors are AIP-193 (A2A 1.0 §11.6).
-pub(super) static REST: Wire =
-    Wire { decode: read, encode: Encode { fault: write_rest_fault, ..WIRE.encode } };
+pub(super) static REST: Wire = Wire {
+    decode: read,
+    encode: Encode { fault: write_rest_fault, ..WIRE.encode },
+    #[cfg(feature = "client")]
+    calls: calls::Calls::V1,
+};
 
 /// As [`update`] and [`only_text`] have it.
 const TEXT: EncodeText = EncodeText {
@@ -93,7 +101,7 @@ fn reply(out: &mut Vec<u8>, reply: &Reply<'_>, cx: &WriteCx<'_>) {
     }
 }
 
-fn direct(out: &mut Vec<u8>, message: Message<'_>, context_id: RawText<'_>) {
+pub(super) fn direct(out: &mut Vec<u8>, message: Message<'_>, context_id: RawText<'_>) {
     out.extend_from_slice(b"{\"message\":");
     self::message(out, message, TaskRef { task_id: b"", context_id: context_id.raw() });
     out.push(b'}');
@@ -131,7 +139,7 @@ const ARTIFACT_UPDATE: Template<144> = Template::new(
     \",\"contextId\":\"------------------------------------\",\"artifact\":{\"artifactId\":\"",
 );
 
-fn update(
+pub(super) fn update(
     out: &mut Vec<u8>,
     event: &TaskEvent<'_>,
     task_id: RawText<'_>,
@@ -164,7 +172,7 @@ fn artifact_head(out: &mut Vec<u8>, task_id: RawText<'_>, context_id: RawText<'_
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Artifacts {
+pub(super) enum Artifacts {
     Never,
     Some,
     Always,
@@ -177,7 +185,12 @@ const COMPLETED: Template<176> = Template::new(
     ,\"status\":{\"state\":\"TASK_STATE_COMPLETED\",\"timestamp\":\"0000-00-00T00:00:00.000Z\"}",
 );
 
-fn task(out: &mut Vec<u8>, view: &TaskView<'_>, history: Option<u32>, artifacts: Artifacts) {
+pub(super) fn task(
+    out: &mut Vec<u8>,
+    view: &TaskView<'_>,
+    history: Option<u32>,
+    artifacts: Artifacts,
+) {
     // Most logs hold less punctuation than their text; a short one fits with its own.
     out.reserve(view.bytes() + 1024);
     let task_ref = TaskRef { task_id: view.id().raw(), context_id: view.context_id().raw() };
@@ -232,7 +245,7 @@ fn status_head(state: TaskState) -> &'static [u8] {
     }
 }
 
-fn message(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
+pub(super) fn message(out: &mut Vec<u8>, message: Message<'_>, task_ref: TaskRef<'_>) {
     match message.as_user_text() {
         Some((id, text)) => {
             out.extend_from_slice(b"{\"messageId\":\"");

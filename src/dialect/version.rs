@@ -3,6 +3,8 @@
 //! A2A 1.0 §3.6: `Major.Minor`, a patch number is ignored, absent or empty means 0.3. The method
 //! name decides the generation; the version only decides whether the call is served at all.
 
+use std::fmt;
+
 use crate::{
     fault::{Fault, FaultKind},
     model::Generation,
@@ -85,17 +87,62 @@ fn compare(asked: &[u8], needs: Generation) -> Result<(), Fault> {
 
 /// The wire family of a version text; `None` when it is not served (wire §1.8).
 pub fn generation(version: &str) -> Option<Generation> {
-    let mut numbers = version.split('.').map(number);
-    let (major, minor) = (numbers.next()??, numbers.next()??);
-    let patch_is_fine = numbers.next().is_none_or(|patch| patch.is_some());
-    if !patch_is_fine || numbers.next().is_some() {
-        return None;
+    ProtocolVersion::parse(version)?.generation()
+}
+
+/// A version of the protocol as cards and callers name it (A2A 1.0 §3.6): its patch number never
+/// matters. Versions are ordered by their age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProtocolVersion {
+    /// Its major number.
+    pub major: u32,
+    /// Its minor number.
+    pub minor: u32,
+}
+
+impl ProtocolVersion {
+    /// Reads `Major.Minor`, with or without a patch number; each number has at most nine digits.
+    pub fn parse(text: &str) -> Option<ProtocolVersion> {
+        let mut numbers = text.split('.').map(number);
+        let (major, minor) = (numbers.next()??, numbers.next()??);
+        let patch_is_fine = numbers.next().is_none_or(|patch| patch.is_some());
+        let is_version = patch_is_fine && numbers.next().is_none();
+        is_version.then_some(ProtocolVersion { major, minor })
     }
-    match (major, minor) {
-        (0, 1) => Some(Generation::V01),
-        (0, 2 | 3) => Some(Generation::V03),
-        (1, 0..=V1_MINOR_MAX) => Some(Generation::V1),
-        _ => None,
+
+    /// The wire family of the version; `None`: it is not spoken.
+    pub fn generation(self) -> Option<Generation> {
+        match (self.major, self.minor) {
+            (0, 1) => Some(Generation::V01),
+            (0, 2 | 3) => Some(Generation::V03),
+            (1, 0..=V1_MINOR_MAX) => Some(Generation::V1),
+            _ => None,
+        }
+    }
+}
+
+/// What a client alone asks.
+#[cfg(feature = "client")]
+impl ProtocolVersion {
+    /// 1.0
+    pub const V1_0: ProtocolVersion = ProtocolVersion { major: 1, minor: V1_MINOR_MAX };
+    /// 0.3
+    pub const V0_3: ProtocolVersion = ProtocolVersion { major: 0, minor: 3 };
+    /// 0.1
+    pub const V0_1: ProtocolVersion = ProtocolVersion { major: 0, minor: 1 };
+
+    /// What to speak with a server of this version: the version itself, or, where a later minor
+    /// version only adds to an earlier one (from 1.0 on), the newest that is known here.
+    pub fn spoken(self) -> Option<ProtocolVersion> {
+        let is_newer = self.major == 1 && self.minor > V1_MINOR_MAX;
+        let spoken = if is_newer { ProtocolVersion::V1_0 } else { self };
+        spoken.generation().map(|_| spoken)
+    }
+}
+
+impl fmt::Display for ProtocolVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
     }
 }
 
@@ -127,6 +174,17 @@ mod tests {
         }
         assert_eq!(generation("+1.0"), None);
         assert_eq!(generation("1.00000000000"), None);
+    }
+
+    #[test]
+    fn a_newer_minor_version_of_1_is_spoken_to_as_the_newest_known() {
+        let spoken = |text: &str| ProtocolVersion::parse(text).unwrap().spoken();
+        assert_eq!(spoken("1.0.1"), Some(ProtocolVersion::V1_0));
+        assert_eq!(spoken("1.7"), Some(ProtocolVersion::V1_0));
+        assert_eq!(spoken("0.2.5"), Some(ProtocolVersion { major: 0, minor: 2 }));
+        assert_eq!((spoken("0.4"), spoken("2.0")), (None, None));
+        assert!(ProtocolVersion::V0_3 < ProtocolVersion::V1_0);
+        assert_eq!(ProtocolVersion::V0_3.to_string(), "0.3");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{
         following::{Followed, follow},
         request,
     },
-    http::{Field, Head, HeadBuf, PartsReject, RequestParts, ResponseFields, ResponseFieldsBuf},
+    http::{Field, FieldLines, FieldLinesBuf, Head, HeadBuf, PartsReject, RequestParts},
     json::Source,
     limits::Limits,
     service::{Now, tap::DurableWait},
@@ -40,7 +40,7 @@ pub trait ResponseSink {
     fn content(&mut self, bytes: &mut Vec<u8>);
 
     /// Takes the end of the answer. Only gRPC has trailers.
-    fn end(&mut self, trailers: ResponseFields<'_>);
+    fn end(&mut self, trailers: FieldLines<'_>);
 }
 
 /// One request and its answer.
@@ -388,7 +388,7 @@ impl Exchange {
         }
         if let ExchangeState::Written = self.state {
             self.state = ExchangeState::Done;
-            sink.end(self.parts.end().map_or(ResponseFields::NONE, ResponseFieldsBuf::get));
+            sink.end(self.parts.end().map_or(FieldLines::NONE, FieldLinesBuf::get));
         }
     }
 }

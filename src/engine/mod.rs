@@ -23,7 +23,7 @@ pub use crate::{
         ws::is_origin,
     },
     dialect::{FirstCall, card::CardForm, first_call},
-    http::{RequestParts, ResponseFields},
+    http::{FieldLines, RequestParts},
     json::Source,
     op::{AgentError, Agents},
     service::Start,

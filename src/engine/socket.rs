@@ -122,6 +122,7 @@ impl Socket {
             frame_bytes_max: limits.ws_frame_bytes_max,
             message_bytes_max: limits.ws_message_bytes_max,
             binary: self.session.takes_binary(),
+            masked: true,
         };
         if let Some((opcode, mut body)) = self.whole.take()
             && !self.message(cx, opcode, &mut body, room)

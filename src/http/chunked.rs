@@ -2,7 +2,7 @@
 //!
 //! One state, one byte at a time on the lines, whole slices in the data; it never looks back, so
 //! the outcome does not depend on how the bytes were cut. Extensions and trailers are checked
-//! against their grammar, bounded, and dropped.
+//! against their grammar, bounded, and dropped, unless somebody asks for the trailers.
 
 use super::line::is_token;
 use super::{Reject, escape};
@@ -70,6 +70,16 @@ enum ChunkedState {
     Done,
 }
 
+impl ChunkedState {
+    /// Inside a field line of the trailer section, before its line feed.
+    const fn is_in_trailer_line(self) -> bool {
+        matches!(
+            self,
+            ChunkedState::TrailerName | ChunkedState::TrailerValue | ChunkedState::TrailerLf
+        )
+    }
+}
+
 /// RFC 9112 §7.1: more than 16 digits would not fit 64 bits.
 const SIZE_DIGITS_MAX: u8 = 16;
 
@@ -105,7 +115,23 @@ impl Chunked {
     /// [`Reject::ChunkOverhead`], [`Reject::ChunkData`], [`Reject::BodyTooLarge`],
     /// [`Reject::TrailerInvalid`], [`Reject::TrailersTooLarge`], [`Reject::BareLineFeed`],
     /// [`Reject::BareCarriageReturn`].
+    #[inline]
     pub fn advance(&mut self, input: &[u8], body: &mut Vec<u8>) -> Result<ChunkStep, Reject> {
+        self.advance_with(input, body, |_| {})
+    }
+
+    /// The same; `trailer` is given the field lines of the trailer section, each with its CRLF,
+    /// byte by byte, and what it was given is valid only if the body becomes complete.
+    ///
+    /// # Errors
+    /// Those of [`Chunked::advance`].
+    #[inline]
+    pub fn advance_with(
+        &mut self,
+        input: &[u8],
+        body: &mut Vec<u8>,
+        mut trailer: impl FnMut(u8),
+    ) -> Result<ChunkStep, Reject> {
         let mut rest = input;
         while self.state != ChunkedState::Done {
             if self.state == ChunkedState::Data {
@@ -121,7 +147,11 @@ impl Chunked {
             }
             let Some((&byte, tail)) = rest.split_first() else { break };
             rest = tail;
+            let before = self.state;
             self.state = self.step(byte)?;
+            if self.state.is_in_trailer_line() || before.is_in_trailer_line() {
+                trailer(byte);
+            }
         }
         Ok(ChunkStep { consumed: input.len() - rest.len(), done: self.is_done() })
     }
@@ -371,6 +401,18 @@ mod tests {
             assert_eq!(refusal(wire), Some(Reject::TrailerInvalid), "{wire:?}");
         }
         assert_eq!(refusal("0\r\nX: 0123456789"), Some(Reject::TrailersTooLarge));
+    }
+
+    #[test]
+    fn trailers_are_given_to_who_asks_for_them() {
+        let wire = "3\r\nX: \r\n0;a\r\nX: y\r\nZ:\r\n\r\nX: z\r\n";
+        for size in 1..=wire.len() {
+            let (mut chunked, mut body, mut lines) = (Chunked::new(LIMITS), vec![], vec![]);
+            for piece in wire.as_bytes().chunks(size) {
+                chunked.advance_with(piece, &mut body, |byte| lines.push(byte)).unwrap();
+            }
+            assert_eq!((&body[..], &lines[..]), (&b"X: "[..], &b"X: y\r\nZ:\r\n"[..]));
+        }
     }
 
     #[test]

@@ -13,6 +13,15 @@ pub struct HeadFields<'b> {
     pub(super) section: &'b [u8],
 }
 
+impl<'b> HeadFields<'b> {
+    /// The fields of lines that were proved valid, each with its CRLF. Other bytes give nonsense,
+    /// but no panic.
+    #[cfg(any(feature = "client", feature = "internals"))]
+    pub fn of_lines(section: &'b [u8]) -> HeadFields<'b> {
+        HeadFields { section }
+    }
+}
+
 impl<'b> Iterator for HeadFields<'b> {
     type Item = (&'b str, &'b [u8]);
 

@@ -1,4 +1,5 @@
-//! HTTP/1.1 server side as a strict, pure codec: bytes to views, values to bytes.
+//! HTTP/1.1 as a strict, pure codec: bytes to views, values to bytes; the server's side here, the
+//! client's in `client`.
 //!
 //! The law of this folder: what RFC 9112 lets a server refuse is refused, and every refusal
 //! ([`Reject`]) of bytes closes their connection. Of A2A nothing is known here but the
@@ -9,6 +10,8 @@
 //! both), then either `Content-Length` bytes or [`Chunked`], then [`response`]. A head that comes
 //! in parts ([`RequestParts`]) is filed by [`HeadMemo::read_parts`].
 
+#[cfg(any(feature = "client", feature = "internals"))]
+pub mod client;
 pub mod date;
 pub mod framing;
 pub mod media;
@@ -19,6 +22,7 @@ pub mod response;
 mod authority;
 mod chunked;
 mod escape;
+mod field_lines;
 mod fields;
 mod head;
 mod host;
@@ -30,12 +34,13 @@ mod parse;
 mod ready;
 mod reject;
 mod request_parts;
-mod response_fields;
 mod scan;
 mod target;
 
 pub use authority::is_valid as is_authority;
 pub use chunked::{ChunkLimits, Chunked};
+pub(crate) use field_lines::field_lines;
+pub use field_lines::{FieldLines, FieldLinesBuf};
 pub use fields::{HeadFields, list};
 pub use framing::BodyFraming;
 pub use head::{Field, HEAD_BYTES_CEILING, Head, HeadLayout};
@@ -47,8 +52,6 @@ pub use parse::parse_head;
 pub use ready::ReadyResponse;
 pub use reject::Reject;
 pub use request_parts::{HeadBuf, PartsReject, RequestParts};
-pub(crate) use response_fields::response_fields;
-pub use response_fields::{ResponseFields, ResponseFieldsBuf};
 pub use scan::{Scan, find_head};
 pub use target::TargetForm;
 

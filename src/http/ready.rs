@@ -3,7 +3,7 @@
 //! It is that of HTTP/1.1 on a connection that stays; everybody else makes his own of the fields
 //! and the content.
 
-use super::{ResponseFields, media, response};
+use super::{FieldLines, media, response};
 
 /// A whole response with JSON under status 200.
 pub struct ReadyResponse {
@@ -13,7 +13,7 @@ pub struct ReadyResponse {
 
 impl ReadyResponse {
     /// The response with these fields and this content.
-    pub fn new(fields: ResponseFields<'_>, content: &[u8]) -> ReadyResponse {
+    pub fn new(fields: FieldLines<'_>, content: &[u8]) -> ReadyResponse {
         let mut bytes = Vec::new();
         let mark =
             response::begin(&mut bytes, 200, media::JSON, &[b' '; 29], fields.lines(), false);
@@ -43,12 +43,12 @@ impl ReadyResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::response_fields;
+    use crate::http::field_lines;
 
     #[test]
     fn it_is_the_response_that_would_be_written_anew() {
         const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
-        let (fields, content) = (response_fields!("ETag": "\"x\""), b"{\"name\":\"echo\"}");
+        let (fields, content) = (field_lines!("ETag": "\"x\""), b"{\"name\":\"echo\"}");
         let ready = ReadyResponse::new(fields, content);
         assert_eq!(ready.content(), content);
         let (mut once, mut anew) = (b"before".to_vec(), b"before".to_vec());

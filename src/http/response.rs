@@ -283,7 +283,7 @@ fn end_head(out: &mut Vec<u8>, extra: &[u8], close: bool) {
 
 /// Writes the decimal digits of `value` to the end of `field`, and says how many they are.
 #[inline]
-fn decimal<const N: usize>(mut value: u64, field: &mut [u8; N]) -> usize {
+pub(super) fn decimal<const N: usize>(mut value: u64, field: &mut [u8; N]) -> usize {
     for (count, digit) in (1..).zip(field.iter_mut().rev()) {
         *digit = b'0' + (value % 10) as u8;
         value /= 10;

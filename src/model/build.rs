@@ -177,7 +177,7 @@ fn set_id(packed: &mut Vec<u8>, tag: u8, id: Text<'_>) {
     put_id(&mut Packer(packed), tag, id);
 }
 
-fn remove(packed: &mut Vec<u8>, tag: u8) {
+pub(super) fn remove(packed: &mut Vec<u8>, tag: u8) {
     let mut at = 0;
     for (found, bytes) in PackedFields(packed) {
         let end = at + FIELD_HEAD + bytes.len();
@@ -198,6 +198,14 @@ pub struct MessageBuf {
 }
 
 impl MessageBuf {
+    /// A message of a client.
+    pub fn user(parts: &PartsBuf) -> MessageBuf {
+        let mut packed = Vec::with_capacity(parts.packed.len() + 2 * FIELD_HEAD + 40);
+        Packer(&mut packed).put(message_tag::ROLE, &[Role::User as u8]);
+        packed.extend_from_slice(&parts.packed);
+        MessageBuf { packed }
+    }
+
     /// A message of the agent.
     pub fn agent(parts: &PartsBuf) -> MessageBuf {
         let mut packed = Vec::with_capacity(parts.packed.len() + 2 * FIELD_HEAD + 40);

@@ -13,10 +13,16 @@ mod entry;
 pub mod event;
 mod event_buf;
 mod json;
+#[cfg(feature = "client")]
+pub mod outgoing;
 mod owned;
 pub mod pack;
 mod part;
 mod profile;
+#[cfg(feature = "client")]
+pub mod push;
+#[cfg(feature = "client")]
+pub mod received;
 pub mod reply;
 pub mod state;
 pub mod task;
@@ -32,10 +38,16 @@ pub use call::{Call, Get, List, Op, Send, SendMode, Target};
 pub use event::TaskEvent;
 pub use event_buf::EventBuf;
 pub use json::{JSON_DEPTH_MAX, Json, JsonObject, JsonObjectBuf, ValueError};
+#[cfg(feature = "client")]
+pub use outgoing::{NotExpressible, OutgoingCall};
 pub use owned::{CallBuf, TaskBuf};
 pub use pack::{Artifact, Message};
 pub use part::{Content, Part};
 pub use profile::{Extension, Profile, Provider, Skill, is_agent_name};
+#[cfg(feature = "client")]
+pub use push::{PushCall, PushConfig, PushConfigBuf};
+#[cfg(feature = "client")]
+pub use received::{ReadError, Received, ReceivedKind};
 pub use reply::Reply;
 pub use state::{Generation, Role, TaskState};
 pub use task::{Refusal, Task, TaskLimits};

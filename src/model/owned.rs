@@ -75,6 +75,38 @@ impl TaskBuf {
         TaskBuf { limits: TaskLimits { artifacts_max, ..limits }, ..self }
     }
 
+    /// Makes it a task without events again, in the memory that it has.
+    ///
+    /// # Errors
+    /// As from [`TaskBuf::new`]; the task is then as it was.
+    #[cfg(feature = "client")]
+    pub(crate) fn renew(
+        &mut self,
+        id: &[u8],
+        context_id: &[u8],
+        generation: Generation,
+    ) -> Result<(), Refusal> {
+        if id.len().max(context_id.len()) > usize::from(u16::MAX) {
+            return Err(Refusal::TooLarge);
+        }
+        let mut log = std::mem::take(&mut self.task.log);
+        log.clear();
+        log.extend_from_slice(id);
+        log.extend_from_slice(context_id);
+        let mut artifacts = std::mem::take(&mut self.task.artifacts);
+        artifacts.clear();
+        self.task = Task::with_log(log, id, context_id, generation);
+        self.task.artifacts = artifacts;
+        self.seq = 0;
+        Ok(())
+    }
+
+    /// Bytes of memory that it takes.
+    #[cfg(feature = "client")]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.task.heap_bytes()
+    }
+
     /// Applies one event, behind all that there are.
     ///
     /// # Errors

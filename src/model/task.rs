@@ -111,7 +111,12 @@ impl Task {
     }
 
     #[inline]
-    fn with_log(log: Vec<u8>, id: &[u8], context_id: &[u8], generation: Generation) -> Task {
+    pub(super) fn with_log(
+        log: Vec<u8>,
+        id: &[u8],
+        context_id: &[u8],
+        generation: Generation,
+    ) -> Task {
         Task {
             log,
             id_len: id.len() as u16,

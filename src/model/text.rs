@@ -123,7 +123,7 @@ enum TextForm<'a> {
 impl Text<'_> {
     /// Appends it as raw text.
     #[inline]
-    pub(super) fn push_raw(self, out: &mut Vec<u8>) {
+    pub(crate) fn push_raw(self, out: &mut Vec<u8>) {
         match self.0 {
             TextForm::Ordinary(text) => push_escaped(out, text),
             TextForm::Raw(raw) => out.extend_from_slice(raw),

@@ -9,6 +9,8 @@ mod async_agent;
 mod bind;
 mod blocking_agent;
 mod blocking_pool;
+#[cfg(feature = "client")]
+mod client;
 mod clock;
 mod descriptors;
 mod detachable;
@@ -41,6 +43,11 @@ mod worker_state;
 
 pub use async_agent::{AsyncAgent, async_agent, sleep};
 pub use blocking_agent::{BlockingAgent, blocking_agent};
+#[cfg(feature = "client")]
+pub use client::{
+    BlockingClient, BlockingStream, ClientTls, ConnectGuard, HttpClient, HttpClientError,
+    HttpClientOptions, HttpClientResponse, Proxies,
+};
 pub use entropy::worker;
 pub use error::ServerError;
 pub use owned_turn::OwnedTurn;

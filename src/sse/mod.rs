@@ -9,10 +9,11 @@
 
 pub mod chunk;
 pub mod frame;
-#[cfg(feature = "internals")]
+#[cfg(any(feature = "client", feature = "internals"))]
 pub mod parse;
 
 pub use chunk::{chunk_begin, chunk_end, chunk_last};
 pub use frame::{KEEP_ALIVE, begin, cancel, error_event, finish, finish_line};
-#[cfg(feature = "internals")]
+#[cfg(any(feature = "client", feature = "internals"))]
+#[cfg_attr(not(feature = "internals"), allow(unused_imports))]
 pub use parse::{ParsedStep, SseError, SseEvent, SseParser};

@@ -23,7 +23,7 @@ impl std::fmt::Display for SseError {
 
 impl std::error::Error for SseError {}
 
-/// An event; it lives until the parser is advanced again.
+/// An event; it lives until the parser is advanced again, and its input goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseEvent<'p> {
     /// The event type, `message` when the stream names none.
@@ -62,6 +62,7 @@ pub struct SseParser {
     kind: String,
     /// Set by `id` fields, takes effect when an event ends.
     id_next: String,
+    sets_id: bool,
     id: String,
     retry_ms: Option<u64>,
     /// The byte before was a CR: an LF now belongs to it.
@@ -83,6 +84,7 @@ impl SseParser {
             data: String::new(),
             kind: String::new(),
             id_next: String::new(),
+            sets_id: false,
             id: String::new(),
             retry_ms: None,
             after_cr: false,
@@ -92,40 +94,48 @@ impl SseParser {
         }
     }
 
-    /// Reads on until an event is complete or `input` is used up.
+    /// Reads on until an event is complete or `input` is used up. An event of one data line that
+    /// lies whole in `input` is not copied.
     ///
     /// # Errors
     ///
     /// [`SseError::TooLarge`], from then on always.
-    pub fn advance(&mut self, input: &[u8]) -> Result<ParsedStep<'_>, SseError> {
+    pub fn advance<'p>(&'p mut self, input: &'p [u8]) -> Result<ParsedStep<'p>, SseError> {
         if mem::take(&mut self.delivered) {
             self.forget();
         }
         let mut ate = 0;
+        // The only data of the event so far, if it lies in `input`.
+        let mut only: Option<&'p str> = None;
         while !self.failed {
             let rest = input.get(ate..).unwrap_or_default();
             if rest.is_empty() {
+                self.keep(only);
                 return Ok(ParsedStep { ate, event: None });
             }
             if mem::take(&mut self.after_cr) && rest.first() == Some(&b'\n') {
                 ate += 1;
                 continue;
             }
-            let end = rest.iter().position(|b| matches!(b, b'\r' | b'\n'));
-            let (part, _) = rest.split_at(end.unwrap_or(rest.len()));
+            let len = line_len(rest);
+            let (part, behind) = rest.split_at(len);
             if self.line.len() + part.len() > self.bytes_max {
                 break;
             }
             ate += part.len();
-            if end.is_none() {
+            let Some(end) = behind.first() else {
                 self.line.extend_from_slice(part);
                 continue;
-            }
-            self.after_cr = rest.get(part.len()) == Some(&b'\r');
+            };
+            self.after_cr = *end == b'\r';
             ate += 1;
-            if self.end_line(part) {
+            let is_ready = match self.line.is_empty() {
+                true => self.line(part, &mut only),
+                false => self.end_line(part, &mut only),
+            };
+            if is_ready {
                 self.delivered = true;
-                return Ok(ParsedStep { ate, event: Some(self.event()) });
+                return Ok(ParsedStep { ate, event: Some(self.event(only)) });
             }
         }
         self.failed = true;
@@ -134,61 +144,92 @@ impl SseParser {
 
     /// The last event id in force: what to send as `Last-Event-ID` when connecting again.
     #[must_use]
+    #[cfg_attr(not(feature = "internals"), allow(dead_code))]
     pub fn last_event_id(&self) -> &str {
         &self.id
     }
 
     /// The reconnection time the stream asked for last, in milliseconds.
     #[must_use]
+    #[cfg_attr(not(feature = "internals"), allow(dead_code))]
     pub fn retry_ms(&self) -> Option<u64> {
         self.retry_ms
     }
 
-    /// Completes the line with its last part; yields whether an event is ready.
-    fn end_line(&mut self, part: &[u8]) -> bool {
-        if self.line.is_empty() {
-            return self.line(part);
-        }
+    /// Completes a line that did not come in one piece; yields whether an event is ready.
+    #[cold]
+    fn end_line(&mut self, part: &[u8], only: &mut Option<&str>) -> bool {
         let mut line = mem::take(&mut self.line);
         line.extend_from_slice(part);
-        let ready = self.line(&line);
+        // What such a line says does not lie in the input.
+        let mut copied = None;
+        self.keep(only.take());
+        let is_ready = self.line(&line, &mut copied);
+        self.keep(copied);
         line.clear();
         self.line = line;
-        ready
+        is_ready
     }
 
     /// Interprets one line; yields whether an event is ready.
-    fn line(&mut self, line: &[u8]) -> bool {
+    fn line<'p>(&mut self, line: &'p [u8], only: &mut Option<&'p str>) -> bool {
         let mut line = line;
         if mem::take(&mut self.at_start) {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
         if line.is_empty() {
-            return self.blank();
+            return self.blank(only.is_some());
         }
-        let (name, value) = match line.iter().position(|&b| b == b':') {
-            // "If the line starts with a U+003A COLON character (:): Ignore the line."
-            Some(0) => return false,
-            Some(at) => (&line[..at], &line[at + 1..]),
-            None => (line, &b""[..]),
-        };
         // "If value starts with a U+0020 SPACE character, remove it from value."
-        self.field(name, value.strip_prefix(b" ").unwrap_or(value));
+        let value = |behind: &'p [u8]| behind.strip_prefix(b" ").unwrap_or(behind);
+        // Nearly every line.
+        if let Some(behind) = line.strip_prefix(b"data:") {
+            self.data(value(behind), only);
+            return false;
+        }
+        match line.iter().position(|&b| b == b':') {
+            // "If the line starts with a U+003A COLON character (:): Ignore the line."
+            Some(0) => {}
+            Some(at) => self.field(&line[..at], value(&line[at + 1..])),
+            None if line == b"data" => self.data(b"", only),
+            None => self.field(line, b""),
+        }
         false
+    }
+
+    /// "Append the field value to the data buffer, then append a single U+000A LINE FEED."
+    fn data<'p>(&mut self, value: &'p [u8], only: &mut Option<&'p str>) {
+        if self.data.is_empty()
+            && only.is_none()
+            && let Ok(text) = str::from_utf8(value)
+        {
+            *only = Some(text);
+            return;
+        }
+        self.keep(only.take());
+        self.data.push_str(&String::from_utf8_lossy(value));
+        self.data.push('\n');
+        // The LF after the last line is not part of the data.
+        self.failed |= self.data.len() - 1 > self.bytes_max;
+    }
+
+    /// Copies data that will not stay where it lies.
+    fn keep(&mut self, only: Option<&str>) {
+        if let Some(text) = only {
+            self.data.push_str(text);
+            self.data.push('\n');
+        }
     }
 
     /// "Process the field"; names are case-sensitive, unknown ones ignored.
     fn field(&mut self, name: &[u8], value: &[u8]) {
         match name {
             b"event" => replace(&mut self.kind, value),
-            b"data" => {
-                self.data.push_str(&String::from_utf8_lossy(value));
-                self.data.push('\n');
-                // The LF after the last line is not part of the data.
-                self.failed |= self.data.len() - 1 > self.bytes_max;
-            }
             // "If the field value does not contain U+0000 NULL"
-            b"id" if !value.contains(&0) => replace(&mut self.id_next, value),
+            b"id" if !value.contains(&0) => {
+                self.sets_id = true;
+                replace(&mut self.id_next, value);
+            }
             // "If the field value consists of only ASCII digits"
             b"retry" if value.iter().all(u8::is_ascii_digit) => {
                 let number = str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
@@ -199,19 +240,21 @@ impl SseParser {
     }
 
     /// "Dispatch the event"; yields whether there is one.
-    fn blank(&mut self) -> bool {
-        self.id.clone_from(&self.id_next);
-        if self.data.is_empty() {
+    fn blank(&mut self, has_data: bool) -> bool {
+        if mem::take(&mut self.sets_id) {
+            self.id.clone_from(&self.id_next);
+        }
+        if self.data.is_empty() && !has_data {
             self.forget();
             return false;
         }
         true
     }
 
-    fn event(&self) -> SseEvent<'_> {
+    fn event<'p>(&'p self, only: Option<&'p str>) -> SseEvent<'p> {
         SseEvent {
             kind: if self.kind.is_empty() { "message" } else { &self.kind },
-            data: self.data.strip_suffix('\n').unwrap_or(&self.data),
+            data: only.unwrap_or(self.data.strip_suffix('\n').unwrap_or(&self.data)),
             id: &self.id,
         }
     }
@@ -221,6 +264,37 @@ impl SseParser {
         self.kind.clear();
     }
 }
+
+/// How many bytes stand before the first CR or LF: four words at a time, then one; the tests know
+/// a slow twin.
+fn line_len(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some((block, tail)) = rest.split_first_chunk::<32>()
+        && block.as_chunks::<8>().0.iter().fold(0, |hits, word| hits | line_ends(word)) == 0
+    {
+        rest = tail;
+    }
+    while let Some((word, tail)) = rest.split_first_chunk::<8>() {
+        let hits = line_ends(word);
+        if hits != 0 {
+            return bytes.len() - rest.len() + hits.trailing_zeros() as usize / 8;
+        }
+        rest = tail;
+    }
+    let last = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(rest.len());
+    bytes.len() - rest.len() + last
+}
+
+/// The high bit of every byte that is CR or LF; false hits lie only above a true one.
+#[inline(always)]
+fn line_ends(word: &[u8; 8]) -> u64 {
+    let word = u64::from_le_bytes(*word);
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
+    zeros(word ^ (ONES * 10)) | zeros(word ^ (ONES * 13))
+}
+
+/// One in every byte.
+const ONES: u64 = u64::from_le_bytes([1; 8]);
 
 /// Puts the text of `value` in place of what was there; bytes that are not UTF-8 become U+FFFD.
 fn replace(text: &mut String, value: &[u8]) {
@@ -302,6 +376,38 @@ mod tests {
         check(b"\xef\xbb\xbfdata: 1\n\n", &[("message", "1", "")]);
         check(b"\xef\xbb\xbf\xef\xbb\xbfdata: 1\n\n", &[]);
         check(b"data: \xff\xc3\n\n", &[("message", "\u{fffd}\u{fffd}", "")]);
+    }
+
+    #[test]
+    fn the_end_of_a_line_is_found_as_a_slow_twin_finds_it() {
+        for length in 0..150 {
+            for (at, end) in (0..=length).zip(b"\r\n".iter().cycle()) {
+                let mut line = vec![b'\x0c'; length];
+                line[at..].fill(*end);
+                line.extend_from_slice(b"\x0b\x0e\n");
+                let twin = line.iter().position(|b| matches!(b, b'\r' | b'\n'));
+                assert_eq!(Some(line_len(&line)), twin, "{line:?}");
+            }
+            assert_eq!(line_len(&vec![0x8a; length]), length);
+        }
+    }
+
+    #[test]
+    fn an_event_of_one_line_is_not_copied() {
+        let stream =
+            b": hi\nid: 1\ndata: {}\nretry: 5\n\nevent: x\r\ndata:[]\r\n\r\ndata: a\ndata: b\n\n";
+        let mut parser = SseParser::new(64);
+        let mut at = 0;
+        for expected in ["{}", "[]"] {
+            let step = parser.advance(&stream[at..]).unwrap();
+            let data = step.event.unwrap().data;
+            assert_eq!(data, expected);
+            assert!(stream.as_ptr_range().contains(&data.as_ptr()), "{data} is a copy");
+            at += step.ate;
+        }
+        let step = parser.advance(&stream[at..]).unwrap();
+        assert_eq!(step.event.map(|event| event.data), Some("a\nb"));
+        assert_eq!(parser.retry_ms(), Some(5));
     }
 
     #[test]

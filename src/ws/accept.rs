@@ -26,16 +26,21 @@ pub fn accept(key: &[u8]) -> Option<[u8; 28]> {
 
 /// RFC 4648 §4, for a digest: 18 bytes are six whole groups, two are left.
 fn base64(digest: [u8; 20]) -> [u8; 28] {
-    let mut text = [b'='; 28];
     let mut padded = [0; 21];
     padded[..20].copy_from_slice(&digest);
-    let groups = padded.as_chunks::<3>().0.iter().zip(text.as_chunks_mut::<4>().0);
+    let mut text = [b'='; 28];
+    encode(&padded, &mut text);
+    text[27] = b'=';
+    text
+}
+
+/// Groups of three bytes as four letters each.
+pub(super) fn encode(bytes: &[u8], text: &mut [u8]) {
+    let groups = bytes.as_chunks::<3>().0.iter().zip(text.as_chunks_mut::<4>().0);
     for (&[a, b, c], four) in groups {
         let bits = u32::from_be_bytes([0, a, b, c]);
         *four = [18, 12, 6, 0].map(|shift| ALPHABET[(bits >> shift & 63) as usize]);
     }
-    text[27] = b'=';
-    text
 }
 
 #[cfg(test)]

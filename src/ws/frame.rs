@@ -41,7 +41,7 @@ impl OpCode {
         })
     }
 
-    const fn bits(self) -> u8 {
+    pub(super) const fn bits(self) -> u8 {
         match self {
             OpCode::Continuation => 0,
             OpCode::Text => 1,
@@ -58,7 +58,7 @@ impl OpCode {
     }
 }
 
-/// The header of a client's frame.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// True: the message ends with this frame.
@@ -67,19 +67,20 @@ pub struct Header {
     pub opcode: OpCode,
     /// Bytes of the payload.
     pub length: u64,
-    /// What the payload is masked with.
+    /// What the payload is masked with; [`MaskingKey::NONE`] by a server.
     pub key: MaskingKey,
-    /// Bytes of the header itself, from 6 to 14.
+    /// Bytes of the header itself, from 2 to 14.
     pub header_len: usize,
 }
 
 impl Header {
-    /// Reads the header at the start of `bytes`; `None` while some of it is missing.
+    /// Reads the header at the start of `bytes`; `None` while some of it is missing. `masked`: the
+    /// frame is a client's, not a server's.
     ///
     /// # Errors
     /// [`WsError`], as soon as the bytes that show it are there.
     #[inline]
-    pub fn read(bytes: &[u8]) -> Result<Option<Header>, WsError> {
+    pub fn read(bytes: &[u8], masked: bool) -> Result<Option<Header>, WsError> {
         let Some(&[first, second]) = bytes.first_chunk() else { return Ok(None) };
         let (fin, short) = (first & 0x80 != 0, usize::from(second & 0x7f));
         if first & 0x70 != 0 {
@@ -92,8 +93,8 @@ impl Header {
         if opcode.is_control() && short > CONTROL_BYTES_MAX {
             return Err(WsError::ControlLength);
         }
-        if second & 0x80 == 0 {
-            return Err(WsError::Unmasked);
+        if (second & 0x80 != 0) != masked {
+            return Err(if masked { WsError::Unmasked } else { WsError::Masked });
         }
         let (length, key_at) = match short {
             126 => match bytes[2..].first_chunk() {
@@ -115,9 +116,12 @@ impl Header {
         if !is_minimal {
             return Err(WsError::Length);
         }
-        let Some(key) = bytes[key_at..].first_chunk() else { return Ok(None) };
-        let header_len = key_at + 4;
-        Ok(Some(Header { fin, opcode, length, key: MaskingKey::new(*key), header_len }))
+        let (key, header_len) = match bytes[key_at..].first_chunk() {
+            Some(key) if masked => (MaskingKey::new(*key), key_at + key.len()),
+            None if masked => return Ok(None),
+            Some(_) | None => (MaskingKey::NONE, key_at),
+        };
+        Ok(Some(Header { fin, opcode, length, key, header_len }))
     }
 }
 
@@ -186,7 +190,7 @@ mod tests {
     #[test]
     fn rfc6455_5_7_examples() {
         let hello = [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58];
-        let header = Header::read(&hello).unwrap().unwrap();
+        let header = Header::read(&hello, true).unwrap().unwrap();
         assert_eq!((header.fin, header.opcode, header.length), (true, OpCode::Text, 5));
         let mut payload = Vec::new();
         header.key.append(&mut payload, &hello[header.header_len..]);
@@ -240,11 +244,26 @@ mod tests {
             (&[0x81, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0xff], WsError::Length),
             (&[0x81, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0], WsError::Length),
         ] {
-            assert_eq!(Header::read(bytes), Err(error), "{bytes:x?}");
+            assert_eq!(Header::read(bytes, true), Err(error), "{bytes:x?}");
             for cut in 0..bytes.len() - 1 {
-                let early = Header::read(&bytes[..cut]);
+                let early = Header::read(&bytes[..cut], true);
                 assert!(early == Ok(None) || early == Err(error), "{bytes:x?} {cut}");
             }
+        }
+    }
+
+    #[test]
+    fn rfc6455_5_1_a_server_masks_no_frame() {
+        assert_eq!(Header::read(&[0x81, 0x85], false), Err(WsError::Masked));
+        for (bytes, length, header_len) in [
+            (&[0x81, 5][..], 5, 2),
+            (&[0x81, 126, 1, 0], 256, 4),
+            (&[0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0], 65_536, 10),
+        ] {
+            let header = Header::read(bytes, false).unwrap().unwrap();
+            let read = (header.length, header.header_len, header.key);
+            assert_eq!(read, (length, header_len, MaskingKey::NONE));
+            assert_eq!(Header::read(&bytes[..header_len - 1], false), Ok(None));
         }
     }
 

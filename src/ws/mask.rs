@@ -7,6 +7,9 @@
 pub struct MaskingKey([u8; 4]);
 
 impl MaskingKey {
+    /// That of a frame that is not masked: it changes nothing.
+    pub const NONE: MaskingKey = MaskingKey([0; 4]);
+
     /// The key of a frame whose payload begins now.
     pub const fn new(key: [u8; 4]) -> MaskingKey {
         MaskingKey(key)
@@ -39,7 +42,9 @@ impl MaskingKey {
     pub fn append(self, out: &mut Vec<u8>, payload: &[u8]) {
         let at = out.len();
         out.extend_from_slice(payload);
-        self.apply(&mut out[at..]);
+        if self != MaskingKey::NONE {
+            self.apply(&mut out[at..]);
+        }
     }
 }
 

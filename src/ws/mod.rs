@@ -1,16 +1,18 @@
-//! The server's side of WebSocket frames as a strict, pure codec (RFC 6455): bytes to messages,
-//! payloads to frames.
+//! WebSocket frames as a strict, pure codec (RFC 6455): bytes to messages, payloads to frames; a
+//! server's frames here, a client's in `client`.
 //!
-//! The law of this folder: what RFC 6455 lets a server refuse is refused, as early as the bytes
+//! The law of this folder: what RFC 6455 lets an endpoint refuse is refused, as early as the bytes
 //! show it, and every refusal ([`WsError`]) has the close code that the peer is told. Nothing here
 //! knows HTTP, JSON, a clock or a socket; no bytes can make it panic, and memory is bounded by the
 //! [`ReaderRules`].
 //!
 //! In scope: the accept key, frames, masking, messages cut into fragments, UTF-8 across fragments,
-//! close codes. Out of scope: the handshake's head (`binding`), when to ping and when to close
-//! (`engine`), extensions, of which none is ever agreed on.
+//! close codes. Out of scope: the handshake's heads (`binding`, `crate::client`), when to ping and
+//! when to close (`engine`), extensions, of which none is ever agreed on.
 
 pub mod accept;
+#[cfg(any(feature = "client", feature = "internals"))]
+pub mod client;
 pub mod frame;
 pub mod mask;
 pub mod reader;
@@ -28,6 +30,8 @@ pub enum WsError {
     OpCode,
     /// RFC 6455 §5.1: a client masks every frame.
     Unmasked,
+    /// RFC 6455 §5.1: a server masks no frame.
+    Masked,
     /// RFC 6455 §5.5: a control frame is not cut into fragments.
     ControlFragment,
     /// RFC 6455 §5.5: a control frame carries at most 125 bytes.
@@ -61,6 +65,7 @@ impl WsError {
             WsError::ReservedBit
             | WsError::OpCode
             | WsError::Unmasked
+            | WsError::Masked
             | WsError::ControlFragment
             | WsError::ControlLength
             | WsError::Length
@@ -76,6 +81,7 @@ impl WsError {
             WsError::ReservedBit => "a reserved bit is set",
             WsError::OpCode => "the opcode is reserved",
             WsError::Unmasked => "a client masks its frames",
+            WsError::Masked => "a server masks no frame",
             WsError::ControlFragment => "a control frame is a fragment",
             WsError::ControlLength => "a control frame is too long",
             WsError::Length => "the length is not in its shortest form",

@@ -15,6 +15,9 @@ pub struct ReaderRules {
     pub message_bytes_max: usize,
     /// False: messages of bytes are refused with 1003.
     pub binary: bool,
+    /// True: the peer is a client, which masks every frame; false: a server, which masks none
+    /// (RFC 6455 §5.1).
+    pub masked: bool,
 }
 
 /// What the bytes were; payloads are in the caller's scratch.
@@ -90,7 +93,9 @@ impl Reader {
                 }
                 continue;
             }
-            let Some(header) = Header::read(rest)? else { return Ok((ate, WsEvent::Partial)) };
+            let Some(header) = Header::read(rest, rules.masked)? else {
+                return Ok((ate, WsEvent::Partial));
+            };
             if header.opcode.is_control() {
                 return match control(rest, &header, scratch)? {
                     WsEvent::Partial => Ok((ate, WsEvent::Partial)),
@@ -227,7 +232,7 @@ mod tests {
     use super::*;
 
     const RULES: ReaderRules =
-        ReaderRules { frame_bytes_max: 100, message_bytes_max: 150, binary: true };
+        ReaderRules { frame_bytes_max: 100, message_bytes_max: 150, binary: true, masked: true };
 
     /// A masked frame.
     fn frame(first: u8, payload: &[u8]) -> Vec<u8> {

@@ -278,6 +278,31 @@ fn script_answers_directly() {
 }
 
 #[test]
+fn script_says_what_a_reader_makes_of_a_payload() {
+    let toml = "[[rule]]\ntext = 'parse'\n[[rule.step]]\nparse = 'result 1.0'";
+    let reader = |words: &str, payload: &[u8]| {
+        let payload = String::from_utf8_lossy(payload);
+        format!("{{\"words\":\"{words}\",\"payload\":{payload}}}")
+    };
+    let mut server = Server::new(Script::parse(toml).unwrap().with_reader(reader));
+    let asked = PartsBuf::new().text("parse 0.3");
+    let data = asked.clone().data(Json::parse("[1.0]").unwrap());
+    let made = |payload| {
+        let words = "result 1.0  0.3";
+        format!(r#"message task-1: [data={{"words":"{words}","payload":{payload}}}]"#)
+    };
+    assert_eq!(server.send("m", &data), [made("[1.0]")]);
+    // A payload that is no JSON comes as text; so does what a reader says that is none.
+    assert_eq!(server.send("m", &asked.clone().text("7")), [made("7")]);
+    let said = r#"message task-1: [{\"words\":\"result 1.0  0.3\",\"payload\":{}]"#;
+    assert_eq!(server.send("m", &asked.clone().text("{")), [said]);
+    let none = "message task-1: [the message has neither a data part nor a second text]";
+    assert_eq!(server.send("m", &asked), [none]);
+    let mut without = script(toml);
+    assert_eq!(without.send("m", &data), ["message task-1: [nobody reads here]"]);
+}
+
+#[test]
 fn script_waits_before_each_repetition() {
     let toml = steps(
         "[[step]]\nstatus = 'working'\n\
@@ -481,8 +506,11 @@ fn script_errors_say_where_and_what_was_meant() {
     for (toml, expected) in [
         ("artifact = 'a'", "`parts` must hold at least one part"),
         ("artifact = ''\nparts = []", "`artifact` must be a string that is not empty"),
-        ("delay_ms = 1", "needs exactly one of `status`, `artifact` and `message`"),
-        ("status = 'working'\nartifact = 'a'", "needs exactly one of `status`, `artifact` and"),
+        ("delay_ms = 1", "needs exactly one of `status`, `artifact`, `message` and"),
+        (
+            "status = 'working'\nartifact = 'a'",
+            "needs exactly one of `status`, `artifact`, `message`",
+        ),
         (
             "status = 'working'\nrepeat = 2\nappend = true",
             "line 5: rule 1, step 1: unknown key `append`; known are `status`, `text`, \
@@ -495,6 +523,9 @@ fn script_errors_say_where_and_what_was_meant() {
         ("status = 'working'\ndelay_ms = -1", "`delay_ms` must be a whole number from 0 to"),
         ("status = 'working'\npayload_bytes = 5000000", "`payload_bytes` must be a whole number"),
         ("message = [{ text = 'x' }]\ndelay_ms = 1", "`message` stands alone"),
+        ("parse = 'card'\ndelay_ms = 1", "`parse` stands alone"),
+        ("parse = ''", "`parse` must be a string that is not empty"),
+        ("parse = 'card'\ntext = 'x'", "unknown key `text`; known are `parse`"),
         ("status = 'failed'\n[[rule.step]]\nstatus = 'working'", "nothing can follow"),
         (
             "status = 'working'\n[[rule.step]]\nmessage = [{ text = 'x' }]",

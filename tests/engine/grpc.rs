@@ -9,7 +9,7 @@ use peregrine::{
     agent::{Agent, Profile, TaskLookup, Turn, Wanted},
     binding::grpc::fields::v1,
     engine::{
-        Cx, Engine, Exchange, HeadParts, RequestParts, ResponseFields, ResponseSink, Setup, Worker,
+        Cx, Engine, Exchange, FieldLines, HeadParts, RequestParts, ResponseSink, Setup, Worker,
     },
     model::{Generation, TaskBuf, TaskState},
     pb::{Fields, Writer},
@@ -42,7 +42,7 @@ impl ResponseSink for Said {
         self.content.append(bytes);
     }
 
-    fn end(&mut self, trailers: ResponseFields<'_>) {
+    fn end(&mut self, trailers: FieldLines<'_>) {
         assert!(self.status != 0 && !self.is_over);
         self.is_over = true;
         self.fields[1] =

@@ -22,6 +22,7 @@ macro_rules! targets {
 }
 
 targets! {
+    cards "../../fuzz/fuzz_targets/cards.rs"
     conn "../../fuzz/fuzz_targets/conn.rs"
     dialect "../../fuzz/fuzz_targets/dialect.rs"
     grpc "../../fuzz/fuzz_targets/grpc.rs"
@@ -31,13 +32,16 @@ targets! {
     http_memo "../../fuzz/fuzz_targets/http_memo.rs"
     http_parts "../../fuzz/fuzz_targets/http_parts.rs"
     http_path "../../fuzz/fuzz_targets/http_path.rs"
+    http_responses "../../fuzz/fuzz_targets/http_responses.rs"
     json "../../fuzz/fuzz_targets/json.rs"
+    replies "../../fuzz/fuzz_targets/replies.rs"
     rest "../../fuzz/fuzz_targets/rest.rs"
     rpc "../../fuzz/fuzz_targets/rpc.rs"
     sse "../../fuzz/fuzz_targets/sse.rs"
     store "../../fuzz/fuzz_targets/store.rs"
     text "../../fuzz/fuzz_targets/text.rs"
     ws "../../fuzz/fuzz_targets/ws.rs"
+    ws_client "../../fuzz/fuzz_targets/ws_client.rs"
     ws_conn "../../fuzz/fuzz_targets/ws_conn.rs"
 }
 

@@ -25,27 +25,27 @@ use peregrine::{
 };
 use proptest::prelude::*;
 
-const FRESH: &str = "00000000-0000-4000-8000-000000000000";
+pub const FRESH: &str = "00000000-0000-4000-8000-000000000000";
 
 /// A part as raw texts.
 #[derive(Clone, Debug)]
-struct PartModel {
-    content: (u8, String),
-    metadata: Option<String>,
-    filename: Option<String>,
-    media_type: Option<String>,
+pub struct PartModel {
+    pub content: (u8, String),
+    pub metadata: Option<String>,
+    pub filename: Option<String>,
+    pub media_type: Option<String>,
 }
 
 /// A message as raw texts.
 #[derive(Clone, Debug)]
-struct MessageModel {
-    id: String,
-    context: Option<String>,
-    task: Option<String>,
-    parts: Vec<PartModel>,
-    metadata: Option<String>,
-    extensions: Vec<String>,
-    references: Vec<String>,
+pub struct MessageModel {
+    pub id: String,
+    pub context: Option<String>,
+    pub task: Option<String>,
+    pub parts: Vec<PartModel>,
+    pub metadata: Option<String>,
+    pub extensions: Vec<String>,
+    pub references: Vec<String>,
 }
 
 /// Raw text of a string, with escapes that need not be there.
@@ -68,7 +68,7 @@ fn raw_text() -> impl Strategy<Value = String> {
 }
 
 /// An identifier in canonical spelling.
-fn identifier() -> impl Strategy<Value = String> {
+pub fn identifier() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec!["a", "7", "-", ":", "é", "\\n", "\\\"", "/"]);
     prop::collection::vec(piece, 1..6).prop_map(|pieces| pieces.concat())
 }
@@ -92,7 +92,7 @@ const VALUES: [&str; 16] = [
     "\"x\"",
 ];
 
-fn metadata() -> impl Strategy<Value = Option<String>> {
+pub fn metadata() -> impl Strategy<Value = Option<String>> {
     prop::option::of(
         prop::sample::select(vec![
             "{}",
@@ -118,7 +118,7 @@ fn part() -> impl Strategy<Value = PartModel> {
     })
 }
 
-fn message() -> impl Strategy<Value = MessageModel> {
+pub fn message() -> impl Strategy<Value = MessageModel> {
     let id = || prop::option::of(identifier());
     let ids = || prop::collection::vec(identifier(), 0..3);
     (identifier(), id(), id(), prop::collection::vec(part(), 1..5), metadata(), ids(), ids())
@@ -144,7 +144,7 @@ impl PartModel {
 }
 
 impl MessageModel {
-    fn pack(&self) -> Vec<u8> {
+    pub fn pack(&self) -> Vec<u8> {
         let mut packed = Vec::new();
         let mut packer = Packer(&mut packed);
         packer.put(message_tag::MESSAGE_ID, self.id.as_bytes());
@@ -168,7 +168,7 @@ impl MessageModel {
 }
 
 /// The message without what the wire has no place for (wire §1.6, §1.9, §3.4).
-fn expressible(message: &MessageModel, wire: &Wire) -> MessageModel {
+pub fn expressible(message: &MessageModel, wire: &Wire) -> MessageModel {
     let (mut message, generation) = (message.clone(), wire.encode.generation);
     if rest::V03.method(Op::Send).is_some_and(|method| std::ptr::eq(method.wire, wire)) {
         // The proto of 0.3 has no references.

@@ -9,7 +9,7 @@ use std::{
 use peregrine::{
     agent::{Agent, echo::Echo},
     engine::{
-        Conn, Cx, Engine, Exchange, HeadParts, Mount, RequestParts, ResponseFields, ResponseSink,
+        Conn, Cx, Engine, Exchange, FieldLines, HeadParts, Mount, RequestParts, ResponseSink,
         Setup, Start, Worker,
     },
     limits::Limits,
@@ -74,7 +74,7 @@ impl ResponseSink for Answer {
         self.content.push_str(std::str::from_utf8(bytes).unwrap());
     }
 
-    fn end(&mut self, trailers: ResponseFields<'_>) {
+    fn end(&mut self, trailers: FieldLines<'_>) {
         assert!(self.status != 0 && !self.is_over, "a second end");
         assert_eq!(trailers.iter().count(), 0);
         self.is_over = true;

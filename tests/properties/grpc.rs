@@ -1,6 +1,7 @@
 //! Properties of gRPC's messages.
 //!
 //! - Any bytes as a request of any operation are a call or a fault, never a panic.
+//! - Any bytes as an answer are understood, or an error that leaves nothing behind.
 //! - What was read is written as a message that is read as the same.
 //! - Any text as JSON becomes a `Struct` that is one, and JSON that came from a `Struct` is a fixed
 //!   point.
@@ -8,11 +9,15 @@
 use std::cell::Cell;
 
 use peregrine::{
-    binding::grpc::{from_json, read, structs, write},
+    binding::{
+        grpc::{from_json, read, structs, write},
+        interfaces::Binding,
+    },
+    client::{Format, FormatBuffers, format},
     dialect::ReadCx,
     json::Parser,
     limits::Limits,
-    model::{Call, Generation, Op, RawText},
+    model::{Call, Generation, Op, RawText, Received, ReceivedKind},
     pb::{Fields, Value, Writer},
     service::StreamResponse,
 };
@@ -64,6 +69,25 @@ pub fn requests_are_read_or_refused(bytes: &[u8]) {
     let asked = read::call(&cx, generation, &request, &mut again).expect("what was written");
     let Call::Send(back) = asked.call else { panic!("another call") };
     assert_eq!(back.message.packed(), send.message.packed());
+}
+
+/// Bytes are an answer to some operation, or are refused and leave nothing behind; what was read is
+/// JSON of 1.0.
+pub fn answers_are_read_or_refused(bytes: &[u8]) {
+    let Some((choice, message)) = bytes.split_first() else { return };
+    let op = OPS[usize::from(*choice) % OPS.len()];
+    let format = match *choice / 86 {
+        0 => Format::standard(Binding::Grpc, Generation::V1),
+        1 => Format::standard(Binding::Grpc, Generation::V03),
+        _ => Format::of_dialect(Binding::Grpc, Generation::V1, "a2a_rust").expect("a dialect"),
+    };
+    let (mut buffers, mut received) = (FormatBuffers::default(), Received::new());
+    let read = format.read_message(&mut buffers, op, message, &mut received);
+    let is_empty = received.kind() == ReceivedKind::Nothing;
+    assert!(read.is_ok() || is_empty, "{received:?}");
+    let mut out = Vec::new();
+    format::push_json(&mut out, &received, op);
+    is_json(Some(&out));
 }
 
 /// Text becomes a `Struct` and a `Value` whose JSON stays what it is.

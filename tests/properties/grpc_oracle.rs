@@ -17,7 +17,7 @@ use prost_types::{ListValue, Struct, Value, value::Kind};
 use super::grpc;
 use crate::grpc_client::{v1, v03};
 
-fn text() -> impl Strategy<Value = String> {
+pub fn text() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec!["a", "B7", "\n", "\"", "\\", "é", "😀", "\u{0}", "/"]);
     prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
 }
@@ -46,7 +46,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn object() -> impl Strategy<Value = Struct> {
+pub fn object() -> impl Strategy<Value = Struct> {
     prop::collection::btree_map(text(), value(), 0..4).prop_map(|fields| Struct { fields })
 }
 
@@ -54,7 +54,7 @@ fn bytes() -> impl Strategy<Value = bytes::Bytes> {
     prop::collection::vec(any::<u8>(), 0..300).prop_map(bytes::Bytes::from)
 }
 
-fn part_v1() -> impl Strategy<Value = v1::Part> {
+pub fn part_v1() -> impl Strategy<Value = v1::Part> {
     use v1::part::Content;
     let content = prop_oneof![
         text().prop_map(Content::Text),
@@ -72,7 +72,7 @@ fn part_v1() -> impl Strategy<Value = v1::Part> {
     )
 }
 
-fn part_v03() -> impl Strategy<Value = v03::Part> {
+pub fn part_v03() -> impl Strategy<Value = v03::Part> {
     use v03::{file_part::File, part::Part};
     let file =
         prop_oneof![text().prop_map(File::FileWithUri), bytes().prop_map(File::FileWithBytes),];
@@ -166,6 +166,7 @@ proptest! {
         ], 0..200),
     ) {
         grpc::requests_are_read_or_refused(&bytes);
+        grpc::answers_are_read_or_refused(&bytes);
     }
 
     #[test]

@@ -11,16 +11,22 @@ mod grpc_client;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cards;
 mod conn;
 mod corpus;
 mod dialect;
 mod engine;
 mod exchange;
 mod grpc;
+mod grpc_calls;
 mod grpc_oracle;
 mod http;
+mod http_client;
+mod http_client_oracle;
 mod http_parts;
+mod inverse;
 mod json;
+mod replies;
 mod rest;
 mod sse;
 mod store;

@@ -4,7 +4,7 @@ use peregrine::ws::{Reader, ReaderRules, WsError, WsEvent};
 
 /// Small enough that short inputs reach them.
 pub const RULES: ReaderRules =
-    ReaderRules { frame_bytes_max: 200, message_bytes_max: 300, binary: true };
+    ReaderRules { frame_bytes_max: 200, message_bytes_max: 300, binary: true, masked: true };
 
 /// The events of some bytes, and the error that ended them.
 pub type Seen = (Vec<(WsEvent, Vec<u8>)>, Option<WsError>);
@@ -41,21 +41,30 @@ pub fn read(bytes: &[u8], rules: &ReaderRules, piece: &mut dyn FnMut() -> usize)
 /// Whole, byte by byte, and in pieces whose sizes the first byte decides, the same bytes are the
 /// same messages and end with the same error; and only what a rule forbids is an error.
 pub fn cuts_change_nothing(bytes: &[u8]) {
+    cuts_change_nothing_by(bytes, &RULES);
+}
+
+/// The same of a server's frames, as a client reads them.
+pub fn cuts_change_nothing_for_a_client(bytes: &[u8]) {
+    cuts_change_nothing_by(bytes, &ReaderRules { masked: false, ..RULES });
+}
+
+fn cuts_change_nothing_by(bytes: &[u8], rules: &ReaderRules) {
     let Some((seed, bytes)) = bytes.split_first() else { return };
-    let whole = read(bytes, &RULES, &mut || usize::MAX);
-    assert_eq!(read(bytes, &RULES, &mut || 1), whole, "byte by byte");
+    let whole = read(bytes, rules, &mut || usize::MAX);
+    assert_eq!(read(bytes, rules, &mut || 1), whole, "byte by byte");
     let mut size = u32::from(*seed);
-    let pieces = read(bytes, &RULES, &mut || {
+    let pieces = read(bytes, rules, &mut || {
         size = size.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (size >> 16) as usize % 40
     });
     assert_eq!(pieces, whole, "in pieces");
-    assert_eq!(slow(bytes), whole, "against a slow reading");
+    assert_eq!(slow(bytes, rules.masked), whole, "against a slow reading");
 }
 
 /// A slow reading of RFC 6455 §5: one frame after the other, each only when all of it is there,
 /// but for what a header shows and for text that has gone wrong.
-fn slow(bytes: &[u8]) -> Seen {
+fn slow(bytes: &[u8], masked: bool) -> Seen {
     let (mut seen, mut rest) = (Vec::new(), bytes);
     let mut message: Option<(WsEvent, Vec<u8>)> = None;
     loop {
@@ -67,7 +76,8 @@ fn slow(bytes: &[u8]) -> Seen {
             (!matches!(opcode, 0..=2 | 8..=10), WsError::OpCode),
             (control && !fin, WsError::ControlFragment),
             (control && short > 125, WsError::ControlLength),
-            (second >> 7 == 0, WsError::Unmasked),
+            (masked && second >> 7 == 0, WsError::Unmasked),
+            (!masked && second >> 7 == 1, WsError::Masked),
         ];
         if let Some((_, error)) = refused.iter().find(|(is_so, _)| *is_so) {
             return (seen, Some(*error));
@@ -85,7 +95,10 @@ fn slow(bytes: &[u8]) -> Seen {
         if length < least || length >> 63 == 1 {
             return (seen, Some(WsError::Length));
         }
-        let Some(key) = rest[2 + digits..].first_chunk::<4>() else { return (seen, None) };
+        let key_len = if masked { 4 } else { 0 };
+        let Some(key) = rest[2 + digits..].get(..key_len) else { return (seen, None) };
+        let key = if masked { key } else { &[0; 4] };
+        let head = 2 + digits + key_len;
         let error = match (opcode, &message) {
             (0, None) => Some(WsError::NothingToContinue),
             (1 | 2, Some(_)) => Some(WsError::Interleaved),
@@ -101,7 +114,7 @@ fn slow(bytes: &[u8]) -> Seen {
         if let Some(error) = error.or(limit.map(|limit| WsError::TooLarge { limit })) {
             return (seen, Some(error));
         }
-        let body = &rest[6 + digits..];
+        let body = &rest[head..];
         let is_whole = body.len() as u64 >= length;
         let body = &body[..body.len().min(length as usize)];
         let unmasked = body.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key);
@@ -129,7 +142,7 @@ fn slow(bytes: &[u8]) -> Seen {
                 (true, false) => message = Some((kind, all)),
             }
         }
-        rest = &rest[6 + digits + length as usize..];
+        rest = &rest[head + length as usize..];
     }
 }
 

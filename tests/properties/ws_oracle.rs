@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "it also has the properties of HTTP")]
 use std::io::{self, Read, Write};
 
-use peregrine::ws::{OpCode, ReaderRules, WsEvent};
+use peregrine::ws::{OpCode, ReaderRules, WsEvent, client};
 use proptest::prelude::*;
 use tungstenite::{
     Error, Message, WebSocket,
@@ -194,8 +194,24 @@ fn oracle(bytes: &[u8], role: Role) -> (Vec<Message>, bool) {
     }
 }
 
-const WIDE: ReaderRules =
-    ReaderRules { frame_bytes_max: 1 << 20, message_bytes_max: 1 << 20, binary: true };
+/// What tungstenite calls an event of ours, but for what a close frame says.
+fn message((event, payload): (WsEvent, Vec<u8>)) -> Message {
+    match event {
+        WsEvent::Text => Message::text(String::from_utf8(payload).unwrap()),
+        WsEvent::Binary => Message::binary(payload),
+        WsEvent::Ping => Message::Ping(payload.into()),
+        WsEvent::Pong => Message::Pong(payload.into()),
+        WsEvent::Close(_) => Message::Close(None),
+        WsEvent::Partial => unreachable!("nothing whole"),
+    }
+}
+
+const WIDE: ReaderRules = ReaderRules {
+    frame_bytes_max: 1 << 20,
+    message_bytes_max: 1 << 20,
+    binary: true,
+    masked: true,
+};
 
 fn code(opcode: OpCode) -> Code {
     match opcode {
@@ -226,18 +242,64 @@ proptest! {
         let mut bytes = [&[seed][..], &bytes_of(&sketches)].concat();
         bytes.truncate(bytes.len() - usize::from(cut) % bytes.len());
         ws::cuts_change_nothing(&bytes);
+        for sketch in &mut sketches {
+            sketch.mask = None;
+        }
+        ws::cuts_change_nothing_for_a_client(&[&[seed][..], &bytes_of(&sketches)].concat());
     }
 
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         ws::cuts_change_nothing(&bytes);
+        ws::cuts_change_nothing_for_a_client(&bytes);
+    }
+
+    /// A client of ours is read by a server of ours and by tungstenite alike.
+    #[test]
+    fn tungstenite_and_our_server_read_what_our_client_writes(
+        messages in prop::collection::vec((any::<bool>(), 0..70_000_usize, any::<[u8; 4]>()), 0..4),
+        ping in prop::collection::vec(any::<u8>(), 0..200),
+        code in prop::option::of(3000..5000_u16),
+    ) {
+        let (mut out, mut expected) = (Vec::new(), Vec::new());
+        for (is_text, length, key) in messages {
+            let mark = client::begin(&mut out);
+            out.resize(out.len() + length, b'x');
+            let opcode = if is_text { OpCode::Text } else { OpCode::Binary };
+            client::finish(&mut out, mark, opcode, key);
+            let payload = vec![b'x'; length];
+            expected.push(match is_text {
+                true => Message::text(String::from_utf8(payload).unwrap()),
+                false => Message::binary(payload),
+            });
+            let taken_back = client::begin(&mut out);
+            out.push(b'y');
+            client::cancel(&mut out, taken_back);
+        }
+        client::control(&mut out, OpCode::Ping, &ping, [1, 2, 3, 4]);
+        expected.push(Message::Ping(ping[..ping.len().min(125)].to_vec().into()));
+        client::close(&mut out, code, [0; 4]);
+        let (mut theirs, is_fine) = oracle(&out, Role::Server);
+        let Some(Message::Close(last)) = theirs.pop() else { panic!("no close") };
+        prop_assert_eq!(last.map(|last| u16::from(last.code)), code);
+        prop_assert_eq!((&theirs, is_fine), (&expected, true));
+        let (mut ours, error) = ws::read(&out, &WIDE, &mut || 1_000);
+        let last = ours.pop().map(|(event, _)| event);
+        prop_assert_eq!((last, error), (Some(WsEvent::Close(code)), None));
+        prop_assert_eq!(ours.into_iter().map(message).collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn tungstenite_reads_the_same_messages(sketches in sketches()) {
+    fn tungstenite_reads_the_same_messages(mut sketches in sketches(), from_server in any::<bool>()) {
+        if from_server {
+            let swap = |sketch: &mut Sketch| sketch.mask = sketch.mask.xor(Some([5; 4]));
+            sketches.iter_mut().for_each(swap);
+        }
         let bytes = bytes_of(&sketches);
-        let (theirs, is_fine) = oracle(&bytes, Role::Server);
-        let (mut ours, error) = ws::read(&bytes, &WIDE, &mut || usize::MAX);
+        let role = if from_server { Role::Client } else { Role::Server };
+        let rules = ReaderRules { masked: !from_server, ..WIDE };
+        let (theirs, is_fine) = oracle(&bytes, role);
+        let (mut ours, error) = ws::read(&bytes, &rules, &mut || usize::MAX);
         // Behind a close frame nobody reads.
         if let Some(at) = ours.iter().position(|(event, _)| matches!(event, WsEvent::Close(_))) {
             ours.truncate(at + 1);
@@ -246,14 +308,7 @@ proptest! {
         let error = error.filter(|_| !ended);
         let ours: Vec<Message> = ours
             .into_iter()
-            .map(|(event, payload)| match event {
-                WsEvent::Text => Message::text(String::from_utf8(payload).unwrap()),
-                WsEvent::Binary => Message::binary(payload),
-                WsEvent::Ping => Message::Ping(payload.into()),
-                WsEvent::Pong => Message::Pong(payload.into()),
-                WsEvent::Close(_) => Message::Close(None),
-                WsEvent::Partial => unreachable!("nothing whole"),
-            })
+            .map(message)
             .collect();
         // Close frames are compared by the test of their codes: tungstenite reads one with a bad
         // code as a close with another.
@@ -311,7 +366,7 @@ proptest! {
     }
 
     #[test]
-    fn tungstenite_reads_what_we_write(
+    fn tungstenite_and_our_client_read_what_our_server_writes(
         messages in prop::collection::vec((any::<bool>(), 0..70_000_usize), 0..4),
         ping in prop::collection::vec(any::<u8>(), 0..200),
         close in prop::option::of((3000..5000_u16, "[a-z ]{0,40}")),
@@ -338,7 +393,12 @@ proptest! {
         let (mut theirs, is_fine) = oracle(&out, Role::Client);
         let Some(Message::Close(Some(last))) = theirs.pop() else { panic!("no close") };
         prop_assert_eq!((u16::from(last.code), last.reason.as_str()), (number, &*reason));
-        prop_assert_eq!((theirs, is_fine), (expected, true));
+        prop_assert_eq!((&theirs, is_fine), (&expected, true));
+        let rules = ReaderRules { masked: false, ..WIDE };
+        let (mut ours, error) = ws::read(&out, &rules, &mut || 1_000);
+        let last = ours.pop().map(|(event, _)| event);
+        prop_assert_eq!((last, error), (Some(WsEvent::Close(Some(number))), None));
+        prop_assert_eq!(ours.into_iter().map(message).collect::<Vec<_>>(), expected);
     }
 }
 

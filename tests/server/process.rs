@@ -69,13 +69,20 @@ pub fn ask(stream: &TcpStream, request: &[u8]) -> (String, Vec<u8>) {
 
 #[test]
 fn help_and_version_answer() {
-    for flag in ["--help", "-h", "--version", "-V"] {
+    let help = "Usage: peregrine";
+    let version = concat!("peregrine ", env!("CARGO_PKG_VERSION"), "\n");
+    for (flag, said) in
+        [("--help", help), ("-h", help), ("--version", version), ("-v", version), ("-V", version)]
+    {
         for args in [vec![flag], vec!["serve", flag]] {
             let output = output(&args);
             assert!(output.status.success() && output.stderr.is_empty());
-            assert!(String::from_utf8(output.stdout).unwrap().starts_with("peregrine"));
+            assert!(String::from_utf8(output.stdout).unwrap().contains(said), "{args:?}");
         }
     }
+    let asked = output(&["help", "serve"]);
+    assert!(asked.status.success());
+    assert_eq!(asked.stdout, output(&["serve", "--help"]).stdout);
 }
 
 #[test]

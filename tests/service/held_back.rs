@@ -18,7 +18,7 @@ use http::Request;
 use peregrine::{
     agent::{Agent, Profile, echo::Echo, script::Script},
     engine::{
-        Cx, Engine, Exchange, HeadParts, RequestParts, ResponseFields, ResponseSink, Setup, Worker,
+        Cx, Engine, Exchange, FieldLines, HeadParts, RequestParts, ResponseSink, Setup, Worker,
     },
     net::{self, Running, Server},
     service::{Entropy, Now, Peer, tap::Tap as _},
@@ -468,7 +468,7 @@ impl ResponseSink for Given {
         self.0.append(bytes);
     }
 
-    fn end(&mut self, _trailers: ResponseFields<'_>) {}
+    fn end(&mut self, _trailers: FieldLines<'_>) {}
 }
 
 /// One call above bytes, and what was given of its answer.

@@ -1,5 +1,6 @@
 //! What is made from `src/binding/grpc/proto` is committed, and current: the field numbers that the
-//! binding reads and writes, the descriptors that reflection serves, and the client of the tests.
+//! binding reads and writes, the schemas by which a client's messages become ProtoJSON and back, the
+//! descriptors that reflection serves, and the client of the tests.
 //!
 //! `REGENERATE=1 cargo test --test tidy generated` makes them anew; protoc is not needed.
 
@@ -11,7 +12,11 @@ use std::{
 };
 
 use prost::Message;
-use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto,
+    FileDescriptorSet,
+    field_descriptor_proto::{Label, Type},
+};
 
 const FILES: [&str; 7] = [
     "a2a_v1.proto",
@@ -42,6 +47,12 @@ const FIELDS: [(&str, &[&str]); 3] = [
     ),
 ];
 
+/// Modules of schemas: where, and from which file.
+const SCHEMAS: [(&str, &str); 2] = [
+    ("src/binding/grpc/schemas/v1.rs", "a2a_v1.proto"),
+    ("src/binding/grpc/schemas/v03.rs", "a2a_v03.proto"),
+];
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
@@ -65,6 +76,10 @@ fn generated_files_are_current() {
             set.file.iter().find(|file| file.name() == *name).expect("a file of the set")
         });
         wanted.insert(path.to_owned(), fields(files).into_bytes());
+    }
+    for (path, name) in SCHEMAS {
+        let file = set.file.iter().find(|file| file.name() == name).expect("a file of the set");
+        wanted.insert(path.to_owned(), schemas(file).into_bytes());
     }
     // Two services of one package have names that Rust spells alike: one goes to a file of its own.
     let (json, others): (Vec<_>, Vec<_>) =
@@ -134,6 +149,76 @@ fn module(text: &mut String, message: &DescriptorProto) {
     }
     for nested in message.nested_type.iter().filter(|nested| !is_map(nested)) {
         module(text, nested);
+    }
+}
+
+/// The fields of every message, with their names in ProtoJSON and their types, as constants.
+fn schemas(file: &FileDescriptorProto) -> String {
+    let mut text = String::from(
+        "//! Made from `binding/grpc/proto` by `tests/tidy/generated.rs`: do not edit.\n\n\
+         use super::{FieldType as Type, Schema, many, one};\n",
+    );
+    for names in &file.enum_type {
+        enumeration(&mut text, names);
+    }
+    for message in &file.message_type {
+        schema(&mut text, message);
+    }
+    text
+}
+
+fn enumeration(text: &mut String, names: &EnumDescriptorProto) {
+    let name = snake(names.name()).to_uppercase();
+    write!(text, "\n#[rustfmt::skip]\npub static {name}: &[(i32, &str)] = &[\n").unwrap();
+    for value in &names.value {
+        writeln!(text, "    ({}, \"{}\"),", value.number(), value.name()).unwrap();
+    }
+    text.push_str("];\n");
+}
+
+fn schema(text: &mut String, message: &DescriptorProto) {
+    for names in &message.enum_type {
+        enumeration(text, names);
+    }
+    let is_map = |nested: &DescriptorProto| {
+        nested.options.as_ref().is_some_and(prost_types::MessageOptions::map_entry)
+    };
+    let name = snake(message.name()).to_uppercase();
+    write!(text, "\n#[rustfmt::skip]\npub static {name}: Schema = Schema(&[\n").unwrap();
+    for field in &message.field {
+        let entry = message.nested_type.iter().find(|nested| {
+            is_map(nested) && field.type_name().ends_with(&format!(".{}", nested.name()))
+        });
+        let (label, kind) = match entry {
+            Some(entry) => ("one", format!("Type::Map(&{})", field_type(&entry.field[1]))),
+            None if field.label() == Label::Repeated => ("many", field_type(field)),
+            None => ("one", field_type(field)),
+        };
+        let (number, name) = (field.number(), field.json_name());
+        writeln!(text, "    {label}({number}, \"{name}\", {kind}),").unwrap();
+    }
+    text.push_str("]);\n");
+    for nested in message.nested_type.iter().filter(|nested| !is_map(nested)) {
+        schema(text, nested);
+    }
+}
+
+fn field_type(field: &FieldDescriptorProto) -> String {
+    let named = || {
+        let name = field.type_name().rsplit('.').next().unwrap();
+        snake(name).to_uppercase()
+    };
+    match (field.r#type(), field.type_name()) {
+        (Type::String, _) => "Type::Text".to_owned(),
+        (Type::Bytes, _) => "Type::Bytes".to_owned(),
+        (Type::Bool, _) => "Type::Flag".to_owned(),
+        (Type::Int32, _) => "Type::Int32".to_owned(),
+        (Type::Enum, _) => format!("Type::Enum({})", named()),
+        (Type::Message, ".google.protobuf.Struct") => "Type::Struct".to_owned(),
+        (Type::Message, ".google.protobuf.Value") => "Type::Value".to_owned(),
+        (Type::Message, ".google.protobuf.Timestamp") => "Type::Timestamp".to_owned(),
+        (Type::Message, _) => format!("Type::Message(&{})", named()),
+        (other, _) => panic!("{other:?} of {} has no type of ours", field.name()),
     }
 }
 

@@ -164,7 +164,12 @@ fn limits_have_a_test_and_a_row() {
     let tests: Vec<String> = rust.flat_map(|file| test_names(&file.rust)).collect();
     let mut findings = Vec::new();
     limits_tested(&limits, &tests, &mut findings);
-    limits_documented(&limits, &tree.text("docs/limits.md"), &mut findings);
+    let page = tree.text("docs/limits.md");
+    let (server, client) = page.split_once("\n## The client\n").expect("a section of the client");
+    limits_documented(&limits, server, &mut findings);
+    let fields = field_names(&tree.text("src/client/limits.rs"));
+    assert!(fields.len() > 15, "the client's limits are no longer found: {fields:?}");
+    limits_documented(&fields, client, &mut findings);
     none(&findings);
 }
 

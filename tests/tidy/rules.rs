@@ -197,6 +197,12 @@ pub fn limits_tested(limits: &[String], tests: &[String], findings: &mut Vec<Fin
     }
 }
 
+/// The public fields of a struct: `    pub name: type,`.
+pub fn field_names(source: &str) -> Vec<String> {
+    let fields = source.lines().filter_map(|line| line.strip_prefix("    pub ")?.split_once(": "));
+    fields.map(|(name, _)| name.to_owned()).collect()
+}
+
 /// A row begins with the limit's name as code: ``| `name` |``.
 pub fn limits_documented(limits: &[String], page: &str, findings: &mut Vec<Finding>) {
     let rows: Vec<&str> = page

@@ -36,7 +36,7 @@ use std::fmt;
 use super::{Agent, Profile, Turn};
 use crate::{
     json::write::push_u64,
-    model::{Content, Message, MessageBuf, PartsBuf, TaskState, pack::message_tag},
+    model::{Content, Json, Message, MessageBuf, PartsBuf, RawText, TaskState, pack::message_tag},
 };
 use reader::Location;
 use rules::{Act, Rule};
@@ -57,7 +57,11 @@ pub struct Script {
     profile: Profile,
     /// Best match first.
     rules: Vec<Rule>,
+    reader: Option<PayloadReader>,
 }
+
+/// Says in JSON what it makes of a payload, which it reads as the words say.
+pub type PayloadReader = fn(words: &str, payload: &[u8]) -> String;
 
 /// What is wrong with a script, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +92,13 @@ impl Script {
         let file = reader::file(toml_text)?;
         let agent = file.agent.map(|table| table.0).unwrap_or_default();
         let rules = rules::rules(&Location::root(toml_text), file.rule)?;
-        Ok(Script { profile: agent.into(), rules })
+        Ok(Script { profile: agent.into(), rules, reader: None })
+    }
+
+    /// Gives it what its `parse` steps read payloads with; without it they say that nobody reads.
+    #[must_use]
+    pub fn with_reader(self, reader: PayloadReader) -> Script {
+        Script { reader: Some(reader), ..self }
     }
 
     /// What its card says: the `[agent]` table.
@@ -96,11 +106,31 @@ impl Script {
         &self.profile
     }
 
-    fn rule_of(&self, message: Message<'_>) -> Option<usize> {
-        let first_text = message.parts().find_map(|part| match part.content() {
-            Content::Text(text) => Some(text),
-            Content::Raw(_) | Content::Url(_) | Content::Data(_) => None,
+    /// What a `parse` step answers: what is made of the first data part of the message, or of its
+    /// second text part, which need not be JSON.
+    fn parsed(&self, rule: &Rule, words: &str, message: Message<'_>) -> PartsBuf {
+        let mut texts = texts_of(message);
+        let first = texts.next().map(|text| text.to_str()).unwrap_or_default();
+        let words = format!("{words} {}", rule.words_of(&first));
+        let data = message.parts().find_map(|part| match part.content() {
+            Content::Data(json) => Some(json.raw()),
+            Content::Text(_) | Content::Raw(_) | Content::Url(_) => None,
         });
+        let text = texts.next().map(|text| text.to_str());
+        let payload = data.or(text.as_ref().map(|text| text.as_bytes()));
+        let said = match (self.reader, payload) {
+            (Some(reader), Some(payload)) => reader(&words, payload),
+            (Some(_), None) => "the message has neither a data part nor a second text".to_owned(),
+            (None, _) => "nobody reads here".to_owned(),
+        };
+        match Json::parse(&said) {
+            Ok(json) => PartsBuf::new().data(json),
+            Err(_) => PartsBuf::new().text(&said),
+        }
+    }
+
+    fn rule_of(&self, message: Message<'_>) -> Option<usize> {
+        let first_text = texts_of(message).next();
         let (id, text) = (message.message_id().to_str(), first_text.unwrap_or_default().to_str());
         self.rules.iter().position(|rule| rule.matches(&id, &text))
     }
@@ -132,6 +162,12 @@ impl Script {
                 }
                 Act::Artifact { artifact, append, last_chunk } => {
                     turn.chunk(artifact, *append, *last_chunk);
+                }
+                Act::Parse(words) => {
+                    let Some(rule) = self.rules.get(position.rule) else { return };
+                    let parts = self.parsed(rule, words, turn.message);
+                    let message = MessageBuf::agent(&parts).id(&message_id(&turn, seq));
+                    return turn.reply(message);
                 }
                 Act::Message(parts) => {
                     let message = MessageBuf::agent(parts).id(&message_id(&turn, seq));
@@ -185,6 +221,14 @@ impl Position {
         }
         Position { step: self.step + 1, repetition: 0, ..self }
     }
+}
+
+/// The text parts of a message.
+fn texts_of(message: Message<'_>) -> impl Iterator<Item = RawText<'_>> {
+    message.parts().filter_map(|part| match part.content() {
+        Content::Text(text) => Some(text),
+        Content::Raw(_) | Content::Url(_) | Content::Data(_) => None,
+    })
 }
 
 /// The sequence number of the task's last event; 0 when there is no task yet.

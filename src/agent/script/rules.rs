@@ -49,6 +49,8 @@ pub(super) enum Act {
     },
     /// A direct message.
     Message(PartsBuf),
+    /// A direct message that says what was made of a payload, read as these words say.
+    Parse(String),
 }
 
 impl std::fmt::Debug for Act {
@@ -57,11 +59,17 @@ impl std::fmt::Debug for Act {
             Act::Status { .. } => "Status",
             Act::Artifact { .. } => "Artifact",
             Act::Message(_) => "Message",
+            Act::Parse(_) => "Parse",
         })
     }
 }
 
 impl Rule {
+    /// The words that follow the prefix in the text of a message.
+    pub fn words_of<'t>(&self, text: &'t str) -> &'t str {
+        text.strip_prefix(&self.text).unwrap_or(text)
+    }
+
     pub fn matches(&self, message_id: &str, text: &str) -> bool {
         message_id.starts_with(&self.message_id) && text.starts_with(&self.text)
     }
@@ -73,7 +81,7 @@ impl Act {
         match self {
             Act::Status { state, .. } => state.is_terminal(),
             Act::Artifact { .. } => false,
-            Act::Message(_) => true,
+            Act::Message(_) | Act::Parse(_) => true,
         }
     }
 }
@@ -130,23 +138,38 @@ const ARTIFACT: [&str; 8] = [
     "payload_bytes",
 ];
 const MESSAGE: [&str; 1] = ["message"];
+const PARSE: [&str; 1] = ["parse"];
 
 fn step(at: &Location<'_>, table: StepTable, index: usize) -> Result<ScriptStep, ScriptError> {
     let delay_ms = table.delay_ms.map_or(0, |delay| delay.0);
     let repeat = table.repeat.as_ref().map_or(1, |repeat| repeat.get_ref().0 as u32);
-    let kinds = [table.status.is_some(), table.artifact.is_some(), table.message.is_some()];
+    let kinds = [
+        table.status.is_some(),
+        table.artifact.is_some(),
+        table.message.is_some(),
+        table.parse.is_some(),
+    ];
     let own = match kinds {
-        [true, false, false] => &STATUS[..],
-        [false, true, false] => &ARTIFACT,
-        [false, false, true] => &MESSAGE,
-        _ => return Err(at.fail("needs exactly one of `status`, `artifact` and `message`")),
+        [true, false, false, false] => &STATUS[..],
+        [false, true, false, false] => &ARTIFACT,
+        [false, false, true, false] => &MESSAGE,
+        [false, false, false, true] => &PARSE,
+        _ => {
+            let kinds = "`status`, `artifact`, `message` and `parse`";
+            return Err(at.fail(&format!("needs exactly one of {kinds}")));
+        }
     };
     if let Some((key, start)) = foreign(&table, own) {
         return Err(at.unknown(key, start, &[own, &COMMON].concat()));
     }
-    if table.message.is_some() && (index > 0 || delay_ms > 0) {
+    if index > 0 || delay_ms > 0 {
         let why = "stands alone and without delay: whatever comes before it makes a task";
-        return Err(at.wrong("message", &table.message, why));
+        if table.message.is_some() {
+            return Err(at.wrong("message", &table.message, why));
+        }
+        if table.parse.is_some() {
+            return Err(at.wrong("parse", &table.parse, why));
+        }
     }
     let asked = table.repeat.clone();
     let act = act(at, table)?;
@@ -182,6 +205,9 @@ fn act(at: &Location<'_>, table: StepTable) -> Result<Act, ScriptError> {
     if let Some(state) = table.status {
         let text = table.text.map(toml::Spanned::into_inner);
         return Ok(status(state.0, text.as_deref(), filler.as_deref()));
+    }
+    if let Some(words) = table.parse {
+        return Ok(Act::Parse(words.into_inner().0));
     }
     let Some(artifact_id) = table.artifact else {
         return parts(at, "message", table.message, false).map(Act::Message);

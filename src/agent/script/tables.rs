@@ -117,6 +117,7 @@ pub(super) struct StepTable {
     pub append: OptionalKey<bool>,
     pub last_chunk: OptionalKey<bool>,
     pub message: OptionalKey<Vec<TomlElement<PartTable>>>,
+    pub parse: OptionalKey<Name>,
 }
 
 /// A part of a message or an artifact.

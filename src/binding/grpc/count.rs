@@ -10,7 +10,7 @@ use crate::{
         answer::{AnswerFormat, ResponseWriter},
         responder::{Content, Responder},
     },
-    http::ResponseFieldsBuf,
+    http::FieldLinesBuf,
     service::Cursor,
 };
 
@@ -21,12 +21,12 @@ pub struct EventCount {
     /// That of the first, once it has come.
     first: Option<u64>,
     /// The fields of the head, until it is written.
-    head: Option<ResponseFieldsBuf>,
+    head: Option<FieldLinesBuf>,
 }
 
 impl EventCount {
     /// Of a stream that goes on at `cursor`, and whose head will have these fields.
-    pub fn new(cursor: &Cursor, fields: ResponseFieldsBuf) -> EventCount {
+    pub fn new(cursor: &Cursor, fields: FieldLinesBuf) -> EventCount {
         let next = cursor.seq + u64::from(!cursor.snapshot);
         EventCount { next, first: None, head: Some(fields) }
     }
@@ -72,7 +72,7 @@ impl EventCount {
 
     /// Bytes behind pointers.
     pub fn held_bytes(&self) -> usize {
-        self.head.as_ref().map_or(0, ResponseFieldsBuf::held_bytes)
+        self.head.as_ref().map_or(0, FieldLinesBuf::held_bytes)
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
 
     fn count(seq: u64, snapshot: bool, numbers: &[Option<u64>]) -> (Vec<bool>, u64) {
         let cursor = Cursor { seq, snapshot, ..Cursor::default() };
-        let mut count = EventCount::new(&cursor, ResponseFieldsBuf::default());
+        let mut count = EventCount::new(&cursor, FieldLinesBuf::default());
         assert!(count.has_no_head());
         let counted = numbers.iter().map(|number| count.counts(*number)).collect();
         (counted, count.first.unwrap_or(count.next))

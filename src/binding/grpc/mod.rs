@@ -20,6 +20,8 @@ pub mod read;
 #[cfg(any(feature = "grpc", feature = "internals"))]
 pub mod reflection;
 mod rpcs;
+#[cfg(any(feature = "client", feature = "internals"))]
+pub mod schemas;
 pub mod status;
 pub mod structs;
 mod timeout;
@@ -40,13 +42,15 @@ use crate::{
     },
     dialect::{STANDARD, WriteCx, version},
     fault::Fault,
-    http::{Field, Head, Method, ResponseFields, media},
+    http::{Field, FieldLines, Head, Method, media},
     model::Call,
     service::RequestFields,
 };
 
 use health::Serving;
 
+#[cfg(any(feature = "client", feature = "internals"))]
+pub use rpcs::GrpcService;
 pub use rpcs::{GrpcMethod, Rpc, SERVICES, rpc};
 pub use status::{Code, Status};
 pub use timeout::timeout_ms;
@@ -137,7 +141,7 @@ fn check_health(cx: &mut CallContext<'_>, message: &[u8]) -> Handled {
     match health::is_known(message).map(|is_known| Serving::of(is_known, cx.closes)) {
         Ok(Serving::Unknown) => refuse(&mut cx.writer, &health::no_service()),
         Ok(serving) => {
-            cx.writer.begin(200, media::GRPC, ResponseFields::NONE, Content::Whole);
+            cx.writer.begin(200, media::GRPC, FieldLines::NONE, Content::Whole);
             health::push(cx.writer.out, serving);
             cx.writer.trailers(Status::OK.fields());
             cx.writer.finish();
@@ -155,7 +159,7 @@ fn format<'p>(method: &'static GrpcMethod) -> AnswerFormat<'p> {
         encode: &method.wire.encode,
         write: WriteCx::new(method.op),
         media: media::GRPC,
-        fields: &ResponseFields::NONE,
+        fields: &FieldLines::NONE,
         status: |_| 200,
         events: EventFraming::Grpc,
         refuses_by_stream: false,

@@ -34,6 +34,40 @@ const JSON: &str = "a2a.v1.A2aService";
 const HEALTH: &str = "grpc.health.v1.Health";
 const REFLECTION_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
 
+/// A service of A2A, as a client chooses it.
+#[cfg(any(feature = "client", feature = "internals"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrpcService {
+    /// `lf.a2a.v1`: 1.0.
+    V1,
+    /// `a2a.v1`: 0.3.
+    V03,
+    /// `a2a.v1.A2aService`: 1.0 in JSON (dialect a2a_rust).
+    Json,
+}
+
+#[cfg(any(feature = "client", feature = "internals"))]
+impl GrpcService {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            GrpcService::V1 => V1,
+            GrpcService::V03 => V03,
+            GrpcService::Json => JSON,
+        }
+    }
+
+    /// The name of its rpc for an operation, if it has one.
+    pub fn rpc(self, op: Op) -> Option<&'static str> {
+        let table = match self {
+            GrpcService::V1 => NEW,
+            GrpcService::V03 => OLD,
+            GrpcService::Json => IN_JSON,
+        };
+        table.iter().find(|method| method.op == op).map(|method| method.name)
+    }
+}
+
 /// What is behind `path`, which is `/service/rpc`.
 pub fn rpc(path: &str) -> Option<Rpc> {
     let (service, name) = path.strip_prefix('/')?.split_once('/')?;

@@ -3,7 +3,7 @@
 use crate::{
     dialect::{Encode, WriteCx},
     fault::{Fault, FaultKind},
-    http::{ResponseFields, ResponseFieldsBuf, response_fields},
+    http::{FieldLines, FieldLinesBuf, field_lines},
     json::{base64, write::unescape},
     model::{Generation, Op},
     pb::Writer,
@@ -20,7 +20,7 @@ mod map_entry {
 }
 
 /// How every answer ends.
-const OK_FIELDS: ResponseFields<'static> = response_fields!("grpc-status": "0");
+const OK_FIELDS: FieldLines<'static> = field_lines!("grpc-status": "0");
 
 /// A status code of gRPC; the discriminants are its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,11 +108,11 @@ impl Status {
     }
 
     /// The fields that say it: those of trailers, or of a response of trailers alone.
-    pub fn fields(&self) -> ResponseFieldsBuf {
+    pub fn fields(&self) -> FieldLinesBuf {
         if *self == Status::OK {
             return OK_FIELDS.into();
         }
-        let mut fields = ResponseFieldsBuf::default();
+        let mut fields = FieldLinesBuf::default();
         fields.push("grpc-status", &(self.code as u8).to_string());
         if self.code == Code::Unimplemented {
             // It says that nothing is decompressed.

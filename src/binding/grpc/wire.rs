@@ -34,6 +34,8 @@ pub(super) static V1: Wire<DecodeMessage> = Wire {
         event: |out, item, cx| write::event(out, Generation::V1, item, cx.history),
         fault: details,
     },
+    #[cfg(feature = "client")]
+    calls: dialect::calls::Calls::NoJson,
 };
 
 /// `a2a.v1`: 0.3, which has no details of errors.
@@ -46,11 +48,17 @@ pub(super) static V03: Wire<DecodeMessage> = Wire {
         event: |out, item, cx| write::event(out, Generation::V03, item, cx.history),
         fault: |_, _, _| (),
     },
+    #[cfg(feature = "client")]
+    calls: dialect::calls::Calls::NoJson,
 };
 
 /// `a2a.v1.A2aService`: 1.0 in JSON.
-pub(super) static JSON: Wire<DecodeMessage> =
-    Wire { decode: in_json, encode: Encode { fault: details, ..dialect::V1.encode } };
+pub(super) static JSON: Wire<DecodeMessage> = Wire {
+    decode: in_json,
+    encode: Encode { fault: details, ..dialect::V1.encode },
+    #[cfg(feature = "client")]
+    calls: dialect::calls::Calls::V1,
+};
 
 fn details(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
     status::details(out, fault);

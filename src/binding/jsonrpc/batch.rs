@@ -11,7 +11,7 @@ use crate::{
         responder::Content,
     },
     fault::{Fault, FaultKind},
-    http::{ResponseFields, media},
+    http::{FieldLines, media},
     json::Value,
     rpc,
 };
@@ -41,7 +41,7 @@ pub(super) fn answer(
         cx.writer.refuse(&unknown(cx.endpoint), &fault);
         return Handled::Answered;
     }
-    cx.writer.begin(200, media::JSON, ResponseFields::NONE, Content::Whole);
+    cx.writer.begin(200, media::JSON, FieldLines::NONE, Content::Whole);
     cx.writer.out.push(b'[');
     let (body_at, mut waiting) = (cx.writer.out.len(), Vec::new());
     let answer_bytes_max = cx.config.limits.answer_bytes_max;
@@ -68,7 +68,7 @@ pub(super) fn answer(
     }
     if cx.writer.out.len() == body_at {
         cx.writer.rollback();
-        cx.writer.empty(204, ResponseFields::NONE);
+        cx.writer.empty(204, FieldLines::NONE);
         return Handled::Answered;
     }
     cx.writer.out.push(b']');

@@ -14,7 +14,7 @@ use crate::{
     },
     dialect::{Encode, WriteCx},
     fault::{Fault, FaultKind},
-    http::{ResponseFields, media},
+    http::{FieldLines, media},
     json::{JsonError, Kind, Source, Value},
     model::Op,
     rpc,
@@ -79,7 +79,7 @@ fn refuse(cx: &mut CallContext<'_>, refused: Rejected<'_>) -> Handled {
     match refused {
         Rejected::With(refused) => cx.writer.refuse(&refused.0, &refused.1),
         // JSON-RPC 2.0 §4.1: nothing to say, which HTTP says with an empty answer.
-        Rejected::Silently => cx.writer.empty(204, ResponseFields::NONE),
+        Rejected::Silently => cx.writer.empty(204, FieldLines::NONE),
     }
     Handled::Answered
 }
@@ -114,7 +114,7 @@ fn format<'p>(
         encode,
         write: WriteCx::new(op),
         media: media::JSON,
-        fields: &ResponseFields::NONE,
+        fields: &FieldLines::NONE,
         status: endpoint.dialect.quirks.fault_http,
         events: EventFraming::Sse,
         refuses_by_stream: false,

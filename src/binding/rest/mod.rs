@@ -23,7 +23,7 @@ use crate::{
     },
     dialect::{Method, rest::HttpJson, version},
     fault::{Fault, FaultKind},
-    http::{self, Field, Head, ResponseFields, ResponseFieldsBuf, response_fields},
+    http::{self, Field, FieldLines, FieldLinesBuf, Head, field_lines},
     json::{Source, write::push_escaped},
     model::{Call, Params},
 };
@@ -33,7 +33,7 @@ use path::RestResource;
 
 /// RFC 9111 §3: a cache may keep what a GET says, and guess for how long. A task changes, and
 /// concerns whoever asked.
-const NO_STORE: ResponseFields<'static> = response_fields!("Cache-Control": "no-store");
+const NO_STORE: FieldLines<'static> = field_lines!("Cache-Control": "no-store");
 
 /// Where a request goes.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ pub struct RestTarget<'r> {
 }
 
 /// A refusal: in this form, with this fault, under this status, with these fields.
-type RestRefusal = (&'static HttpJson, Fault, u16, ResponseFields<'static>);
+type RestRefusal = (&'static HttpJson, Fault, u16, FieldLines<'static>);
 
 /// Handles a request to a path of HTTP+JSON.
 pub fn handle(
@@ -107,7 +107,7 @@ fn refuse(
     (form, fault, status, fields): RestRefusal,
 ) -> Handled {
     // RFC 9110 §15.1: a cache may keep a 404 or 405, too, which is of the type that was asked for.
-    let all = ResponseFieldsBuf::of(&[fields, retry_after(status), *store(head)]);
+    let all = FieldLinesBuf::of(&[fields, retry_after(status), *store(head)]);
     cx.writer.begin(status, media, all.get(), Content::Whole);
     (form.fault)(cx.writer.out, &fault, status);
     cx.writer.finish();
@@ -117,13 +117,13 @@ fn refuse(
 /// A refusal under the status that the form has for the fault.
 fn plain(form: &'static HttpJson, fault: Fault) -> RestRefusal {
     let status = (form.status)(&fault);
-    (form, fault, status, ResponseFields::NONE)
+    (form, fault, status, FieldLines::NONE)
 }
 
 /// What caches are told of an answer to this request.
-fn store(head: &Head<'_>) -> &'static ResponseFields<'static> {
+fn store(head: &Head<'_>) -> &'static FieldLines<'static> {
     let is_safe = matches!(head.method(), http::Method::Get | http::Method::Head);
-    if is_safe { &NO_STORE } else { &ResponseFields::NONE }
+    if is_safe { &NO_STORE } else { &FieldLines::NONE }
 }
 
 /// The method that a request means, in the form that it asks for.
@@ -150,7 +150,7 @@ fn row(
         // A dialect that has a status of its own for this keeps it.
         return Err(match target.at.endpoint.dialect.quirks.media_http {
             200 => plain(form, fault),
-            own => (form, fault, own, ResponseFields::NONE),
+            own => (form, fault, own, FieldLines::NONE),
         });
     }
     let method = form.method(op);

@@ -5,7 +5,7 @@
 
 use crate::{
     dialect::rest::HttpJson,
-    http::{Method, ResponseFields, response_fields},
+    http::{FieldLines, Method, field_lines},
     model::{Generation, Op},
 };
 
@@ -65,17 +65,17 @@ impl<'r> RestResource<'r> {
     }
 
     /// The field `Allow`: the methods that do something here.
-    pub fn allow(self) -> ResponseFields<'static> {
+    pub fn allow(self) -> FieldLines<'static> {
         match self {
             RestResource::Send | RestResource::Stream | RestResource::Cancel(_) => {
-                response_fields!("Allow": "POST, OPTIONS")
+                field_lines!("Allow": "POST, OPTIONS")
             }
             RestResource::Tasks | RestResource::Task(_) | RestResource::Card => {
-                response_fields!("Allow": "GET, HEAD, OPTIONS")
+                field_lines!("Allow": "GET, HEAD, OPTIONS")
             }
-            RestResource::Subscribe(_) => response_fields!("Allow": "GET, POST, OPTIONS"),
-            RestResource::Configs(_) => response_fields!("Allow": "GET, HEAD, POST, OPTIONS"),
-            RestResource::Config(..) => response_fields!("Allow": "GET, HEAD, DELETE, OPTIONS"),
+            RestResource::Subscribe(_) => field_lines!("Allow": "GET, POST, OPTIONS"),
+            RestResource::Configs(_) => field_lines!("Allow": "GET, HEAD, POST, OPTIONS"),
+            RestResource::Config(..) => field_lines!("Allow": "GET, HEAD, DELETE, OPTIONS"),
         }
     }
 

@@ -7,8 +7,7 @@ use super::{Session, Upgrade};
 use crate::{
     binding::{CallContext, ServerConfig, http_error, origin::Origin, responder::RETRY_AFTER},
     http::{
-        self, BodyFraming, Field, Head, Method, ResponseFields, ResponseFieldsBuf, Version,
-        response_fields,
+        self, BodyFraming, Field, FieldLines, FieldLinesBuf, Head, Method, Version, field_lines,
     },
     ws,
 };
@@ -17,7 +16,7 @@ use crate::{
 const SUBPROTOCOL: &[u8] = b"a2a";
 
 /// What RFC 6455 §4.4 and RFC 9110 §15.5.22 want beside status 426.
-const UPGRADE_REQUIRED: ResponseFields<'static> = response_fields!(
+const UPGRADE_REQUIRED: FieldLines<'static> = field_lines!(
     "Sec-WebSocket-Version": "13",
     "Upgrade": "websocket",
     "Connection": "Upgrade"
@@ -49,11 +48,11 @@ pub fn upgrade(cx: &mut CallContext<'_>, head: &Head<'_>) -> Option<Box<Session>
     }
 }
 
-type HandshakeRefusal = (u16, &'static str, ResponseFields<'static>);
+type HandshakeRefusal = (u16, &'static str, FieldLines<'static>);
 
 /// RFC 6455 §4.2.1, rule by rule; the accept key if all of them hold.
 fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], HandshakeRefusal> {
-    let bad = |detail| (400, detail, ResponseFields::NONE);
+    let bad = |detail| (400, detail, FieldLines::NONE);
     if !head.connection_upgrade() {
         return Err(bad("an upgrade needs the field Connection: Upgrade"));
     }
@@ -68,7 +67,7 @@ fn accept(cx: &CallContext<'_>, head: &Head<'_>) -> Result<[u8; 28], HandshakeRe
     let key = key.ok_or(bad("Sec-WebSocket-Key must be 16 bytes in base64, once"))?;
     let host = Origin::of(cx.config, cx.peer, head).host;
     if !is_origin_allowed(cx.config, head, host) {
-        return Err((403, "no WebSocket is served to pages of this origin", ResponseFields::NONE));
+        return Err((403, "no WebSocket is served to pages of this origin", FieldLines::NONE));
     }
     if cx.closes {
         return Err((503, "the connection closes now", RETRY_AFTER));
@@ -83,8 +82,8 @@ fn only<'h>(head: &Head<'h>, name: &str) -> Option<&'h [u8]> {
 }
 
 /// The fields of the answer that opens a WebSocket.
-fn fields(head: &Head<'_>, accept: &[u8; 28]) -> ResponseFieldsBuf {
-    let mut fields = ResponseFieldsBuf::default();
+fn fields(head: &Head<'_>, accept: &[u8; 28]) -> FieldLinesBuf {
+    let mut fields = FieldLinesBuf::default();
     fields.push("Upgrade", "websocket");
     fields.push("Connection", "Upgrade");
     fields.push("Sec-WebSocket-Accept", std::str::from_utf8(accept).unwrap_or_default());

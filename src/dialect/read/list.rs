@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use crate::{
     fault::Fault,
-    json::{Value, ValueSlot},
+    json::Value,
     model::{List, RawText, TaskState, time},
 };
 
@@ -84,7 +84,7 @@ fn state(value: Option<Value<'_>>) -> Result<Option<TaskState>, Fault> {
 }
 
 /// Wire §1.6, TaskState: 1.0, 0.3 proto (`CANCELLED`) and 0.x names.
-fn state_by_name(name: &[u8]) -> Option<TaskState> {
+pub(super) fn state_by_name(name: &[u8]) -> Option<TaskState> {
     Some(match name {
         b"TASK_STATE_UNSPECIFIED" | b"unknown" | b"" => TaskState::Unspecified,
         b"TASK_STATE_SUBMITTED" | b"submitted" => TaskState::Submitted,

@@ -40,7 +40,8 @@ pub(super) fn read<'p>(
     let mut slots = MessageSlots::default();
     slots.fill(message);
     let message_id = identifier(message.at(slots.message_id), "message.messageId", cx)?;
-    if (rules.strict || cx.fresh_id.is_empty()) && message_id.is_none() {
+    let needs_id = !rules.reply && (rules.strict || cx.fresh_id.is_empty());
+    if needs_id && message_id.is_none() {
         return Err(missing("message.messageId"));
     }
     let context_id = identifier(message.at(slots.context_id), "message.contextId", cx)?;
@@ -52,7 +53,7 @@ pub(super) fn read<'p>(
     packer.put_some(message_tag::CONTEXT_ID, context_id.as_deref());
     packer.put_some(message_tag::TASK_ID, task_id.as_deref());
     packer.put(message_tag::ROLE, &[role as u8]);
-    if rules.proto && slots.parts == ValueSlot::default() {
+    if (rules.proto || rules.reply) && slots.parts == ValueSlot::default() {
         // Wire §3.4: what 0.3 calls the parts of a message in its proto.
         slots.parts = proto_slot(message, "content");
     }
@@ -93,12 +94,15 @@ fn parts(
     packer: &mut Packer<'_>,
 ) -> Result<(), Fault> {
     const FIELD: &str = "message.parts";
-    let value = value.ok_or_else(|| missing(FIELD))?;
+    // ProtoJSON leaves an empty array out.
+    let Some(value) = value else {
+        return if rules.reply { Ok(()) } else { Err(missing(FIELD)) };
+    };
     if value.kind() != Kind::Array {
         return Err(Fault::param(FIELD, "must be an array"));
     }
     // A2A 1.0 §5.7: a required array has at least one element.
-    if value.is_empty() {
+    if value.is_empty() && !rules.reply {
         return Err(Fault::param(FIELD, "must have at least one part"));
     }
     for (index, value) in value.elements().enumerate() {
@@ -114,7 +118,7 @@ fn parts(
     Ok(())
 }
 
-fn strings(
+pub(super) fn strings(
     cx: &ReadCx<'_>,
     value: Value<'_>,
     field: &'static str,

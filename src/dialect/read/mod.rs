@@ -3,11 +3,23 @@
 //! Wire §8 and Appendix B: every alias is accepted everywhere, unknown members are ignored, `null`
 //! is unset. Members are visited once; of repeated ones the last counts. What is wrong is named.
 
+#[cfg(feature = "client")]
+mod artifact;
+#[cfg(feature = "client")]
+mod event;
+#[cfg(feature = "client")]
+mod fault;
 mod list;
 mod message;
 mod part;
+#[cfg(feature = "client")]
+mod push;
+#[cfg(feature = "client")]
+mod reply;
 mod send;
 mod target;
+#[cfg(feature = "client")]
+mod task;
 
 use std::{borrow::Cow, ops::RangeInclusive};
 
@@ -18,6 +30,11 @@ use crate::{
 };
 
 use super::ReadCx;
+
+#[cfg(feature = "client")]
+pub use fault::read as read_fault;
+#[cfg(feature = "client")]
+pub use reply::{ReplyCx, item as read_item, read as read_reply};
 
 /// `historyLength` is an int32.
 const INT32_MAX: u32 = i32::MAX as u32;
@@ -39,6 +56,8 @@ pub(super) struct Rules {
     /// True: a message needs its id, and a part that names its kind one that there is. False:
     /// what clients are known to leave out or to call otherwise is taken as it is meant.
     pub strict: bool,
+    /// True: what a server says, whose messages may be without an id and without parts.
+    pub reply: bool,
 }
 
 impl Rules {
@@ -51,6 +70,7 @@ impl Rules {
             history_max: INT32_MAX,
             proto: false,
             strict: false,
+            reply: false,
         }
     }
 }
@@ -104,7 +124,7 @@ fn usable(params: Option<Value<'_>>) -> Result<Option<Value<'_>>, Fault> {
 macro_rules! slots {
     ($name:ident { $($slot:ident $keep:tt $($spelling:literal)|+;)+ }) => {
         #[derive(Default)]
-        struct $name { $($slot: ValueSlot,)+ }
+        struct $name { $($slot: crate::json::ValueSlot,)+ }
 
         impl $name {
             /// Fills the slots in place: they are many and stay where they are.
@@ -119,7 +139,7 @@ macro_rules! slots {
                 }
             }
 
-            fn put(&mut self, name: &[u8], slot: ValueSlot, set: bool) {
+            fn put(&mut self, name: &[u8], slot: crate::json::ValueSlot, set: bool) {
                 $(
                     if $(name == $spelling.as_bytes())||+ {
                         self.$slot = if set || slots!(@$keep) { slot } else { Default::default() };

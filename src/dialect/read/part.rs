@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    json::{Kind, Value, ValueSlot, base64},
+    json::{Kind, Value, base64},
     model::{
         Generation,
         pack::{Packer, part_tag},
@@ -97,13 +97,13 @@ pub(super) fn read(
     if let Some(data) = data {
         let data = if rules.proto && named.is_none() { inner_data(data) } else { data };
         put_data(rules, data, metadata, packer);
-        return put_names(cx, value.at(slots.filename), value.at(slots.media_type), packer);
+        return put_names(rules, cx, value.at(slots.filename), value.at(slots.media_type), packer);
     }
     let metadata = metadata.map(|value| value.raw());
     let Some(file) = file else {
         put_content(cx, text, raw, url, packer)?;
         packer.put_some(part_tag::METADATA, metadata);
-        return put_names(cx, value.at(slots.filename), value.at(slots.media_type), packer);
+        return put_names(rules, cx, value.at(slots.filename), value.at(slots.media_type), packer);
     };
     if file.kind() != Kind::Object {
         return Err("file must be an object".into());
@@ -112,7 +112,7 @@ pub(super) fn read(
     slots.fill(file);
     put_file(rules, cx, [file.at(slots.bytes), file.at(slots.uri)], packer)?;
     packer.put_some(part_tag::METADATA, metadata);
-    put_names(cx, file.at(slots.name), file.at(slots.media_type), packer)
+    put_names(rules, cx, file.at(slots.name), file.at(slots.media_type), packer)
 }
 
 /// The text of a part that has no other member: nearly all parts of 1.0 are that.
@@ -149,11 +149,15 @@ fn put_content(
 
 #[inline(always)] // Most parts have neither.
 fn put_names(
+    rules: &Rules,
     cx: &ReadCx<'_>,
     filename: Option<Value<'_>>,
     media_type: Option<Value<'_>>,
     packer: &mut Packer<'_>,
 ) -> Result<(), PartError> {
+    // Servers fill in what ProtoJSON leaves out (wire §1.5).
+    let said = |value: &Value<'_>| !rules.reply || !value.str_eq("");
+    let (filename, media_type) = (filename.filter(said), media_type.filter(said));
     put_string(cx, part_tag::FILENAME, filename, "filename", packer)?;
     put_string(cx, part_tag::MEDIA_TYPE, media_type, "mediaType", packer)
 }

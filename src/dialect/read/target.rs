@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::{
     fault::Fault,
-    json::{Value, ValueSlot},
+    json::Value,
     model::{Call, Get, JsonObject, Op, RawText, Target},
 };
 

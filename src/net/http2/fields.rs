@@ -9,7 +9,7 @@ use http::{
 
 use crate::{
     engine::HeadParts,
-    http::{ResponseFields, date::imf_fixdate, media},
+    http::{FieldLines, date::imf_fixdate, media},
     service::Now,
 };
 
@@ -99,7 +99,7 @@ impl Heads {
 }
 
 /// Puts fields of an answer into those of h2.
-fn put(headers: &mut HeaderMap, fields: ResponseFields<'_>) {
+fn put(headers: &mut HeaderMap, fields: FieldLines<'_>) {
     for (name, value) in fields.iter() {
         let known = match (name, value) {
             ("grpc-status", "0") => (STATUS, OK),
@@ -114,7 +114,7 @@ fn put(headers: &mut HeaderMap, fields: ResponseFields<'_>) {
 }
 
 /// What comes behind the content of an answer.
-pub(super) fn trailers(fields: ResponseFields<'_>) -> HeaderMap {
+pub(super) fn trailers(fields: FieldLines<'_>) -> HeaderMap {
     let mut trailers = HeaderMap::with_capacity(4);
     put(&mut trailers, fields);
     trailers

@@ -20,7 +20,7 @@ use crate::{
         grpc::{Rpc, Status},
         responder::Content,
     },
-    engine::{Cx, Exchange, HeadParts, RequestParts, ResponseFields, ResponseSink},
+    engine::{Cx, Exchange, FieldLines, HeadParts, RequestParts, ResponseSink},
     net::{wheel::NEVER, worker_state::WorkerScratch},
 };
 
@@ -148,7 +148,7 @@ impl ResponseSink for Said<'_> {
         };
     }
 
-    fn end(&mut self, fields: ResponseFields<'_>) {
+    fn end(&mut self, fields: FieldLines<'_>) {
         self.end = match fields.is_empty() {
             true => End::Closed,
             false => End::Trailers(trailers(fields)),

@@ -1,0 +1,188 @@
+//! What a call of the client costs, beside a bare client that writes fixed bytes and counts
+//! answers.
+//!
+//! `cargo bench --bench client [-- CASE...]`: `ratio` is the client's CPU time for a call divided
+//! by that of the bare client, the median of interleaved rounds over 16 connections; `instructions`
+//! are those of user space for a call, `memory` the bytes of an idle connection. Both clients are
+//! processes of their own on core 1, the server has core 0. Needs Linux, `taskset` and, for
+//! instructions, `valgrind`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+#[path = "support/bare_client.rs"]
+mod bare_client;
+#[path = "support/served.rs"]
+mod served;
+mod support;
+
+use std::{
+    cell::Cell,
+    process::{Command, Stdio},
+    rc::Rc,
+};
+
+use peregrine::{
+    client::{Client, SendRequest},
+    net::HttpClient,
+};
+use served::{Served, VALGRIND};
+use support::{TEXT, call, post, send, task_id};
+
+const CONNECTIONS: usize = 16;
+const ROUNDS: usize = 9;
+
+struct Case {
+    name: &'static str,
+    request: Vec<u8>,
+    /// Calls of a slice.
+    calls: usize,
+    at_most: f64,
+    /// How often in the answer, what.
+    counts: &'static str,
+}
+
+fn cases(id: &str) -> Vec<Case> {
+    let get = call("GetTask", &format!(r#"{{"id":"{id}"}}"#));
+    let stream = send("SendStreamingMessage", "stream:100");
+    let case =
+        |name, request, calls, at_most, counts| Case { name, request, calls, at_most, counts };
+    vec![
+        case("get", post(&get), 20_000, 1.4, "HTTP/1.1 200"),
+        case("send", post(&send("SendMessage", TEXT)), 20_000, 1.4, "HTTP/1.1 200"),
+        case("stream_100", post(&stream), 2_000, 2.5, "\r\n0\r\n\r\n"),
+    ]
+}
+
+/// Nanoseconds of CPU that this thread has had.
+fn cpu_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Is one of the two clients: `client-of NAME PORT ID CALLS` or `bare-of ...`.
+fn be(args: &[String]) {
+    let [kind, name, port, id, calls] = args else { panic!("{args:?}") };
+    let (port, calls): (u16, usize) = (port.parse().unwrap(), calls.parse().unwrap());
+    let spent = if kind == "bare-of" {
+        let case = cases(id).into_iter().find(|case| case.name == name).unwrap();
+        let mut bare = bare_client::Bare::connect(port, CONNECTIONS, &case.request, case.counts);
+        bare.run(CONNECTIONS * 4);
+        let before = cpu_ns();
+        bare.run(calls);
+        cpu_ns() - before
+    } else {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let client = Client::discover(&format!("http://127.0.0.1:{port}")).await.unwrap();
+            spread(&client, name, id, CONNECTIONS * 4).await;
+            let before = cpu_ns();
+            spread(&client, name, id, calls).await;
+            cpu_ns() - before
+        })
+    };
+    println!("{spent}");
+}
+
+/// So many calls from as many tasks as there are connections.
+async fn spread(client: &Client<HttpClient>, name: &str, id: &str, calls: usize) {
+    let left = Rc::new(Cell::new(calls));
+    let tasks = (0..CONNECTIONS).map(|_| {
+        let (client, left) = (client.clone(), Rc::clone(&left));
+        let (name, id) = (name.to_owned(), id.to_owned());
+        tokio::task::spawn_local(async move {
+            let (text, stream) = (SendRequest::text(TEXT), SendRequest::text("stream:100"));
+            while let Some(less) = left.get().checked_sub(1) {
+                left.set(less);
+                match name.as_str() {
+                    "get" => {
+                        let answer = client.get_task(&id, None).await.unwrap();
+                        assert!(answer.task().is_some());
+                    }
+                    "send" => {
+                        let answer = client.send(&text).await.unwrap();
+                        assert!(answer.task().is_some());
+                    }
+                    _ => {
+                        let mut events = client.stream(&stream).await.unwrap();
+                        let mut count = 0;
+                        while let Some(event) = events.next().await {
+                            event.unwrap();
+                            count += 1;
+                        }
+                        assert_eq!(count, 101);
+                    }
+                }
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+}
+
+/// Runs one of the two clients, and gives what it printed and, of callgrind, said.
+fn child(prefix: &[&str], words: &[&str]) -> (u64, String) {
+    let me = std::env::current_exe().unwrap();
+    let mut command = Command::new("taskset");
+    command.args(["-c", "1"]).args(prefix).arg(me).args(words);
+    let output = command.stdin(Stdio::null()).output().expect("taskset");
+    let (said, log) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
+    assert!(output.status.success(), "{log}");
+    (String::from_utf8_lossy(&said).trim().parse().unwrap(), log)
+}
+
+fn ratios(server: &Served, id: &str, wanted: &dyn Fn(&str) -> bool) {
+    let port = server.port.to_string();
+    for case in cases(id).into_iter().filter(|case| wanted(case.name)) {
+        let calls = case.calls.to_string();
+        let cost = |kind: &str| {
+            let (spent, _) = child(&[], &[kind, case.name, &port, id, &calls]);
+            spent as f64 / case.calls as f64 / 1_000.0
+        };
+        let mut rounds: Vec<(f64, f64, f64)> = (0..ROUNDS)
+            .map(|_| {
+                let (bare, ours) = (cost("bare-of"), cost("client-of"));
+                (ours / bare, bare, ours)
+            })
+            .collect();
+        rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (ratio, bare, ours) = rounds[ROUNDS / 2];
+        println!(
+            "{:<12} ratio {ratio:.2} (at most {:.1}), {ours:.2} of {bare:.2} us a call, {:.2} to {:.2}",
+            case.name,
+            case.at_most,
+            rounds[0].0,
+            rounds[ROUNDS - 1].0
+        );
+    }
+}
+
+fn instructions(server: &Served, id: &str) {
+    let port = server.port.to_string();
+    let counted = |name: &str, calls: &str| {
+        let (_, log) = child(&VALGRIND, &["client-of", name, &port, id, calls]);
+        let line = log.lines().find(|line| line.contains("Collected :")).expect(&log);
+        line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    for (name, few, many) in
+        [("get", "500", "3500"), ("send", "500", "3500"), ("stream_100", "50", "350")]
+    {
+        let calls = many.parse::<u64>().unwrap() - few.parse::<u64>().unwrap();
+        let spent = (counted(name, many) - counted(name, few)) / calls;
+        println!("{name:<12} {spent} instructions a call");
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    if args.first().is_some_and(|word| word.ends_with("-of")) {
+        return be(&args);
+    }
+    let wanted = |name: &str| args.is_empty() || args.iter().any(|word| word == name);
+    let server = Served::server(&[]);
+    let id = task_id(&server.ask(&post(&send("SendMessage", TEXT))));
+    ratios(&server, &id, &wanted);
+    if wanted("instructions") {
+        instructions(&server, &id);
+    }
+}

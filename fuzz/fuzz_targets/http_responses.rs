@@ -1,0 +1,16 @@
+//! A response means what a slow reading of RFC 9112 says, however it is cut.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/http_client.rs"]
+mod http_client;
+#[cfg(not(fuzzing))]
+use crate::http_client;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    http_client::cuts_change_nothing(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

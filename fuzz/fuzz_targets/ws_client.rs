@@ -1,0 +1,16 @@
+//! A server's frames cut anywhere are the same messages, those of a slow reading of RFC 6455.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/ws.rs"]
+mod ws;
+#[cfg(not(fuzzing))]
+use crate::ws;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    ws::cuts_change_nothing_for_a_client(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

@@ -1,0 +1,157 @@
+//! Messages of gRPC as ProtoJSON and back, for a client: by the schemas of the proto files.
+//!
+//! Law: what a server says in protocol buffers is read by the readers of JSON, and what it is asked
+//! is written by their writers, so that both say the same over every binding. A schema says the
+//! numbers, names and types of a message's fields; it nests as deeply as the proto files do, and
+//! what nests without end (`Struct`) is never recursed into.
+
+mod from_proto;
+mod to_proto;
+
+// What the protocol has and this client never sends or reads is there, too.
+#[allow(dead_code, missing_docs)]
+pub mod v03;
+#[allow(dead_code, missing_docs)]
+pub mod v1;
+
+pub use from_proto::push_json;
+pub use to_proto::{NoField, push_message};
+
+/// The fields of a message.
+#[derive(Debug)]
+pub struct Schema(&'static [SchemaField]);
+
+/// One field.
+#[derive(Debug)]
+struct SchemaField {
+    number: u32,
+    /// Its name in ProtoJSON.
+    name: &'static str,
+    kind: FieldType,
+    is_repeated: bool,
+}
+
+/// What a field holds, or each of its elements.
+#[derive(Debug)]
+enum FieldType {
+    Text,
+    /// In JSON: base64.
+    Bytes,
+    Flag,
+    Int32,
+    /// In JSON: a name.
+    Enum(&'static [(i32, &'static str)]),
+    Message(&'static Schema),
+    /// From texts to these.
+    Map(&'static FieldType),
+    /// `google.protobuf.Struct`
+    Struct,
+    /// `google.protobuf.Value`
+    Value,
+    /// `google.protobuf.Timestamp`; in JSON as in RFC 3339.
+    Timestamp,
+}
+
+const fn one(number: u32, name: &'static str, kind: FieldType) -> SchemaField {
+    SchemaField { number, name, kind, is_repeated: false }
+}
+
+const fn many(number: u32, name: &'static str, kind: FieldType) -> SchemaField {
+    SchemaField { number, name, kind, is_repeated: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{
+        binding::grpc::structs::{Bounds, NotJson},
+        json::Parser,
+    };
+
+    fn bytes_of(schema: &Schema, json: &str) -> Result<Vec<u8>, NoField> {
+        let (mut parser, mut out) = (Parser::new(), Vec::new());
+        push_message(&mut out, schema, parser.parse(json.as_bytes(), 64).unwrap())?;
+        Ok(out)
+    }
+
+    fn json_of(schema: &Schema, message: &[u8]) -> Result<String, NotJson> {
+        let mut out = Vec::new();
+        let tokens = Cell::new(usize::MAX);
+        push_json(&mut out, schema, message, Bounds { depth_max: 8, tokens: &tokens })?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn json_becomes_a_message_and_json_again() {
+        for json in [
+            "{}",
+            r#"{"tenant":"a","message":{"messageId":"m\n","role":"ROLE_USER","parts":[{"text":""},
+                {"raw":"AP8="},{"url":"u"},{"data":[1,null,{"a":true}],"metadata":{"b":"c"}}],
+                "extensions":["x","y"]},"configuration":{"acceptedOutputModes":["text/plain"],
+                "historyLength":0,"returnImmediately":true},"metadata":{"a":{"b":[1.5]}}}"#,
+        ] {
+            let json: String = json.lines().map(str::trim).collect();
+            let bytes = bytes_of(&v1::SEND_MESSAGE_REQUEST, &json).unwrap();
+            assert_eq!(json_of(&v1::SEND_MESSAGE_REQUEST, &bytes), Ok(json));
+        }
+        let json = r#"{"contextId":"c","status":"TASK_STATE_WORKING","pageSize":5,
+            "statusTimestampAfter":"2026-01-02T03:04:05.678Z"}"#;
+        let json: String = json.lines().map(str::trim).collect();
+        let bytes = bytes_of(&v1::LIST_TASKS_REQUEST, &json).unwrap();
+        assert_eq!(json_of(&v1::LIST_TASKS_REQUEST, &bytes), Ok(json));
+    }
+
+    #[test]
+    fn a_map_is_an_object() {
+        let flow = [
+            &[0x1a, 8, 0x0a, 1, b'a', 0x12, 3, b'"', b'x', b'"'][..],
+            &[0x1a, 3, 0x0a, 1, b'b'],
+            &[0x0a, 1, b't'],
+        ]
+        .concat();
+        let json = json_of(&v1::CLIENT_CREDENTIALS_O_AUTH_FLOW, &flow);
+        assert_eq!(json, Ok(r#"{"tokenUrl":"t","scopes":{"a":"\"x\"","b":""}}"#.to_owned()));
+    }
+
+    #[test]
+    fn what_has_no_field_is_named() {
+        for (json, name) in [
+            (r#"{"nobody":1}"#, "nobody"),
+            (r#"{"id":1}"#, "id"),
+            (r#"{"historyLength":"x"}"#, "historyLength"),
+        ] {
+            assert_eq!(bytes_of(&v1::GET_TASK_REQUEST, json), Err(NoField(name.to_owned())));
+        }
+        assert_eq!(bytes_of(&v1::GET_TASK_REQUEST, r#"{"id":null}"#), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_no_message_of_its_type_is_no_json() {
+        for bytes in [
+            &[0x0a, 2, b'a'][..],
+            &[0x0a, 1, 0xff],
+            &[0x08, 1],
+            &[0x1a, 2, 0x1a, 1],
+            &[0x1a, 4, 0x1a, 2, 0x08, 0x80],
+        ] {
+            assert_eq!(json_of(&v1::TASK, bytes), Err(NotJson::Malformed), "{bytes:x?}");
+        }
+        // The last of several counts, what is unknown does not, a number without a name stays one.
+        let bytes = [0x0a, 1, b'a', 0x0a, 1, b'b', 0x7a, 1, 0, 0x1a, 2, 0x08, 99];
+        let json = r#"{"id":"b","status":{"state":99}}"#;
+        assert_eq!(json_of(&v1::TASK, &bytes), Ok(json.to_owned()));
+        assert!(bytes_of(&v1::TASK, json).is_ok());
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let deep = |levels: usize| {
+            format!("{{\"metadata\":{}1{}}}", "{\"a\":".repeat(levels), "}".repeat(levels))
+        };
+        let bytes = |levels| bytes_of(&v1::MESSAGE, &deep(levels)).unwrap();
+        assert_eq!(json_of(&v1::MESSAGE, &bytes(8)), Ok(deep(8)));
+        assert_eq!(json_of(&v1::MESSAGE, &bytes(9)), Err(NotJson::Depth));
+    }
+}

@@ -1,0 +1,348 @@
+//! The agent of a call: its card, its interface, and what it says when something is wrong.
+
+use std::{fs, io::Read, path::Path};
+
+use peregrine::{
+    client::{
+        Binding, Client, ClientBuilder, ClientError, ClientErrorKind, ClientStream, HttpUrl,
+        ProtocolVersion, TransportError,
+        card::{AgentCard, CardProblem},
+        credentials::{Credentials, CredentialsError, Secret},
+    },
+    engine::first_call,
+    fault::FaultKind,
+    net::{ClientTls, HttpClient, HttpClientOptions},
+};
+use serde_json::Value;
+
+use super::{
+    super::{
+        failure::{CommandFailure, FailureCode},
+        reference::CardReference,
+        settings::Settings,
+        warn,
+    },
+    Invocation, login,
+    trace::{Redaction, TracedTransport},
+};
+
+/// What brings the requests.
+pub type AgentTransport = TracedTransport<HttpClient>;
+/// A stream of the agent.
+pub type AgentStream = ClientStream<AgentTransport>;
+
+/// The bytes of a card in a file, at most.
+const CARD_BYTES_MAX: u64 = 1 << 20;
+
+/// The agent of a call.
+pub struct CalledAgent {
+    /// What calls it.
+    pub client: Client<AgentTransport>,
+}
+
+/// Settings that are credentials, in the words of a warning.
+const CREDENTIALS: &[&str] = &["bearer", "api-key", "basic", "client-secret"];
+
+impl CalledAgent {
+    /// Reads the agent's card and chooses an interface of it.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`].
+    pub async fn of(on: &Invocation<'_>) -> Result<CalledAgent, CommandFailure> {
+        CalledAgent::with(on, false).await
+    }
+
+    /// The same, for what only a scheme that the public card has may be shown for: where it has
+    /// none, no credential goes anywhere (the command line's specification, §12.4).
+    ///
+    /// # Errors
+    /// A [`CommandFailure`].
+    pub async fn of_public_card(on: &Invocation<'_>) -> Result<CalledAgent, CommandFailure> {
+        let card = card(on).await?;
+        CalledAgent::with(on, card.security_schemes.is_empty()).await
+    }
+
+    async fn with(on: &Invocation<'_>, is_nobody: bool) -> Result<CalledAgent, CommandFailure> {
+        let settings = &on.settings;
+        let reference = CardReference::parse(settings.text("agent-card").unwrap_or_default())?;
+        let transport = transport(settings)?;
+        let mut credentials = credentials(settings)?;
+        if is_nobody {
+            credentials = Credentials::default();
+        } else if credentials.bearer.is_none() && credentials.oauth.is_none() {
+            credentials.bearer = login::kept(settings, &reference, &transport).await?;
+        }
+        let builder = builder(settings)?.credentials(credentials);
+        let client = match reference {
+            CardReference::Origin(url) | CardReference::Url(url) => {
+                builder.discover_over(transport, &url).await
+            }
+            CardReference::File(path) => {
+                let card = AgentCard::read(&file(&path)?).map_err(ClientError::from);
+                card.and_then(|card| builder.connect_over(transport, card, None))
+            }
+        };
+        Ok(CalledAgent { client: client.map_err(|error| failure(on, error))? })
+    }
+}
+
+/// The card of the agent, whether or not one of its interfaces can be called.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn card(on: &Invocation<'_>) -> Result<AgentCard, CommandFailure> {
+    let (json, _) = card_json(on).await?;
+    AgentCard::read(&json).map_err(|error| failure(on, error.into()))
+}
+
+/// The card of the agent as it is, whether or not it can be read; and its URL, if it has one.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn card_json(on: &Invocation<'_>) -> Result<(Vec<u8>, Option<HttpUrl>), CommandFailure> {
+    let settings = &on.settings;
+    match CardReference::parse(settings.text("agent-card").unwrap_or_default())? {
+        CardReference::Origin(url) | CardReference::Url(url) => {
+            let transport = transport(settings)?;
+            let found = builder(settings)?.find_card_json(&transport, &url).await;
+            found.map(|(json, url)| (json, Some(url))).map_err(|error| failure(on, error))
+        }
+        CardReference::File(path) => Ok((file(&path)?, None)),
+    }
+}
+
+/// What goes over the wire, and what is shown of it.
+///
+/// # Errors
+/// A [`CommandFailure`]: files of TLS that cannot be used.
+pub fn transport(settings: &Settings) -> Result<AgentTransport, CommandFailure> {
+    let mut tls = ClientTls::default();
+    for file in settings.list("ca") {
+        tls = tls.authority(file);
+    }
+    match (settings.text("cert"), settings.text("key")) {
+        (Some(cert), Some(key)) => tls = tls.identity(cert, key),
+        (None, None) => {}
+        (Some(_), None) => {
+            return Err(CommandFailure::usage("--cert needs its private key: add --key FILE"));
+        }
+        (None, Some(_)) => {
+            return Err(CommandFailure::usage("--key needs its certificate: add --cert FILE"));
+        }
+    }
+    if settings.is_on("insecure")? {
+        warn_insecure(settings);
+        tls = tls.insecure();
+    }
+    let options = HttpClientOptions { tls, ..HttpClientOptions::default() };
+    let options =
+        options.proxies_from_environment().map_err(|e| CommandFailure::usage(e.to_string()))?;
+    let inner =
+        HttpClient::new(options).map_err(|error| CommandFailure::usage(error.to_string()))?;
+    let redaction = settings.is_on("debug")?.then(|| Redaction::of(settings.secrets()));
+    Ok(TracedTransport::new(inner, redaction))
+}
+
+/// The command line's specification, §6.5 and §12.1: never silently.
+fn warn_insecure(settings: &Settings) {
+    warn("--insecure: certificates are not verified; anybody on the way can read and change this");
+    let mut credentials = CREDENTIALS.iter().filter(|name| settings.text(name).is_some());
+    if credentials.next().is_some() || settings.list("svc-param").next().is_some() {
+        warn("--insecure: SECURITY: a credential is sent to a server that may be anybody");
+    }
+}
+
+fn builder(settings: &Settings) -> Result<ClientBuilder, CommandFailure> {
+    let bindings = settings
+        .transports()?
+        .into_iter()
+        .filter_map(|word| Binding::ALL.into_iter().find(|binding| binding.word() == word));
+    let mut builder = ClientBuilder::new().transports(bindings);
+    if let Some(text) = settings.text("a2a-version") {
+        let version = ProtocolVersion::parse(text);
+        let wrong = || settings.wrong("a2a-version", text, "no version, as 1.0 or 0.3");
+        builder = builder.version(version.ok_or_else(wrong)?);
+    }
+    if let Some(name) = settings.text("dialect").filter(|name| *name != "standard") {
+        if first_call(name).is_none() {
+            return Err(settings.wrong("dialect", name, "no dialect; see docs/dialects.md"));
+        }
+        builder = builder.dialect(name.to_owned().leak());
+    }
+    for uri in settings.list("extension") {
+        builder = builder.extension(uri);
+    }
+    for (name, value) in settings.service_parameters()? {
+        let wrong =
+            |_| CommandFailure::usage(format!("--svc-param {name} is not one that can be set"));
+        builder = builder.field(name, value).map_err(wrong)?;
+    }
+    Ok(builder)
+}
+
+/// What the user proves with who it is; the card says which of it is used.
+fn credentials(settings: &Settings) -> Result<Credentials, CommandFailure> {
+    let secret = |name: &str| settings.text(name).map(Secret::new);
+    let basic = settings.text("basic").map(|text| {
+        let pair =
+            text.split_once(':').ok_or_else(|| CommandFailure::usage("--basic is NAME:PASSWORD"));
+        pair.map(|(name, password)| (name.to_owned(), Secret::new(password)))
+    });
+    let oauth = match settings.text("client-secret") {
+        // Without a secret there is no token without a human: auth login has it.
+        Some(_) => login::oauth_client(settings)?,
+        None => None,
+    };
+    Ok(Credentials {
+        api_key: secret("api-key"),
+        bearer: secret("bearer"),
+        basic: basic.transpose()?,
+        oauth,
+        has_certificate: settings.text("cert").is_some(),
+        allows_plain_http: settings.is_on("allow-http-credentials")?,
+        allows_other_origins: settings.is_on("allow-other-origin")?,
+    })
+}
+
+/// The bytes of a file: a card, or keys.
+///
+/// # Errors
+/// A [`CommandFailure`]: there is none, or it is too long.
+pub fn file(path: &Path) -> Result<Vec<u8>, CommandFailure> {
+    let unreadable = |error: std::io::Error| {
+        let line = format!("cannot read {}: {error}", path.display());
+        CommandFailure::new(FailureCode::CardNotFound, line)
+    };
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(unreadable)?;
+    file.take(CARD_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > CARD_BYTES_MAX {
+        let line = format!("{} is longer than {CARD_BYTES_MAX} bytes", path.display());
+        return Err(CommandFailure::new(FailureCode::CardInvalid, line));
+    }
+    Ok(bytes)
+}
+
+/// The extensions that the user names.
+pub fn uri_list<'i>(on: &'i Invocation<'_>) -> impl Iterator<Item = &'i str> {
+    on.settings.list("extension")
+}
+
+/// What could not be done, as the command line's specification says it.
+pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
+    let settings = &on.settings;
+    let has_credentials = CREDENTIALS.iter().any(|name| settings.text(name).is_some());
+    let protocol = |kind: FaultKind| FailureCode::Protocol(kind.error_name().to_owned());
+    let (code, hint) = match &error.kind {
+        ClientErrorKind::Url(_) => (FailureCode::Usage, None),
+        ClientErrorKind::InvalidField => (FailureCode::Usage, None),
+        ClientErrorKind::Transport(error @ TransportError::Tls(_)) => {
+            let hint = "--ca FILE trusts another authority; http:// is for who speaks no TLS";
+            (transport_code(error), Some(hint.to_owned()))
+        }
+        ClientErrorKind::Transport(error) => (transport_code(error), None),
+        ClientErrorKind::NoCard(_) => {
+            let hint = "is it the agent's URL? a full URL of a card works, too";
+            (FailureCode::CardNotFound, Some(hint.to_owned()))
+        }
+        ClientErrorKind::Card(error) => {
+            let lint = on.command("card lint", "");
+            let hint = match error.problem {
+                CardProblem::NotJson(_) => None,
+                _ => Some(lint.trim_end().to_owned()),
+            };
+            (FailureCode::CardInvalid, hint)
+        }
+        ClientErrorKind::NoInterface => {
+            (FailureCode::Internal, Some(on.command("card get", "").trim_end().to_owned()))
+        }
+        ClientErrorKind::BelowFloor => {
+            let hint = "name the version: --a2a-version 0.3, or A2ACLI_A2A_VERSION=0.3";
+            (protocol(FaultKind::VersionNotSupported), Some(hint.to_owned()))
+        }
+        ClientErrorKind::NotDeclared(what) if what.contains("push") => {
+            (protocol(FaultKind::PushNotificationNotSupported), None)
+        }
+        ClientErrorKind::NotDeclared(_) | ClientErrorKind::NotExpressible(_) => {
+            (protocol(FaultKind::UnsupportedOperation), None)
+        }
+        ClientErrorKind::Credentials(why) => credentials_code(why),
+        ClientErrorKind::Unauthorized if !has_credentials => {
+            (FailureCode::CredentialsMissing, Some(credentials_hint().to_owned()))
+        }
+        ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => {
+            (FailureCode::AuthFailed, None)
+        }
+        ClientErrorKind::Fault(fault) => {
+            let name = fault.name.map_or("InternalError", |name| name.0);
+            (FailureCode::Protocol(name.to_owned()), fault_hint(on, fault.kind))
+        }
+        ClientErrorKind::Unreadable(_)
+        | ClientErrorKind::NotA2a(_)
+        | ClientErrorKind::OtherTask => {
+            (protocol(FaultKind::InvalidAgentResponse), Some("see --debug".to_owned()))
+        }
+        ClientErrorKind::Redirect(_) => (FailureCode::CardNotFound, None),
+        ClientErrorKind::StreamLost => (FailureCode::Internal, None),
+    };
+    let a2a_code = error.fault().and_then(|fault| {
+        let code = fault.code.map(Value::from);
+        code.or_else(|| fault.status.clone().map(Value::from)).or(fault.http.map(Value::from))
+    });
+    let mut failure = CommandFailure::new(code, error.detail.clone());
+    (failure.hint, failure.a2a_code) = (hint, a2a_code);
+    failure
+}
+
+fn transport_code(error: &TransportError) -> FailureCode {
+    match error {
+        TransportError::Resolve(_)
+        | TransportError::Connect(_)
+        | TransportError::Refused(_)
+        | TransportError::Tls(_)
+        | TransportError::Proxy(_)
+        | TransportError::NoHttp2
+        | TransportError::Timeout(_)
+        | TransportError::Closed { .. }
+        | TransportError::Http2(_)
+        | TransportError::Io(_) => FailureCode::Unreachable,
+        TransportError::Malformed(_) | TransportError::TooLarge(_) | TransportError::Coding(_) => {
+            FailureCode::Internal
+        }
+    }
+}
+
+fn credentials_code(error: &CredentialsError) -> (FailureCode, Option<String>) {
+    let missing = |hint: &str| (FailureCode::CredentialsMissing, Some(hint.to_owned()));
+    match error {
+        CredentialsError::Missing(_) => missing(credentials_hint()),
+        CredentialsError::PlainHttp(_) => missing("--allow-http-credentials, if that is meant"),
+        CredentialsError::OtherOrigin(_) => missing("--allow-other-origin, if that is meant"),
+        CredentialsError::OAuth(error) => (login::code(error), None),
+        CredentialsError::Place(_) | CredentialsError::Value(_) => (FailureCode::AuthFailed, None),
+    }
+}
+
+fn credentials_hint() -> &'static str {
+    "A2ACLI_BEARER, A2ACLI_API_KEY or A2ACLI_BASIC; or peregrine auth login"
+}
+
+/// The command line's specification, §8.1: whoever named the task is pointed at the protocol.
+fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
+    let debug = "see --debug for what the agent said";
+    let hint = match kind {
+        Some(FaultKind::VersionNotSupported) => {
+            "name a version that the agent has: --a2a-version, or A2ACLI_A2A_VERSION".to_owned()
+        }
+        Some(FaultKind::ExtensionSupportRequired) => {
+            format!("declare it: --extension URI; {debug}")
+        }
+        Some(
+            FaultKind::TaskNotFound | FaultKind::TaskTerminal | FaultKind::UnsupportedOperation,
+        ) if on.settings.text("task-id").is_some() => {
+            format!("no new task was made; {debug}")
+        }
+        Some(_) | None => debug.to_owned(),
+    };
+    Some(hint)
+}

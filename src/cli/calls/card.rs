@@ -1,0 +1,225 @@
+//! `card`: get, lint and verify.
+
+use std::path::Path;
+
+use peregrine::client::card::{
+    AgentCard, ApiKeyLocation, CardFinding, CardKeys, FindingLevel, SecurityScheme,
+    SignatureOutcome, lint, validate, verify,
+};
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        failure::{CommandFailure, FailureCode},
+        say,
+        settings::OutputFormat,
+        text::TextOutput,
+    },
+    CalledAgent, Invocation,
+    agent::{self, failure},
+};
+
+/// Shows the card of an agent; with `--extended`, that for callers with credentials.
+///
+/// # Errors
+/// A [`CommandFailure`]: with `--validate`, what breaks the schema.
+pub async fn get(on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    if on.flags.get_flag("extended") {
+        let agent = CalledAgent::of_public_card(on).await?;
+        let card = agent.client.extended_card().await;
+        let card = card.map_err(|error| failure(on, error))?;
+        return show(on, &card);
+    }
+    let (json, _) = agent::card_json(on).await?;
+    if on.flags.get_flag("validate") {
+        refuse(on, &validate(&json))?;
+    }
+    let card = AgentCard::read(&json).map_err(|error| failure(on, error.into()))?;
+    show(on, &card)
+}
+
+/// Says everything that is wrong with a card.
+///
+/// # Errors
+/// A [`CommandFailure`]: there is an error among it.
+pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let (json, url) = agent::card_json(on).await?;
+    let findings = lint(&json, url.as_ref());
+    match on.format {
+        OutputFormat::Json => {
+            let list = findings.iter().map(|finding| {
+                json!({
+                    "level": level(finding), "member": finding.member,
+                    "message": finding.message, "clause": finding.clause,
+                })
+            });
+            on.say_json(json!({ "findings": list.collect::<Vec<Value>>() }).to_string().as_bytes());
+        }
+        OutputFormat::Text => {
+            let mut output = on.text();
+            for finding in &findings {
+                let place = if finding.member.is_empty() { "card" } else { &finding.member };
+                let line = format!("{place}: {} ({})", finding.message, finding.clause);
+                let label = if finding.level == FindingLevel::Error { "Error" } else { "Warning" };
+                output.field(label, &line);
+            }
+            let errors = count(&findings, FindingLevel::Error);
+            output.field("Errors", &errors.to_string());
+            output.field("Warnings", &(findings.len() - errors).to_string());
+            say(&output.text);
+        }
+    }
+    match count(&findings, FindingLevel::Error) {
+        0 => Ok(()),
+        _ => Err(CommandFailure::said(FailureCode::CardInvalid)),
+    }
+}
+
+/// Says whether one of the user's keys has signed a card: verified, unverifiable or absent. A card
+/// that is not signed is no failure (A2A 1.0 §8.4).
+///
+/// # Errors
+/// A [`CommandFailure`]: a key that cannot be read, a card that cannot be, signatures none of which
+/// is good.
+pub async fn check_signatures(on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let files = [on.flag_list("public-key"), on.flag_list("jwks")].concat();
+    let mut keys = Vec::new();
+    for file in files {
+        let text = agent::file(Path::new(file));
+        let text = text.map_err(|failure| CommandFailure::usage(failure.message))?;
+        let wrong = |error| CommandFailure::usage(format!("cannot use {file}: {error}"));
+        keys.push(CardKeys::read(&text).map_err(wrong)?);
+    }
+    let card = agent::card(on).await?;
+    if keys.is_empty() && !card.signatures.is_empty() {
+        let line = "the card is signed, and there is no key to check it with";
+        return Err(CommandFailure::usage(line).hint("--public-key FILE, or --jwks FILE"));
+    }
+    let mut outcome = SignatureOutcome::Absent;
+    for keys in &keys {
+        outcome = verify(&card, keys);
+        if matches!(outcome, SignatureOutcome::Verified { .. }) {
+            break;
+        }
+    }
+    let word = match &outcome {
+        SignatureOutcome::Verified { .. } => "verified",
+        SignatureOutcome::Unverifiable(_) => "unverifiable",
+        SignatureOutcome::Absent => "absent",
+    };
+    match on.format {
+        OutputFormat::Json => {
+            let said = json!({ "signature": word, "message": outcome.to_string() });
+            on.say_json(said.to_string().as_bytes());
+        }
+        OutputFormat::Text => {
+            let mut output = on.text();
+            output.field("Name", &card.name);
+            output.field("Signature", &outcome.to_string());
+            say(&output.text);
+        }
+    }
+    match outcome {
+        SignatureOutcome::Verified { .. } | SignatureOutcome::Absent => Ok(()),
+        SignatureOutcome::Unverifiable(_) => Err(CommandFailure::said(FailureCode::CardInvalid)),
+    }
+}
+
+fn count(findings: &[CardFinding], level: FindingLevel) -> usize {
+    findings.iter().filter(|finding| finding.level == level).count()
+}
+
+fn level(finding: &CardFinding) -> &'static str {
+    match finding.level {
+        FindingLevel::Error => "error",
+        FindingLevel::Warning => "warning",
+    }
+}
+
+fn refuse(on: &Invocation<'_>, findings: &[CardFinding]) -> Result<(), CommandFailure> {
+    let Some(first) = findings.first() else { return Ok(()) };
+    let mut line = first.to_string();
+    if findings.len() > 1 {
+        line.push_str(&format!(", and {} more", findings.len() - 1));
+    }
+    let failure = CommandFailure::new(FailureCode::CardInvalid, line);
+    Err(failure.hint(on.command("card lint", "").trim_end()))
+}
+
+fn show(on: &Invocation<'_>, card: &AgentCard) -> Result<(), CommandFailure> {
+    match on.format {
+        OutputFormat::Json => on.say_json(card.raw_json().as_bytes()),
+        OutputFormat::Text => {
+            let mut output = on.text();
+            text(&mut output, card);
+            say(&output.text);
+        }
+    }
+    Ok(())
+}
+
+/// A card for people.
+fn text(output: &mut TextOutput, card: &AgentCard) {
+    output.field("Name", &card.name);
+    output.field("Description", &card.description);
+    output.field("Version", &card.version);
+    if let Some(provider) = &card.provider {
+        output.field("Provider", format!("{} {}", provider.organization, provider.url).trim());
+    }
+    if let Some(url) = &card.documentation_url {
+        output.field("Documentation", url);
+    }
+    for interface in &card.interfaces {
+        let version = &interface.version_text;
+        let mut line = format!("{} {} {version}", interface.binding_name, interface.url);
+        if !interface.tenant.is_empty() {
+            line.push_str(&format!(" tenant {}", interface.tenant));
+        }
+        output.field("Interface", &line);
+    }
+    let said = |is: Option<bool>| match is {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "not said",
+    };
+    let capabilities = &card.capabilities;
+    output.field("Streaming", said(capabilities.streaming));
+    output.field("Push notifications", said(capabilities.push_notifications));
+    output.field("Extended card", said(capabilities.extended_agent_card));
+    for extension in &capabilities.extensions {
+        let required = if extension.required { " (required)" } else { "" };
+        output.field("Extension", &format!("{}{required}", extension.uri));
+    }
+    for (name, scheme) in &card.security_schemes {
+        output.field("Security scheme", &format!("{name}: {}", scheme_word(scheme)));
+    }
+    for skill in &card.skills {
+        let tags = match skill.tags.is_empty() {
+            true => String::new(),
+            false => format!(" [{}]", skill.tags.join(", ")),
+        };
+        output.field("Skill", &format!("{}: {}{tags}", skill.id, skill.name));
+        if output.is_verbose && !skill.description.is_empty() {
+            output.field("Skill description", &skill.description);
+        }
+    }
+    output.field("Signatures", &card.signatures.len().to_string());
+}
+
+fn scheme_word(scheme: &SecurityScheme) -> String {
+    match scheme {
+        SecurityScheme::ApiKey(key) => {
+            let place = match key.location {
+                ApiKeyLocation::Header => "header",
+                ApiKeyLocation::Query => "query",
+                ApiKeyLocation::Cookie => "cookie",
+            };
+            format!("API key in the {place} {}", key.name)
+        }
+        SecurityScheme::Http(http) => format!("HTTP {}", http.scheme),
+        SecurityScheme::OAuth2(_) => "OAuth 2".to_owned(),
+        SecurityScheme::OpenIdConnect(_) => "OpenID Connect".to_owned(),
+        SecurityScheme::MutualTls(_) => "mutual TLS".to_owned(),
+        SecurityScheme::Unknown(name) => name.clone(),
+    }
+}

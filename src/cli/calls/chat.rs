@@ -1,0 +1,84 @@
+//! `chat`: turns from the lines of the standard input.
+//!
+//! Law: at a terminal a prompt stands on stderr; from a pipe lines are taken until its end. Where
+//! the output is no terminal nobody is asked for anything.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use peregrine::client::SendRequest;
+
+use super::{
+    super::failure::CommandFailure, CalledAgent, Invocation, agent::failure, send,
+    show::FollowedStream, wait,
+};
+
+/// The longest line, in bytes.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Talks until the input ends.
+///
+/// # Errors
+/// A [`CommandFailure`]: there is nobody to ask, or the first turn could not be taken.
+pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {
+    let is_asked = io::stdin().is_terminal();
+    if is_asked && !io::stdout().is_terminal() {
+        let line = "chat asks for lines, and its output is no terminal";
+        return Err(CommandFailure::usage(line).hint("peregrine send"));
+    }
+    on.is_streaming = true;
+    loop {
+        if is_asked {
+            // Without a prompt the line is taken as well.
+            let _ = io::stderr().write_all(b"> ");
+        }
+        // On a thread of its own, so that Ctrl-C is heard meanwhile.
+        let read = tokio::task::spawn_blocking(|| line(io::stdin().lock())).await;
+        let read =
+            read.map_err(|_| CommandFailure::usage("the standard input cannot be read"))??;
+        let Some(line) = read else { return Ok(()) };
+        if line.trim().is_empty() {
+            continue;
+        }
+        if let Err(failure) = turn(agent, on, &line).await {
+            if !is_asked {
+                return Err(failure);
+            }
+            super::super::tell(&failure.text());
+        }
+    }
+}
+
+fn line(stdin: impl BufRead) -> Result<Option<String>, CommandFailure> {
+    let mut line = String::new();
+    let read = stdin.take(LINE_BYTES_MAX).read_line(&mut line);
+    let count =
+        read.map_err(|error| CommandFailure::usage(format!("cannot read a line: {error}")))?;
+    Ok((count > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
+}
+
+/// One turn: the conversation goes on, and the task as long as it waits for an answer.
+async fn turn(
+    agent: &CalledAgent,
+    on: &mut Invocation<'_>,
+    line: &str,
+) -> Result<(), CommandFailure> {
+    let request = send::addressed(on, SendRequest::text(line))?;
+    let mut followed = FollowedStream::after_message(on);
+    if agent.client.card().streams() {
+        let stream = agent.client.stream(&request).await;
+        let mut stream = stream.map_err(|error| failure(on, error))?;
+        if let Err(error) = wait::follow(on, &mut stream, &mut followed).await {
+            return Err(failure(on, error));
+        }
+        followed.end(on);
+    } else {
+        send::send(agent, on, &request).await?;
+    }
+    let Some(task) = on.known() else { return Ok(()) };
+    if !task.context_id.is_empty() {
+        on.settings.say("context-id", &task.context_id);
+    }
+    let id = if task.state.is_interrupted() { task.id.as_str() } else { "" };
+    on.settings.say("task-id", id);
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! `task download`: the artifacts of a task as files.
+//!
+//! Law: a name that an agent gives never leaves the folder, never hides and never replaces a file
+//! that is there unless the user says so. Nothing is written before everything has a name.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use peregrine::{
+    client::Answer,
+    model::{Content, Part, TaskView},
+};
+
+use super::{
+    super::{
+        failure::{CommandFailure, FailureCode},
+        say,
+        settings::OutputFormat,
+        tell,
+        text::{TextOutput, one_line},
+    },
+    CalledAgent, Invocation,
+    agent::failure,
+    show::{self, AnswerShape},
+};
+
+/// The longest name of a file, in bytes; file systems take 255.
+const NAME_BYTES_MAX: usize = 120;
+
+/// One file to be written.
+struct SavedFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+/// Saves the artifacts of a task.
+///
+/// # Errors
+/// A [`CommandFailure`]; a file that is there already.
+pub async fn download(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let answer = agent.client.get_task(&on.words[0], Some(0)).await;
+    let answer: Answer = answer.map_err(|error| failure(on, error))?;
+    let Some(view) = answer.task() else {
+        return Err(CommandFailure::new(
+            FailureCode::Internal,
+            "the agent answered without a task",
+        ));
+    };
+    let folder = Path::new(on.flag("dir").unwrap_or("."));
+    let (files, elsewhere) = files(view, folder, &on.flag_list("artifact"));
+    let overwrites = on.flags.get_flag("overwrite");
+    if let Some(taken) = files.iter().find(|file| !overwrites && file.path.exists()) {
+        let line = format!("{} is there already", taken.path.display());
+        return Err(CommandFailure::usage(line).hint("--overwrite, or --dir DIR"));
+    }
+    fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
+    let mut output = TextOutput::new(on.is_verbose);
+    let status = view.status();
+    output.ids(&view.id().to_str(), &view.context_id().to_str(), status.state);
+    for file in &files {
+        write(file, overwrites).map_err(|error| unwritable(&file.path, &error))?;
+        output.field("Saved", &file.path.display().to_string());
+        output.field("Size", &format!("{} bytes", file.bytes.len()));
+    }
+    for url in elsewhere {
+        output.field("URL", &url);
+    }
+    match on.format {
+        OutputFormat::Text => say(&output.text),
+        OutputFormat::Json => {
+            show::answer(on, &answer, AnswerShape::AsItIs, false);
+            for file in &files {
+                tell(&format!("saved {}\n", one_line(&file.path.display().to_string())));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The files of the artifacts that are wanted (none named: all), and the URLs of those that are
+/// somewhere else.
+fn files(view: TaskView<'_>, folder: &Path, wanted: &[&str]) -> (Vec<SavedFile>, Vec<String>) {
+    let (mut files, mut elsewhere, mut taken) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for artifact in view.artifacts() {
+        let head = artifact.head();
+        let id = head.artifact_id().to_str();
+        if !wanted.is_empty() && !wanted.iter().any(|one| *one == id) {
+            continue;
+        }
+        let name = head.name().map(|name| name.to_str()).unwrap_or(id);
+        for (part, bytes, ending) in contents(artifact.parts()) {
+            let Some(bytes) = bytes else {
+                if let Content::Url(url) = part.content() {
+                    elsewhere.push(url.to_str().into_owned());
+                }
+                continue;
+            };
+            let own = part.filename().map(|name| safe_name(&name.to_str()));
+            let own = own.unwrap_or_else(|| format!("{}{ending}", safe_name(&name)));
+            let path = folder.join(fresh(own, &mut taken));
+            files.push(SavedFile { path, bytes });
+        }
+    }
+    (files, elsewhere)
+}
+
+/// The parts with their bytes and the ending that a name of ours has; text that comes in several
+/// pieces is one.
+fn contents<'p>(
+    parts: impl Iterator<Item = Part<'p>>,
+) -> Vec<(Part<'p>, Option<Vec<u8>>, &'static str)> {
+    let mut all: Vec<(Part<'p>, Option<Vec<u8>>, &'static str)> = Vec::new();
+    for part in parts {
+        let (bytes, ending) = match part.content() {
+            Content::Text(text) => {
+                let is_piece = part.as_text().is_some();
+                let before = all.last_mut().filter(|(before, ..)| before.as_text().is_some());
+                if let Some((_, Some(bytes), _)) = before.filter(|_| is_piece) {
+                    bytes.extend_from_slice(text.to_str().as_bytes());
+                    continue;
+                }
+                (Some(text.to_str().into_owned().into_bytes()), ".txt")
+            }
+            Content::Data(json) => (Some(json.as_str().as_bytes().to_vec()), ".json"),
+            Content::Raw(raw) => (raw.decode_base64(), ".bin"),
+            Content::Url(_) => (None, ""),
+        };
+        all.push((part, bytes, ending));
+    }
+    all
+}
+
+/// The last step of a path, without what would hide it, end it or lead elsewhere.
+fn safe_name(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let is_plain =
+        |c: &char| !c.is_control() && !matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|');
+    let plain: String = last.chars().filter(is_plain).collect();
+    // After the others are gone: one of them may stand before the dot that hides.
+    let plain = plain.trim_start_matches(|c: char| c == '.' || c.is_whitespace());
+    let mut end = plain.len().min(NAME_BYTES_MAX);
+    while !plain.is_char_boundary(end) {
+        end -= 1;
+    }
+    let name = plain[..end].trim();
+    if name.is_empty() { "artifact".to_owned() } else { name.to_owned() }
+}
+
+/// The name, or one with a number where it is taken.
+fn fresh(name: String, taken: &mut BTreeSet<String>) -> String {
+    let (stem, ending) = match name.rfind('.').filter(|at| *at > 0) {
+        Some(at) => name.split_at(at),
+        None => (name.as_str(), ""),
+    };
+    let mut own = name.clone();
+    let mut number = 1u64;
+    // Names that differ in case alone are one on some file systems.
+    while !taken.insert(own.to_lowercase()) {
+        number += 1;
+        own = format!("{stem}-{number}{ending}");
+    }
+    own
+}
+
+/// Writes a file that is not there; one that is, is replaced as a whole and not written through.
+fn write(file: &SavedFile, overwrites: bool) -> io::Result<()> {
+    if !overwrites {
+        let mut new = OpenOptions::new().write(true).create_new(true).open(&file.path)?;
+        return new.write_all(&file.bytes);
+    }
+    let folder = file.path.parent().unwrap_or(Path::new("."));
+    let draft = folder.join(format!(".peregrine-{}", std::process::id()));
+    fs::write(&draft, &file.bytes)?;
+    fs::rename(&draft, &file.path)
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> CommandFailure {
+    let line = format!("cannot write {}: {error}", path.display());
+    CommandFailure::new(FailureCode::Internal, line)
+}
+
+#[cfg(test)]
+mod tests {
+    use peregrine::model::{ArtifactBuf, Generation, Json, PartBuf, PartsBuf, TaskBuf};
+
+    use super::*;
+
+    #[test]
+    fn a_name_stays_in_the_folder() {
+        for (name, safe) in [
+            ("a.txt", "a.txt"),
+            ("../../etc/passwd", "passwd"),
+            ("..\\..\\x.exe", "x.exe"),
+            ("/abs", "abs"),
+            ("..", "artifact"),
+            ("", "artifact"),
+            (".bashrc", "bashrc"),
+            ("a\0b\n:c", "abc"),
+            ("  ", "artifact"),
+            ("\0.env", "env"),
+            (":.bashrc", "bashrc"),
+            (". .bashrc", "bashrc"),
+            ("\0..", "artifact"),
+        ] {
+            assert_eq!(safe_name(name), safe, "{name:?}");
+        }
+        assert_eq!(safe_name(&"é".repeat(100)).len(), NAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn every_part_has_a_file_of_its_own() {
+        let mut task = TaskBuf::new("t", "c", Generation::V1).unwrap();
+        let parts = PartsBuf::new()
+            .text("one ")
+            .text("two")
+            .part(&PartBuf::data(Json::parse("{\"n\":1}").unwrap()))
+            .part(&PartBuf::bytes(b"x").filename("../A.txt"))
+            .part(&PartBuf::bytes(b"y").filename("a.txt"))
+            .part(&PartBuf::url("https://a.example/z"));
+        task.artifact(&ArtifactBuf::new("1", &parts).name("re/port")).unwrap();
+        task.artifact(&ArtifactBuf::new("2", &PartsBuf::new().text("no"))).unwrap();
+        let (files, elsewhere) = files(task.view(), Path::new("f"), &["1"]);
+        let files: Vec<(&str, &[u8])> =
+            files.iter().map(|file| (file.path.to_str().unwrap(), &file.bytes[..])).collect();
+        assert_eq!(
+            files,
+            [
+                ("f/port.txt", &b"one two"[..]),
+                ("f/port.json", b"{\"n\":1}"),
+                ("f/A.txt", b"x"),
+                ("f/a-2.txt", b"y"),
+            ]
+        );
+        assert_eq!(elsewhere, ["https://a.example/z"]);
+    }
+}

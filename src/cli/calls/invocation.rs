@@ -1,0 +1,272 @@
+//! One call of the command line: its settings, its words, and what is known of its task.
+
+use std::{
+    cell::RefCell,
+    io::{self, IsTerminal, Write},
+};
+
+use clap::ArgMatches;
+use peregrine::model::TaskState;
+
+use super::super::{
+    failure::CommandFailure,
+    parts::{self, WORDS},
+    say_bytes,
+    settings::{OutputFormat, SettingSource, Settings},
+    text::{TextOutput, one_line, state_word},
+    warn,
+};
+
+/// Flags that a command which goes on with the same agent needs as well; no secret is among them.
+const REPEATED: &[&str] = &[
+    "config",
+    "transport",
+    "a2a-version",
+    "dialect",
+    "extension",
+    "token-url",
+    "issuer",
+    "client-id",
+    "ca",
+    "cert",
+    "key",
+    "insecure",
+    "allow-http-credentials",
+    "allow-other-origin",
+];
+
+/// One call of the command line.
+pub struct Invocation<'a> {
+    /// What holds.
+    pub settings: Settings,
+    /// The flags of the command itself.
+    pub flags: &'a ArgMatches,
+    /// The words behind the agent.
+    pub words: Vec<String>,
+    /// The format of the output.
+    pub format: OutputFormat,
+    /// True: events are shown as they come.
+    pub is_streaming: bool,
+    /// True: everything is shown.
+    pub is_verbose: bool,
+    /// The task, as soon as one is known.
+    known: RefCell<Option<KnownTask>>,
+}
+
+/// What is known of a task.
+#[derive(Clone, Debug)]
+pub struct KnownTask {
+    /// Its id.
+    pub id: String,
+    /// Its conversation.
+    pub context_id: String,
+    /// Its newest state.
+    pub state: TaskState,
+}
+
+impl<'a> Invocation<'a> {
+    /// Takes the words. `path`: the command, `wanted`: how many words it wants behind the agent;
+    /// `may_lack`: it does without the last of them.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`] of usage, which shows both ways to name the agent.
+    pub fn new(
+        flags: &'a ArgMatches,
+        mut settings: Settings,
+        format: OutputFormat,
+        form: &CommandForm,
+    ) -> Result<Invocation<'a>, CommandFailure> {
+        let words = flags.try_get_many::<String>(WORDS).ok().flatten();
+        let mut words: Vec<String> = words.into_iter().flatten().cloned().collect();
+        let wanted = form.words.len();
+        let least = wanted - usize::from(form.may_lack);
+        let is_named = settings.text("agent-card").is_some();
+        // Where flags say what is sent, a lone word can only be the agent.
+        let names_agent = words.len() == wanted && form.may_lack && !is_named;
+        if words.len() > wanted || (names_agent && !parts::named(flags, words.len())?.is_empty()) {
+            if *settings.source("agent-card") == SettingSource::Flag {
+                let line = format!("the agent is named twice: by -a and by {:?}", words[0]);
+                return Err(CommandFailure::usage(line).hint(form.usage()));
+            }
+            settings.say("agent-card", &words.remove(0));
+        } else if !is_named {
+            let line = match words.last() {
+                Some(word) => {
+                    let place = form.words[words.len() - 1].trim_matches('"');
+                    format!("no agent is named: {word:?} is taken for the {place}")
+                }
+                None => "no agent is named".to_owned(),
+            };
+            return Err(CommandFailure::usage(line).hint(form.usage()));
+        }
+        if words.len() < least {
+            let line = format!("{} is missing", form.words[words.len()]);
+            return Err(CommandFailure::usage(line).hint(form.usage()));
+        }
+        let (is_streaming, is_verbose) = (settings.is_on("stream")?, settings.is_on("verbose")?);
+        let known = RefCell::new(None);
+        Ok(Invocation { settings, flags, words, format, is_streaming, is_verbose, known })
+    }
+
+    /// The last value of a flag of the command itself.
+    pub fn flag(&self, name: &str) -> Option<&'a str> {
+        let values = self.flags.try_get_many::<String>(name).ok().flatten();
+        values.into_iter().flatten().next_back().map(String::as_str)
+    }
+
+    /// All values of a flag of the command itself.
+    pub fn flag_list(&self, name: &str) -> Vec<&'a str> {
+        let values = self.flags.try_get_many::<String>(name).ok().flatten();
+        values.into_iter().flatten().map(String::as_str).collect()
+    }
+
+    /// A flag of the command that is a number.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`] of usage.
+    pub fn flag_number<N: std::str::FromStr>(
+        &self,
+        name: &str,
+    ) -> Result<Option<N>, CommandFailure> {
+        let number = |text: &str| {
+            text.parse()
+                .map_err(|_| CommandFailure::usage(format!("--{name}: {text:?} is no number")))
+        };
+        self.flag(name).map(number).transpose()
+    }
+
+    /// Remembers the task, and says its state to who watches at a terminal.
+    pub fn know(&self, id: &str, context_id: &str, state: TaskState) {
+        let task = KnownTask { id: id.to_owned(), context_id: context_id.to_owned(), state };
+        let before = self.known.replace(Some(task));
+        let is_new = before.is_none_or(|before| before.id != id || before.state != state);
+        if is_new && !self.is_streaming && !state.is_terminal() && io::stderr().is_terminal() {
+            let line = format!("task {} {}\n", one_line(id), state_word(state));
+            // Who watches and leaves has seen enough.
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+    }
+
+    /// The task, if one is known.
+    pub fn known(&self) -> Option<KnownTask> {
+        self.known.borrow().clone()
+    }
+
+    /// A command that goes on with the same agent, to be pasted into a shell.
+    pub fn command(&self, path: &str, rest: &str) -> String {
+        let mut line = format!("peregrine {path}");
+        let mut add = |name: &str, value: &str| {
+            line.push_str(&format!(" {name} {}", quoted(value)));
+        };
+        if *self.settings.source("agent-card") == SettingSource::Flag {
+            add("-a", self.settings.text("agent-card").unwrap_or_default());
+        }
+        for name in REPEATED.iter().copied() {
+            if *self.settings.source(name) == SettingSource::Flag {
+                for value in self.settings.list(name) {
+                    match value {
+                        "true" => line.push_str(&format!(" --{name}")),
+                        "false" => line.push_str(&format!(" --{name}=false")),
+                        _ => line.push_str(&format!(" --{name} {}", quoted(value))),
+                    }
+                }
+            }
+        }
+        line.push(' ');
+        line.push_str(rest);
+        line
+    }
+
+    /// The commands that go on with the task, to be pasted.
+    pub fn resume(&self, id: &str) -> String {
+        self.command("send", &format!("--task-id {} \"<reply>\"", quoted(id)))
+    }
+
+    /// Writes a document: JSON as it is given, on one line.
+    pub fn say_json(&self, json: &[u8]) {
+        let line = |byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte };
+        let mut bytes: Vec<u8> = json.iter().map(line).collect();
+        bytes.push(b'\n');
+        say_bytes(&bytes);
+    }
+
+    /// An empty text of the wanted detail.
+    pub fn text(&self) -> TextOutput {
+        TextOutput::new(self.is_verbose)
+    }
+
+    /// Warns of an outcome that is no success, or that waits for the user; `true`: there is a next
+    /// command, which is given.
+    pub fn outcome(&self, id: &str, state: TaskState) -> Option<String> {
+        match state {
+            TaskState::Failed | TaskState::Rejected | TaskState::Canceled => {
+                warn(&format!("the task has ended as {}", state_word(state)));
+                None
+            }
+            TaskState::InputRequired | TaskState::AuthRequired => {
+                let resume = self.resume(id);
+                let what = match state {
+                    TaskState::AuthRequired => "the task waits for an authorization",
+                    _ => "the task waits for your answer",
+                };
+                match self.format {
+                    OutputFormat::Text => warn(&format!("{what} ({})", state_word(state))),
+                    OutputFormat::Json => {
+                        warn(&format!("{what} ({}): {resume}", state_word(state)));
+                    }
+                }
+                Some(resume)
+            }
+            TaskState::Submitted | TaskState::Working | TaskState::Unspecified => {
+                Some(self.command("task get", &format!("--wait {}", quoted(id))))
+            }
+            TaskState::Completed => None,
+        }
+    }
+}
+
+/// What a command wants.
+pub struct CommandForm {
+    /// Its path.
+    pub path: &'static str,
+    /// The words behind the agent.
+    pub words: &'static [&'static str],
+    /// True: it does without the last of them.
+    pub may_lack: bool,
+}
+
+impl CommandForm {
+    fn usage(&self) -> String {
+        let behind: String = self.words.iter().map(|word| format!(" {word}")).collect();
+        let path = self.path;
+        format!("peregrine {path} -a REF{behind}, or peregrine {path} REF{behind}")
+    }
+}
+
+/// A word as a shell takes it for one.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"@%+=:,./-_".contains(&b);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", one_line(word).replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_quoted_where_a_shell_would_break_it() {
+        for (word, shown) in [
+            ("a-1", "a-1"),
+            ("http://h:1/x", "http://h:1/x"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$(x)\n", r"'$(x)\n'"),
+        ] {
+            assert_eq!(quoted(word), shown);
+        }
+    }
+}

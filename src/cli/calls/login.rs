@@ -1,0 +1,262 @@
+//! `auth login`: a token by OAuth, kept for later calls.
+//!
+//! Law: a client secret goes to the URLs that the user named and to no other. Without a secret the
+//! device flow may take its URLs from the card: what goes there is a public id.
+
+use peregrine::{
+    client::{
+        ClientLimits, HttpOrigin, HttpUrl, Transport,
+        card::{AgentCard, OAuthFlow, OAuthFlowKind, SecurityScheme},
+        credentials::{
+            AuthorizationServer, OAuthClient, OAuthError, OAuthSource, Secret, Token, fetch_token,
+            oauth_exchange, poll_device, read_device_code, read_token, resolve_server,
+        },
+    },
+    model::time::rfc3339,
+};
+use serde_json::json;
+
+use super::{
+    super::{
+        failure::{CommandFailure, FailureCode},
+        reference::CardReference,
+        say,
+        settings::{OutputFormat, Settings},
+        tell,
+        text::one_line,
+    },
+    Invocation,
+    agent::{self, AgentTransport},
+    tokens::{KeptToken, TokenFile, agent_key},
+};
+
+/// Gets a token and keeps it.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn login(on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let settings = &on.settings;
+    let reference = CardReference::parse(settings.text("agent-card").unwrap_or_default())?;
+    let is_device = match (on.flag("flow"), settings.text("client-secret")) {
+        (Some("device"), _) | (None, None) => true,
+        (Some("client-credentials"), _) | (None, Some(_)) => false,
+        (Some(other), _) => {
+            let line = format!("--flow {other:?} is neither device nor client-credentials");
+            return Err(CommandFailure::usage(line));
+        }
+    };
+    let Some(folder) = &settings.folder else {
+        return Err(CommandFailure::usage(
+            "tokens are kept in the folder of HOME, which is not set",
+        ));
+    };
+    let transport = agent::transport(settings)?;
+    let named = oauth_client(settings)?;
+    let is_named_by_user = named.is_some();
+    let client = match named {
+        Some(client) => client,
+        None if is_device && settings.text("client-secret").is_none() => {
+            of_card(settings, &agent::card(on).await?)?
+        }
+        None => {
+            let line = "where tokens come from is not said";
+            return Err(CommandFailure::usage(line).hint("--token-url URL, or --issuer URL"));
+        }
+    };
+    let limits = ClientLimits::default();
+    let server = resolve_server(&transport, &client, &limits).await.map_err(refused)?;
+    let token = match is_device {
+        true => by_device(&transport, &client, &server, &limits).await,
+        false => fetch_token(&transport, &client, &limits).await,
+    };
+    let token = token.map_err(refused)?;
+    let (token_url, client_id) = (server.token_url.to_string(), client.id.clone());
+    let kept = KeptToken { token, token_url, is_named_by_user, client_id };
+    let (file, key) = (TokenFile::of(folder), agent_key(&reference)?);
+    file.put(&key, &kept)?;
+    report(on, &file, &key, &kept.token);
+    Ok(())
+}
+
+fn report(on: &Invocation<'_>, file: &TokenFile, key: &str, token: &Token) {
+    let path = file.path().display().to_string();
+    let expires = token.expires_at_unix_ms.map(rfc3339);
+    let expires = expires.map(|text| String::from_utf8_lossy(&text).into_owned());
+    match on.format {
+        OutputFormat::Json => {
+            let said = json!({ "agent": key, "file": path, "expiresAt": expires });
+            on.say_json(said.to_string().as_bytes());
+        }
+        OutputFormat::Text => {
+            let mut output = on.text();
+            output.field("Agent", key);
+            output.field("Token", "kept");
+            output.field("File", &path);
+            output.field("Expires", expires.as_deref().unwrap_or("not said"));
+            say(&output.text);
+        }
+    }
+}
+
+/// RFC 8628: the human says yes somewhere else.
+async fn by_device(
+    transport: &AgentTransport,
+    client: &OAuthClient,
+    server: &AuthorizationServer,
+    limits: &ClientLimits,
+) -> Result<Token, OAuthError> {
+    let request = client.ask_device(server)?;
+    let asked = oauth_exchange(transport, &request, limits).await;
+    let (status, body) = asked.map_err(OAuthError::Transport)?;
+    let code = read_device_code(status, &body)?;
+    tell(&format!("Open: {}\n", one_line(&code.verification_url)));
+    tell(&format!("Code: {}\n", one_line(&code.user_code)));
+    if let Some(url) = &code.verification_url_complete {
+        tell(&format!("Or open: {}\n", one_line(url)));
+    }
+    poll_device(transport, client, server, &code, limits).await
+}
+
+/// The client that the settings name; `None`: they do not say where tokens come from.
+///
+/// # Errors
+/// A [`CommandFailure`] of usage.
+pub fn oauth_client(settings: &Settings) -> Result<Option<OAuthClient>, CommandFailure> {
+    let url = |name: &str| -> Result<Option<HttpUrl>, CommandFailure> {
+        let Some(text) = settings.text(name) else { return Ok(None) };
+        let parsed = HttpOrigin::parse(text);
+        parsed.map(Some).map_err(|error| settings.wrong(name, text, &error.to_string()))
+    };
+    let source = match (url("token-url")?, url("issuer")?) {
+        (Some(token_url), None) => {
+            OAuthSource::Server(AuthorizationServer { token_url, device_url: url("device-url")? })
+        }
+        (None, Some(issuer)) => OAuthSource::Issuer(issuer),
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => {
+            return Err(CommandFailure::usage("--token-url and --issuer contradict each other"));
+        }
+    };
+    client_of(settings, source).map(Some)
+}
+
+fn client_of(settings: &Settings, source: OAuthSource) -> Result<OAuthClient, CommandFailure> {
+    let Some(id) = settings.text("client-id") else {
+        return Err(CommandFailure::usage("OAuth needs a client: --client-id ID"));
+    };
+    let mut client = OAuthClient::new(id, source);
+    client.secret = settings.text("client-secret").map(Secret::new);
+    client.scopes = settings.list("scope").map(str::to_owned).collect();
+    client.allows_plain_http = settings.is_on("allow-http-credentials")?;
+    Ok(client)
+}
+
+/// The device flow that the card names.
+fn of_card(settings: &Settings, card: &AgentCard) -> Result<OAuthClient, CommandFailure> {
+    let flows = card.security_schemes.values().flat_map(|scheme| match scheme {
+        SecurityScheme::OAuth2(oauth) => oauth.flows.as_slice(),
+        SecurityScheme::ApiKey(_)
+        | SecurityScheme::Http(_)
+        | SecurityScheme::OpenIdConnect(_)
+        | SecurityScheme::MutualTls(_)
+        | SecurityScheme::Unknown(_) => &[],
+    });
+    let server = |flow: &OAuthFlow| {
+        let url = |text: &Option<String>| HttpOrigin::parse(text.as_deref()?).ok();
+        let device_url = url(&flow.device_authorization_url);
+        Some(AuthorizationServer { token_url: url(&flow.token_url)?, device_url })
+    };
+    let mut flows = flows.filter(|flow| flow.kind == OAuthFlowKind::DeviceCode);
+    let server = flows.find_map(server).ok_or_else(|| {
+        let line = "the card names no device flow, and where tokens come from is not said";
+        CommandFailure::usage(line).hint("--token-url URL --device-url URL, or --issuer URL")
+    })?;
+    client_of(settings, OAuthSource::Server(server))
+}
+
+/// The token that is kept for the agent, a new one where it has expired; `None`: none is kept.
+///
+/// # Errors
+/// A [`CommandFailure`]: it has expired and cannot be renewed, or the file cannot be used.
+pub async fn kept(
+    settings: &Settings,
+    reference: &CardReference,
+    transport: &AgentTransport,
+) -> Result<Option<Secret>, CommandFailure> {
+    let Some(folder) = &settings.folder else { return Ok(None) };
+    let (file, key) = (TokenFile::of(folder), agent_key(reference)?);
+    let Some(kept) = file.get(&key)? else { return Ok(None) };
+    if kept.token.is_fresh(transport.now()) {
+        return Ok(Some(kept.token.access));
+    }
+    let Some(refresh) = kept.token.refresh.clone() else {
+        let line = "the token of auth login has expired";
+        let failure = CommandFailure::new(FailureCode::CredentialsMissing, line);
+        return Err(failure.hint("peregrine auth login"));
+    };
+    let token_url = HttpOrigin::parse(&kept.token_url);
+    let token_url = token_url.map_err(|error| CommandFailure::usage(error.to_string()))?;
+    let server = AuthorizationServer { token_url, device_url: None };
+    let mut client = OAuthClient::new(&*kept.client_id, OAuthSource::Server(server.clone()));
+    client.secret = secret_for(&kept, settings.text("client-secret"));
+    client.allows_plain_http = settings.is_on("allow-http-credentials")?;
+    let renewed = async {
+        let request = client.refresh(&server, &refresh)?;
+        let limits = ClientLimits::default();
+        let asked = oauth_exchange(transport, &request, &limits).await;
+        let (status, body) = asked.map_err(OAuthError::Transport)?;
+        read_token(status, &body, transport.now())
+    };
+    let mut token = renewed.await.map_err(refused)?;
+    token.refresh = token.refresh.or(Some(refresh));
+    let kept = KeptToken { token, ..kept };
+    file.put(&key, &kept)?;
+    Ok(Some(kept.token.access))
+}
+
+/// The client secret, if it may go where the next token is given.
+fn secret_for(kept: &KeptToken, secret: Option<&str>) -> Option<Secret> {
+    secret.filter(|_| kept.is_named_by_user).map(Secret::new)
+}
+
+fn refused(error: OAuthError) -> CommandFailure {
+    CommandFailure::new(code(&error), error.to_string())
+}
+
+/// What it is that OAuth could not do.
+pub fn code(error: &OAuthError) -> FailureCode {
+    match error {
+        OAuthError::Transport(_) => FailureCode::Unreachable,
+        OAuthError::NoSecret | OAuthError::NoDeviceFlow | OAuthError::PlainHttp(_) => {
+            FailureCode::Usage
+        }
+        OAuthError::Refused { .. }
+        | OAuthError::Pending
+        | OAuthError::SlowDown
+        | OAuthError::Denied
+        | OAuthError::Expired
+        | OAuthError::Unreadable(_)
+        | OAuthError::Status(_)
+        | OAuthError::Issuer(_) => FailureCode::AuthFailed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_url_that_a_card_named_gets_no_secret() {
+        let token = Token {
+            access: Secret::new("a"),
+            refresh: Some(Secret::new("r")),
+            expires_at_unix_ms: None,
+            renew_at_unix_ms: None,
+        };
+        let (token_url, client_id) = ("https://t".to_owned(), "me".to_owned());
+        let mut kept = KeptToken { token, token_url, is_named_by_user: false, client_id };
+        assert_eq!(secret_for(&kept, Some("hidden")), None);
+        kept.is_named_by_user = true;
+        assert_eq!(secret_for(&kept, Some("hidden")), Some(Secret::new("hidden")));
+    }
+}

@@ -1,0 +1,167 @@
+//! The commands that call an agent.
+//!
+//! Law: one command is one future on one thread. It ends by itself, by `--timeout`, or by Ctrl-C;
+//! the last two end the wait and leave the task alone, and say how to find it again.
+
+mod agent;
+mod card;
+mod chat;
+mod download;
+mod invocation;
+mod login;
+mod push_config;
+mod send;
+mod show;
+mod task;
+mod tokens;
+mod trace;
+mod wait;
+
+use std::{future::Future, pin::pin, task::Poll, time::Duration};
+
+use clap::ArgMatches;
+
+use super::{
+    failure::{CommandFailure, FailureCode},
+    settings::{OutputFormat, Settings},
+};
+use agent::CalledAgent;
+use invocation::{CommandForm, Invocation, quoted};
+
+/// The commands, and the words that each wants behind the agent.
+const FORMS: &[CommandForm] = &[
+    form("send", &["\"TEXT\""], true),
+    form("card get", &[], false),
+    form("card lint", &[], false),
+    form("card verify", &[], false),
+    form("task get", &["ID"], false),
+    form("task list", &[], false),
+    form("task cancel", &["ID"], false),
+    form("task subscribe", &["ID"], false),
+    form("task download", &["ID"], false),
+    form("task push-config create", &["TASK"], false),
+    form("task push-config get", &["TASK", "CONFIG"], false),
+    form("task push-config list", &["TASK"], false),
+    form("task push-config delete", &["TASK", "CONFIG"], false),
+    form("chat", &[], false),
+    form("auth login", &[], false),
+];
+
+const fn form(path: &'static str, words: &'static [&'static str], may_lack: bool) -> CommandForm {
+    CommandForm { path, words, may_lack }
+}
+
+/// Runs one of the commands.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub fn run(
+    path: &str,
+    flags: &ArgMatches,
+    settings: Settings,
+    format: OutputFormat,
+) -> Result<(), CommandFailure> {
+    let form = FORMS.iter().find(|form| form.path == path);
+    let form = form.ok_or_else(|| CommandFailure::usage(format!("what is {path}?")))?;
+    let timeout = settings.time("timeout")?;
+    let mut on = Invocation::new(flags, settings, format, form)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        CommandFailure::new(FailureCode::Internal, format!("the system has no room: {error}"))
+    })?;
+    let ended = runtime.block_on(async { until(pin!(call(form.path, &mut on)), timeout).await });
+    // A line that is waited for is waited for no longer.
+    runtime.shutdown_background();
+    match ended {
+        Ended::Itself(result) => result,
+        Ended::Late => Err(late(&on, timeout.unwrap_or_default())),
+        Ended::Interrupted => Err(interrupted(&on)),
+    }
+}
+
+async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {
+    // What is wrong with the message is said before anybody is called.
+    let request = if path == "send" { Some(send::request(on)?) } else { None };
+    on.settings.waits()?;
+    on.flag_number::<u32>("history")?;
+    if path == "task list" {
+        task::wanted(on)?;
+    }
+    match path {
+        "card get" => return card::get(on).await,
+        "card lint" => return card::check(on).await,
+        "card verify" => return card::check_signatures(on).await,
+        "auth login" => return login::login(on).await,
+        _ => {}
+    }
+    let agent = CalledAgent::of(on).await?;
+    match (path, request) {
+        ("send", Some(request)) => send::send(&agent, on, &request).await,
+        ("task get", _) => task::get(&agent, on).await,
+        ("task list", _) => task::list(&agent, on).await,
+        ("task cancel", _) => task::cancel(&agent, on).await,
+        ("task subscribe", _) => task::subscribe(&agent, on).await,
+        ("task download", _) => download::download(&agent, on).await,
+        ("task push-config create", _) => push_config::create(&agent, on).await,
+        ("task push-config get", _) => push_config::get(&agent, on).await,
+        ("task push-config list", _) => push_config::list(&agent, on).await,
+        ("task push-config delete", _) => push_config::delete(&agent, on).await,
+        ("chat", _) => chat::chat(&agent, on).await,
+        (other, _) => Err(CommandFailure::usage(format!("what is {other}?"))),
+    }
+}
+
+/// How a command ended.
+enum Ended {
+    Itself(Result<(), CommandFailure>),
+    Late,
+    Interrupted,
+}
+
+/// Runs a command until it ends, is late or is interrupted, whichever comes first.
+async fn until(
+    mut call: std::pin::Pin<&mut impl Future<Output = Result<(), CommandFailure>>>,
+    timeout: Option<Duration>,
+) -> Ended {
+    // Beyond any timeout that can be said.
+    let forever = Duration::from_secs(10 * 366 * 24 * 3600);
+    let mut late = pin!(tokio::time::sleep(timeout.unwrap_or(forever)));
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(result) = call.as_mut().poll(cx) {
+            return Poll::Ready(Ended::Itself(result));
+        }
+        // Where signals cannot be heard, the default ends the process.
+        if let Poll::Ready(Ok(())) = interrupted.as_mut().poll(cx) {
+            return Poll::Ready(Ended::Interrupted);
+        }
+        late.as_mut().poll(cx).map(|()| Ended::Late)
+    })
+    .await
+}
+
+fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
+    let seconds = timeout.as_secs_f64();
+    match on.known() {
+        Some(task) => {
+            let line = format!("task {} goes on, but {seconds} s are over", task.id);
+            let hint = on.command("task get", &format!("--wait {}", quoted(&task.id)));
+            CommandFailure::new(FailureCode::Timeout, line).hint(hint)
+        }
+        None => {
+            let line = format!("{seconds} s are over, and the agent has not answered");
+            CommandFailure::new(FailureCode::Timeout, line)
+        }
+    }
+}
+
+fn interrupted(on: &Invocation<'_>) -> CommandFailure {
+    match on.known() {
+        Some(task) if !task.state.is_terminal() => {
+            let line = format!("interrupted; task {} goes on", task.id);
+            let cancel = on.command("task cancel", &quoted(&task.id));
+            CommandFailure::new(FailureCode::Interrupted, line).hint(cancel)
+        }
+        Some(_) | None => CommandFailure::new(FailureCode::Interrupted, "interrupted"),
+    }
+}

@@ -1,0 +1,131 @@
+//! `task push-config`: where an agent tells of a task.
+
+use peregrine::{
+    client::Answer,
+    model::{PushConfig, PushConfigBuf},
+};
+
+use super::{
+    super::{failure::CommandFailure, say, settings::OutputFormat, text::TextOutput},
+    CalledAgent, Invocation,
+    agent::failure,
+};
+
+/// Has an agent post the events of a task to a URL.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn create(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let mut config = PushConfigBuf::new(on.flag("url").unwrap_or_default());
+    config = config.task_id(on.words[0].as_str());
+    if let Some(id) = on.flag("id") {
+        config = config.id(id);
+    }
+    if let Some(token) = on.flag("token") {
+        config = config.token(token);
+    }
+    match (on.flag("auth-scheme"), on.flag("auth-credentials")) {
+        (Some(scheme), credentials) => {
+            config = config.authentication(scheme, credentials.unwrap_or_default());
+        }
+        (None, Some(_)) => {
+            return Err(CommandFailure::usage(
+                "--auth-credentials needs its --auth-scheme, as Bearer",
+            ));
+        }
+        (None, None) => {}
+    }
+    shown(on, agent.client.set_push_config(&config).await)
+}
+
+/// Shows one configuration.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn get(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let id = on.words.get(1).map(String::as_str);
+    shown(on, agent.client.get_push_config(&on.words[0], id).await)
+}
+
+/// Lists the configurations of a task.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn list(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    shown(on, agent.client.list_push_configs(&on.words[0]).await)
+}
+
+/// Deletes one configuration.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn delete(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let (task, id) = (&on.words[0], &on.words[1]);
+    let answer = agent.client.delete_push_config(task, id).await;
+    answer.map_err(|error| failure(on, error))?;
+    match on.format {
+        // The operation is answered with nothing (A2A 1.0 §3.1.10).
+        OutputFormat::Json => on.say_json(b"{}"),
+        OutputFormat::Text => {
+            let mut output = on.text();
+            output.field("Task", task);
+            output.field("Deleted", id);
+            say(&output.text);
+        }
+    }
+    Ok(())
+}
+
+fn shown(
+    on: &Invocation<'_>,
+    answer: Result<Answer, peregrine::client::ClientError>,
+) -> Result<(), CommandFailure> {
+    let answer = answer.map_err(|error| failure(on, error))?;
+    if on.format == OutputFormat::Json {
+        let mut json = Vec::new();
+        answer.write_json(&mut json);
+        on.say_json(&json);
+        return Ok(());
+    }
+    let mut output = on.text();
+    for config in answer.push_configs() {
+        config_text(&mut output, config, on.words.first().map(String::as_str));
+    }
+    say(&output.text);
+    Ok(())
+}
+
+/// One configuration; its secrets are not shown.
+fn config_text(output: &mut TextOutput, config: PushConfig<'_>, task: Option<&str>) {
+    let text = |text: Option<peregrine::model::RawText<'_>>| {
+        text.map(|text| text.to_str().into_owned()).unwrap_or_default()
+    };
+    let task_id = Some(text(config.task_id())).filter(|id| !id.is_empty());
+    output.field("Task", task_id.as_deref().or(task).unwrap_or_default());
+    output.field("Push config", &text(config.id()));
+    output.field("URL", &config.url().to_str());
+    if config.token().is_some() {
+        output.field("Token", "***");
+    }
+    if config.scheme().is_some() {
+        output.field("Authentication", &text(config.scheme()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_shown_without_its_secrets() {
+        let config = PushConfigBuf::new("https://a.example/hook").id("c-1").token("hidden");
+        let config = config.bearer("hidden");
+        let mut output = TextOutput::new(true);
+        config_text(&mut output, config.view(), Some("t-1"));
+        assert_eq!(
+            output.text,
+            "Task: t-1\nPush config: c-1\nURL: https://a.example/hook\nToken: ***\n\
+             Authentication: Bearer\n"
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! `send`: a message to an agent, and what comes of it.
+
+use std::io;
+
+use peregrine::{
+    client::SendRequest,
+    fault::FaultKind,
+    model::{JsonObject, MessageBuf, TaskState},
+};
+
+use super::{
+    super::{
+        failure::CommandFailure,
+        parts,
+        settings::{OutputFormat, SettingSource},
+    },
+    CalledAgent, Invocation,
+    agent::{failure, uri_list},
+    show::{self, AnswerShape, FollowedStream},
+    wait,
+};
+
+/// The message that the arguments make.
+///
+/// # Errors
+/// A [`CommandFailure`] of usage.
+pub fn request(on: &Invocation<'_>) -> Result<SendRequest, CommandFailure> {
+    let all = on.flags.get_many::<String>(parts::WORDS).map_or(0, Iterator::count);
+    let named = parts::named(on.flags, all - on.words.len())?;
+    if named.is_empty() {
+        let line = "there is nothing to send";
+        return Err(CommandFailure::usage(line).hint("peregrine send -a REF \"TEXT\""));
+    }
+    let parts = parts::read(&named, &mut io::stdin().lock())?;
+    let mut message = MessageBuf::agent(&parts);
+    for uri in uri_list(on) {
+        message = message.extension(uri);
+    }
+    addressed(on, SendRequest::of(message))
+}
+
+/// The request with what the settings say of it.
+///
+/// # Errors
+/// A [`CommandFailure`] of usage.
+pub fn addressed(
+    on: &Invocation<'_>,
+    mut request: SendRequest,
+) -> Result<SendRequest, CommandFailure> {
+    if let Some(id) = on.settings.text("task-id") {
+        request = request.task_id(id);
+    }
+    if let Some(id) = on.settings.text("context-id") {
+        request = request.context_id(id);
+    }
+    if let Some(text) = on.settings.text("metadata") {
+        let wrong = |_| on.settings.wrong("metadata", text, "no JSON object");
+        request = request.metadata(JsonObject::parse(text).map_err(wrong)?);
+    }
+    if let Some(most) = on.flag_number("history")? {
+        request = request.history(most);
+    }
+    Ok(request)
+}
+
+/// Sends a message and shows what comes of it.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn send(
+    agent: &CalledAgent,
+    on: &Invocation<'_>,
+    request: &SendRequest,
+) -> Result<(), CommandFailure> {
+    let waits = on.settings.waits()?;
+    if on.is_streaming && !waits && *on.settings.source("async") == SettingSource::Flag {
+        return Err(CommandFailure::usage("--stream and --async contradict each other"));
+    }
+    if !on.is_streaming && !waits {
+        let answer = agent.client.send(&request.clone().return_immediately()).await;
+        let answer = answer.map_err(|error| failure(on, error))?;
+        wait::know(on, &answer);
+        show::answer(on, &answer, AnswerShape::AsItIs, on.flag("history").is_some());
+        return Ok(());
+    }
+    if !agent.client.card().streams() {
+        return send_and_poll(agent, on, request).await;
+    }
+    let mut followed = FollowedStream::after_message(on);
+    let mut stream = match agent.client.stream(request).await {
+        Ok(stream) => stream,
+        Err(error) if refuses_streams(error.fault_kind()) => {
+            return send_and_poll(agent, on, request).await;
+        }
+        Err(error) => return Err(failure(on, error)),
+    };
+    match wait::follow(on, &mut stream, &mut followed).await {
+        Err(error) if refuses_streams(error.fault_kind()) && followed.task_id.is_empty() => {
+            return send_and_poll(agent, on, request).await;
+        }
+        Err(error) if followed.task_id.is_empty() || error.fault().is_some() => {
+            return Err(failure(on, error));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    finish(agent, on, &followed, AnswerShape::Wrapped).await
+}
+
+/// Shows the end of a stream that was followed; of one that broke, the task as asking shows it.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn finish(
+    agent: &CalledAgent,
+    on: &Invocation<'_>,
+    followed: &FollowedStream,
+    shape: AnswerShape,
+) -> Result<(), CommandFailure> {
+    if followed.is_message || (on.is_streaming && followed.is_settled) {
+        followed.end(on);
+        return Ok(());
+    }
+    let history = on.flag_number("history")?;
+    let answer = wait::poll(agent, on, &followed.task_id, history).await?;
+    let shape = if on.is_streaming { AnswerShape::Wrapped } else { shape };
+    show::answer(on, &answer, shape, history.is_some());
+    Ok(())
+}
+
+/// Sends without a stream, and asks for the task until there is nothing more to wait for.
+async fn send_and_poll(
+    agent: &CalledAgent,
+    on: &Invocation<'_>,
+    request: &SendRequest,
+) -> Result<(), CommandFailure> {
+    let answer = match on.settings.text("task-id") {
+        // What the task looks like at once may be older than the message.
+        Some(id) => {
+            on.know(id, "", TaskState::Unspecified);
+            agent.client.send(request).await
+        }
+        None => agent.client.send(&request.clone().return_immediately()).await,
+    };
+    let mut answer = answer.map_err(|error| failure(on, error))?;
+    let history = on.flag_number("history")?;
+    let mut shape = AnswerShape::AsItIs;
+    if !wait::know(on, &answer) {
+        if on.is_streaming && on.format == OutputFormat::Json {
+            let mut json = Vec::new();
+            answer.write_json(&mut json);
+            on.say_json(&json);
+        }
+        let id = answer.task_id().map(|id| id.to_str().into_owned()).unwrap_or_default();
+        answer = wait::poll(agent, on, &id, history).await?;
+        shape = AnswerShape::Wrapped;
+    }
+    show::answer(on, &answer, shape, history.is_some());
+    Ok(())
+}
+
+fn refuses_streams(kind: Option<FaultKind>) -> bool {
+    matches!(
+        kind,
+        Some(
+            FaultKind::StreamingNotSupported
+                | FaultKind::UnsupportedOperation
+                | FaultKind::MethodNotFound
+        )
+    )
+}

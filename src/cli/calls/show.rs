@@ -1,0 +1,165 @@
+//! Answers and events in the format that is wanted.
+
+use peregrine::{
+    client::{Answer, EventKind, StreamEvent},
+    model::{TaskEvent, TaskState},
+};
+
+use super::{
+    super::{say, settings::OutputFormat, text::ShownStatus, warn},
+    Invocation,
+};
+
+/// Around what a document stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum AnswerShape {
+    /// Nothing: it is what the operation is answered with.
+    AsItIs,
+    /// `{"task": ...}`, what a message is answered with: it is a task that was asked for.
+    Wrapped,
+}
+
+/// Shows a task or a message; `shows_history`: the user asked for it.
+pub fn answer(on: &Invocation<'_>, answer: &Answer, shape: AnswerShape, shows_history: bool) {
+    let task = answer.task();
+    if on.format == OutputFormat::Json {
+        let mut json = Vec::new();
+        if shape == AnswerShape::Wrapped && task.is_some() {
+            json.extend_from_slice(b"{\"task\":");
+        }
+        answer.write_json(&mut json);
+        if shape == AnswerShape::Wrapped && task.is_some() {
+            json.push(b'}');
+        }
+        on.say_json(&json);
+    }
+    let mut output = on.text();
+    if let Some(view) = task {
+        let (id, state) = (view.id().to_str(), view.status().state);
+        let next = on.outcome(&id, state);
+        output.task(view, shows_history);
+        if let Some(next) = next {
+            output.field("Next", &next);
+        }
+    } else if let Some(message) = answer.message() {
+        output.direct_message(message);
+    }
+    if on.format == OutputFormat::Text {
+        say(&output.text);
+    }
+}
+
+/// What the events of a stream have said of their task.
+#[derive(Default)]
+pub struct FollowedStream {
+    /// The task, once it is known.
+    pub task_id: String,
+    context_id: String,
+    /// Its newest state.
+    pub state: Option<TaskState>,
+    /// True: the last event shown names the task and its state.
+    is_named: bool,
+    /// True: it was a message, and there is no task.
+    pub is_message: bool,
+    /// True: a message goes to a task that is there, whose first picture may be older than it.
+    goes_on: bool,
+    /// True: there is nothing more to wait for.
+    pub is_settled: bool,
+}
+
+impl FollowedStream {
+    /// Of a task that is known already.
+    pub fn of(task_id: &str) -> FollowedStream {
+        FollowedStream { task_id: task_id.to_owned(), ..FollowedStream::default() }
+    }
+
+    /// Of the task that a message goes to, if it goes to one.
+    pub fn after_message(on: &Invocation<'_>) -> FollowedStream {
+        let goes_on = on.settings.text("task-id").is_some();
+        FollowedStream { goes_on, ..FollowedStream::default() }
+    }
+
+    /// Notes an event, and shows it if that is wanted: a message is the whole answer.
+    pub fn take(&mut self, on: &Invocation<'_>, event: &StreamEvent<'_>) {
+        if let Some(id) = event.task_id() {
+            self.task_id = id.to_str().into_owned();
+        }
+        match event.kind() {
+            EventKind::Task(view) => self.context_id = view.context_id().to_str().into_owned(),
+            EventKind::Change { context_id, .. } if !context_id.is_empty() => {
+                self.context_id = context_id.to_str().into_owned();
+            }
+            EventKind::Message(_) => self.is_message = true,
+            EventKind::Change { .. } | EventKind::Gap { .. } => {}
+        }
+        if let Some(state) = event.state() {
+            let is_first = self.state.replace(state).is_none();
+            let is_old = is_first && self.goes_on && matches!(event.kind(), EventKind::Task(_));
+            self.is_settled = state.is_terminal() || (state.is_interrupted() && !is_old);
+        }
+        self.is_settled |= self.is_message;
+        if !self.task_id.is_empty() && !self.is_message {
+            let state = self.state.unwrap_or(TaskState::Unspecified);
+            on.know(&self.task_id, &self.context_id, state);
+        }
+        if on.is_streaming || self.is_message {
+            self.show(on, event);
+        }
+    }
+
+    fn show(&mut self, on: &Invocation<'_>, event: &StreamEvent<'_>) {
+        if matches!(event.kind(), EventKind::Gap { .. }) {
+            warn("the stream broke; a status may be missing before the next event");
+            return;
+        }
+        if on.format == OutputFormat::Json {
+            let mut json = Vec::new();
+            if event.write_json(&mut json) {
+                on.say_json(&json);
+            }
+            return;
+        }
+        let mut output = on.text();
+        self.is_named = false;
+        match event.kind() {
+            EventKind::Task(view) => {
+                output.task(view, on.is_verbose);
+                self.is_named = true;
+            }
+            EventKind::Message(message) => output.direct_message(message),
+            EventKind::Change { change, .. } => match change {
+                TaskEvent::Status { state, message, metadata, .. } => {
+                    let (task_id, context_id) = (&self.task_id, &self.context_id);
+                    let shown = ShownStatus { task_id, context_id, state, message, metadata };
+                    output.status_update(&shown);
+                    self.is_named = true;
+                }
+                TaskEvent::Artifact { artifact, append, .. } => {
+                    output.artifact_update(artifact, append);
+                }
+                TaskEvent::UserMessage { message } => output.message(message, true),
+            },
+            EventKind::Gap { .. } => {}
+        }
+        say(&output.text);
+    }
+
+    /// Ends the events that were shown: whoever saw the last one only knows the task and its state.
+    pub fn end(&self, on: &Invocation<'_>) {
+        if self.is_message || self.task_id.is_empty() {
+            return;
+        }
+        let state = self.state.unwrap_or(TaskState::Unspecified);
+        let next = on.outcome(&self.task_id, state);
+        if on.format == OutputFormat::Text {
+            let mut output = on.text();
+            if !self.is_named {
+                output.ids(&self.task_id, &self.context_id, state);
+            }
+            if let Some(next) = next {
+                output.field("Next", &next);
+            }
+            say(&output.text);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `task`: get, list, cancel and subscribe.
+
+use std::collections::BTreeMap;
+
+use peregrine::{
+    client::{Answer, ListTasks},
+    model::{JsonObject, TaskState, time::parse_rfc3339},
+};
+use serde_json::value::RawValue;
+
+use super::{
+    super::{failure::CommandFailure, say, settings::OutputFormat, text::state_word},
+    CalledAgent, Invocation,
+    agent::failure,
+    send,
+    show::{self, AnswerShape, FollowedStream},
+    wait,
+};
+
+/// Shows a task, once it has ended or wants something with `--wait`.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn get(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let history = on.flag_number("history")?;
+    let id = &on.words[0];
+    let answer = match on.settings.is_on("wait")? {
+        true => wait::poll(agent, on, id, history).await?,
+        false => {
+            let answer = agent.client.get_task(id, history).await;
+            answer.map_err(|error| failure(on, error))?
+        }
+    };
+    wait::know(on, &answer);
+    show::answer(on, &answer, AnswerShape::AsItIs, history.is_some());
+    Ok(())
+}
+
+/// Cancels a task and shows it as it is then.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn cancel(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let metadata = match on.settings.text("metadata") {
+        Some(text) => {
+            let wrong = |_| on.settings.wrong("metadata", text, "no JSON object");
+            Some(JsonObject::parse(text).map_err(wrong)?)
+        }
+        None => None,
+    };
+    let answer = agent.client.cancel_task(&on.words[0], metadata).await;
+    let answer = answer.map_err(|error| failure(on, error))?;
+    show::answer(on, &answer, AnswerShape::AsItIs, false);
+    Ok(())
+}
+
+/// Follows a task: event by event with `--stream`, else to its end.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn subscribe(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let after = on.flag_number("after")?;
+    let mut stream = match agent.client.subscribe(&on.words[0], after).await {
+        Ok(stream) => stream,
+        Err(error) => return Err(failure(on, error)),
+    };
+    let mut followed = FollowedStream::of(&on.words[0]);
+    match wait::follow(on, &mut stream, &mut followed).await {
+        Err(error) if followed.state.is_none() || error.fault().is_some() => {
+            return Err(failure(on, error));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    send::finish(agent, on, &followed, AnswerShape::AsItIs).await
+}
+
+/// Lists tasks: a page, or one task a line with `--stream`.
+///
+/// # Errors
+/// A [`CommandFailure`].
+pub async fn list(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let answer = agent.client.list_tasks(&wanted(on)?).await;
+    let answer = answer.map_err(|error| failure(on, error))?;
+    match on.format {
+        OutputFormat::Json => list_json(on, &answer),
+        OutputFormat::Text => {
+            let mut output = on.text();
+            let Some(page) = answer.page() else { return Ok(()) };
+            for (view, _) in page.tasks() {
+                output.task(view, on.flag("history").is_some());
+            }
+            output.field("Total", &page.total_size.to_string());
+            if !page.next_page_token.is_empty() {
+                output.field("Next page", &page.next_page_token.to_str());
+            }
+            say(&output.text);
+            Ok(())
+        }
+    }
+}
+
+/// Which tasks the flags want.
+///
+/// # Errors
+/// A [`CommandFailure`] of usage.
+pub fn wanted(on: &Invocation<'_>) -> Result<ListTasks, CommandFailure> {
+    let status = on.flag("status").map(state_of).transpose()?;
+    let after = |text| {
+        let wrong = || {
+            CommandFailure::usage(format!("--after {text:?} is no time, as 2026-01-31T12:00:00Z"))
+        };
+        parse_rfc3339(text).ok_or_else(wrong)
+    };
+    Ok(ListTasks {
+        context_id: on.settings.text("context-id").map(str::to_owned),
+        status,
+        page_size: on.flag_number("page-size")?,
+        page_token: on.flag("page-token").map(str::to_owned),
+        history: on.flag_number("history")?,
+        after_ms: on.flag("after").map(after).transpose()?,
+        include_artifacts: on.flags.get_flag("artifacts"),
+    })
+}
+
+/// A state by its short name or that of the wire, in any case.
+fn state_of(text: &str) -> Result<TaskState, CommandFailure> {
+    let word = text.to_ascii_uppercase().replace('-', "_");
+    let word = word.strip_prefix("TASK_STATE_").unwrap_or(&word);
+    let found = TaskState::ALL.into_iter().find(|state| state_word(*state) == word);
+    found.ok_or_else(|| {
+        let words = TaskState::ALL.map(state_word).join(", ");
+        CommandFailure::usage(format!("--status {text:?} is none of {words}"))
+    })
+}
+
+fn list_json(on: &Invocation<'_>, answer: &Answer) -> Result<(), CommandFailure> {
+    let mut json = Vec::new();
+    answer.write_json(&mut json);
+    if !on.is_streaming {
+        on.say_json(&json);
+        return Ok(());
+    }
+    // Cut, not read: what stands between the brackets is printed as it came.
+    let members: BTreeMap<&str, &RawValue> = serde_json::from_slice(&json).unwrap_or_default();
+    let tasks = members.get("tasks").map_or("[]", |tasks| tasks.get());
+    let tasks: Vec<&RawValue> = serde_json::from_str(tasks).unwrap_or_default();
+    for task in tasks {
+        on.say_json(task.get().as_bytes());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_may_be_said_as_it_is_shown_or_sent() {
+        for text in ["WORKING", "working", "TASK_STATE_WORKING"] {
+            assert_eq!(state_of(text), Ok(TaskState::Working));
+        }
+        assert_eq!(state_of("input-required"), Ok(TaskState::InputRequired));
+        assert!(state_of("done").unwrap_err().message.contains("none of"));
+    }
+}

@@ -1,0 +1,207 @@
+//! Tokens that `auth login` has got, in a file of the user's.
+//!
+//! Law: the file belongs to its owner alone. It is written with mode 0600 before a secret is in it
+//! and replaced as a whole; one that others may read is not believed. A token is kept for the
+//! origin of the agent's card and goes to no other.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use peregrine::client::{
+    HttpOrigin,
+    credentials::{Secret, Token},
+};
+use serde_json::{Value, json};
+
+use super::super::{
+    failure::{CommandFailure, FailureCode},
+    reference::CardReference,
+    settings::is_open,
+};
+
+/// The file, in the folder of the user's configuration.
+const FILE: &str = "tokens.json";
+/// A file that is longer is none of ours.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A token, and how the next one is had.
+#[derive(Clone, Debug)]
+pub struct KeptToken {
+    /// The token.
+    pub token: Token,
+    /// Where the next one is given.
+    pub token_url: String,
+    /// True: the user named that URL, or its issuer; false: a card did, and no secret goes there.
+    pub is_named_by_user: bool,
+    /// For which client.
+    pub client_id: String,
+}
+
+/// The file of tokens.
+pub struct TokenFile {
+    path: PathBuf,
+}
+
+impl TokenFile {
+    /// That of the user whose configuration is in `folder`.
+    pub fn of(folder: &Path) -> TokenFile {
+        TokenFile { path: folder.join(FILE) }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The token for an agent, if one is kept.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`]: others may read the file, or it is none.
+    pub fn get(&self, agent: &str) -> Result<Option<KeptToken>, CommandFailure> {
+        let all = self.read()?;
+        Ok(all.get(agent).and_then(token_of))
+    }
+
+    /// Keeps a token for an agent.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`]: the file cannot be written.
+    pub fn put(&self, agent: &str, kept: &KeptToken) -> Result<(), CommandFailure> {
+        let mut all = self.read()?;
+        all.insert(
+            agent.to_owned(),
+            json!({
+                "access_token": kept.token.access.expose(),
+                "refresh_token": kept.token.refresh.as_ref().map(Secret::expose),
+                "expires_at_unix_ms": kept.token.expires_at_unix_ms,
+                "renew_at_unix_ms": kept.token.renew_at_unix_ms,
+                "token_url": kept.token_url,
+                "token_url_is_named_by_user": kept.is_named_by_user,
+                "client_id": kept.client_id,
+            }),
+        );
+        let text = serde_json::to_string_pretty(&all).unwrap_or_default();
+        self.write(text.as_bytes()).map_err(|error| {
+            let line = format!("cannot write {}: {error}", self.path.display());
+            CommandFailure::new(FailureCode::Internal, line)
+        })
+    }
+
+    fn read(&self) -> Result<BTreeMap<String, Value>, CommandFailure> {
+        let shown = self.path.display();
+        let metadata = match fs::metadata(&self.path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            Err(error) => {
+                return Err(CommandFailure::usage(format!("cannot read {shown}: {error}")));
+            }
+        };
+        if is_open(&metadata) {
+            let line = format!("{shown} holds tokens, and others may read it");
+            return Err(CommandFailure::usage(line).hint(format!("chmod 600 {shown}")));
+        }
+        let text = match metadata.len() {
+            0..=FILE_BYTES_MAX => fs::read_to_string(&self.path).unwrap_or_default(),
+            _ => String::new(),
+        };
+        serde_json::from_str(&text).map_err(|_| {
+            let line = format!("{shown} is no file of tokens");
+            CommandFailure::usage(line).hint(format!("rm {shown}, and peregrine auth login"))
+        })
+    }
+
+    fn write(&self, text: &[u8]) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        let draft = folder.join(format!(".{FILE}-{}", std::process::id()));
+        // One that a process of the same number has left.
+        let _ = fs::remove_file(&draft);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&draft)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&draft, &self.path)
+    }
+}
+
+fn token_of(value: &Value) -> Option<KeptToken> {
+    let text = |name: &str| value[name].as_str().map(str::to_owned);
+    Some(KeptToken {
+        token: Token {
+            access: Secret::new(text("access_token")?),
+            refresh: text("refresh_token").map(Secret::new),
+            expires_at_unix_ms: value["expires_at_unix_ms"].as_u64(),
+            renew_at_unix_ms: value["renew_at_unix_ms"].as_u64(),
+        },
+        token_url: text("token_url")?,
+        is_named_by_user: value["token_url_is_named_by_user"].as_bool().unwrap_or(false),
+        client_id: text("client_id")?,
+    })
+}
+
+/// Under which name the token of an agent is kept: the origin of its card, or its file.
+///
+/// # Errors
+/// A [`CommandFailure`] of usage: the reference is none.
+pub fn agent_key(reference: &CardReference) -> Result<String, CommandFailure> {
+    match reference {
+        CardReference::Origin(url) | CardReference::Url(url) => {
+            let url =
+                HttpOrigin::parse(url).map_err(|error| CommandFailure::usage(error.to_string()))?;
+            Ok(url.origin.to_string())
+        }
+        CardReference::File(path) => {
+            let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            Ok(format!("file://{}", path.display()))
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn kept(access: &str) -> KeptToken {
+        let token = Token {
+            access: Secret::new(access),
+            refresh: None,
+            expires_at_unix_ms: Some(7),
+            renew_at_unix_ms: None,
+        };
+        let (token_url, client_id) = ("https://t".to_owned(), "me".to_owned());
+        KeptToken { token, token_url, is_named_by_user: true, client_id }
+    }
+
+    #[test]
+    fn tokens_are_their_owners_alone() {
+        let name = format!("peregrine-tokens-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let file = TokenFile::of(&folder);
+        assert!(file.get("a").unwrap().is_none());
+        file.put("a", &kept("hidden-1")).unwrap();
+        file.put("b", &kept("hidden-2")).unwrap();
+        let mode = fs::metadata(file.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let read = file.get("a").unwrap().unwrap();
+        assert_eq!(
+            (read.token.access.expose(), read.token.expires_at_unix_ms),
+            ("hidden-1", Some(7))
+        );
+        assert!(read.is_named_by_user);
+        assert!(file.get("c").unwrap().is_none());
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
+        let failure = file.get("a").unwrap_err();
+        assert!(failure.message.contains("others may read"), "{failure:?}");
+        assert!(!format!("{read:?}").contains("hidden"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,376 @@
+//! `--debug`: what goes over the wire, on stderr.
+//!
+//! Law: no secret is ever shown, however much is asked for. Fields that carry credentials are
+//! masked by their names, and what the user gave as a secret is masked wherever it stands. What
+//! comes is shown by whole lines, so that a secret cannot hide in a cut.
+
+use std::{
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use peregrine::{
+    client::{HttpRequest, HttpResponse, Transport, TransportError},
+    service::Now,
+};
+use url::form_urlencoded::byte_serialize;
+
+use super::super::{tell, text::one_line};
+
+/// What stands for a secret.
+const MASK: &str = "***";
+/// Fields that carry credentials, in lower case.
+const SECRET_FIELDS: &[&str] = &[
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "set-cookie",
+    "x-api-key",
+    "a2a-notification-token",
+    "x-a2a-notification-token",
+];
+/// Members of JSON, and names in a form, whose values are credentials.
+const SECRET_MEMBERS: &[&str] = &[
+    "access_token",
+    "refresh_token",
+    "id_token",
+    "client_secret",
+    "device_code",
+    "password",
+    "credentials",
+    "token",
+];
+/// The longest line that is shown; of a longer one the rest is counted.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What must not be shown.
+#[derive(Clone, Default)]
+pub struct Redaction {
+    secrets: Vec<String>,
+}
+
+impl Redaction {
+    /// Masks these wherever they stand, as they are and as they stand in URLs and in JSON.
+    pub fn of<'s>(secrets: impl Iterator<Item = &'s str>) -> Redaction {
+        let mut all: Vec<String> = Vec::new();
+        // A key goes out without the white space around it.
+        let secrets = secrets.flat_map(|secret| [secret, secret.trim()]);
+        for secret in secrets.filter(|secret| !secret.is_empty()) {
+            let in_url: String = url_form(secret);
+            let in_form: String = byte_serialize(secret.as_bytes()).collect();
+            let in_json = serde_json::Value::from(secret).to_string();
+            let in_json = in_json[1..in_json.len() - 1].to_owned();
+            all.extend([secret.to_owned(), in_url, in_form, in_json]);
+        }
+        // The longest first: one may be a part of another.
+        all.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+        all.dedup();
+        Redaction { secrets: all }
+    }
+
+    /// The text without secrets, on one line.
+    pub fn clean(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in &self.secrets {
+            text = text.replace(secret.as_str(), MASK);
+        }
+        for member in SECRET_MEMBERS {
+            text = masked_member(&text, &format!("\"{member}\""), ':');
+            text = masked_member(&text, member, '=');
+        }
+        one_line(&text)
+    }
+
+    /// The value of a field, masked where its name says that it is a credential.
+    fn field(&self, name: &str, value: &str) -> String {
+        let is_secret = SECRET_FIELDS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
+        if is_secret { MASK.to_owned() } else { self.clean(value) }
+    }
+}
+
+fn url_form(secret: &str) -> String {
+    let mut text = String::new();
+    for byte in secret.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+/// Masks the value behind each `name` and `sign`: a JSON string, or a value of a form.
+fn masked_member(text: &str, name: &str, sign: char) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(name) {
+        let begins = sign == ':' || rest[..at].ends_with(['&', '?']) || (at == 0 && out.is_empty());
+        let behind = &rest[at + name.len()..];
+        let value = behind.trim_start().strip_prefix(sign).map(str::trim_start);
+        let Some(value) = value.filter(|_| begins) else {
+            out.push_str(&rest[..at + name.len()]);
+            rest = behind;
+            continue;
+        };
+        let (skipped, end) = match (sign, value.strip_prefix('"')) {
+            (':', Some(inner)) => (1, string_end(inner)),
+            (':', None) => (0, 0),
+            _ => (0, value.find(['&', ' ', '"']).unwrap_or(value.len())),
+        };
+        out.push_str(&rest[..rest.len() - value.len() + skipped]);
+        if end > 0 {
+            out.push_str(MASK);
+        }
+        rest = &value[skipped + end..];
+    }
+    out + rest
+}
+
+/// Where a JSON string ends whose quote was read.
+fn string_end(text: &str) -> usize {
+    let mut is_escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' if !is_escaped => return at,
+            b'\\' => is_escaped = !is_escaped,
+            _ => is_escaped = false,
+        }
+    }
+    text.len()
+}
+
+/// A transport that shows what passes it.
+pub struct TracedTransport<T> {
+    inner: T,
+    /// `None`: it shows nothing.
+    redaction: Option<Redaction>,
+}
+
+/// A response that shows what is read of it.
+pub struct TracedResponse<R> {
+    inner: R,
+    redaction: Option<Redaction>,
+    /// True: credentials stand in it where no name tells them, so that its bytes are counted alone.
+    is_hidden: bool,
+    /// The line that has not ended.
+    line: Vec<u8>,
+}
+
+impl<T> TracedTransport<T> {
+    /// Shows what passes `inner`, if there is a redaction.
+    pub fn new(inner: T, redaction: Option<Redaction>) -> TracedTransport<T> {
+        TracedTransport { inner, redaction }
+    }
+}
+
+impl<T: Transport> Transport for TracedTransport<T> {
+    type Response = TracedResponse<T::Response>;
+
+    async fn request(
+        &self,
+        request: HttpRequest<'_>,
+    ) -> Result<TracedResponse<T::Response>, TransportError> {
+        let began = Instant::now();
+        let is_hidden = is_hidden(&request);
+        if let Some(redaction) = &self.redaction {
+            show_request(redaction, &request);
+        }
+        let response = self.inner.request(request).await;
+        if let Some(redaction) = &self.redaction {
+            let ms = began.elapsed().as_millis();
+            match &response {
+                Ok(response) => tell(&format!("< {} after {ms} ms\n", response.status())),
+                Err(error) => {
+                    let why = redaction.clean(&error.to_string());
+                    tell(&format!("< no response after {ms} ms: {why}\n"));
+                }
+            }
+        }
+        let (redaction, line) = (self.redaction.clone(), Vec::new());
+        Ok(TracedResponse { inner: response?, redaction, is_hidden, line })
+    }
+
+    async fn sleep_until(&self, due_ms: u64) {
+        self.inner.sleep_until(due_ms).await;
+    }
+
+    fn now(&self) -> Now {
+        self.inner.now()
+    }
+
+    fn random(&self) -> u128 {
+        self.inner.random()
+    }
+}
+
+/// True for what gRPC says of push configurations: members of protobuf have no names.
+fn is_hidden(request: &HttpRequest<'_>) -> bool {
+    let mut fields = request.fields.iter();
+    request.target.contains("PushNotificationConfig")
+        && fields.any(|(name, value)| {
+            name.eq_ignore_ascii_case("content-type") && value.starts_with("application/grpc")
+        })
+}
+
+fn show_request(redaction: &Redaction, request: &HttpRequest<'_>) {
+    let (method, target) = (request.method.name(), redaction.clean(request.target));
+    let mut text = format!("> {method} {}{target}\n", request.origin);
+    for (name, value) in request.fields.iter() {
+        let value = redaction.field(name, value);
+        text.push_str(&format!("> {}: {value}\n", one_line(name)));
+    }
+    if is_hidden(request) {
+        text.push_str(&format!("> {MASK} {} bytes\n", request.body.len()));
+    } else if !request.body.is_empty() {
+        for line in request.body.split(|byte| *byte == b'\n') {
+            text.push_str(&format!("> {}\n", shown(redaction, line)));
+        }
+    }
+    tell(&text);
+}
+
+fn shown(redaction: &Redaction, line: &[u8]) -> String {
+    let rest = &line[line.len().min(LINE_BYTES_MAX)..];
+    // As text as far as it is text, for an escape before a quote would hide a member from us; and
+    // the whole line is cleaned first, for a secret may lie across the cut.
+    let mut text = redaction.clean(&String::from_utf8_lossy(line));
+    if !rest.is_empty() {
+        text = text.chars().take(LINE_BYTES_MAX).collect();
+        text.push_str(&format!(" ... and {} bytes", rest.len()));
+    }
+    text
+}
+
+impl<R> TracedResponse<R> {
+    fn show_lines(&mut self, is_end: bool) {
+        let Some(redaction) = &self.redaction else { return };
+        if self.is_hidden {
+            if is_end && !self.line.is_empty() {
+                tell(&format!("< {MASK} {} bytes\n", self.line.len()));
+                self.line.clear();
+            }
+            return;
+        }
+        while let Some(at) = self.line.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.line.drain(..=at).collect();
+            let line = line.strip_suffix(b"\n").unwrap_or(&line);
+            tell(&format!("< {}\n", shown(redaction, line.strip_suffix(b"\r").unwrap_or(line))));
+        }
+        if is_end && !self.line.is_empty() {
+            let line = std::mem::take(&mut self.line);
+            tell(&format!("< {}\n", shown(redaction, &line)));
+        }
+    }
+}
+
+impl<R> Drop for TracedResponse<R> {
+    fn drop(&mut self) {
+        self.show_lines(true);
+    }
+}
+
+impl<R: HttpResponse> HttpResponse for TracedResponse<R> {
+    fn status(&self) -> u16 {
+        self.inner.status()
+    }
+
+    fn field(&self, name: &str) -> Option<&[u8]> {
+        self.inner.field(name)
+    }
+
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<bool, TransportError>> {
+        let before = out.len();
+        let read = self.inner.poll_read(cx, out, room);
+        if self.redaction.is_some() {
+            self.line.extend_from_slice(out.get(before..).unwrap_or_default());
+            let is_end = matches!(read, Poll::Ready(Ok(false) | Err(_)));
+            self.show_lines(is_end);
+        }
+        read
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, TransportError>> {
+        let written = self.inner.poll_write(cx, bytes);
+        if let (Some(redaction), Poll::Ready(Ok(count))) = (&self.redaction, &written) {
+            let bytes = bytes.get(..*count).unwrap_or_default();
+            match unmasked(bytes) {
+                Some(message) => tell(&format!("> {}\n", shown(redaction, &message))),
+                None => tell(&format!("> {MASK} {count} bytes\n")),
+            }
+        }
+        written
+    }
+}
+
+/// The payload of a whole frame of a WebSocket's client (RFC 6455 §5.2), whose key would uncover
+/// every secret in it.
+fn unmasked(frame: &[u8]) -> Option<Vec<u8>> {
+    let (head, rest) = frame.split_at_checked(2)?;
+    let (length, rest) = match head[1] & 0x7f {
+        126 => rest.split_first_chunk().map(|(n, rest)| (u16::from_be_bytes(*n).into(), rest))?,
+        127 => rest.split_first_chunk().map(|(n, rest)| (u64::from_be_bytes(*n), rest))?,
+        length => (length.into(), rest),
+    };
+    let (key, payload) = rest.split_first_chunk::<4>()?;
+    let is_whole = head[1] & 0x80 != 0 && payload.len() as u64 == length;
+    is_whole.then(|| payload.iter().zip(key.iter().cycle()).map(|(b, k)| b ^ k).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked_wherever_they_stand() {
+        let redaction = Redaction::of(["s3cr&t", "q\"t"].into_iter());
+        for text in ["key s3cr&t end", "/x?key=s3cr%26t&a=b", "{\"a\":\"q\\\"t\"}"] {
+            let clean = redaction.clean(text);
+            assert!(clean.contains(MASK), "{clean}");
+            assert!(!clean.contains("s3cr") && !clean.contains("q\\\"t"), "{clean}");
+        }
+        assert_eq!(redaction.field("Authorization", "Bearer other"), MASK);
+        assert_eq!(redaction.field("cookie", "a=b"), MASK);
+        assert_eq!(redaction.field("A2A-Version", "1.0"), "1.0");
+    }
+
+    #[test]
+    fn what_a_websocket_carries_is_shown_without_secrets() {
+        let redaction = Redaction::default();
+        let text = br#"{"token":"abc"}"#;
+        let key = [1, 2, 3, 4];
+        let mut frame = vec![0x81, 0x80 | text.len() as u8];
+        frame.extend_from_slice(&key);
+        frame.extend(text.iter().zip(key.iter().cycle()).map(|(byte, key)| byte ^ key));
+        assert_eq!(unmasked(&frame).as_deref(), Some(&text[..]));
+        for end in 0..frame.len() {
+            assert_eq!(unmasked(&frame[..end]), None);
+        }
+        let received = [&[0x81, text.len() as u8][..], text].concat();
+        let line = shown(&redaction, &received);
+        assert!(line.contains(r#"{"token":"***"}"#), "{line}");
+    }
+
+    #[test]
+    fn members_that_carry_credentials_are_masked() {
+        let redaction = Redaction::default();
+        for (text, clean) in [
+            (r#"{"access_token": "a\"b","n":1}"#, r#"{"access_token": "***","n":1}"#),
+            (r#"{"refresh_token":"open"#, r#"{"refresh_token":"***"#),
+            ("grant_type=x&client_secret=abc&scope=y", "grant_type=x&client_secret=***&scope=y"),
+            ("client_secret=abc", "client_secret=***"),
+            (r#"{"token":null,"pageToken":"p"}"#, r#"{"token":null,"pageToken":"p"}"#),
+            (r#"{"text":"my token=5"}"#, r#"{"text":"my token=5"}"#),
+        ] {
+            assert_eq!(redaction.clean(text), clean);
+        }
+    }
+}

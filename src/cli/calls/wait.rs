@@ -1,0 +1,85 @@
+//! Waiting for a task: by its stream where the agent has one, by asking where it has none.
+//!
+//! Law: a wait ends when the task has ended or wants something of its client, and nowhere else: an
+//! unspecified state is neither. A stream that fails is no reason to give up while the task can be
+//! asked for. Ctrl-C and `--timeout` end the wait and never the task.
+
+use std::time::Duration;
+
+use peregrine::client::{Answer, ClientError};
+
+use super::{
+    super::{failure::CommandFailure, settings::SettingSource},
+    CalledAgent, Invocation,
+    agent::{AgentStream, failure},
+    show::FollowedStream,
+};
+
+/// The first pause of a wait that nobody gave an interval for.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause of a wait whose server cannot be reached.
+const LOST_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How often in a row a server may be out of reach before a wait gives up.
+const LOST_MAX: u32 = 5;
+
+/// Asks for a task until it has ended or wants something.
+///
+/// # Errors
+/// A [`CommandFailure`]; `TaskNotFoundError` among them.
+pub async fn poll(
+    agent: &CalledAgent,
+    on: &Invocation<'_>,
+    id: &str,
+    history: Option<u32>,
+) -> Result<Answer, CommandFailure> {
+    let interval = on.settings.time("poll-interval")?.unwrap_or(Duration::from_secs(2));
+    let is_given = *on.settings.source("poll-interval") != SettingSource::BuiltIn;
+    let mut pause = if is_given { interval } else { FIRST_PAUSE.min(interval) };
+    let mut lost = 0;
+    loop {
+        match agent.client.get_task(id, history).await {
+            Ok(answer) => {
+                lost = 0;
+                if know(on, &answer) {
+                    return Ok(answer);
+                }
+            }
+            Err(error) if error.is_connection_lost() && lost < LOST_MAX => {
+                lost += 1;
+                pause = (pause * 2).min(LOST_PAUSE_MAX);
+            }
+            Err(error) => return Err(failure(on, error)),
+        }
+        tokio::time::sleep(pause).await;
+        if lost == 0 {
+            pause = (pause * 2).min(interval);
+        }
+    }
+}
+
+/// Remembers the task of an answer; true: there is nothing more to wait for.
+pub fn know(on: &Invocation<'_>, answer: &Answer) -> bool {
+    let Some(view) = answer.task() else { return true };
+    let state = view.status().state;
+    on.know(&view.id().to_str(), &view.context_id().to_str(), state);
+    state.is_terminal() || state.is_interrupted()
+}
+
+/// Follows a stream until it has nothing more to say.
+///
+/// # Errors
+/// What the stream ended with, unless its task can be asked for.
+pub async fn follow(
+    on: &Invocation<'_>,
+    stream: &mut AgentStream,
+    followed: &mut FollowedStream,
+) -> Result<(), ClientError> {
+    while let Some(event) = stream.next().await {
+        let event = event?;
+        followed.take(on, &event);
+        if followed.is_settled {
+            break;
+        }
+    }
+    Ok(())
+}

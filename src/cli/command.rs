@@ -1,0 +1,203 @@
+//! The commands there are, and from words to one of them.
+
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::{
+    parts::WORDS,
+    serve,
+    settings::with_flags,
+    usage::{UsageError, verdict},
+};
+
+/// What the arguments ask for.
+pub enum CommandLine {
+    /// Text on stdout: a help, the version.
+    Print(String),
+    /// One of the commands.
+    Run(Box<ArgMatches>),
+}
+
+/// All commands. Nothing in it depends on the terminal: help has the same width everywhere.
+pub fn tree() -> Command {
+    let version = Arg::new("version").short('v').short_alias('V').long("version");
+    let version = version.help("Print the version").action(ArgAction::Version);
+    let root = Command::new("peregrine")
+        .bin_name("peregrine")
+        .about("Serves and calls A2A agents of every generation")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_version_flag(true)
+        .propagate_version(true)
+        .term_width(100)
+        .arg(version.global(true).display_order(1000))
+        .subcommands([
+            serve::command(),
+            send(),
+            card(),
+            task(),
+            client("chat", &[], "Talk with an agent, line by line"),
+            group("auth", "Credentials").subcommand(login()),
+            group("config", "The client's settings").subcommand(with_flags(
+                Command::new("show").about(
+                    "Show what holds, and who said so: a flag, the environment, a file, or nobody",
+                ),
+            )),
+            Command::new("completion")
+                .about("Print a completion script")
+                .arg(word("shell", "bash|elvish|fish|powershell|zsh", "The shell").required(true)),
+            Command::new("man")
+                .about("Write the manual pages into a folder, or the first of them to stdout")
+                .arg(word("folder", "DIR", "The folder")),
+        ]);
+    with_hidden_flags(root)
+}
+
+/// The settings may stand before the command, too.
+fn with_hidden_flags(command: Command) -> Command {
+    with_flags(command).mut_args(|arg| match arg.get_id().as_str() {
+        "version" => arg,
+        _ => arg.hide(true),
+    })
+}
+
+/// Reads the arguments, without the name of the program.
+///
+/// # Errors
+/// [`UsageError`].
+pub fn parse(words: Vec<OsString>) -> Result<CommandLine, UsageError> {
+    let tree = tree().no_binary_name(true);
+    let mut names: Vec<String> = Vec::new();
+    for command in tree.get_subcommands() {
+        names.push(command.get_name().to_owned());
+        names.extend(command.get_subcommands().map(|inner| inner.get_name().to_owned()));
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    match tree.try_get_matches_from(words) {
+        Ok(matches) if matches.subcommand().is_some() => Ok(CommandLine::Run(Box::new(matches))),
+        Ok(_) => Err(UsageError::new(
+            "nothing to do; try peregrine serve, peregrine send, or peregrine --help",
+        )),
+        Err(error) => verdict(&error, &names).map(CommandLine::Print),
+    }
+}
+
+/// A command with every setting of the client. `words`: what stands behind the agent.
+fn client(path: &'static str, words: &[&str], about: &'static str) -> Command {
+    let name = path.rsplit(' ').next().unwrap_or(path);
+    let behind: String = words.iter().map(|word| format!(" {word}")).collect();
+    let usage = format!(
+        "peregrine {path} -a REF{behind} [OPTIONS]\n       peregrine {path} REF{behind} [OPTIONS]"
+    );
+    // How many are wanted depends on the agent being known already: the usage says it better.
+    let arg = Arg::new(WORDS).num_args(0..=words.len() + 1).action(ArgAction::Append).hide(true);
+    with_flags(Command::new(name).about(about).override_usage(usage).arg(arg))
+}
+
+fn group(name: &'static str, about: &'static str) -> Command {
+    with_hidden_flags(Command::new(name).about(about).subcommand_required(true))
+}
+
+fn word(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).value_name(value_name).help(help)
+}
+
+fn flag(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
+    let arg = Arg::new(name).long(name).value_name(value_name).help(help);
+    arg.action(ArgAction::Append).allow_hyphen_values(true)
+}
+
+fn switch(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).help(help).action(ArgAction::SetTrue).overrides_with(name)
+}
+
+fn history() -> Arg {
+    flag("history", "N", "Show at most so many messages of the history")
+}
+
+fn send() -> Command {
+    client("send", &["\"TEXT\""], "Send a message to an agent, and wait for what comes of it")
+        .arg(flag("text", "TEXT", "A part of text; parts keep their order"))
+        .arg(flag("file", "PATH|URL", "A part that is a file: a path by value, a URL by reference"))
+        .arg(flag("data", "PATH|-", "A part of JSON, from a file or the standard input"))
+        .arg(flag("media-type", "TYPE", "The media type of the part before it"))
+        .arg(history())
+        .after_help(
+            "It waits until the task has ended or wants something of you; --async does not. Exit \
+             codes: 0 the agent has answered, whatever it says; 1 failure; 2 wrong usage; 3 nobody \
+             answers, or no card; 4 no or wrong credentials; 5 --timeout is over.",
+        )
+}
+
+fn card() -> Command {
+    group("card", "Agent cards")
+        .subcommand(
+            client("card get", &[], "Fetch a card and show it")
+                .arg(switch("validate", "Check it; what is wrong is named, and the exit code is 1"))
+                .arg(switch("extended", "The card for those who have credentials")),
+        )
+        .subcommand(client("card lint", &[], "Say everything that is wrong with a card"))
+        .subcommand(
+            client("card verify", &[], "Check the signatures of a card")
+                .arg(flag("public-key", "FILE", "A public key (PEM or JWK); may be repeated"))
+                .arg(flag("jwks", "FILE", "A set of public keys (JWKS); may be repeated")),
+        )
+}
+
+fn task() -> Command {
+    group("task", "Tasks of an agent")
+        .subcommand(client("task get", &["ID"], "Show a task").arg(history()))
+        .subcommand(
+            client("task list", &[], "List tasks, the newest first")
+                .arg(flag("status", "STATE", "Only those in this state, as WORKING"))
+                .arg(flag("page-size", "N", "At most so many: 1 to 100"))
+                .arg(flag("page-token", "TOKEN", "The page that the one before names"))
+                .arg(flag("after", "TIME", "Only those changed since then (RFC 3339)"))
+                .arg(switch("artifacts", "With their artifacts"))
+                .arg(history()),
+        )
+        .subcommand(client("task cancel", &["ID"], "Cancel a task"))
+        .subcommand(
+            client(
+                "task subscribe",
+                &["ID"],
+                "Follow a task until it has ended or wants something",
+            )
+            .arg(flag(
+                "after",
+                "N",
+                "Only events behind this number, where the agent counts",
+            )),
+        )
+        .subcommand(
+            client("task download", &["ID"], "Save the artifacts of a task")
+                .arg(flag("dir", "DIR", "Where to [default: .]"))
+                .arg(flag("artifact", "ID", "Only this artifact; may be repeated"))
+                .arg(switch("overwrite", "Write over files that are there")),
+        )
+        .subcommand(push_config())
+}
+
+fn push_config() -> Command {
+    let create = "Have an agent post the events of a task to a URL";
+    group("push-config", "Where an agent tells of a task")
+        .subcommand(
+            client("task push-config create", &["TASK"], create)
+                .arg(flag("url", "URL", "Where to").required(true))
+                .arg(flag("id", "ID", "Its name [default: the agent's choice]"))
+                .arg(flag("token", "TOKEN", "What the agent shows there"))
+                .arg(flag("auth-scheme", "SCHEME", "How the agent authenticates there, as Bearer"))
+                .arg(flag("auth-credentials", "TEXT", "With what")),
+        )
+        .subcommand(client("task push-config get", &["TASK", "CONFIG"], "Show one"))
+        .subcommand(client("task push-config list", &["TASK"], "List those of a task"))
+        .subcommand(client("task push-config delete", &["TASK", "CONFIG"], "Delete one"))
+}
+
+fn login() -> Command {
+    client("auth login", &[], "Get a token by OAuth and keep it for later calls").arg(flag(
+        "flow",
+        "device|client-credentials",
+        "How [default: by what is given]",
+    ))
+}

@@ -1,0 +1,144 @@
+//! What a command could not do: a code, a sentence, the way out, and an exit code that agrees.
+//!
+//! Law: two layers that are never mixed. What the protocol has a name for keeps it; what happens
+//! before or outside a request has a code of the command line's specification. A task that failed
+//! is no failure of the command.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::{settings::OutputFormat, text::one_line, usage::UsageError};
+
+/// A failure of the command line (its specification, §11.4).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandFailure {
+    /// What kind of failure.
+    pub code: FailureCode,
+    /// One sentence for a human, without secrets.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// What the transport called it: a number of JSON-RPC, a status of HTTP or gRPC.
+    pub a2a_code: Option<Value>,
+}
+
+/// What kind of failure it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FailureCode {
+    /// Wrong arguments.
+    Usage,
+    /// There is no card at the reference.
+    CardNotFound,
+    /// The card cannot be read, or the agent cannot be called by it.
+    CardInvalid,
+    /// Nobody answers.
+    Unreachable,
+    /// The agent wants credentials, and there are none.
+    CredentialsMissing,
+    /// The agent refused the credentials.
+    AuthFailed,
+    /// `--timeout` is over.
+    Timeout,
+    /// Ctrl-C; a code of our own, since the specification has none.
+    Interrupted,
+    /// Anything else that is not the agent's error.
+    Internal,
+    /// The agent's error, by its name in A2A 1.0 §3.3.2.
+    Protocol(String),
+}
+
+impl FailureCode {
+    /// As it stands in the output.
+    pub fn name(&self) -> &str {
+        match self {
+            FailureCode::Usage => "A2ACLI_ERR_USAGE",
+            FailureCode::CardNotFound => "A2ACLI_ERR_CARD_NOT_FOUND",
+            FailureCode::CardInvalid => "A2ACLI_ERR_CARD_INVALID",
+            FailureCode::Unreachable => "A2ACLI_ERR_UNREACHABLE",
+            FailureCode::CredentialsMissing => "A2ACLI_ERR_CREDENTIALS_MISSING",
+            FailureCode::AuthFailed => "A2ACLI_ERR_AUTH_FAILED",
+            FailureCode::Timeout => "A2ACLI_ERR_TIMEOUT",
+            FailureCode::Interrupted => "PEREGRINE_ERR_INTERRUPTED",
+            FailureCode::Internal => "A2ACLI_ERR_INTERNAL",
+            FailureCode::Protocol(name) => name,
+        }
+    }
+
+    /// The exit code of the process.
+    pub fn exit(&self) -> u8 {
+        match self {
+            FailureCode::CardInvalid | FailureCode::Internal | FailureCode::Protocol(_) => 1,
+            FailureCode::Usage => 2,
+            FailureCode::CardNotFound | FailureCode::Unreachable => 3,
+            FailureCode::CredentialsMissing | FailureCode::AuthFailed => 4,
+            FailureCode::Timeout => 5,
+            // What shells say of a process that SIGINT ended.
+            FailureCode::Interrupted => 130,
+        }
+    }
+}
+
+impl CommandFailure {
+    /// A failure with a sentence.
+    pub fn new(code: FailureCode, message: impl Into<String>) -> CommandFailure {
+        CommandFailure { code, message: message.into(), hint: None, a2a_code: None }
+    }
+
+    /// A failure whose output has said everything: it has an exit code and no more words.
+    pub fn said(code: FailureCode) -> CommandFailure {
+        CommandFailure::new(code, "")
+    }
+
+    /// What the user got wrong.
+    pub fn usage(message: impl Into<String>) -> CommandFailure {
+        CommandFailure::new(FailureCode::Usage, message)
+    }
+
+    /// The same, with a way out.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> CommandFailure {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The error object of the specification of the command line, on one line.
+    pub fn json(&self) -> String {
+        let error = json!({
+            "code": self.code.name(),
+            "message": self.message,
+            "hint": self.hint,
+            "a2aCode": self.a2a_code,
+        });
+        format!("{}\n", json!({ "error": error }))
+    }
+
+    /// The same for people.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String never fails.
+        let _ = writeln!(text, "Error: {}", one_line(&self.message));
+        let _ = writeln!(text, "Code: {}", one_line(self.code.name()));
+        if let Some(code) = &self.a2a_code {
+            let _ = writeln!(text, "A2A code: {}", one_line(&code.to_string()));
+        }
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(text, "Hint: {}", one_line(hint));
+        }
+        text
+    }
+
+    /// In this format.
+    pub fn shown(&self, format: OutputFormat) -> String {
+        match format {
+            OutputFormat::Text => self.text(),
+            OutputFormat::Json => self.json(),
+        }
+    }
+}
+
+impl From<UsageError> for CommandFailure {
+    fn from(UsageError(line): UsageError) -> CommandFailure {
+        CommandFailure::usage(line)
+    }
+}

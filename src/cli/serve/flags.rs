@@ -1,0 +1,98 @@
+//! The flags of `serve`, one row each: its name, what its value is called (none: a switch), and
+//! what it is for.
+
+use clap::{Arg, ArgAction, Command, builder::OsStringValueParser, value_parser};
+
+/// One flag: its name, what its value is called, and what it is for.
+type Row = (&'static str, &'static str, &'static str);
+
+/// The flags, as the help lists them.
+const ROWS: &[Row] = &[
+    ("listen", "ADDR", "Address and port; may be repeated [default: 127.0.0.1:3000]"),
+    (
+        "agent",
+        "[NAME=]KIND[:ARG]",
+        "Adds an agent; without NAME it is the default one; kinds: echo, script:FILE [default: \
+         echo]",
+    ),
+    ("tls-cert", "FILE", "Speaks TLS on every address, with this certificate chain (PEM)"),
+    ("tls-key", "FILE", "The private key of the certificate (PEM)"),
+    ("tls-client-ca", "FILE", "Clients must show a certificate that leads to one of these (PEM)"),
+    ("public-url", "URL", "The URL that cards name, for a server behind a proxy"),
+    (
+        "allow-host",
+        "HOST",
+        "Answers to this host, too, * for any; may be repeated [default: loopback names and \
+         addresses, --public-url's, the address connected to]",
+    ),
+    (
+        "trust-forwarded",
+        "",
+        "Cards believe X-Forwarded-Proto, -Host and -Prefix: only behind a proxy that sets them \
+         and that nobody can pass by",
+    ),
+    ("workers", "N", "Threads [default: one per core]"),
+    (
+        "memory",
+        "SIZE",
+        "What the server may take, divided among its limits [default: 4GiB, and 64 MiB for each \
+         worker above four]",
+    ),
+    ("show-memory", "", "The banner lists what the memory is for"),
+    ("limit", "NAME=VALUE", "Sets a limit, see docs/limits.md; may be repeated"),
+    ("mount", "PATH=DIALECT[:AGENT]", "Serves a dialect at a path of its own; may be repeated"),
+    (
+        "tenants",
+        "any|NAME,...",
+        "Names that are no agent's and have tasks of their own [default: any with one agent, none \
+         with several]",
+    ),
+    ("card", "v1|v03|hybrid", "Form of the public agent cards [default: hybrid]"),
+    ("strict", "", "--strict-version, and a message without messageId is refused"),
+    ("strict-version", "", "A 1.0 method without the A2A-Version header is refused"),
+    ("no-streaming", "", "Streaming operations are refused"),
+    (
+        "interfaces",
+        "LIST",
+        "What cards list, the preferred first: jsonrpc, http+json, grpc, websocket, each with =URL \
+         if need be [default: jsonrpc,http+json]",
+    ),
+    ("extended-card", "", "The extended agent card is served, to everybody"),
+    ("no-extended-card", "", "It is refused, as it is anyway"),
+    ("ws-origin", "ORIGIN", "Pages of this origin may open WebSockets, * for any; may be repeated"),
+    ("allow-anonymous", "", "Listen on addresses that other machines can reach"),
+];
+
+const AFTER: &str = "\
+SIGTERM or SIGINT ends the server when running calls have ended; a second one at once.
+SIGHUP makes it read the files of --tls-* again, for the connections that come from then on;
+without TLS there is nothing to read, which it says.";
+
+/// The command, with all its flags.
+pub fn command() -> Command {
+    let command = Command::new("serve")
+        .about("Serves agents: one port for every generation of A2A")
+        .after_help(AFTER)
+        .args(ROWS.iter().map(arg));
+    // For the framing test suites; deliberately not in the help.
+    #[cfg(feature = "test-echo")]
+    let command = command.arg(arg(&("test-echo", "PATH", "")).hide(true));
+    command
+}
+
+fn arg(row: &Row) -> Arg {
+    let (name, value, help) = *row;
+    let arg = Arg::new(name).long(name).help(help);
+    let arg = match value {
+        // What was said last holds, as with all flags that are not a list.
+        "" => arg.action(ArgAction::SetTrue).overrides_with(name),
+        _ => arg.action(ArgAction::Append).value_name(value).allow_hyphen_values(true),
+    };
+    match name {
+        "extended-card" => arg.overrides_with("no-extended-card"),
+        "no-extended-card" => arg.overrides_with("extended-card"),
+        _ if name.starts_with("tls-") => arg.value_parser(OsStringValueParser::new()),
+        _ if value.is_empty() => arg,
+        _ => arg.value_parser(value_parser!(String)),
+    }
+}

@@ -1,0 +1,166 @@
+//! Files of settings: one `A2ACLI_NAME=value` a line.
+//!
+//! Law: a `.env` has other people's lines as well, and they are none of our business. A line that
+//! is ours and cannot be read is an error with its number. The environment of the process is not
+//! touched.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// No `.env` is longer; one that is, is no `.env`.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Folders that are looked at on the way up.
+const FOLDERS_MAX: usize = 256;
+
+/// The settings that a file has, in its order.
+#[derive(Debug, Default)]
+pub struct EnvFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Variables and their values.
+    pub values: Vec<(String, String)>,
+    /// True: others than its owner may read it.
+    pub is_open: bool,
+}
+
+/// Reads a file of settings.
+///
+/// # Errors
+/// One line: the file cannot be read, is too long, or has a line that cannot be read, with its
+/// number.
+pub fn read(path: &Path) -> Result<EnvFile, String> {
+    let said = |error: io::Error| format!("cannot read {}: {error}", path.display());
+    let metadata = fs::metadata(path).map_err(said)?;
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(format!("{} is longer than {FILE_BYTES_MAX} bytes", path.display()));
+    }
+    let text = fs::read_to_string(path).map_err(said)?;
+    let values =
+        parse(&text).map_err(|(line, what)| format!("{}:{line}: {what}", path.display()))?;
+    Ok(EnvFile { path: path.to_owned(), values, is_open: is_open(&metadata) })
+}
+
+/// The nearest `.env` at or above `folder`.
+pub fn nearest_file(folder: &Path) -> Option<PathBuf> {
+    let folders = folder.ancestors().take(FOLDERS_MAX);
+    folders.map(|folder| folder.join(".env")).find(|path| path.is_file())
+}
+
+#[cfg(unix)]
+pub fn is_open(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    metadata.mode() & 0o077 != 0
+}
+
+#[cfg(not(unix))]
+pub fn is_open(_metadata: &fs::Metadata) -> bool {
+    false
+}
+
+/// The lines that are ours; an error has the number of its line.
+fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, String)> {
+    let mut values: Vec<(String, String)> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let line = line.strip_prefix("export ").map_or(line, str::trim_start);
+        if !line.starts_with("A2ACLI_") {
+            continue;
+        }
+        let wrong = |what: String| (index + 1, what);
+        let Some((name, value)) = line.split_once('=') else {
+            return Err(wrong("a line of ours is A2ACLI_NAME=value".to_owned()));
+        };
+        let name = name.trim_end();
+        if !name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_') {
+            return Err(wrong(format!("{name:?} is no name of a variable")));
+        }
+        if values.iter().any(|(other, _)| other == name) {
+            return Err(wrong(format!("{name} is said twice")));
+        }
+        let value = unquote(value.trim()).map_err(|what| wrong(format!("{name}: {what}")))?;
+        values.push((name.to_owned(), value));
+    }
+    Ok(values)
+}
+
+/// What stands in quotes, with escapes in double ones; else all up to a comment.
+fn unquote(text: &str) -> Result<String, &'static str> {
+    let mut letters = text.chars();
+    let (quote, rest) = match letters.next() {
+        Some(quote @ ('"' | '\'')) => (quote, letters.as_str()),
+        _ => {
+            let end = text.find(" #").unwrap_or(text.len());
+            let is_comment = text.starts_with('#');
+            return Ok(if is_comment { "" } else { text[..end].trim_end() }.to_owned());
+        }
+    };
+    let (mut value, mut letters) = (String::new(), rest.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' if quote == '"' => match letters.next() {
+                Some('n') => value.push('\n'),
+                Some('t') => value.push('\t'),
+                Some(same @ ('"' | '\\' | '$')) => value.push(same),
+                Some(_) | None => return Err("an escape is one of \\n, \\t, \\\", \\\\ and \\$"),
+            },
+            _ if letter == quote => {
+                let rest = letters.as_str().trim_start();
+                let is_end = rest.is_empty() || rest.starts_with('#');
+                return if is_end { Ok(value) } else { Err("there is text behind the quotes") };
+            }
+            _ => value.push(letter),
+        }
+    }
+    Err("the quotes are not closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_are_read_and_others_are_let_be() {
+        let lines = [
+            "",
+            "# A2ACLI_X=1",
+            "DATABASE=\"open",
+            "A2ACLI_A=1 # one",
+            " export A2ACLI_B = 'a # b' ",
+            "A2ACLI_C=\"x\\n\\\"y\\\"\"",
+            "A2ACLI_D=",
+            "A2ACLI_E=#no",
+            "A2ACLI_F=a#b",
+        ];
+        let values = parse(&lines.join("\n")).unwrap();
+        let values: Vec<(&str, &str)> =
+            values.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(
+            values,
+            [
+                ("A2ACLI_A", "1"),
+                ("A2ACLI_B", "a # b"),
+                ("A2ACLI_C", "x\n\"y\""),
+                ("A2ACLI_D", ""),
+                ("A2ACLI_E", ""),
+                ("A2ACLI_F", "a#b"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_bad_line_of_ours_has_its_number() {
+        for (text, line, said) in [
+            ("A=1\nA2ACLI_A", 2, "A2ACLI_NAME=value"),
+            ("A2ACLI_a=1", 1, "no name of a variable"),
+            ("A2ACLI_A=1\n\nA2ACLI_A=2", 3, "said twice"),
+            ("A2ACLI_A=\"1", 1, "not closed"),
+            ("A2ACLI_A='1' 2", 1, "behind the quotes"),
+            ("A2ACLI_A=\"\\x\"", 1, "an escape"),
+        ] {
+            let (at, what) = parse(text).unwrap_err();
+            assert!(at == line && what.contains(said), "{text}: {at}: {what}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What holds for one call of the command line, and who said so.
+//!
+//! Law: a flag wins over the environment, that over the local file, that over the global one, and
+//! that over what is built in. Which command it is decides nothing here.
+
+mod env_file;
+mod show;
+mod table;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgMatches, Command};
+
+use super::failure::CommandFailure;
+use env_file::EnvFile;
+use table::{SETTINGS, Setting, SettingKind};
+
+pub use env_file::is_open;
+pub use show::show;
+pub use table::variable;
+pub use values::OutputFormat;
+
+/// Where `~/.config/a2a-cli` is from the folder of the user.
+pub const CONFIG_FOLDER: &str = ".config/a2a-cli";
+
+/// Who said what a setting is; whoever stands further down wins.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SettingSource {
+    /// Nobody: it is built in.
+    BuiltIn,
+    /// The file of the user.
+    Global(PathBuf),
+    /// The file of the folder, or that of `--config`.
+    Local(PathBuf),
+    /// The environment.
+    Environment,
+    /// A flag.
+    Flag,
+}
+
+/// The world around a call, so that tests can have one of their own.
+pub struct Surroundings<'a> {
+    /// The environment.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The folder of the call.
+    pub folder: PathBuf,
+    /// The folder of the user.
+    pub home: Option<PathBuf>,
+}
+
+/// The settings of one call.
+#[derive(Debug)]
+pub struct Settings {
+    /// One for each of [`SETTINGS`].
+    held: Vec<HeldSetting>,
+    /// What the user should know of.
+    pub warnings: Vec<String>,
+    /// The folder of the user's configuration.
+    pub folder: Option<PathBuf>,
+}
+
+/// Makes a source of the place of a file.
+type FileRank = fn(PathBuf) -> SettingSource;
+
+#[derive(Clone, Debug)]
+struct HeldSetting {
+    values: Vec<String>,
+    source: SettingSource,
+}
+
+/// Adds the flag of every setting to a command.
+pub fn with_flags(command: Command) -> Command {
+    command.args(SETTINGS.iter().map(table::flag))
+}
+
+impl Settings {
+    /// Settles what holds. `flags`: those of the command first, then those before it.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`] of usage: a file that cannot be read.
+    pub fn resolve(
+        flags: &[&ArgMatches],
+        around: &Surroundings<'_>,
+    ) -> Result<Settings, CommandFailure> {
+        let config = SETTINGS.iter().find(|setting| setting.kind == SettingKind::NotInFiles);
+        let config = config.and_then(|setting| by_hand(setting, flags, around));
+        let config = config.and_then(|held| held.values.last().cloned());
+        let global = around.home.as_ref().map(|home| home.join(CONFIG_FOLDER));
+        let local = match &config {
+            Some(path) => Some(around.folder.join(path)),
+            None => env_file::nearest_file(&around.folder),
+        };
+        let global_file = global.as_ref().map(|folder| folder.join(".env"));
+        let global_file = global_file.filter(|path| path.is_file());
+        // The folder of the user's configuration may be the folder of the call.
+        let global_file = global_file.filter(|path| Some(path) != local.as_ref());
+        let read = |path: Option<PathBuf>| path.map_or(Ok(EnvFile::default()), read_file);
+        let files = [
+            (read(local)?, SettingSource::Local as FileRank),
+            (read(global_file)?, SettingSource::Global as fn(PathBuf) -> SettingSource),
+        ];
+        let held = SETTINGS.iter().map(|setting| {
+            let by_hand = by_hand(setting, flags, around);
+            by_hand.or_else(|| in_files(setting, &files)).unwrap_or_else(|| built_in(setting))
+        });
+        let held = held.collect();
+        let warnings = files.iter().flat_map(|(file, _)| warnings(file)).collect();
+        Ok(Settings { held, warnings, folder: global })
+    }
+
+    fn held(&self, name: &str) -> &HeldSetting {
+        let index = SETTINGS.iter().position(|setting| setting.name == name);
+        // A name that is no row is a mistake of this program, which its tests find.
+        &self.held[index.unwrap_or_else(|| unreachable!("no setting {name}"))]
+    }
+
+    /// Who said what the setting is.
+    pub fn source(&self, name: &str) -> &SettingSource {
+        &self.held(name).source
+    }
+
+    /// What was said last; `None`: nothing, or nothing at all in quotes.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.held(name).values.last().map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// Everything that was said, in its order.
+    pub fn list(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.held(name).values.iter().map(String::as_str).filter(|text| !text.is_empty())
+    }
+
+    /// Says it as a flag would.
+    pub fn say(&mut self, name: &str, value: &str) {
+        let index = SETTINGS.iter().position(|setting| setting.name == name);
+        if let Some(held) = index.and_then(|index| self.held.get_mut(index)) {
+            *held = HeldSetting { values: vec![value.to_owned()], source: SettingSource::Flag };
+        }
+    }
+
+    /// The values that nobody may be shown.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let rows = SETTINGS.iter().zip(&self.held).filter(|(setting, _)| setting.kind.is_secret());
+        let values = rows.flat_map(|(setting, held)| {
+            let is_pair = setting.name == "svc-param";
+            let of = move |value: &'_ String| -> usize {
+                if is_pair { value.find(':').map_or(0, |at| at + 1) } else { 0 }
+            };
+            held.values.iter().map(move |value| value[of(value)..].trim())
+        });
+        values.filter(|value| !value.is_empty())
+    }
+}
+
+/// From a flag or the environment. What is said at the command goes before what is said before it.
+fn by_hand(
+    setting: &Setting,
+    flags: &[&ArgMatches],
+    around: &Surroundings<'_>,
+) -> Option<HeldSetting> {
+    let said = |flags: &&ArgMatches| -> Option<Vec<String>> {
+        let values = flags.try_get_many::<String>(setting.name).ok().flatten()?;
+        Some(values.cloned().collect())
+    };
+    if let Some(values) = flags.iter().find_map(said) {
+        return Some(HeldSetting { values, source: SettingSource::Flag });
+    }
+    if setting.kind == SettingKind::FlagOnly {
+        return None;
+    }
+    let value = (around.variable)(&variable(setting))?;
+    Some(HeldSetting { values: split(setting, &value), source: SettingSource::Environment })
+}
+
+fn in_files(setting: &Setting, files: &[(EnvFile, FileRank)]) -> Option<HeldSetting> {
+    if matches!(setting.kind, SettingKind::FlagOnly | SettingKind::NotInFiles) {
+        return None;
+    }
+    let name = variable(setting);
+    files.iter().find_map(|(file, source)| {
+        let (_, value) = file.values.iter().find(|(other, _)| *other == name)?;
+        let source = source(file.path.clone());
+        Some(HeldSetting { values: split(setting, value), source })
+    })
+}
+
+fn built_in(setting: &Setting) -> HeldSetting {
+    let values = Some(setting.default.to_owned()).filter(|text| !text.is_empty());
+    HeldSetting { values: values.into_iter().collect(), source: SettingSource::BuiltIn }
+}
+
+fn split(setting: &Setting, value: &str) -> Vec<String> {
+    match setting.kind.separator() {
+        Some(separator) => value.split(separator).map(|one| one.trim().to_owned()).collect(),
+        None => vec![value.to_owned()],
+    }
+}
+
+fn read_file(path: PathBuf) -> Result<EnvFile, CommandFailure> {
+    env_file::read(&path).map_err(CommandFailure::usage)
+}
+
+/// What there is to say about a file: lines that mean nothing here, and secrets for everybody.
+fn warnings(file: &EnvFile) -> Vec<String> {
+    let of = |name: &str| SETTINGS.iter().find(|setting| variable(setting) == name);
+    let path = Path::new(&file.path).display();
+    let mut warnings = Vec::new();
+    for (name, _) in &file.values {
+        match of(name).map(|setting| setting.kind) {
+            Some(SettingKind::FlagOnly | SettingKind::NotInFiles) => {
+                warnings.push(format!("{path}: {name} has no effect in a file"));
+            }
+            Some(kind) if kind.is_secret() && file.is_open => {
+                warnings
+                    .push(format!("{path} has {name} and others may read it: chmod 600 {path}"));
+            }
+            Some(_) => {}
+            None => warnings.push(format!("{path}: {name} is no setting of this program")),
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! `config show`: what holds, and who said so.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::{super::text::one_line, SETTINGS, SettingSource, Settings, variable};
+use super::{OutputFormat, Setting};
+
+/// What stands for a secret.
+const MASK: &str = "***";
+
+/// The settings with their sources, in this format; secrets are masked.
+pub fn show(settings: &Settings, format: OutputFormat) -> String {
+    let rows = SETTINGS.iter().map(|setting| (setting, shown(settings, setting)));
+    match format {
+        OutputFormat::Text => {
+            let mut text = String::new();
+            for (setting, (values, source)) in rows {
+                let value = match values.is_empty() {
+                    true => "-".to_owned(),
+                    false => one_line(&values.join(", ")),
+                };
+                // Writing to a String never fails.
+                let _ = writeln!(text, "{}: {value} ({source})", setting.name);
+            }
+            text
+        }
+        OutputFormat::Json => {
+            let row = |(setting, (values, source)): (&Setting, (Vec<String>, String))| {
+                let value = match setting.kind.separator() {
+                    Some(_) => json!(values),
+                    None => values.last().map_or(Value::Null, |value| json!(value)),
+                };
+                // The command line's specification, §7.2: that is a flag and nothing else.
+                let variable = (setting.name != "stream").then(|| variable(setting));
+                let said = json!({"value": value, "source": source, "variable": variable});
+                (setting.name.to_owned(), said)
+            };
+            let rows: serde_json::Map<String, Value> = rows.map(row).collect();
+            format!("{}\n", Value::Object(rows))
+        }
+    }
+}
+
+fn shown(settings: &Settings, setting: &Setting) -> (Vec<String>, String) {
+    let source = match settings.source(setting.name) {
+        SettingSource::BuiltIn => "built-in".to_owned(),
+        SettingSource::Global(path) | SettingSource::Local(path) => path.display().to_string(),
+        SettingSource::Environment => format!("environment {}", variable(setting)),
+        SettingSource::Flag => format!("flag --{}", setting.name),
+    };
+    let mask = |value: &str| match value.split_once(':') {
+        // The name of a service parameter is no secret.
+        Some((key, _)) if setting.name == "svc-param" => format!("{key}:{MASK}"),
+        _ if setting.kind.is_secret() => MASK.to_owned(),
+        _ => value.to_owned(),
+    };
+    (settings.list(setting.name).map(mask).collect(), source)
+}

@@ -1,0 +1,241 @@
+//! Every setting of the client, one row each. A row is a flag, a variable of the environment, a
+//! line of a `.env` file and a line of `config show` at once, so that they cannot differ.
+
+use clap::{Arg, ArgAction};
+
+/// One setting.
+pub struct Setting {
+    /// The long flag, without its dashes.
+    pub name: &'static str,
+    /// What its value is called; empty: a switch.
+    pub value: &'static str,
+    /// What holds when nobody says anything; empty: nothing.
+    pub default: &'static str,
+    /// How it may be said, and shown.
+    pub kind: SettingKind,
+    /// What the help says.
+    pub help: &'static str,
+}
+
+/// How a setting may be said, and whether it is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SettingKind {
+    /// By flag, environment and file; one value.
+    Plain,
+    /// The same, and its value is shown to nobody.
+    Secret,
+    /// As a list, in order; separated by this in the environment and in files.
+    List(char),
+    /// The same, and its values are shown to nobody.
+    SecretList(char),
+    /// By flag alone.
+    FlagOnly,
+    /// By flag and environment: it says which file is read.
+    NotInFiles,
+}
+
+impl SettingKind {
+    /// True: its value is shown to nobody.
+    pub fn is_secret(self) -> bool {
+        matches!(self, Secret | SecretList(_))
+    }
+
+    /// What separates the values in one text, where there may be several.
+    pub fn separator(self) -> Option<char> {
+        match self {
+            List(separator) | SecretList(separator) => Some(separator),
+            Plain | Secret | FlagOnly | NotInFiles => None,
+        }
+    }
+}
+
+const fn row(
+    name: &'static str,
+    value: &'static str,
+    default: &'static str,
+    kind: SettingKind,
+    help: &'static str,
+) -> Setting {
+    Setting { name, value, default, kind, help }
+}
+
+use SettingKind::{FlagOnly, List, NotInFiles, Plain, Secret, SecretList};
+
+/// The settings, as the help lists them.
+pub const SETTINGS: &[Setting] = &[
+    row(
+        "agent-card",
+        "REF",
+        "",
+        Plain,
+        "The agent: a host or origin, the URL of its card, or a file",
+    ),
+    row("output", "text|json", "text", Plain, "The format of the output"),
+    row(
+        "stream",
+        "",
+        "false",
+        FlagOnly,
+        "Follow the agent's events; with -o json one JSON document a line",
+    ),
+    row("verbose", "", "false", Plain, "Show all of what was sent and received"),
+    row(
+        "debug",
+        "",
+        "false",
+        Plain,
+        "Show on stderr how it is done, and what goes over the wire; without secrets",
+    ),
+    row(
+        "config",
+        "FILE",
+        "",
+        NotInFiles,
+        "Read this file in place of the .env found by walking up from here",
+    ),
+    row(
+        "transport",
+        "BINDING",
+        "",
+        List(','),
+        "jsonrpc, http+json, grpc or websocket; may be repeated, the preferred first [default: the \
+         card's order]",
+    ),
+    row(
+        "a2a-version",
+        "VERSION",
+        "",
+        Plain,
+        "The protocol version to speak; below 1.0 only if it is named here [default: the highest \
+         that both have]",
+    ),
+    row(
+        "async",
+        "",
+        "false",
+        Plain,
+        "Do not wait for the task: its ids come at once (also --return-immediately, --no-wait)",
+    ),
+    row(
+        "wait",
+        "",
+        "",
+        Plain,
+        "Wait until the task has ended or wants something (also --watch) [default: true with send]",
+    ),
+    row(
+        "poll-interval",
+        "TIME",
+        "2s",
+        Plain,
+        "How often a task is asked for while it is waited for",
+    ),
+    row("timeout", "TIME", "", Plain, "How long to wait before giving up [default: for ever]"),
+    row("task-id", "ID", "", Plain, "Go on with this task"),
+    row("context-id", "ID", "", Plain, "Begin a task beside those of this context"),
+    row("metadata", "JSON", "", Plain, "An object that goes with the request, in its payload"),
+    row(
+        "svc-param",
+        "KEY:VALUE",
+        "",
+        SecretList('\n'),
+        "A service parameter (an HTTP header, gRPC metadata); may be repeated",
+    ),
+    row(
+        "extension",
+        "URI",
+        "",
+        List(','),
+        "An extension that you understand: it is declared to the agent; may be repeated",
+    ),
+    row(
+        "bearer",
+        "TOKEN",
+        "",
+        Secret,
+        "A bearer token; other users of this machine can see flags: better A2ACLI_BEARER",
+    ),
+    row(
+        "api-key",
+        "KEY",
+        "",
+        Secret,
+        "An API key; other users of this machine can see flags: better A2ACLI_API_KEY",
+    ),
+    row(
+        "basic",
+        "NAME:PASSWORD",
+        "",
+        Secret,
+        "A name and a password; better A2ACLI_BASIC, for the same reason",
+    ),
+    row("token-url", "URL", "", Plain, "OAuth: where tokens come from; it alone gets the secret"),
+    row("device-url", "URL", "", Plain, "OAuth: where a device code comes from, for auth login"),
+    row("issuer", "URL", "", Plain, "OAuth: who says where tokens come from (RFC 8414)"),
+    row("client-id", "ID", "", Plain, "OAuth: the client"),
+    row("client-secret", "SECRET", "", Secret, "OAuth: its secret; better A2ACLI_CLIENT_SECRET"),
+    row("scope", "SCOPE", "", List(' '), "OAuth: what is asked for; may be repeated"),
+    row("ca", "FILE", "", Plain, "Certificate authorities (PEM), beside those of the system"),
+    row("cert", "FILE", "", Plain, "Mutual TLS: your certificate chain (PEM)"),
+    row("key", "FILE", "", Plain, "Mutual TLS: its private key (PEM)"),
+    row(
+        "insecure",
+        "",
+        "false",
+        Plain,
+        "Do not verify certificates: for development only, with a warning",
+    ),
+    row(
+        "allow-http-credentials",
+        "",
+        "false",
+        Plain,
+        "Send credentials over plain http to other machines, too",
+    ),
+    row(
+        "allow-other-origin",
+        "",
+        "false",
+        Plain,
+        "Send credentials to an interface on another origin than the card's, too",
+    ),
+    row(
+        "dialect",
+        "NAME",
+        "standard",
+        Plain,
+        "The dialect that the agent speaks, see docs/dialects.md",
+    ),
+];
+
+/// The flag of a setting.
+pub fn flag(setting: &Setting) -> Arg {
+    let name = setting.name;
+    let help = match setting.default {
+        "" | "false" => setting.help.to_owned(),
+        default => format!("{} [default: {default}]", setting.help),
+    };
+    let arg = Arg::new(name).long(name).help(help).help_heading("Global options");
+    let arg = match setting.value {
+        "" => arg
+            .value_name("true|false")
+            .num_args(0..=1)
+            .require_equals(true)
+            .hide_possible_values(true)
+            .default_missing_value("true"),
+        value => arg.value_name(value).allow_hyphen_values(true),
+    };
+    let arg = arg.action(ArgAction::Append);
+    match name {
+        "agent-card" => arg.short('a'),
+        "output" => arg.short('o'),
+        "async" => arg.aliases(["return-immediately", "no-wait"]),
+        "wait" => arg.alias("watch"),
+        _ => arg,
+    }
+}
+
+/// The variable of a setting: `A2ACLI_` and its flag in upper snake case.
+pub fn variable(setting: &Setting) -> String {
+    format!("A2ACLI_{}", setting.name.to_ascii_uppercase().replace('-', "_"))
+}

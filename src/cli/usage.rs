@@ -1,0 +1,93 @@
+//! What the user got wrong, in one line: an error of clap's has several.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::nearest::nearest;
+
+/// What the user got wrong, in one line.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UsageError(pub String);
+
+impl UsageError {
+    /// An error with a line of its own.
+    pub fn new(line: impl Into<String>) -> UsageError {
+        UsageError(line.into())
+    }
+}
+
+/// What clap says of the arguments: text to be printed, or an error in one line.
+///
+/// # Errors
+/// [`UsageError`].
+pub fn verdict(error: &clap::Error, commands: &[&str]) -> Result<String, UsageError> {
+    let of = |kind| context(error, kind);
+    let arg = of(ContextKind::InvalidArg).unwrap_or_default();
+    let value = of(ContextKind::InvalidValue).unwrap_or_default();
+    let line = match error.kind() {
+        ErrorKind::DisplayHelp => return Ok(error.render().to_string()),
+        ErrorKind::DisplayVersion => {
+            return Ok(concat!("peregrine ", env!("CARGO_PKG_VERSION"), "\n").to_owned());
+        }
+        ErrorKind::UnknownArgument if arg.starts_with('-') => {
+            let hint = of(ContextKind::SuggestedArg);
+            let hint = hint.map_or(String::new(), |name| format!("; did you mean {name}?"));
+            format!("unknown flag {}{hint}", flag_alone(&arg))
+        }
+        ErrorKind::UnknownArgument => format!("what is {arg:?}? see peregrine --help"),
+        ErrorKind::InvalidSubcommand => {
+            let word = of(ContextKind::InvalidSubcommand).unwrap_or_default();
+            match nearest(&word, commands.iter().copied()) {
+                Some(name) => format!("what is {word:?}? did you mean {name}?"),
+                None => format!("what is {word:?}? see peregrine --help"),
+            }
+        }
+        ErrorKind::InvalidValue if value.is_empty() => {
+            format!("{} needs a value: {arg}", flag_alone(&arg))
+        }
+        ErrorKind::TooManyValues if !arg.starts_with('-') => {
+            "there are too many words; quote a text that has spaces".to_owned()
+        }
+        ErrorKind::TooManyValues => format!("{} takes no value", flag_alone(&arg)),
+        ErrorKind::MissingSubcommand => {
+            let names = all(error, ContextKind::ValidSubcommand);
+            let names = names.into_iter().filter(|name| name != "help").collect::<Vec<_>>();
+            format!("what to do? there are {}", names.join(", "))
+        }
+        ErrorKind::ArgumentConflict => {
+            let other = of(ContextKind::PriorArg).unwrap_or_default();
+            format!("{} and {} contradict each other", flag_alone(&arg), flag_alone(&other))
+        }
+        ErrorKind::MissingRequiredArgument => format!("{arg} is missing"),
+        ErrorKind::InvalidUtf8 => "an argument is not UTF-8".to_owned(),
+        _ => first_line(&error.render().to_string()),
+    };
+    Err(UsageError(line))
+}
+
+/// `--flag` of `--flag <VALUE>`.
+fn flag_alone(arg: &str) -> &str {
+    arg.split([' ', '=']).next().unwrap_or(arg)
+}
+
+fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(all) => all.first().cloned(),
+        ContextValue::StyledStr(text) => Some(text.to_string()),
+        // Numbers and flags of clap's own say nothing that a name does not; it may add more kinds.
+        _ => None,
+    }
+}
+
+fn all(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::Strings(all)) => all.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// The first line, without what clap begins it with.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}

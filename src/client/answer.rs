@@ -1,0 +1,100 @@
+//! What a call is answered with.
+
+use std::{fmt, sync::Arc};
+
+use crate::model::{
+    JsonObject, Message, Op, PushConfig, RawText, Received, TaskState, TaskView, received::TaskPage,
+};
+
+use super::{
+    format::push_json,
+    scratch::{ReplyBuf, Stash},
+};
+
+/// What a server answered. It keeps its memory until it is dropped, and then gives it to the next
+/// call.
+pub struct Answer {
+    said: ReplyBuf,
+    op: Op,
+    /// Its JSON is that of 1.0.
+    is_v1_json: bool,
+    stash: Arc<Stash>,
+}
+
+impl Answer {
+    pub(super) fn new(said: ReplyBuf, op: Op, is_v1_json: bool, stash: &Arc<Stash>) -> Answer {
+        Answer { said, op, is_v1_json, stash: Arc::clone(stash) }
+    }
+
+    /// All of it, in canonical form.
+    pub fn received(&self) -> &Received {
+        &self.said.received
+    }
+
+    /// The task.
+    pub fn task(&self) -> Option<TaskView<'_>> {
+        self.said.received.task()
+    }
+
+    /// The direct message.
+    pub fn message(&self) -> Option<Message<'_>> {
+        self.said.received.message()
+    }
+
+    /// The page of tasks.
+    pub fn page(&self) -> Option<TaskPage<'_>> {
+        self.said.received.page()
+    }
+
+    /// The push configurations of a list, or the one.
+    pub fn push_configs(&self) -> impl Iterator<Item = PushConfig<'_>> {
+        self.said.received.push_configs()
+    }
+
+    /// The extended card, as the JSON that it is.
+    pub fn card(&self) -> Option<JsonObject<'_>> {
+        self.said.received.card()
+    }
+
+    /// The task that it is or is about.
+    pub fn task_id(&self) -> Option<RawText<'_>> {
+        self.said.received.task_id()
+    }
+
+    /// The conversation that it belongs to.
+    pub fn context_id(&self) -> Option<RawText<'_>> {
+        self.said.received.context_id()
+    }
+
+    /// The state of the task.
+    pub fn state(&self) -> Option<TaskState> {
+        self.said.received.state()
+    }
+
+    /// The JSON of the result as it came, without its envelope, in the spelling of the server;
+    /// `None`: it did not come as JSON.
+    pub fn raw_json(&self) -> Option<&[u8]> {
+        self.said.body.get(self.said.received.span()).filter(|json| !json.is_empty())
+    }
+
+    /// Appends the JSON of the result as 1.0 has it: as it came where it came so, else written
+    /// anew.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match self.raw_json().filter(|_| self.is_v1_json) {
+            Some(json) => out.extend_from_slice(json),
+            None => push_json(out, &self.said.received, self.op),
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.stash.give_said(std::mem::take(&mut self.said));
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Answer").field(&self.said.received).finish()
+    }
+}

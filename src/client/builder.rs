@@ -1,0 +1,224 @@
+//! Making a client: what its caller wants, the agent's card, the interface that is chosen.
+
+use std::sync::{Arc, Mutex, RwLock, atomic::AtomicU64};
+
+use crate::{dialect::version::ProtocolVersion, http::FieldLinesBuf};
+
+use super::{
+    Binding, Client, ClientError, ClientErrorKind, ClientLimits, HttpUrl, Transport,
+    card::{AgentCard, CardFreshness, ChooseError, ChosenInterface, Preferences, choose},
+    client::SharedClient,
+    credentials::{Credentials, TokenCache, plan},
+    discover,
+    endpoint::AgentEndpoint,
+    retry::Backoff,
+    scratch::Stash,
+    websocket::IdleSessions,
+};
+
+/// How calls behave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallOptions {
+    /// Milliseconds for a whole call that is no stream, repetitions included: 120 s; a send waits
+    /// for its task meanwhile. For a stream: until its head has come.
+    pub call_ms: u64,
+    /// When calls that are safe to repeat are made once more.
+    pub backoff: Backoff,
+    /// True: the server handles a message once, however often it comes, so a send is repeated, too.
+    /// A2A 1.0 §3.3.1 leaves that to servers, and no card says it.
+    pub is_idempotent: bool,
+    /// Milliseconds between two looks at a task that cannot be streamed: 2 s.
+    pub poll_ms: u64,
+}
+
+impl Default for CallOptions {
+    fn default() -> CallOptions {
+        let (call_ms, poll_ms) = (120_000, 2_000);
+        CallOptions { call_ms, backoff: Backoff::default(), is_idempotent: false, poll_ms }
+    }
+}
+
+/// What a client is made of.
+///
+/// ```
+/// use peregrine::client::{Binding, ClientBuilder};
+///
+/// let builder = ClientBuilder::new().transports([Binding::HttpJson]).extension("urn:example:e");
+/// ```
+#[derive(Clone, Default)]
+pub struct ClientBuilder {
+    pub(super) wants: Preferences,
+    pub(super) limits: ClientLimits,
+    pub(super) options: CallOptions,
+    pub(super) extensions: Vec<String>,
+    pub(super) fields: FieldLinesBuf,
+    pub(super) credentials: Credentials,
+}
+
+impl ClientBuilder {
+    /// Wants what the specification says: the card's first interface, the newest version, 1.0 at
+    /// least.
+    pub fn new() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// The bindings to take, the most wanted first; where the card has none of them, its own order
+    /// decides.
+    #[must_use]
+    pub fn transports(mut self, transports: impl IntoIterator<Item = Binding>) -> ClientBuilder {
+        self.wants.transports = transports.into_iter().collect();
+        self
+    }
+
+    /// The version to speak, below the floor or not.
+    #[must_use]
+    pub fn version(mut self, version: ProtocolVersion) -> ClientBuilder {
+        self.wants.version = Some(version);
+        self
+    }
+
+    /// The oldest version to speak if none is named; 1.0 by default.
+    #[must_use]
+    pub fn floor(mut self, version: ProtocolVersion) -> ClientBuilder {
+        self.wants.floor = version;
+        self
+    }
+
+    /// The dialect to speak (`docs/dialects.md`), whatever the interface looks like.
+    #[must_use]
+    pub fn dialect(mut self, name: &'static str) -> ClientBuilder {
+        self.wants.dialect = Some(name);
+        self
+    }
+
+    /// What the caller proves with who it is, and where that may go. The card says which of it is
+    /// used.
+    #[must_use]
+    pub fn credentials(mut self, credentials: Credentials) -> ClientBuilder {
+        self.credentials = credentials;
+        self
+    }
+
+    /// What a server may take of the client.
+    #[must_use]
+    pub fn limits(mut self, limits: ClientLimits) -> ClientBuilder {
+        self.limits = limits;
+        self
+    }
+
+    /// How calls behave.
+    #[must_use]
+    pub fn options(mut self, options: CallOptions) -> ClientBuilder {
+        self.options = options;
+        self
+    }
+
+    /// Adds the URI of an extension to ask for (A2A 1.0 §4.6).
+    #[must_use]
+    pub fn extension(mut self, uri: impl Into<String>) -> ClientBuilder {
+        self.extensions.push(uri.into());
+        self
+    }
+
+    /// Adds a field that every request to the agent has, as HTTP field or as metadata of gRPC.
+    ///
+    /// # Errors
+    /// `InvalidField` when the name is no token (RFC 9110 §5.1), the value has a control byte, or
+    /// the name is one that the client writes itself.
+    pub fn field(mut self, name: &str, value: &str) -> Result<ClientBuilder, ClientError> {
+        discover::check_field(name, value)?;
+        self.fields.push(name, value);
+        Ok(self)
+    }
+
+    /// The card of the agent at `url` as it came, whether or not it can be read, and the URL that
+    /// it came from at last.
+    ///
+    /// # Errors
+    /// [`ClientError`], but never `Card`, `NoInterface` or `BelowFloor`.
+    pub async fn find_card_json<T: Transport>(
+        &self,
+        transport: &T,
+        url: &str,
+    ) -> Result<(Vec<u8>, HttpUrl), ClientError> {
+        let found = discover::find_document(transport, url, &self.limits, &self.options).await?;
+        Ok((found.json, found.url))
+    }
+
+    /// Reads the card of the agent at `url` over a transport and chooses an interface: `url` is the
+    /// agent's origin, or that of its card.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn discover_over<T: Transport>(
+        self,
+        transport: T,
+        url: &str,
+    ) -> Result<Client<T>, ClientError> {
+        let found = discover::find(&transport, url, &self.limits, &self.options).await?;
+        let client = self.connect(transport, found.card, Some(found.url), found.is_elsewhere)?;
+        client.inner.set_freshness(found.freshness);
+        Ok(client)
+    }
+
+    /// Chooses an interface of a card that is here already; `card_url` is where it came from, if it
+    /// came from a URL.
+    ///
+    /// # Errors
+    /// `NoInterface` or `BelowFloor`.
+    pub fn connect_over<T: Transport>(
+        self,
+        transport: T,
+        card: AgentCard,
+        card_url: Option<HttpUrl>,
+    ) -> Result<Client<T>, ClientError> {
+        self.connect(transport, card, card_url, false)
+    }
+
+    /// `is_elsewhere`: the card is from another origin than the caller named.
+    fn connect<T: Transport>(
+        self,
+        transport: T,
+        card: AgentCard,
+        card_url: Option<HttpUrl>,
+        is_elsewhere: bool,
+    ) -> Result<Client<T>, ClientError> {
+        let mut interface = choose(&card, card_url.as_ref(), &self.wants)?;
+        // Whoever can answer for the origin that was named must not choose who gets credentials.
+        interface.is_card_origin &= !is_elsewhere;
+        let endpoint = self.endpoint(&card, interface);
+        let stash = Stash::new(self.limits.clone());
+        let inner = SharedClient {
+            transport,
+            sessions: IdleSessions::new(),
+            stash,
+            rpc_id: AtomicU64::new(1),
+            endpoint: RwLock::new(Arc::new(endpoint)),
+            card: RwLock::new(Arc::new(card)),
+            card_url,
+            freshness: Mutex::new(CardFreshness::default()),
+            tokens: TokenCache::default(),
+            built: self,
+        };
+        Ok(Client { inner: Arc::new(inner) })
+    }
+
+    pub(super) fn endpoint(&self, card: &AgentCard, interface: ChosenInterface) -> AgentEndpoint {
+        let (to, is_card_origin) = (&interface.url.origin, interface.is_card_origin);
+        let credentials = plan(card, &self.credentials, to, is_card_origin);
+        AgentEndpoint::new(interface, &self.extensions, &self.fields, credentials)
+    }
+}
+
+impl From<ChooseError> for ClientError {
+    fn from(error: ChooseError) -> ClientError {
+        let detail = error.to_string();
+        let kind = match error {
+            ChooseError::BelowFloor { .. } => ClientErrorKind::BelowFloor,
+            ChooseError::UnknownVersion(_) | ChooseError::NoInterface { .. } => {
+                ClientErrorKind::NoInterface
+            }
+        };
+        ClientError::because(kind, detail)
+    }
+}

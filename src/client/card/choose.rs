@@ -1,0 +1,474 @@
+//! Which interface of a card is called, and in which version (A2A 1.0 §5.2, §8.3.2).
+//!
+//! Law: what the caller says comes first, then the newest version, then the card's order. An
+//! interface in a binding or a version that is not spoken, or with a URL that cannot be called, is
+//! passed over; one below the floor is never taken silently: when there is nothing else, that is an
+//! error which says how to allow it.
+
+use std::fmt;
+
+use crate::{
+    binding::interfaces::Binding,
+    dialect::{self, version::ProtocolVersion},
+    model::Generation,
+};
+
+use super::{super::HttpUrl, AgentCard, CardInterface};
+
+/// What a caller wants of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preferences {
+    /// Bindings, the most preferred first. When the card has none of them, its own order decides.
+    pub transports: Vec<Binding>,
+    /// The version to speak, below the floor or not; `None`: the newest that both have.
+    pub version: Option<ProtocolVersion>,
+    /// The oldest version to speak; 1.0 by default.
+    pub floor: ProtocolVersion,
+    /// The name of the dialect to speak, whatever the interface looks like.
+    pub dialect: Option<&'static str>,
+}
+
+impl Default for Preferences {
+    fn default() -> Preferences {
+        Preferences {
+            transports: Vec::new(),
+            version: None,
+            floor: ProtocolVersion::V1_0,
+            dialect: None,
+        }
+    }
+}
+
+/// An interface of a card, and how it is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenInterface {
+    /// Where.
+    pub url: HttpUrl,
+    /// The binding.
+    pub binding: Binding,
+    /// What is said as `A2A-Version`: what the card says, or the newest that is spoken of its major
+    /// version.
+    pub version: ProtocolVersion,
+    /// The wire family of the version.
+    pub generation: Generation,
+    /// What each call sends as `tenant`.
+    pub tenant: Option<String>,
+    /// The name of the dialect that is spoken.
+    pub dialect: &'static str,
+    /// True: it has the origin that the card came from, so that credentials may go there; a card
+    /// that came from no URL was given by the caller, who means its interfaces. False when a
+    /// redirect led to the card from another origin, unless that is the same host without TLS.
+    pub is_card_origin: bool,
+}
+
+/// Why no interface of a card can be called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChooseError {
+    /// Every interface that could be called speaks a version below the floor.
+    BelowFloor {
+        /// The newest of their versions.
+        newest: ProtocolVersion,
+        /// The floor.
+        floor: ProtocolVersion,
+    },
+    /// The version that the caller wants is not spoken here.
+    UnknownVersion(ProtocolVersion),
+    /// No interface has a binding and a version that are spoken, in the version that is wanted, and
+    /// a URL that can be called; what the card offers, in words.
+    NoInterface {
+        /// The version that the caller wants.
+        wanted: Option<ProtocolVersion>,
+        /// What the card offers.
+        offered: String,
+    },
+}
+
+impl fmt::Display for ChooseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChooseError::BelowFloor { newest, floor } => write!(
+                f,
+                "the agent speaks A2A {newest}, and {floor} is the oldest version allowed; \
+                 allow it with --a2a-version {newest}, or with ClientBuilder::floor"
+            ),
+            ChooseError::UnknownVersion(wanted) => {
+                write!(f, "A2A {wanted} is not spoken; 1.0, 0.3, 0.2 and 0.1 are")
+            }
+            ChooseError::NoInterface { wanted, offered } => {
+                match wanted {
+                    Some(wanted) => write!(f, "no interface of the card speaks A2A {wanted}")?,
+                    None => write!(f, "no interface of the card can be called")?,
+                }
+                write!(f, "; it offers {offered}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ChooseError {}
+
+/// Chooses the interface to call. `card_url` is where the card came from, if it came from a URL.
+///
+/// Of the transports that are preferred, the first that the card has is taken, otherwise all are
+/// alike; of these the newest version, and of that version what the card lists first.
+///
+/// # Errors
+/// [`ChooseError`].
+pub fn choose(
+    card: &AgentCard,
+    card_url: Option<&HttpUrl>,
+    wants: &Preferences,
+) -> Result<ChosenInterface, ChooseError> {
+    if let Some(wanted) = wants.version.filter(|wanted| wanted.generation().is_none()) {
+        return Err(ChooseError::UnknownVersion(wanted));
+    }
+    let callable = || {
+        let all = card.interfaces.iter();
+        all.filter_map(|one| callable(one, card_url, wants))
+    };
+    let is_allowed = |one: &ChosenInterface| wants.version.is_some() || one.version >= wants.floor;
+    let rank = |one: &ChosenInterface| {
+        let preferred = wants.transports.iter().position(|binding| *binding == one.binding);
+        preferred.unwrap_or(usize::MAX)
+    };
+    let mut best: Option<ChosenInterface> = None;
+    for one in callable().filter(is_allowed) {
+        let is_better = best.as_ref().is_none_or(|best| match rank(&one).cmp(&rank(best)) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => one.version > best.version,
+            std::cmp::Ordering::Greater => false,
+        });
+        if is_better {
+            best = Some(one);
+        }
+    }
+    best.ok_or_else(|| match callable().map(|one| one.version).max() {
+        Some(newest) if wants.version.is_none() => {
+            ChooseError::BelowFloor { newest, floor: wants.floor }
+        }
+        Some(_) | None => {
+            ChooseError::NoInterface { wanted: wants.version, offered: offered(card) }
+        }
+    })
+}
+
+/// How an interface is called; `None`: it cannot be, or not in the version that is wanted.
+fn callable(
+    interface: &CardInterface,
+    card_url: Option<&HttpUrl>,
+    wants: &Preferences,
+) -> Option<ChosenInterface> {
+    let binding = interface.binding()?;
+    let version = match wants.version {
+        Some(wanted) => wanted_version(interface, wanted)?,
+        None => interface.version()?.spoken()?,
+    };
+    let generation = version.generation()?;
+    if !is_spoken(binding, generation) {
+        return None;
+    }
+    let url = interface.target(card_url).ok()?;
+    let dialect = wants.dialect.unwrap_or_else(|| dialect_at(&url, card_url, binding, generation));
+    Some(ChosenInterface {
+        is_card_origin: card_url.is_none_or(|card| card.origin == url.origin),
+        tenant: (!interface.tenant.is_empty()).then(|| interface.tenant.clone()),
+        url,
+        binding,
+        version,
+        generation,
+        dialect,
+    })
+}
+
+/// The version to speak when the caller wants `wanted`: 0.2 and 0.3 are one family, in which a card
+/// may name either, and a card of 0.x that names no version may mean any of them.
+fn wanted_version(interface: &CardInterface, wanted: ProtocolVersion) -> Option<ProtocolVersion> {
+    let said = interface.version()?.spoken();
+    let is_same = said.and_then(ProtocolVersion::generation) == wanted.generation();
+    let is_open =
+        interface.is_version_assumed && said.is_some_and(|said| said.major == wanted.major);
+    (is_same || is_open).then_some(wanted)
+}
+
+/// 0.1 has JSON-RPC alone; the platform that brings it to WebSockets brings the same messages.
+fn is_spoken(binding: Binding, generation: Generation) -> bool {
+    match (binding, generation) {
+        (Binding::JsonRpc | Binding::WebSocket, _) => true,
+        (Binding::HttpJson | Binding::Grpc, Generation::V03 | Generation::V1) => true,
+        (Binding::HttpJson | Binding::Grpc, Generation::V01) => false,
+    }
+}
+
+/// What is spoken at a URL: the dialect of a platform whose URLs look like it, else the standard.
+///
+/// LangSmith serves `/a2a/` and a UUID, and its cards by `assistant_id` (wire §8); others use that
+/// path, too, but not with such ids. Evo AI serves `/api/v1/a2a/` and an id.
+fn dialect_at(
+    url: &HttpUrl,
+    card_url: Option<&HttpUrl>,
+    binding: Binding,
+    generation: Generation,
+) -> &'static str {
+    let standard = dialect::STANDARD.name;
+    if binding != Binding::JsonRpc || generation != Generation::V03 {
+        return standard;
+    }
+    let path = url.path.split('?').next().unwrap_or_default();
+    let card_query = card_url.and_then(|card| card.path.split_once('?')).map(|(_, query)| query);
+    // Of two prefixes the longer one is meant.
+    let of_path = dialect::ALL.iter().filter_map(|one| {
+        let prefix = one.routes.by_name?;
+        let (_, id) = path.split_once(prefix)?;
+        Some((prefix.len(), one, id.trim_end_matches('/')))
+    });
+    let Some((_, found, id)) = of_path.max_by_key(|(len, _, _)| *len) else { return standard };
+    let is_named = match found.routes.card_query {
+        None => !id.is_empty() && !id.contains('/'),
+        Some(parameter) => {
+            let mut parts = card_query.into_iter().flat_map(|query| query.split('&'));
+            let names = |part: &str| part.split('=').next() == Some(parameter);
+            is_uuid(id) || parts.any(names)
+        }
+    };
+    if is_named { found.name } else { standard }
+}
+
+fn is_uuid(id: &str) -> bool {
+    let bytes = id.as_bytes();
+    bytes.len() == 36
+        && bytes.iter().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+/// What a card offers, for humans: at most eight interfaces.
+fn offered(card: &AgentCard) -> String {
+    const SHOWN_MAX: usize = 8;
+    let one = |interface: &CardInterface| {
+        let CardInterface { url, binding_name, version_text, .. } = interface;
+        let version = if version_text.is_empty() { "without a version" } else { version_text };
+        format!("{binding_name:?} {version} at {url:?}")
+    };
+    let shown = card.interfaces.iter().take(SHOWN_MAX).map(one).collect::<Vec<_>>().join(", ");
+    match card.interfaces.len().checked_sub(SHOWN_MAX) {
+        Some(more) if more > 0 => format!("{shown}, and {more} more"),
+        Some(_) | None => shown,
+    }
+}
+
+/// The version in which a server is asked again that answered VersionNotSupported to `asked`: the
+/// newest of those that it named, the wanted one if one is wanted. `named` are texts in which
+/// versions stand: the error's message, or entries of its data.
+///
+/// # Errors
+/// [`ChooseError::BelowFloor`] when only older versions than the floor are left, and
+/// [`ChooseError::NoInterface`] when there is none.
+pub fn next_version<'t>(
+    asked: ProtocolVersion,
+    named: impl IntoIterator<Item = &'t str>,
+    wants: &Preferences,
+) -> Result<ProtocolVersion, ChooseError> {
+    let versions: Vec<ProtocolVersion> = named.into_iter().flat_map(versions_in).collect();
+    let usable = |one: &ProtocolVersion| {
+        one.generation().is_some()
+            && *one != asked
+            && wants.version.is_none_or(|wanted| wanted.generation() == one.generation())
+    };
+    let newest = versions.iter().copied().filter(usable).max();
+    match newest {
+        Some(newest) if wants.version.is_some() || newest >= wants.floor => Ok(newest),
+        Some(newest) => Err(ChooseError::BelowFloor { newest, floor: wants.floor }),
+        None => {
+            let listed: Vec<String> = versions.iter().map(ProtocolVersion::to_string).collect();
+            let offered = match listed.as_slice() {
+                [] => "no other version".to_owned(),
+                _ => listed.join(", "),
+            };
+            Err(ChooseError::NoInterface { wanted: wants.version.or(Some(asked)), offered })
+        }
+    }
+}
+
+/// The versions in a text: numbers and dots between anything else.
+fn versions_in(text: &str) -> impl Iterator<Item = ProtocolVersion> {
+    let words = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+    words.filter_map(|word| ProtocolVersion::parse(word.trim_matches('.')))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{super::super::HttpOrigin, *};
+
+    const UUID: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
+
+    /// A card with these interfaces: URL, binding, version.
+    fn card(interfaces: &[(&str, &str, &str)]) -> AgentCard {
+        let listed: Vec<String> = interfaces
+            .iter()
+            .map(|(url, binding, version)| {
+                let rest =
+                    format!(r#""protocolBinding":"{binding}","protocolVersion":"{version}""#);
+                format!(r#"{{"url":"{url}",{rest}}}"#)
+            })
+            .collect();
+        let json = format!(r#"{{"name":"A","supportedInterfaces":[{}]}}"#, listed.join(","));
+        AgentCard::read(json.as_bytes()).unwrap()
+    }
+
+    fn chosen(card: &AgentCard, wants: &Preferences) -> String {
+        let url = HttpOrigin::parse("https://h/.well-known/agent-card.json").unwrap();
+        let one = choose(card, Some(&url), wants).unwrap();
+        format!("{} {} {}", one.url, one.binding.word(), one.version)
+    }
+
+    fn version(text: &str) -> ProtocolVersion {
+        ProtocolVersion::parse(text).unwrap()
+    }
+
+    fn wants(transports: &[Binding], version: Option<&str>, floor: &str) -> Preferences {
+        Preferences {
+            transports: transports.to_vec(),
+            version: version.map(self::version),
+            floor: self::version(floor),
+            dialect: None,
+        }
+    }
+
+    const MIXED: &[(&str, &str, &str)] = &[
+        ("https://h/mqtt", "https://x.example/mqtt", "1.0"),
+        ("https://h/old", "JSONRPC", "0.3"),
+        ("https://h/bad", "JSONRPC", "one"),
+        ("not a url", "JSONRPC", "1.0"),
+        ("https://h/rest", "HTTP+JSON", "1.0"),
+        ("h:1", "GRPC", "0.3.0"),
+        ("https://h/rpc", "JSONRPC", "1.0.1"),
+        ("https://h/next", "JSONRPC", "2.0"),
+    ];
+
+    #[test]
+    fn preferences_come_first_then_the_newest_version_then_the_cards_order() {
+        use Binding::{Grpc, HttpJson, JsonRpc, WebSocket};
+        let card = card(MIXED);
+        for (transports, version, floor, expected) in [
+            (&[][..], None, "1.0", "https://h/rest http+json 1.0"),
+            (&[JsonRpc], None, "1.0", "https://h/rpc jsonrpc 1.0"),
+            (&[WebSocket, JsonRpc, HttpJson], None, "1.0", "https://h/rpc jsonrpc 1.0"),
+            // Its gRPC is below the floor, and nothing else is preferred: the card's order.
+            (&[Grpc], None, "1.0", "https://h/rest http+json 1.0"),
+            (&[Grpc], None, "0.3", "https://h:1/ grpc 0.3"),
+            (&[], None, "0.3", "https://h/rest http+json 1.0"),
+            (&[JsonRpc], None, "0.1", "https://h/rpc jsonrpc 1.0"),
+            (&[], Some("0.3"), "1.0", "https://h/old jsonrpc 0.3"),
+            (&[Grpc], Some("0.3"), "1.0", "https://h:1/ grpc 0.3"),
+            (&[], Some("0.2"), "1.0", "https://h/old jsonrpc 0.2"),
+        ] {
+            let wants = wants(transports, version, floor);
+            assert_eq!(chosen(&card, &wants), expected, "{wants:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_below_the_floor_is_taken_silently() {
+        let old = card(&[("https://h/a", "JSONRPC", "0.2.5"), ("https://h/b", "GRPC", "0.3")]);
+        let error = choose(&old, None, &Preferences::default()).unwrap_err();
+        let (newest, floor) = (version("0.3"), version("1.0"));
+        assert_eq!(error, ChooseError::BelowFloor { newest, floor });
+        let said = error.to_string();
+        assert!(said.contains("--a2a-version 0.3") && said.contains("ClientBuilder::floor"));
+        let allowed = chosen(&old, &wants(&[], None, "0.2"));
+        assert_eq!(allowed, "https://h:443/b grpc 0.3".replace(":443", ""));
+    }
+
+    #[test]
+    fn what_cannot_be_spoken_says_what_the_card_offers() {
+        let card = card(&[("https://h/m", "urn:mqtt", "1.0"), ("https://h/n", "JSONRPC", "9.0")]);
+        let error = choose(&card, None, &Preferences::default()).unwrap_err().to_string();
+        assert!(error.contains(r#""urn:mqtt" 1.0 at "https://h/m""#), "{error}");
+        assert!(error.contains(r#""JSONRPC" 9.0"#), "{error}");
+        let error = choose(&card, None, &wants(&[], Some("0.3"), "1.0")).unwrap_err();
+        assert!(
+            error.to_string().starts_with("no interface of the card speaks A2A 0.3; it offers")
+        );
+        let error = choose(&card, None, &wants(&[], Some("2.0"), "1.0")).unwrap_err();
+        assert_eq!(error, ChooseError::UnknownVersion(version("2.0")));
+        let many = self::card(&[("https://h/m", "urn:mqtt", "1.0"); 9]);
+        let error = choose(&many, None, &Preferences::default()).unwrap_err().to_string();
+        assert!(error.ends_with(", and 1 more"), "{error}");
+    }
+
+    #[test]
+    fn a_newer_minor_version_is_spoken_to_in_the_newest_known() {
+        let newer = card(&[("https://h/a", "JSONRPC", "1.4")]);
+        assert_eq!(chosen(&newer, &Preferences::default()), "https://h/a jsonrpc 1.0");
+    }
+
+    #[test]
+    fn a_card_without_a_version_means_the_one_that_is_wanted() {
+        let json = r#"{"name":"A","url":"https://h/a"}"#;
+        let card = AgentCard::read(json.as_bytes()).unwrap();
+        assert_eq!(chosen(&card, &wants(&[], None, "0.1")), "https://h/a jsonrpc 0.3");
+        assert_eq!(chosen(&card, &wants(&[], Some("0.1"), "1.0")), "https://h/a jsonrpc 0.1");
+        assert!(choose(&card, None, &wants(&[], Some("1.0"), "1.0")).is_err());
+        let said = r#"{"name":"A","url":"https://h/a","protocolVersion":"0.3.0"}"#;
+        let said = AgentCard::read(said.as_bytes()).unwrap();
+        assert!(choose(&said, None, &wants(&[], Some("0.1"), "1.0")).is_err());
+    }
+
+    #[test]
+    fn interfaces_on_another_origin_are_marked_and_tenants_are_kept() {
+        let json = r#"{"name":"A","supportedInterfaces":[{"url":"https://other/",
+            "protocolBinding":"JSONRPC","protocolVersion":"1.0","tenant":"t/1"}]}"#;
+        let card = AgentCard::read(json.as_bytes()).unwrap();
+        let at = |url: &str| {
+            let url = HttpOrigin::parse(url).unwrap();
+            choose(&card, Some(&url), &Preferences::default()).unwrap()
+        };
+        assert!(at("https://other:443/card").is_card_origin);
+        assert!(!at("http://other/card").is_card_origin);
+        assert!(!at("https://h/card").is_card_origin);
+        assert_eq!(at("https://h/card").tenant.as_deref(), Some("t/1"));
+        assert!(choose(&card, None, &Preferences::default()).unwrap().is_card_origin);
+    }
+
+    #[test]
+    fn dialects_are_told_by_the_path_unless_the_caller_says() {
+        let dialect = |path: &str, version: &str, card_path: &str, said: Option<&'static str>| {
+            let card = card(&[(&format!("https://h{path}"), "JSONRPC", version)]);
+            let url = HttpOrigin::parse(&format!("https://h{card_path}")).unwrap();
+            let floor = ProtocolVersion::V0_1;
+            let wants = Preferences { floor, dialect: said, ..Preferences::default() };
+            choose(&card, Some(&url), &wants).unwrap().dialect
+        };
+        let langsmith = format!("/a2a/{UUID}");
+        assert_eq!(dialect(&langsmith, "0.3", "/", None), "langsmith");
+        assert_eq!(dialect("/a2a/x", "0.3", "/card?assistant_id=x", None), "langsmith");
+        // ADK serves its agents there.
+        assert_eq!(dialect("/a2a/weather", "0.3", "/", None), "standard");
+        assert_eq!(dialect(&langsmith, "1.0", "/", None), "standard");
+        assert_eq!(dialect("/api/v1/a2a/7", "0.3", "/", None), "evo_ai");
+        assert_eq!(dialect(&format!("/api/v1/a2a/{UUID}"), "0.3", "/", None), "evo_ai");
+        assert_eq!(dialect("/api/v1/a2a/", "0.3", "/", None), "standard");
+        assert_eq!(dialect(&langsmith, "0.3", "/", Some("standard")), "standard");
+    }
+
+    #[test]
+    fn a_server_is_asked_again_in_a_version_that_it_named() {
+        let default = Preferences::default();
+        let (v1, v03) = (version("1.0"), version("0.3"));
+        let v11 = version("1.1");
+        assert_eq!(next_version(v11, ["versions 0.1, 0.3 and 1.0 are served."], &default), Ok(v1));
+        assert_eq!(
+            next_version(v1, ["0.3", "0.3.0"], &default),
+            Err(ChooseError::BelowFloor { newest: v03, floor: v1 })
+        );
+        assert_eq!(next_version(v1, ["0.3,0.1"], &wants(&[], None, "0.1")), Ok(v03));
+        // Never the same again, never what is not spoken, never another than the wanted one.
+        for named in ["1.0", "2.0", "", "no version", "1.0.0.0", "..."] {
+            let error = next_version(v1, [named], &default).unwrap_err();
+            assert!(matches!(error, ChooseError::NoInterface { .. }), "{named}");
+        }
+        assert!(next_version(v03, ["1.0"], &wants(&[], Some("0.3"), "0.1")).is_err());
+    }
+}

@@ -1,0 +1,60 @@
+//! Why a document is no card that a client can use.
+
+use std::fmt;
+
+/// Why a document is no card, and which member is to blame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardError {
+    /// The member, as `supportedInterfaces[0].url`; empty: the document itself.
+    pub member: String,
+    /// What is wrong with it.
+    pub problem: CardProblem,
+}
+
+/// What is wrong with a member of a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CardProblem {
+    /// The document is no JSON (RFC 8259); where.
+    NotJson(String),
+    /// The document has more bytes than this.
+    TooLarge(usize),
+    /// More objects and arrays are inside of each other than this.
+    TooDeep(usize),
+    /// The member stands twice in its object.
+    Twice,
+    /// It has more entries than this.
+    TooMany(usize),
+    /// It is required and absent, or empty.
+    Missing,
+    /// It has another type than this one.
+    Type(&'static str),
+    /// It is no URL that its binding can have; why.
+    Url(String),
+}
+
+impl CardError {
+    pub(super) fn of(member: &str, problem: CardProblem) -> CardError {
+        CardError { member: member.to_owned(), problem }
+    }
+}
+
+impl fmt::Display for CardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.member.as_str() {
+            "" => f.write_str("the agent card ")?,
+            member => write!(f, "the agent card's member {member} ")?,
+        }
+        match &self.problem {
+            CardProblem::NotJson(why) => write!(f, "is not JSON: {why}"),
+            CardProblem::TooLarge(max) => write!(f, "has more than {max} bytes"),
+            CardProblem::TooDeep(max) => write!(f, "is nested deeper than {max}"),
+            CardProblem::Twice => f.write_str("stands twice in its object"),
+            CardProblem::TooMany(max) => write!(f, "has more than {max} entries"),
+            CardProblem::Missing => f.write_str("is required, and missing or empty"),
+            CardProblem::Type(wanted) => write!(f, "is not {wanted}"),
+            CardProblem::Url(why) => write!(f, "cannot be called: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CardError {}

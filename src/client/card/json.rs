@@ -1,0 +1,157 @@
+//! JSON of cards, bounded: as a tree, because cards are small and rare.
+//!
+//! Law: a document has a limit of bytes and of depth, and no object has a member twice: two readers
+//! could read two cards in it, and a signature would cover but one of them.
+
+use std::{cell::Cell, fmt};
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::{CardError, CardProblem};
+
+/// Reads one JSON value.
+///
+/// `bytes_max` bounds the text, `depth_max` the objects and arrays that are open at once.
+///
+/// # Errors
+/// [`CardProblem::TooLarge`], [`CardProblem::TooDeep`], [`CardProblem::Twice`],
+/// [`CardProblem::NotJson`].
+pub(super) fn read(json: &[u8], bytes_max: usize, depth_max: usize) -> Result<Value, CardError> {
+    if json.len() > bytes_max {
+        return Err(CardError::of("", CardProblem::TooLarge(bytes_max)));
+    }
+    let found = Cell::new(None);
+    let seed = BoundedValue { depth_left: depth_max, found: &found };
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let value = seed.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
+    value.map_err(|error| match found.into_inner() {
+        Some(RefusedJson::TooDeep) => CardError::of("", CardProblem::TooDeep(depth_max)),
+        Some(RefusedJson::Twice(member)) => CardError::of(&member, CardProblem::Twice),
+        None => CardError::of("", CardProblem::NotJson(error.to_string())),
+    })
+}
+
+/// What serde has no error for.
+enum RefusedJson {
+    TooDeep,
+    Twice(String),
+}
+
+/// A value that is read, and how many more may be open inside.
+#[derive(Clone, Copy)]
+struct BoundedValue<'f> {
+    depth_left: usize,
+    found: &'f Cell<Option<RefusedJson>>,
+}
+
+impl<'f> BoundedValue<'f> {
+    fn inner<E: Error>(self) -> Result<BoundedValue<'f>, E> {
+        let depth_left = self.depth_left.checked_sub(1);
+        let Some(depth_left) = depth_left else {
+            self.found.set(Some(RefusedJson::TooDeep));
+            return Err(E::custom("too deep"));
+        };
+        Ok(BoundedValue { depth_left, ..self })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for BoundedValue<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for BoundedValue<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let inner = self.inner()?;
+        let mut values = Vec::new();
+        while let Some(value) = seq.next_element_seed(inner)? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let inner = self.inner()?;
+        let mut members = Map::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if members.contains_key(&name) {
+                self.found.set(Some(RefusedJson::Twice(name)));
+                return Err(A::Error::custom("twice"));
+            }
+            let value = map.next_value_seed(inner)?;
+            members.insert(name, value);
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn problem(json: &str) -> CardProblem {
+        read(json.as_bytes(), 100, 3).unwrap_err().problem
+    }
+
+    #[test]
+    fn a_document_is_read_as_serde_json_reads_it() {
+        for json in [r#"{"a":[1,-2,3.5,"x",true,null,{}]}"#, "[]", "7", "18446744073709551615"] {
+            let value: Value = serde_json::from_str(json).unwrap();
+            assert_eq!(read(json.as_bytes(), 100, 3).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn bytes_depth_and_repeated_members_are_refused() {
+        assert_eq!(problem(&" ".repeat(101)), CardProblem::TooLarge(100));
+        assert!(read(b"[[{}]]", 100, 3).is_ok());
+        assert_eq!(problem("[[{\"a\":[]}]]"), CardProblem::TooDeep(3));
+        let error = read(br#"{"a":{"url":1,"url":2}}"#, 100, 3).unwrap_err();
+        assert_eq!((error.problem, error.member.as_str()), (CardProblem::Twice, "url"));
+        for json in ["", "{", "{}x", "nul", "1e999", "\"\u{1}\""] {
+            assert!(matches!(problem(json), CardProblem::NotJson(_)), "{json}");
+        }
+    }
+
+    #[test]
+    fn the_deepest_document_within_the_bytes_is_refused_without_a_deep_stack() {
+        let deep = "[".repeat(1 << 20);
+        let error = read(deep.as_bytes(), 1 << 20, 64).unwrap_err();
+        assert_eq!(error.problem, CardProblem::TooDeep(64));
+    }
+}

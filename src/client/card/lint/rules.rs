@@ -1,0 +1,250 @@
+//! What types cannot say: URLs that can be called, versions, media types, skills that differ.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use crate::{binding::interfaces::Binding, dialect::version::ProtocolVersion};
+
+use super::{
+    super::{
+        super::{HttpOrigin, HttpUrl},
+        CardInterface, WELL_KNOWN, binding_of,
+    },
+    Findings, LintForm,
+    check::path,
+};
+
+pub(super) fn all(
+    card: &Map<String, Value>,
+    form: LintForm,
+    card_url: Option<&HttpUrl>,
+    findings: &mut Findings,
+) {
+    if card_url.is_some_and(|url| url.path == WELL_KNOWN[1]) && form != LintForm::V01 {
+        let message =
+            format!("the card came from {}; clients ask at {}", WELL_KNOWN[1], WELL_KNOWN[0]);
+        findings.warn("", "A2A 0.3 §5.3", message);
+    }
+    if form.is_v1() {
+        interfaces_v1(card, card_url, findings);
+    }
+    if form.is_v0() {
+        interfaces_v0(card, form, card_url, findings);
+    }
+    modes("", card, ["defaultInputModes", "defaultOutputModes"], form, findings);
+    skills(card, form, findings);
+    let clause = if form.is_v1() { "A2A 1.0 §4.4.1" } else { "A2A 0.3 §5.5" };
+    let mut links = vec![("documentationUrl".to_owned(), card.get("documentationUrl"))];
+    links.push(("iconUrl".to_owned(), card.get("iconUrl")));
+    links.push(("provider.url".to_owned(), card.get("provider").and_then(|one| one.get("url"))));
+    for (member, value) in links {
+        let text = value.and_then(Value::as_str).filter(|text| !text.is_empty());
+        if text.is_some_and(|text| HttpOrigin::parse(text).is_err()) {
+            findings.warn(&member, clause, "it is no absolute URL of http or https");
+        }
+    }
+}
+
+fn text<'v>(members: &'v Map<String, Value>, name: &str) -> Option<&'v str> {
+    members.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
+}
+
+fn entries<'v>(
+    members: &'v Map<String, Value>,
+    name: &str,
+) -> impl Iterator<Item = (String, &'v Map<String, Value>)> {
+    let list = members.get(name).and_then(Value::as_array).into_iter().flatten().enumerate();
+    let path = name.to_owned();
+    list.filter_map(move |(index, value)| Some((format!("{path}[{index}]"), value.as_object()?)))
+}
+
+const V1_INTERFACE: &str = "A2A 1.0 §4.4.6";
+
+fn interfaces_v1(card: &Map<String, Value>, card_url: Option<&HttpUrl>, findings: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for (at, one) in entries(card, "supportedInterfaces") {
+        let said = |name: &str| text(one, name).unwrap_or_default();
+        let (url, binding, version) =
+            (said("url"), said("protocolBinding"), said("protocolVersion"));
+        if !seen.insert((url, binding, version, said("tenant"))) {
+            findings.warn(&at, V1_INTERFACE, "it is listed twice");
+        }
+        if !version.is_empty() {
+            let member = path(&at, "protocolVersion");
+            match ProtocolVersion::parse(version) {
+                None => findings.error(&member, "A2A 1.0 §3.6", "it is no version"),
+                // A2A 1.0 §3.6: patch numbers are not used.
+                Some(_) if version.split('.').count() > 2 => {
+                    findings.warn(&member, "A2A 1.0 §3.6", "it has a patch number");
+                }
+                Some(_) => {}
+            }
+        }
+        let names = [path(&at, "url"), path(&at, "protocolBinding")];
+        interface(url, binding, &names, (V1_INTERFACE, "A2A 1.0 §5.8"), card_url, findings);
+    }
+}
+
+fn interfaces_v0(
+    card: &Map<String, Value>,
+    form: LintForm,
+    card_url: Option<&HttpUrl>,
+    findings: &mut Findings,
+) {
+    let clause = if form == LintForm::V01 { "A2A 0.1, AgentCard" } else { "A2A 0.3 §5.5" };
+    let url = text(card, "url").unwrap_or_default();
+    let preferred = text(card, "preferredTransport");
+    if form == LintForm::V03 {
+        if preferred.is_none() && card.get("preferredTransport").is_none() {
+            let message = "it is missing: clients take the URL for one of JSONRPC";
+            findings.warn("preferredTransport", "A2A 0.3 §5.6.1", message);
+        }
+        match text(card, "protocolVersion") {
+            None => findings.warn("protocolVersion", clause, "the card does not say its version"),
+            Some(version) if ProtocolVersion::parse(version).is_none() => {
+                findings.error("protocolVersion", clause, "it is no version");
+            }
+            Some(_) => {}
+        }
+    }
+    let binding = preferred.unwrap_or("JSONRPC");
+    let names = ["url".to_owned(), "preferredTransport".to_owned()];
+    interface(url, binding, &names, (clause, "A2A 0.3 §5.6.1"), card_url, findings);
+    let more: Vec<_> = entries(card, "additionalInterfaces").collect();
+    let transport =
+        |one: &Map<String, Value>| text(one, "transport").unwrap_or_default().to_owned();
+    let of_url = || more.iter().filter(|(_, one)| text(one, "url") == Some(url));
+    if !url.is_empty() && !more.is_empty() {
+        // A2A 0.3 §5.6.3: what the card says twice of one URL must be the same.
+        match of_url().find(|(_, one)| !transport(one).is_empty()) {
+            None => {
+                let message = "it should list the main url as well";
+                findings.warn("additionalInterfaces", "A2A 0.3 §5.5.5", message);
+            }
+            Some(_) if of_url().any(|(_, one)| transport(one).eq_ignore_ascii_case(binding)) => {}
+            Some((at, one)) => {
+                let message = format!("{at} has the same url with {}", transport(one));
+                findings.error("preferredTransport", "A2A 0.3 §5.6.3", message);
+            }
+        }
+    }
+    for (at, one) in &more {
+        let names = [path(at, "url"), path(at, "transport")];
+        let url = text(one, "url").unwrap_or_default();
+        let clauses = ("A2A 0.3 §5.5.5", "A2A 0.3 §5.6.1");
+        interface(url, &transport(one), &names, clauses, card_url, findings);
+    }
+}
+
+/// The URL and the binding of one interface. `members` are their paths, `clauses` where each is
+/// defined.
+fn interface(
+    url: &str,
+    binding: &str,
+    members: &[String; 2],
+    clauses: (&'static str, &'static str),
+    card_url: Option<&HttpUrl>,
+    findings: &mut Findings,
+) {
+    let [url_member, binding_member] = members;
+    let known = binding_of(binding);
+    if !binding.is_empty() && !Binding::ALL.iter().any(|known| known.name() == binding) {
+        match known {
+            Some(known) if !binding.contains("://") => {
+                let message = format!("{binding:?} should be {:?}", known.name());
+                findings.error(binding_member, clauses.1, message);
+            }
+            // A2A 1.0 §5.8: bindings of one's own are named by URIs.
+            None if !binding.contains(':') => {
+                let message =
+                    format!("{binding:?} is none of JSONRPC, GRPC, HTTP+JSON, and no URI");
+                findings.error(binding_member, clauses.1, message);
+            }
+            Some(_) | None => {}
+        }
+    }
+    if url.is_empty() {
+        return;
+    }
+    let clause = clauses.0;
+    if known == Some(Binding::Grpc) && url.contains("://") {
+        let message = "gRPC is reached at host:port, without a scheme";
+        findings.warn(url_member, clause, message);
+    }
+    let said = CardInterface {
+        url: url.to_owned(),
+        binding_name: binding.to_owned(),
+        ..CardInterface::default()
+    };
+    let target = match (known, said.target(None)) {
+        (_, Ok(target)) => target,
+        // A binding of somebody else may have URLs of its own.
+        (None, Err(_)) => return,
+        (Some(_), Err(error)) => {
+            return findings.error(url_member, clause, format!("it {}", problem(&error)));
+        }
+    };
+    let origin = &target.origin;
+    if !origin.is_secure() && !origin.is_loopback() {
+        let message = "it is not secured by TLS, and not on this machine";
+        findings.warn(url_member, "A2A 1.0 §7.1", message);
+    }
+    if matches!(origin.host_name(), "0.0.0.0" | "::") {
+        findings.warn(url_member, clause, "no client can call the address 0.0.0.0 or ::");
+    } else if origin.is_loopback() && card_url.is_some_and(|card| !card.origin.is_loopback()) {
+        findings.warn(url_member, clause, "it is on this machine, the card is not");
+    }
+    let is_ws = ["ws://", "wss://"].iter().any(|scheme| url.starts_with(scheme));
+    if known.is_some() && is_ws != (known == Some(Binding::WebSocket)) {
+        findings.warn(url_member, clause, format!("{binding} has no such URLs"));
+    }
+}
+
+fn problem(error: &super::super::CardError) -> String {
+    let super::super::CardProblem::Url(why) = &error.problem else { return error.to_string() };
+    format!("cannot be called: {why}")
+}
+
+fn skills(card: &Map<String, Value>, form: LintForm, findings: &mut Findings) {
+    let clause = if form.is_v1() { "A2A 1.0 §4.4.5" } else { "A2A 0.3 §5.5.4" };
+    let mut seen = BTreeSet::new();
+    for (at, skill) in entries(card, "skills") {
+        if let Some(id) = text(skill, "id")
+            && !seen.insert(id)
+        {
+            findings.error(&path(&at, "id"), clause, format!("another skill is called {id:?}"));
+        }
+        modes(&at, skill, ["inputModes", "outputModes"], form, findings);
+    }
+}
+
+fn modes(
+    base: &str,
+    members: &Map<String, Value>,
+    names: [&str; 2],
+    form: LintForm,
+    findings: &mut Findings,
+) {
+    let clause = if form.is_v1() { "A2A 1.0 §4.4.1" } else { "A2A 0.3 §5.5" };
+    for name in names {
+        let list = members.get(name).and_then(Value::as_array).into_iter().flatten();
+        for (index, value) in list.enumerate() {
+            let Some(mode) = value.as_str() else { continue };
+            if !is_media_type(mode) {
+                let member = format!("{}[{index}]", path(base, name));
+                findings.warn(&member, clause, format!("{mode:?} is no media type"));
+            }
+        }
+    }
+}
+
+/// RFC 9110 §8.3.1, and ranges of RFC 9110 §12.5.1, with whatever parameters.
+fn is_media_type(text: &str) -> bool {
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    let is_token = |part: &str| {
+        let is_tchar = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        !part.is_empty() && part.bytes().all(is_tchar)
+    };
+    essence.split_once('/').is_some_and(|(kind, sub)| is_token(kind) && is_token(sub))
+}

@@ -1,0 +1,31 @@
+//! Agent cards as clients read them.
+//!
+//! A card is read leniently ([`AgentCard::read`]), an interface of it is chosen strictly
+//! ([`choose`]).
+
+mod agent_card;
+mod choose;
+mod discovery;
+mod error;
+mod interface;
+mod json;
+mod lint;
+mod object;
+mod read;
+mod read_security;
+mod security;
+mod signature;
+
+pub use agent_card::{
+    AgentCard, CardCapabilities, CardExtension, CardProvider, CardSignature, CardSkill,
+};
+pub use choose::{ChooseError, ChosenInterface, Preferences, choose, next_version};
+pub use discovery::{CardFreshness, FRESH_MS_MAX, WELL_KNOWN, card_urls, is_not_there};
+pub use error::{CardError, CardProblem};
+pub use interface::{CardInterface, binding_of};
+pub use lint::{CardFinding, FindingLevel, lint, validate};
+pub use security::{
+    ApiKeyLocation, ApiKeyScheme, HttpAuthScheme, MutualTlsScheme, OAuth2Scheme, OAuthFlow,
+    OAuthFlowKind, OpenIdConnectScheme, SecurityRequirement, SecurityScheme, SecuritySchemes,
+};
+pub use signature::{CardKeys, KeyError, SignatureOutcome, SignedForm, WhyUnverifiable, verify};

@@ -1,0 +1,143 @@
+//! An object of a card and where it stands, so that an error can name a member.
+//!
+//! Law: a member is found under its name in JSON or in the proto (A2A 1.0 §5.5, wire §1.7); `null`
+//! is absent. Whoever asks for a text gets numbers and flags as text.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::{super::limits::CARD_ENTRIES_MAX, CardError, CardProblem};
+
+/// An object, and the path to it.
+pub(super) struct CardObject<'v> {
+    path: String,
+    members: &'v Map<String, Value>,
+}
+
+impl<'v> CardObject<'v> {
+    /// `path` is empty for the card itself.
+    pub fn of(path: &str, value: &'v Value) -> Option<CardObject<'v>> {
+        Some(CardObject { path: path.to_owned(), members: value.as_object()? })
+    }
+
+    /// Names and values of all members.
+    pub fn members(&self) -> impl Iterator<Item = (&'v String, &'v Value)> + use<'v> {
+        self.members.iter()
+    }
+
+    /// The path of a member.
+    pub fn path(&self, name: &str) -> String {
+        match self.path.as_str() {
+            "" => name.to_owned(),
+            path => format!("{path}.{name}"),
+        }
+    }
+
+    /// That a member is missing.
+    pub fn missing(&self, name: &str) -> CardError {
+        CardError::of(&self.path(name), CardProblem::Missing)
+    }
+
+    /// That a member has another type than `wanted`.
+    pub fn wrong_type(&self, name: &str, wanted: &'static str) -> CardError {
+        CardError::of(&self.path(name), CardProblem::Type(wanted))
+    }
+
+    /// The member of this name in JSON, unless it is `null`.
+    pub fn get(&self, name: &str) -> Option<&'v Value> {
+        let value = self.members.get(name).or_else(|| match snake_case(name) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(name) => self.members.get(&name),
+        });
+        value.filter(|value| !value.is_null())
+    }
+
+    /// A text; arrays and objects are none.
+    pub fn text(&self, name: &str) -> Option<String> {
+        as_text(self.get(name)?)
+    }
+
+    /// The first of these members that is there.
+    pub fn text_of(&self, names: &[&str]) -> Option<String> {
+        names.iter().find_map(|name| self.text(name))
+    }
+
+    /// A text that is not blank.
+    pub fn required_text(&self, name: &str) -> Result<String, CardError> {
+        let value = self.get(name).ok_or_else(|| self.missing(name))?;
+        let text = value.as_str().ok_or_else(|| self.wrong_type(name, "a string"))?;
+        if text.trim().is_empty() {
+            return Err(self.missing(name));
+        }
+        Ok(text.to_owned())
+    }
+
+    /// `true` or `false`, or either as a text.
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        match self.get(name)? {
+            Value::Bool(flag) => Some(*flag),
+            Value::String(text) => text.to_ascii_lowercase().parse().ok(),
+            Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+
+    /// A member that is an object.
+    pub fn object(&self, name: &str) -> Option<CardObject<'v>> {
+        CardObject::of(&self.path(name), self.get(name)?)
+    }
+
+    /// A member that is an object, free in its content.
+    pub fn map(&self, name: &str) -> Option<Map<String, Value>> {
+        self.get(name)?.as_object().cloned()
+    }
+
+    /// The entries of an array, each with its path; of anything else: none.
+    pub fn list(&self, name: &str) -> Result<Vec<(String, &'v Value)>, CardError> {
+        self.list_max(name, CARD_ENTRIES_MAX)
+    }
+
+    /// The same, with another limit than that of most lists.
+    pub fn list_max(&self, name: &str, max: usize) -> Result<Vec<(String, &'v Value)>, CardError> {
+        let Some(entries) = self.get(name).and_then(Value::as_array) else {
+            return Ok(Vec::new());
+        };
+        let path = self.path(name);
+        if entries.len() > max {
+            return Err(CardError::of(&path, CardProblem::TooMany(max)));
+        }
+        let numbered = entries.iter().enumerate();
+        Ok(numbered.map(|(index, value)| (format!("{path}[{index}]"), value)).collect())
+    }
+
+    /// Texts of an array; a text alone is one entry, and what is no text is left out.
+    pub fn texts(&self, name: &str) -> Result<Vec<String>, CardError> {
+        if let Some(Value::String(only)) = self.get(name) {
+            return Ok(vec![only.clone()]);
+        }
+        Ok(self.list(name)?.into_iter().filter_map(|(_, value)| as_text(value)).collect())
+    }
+}
+
+fn as_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The name in the proto of a name in JSON: `tokenUrl` is `token_url`; borrowed where it is equal.
+pub(super) fn snake_case(name: &str) -> Cow<'_, str> {
+    if !name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Cow::Borrowed(name);
+    }
+    let mut snake = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    Cow::Owned(snake)
+}

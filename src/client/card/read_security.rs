@@ -1,0 +1,227 @@
+//! Reads security schemes and requirements in the forms that cards have (wire §1.6), and in one
+//! more: JavaScript's SDK 1.3.0 writes its own objects, `{"scheme":{"$case":"…","value":{…}}}`.
+//!
+//! Law: a scheme in the wrapper of 1.0 is read from it, whatever `type` stands beside it (wire §10,
+//! trap 49). What cannot be understood is not read as "nothing is required".
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::model::Generation;
+
+use super::{
+    super::limits::CARD_ENTRIES_MAX, ApiKeyLocation, ApiKeyScheme, CardError, CardProblem,
+    HttpAuthScheme, MutualTlsScheme, OAuth2Scheme, OAuthFlow, OAuthFlowKind, OpenIdConnectScheme,
+    SecurityRequirement, SecurityScheme, SecuritySchemes, object::CardObject,
+};
+
+/// The schemes by their names.
+pub(super) fn schemes(card: &CardObject<'_>) -> Result<SecuritySchemes, CardError> {
+    let Some(said) = card.get("securitySchemes") else { return Ok(SecuritySchemes::new()) };
+    let Some(said) = CardObject::of("securitySchemes", said) else {
+        return Err(card.wrong_type("securitySchemes", "an object"));
+    };
+    let mut schemes = SecuritySchemes::new();
+    for (name, value) in said.members() {
+        if schemes.len() == CARD_ENTRIES_MAX {
+            let problem = CardProblem::TooMany(CARD_ENTRIES_MAX);
+            return Err(CardError::of("securitySchemes", problem));
+        }
+        let one = CardObject::of(&said.path(name), value);
+        let one = one.ok_or_else(|| said.wrong_type(name, "an object"))?;
+        schemes.insert(name.clone(), scheme(&one)?);
+    }
+    Ok(schemes)
+}
+
+/// The wrapper of 1.0 and the `type` of 0.3.
+#[derive(Clone, Copy)]
+enum SchemeKind {
+    ApiKey,
+    Http,
+    OAuth2,
+    OpenIdConnect,
+    MutualTls,
+}
+
+const KINDS: &[(SchemeKind, &str, &str)] = &[
+    (SchemeKind::ApiKey, "apiKeySecurityScheme", "apiKey"),
+    (SchemeKind::Http, "httpAuthSecurityScheme", "http"),
+    (SchemeKind::OAuth2, "oauth2SecurityScheme", "oauth2"),
+    (SchemeKind::OpenIdConnect, "openIdConnectSecurityScheme", "openIdConnect"),
+    (SchemeKind::MutualTls, "mtlsSecurityScheme", "mutualTLS"),
+];
+
+fn scheme(said: &CardObject<'_>) -> Result<SecurityScheme, CardError> {
+    let wrapped = KINDS.iter().find_map(|(kind, wrapper, _)| Some((*kind, said.object(wrapper)?)));
+    if let Some((kind, inner)) = wrapped {
+        return of_kind(kind, &inner);
+    }
+    if let Some((case, inner)) = one_of(said, "scheme") {
+        return match KINDS.iter().find(|(_, wrapper, _)| *wrapper == case) {
+            Some((kind, _, _)) => of_kind(*kind, &inner),
+            None => Ok(SecurityScheme::Unknown(case)),
+        };
+    }
+    let name = said.text("type").unwrap_or_default();
+    match KINDS.iter().find(|(_, _, of_type)| of_type.eq_ignore_ascii_case(&name)) {
+        Some((kind, _, _)) => of_kind(*kind, said),
+        None => Ok(SecurityScheme::Unknown(name)),
+    }
+}
+
+/// What a oneof of the proto is and has, as JavaScript's SDK keeps it.
+fn one_of<'v>(said: &CardObject<'v>, name: &str) -> Option<(String, CardObject<'v>)> {
+    let kept = said.object(name)?;
+    Some((kept.text("$case")?, kept.object("value")?))
+}
+
+fn of_kind(kind: SchemeKind, said: &CardObject<'_>) -> Result<SecurityScheme, CardError> {
+    let text = |name: &str| said.text(name).unwrap_or_default();
+    let description = text("description");
+    Ok(match kind {
+        SchemeKind::ApiKey => {
+            let location = said.text_of(&["location", "in"]).unwrap_or_default();
+            let location = match location.to_ascii_lowercase().as_str() {
+                "header" => ApiKeyLocation::Header,
+                "query" => ApiKeyLocation::Query,
+                "cookie" => ApiKeyLocation::Cookie,
+                _ => return Ok(SecurityScheme::Unknown("apiKey".to_owned())),
+            };
+            match said.text("name").filter(|name| !name.is_empty()) {
+                Some(name) => SecurityScheme::ApiKey(ApiKeyScheme { description, location, name }),
+                None => SecurityScheme::Unknown("apiKey".to_owned()),
+            }
+        }
+        SchemeKind::Http => SecurityScheme::Http(HttpAuthScheme {
+            description,
+            scheme: text("scheme"),
+            bearer_format: text("bearerFormat"),
+        }),
+        SchemeKind::OAuth2 => SecurityScheme::OAuth2(OAuth2Scheme {
+            description,
+            flows: said.object("flows").map_or_else(Vec::new, |flows| of_flows(&flows)),
+            // The proto's name, `oauth2_metadata_url`, as JSON libraries spell it.
+            metadata_url: text("oauth2MetadataUrl"),
+        }),
+        SchemeKind::OpenIdConnect => SecurityScheme::OpenIdConnect(OpenIdConnectScheme {
+            description,
+            open_id_connect_url: text("openIdConnectUrl"),
+        }),
+        SchemeKind::MutualTls => SecurityScheme::MutualTls(MutualTlsScheme { description }),
+    })
+}
+
+fn of_flows(said: &CardObject<'_>) -> Vec<OAuthFlow> {
+    if let Some((case, inner)) = one_of(said, "flow") {
+        let kind = OAuthFlowKind::ALL.into_iter().find(|kind| kind.name() == case);
+        return kind.map(|kind| of_flow(kind, &inner)).into_iter().collect();
+    }
+    let of_kind = |kind: OAuthFlowKind| Some(of_flow(kind, &said.object(kind.name())?));
+    OAuthFlowKind::ALL.into_iter().filter_map(of_kind).collect()
+}
+
+fn of_flow(kind: OAuthFlowKind, said: &CardObject<'_>) -> OAuthFlow {
+    use OAuthFlowKind::{AuthorizationCode, ClientCredentials, DeviceCode, Implicit, Password};
+    let required = |name: &str| Some(said.text(name).unwrap_or_default());
+    let optional = |name: &str| said.text(name).filter(|text| !text.is_empty());
+    let scopes = said.object("scopes").map_or_else(BTreeMap::new, |scopes| {
+        let texts = scopes
+            .members()
+            .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()));
+        texts.collect()
+    });
+    OAuthFlow {
+        kind,
+        authorization_url: match kind {
+            AuthorizationCode => required("authorizationUrl"),
+            Implicit => optional("authorizationUrl"),
+            ClientCredentials | Password | DeviceCode => None,
+        },
+        device_authorization_url: match kind {
+            DeviceCode => required("deviceAuthorizationUrl"),
+            AuthorizationCode | ClientCredentials | Implicit | Password => None,
+        },
+        token_url: match kind {
+            AuthorizationCode | ClientCredentials | DeviceCode => required("tokenUrl"),
+            Password => optional("tokenUrl"),
+            Implicit => None,
+        },
+        refresh_url: said.text("refreshUrl").unwrap_or_default(),
+        scopes,
+        pkce_required: match kind {
+            AuthorizationCode => said.flag("pkceRequired").unwrap_or_default(),
+            ClientCredentials | Implicit | Password | DeviceCode => false,
+        },
+    }
+}
+
+/// The requirements of the card, or of a skill.
+pub(super) fn requirements(said: &CardObject<'_>) -> Result<Vec<SecurityRequirement>, CardError> {
+    // A2A 0.3 calls them `security`; so do cards of 1.0 that were written after its guide (wire
+    // §10, trap 22).
+    let named = ["securityRequirements", "security"];
+    let Some(name) = named.into_iter().find(|name| said.get(name).is_some()) else {
+        return Ok(Vec::new());
+    };
+    if said.get(name).is_some_and(|value| !value.is_array()) {
+        return Err(said.wrong_type(name, "an array"));
+    }
+    said.list(name)?.into_iter().map(|(member, value)| requirement(&member, value)).collect()
+}
+
+fn requirement(member: &str, value: &Value) -> Result<SecurityRequirement, CardError> {
+    let wrong_type = |member: &str| CardError::of(member, CardProblem::Type("an object"));
+    let said = CardObject::of(member, value).ok_or_else(|| wrong_type(member))?;
+    // A scheme of 0.3 may be called `schemes`, but its scopes are an array.
+    let schemes = match said.get("schemes") {
+        Some(Value::Object(_)) => said.object("schemes").unwrap_or(said),
+        Some(_) | None => said,
+    };
+    let scopes = schemes.members().map(|(name, value)| {
+        let list = match value {
+            Value::Array(list) => list.as_slice(),
+            Value::Object(wrapped) => {
+                wrapped.get("list").and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => &[],
+        };
+        let texts = list.iter().filter_map(Value::as_str).map(str::to_owned);
+        (name.clone(), texts.collect())
+    });
+    Ok(SecurityRequirement { schemes: scopes.collect() })
+}
+
+/// Schemes and requirements, with those of 0.1, whose `authentication` has but names of schemes of
+/// HTTP, of which one is enough (A2A 0.1, `AgentAuthentication`).
+pub(super) fn with_requirements(
+    card: &CardObject<'_>,
+    generation: Generation,
+    mut schemes: SecuritySchemes,
+) -> Result<(SecuritySchemes, Vec<SecurityRequirement>), CardError> {
+    let mut requirements = requirements(card)?;
+    let authentication = card.object("authentication");
+    if let (Generation::V01, Some(authentication)) = (generation, authentication) {
+        for name in authentication.texts("schemes")? {
+            let is_free =
+                ["", "none", "public"].iter().any(|free| free.eq_ignore_ascii_case(&name));
+            if is_free {
+                return Ok((SecuritySchemes::new(), Vec::new()));
+            }
+            let is_http = ["bearer", "basic"].iter().any(|one| one.eq_ignore_ascii_case(&name));
+            let scheme = match is_http {
+                true => SecurityScheme::Http(HttpAuthScheme {
+                    description: String::new(),
+                    scheme: name.clone(),
+                    bearer_format: String::new(),
+                }),
+                false => SecurityScheme::Unknown(name.clone()),
+            };
+            let schemes_of_it = BTreeMap::from([(name.clone(), Vec::new())]);
+            requirements.push(SecurityRequirement { schemes: schemes_of_it });
+            schemes.insert(name, scheme);
+        }
+    }
+    Ok((schemes, requirements))
+}

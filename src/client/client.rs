@@ -1,0 +1,364 @@
+//! A client of one agent: its operations over whatever interface was chosen.
+
+use std::sync::{
+    Arc, Mutex, PoisonError, RwLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::{
+    fault::FaultKind,
+    model::{
+        Generation, Get, JsonObject, OutgoingCall, PushCall, PushConfigBuf, RawText, Target, Text,
+        uuid,
+    },
+};
+
+use super::{
+    Answer, ClientBuilder, ClientError, ClientErrorKind, HttpUrl, ListTasks, SendRequest,
+    Transport,
+    card::{AgentCard, CardFreshness, ChosenInterface, next_version},
+    credentials::TokenCache,
+    discover::{self, Renewed},
+    endpoint::AgentEndpoint,
+    exchange::Written,
+    format::WrittenCall,
+    request::two,
+    scratch::{CallBuffers, Stash},
+    websocket::IdleSessions,
+};
+
+/// Writes one call: makes it, with memory for what it borrows, and hands it on.
+pub(super) type WriteCall<'w> = dyn FnMut(&OutgoingCall<'_>) -> Result<Written, ClientError> + 'w;
+
+/// Makes one call, as often as it has to be written.
+pub(super) type MakeCall<'m> =
+    dyn Fn(&mut Vec<u8>, &mut WriteCall<'_>) -> Result<Written, ClientError> + Sync + 'm;
+
+/// A client of one agent. Clones share everything; calls may go on at the same time.
+///
+/// Made by [`ClientBuilder`](super::ClientBuilder), which reads the agent's card and chooses the
+/// interface.
+pub struct Client<T: Transport> {
+    pub(super) inner: Arc<SharedClient<T>>,
+}
+
+impl<T: Transport> Clone for Client<T> {
+    fn clone(&self) -> Client<T> {
+        Client { inner: Arc::clone(&self.inner) }
+    }
+}
+
+/// What all clones share.
+pub(super) struct SharedClient<T: Transport> {
+    pub transport: T,
+    /// Of an interface over WebSocket.
+    pub sessions: IdleSessions<T::Response>,
+    pub stash: Arc<Stash>,
+    pub rpc_id: AtomicU64,
+    pub endpoint: RwLock<Arc<AgentEndpoint>>,
+    pub card: RwLock<Arc<AgentCard>>,
+    /// Where the card came from.
+    pub card_url: Option<HttpUrl>,
+    /// Until when it is good.
+    pub freshness: Mutex<CardFreshness>,
+    /// The token, where the card asks for one of OAuth.
+    pub tokens: TokenCache,
+    /// What the caller wants.
+    pub built: ClientBuilder,
+}
+
+impl<T: Transport> SharedClient<T> {
+    pub(super) fn endpoint(&self) -> Arc<AgentEndpoint> {
+        Arc::clone(&self.endpoint.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn card(&self) -> Arc<AgentCard> {
+        Arc::clone(&self.card.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn set_freshness(&self, freshness: CardFreshness) {
+        *self.freshness.lock().unwrap_or_else(PoisonError::into_inner) = freshness;
+    }
+
+    pub(super) fn set_card(&self, card: Arc<AgentCard>) {
+        *self.card.write().unwrap_or_else(PoisonError::into_inner) = card;
+    }
+
+    /// Until when a call that begins now may take.
+    pub(super) fn due_ms(&self) -> u64 {
+        self.transport.now().mono_ms.saturating_add(self.built.options.call_ms)
+    }
+
+    /// Writes a call for an endpoint.
+    pub(super) fn write(
+        &self,
+        endpoint: &AgentEndpoint,
+        call: &OutgoingCall<'_>,
+        out: &mut WrittenCall,
+    ) -> Result<Written, ClientError> {
+        let rpc_id = self.rpc_id.fetch_add(1, Ordering::Relaxed);
+        endpoint.format.write(call, rpc_id, endpoint.tenant(), out)?;
+        let after = match call {
+            OutgoingCall::Subscribe(target) => target.after,
+            _ => None,
+        };
+        Ok(Written { op: call.op(), rpc_id, after })
+    }
+
+    /// Makes a call, over another interface once more if the server says that it does not speak the
+    /// version and names another one.
+    async fn run(&self, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
+        let mut scratch = self.stash.take();
+        let mut endpoint = self.endpoint();
+        let mut has_changed = false;
+        let answered = loop {
+            let CallBuffers { packed, written, .. } = &mut *scratch;
+            let written = match make(packed, &mut |call| self.write(&endpoint, call, written)) {
+                Ok(written) => written,
+                Err(error) => break Err(error),
+            };
+            match self.call(&endpoint, written, &mut scratch).await {
+                Err(error) if !has_changed => match self.change_version(&endpoint, error) {
+                    Ok(other) => (endpoint, has_changed) = (other, true),
+                    Err(error) => break Err(error),
+                },
+                Err(error) => break Err(error),
+                Ok(()) => break Ok(written.op),
+            }
+        };
+        let answer = answered.map(|op| {
+            let said = std::mem::take(&mut scratch.said);
+            Answer::new(said, op, endpoint.is_v1_json(), &self.stash)
+        });
+        self.stash.give(scratch);
+        answer
+    }
+}
+
+impl<T: Transport> Client<T> {
+    /// The agent's card: the extended one since it was fetched.
+    pub fn card(&self) -> Arc<AgentCard> {
+        self.inner.card()
+    }
+
+    /// The interface that is called.
+    pub fn interface(&self) -> ChosenInterface {
+        self.inner.endpoint().interface.clone()
+    }
+
+    /// Brings the requests.
+    pub fn transport(&self) -> &T {
+        &self.inner.transport
+    }
+
+    /// Sends a message and waits for what the request wants to wait for: a task or a message
+    /// (A2A 1.0 §3.1.1).
+    ///
+    /// # Errors
+    /// [`ClientError`]. A send is repeated only where the server cannot have read it.
+    pub async fn send(&self, request: &SendRequest) -> Result<Answer, ClientError> {
+        self.inner.check_push(request.has_push())?;
+        let id = uuid(self.inner.transport.random());
+        self.inner.run(&|packed, write| write(&request.call(false, &id, packed))).await
+    }
+
+    /// Reads a task (A2A 1.0 §3.1.3), with at most `history` of its messages; `None`: as many as
+    /// the server likes.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `TaskNotFound` among its faults.
+    pub async fn get_task(&self, id: &str, history: Option<u32>) -> Result<Answer, ClientError> {
+        let context_id = None;
+        self.inner
+            .run(&|packed, write| {
+                let id = raw(packed, id);
+                write(&OutgoingCall::Get(Get { id, context_id, history }))
+            })
+            .await
+    }
+
+    /// Lists tasks (A2A 1.0 §3.1.4), newest first.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `NotExpressible` before 1.0.
+    pub async fn list_tasks(&self, list: &ListTasks) -> Result<Answer, ClientError> {
+        self.inner.run(&|packed, write| write(&list.call(packed))).await
+    }
+
+    /// Cancels a task (A2A 1.0 §3.1.5) and gives it as it is then.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `TaskNotCancelable` among its faults.
+    pub async fn cancel_task(
+        &self,
+        id: &str,
+        metadata: Option<JsonObject<'_>>,
+    ) -> Result<Answer, ClientError> {
+        self.inner
+            .run(&|packed, write| {
+                let target = target(raw(packed, id), metadata);
+                write(&OutgoingCall::Cancel(target))
+            })
+            .await
+    }
+
+    /// Has the server send a task's events to a URL (A2A 1.0 §3.1.7); a configuration of the same
+    /// id is replaced.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `NotDeclared` when the card says that the agent does not.
+    pub async fn set_push_config(&self, config: &PushConfigBuf) -> Result<Answer, ClientError> {
+        self.inner.check_push(true)?;
+        let call = OutgoingCall::Push(PushCall::Set(config.view()));
+        self.inner.run(&|_, write| write(&call)).await
+    }
+
+    /// Reads a push configuration (A2A 1.0 §3.1.8). Without an id, which 1.0 demands, the one that
+    /// the server has by default.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn get_push_config(
+        &self,
+        task_id: &str,
+        id: Option<&str>,
+    ) -> Result<Answer, ClientError> {
+        self.push(&|packed| {
+            let [task_id, id] = two(packed, [Some(task_id), id]);
+            PushCall::Get { task_id: task_id.unwrap_or_default(), id }
+        })
+        .await
+    }
+
+    /// Lists the push configurations of a task (A2A 1.0 §3.1.9).
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn list_push_configs(&self, task_id: &str) -> Result<Answer, ClientError> {
+        self.push(&|packed| {
+            let task_id = raw(packed, task_id);
+            PushCall::List { task_id, page_size: None, page_token: None }
+        })
+        .await
+    }
+
+    /// Deletes a push configuration (A2A 1.0 §3.1.10); one that is not there is no error.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn delete_push_config(&self, task_id: &str, id: &str) -> Result<Answer, ClientError> {
+        self.push(&|packed| {
+            let [task_id, id] =
+                two(packed, [Some(task_id), Some(id)]).map(Option::unwrap_or_default);
+            PushCall::Delete { task_id, id }
+        })
+        .await
+    }
+
+    async fn push(
+        &self,
+        call: &(dyn for<'p> Fn(&'p mut Vec<u8>) -> PushCall<'p> + Sync),
+    ) -> Result<Answer, ClientError> {
+        self.inner.check_push(true)?;
+        self.inner.run(&|packed, write| write(&OutgoingCall::Push(call(packed)))).await
+    }
+
+    /// Reads the card for callers who say who they are (A2A 1.0 §3.1.11), which from then on is
+    /// this client's card. The interface that was chosen stays.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `NotDeclared` when the card says that there is none.
+    pub async fn extended_card(&self) -> Result<Arc<AgentCard>, ClientError> {
+        if !self.inner.card().is_extendable() {
+            return Err(not_declared("extended card"));
+        }
+        let answer = self.inner.run(&|_, write| write(&OutgoingCall::ExtendedCard)).await?;
+        let json = answer.card().map_or(&b""[..], JsonObject::raw);
+        let card = Arc::new(AgentCard::read(json)?);
+        self.inner.set_card(Arc::clone(&card));
+        Ok(card)
+    }
+
+    /// Asks whether the card has changed since it was read, unless its server said that it is good
+    /// for longer; true: it has, and is this client's from now on. The interface that was chosen
+    /// stays. A card that came from no URL never changes.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn refresh_card(&self) -> Result<bool, ClientError> {
+        let inner = &self.inner;
+        let known = inner.freshness.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(url) = &inner.card_url else { return Ok(false) };
+        if known.is_fresh(inner.transport.now()) {
+            return Ok(false);
+        }
+        let (limits, options) = (&inner.built.limits, &inner.built.options);
+        match discover::again(&inner.transport, url, known, limits, options).await? {
+            Renewed::Same(freshness) => {
+                inner.set_freshness(freshness);
+                Ok(false)
+            }
+            Renewed::Card(found) => {
+                inner.set_freshness(found.freshness);
+                inner.set_card(Arc::new(found.card));
+                Ok(true)
+            }
+        }
+    }
+}
+
+impl<T: Transport> SharedClient<T> {
+    /// The endpoint in a version that the server named when it refused the one that was asked in,
+    /// which all calls take from then on.
+    ///
+    /// # Errors
+    /// The same error, if it was another one or named no version above the floor.
+    pub(super) fn change_version(
+        &self,
+        asked: &AgentEndpoint,
+        error: ClientError,
+    ) -> Result<Arc<AgentEndpoint>, ClientError> {
+        if error.fault_kind() != Some(FaultKind::VersionNotSupported) {
+            return Err(error);
+        }
+        let fault = error.fault();
+        let named = fault
+            .into_iter()
+            .flat_map(|fault| [fault.message.as_str(), fault.data.as_deref().unwrap_or_default()]);
+        let next = next_version(asked.interface.version, named, &self.built.wants)
+            .ok()
+            .and_then(|version| Some((version, version.generation()?)));
+        let Some((version, generation)) = next else { return Err(error) };
+        let interface = ChosenInterface { version, generation, ..asked.interface.clone() };
+        let endpoint = Arc::new(self.built.endpoint(&self.card(), interface));
+        let mut kept = self.endpoint.write().unwrap_or_else(PoisonError::into_inner);
+        *kept = Arc::clone(&endpoint);
+        Ok(endpoint)
+    }
+
+    /// A2A 1.0 §3.3.4: what the card does not declare is not asked for.
+    pub(super) fn check_push(&self, is_asked: bool) -> Result<(), ClientError> {
+        match self.card().capabilities.push_notifications {
+            Some(true) => Ok(()),
+            Some(false) | None if !is_asked => Ok(()),
+            Some(false) | None => Err(not_declared("push notifications")),
+        }
+    }
+}
+
+#[cold]
+pub(super) fn not_declared(what: &'static str) -> ClientError {
+    let detail = format!("the agent's card does not declare: {what}");
+    ClientError::because(ClientErrorKind::NotDeclared(what), detail)
+}
+
+/// An id as raw text in `packed`.
+pub(super) fn raw<'p>(packed: &'p mut Vec<u8>, id: &str) -> RawText<'p> {
+    packed.clear();
+    Text::from(id).push_raw(packed);
+    RawText::known(packed)
+}
+
+pub(super) fn target<'p>(id: RawText<'p>, metadata: Option<JsonObject<'p>>) -> Target<'p> {
+    Target { id, context_id: None, metadata, generation: Generation::V1, after: None }
+}

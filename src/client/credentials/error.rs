@@ -1,0 +1,65 @@
+//! Why credentials cannot be used.
+
+use std::fmt;
+
+use super::OAuthError;
+use crate::client::HttpOrigin;
+
+/// Why a call cannot be made with the caller's credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CredentialsError {
+    /// The card requires one of these alternatives, each all of its schemes: name and kind.
+    Missing(Vec<Vec<(String, String)>>),
+    /// They would go to another machine over plain http.
+    PlainHttp(HttpOrigin),
+    /// They would go to another origin than the card's.
+    OtherOrigin(HttpOrigin),
+    /// The card names a field, parameter or cookie that no credential may be put into.
+    Place(String),
+    /// The credential for this scheme has bytes that cannot stand where it goes.
+    Value(String),
+    /// No token.
+    OAuth(OAuthError),
+}
+
+impl fmt::Display for CredentialsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CredentialsError::Missing(alternatives) => {
+                f.write_str("the agent requires credentials that were not given: ")?;
+                for (at, schemes) in alternatives.iter().enumerate() {
+                    f.write_str(if at == 0 { "" } else { ", or " })?;
+                    for (at, (name, kind)) in schemes.iter().enumerate() {
+                        f.write_str(if at == 0 { "" } else { " and " })?;
+                        write!(f, "{name} ({kind})")?;
+                    }
+                }
+                Ok(())
+            }
+            CredentialsError::PlainHttp(origin) => {
+                write!(f, "credentials would go to {origin} without TLS, which is not allowed")
+            }
+            CredentialsError::OtherOrigin(origin) => {
+                write!(
+                    f,
+                    "credentials would go to {origin}, which is not where the card was asked for"
+                )
+            }
+            CredentialsError::Place(name) => {
+                write!(f, "the card wants a credential in {name:?}, which cannot hold one")
+            }
+            CredentialsError::Value(name) => {
+                write!(f, "the credential for {name} is empty or has bytes that cannot be sent")
+            }
+            CredentialsError::OAuth(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for CredentialsError {}
+
+impl From<OAuthError> for CredentialsError {
+    fn from(error: OAuthError) -> CredentialsError {
+        CredentialsError::OAuth(error)
+    }
+}

@@ -1,0 +1,39 @@
+//! Credentials: what a caller has, which of it a card asks for, and where it may go.
+//!
+//! Law: a credential goes to the origin of the card, over TLS or to this machine, and nowhere else
+//! unless the caller allows it. A client secret goes to a token URL or to the metadata of an issuer
+//! that the *caller* named, never to a URL that a card names. No secret is in any `Debug`,
+//! `Display` or error.
+
+mod error;
+mod oauth;
+mod plan;
+mod secret;
+
+pub use error::CredentialsError;
+pub use oauth::{
+    AuthorizationServer, DeviceCode, DevicePoll, HeldToken, OAuthClient, OAuthError, OAuthRequest,
+    OAuthSource, Token, TokenCache, fetch_token, metadata_urls, oauth_exchange, poll_device,
+    read_device_code, read_metadata, read_token, resolve_server,
+};
+pub use plan::{CredentialPlan, plan};
+pub use secret::Secret;
+
+/// What a caller proves with who it is; a card says which of it is used.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    /// For schemes of the kind `apiKey`.
+    pub api_key: Option<Secret>,
+    /// A token for bearer schemes, OAuth 2.0 and OpenID Connect.
+    pub bearer: Option<Secret>,
+    /// User and password for the scheme Basic (RFC 7617).
+    pub basic: Option<(String, Secret)>,
+    /// How to have a token, where `bearer` is none.
+    pub oauth: Option<OAuthClient>,
+    /// True: the transport has a client certificate.
+    pub has_certificate: bool,
+    /// True: credentials may go to other machines over plain http.
+    pub allows_plain_http: bool,
+    /// True: credentials may go to interfaces on another origin than the card's.
+    pub allows_other_origins: bool,
+}

@@ -1,0 +1,52 @@
+//! What an issuer says of itself (RFC 8414, OpenID Connect Discovery 1.0).
+
+use serde_json::Value;
+
+use crate::client::{HttpOrigin, HttpUrl};
+
+use super::{AuthorizationServer, OAuthError};
+
+/// Where an issuer describes itself, in the order in which it is asked: RFC 8414 §3.1 puts its
+/// path behind the well-known one, OpenID Connect Discovery §4.1 in front of it.
+pub fn metadata_urls(issuer: &HttpUrl) -> [HttpUrl; 2] {
+    let path = issuer.path.split('?').next().unwrap_or_default().trim_end_matches('/');
+    let at = |path: String| HttpUrl { origin: issuer.origin.clone(), path };
+    [
+        at(format!("/.well-known/oauth-authorization-server{path}")),
+        at(format!("{path}/.well-known/openid-configuration")),
+    ]
+}
+
+/// Reads the metadata of the issuer that was asked.
+///
+/// # Errors
+/// [`OAuthError::Issuer`] when it is another's (RFC 8414 §3.3), [`OAuthError::PlainHttp`] when it
+/// leads from `https` to `http`, [`OAuthError::Unreadable`].
+pub fn read_metadata(body: &[u8], issuer: &HttpUrl) -> Result<AuthorizationServer, OAuthError> {
+    let said = serde_json::from_slice::<Value>(body).ok().filter(Value::is_object);
+    let said = said.ok_or(OAuthError::Unreadable("the metadata is no JSON object"))?;
+    let text = |name: &str| said.get(name).and_then(Value::as_str);
+    let named = text("issuer").ok_or(OAuthError::Unreadable("issuer is missing"))?;
+    let asked = issuer.to_string();
+    // A path alone may end with a slash or not: callers type one or the other.
+    let is_asked = HttpOrigin::parse(named)
+        .is_ok_and(|named| named.to_string().trim_end_matches('/') == asked.trim_end_matches('/'));
+    if !is_asked {
+        return Err(OAuthError::Issuer(named.chars().take(256).collect()));
+    }
+    let endpoint = |name: &str| {
+        let url = text(name)?;
+        Some(HttpOrigin::parse(url).map_err(|_| OAuthError::Unreadable("an endpoint is no URL")))
+    };
+    let checked = |url: HttpUrl| match issuer.origin.is_secure() && !url.origin.is_secure() {
+        true => Err(OAuthError::PlainHttp(url.origin)),
+        false => Ok(url),
+    };
+    let token_url = endpoint("token_endpoint");
+    let token_url = token_url.ok_or(OAuthError::Unreadable("token_endpoint is missing"))??;
+    let device_url = endpoint("device_authorization_endpoint").transpose()?;
+    Ok(AuthorizationServer {
+        token_url: checked(token_url)?,
+        device_url: device_url.map(checked).transpose()?,
+    })
+}

@@ -1,0 +1,149 @@
+//! OAuth 2.0 for clients (RFC 6749): client credentials, refresh, and the device flow (RFC 8628).
+//!
+//! Law: requests are built and responses are read by pure functions; `run` alone awaits a
+//! transport. Every URL is one that the caller named, or stands in the metadata of an issuer that
+//! the caller named (RFC 8414, OpenID Connect Discovery): nothing is taken from a card.
+
+mod cache;
+mod metadata;
+mod request;
+mod response;
+mod run;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use std::fmt;
+
+use crate::client::{HttpOrigin, HttpUrl, TransportError};
+
+use super::Secret;
+
+pub use cache::{HeldToken, TokenCache};
+pub use metadata::{metadata_urls, read_metadata};
+pub use request::OAuthRequest;
+pub use response::{DeviceCode, DevicePoll, Token, read_device_code, read_token};
+pub use run::{fetch_token, oauth_exchange, poll_device, resolve_server};
+
+/// A client as its authorization server knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OAuthClient {
+    /// Its id.
+    pub id: String,
+    /// Its secret; a public client has none, and can only use the device flow.
+    pub secret: Option<Secret>,
+    /// What it asks for; none: what the server gives.
+    pub scopes: Vec<String>,
+    /// Where tokens are given.
+    pub source: OAuthSource,
+    /// True: id and secret stand in the body and not in `Authorization` (RFC 6749 §2.3.1).
+    pub authenticates_in_body: bool,
+    /// True: the source may be another machine over plain http.
+    pub allows_plain_http: bool,
+}
+
+impl OAuthClient {
+    /// A public client.
+    pub fn new(id: impl Into<String>, source: OAuthSource) -> OAuthClient {
+        OAuthClient {
+            id: id.into(),
+            secret: None,
+            scopes: Vec::new(),
+            source,
+            authenticates_in_body: false,
+            allows_plain_http: false,
+        }
+    }
+}
+
+/// Where tokens are given, as the caller says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OAuthSource {
+    /// These URLs.
+    Server(AuthorizationServer),
+    /// Those that this issuer says it has.
+    Issuer(HttpUrl),
+}
+
+/// The endpoints of an authorization server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorizationServer {
+    /// The token endpoint (RFC 6749 §3.2).
+    pub token_url: HttpUrl,
+    /// The device authorization endpoint (RFC 8628 §3.1).
+    pub device_url: Option<HttpUrl>,
+}
+
+/// Why there is no token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OAuthError {
+    /// The server says no: its error code (RFC 6749 §5.2, RFC 8628 §3.5) and what it says of it.
+    Refused {
+        /// The code: `invalid_client`, `invalid_grant`, ...
+        code: String,
+        /// For humans; may be empty.
+        description: String,
+    },
+    /// The human has not yet said yes.
+    Pending,
+    /// As before, and the server wants to be asked less often.
+    SlowDown,
+    /// The human said no.
+    Denied,
+    /// The human took too long.
+    Expired,
+    /// The response is none that OAuth has; why.
+    Unreadable(&'static str),
+    /// The response has this status and no error code.
+    Status(u16),
+    /// The secret would go to another machine over plain http.
+    PlainHttp(HttpOrigin),
+    /// The metadata is another issuer's.
+    Issuer(String),
+    /// The client has no secret, which the flow needs.
+    NoSecret,
+    /// The server has no device flow, or it was not said where.
+    NoDeviceFlow,
+    /// There is no response.
+    Transport(TransportError),
+}
+
+impl fmt::Display for OAuthError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OAuthError::Refused { code, description } => {
+                write!(f, "the authorization server refused: {code}")?;
+                if description.is_empty() { Ok(()) } else { write!(f, " ({description})") }
+            }
+            OAuthError::Pending => f.write_str("the sign-in is not confirmed yet"),
+            OAuthError::SlowDown => f.write_str("the authorization server is asked too often"),
+            OAuthError::Denied => f.write_str("the sign-in was denied"),
+            OAuthError::Expired => f.write_str("the sign-in was not confirmed in time"),
+            OAuthError::Unreadable(why) => {
+                write!(f, "the authorization server's response is not OAuth's: {why}")
+            }
+            OAuthError::Status(status) => {
+                write!(f, "the authorization server answered with HTTP {status}")
+            }
+            OAuthError::PlainHttp(origin) => {
+                write!(f, "the client's secret would go to {origin} without TLS")
+            }
+            OAuthError::Issuer(issuer) => {
+                write!(f, "the metadata is of the issuer {issuer:?}, which was not asked")
+            }
+            OAuthError::NoSecret => f.write_str("the OAuth client has no secret"),
+            OAuthError::NoDeviceFlow => {
+                f.write_str("the authorization server names no device authorization endpoint")
+            }
+            OAuthError::Transport(error) => write!(f, "no token: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OAuthError {}
+
+impl From<TransportError> for OAuthError {
+    fn from(error: TransportError) -> OAuthError {
+        OAuthError::Transport(error)
+    }
+}

@@ -1,0 +1,182 @@
+//! Responses of an authorization server.
+//!
+//! Law: a token is a bearer token (RFC 6750); whatever has another type is not used. Of an error
+//! the code is kept, and its description without what a terminal would act on.
+
+use serde_json::Value;
+
+use crate::{client::HttpOrigin, service::Now};
+
+use super::{OAuthError, Secret};
+
+/// An access token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// What is sent.
+    pub access: Secret,
+    /// When it expires, in ms since the Unix epoch; `None`: the server does not say.
+    pub expires_at_unix_ms: Option<u64>,
+    /// With what the next one is had.
+    pub refresh: Option<Secret>,
+    /// From when on the next one is asked for: before it expires, so that it does not expire under
+    /// way.
+    pub renew_at_unix_ms: Option<u64>,
+}
+
+impl Token {
+    /// Whether it is used without asking for another one.
+    pub fn is_fresh(&self, now: Now) -> bool {
+        self.renew_at_unix_ms.is_none_or(|renew_at| now.unix_ms < renew_at)
+    }
+}
+
+/// Ms before it expires at which a token is renewed: 30 s, or half of its life.
+const RENEW_MS: u64 = 30_000;
+
+/// Reads the answer to a request for a token (RFC 6749 §5, RFC 8628 §3.5).
+///
+/// # Errors
+/// [`OAuthError`]
+pub fn read_token(status: u16, body: &[u8], now: Now) -> Result<Token, OAuthError> {
+    let said = read(status, body)?;
+    let text = |name: &str| said.get(name).and_then(Value::as_str);
+    let access = text("access_token").filter(|token| !token.is_empty());
+    let access = access.ok_or(OAuthError::Unreadable("access_token is missing"))?;
+    if !access.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(OAuthError::Unreadable("access_token cannot be sent"));
+    }
+    // RFC 6749 §7.1: a client must not use a token of a type that it does not understand.
+    if !text("token_type").unwrap_or("bearer").eq_ignore_ascii_case("bearer") {
+        return Err(OAuthError::Unreadable("token_type is not Bearer"));
+    }
+    let life_ms = seconds(&said, "expires_in").map(|seconds| seconds.saturating_mul(1_000));
+    let renew_at = |life_ms: u64| now.unix_ms.saturating_add(life_ms - RENEW_MS.min(life_ms / 2));
+    Ok(Token {
+        access: Secret::new(access),
+        expires_at_unix_ms: life_ms.map(|life_ms| now.unix_ms.saturating_add(life_ms)),
+        refresh: text("refresh_token").filter(|text| !text.is_empty()).map(Secret::new),
+        renew_at_unix_ms: life_ms.map(renew_at),
+    })
+}
+
+/// The codes of the device flow (RFC 8628 §3.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceCode {
+    /// What the client asks for the token with.
+    pub device_code: Secret,
+    /// What the human types.
+    pub user_code: String,
+    /// Where the human types it.
+    pub verification_url: String,
+    /// The same with the code in it.
+    pub verification_url_complete: Option<String>,
+    /// Milliseconds for which the codes are good: at most half an hour.
+    pub life_ms: u64,
+    /// Milliseconds between two questions.
+    pub interval_ms: u64,
+}
+
+/// Reads the answer to a request for the codes of the device flow.
+///
+/// # Errors
+/// [`OAuthError`]
+pub fn read_device_code(status: u16, body: &[u8]) -> Result<DeviceCode, OAuthError> {
+    const LIFE_S_MAX: u64 = 30 * 60;
+    let said = read(status, body)?;
+    let text = |names: &[&str]| {
+        let found = names.iter().find_map(|name| said.get(*name).and_then(Value::as_str));
+        found.filter(|text| !text.is_empty() && !text.chars().any(char::is_control))
+    };
+    let device_code = text(&["device_code"]);
+    let device_code = device_code.ok_or(OAuthError::Unreadable("device_code is missing"))?;
+    let user_code = text(&["user_code"]).ok_or(OAuthError::Unreadable("user_code is missing"))?;
+    // Servers older than the RFC write `url`.
+    let verification_url = text(&["verification_uri", "verification_url"]);
+    let verification_url = verification_url.filter(|url| HttpOrigin::parse(url).is_ok());
+    let no_url = OAuthError::Unreadable("verification_uri is missing, or no URL");
+    Ok(DeviceCode {
+        device_code: Secret::new(device_code),
+        user_code: user_code.to_owned(),
+        verification_url: verification_url.ok_or(no_url)?.to_owned(),
+        verification_url_complete: text(&["verification_uri_complete"])
+            .filter(|url| HttpOrigin::parse(url).is_ok())
+            .map(str::to_owned),
+        life_ms: seconds(&said, "expires_in").unwrap_or(LIFE_S_MAX).min(LIFE_S_MAX) * 1_000,
+        // RFC 8628 §3.2: without one it is five seconds.
+        interval_ms: seconds(&said, "interval").unwrap_or(5).clamp(1, 60) * 1_000,
+    })
+}
+
+/// When the token of the device flow is asked for (RFC 8628 §3.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DevicePoll {
+    interval_ms: u64,
+    due_ms: u64,
+}
+
+impl DevicePoll {
+    /// The codes came at `now`.
+    pub fn new(code: &DeviceCode, now: Now) -> DevicePoll {
+        let due_ms = now.mono_ms.saturating_add(code.life_ms);
+        DevicePoll { interval_ms: code.interval_ms, due_ms }
+    }
+
+    /// When to ask next, in ms of [`Now::mono_ms`]. `last` is what came of the question before.
+    ///
+    /// # Errors
+    /// [`OAuthError::Expired`] when the codes are too old by then, and `last` where it is final.
+    pub fn next_ms(&mut self, last: Option<OAuthError>, now: Now) -> Result<u64, OAuthError> {
+        match last {
+            None | Some(OAuthError::Pending) => {}
+            Some(OAuthError::SlowDown) => self.interval_ms += 5_000,
+            // RFC 8628 §3.5: on a timeout a client asks less often.
+            Some(OAuthError::Transport(_)) => {
+                self.interval_ms = self.interval_ms.saturating_mul(2).min(60_000);
+            }
+            Some(error) => return Err(error),
+        }
+        let next = now.mono_ms.saturating_add(self.interval_ms);
+        if next < self.due_ms { Ok(next) } else { Err(OAuthError::Expired) }
+    }
+}
+
+/// The object of a success.
+fn read(status: u16, body: &[u8]) -> Result<Value, OAuthError> {
+    let said = serde_json::from_slice::<Value>(body).ok().filter(Value::is_object);
+    let code = said.as_ref().and_then(|said| said.get("error")).and_then(Value::as_str);
+    match (said.as_ref(), code, status) {
+        (Some(said), Some(code), _) => Err(refused(code, said)),
+        (_, _, 200 | 201) => said.ok_or(OAuthError::Unreadable("the body is no JSON object")),
+        _ => Err(OAuthError::Status(status)),
+    }
+}
+
+fn refused(code: &str, said: &Value) -> OAuthError {
+    match code {
+        "authorization_pending" => OAuthError::Pending,
+        "slow_down" => OAuthError::SlowDown,
+        "access_denied" => OAuthError::Denied,
+        "expired_token" => OAuthError::Expired,
+        _ => {
+            let description = said.get("error_description").and_then(Value::as_str);
+            let description = plain(description.unwrap_or_default(), 256);
+            OAuthError::Refused { code: plain(code, 64), description }
+        }
+    }
+}
+
+fn plain(text: &str, chars_max: usize) -> String {
+    text.chars().filter(|c| !c.is_control()).take(chars_max).collect()
+}
+
+/// A number of seconds, which some servers write as text.
+fn seconds(said: &Value, name: &str) -> Option<u64> {
+    match said.get(name)? {
+        Value::Number(number) => number.as_u64().or_else(|| {
+            let seconds = number.as_f64().filter(|seconds| (0.0..1e12).contains(seconds))?;
+            format!("{seconds:.0}").parse().ok()
+        }),
+        Value::String(text) => text.parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}

@@ -1,0 +1,159 @@
+//! The flows over a transport.
+//!
+//! Law: a redirect is not followed: a secret goes where the caller said. An error shows no secret,
+//! even where the server repeats one.
+
+use std::future::poll_fn;
+
+use crate::{
+    client::{
+        ClientLimits, HttpMethod, HttpRequest, HttpResponse, HttpUrl, HttpVersion, Transport,
+        TransportError,
+    },
+    http::{FieldLines, FieldLinesBuf},
+};
+
+use super::{
+    AuthorizationServer, DeviceCode, DevicePoll, OAuthClient, OAuthError, OAuthRequest,
+    OAuthSource, Token, metadata_urls, read_metadata, read_token,
+};
+
+/// Bytes of a document of an authorization server: 256 KiB. Metadata has up to 10 KiB.
+const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+
+/// A status and a body.
+type Answer = (u16, Vec<u8>);
+
+/// The endpoints of a client's source: those that it names, or those of its issuer.
+///
+/// # Errors
+/// [`OAuthError`]
+pub async fn resolve_server<T: Transport>(
+    transport: &T,
+    client: &OAuthClient,
+    limits: &ClientLimits,
+) -> Result<AuthorizationServer, OAuthError> {
+    let issuer = match &client.source {
+        OAuthSource::Server(server) => return Ok(server.clone()),
+        OAuthSource::Issuer(issuer) => issuer,
+    };
+    let origin = &issuer.origin;
+    if !origin.is_secure() && !origin.is_loopback() && !client.allows_plain_http {
+        return Err(OAuthError::PlainHttp(origin.clone()));
+    }
+    let mut fields = FieldLinesBuf::default();
+    fields.push("Accept", "application/json");
+    let [of_oauth, of_openid] = metadata_urls(issuer);
+    let get = |url| ask(transport, HttpMethod::Get, url, fields.get(), b"", limits);
+    let (mut status, mut body) = get(&of_oauth).await?;
+    if status != 200 {
+        (status, body) = get(&of_openid).await?;
+    }
+    if status != 200 {
+        return Err(OAuthError::Status(status));
+    }
+    read_metadata(&body, issuer)
+}
+
+/// A token for the client itself.
+///
+/// # Errors
+/// [`OAuthError`]
+pub async fn fetch_token<T: Transport>(
+    transport: &T,
+    client: &OAuthClient,
+    limits: &ClientLimits,
+) -> Result<Token, OAuthError> {
+    let server = resolve_server(transport, client, limits).await?;
+    let request = client.client_credentials(&server)?;
+    let (status, body) = oauth_exchange(transport, &request, limits).await?;
+    read_token(status, &body, transport.now()).map_err(|error| client.hide(error))
+}
+
+/// Asks for the token of the device flow until there is one, or never will be.
+///
+/// # Errors
+/// [`OAuthError`], but never [`OAuthError::Pending`] or [`OAuthError::SlowDown`].
+pub async fn poll_device<T: Transport>(
+    transport: &T,
+    client: &OAuthClient,
+    server: &AuthorizationServer,
+    code: &DeviceCode,
+    limits: &ClientLimits,
+) -> Result<Token, OAuthError> {
+    let mut poll = DevicePoll::new(code, transport.now());
+    let request = client.device_token(server, &code.device_code)?;
+    let mut last = None;
+    loop {
+        let next_ms = poll.next_ms(last, transport.now())?;
+        transport.sleep_until(next_ms).await;
+        let answer = oauth_exchange(transport, &request, limits).await;
+        let token = answer.map_err(OAuthError::Transport);
+        let token = token.and_then(|(status, body)| read_token(status, &body, transport.now()));
+        match token {
+            Ok(token) => return Ok(token),
+            Err(error) => last = Some(client.hide(error)),
+        }
+    }
+}
+
+/// Sends a request to an authorization server: its status and its body.
+///
+/// # Errors
+/// [`TransportError`]
+pub async fn oauth_exchange<T: Transport>(
+    transport: &T,
+    request: &OAuthRequest,
+    limits: &ClientLimits,
+) -> Result<(u16, Vec<u8>), TransportError> {
+    let (url, fields, body) = (&request.url, request.fields.get(), request.body.as_bytes());
+    ask(transport, HttpMethod::Post, url, fields, body, limits).await
+}
+
+async fn ask<T: Transport>(
+    transport: &T,
+    method: HttpMethod,
+    url: &HttpUrl,
+    fields: FieldLines<'_>,
+    body: &[u8],
+    limits: &ClientLimits,
+) -> Result<Answer, TransportError> {
+    let request = HttpRequest {
+        method,
+        origin: &url.origin,
+        target: &url.path,
+        fields,
+        body,
+        version: HttpVersion::Any,
+        head_due_ms: transport.now().mono_ms.saturating_add(limits.head_ms),
+        body_idle_ms: limits.idle_ms,
+        is_repeatable: method == HttpMethod::Get,
+    };
+    let mut response = transport.request(request).await?;
+    let mut read = Vec::new();
+    loop {
+        // One byte more than fits, to see that there is more.
+        let room = (DOCUMENT_BYTES_MAX + 1).saturating_sub(read.len());
+        if room == 0 {
+            return Err(TransportError::TooLarge("DOCUMENT_BYTES_MAX"));
+        }
+        if !poll_fn(|cx| response.poll_read(cx, &mut read, room)).await? {
+            return Ok((response.status(), read));
+        }
+    }
+}
+
+impl OAuthClient {
+    /// The error without a description that repeats the secret.
+    pub(super) fn hide(&self, error: OAuthError) -> OAuthError {
+        match (error, &self.secret) {
+            (OAuthError::Refused { code, description }, Some(secret))
+                if description.contains(secret.expose()) || code.contains(secret.expose()) =>
+            {
+                let code = code.replace(secret.expose(), "");
+                OAuthError::Refused { code, description: String::new() }
+            }
+            (error, _) => error,
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! Which credentials a card asks for, and what is added to each request.
+//!
+//! Law: of the card's requirements the first that the caller can meet is met, whole (A2A 1.0
+//! §4.5.1: a list is OR, a requirement AND). Where they may go is decided before anything is
+//! written. A card says where a key stands, but cannot have it stand where it means something else.
+
+use std::fmt;
+
+use url::form_urlencoded::byte_serialize;
+
+use crate::{
+    client::{
+        HttpOrigin,
+        card::{AgentCard, ApiKeyLocation, SecurityRequirement, SecurityScheme},
+    },
+    http::{FieldLines, FieldLinesBuf},
+    json::base64,
+};
+
+use super::{Credentials, CredentialsError, Secret};
+
+/// What is added to each request, made once for a card and an origin.
+#[derive(Default)]
+pub struct CredentialPlan {
+    fields: FieldLinesBuf,
+    /// Parameters with `&` between them, percent-encoded.
+    query: String,
+    needs_token: bool,
+}
+
+impl fmt::Debug for CredentialPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.fields.get().iter().map(|(name, _)| name).collect();
+        let mut shown = f.debug_struct("CredentialPlan");
+        shown.field("fields", &names).field("has_query", &!self.query.is_empty());
+        shown.field("needs_token", &self.needs_token).finish()
+    }
+}
+
+impl CredentialPlan {
+    /// The fields.
+    pub fn fields(&self) -> FieldLines<'_> {
+        self.fields.get()
+    }
+
+    /// Adds the parameters of the query to a target, if there are any.
+    pub fn add_query(&self, target: &mut String) {
+        if !self.query.is_empty() {
+            target.push(if target.contains('?') { '&' } else { '?' });
+            target.push_str(&self.query);
+        }
+    }
+
+    /// True: each request has an OAuth token as well, from the caller's
+    /// [`OAuthClient`](super::OAuthClient).
+    pub fn needs_token(&self) -> bool {
+        self.needs_token
+    }
+
+    /// True: nothing is added.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.query.is_empty() && !self.needs_token
+    }
+}
+
+/// Decides what is added to requests to `to`, an interface of `card`. `is_card_origin` is
+/// [`ChosenInterface::is_card_origin`](crate::client::card::ChosenInterface::is_card_origin).
+///
+/// A card that requires nothing may still declare schemes: those that the caller has something for
+/// are used. One that declares none gets a bearer token or a password
+/// all the same, because these have one place only.
+///
+/// # Errors
+/// [`CredentialsError`]
+pub fn plan(
+    card: &AgentCard,
+    given: &Credentials,
+    to: &HttpOrigin,
+    is_card_origin: bool,
+) -> Result<CredentialPlan, CredentialsError> {
+    let requirements = card.security_requirements.as_slice();
+    let mut met = requirements.iter().filter_map(|one| met(card, given, one));
+    // One that needs nothing is met last: who has credentials wants to be known.
+    let is_free = requirements.is_empty() || requirements.iter().any(|one| one.schemes.is_empty());
+    let uses = match met.find(|uses| !uses.is_empty()) {
+        Some(uses) => uses,
+        None if is_free => optional(card, given),
+        None => return Err(CredentialsError::Missing(alternatives(card))),
+    };
+    let plan = write(given, &uses)?;
+    if !plan.is_empty() {
+        may_go(given, to, is_card_origin)?;
+    }
+    Ok(plan)
+}
+
+/// Whether credentials may go there at all.
+fn may_go(
+    given: &Credentials,
+    to: &HttpOrigin,
+    is_card_origin: bool,
+) -> Result<(), CredentialsError> {
+    if !is_card_origin && !given.allows_other_origins {
+        return Err(CredentialsError::OtherOrigin(to.clone()));
+    }
+    if !to.is_secure() && !to.is_loopback() && !given.allows_plain_http {
+        return Err(CredentialsError::PlainHttp(to.clone()));
+    }
+    Ok(())
+}
+
+/// A credential, and the scheme that it is for.
+enum Use<'c> {
+    ApiKey { name: &'c str, location: ApiKeyLocation, scheme: &'c str },
+    Bearer(&'c str),
+    Basic(&'c str),
+    Token,
+    Certificate,
+}
+
+/// What meets a requirement; `None`: the caller lacks something.
+fn met<'c>(
+    card: &'c AgentCard,
+    given: &Credentials,
+    requirement: &'c SecurityRequirement,
+) -> Option<Vec<Use<'c>>> {
+    let names = requirement.schemes.keys();
+    names.map(|name| fitting(name, card.security_schemes.get(name), given)).collect()
+}
+
+/// What the caller has for a scheme; one that the card does not declare is unknown.
+fn fitting<'c>(
+    name: &'c str,
+    scheme: Option<&'c SecurityScheme>,
+    given: &Credentials,
+) -> Option<Use<'c>> {
+    let token = || given.bearer.as_ref().map(|_| Use::Bearer(name));
+    let token = || token().or_else(|| given.oauth.as_ref().map(|_| Use::Token));
+    match scheme {
+        Some(SecurityScheme::ApiKey(key)) => {
+            let place = Use::ApiKey { name: &key.name, location: key.location, scheme: name };
+            given.api_key.as_ref().map(|_| place)
+        }
+        Some(SecurityScheme::Http(http)) if http.scheme.eq_ignore_ascii_case("bearer") => token(),
+        Some(SecurityScheme::Http(http)) if http.scheme.eq_ignore_ascii_case("basic") => {
+            given.basic.as_ref().map(|_| Use::Basic(name))
+        }
+        Some(SecurityScheme::Http(_)) => None,
+        Some(SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_)) => token(),
+        Some(SecurityScheme::MutualTls(_)) => given.has_certificate.then_some(Use::Certificate),
+        // An API key without a place: nobody knows where it belongs.
+        Some(SecurityScheme::Unknown(kind)) if kind == "apiKey" => None,
+        // Schemes of 0.1 have names alone; a token has one place.
+        Some(SecurityScheme::Unknown(_)) | None => token(),
+    }
+}
+
+/// What is used where nothing is required: whatever fits, or a token where nothing is declared.
+fn optional<'c>(card: &'c AgentCard, given: &Credentials) -> Vec<Use<'c>> {
+    let schemes = card.security_schemes.iter();
+    let mut fitting = schemes.filter_map(|(name, scheme)| fitting(name, Some(scheme), given));
+    let first = fitting.find(|one| !matches!(one, Use::Certificate));
+    if first.is_some() || !card.security_schemes.is_empty() {
+        return first.into_iter().collect();
+    }
+    let bearer = given.bearer.as_ref().map(|_| Use::Bearer("bearer"));
+    let token = || given.oauth.as_ref().map(|_| Use::Token);
+    let basic = || given.basic.as_ref().map(|_| Use::Basic("basic"));
+    bearer.or_else(token).or_else(basic).into_iter().collect()
+}
+
+fn alternatives(card: &AgentCard) -> Vec<Vec<(String, String)>> {
+    let kind = |name: &String| match card.security_schemes.get(name) {
+        Some(scheme) => (name.clone(), scheme.kind().to_owned()),
+        None => (name.clone(), "not declared".to_owned()),
+    };
+    let requirements = card.security_requirements.iter();
+    requirements.map(|one| one.schemes.keys().map(kind).collect()).collect()
+}
+
+fn write(given: &Credentials, uses: &[Use<'_>]) -> Result<CredentialPlan, CredentialsError> {
+    let mut plan = CredentialPlan::default();
+    let mut cookies: Vec<String> = Vec::new();
+    let mut authorization: Option<String> = None;
+    for one in uses {
+        match one {
+            Use::ApiKey { name, location, scheme } => {
+                let key = given.api_key.as_ref().map_or("", Secret::expose);
+                let is_value = |is_allowed: fn(u8) -> bool| match key.bytes().all(is_allowed) {
+                    true if !key.is_empty() => Ok(()),
+                    true | false => Err(CredentialsError::Value((*scheme).to_owned())),
+                };
+                check_name(name, *location)?;
+                match location {
+                    ApiKeyLocation::Header => {
+                        is_value(is_field_byte)?;
+                        plan.fields.push(name, key.trim());
+                    }
+                    ApiKeyLocation::Query => {
+                        is_value(|_| true)?;
+                        let separator = if plan.query.is_empty() { "" } else { "&" };
+                        plan.query.push_str(separator);
+                        plan.query.extend(byte_serialize(name.as_bytes()));
+                        plan.query.push('=');
+                        plan.query.extend(byte_serialize(key.as_bytes()));
+                    }
+                    ApiKeyLocation::Cookie => {
+                        is_value(is_cookie_byte)?;
+                        cookies.push(format!("{name}={key}"));
+                    }
+                }
+            }
+            Use::Bearer(scheme) => {
+                let token = given.bearer.as_ref().map_or("", Secret::expose).trim();
+                authorization = Some(bearer(token, scheme)?);
+            }
+            Use::Basic(scheme) => authorization = Some(basic(given, scheme)?),
+            Use::Token => plan.needs_token = true,
+            Use::Certificate => {}
+        }
+    }
+    if let Some(authorization) = authorization {
+        plan.fields.push("Authorization", &authorization);
+    }
+    if !cookies.is_empty() {
+        plan.fields.push("Cookie", &cookies.join("; "));
+    }
+    Ok(plan)
+}
+
+/// The value of `Authorization` with a token (RFC 6750 §2.1).
+pub(super) fn bearer(token: &str, scheme: &str) -> Result<String, CredentialsError> {
+    let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let value = is_token.then(|| format!("Bearer {token}"));
+    value.ok_or_else(|| CredentialsError::Value(scheme.to_owned()))
+}
+
+fn basic(given: &Credentials, scheme: &str) -> Result<String, CredentialsError> {
+    let value = || {
+        let (user, password) = given.basic.as_ref()?;
+        // RFC 7617 §2: the user's name has no colon, neither has control characters.
+        let is_text = !user.contains(':')
+            && !user.chars().chain(password.expose().chars()).any(char::is_control);
+        let pair = format!("{user}:{}", password.expose());
+        is_text.then(|| format!("Basic {}", base64::encode(pair.as_bytes())))
+    };
+    value().ok_or_else(|| CredentialsError::Value(scheme.to_owned()))
+}
+
+/// Fields that mean something to HTTP, to A2A or to a proxy.
+const TAKEN: &[&str] = &[
+    "host",
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "expect",
+    "accept",
+    "accept-encoding",
+    "cookie",
+    "last-event-id",
+    "origin",
+    "via",
+    "forwarded",
+];
+const TAKEN_PREFIXES: &[&str] = &["content-", "proxy-", "a2a-", "sec-", "grpc-", "if-"];
+
+fn check_name(name: &str, location: ApiKeyLocation) -> Result<(), CredentialsError> {
+    let is_token = !name.is_empty() && name.bytes().all(is_token_byte);
+    let lower = name.to_ascii_lowercase();
+    let is_taken =
+        TAKEN.contains(&&*lower) || TAKEN_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));
+    let is_fine = match location {
+        ApiKeyLocation::Header => is_token && !is_taken,
+        ApiKeyLocation::Cookie => is_token,
+        // A2A 1.0 §3.6.1: `A2A-Version` may stand in the query.
+        ApiKeyLocation::Query => !name.is_empty() && !lower.starts_with("a2a-"),
+    };
+    if is_fine { Ok(()) } else { Err(CredentialsError::Place(name.to_owned())) }
+}
+
+/// RFC 9110 §5.6.2
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// RFC 9110 §5.5, without what HTTP/2 and proxies trip over.
+fn is_field_byte(byte: u8) -> bool {
+    byte.is_ascii_graphic() || byte == b' '
+}
+
+/// RFC 6265 §4.1.1
+fn is_cookie_byte(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"\",;\\".contains(&byte)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::client::credentials::{OAuthClient, OAuthSource};
+
+    fn card(schemes: &str, requirements: &str) -> AgentCard {
+        let json = format!(
+            r#"{{"name":"A","url":"https://h","protocolVersion":"0.3","securitySchemes":{{
+            "key":{{"type":"apiKey","in":"header","name":"X-Key"}},
+            "query":{{"type":"apiKey","in":"query","name":"k y"}},
+            "cookie":{{"type":"apiKey","in":"cookie","name":"c"}},
+            "bearer":{{"type":"http","scheme":"Bearer"}},"basic":{{"type":"http","scheme":"BASIC"}},
+            "digest":{{"type":"http","scheme":"digest"}},"oauth":{{"type":"oauth2","flows":{{}}}},
+            "oidc":{{"type":"openIdConnect","openIdConnectUrl":"https://i"}},
+            "mtls":{{"type":"mutualTLS"}},"new":{{"type":"pigeon"}}{schemes}}},
+            "security":{requirements}}}"#
+        );
+        AgentCard::read(json.as_bytes()).unwrap()
+    }
+
+    fn all() -> Credentials {
+        Credentials {
+            api_key: Some(Secret::new("k=/1")),
+            bearer: Some(Secret::new("tok")),
+            basic: Some(("me".to_owned(), Secret::new("pä:ss"))),
+            ..Credentials::default()
+        }
+    }
+
+    fn oauth() -> OAuthClient {
+        OAuthClient::new("id", OAuthSource::Issuer(HttpOrigin::parse("https://i").unwrap()))
+    }
+
+    fn origin(url: &str) -> HttpOrigin {
+        HttpOrigin::parse(url).unwrap().origin
+    }
+
+    fn planned(requirements: &str, given: &Credentials) -> Result<String, CredentialsError> {
+        let plan = plan(&card("", requirements), given, &origin("https://h"), true)?;
+        let mut target = "/a".to_owned();
+        plan.add_query(&mut target);
+        let fields = str::from_utf8(plan.fields().lines()).unwrap().replace("\r\n", "|");
+        let token = if plan.needs_token() { "+token" } else { "" };
+        Ok(format!("{target} {fields}{token}"))
+    }
+
+    #[test]
+    fn a_credential_goes_where_its_scheme_says() {
+        for (requirements, expected) in [
+            (r#"[{"key":[]}]"#, "/a X-Key: k=/1|"),
+            (r#"[{"query":[]}]"#, "/a?k+y=k%3D%2F1 "),
+            (r#"[{"cookie":[]}]"#, "/a Cookie: c=k=/1|"),
+            (r#"[{"bearer":[]}]"#, "/a Authorization: Bearer tok|"),
+            (r#"[{"basic":[]}]"#, "/a Authorization: Basic bWU6cMOkOnNz|"),
+            (r#"[{"oauth":["s"]}]"#, "/a Authorization: Bearer tok|"),
+            (r#"[{"oidc":[]}]"#, "/a Authorization: Bearer tok|"),
+            (r#"[{"new":[]}]"#, "/a Authorization: Bearer tok|"),
+            (r#"[{"undeclared":[]}]"#, "/a Authorization: Bearer tok|"),
+            (r#"[{"key":[],"bearer":[]}]"#, "/a X-Key: k=/1|Authorization: Bearer tok|"),
+            // OR: the first that can be met whole.
+            (r#"[{"key":[],"mtls":[]},{"digest":[]},{"cookie":[]}]"#, "/a Cookie: c=k=/1|"),
+            (r#"[{},{"key":[]}]"#, "/a X-Key: k=/1|"),
+        ] {
+            assert_eq!(planned(requirements, &all()).as_deref(), Ok(expected), "{requirements}");
+        }
+        let certificate = Credentials { has_certificate: true, ..Credentials::default() };
+        assert_eq!(planned(r#"[{"mtls":[]}]"#, &certificate).as_deref(), Ok("/a "));
+        let oauth = Credentials { oauth: Some(oauth()), ..Credentials::default() };
+        assert_eq!(planned(r#"[{"oidc":[]}]"#, &oauth).as_deref(), Ok("/a +token"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_by_scheme() {
+        let none = Credentials::default();
+        let error = planned(r#"[{"key":[],"oauth":[]},{"mtls":[]},{"gone":[]}]"#, &none);
+        let error = error.unwrap_err().to_string();
+        let said = "the agent requires credentials that were not given: key (apiKey) and oauth \
+                    (oauth2), or mtls (mutualTLS), or gone (not declared)";
+        assert_eq!(error, said);
+        assert!(planned(r#"[{"digest":[]}]"#, &all()).is_err());
+        assert_eq!(planned(r#"[{"key":[]},{}]"#, &none).as_deref(), Ok("/a "));
+        assert_eq!(planned("[]", &none).as_deref(), Ok("/a "));
+    }
+
+    #[test]
+    fn where_nothing_is_required_what_is_declared_is_used() {
+        assert_eq!(planned("[]", &all()).as_deref(), Ok("/a Authorization: Basic bWU6cMOkOnNz|"));
+        let bare = AgentCard::read(br#"{"name":"A","url":"https://h"}"#).unwrap();
+        let plan = plan(&bare, &all(), &origin("https://h"), true).unwrap();
+        assert_eq!(plan.fields().lines(), b"Authorization: Bearer tok\r\n");
+        let key = Credentials { bearer: None, basic: None, ..all() };
+        assert!(super::plan(&bare, &key, &origin("https://h"), true).unwrap().is_empty());
+    }
+
+    #[test]
+    fn credentials_go_nowhere_that_is_not_allowed() {
+        let needed = card("", r#"[{"bearer":[]}]"#);
+        let to = |url: &str, is_card_origin: bool, given: &Credentials| {
+            plan(&needed, given, &origin(url), is_card_origin).map(|plan| plan.is_empty())
+        };
+        let (plain, far) = (origin("http://h"), origin("https://far"));
+        assert_eq!(to("http://h", true, &all()), Err(CredentialsError::PlainHttp(plain)));
+        assert_eq!(to("https://far", false, &all()), Err(CredentialsError::OtherOrigin(far)));
+        assert_eq!(to("http://127.0.0.1:9", true, &all()), Ok(false));
+        let allows = Credentials { allows_plain_http: true, ..all() };
+        assert_eq!(to("http://h", true, &allows), Ok(false));
+        let allows = Credentials { allows_other_origins: true, ..all() };
+        assert_eq!(to("https://far", false, &allows), Ok(false));
+        assert!(to("http://far", false, &allows).is_err());
+        // Nobody minds where nothing goes.
+        let free = card("", "[]");
+        assert!(plan(&free, &Credentials::default(), &origin("http://far"), false).is_ok());
+    }
+
+    #[test]
+    fn a_card_cannot_put_a_key_where_it_means_something_else() {
+        for name in ["Host", "content-length", "A2A-Version", "Transfer-Encoding", "a b", "x\\r"] {
+            let schemes = format!(r#","bad":{{"type":"apiKey","in":"header","name":"{name}"}}"#);
+            let card = card(&schemes, r#"[{"bad":[]}]"#);
+            let error = plan(&card, &all(), &origin("https://h"), true).unwrap_err();
+            assert!(matches!(error, CredentialsError::Place(_)), "{name}");
+        }
+        for (requirements, key) in [
+            (r#"[{"key":[]}]"#, "a\r\nHost: b"),
+            (r#"[{"key":[]}]"#, ""),
+            (r#"[{"cookie":[]}]"#, "a; b=c"),
+            (r#"[{"query":[]}]"#, ""),
+        ] {
+            let given = Credentials { api_key: Some(Secret::new(key)), ..all() };
+            let error = planned(requirements, &given).unwrap_err();
+            assert!(matches!(error, CredentialsError::Value(_)), "{key:?}");
+        }
+        let given = Credentials { bearer: Some(Secret::new("a b")), ..all() };
+        assert!(planned(r#"[{"bearer":[]}]"#, &given).is_err());
+        let given = Credentials { basic: Some(("a:b".to_owned(), Secret::new(""))), ..all() };
+        assert!(planned(r#"[{"basic":[]}]"#, &given).is_err());
+    }
+
+    #[test]
+    fn no_secret_is_ever_shown() {
+        let oauth = OAuthClient { secret: Some(Secret::new("hunter2")), ..oauth() };
+        let given = Credentials {
+            api_key: Some(Secret::new("hunter2")),
+            bearer: Some(Secret::new("hunter2")),
+            basic: Some(("me".to_owned(), Secret::new("hunter2"))),
+            oauth: Some(oauth),
+            ..Credentials::default()
+        };
+        let mut shown = format!("{given:?}");
+        for requirements in [r#"[{"key":[],"bearer":[]}]"#, r#"[{"query":[],"cookie":[]}]"#] {
+            let card = card("", requirements);
+            shown += &format!("{:?}", plan(&card, &given, &origin("https://h"), true).unwrap());
+            let error = plan(&card, &given, &origin("http://h"), true).unwrap_err();
+            shown += &format!("{error:?} {error}");
+        }
+        let broken = Credentials { api_key: Some(Secret::new("hunter2\r")), ..given };
+        let error = planned(r#"[{"key":[]}]"#, &broken).unwrap_err();
+        shown += &format!("{error:?} {error}");
+        assert!(!shown.contains("hunter2") && shown.contains("[secret]"), "{shown}");
+    }
+}

@@ -1,0 +1,192 @@
+//! Reading the card of an agent from its URL (A2A 1.0 §8.2, wire §7.1).
+
+use super::{
+    CallOptions, ClientError, ClientErrorKind, ClientLimits, HttpMethod, HttpOrigin, HttpRequest,
+    HttpResponse, HttpUrl, HttpVersion, Transport,
+    card::{AgentCard, CardFreshness, card_urls, is_not_there},
+    exchange::read_all,
+    redirect,
+};
+use crate::http::{FieldLines, FieldLinesBuf, field_lines};
+
+const FIELDS: FieldLines<'static> =
+    field_lines!("Accept": "application/json", "A2A-Version": "1.0");
+
+/// A card as it came from its URL.
+pub(super) struct FoundCard {
+    pub card: AgentCard,
+    /// Where it came from at last.
+    pub url: HttpUrl,
+    /// True: redirects led to another origin than the caller named.
+    pub is_elsewhere: bool,
+    pub freshness: CardFreshness,
+}
+
+/// A card as it came from its URL, whatever it is.
+pub(super) struct FoundDocument {
+    pub json: Vec<u8>,
+    /// Where it came from at last.
+    pub url: HttpUrl,
+    is_elsewhere: bool,
+    freshness: CardFreshness,
+}
+
+impl FoundDocument {
+    fn read(self) -> Result<FoundCard, ClientError> {
+        let FoundDocument { json, url, is_elsewhere, freshness } = self;
+        Ok(FoundCard { card: AgentCard::read(&json)?, url, is_elsewhere, freshness })
+    }
+}
+
+/// Reads the card of the agent at `url`; see [`card_urls`].
+pub(super) async fn find<T: Transport>(
+    transport: &T,
+    url: &str,
+    limits: &ClientLimits,
+    options: &CallOptions,
+) -> Result<FoundCard, ClientError> {
+    find_document(transport, url, limits, options).await?.read()
+}
+
+/// The same, without looking at what came.
+pub(super) async fn find_document<T: Transport>(
+    transport: &T,
+    url: &str,
+    limits: &ClientLimits,
+    options: &CallOptions,
+) -> Result<FoundDocument, ClientError> {
+    let asked = HttpOrigin::parse(url)?;
+    let mut status = 404;
+    for place in card_urls(&asked) {
+        match get(transport, place, None, limits, options).await? {
+            Got::Card(found) => return Ok(*found),
+            Got::Same(_) => {}
+            Got::Status(other) if is_not_there(other) => status = other,
+            Got::Status(401) => {
+                const WHY: &str = "the card is only for callers who say who they are";
+                return Err(ClientError::because(ClientErrorKind::Unauthorized, WHY));
+            }
+            Got::Status(other) => return Err(no_card(&asked, other)),
+        }
+    }
+    Err(no_card(&asked, status))
+}
+
+#[cold]
+fn no_card(asked: &HttpUrl, status: u16) -> ClientError {
+    let detail = format!("there is no card at {asked}: HTTP status {status}");
+    ClientError::because(ClientErrorKind::NoCard(status), detail)
+}
+
+/// What a GET of a card comes to.
+enum Got {
+    Card(Box<FoundDocument>),
+    /// RFC 9110 §15.4.5: it has not changed.
+    Same(CardFreshness),
+    Status(u16),
+}
+
+/// What asking again came to.
+pub(super) enum Renewed {
+    Same(CardFreshness),
+    Card(Box<FoundCard>),
+}
+
+/// Reads a card again that is known already.
+pub(super) async fn again<T: Transport>(
+    transport: &T,
+    url: &HttpUrl,
+    known: CardFreshness,
+    limits: &ClientLimits,
+    options: &CallOptions,
+) -> Result<Renewed, ClientError> {
+    match get(transport, url.clone(), Some(known), limits, options).await? {
+        Got::Card(found) => Ok(Renewed::Card(Box::new(found.read()?))),
+        Got::Same(freshness) => Ok(Renewed::Same(freshness)),
+        Got::Status(status) => Err(no_card(url, status)),
+    }
+}
+
+/// One GET, and the redirects that it is answered with.
+async fn get<T: Transport>(
+    transport: &T,
+    mut url: HttpUrl,
+    known: Option<CardFreshness>,
+    limits: &ClientLimits,
+    options: &CallOptions,
+) -> Result<Got, ClientError> {
+    let due_ms = transport.now().mono_ms.saturating_add(options.call_ms);
+    let (mut redirects, mut is_elsewhere) = (0, false);
+    let mut fields = FieldLinesBuf::from(FIELDS);
+    if let Some(known) = &known {
+        known.ask(&mut fields);
+    }
+    loop {
+        let request = HttpRequest {
+            method: HttpMethod::Get,
+            origin: &url.origin,
+            target: &url.path,
+            fields: fields.get(),
+            body: b"",
+            version: HttpVersion::Any,
+            head_due_ms: due_ms,
+            body_idle_ms: limits.idle_ms,
+            is_repeatable: true,
+        };
+        let mut response = transport.request(request).await?;
+        let status = response.status();
+        if redirect::is_redirect(status) {
+            let location = response.field("location");
+            let most = limits.redirects_max;
+            let next = redirect::next(HttpMethod::Get, &url, location, redirects, most)?;
+            is_elsewhere |= next.drops_credentials && !is_upgrade(&url.origin, &next.url.origin);
+            url = next.url;
+            redirects += 1;
+            continue;
+        }
+        if let Some(known) = known.filter(|_| status == 304) {
+            let now = transport.now();
+            return Ok(Got::Same(known.renewed(|name| response.field(name), now)));
+        }
+        if status != 200 {
+            return Ok(Got::Status(status));
+        }
+        let mut json = Vec::new();
+        let limit = (limits.card_bytes_max, "card_bytes_max");
+        read_all(transport, &mut response, &mut json, limit, due_ms).await?;
+        let freshness = CardFreshness::of(|name| response.field(name), transport.now());
+        return Ok(Got::Card(Box::new(FoundDocument { json, url, is_elsewhere, freshness })));
+    }
+}
+
+/// True for the same host by TLS, both at the port of their scheme.
+fn is_upgrade(from: &HttpOrigin, to: &HttpOrigin) -> bool {
+    let is_same_host = from.host() == to.host();
+    is_same_host && !from.is_secure() && from.port() == 80 && to.is_secure() && to.port() == 443
+}
+
+/// RFC 9110 §5.1 and §5.5.
+pub(super) fn check_field(name: &str, value: &str) -> Result<(), ClientError> {
+    const OURS: [&str; 9] = [
+        "host",
+        "content-length",
+        "content-type",
+        "accept",
+        "transfer-encoding",
+        "connection",
+        "upgrade",
+        "te",
+        "a2a-version",
+    ];
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_valid = !name.is_empty()
+        && name.bytes().all(is_token)
+        && !OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name))
+        && !value.bytes().any(|byte| byte.is_ascii_control() || !byte.is_ascii());
+    if is_valid {
+        return Ok(());
+    }
+    let detail =
+        format!("{name:?} is no field that can be added, or its value has other characters");
+    Err(ClientError::because(ClientErrorKind::InvalidField, detail))
+}

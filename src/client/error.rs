@@ -1,0 +1,246 @@
+//! What can go wrong with a call, sorted by whose doing it is.
+
+use std::fmt;
+
+use crate::{
+    fault::{FaultKind, PeerFault},
+    model::{NotExpressible, ReadError},
+};
+
+use super::{
+    CallError, TransportError, UrlError, card::CardError, credentials::CredentialsError,
+    redirect::RedirectError, retry::Failure,
+};
+
+/// Why a call has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientError {
+    /// What went wrong.
+    pub kind: ClientErrorKind,
+    /// One sentence for a human, without secrets.
+    pub detail: String,
+    /// After how many milliseconds the server wants to be asked again, if it said so.
+    pub retry_after_ms: Option<u64>,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientErrorKind {
+    /// The URL cannot be called.
+    Url(UrlError),
+    /// A field that the caller adds cannot be sent.
+    InvalidField,
+    /// There is no response, or none that is whole.
+    Transport(TransportError),
+    /// A redirect that is not followed.
+    Redirect(RedirectError),
+    /// There is no card at the URL; the HTTP status.
+    NoCard(u16),
+    /// The card is none that can be used.
+    Card(CardError),
+    /// No interface of the card has a binding that is spoken here and asked for.
+    NoInterface,
+    /// All interfaces of the card are of versions below the floor.
+    BelowFloor,
+    /// The card says that the agent does not do it; what.
+    NotDeclared(&'static str),
+    /// The generation or dialect of the server has no way to say it.
+    NotExpressible(NotExpressible),
+    /// What says who calls is missing, may not go there, or could not be had.
+    Credentials(CredentialsError),
+    /// The server wants other credentials (HTTP 401, gRPC `UNAUTHENTICATED`).
+    Unauthorized,
+    /// The server does not allow it (HTTP 403, gRPC `PERMISSION_DENIED`).
+    Forbidden,
+    /// The server answered with an error.
+    Fault(Box<PeerFault>),
+    /// The server answered with what is not understood.
+    Unreadable(Box<ReadError>),
+    /// The response is none of A2A; its HTTP status.
+    NotA2a(u16),
+    /// The server sent an event of another task.
+    OtherTask,
+    /// The stream broke before it said its task, so nobody can take it up.
+    StreamLost,
+}
+
+impl ClientError {
+    /// An error with a sentence of its own.
+    pub fn because(kind: ClientErrorKind, detail: impl Into<String>) -> ClientError {
+        ClientError { kind, detail: detail.into(), retry_after_ms: None }
+    }
+
+    #[cold]
+    pub(super) fn stream_lost() -> ClientError {
+        const WHY: &str = "the stream ended before it said which task it is about";
+        ClientError::because(ClientErrorKind::StreamLost, WHY)
+    }
+
+    #[cold]
+    pub(super) fn of_another_task() -> ClientError {
+        const WHY: &str = "the server sent an event of another task";
+        ClientError::because(ClientErrorKind::OtherTask, WHY)
+    }
+
+    /// The fault that the server answered with.
+    pub fn fault(&self) -> Option<&PeerFault> {
+        match &self.kind {
+            ClientErrorKind::Fault(fault) => Some(fault),
+            _ => None,
+        }
+    }
+
+    /// The kind of fault that the server answered with, where it is one that is known.
+    pub fn fault_kind(&self) -> Option<FaultKind> {
+        self.fault().and_then(|fault| fault.kind)
+    }
+
+    /// What the failure says about the request, for whoever would make it once more.
+    pub(super) fn failure(&self) -> Failure {
+        match &self.kind {
+            ClientErrorKind::Transport(error) => Failure::of_transport(error),
+            ClientErrorKind::NotA2a(status) => {
+                Failure::of_status(*status, self.retry_after_ms.is_some())
+            }
+            ClientErrorKind::Fault(fault) => match (fault.kind, fault.http) {
+                (Some(FaultKind::Overloaded | FaultKind::ShuttingDown), _) => Failure::Unhandled,
+                (None, Some(status)) => Failure::of_status(status, self.retry_after_ms.is_some()),
+                (Some(_), _) | (None, None) => Failure::Lasting,
+            },
+            _ => Failure::Lasting,
+        }
+    }
+
+    /// True: nobody heard what the server would have said.
+    pub fn is_connection_lost(&self) -> bool {
+        match &self.kind {
+            ClientErrorKind::Transport(error) => error.is_connection_lost(),
+            // A gateway on the way has lost its own connection.
+            ClientErrorKind::NotA2a(status) => matches!(status, 502..=504),
+            ClientErrorKind::Fault(fault) => fault.kind == Some(FaultKind::ShuttingDown),
+            _ => false,
+        }
+    }
+}
+
+impl TransportError {
+    /// True: the server did not refuse anything, its connection is gone or was never there.
+    pub fn is_connection_lost(&self) -> bool {
+        match self {
+            TransportError::Resolve(_)
+            | TransportError::Connect(_)
+            | TransportError::Timeout(_)
+            | TransportError::Closed { .. }
+            | TransportError::Http2(_)
+            | TransportError::Io(_) => true,
+            TransportError::Tls(_)
+            | TransportError::Proxy(_)
+            | TransportError::NoHttp2
+            | TransportError::Refused(_)
+            | TransportError::Malformed(_)
+            | TransportError::TooLarge(_)
+            | TransportError::Coding(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<TransportError> for ClientError {
+    fn from(error: TransportError) -> ClientError {
+        let detail = error.to_string();
+        ClientError::because(ClientErrorKind::Transport(error), detail)
+    }
+}
+
+impl From<UrlError> for ClientError {
+    fn from(error: UrlError) -> ClientError {
+        let detail = error.to_string();
+        ClientError::because(ClientErrorKind::Url(error), detail)
+    }
+}
+
+impl From<RedirectError> for ClientError {
+    fn from(error: RedirectError) -> ClientError {
+        let detail = error.to_string();
+        ClientError::because(ClientErrorKind::Redirect(error), detail)
+    }
+}
+
+impl From<CredentialsError> for ClientError {
+    fn from(error: CredentialsError) -> ClientError {
+        let detail = error.to_string();
+        ClientError::because(ClientErrorKind::Credentials(error), detail)
+    }
+}
+
+impl From<CardError> for ClientError {
+    fn from(error: CardError) -> ClientError {
+        let detail = error.to_string();
+        ClientError::because(ClientErrorKind::Card(error), detail)
+    }
+}
+
+impl From<NotExpressible> for ClientError {
+    fn from(error: NotExpressible) -> ClientError {
+        let detail = error.to_string();
+        ClientError::because(ClientErrorKind::NotExpressible(error), detail)
+    }
+}
+
+impl From<CallError> for ClientError {
+    fn from(error: CallError) -> ClientError {
+        let detail = error.to_string();
+        let kind = match error {
+            CallError::Fault(fault) => kind_of(fault),
+            CallError::Unreadable(error) => ClientErrorKind::Unreadable(error),
+            CallError::NotA2a { status: 401, .. } => ClientErrorKind::Unauthorized,
+            CallError::NotA2a { status: 403, .. } => ClientErrorKind::Forbidden,
+            CallError::NotA2a { status, .. } => ClientErrorKind::NotA2a(status),
+        };
+        ClientError::because(kind, detail)
+    }
+}
+
+/// Who may not call is told so by HTTP or by gRPC, whatever is said beside it.
+fn kind_of(fault: Box<PeerFault>) -> ClientErrorKind {
+    match (fault.kind, fault.http, fault.status.as_deref()) {
+        (None, Some(401), _) | (None, None, Some("UNAUTHENTICATED")) => {
+            ClientErrorKind::Unauthorized
+        }
+        (None, Some(403), _) | (None, None, Some("PERMISSION_DENIED")) => {
+            ClientErrorKind::Forbidden
+        }
+        (Some(_) | None, _, _) => ClientErrorKind::Fault(fault),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{
+        binding::interfaces::Binding,
+        client::format::{Format, GrpcEnd, ReplyHead},
+        model::Generation,
+    };
+
+    #[test]
+    fn who_may_not_call_is_told_so_over_grpc_as_over_http() {
+        let head = ReplyHead { status: 200, content_type: Some(b"application/grpc") };
+        let format = Format::standard(Binding::Grpc, Generation::V1);
+        for (code, kind) in
+            [("16", ClientErrorKind::Unauthorized), ("7", ClientErrorKind::Forbidden)]
+        {
+            let end = GrpcEnd { status: Some(code.as_bytes()), ..GrpcEnd::default() };
+            let error = format.grpc_end(head, end).unwrap_err();
+            assert_eq!(ClientError::from(error).kind, kind, "{code}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! One call over HTTP: its request, its response, and what may be tried again.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+};
+
+use crate::{
+    binding::interfaces::Binding,
+    http::FieldLinesBuf,
+    model::{Generation, Op},
+    service::Now,
+};
+
+use super::{
+    CallOptions, ClientError, ClientErrorKind, HttpRequest, HttpResponse, Transport,
+    TransportError,
+    client::SharedClient,
+    credentials::{CredentialPlan, CredentialsError},
+    endpoint::AgentEndpoint,
+    format::ReplyHead,
+    retry::{self, Failure},
+    scratch::{CallBuffers, ReplyBuf},
+};
+
+/// Bytes of a response that are asked for at once.
+pub(super) const READ_BYTES: usize = 64 * 1024;
+
+/// A call that was written, on its way.
+#[derive(Clone, Copy)]
+pub(super) struct Written {
+    pub op: Op,
+    pub rpc_id: u64,
+    /// The last event that a subscriber has seen.
+    pub after: Option<u64>,
+}
+
+impl<T: Transport> SharedClient<T> {
+    /// Sends what was written, again where that is safe, and reads the answer.
+    pub(super) async fn call(
+        &self,
+        endpoint: &AgentEndpoint,
+        written: Written,
+        scratch: &mut CallBuffers,
+    ) -> Result<(), ClientError> {
+        let due_ms = self.due_ms();
+        let kind = (written.op, endpoint.interface.generation);
+        let mut attempts = 1;
+        loop {
+            let error = match self.call_once(endpoint, written, scratch, due_ms).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            let is_refused = error.kind == ClientErrorKind::Unauthorized;
+            if is_refused && attempts == 1 && self.forgets_token(endpoint).await {
+                // It may have been withdrawn: nothing was done, so a new one is tried once.
+                attempts += 1;
+                continue;
+            }
+            if !self.waits_to_retry(kind, &error, attempts, due_ms).await {
+                return Err(error);
+            }
+            attempts += 1;
+        }
+    }
+
+    async fn call_once(
+        &self,
+        endpoint: &AgentEndpoint,
+        written: Written,
+        scratch: &mut CallBuffers,
+        due_ms: u64,
+    ) -> Result<(), ClientError> {
+        if endpoint.interface.binding == Binding::WebSocket {
+            return self.call_by_message(endpoint, written, scratch, due_ms).await;
+        }
+        let mut response = self.request(endpoint, written, scratch, due_ms).await?;
+        if endpoint.interface.binding == Binding::Grpc {
+            return self.read_grpc(endpoint, written, &mut response, scratch, due_ms).await;
+        }
+        self.read_answer(endpoint, written, &mut response, scratch, due_ms).await
+    }
+
+    /// Reads a response that is no stream.
+    pub(super) async fn read_answer(
+        &self,
+        endpoint: &AgentEndpoint,
+        written: Written,
+        response: &mut T::Response,
+        scratch: &mut CallBuffers,
+        due_ms: u64,
+    ) -> Result<(), ClientError> {
+        let CallBuffers { buffers, said: ReplyBuf { body, received }, .. } = scratch;
+        body.clear();
+        let limit = (self.built.limits.body_bytes_max, "body_bytes_max");
+        read_all(&self.transport, response, body, limit, due_ms).await?;
+        let call = (written.op, written.rpc_id);
+        let read = endpoint.format.read_reply(buffers, call, head_of(response), body, received);
+        read.map_err(|error| explained(error.into(), response, self.transport.now()))
+    }
+
+    /// Sends a request and waits for the head of its response.
+    pub(super) async fn request(
+        &self,
+        endpoint: &AgentEndpoint,
+        written: Written,
+        scratch: &mut CallBuffers,
+        due_ms: u64,
+    ) -> Result<T::Response, ClientError> {
+        let CallBuffers { written: call, target, fields, .. } = scratch;
+        fields.clear();
+        fields.extend(endpoint.fields.get());
+        if let Some(media) = call.content_type {
+            fields.push("Content-Type", media);
+        }
+        let is_grpc = endpoint.interface.binding == Binding::Grpc;
+        match is_grpc {
+            // gRPC over HTTP/2, "Requests": it shows proxies that lose trailers.
+            true => fields.push("te", "trailers"),
+            false => fields.push("Accept", call.accept),
+        }
+        if let Some(after) = written.after {
+            let name = if is_grpc { "a2a-last-event-id" } else { "Last-Event-ID" };
+            fields.push(name, &after.to_string());
+        }
+        endpoint.write_target(call, target);
+        within(&self.transport, due_ms, self.authorize(endpoint, fields, target)).await??;
+        let body_idle_ms = match written.op.is_streaming() {
+            true => self.built.limits.stream_idle_ms,
+            false => self.built.limits.idle_ms,
+        };
+        let request = HttpRequest {
+            method: call.method,
+            origin: &endpoint.interface.url.origin,
+            target,
+            fields: fields.get(),
+            body: &call.body,
+            version: endpoint.http_version(),
+            head_due_ms: due_ms,
+            body_idle_ms,
+            is_repeatable: self.is_repeatable(endpoint, written.op),
+        };
+        Ok(self.transport.request(request).await?)
+    }
+}
+
+impl<T: Transport> SharedClient<T> {
+    /// Whether a call may reach the server twice.
+    fn is_repeatable(&self, endpoint: &AgentEndpoint, op: Op) -> bool {
+        let generation = endpoint.interface.generation;
+        let is_idempotent = self.built.options.is_idempotent;
+        retry::is_repeatable(op, generation, is_idempotent, Failure::Unknown)
+    }
+
+    /// Waits before a call is made once more; false: it is not.
+    async fn waits_to_retry(
+        &self,
+        (op, generation): (Op, Generation),
+        error: &ClientError,
+        attempts: u32,
+        due_ms: u64,
+    ) -> bool {
+        let CallOptions { backoff, is_idempotent, .. } = &self.built.options;
+        if !retry::is_repeatable(op, generation, *is_idempotent, error.failure()) {
+            return false;
+        }
+        let (now, random) = (self.transport.now(), self.transport.random());
+        let next_ms = backoff.next_ms(attempts, error.retry_after_ms, random, now, Some(due_ms));
+        match next_ms {
+            Some(next_ms) => {
+                self.transport.sleep_until(next_ms).await;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Adds what says who calls.
+    pub(super) async fn authorize(
+        &self,
+        endpoint: &AgentEndpoint,
+        fields: &mut FieldLinesBuf,
+        target: &mut String,
+    ) -> Result<(), ClientError> {
+        let plan = endpoint.credentials.as_ref().map_err(|error| error.clone())?;
+        fields.extend(plan.fields());
+        plan.add_query(target);
+        if let Some(oauth) = self.built.credentials.oauth.as_ref().filter(|_| plan.needs_token()) {
+            let limits = &self.built.limits;
+            let token = self.tokens.token(&self.transport, oauth, limits).await;
+            fields.extend(token.map_err(CredentialsError::from)?.fields());
+        }
+        Ok(())
+    }
+
+    /// After a 401 to a call with a token: forgets the token; false: it had none.
+    async fn forgets_token(&self, endpoint: &AgentEndpoint) -> bool {
+        let needs_token = endpoint.credentials.as_ref().is_ok_and(CredentialPlan::needs_token);
+        let Some(oauth) = self.built.credentials.oauth.as_ref().filter(|_| needs_token) else {
+            return false;
+        };
+        match self.tokens.token(&self.transport, oauth, &self.built.limits).await {
+            Ok(refused) => {
+                self.tokens.forget(&refused);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// What the head of a response adds to its error.
+#[cold]
+fn explained<R: HttpResponse>(mut error: ClientError, response: &R, now: Now) -> ClientError {
+    let retry_after = response.field("retry-after");
+    error.retry_after_ms = retry_after.and_then(|text| retry::retry_after_ms(text, now.unix_ms));
+    error
+}
+
+/// What the head of a response says of its body.
+pub(super) fn head_of<R: HttpResponse>(response: &R) -> ReplyHead<'_> {
+    ReplyHead { status: response.status(), content_type: response.field("content-type") }
+}
+
+/// Appends all of a response's content to `out`, but waits no longer than until `due_ms`: a server
+/// that says a byte now and then, or bytes that are no content, is not silent.
+///
+/// # Errors
+/// `TooLarge` with the name of the limit, `Timeout`, and what the transport says.
+pub(super) async fn read_all<T: Transport>(
+    transport: &T,
+    response: &mut T::Response,
+    out: &mut Vec<u8>,
+    (bytes_max, limit): (usize, &'static str),
+    due_ms: u64,
+) -> Result<(), ClientError> {
+    const LATE: TransportError = TransportError::Timeout("end of the response");
+    let mut due = pin!(transport.sleep_until(due_ms));
+    loop {
+        let room = (bytes_max + 1).saturating_sub(out.len()).min(READ_BYTES);
+        let read = poll_fn(|cx| match response.poll_read(cx, out, room) {
+            Poll::Ready(read) => Poll::Ready(Some(read)),
+            Poll::Pending => due.as_mut().poll(cx).map(|()| None),
+        });
+        if !read.await.ok_or(LATE)?? {
+            return Ok(());
+        }
+        if out.len() > bytes_max {
+            return Err(TransportError::TooLarge(limit).into());
+        }
+        if transport.now().mono_ms >= due_ms {
+            return Err(LATE.into());
+        }
+    }
+}
+
+/// Waits for a future, but not longer than until `due_ms`.
+///
+/// # Errors
+/// `Timeout`.
+pub(super) async fn within<T: Transport, R>(
+    transport: &T,
+    due_ms: u64,
+    future: impl Future<Output = R>,
+) -> Result<R, ClientError> {
+    let (mut future, mut due) = (pin!(future), pin!(transport.sleep_until(due_ms)));
+    let done = poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => due.as_mut().poll(cx).map(|()| None),
+    });
+    done.await.ok_or_else(|| TransportError::Timeout("answer").into())
+}

@@ -1,0 +1,171 @@
+//! What the client makes of a payload, as JSON for whoever wants to try its readers.
+
+use crate::{
+    binding::interfaces::Binding,
+    client::card::AgentCard,
+    dialect,
+    fault::PeerFault,
+    json::write::{push_escaped, push_i64, push_string},
+    model::{Generation, Op, Received},
+};
+
+use super::{Format, FormatBuffers, push_json, write::operation};
+
+/// Every operation, to be found by its name.
+const OPS: [Op; 11] = [
+    Op::Send,
+    Op::Stream,
+    Op::Get,
+    Op::List,
+    Op::Cancel,
+    Op::Subscribe,
+    Op::PushSet,
+    Op::PushGet,
+    Op::PushList,
+    Op::PushDelete,
+    Op::ExtendedCard,
+];
+
+/// What a payload is to be read as.
+#[derive(Clone, Copy)]
+enum PayloadKind {
+    /// A card of any generation.
+    Card,
+    /// What an operation is answered with, without an envelope.
+    Result,
+    /// An item of a stream, without an envelope.
+    Event,
+    /// An error object, or the body that it is in.
+    Fault,
+}
+
+/// Reads a payload as `words` say and answers with one JSON object: the canonical JSON of 1.0 of a
+/// card, result or event; `{"fault":…}`; or `{"error":…}` with a name, where it is not understood.
+///
+/// The words are, in any order, the later ones before the earlier: `card`, `result`, `event` or
+/// `fault`; a version such as `0.3` (else 1.0); an operation by its name in 1.0 (else
+/// `SendMessage`); `HTTP+JSON`, whose JSON is another in 0.3.
+pub fn explain(words: &str, payload: &[u8]) -> String {
+    let mut out = Vec::new();
+    if let Err((name, path, message)) = read(words, payload, &mut out) {
+        out.clear();
+        out.extend_from_slice(b"{\"error\":{\"name\":");
+        push_string(&mut out, name);
+        out.extend_from_slice(b",\"path\":");
+        push_string(&mut out, &path);
+        out.extend_from_slice(b",\"message\":");
+        push_string(&mut out, &message);
+        out.extend_from_slice(b"}}");
+    }
+    // Everything that is written is UTF-8: what was read is, and so are our own words.
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// An error's name, the member that it is about, and its sentence.
+type Unexplained = (&'static str, String, String);
+
+fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplained> {
+    let (mut kind, mut op) = (PayloadKind::Result, Op::Send);
+    let (mut generation, mut binding) = (Generation::V1, Binding::JsonRpc);
+    for word in words.split_whitespace() {
+        match word {
+            "card" => kind = PayloadKind::Card,
+            "result" => kind = PayloadKind::Result,
+            "event" => kind = PayloadKind::Event,
+            "fault" => kind = PayloadKind::Fault,
+            "HTTP+JSON" => binding = Binding::HttpJson,
+            "JSONRPC" => binding = Binding::JsonRpc,
+            _ => match OPS.into_iter().find(|op| operation(*op) == word) {
+                Some(known) => op = known,
+                None => generation = version(word)?,
+            },
+        }
+    }
+    let format = Format::standard(binding, generation);
+    let FormatBuffers { mut parser, depth_max, values, .. } = FormatBuffers::default();
+    if matches!(kind, PayloadKind::Card) {
+        let card = AgentCard::read(payload);
+        let card = card.map_err(|error| ("CardError", error.member.clone(), error.to_string()))?;
+        out.extend_from_slice(card.to_v1_json().as_bytes());
+        return Ok(());
+    }
+    let value = parser.parse(payload, depth_max);
+    let value = value.map_err(|error| ("JsonError", String::new(), error.to_string()))?;
+    let (mut received, cx) = (Received::new(), format.reply_cx(&values));
+    let read = match kind {
+        PayloadKind::Result => dialect::read_reply(&cx, op, Some(value), &mut received),
+        PayloadKind::Event => {
+            op = Op::Stream;
+            dialect::read_item(&cx, value, &mut received)
+        }
+        PayloadKind::Fault => {
+            push_fault(out, &dialect::read_fault(value, generation, None));
+            return Ok(());
+        }
+        // Read above.
+        PayloadKind::Card => return Ok(()),
+    };
+    read.map_err(|error| ("ReadError", error.path.clone(), error.to_string()))?;
+    push_json(out, &received, op);
+    Ok(())
+}
+
+fn version(word: &str) -> Result<Generation, Unexplained> {
+    dialect::version::generation(word).ok_or_else(|| {
+        let known = "card, result, event, fault, a version, an operation or HTTP+JSON";
+        ("UnknownWord", word.to_owned(), format!("{word} is not {known}"))
+    })
+}
+
+fn push_fault(out: &mut Vec<u8>, fault: &PeerFault) {
+    out.extend_from_slice(b"{\"fault\":{\"message\":\"");
+    push_escaped(out, &fault.message);
+    out.push(b'"');
+    if let Some(code) = fault.code {
+        out.extend_from_slice(b",\"code\":");
+        push_i64(out, code);
+    }
+    let name = fault.name.map(|name| name.0);
+    for (key, text) in
+        [("name", name), ("reason", fault.reason.as_deref()), ("status", fault.status.as_deref())]
+    {
+        let Some(text) = text else { continue };
+        out.extend_from_slice(format!(",\"{key}\":").as_bytes());
+        push_string(out, text);
+    }
+    if let Some(data) = &fault.data {
+        out.extend_from_slice(b",\"data\":");
+        out.extend_from_slice(data.as_bytes());
+    }
+    out.extend_from_slice(b"}}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explain;
+
+    #[test]
+    fn a_payload_is_explained_or_its_error_named() {
+        let task = r#"{"kind":"task","id":"t","contextId":"c","status":{"state":"working"}}"#;
+        let v1 = r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}"#;
+        assert_eq!(explain("result 0.3 GetTask", task.as_bytes()), v1);
+        assert_eq!(explain("result 0.3", task.as_bytes()), format!("{{\"task\":{v1}}}"));
+        assert_eq!(
+            explain("fault 0.1", br#"{"code":-32009,"message":"over","data":[1]}"#),
+            concat!(
+                r#"{"fault":{"message":"over","code":-32009,"#,
+                r#""name":"InvalidTaskStateError","data":[1]}}"#
+            )
+        );
+        for (words, payload, error) in [
+            ("event", "{}", "\"name\":\"ReadError\",\"path\":\"\""),
+            ("result", r#"{"task":{"id":7}}"#, "\"name\":\"ReadError\",\"path\":\"task.id\""),
+            ("result", "{", "\"name\":\"JsonError\""),
+            ("card", "{}", "\"name\":\"CardError\",\"path\":\"name\""),
+            ("tea", "{}", "\"name\":\"UnknownWord\",\"path\":\"tea\""),
+        ] {
+            let said = explain(words, payload.as_bytes());
+            assert!(said.starts_with("{\"error\":{") && said.contains(error), "{said}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Reading responses, and the items of streams.
+
+use crate::{
+    binding::interfaces::Binding,
+    dialect,
+    json::{JsonError, Kind, Value, ValueSlot},
+    model::{Op, ReadError, Received},
+};
+
+use super::{CallError, Format, FormatBuffers, ValueLimits};
+
+/// What the head of a response says of its body.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyHead<'a> {
+    /// The HTTP status.
+    pub status: u16,
+    /// The value of `Content-Type`, if there is one.
+    pub content_type: Option<&'a [u8]>,
+}
+
+/// Bytes of a media type that are shown.
+const MEDIA_BYTES_MAX: usize = 64;
+
+impl ReplyHead<'_> {
+    /// Any 2xx means success (wire §3.4).
+    pub fn is_success(self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// True for a stream of events: check before it is read as one, as a call that was refused is
+    /// answered with JSON (wire §10, trap 15).
+    pub fn is_event_stream(self) -> bool {
+        self.media().eq_ignore_ascii_case(b"text/event-stream")
+    }
+
+    fn media(&self) -> &[u8] {
+        let value = self.content_type.unwrap_or_default();
+        value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
+    }
+
+    fn is_json(self) -> bool {
+        let media = self.media();
+        let ends = |end: &[u8]| {
+            let at = media.len().checked_sub(end.len());
+            at.is_some_and(|at| media[at..].eq_ignore_ascii_case(end))
+        };
+        media.is_empty() || ends(b"/json") || ends(b"+json")
+    }
+
+    #[cold]
+    pub(super) fn not_a2a(self) -> CallError {
+        let media = self.media();
+        let shown = media.get(..MEDIA_BYTES_MAX).unwrap_or(media);
+        let media = String::from_utf8_lossy(shown).into_owned();
+        CallError::NotA2a { status: self.status, media }
+    }
+}
+
+impl Format {
+    /// Reads the whole response to a call that was written with `rpc_id`.
+    ///
+    /// Of a streaming operation it reads what is no stream: a fault, or the one item that it was
+    /// answered with instead.
+    ///
+    /// # Errors
+    /// [`CallError`]; what was received is then nothing.
+    pub fn read_reply(
+        &self,
+        buffers: &mut FormatBuffers,
+        (op, rpc_id): (Op, u64),
+        head: ReplyHead<'_>,
+        body: &[u8],
+        received: &mut Received,
+    ) -> Result<(), CallError> {
+        received.clear();
+        let is_success = head.is_success();
+        if body.trim_ascii().is_empty() {
+            // HTTP+JSON of some answers a delete with 204 (wire §3.1).
+            let is_delete = is_success && op == Op::PushDelete;
+            return if is_delete { Ok(()) } else { Err(head.not_a2a()) };
+        }
+        let FormatBuffers { parser, depth_max, values, .. } = buffers;
+        match parser.parse(body, *depth_max) {
+            Ok(value) => match self.binding {
+                Binding::HttpJson if is_success => {
+                    dialect::read_reply(&self.reply_cx(values), op, Some(value), received)
+                        .map_err(CallError::from)
+                }
+                Binding::HttpJson => Err(self.fault(value, head)),
+                Binding::JsonRpc | Binding::WebSocket | Binding::Grpc => {
+                    self.envelope(values, (op, rpc_id), value, head, received)
+                }
+            },
+            Err(error) if is_success && head.is_json() => Err(no_json(error)),
+            Err(_) => Err(head.not_a2a()),
+        }
+    }
+
+    /// Reads one item of a stream that a call with `rpc_id` was answered with: the data of an
+    /// event, or a frame of a WebSocket. An item of nothing is the end that a2a-rust sends.
+    ///
+    /// `is_error`: the event is named `error` (wire §3.5).
+    ///
+    /// # Errors
+    /// [`CallError`]; what was received is then nothing.
+    pub fn read_item(
+        &self,
+        buffers: &mut FormatBuffers,
+        rpc_id: u64,
+        data: &[u8],
+        is_error: bool,
+        received: &mut Received,
+    ) -> Result<(), CallError> {
+        received.clear();
+        let FormatBuffers { parser, depth_max, values, .. } = buffers;
+        let head = ReplyHead { status: 200, content_type: None };
+        match parser.parse(data, *depth_max) {
+            Ok(value) => match self.binding {
+                Binding::HttpJson => {
+                    let is_fault = is_error || value.get("error").is_some_and(|e| !e.is_null());
+                    match is_fault {
+                        true => Err(self.fault(value, head)),
+                        false => dialect::read_item(&self.reply_cx(values), value, received)
+                            .map_err(CallError::from),
+                    }
+                }
+                Binding::JsonRpc | Binding::WebSocket | Binding::Grpc
+                    if is_error && value.get("jsonrpc").is_none() =>
+                {
+                    Err(self.fault(value, head))
+                }
+                Binding::JsonRpc | Binding::WebSocket | Binding::Grpc => {
+                    self.envelope(values, (Op::Stream, rpc_id), value, head, received)
+                }
+            },
+            Err(error) => Err(no_json(error)),
+        }
+    }
+
+    /// Reads a response object of JSON-RPC 2.0 (§5).
+    fn envelope(
+        &self,
+        values: &ValueLimits,
+        (op, rpc_id): (Op, u64),
+        value: Value<'_>,
+        head: ReplyHead<'_>,
+        received: &mut Received,
+    ) -> Result<(), CallError> {
+        let is_object = value.kind() == Kind::Object;
+        let (mut id, mut result, mut error) =
+            (ValueSlot::default(), ValueSlot::default(), ValueSlot::default());
+        let mut is_rpc = false;
+        for (key, member) in value.members() {
+            match &*key.text() {
+                b"id" => id = member.slot(),
+                b"result" => result = member.slot(),
+                b"error" => error = member.slot(),
+                b"jsonrpc" => is_rpc = true,
+                _ => {}
+            }
+        }
+        let error = value.at(error).filter(|error| !error.is_null());
+        // What is below JSON-RPC refuses in its own words: a proxy, a web framework.
+        let is_refused = is_rpc && error.is_some();
+        if !head.is_success() && !is_refused {
+            return Err(if is_object { self.fault(value, head) } else { head.not_a2a() });
+        }
+        if !is_object {
+            return Err(ReadError::new("must be a response object of JSON-RPC").into());
+        }
+        let id = value.at(id);
+        let is_ours = id.is_some_and(|id| is_id(id, rpc_id));
+        // JSON-RPC 2.0 §5: null where the request's could not be read.
+        let is_known = is_ours || (error.is_some() && id.is_none_or(|id| id.is_null()));
+        if !is_known {
+            return Err(ReadError::at("id", "must be the id of the call").into());
+        }
+        if let Some(error) = error {
+            return Err(self.fault(error, head));
+        }
+        let result = value.at(result);
+        dialect::read_reply(&self.reply_cx(values), op, result, received)
+            .map_err(|error| error.within("result").into())
+    }
+
+    fn fault(&self, value: Value<'_>, head: ReplyHead<'_>) -> CallError {
+        let http = Some(head.status).filter(|_| !head.is_success());
+        dialect::read_fault(value, self.generation, http).into()
+    }
+}
+
+/// Whether an id is the one that a call was written with: a string of its digits.
+fn is_id(id: Value<'_>, rpc_id: u64) -> bool {
+    let Some(text) = id.text() else { return false };
+    !text.is_empty()
+        && text.len() <= 20
+        && (text[0] != b'0' || text.len() == 1)
+        && str::from_utf8(&text).is_ok_and(|text| text.parse() == Ok(rpc_id))
+        && text[0] != b'+'
+}
+
+#[cold]
+fn no_json(error: JsonError) -> CallError {
+    ReadError::new(format!("must be JSON: {error}")).into()
+}

@@ -1,0 +1,108 @@
+//! Calls over gRPC: one request of HTTP/2 each, and messages behind five bytes.
+//!
+//! Law: a call has succeeded when the trailers say so, whatever came before them.
+
+use std::future::poll_fn;
+
+use super::{
+    ClientError, HttpResponse, Transport, TransportError,
+    client::SharedClient,
+    endpoint::AgentEndpoint,
+    exchange::{READ_BYTES, Written, head_of, read_all},
+    format::{Format, GrpcEnd},
+    scratch::{CallBuffers, ReplyBuf},
+};
+
+impl<T: Transport> SharedClient<T> {
+    /// Reads the answer to a call that is no stream.
+    pub(super) async fn read_grpc(
+        &self,
+        endpoint: &AgentEndpoint,
+        written: Written,
+        response: &mut T::Response,
+        scratch: &mut CallBuffers,
+        due_ms: u64,
+    ) -> Result<(), ClientError> {
+        let CallBuffers { buffers, said: ReplyBuf { body, received }, .. } = scratch;
+        body.clear();
+        let limit = (self.built.limits.body_bytes_max, "body_bytes_max");
+        read_all(&self.transport, response, body, limit, due_ms).await?;
+        end(endpoint, response)?;
+        let message = Format::message_in(body, self.built.limits.body_bytes_max)?;
+        let Some(message) = message.and_then(|range| body.get(range)) else {
+            return Err(TransportError::Malformed("an answer of gRPC without a message").into());
+        };
+        endpoint.format.read_message(buffers, written.op, message, received)?;
+        Ok(())
+    }
+}
+
+/// How the response ended.
+fn end<R: HttpResponse>(endpoint: &AgentEndpoint, response: &R) -> Result<(), ClientError> {
+    let end = GrpcEnd {
+        status: response.field("grpc-status"),
+        message: response.field("grpc-message"),
+        details: response.field("grpc-status-details-bin"),
+    };
+    Ok(endpoint.format.grpc_end(head_of(response), end)?)
+}
+
+/// The messages of a stream on their way.
+pub(super) struct GrpcStream<R> {
+    response: R,
+    /// What was read, of which the first `at` bytes were given.
+    input: Vec<u8>,
+    at: usize,
+    /// The number of the next message, where the server counts: the head names the first.
+    next_number: Option<u64>,
+    has_ended: bool,
+}
+
+/// What was read of a stream.
+pub(super) enum GrpcRead {
+    /// A message, which was copied, and its number.
+    Message(Option<u64>),
+    End,
+}
+
+impl<R: HttpResponse> GrpcStream<R> {
+    /// Of a response whose head has come.
+    pub fn new(response: R) -> GrpcStream<R> {
+        let number = response.field("a2a-event-id");
+        let number = number.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
+        let input = Vec::new();
+        GrpcStream { response, input, at: 0, next_number: number, has_ended: false }
+    }
+
+    /// Copies the next message, of at most `bytes_max` bytes.
+    pub async fn next(
+        &mut self,
+        endpoint: &AgentEndpoint,
+        message: &mut Vec<u8>,
+        bytes_max: usize,
+    ) -> Result<GrpcRead, ClientError> {
+        loop {
+            let rest = self.input.get(self.at..).unwrap_or_default();
+            if let Some(range) = Format::message_in(rest, bytes_max)? {
+                let end = range.end;
+                message.clear();
+                message.extend_from_slice(rest.get(range).unwrap_or_default());
+                self.at += end;
+                let number = self.next_number;
+                self.next_number = number.and_then(|number| number.checked_add(1));
+                return Ok(GrpcRead::Message(number));
+            }
+            if self.has_ended {
+                end(endpoint, &self.response)?;
+                return match rest.is_empty() {
+                    true => Ok(GrpcRead::End),
+                    false => Err(TransportError::Closed { before_response: false }.into()),
+                };
+            }
+            self.input.drain(..self.at);
+            self.at = 0;
+            let (response, input) = (&mut self.response, &mut self.input);
+            self.has_ended = !poll_fn(|cx| response.poll_read(cx, input, READ_BYTES)).await?;
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The client: calls to A2A servers of every generation, dialect and binding.
+//!
+//! Law: nothing here knows a socket, a runtime, a clock or a source of random bits. A [`Transport`]
+//! brings them: that of `net`, or one of your own. What a server says is as dangerous as
+//! what a client says: everything has a limit, and what is wrong is an error by name.
+
+pub mod card;
+pub mod credentials;
+pub mod format;
+pub mod http1;
+pub mod redirect;
+pub mod retry;
+pub mod upgrade;
+
+mod answer;
+mod builder;
+#[allow(clippy::module_inception)] // What the module is about.
+mod client;
+mod discover;
+mod endpoint;
+mod error;
+mod event;
+mod exchange;
+mod grpc;
+mod limits;
+mod request;
+mod scratch;
+mod seen;
+mod stream;
+mod transport;
+mod url;
+mod websocket;
+
+pub use crate::{binding::interfaces::Binding, dialect::version::ProtocolVersion};
+pub use answer::Answer;
+pub use builder::{CallOptions, ClientBuilder};
+pub use client::Client;
+pub use error::{ClientError, ClientErrorKind};
+pub use event::{EventKind, StreamEvent};
+pub use format::{CallError, Format, FormatBuffers, ReplyHead, WrittenCall};
+pub use limits::{
+    CARD_BYTES_MAX, CARD_DEPTH_MAX, CARD_ENTRIES_MAX, CARD_INTERFACES_MAX, ClientLimits,
+};
+pub use request::{ListTasks, SendRequest};
+pub use stream::ClientStream;
+pub use transport::{
+    HttpMethod, HttpRequest, HttpResponse, HttpVersion, Transport, TransportError,
+};
+pub use url::{HttpOrigin, HttpUrl, UrlError};

@@ -1,0 +1,210 @@
+//! What a caller asks for, owned and reusable: a message to send, a list of tasks.
+
+use crate::model::{
+    Generation, JsonObject, JsonObjectBuf, List, Message, MessageBuf, OutgoingCall, PartsBuf,
+    PushConfigBuf, RawText, Role, Send, SendMode, TaskState, Text,
+    pack::{Packer, message_tag},
+};
+
+/// A message to an agent, and how its answer is wanted. It can be sent any number of times; each
+/// time the message gets an id of its own, unless it has one.
+///
+/// ```
+/// use peregrine::client::SendRequest;
+///
+/// let request = SendRequest::text("hello").context_id("c-1").history(10);
+/// ```
+#[derive(Clone)]
+pub struct SendRequest {
+    message: MessageBuf,
+    at_once: bool,
+    history: Option<u32>,
+    /// A JSON array of strings.
+    output_modes: Option<Box<str>>,
+    metadata: Option<JsonObjectBuf>,
+    push: Option<PushConfigBuf>,
+}
+
+impl SendRequest {
+    /// A message of one part of text.
+    pub fn text<'t>(text: impl Into<Text<'t>>) -> SendRequest {
+        SendRequest::parts(&PartsBuf::new().text(text))
+    }
+
+    /// A message of these parts; there must be one at least.
+    pub fn parts(parts: &PartsBuf) -> SendRequest {
+        SendRequest::of(MessageBuf::agent(parts))
+    }
+
+    /// This message, whoever wrote it: it is sent as the client's.
+    pub fn of(message: MessageBuf) -> SendRequest {
+        let (at_once, history, output_modes) = (false, None, None);
+        SendRequest { message, at_once, history, output_modes, metadata: None, push: None }
+    }
+
+    /// The task to go on with. Servers make the ids of tasks; one that does not exist is refused
+    /// (but in 0.1, where it makes the task).
+    #[must_use]
+    pub fn task_id<'t>(mut self, id: impl Into<Text<'t>>) -> SendRequest {
+        self.message = self.message.task_id(id);
+        self
+    }
+
+    /// The conversation that the message belongs to.
+    #[must_use]
+    pub fn context_id<'t>(mut self, id: impl Into<Text<'t>>) -> SendRequest {
+        self.message = self.message.context_id(id);
+        self
+    }
+
+    /// Answers as soon as there is a task, and not when it has ended or waits for its client
+    /// (A2A 1.0 §3.2.2). Means nothing for a stream.
+    #[must_use]
+    pub fn return_immediately(mut self) -> SendRequest {
+        self.at_once = true;
+        self
+    }
+
+    /// At most this many messages of history in the answer; not said: as the server likes.
+    #[must_use]
+    pub fn history(mut self, most: u32) -> SendRequest {
+        self.history = Some(most);
+        self
+    }
+
+    /// The media types that the answer may have (RFC 6838), the most wanted first.
+    #[must_use]
+    pub fn accepted_output_modes<'m>(
+        mut self,
+        modes: impl IntoIterator<Item = &'m str>,
+    ) -> SendRequest {
+        let mut json = vec![b'['];
+        for mode in modes {
+            if json.len() > 1 {
+                json.push(b',');
+            }
+            json.push(b'"');
+            Text::from(mode).push_raw(&mut json);
+            json.push(b'"');
+        }
+        json.push(b']');
+        self.output_modes = Some(String::from_utf8_lossy(&json).into());
+        self
+    }
+
+    /// Says more about the request; what is said about the message is part of that.
+    #[must_use]
+    pub fn metadata(mut self, metadata: JsonObject<'_>) -> SendRequest {
+        self.metadata = Some(metadata.into());
+        self
+    }
+
+    /// Where the events of the task go as well.
+    #[must_use]
+    pub fn push(mut self, config: PushConfigBuf) -> SendRequest {
+        self.push = Some(config);
+        self
+    }
+
+    /// The message as it was given.
+    pub fn message(&self) -> Message<'_> {
+        self.message.view()
+    }
+
+    /// True: events go to a URL, too.
+    pub(super) fn has_push(&self) -> bool {
+        self.push.is_some()
+    }
+
+    /// The call, with the message packed anew as the client's and under `fresh_id` unless it has an
+    /// id.
+    pub(super) fn call<'a>(
+        &'a self,
+        is_stream: bool,
+        fresh_id: &[u8],
+        packed: &'a mut Vec<u8>,
+    ) -> OutgoingCall<'a> {
+        pack(self.message.view(), fresh_id, packed);
+        let message = self.message.view();
+        let mode = match (is_stream, self.at_once) {
+            (true, _) => SendMode::Stream,
+            (false, true) => SendMode::Return,
+            (false, false) => SendMode::Wait,
+        };
+        let send = Send {
+            message: Message(packed),
+            task_id: message.task_id(),
+            client_chooses_id: false,
+            context_id: message.context_id(),
+            mode,
+            history: self.history,
+            accepted_output_modes: self.output_modes.as_deref().map(str::as_bytes),
+            metadata: self.metadata.as_ref().map(JsonObjectBuf::view),
+            generation: Generation::V1,
+        };
+        OutgoingCall::Send { send, push: self.push.as_ref().map(PushConfigBuf::view) }
+    }
+}
+
+/// Two texts as raw text in `packed`.
+pub(super) fn two<'p>(
+    packed: &'p mut Vec<u8>,
+    texts: [Option<&str>; 2],
+) -> [Option<RawText<'p>>; 2] {
+    packed.clear();
+    Text::from(texts[0].unwrap_or_default()).push_raw(packed);
+    let middle = packed.len();
+    Text::from(texts[1].unwrap_or_default()).push_raw(packed);
+    let (first, second) = packed.split_at(middle);
+    [texts[0].map(|_| RawText::known(first)), texts[1].map(|_| RawText::known(second))]
+}
+
+/// Packs a message as a client's, its id first.
+fn pack(message: Message<'_>, fresh_id: &[u8], packed: &mut Vec<u8>) {
+    packed.clear();
+    let id = message.message_id().raw();
+    let mut packer = Packer(packed);
+    packer.put(message_tag::MESSAGE_ID, if id.is_empty() { fresh_id } else { id });
+    packer.put(message_tag::ROLE, &[Role::User as u8]);
+    for (tag, bytes) in message.fields() {
+        if tag != message_tag::MESSAGE_ID && tag != message_tag::ROLE {
+            packer.put(tag, bytes);
+        }
+    }
+}
+
+/// Which tasks to list (A2A 1.0 §3.1.4); by default the newest fifty of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListTasks {
+    /// Only those of this conversation.
+    pub context_id: Option<String>,
+    /// Only those in this state.
+    pub status: Option<TaskState>,
+    /// How many at most, 1 to 100.
+    pub page_size: Option<u32>,
+    /// The token of the page, from the one before.
+    pub page_token: Option<String>,
+    /// At most this many messages of history in each.
+    pub history: Option<u32>,
+    /// Only those whose status changed at or after this time, in ms since the Unix epoch.
+    pub after_ms: Option<u64>,
+    /// True: with their artifacts.
+    pub include_artifacts: bool,
+}
+
+impl ListTasks {
+    /// The call; what it borrows is packed.
+    pub(super) fn call<'a>(&self, packed: &'a mut Vec<u8>) -> OutgoingCall<'a> {
+        let texts = [self.context_id.as_deref(), self.page_token.as_deref()];
+        let [context_id, token] = two(packed, texts);
+        OutgoingCall::List(List {
+            context_id,
+            status: self.status,
+            page_size: self.page_size,
+            page_token: token.map(RawText::raw),
+            history: self.history,
+            after_ms: self.after_ms,
+            include_artifacts: self.include_artifacts,
+        })
+    }
+}

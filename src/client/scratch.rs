@@ -1,0 +1,103 @@
+//! Memory that calls use one after another.
+//!
+//! Law: a call takes what it needs and gives it back, so what goes on in the steady state allocates
+//! nothing. Memory that one large answer took is not kept; that of a call that was dropped is
+//! freed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{http::FieldLinesBuf, model::Received};
+
+use super::{
+    ClientLimits,
+    format::{FormatBuffers, WrittenCall},
+};
+
+/// Bytes of one buffer above which it is given back to the allocator.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
+
+/// Scratches, and answers, that wait for the next call.
+const KEPT_MAX: usize = 64;
+
+/// What a call uses until it has its answer.
+pub(super) struct CallBuffers {
+    /// The message as it is sent, and ids.
+    pub packed: Vec<u8>,
+    /// The request but for its head.
+    pub written: WrittenCall,
+    /// Path and query of the request.
+    pub target: String,
+    /// The head.
+    pub fields: FieldLinesBuf,
+    /// Parses the answer.
+    pub buffers: FormatBuffers,
+    /// The answer.
+    pub said: ReplyBuf,
+}
+
+/// What a server said.
+#[derive(Default)]
+pub(super) struct ReplyBuf {
+    /// The content of the response, or the data of one event.
+    pub body: Vec<u8>,
+    /// The same, read.
+    pub received: Received,
+}
+
+/// Where memory waits for the next call.
+pub(super) struct Stash {
+    limits: ClientLimits,
+    /// Boxed, because they are large and moved twice a call.
+    #[allow(clippy::vec_box)]
+    idle: Mutex<Vec<Box<CallBuffers>>>,
+    said: Mutex<Vec<ReplyBuf>>,
+}
+
+impl Stash {
+    pub fn new(limits: ClientLimits) -> Arc<Stash> {
+        Arc::new(Stash { limits, idle: Mutex::default(), said: Mutex::default() })
+    }
+
+    pub fn take(&self) -> Box<CallBuffers> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut scratch = idle.unwrap_or_else(|| self.fresh());
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        scratch.said = said.unwrap_or_default();
+        scratch
+    }
+
+    fn fresh(&self) -> Box<CallBuffers> {
+        Box::new(CallBuffers {
+            packed: Vec::new(),
+            written: WrittenCall::default(),
+            target: String::new(),
+            fields: FieldLinesBuf::default(),
+            buffers: FormatBuffers::new(&self.limits),
+            said: ReplyBuf::default(),
+        })
+    }
+
+    pub fn give(&self, mut scratch: Box<CallBuffers>) {
+        for buffer in [&mut scratch.packed, &mut scratch.written.body] {
+            buffer.clear();
+            buffer.shrink_to(KEPT_BYTES_MAX);
+        }
+        self.give_said(std::mem::take(&mut scratch.said));
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < KEPT_MAX {
+            idle.push(scratch);
+        }
+    }
+
+    pub fn give_said(&self, mut said: ReplyBuf) {
+        said.body.clear();
+        let held_bytes = said.body.capacity() + said.received.held_bytes();
+        if held_bytes == 0 || held_bytes > KEPT_BYTES_MAX {
+            return;
+        }
+        let mut kept = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < KEPT_MAX {
+            kept.push(said);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What the reader of a stream has seen of its task, so that a stream that broke goes on without
+//! repeating anything.
+//!
+//! Law: a stream that is taken up again begins with the task, and what the task holds beyond what
+//! was seen becomes events, each part of an artifact once. Only statuses in between can have been
+//! lost.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use crate::{
+    model::{
+        Artifact, EventBuf, Message, Part, TaskEvent, TaskState, TaskView,
+        pack::{Packer, artifact_tag},
+    },
+    service::StreamResponse,
+};
+
+/// What has been seen of one task.
+pub(super) struct Seen {
+    /// Artifacts that are remembered; what is beyond them is taken for new.
+    artifacts_max: usize,
+    /// The number of the newest event, where the server counts.
+    number: Option<u64>,
+    status: Option<SeenStatus>,
+    artifacts: Vec<SeenArtifact>,
+    /// Keyed, because what is hashed is chosen by the server.
+    hasher: SipHasher13,
+    packed: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct SeenStatus {
+    state: TaskState,
+    /// Of its time and its message.
+    hash: u64,
+}
+
+struct SeenArtifact {
+    /// Of its id.
+    id: u64,
+    parts: usize,
+    /// Of its parts, in their order.
+    hasher: SipHasher13,
+}
+
+/// Whether an event is one that its reader has not seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seeing {
+    New,
+    Repeated,
+}
+
+impl Seen {
+    /// Nothing yet. `random`: 128 bits that no server can know.
+    pub fn new(random: u128, artifacts_max: usize) -> Seen {
+        let hasher = SipHasher13::new_with_keys((random >> 64) as u64, random as u64);
+        let (artifacts, packed) = (Vec::new(), Vec::new());
+        Seen { artifacts_max, number: None, status: None, artifacts, hasher, packed }
+    }
+
+    /// The number of the newest event, where the server counts.
+    pub fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// The newest state; `None`: none was said.
+    pub fn state(&self) -> Option<TaskState> {
+        self.status.map(|status| status.state)
+    }
+
+    /// Notes an event, with its number if it has one. One whose number is not above the newest was
+    /// seen before; without a number a status that is the newest one over again was: servers send
+    /// one that the task before it, with which they began, has already.
+    pub fn note(&mut self, item: &StreamResponse<'_>, number: Option<u64>) -> Seeing {
+        match (number, self.number) {
+            (Some(number), Some(newest)) if number <= newest => return Seeing::Repeated,
+            (Some(_), _) => self.number = number,
+            (None, _) if self.is_newest(item) => return Seeing::Repeated,
+            (None, _) => {}
+        }
+        match *item {
+            StreamResponse::Snapshot(view) => self.take(view),
+            StreamResponse::Event { event, .. } => self.note_event(&event),
+            StreamResponse::Message { .. } => {}
+        }
+        Seeing::New
+    }
+
+    /// Notes the number of a task that was caught up with.
+    pub fn counted(&mut self, number: Option<u64>) {
+        self.number = number.or(self.number);
+    }
+
+    /// True for the newest status by its message, or by its time where it says nothing more.
+    fn is_newest(&self, item: &StreamResponse<'_>) -> bool {
+        let StreamResponse::Event { event, .. } = item else { return false };
+        let TaskEvent::Status { state, at_ms, message, metadata } = *event else { return false };
+        let is_named = message.is_some_and(|message| !message.message_id().raw().is_empty());
+        let is_told_apart = is_named || (at_ms != 0 && metadata.is_none());
+        is_told_apart && self.status == Some(self.status_of(state, at_ms, message))
+    }
+
+    fn note_event(&mut self, event: &TaskEvent<'_>) {
+        match *event {
+            TaskEvent::UserMessage { .. } => {}
+            TaskEvent::Status { state, at_ms, message, .. } => {
+                self.status = Some(self.status_of(state, at_ms, message));
+            }
+            TaskEvent::Artifact { artifact, append, .. } => self.add(artifact, append),
+        }
+    }
+
+    /// Takes the task for all that was seen.
+    fn take(&mut self, view: TaskView<'_>) {
+        let status = view.status();
+        self.status = Some(self.status_of(status.state, status.at_ms, status.message));
+        self.artifacts.clear();
+        for whole in view.artifacts().take(self.artifacts_max) {
+            let id = self.id_of(whole.head());
+            let mut artifact = SeenArtifact { id, parts: 0, hasher: self.hasher };
+            whole.parts().for_each(|part| artifact.add(part));
+            self.artifacts.push(artifact);
+        }
+    }
+
+    /// Appends what the task holds beyond what was seen to `events`, and has then seen it; false:
+    /// the task is as it was seen last.
+    pub fn catch_up(&mut self, view: TaskView<'_>, events: &mut EventBuf) -> bool {
+        let before = events.len();
+        for whole in view.artifacts() {
+            let id = self.id_of(whole.head());
+            let seen = self.artifacts.iter().find(|seen| seen.id == id);
+            let known = seen.filter(|seen| seen.begins(whole.parts(), self.hasher));
+            let known_parts = known.map(|seen| seen.parts);
+            let append = known_parts.is_some();
+            let mut rest = whole.parts().skip(known_parts.unwrap_or(0)).peekable();
+            if append && rest.peek().is_none() {
+                continue;
+            }
+            self.packed.clear();
+            pack(&mut self.packed, whole.head(), append, rest);
+            let (artifact, last_chunk) = (Artifact::new(&self.packed), false);
+            events.push(&TaskEvent::Artifact { artifact, append, last_chunk, metadata: None });
+        }
+        let now = view.status();
+        let status = self.status_of(now.state, now.at_ms, now.message);
+        if self.status != Some(status) {
+            events.push(&TaskEvent::Status {
+                state: now.state,
+                at_ms: now.at_ms,
+                message: now.message,
+                metadata: now.metadata,
+            });
+        }
+        self.take(view);
+        events.len() > before
+    }
+
+    fn add(&mut self, artifact: Artifact<'_>, append: bool) {
+        let id = self.id_of(artifact);
+        let fresh = SeenArtifact { id, parts: 0, hasher: self.hasher };
+        let at = match self.artifacts.iter().position(|seen| seen.id == id) {
+            Some(at) if append => at,
+            Some(at) => {
+                self.artifacts[at] = fresh;
+                at
+            }
+            None if self.artifacts.len() == self.artifacts_max => return,
+            None => {
+                self.artifacts.push(fresh);
+                self.artifacts.len() - 1
+            }
+        };
+        let seen = &mut self.artifacts[at];
+        artifact.parts().for_each(|part| seen.add(part));
+    }
+
+    fn id_of(&self, artifact: Artifact<'_>) -> u64 {
+        let mut hasher = self.hasher;
+        hasher.write(artifact.artifact_id().raw());
+        hasher.finish()
+    }
+
+    fn status_of(&self, state: TaskState, at_ms: u64, said: Option<Message<'_>>) -> SeenStatus {
+        let mut hasher = self.hasher;
+        hasher.write_u64(at_ms);
+        hasher.write(said.map_or(&[][..], Message::packed));
+        SeenStatus { state, hash: hasher.finish() }
+    }
+}
+
+impl SeenArtifact {
+    fn add(&mut self, part: Part<'_>) {
+        self.parts += 1;
+        self.hasher.write_usize(part.packed().len());
+        self.hasher.write(part.packed());
+    }
+
+    /// True when the first of these parts are the ones that were seen.
+    fn begins<'a>(&self, parts: impl Iterator<Item = Part<'a>>, hasher: SipHasher13) -> bool {
+        let mut first = SeenArtifact { id: self.id, parts: 0, hasher };
+        parts.take(self.parts).for_each(|part| first.add(part));
+        first.parts == self.parts && first.hasher.finish() == self.hasher.finish()
+    }
+}
+
+/// Packs an artifact with these parts; of one that is extended only its id.
+fn pack<'a>(
+    out: &mut Vec<u8>,
+    head: Artifact<'_>,
+    is_extended: bool,
+    parts: impl Iterator<Item = Part<'a>>,
+) {
+    let mut packer = Packer(out);
+    for (tag, bytes) in head.fields() {
+        let is_named = tag == artifact_tag::ARTIFACT_ID;
+        if tag != artifact_tag::PART && (is_named || !is_extended) {
+            packer.put(tag, bytes);
+        }
+    }
+    parts.for_each(|part| packer.put(artifact_tag::PART, part.packed()));
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::model::{ArtifactBuf, Generation, MessageBuf, PartsBuf, RawText, TaskBuf};
+
+    fn task() -> TaskBuf {
+        let mut task = TaskBuf::new("t", "c", Generation::V1).unwrap();
+        task.status(TaskState::Working, 1, None).unwrap();
+        task
+    }
+
+    fn artifact(id: &str, texts: &[&str]) -> ArtifactBuf {
+        let parts = texts.iter().fold(PartsBuf::new(), |parts, text| parts.text(*text));
+        ArtifactBuf::new(id, &parts).name("plan")
+    }
+
+    /// Applies an artifact to the task, and shows it to whoever follows, if anybody does.
+    fn publish(task: &mut TaskBuf, seen: Option<&mut Seen>, artifact: &ArtifactBuf, append: bool) {
+        let (artifact, last_chunk, metadata) = (artifact.view(), false, None);
+        let event = TaskEvent::Artifact { artifact, append, last_chunk, metadata };
+        task.apply(&event).unwrap();
+        if let Some(seen) = seen {
+            seen.note(&item(event), None);
+        }
+    }
+
+    fn item(event: TaskEvent<'_>) -> StreamResponse<'_> {
+        let (task_id, context_id) = (RawText::default(), RawText::default());
+        let (seq, artifact_index, last) = (0, 0, false);
+        StreamResponse::Event { seq, event, artifact_index, task_id, context_id, last }
+    }
+
+    fn said(events: &EventBuf) -> Vec<String> {
+        let show = |event: TaskEvent<'_>| match event {
+            TaskEvent::Status { state, .. } => format!("{state:?}"),
+            TaskEvent::UserMessage { .. } => "message".to_owned(),
+            TaskEvent::Artifact { artifact, append, .. } => {
+                let texts = artifact.parts().map(|part| part.as_text().unwrap().to_str());
+                let texts: Vec<_> = texts.map(|text| text.into_owned()).collect();
+                let name = artifact.name().map(|name| name.to_str().into_owned());
+                let id = artifact.artifact_id().to_str().into_owned();
+                format!("{id} {append} {texts:?} {name:?}")
+            }
+        };
+        events.iter(None).map(show).collect()
+    }
+
+    #[test]
+    fn a_number_that_was_seen_is_repeated() {
+        let (mut seen, task) = (Seen::new(1, 10), task());
+        let snapshot = StreamResponse::Snapshot(task.view());
+        assert_eq!(seen.note(&snapshot, Some(4)), Seeing::New);
+        assert_eq!(seen.note(&snapshot, Some(4)), Seeing::Repeated);
+        assert_eq!(seen.note(&snapshot, Some(3)), Seeing::Repeated);
+        assert_eq!(seen.note(&snapshot, Some(5)), Seeing::New);
+        assert_eq!((seen.number(), seen.state()), (Some(5), Some(TaskState::Working)));
+    }
+
+    #[test]
+    fn a_status_that_the_task_has_already_is_repeated_unless_nothing_tells_it_apart() {
+        let (mut seen, mut task) = (Seen::new(1, 10), task());
+        let words = MessageBuf::agent(&PartsBuf::new().text("one")).id("m");
+        task.status(TaskState::Working, 0, Some(&words)).unwrap();
+        assert_eq!(seen.note(&StreamResponse::Snapshot(task.view()), None), Seeing::New);
+        let status = |at_ms, message| TaskEvent::Status {
+            state: TaskState::Working,
+            at_ms,
+            message,
+            metadata: None,
+        };
+        let said = task.view().status();
+        let again = status(said.at_ms, said.message);
+        assert_eq!(seen.note(&item(again), None), Seeing::Repeated);
+        for (at_ms, expected) in [(7, Seeing::New), (7, Seeing::Repeated), (0, Seeing::New)] {
+            assert_eq!(seen.note(&item(status(at_ms, None)), None), expected);
+        }
+        assert_eq!(seen.note(&item(status(0, None)), None), Seeing::New);
+    }
+
+    #[test]
+    fn what_was_missed_comes_once_and_what_was_seen_not_again() {
+        let (mut seen, mut task, mut events) = (Seen::new(1, 10), task(), EventBuf::default());
+        seen.note(&StreamResponse::Snapshot(task.view()), None);
+        publish(&mut task, Some(&mut seen), &artifact("a", &["1", "2"]), false);
+        assert!(!seen.catch_up(task.view(), &mut events));
+        publish(&mut task, None, &artifact("a", &["3"]), true);
+        publish(&mut task, None, &artifact("b", &["x"]), false);
+        let words = MessageBuf::agent(&PartsBuf::new().text("done")).id("m");
+        task.status(TaskState::Completed, 2, Some(&words)).unwrap();
+        assert!(seen.catch_up(task.view(), &mut events));
+        let expected = ["a true [\"3\"] None", "b false [\"x\"] Some(\"plan\")", "Completed"];
+        assert_eq!(said(&events), expected);
+        events.clear();
+        assert!(!seen.catch_up(task.view(), &mut events));
+    }
+
+    #[test]
+    fn an_artifact_that_was_replaced_comes_whole() {
+        let (mut seen, mut task, mut events) = (Seen::new(1, 10), task(), EventBuf::default());
+        publish(&mut task, Some(&mut seen), &artifact("a", &["1", "2"]), false);
+        publish(&mut task, None, &artifact("a", &["1", "3", "4"]), false);
+        assert!(seen.catch_up(task.view(), &mut events));
+        let expected = ["a false [\"1\", \"3\", \"4\"] Some(\"plan\")", "Working"];
+        assert_eq!(said(&events), expected);
+    }
+
+    #[test]
+    fn no_more_artifacts_are_remembered_than_the_limit() {
+        let (mut seen, mut task, mut events) = (Seen::new(1, 1), task(), EventBuf::default());
+        seen.note(&StreamResponse::Snapshot(task.view()), None);
+        publish(&mut task, Some(&mut seen), &artifact("a", &["1"]), false);
+        publish(&mut task, Some(&mut seen), &artifact("b", &["2"]), false);
+        assert!(seen.catch_up(task.view(), &mut events));
+        assert_eq!(said(&events), ["b false [\"2\"] Some(\"plan\")"]);
+    }
+}

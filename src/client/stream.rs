@@ -1,0 +1,233 @@
+//! A stream of events that goes on by itself when its connection breaks.
+//!
+//! Law: its reader gets every event once and in order. What was missed while there was no
+//! connection is read from the task and said as events; what nobody can know is said as a gap. A
+//! stream whose task is unknown cannot be taken up, since sending again might do the work twice:
+//! that is an error.
+
+mod open;
+mod resume;
+mod source;
+
+use std::sync::Arc;
+
+use crate::model::{EventBuf, RawText, ReceivedKind, TaskState};
+
+use super::{
+    Client, ClientError, StreamEvent, Transport,
+    endpoint::AgentEndpoint,
+    exchange::{Written, within},
+    scratch::CallBuffers,
+    seen::{Seeing, Seen},
+};
+use resume::TakingUp;
+use source::{EventOrigin, SourceRead};
+
+/// Milliseconds for the end of a stream whose task has ended.
+const END_MS: u64 = 1_000;
+
+/// Events of one task, or one direct message.
+pub struct ClientStream<T: Transport> {
+    client: Client<T>,
+    endpoint: Arc<AgentEndpoint>,
+    written: Written,
+    scratch: Box<CallBuffers>,
+    source: EventOrigin<T>,
+    seen: Seen,
+    /// The task, in its raw spelling; empty: unknown yet.
+    task_id: Vec<u8>,
+    context_id: Vec<u8>,
+    caught: Caught,
+    /// What was received comes after what was caught; its number.
+    put_back: Option<Option<u64>>,
+    /// Takings-up since the last event.
+    attempts: u32,
+    /// It broke, and does not go on yet.
+    taking_up: Option<TakingUp>,
+    /// Until when it waits: for the next look at its task, or for the end of what has ended.
+    pause_due_ms: Option<u64>,
+    /// A message, a fault or the end was said: nothing follows.
+    is_over: bool,
+    /// The server said that its stream ends, as those before 1.0 do.
+    is_final: bool,
+}
+
+/// What was read from the task after a break, and what of it was given.
+#[derive(Default)]
+struct Caught {
+    events: EventBuf,
+    given: usize,
+    gap: Option<MissedEvents>,
+}
+
+#[derive(Clone, Copy)]
+struct MissedEvents {
+    after: Option<u64>,
+    may_repeat: bool,
+}
+
+/// What `next` shows.
+enum Shown {
+    Received(Option<u64>),
+    Caught(usize),
+    Missed(MissedEvents),
+}
+
+impl Caught {
+    fn next(&mut self) -> Option<Shown> {
+        if let Some(gap) = self.gap.take() {
+            return Some(Shown::Missed(gap));
+        }
+        if self.given < self.events.len() {
+            self.given += 1;
+            return Some(Shown::Caught(self.given - 1));
+        }
+        None
+    }
+
+    fn clear(&mut self) {
+        self.events.clear();
+        (self.given, self.gap) = (0, None);
+    }
+}
+
+impl<T: Transport> ClientStream<T> {
+    /// Waits for the next event; `None`: the stream is complete.
+    ///
+    /// It may be dropped while it waits, and called again: nothing is lost.
+    ///
+    /// # Errors
+    /// [`ClientError`]: a fault of the server, what it said is not understood, or the stream broke
+    /// and could not be taken up again. The stream is then over.
+    pub async fn next(&mut self) -> Option<Result<StreamEvent<'_>, ClientError>> {
+        match self.advance().await {
+            Ok(Some(shown)) => self.show(shown).map(Ok),
+            Ok(None) => {
+                self.is_over = true;
+                None
+            }
+            Err(error) => {
+                self.is_over = true;
+                self.source = EventOrigin::Nowhere;
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// The task; `None`: the stream has not said it yet, or it is a direct message.
+    pub fn task_id(&self) -> Option<RawText<'_>> {
+        (!self.task_id.is_empty()).then(|| RawText::known(&self.task_id))
+    }
+
+    /// The newest state of the task, if one was said.
+    pub fn state(&self) -> Option<TaskState> {
+        self.seen.state()
+    }
+
+    /// The number of the newest event, where the server counts.
+    pub fn last_number(&self) -> Option<u64> {
+        self.seen.number()
+    }
+
+    async fn advance(&mut self) -> Result<Option<Shown>, ClientError> {
+        loop {
+            if let Some(shown) = self.caught.next() {
+                return Ok(Some(shown));
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            if let Some(number) = self.put_back.take() {
+                if let Some(shown) = self.take(number)? {
+                    return Ok(Some(shown));
+                }
+                continue;
+            }
+            if self.taking_up.is_some() {
+                self.take_up().await?;
+                continue;
+            }
+            match self.read().await {
+                Ok(SourceRead::Item(number)) => {
+                    if let Some(shown) = self.take(number)? {
+                        return Ok(Some(shown));
+                    }
+                }
+                Ok(SourceRead::End) if self.is_complete() => return Ok(None),
+                Ok(SourceRead::Poll) => self.poll_task().await?,
+                Ok(SourceRead::End) => self.resume(None)?,
+                Err(error) if error.is_connection_lost() => self.resume(Some(error))?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads on. A task that has ended has nothing more to say: its server is given a moment to end
+    /// the stream, so that the connection can be used again, and is not waited for after that.
+    async fn read(&mut self) -> Result<SourceRead, ClientError> {
+        let inner = &self.client.inner;
+        let has_ended = self.seen.state().is_some_and(TaskState::is_terminal);
+        let read = self.source.next(inner, &self.endpoint, self.written, &mut self.scratch);
+        if !has_ended {
+            return read.await;
+        }
+        let due_ms = inner.transport.now().mono_ms.saturating_add(END_MS);
+        let due_ms = *self.pause_due_ms.get_or_insert(due_ms);
+        within(&inner.transport, due_ms, read).await.unwrap_or(Ok(SourceRead::End))
+    }
+
+    /// Takes what was received; `None`: it was seen before, or says nothing.
+    fn take(&mut self, number: Option<u64>) -> Result<Option<Shown>, ClientError> {
+        let received = &self.scratch.said.received;
+        if received.kind() == ReceivedKind::Nothing {
+            // The sign with which a2a-rust ends a stream over WebSocket.
+            self.is_final = true;
+            self.source = EventOrigin::Nowhere;
+            return Ok(None);
+        }
+        self.check_task()?;
+        let received = &self.scratch.said.received;
+        let is_message = received.kind() == ReceivedKind::Message;
+        self.is_final |= received.status_update().is_some_and(|update| update.is_final);
+        let Some(item) = StreamEvent::received(received, number, b"").and_then(|e| e.item()) else {
+            return Ok(None);
+        };
+        let seeing = self.seen.note(&item, number);
+        if seeing == Seeing::New {
+            // A server that only repeats itself before it breaks has said nothing.
+            self.attempts = 0;
+        }
+        if is_message {
+            // A2A 1.0 §3.1.2: exactly one message, and nothing else.
+            self.is_over = true;
+            self.source = EventOrigin::Nowhere;
+        }
+        Ok((seeing == Seeing::New).then_some(Shown::Received(number)))
+    }
+
+    /// True: an end of the connection is one of the stream.
+    fn is_complete(&self) -> bool {
+        let has_ended = |state: TaskState| state.is_terminal() || state.is_interrupted();
+        self.is_final || self.seen.state().is_some_and(has_ended)
+    }
+
+    fn show(&self, shown: Shown) -> Option<StreamEvent<'_>> {
+        match shown {
+            Shown::Received(number) => {
+                let said = &self.scratch.said;
+                let json = match self.endpoint.is_v1_json() {
+                    true => said.body.get(said.received.span()).unwrap_or_default(),
+                    false => b"",
+                };
+                StreamEvent::received(&said.received, number, json)
+            }
+            Shown::Caught(index) => {
+                let change = self.caught.events.iter(None).nth(index)?;
+                let (task_id, context_id) = (&self.task_id, &self.context_id);
+                let ids = (RawText::known(task_id), RawText::known(context_id));
+                Some(StreamEvent::change(ids.0, ids.1, change))
+            }
+            Shown::Missed(gap) => Some(StreamEvent::gap(gap.after, gap.may_repeat)),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Taking a stream up again.
+//!
+//! Law: the subscription is there before the task is read, so nothing falls between the two. Where
+//! the server counts it is told the number of the last event, and what it sends from there on is
+//! all that was missed. Anything else is compared with what was seen.
+
+use crate::{fault::FaultKind, model::ReceivedKind};
+
+use super::{
+    super::{ClientError, ClientErrorKind, Transport, retry::Backoff},
+    ClientStream, MissedEvents,
+    source::{EventOrigin, SourceRead},
+};
+
+/// Times that a stream is taken up without an event in between; the last is a minute after the
+/// first.
+pub(super) const ATTEMPTS_MAX: u32 = 8;
+
+/// How far the taking-up of a stream is: `next` may be dropped wherever it waits.
+pub(super) struct TakingUp {
+    /// Why there is no connection.
+    last: Option<ClientError>,
+    /// When the next attempt begins, once that is known.
+    due_ms: Option<u64>,
+    /// True: there is a subscription, whose first item has not come.
+    is_open: bool,
+}
+
+/// What came of one attempt.
+pub(super) enum Taken {
+    /// The stream goes on, or what was missed is there.
+    Goes,
+    /// Later perhaps.
+    NotNow(ClientError),
+}
+
+impl<T: Transport> ClientStream<T> {
+    /// The stream is to be taken up again; `cause`: why it broke, `None`: it ended too early.
+    pub(super) fn resume(&mut self, cause: Option<ClientError>) -> Result<(), ClientError> {
+        self.source = EventOrigin::Nowhere;
+        if self.task_id.is_empty() {
+            return Err(cause.unwrap_or_else(ClientError::stream_lost));
+        }
+        // A server that ends its streams early twice has nothing to say in them.
+        if cause.is_none() && self.attempts > 1 {
+            self.source = EventOrigin::Polling;
+            return Ok(());
+        }
+        self.taking_up = Some(TakingUp { last: cause, due_ms: None, is_open: false });
+        Ok(())
+    }
+
+    /// Takes the stream up again. An attempt that was dropped is made anew; a subscription that it
+    /// had is kept.
+    pub(super) async fn take_up(&mut self) -> Result<(), ClientError> {
+        while self.attempts < ATTEMPTS_MAX {
+            self.pause().await;
+            let taken = self.attempt().await?;
+            self.attempts += 1;
+            match taken {
+                Taken::Goes => {
+                    self.taking_up = None;
+                    return Ok(());
+                }
+                Taken::NotNow(error) => {
+                    let last = Some(error);
+                    self.taking_up = Some(TakingUp { last, due_ms: None, is_open: false });
+                }
+            }
+        }
+        let last = self.taking_up.take().and_then(|taking_up| taking_up.last);
+        Err(last.unwrap_or_else(ClientError::stream_lost))
+    }
+
+    /// Waits before the next attempt; not before the first.
+    async fn pause(&mut self) {
+        let Some(failed) = self.attempts.checked_sub(1) else { return };
+        let Some(taking_up) = &mut self.taking_up else { return };
+        let transport = &self.client.inner.transport;
+        if taking_up.due_ms.is_none() {
+            let options = &self.client.inner.built.options;
+            let backoff = Backoff { attempts_max: u32::MAX, ..options.backoff };
+            let (now, random) = (transport.now(), transport.random());
+            taking_up.due_ms = backoff.next_ms(failed + 1, None, random, now, None);
+        }
+        if let Some(due_ms) = taking_up.due_ms {
+            transport.sleep_until(due_ms).await;
+        }
+    }
+
+    /// Says whether there is a subscription that an attempt may go on with.
+    fn set_open(&mut self, is_open: bool) {
+        if let Some(taking_up) = &mut self.taking_up {
+            taking_up.is_open = is_open;
+        }
+    }
+
+    async fn attempt(&mut self) -> Result<Taken, ClientError> {
+        let is_open = self.taking_up.as_ref().is_some_and(|taking_up| taking_up.is_open);
+        let opened = if is_open { Ok(()) } else { self.subscribe().await };
+        let (first, is_open) = match opened {
+            Ok(()) => {
+                self.set_open(true);
+                let first = self
+                    .source
+                    .next(&self.client.inner, &self.endpoint, self.written, &mut self.scratch)
+                    .await;
+                (first, true)
+            }
+            Err(error) => (Err(error), false),
+        };
+        match first {
+            Ok(SourceRead::Item(number)) => self.go_on(number).await,
+            Ok(SourceRead::End | SourceRead::Poll) => self.read_task().await,
+            // Python's SDK of 0.3 refuses so over HTTP+JSON: the task says why.
+            Err(error) if is_open && error.is_connection_lost() => {
+                let read = self.read_task().await;
+                self.source = EventOrigin::Nowhere;
+                read
+            }
+            Err(error) if error.is_connection_lost() => Ok(Taken::NotNow(error)),
+            // The task has ended meanwhile, or nobody can subscribe there.
+            Err(error) if says_no_stream(&error) => self.read_task().await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Goes on with the first item of a new subscription.
+    async fn go_on(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
+        let is_task = self.scratch.said.received.kind() == ReceivedKind::Task;
+        match (is_task, number, self.seen.number()) {
+            (true, _, _) => self.catch_up(number, false)?,
+            // It counts, and goes on where it was.
+            (false, Some(_), Some(_)) => self.put_back = Some(number),
+            (false, _, _) => return self.catch_up_beside(number).await,
+        }
+        Ok(Taken::Goes)
+    }
+
+    /// Makes events of what the received task has beyond what was seen.
+    fn catch_up(&mut self, number: Option<u64>, may_repeat: bool) -> Result<(), ClientError> {
+        self.check_task()?;
+        let after = self.seen.number();
+        let Some(view) = self.scratch.said.received.task() else { return Ok(()) };
+        self.caught.clear();
+        if self.seen.catch_up(view, &mut self.caught.events) || may_repeat {
+            self.caught.gap = Some(MissedEvents { after, may_repeat });
+        }
+        self.seen.counted(number);
+        Ok(())
+    }
+
+    /// Reads the task beside a subscription that began with an event: that one may be part of what
+    /// is read, and nobody can know.
+    async fn catch_up_beside(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
+        // Who drops this loses the subscription, and makes another.
+        self.set_open(false);
+        let first = std::mem::take(&mut self.scratch.said);
+        let (source, written) =
+            (std::mem::replace(&mut self.source, EventOrigin::Nowhere), self.written);
+        let read = self.get_task().await;
+        if let Err(error) = read {
+            return if error.is_connection_lost() { Ok(Taken::NotNow(error)) } else { Err(error) };
+        }
+        self.catch_up(None, true)?;
+        (self.scratch.said, self.source, self.written) = (first, source, written);
+        self.put_back = Some(number);
+        Ok(Taken::Goes)
+    }
+
+    /// Reads the task where no stream is to be had; while it goes on it is read again and again.
+    pub(super) async fn read_task(&mut self) -> Result<Taken, ClientError> {
+        if !matches!(self.source, EventOrigin::Polling) {
+            self.source = EventOrigin::Nowhere;
+        }
+        match self.get_task().await {
+            Ok(()) => {}
+            Err(error) if error.is_connection_lost() => return Ok(Taken::NotNow(error)),
+            Err(error) => return Err(error),
+        }
+        self.catch_up(None, false)?;
+        if self.is_complete() {
+            self.is_final = true;
+        } else {
+            self.source = EventOrigin::Polling;
+        }
+        Ok(Taken::Goes)
+    }
+
+    /// Reads the task again, after a while.
+    pub(super) async fn poll_task(&mut self) -> Result<(), ClientError> {
+        let transport = &self.client.inner.transport;
+        let poll_ms = self.client.inner.built.options.poll_ms;
+        let due_ms = transport.now().mono_ms.saturating_add(poll_ms);
+        let due_ms = *self.pause_due_ms.get_or_insert(due_ms);
+        transport.sleep_until(due_ms).await;
+        let taken = self.read_task().await?;
+        self.pause_due_ms = None;
+        match taken {
+            Taken::Goes => Ok(()),
+            Taken::NotNow(error) => self.resume(Some(error)),
+        }
+    }
+}
+
+/// The server refused to stream: the task has ended (A2A 1.0 §3.1.6), or it has no streams.
+fn says_no_stream(error: &ClientError) -> bool {
+    match error.kind {
+        ClientErrorKind::NotDeclared(_) | ClientErrorKind::NotExpressible(_) => true,
+        _ => matches!(
+            error.fault_kind(),
+            Some(
+                FaultKind::UnsupportedOperation
+                    | FaultKind::StreamingNotSupported
+                    | FaultKind::TaskTerminal
+                    | FaultKind::MethodNotFound
+                    // What the Python SDK says of a task that has ended.
+                    | FaultKind::InvalidParams
+            )
+        ),
+    }
+}

@@ -1,0 +1,174 @@
+//! Where the events of a stream come from: one connection, until it ends or breaks.
+
+use std::future::poll_fn;
+
+use crate::sse::SseParser;
+
+use super::super::{
+    CallError, ClientError, HttpResponse, Transport, TransportError,
+    client::SharedClient,
+    endpoint::AgentEndpoint,
+    exchange::{READ_BYTES, Written},
+    grpc::{GrpcRead, GrpcStream},
+    scratch::{CallBuffers, ReplyBuf},
+    websocket::{WsRead, WsSession, event_number},
+};
+
+/// Where events come from.
+pub(super) enum EventOrigin<T: Transport> {
+    /// Nowhere: the connection has ended or broken.
+    Nowhere,
+    /// The answer came whole instead of a stream, and has been received.
+    Answered,
+    /// The task, which is read again and again.
+    Polling,
+    /// Messages of a WebSocket.
+    Messages(Box<WsSession<T::Response>>),
+    /// Messages of gRPC.
+    Rpc(Box<GrpcStream<T::Response>>),
+    /// Server-sent events.
+    Events(Box<EventSource<T::Response>>),
+}
+
+/// What came.
+pub(super) enum SourceRead {
+    /// An item is in the scratch; its number, where the server counts.
+    Item(Option<u64>),
+    /// The connection ended as it should.
+    End,
+    /// The task is to be read.
+    Poll,
+}
+
+/// What was read of server-sent events.
+enum EventRead {
+    /// An event, whose data was copied. `is_unclosed`: the response ended before the event did.
+    Event { number: Option<u64>, is_error: bool, is_unclosed: bool },
+    /// All of them.
+    End,
+}
+
+/// Server-sent events on their way.
+pub(super) struct EventSource<R> {
+    response: R,
+    parser: SseParser,
+    /// What was read, of which the first `at` bytes have been parsed.
+    input: Vec<u8>,
+    at: usize,
+    /// The id of the event before: one that says none has it as well.
+    last_id: String,
+    /// Bytes of the input that came, once all have: the rest ends an event that nobody ended.
+    all: Option<usize>,
+}
+
+impl<R: HttpResponse> EventSource<R> {
+    /// Of a response whose head has come; an event has at most `bytes_max` bytes.
+    pub fn new(response: R, bytes_max: usize) -> EventSource<R> {
+        let parser = SseParser::new(bytes_max);
+        let (input, last_id) = (Vec::new(), String::new());
+        EventSource { response, parser, input, at: 0, last_id, all: None }
+    }
+
+    /// Copies the data of the next event into `data`; says its number, or that there is none.
+    async fn next(&mut self, data: &mut Vec<u8>) -> Result<EventRead, ClientError> {
+        loop {
+            let rest = self.input.get(self.at..).unwrap_or_default();
+            let step = self.parser.advance(rest).map_err(|_| too_large())?;
+            self.at += step.ate;
+            if let Some(event) = step.event {
+                let number = (event.id != self.last_id).then(|| event.id.parse().ok()).flatten();
+                if event.id != self.last_id {
+                    event.id.clone_into(&mut self.last_id);
+                }
+                data.clear();
+                data.extend_from_slice(event.data.as_bytes());
+                let is_error = event.kind == "error";
+                let is_unclosed = self.all.is_some_and(|all| self.at > all);
+                return Ok(EventRead::Event { number, is_error, is_unclosed });
+            }
+            if self.all.is_some() {
+                return Ok(EventRead::End);
+            }
+            self.input.clear();
+            self.at = 0;
+            let (response, input) = (&mut self.response, &mut self.input);
+            if !poll_fn(|cx| response.poll_read(cx, input, READ_BYTES)).await? {
+                self.all = Some(self.input.len());
+                // An event whose blank line is missing at the end of a whole response is one.
+                self.input.extend_from_slice(b"\n\n");
+            }
+        }
+    }
+}
+
+#[cold]
+fn too_large() -> ClientError {
+    TransportError::TooLarge("event_bytes_max").into()
+}
+
+impl<T: Transport> EventOrigin<T> {
+    /// Waits for the next item and reads it into the scratch.
+    pub async fn next(
+        &mut self,
+        inner: &SharedClient<T>,
+        endpoint: &AgentEndpoint,
+        written: Written,
+        scratch: &mut CallBuffers,
+    ) -> Result<SourceRead, ClientError> {
+        match self {
+            EventOrigin::Nowhere => Ok(SourceRead::End),
+            EventOrigin::Polling => Ok(SourceRead::Poll),
+            EventOrigin::Answered => {
+                *self = EventOrigin::Nowhere;
+                Ok(SourceRead::Item(None))
+            }
+            EventOrigin::Messages(session) => {
+                let CallBuffers { buffers, said: ReplyBuf { body, received }, .. } = scratch;
+                let bytes_max = inner.built.limits.event_bytes_max;
+                let idle_ms = Some(inner.built.limits.stream_idle_ms);
+                match session.next(body, bytes_max, &inner.transport, idle_ms).await? {
+                    WsRead::End => {
+                        *self = EventOrigin::Nowhere;
+                        Ok(SourceRead::End)
+                    }
+                    WsRead::Message => {
+                        let format = &endpoint.format;
+                        format.read_item(buffers, written.rpc_id, body, false, received)?;
+                        Ok(SourceRead::Item(event_number(body)))
+                    }
+                }
+            }
+            EventOrigin::Rpc(messages) => {
+                let CallBuffers { buffers, said: ReplyBuf { body, received }, .. } = scratch;
+                let bytes_max = inner.built.limits.event_bytes_max;
+                match messages.next(endpoint, body, bytes_max).await? {
+                    GrpcRead::End => {
+                        *self = EventOrigin::Nowhere;
+                        Ok(SourceRead::End)
+                    }
+                    GrpcRead::Message(number) => {
+                        endpoint.format.read_message(buffers, written.op, body, received)?;
+                        Ok(SourceRead::Item(number))
+                    }
+                }
+            }
+            EventOrigin::Events(events) => match events.next(&mut scratch.said.body).await? {
+                EventRead::End => {
+                    *self = EventOrigin::Nowhere;
+                    Ok(SourceRead::End)
+                }
+                EventRead::Event { number, is_error, is_unclosed } => {
+                    let CallBuffers { buffers, said: ReplyBuf { body, received }, .. } = scratch;
+                    let format = &endpoint.format;
+                    let read = format.read_item(buffers, written.rpc_id, body, is_error, received);
+                    match read {
+                        Ok(()) => Ok(SourceRead::Item(number)),
+                        // Half an event, at the end of the stream.
+                        Err(CallError::Unreadable(_)) if is_unclosed => Ok(SourceRead::End),
+                        Err(error) => Err(error.into()),
+                    }
+                }
+            },
+        }
+    }
+}

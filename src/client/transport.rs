@@ -1,0 +1,184 @@
+//! What a client needs of the world: one HTTP exchange at a time, the time, and random bits.
+
+use std::{
+    fmt,
+    future::Future,
+    task::{Context, Poll},
+};
+
+use crate::{http::FieldLines, service::Now};
+
+use super::HttpOrigin;
+
+/// The methods that A2A uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpMethod {
+    /// `GET`
+    Get,
+    /// `POST`
+    Post,
+    /// `DELETE`
+    Delete,
+}
+
+impl HttpMethod {
+    /// As it stands in a request.
+    pub const fn name(self) -> &'static str {
+        match self {
+            HttpMethod::Get => "GET",
+            HttpMethod::Post => "POST",
+            HttpMethod::Delete => "DELETE",
+        }
+    }
+}
+
+/// Which version of HTTP a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.1, or HTTP/2 where TLS agrees on it (ALPN).
+    Any,
+    /// HTTP/1.1: an upgrade to WebSocket.
+    Http1,
+    /// HTTP/2, by ALPN or over plain TCP by prior knowledge: gRPC.
+    Http2,
+}
+
+/// One request, borrowed. `Host` and `Content-Length` are the transport's to write.
+#[derive(Clone, Copy)]
+pub struct HttpRequest<'a> {
+    /// The method.
+    pub method: HttpMethod,
+    /// Whom it goes to.
+    pub origin: &'a HttpOrigin,
+    /// Path and query, percent-encoded; it begins with a slash.
+    pub target: &'a str,
+    /// The other fields of the head. Valid, because their type is. Who wants compressed content
+    /// says `Accept-Encoding: gzip, deflate` here; what comes is decoded in any case.
+    pub fields: FieldLines<'a>,
+    /// The content; empty with GET and DELETE, which then have no `Content-Length`.
+    pub body: &'a [u8],
+    /// Which version it needs.
+    pub version: HttpVersion,
+    /// When to give up waiting for the head of the response, in ms of [`Now::mono_ms`].
+    pub head_due_ms: u64,
+    /// Ms without a byte of the content after which to give up; `u64::MAX`: never, for streams
+    /// whose server says nothing for as long as nothing happens. After a 101 it is not looked at.
+    pub body_idle_ms: u64,
+    /// True: it may be sent once more when a kept connection closed before any byte of a response.
+    /// A POST is sent again only if the server cannot have read it.
+    pub is_repeatable: bool,
+}
+
+/// The response to one request. Dropping it before its end closes its connection (HTTP/1.1) or
+/// resets its stream (HTTP/2); one that was read to its end gives the connection back.
+pub trait HttpResponse: Send {
+    /// The final status, 101 for an upgrade; never another 1xx.
+    fn status(&self) -> u16;
+
+    /// The first field of this name in the head, or, when the body has been read to its end, in the
+    /// trailers. `name` in lower case.
+    fn field(&self, name: &str) -> Option<&[u8]>;
+
+    /// Appends what there is of the content, decoded of its transfer and content codings, to `out`;
+    /// false: that was its end. After a 101: bytes of the upgraded connection.
+    ///
+    /// At most `room` bytes are appended at once.
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<bool, TransportError>>;
+
+    /// After a 101: takes bytes for the upgraded connection; says how many.
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, TransportError>>;
+}
+
+/// Brings requests to servers.
+///
+/// `net::HttpClient` is one over sockets. One of your own may sign what goes
+/// out, count it, or answer it from an [`Exchange`](crate::engine::Exchange) in the same process.
+pub trait Transport: Send + Sync {
+    /// What it answers with.
+    type Response: HttpResponse;
+
+    /// Sends a request and waits for the head of its response.
+    fn request(
+        &self,
+        request: HttpRequest<'_>,
+    ) -> impl Future<Output = Result<Self::Response, TransportError>> + Send;
+
+    /// Waits until this time, in ms of [`Now::mono_ms`].
+    fn sleep_until(&self, due_ms: u64) -> impl Future<Output = ()> + Send;
+
+    /// The time.
+    fn now(&self) -> Now;
+
+    /// 128 random bits from a cryptographic generator: ids of messages, jitter.
+    fn random(&self) -> u128;
+}
+
+/// Why there is no response, or no more of it. What the peer's bytes were is in `Response` kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransportError {
+    /// The name has no address.
+    Resolve(String),
+    /// Nobody accepted a connection.
+    Connect(String),
+    /// The client's own guard lets nobody connect to any of the addresses.
+    Refused(String),
+    /// TLS failed: an unknown authority, another name, an expired certificate, no common version.
+    Tls(String),
+    /// The proxy refused, or could not be reached.
+    Proxy(String),
+    /// The server did not agree to HTTP/2, which the request needs.
+    NoHttp2,
+    /// No connection, or no head of a response, or no byte of its body in time; which of them.
+    Timeout(&'static str),
+    /// The connection closed before the response was whole; how much of the head there was.
+    Closed {
+        /// True: not a byte of the response had come.
+        before_response: bool,
+    },
+    /// The bytes are no response that RFC 9112 allows, or one that a client must not believe.
+    Malformed(&'static str),
+    /// More than a limit of the client allows; its name.
+    TooLarge(&'static str),
+    /// The content coding is unknown or broken.
+    Coding(&'static str),
+    /// HTTP/2 failed, by its error code (RFC 9113 §7).
+    Http2(String),
+    /// The system refused.
+    Io(String),
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransportError::Resolve(why) => write!(f, "the name could not be resolved: {why}"),
+            TransportError::Connect(why) => write!(f, "no connection: {why}"),
+            TransportError::Refused(why) => write!(f, "the address is not allowed: {why}"),
+            TransportError::Tls(why) => write!(f, "TLS failed: {why}"),
+            TransportError::Proxy(why) => write!(f, "the proxy failed: {why}"),
+            TransportError::NoHttp2 => f.write_str("the server does not speak HTTP/2"),
+            TransportError::Timeout(what) => write!(f, "no {what} in time"),
+            TransportError::Closed { before_response: true } => {
+                f.write_str("the connection closed before the response")
+            }
+            TransportError::Closed { before_response: false } => {
+                f.write_str("the connection closed inside the response")
+            }
+            TransportError::Malformed(why) => write!(f, "no valid response: {why}"),
+            TransportError::TooLarge(limit) => write!(f, "the response is beyond {limit}"),
+            TransportError::Coding(why) => write!(f, "the content coding failed: {why}"),
+            TransportError::Http2(why) => write!(f, "HTTP/2 failed: {why}"),
+            TransportError::Io(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+impl std::error::Error for TransportError {}

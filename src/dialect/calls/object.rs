@@ -1,0 +1,81 @@
+//! An object that is written member by member, and its first comma.
+
+use crate::{
+    json::write::{push_escaped, push_u64},
+    model::RawText,
+};
+
+/// Appends an object; [`ObjectOut::close`] ends it.
+pub(in crate::dialect) struct ObjectOut<'o> {
+    out: &'o mut Vec<u8>,
+    is_empty: bool,
+}
+
+impl<'o> ObjectOut<'o> {
+    /// Begins an object.
+    pub fn open(out: &'o mut Vec<u8>) -> ObjectOut<'o> {
+        out.push(b'{');
+        ObjectOut { out, is_empty: true }
+    }
+
+    /// Appends the name of a member, which needs no escape; its value is for the caller to append.
+    #[inline]
+    pub fn key(&mut self, key: &str) -> &mut Vec<u8> {
+        let comma: &[u8] = if self.is_empty { b"\"" } else { b",\"" };
+        self.is_empty = false;
+        self.out.extend_from_slice(comma);
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        self.out
+    }
+
+    /// Appends raw text.
+    #[inline]
+    pub fn raw(&mut self, key: &str, text: &[u8]) {
+        let out = self.key(key);
+        out.push(b'"');
+        out.extend_from_slice(text);
+        out.push(b'"');
+    }
+
+    /// Appends raw text if there is some.
+    #[inline]
+    pub fn raw_some(&mut self, key: &str, text: Option<RawText<'_>>) {
+        if let Some(text) = text {
+            self.raw(key, text.raw());
+        }
+    }
+
+    /// Appends ordinary text if there is some.
+    pub fn text_some(&mut self, key: &str, text: Option<&str>) {
+        let Some(text) = text else { return };
+        let out = self.key(key);
+        out.push(b'"');
+        push_escaped(out, text);
+        out.push(b'"');
+    }
+
+    /// Appends JSON as it is, if there is some.
+    pub fn json_some(&mut self, key: &str, json: Option<&[u8]>) {
+        if let Some(json) = json {
+            self.key(key).extend_from_slice(json);
+        }
+    }
+
+    /// Appends a number if there is one.
+    pub fn number_some(&mut self, key: &str, number: Option<impl Into<u64>>) {
+        if let Some(number) = number {
+            push_u64(self.key(key), number.into());
+        }
+    }
+
+    /// Appends `true` or `false`.
+    pub fn flag(&mut self, key: &str, value: bool) {
+        self.key(key).extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
+    /// Ends the object.
+    pub fn close(self) {
+        self.out.push(b'}');
+    }
+}

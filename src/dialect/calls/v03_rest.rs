@@ -1,0 +1,87 @@
+//! Bodies of HTTP+JSON of 0.3 (wire §3.4): the ProtoJSON of `a2a.v1`. What GET and DELETE say
+//! stands in their target.
+
+use crate::model::{
+    JsonObject, NotExpressible, OutgoingCall, PushCall, PushConfig, RawText, Send, SendMode,
+};
+
+use super::{
+    super::{json_out::TaskRef, v03_rest},
+    CallOut, has_id, message_with_ids,
+    object::ObjectOut,
+    only, plain_parts, pre_v1, without_references,
+};
+
+const BY: &str = "0.3 over HTTP+JSON";
+
+/// What stands for all of a history where 0 would be none and nothing to say is 0.
+pub const ALL_HISTORY: u32 = i32::MAX as u32;
+
+pub(super) fn params(
+    out: &mut Vec<u8>,
+    call: &OutgoingCall<'_>,
+    cx: CallOut<'_>,
+) -> Result<(), NotExpressible> {
+    only(cx.tenant, "tenant", BY)?;
+    let mut params = ObjectOut::open(out);
+    match *call {
+        OutgoingCall::Send { ref send, push } => self::send(&mut params, send, push)?,
+        OutgoingCall::Cancel(ref target) | OutgoingCall::Subscribe(ref target) => {
+            only(target.metadata, "metadata of this operation", BY)?;
+        }
+        OutgoingCall::Push(PushCall::Set(config)) => set(&mut params, config)?,
+        OutgoingCall::Push(PushCall::Get { id: None, .. }) => {
+            let what = "a push configuration without its id";
+            return Err(NotExpressible { what, by: BY });
+        }
+        OutgoingCall::Get(_)
+        | OutgoingCall::List(_)
+        | OutgoingCall::Push(_)
+        | OutgoingCall::ExtendedCard => {}
+    }
+    params.close();
+    Ok(())
+}
+
+fn send(
+    params: &mut ObjectOut<'_>,
+    send: &Send<'_>,
+    push: Option<PushConfig<'_>>,
+) -> Result<(), NotExpressible> {
+    has_id(send.message, BY)?;
+    plain_parts(send.message, BY)?;
+    without_references(send.message, BY)?;
+    let ids = [send.context_id, send.task_id].map(|id| id.map(RawText::raw));
+    let nobody = TaskRef { task_id: b"", context_id: b"" };
+    message_with_ids(params.key("message"), send.message, ids, |out| {
+        v03_rest::message(out, send.message, nobody);
+    });
+    let mut configuration = ObjectOut::open(params.key("configuration"));
+    configuration.json_some("acceptedOutputModes", send.accepted_output_modes);
+    if let Some(push) = push {
+        pre_v1::old_config(configuration.key("pushNotification"), push);
+    }
+    // Neither has presence in the proto: left out they are 0 and false (wire §1.5).
+    configuration.number_some("historyLength", Some(send.history.unwrap_or(ALL_HISTORY)));
+    configuration.flag("blocking", send.mode != SendMode::Return);
+    configuration.close();
+    params.json_some("metadata", send.metadata.map(JsonObject::raw));
+    Ok(())
+}
+
+/// The whole request, of which servers take what they look for (wire §3.4).
+fn set(params: &mut ObjectOut<'_>, config: PushConfig<'_>) -> Result<(), NotExpressible> {
+    let what = "a push configuration without taskId";
+    let task_id = config.task_id().ok_or(NotExpressible { what, by: BY })?;
+    let what = "a push configuration without its id";
+    let id = config.id().ok_or(NotExpressible { what, by: BY })?;
+    let parent = [b"tasks/", task_id.raw()].concat();
+    let name = [&parent, &b"/pushNotificationConfigs/"[..], id.raw()].concat();
+    params.raw("parent", &parent);
+    params.raw("configId", id.raw());
+    let mut resource = ObjectOut::open(params.key("config"));
+    resource.raw("name", &name);
+    pre_v1::old_config(resource.key("pushNotificationConfig"), config);
+    resource.close();
+    Ok(())
+}

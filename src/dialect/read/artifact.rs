@@ -1,0 +1,102 @@
+//! Reading an artifact, or a chunk of one.
+
+use std::io::Write as _;
+
+use crate::{
+    json::{Kind, Value},
+    model::{
+        Generation, ReadError,
+        pack::{Packer, artifact_tag},
+    },
+};
+
+use super::{
+    INT32_MAX, boolean, count, identifier, message, object, part,
+    reply::{ReplyCx, wrong},
+    slots, task,
+};
+
+slots!(ArtifactSlots {
+    id: "artifactId" | "artifact_id";
+    index: "index";
+    name: "name";
+    description: "description";
+    parts: "parts";
+    metadata: "metadata";
+    extensions: "extensions";
+    append: "append";
+    last_chunk: "lastChunk" | "last_chunk";
+});
+
+/// What 0.1 says inside an artifact, others beside it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ChunkFlags {
+    pub append: bool,
+    pub last_chunk: bool,
+}
+
+/// Packs an artifact; `in_task` is its place in its task, by which 0.1 may know it.
+pub(super) fn read(
+    cx: &ReplyCx<'_>,
+    value: Value<'_>,
+    in_task: usize,
+    pack: &mut Vec<u8>,
+) -> Result<ChunkFlags, ReadError> {
+    if value.kind() != Kind::Object {
+        return Err(ReadError::new("must be an object"));
+    }
+    let mut slots = ArtifactSlots::default();
+    slots.fill(value);
+    let (rules, read_cx) = (cx.rules(), cx.read_cx());
+    let id = identifier(value.at(slots.id), "artifactId", &read_cx).map_err(wrong)?;
+    let mut packer = Packer(pack);
+    match id {
+        Some(id) => packer.put(artifact_tag::ARTIFACT_ID, &id),
+        // Wire §1.9: index n is artifact id `"n"`.
+        None if cx.generation == Generation::V01 => {
+            let index = count(value.at(slots.index), "index", 0..=INT32_MAX).map_err(wrong)?;
+            let index = index.map_or(in_task, |index| index as usize);
+            let open = packer.open(artifact_tag::ARTIFACT_ID);
+            // Writing to memory does not fail.
+            let _ = write!(packer.0, "{index}");
+            packer.close(open);
+        }
+        None => return Err(ReadError::at("artifactId", "is required")),
+    }
+    for (slot, field, tag) in [
+        (slots.name, "name", artifact_tag::NAME),
+        (slots.description, "description", artifact_tag::DESCRIPTION),
+    ] {
+        let Some(text) = value.at(slot) else { continue };
+        let raw = text.string_raw().ok_or_else(|| ReadError::at(field, "must be a string"))?;
+        let most = cx.limits.string_bytes_max;
+        if raw.len() > most {
+            return Err(ReadError::at(field, format!("must not be longer than {most} bytes")));
+        }
+        packer.put_some(tag, Some(raw).filter(|raw| !raw.is_empty()));
+    }
+    let metadata = object(value.at(slots.metadata), "metadata").map_err(wrong)?;
+    let mut parts = 0;
+    task::each(value.at(slots.parts), "parts", |value| {
+        let most = cx.limits.parts_max;
+        if parts >= most {
+            return Err(ReadError::new(format!("is one more than {most}")));
+        }
+        parts += 1;
+        let open = packer.open(artifact_tag::PART);
+        part::read(&rules, &read_cx, value, &mut packer).map_err(ReadError::new)?;
+        packer.close(open);
+        Ok(())
+    })?;
+    packer.put_some(artifact_tag::METADATA, metadata.map(|metadata| metadata.raw()));
+    if let Some(list) = value.at(slots.extensions) {
+        let most = cx.limits.string_bytes_max;
+        message::strings(&read_cx, list, "extensions", most, artifact_tag::EXTENSION, &mut packer)
+            .map_err(wrong)?;
+    }
+    let flag = |slot, field| Ok(boolean(value.at(slot), field).map_err(wrong)?.unwrap_or(false));
+    Ok(ChunkFlags {
+        append: flag(slots.append, "append")?,
+        last_chunk: flag(slots.last_chunk, "lastChunk")?,
+    })
+}

@@ -1,0 +1,261 @@
+//! Reading what a server answers: one lenient reader for all generations and dialects (wire §8 to
+//! §10).
+//!
+//! Results may be wrapped or bare, with their `kind` or without, in ProtoJSON or in the JSON of the
+//! slash generations; the shape decides. What is empty or `null` is unset, what is unknown is left
+//! out. What cannot be understood is an error that names the member, never a guess.
+
+use std::cell::Cell;
+
+use crate::{
+    fault::Fault,
+    json::{Kind, Value, ValueSlot},
+    limits::Limits,
+    model::{
+        Generation, JsonObject, Op, ReadError, Received, ReceivedKind, Refusal, received::Shapes,
+    },
+};
+
+use super::{ReadCx, Rules, event, message, push, slots, task};
+
+/// What a reader of answers may use beside the answer.
+pub struct ReplyCx<'a> {
+    /// The generation that was spoken.
+    pub generation: Generation,
+    /// True: data parts are messages of their own, as in the ProtoJSON of 0.3.
+    pub proto: bool,
+    /// The limits of ids, texts, parts and lists; those of size and depth are the parser's.
+    pub limits: &'a Limits,
+    /// Artifacts that a task may have; a list of them costs the square of their number.
+    pub artifacts_max: usize,
+    /// Tasks that a page may have.
+    pub tasks_max: usize,
+}
+
+impl ReplyCx<'_> {
+    /// How its messages and parts are read.
+    pub(super) fn rules(&self) -> Rules {
+        Rules { proto: self.proto, reply: true, ..Rules::of(self.generation) }
+    }
+
+    /// What the readers of messages and parts, which those of requests share, need.
+    pub(super) fn read_cx(&self) -> ReadCx<'_> {
+        ReadCx {
+            op: Op::Send,
+            limits: self.limits,
+            fresh_id: b"",
+            after: None,
+            task: None,
+            tokens: Cell::new(usize::MAX),
+            tenant: Cell::default(),
+        }
+    }
+}
+
+slots!(ResultSlots {
+    kind: "kind";
+    task: "task";
+    message: "message" | "msg";
+    status_update: "statusUpdate" | "status_update";
+    artifact_update: "artifactUpdate" | "artifact_update";
+    status: "status";
+    artifact: "artifact";
+    role: "role";
+    task_id: "taskId" | "task_id";
+    is_final: "final";
+    artifacts: "artifacts";
+    history: "history";
+    complete: "stream_complete";
+});
+
+/// Reads the result of an operation (`None`: there is none) into what is cleared first.
+///
+/// # Errors
+/// [`ReadError`]; what was received is then nothing.
+pub fn read(
+    cx: &ReplyCx<'_>,
+    op: Op,
+    result: Option<Value<'_>>,
+    received: &mut Received,
+) -> Result<(), ReadError> {
+    received.clear();
+    let result = result.filter(|result| !result.is_null());
+    let read = match op {
+        Op::Send | Op::Stream | Op::Get | Op::Cancel | Op::Subscribe => {
+            let result = result.ok_or_else(|| ReadError::new("must be a task"));
+            result.and_then(|result| shaped(cx, op, result, received))
+        }
+        Op::List => {
+            let result = result.ok_or_else(|| ReadError::new("must be a page of tasks"));
+            result.and_then(|result| task::page(cx, result, received))
+        }
+        Op::PushSet | Op::PushGet => push::one(cx, op, result, received),
+        Op::PushList => push::list(cx, result, received),
+        // Wire §1.5: null, `{}` or nothing at all.
+        Op::PushDelete => Ok(()),
+        Op::ExtendedCard => card(result, received),
+    };
+    if read.is_err() {
+        received.clear();
+    } else if let Some(result) = result {
+        received.set_span(result.span());
+    }
+    read
+}
+
+/// Reads an item of a stream into what is cleared first; see [`read`].
+///
+/// # Errors
+/// [`ReadError`]; what was received is then nothing.
+pub fn item(cx: &ReplyCx<'_>, item: Value<'_>, received: &mut Received) -> Result<(), ReadError> {
+    read(cx, Op::Stream, Some(item), received)
+}
+
+/// Reads what is known by its shape: a task, a message, an event.
+fn shaped(
+    cx: &ReplyCx<'_>,
+    op: Op,
+    value: Value<'_>,
+    received: &mut Received,
+) -> Result<(), ReadError> {
+    let shapes = match op {
+        Op::Get | Op::Cancel => Shapes::Task,
+        Op::Send => Shapes::Answer,
+        Op::Stream
+        | Op::Subscribe
+        | Op::List
+        | Op::PushSet
+        | Op::PushGet
+        | Op::PushList
+        | Op::PushDelete
+        | Op::ExtendedCard => Shapes::Item,
+    };
+    let (kind, member, inner) = shape(cx, op, shapes, value)?;
+    if !shapes.allow(kind) {
+        return Err(ReadError::new(shapes.expected()));
+    }
+    let read = match kind {
+        ReceivedKind::Task => task::read(cx, inner, received),
+        ReceivedKind::Message => direct(cx, inner, received),
+        ReceivedKind::StatusUpdate => event::status_update(cx, inner, received),
+        ReceivedKind::ArtifactUpdate => event::artifact_update(cx, inner, received),
+        ReceivedKind::Nothing
+        | ReceivedKind::Page
+        | ReceivedKind::PushConfig
+        | ReceivedKind::PushConfigs
+        | ReceivedKind::Card => Ok(()),
+    };
+    read.map_err(|error| if member.is_empty() { error } else { error.within(member) })?;
+    received.set_kind(kind);
+    Ok(())
+}
+
+/// What a result is, the member that it is in (empty: it is bare), and itself.
+fn shape<'p>(
+    cx: &ReplyCx<'_>,
+    op: Op,
+    shapes: Shapes,
+    value: Value<'p>,
+) -> Result<(ReceivedKind, &'static str, Value<'p>), ReadError> {
+    if value.kind() != Kind::Object {
+        return Err(ReadError::new("must be an object"));
+    }
+    let mut slots = ResultSlots::default();
+    slots.fill(value);
+    let at = |slot: ValueSlot| value.at(slot);
+    let named = at(slots.kind).and_then(|kind| {
+        let names = [
+            ("task", ReceivedKind::Task),
+            ("message", ReceivedKind::Message),
+            ("status-update", ReceivedKind::StatusUpdate),
+            ("artifact-update", ReceivedKind::ArtifactUpdate),
+        ];
+        names.into_iter().find(|(name, _)| kind.str_eq(name)).map(|(_, kind)| kind)
+    });
+    if let Some(kind) = named {
+        return Ok((kind, "", value));
+    }
+    let status = at(slots.status);
+    let is_object = |value: &Value<'_>| value.kind() == Kind::Object;
+    let (artifact, role) = (at(slots.artifact).filter(is_object), at(slots.role));
+    // What a2a-rust ends a stream with over WebSocket (wire §8).
+    let is_end = at(slots.complete).is_some_and(|complete| complete.as_bool() == Some(true))
+        || status.is_some_and(|status| status.str_eq("stream_complete"));
+    if is_end && op.is_streaming() {
+        return Ok((ReceivedKind::Nothing, "", value));
+    }
+    if artifact.is_some() {
+        return Ok((ReceivedKind::ArtifactUpdate, "", value));
+    }
+    if status.is_some() {
+        let has_lists = at(slots.artifacts).is_some() || at(slots.history).is_some();
+        // 0.1 streams no task; others mark the last event, or name the task otherwise (wire §1.6).
+        let is_update = at(slots.task_id).is_some()
+            || at(slots.is_final).is_some()
+            || (cx.generation == Generation::V01 && !has_lists);
+        let is_update = op.is_streaming() && is_update;
+        let kind = if is_update { ReceivedKind::StatusUpdate } else { ReceivedKind::Task };
+        return Ok((kind, "", value));
+    }
+    if role.is_some() {
+        return Ok((ReceivedKind::Message, "", value));
+    }
+    let wrapped = [
+        (ReceivedKind::Task, "task", at(slots.task)),
+        (ReceivedKind::Message, "message", at(slots.message)),
+        (ReceivedKind::StatusUpdate, "statusUpdate", at(slots.status_update)),
+        (ReceivedKind::ArtifactUpdate, "artifactUpdate", at(slots.artifact_update)),
+    ];
+    let mut wrapped = wrapped.into_iter().filter_map(|(kind, member, inner)| {
+        inner.filter(is_object).map(|inner| (kind, member, inner))
+    });
+    match (wrapped.next(), wrapped.next()) {
+        (Some(only), None) => Ok(only),
+        (Some(_), Some(_)) => Err(ReadError::new("must be one thing and not several")),
+        (None, _) => Err(ReadError::new(shapes.expected())),
+    }
+}
+
+/// Reads a direct message.
+fn direct(cx: &ReplyCx<'_>, value: Value<'_>, received: &mut Received) -> Result<(), ReadError> {
+    received.pack_message(|pack| said(cx, value, pack))
+}
+
+/// Packs a message.
+pub(super) fn said(
+    cx: &ReplyCx<'_>,
+    value: Value<'_>,
+    pack: &mut Vec<u8>,
+) -> Result<(), ReadError> {
+    if value.kind() != Kind::Object {
+        return Err(ReadError::new("must be an object"));
+    }
+    message::read(&cx.rules(), &cx.read_cx(), value, pack).map(drop).map_err(wrong)
+}
+
+/// Keeps a card as it is.
+fn card(result: Option<Value<'_>>, received: &mut Received) -> Result<(), ReadError> {
+    let card = result.filter(|card| card.kind() == Kind::Object);
+    let card = card.ok_or_else(|| ReadError::new("must be a card"))?;
+    received.put_card(JsonObject::known(card.raw()));
+    received.set_kind(ReceivedKind::Card);
+    Ok(())
+}
+
+/// What a reader that requests have as well found wrong, as a path in what a server said.
+#[cold]
+pub(super) fn wrong(fault: Fault) -> ReadError {
+    let field = fault.field.unwrap_or_default();
+    let member = field.strip_prefix("message").unwrap_or(field).trim_start_matches('.');
+    ReadError { path: member.to_owned(), expected: fault.detail }
+}
+
+/// Why the log of a task does not take what was read.
+#[cold]
+pub(super) fn refused(refusal: Refusal) -> ReadError {
+    ReadError::new(match refusal {
+        Refusal::Terminal => "must not go on after its end",
+        Refusal::TooLarge => "must not be longer than a task can be",
+        Refusal::TooManyArtifacts => "must not have more artifacts than a task can have",
+    })
+}

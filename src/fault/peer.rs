@@ -1,0 +1,191 @@
+//! Errors that a server answers with, as a client sees them.
+
+use std::fmt;
+
+use super::{CanonicalCode, FaultKind};
+
+/// What a server answered instead of a result.
+///
+/// `kind` is decided by `reason` first, then by the code as the generation has it, and never by an
+/// HTTP status alone: servers disagree about those (wire §2.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerFault {
+    /// What went wrong, where it is an error that we know.
+    pub kind: Option<FaultKind>,
+    /// Its name, where it has one.
+    pub name: Option<PeerFaultName>,
+    /// The code of JSON-RPC, or its equal for an error that came over another binding by name.
+    pub code: Option<i64>,
+    /// What the server says to a human; not to be trusted, and at most some KiB.
+    pub message: String,
+    /// `reason` of `google.rpc.ErrorInfo`.
+    pub reason: Option<String>,
+    /// The canonical status by its name, as AIP-193 and gRPC have it.
+    pub status: Option<String>,
+    /// The status of the HTTP response, where it came as one.
+    pub http: Option<u16>,
+    /// `data` or `details` as the JSON that it came as.
+    pub data: Option<String>,
+}
+
+/// The name of an error in the specification of A2A: `TaskNotFoundError`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PeerFaultName(pub &'static str);
+
+impl fmt::Display for PeerFaultName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Two errors of 0.1 that no later generation has, and no kind of ours.
+const AUTHENTICATION: (i64, PeerFaultName) = (-32007, PeerFaultName("AuthenticationRequiredError"));
+const AUTHORIZATION: (i64, PeerFaultName) = (-32008, PeerFaultName("AuthorizationFailedError"));
+
+impl FaultKind {
+    /// The name that the specification of A2A, or of JSON-RPC as A2A cites it, gives the error.
+    pub const fn error_name(self) -> &'static str {
+        match self {
+            FaultKind::Parse => "JSONParseError",
+            FaultKind::InvalidRequest => "InvalidRequestError",
+            FaultKind::MethodNotFound => "MethodNotFoundError",
+            FaultKind::InvalidParams => "InvalidParamsError",
+            FaultKind::Internal => "InternalError",
+            FaultKind::TaskNotFound => "TaskNotFoundError",
+            FaultKind::TaskNotCancelable => "TaskNotCancelableError",
+            FaultKind::PushNotificationNotSupported => "PushNotificationNotSupportedError",
+            FaultKind::UnsupportedOperation => "UnsupportedOperationError",
+            FaultKind::StreamingNotSupported => "StreamingNotSupportedError",
+            FaultKind::TaskTerminal => "InvalidTaskStateError",
+            FaultKind::ContentTypeNotSupported => "ContentTypeNotSupportedError",
+            FaultKind::InvalidAgentResponse => "InvalidAgentResponseError",
+            FaultKind::ExtendedAgentCardNotConfigured => "ExtendedAgentCardNotConfiguredError",
+            FaultKind::ExtensionSupportRequired => "ExtensionSupportRequiredError",
+            FaultKind::VersionNotSupported => "VersionNotSupportedError",
+            FaultKind::Overloaded => "ResourceExhaustedError",
+            FaultKind::ShuttingDown => "UnavailableError",
+        }
+    }
+
+    /// The kind whose `reason` of `google.rpc.ErrorInfo` this is.
+    pub fn of_reason(reason: &str) -> Option<FaultKind> {
+        FaultKind::ALL.into_iter().find(|kind| kind.row().reason == reason)
+    }
+
+    /// The kind whose name this is, with its `Error` or without.
+    pub fn of_error_name(name: &str) -> Option<FaultKind> {
+        let bare = name.strip_suffix("Error").unwrap_or(name);
+        FaultKind::ALL
+            .into_iter()
+            .find(|kind| kind.error_name().strip_suffix("Error") == Some(bare))
+    }
+}
+
+impl PeerFault {
+    /// Decides `kind`, `name` and `code` by what else there is; `is_v01`: by the codes of 0.1,
+    /// of which those from -32006 down mean something of their own (wire §2.2).
+    #[must_use]
+    pub fn decided(mut self, is_v01: bool) -> PeerFault {
+        let by_reason = self.reason.as_deref().and_then(FaultKind::of_reason);
+        let by_name = self.name.and_then(|name| FaultKind::of_error_name(name.0));
+        let by_code = || self.code.and_then(|code| kind_of_code(code, is_v01));
+        self.kind = by_reason.or(by_name).or_else(by_code);
+        if let Some(kind) = self.kind {
+            self.name = Some(PeerFaultName(kind.error_name()));
+            self.code = self.code.or_else(|| {
+                let row = kind.row();
+                Some(i64::from(if is_v01 { row.code_v01 } else { row.code }))
+            });
+        } else if is_v01 {
+            let own = [AUTHENTICATION, AUTHORIZATION];
+            let own = own.into_iter().find(|(code, _)| Some(*code) == self.code);
+            self.name = own.map(|(_, name)| name);
+        }
+        self
+    }
+
+    /// The canonical status, where it is one that we answer with as well.
+    pub fn canonical(&self) -> Option<CanonicalCode> {
+        let name = self.status.as_deref()?;
+        let all = [
+            CanonicalCode::InvalidArgument,
+            CanonicalCode::NotFound,
+            CanonicalCode::ResourceExhausted,
+            CanonicalCode::FailedPrecondition,
+            CanonicalCode::Internal,
+            CanonicalCode::Unavailable,
+        ];
+        all.into_iter().find(|code| code.name() == name)
+    }
+}
+
+/// The kind that has a code for its own; of several that share one, the general.
+fn kind_of_code(code: i64, is_v01: bool) -> Option<FaultKind> {
+    let of = |kind: &FaultKind| {
+        let row = kind.row();
+        i64::from(if is_v01 { row.code_v01 } else { row.code })
+    };
+    // -32000 is what servers make up (wire §2.2), as are codes of 0.1 that ours map others to.
+    if code == -32000 {
+        return None;
+    }
+    FaultKind::ALL.into_iter().find(|kind| of(kind) == code)
+}
+
+impl fmt::Display for PeerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.name, self.code) {
+            (Some(name), _) => write!(f, "{name}: ")?,
+            (None, Some(code)) => write!(f, "error {code}: ")?,
+            (None, None) => {}
+        }
+        match (self.message.as_str(), self.http) {
+            ("", Some(http)) => write!(f, "the server says no more than HTTP status {http}"),
+            ("", None) => f.write_str("the server does not say what went wrong"),
+            (message, _) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for PeerFault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coded(code: i64, is_v01: bool) -> PeerFault {
+        PeerFault { code: Some(code), ..PeerFault::default() }.decided(is_v01)
+    }
+
+    #[test]
+    fn a_reason_decides_before_a_code_and_a_code_by_its_generation() {
+        let reason = Some("TASK_NOT_FOUND".to_owned());
+        let both = PeerFault { code: Some(-32603), reason, ..PeerFault::default() }.decided(false);
+        assert_eq!((both.kind, both.code), (Some(FaultKind::TaskNotFound), Some(-32603)));
+        assert_eq!(coded(-32006, false).kind, Some(FaultKind::InvalidAgentResponse));
+        assert_eq!(coded(-32006, true).kind, Some(FaultKind::StreamingNotSupported));
+        assert_eq!(coded(-32009, true).kind, Some(FaultKind::TaskTerminal));
+        assert_eq!(coded(-32009, false).kind, Some(FaultKind::VersionNotSupported));
+        let (name, kind) = (coded(-32007, true).name, coded(-32007, true).kind);
+        assert_eq!((name.map(|name| name.0), kind), (Some("AuthenticationRequiredError"), None));
+        for unknown in [0, 1, -32000, -32099, i64::MIN] {
+            assert_eq!(coded(unknown, false).kind, None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn of_kinds_that_share_a_code_the_general_one_is_meant() {
+        assert_eq!(coded(-32004, false).kind, Some(FaultKind::UnsupportedOperation));
+        assert_eq!(coded(-32004, true).kind, Some(FaultKind::UnsupportedOperation));
+        assert_eq!(coded(-32011, true).kind, Some(FaultKind::Overloaded));
+    }
+
+    #[test]
+    fn a_name_is_known_with_its_ending_or_without() {
+        for kind in FaultKind::ALL {
+            assert_eq!(FaultKind::of_error_name(kind.error_name()), Some(kind));
+        }
+        assert_eq!(FaultKind::of_error_name("TaskNotFound"), Some(FaultKind::TaskNotFound));
+        assert_eq!(FaultKind::of_error_name(""), None);
+    }
+}

@@ -1,0 +1,458 @@
+//! A response head as borrowed views, read line by line while it arrives.
+//!
+//! Every byte is looked at once, and each line as soon as it is whole, so the outcome does not
+//! depend on how the bytes were cut into reads. Lines end in CRLF and in nothing else, none is
+//! folded, none comes before the status line, and no control byte but the tab gets through.
+
+use super::{ResponseFraming, ResponseLimits, ResponseReject, framing};
+use crate::http::{Method, Reject, Version, fields, line::is_token, scan::value_len};
+
+/// Where things stand in a head and what they mean; reused from head to head.
+///
+/// It borrows nothing: read it through [`ResponseLayout::head`].
+#[derive(Debug)]
+pub struct ResponseLayout {
+    /// Where the line begins that is not whole yet.
+    line_at: usize,
+    /// Bytes of that line which are known to be no control bytes.
+    seen: usize,
+    is_whole: bool,
+    version: Version,
+    status: u16,
+    keep_alive: bool,
+    framing: ResponseFraming,
+    body_bytes_max: u64,
+    fields: Vec<FieldPlace>,
+}
+
+/// Where a field line stands, in bytes from the start of the head.
+#[derive(Clone, Copy, Debug)]
+struct FieldPlace {
+    name_at: usize,
+    name_len: usize,
+    value_at: usize,
+    value_len: usize,
+}
+
+/// A valid response head.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceivedHead<'b> {
+    bytes: &'b [u8],
+    layout: &'b ResponseLayout,
+}
+
+/// What every status line that is taken begins with.
+const HTTP_1: &[u8; 7] = b"HTTP/1.";
+
+/// Bytes of `HTTP/1.1 200 `, behind which the reason stands.
+const BEFORE_REASON: usize = 13;
+
+impl Default for ResponseLayout {
+    fn default() -> ResponseLayout {
+        ResponseLayout {
+            line_at: 0,
+            seen: 0,
+            is_whole: false,
+            version: Version::Http11,
+            status: 0,
+            keep_alive: false,
+            framing: ResponseFraming::None,
+            body_bytes_max: 0,
+            fields: Vec::new(),
+        }
+    }
+}
+
+impl ResponseLayout {
+    /// Forgets the head, and keeps the room for the next one.
+    pub fn clear(&mut self) {
+        let fields = std::mem::take(&mut self.fields);
+        *self = ResponseLayout { fields, ..ResponseLayout::default() };
+        self.fields.clear();
+    }
+
+    /// Reads on in the head that begins at `buf[0]` and answers a request with `method`; says how
+    /// many bytes it has once it is whole. `None`: call again when there is more of the same bytes.
+    ///
+    /// Begins with [`ResponseLayout::clear`]; after an error it must be cleared, too.
+    ///
+    /// # Errors
+    /// [`ResponseReject`], as soon as the line that shows it is whole, or earlier.
+    pub fn read(
+        &mut self,
+        buf: &[u8],
+        method: Method,
+        limits: &ResponseLimits,
+    ) -> Result<Option<usize>, ResponseReject> {
+        let view = &buf[..buf.len().min(limits.head_bytes_max)];
+        // What is no HTTP at all is refused at its first byte.
+        if self.line_at == 0 && view.iter().zip(HTTP_1).any(|(is, should)| is != should) {
+            return Err(not_http_1(view));
+        }
+        while !self.is_whole {
+            let line = view.get(self.line_at..).unwrap_or_default();
+            let len = self.seen + value_len(line.get(self.seen..).unwrap_or_default());
+            self.seen = len;
+            match (line.get(len), line.get(len + 1)) {
+                (None, _) | (Some(b'\r'), None) if view.len() < limits.head_bytes_max => {
+                    return Ok(None);
+                }
+                (None, _) | (Some(b'\r'), None) => return Err(ResponseReject::HeadTooLarge),
+                (Some(b'\r'), Some(b'\n')) => {}
+                (Some(b'\r'), Some(_)) => return Err(Reject::BareCarriageReturn.into()),
+                (Some(b'\n'), _) => return Err(Reject::BareLineFeed.into()),
+                (Some(_), _) => return Err(Reject::ControlByte.into()),
+            }
+            self.line(&line[..len], limits)?;
+            self.line_at += len + 2;
+            self.seen = 0;
+            if self.is_whole {
+                self.finish(view, method, limits)?;
+            }
+        }
+        Ok(Some(self.line_at))
+    }
+
+    /// Reads the head at the start of `bytes`: those from which the layout was made, or the same
+    /// again. Other bytes give nonsense, but no panic.
+    pub fn head<'b>(&'b self, bytes: &'b [u8]) -> ReceivedHead<'b> {
+        ReceivedHead { bytes, layout: self }
+    }
+
+    /// Bytes behind pointers.
+    pub fn held_bytes(&self) -> usize {
+        self.fields.capacity() * size_of::<FieldPlace>()
+    }
+
+    /// Files a line, which begins at `line_at` and holds no control byte.
+    fn line(&mut self, line: &[u8], limits: &ResponseLimits) -> Result<(), ResponseReject> {
+        if self.line_at == 0 {
+            (self.version, self.status) = status_line(line)?;
+            return Ok(());
+        }
+        // RFC 9112 §5.1: a token, and no white space between it and the colon.
+        let name_len = line.iter().position(|byte| !is_token(*byte)).unwrap_or(line.len());
+        match line.get(name_len) {
+            Some(b':') if name_len > 0 => {}
+            None if line.is_empty() => {
+                self.is_whole = true;
+                return Ok(());
+            }
+            // RFC 9112 §5.2: a user agent would replace obs-fold; no server of today sends it.
+            Some(b' ' | b'\t') if name_len == 0 => return Err(Reject::FieldFolded.into()),
+            Some(_) | None => return Err(Reject::FieldName.into()),
+        }
+        if self.fields.len() >= limits.fields_max {
+            return Err(ResponseReject::TooManyFields);
+        }
+        let behind = &line[name_len + 1..];
+        let value = fields::trim(behind);
+        let blanks = behind.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let value_at = self.line_at + name_len + 1 + blanks;
+        let value_len = value.len();
+        self.fields.push(FieldPlace { name_at: self.line_at, name_len, value_at, value_len });
+        Ok(())
+    }
+
+    /// Applies the rules that need the whole head.
+    fn finish(
+        &mut self,
+        bytes: &[u8],
+        method: Method,
+        limits: &ResponseLimits,
+    ) -> Result<(), ResponseReject> {
+        let (mut length, mut encoding, mut is_stream) = (None, None, false);
+        let (mut close, mut persist) = (false, false);
+        for (name, value) in self.head(bytes).fields() {
+            match name.len() {
+                14 if name.eq_ignore_ascii_case("content-length") => {
+                    // RFC 9112 §6.3 (5): even equal ones, since two have written this head.
+                    once(&mut length, value, Reject::LengthRepeated)?;
+                }
+                17 if name.eq_ignore_ascii_case("transfer-encoding") => {
+                    once(&mut encoding, value, Reject::EncodingRepeated)?;
+                }
+                12 if name.eq_ignore_ascii_case("content-type") => {
+                    let media = value.split(|byte| *byte == b';').next().unwrap_or_default();
+                    is_stream = fields::trim(media).eq_ignore_ascii_case(b"text/event-stream");
+                }
+                // RFC 9110 §7.6.1: a list of case-insensitive tokens, over any number of lines.
+                10 if name.eq_ignore_ascii_case("connection") => {
+                    for option in fields::list(value) {
+                        close |= option.eq_ignore_ascii_case(b"close");
+                        persist |= option.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
+                _ => {}
+            }
+        }
+        let body_bytes_max = if is_stream { u64::MAX } else { limits.body_bytes_max };
+        let line = (self.version, self.status);
+        let framing = framing::body(method, line, encoding, length, body_bytes_max)?;
+        // RFC 9112 §9.3: close wins; then 1.1 persists, and 1.0 only if it says so.
+        let keep_alive = !close && (self.version == Version::Http11 || persist);
+        (self.framing, self.body_bytes_max, self.keep_alive) =
+            (framing, body_bytes_max, keep_alive);
+        Ok(())
+    }
+}
+
+impl<'b> ReceivedHead<'b> {
+    /// The status, from 100 to 999; what is above 599 means what 500 does (RFC 9110 §15).
+    pub fn status(&self) -> u16 {
+        self.layout.status
+    }
+
+    /// The version of the server.
+    pub fn version(&self) -> Version {
+        self.layout.version
+    }
+
+    /// How the body is delimited.
+    pub fn framing(&self) -> ResponseFraming {
+        self.layout.framing
+    }
+
+    /// What the body may have at most, in bytes, before its content is decoded.
+    pub fn body_bytes_max(&self) -> u64 {
+        self.layout.body_bytes_max
+    }
+
+    /// Whether the connection may serve another request afterwards (RFC 9112 §9.3).
+    pub fn keep_alive(&self) -> bool {
+        self.layout.keep_alive && self.layout.framing != ResponseFraming::UntilClose
+    }
+
+    /// The value of the first field of this name in any case, without outer white space.
+    pub fn field(&self, name: &str) -> Option<&'b [u8]> {
+        self.values(name).next()
+    }
+
+    /// Every value of the fields called `name`, in their order.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
+        let is_named = move |(n, _): &(&str, &[u8])| n.eq_ignore_ascii_case(name);
+        self.fields().filter(is_named).map(|(_, value)| value)
+    }
+
+    /// All fields in their order; names as the server spelt them.
+    pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + use<'b> {
+        let bytes = self.bytes;
+        self.layout.fields.iter().filter_map(move |place| {
+            let name = bytes.get(place.name_at..)?.get(..place.name_len)?;
+            let value = bytes.get(place.value_at..)?.get(..place.value_len)?;
+            Some((str::from_utf8(name).ok()?, value))
+        })
+    }
+}
+
+/// RFC 9112 §4: HTTP-version SP status-code SP [ reason-phrase ]. The reason is free of control
+/// bytes, and means nothing.
+fn status_line(line: &[u8]) -> Result<(Version, u16), ResponseReject> {
+    let Some((start, _)) = line.split_first_chunk::<BEFORE_REASON>() else {
+        return Err(ResponseReject::StatusLine);
+    };
+    let [_, _, _, _, _, _, _, minor, b' ', a, b, c, b' '] = *start else {
+        return Err(not_http_1(line));
+    };
+    let version = match minor {
+        b'0' => Version::Http10,
+        b'1' => Version::Http11,
+        _ => return Err(not_http_1(line)),
+    };
+    if ![a, b, c].iter().all(u8::is_ascii_digit) {
+        return Err(ResponseReject::StatusLine);
+    }
+    match [a, b, c].iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0')) {
+        // RFC 9110 §15: what is above 599 is invalid, too, and is to be treated as a 5xx.
+        0..100 => Err(ResponseReject::Status),
+        status => Ok((version, status)),
+    }
+}
+
+/// Another version, if that is what the line begins with.
+fn not_http_1(line: &[u8]) -> ResponseReject {
+    match line {
+        [b'H', b'T', b'T', b'P', b'/', b'0', ..]
+        | [b'H', b'T', b'T', b'P', b'/', b'2'..=b'9', ..]
+        | [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', ..] => ResponseReject::Version,
+        _ => ResponseReject::StatusLine,
+    }
+}
+
+fn once<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8], again: Reject) -> Result<(), Reject> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(again),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::client::TEST_LIMITS as LIMITS;
+
+    /// What `ask` says of the head, read whole; byte by byte it must say the same.
+    fn read<T: PartialEq + std::fmt::Debug>(
+        text: &str,
+        ask: impl Fn(ReceivedHead<'_>) -> T,
+    ) -> Result<Option<(usize, T)>, ResponseReject> {
+        let bytes = text.as_bytes();
+        let mut layout = ResponseLayout::default();
+        let one = |buf: &[u8], layout: &mut ResponseLayout| {
+            let head_len = layout.read(buf, Method::Get, &LIMITS)?;
+            Ok(head_len.map(|head_len| (head_len, ask(layout.head(&buf[..head_len])))))
+        };
+        let whole = one(bytes, &mut layout);
+        layout.clear();
+        let mut last = Ok(None);
+        for len in 0..=bytes.len() {
+            last = one(&bytes[..len], &mut layout);
+            if last != Ok(None) {
+                break;
+            }
+        }
+        assert_eq!(last, whole, "{text:?} byte by byte");
+        whole
+    }
+
+    fn refusal(text: &str) -> Option<ResponseReject> {
+        read(text, |_| ()).err()
+    }
+
+    fn with(fields: &str) -> String {
+        format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n")
+    }
+
+    #[test]
+    fn a_head_is_a_status_and_fields() {
+        let text = "HTTP/1.0 404 \t\u{e4} Not Found\r\nA: b\r\nX:\r\na:\t c d \t\r\n\r\nrest";
+        let head = read(text, |head| {
+            let fields: Vec<_> = head.fields().map(|(n, v)| (n.to_owned(), v.to_vec())).collect();
+            let all = head.values("A").map(<[u8]>::to_vec).collect::<Vec<_>>();
+            (head.status(), head.version(), fields, all, head.field("B").is_some())
+        });
+        let field = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
+        let fields = vec![field("A", "b"), field("X", ""), field("a", "c d")];
+        let all = vec![b"b".to_vec(), b"c d".to_vec()];
+        let expected = (404, Version::Http10, fields, all, false);
+        assert_eq!(head, Ok(Some((text.len() - 4, expected))));
+        assert_eq!(read("HTTP/1.1 200 OK\r\nA: b\r\n", |_| ()), Ok(None));
+    }
+
+    #[test]
+    fn rfc9112_4_status_lines() {
+        for line in ["HTTP/1.1 200 ", "HTTP/1.1 200 OK", "HTTP/1.0 999 a b", "HTTP/1.1 100  x"] {
+            let head = read(&format!("{line}\r\n\r\n"), |head| head.status());
+            let status = line[9..12].parse().unwrap();
+            assert_eq!(head, Ok(Some((line.len() + 4, status))), "{line}");
+        }
+        for line in [
+            "HTTP/1.1 200",
+            "HTTP/1.1  200 OK",
+            "HTTP/1.1\t200 OK",
+            "HTTP/1.1 20 OK",
+            "HTTP/1.1 2000 OK",
+            "HTTP/1.1 +20 OK",
+            "HTTP/1.1 2x0 OK",
+            "HTTP/1.1 ",
+            "HTTP/1.x 200 OK",
+            "HTTP/1.11 200 OK",
+            "HTTP/1. 200 OK",
+            "http/1.1 200 OK",
+            " HTTP/1.1 200 OK",
+            "HTTP /1.1 200 OK",
+            "ICY 200 OK",
+            "SSH-2.0-x",
+            "",
+        ] {
+            let refused = refusal(&format!("{line}\r\n\r\n"));
+            assert_eq!(refused, Some(ResponseReject::StatusLine), "{line}");
+        }
+        for line in ["HTTP/1.2 200 OK", "HTTP/1.9 200 OK", "HTTP/2 200", "HTTP/0.9 ", "HTTP/3.0"] {
+            let refused = refusal(&format!("{line}\r\n\r\n"));
+            assert_eq!(refused, Some(ResponseReject::Version), "{line}");
+        }
+        for line in ["HTTP/1.1 099 x", "HTTP/1.1 000 x"] {
+            assert_eq!(refusal(&format!("{line}\r\n\r\n")), Some(ResponseReject::Status), "{line}");
+        }
+        assert_eq!(refusal("\u{15}\u{3}"), Some(ResponseReject::StatusLine));
+    }
+
+    #[test]
+    fn rfc9112_5_field_lines() {
+        for (field, reject) in [
+            ("A : b", Reject::FieldName),
+            ("A", Reject::FieldName),
+            (": b", Reject::FieldName),
+            ("A(: b", Reject::FieldName),
+            ("\u{e4}: b", Reject::FieldName),
+            (" A: b", Reject::FieldFolded),
+            ("A: b\r\n c", Reject::FieldFolded),
+            ("A: b\r\n\tc", Reject::FieldFolded),
+            ("A: b\nB: c", Reject::BareLineFeed),
+            ("A: b\rB: c", Reject::BareCarriageReturn),
+            ("A: \u{0}", Reject::ControlByte),
+            ("A: \u{7f}", Reject::ControlByte),
+            ("A\u{0}: b", Reject::ControlByte),
+            ("Content-Length: 1\r\ncontent-length: 1", Reject::LengthRepeated),
+            ("Content-Length: 1, 1", Reject::LengthInvalid),
+            ("Content-Length:", Reject::LengthInvalid),
+            ("Content-Length: 1\r\nTransfer-Encoding: chunked", Reject::LengthAndEncoding),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", Reject::EncodingRepeated),
+            ("Transfer-Encoding: gzip, chunked", Reject::EncodingUnknown),
+            ("Transfer-Encoding: chunked, gzip", Reject::EncodingInvalid),
+            ("Content-Length: 1001", Reject::BodyTooLarge),
+        ] {
+            assert_eq!(refusal(&with(field)), Some(reject.into()), "{field:?}");
+        }
+        assert_eq!(refusal("HTTP/1.1 200 a\u{7f}\r\n"), Some(Reject::ControlByte.into()));
+        assert_eq!(refusal("HTTP/1.1 200 OK\n\n"), Some(Reject::BareLineFeed.into()));
+        let old = refusal("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        assert_eq!(old, Some(Reject::EncodingOnHttp10.into()));
+    }
+
+    #[test]
+    fn limits_are_exact() {
+        let fields = |count| with(&vec!["A: b"; count].join("\r\n"));
+        assert_eq!(refusal(&fields(10)), None);
+        assert_eq!(refusal(&fields(11)), Some(ResponseReject::TooManyFields));
+        let long = |len| with(&format!("A: {}", "a".repeat(len)));
+        let beside = long(0).len();
+        let small = ResponseLimits { head_bytes_max: 100, ..LIMITS };
+        let read =
+            |text: &str| ResponseLayout::default().read(text.as_bytes(), Method::Get, &small);
+        assert_eq!(read(&long(100 - beside)), Ok(Some(100)));
+        assert_eq!(read(&long(101 - beside)), Err(ResponseReject::HeadTooLarge));
+        assert_eq!(read(&long(100 - beside)[..99]), Ok(None));
+        assert_eq!(read(&long(200)[..100]), Err(ResponseReject::HeadTooLarge));
+    }
+
+    #[test]
+    fn rfc9112_9_3_whether_the_connection_lives_on() {
+        let keeps = |version: &str, field: &str| {
+            let text = format!("HTTP/{version} 200 OK\r\nContent-Length: 1\r\n{field}\r\n\r\n");
+            read(&text, |head| head.keep_alive()).map(|head| head.map(|(_, keeps)| keeps))
+        };
+        assert_eq!(keeps("1.1", "A: b"), Ok(Some(true)));
+        assert_eq!(keeps("1.1", "Connection: x, Close"), Ok(Some(false)));
+        assert_eq!(keeps("1.0", "A: b"), Ok(Some(false)));
+        assert_eq!(keeps("1.0", "Connection: Keep-Alive"), Ok(Some(true)));
+        assert_eq!(keeps("1.0", "Connection: keep-alive\r\nConnection: close"), Ok(Some(false)));
+        let until_close = read(&with("A: b"), |head| head.keep_alive());
+        assert!(until_close.is_ok_and(|head| head.is_some_and(|(_, keeps)| !keeps)));
+    }
+
+    #[test]
+    fn event_streams_have_no_length_in_advance() {
+        for (media, max) in [
+            ("text/event-stream", u64::MAX),
+            ("Text/Event-Stream ; charset=utf-8", u64::MAX),
+            ("text/event-streams", 1_000),
+            ("application/json", 1_000),
+        ] {
+            let text = with(&format!("Content-Type: {media}\r\nTransfer-Encoding: chunked"));
+            let head = read(&text, |head| (head.framing(), head.body_bytes_max()));
+            assert_eq!(head, Ok(Some((text.len(), (ResponseFraming::Chunked, max)))), "{media}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! HTTP/1.1 client side as a strict, pure codec: responses to views, requests to bytes.
+//!
+//! The law of this folder: a response is as dangerous as a request. What two readers could measure
+//! differently is refused, every refusal ([`ResponseReject`]) ends its connection, and nothing is
+//! guessed. It shares the rules of lines, lengths and chunks with the server's side; no bytes can
+//! make it panic, and nothing is allocated once a [`ResponseLayout`] has seen the fields of a head.
+//!
+//! The order of use: [`write_request`], [`ResponseLayout::read`] until the head is complete, then
+//! what its [`ResponseFraming`] says, with [`Chunked`](super::Chunked) for chunks.
+
+mod framing;
+mod head;
+mod reject;
+mod request;
+
+pub use framing::ResponseFraming;
+pub use head::{ReceivedHead, ResponseLayout};
+pub use reject::ResponseReject;
+pub use request::{RequestLine, SentTarget, UnsendableTarget, write_request};
+
+/// The sizes a response may have; the codec has no numbers of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseLimits {
+    /// Bytes of a head, its final empty line included, and of a trailer section.
+    pub head_bytes_max: usize,
+    /// Field lines in a head.
+    pub fields_max: usize,
+    /// Bytes of a body before its content is decoded. That of an event stream has no limit: it is
+    /// bounded event by event, by whoever reads them.
+    pub body_bytes_max: u64,
+}
+
+#[cfg(test)]
+pub(crate) const TEST_LIMITS: ResponseLimits =
+    ResponseLimits { head_bytes_max: 16 * 1024, fields_max: 10, body_bytes_max: 1_000 };

@@ -1,0 +1,64 @@
+//! Why the bytes of a response were refused.
+//!
+//! One variant per reason that only responses have, each with one sentence; the reasons that
+//! requests share are theirs. After any of them the framing of the connection is unknown: it is
+//! closed, and nothing behind the refused bytes is ever read (RFC 9112 §6.3, §9.6).
+
+use crate::http::Reject;
+
+/// A reason why a server's bytes are no acceptable response of HTTP/1.x.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResponseReject {
+    /// The first line is not `HTTP/1.1 SP 3DIGIT SP [reason]` (RFC 9112 §4).
+    StatusLine,
+    /// Another version than HTTP/1.0 and HTTP/1.1 (RFC 9112 §2.3).
+    Version,
+    /// The status is below 100 (RFC 9110 §15).
+    Status,
+    /// The head is larger than allowed.
+    HeadTooLarge,
+    /// The head has more field lines than allowed.
+    TooManyFields,
+    /// A line, a length or a chunk is what a request must not have either.
+    Common(Reject),
+}
+
+impl ResponseReject {
+    /// One sentence; it quotes nothing the server sent.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::StatusLine => "The response does not begin with a status line.",
+            Self::Version => "The version is neither `HTTP/1.1` nor `HTTP/1.0`.",
+            Self::Status => "The status is below 100.",
+            Self::HeadTooLarge => "The response head is too large (response_head_bytes_max).",
+            Self::TooManyFields => "The response head has too many fields (response_fields_max).",
+            Self::Common(reject) => reject.reason(),
+        }
+    }
+
+    /// The limit that the response is beyond; `None`: it is malformed.
+    pub fn limit(self) -> Option<&'static str> {
+        match self {
+            Self::StatusLine | Self::Version | Self::Status => None,
+            Self::HeadTooLarge => Some("response_head_bytes_max"),
+            Self::TooManyFields => Some("response_fields_max"),
+            Self::Common(Reject::BodyTooLarge | Reject::LengthAbsurd) => Some("body_bytes_max"),
+            Self::Common(Reject::TrailersTooLarge) => Some("response_head_bytes_max"),
+            Self::Common(_) => None,
+        }
+    }
+}
+
+impl From<Reject> for ResponseReject {
+    fn from(reject: Reject) -> ResponseReject {
+        ResponseReject::Common(reject)
+    }
+}
+
+impl std::fmt::Display for ResponseReject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.reason())
+    }
+}
+
+impl std::error::Error for ResponseReject {}

@@ -1,0 +1,149 @@
+//! Request heads, written in one go behind what is in the caller's buffer (RFC 9112 §3).
+//!
+//! A target that would end its line early is refused, so no request can hide in another; field
+//! lines are valid by their type.
+
+use crate::http::{FieldLines, response::decimal};
+
+/// What stands in the request line behind the method (RFC 9112 §3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentTarget<'a> {
+    /// Path and query, to the server itself (§3.2.1); begins with a slash.
+    Origin(&'a str),
+    /// The same for a server of plain http, to a proxy: `http://authority` is put before it
+    /// (§3.2.2).
+    Absolute(&'a str),
+    /// The authority alone, with CONNECT to a proxy (§3.2.3).
+    Authority,
+}
+
+/// A request but for its fields and its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLine<'a> {
+    /// The method, a token.
+    pub method: &'a str,
+    /// What is asked for.
+    pub target: SentTarget<'a>,
+    /// The value of `Host`; with [`SentTarget::Authority`] it has its port.
+    pub authority: &'a str,
+}
+
+/// The target or the authority has a byte that is not visible ASCII, or is none; nothing was
+/// written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnsendableTarget;
+
+/// Appends a request head: its line, `Host`, the fields, `Content-Length` if a length is given, and
+/// the empty line. The content is the caller's to send behind it.
+///
+/// # Errors
+/// [`UnsendableTarget`]; nothing is written.
+pub fn write_request(
+    out: &mut Vec<u8>,
+    line: RequestLine<'_>,
+    fields: FieldLines<'_>,
+    body_len: Option<usize>,
+) -> Result<(), UnsendableTarget> {
+    let RequestLine { method, target, authority } = line;
+    let (prefix, middle, path) = match target {
+        SentTarget::Origin(path) => (" ", "", path),
+        SentTarget::Absolute(path) => (" http://", authority, path),
+        SentTarget::Authority => (" ", authority, ""),
+    };
+    let is_path = path.starts_with('/') || target == SentTarget::Authority;
+    if !is_path || authority.is_empty() || !is_visible(path) || !is_visible(authority) {
+        return Err(UnsendableTarget);
+    }
+    let lines = fields.lines();
+    let known = method.len() + middle.len() + path.len() + authority.len() + lines.len();
+    out.reserve(known + ROOM);
+    for part in [method, prefix, middle, path, " HTTP/1.1\r\nHost: ", authority, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    out.extend_from_slice(lines);
+    if let Some(length) = body_len {
+        let mut digits = [0; 20];
+        let count = decimal(length as u64, &mut digits);
+        out.extend_from_slice(b"Content-Length: ");
+        out.extend_from_slice(&digits[digits.len() - count..]);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+/// Bytes beside the parts that are known: the names, the longest length, the ends of lines.
+const ROOM: usize = 80;
+
+/// RFC 3986 §2: a URI is of visible ASCII; looked at without a branch for each byte.
+fn is_visible(text: &str) -> bool {
+    text.bytes().fold(true, |is_so, byte| is_so & byte.is_ascii_graphic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::{HeadLimits, TEST_LIMITS, field_lines, find_head, parse_head};
+
+    const LIMITS: &HeadLimits = &TEST_LIMITS;
+
+    const FIELDS: FieldLines<'static> = field_lines!("Accept": "*/*", "A2A-Version": "1.0");
+
+    fn written(method: &str, target: SentTarget<'_>, body_len: Option<usize>) -> String {
+        let mut out = Vec::new();
+        let line = RequestLine { method, target, authority: "h:81" };
+        write_request(&mut out, line, FIELDS, body_len).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn rfc9112_3_2_the_three_forms_that_are_sent() {
+        let fields = "Host: h:81\r\nAccept: */*\r\nA2A-Version: 1.0\r\n";
+        let origin = written("POST", SentTarget::Origin("/a?b"), Some(0));
+        assert_eq!(origin, format!("POST /a?b HTTP/1.1\r\n{fields}Content-Length: 0\r\n\r\n"));
+        let absolute = written("GET", SentTarget::Absolute("/a"), None);
+        assert_eq!(absolute, format!("GET http://h:81/a HTTP/1.1\r\n{fields}\r\n"));
+        let authority = written("CONNECT", SentTarget::Authority, None);
+        assert_eq!(authority, format!("CONNECT h:81 HTTP/1.1\r\n{fields}\r\n"));
+    }
+
+    #[test]
+    fn our_own_server_takes_what_is_written() {
+        for length in [0, 9, 10, 12_345, 4 * 1024 * 1024] {
+            let text = written("POST", SentTarget::Origin("/"), Some(length));
+            let scan = find_head(text.as_bytes(), 0, LIMITS);
+            assert_eq!(scan, Ok(crate::http::Scan::Complete { head_len: text.len() }));
+            let layout = parse_head(text.as_bytes(), LIMITS).unwrap();
+            let body = crate::http::BodyFraming::Length(length as u64);
+            assert_eq!(layout.head(text.as_bytes()).body(), body);
+        }
+    }
+
+    #[test]
+    fn a_target_cannot_end_its_line() {
+        let mut out = b"before".to_vec();
+        for (path, authority) in [
+            ("/a b", "h"),
+            ("/a\r\n", "h"),
+            ("/\u{e4}", "h"),
+            ("", "h"),
+            ("a", "h"),
+            ("/", "h\r\nX: y"),
+            ("/", ""),
+        ] {
+            let line = RequestLine { method: "GET", target: SentTarget::Origin(path), authority };
+            let refused = write_request(&mut out, line, FieldLines::NONE, None);
+            assert_eq!((refused, &out[..]), (Err(UnsendableTarget), &b"before"[..]), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn the_room_is_enough_for_one_allocation() {
+        let mut out = Vec::new();
+        let target = SentTarget::Origin("/");
+        let line = RequestLine { method: "DELETE", target, authority: "h" };
+        write_request(&mut out, line, FIELDS, Some(usize::MAX)).unwrap();
+        let fixed = out.len() - "DELETE".len() - "/".len() - "h".len() - FIELDS.lines().len();
+        assert!(fixed <= ROOM, "{fixed}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Fields of a request or a response: names and values, kept as the lines they are in HTTP/1.1.
+//!
+//! Law: where the parts of a line stand is known from the time at which it is written. HTTP/1.1
+//! copies the lines as they are, everybody else reads names and values, and nobody parses.
+
+use std::borrow::Cow;
+
+/// The names and values of some fields, in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FieldLines<'a> {
+    /// Each with its CRLF.
+    lines: &'a str,
+    /// Bytes of each name and of each value.
+    parts: &'a [(usize, usize)],
+}
+
+/// Fields that outlive what they were made of. Constants are not copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldLinesBuf {
+    lines: Cow<'static, str>,
+    parts: Cow<'static, [(usize, usize)]>,
+}
+
+impl From<FieldLines<'static>> for FieldLinesBuf {
+    fn from(fields: FieldLines<'static>) -> FieldLinesBuf {
+        let FieldLines { lines, parts } = fields;
+        FieldLinesBuf { lines: Cow::Borrowed(lines), parts: Cow::Borrowed(parts) }
+    }
+}
+
+/// [`FieldLines`] of constants: `field_lines!("Allow": "POST, OPTIONS")`.
+macro_rules! field_lines {
+    ($($name:literal: $value:literal),*) => {{
+        const LINES: &str = concat!($($name, ": ", $value, "\r\n"),*);
+        const PARTS: &[(usize, usize)] = &[$(($name.len(), $value.len())),*];
+        $crate::http::FieldLines::of_lines(LINES, PARTS)
+    }};
+}
+pub(crate) use field_lines;
+
+/// What stands between a name and its value, and behind that.
+const SEPARATOR: &str = ": ";
+const END: &str = "\r\n";
+
+impl<'a> FieldLines<'a> {
+    /// No fields.
+    pub const NONE: FieldLines<'static> = FieldLines { lines: "", parts: &[] };
+
+    /// For the macro `field_lines` alone: the lines, and bytes of the name and of the value of
+    /// each.
+    pub const fn of_lines(lines: &'a str, parts: &'a [(usize, usize)]) -> FieldLines<'a> {
+        FieldLines { lines, parts }
+    }
+
+    /// True: there are none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The field lines of HTTP/1.1, each with its CRLF.
+    #[inline(always)]
+    pub fn lines(self) -> &'a [u8] {
+        self.lines.as_bytes()
+    }
+
+    /// Names and values.
+    pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let mut rest = self.lines;
+        self.parts.iter().map_while(move |&(name_len, value_len)| {
+            let (name, behind) = rest.split_at_checked(name_len)?;
+            let (value, behind) = behind.get(SEPARATOR.len()..)?.split_at_checked(value_len)?;
+            rest = behind.get(END.len()..)?;
+            Some((name, value))
+        })
+    }
+}
+
+impl FieldLinesBuf {
+    /// All of these, in their order.
+    pub fn of(all: &[FieldLines<'_>]) -> FieldLinesBuf {
+        let mut fields = FieldLinesBuf::default();
+        all.iter().for_each(|some| fields.extend(*some));
+        fields
+    }
+
+    /// Appends a field. Its value holds no end of a line, and no other control byte.
+    pub fn push(&mut self, name: &str, value: &str) {
+        debug_assert!(!value.bytes().any(|byte| byte.is_ascii_control()), "{name}: {value:?}");
+        let lines = self.lines.to_mut();
+        lines.reserve(name.len() + SEPARATOR.len() + value.len() + END.len());
+        lines.extend([name, SEPARATOR, value, END]);
+        self.parts.to_mut().push((name.len(), value.len()));
+    }
+
+    /// Forgets all fields, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.lines.to_mut().clear();
+        self.parts.to_mut().clear();
+    }
+
+    /// Appends all of `fields`.
+    pub fn extend(&mut self, fields: FieldLines<'_>) {
+        if !fields.parts.is_empty() {
+            self.lines.to_mut().push_str(fields.lines);
+            self.parts.to_mut().extend_from_slice(fields.parts);
+        }
+    }
+
+    /// True: there are none.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The fields.
+    #[inline]
+    pub fn get(&self) -> FieldLines<'_> {
+        FieldLines { lines: &self.lines, parts: &self.parts }
+    }
+
+    /// Bytes behind pointers.
+    pub fn held_bytes(&self) -> usize {
+        let lines = if let Cow::Owned(lines) = &self.lines { lines.capacity() } else { 0 };
+        let parts = if let Cow::Owned(parts) = &self.parts { parts.capacity() } else { 0 };
+        lines + parts * size_of::<(usize, usize)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: FieldLines<'static> = field_lines!("Allow": "GET", "X-Y": "");
+
+    #[test]
+    fn fields_are_lines_and_parts() {
+        assert_eq!(TWO.lines(), b"Allow: GET\r\nX-Y: \r\n");
+        assert_eq!(TWO.iter().collect::<Vec<_>>(), [("Allow", "GET"), ("X-Y", "")]);
+        let mut fields = FieldLinesBuf::default();
+        fields.push("Vary", "Host: a");
+        fields.extend(TWO);
+        fields.push("Z", "1");
+        let all = [("Vary", "Host: a"), ("Allow", "GET"), ("X-Y", ""), ("Z", "1")];
+        assert_eq!(fields.get().iter().collect::<Vec<_>>(), all);
+        assert_eq!(fields.get().lines(), b"Vary: Host: a\r\nAllow: GET\r\nX-Y: \r\nZ: 1\r\n");
+        assert_eq!(FieldLinesBuf::from(TWO).get(), TWO);
+        assert_eq!(FieldLinesBuf::from(TWO).held_bytes(), 0);
+        assert_eq!(FieldLines::NONE.iter().count(), 0);
+    }
+}

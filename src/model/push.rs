@@ -1,0 +1,197 @@
+//! Where a server sends the events of a task, and the four operations on that (A2A 1.0 §3.1.7 to
+//! §3.1.10).
+//!
+//! Law: as with messages, a view is over packed fields, whose text stands as between the quotes of
+//! a JSON string. A configuration holds secrets: nothing here shows them when it is printed.
+
+use std::fmt;
+
+use super::{
+    build::put_text,
+    pack::{PackedFields, Packer},
+    text::{RawText, Text},
+};
+
+/// Field numbers of a packed configuration (`lf.a2a.v1.TaskPushNotificationConfig`, and from 7 on
+/// those of its `authentication`).
+pub(crate) mod push_tag {
+    pub const ID: u8 = 2;
+    pub const TASK_ID: u8 = 3;
+    pub const URL: u8 = 4;
+    pub const TOKEN: u8 = 5;
+    pub const SCHEME: u8 = 7;
+    pub const CREDENTIALS: u8 = 8;
+}
+
+/// A packed push configuration (`TaskPushNotificationConfig`; wire §1.6).
+#[derive(Clone, Copy)]
+pub struct PushConfig<'a>(pub(crate) &'a [u8]);
+
+impl<'a> PushConfig<'a> {
+    fn text(self, tag: u8) -> Option<RawText<'a>> {
+        PackedFields(self.0).text(tag).filter(|text| !text.is_empty())
+    }
+
+    /// The task; `None` in a configuration that rides on a message.
+    pub fn task_id(self) -> Option<RawText<'a>> {
+        self.text(push_tag::TASK_ID)
+    }
+
+    /// Its own id among those of the task; a server makes one up where a client gives none.
+    pub fn id(self) -> Option<RawText<'a>> {
+        self.text(push_tag::ID)
+    }
+
+    /// Where events are sent.
+    pub fn url(self) -> RawText<'a> {
+        self.text(push_tag::URL).unwrap_or_default()
+    }
+
+    /// What the server sends with each event, by which the receiver knows it.
+    pub fn token(self) -> Option<RawText<'a>> {
+        self.text(push_tag::TOKEN)
+    }
+
+    /// The scheme of the server's `Authorization` (RFC 9110 §11.1).
+    pub fn scheme(self) -> Option<RawText<'a>> {
+        self.text(push_tag::SCHEME)
+    }
+
+    /// What follows the scheme there; servers may mask it in what they show.
+    pub fn credentials(self) -> Option<RawText<'a>> {
+        self.text(push_tag::CREDENTIALS)
+    }
+}
+
+impl fmt::Debug for PushConfig<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (task_id, id, url) = (self.task_id(), self.id(), self.url());
+        f.debug_struct("PushConfig")
+            .field("task_id", &task_id)
+            .field("id", &id)
+            .field("url", &url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An owned push configuration.
+///
+/// ```
+/// use peregrine::model::PushConfigBuf;
+///
+/// let config = PushConfigBuf::new("https://hooks.example/a2a").token("t-1").bearer("secret");
+/// assert_eq!(config.view().url(), "https://hooks.example/a2a");
+/// ```
+#[derive(Clone)]
+pub struct PushConfigBuf {
+    packed: Vec<u8>,
+}
+
+impl PushConfigBuf {
+    /// A configuration with nothing but a URL.
+    pub fn new<'t>(url: impl Into<Text<'t>>) -> PushConfigBuf {
+        PushConfigBuf { packed: Vec::new() }.with(push_tag::URL, url.into())
+    }
+
+    /// Names the task.
+    #[must_use]
+    pub fn task_id<'t>(self, task_id: impl Into<Text<'t>>) -> PushConfigBuf {
+        self.with(push_tag::TASK_ID, task_id.into())
+    }
+
+    /// Names the configuration; one of that id is replaced.
+    #[must_use]
+    pub fn id<'t>(self, id: impl Into<Text<'t>>) -> PushConfigBuf {
+        self.with(push_tag::ID, id.into())
+    }
+
+    /// Gives what the server shall send with each event.
+    #[must_use]
+    pub fn token<'t>(self, token: impl Into<Text<'t>>) -> PushConfigBuf {
+        self.with(push_tag::TOKEN, token.into())
+    }
+
+    /// Gives what the server shall authorize itself with: a scheme and its credentials.
+    #[must_use]
+    pub fn authentication<'t>(
+        self,
+        scheme: impl Into<Text<'t>>,
+        credentials: impl Into<Text<'t>>,
+    ) -> PushConfigBuf {
+        let with_scheme = self.with(push_tag::SCHEME, scheme.into());
+        with_scheme.with(push_tag::CREDENTIALS, credentials.into())
+    }
+
+    /// Gives a bearer token (RFC 6750) to authorize itself with.
+    #[must_use]
+    pub fn bearer<'t>(self, credentials: impl Into<Text<'t>>) -> PushConfigBuf {
+        self.authentication("Bearer", credentials)
+    }
+
+    /// The configuration.
+    pub fn view(&self) -> PushConfig<'_> {
+        PushConfig(&self.packed)
+    }
+
+    fn with(mut self, tag: u8, text: Text<'_>) -> PushConfigBuf {
+        super::build::remove(&mut self.packed, tag);
+        put_text(&mut Packer(&mut self.packed), tag, text);
+        self
+    }
+}
+
+/// One of the four operations on push configurations.
+#[derive(Clone, Copy, Debug)]
+pub enum PushCall<'a> {
+    /// Makes or replaces a configuration, which names its task.
+    Set(PushConfig<'a>),
+    /// Reads one.
+    Get {
+        /// The task.
+        task_id: RawText<'a>,
+        /// Which of its configurations; `None`, before 1.0: the only one.
+        id: Option<RawText<'a>>,
+    },
+    /// Lists those of a task.
+    List {
+        /// The task.
+        task_id: RawText<'a>,
+        /// At most this many; 1.0 alone has pages.
+        page_size: Option<u32>,
+        /// Where to go on; 1.0 alone has pages.
+        page_token: Option<RawText<'a>>,
+    },
+    /// Deletes one.
+    Delete {
+        /// The task.
+        task_id: RawText<'a>,
+        /// Which of its configurations.
+        id: RawText<'a>,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_shows_what_was_set_last_and_no_secret_when_printed() {
+        let config = PushConfigBuf::new("https://a.example").id("1").task_id("t\"1").token("hush");
+        let config = config.authentication("Basic", "hush").bearer("hush\n").id("2");
+        let view = config.view();
+        assert_eq!((view.url(), view.task_id().is_some_and(|id| id == "t\"1")), {
+            (RawText::known(b"https://a.example"), true)
+        });
+        assert!(view.id().is_some_and(|id| id == "2"));
+        assert!(view.scheme().is_some_and(|scheme| scheme == "Bearer"));
+        assert!(view.credentials().is_some_and(|secret| secret == "hush\n"));
+        let printed = format!("{view:?}");
+        assert!(printed.contains("a.example") && !printed.contains("hush"), "{printed}");
+    }
+
+    #[test]
+    fn empty_text_is_unset() {
+        let config = PushConfigBuf::new("").token("");
+        assert!(config.view().token().is_none() && config.view().url().is_empty());
+    }
+}

@@ -1,0 +1,321 @@
+//! What a server said, in canonical form, whatever the generation and the binding it came in.
+//!
+//! Law: one holder is filled again and again and keeps its memory, so that what is read in the
+//! steady state allocates nothing. A task is read into a log of its own: its history as messages in
+//! their order, whoever wrote them, its artifacts, and then its status.
+
+mod error;
+mod fill;
+
+use std::{fmt, ops::Range};
+
+use super::{
+    json::JsonObject,
+    owned::TaskBuf,
+    pack::{Artifact, Message, PackedFields},
+    push::PushConfig,
+    state::TaskState,
+    text::RawText,
+    view::TaskView,
+};
+
+pub use error::ReadError;
+pub(crate) use fill::{ReadStatus, Shapes};
+
+/// What kind of thing it is that a server said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReceivedKind {
+    /// Nothing: the answer to a delete, or no answer yet.
+    #[default]
+    Nothing,
+    /// A task: an answer, or an item of a stream.
+    Task,
+    /// A direct message: an answer, or an item of a stream.
+    Message,
+    /// An item of a stream: the status changed.
+    StatusUpdate,
+    /// An item of a stream: an artifact appeared or grew.
+    ArtifactUpdate,
+    /// A page of tasks.
+    Page,
+    /// One push configuration.
+    PushConfig,
+    /// A list of push configurations.
+    PushConfigs,
+    /// A card, as the JSON that it is.
+    Card,
+}
+
+/// Tags of what was received beside tasks.
+mod tag {
+    pub const TASK_ID: u8 = 1;
+    pub const CONTEXT_ID: u8 = 2;
+    pub const MESSAGE: u8 = 3;
+    pub const ARTIFACT: u8 = 4;
+    pub const METADATA: u8 = 5;
+    pub const NEXT_PAGE: u8 = 6;
+    pub const CONFIG: u8 = 7;
+    pub const CARD: u8 = 8;
+}
+
+/// One thing that a server said. Made once, it is filled by the readers of any generation.
+#[derive(Clone, Default)]
+pub struct Received {
+    kind: ReceivedKind,
+    /// All but tasks, packed.
+    fields: Vec<u8>,
+    /// The first `tasks_len` are what was received, the others memory to be used again.
+    tasks: Vec<ReceivedTask>,
+    tasks_len: usize,
+    numbers: Numbers,
+    /// A message or an artifact of a task, before it is part of its log.
+    scratch: Vec<u8>,
+    span: Range<usize>,
+}
+
+/// What is no text.
+#[derive(Clone, Copy, Default)]
+struct Numbers {
+    state: Option<TaskState>,
+    at_ms: u64,
+    append: bool,
+    last_chunk: bool,
+    is_final: bool,
+    page_size: u32,
+    total_size: u64,
+}
+
+/// A task, and what the log of a task has no place for.
+#[derive(Clone)]
+struct ReceivedTask {
+    task: TaskBuf,
+    /// Empty: there is none.
+    metadata: Vec<u8>,
+}
+
+impl ReceivedTask {
+    fn metadata(&self) -> Option<JsonObject<'_>> {
+        Some(self.metadata.as_slice()).filter(|some| !some.is_empty()).map(JsonObject::known)
+    }
+}
+
+/// A changed status of a task (A2A 1.0 §4.2.1).
+#[derive(Clone, Copy)]
+pub struct StatusUpdate<'a> {
+    /// The task; never empty.
+    pub task_id: RawText<'a>,
+    /// Its conversation; empty in 0.1, whose events do not say it.
+    pub context_id: RawText<'a>,
+    /// The new state.
+    pub state: TaskState,
+    /// When, in milliseconds since the Unix epoch; 0: the server did not say.
+    pub at_ms: u64,
+    /// What the agent says about it.
+    pub message: Option<Message<'a>>,
+    /// What goes with the event.
+    pub metadata: Option<JsonObject<'a>>,
+    /// True: the server says that its stream ends here. Only generations before 1.0 do.
+    pub is_final: bool,
+}
+
+/// An artifact that appeared or grew (A2A 1.0 §4.2.2).
+#[derive(Clone, Copy)]
+pub struct ArtifactUpdate<'a> {
+    /// The task; never empty.
+    pub task_id: RawText<'a>,
+    /// Its conversation; empty in 0.1, whose events do not say it.
+    pub context_id: RawText<'a>,
+    /// The artifact, or the chunk to append.
+    pub artifact: Artifact<'a>,
+    /// True: extends the parts of the artifact with this id; false: replaces it.
+    pub append: bool,
+    /// True: nothing more will be appended.
+    pub last_chunk: bool,
+    /// What goes with the event.
+    pub metadata: Option<JsonObject<'a>>,
+}
+
+/// A page of tasks (A2A 1.0 §3.1.4).
+#[derive(Clone, Copy)]
+pub struct TaskPage<'a> {
+    tasks: &'a [ReceivedTask],
+    /// Token of the next page; empty: this is the last.
+    pub next_page_token: RawText<'a>,
+    /// The page size that the server applied; 0: it did not say.
+    pub page_size: u32,
+    /// Matching tasks before paging; 0 with tasks: it did not say.
+    pub total_size: u64,
+}
+
+impl<'a> TaskPage<'a> {
+    /// The tasks, each with its metadata, in the server's order.
+    pub fn tasks(self) -> impl Iterator<Item = (TaskView<'a>, Option<JsonObject<'a>>)> {
+        self.tasks.iter().map(|held| (held.task.view(), held.metadata()))
+    }
+}
+
+impl Received {
+    /// One that holds nothing.
+    pub fn new() -> Received {
+        Received::default()
+    }
+
+    /// What it holds.
+    pub fn kind(&self) -> ReceivedKind {
+        self.kind
+    }
+
+    /// The task, of an answer or of a stream's snapshot.
+    pub fn task(&self) -> Option<TaskView<'_>> {
+        self.only_task().map(|held| held.task.view())
+    }
+
+    /// The task as a value to keep and to apply events to.
+    pub fn task_buf(&self) -> Option<&TaskBuf> {
+        self.only_task().map(|held| &held.task)
+    }
+
+    /// `Task.metadata`, for which a log of events has no place.
+    pub fn task_metadata(&self) -> Option<JsonObject<'_>> {
+        self.only_task().and_then(ReceivedTask::metadata)
+    }
+
+    /// The direct message.
+    pub fn message(&self) -> Option<Message<'_>> {
+        let said = self.first(ReceivedKind::Message, tag::MESSAGE);
+        said.map(Message)
+    }
+
+    /// The changed status.
+    pub fn status_update(&self) -> Option<StatusUpdate<'_>> {
+        let state = self.numbers.state.filter(|_| self.kind == ReceivedKind::StatusUpdate)?;
+        let fields = PackedFields(&self.fields);
+        Some(StatusUpdate {
+            task_id: fields.text(tag::TASK_ID).unwrap_or_default(),
+            context_id: fields.text(tag::CONTEXT_ID).unwrap_or_default(),
+            state,
+            at_ms: self.numbers.at_ms,
+            message: fields.first(tag::MESSAGE).map(Message),
+            metadata: fields.first(tag::METADATA).map(JsonObject::known),
+            is_final: self.numbers.is_final,
+        })
+    }
+
+    /// The artifact that appeared or grew.
+    pub fn artifact_update(&self) -> Option<ArtifactUpdate<'_>> {
+        let artifact = self.first(ReceivedKind::ArtifactUpdate, tag::ARTIFACT)?;
+        let fields = PackedFields(&self.fields);
+        Some(ArtifactUpdate {
+            task_id: fields.text(tag::TASK_ID).unwrap_or_default(),
+            context_id: fields.text(tag::CONTEXT_ID).unwrap_or_default(),
+            artifact: Artifact::new(artifact),
+            append: self.numbers.append,
+            last_chunk: self.numbers.last_chunk,
+            metadata: fields.first(tag::METADATA).map(JsonObject::known),
+        })
+    }
+
+    /// The page of tasks.
+    pub fn page(&self) -> Option<TaskPage<'_>> {
+        (self.kind == ReceivedKind::Page).then(|| TaskPage {
+            tasks: self.tasks.get(..self.tasks_len).unwrap_or_default(),
+            next_page_token: self.next_page_token().unwrap_or_default(),
+            page_size: self.numbers.page_size,
+            total_size: self.numbers.total_size,
+        })
+    }
+
+    /// Token of the next page, of tasks or of push configurations; `None`: there is none.
+    pub fn next_page_token(&self) -> Option<RawText<'_>> {
+        PackedFields(&self.fields).text(tag::NEXT_PAGE).filter(|token| !token.is_empty())
+    }
+
+    /// The one push configuration.
+    pub fn push_config(&self) -> Option<PushConfig<'_>> {
+        self.first(ReceivedKind::PushConfig, tag::CONFIG).map(PushConfig)
+    }
+
+    /// All push configurations of a list, or the one.
+    pub fn push_configs(&self) -> impl Iterator<Item = PushConfig<'_>> {
+        let configs = PackedFields(&self.fields).filter(|(tag, _)| *tag == tag::CONFIG);
+        configs.map(|(_, config)| PushConfig(config))
+    }
+
+    /// The card, as the JSON that it is.
+    pub fn card(&self) -> Option<JsonObject<'_>> {
+        self.first(ReceivedKind::Card, tag::CARD).map(JsonObject::known)
+    }
+
+    /// The task that it is or is about, if it says.
+    pub fn task_id(&self) -> Option<RawText<'_>> {
+        let id = match self.kind {
+            ReceivedKind::Task => self.task().map(|task| task.id()),
+            ReceivedKind::Message => self.message().and_then(Message::task_id),
+            ReceivedKind::StatusUpdate | ReceivedKind::ArtifactUpdate => {
+                PackedFields(&self.fields).text(tag::TASK_ID)
+            }
+            ReceivedKind::PushConfig => self.push_config().and_then(PushConfig::task_id),
+            ReceivedKind::Nothing
+            | ReceivedKind::Page
+            | ReceivedKind::PushConfigs
+            | ReceivedKind::Card => None,
+        };
+        id.filter(|id| !id.is_empty())
+    }
+
+    /// The conversation that it belongs to, if it says.
+    pub fn context_id(&self) -> Option<RawText<'_>> {
+        let id = match self.kind {
+            ReceivedKind::Task => self.task().map(|task| task.context_id()),
+            ReceivedKind::Message => self.message().and_then(Message::context_id),
+            ReceivedKind::StatusUpdate | ReceivedKind::ArtifactUpdate => {
+                PackedFields(&self.fields).text(tag::CONTEXT_ID)
+            }
+            ReceivedKind::Nothing
+            | ReceivedKind::Page
+            | ReceivedKind::PushConfig
+            | ReceivedKind::PushConfigs
+            | ReceivedKind::Card => None,
+        };
+        id.filter(|id| !id.is_empty())
+    }
+
+    /// The state of the task, where a task or a status was received.
+    pub fn state(&self) -> Option<TaskState> {
+        match self.status_update() {
+            Some(update) => Some(update.state),
+            None => self.task().map(|task| task.status().state),
+        }
+    }
+
+    /// Where in the bytes that were read the thing itself stands, without its envelope: to be
+    /// passed on as it is. Empty where those bytes were no JSON, or there was nothing.
+    pub fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// Bytes of memory that it takes, in use or kept for the next.
+    pub fn held_bytes(&self) -> usize {
+        let tasks = self.tasks.iter().map(|held| held.task.held_bytes() + held.metadata.capacity());
+        let table = self.tasks.capacity() * size_of::<ReceivedTask>();
+        self.fields.capacity() + self.scratch.capacity() + table + tasks.sum::<usize>()
+    }
+
+    fn only_task(&self) -> Option<&ReceivedTask> {
+        self.tasks.first().filter(|_| self.kind == ReceivedKind::Task)
+    }
+
+    fn first(&self, kind: ReceivedKind, tag: u8) -> Option<&[u8]> {
+        PackedFields(&self.fields).first(tag).filter(|_| self.kind == kind)
+    }
+}
+
+impl fmt::Debug for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Received")
+            .field("kind", &self.kind)
+            .field("task_id", &self.task_id())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}

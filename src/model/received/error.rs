@@ -1,0 +1,67 @@
+//! Why what a server said is not understood: which member, and what was expected there.
+
+use std::{borrow::Cow, fmt};
+
+/// What a server said is not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadError {
+    /// The member, as a path from what was read: `task.history[2].role`; empty: all of it.
+    pub path: String,
+    /// What was expected there, as the end of a sentence: `must be a task state`.
+    pub expected: Cow<'static, str>,
+}
+
+impl ReadError {
+    /// Something is wrong with all of it, or with a member whose path follows by
+    /// [`ReadError::within`].
+    pub fn new(expected: impl Into<Cow<'static, str>>) -> ReadError {
+        ReadError { path: String::new(), expected: expected.into() }
+    }
+
+    /// Something is wrong with this member.
+    #[cold]
+    pub fn at(member: &str, expected: impl Into<Cow<'static, str>>) -> ReadError {
+        ReadError { path: member.to_owned(), expected: expected.into() }
+    }
+
+    /// The same, seen from what has it as this member.
+    #[cold]
+    #[must_use]
+    pub fn within(mut self, member: &str) -> ReadError {
+        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        self.path.insert_str(0, dot);
+        self.path.insert_str(0, member);
+        self
+    }
+
+    /// The same, seen from the list that has it as its element of this number, from 0.
+    #[cold]
+    #[must_use]
+    pub fn element(self, index: usize) -> ReadError {
+        self.within(&format!("[{index}]"))
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_str() {
+            "" => write!(f, "it {}", self.expected),
+            path => write!(f, "{path} {}", self.expected),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_made_from_the_inside_out() {
+        let error = ReadError::at("role", "must be a role").element(2).within("history");
+        assert_eq!(error.clone().within("task").to_string(), "task.history[2].role must be a role");
+        assert_eq!(ReadError::new("must be an object").to_string(), "it must be an object");
+        assert_eq!(ReadError::new("x").element(0).within("parts").path, "parts[0]");
+    }
+}

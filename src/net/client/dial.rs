@@ -1,0 +1,201 @@
+//! From a name to a connected socket.
+//!
+//! Laws: every address is shown to the guard before anything is sent to it. A name with many
+//! addresses costs a bounded number of attempts, of which the next begins when the last has failed
+//! or has had its head start, so a dead address delays a call and does not fail it (RFC 8305).
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
+
+use crate::client::{HttpOrigin, TransportError};
+
+use super::{options::ConnectGuard, tls::one_line};
+
+/// Addresses of a name that are tried; who has more has enough.
+const ADDRESSES_MAX: usize = 8;
+
+/// How long an attempt has before the next one begins beside it (RFC 8305 §8: 250 ms).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// When the system asks a silent peer whether it is there, and how often before it gives up: a
+/// stream may be silent for hours, and nothing else would notice that the other side has gone.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEPALIVE_EACH: Duration = Duration::from_secs(15);
+const KEEPALIVE_TRIES: u32 = 4;
+
+/// Connects to an origin's host; whoever calls limits the time.
+///
+/// # Errors
+/// [`TransportError::Resolve`], [`TransportError::Refused`], [`TransportError::Connect`].
+pub(super) async fn dial(
+    origin: &HttpOrigin,
+    guard: ConnectGuard,
+) -> Result<TcpStream, TransportError> {
+    let mut addresses = resolve(origin).await?;
+    let mut refused = String::new();
+    addresses.retain(|address| match guard(origin, *address) {
+        Ok(()) => true,
+        Err(why) => {
+            refused = format!("{address}: {why}");
+            false
+        }
+    });
+    if addresses.is_empty() {
+        return Err(TransportError::Refused(refused));
+    }
+    connect_first(&in_turns(&addresses)).await
+}
+
+/// At least one address.
+async fn resolve(origin: &HttpOrigin) -> Result<Vec<SocketAddr>, TransportError> {
+    let (name, port) = (origin.host_name(), origin.port());
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let unresolved = |why: &str| TransportError::Resolve(format!("{name}: {why}"));
+    let found = lookup_host((name, port)).await.map_err(|e| unresolved(&one_line(&e)))?;
+    let found: Vec<SocketAddr> = found.collect();
+    if found.is_empty() { Err(unresolved("it has no address")) } else { Ok(found) }
+}
+
+/// The families in turns, each in the system's order, beginning with the system's favourite
+/// (RFC 8305 §4).
+fn in_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let is_first = |address: &&SocketAddr| address.is_ipv6() == addresses[0].is_ipv6();
+    let mut favourites = addresses.iter().filter(is_first);
+    let mut others = addresses.iter().filter(|address| !is_first(address));
+    let mut ordered = Vec::new();
+    loop {
+        let before = ordered.len();
+        ordered.extend(favourites.next());
+        ordered.extend(others.next());
+        if ordered.len() == before || ordered.len() >= ADDRESSES_MAX {
+            ordered.truncate(ADDRESSES_MAX);
+            return ordered;
+        }
+    }
+}
+
+type Attempt = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+
+/// The first connection that is made; the other attempts end with it.
+async fn connect_first(addresses: &[SocketAddr]) -> Result<TcpStream, TransportError> {
+    let mut waiting = addresses.iter();
+    let mut attempts: Vec<Attempt> = Vec::new();
+    let mut failed = String::new();
+    let mut head_start = Box::pin(tokio::time::sleep(Duration::ZERO));
+    poll_fn(|cx| {
+        loop {
+            let mut is_made = None;
+            attempts.retain_mut(|attempt| match attempt.as_mut().poll(cx) {
+                Poll::Pending => true,
+                Poll::Ready(Ok(stream)) => {
+                    is_made = Some(stream);
+                    false
+                }
+                Poll::Ready(Err(error)) => {
+                    failed = one_line(&error);
+                    false
+                }
+            });
+            if let Some(stream) = is_made {
+                return Poll::Ready(Ok(stream));
+            }
+            if !attempts.is_empty() && head_start.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            match waiting.next() {
+                Some(address) => {
+                    attempts.push(Box::pin(connect(*address)));
+                    head_start.as_mut().reset(tokio::time::Instant::now() + HEAD_START);
+                }
+                None if attempts.is_empty() => {
+                    let (first, why) = (addresses[0], std::mem::take(&mut failed));
+                    return Poll::Ready(Err(TransportError::Connect(format!("{first}: {why}"))));
+                }
+                None => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
+    socket.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER);
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
+    let keepalive = keepalive.with_interval(KEEPALIVE_EACH).with_retries(KEEPALIVE_TRIES);
+    // A system without the option has no keepalive, and works.
+    let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
+    socket.connect(address).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn families_are_tried_in_turns_and_not_for_ever() {
+        let all = addresses(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "2.2.2.2:1"]);
+        let turns = addresses(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "2.2.2.2:1", "[::3]:1"]);
+        assert_eq!(in_turns(&all), turns);
+        let many = vec![all[0]; 100];
+        assert_eq!(in_turns(&many).len(), ADDRESSES_MAX);
+        assert_eq!(in_turns(&all[3..4]), all[3..4]);
+    }
+
+    /// Runs in a runtime of its own.
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(work)
+    }
+
+    #[test]
+    fn a_dead_address_does_not_fail_a_call() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let alive = listener.local_addr().unwrap();
+        // Nobody listens there: the socket is bound and takes no connection.
+        let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let stream = run(connect_first(&[dead, dead, alive])).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), alive);
+        assert!(stream.nodelay().unwrap());
+        let error = run(connect_first(&[dead])).unwrap_err();
+        assert!(matches!(error, TransportError::Connect(why) if why.contains("refused")));
+    }
+
+    #[test]
+    fn nobody_is_connected_to_whom_the_guard_refuses() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let origin = HttpOrigin::parse(&url).unwrap().origin;
+        let refused = run(dial(&origin, |_, _| Err("it is private".to_owned()))).unwrap_err();
+        assert!(matches!(refused, TransportError::Refused(why) if why.contains("private")));
+        assert!(listener.accept().is_err());
+        run(dial(&origin, |origin, address| {
+            if origin.port() == address.port() { Ok(()) } else { Err(String::new()) }
+        }))
+        .unwrap();
+    }
+
+    #[test]
+    fn a_name_without_addresses_is_said() {
+        let origin = HttpOrigin::parse("http://no.such.name.invalid/").unwrap().origin;
+        let error = run(dial(&origin, |_, _| Ok(()))).unwrap_err();
+        assert!(matches!(error, TransportError::Resolve(why) if why.contains("invalid")));
+    }
+}

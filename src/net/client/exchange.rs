@@ -1,0 +1,399 @@
+//! One request and its response over HTTP/1.x: bytes between [`Http1Connection`] and a [`Link`].
+//!
+//! Laws: what is sent and what is read go on side by side, so a server that answers early is heard,
+//! and one that takes nothing before it has spoken is no deadlock. Everything that a request needs
+//! lies in one `Http1Exchange`, which goes from request to request; a connection between two has
+//! none.
+
+use std::{
+    cell::Cell,
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::AsyncWrite;
+
+use crate::{
+    client::{
+        HttpRequest, TransportError,
+        http1::{Http1Connection, Http1Event, ResponseBuf},
+    },
+    http::{FieldLines, FieldLinesBuf, client::ResponseLimits},
+};
+
+use super::{
+    due::{ClientClock, Due, NEVER_MS},
+    link::Link,
+    tls::transport_error,
+};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Bytes of content that are copied behind their head, to leave in one write without a list.
+const COPIED_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of buffers that are kept for the next request.
+const KEPT_BYTES_MAX: usize = 128 * 1024;
+
+thread_local! {
+    /// What is read into. All requests of a thread take turns, so those that wait hold no room;
+    /// what a request cannot use up at once it keeps.
+    static READ_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Buffers and state of one request.
+#[derive(Default)]
+pub(super) struct Http1Exchange {
+    link: Option<Link>,
+    http1: Http1Connection,
+    /// The head of the response.
+    pub(super) response: ResponseBuf,
+    /// Input that is left, of which the bytes before `start` are used up.
+    input: Vec<u8>,
+    start: usize,
+    /// The head of the request, and its content if that is short.
+    output: Vec<u8>,
+    /// Bytes of head and content that have gone out.
+    sent: usize,
+    /// Why nothing more goes out.
+    is_deaf: bool,
+    /// True: a byte of a response has come.
+    pub(super) is_answered: bool,
+    due: Due,
+    /// When the silence since the last byte of the content has been too long; 0: not known yet.
+    silent_ms: u64,
+}
+
+/// What the driving of an exchange needs beside it.
+#[derive(Clone, Copy)]
+pub(super) struct ExchangeCx<'a> {
+    pub(super) clock: ClientClock,
+    pub(super) limits: &'a ResponseLimits,
+}
+
+impl Http1Exchange {
+    /// Writes the head of a request for this connection. `proxy`: fields for the proxy, if the
+    /// connection leads to one.
+    ///
+    /// # Errors
+    /// [`TransportError::Io`]: the target is none.
+    pub(super) fn begin(
+        &mut self,
+        link: Link,
+        request: &HttpRequest<'_>,
+        proxy: FieldLines<'_>,
+    ) -> Result<(), TransportError> {
+        self.http1 = Http1Connection::default();
+        let begun = if link.to_proxy && !proxy.is_empty() {
+            let all = FieldLinesBuf::of(&[request.fields, proxy]);
+            let request = HttpRequest { fields: all.get(), ..*request };
+            self.http1.begin(&request, true, &mut self.output)
+        } else {
+            self.http1.begin(request, link.to_proxy, &mut self.output)
+        };
+        begun.map_err(|refused| TransportError::Io(refused.to_string()))?;
+        if request.body.len() <= COPIED_BYTES_MAX {
+            self.output.extend_from_slice(request.body);
+        }
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// Asks a proxy for a tunnel.
+    ///
+    /// # Errors
+    /// [`TransportError::Io`]: the authority is none.
+    pub(super) fn begin_connect(
+        &mut self,
+        link: Link,
+        authority: &str,
+        fields: FieldLines<'_>,
+    ) -> Result<(), TransportError> {
+        self.http1 = Http1Connection::default();
+        let begun = self.http1.begin_connect(authority, fields, &mut self.output);
+        begun.map_err(|refused| TransportError::Io(refused.to_string()))?;
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// Sends the request, and reads until the head of the final response is in `response`.
+    ///
+    /// # Errors
+    /// [`TransportError`]; the connection is then gone.
+    pub(super) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &[u8],
+        due_ms: u64,
+        with: ExchangeCx<'_>,
+    ) -> Poll<Result<(), TransportError>> {
+        let done = ready!(self.poll_head_inner(cx, body, due_ms, with));
+        if done.is_err() {
+            self.link = None;
+        }
+        Poll::Ready(done)
+    }
+
+    fn poll_head_inner(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &[u8],
+        due_ms: u64,
+        with: ExchangeCx<'_>,
+    ) -> Poll<Result<(), TransportError>> {
+        loop {
+            if self.http1.needs_request() && !self.is_deaf {
+                self.send(cx, body);
+            }
+            // The body does not begin before the head is whole: nothing is put there.
+            match self.poll_read(cx, &mut Vec::new(), 0, with) {
+                Poll::Ready(Ok(Http1Event::More)) => {}
+                Poll::Ready(event) => return Poll::Ready(event.map(|_| ())),
+                Poll::Pending => {
+                    ready!(self.due.poll(cx, with.clock, due_ms));
+                    return Poll::Ready(Err(TransportError::Timeout("response")));
+                }
+            }
+        }
+    }
+
+    /// Reads content, as [`HttpResponse::poll_read`](crate::client::HttpResponse::poll_read) says.
+    /// At its end the connection is given back, if it can be used again.
+    ///
+    /// # Errors
+    /// [`TransportError`]; the connection is then gone.
+    pub(super) fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        (out, room): (&mut Vec<u8>, usize),
+        idle_ms: u64,
+        with: ExchangeCx<'_>,
+    ) -> Poll<Result<BodyRead, TransportError>> {
+        let read = ready!(self.poll_body_inner(cx, (out, room), idle_ms, with));
+        Poll::Ready(match read {
+            Ok(BodyPiece::More) => Ok(BodyRead::More),
+            Ok(BodyPiece::End { is_reusable }) => {
+                let link = self.link.take().filter(|_| is_reusable);
+                Ok(BodyRead::End(link))
+            }
+            Err(error) => {
+                self.link = None;
+                Err(error)
+            }
+        })
+    }
+
+    fn poll_body_inner(
+        &mut self,
+        cx: &mut Context<'_>,
+        (out, room): (&mut Vec<u8>, usize),
+        idle_ms: u64,
+        with: ExchangeCx<'_>,
+    ) -> Poll<Result<BodyPiece, TransportError>> {
+        let end = out.len() + room.max(1);
+        let before = out.len();
+        let mut event = self.step(out, end - out.len(), with)?;
+        loop {
+            match event {
+                Http1Event::End { is_reusable } => {
+                    return Poll::Ready(Ok(BodyPiece::End { is_reusable }));
+                }
+                Http1Event::More | Http1Event::Head if out.len() > before => {
+                    return Poll::Ready(Ok(BodyPiece::More));
+                }
+                Http1Event::More | Http1Event::Head => {}
+            }
+            event = match self.poll_read(cx, out, end - out.len(), with) {
+                Poll::Ready(event) => event?,
+                Poll::Pending => {
+                    ready!(self.poll_silent(cx, idle_ms, with.clock));
+                    return Poll::Ready(Err(TransportError::Timeout("byte of the body")));
+                }
+            };
+        }
+    }
+
+    /// Writes to the other side of an upgraded connection.
+    ///
+    /// # Errors
+    /// [`TransportError::Closed`], [`TransportError::Tls`], [`TransportError::Io`].
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, TransportError>> {
+        let Some(link) = &mut self.link else { return Poll::Ready(Err(CLOSED)) };
+        let sent = ready!(Pin::new(&mut *link).poll_write(cx, bytes));
+        // What a session holds back leaves as soon as the socket takes it.
+        if let Poll::Ready(Err(error)) = Pin::new(link).poll_flush(cx) {
+            return Poll::Ready(Err(broken(&error, false)));
+        }
+        Poll::Ready(sent.map_err(|error| broken(&error, false)))
+    }
+
+    /// Whether the request may be made again on another connection: nothing of a response has
+    /// come, and the server cannot have read it or the caller says that it may be repeated.
+    pub(super) fn may_repeat(&self, is_repeatable: bool) -> bool {
+        !self.is_answered && (is_repeatable || self.sent == 0)
+    }
+
+    /// A response that nobody reads, but that was over: its connection is of use.
+    pub(super) fn end_unread(&mut self, with: ExchangeCx<'_>) -> Option<Link> {
+        let link = self.link.take()?;
+        match self.step(&mut Vec::new(), 0, with) {
+            Ok(Http1Event::End { is_reusable: true }) => Some(link),
+            Ok(Http1Event::End { is_reusable: false } | Http1Event::More | Http1Event::Head)
+            | Err(_) => None,
+        }
+    }
+
+    /// The tunnel that CONNECT or an upgrade has made; `None` if bytes have come through already,
+    /// which belong to nobody.
+    pub(super) fn take_tunnel(&mut self) -> Option<Link> {
+        self.link.take().filter(|_| self.start == self.input.len())
+    }
+
+    /// Ready for another request. Large buffers are not kept.
+    pub(super) fn clear(&mut self) {
+        self.link = None;
+        self.input.clear();
+        self.output.clear();
+        (self.start, self.sent, self.silent_ms) = (0, 0, 0);
+        (self.is_deaf, self.is_answered) = (false, false);
+        for buffer in [&mut self.input, &mut self.output] {
+            if buffer.capacity() > KEPT_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+        if self.response.held_bytes() > KEPT_BYTES_MAX {
+            self.response = ResponseBuf::default();
+        }
+    }
+
+    /// Sends what the socket takes. What fails shows in what can be read: the server may have said
+    /// why.
+    fn send(&mut self, cx: &mut Context<'_>, body: &[u8]) {
+        let Some(link) = &mut self.link else { return };
+        let is_copied = body.len() <= COPIED_BYTES_MAX;
+        let total = self.output.len() + if is_copied { 0 } else { body.len() };
+        while self.sent < total {
+            let head = self.output.get(self.sent..).unwrap_or_default();
+            let rest = match self.sent.checked_sub(self.output.len()) {
+                Some(at) => &body[at..],
+                None => body,
+            };
+            let wrote = match (is_copied, head.is_empty()) {
+                (true, _) => Pin::new(&mut *link).poll_write(cx, head),
+                (false, true) => Pin::new(&mut *link).poll_write(cx, rest),
+                (false, false) => {
+                    let pieces = [io::IoSlice::new(head), io::IoSlice::new(rest)];
+                    Pin::new(&mut *link).poll_write_vectored(cx, &pieces)
+                }
+            };
+            match wrote {
+                Poll::Ready(Ok(count)) if count > 0 => self.sent += count,
+                Poll::Ready(Ok(_) | Err(_)) => return self.is_deaf = true,
+                Poll::Pending => return,
+            }
+        }
+        match Pin::new(link).poll_flush(cx) {
+            Poll::Ready(Ok(())) => self.http1.sent(),
+            Poll::Ready(Err(_)) => self.is_deaf = true,
+            Poll::Pending => {}
+        }
+    }
+
+    /// Reads once, and gives what came to the connection.
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        room: usize,
+        with: ExchangeCx<'_>,
+    ) -> Poll<Result<Http1Event, TransportError>> {
+        debug_assert!(self.start == self.input.len());
+        let Some(link) = &mut self.link else { return Poll::Ready(Err(CLOSED)) };
+        let mut buffer = READ_BUFFER.take();
+        buffer.clear();
+        buffer.reserve(READ_BYTES);
+        let read = link.poll_fill(cx, &mut buffer);
+        let event = read.map(|read| match read {
+            Ok(0) => self.http1.eof(&self.response),
+            Ok(_) => self.take_in(&buffer, out, room, with),
+            Err(error) => Err(broken(&error, !self.is_answered)),
+        });
+        READ_BUFFER.set(buffer);
+        event
+    }
+
+    /// Gives what came to the connection, and keeps what is left.
+    fn take_in(
+        &mut self,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+        room: usize,
+        with: ExchangeCx<'_>,
+    ) -> Result<Http1Event, TransportError> {
+        (self.is_answered, self.silent_ms) = (true, 0);
+        let step = self.http1.advance(bytes, &mut self.response, out, room, with.limits)?;
+        self.input.clear();
+        self.input.extend_from_slice(&bytes[step.consumed..]);
+        self.start = 0;
+        Ok(step.event)
+    }
+
+    /// Gives what is left to the connection.
+    fn step(
+        &mut self,
+        out: &mut Vec<u8>,
+        room: usize,
+        with: ExchangeCx<'_>,
+    ) -> Result<Http1Event, TransportError> {
+        let input = &self.input[self.start..];
+        let step = self.http1.advance(input, &mut self.response, out, room, with.limits)?;
+        self.start += step.consumed;
+        debug_assert!(self.start <= self.input.len());
+        Ok(step.event)
+    }
+
+    /// Ready when nothing has come for too long.
+    fn poll_silent(&mut self, cx: &mut Context<'_>, idle_ms: u64, clock: ClientClock) -> Poll<()> {
+        if idle_ms == NEVER_MS {
+            return Poll::Pending;
+        }
+        if self.silent_ms == 0 {
+            self.silent_ms = clock.now_ms().saturating_add(idle_ms);
+        }
+        self.due.poll(cx, clock, self.silent_ms)
+    }
+}
+
+/// What became of reading content.
+pub(super) enum BodyRead {
+    /// There may be more.
+    More,
+    /// That was its end; the connection, if another request may use it.
+    End(Option<Link>),
+}
+
+enum BodyPiece {
+    More,
+    End { is_reusable: bool },
+}
+
+const CLOSED: TransportError = TransportError::Closed { before_response: false };
+
+/// A connection that broke, by whatever name the system has for it.
+fn broken(error: &io::Error, before_response: bool) -> TransportError {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::NotConnected
+        | io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::WriteZero => TransportError::Closed { before_response },
+        _ => transport_error(error),
+    }
+}

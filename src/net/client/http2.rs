@@ -1,0 +1,177 @@
+//! One connection of HTTP/2 for each origin, shared by all its requests. The protocol is h2's.
+//!
+//! Laws: of an origin that may speak HTTP/2 only one connection is opened at a time, and the others
+//! wait for it. A request that the server says it has not processed (RFC 9113 §8.7) is made again
+//! on a new connection; one that it may have processed is not, unless the caller allows it.
+
+mod response;
+mod slot;
+
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+};
+
+use bytes::Bytes;
+use h2::{Reason, client::SendRequest};
+use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
+
+use crate::client::{ClientLimits, HttpMethod, HttpRequest, TransportError};
+
+use super::{
+    due::{ClientClock, Due},
+    link::Link,
+    tls::one_line,
+};
+
+pub(super) use response::Http2Response;
+pub(super) use slot::{Claim, Http2Slot};
+
+/// Bytes that a server may send ahead of whoever reads them: of one response, and of all of a
+/// connection. Chrome and Go allow some megabytes; this is what one round trip of 20 ms at 100
+/// Mbit/s needs.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// A connection; clones share it.
+#[derive(Clone)]
+pub(super) struct Http2Sender {
+    send: SendRequest<Bytes>,
+    /// Shared with every request: whoever counts knows whether there are any.
+    in_use: Arc<()>,
+}
+
+impl Http2Sender {
+    /// Names the connection.
+    pub(super) fn in_use(&self) -> Arc<()> {
+        Arc::clone(&self.in_use)
+    }
+}
+
+/// Why there is no response.
+pub(super) struct Http2Failure {
+    pub(super) error: TransportError,
+    /// The request may be made again.
+    pub(super) may_repeat: bool,
+    /// The connection takes no request any more.
+    pub(super) is_over: bool,
+}
+
+/// Begins a connection, which a task of the current runtime drives until its last request is done
+/// and nobody has a sender.
+///
+/// # Errors
+/// [`TransportError::Http2`], [`TransportError::Closed`].
+pub(super) async fn start(
+    link: Link,
+    limits: &ClientLimits,
+) -> Result<Http2Sender, TransportError> {
+    let head_bytes = u32::try_from(limits.response_head_bytes_max).unwrap_or(u32::MAX);
+    let begun = h2::client::Builder::new()
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(head_bytes)
+        .handshake(link)
+        .await;
+    let (send, connection) = begun.map_err(|error| failure(&error, true))?;
+    tokio::spawn(async move {
+        // What ends it, its requests hear.
+        let _ = connection.await;
+    });
+    Ok(Http2Sender { send, in_use: Arc::default() })
+}
+
+/// Makes a request and waits for the head of its response.
+///
+/// # Errors
+/// [`Http2Failure`].
+pub(super) async fn ask(
+    sender: Http2Sender,
+    request: &HttpRequest<'_>,
+    clock: ClientClock,
+    limits: &ClientLimits,
+) -> Result<Http2Response, Http2Failure> {
+    let head = head(request).map_err(|error| {
+        let (may_repeat, is_over) = (false, false);
+        Http2Failure { error, may_repeat, is_over }
+    })?;
+    let Http2Sender { mut send, in_use } = sender;
+    let mut due = Due::default();
+    let failed = |error: &h2::Error, is_repeatable: bool| {
+        let why = failure(error, true);
+        let is_closed = matches!(why, TransportError::Closed { .. });
+        Http2Failure {
+            may_repeat: is_unprocessed(error) || is_repeatable && is_closed,
+            is_over: error.is_go_away() || error.is_io(),
+            error: why,
+        }
+    };
+    // Until the connection takes it, the server has not seen it.
+    poll_fn(|cx| send.poll_ready(cx)).await.map_err(|error| Http2Failure {
+        may_repeat: true,
+        is_over: true,
+        ..failed(&error, true)
+    })?;
+    let sent = send.send_request(head, request.body.is_empty());
+    let (mut response, mut stream) = sent.map_err(|error| failed(&error, true))?;
+    if !request.body.is_empty() {
+        // An error of the stream is an error of its response.
+        let _ = stream.send_data(Bytes::copy_from_slice(request.body), true);
+    }
+    let head = poll_fn(|cx| match Pin::new(&mut response).poll(cx) {
+        Poll::Ready(head) => Poll::Ready(head.map_err(|e| failed(&e, request.is_repeatable))),
+        Poll::Pending => due.poll(cx, clock, request.head_due_ms).map(|()| {
+            let error = TransportError::Timeout("response");
+            Err(Http2Failure { error, may_repeat: false, is_over: false })
+        }),
+    });
+    let (head, body) = head.await?.into_parts();
+    if head.headers.len() > limits.response_fields_max {
+        let error = TransportError::TooLarge("response_fields_max");
+        return Err(Http2Failure { error, may_repeat: false, is_over: false });
+    }
+    Ok(Http2Response::new(head, body, (due, clock), (limits, request.body_idle_ms), in_use))
+}
+
+/// The head in h2's form.
+fn head(request: &HttpRequest<'_>) -> Result<Request<()>, TransportError> {
+    let HttpRequest { method, origin, target, fields, .. } = *request;
+    let unsendable = |what: &str| TransportError::Io(format!("{what} cannot be sent"));
+    let scheme = if origin.is_secure() { "https" } else { "http" };
+    let uri = Uri::builder().scheme(scheme).authority(origin.authority()).path_and_query(target);
+    let mut head = Request::new(());
+    *head.uri_mut() = uri.build().map_err(|_| unsendable("the target"))?;
+    *head.version_mut() = Version::HTTP_2;
+    *head.method_mut() = match method {
+        HttpMethod::Get => Method::GET,
+        HttpMethod::Post => Method::POST,
+        HttpMethod::Delete => Method::DELETE,
+    };
+    for (name, value) in fields.iter() {
+        let field = HeaderName::from_bytes(name.as_bytes()).map_err(|_| unsendable(name))?;
+        let value = HeaderValue::from_str(value).map_err(|_| unsendable(name))?;
+        head.headers_mut().append(field, value);
+    }
+    Ok(head)
+}
+
+/// RFC 9113 §8.7: refused before anything was done, or beyond the last stream of a GOAWAY.
+fn is_unprocessed(error: &h2::Error) -> bool {
+    let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
+    error.is_remote() && (error.is_go_away() || is_refused)
+}
+
+/// What h2 says, by its code.
+fn failure(error: &h2::Error, before_response: bool) -> TransportError {
+    match error.get_io() {
+        // An alert after the handshake: of what TLS said only the words are left.
+        Some(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            TransportError::Tls(one_line(error))
+        }
+        Some(_) => TransportError::Closed { before_response },
+        None => TransportError::Http2(one_line(error)),
+    }
+}

@@ -1,0 +1,148 @@
+//! A response over HTTP/2.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use h2::RecvStream;
+use http::{HeaderMap, response::Parts};
+
+use crate::{
+    client::{ClientLimits, TransportError},
+    net::client::due::{ClientClock, Due, NEVER_MS},
+};
+
+use super::failure;
+
+/// The head of a response, and what is left of its content.
+pub(crate) struct Http2Response {
+    head: Parts,
+    body: RecvStream,
+    /// What came and was not taken yet; its window opens as it is taken.
+    piece: Bytes,
+    trailers: Option<HeaderMap>,
+    is_over: bool,
+    /// Bytes of content that may still come; those of a stream of events are not counted.
+    left: Option<u64>,
+    due: Due,
+    clock: ClientClock,
+    idle_ms: u64,
+    silent_ms: u64,
+    _in_use: Arc<()>,
+}
+
+impl Http2Response {
+    /// A response whose head has come.
+    pub(super) fn new(
+        head: Parts,
+        body: RecvStream,
+        (due, clock): (Due, ClientClock),
+        (limits, idle_ms): (&ClientLimits, u64),
+        in_use: Arc<()>,
+    ) -> Http2Response {
+        let media = head.headers.get("content-type").map_or(&[][..], |value| value.as_bytes());
+        // A stream, of events or of messages, is bounded item by item by whoever reads it.
+        let is_stream = [&b"text/event-stream"[..], b"application/grpc"]
+            .iter()
+            .any(|name| media.get(..name.len()).is_some_and(|m| m.eq_ignore_ascii_case(name)));
+        let left = (!is_stream).then_some(limits.body_bytes_max as u64);
+        let (piece, trailers, is_over, silent_ms) = (Bytes::new(), None, false, 0);
+        Http2Response {
+            head,
+            body,
+            piece,
+            trailers,
+            is_over,
+            left,
+            due,
+            clock,
+            idle_ms,
+            silent_ms,
+            _in_use: in_use,
+        }
+    }
+
+    /// The status.
+    pub(crate) fn status(&self) -> u16 {
+        self.head.status.as_u16()
+    }
+
+    /// The first field of this name in the head, else in the trailers.
+    pub(crate) fn field(&self, name: &str) -> Option<&[u8]> {
+        let trailer = || self.trailers.as_ref().and_then(|trailers| trailers.get(name));
+        self.head.headers.get(name).or_else(trailer).map(|value| value.as_bytes())
+    }
+
+    /// All values of this name in the head.
+    pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.head.headers.get_all(name).iter().map(|value| value.as_bytes())
+    }
+
+    /// As [`HttpResponse::poll_read`](crate::client::HttpResponse::poll_read) says.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<bool, TransportError>> {
+        if self.is_over {
+            return Poll::Ready(Ok(false));
+        }
+        while self.piece.is_empty() {
+            let next = match self.body.poll_data(cx) {
+                Poll::Ready(next) => next,
+                Poll::Pending => {
+                    ready!(self.poll_silent(cx));
+                    return Poll::Ready(Err(TransportError::Timeout("byte of the body")));
+                }
+            };
+            self.silent_ms = 0;
+            match next {
+                Some(Ok(piece)) => self.take_in(piece)?,
+                Some(Err(error)) => return Poll::Ready(Err(failure(&error, false))),
+                None => return self.poll_end(cx).map_ok(|()| false),
+            }
+        }
+        let count = self.piece.len().min(room.max(1));
+        out.extend_from_slice(&self.piece[..count]);
+        self.piece.advance(count);
+        let opened = self.body.flow_control().release_capacity(count);
+        opened.map_err(|error| failure(&error, false))?;
+        Poll::Ready(Ok(true))
+    }
+
+    fn take_in(&mut self, piece: Bytes) -> Result<(), TransportError> {
+        if let Some(left) = &mut self.left {
+            let rest = left.checked_sub(piece.len() as u64);
+            *left = rest.ok_or(TransportError::TooLarge("body_bytes_max"))?;
+        }
+        self.piece = piece;
+        Ok(())
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        let trailers = match self.body.poll_trailers(cx) {
+            Poll::Ready(trailers) => trailers,
+            Poll::Pending => {
+                ready!(self.poll_silent(cx));
+                return Poll::Ready(Err(TransportError::Timeout("byte of the body")));
+            }
+        };
+        self.trailers = trailers.map_err(|error| failure(&error, false))?;
+        self.is_over = true;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready when nothing has come for too long.
+    fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.idle_ms == NEVER_MS {
+            return Poll::Pending;
+        }
+        if self.silent_ms == 0 {
+            self.silent_ms = self.clock.now_ms().saturating_add(self.idle_ms);
+        }
+        self.due.poll(cx, self.clock, self.silent_ms)
+    }
+}

@@ -1,0 +1,134 @@
+//! The place of an origin's one connection of HTTP/2.
+
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex},
+    task::{Poll, Waker},
+};
+
+use crate::net::client::origins::lock;
+
+use super::Http2Sender;
+
+/// Where the connection is, or who opens it.
+#[derive(Default)]
+pub(crate) struct Http2Slot(Mutex<SlotState>);
+
+#[derive(Default)]
+struct SlotState {
+    phase: SlotPhase,
+    waiting: Vec<Waker>,
+}
+
+#[derive(Default)]
+enum SlotPhase {
+    /// Nobody knows whether the server speaks it, or the connection is gone.
+    #[default]
+    Free,
+    /// Somebody opens one.
+    Opening,
+    Open {
+        sender: Http2Sender,
+        used_ms: u64,
+    },
+    /// ALPN chose HTTP/1.1.
+    Http1,
+}
+
+/// What an origin's slot is good for.
+pub(crate) enum Claim<'s> {
+    /// There is a connection.
+    Sender(Http2Sender),
+    /// The caller opens it, while others wait.
+    Opens(Opening<'s>),
+    /// The server speaks HTTP/1.1.
+    Http1,
+}
+
+/// The right to open a connection. Dropped, it is somebody else's.
+pub(crate) struct Opening<'s> {
+    slot: &'s Http2Slot,
+    becomes: SlotPhase,
+}
+
+impl Opening<'_> {
+    /// The connection is open.
+    pub(crate) fn done(mut self, sender: &Http2Sender, now_ms: u64) {
+        self.becomes = SlotPhase::Open { sender: sender.clone(), used_ms: now_ms };
+    }
+
+    /// The server has chosen HTTP/1.1.
+    pub(crate) fn found_http1(mut self) {
+        self.becomes = SlotPhase::Http1;
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let mut slot = lock(&self.slot.0);
+        slot.phase = std::mem::take(&mut self.becomes);
+        let waiting = std::mem::take(&mut slot.waiting);
+        drop(slot);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Http2Slot {
+    /// Waits while somebody opens the connection. `is_required`: HTTP/1.1 will not do, so a server
+    /// that chose it when it could is asked again.
+    pub(crate) async fn claim(&self, is_required: bool, now_ms: u64) -> Claim<'_> {
+        poll_fn(|cx| {
+            let mut slot = lock(&self.0);
+            match &mut slot.phase {
+                SlotPhase::Open { sender, used_ms } => {
+                    *used_ms = now_ms.max(*used_ms);
+                    Poll::Ready(Claim::Sender(sender.clone()))
+                }
+                SlotPhase::Http1 if !is_required => Poll::Ready(Claim::Http1),
+                SlotPhase::Free | SlotPhase::Http1 => {
+                    slot.phase = SlotPhase::Opening;
+                    Poll::Ready(Claim::Opens(Opening { slot: self, becomes: SlotPhase::Free }))
+                }
+                SlotPhase::Opening => {
+                    if !slot.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                        slot.waiting.push(cx.waker().clone());
+                    }
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// A connection takes no request any more, unless it has a successor already.
+    pub(crate) fn forget(&self, over: &Arc<()>) {
+        let mut slot = lock(&self.0);
+        if let SlotPhase::Open { sender, .. } = &slot.phase
+            && Arc::ptr_eq(&sender.in_use, over)
+        {
+            slot.phase = SlotPhase::Free;
+        }
+    }
+
+    /// True: requests of any version go over HTTP/1.1.
+    pub(crate) fn is_http1(&self) -> bool {
+        matches!(lock(&self.0).phase, SlotPhase::Http1)
+    }
+
+    /// Closes a connection that nobody has used for so long; whether there is one still.
+    pub(crate) fn close_old(&self, now_ms: u64, idle_ms: u64) -> bool {
+        let mut slot = lock(&self.0);
+        let SlotPhase::Open { sender, used_ms } = &mut slot.phase else {
+            return matches!(slot.phase, SlotPhase::Opening);
+        };
+        if Arc::strong_count(&sender.in_use) > 1 {
+            // A long request has used it until now.
+            *used_ms = now_ms;
+        }
+        if now_ms.saturating_sub(*used_ms) >= idle_ms {
+            slot.phase = SlotPhase::Free;
+            return false;
+        }
+        true
+    }
+}

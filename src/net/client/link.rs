@@ -1,0 +1,162 @@
+//! A connected byte stream to an origin: a socket, or a TLS session on one.
+
+use std::{
+    future::Future,
+    io::{self, IoSlice},
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::client::TlsStream;
+
+/// A connection, as its HTTP version sees it.
+pub(super) struct Link {
+    stream: LinkStream,
+    /// True: a proxy answers there, and wants whole URLs (RFC 9112 §3.2.2).
+    pub(super) to_proxy: bool,
+}
+
+enum LinkStream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Link {
+    /// A plain connection.
+    pub(super) fn plain(stream: TcpStream) -> Link {
+        Link { stream: LinkStream::Plain(stream), to_proxy: false }
+    }
+
+    /// A connection to a proxy that wants whole URLs.
+    pub(super) fn to_proxy(stream: TcpStream) -> Link {
+        Link { stream: LinkStream::Plain(stream), to_proxy: true }
+    }
+
+    /// A session of TLS.
+    pub(super) fn tls(stream: TlsStream<TcpStream>) -> Link {
+        Link { stream: LinkStream::Tls(Box::new(stream)), to_proxy: false }
+    }
+
+    /// The socket, if there is nothing on it.
+    pub(super) fn into_plain(self) -> Option<TcpStream> {
+        match self.stream {
+            LinkStream::Plain(stream) => Some(stream),
+            LinkStream::Tls(_) => None,
+        }
+    }
+
+    /// True: between two requests the server has closed the connection, or has said something that
+    /// nobody asked for. As a rule that needs no system call: the flags of the runtime say it.
+    pub(super) fn is_stale(&mut self) -> bool {
+        let socket = match &self.stream {
+            LinkStream::Plain(socket) => socket,
+            LinkStream::Tls(session) => session.get_ref().0,
+        };
+        if socket.try_io(Interest::READABLE, || Ok(())).is_err() {
+            return false;
+        }
+        // What can be read of a session may be a new ticket, which is no content.
+        let mut byte = [0];
+        let cx = &mut Context::from_waker(Waker::noop());
+        Pin::new(self).poll_read(cx, &mut ReadBuf::new(&mut byte)).is_ready()
+    }
+
+    /// Reads once, behind what is in `input`; ready: how many bytes came, 0 at the end.
+    pub(super) fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        input: &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            LinkStream::Plain(socket) => pin!(socket.read_buf(input)).poll(cx),
+            LinkStream::Tls(session) => pin!(session.read_buf(input)).poll(cx),
+        }
+    }
+}
+
+/// Why a session takes no more bytes: its server may have said so in an alert (RFC 8446 §6.2)
+/// before it closed, such as that it wants a certificate. Where the close was a reset, that is
+/// lost.
+#[cold]
+fn alert_behind(session: &mut TlsStream<TcpStream>, error: io::Error) -> io::Error {
+    let mut bytes = [0; 1024];
+    let cx = &mut Context::from_waker(Waker::noop());
+    match Pin::new(session).poll_read(cx, &mut ReadBuf::new(&mut bytes)) {
+        Poll::Ready(Err(alert)) if alert.kind() == io::ErrorKind::InvalidData => alert,
+        Poll::Ready(_) | Poll::Pending => error,
+    }
+}
+
+impl AsyncRead for Link {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().stream {
+            LinkStream::Plain(socket) => Pin::new(socket).poll_read(cx, room),
+            LinkStream::Tls(session) => Pin::new(&mut **session).poll_read(cx, room),
+        }
+    }
+}
+
+impl AsyncWrite for Link {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().stream {
+            // A socket that has room, as nearly always, needs nothing of the runtime.
+            LinkStream::Plain(socket) => match socket.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    Pin::new(socket).poll_write(cx, bytes)
+                }
+                sent => Poll::Ready(sent),
+            },
+            LinkStream::Tls(session) => {
+                let sent = Pin::new(&mut **session).poll_write(cx, bytes);
+                sent.map_err(|error| alert_behind(session, error))
+            }
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().stream {
+            LinkStream::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
+            LinkStream::Tls(session) => {
+                let sent = Pin::new(&mut **session).poll_write_vectored(cx, pieces);
+                sent.map_err(|error| alert_behind(session, error))
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().stream {
+            LinkStream::Plain(_) => Poll::Ready(Ok(())),
+            LinkStream::Tls(session) => {
+                let flushed = Pin::new(&mut **session).poll_flush(cx);
+                flushed.map_err(|error| alert_behind(session, error))
+            }
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().stream {
+            LinkStream::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
+            LinkStream::Tls(session) => Pin::new(&mut **session).poll_shutdown(cx),
+        }
+    }
+}

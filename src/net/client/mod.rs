@@ -1,0 +1,259 @@
+//! The client's transport over sockets: pools, TLS, both versions of HTTP, proxies and deadlines.
+//!
+//! Laws: what is spoken is found by `client` and h2; here bytes are moved, and every wait has a
+//! deadline. A request over a kept connection of HTTP/1.1 allocates nothing and sets no timer. One
+//! that may have reached its server is never sent again unless the caller allows it.
+
+mod blocking;
+mod coding;
+mod dial;
+mod due;
+mod exchange;
+mod http2;
+mod link;
+mod open;
+mod options;
+mod origins;
+mod proxy;
+mod response;
+mod tls;
+
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex},
+};
+
+use crate::{
+    client::{ClientLimits, HttpRequest, HttpVersion, Transport, TransportError},
+    http::{FieldLines, client::ResponseLimits},
+    service::{Entropy, Now},
+};
+
+use self::{
+    due::ClientClock,
+    exchange::{ExchangeCx, Http1Exchange},
+    http2::Claim,
+    link::Link,
+    open::{OpenedLink, open},
+    origins::{OriginPool, Origins, lock},
+    tls::TlsSetup,
+};
+use super::entropy::Chacha;
+
+pub use blocking::{BlockingClient, BlockingStream};
+pub use options::{ConnectGuard, HttpClientError, HttpClientOptions};
+pub use proxy::Proxies;
+pub use response::HttpClientResponse;
+pub use tls::ClientTls;
+
+/// Requests of which the buffers are kept for others.
+const EXCHANGES_KEPT_MAX: usize = 64;
+
+/// How often a request is made again that the server has not processed.
+const REPEATS_MAX: usize = 2;
+
+/// A client over sockets. Clones share its connections.
+///
+/// It belongs to the tokio runtime in which it makes its first request, and needs its I/O and its
+/// time: the connections it keeps are registered there.
+#[derive(Clone)]
+pub struct HttpClient {
+    state: Arc<ClientState>,
+}
+
+/// What the clones of a client share.
+struct ClientState {
+    clock: ClientClock,
+    limits: ClientLimits,
+    response_limits: ResponseLimits,
+    tls: Arc<TlsSetup>,
+    proxies: Proxies,
+    guard: ConnectGuard,
+    origins: Arc<Origins>,
+    #[allow(
+        clippy::vec_box,
+        reason = "a response takes one with it, and a pointer is all it moves"
+    )]
+    exchanges: Mutex<Vec<Box<Http1Exchange>>>,
+    entropy: Mutex<Chacha>,
+}
+
+impl HttpClient {
+    /// A client; nothing is opened or looked up before a request needs it.
+    ///
+    /// # Errors
+    /// [`HttpClientError`].
+    pub fn new(options: HttpClientOptions) -> Result<HttpClient, HttpClientError> {
+        let HttpClientOptions { limits, tls, proxies, guard } = options;
+        let clock = ClientClock::new();
+        let entropy = Chacha::new().map_err(|e| HttpClientError::System(e.to_string()))?;
+        let state = ClientState {
+            clock,
+            response_limits: limits.of_response(),
+            tls: Arc::new(tls.load()?),
+            proxies,
+            guard,
+            origins: Arc::new(Origins::new(&limits, clock)),
+            exchanges: Mutex::default(),
+            entropy: Mutex::new(entropy),
+            limits,
+        };
+        Ok(HttpClient { state: Arc::new(state) })
+    }
+}
+
+impl Transport for HttpClient {
+    type Response = HttpClientResponse;
+
+    async fn request(
+        &self,
+        request: HttpRequest<'_>,
+    ) -> Result<HttpClientResponse, TransportError> {
+        let state = &self.state;
+        let pool = state.origins.of(request.origin);
+        // HTTP/1.1 keeps its connections to itself: where one is idle, no other is needed.
+        if request.version != HttpVersion::Http2
+            && let Some(link) = state.origins.take(&pool, request.version == HttpVersion::Any)
+        {
+            match state.ask(&pool, link, &request).await {
+                Err(AskFailure { may_repeat: true, .. }) => {}
+                Err(AskFailure { error, may_repeat: false }) => return Err(error),
+                Ok(response) => return Ok(response),
+            }
+        }
+        // Seldom, and large.
+        Box::pin(state.open_and_ask(&pool, &request)).await
+    }
+
+    async fn sleep_until(&self, due_ms: u64) {
+        while self.state.clock.now_ms() < due_ms {
+            tokio::time::sleep_until(self.state.clock.instant(due_ms)).await;
+        }
+    }
+
+    fn now(&self) -> Now {
+        self.state.clock.now()
+    }
+
+    fn random(&self) -> u128 {
+        lock(&self.state.entropy).bits()
+    }
+}
+
+/// Why there is no response.
+struct AskFailure {
+    error: TransportError,
+    /// The request may be made once more, on a new connection.
+    may_repeat: bool,
+}
+
+impl ClientState {
+    /// Makes a request over a connection of HTTP/1.1.
+    async fn ask(
+        self: &Arc<ClientState>,
+        pool: &Arc<OriginPool>,
+        link: Link,
+        request: &HttpRequest<'_>,
+    ) -> Result<HttpClientResponse, AskFailure> {
+        let fail = |error| AskFailure { error, may_repeat: false };
+        let mut exchange = self.take_exchange();
+        let proxy = self.proxies.of(request.origin).filter(|_| link.to_proxy);
+        let proxy = proxy.map_or(FieldLines::NONE, |proxy| proxy.authorization.get());
+        exchange.begin(link, request, proxy).map_err(fail)?;
+        let (with, due_ms) = (self.exchange_cx(), request.head_due_ms);
+        let answered = poll_fn(|cx| exchange.poll_head(cx, request.body, due_ms, with)).await;
+        if let Err(error) = answered {
+            let is_closed = matches!(error, TransportError::Closed { before_response: true });
+            let may_repeat = is_closed && exchange.may_repeat(request.is_repeatable);
+            self.give_exchange(exchange);
+            return Err(AskFailure { error, may_repeat });
+        }
+        HttpClientResponse::http1(self, pool, exchange, request.body_idle_ms).map_err(fail)
+    }
+
+    /// Makes a request over a new connection, or over the one of HTTP/2.
+    async fn open_and_ask(
+        self: &Arc<ClientState>,
+        pool: &Arc<OriginPool>,
+        request: &HttpRequest<'_>,
+    ) -> Result<HttpClientResponse, TransportError> {
+        let HttpRequest { origin, version, head_due_ms, .. } = *request;
+        let may_be_http2 = match version {
+            HttpVersion::Any => origin.is_secure(),
+            HttpVersion::Http1 => false,
+            HttpVersion::Http2 => true,
+        };
+        if may_be_http2 && let Some(response) = self.ask_shared(pool, request).await? {
+            return Ok(response);
+        }
+        // The server has chosen, or has no choice.
+        let version = if pool.http2.is_http1() { HttpVersion::Http1 } else { version };
+        match open(self, origin, version, head_due_ms).await? {
+            OpenedLink::Http1(link) => self.ask(pool, link, request).await.map_err(|f| f.error),
+            OpenedLink::Http2(_) => Err(TransportError::Http2("it was not asked for".to_owned())),
+        }
+    }
+
+    /// Makes a request over the origin's connection of HTTP/2, or over the one that is opened for
+    /// it; `None`: the server is known to have chosen HTTP/1.1.
+    async fn ask_shared(
+        self: &Arc<ClientState>,
+        pool: &Arc<OriginPool>,
+        request: &HttpRequest<'_>,
+    ) -> Result<Option<HttpClientResponse>, TransportError> {
+        let HttpRequest { origin, version, head_due_ms, .. } = *request;
+        let mut repeats = 0;
+        loop {
+            let claim = pool.http2.claim(version == HttpVersion::Http2, self.clock.now_ms());
+            let claim = async { Ok(claim.await) };
+            let sender = match self.clock.within(head_due_ms, "connection", claim).await? {
+                Claim::Http1 => return Ok(None),
+                Claim::Sender(sender) => sender,
+                Claim::Opens(opening) => match open(self, origin, version, head_due_ms).await? {
+                    OpenedLink::Http1(link) => {
+                        opening.found_http1();
+                        return self.ask(pool, link, request).await.map(Some).map_err(|f| f.error);
+                    }
+                    OpenedLink::Http2(link) => {
+                        let sender = http2::start(link, &self.limits).await?;
+                        opening.done(&sender, self.clock.now_ms());
+                        self.origins.watch();
+                        sender
+                    }
+                },
+            };
+            let in_use = sender.in_use();
+            match http2::ask(sender, request, self.clock, &self.limits).await {
+                Ok(response) => return HttpClientResponse::http2(self, response).map(Some),
+                Err(failure) => {
+                    if failure.is_over {
+                        pool.http2.forget(&in_use);
+                    }
+                    repeats += 1;
+                    if !failure.may_repeat || repeats > REPEATS_MAX {
+                        return Err(failure.error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Buffers for one request.
+    fn take_exchange(&self) -> Box<Http1Exchange> {
+        lock(&self.exchanges).pop().unwrap_or_default()
+    }
+
+    /// Keeps buffers for the next request.
+    fn give_exchange(&self, mut exchange: Box<Http1Exchange>) {
+        exchange.clear();
+        let mut kept = lock(&self.exchanges);
+        if kept.len() < EXCHANGES_KEPT_MAX {
+            kept.push(exchange);
+        }
+    }
+
+    /// What every exchange needs.
+    fn exchange_cx(&self) -> ExchangeCx<'_> {
+        ExchangeCx { clock: self.clock, limits: &self.response_limits }
+    }
+}

@@ -1,0 +1,142 @@
+//! From an origin to a connection to it: socket, tunnel, TLS, and the version of HTTP.
+
+use std::{future::poll_fn, io, sync::Arc};
+
+use tokio::net::TcpStream;
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{self, AlertDescription, ClientConfig},
+};
+
+use crate::client::{HttpOrigin, HttpVersion, TransportError};
+
+use super::{
+    ClientState,
+    dial::dial,
+    link::Link,
+    proxy::ProxyServer,
+    tls::{server_name, transport_error},
+};
+
+/// A connection, and what is spoken on it.
+pub(super) enum OpenedLink {
+    Http1(Link),
+    Http2(Link),
+}
+
+/// Connects to an origin.
+///
+/// # Errors
+/// [`TransportError`], of all kinds that come before a response.
+pub(super) async fn open(
+    state: &ClientState,
+    origin: &HttpOrigin,
+    version: HttpVersion,
+    due_ms: u64,
+) -> Result<OpenedLink, TransportError> {
+    let own_ms = state.clock.now_ms().saturating_add(state.limits.connect_ms);
+    let due_ms = due_ms.min(own_ms);
+    state.clock.within(due_ms, "connection", connect(state, origin, version, due_ms)).await
+}
+
+async fn connect(
+    state: &ClientState,
+    origin: &HttpOrigin,
+    version: HttpVersion,
+    due_ms: u64,
+) -> Result<OpenedLink, TransportError> {
+    let socket = match state.proxies.of(origin) {
+        None => dial(origin, state.guard).await?,
+        Some(proxy) => {
+            let socket = dial(&proxy.origin, state.guard).await.map_err(|error| match error {
+                TransportError::Refused(why) => TransportError::Refused(why),
+                other => TransportError::Proxy(other.to_string()),
+            })?;
+            // Plain HTTP/1.1 needs no tunnel, unless it becomes something else.
+            if !origin.is_secure() && version == HttpVersion::Any {
+                return Ok(OpenedLink::Http1(Link::to_proxy(socket)));
+            }
+            tunnel(state, proxy, origin, socket, due_ms).await?
+        }
+    };
+    if !origin.is_secure() {
+        let link = Link::plain(socket);
+        return Ok(match version {
+            HttpVersion::Any | HttpVersion::Http1 => OpenedLink::Http1(link),
+            HttpVersion::Http2 => OpenedLink::Http2(link),
+        });
+    }
+    let session = shake_hands(state, origin, version, socket).await?;
+    let is_http2 = session.get_ref().1.alpn_protocol() == Some(b"h2");
+    match (is_http2, version) {
+        (true, HttpVersion::Any | HttpVersion::Http2) => Ok(OpenedLink::Http2(Link::tls(session))),
+        (false, HttpVersion::Http2) => Err(TransportError::NoHttp2),
+        (true, HttpVersion::Http1) | (false, HttpVersion::Any | HttpVersion::Http1) => {
+            Ok(OpenedLink::Http1(Link::tls(session)))
+        }
+    }
+}
+
+async fn shake_hands(
+    state: &ClientState,
+    origin: &HttpOrigin,
+    version: HttpVersion,
+    socket: TcpStream,
+) -> Result<TlsStream<TcpStream>, TransportError> {
+    let config = config(state, version).await?;
+    let connected = TlsConnector::from(config).connect(server_name(origin)?, socket).await;
+    connected.map_err(|error| match tls_error(&error) {
+        // RFC 7301 §3.2: nothing that was offered is spoken there.
+        Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol))
+            if version == HttpVersion::Http2 =>
+        {
+            TransportError::NoHttp2
+        }
+        Some(_) => transport_error(&error),
+        None => TransportError::Tls(format!("the handshake was cut short: {error}")),
+    })
+}
+
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
+}
+
+/// What TLS is spoken with. The first time, the authorities are read on a thread that may wait.
+async fn config(
+    state: &ClientState,
+    version: HttpVersion,
+) -> Result<Arc<ClientConfig>, TransportError> {
+    if state.tls.is_ready() {
+        return state.tls.config(version);
+    }
+    let tls = Arc::clone(&state.tls);
+    let read = tokio::task::spawn_blocking(move || tls.config(version)).await;
+    read.map_err(|error| TransportError::Io(error.to_string()))?
+}
+
+/// Asks a proxy for a way through (RFC 9110 §9.3.6).
+async fn tunnel(
+    state: &ClientState,
+    proxy: &ProxyServer,
+    origin: &HttpOrigin,
+    socket: TcpStream,
+    due_ms: u64,
+) -> Result<TcpStream, TransportError> {
+    let failed = |why: &str| TransportError::Proxy(why.to_owned());
+    let authority = format!("{}:{}", origin.host(), origin.port());
+    let mut exchange = state.take_exchange();
+    exchange.begin_connect(Link::plain(socket), &authority, proxy.authorization.get())?;
+    poll_fn(|cx| exchange.poll_head(cx, &[], due_ms, state.exchange_cx()))
+        .await
+        .map_err(|error| failed(&error.to_string()))?;
+    let status = exchange.response.head().status();
+    let link = match status {
+        200..=299 => exchange.take_tunnel(),
+        407 => return Err(failed("it wants other credentials (status 407)")),
+        other => return Err(failed(&format!("it refused a tunnel (status {other})"))),
+    };
+    state.give_exchange(exchange);
+    // Who speaks first over TLS and over HTTP is the client.
+    link.and_then(Link::into_plain).ok_or_else(|| failed("it sent bytes into the tunnel"))
+}

@@ -1,0 +1,93 @@
+//! What an [`HttpClient`](super::HttpClient) is made with, and why there may be none.
+
+use std::{fmt, net::SocketAddr, path::PathBuf};
+
+use crate::client::{ClientLimits, HttpOrigin};
+
+use super::{ClientTls, Proxies};
+
+/// Asked before each connection, with the origin and one of its addresses; the sentence says why
+/// the address is not to be used.
+pub type ConnectGuard = fn(&HttpOrigin, SocketAddr) -> Result<(), String>;
+
+/// What an [`HttpClient`](super::HttpClient) is made with. The default connects to everybody,
+/// trusts the authorities of the system, and knows no proxy.
+#[derive(Clone, Debug)]
+pub struct HttpClientOptions {
+    /// What a server may take of this client.
+    pub limits: ClientLimits,
+    /// Whom it trusts, and who it is.
+    pub tls: ClientTls,
+    /// What it goes through.
+    pub proxies: Proxies,
+    /// Whom it may connect to. An address that it refuses is passed over; when none is left the
+    /// request fails with [`TransportError::Refused`](crate::client::TransportError::Refused). Of
+    /// an origin that is reached through a proxy it sees the proxy's origin and address: the other
+    /// one is looked up by the proxy.
+    pub guard: ConnectGuard,
+}
+
+impl Default for HttpClientOptions {
+    fn default() -> HttpClientOptions {
+        HttpClientOptions {
+            limits: ClientLimits::default(),
+            tls: ClientTls::default(),
+            proxies: Proxies::none(),
+            guard: |_, _| Ok(()),
+        }
+    }
+}
+
+impl HttpClientOptions {
+    /// With the proxies that the environment names now; see [`Proxies::from_environment`].
+    ///
+    /// # Errors
+    /// [`HttpClientError::Proxy`].
+    pub fn proxies_from_environment(mut self) -> Result<HttpClientOptions, HttpClientError> {
+        self.proxies = Proxies::from_environment()?;
+        Ok(self)
+    }
+}
+
+/// Why there is no client. `Debug` says the same as `Display`, for `main` to return it.
+#[derive(Clone, PartialEq, Eq)]
+pub enum HttpClientError {
+    /// A file of certificates or keys cannot be used.
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why, in one line.
+        reason: String,
+    },
+    /// A proxy's URL cannot be used.
+    Proxy {
+        /// Where it stood: the name of the variable.
+        variable: String,
+        /// Why, in one line and without what the URL may hold of a password.
+        reason: String,
+    },
+    /// The system gives no random bits, or TLS cannot be set up.
+    System(String),
+}
+
+impl fmt::Display for HttpClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HttpClientError::File { file, reason } => {
+                write!(f, "cannot use {}: {reason}", file.display())
+            }
+            HttpClientError::Proxy { variable, reason } => {
+                write!(f, "cannot use the proxy of {variable}: {reason}")
+            }
+            HttpClientError::System(reason) => write!(f, "cannot make a client: {reason}"),
+        }
+    }
+}
+
+impl fmt::Debug for HttpClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for HttpClientError {}

@@ -1,0 +1,161 @@
+//! The connections of a client that wait for their next request, by origin.
+//!
+//! Laws: an idle connection is a socket and the time since when, and nothing else. Who was idle
+//! last is used first, so those that nobody needs grow old and are closed: by the next request, or
+//! by the one task that looks after all of them and ends when there are none.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use crate::client::{ClientLimits, HttpOrigin};
+
+use super::{due::ClientClock, http2::Http2Slot, link::Link};
+
+/// An idle connection.
+struct IdleLink {
+    link: Link,
+    since_ms: u64,
+}
+
+/// What is known of one origin, and its idle connections.
+#[derive(Default)]
+pub(super) struct OriginPool {
+    idle: Mutex<Vec<IdleLink>>,
+    /// The one connection of HTTP/2.
+    pub(super) http2: Http2Slot,
+}
+
+/// All origins that were called.
+pub(super) struct Origins {
+    pools: Mutex<Known>,
+    clock: ClientClock,
+    per_origin_max: usize,
+    origins_max: usize,
+    idle_ms: u64,
+}
+
+#[derive(Default)]
+struct Known {
+    by_origin: HashMap<HttpOrigin, Arc<OriginPool>>,
+    /// True: a task closes what grows old.
+    is_watched: bool,
+}
+
+/// Nothing that holds one of our locks can panic halfway.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Origins {
+    /// None yet.
+    pub(super) fn new(limits: &ClientLimits, clock: ClientClock) -> Origins {
+        Origins {
+            pools: Mutex::default(),
+            clock,
+            per_origin_max: limits.pool_per_origin_max,
+            origins_max: limits.pool_origins_max.max(1),
+            idle_ms: limits.pool_idle_ms,
+        }
+    }
+
+    /// What is known of an origin. Beyond the limit, those that nobody uses are forgotten.
+    pub(super) fn of(&self, origin: &HttpOrigin) -> Arc<OriginPool> {
+        let mut known = lock(&self.pools);
+        if let Some(pool) = known.by_origin.get(origin) {
+            return Arc::clone(pool);
+        }
+        if known.by_origin.len() >= self.origins_max {
+            let now_ms = self.clock.now_ms();
+            known.by_origin.retain(|_, pool| pool.is_needed(now_ms, self.idle_ms));
+        }
+        if known.by_origin.len() >= self.origins_max {
+            // All of them have connections: those of one that no request uses are closed.
+            let unused = known.by_origin.iter().find(|(_, pool)| Arc::strong_count(pool) == 1);
+            if let Some(unused) = unused.map(|(origin, _)| origin.clone()) {
+                known.by_origin.remove(&unused);
+            }
+        }
+        let pool = Arc::<OriginPool>::default();
+        known.by_origin.insert(origin.clone(), Arc::clone(&pool));
+        pool
+    }
+
+    /// An idle connection that its server has not closed. `may_be_proxy`: one to a proxy, which
+    /// wants whole URLs, is of use.
+    pub(super) fn take(&self, pool: &OriginPool, may_be_proxy: bool) -> Option<Link> {
+        let mut idle = lock(&pool.idle);
+        loop {
+            let IdleLink { mut link, since_ms } = idle.pop()?;
+            if self.clock.now_ms().saturating_sub(since_ms) >= self.idle_ms {
+                // The others are older.
+                idle.clear();
+                return None;
+            }
+            if !link.is_stale() && (may_be_proxy || !link.to_proxy) {
+                return Some(link);
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request, or closes it if there are enough.
+    pub(super) fn keep(self: &Arc<Origins>, pool: &OriginPool, link: Link) {
+        let mut idle = lock(&pool.idle);
+        if idle.len() >= self.per_origin_max {
+            return;
+        }
+        let is_first = idle.is_empty();
+        idle.push(IdleLink { link, since_ms: self.clock.now_ms() });
+        drop(idle);
+        if is_first {
+            self.watch();
+        }
+    }
+
+    /// Sees to it that what grows old is closed.
+    pub(super) fn watch(self: &Arc<Origins>) {
+        let mut known = lock(&self.pools);
+        // Outside of a runtime nobody waits, and the next request closes what is old.
+        if !known.is_watched
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            known.is_watched = true;
+            runtime.spawn(close_old(Arc::downgrade(self), self.idle_ms));
+        }
+    }
+
+    /// Closes what is old; false: nothing is left to look after.
+    fn close_old(&self) -> bool {
+        let mut known = lock(&self.pools);
+        let (now_ms, mut is_any) = (self.clock.now_ms(), false);
+        for pool in known.by_origin.values() {
+            is_any |= pool.is_needed(now_ms, self.idle_ms);
+        }
+        known.is_watched = is_any;
+        is_any
+    }
+}
+
+impl OriginPool {
+    /// Closes what is old or was closed by the server; whether anything is left.
+    fn is_needed(self: &Arc<OriginPool>, now_ms: u64, idle_ms: u64) -> bool {
+        let is_old = |since_ms: u64| now_ms.saturating_sub(since_ms) >= idle_ms;
+        let mut idle = lock(&self.idle);
+        idle.retain_mut(|kept| !is_old(kept.since_ms) && !kept.link.is_stale());
+        let has_http2 = self.http2.close_old(now_ms, idle_ms);
+        !idle.is_empty() || has_http2 || Arc::strong_count(self) > 1
+    }
+}
+
+/// Looks after idle connections until there are none, or the client is gone.
+async fn close_old(origins: Weak<Origins>, idle_ms: u64) {
+    loop {
+        tokio::time::sleep(Duration::from_millis((idle_ms / 4).clamp(10, 60_000))).await;
+        match origins.upgrade() {
+            Some(origins) if origins.close_old() => {}
+            Some(_) | None => return,
+        }
+    }
+}

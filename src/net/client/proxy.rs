@@ -1,0 +1,222 @@
+//! Which requests go through which proxy.
+//!
+//! Laws: nothing here reads the environment unless [`Proxies::from_environment`] is called, and
+//! that reads it once. What a proxy's URL says of a user is for the proxy alone.
+
+mod exempt;
+
+use std::{env, sync::Arc};
+
+use ::url::Url;
+
+use crate::{client::HttpOrigin, http::FieldLinesBuf, json::base64};
+
+use super::HttpClientError;
+use exempt::Exempt;
+
+/// The port of a proxy whose URL has none, as curl has it.
+const PORT_DEFAULT: u16 = 1080;
+
+/// The proxies of a client.
+#[derive(Clone, Debug, Default)]
+pub struct Proxies {
+    http: Option<Arc<ProxyServer>>,
+    https: Option<Arc<ProxyServer>>,
+    exempt: Exempt,
+}
+
+/// One proxy.
+#[derive(PartialEq, Eq)]
+pub(super) struct ProxyServer {
+    /// Where it is.
+    pub(super) origin: HttpOrigin,
+    /// `Proxy-Authorization`, or nothing.
+    pub(super) authorization: FieldLinesBuf,
+}
+
+/// Without what it knows of a password.
+impl std::fmt::Debug for ProxyServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProxyServer").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+impl Proxies {
+    /// No proxy at all.
+    pub fn none() -> Proxies {
+        Proxies::default()
+    }
+
+    /// As curl reads the environment: `http_proxy` is for plain http, `https_proxy` for https,
+    /// `all_proxy` for those without one of their own, and `no_proxy` lists hosts that are called
+    /// without (names with all below them, addresses, networks as `10.0.0.0/8`; `*` is everybody).
+    /// Each may be in capitals, which count where the other one is not set; but `HTTP_PROXY` is
+    /// ignored where `REQUEST_METHOD` is set, because it is then a field of somebody's request.
+    ///
+    /// A URL without a scheme is of http, one without a port has 1080. User and password are sent
+    /// to the proxy as `Proxy-Authorization: Basic`. Proxies of other schemes are not spoken.
+    ///
+    /// # Errors
+    /// [`HttpClientError::Proxy`].
+    pub fn from_environment() -> Result<Proxies, HttpClientError> {
+        // What is no Unicode is no URL, and no list of hosts.
+        Proxies::from_variables(|name| env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+    }
+
+    /// The same for another environment.
+    ///
+    /// # Errors
+    /// [`HttpClientError::Proxy`].
+    pub fn from_variables(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Proxies, HttpClientError> {
+        let first = |names: &[&'static str]| {
+            let found = names.iter().find_map(|name| Some((*name, variable(name)?)));
+            found.filter(|(_, value)| !value.trim().is_empty())
+        };
+        let proxy = |names: &[&'static str]| match first(names) {
+            Some((name, url)) => ProxyServer::parse(name, url.trim()).map(Some),
+            None => Ok(None),
+        };
+        let is_cgi = variable("REQUEST_METHOD").is_some();
+        let http_names: &[_] = if is_cgi { &["http_proxy"] } else { &["http_proxy", "HTTP_PROXY"] };
+        let all = proxy(&["all_proxy", "ALL_PROXY"])?;
+        Ok(Proxies {
+            http: proxy(http_names)?.or_else(|| all.clone()),
+            https: proxy(&["https_proxy", "HTTPS_PROXY"])?.or(all),
+            exempt: first(&["no_proxy", "NO_PROXY"])
+                .map(|(_, list)| Exempt::parse(&list))
+                .unwrap_or_default(),
+        })
+    }
+
+    /// What a request to this origin goes through.
+    pub(super) fn of(&self, origin: &HttpOrigin) -> Option<&Arc<ProxyServer>> {
+        let proxy = if origin.is_secure() { &self.https } else { &self.http };
+        proxy.as_ref().filter(|_| !self.exempt.has(origin.host_name()))
+    }
+}
+
+impl ProxyServer {
+    /// Reads a proxy's URL.
+    fn parse(variable: &str, text: &str) -> Result<Arc<ProxyServer>, HttpClientError> {
+        let unusable = |reason: &str| HttpClientError::Proxy {
+            variable: variable.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let spelt = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        let url = Url::parse(&spelt).map_err(|error| unusable(&error.to_string()))?;
+        if url.scheme() != "http" {
+            return Err(unusable("only proxies of the scheme http are spoken"));
+        }
+        let host = url.host_str().filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| unusable("it has no host"))?;
+        // The one parser of URLs drops a port that is the scheme's: whether it was there is seen in
+        // the text.
+        let authority = spelt.split("://").nth(1).unwrap_or_default();
+        let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+        let port = url
+            .port()
+            .unwrap_or_else(|| if authority.ends_with(":80") { 80 } else { PORT_DEFAULT });
+        let origin = HttpOrigin::parse(&format!("http://{host}:{port}/"));
+        let origin = origin.map_err(|error| unusable(&error.to_string()))?.origin;
+        let mut authorization = FieldLinesBuf::default();
+        if !url.username().is_empty() || url.password().is_some() {
+            let user = [url.username(), ":", url.password().unwrap_or_default()].concat();
+            let credentials = base64::encode(&percent_decoded(&user));
+            authorization.push("Proxy-Authorization", &format!("Basic {credentials}"));
+        }
+        Ok(Arc::new(ProxyServer { origin, authorization }))
+    }
+}
+
+/// RFC 3986 §2.1; a per cent sign that begins nothing stays one.
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).and_then(|two| str::from_utf8(two).ok());
+        let digits = digits.filter(|two| two.bytes().all(|b| b.is_ascii_hexdigit()));
+        let decoded = digits.filter(|_| *first == b'%');
+        match decoded.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxies(variables: &[(&str, &str)]) -> Result<Proxies, HttpClientError> {
+        Proxies::from_variables(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    /// Where requests to `url` go.
+    fn route(variables: &[(&str, &str)], url: &str) -> Option<String> {
+        let origin = HttpOrigin::parse(url).unwrap().origin;
+        proxies(variables).unwrap().of(&origin).map(|proxy| proxy.origin.to_string())
+    }
+
+    #[test]
+    fn each_scheme_has_its_proxy_and_small_letters_win() {
+        let both = [("http_proxy", "a:1"), ("HTTP_PROXY", "b:1"), ("HTTPS_PROXY", "http://c:2")];
+        assert_eq!(route(&both, "http://x/"), Some("http://a:1".to_owned()));
+        assert_eq!(route(&both, "https://x/"), Some("http://c:2".to_owned()));
+        let all = [("ALL_PROXY", "all"), ("http_proxy", "")];
+        assert_eq!(route(&all, "https://x/"), Some("http://all:1080".to_owned()));
+        assert_eq!(route(&all, "http://x/"), Some("http://all:1080".to_owned()));
+        assert_eq!(route(&[], "http://x/"), None);
+        assert_eq!(
+            route(&[("http_proxy", "http://a:80/")], "http://x/"),
+            Some("http://a".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_field_of_a_request_is_no_proxy() {
+        let cgi = [("REQUEST_METHOD", "GET"), ("HTTP_PROXY", "http://evil:1")];
+        assert_eq!(route(&cgi, "http://x/"), None);
+        let chosen = [("REQUEST_METHOD", "GET"), ("http_proxy", "http://a:1")];
+        assert_eq!(route(&chosen, "http://x/"), Some("http://a:1".to_owned()));
+    }
+
+    #[test]
+    fn who_is_exempt_is_called_without() {
+        let with = |list| [("http_proxy", "http://a:1"), ("no_proxy", list)];
+        assert_eq!(route(&with("localhost, .example.org"), "http://www.example.org/"), None);
+        assert!(route(&with("example.org"), "http://notexample.org/").is_some());
+    }
+
+    #[test]
+    fn the_users_name_is_for_the_proxy_and_never_shown() {
+        let proxies = proxies(&[("http_proxy", "http://al%3Ain:s%20secret@a:1/")]).unwrap();
+        let proxy = proxies.http.as_ref().unwrap();
+        let expected = format!("Basic {}", base64::encode(b"al:in:s secret"));
+        let fields: Vec<_> = proxy.authorization.get().iter().collect();
+        assert_eq!(fields, [("Proxy-Authorization", expected.as_str())]);
+        assert!(!format!("{proxies:?}").contains("secret"));
+    }
+
+    #[test]
+    fn what_is_no_proxy_of_http_is_said_without_its_password() {
+        for url in
+            ["socks5://u:secret@a:1", "https://u:secret@a:1", "http://u:secret@:1", "http://"]
+        {
+            let error = proxies(&[("all_proxy", url)]).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("all_proxy") && !text.contains("secret"), "{text}");
+        }
+    }
+}

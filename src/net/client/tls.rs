@@ -1,0 +1,267 @@
+//! TLS of the client: whom it trusts, who it is, and what it offers by ALPN.
+//!
+//! The protocol is rustls'. Files are read when the client is made, so that what is wrong with them
+//! is said then; the authorities of the system are read once, by the first request that needs them.
+
+mod insecure;
+
+use std::{
+    fmt::Display,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use tokio_rustls::rustls::{
+    self, CertificateError, ClientConfig, RootCertStore,
+    crypto::{CryptoProvider, ring},
+    pki_types::{
+        CertificateDer, PrivateKeyDer, ServerName,
+        pem::{self, PemObject},
+    },
+};
+
+use crate::client::{HttpOrigin, HttpVersion, TransportError};
+
+use super::HttpClientError;
+
+/// Bytes of a file: a bundle of every public authority has a quarter of them.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Whom a client trusts, and who it is. All files are PEM. The default trusts the authorities of
+/// the system (where they are found, `SSL_CERT_FILE` and `SSL_CERT_DIR` may say) and shows nothing.
+#[derive(Clone, Debug, Default)]
+pub struct ClientTls {
+    authorities: Vec<PathBuf>,
+    without_system: bool,
+    identity: Option<(PathBuf, PathBuf)>,
+    is_insecure: bool,
+}
+
+impl ClientTls {
+    /// Trusts the authorities in `file` as well.
+    #[must_use]
+    pub fn authority(mut self, file: impl Into<PathBuf>) -> ClientTls {
+        self.authorities.push(file.into());
+        self
+    }
+
+    /// Trusts nobody else than what [`ClientTls::authority`] names.
+    #[must_use]
+    pub fn without_system_authorities(mut self) -> ClientTls {
+        self.without_system = true;
+        self
+    }
+
+    /// Shows a certificate to servers that ask for one: `cert` holds it, and behind it those that
+    /// lead to its root; `key` its private key (PKCS #8, PKCS #1 or SEC 1, not encrypted).
+    #[must_use]
+    pub fn identity(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> ClientTls {
+        self.identity = Some((cert.into(), key.into()));
+        self
+    }
+
+    /// Believes every server whatever it shows: anybody on the way can read and change everything.
+    /// For tests against machines of one's own.
+    #[must_use]
+    pub fn insecure(mut self) -> ClientTls {
+        self.is_insecure = true;
+        self
+    }
+
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`HttpClientError::File`], [`HttpClientError::System`].
+    pub(super) fn load(&self) -> Result<TlsSetup, HttpClientError> {
+        let mut authorities = Vec::new();
+        for file in &self.authorities {
+            authorities.extend(certificates(file)?);
+        }
+        let setup = TlsSetup {
+            authorities,
+            with_system: !self.without_system,
+            identity: self.identity.as_ref().map(identity).transpose()?,
+            is_insecure: self.is_insecure,
+            configs: OnceLock::new(),
+        };
+        // Whether the files fit each other is known without the authorities of the system.
+        setup.build(setup.roots(&[])).map_err(|error| match &self.identity {
+            Some((_, key)) => unusable(key, &error),
+            None => HttpClientError::System(error.to_string()),
+        })?;
+        Ok(setup)
+    }
+}
+
+/// A certificate with those that lead to its root, and its key.
+struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+/// What the files hold, and what is made of it once it is needed.
+pub(super) struct TlsSetup {
+    authorities: Vec<CertificateDer<'static>>,
+    with_system: bool,
+    identity: Option<Identity>,
+    is_insecure: bool,
+    configs: OnceLock<Result<TlsConfigs, TransportError>>,
+}
+
+/// The same configuration with each list of protocols. Sessions are resumed across them.
+struct TlsConfigs {
+    any: Arc<ClientConfig>,
+    http1: Arc<ClientConfig>,
+    http2: Arc<ClientConfig>,
+}
+
+impl TlsSetup {
+    /// What a connection is made with. The first call reads the authorities of the system, which
+    /// takes some 10 ms: it belongs on a thread that may wait.
+    ///
+    /// # Errors
+    /// [`TransportError::Tls`]: nobody is trusted.
+    pub(super) fn config(&self, version: HttpVersion) -> Result<Arc<ClientConfig>, TransportError> {
+        let configs = self.configs.get_or_init(|| self.configs()).as_ref().map_err(Clone::clone)?;
+        let config = match version {
+            HttpVersion::Any => &configs.any,
+            HttpVersion::Http1 => &configs.http1,
+            HttpVersion::Http2 => &configs.http2,
+        };
+        Ok(Arc::clone(config))
+    }
+
+    /// True: [`TlsSetup::config`] reads no file any more.
+    pub(super) fn is_ready(&self) -> bool {
+        self.configs.get().is_some()
+    }
+
+    fn configs(&self) -> Result<TlsConfigs, TransportError> {
+        let (mut system, mut reason) = (Vec::new(), String::new());
+        if self.with_system && !self.is_insecure {
+            let found = rustls_native_certs::load_native_certs();
+            reason = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+            system = found.certs;
+        }
+        let roots = self.roots(&system);
+        if roots.is_empty() && !self.is_insecure {
+            let what = format!("no certificate authority is trusted: the system has none{reason}");
+            return Err(TransportError::Tls(one_line(&what)));
+        }
+        let config = self.build(roots).map_err(|e| TransportError::Tls(one_line(&e)))?;
+        let with = |protocols: &[&[u8]]| {
+            let mut config = config.clone();
+            config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+            Arc::new(config)
+        };
+        Ok(TlsConfigs {
+            any: with(&[b"h2", b"http/1.1"]),
+            http1: with(&[b"http/1.1"]),
+            http2: with(&[b"h2"]),
+        })
+    }
+
+    /// The files' authorities and those of the system, of which some may be of a kind that nobody
+    /// reads any more.
+    fn roots(&self, system: &[CertificateDer<'static>]) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(self.authorities.iter().chain(system).cloned());
+        roots
+    }
+
+    fn build(&self, roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
+        let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?;
+        let builder = match self.is_insecure {
+            true => builder.dangerous().with_custom_certificate_verifier(insecure::all(&provider)),
+            false => builder.with_root_certificates(roots),
+        };
+        match &self.identity {
+            Some(Identity { chain, key }) => {
+                builder.with_client_auth_cert(chain.clone(), key.clone_key())
+            }
+            None => Ok(builder.with_no_client_auth()),
+        }
+    }
+}
+
+/// The name that a server's certificate must have: the host, be it a name or an address.
+///
+/// # Errors
+/// [`TransportError::Tls`].
+pub(super) fn server_name(origin: &HttpOrigin) -> Result<ServerName<'static>, TransportError> {
+    // A name that ends with a dot is the same without it in a certificate (RFC 6066 §3).
+    let name = origin.host_name();
+    let name = name.strip_suffix('.').unwrap_or(name);
+    ServerName::try_from(name.to_owned())
+        .map_err(|_| TransportError::Tls(format!("no certificate can be for {name}")))
+}
+
+/// What went wrong below HTTP: TLS says it through the errors of the system.
+pub(super) fn transport_error(error: &io::Error) -> TransportError {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(error) => TransportError::Tls(tls_reason(error)),
+        None => TransportError::Io(one_line(error)),
+    }
+}
+
+/// What users run into gets a sentence of its own.
+fn tls_reason(error: &rustls::Error) -> String {
+    let rustls::Error::InvalidCertificate(error) = error else { return one_line(error) };
+    match error {
+        CertificateError::UnknownIssuer => {
+            "the certificate is of an authority that is not trusted".to_owned()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!("the certificate has expired: {}", one_line(error))
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("the certificate is for another name: {}", one_line(error))
+        }
+        other => format!("the certificate cannot be used: {}", one_line(other)),
+    }
+}
+
+fn identity((cert, key): &(PathBuf, PathBuf)) -> Result<Identity, HttpClientError> {
+    let chain = certificates(cert)?;
+    let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| match error {
+        pem::Error::NoItemsFound => {
+            unusable(key, &"there is no private key in PEM form that is not encrypted")
+        }
+        error => unusable(key, &error),
+    })?;
+    Ok(Identity { chain, key })
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, HttpClientError> {
+    let text = read(file)?;
+    let all = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
+    let all = all.map_err(|error| unusable(file, &error))?;
+    if all.is_empty() {
+        return Err(unusable(file, &"there is no certificate in PEM form"));
+    }
+    Ok(all)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, HttpClientError> {
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| unusable(file, &error))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(unusable(file, &"it is larger than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
+fn unusable(file: &Path, reason: &dyn Display) -> HttpClientError {
+    HttpClientError::File { file: file.to_owned(), reason: one_line(reason) }
+}
+
+/// Whatever a library says, it is one line.
+pub(super) fn one_line(reason: &dyn Display) -> String {
+    reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,132 @@
+//! `card`: get, lint and verify.
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::echo,
+    fake::{Fake, card, ok},
+    run::{User, assert_floor},
+};
+
+#[test]
+fn get_shows_what_a_caller_wants_to_know() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    let said = user.ok(&["card", "get"]);
+    assert_floor(&said.out);
+    assert_eq!(said.field("Name"), "echo");
+    assert_eq!(said.field("Streaming"), "yes");
+    assert!(said.field("Interface").starts_with("JSONRPC http://"), "{said:?}");
+    assert_eq!(said.field("Signatures"), "0");
+    let card = user.json(&["card", "get"]);
+    assert_eq!(card["name"], "echo");
+    assert!(card["supportedInterfaces"].is_array(), "{card}");
+    assert_eq!(user.ok(&["card", "get", "--stream", "-o", "json"]).lines().len(), 1);
+    assert_eq!(user.ok(&["card", "get", &url]).out, said.out);
+}
+
+#[test]
+fn a_card_below_the_floor_is_shown_as_well() {
+    let (_server, url) = echo(&["--card", "v03"]);
+    let card = User::of(&url).json(&["card", "get"]);
+    assert_eq!(card["protocolVersion"], "0.3.0", "{card}");
+}
+
+#[test]
+fn validate_names_what_is_wrong() {
+    let (_server, url) = echo(&[]);
+    assert_eq!(User::of(&url).json(&["card", "get", "--validate"])["name"], "echo");
+    let user = User::new();
+    user.write("work/bad.json", "{\"name\":\"x\",\"supportedInterfaces\":[{\"url\":3}]}");
+    let words = ["card", "get", "bad.json", "--validate"];
+    let error = user.failure(&words, "A2ACLI_ERR_CARD_INVALID", 1);
+    assert!(error["message"].as_str().unwrap().contains("and 8 more"), "{error}");
+    assert!(error["hint"].as_str().unwrap().starts_with("peregrine card lint"), "{error}");
+}
+
+#[test]
+fn lint_names_everything_and_fails_for_errors_alone() {
+    let (_server, url) = echo(&[]);
+    let said = User::of(&url).ok(&["card", "lint"]);
+    assert_floor(&said.out);
+    assert_eq!(said.field("Errors"), "0");
+    let user = User::new();
+    user.write("work/bad.json", "{\"name\":\"x\",\"skills\":[{}]}");
+    let said = user.run(&["card", "lint", "bad.json"]);
+    assert_eq!(said.code, Some(1));
+    assert_floor(&said.out);
+    assert!(said.out.contains("Error: skills[0]") && said.err.is_empty(), "{said:?}");
+    let said = user.run(&["card", "lint", "bad.json", "-o", "json"]);
+    assert_eq!(said.code, Some(1));
+    let findings = said.document()["findings"].clone();
+    let errors = findings.as_array().unwrap().iter().filter(|one| one["level"] == "error");
+    assert!(errors.count() > 2, "{findings}");
+    // What is no card at all has one finding, and what is not there has none.
+    user.write("work/none.json", "no");
+    assert!(user.run(&["card", "lint", "none.json"]).out.contains("Errors: 1\n"));
+    user.failure(&["card", "lint", "nowhere.json"], "A2ACLI_ERR_CARD_NOT_FOUND", 3);
+}
+
+#[test]
+fn the_extended_card_is_asked_for_where_there_is_one() {
+    let (_server, url) = echo(&["--extended-card"]);
+    assert_eq!(User::of(&url).json(&["card", "get", "--extended"])["name"], "echo");
+    let (_server, url) = echo(&[]);
+    User::of(&url).failure(&["card", "get", "--extended"], "UnsupportedOperationError", 1);
+}
+
+#[test]
+fn the_extended_card_gets_credentials_of_schemes_that_the_public_card_has() {
+    for declares in [true, false] {
+        let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+            "" => {
+                let mut members = json!({ "capabilities": { "extendedAgentCard": true } });
+                if declares {
+                    let bearer = json!({ "httpAuthSecurityScheme": { "scheme": "Bearer" } });
+                    members["securitySchemes"] = json!({ "b": bearer });
+                }
+                ok("application/json", &card(url, &members))
+            }
+            _ => {
+                let extended = card("http://127.0.0.1:1", &json!({ "name": "extended" }));
+                heard.result(&serde_json::from_str(&extended).unwrap())
+            }
+        });
+        let user = User::of(&fake.url).with("A2ACLI_BEARER", "t-1");
+        let shown = user.json(&["card", "get", "--extended"]);
+        assert_eq!(shown["name"], "extended");
+        let heard = fake.heard().pop().unwrap();
+        assert_eq!(heard.field("authorization").is_some(), declares, "{heard:?}");
+        let public = fake.heard().into_iter().filter(|heard| heard.method == "GET");
+        assert!(public.into_iter().all(|heard| heard.field("authorization").is_none()));
+    }
+}
+
+#[test]
+fn verify_tells_verified_from_unverifiable_and_absent() {
+    let fixture: Value =
+        serde_json::from_str(include_str!("../data/cards/signed_py_1.3.json")).unwrap();
+    let user = User::new();
+    let card = fixture["cards"][0].to_string();
+    user.write("work/card.json", &card);
+    user.write("work/changed.json", &card.replace("https://a.example/", "https://b.example/"));
+    user.write("work/keys.json", &fixture["keys"].to_string());
+    user.write("work/key.pem", fixture["pem"]["es"].as_str().unwrap());
+    for flags in [["--jwks", "keys.json"], ["--public-key", "key.pem"]] {
+        let verify = |card| [&["card", "verify", card], &flags[..]].concat();
+        let said = user.ok(&verify("card.json"));
+        assert_floor(&said.out);
+        assert!(said.field("Signature").starts_with("verified"), "{said:?}");
+        assert_eq!(user.json(&verify("card.json"))["signature"], "verified");
+        let said = user.run(&verify("changed.json"));
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.field("Signature").starts_with("unverifiable"), "{said:?}");
+    }
+    // Whoever has no key is not told that all is well, and a card need not be signed.
+    user.failure(&["card", "verify", "card.json"], "A2ACLI_ERR_USAGE", 2);
+    let (_server, url) = echo(&[]);
+    assert_eq!(user.json(&["card", "verify", &url])["signature"], "absent");
+    let words = ["card", "verify", "card.json", "--jwks", "none.json"];
+    let error = user.failure(&words, "A2ACLI_ERR_USAGE", 2);
+    assert!(error["message"].as_str().unwrap().contains("cannot read none.json"), "{error}");
+}

@@ -1,0 +1,280 @@
+//! Credentials: where they go, what is said of them, and how they are had.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use serde_json::{Value, json};
+
+use crate::{
+    certificates::Authority,
+    fake::{Fake, Heard, card, ok, status},
+    run::User,
+    support::binary::Binary,
+};
+
+fn message(heard: &Heard) -> Vec<u8> {
+    heard.result(&json!({ "message": {
+        "messageId": "m-1", "role": "ROLE_AGENT", "parts": [{ "text": "hello" }],
+    } }))
+}
+
+/// An agent whose card has these members, and who answers everybody.
+fn agent(members: Value) -> Fake {
+    Fake::start(move |heard, _, url| match heard.rpc() {
+        "" => ok("application/json", &card(url, &members)),
+        _ => message(heard),
+    })
+}
+
+fn scheme(name: &str, scheme: Value) -> Value {
+    json!({
+        "securitySchemes": { name: scheme },
+        "securityRequirements": [{ "schemes": { name: { "list": [] } } }],
+    })
+}
+
+/// The fields and the target of the last call.
+fn last(fake: &Fake) -> Heard {
+    fake.heard().into_iter().rfind(|heard| heard.method == "POST").unwrap()
+}
+
+#[test]
+fn credentials_go_as_the_card_says() {
+    let bearer = agent(scheme("b", json!({ "httpAuthSecurityScheme": { "scheme": "Bearer" } })));
+    User::of(&bearer.url).with("A2ACLI_BEARER", "t-1").ok(&["send", "x"]);
+    assert_eq!(last(&bearer).field("authorization"), Some("Bearer t-1"));
+    User::of(&bearer.url).with("A2ACLI_BEARER", "t-1").ok(&["send", "x", "--bearer", "t-2"]);
+    assert_eq!(last(&bearer).field("authorization"), Some("Bearer t-2"));
+    let basic = agent(scheme("b", json!({ "httpAuthSecurityScheme": { "scheme": "Basic" } })));
+    User::of(&basic.url).ok(&["send", "x", "--basic", "me:pass"]);
+    assert_eq!(last(&basic).field("authorization"), Some("Basic bWU6cGFzcw=="));
+    for location in ["header", "query", "cookie"] {
+        let key = json!({ "apiKeySecurityScheme": { "location": location, "name": "x-a" } });
+        let fake = agent(scheme("k", key));
+        User::of(&fake.url).with("A2ACLI_API_KEY", "k-1").ok(&["send", "x"]);
+        let heard = last(&fake);
+        let is_there = match location {
+            "header" => heard.field("x-a") == Some("k-1"),
+            "query" => heard.target.ends_with("?x-a=k-1"),
+            _ => heard.field("cookie") == Some("x-a=k-1"),
+        };
+        assert!(is_there, "{location}: {heard:?}");
+        // The card itself is public: nobody shows anything for it.
+        let card = &fake.heard()[0];
+        assert!(card.field("x-a").is_none() && card.field("cookie").is_none(), "{card:?}");
+        assert!(!card.target.contains("k-1"), "{card:?}");
+    }
+    // A card that wants a key gets no token, and nothing is sent without it.
+    let key = json!({ "apiKeySecurityScheme": { "location": "header", "name": "x-a" } });
+    let fake = agent(scheme("k", key));
+    let user = User::of(&fake.url).with("A2ACLI_BEARER", "t-1");
+    let error = user.failure(&["send", "x"], "A2ACLI_ERR_CREDENTIALS_MISSING", 4);
+    assert!(error["hint"].as_str().unwrap().contains("A2ACLI_API_KEY"), "{error}");
+    assert!(fake.heard().iter().all(|heard| heard.method == "GET"));
+}
+
+#[test]
+fn refused_credentials_are_told_from_missing_ones() {
+    let fake = Fake::start(|heard, _, url| match heard.rpc() {
+        "" => ok("application/json", &card(url, &json!({}))),
+        _ => status("401 Unauthorized", "text/plain", "no"),
+    });
+    let user = User::of(&fake.url);
+    user.failure(&["send", "x"], "A2ACLI_ERR_CREDENTIALS_MISSING", 4);
+    user.failure(&["send", "x", "--bearer", "t"], "A2ACLI_ERR_AUTH_FAILED", 4);
+}
+
+#[test]
+fn the_tenant_of_the_interface_goes_along() {
+    for tenant in [None, Some("acme")] {
+        let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+            "" => {
+                let mut interface = json!({
+                    "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0",
+                });
+                if let Some(tenant) = tenant {
+                    interface["tenant"] = json!(tenant);
+                }
+                ok("application/json", &card(url, &json!({ "supportedInterfaces": [interface] })))
+            }
+            _ => message(heard),
+        });
+        User::of(&fake.url).ok(&["send", "x"]);
+        let said = last(&fake).body["params"]["tenant"].clone();
+        assert_eq!(said.as_str(), tenant);
+        assert_eq!(last(&fake).field("a2a-version"), Some("1.0"));
+    }
+}
+
+#[test]
+fn a_required_extension_is_declared() {
+    let uri = "https://extensions.example/one";
+    let fake =
+        agent(json!({ "capabilities": { "extensions": [{ "uri": uri, "required": true }] } }));
+    User::of(&fake.url).ok(&["send", "x", "--extension", uri]);
+    assert_eq!(last(&fake).field("a2a-extensions"), Some(uri));
+    assert_eq!(last(&fake).body["params"]["message"]["extensions"], json!([uri]));
+}
+
+#[test]
+fn a_service_parameter_is_a_field() {
+    let fake = agent(json!({}));
+    let words = ["send", "x", "--svc-param", "x-trace:a:b", "--svc-param", "x-other:c"];
+    User::of(&fake.url).ok(&words);
+    assert_eq!(last(&fake).field("x-trace"), Some("a:b"));
+    assert_eq!(last(&fake).field("x-other"), Some("c"));
+}
+
+/// A server that asks for certificates, and the flags of a client that has one.
+struct Secured {
+    server: Binary,
+    authority: String,
+    identity: [String; 4],
+}
+
+impl Secured {
+    fn start(test: &str) -> Secured {
+        let authority = Authority::new(test);
+        let (server, client) =
+            (authority.server("server"), authority.client("client", Some("me"), &[]));
+        let path = |path: &std::path::Path| path.display().to_string();
+        let file = path(&authority.file());
+        let (cert, key) = (path(&server.cert_file), path(&server.key_file));
+        let flags = ["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &file];
+        let server = Binary::start(&flags);
+        let (cert, key) = (path(&client.cert_file), path(&client.key_file));
+        let identity = ["--cert".to_owned(), cert, "--key".to_owned(), key];
+        Secured { server, authority: file, identity }
+    }
+
+    /// `send` with these flags.
+    fn send<'w>(&'w self, url: &'w str, flags: &[&'w str]) -> Vec<&'w str> {
+        ["send", url, "hello"].into_iter().chain(flags.iter().copied()).collect()
+    }
+
+    fn identity(&self) -> Vec<&str> {
+        self.identity.iter().map(String::as_str).collect()
+    }
+
+    fn url(&self) -> String {
+        format!("https://localhost:{}", self.server.addr().port())
+    }
+}
+
+#[test]
+fn mutual_tls_shows_a_certificate() {
+    let secured = Secured::start("cli-mutual");
+    let (user, url, identity) = (User::new(), secured.url(), secured.identity());
+    let authority = ["--ca", secured.authority.as_str()];
+    let words = secured.send(&url, &[&authority[..], &identity].concat());
+    assert_eq!(user.ok(&words).block("Text"), "hello");
+    user.failure(&secured.send(&url, &authority), "A2ACLI_ERR_UNREACHABLE", 3);
+    // An authority that nobody knows is not believed.
+    user.failure(&secured.send(&url, &identity), "A2ACLI_ERR_UNREACHABLE", 3);
+}
+
+#[test]
+fn an_unverified_server_is_warned_of() {
+    let secured = Secured::start("cli-insecure");
+    let (user, url, identity) = (User::new(), secured.url(), secured.identity());
+    let flags = [&identity[..], &["--insecure"]].concat();
+    let said = user.ok(&secured.send(&url, &flags));
+    assert!(said.err.contains("certificates are not verified"), "{said:?}");
+    assert!(!said.err.contains("SECURITY"), "{said:?}");
+    let flags = [&flags[..], &["--bearer", "hidden"]].concat();
+    let said = user.ok(&secured.send(&url, &flags));
+    assert!(said.err.contains("SECURITY") && !said.err.contains("hidden"), "{said:?}");
+}
+
+/// An agent that wants the token that its own authorization server gives.
+fn guarded() -> Fake {
+    Fake::start(|heard, number, url| match heard.target.as_str() {
+        "/device" => ok(
+            "application/json",
+            &json!({
+                "device_code": "hidden-device", "user_code": "ABCD-EFGH",
+                "verification_uri": "https://login.example/device", "expires_in": 60, "interval": 1,
+            })
+            .to_string(),
+        ),
+        "/token" if number == 1 => status(
+            "400 Bad Request",
+            "application/json",
+            &json!({ "error": "authorization_pending" }).to_string(),
+        ),
+        "/token" => ok(
+            "application/json",
+            &json!({
+                "access_token": "hidden-access", "token_type": "Bearer", "expires_in": 3600,
+            })
+            .to_string(),
+        ),
+        _ if heard.method == "GET" => {
+            let oauth = json!({ "oauth2SecurityScheme": { "flows": { "deviceCode": {
+                "deviceAuthorizationUrl": format!("{url}/device"),
+                "tokenUrl": format!("{url}/token"), "scopes": {},
+            } } } });
+            ok("application/json", &card(url, &scheme("o", oauth)))
+        }
+        _ if heard.field("authorization") == Some("Bearer hidden-access") => message(heard),
+        _ => status("401 Unauthorized", "text/plain", "no"),
+    })
+}
+
+#[test]
+fn a_token_by_client_credentials_is_kept_and_attached() {
+    let fake = guarded();
+    let user = User::of(&fake.url).with("A2ACLI_CLIENT_SECRET", "hidden-secret");
+    let token = format!("{}/token", fake.url);
+    let words = ["auth", "login", "--client-id", "me", "--token-url", &token, "--scope", "a b"];
+    let said = user.ok(&words);
+    assert_eq!(said.field("Token"), "kept");
+    assert!(!said.out.contains("hidden") && !said.err.contains("hidden"), "{said:?}");
+    let file = user.path("home/.config/a2a-cli/tokens.json");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let user = user.with("A2ACLI_CLIENT_SECRET", "");
+    assert_eq!(user.ok(&["send", "x"]).block("Text"), "hello");
+    let said = user.ok(&["send", "x", "--debug"]);
+    assert!(said.err.contains("Authorization: ***") && !said.err.contains("hidden"), "{said:?}");
+    // One that others may read is not believed.
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let error = user.failure(&["send", "x"], "A2ACLI_ERR_USAGE", 2);
+    assert!(error["hint"].as_str().unwrap().starts_with("chmod 600"), "{error}");
+}
+
+#[test]
+fn a_token_by_device_code_is_kept_and_attached() {
+    let fake = guarded();
+    let user = User::of(&fake.url);
+    user.failure(&["auth", "login"], "A2ACLI_ERR_USAGE", 2);
+    let fake = guarded();
+    let user = User::of(&fake.url);
+    let device = format!("{}/device", fake.url);
+    let token = format!("{}/token", fake.url);
+    let said = user.ok(&[
+        "auth",
+        "login",
+        "--client-id",
+        "me",
+        "--token-url",
+        &token,
+        "--device-url",
+        &device,
+    ]);
+    assert!(said.err.contains("Open: https://login.example/device"), "{said:?}");
+    assert!(said.err.contains("Code: ABCD-EFGH"), "{said:?}");
+    assert!(!said.err.contains("hidden") && !said.out.contains("hidden"), "{said:?}");
+    assert_eq!(user.ok(&["send", "x"]).block("Text"), "hello");
+}
+
+#[test]
+fn the_device_flow_may_come_from_the_card_and_a_secret_goes_nowhere_then() {
+    let fake = guarded();
+    let user = User::of(&fake.url);
+    user.ok(&["auth", "login", "--client-id", "me"]);
+    assert_eq!(user.ok(&["send", "x"]).block("Text"), "hello");
+    let fake = guarded();
+    let user = User::of(&fake.url).with("A2ACLI_CLIENT_SECRET", "hidden");
+    let words = ["auth", "login", "--client-id", "me", "--flow", "device"];
+    user.failure(&words, "A2ACLI_ERR_USAGE", 2);
+    assert!(fake.heard().is_empty());
+}

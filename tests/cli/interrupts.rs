@@ -1,0 +1,57 @@
+//! Ctrl-C, and a reader that leaves.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command},
+};
+
+use crate::{
+    agent::Clerk,
+    run::{Said, User},
+};
+
+fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+}
+
+#[test]
+fn ctrl_c_leaves_the_task_and_says_how_to_cancel_it() {
+    let clerk = Clerk::start("ctrl-c", &[]);
+    let user = User::of(&clerk.url());
+    for format in ["text", "json"] {
+        let words = ["send", "never", "--debug", "-o", format];
+        let mut child = user.command(&words).spawn().unwrap();
+        // What came is shown before it is looked at, and signals are looked at behind that.
+        let mut shown = BufReader::new(child.stderr.take().unwrap());
+        let mut seen = String::new();
+        while !seen.contains("TASK_STATE_WORKING") {
+            assert!(shown.read_line(&mut seen).unwrap() > 0, "{seen}");
+        }
+        interrupt(&child);
+        shown.read_to_string(&mut seen).unwrap();
+        let said = Said::of(child);
+        assert_eq!(said.code, Some(130), "{said:?} {seen}");
+        let told = if format == "json" { &said.out } else { &seen };
+        assert!(told.contains("goes on") && told.contains("peregrine task cancel"), "{told}");
+        let id = told.split("peregrine task cancel ").nth(1).unwrap();
+        let id: String = id.chars().take_while(|c| c.is_ascii_hexdigit() || *c == '-').collect();
+        let task = user.json(&["task", "get", &id]);
+        assert_eq!(task["status"]["state"], "TASK_STATE_WORKING");
+    }
+}
+
+#[test]
+fn a_stream_that_is_interrupted_has_told_its_task() {
+    let clerk = Clerk::start("ctrl-c-stream", &[]);
+    let user = User::of(&clerk.url());
+    let mut child = user.command(&["send", "never", "--stream", "-o", "json"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert!(line.contains("\"task\""), "{line}");
+    interrupt(&child);
+    let rest: Vec<String> = lines.lines().map(Result::unwrap).collect();
+    assert!(rest.last().unwrap().contains("PEREGRINE_ERR_INTERRUPTED"), "{rest:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}

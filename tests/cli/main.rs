@@ -1,0 +1,24 @@
+//! The command line of the client as its users and their scripts meet it: the real binary in pipes,
+//! against the real server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../support/certificates.rs"]
+mod certificates;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod agent;
+mod cards;
+mod chat;
+mod credentials;
+mod fake;
+mod interrupts;
+mod report;
+mod run;
+mod send;
+mod settings;
+mod streams;
+mod tasks;
+mod usage;
+mod waits;

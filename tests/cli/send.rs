@@ -1,0 +1,318 @@
+//! `send`: every outcome in text and in JSON, parts, continuing, and what cannot be done.
+
+use std::net::TcpListener;
+
+use crate::{
+    agent::{Clerk, echo},
+    run::{User, assert_floor, field, files},
+};
+
+#[test]
+fn send_just_works() {
+    let (_server, url) = echo(&[]);
+    let said = User::new().ok(&["send", &url, "hello"]);
+    assert!(said.err.is_empty(), "{said:?}");
+    assert_floor(&said.out);
+    assert_eq!(said.field("State"), "COMPLETED");
+    assert_eq!(said.field("Artifact"), "echo");
+    assert_eq!(said.block("Text"), "hello");
+    assert!(!said.field("Task").is_empty() && !said.field("Context").is_empty());
+    // The other ways to name the agent.
+    let bare = url.strip_prefix("http://").unwrap();
+    assert_eq!(User::new().ok(&["send", "-a", bare, "hello"]).block("Text"), "hello");
+    assert_eq!(User::of(&url).ok(&["send", "hello"]).block("Text"), "hello");
+    let card = format!("{url}/.well-known/agent-card.json");
+    assert_eq!(User::new().ok(&["-a", &card, "send", "hello"]).block("Text"), "hello");
+    let user = User::new();
+    user.write("work/card.json", &user.ok(&["card", "get", &url, "-o", "json"]).out);
+    assert_eq!(user.ok(&["send", "-a", "card.json", "hello"]).block("Text"), "hello");
+    let file = format!("file://{}", user.path("work/card.json").display());
+    assert_eq!(user.ok(&["send", "-a", &file, "hello"]).block("Text"), "hello");
+}
+
+#[test]
+fn one_document_has_the_task_or_the_message() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    let task = user.json(&["send", "hello"])["task"].clone();
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "hello");
+    let message = user.json(&["send", "ping"]);
+    assert_eq!(message["message"]["parts"][0]["text"], "pong");
+    assert_eq!(message.as_object().unwrap().len(), 1);
+    let said = user.ok(&["send", "ping"]);
+    assert_floor(&said.out);
+    assert_eq!(said.block("Text"), "pong");
+}
+
+#[test]
+fn an_agent_without_streams_is_asked_until_the_task_has_ended() {
+    let clerk = Clerk::start("polled", &["--no-streaming"]);
+    let user = User::of(&clerk.url());
+    for words in [&["send", "slow"][..], &["send", "slow", "--stream"]] {
+        let said = user.ok(words);
+        assert_floor(&said.out);
+        assert_eq!(said.block("Text"), "at last");
+    }
+    let task = user.json(&["send", "slow"])["task"].clone();
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(user.ok(&["send", "ping", "--stream"]).code, Some(0));
+    let lines = user.ok(&["send", "slow", "--stream", "-o", "json"]).lines();
+    assert_eq!(lines.last().unwrap()["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+}
+
+#[test]
+fn async_gives_the_ids_at_once() {
+    let clerk = Clerk::start("async", &[]);
+    let user = User::of(&clerk.url());
+    let task = user.json(&["send", "never", "--async"])["task"].clone();
+    assert!(task["id"].is_string() && task["contextId"].is_string(), "{task}");
+    let said = user.ok(&["send", "never", "--no-wait"]);
+    assert_floor(&said.out);
+    let next = format!("peregrine task get --wait {}", said.field("Task"));
+    assert_eq!(said.field("Next"), next);
+    // What the environment says, a flag takes back.
+    let user = User::of(&clerk.url()).with("A2ACLI_ASYNC", "true");
+    assert!(user.ok(&["send", "slow"]).field("State") != "COMPLETED");
+    assert_eq!(user.ok(&["send", "slow", "--wait"]).field("State"), "COMPLETED");
+}
+
+#[test]
+fn an_outcome_is_no_failure_and_is_warned_of() {
+    let clerk = Clerk::start("outcomes", &[]);
+    let url = clerk.url();
+    let user = User::new();
+    for (text, state, warned) in [
+        ("fail", "FAILED", "ended as FAILED"),
+        ("reject", "REJECTED", "ended as REJECTED"),
+        ("ask", "INPUT_REQUIRED", "waits for your answer"),
+        ("authorize", "AUTH_REQUIRED", "waits for an authorization"),
+    ] {
+        let said = user.ok(&["send", "-a", &url, text]);
+        assert_floor(&said.out);
+        assert_eq!(said.field("State"), state);
+        assert!(said.err.contains(warned), "{said:?}");
+        let next = field(&said.out, "Next");
+        let resume = format!("peregrine send -a {url} --task-id {}", said.field("Task"));
+        let is_paused = state.ends_with("REQUIRED");
+        assert_eq!(next.is_some_and(|next| next.starts_with(&resume)), is_paused, "{said:?}");
+        let json = user.ok(&["send", "-a", &url, text, "-o", "json"]);
+        let state = format!("TASK_STATE_{state}");
+        assert_eq!(json.document()["task"]["status"]["state"], state);
+        assert!(json.err.contains(warned), "{json:?}");
+        assert_eq!(json.err.contains("peregrine send -a"), is_paused, "{json:?}");
+    }
+}
+
+#[test]
+fn the_printed_command_resumes_the_task() {
+    let clerk = Clerk::start("resume", &[]);
+    let user = User::new();
+    let asked = user.ok(&["send", &clerk.url(), "ask"]);
+    let next = asked.field("Next").replace("<reply>", "large");
+    let words: Vec<&str> = next.strip_prefix("peregrine ").unwrap().split(' ').collect();
+    let words: Vec<&str> = words.iter().map(|word| word.trim_matches('"')).collect();
+    let done = user.ok(&words);
+    assert_eq!(done.block("Text"), "one large coffee");
+    assert_eq!(done.field("Task"), asked.field("Task"));
+    // With its context as well, and with the wrong one.
+    let asked = user.ok(&["send", &clerk.url(), "ask"]);
+    let user = User::of(&clerk.url());
+    let (task, context) = (asked.field("Task"), asked.field("Context"));
+    let words = ["send", "large", "--task-id", task, "--context-id"];
+    let wrong: Vec<&str> = words.into_iter().chain(["not-its-context"]).collect();
+    let before = user.json(&["task", "list"])["totalSize"].clone();
+    let words_json: Vec<&str> = wrong.iter().copied().chain(["-o", "json"]).collect();
+    let refused = user.run(&words_json);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.document()["error"]["code"].as_str().unwrap().ends_with("Error"));
+    let right: Vec<&str> = words.into_iter().chain([context]).collect();
+    assert_eq!(user.ok(&right).field("Task"), task);
+    assert_eq!(user.json(&["task", "list"])["totalSize"], before);
+}
+
+#[test]
+fn a_task_that_is_not_there_makes_no_new_one() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    for extra in [&[][..], &["--stream"], &["--async"]] {
+        let mut words = vec!["send", "hello", "--task-id", "none"];
+        words.extend(extra);
+        let error = user.failure(&words, "TaskNotFoundError", 1);
+        assert_eq!(error["a2aCode"], -32001);
+        assert!(error["hint"].as_str().unwrap().contains("--debug"), "{error}");
+    }
+    assert_eq!(user.json(&["task", "list"])["totalSize"], 0);
+    // One that has ended is refused as well.
+    let task = user.json(&["send", "hello"])["task"]["id"].clone();
+    let words = ["send", "hello", "--task-id", task.as_str().unwrap(), "-o", "json"];
+    let refused = user.run(&words);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.document()["error"]["code"].as_str().unwrap().ends_with("Error"));
+    assert_eq!(user.json(&["task", "list"])["totalSize"], 1);
+}
+
+#[test]
+fn nothing_is_kept_between_two_calls() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    let before = files(&user.path("home/.config/a2a-cli"));
+    let first = user.json(&["send", "one"])["task"].clone();
+    let second = user.json(&["send", "two"])["task"].clone();
+    assert_ne!(first["contextId"], second["contextId"]);
+    assert_eq!(files(&user.path("home/.config/a2a-cli")), before);
+    assert_eq!(files(&user.path("work")), ["inner"]);
+    assert_eq!(user.run(&["send", "three", "--continue"]).code, Some(2));
+}
+
+#[test]
+fn a_context_goes_on_with_a_new_task() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    let first = user.json(&["send", "one"])["task"].clone();
+    let context = first["contextId"].as_str().unwrap();
+    let second = user.json(&["send", "two", "--context-id", context])["task"].clone();
+    assert_eq!(second["contextId"], first["contextId"]);
+    assert_ne!(second["id"], first["id"]);
+}
+
+#[test]
+fn parts_come_in_their_order_with_their_types() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    user.write("work/a.bin", "bytes");
+    user.write("work/d.json", "{\"b\": 2.50, \"a\": 1}");
+    let words = [
+        "send",
+        "first",
+        "--data",
+        "-",
+        "--file",
+        "a.bin",
+        "--media-type",
+        "application/x-a",
+        "--text",
+        "second",
+        "--file",
+        "https://h.example/b.png",
+        "--data",
+        "d.json",
+        "-o",
+        "json",
+        "--metadata",
+        "{\"k\":1}",
+    ];
+    let said = user.run_with(&words, "[1]");
+    let task = said.document()["task"].clone();
+    let parts = task["artifacts"][0]["parts"].as_array().unwrap();
+    assert_eq!(parts.len(), 6, "{task}");
+    assert_eq!(parts[0]["text"], "first");
+    assert_eq!(parts[1]["data"], serde_json::json!([1]));
+    assert_eq!(parts[2]["raw"], "Ynl0ZXM=");
+    assert_eq!(parts[2]["mediaType"], "application/x-a");
+    assert_eq!(parts[2]["filename"], "a.bin");
+    assert_eq!(parts[3]["text"], "second");
+    assert_eq!(parts[4]["url"], "https://h.example/b.png");
+    assert_eq!(parts[4]["mediaType"], "image/png");
+    assert!(said.out.contains("2.50"), "{said:?}");
+}
+
+#[test]
+fn every_part_of_an_artifact_is_rendered() {
+    let clerk = Clerk::start("parts", &[]);
+    for extra in [&[][..], &["--verbose"]] {
+        let mut words = vec!["send", "files"];
+        words.extend(extra);
+        let said = User::of(&clerk.url()).ok(&words);
+        assert_floor(&said.out);
+        assert_eq!(said.field("Artifact name"), "the bundle");
+        assert!(said.out.contains("Text:\nfirst line\n \nthird line\n\n"), "{said:?}");
+        assert!(said.block("Data").contains("\"n\": 1"));
+        assert_eq!(said.field("File"), "../../hello.txt");
+        assert_eq!((said.field("Media type"), said.field("Size")), ("text/plain", "5 bytes"));
+        assert_eq!(said.field("URL"), "https://files.example/big.bin");
+    }
+}
+
+#[test]
+fn every_binding_gives_the_same() {
+    let all = "jsonrpc,http+json,grpc,websocket";
+    let clerk = Clerk::start("bindings", &["--interfaces", all]);
+    let user = User::of(&clerk.url());
+    for (binding, mark) in [
+        ("jsonrpc", "\"method\":\"SendStreamingMessage\""),
+        ("http+json", "/message:stream\n"),
+        ("grpc", "/lf.a2a.v1.A2AService/SendStreamingMessage\n"),
+        ("websocket", "Upgrade: websocket\n"),
+    ] {
+        let with = |words: &[&'static str]| -> Vec<&'static str> {
+            words.iter().copied().chain(["--transport", binding]).collect()
+        };
+        let mut task = user.json(&with(&["send", "large"]))["task"].clone();
+        assert_eq!(task["artifacts"][0]["parts"][0]["text"], "one large coffee", "{binding}");
+        let error = user.failure(&with(&["task", "get", "none"]), "TaskNotFoundError", 1);
+        assert!(!error["message"].as_str().unwrap().is_empty(), "{binding}");
+        for member in ["id", "contextId"] {
+            assert!(task[member].take().is_string(), "{binding}");
+        }
+        let lines = user.ok(&with(&["send", "large", "--stream", "-o", "json"])).lines();
+        let last = lines.last().unwrap();
+        let state = &last["statusUpdate"]["status"]["state"];
+        assert_eq!(state, "TASK_STATE_COMPLETED", "{binding}: {lines:?}");
+        let wire = user.ok(&with(&["send", "large", "--debug"])).err;
+        assert!(wire.contains(mark), "{binding}: {wire}");
+    }
+    // The first that the card has is taken, and where it has none its own order decides.
+    let (_server, url) = echo(&["--interfaces", "http+json"]);
+    let words = ["send", &url, "hello", "--transport", "grpc", "--transport", "rest"];
+    assert_eq!(User::new().ok(&words).block("Text"), "hello");
+    let words = ["send", &url, "hello", "--transport", "grpc", "--debug"];
+    assert!(User::new().ok(&words).err.contains("/message:"));
+}
+
+#[test]
+fn versions_below_1_are_spoken_only_if_they_are_named() {
+    let (_server, url) = echo(&["--card", "v03"]);
+    let user = User::of(&url);
+    let error = user.failure(&["send", "hello"], "VersionNotSupportedError", 1);
+    assert!(error["message"].as_str().unwrap().contains("--a2a-version"), "{error}");
+    let said = user.ok(&["send", "hello", "--a2a-version", "0.3"]);
+    assert_eq!(said.block("Text"), "hello");
+    let user = User::of(&url).with("A2ACLI_A2A_VERSION", "0.3");
+    let task = user.json(&["send", "hello"])["task"].clone();
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
+}
+
+#[test]
+fn who_cannot_be_reached_is_told_from_who_has_no_card() {
+    let user = User::new();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for extra in [&[][..], &["--stream"]] {
+        let mut words = vec!["send", &closed, "hello"];
+        words.extend(extra);
+        user.failure(&words, "A2ACLI_ERR_UNREACHABLE", 3);
+    }
+    let (_server, url) = echo(&[]);
+    let none = format!("{url}/nothing/here.json");
+    user.failure(&["card", "get", &none], "A2ACLI_ERR_CARD_NOT_FOUND", 3);
+    user.failure(&["card", "get", "./none.json"], "A2ACLI_ERR_CARD_NOT_FOUND", 3);
+    user.write("work/bad.json", "{\"name\": 1}");
+    user.failure(&["send", "bad.json", "hello"], "A2ACLI_ERR_CARD_INVALID", 1);
+    let text = user.run(&["send", &closed, "hello"]);
+    assert!(text.out.is_empty() && text.err.starts_with("Error: "), "{text:?}");
+    assert!(text.err.contains("Code: A2ACLI_ERR_UNREACHABLE\n"), "{text:?}");
+}
+
+#[test]
+fn debug_shows_the_wire_without_secrets() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url).with("A2ACLI_BEARER", "hidden-1").with("A2ACLI_API_KEY", "hidden-2");
+    let words =
+        ["send", "hello", "--debug", "--verbose", "--svc-param", "x-trace:hidden-3", "-o", "json"];
+    let said = user.ok(&words);
+    said.document();
+    assert!(said.err.contains("> POST http://") && said.err.contains("< 200"), "{said:?}");
+    assert!(said.err.contains("A2A-Version: 1.0") && said.err.contains("x-trace: ***"), "{said:?}");
+    assert!(said.err.contains("\"text\":\"hello\""), "{said:?}");
+    assert!(!said.err.contains("hidden") && !said.out.contains("hidden"), "{said:?}");
+}

@@ -1,0 +1,58 @@
+//! Settings as a user makes them: files, the environment, `config show`.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use crate::run::User;
+
+#[test]
+fn config_show_names_the_source_of_each_value() {
+    let user = User::new().with("A2ACLI_TIMEOUT", "30s");
+    user.write("home/.config/a2a-cli/.env", "A2ACLI_VERBOSE=true\nA2ACLI_TRANSPORT=grpc\n");
+    let local = user.write("work/.env", "# mine\nexport A2ACLI_TRANSPORT=rest,grpc\nOTHER=x\n");
+    let said = user.ok(&["config", "show", "-a", "localhost"]);
+    assert!(said.err.is_empty(), "{said:?}");
+    assert_eq!(said.field("agent-card"), "localhost (flag --agent-card)");
+    assert_eq!(said.field("timeout"), "30s (environment A2ACLI_TIMEOUT)");
+    assert_eq!(said.field("transport"), format!("rest, grpc ({})", local.display()));
+    assert!(said.field("verbose").starts_with("true (") && said.out.contains("a2a-cli/.env)"));
+    assert_eq!(said.field("output"), "text (built-in)");
+    // An explicit file takes the place of the local one alone.
+    let other = user.write("other.env", "A2ACLI_TRANSPORT=websocket\n");
+    let shown = user.json(&["config", "show", "--config", other.to_str().unwrap()]);
+    assert_eq!(shown["transport"]["value"], serde_json::json!(["websocket"]));
+    assert_eq!(shown["transport"]["source"], other.display().to_string());
+    assert_eq!(shown["verbose"]["value"], "true");
+    assert_eq!(shown["stream"]["source"], "built-in");
+}
+
+#[test]
+fn a_local_file_is_found_from_folders_below_it() {
+    let user = User::new();
+    user.write("work/.env", "A2ACLI_OUTPUT=json\n");
+    let mut command = user.command(&["config", "show"]);
+    let output = command.current_dir(user.path("work/inner")).output().unwrap();
+    assert!(output.stdout.starts_with(b"{"), "{output:?}");
+}
+
+#[test]
+fn a_broken_file_is_an_error_with_its_line() {
+    let user = User::new();
+    user.write("work/.env", "X=1\nA2ACLI_BEARER=\"open\n");
+    let error = user.failure(&["config", "show"], "A2ACLI_ERR_USAGE", 2);
+    assert!(error["message"].as_str().unwrap().contains(".env:2: A2ACLI_BEARER"), "{error}");
+    let error = user.failure(&["config", "show", "--config", "none"], "A2ACLI_ERR_USAGE", 2);
+    assert!(error["message"].as_str().unwrap().contains("cannot read"), "{error}");
+}
+
+#[test]
+fn secrets_are_masked_and_open_files_with_them_are_named() {
+    let user = User::new().with("A2ACLI_API_KEY", "hidden-1");
+    let file = user.write("work/.env", "A2ACLI_BEARER=hidden-2\n");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let said = user.ok(&["config", "show", "--svc-param", "x-key:hidden-3"]);
+    assert!(!said.out.contains("hidden") && !said.err.contains("hidden"), "{said:?}");
+    assert!(said.err.contains("chmod 600"), "{said:?}");
+    assert_eq!(said.field("svc-param"), "x-key:*** (flag --svc-param)");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(user.ok(&["config", "show"]).err.is_empty());
+}

@@ -1,0 +1,83 @@
+//! `--stream`: events as they come, in text and as JSON lines.
+
+use crate::{
+    agent::{Clerk, echo},
+    run::{User, assert_floor, field},
+};
+
+#[test]
+fn json_lines_end_with_the_terminal_event() {
+    let (_server, url) = echo(&[]);
+    let said = User::of(&url).ok(&["send", "stream:5", "--stream", "-o", "json"]);
+    let lines = said.lines();
+    assert!(lines[0]["task"]["id"].is_string(), "{lines:?}");
+    let last = &lines.last().unwrap()["statusUpdate"];
+    assert_eq!(last["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(last["taskId"], lines[0]["task"]["id"]);
+    assert!(last["contextId"].is_string());
+    assert!(lines.iter().any(|line| line["artifactUpdate"].is_object()));
+    assert!(said.err.is_empty(), "{said:?}");
+}
+
+#[test]
+fn a_message_is_the_only_event_of_its_stream() {
+    let (_server, url) = echo(&[]);
+    let lines = User::of(&url).ok(&["send", "ping", "--stream", "-o", "json"]).lines();
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["message"]["parts"][0]["text"], "pong");
+    assert_eq!(User::of(&url).ok(&["send", "ping", "--stream"]).block("Text"), "pong");
+}
+
+#[test]
+fn the_last_event_in_text_names_the_task_and_its_state() {
+    let clerk = Clerk::start("stream-text", &[]);
+    let user = User::of(&clerk.url());
+    let said = user.ok(&["send", "slow", "--stream"]);
+    assert_floor(&said.out);
+    let tail: Vec<&str> = said.out.lines().rev().take(3).collect();
+    assert_eq!(tail[0], "State: COMPLETED", "{said:?}");
+    assert!(tail[1].starts_with("Context: ") && tail[2].starts_with("Task: "), "{said:?}");
+    assert_eq!(said.block("Text"), "at last");
+    let asked = user.ok(&["send", "ask", "--stream"]);
+    assert_floor(&asked.out);
+    assert!(field(&asked.out, "Next").unwrap().contains("--task-id"), "{asked:?}");
+}
+
+#[test]
+fn an_error_ends_the_stream_as_its_last_line() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    let said = user.run(&["send", "x", "--task-id", "none", "--stream", "-o", "json"]);
+    assert_eq!(said.code, Some(1));
+    assert_eq!(said.lines().last().unwrap()["error"]["code"], "TaskNotFoundError");
+}
+
+#[test]
+fn stream_is_never_taken_from_the_environment() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url).with("A2ACLI_STREAM", "true");
+    user.write("work/.env", "A2ACLI_STREAM=true\n");
+    assert!(user.json(&["config", "show"])["stream"]["variable"].is_null());
+    assert!(user.json(&["send", "stream:5"])["task"].is_object());
+}
+
+#[test]
+fn subscribe_follows_a_task_to_its_end() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    let id = || {
+        let task = user.json(&["send", "hold:500:4", "--async"]);
+        task["task"]["id"].as_str().unwrap().to_owned()
+    };
+    let lines = user.ok(&["task", "subscribe", &id(), "--stream", "-o", "json"]).lines();
+    assert!(lines[0]["task"].is_object(), "{lines:?}");
+    let last = lines.last().unwrap();
+    assert_eq!(last["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
+    let task = user.json(&["task", "subscribe", &id()]);
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    assert!(task["artifacts"].is_array());
+    let said = user.ok(&["task", "subscribe", &id()]);
+    assert_floor(&said.out);
+    assert_eq!(said.field("State"), "COMPLETED");
+    user.failure(&["task", "subscribe", "none"], "TaskNotFoundError", 1);
+}

@@ -1,0 +1,190 @@
+//! `task`: get, list, cancel, download and push-config.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::{
+    agent::{Clerk, echo},
+    fake::{Fake, card, ok},
+    run::{User, assert_floor, files},
+};
+
+#[test]
+fn get_shows_a_task_with_its_artifacts_and_history() {
+    let clerk = Clerk::start("get", &[]);
+    let user = User::of(&clerk.url());
+    let id = user.ok(&["send", "large"]).field("Task").to_owned();
+    let task = user.json(&["task", "get", &id, "--history", "5"]);
+    assert_eq!(task["id"], id);
+    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "one large coffee");
+    assert_eq!(task["history"][0]["parts"][0]["text"], "large");
+    let said = user.ok(&["task", "get", &id, "--history", "5"]);
+    assert_floor(&said.out);
+    assert_eq!(said.field("Role"), "user");
+    assert_eq!(said.field("State"), "COMPLETED");
+    assert!(user.ok(&["task", "get", &clerk.url(), &id]).out.contains("one large coffee"));
+    let lines = user.ok(&["task", "get", &id, "--stream", "-o", "json"]).lines();
+    assert_eq!((lines.len(), &lines[0]["id"]), (1, &task["id"]));
+    let error = user.failure(&["task", "get", "none"], "TaskNotFoundError", 1);
+    assert_eq!(error["a2aCode"], -32001);
+}
+
+#[test]
+fn get_waits_if_it_is_told_to() {
+    let clerk = Clerk::start("wait", &[]);
+    let user = User::of(&clerk.url());
+    let id = user.ok(&["send", "slow", "--async"]).field("Task").to_owned();
+    assert_ne!(user.ok(&["task", "get", &id]).field("State"), "COMPLETED");
+    let said = user.ok(&["task", "get", &id, "--wait", "--poll-interval", "50ms"]);
+    assert_eq!(said.field("State"), "COMPLETED");
+    let id = user.ok(&["send", "ask"]).field("Task").to_owned();
+    assert_eq!(user.ok(&["task", "get", &id, "--watch"]).field("State"), "INPUT_REQUIRED");
+}
+
+#[test]
+fn a_timeout_leaves_the_task_and_says_how_to_find_it() {
+    let clerk = Clerk::start("timeout", &[]);
+    let user = User::of(&clerk.url());
+    for extra in [&[][..], &["--transport", "http+json"]] {
+        let mut words = vec!["send", "never", "--timeout", "300ms"];
+        words.extend(extra);
+        let error = user.failure(&words, "A2ACLI_ERR_TIMEOUT", 5);
+        let hint = error["hint"].as_str().unwrap();
+        assert!(hint.starts_with("peregrine task get") && hint.contains("--wait"), "{error}");
+        let id = hint.rsplit(' ').next().unwrap();
+        let task = user.json(&["task", "get", id]);
+        assert_eq!(task["status"]["state"], "TASK_STATE_WORKING");
+        user.failure(&["task", "get", id, "--wait", "--timeout", "1s"], "A2ACLI_ERR_TIMEOUT", 5);
+    }
+}
+
+#[test]
+fn cancel_shows_the_resulting_state() {
+    let clerk = Clerk::start("cancel", &[]);
+    let user = User::of(&clerk.url());
+    let id = user.ok(&["send", "never", "--async"]).field("Task").to_owned();
+    let said = user.ok(&["task", "cancel", &id]);
+    assert_floor(&said.out);
+    assert_eq!(said.field("State"), "CANCELED");
+    // Once more changes nothing; what has ended in another way cannot be canceled.
+    assert_eq!(user.ok(&["task", "cancel", &id]).field("State"), "CANCELED");
+    let ended = user.ok(&["send", "large"]).field("Task").to_owned();
+    let error = user.failure(&["task", "cancel", &ended], "TaskNotCancelableError", 1);
+    assert_eq!(error["a2aCode"], -32002);
+    let id = user.ok(&["send", "never", "--async"]).field("Task").to_owned();
+    assert_eq!(user.json(&["task", "cancel", &id])["status"]["state"], "TASK_STATE_CANCELED");
+}
+
+#[test]
+fn lists_have_filters_and_pages() {
+    let clerk = Clerk::start("list", &[]);
+    let user = User::of(&clerk.url());
+    let first = user.json(&["send", "large"])["task"].clone();
+    user.ok(&["send", "fail"]);
+    user.ok(&["send", "large"]);
+    let list = user.json(&["task", "list"]);
+    assert_eq!(list["totalSize"], 3);
+    assert_eq!(list["tasks"].as_array().unwrap().len(), 3);
+    let failed = user.json(&["task", "list", "--status", "failed"]);
+    assert_eq!(failed["tasks"].as_array().unwrap().len(), 1);
+    let context = first["contextId"].as_str().unwrap();
+    let of_context = user.json(&["task", "list", "--context-id", context]);
+    assert_eq!(of_context["tasks"][0]["id"], first["id"]);
+    assert_eq!(of_context["totalSize"], 1);
+    let page = user.json(&["task", "list", "--page-size", "2"]);
+    assert_eq!(page["tasks"].as_array().unwrap().len(), 2);
+    let token = page["nextPageToken"].as_str().unwrap();
+    let rest = user.json(&["task", "list", "--page-size", "2", "--page-token", token]);
+    assert_eq!(rest["tasks"].as_array().unwrap().len(), 1);
+    let lines = user.ok(&["task", "list", "--stream", "-o", "json"]).lines();
+    assert!(lines.len() == 3 && lines.iter().all(|task| task["status"].is_object()), "{lines:?}");
+    let said = user.ok(&["task", "list", "--page-size", "2"]);
+    assert_floor(&said.out);
+    assert_eq!((said.field("Total"), said.field("Next page").is_empty()), ("3", false));
+}
+
+#[test]
+fn download_saves_what_an_agent_names_where_the_user_says() {
+    let clerk = Clerk::start("download", &[]);
+    let user = User::of(&clerk.url());
+    let id = user.ok(&["send", "files"]).field("Task").to_owned();
+    let said = user.ok(&["task", "download", &id, "--dir", "got"]);
+    assert_floor(&said.out);
+    let folder = user.path("work/got");
+    assert_eq!(files(&folder), ["hello.txt", "the bundle.json", "the bundle.txt"]);
+    assert_eq!(fs::read_to_string(folder.join("hello.txt")).unwrap(), "hello");
+    assert_eq!(said.field("URL"), "https://files.example/big.bin");
+    // Nothing is written over unless the user says so.
+    fs::write(folder.join("hello.txt"), "mine").unwrap();
+    user.failure(&["task", "download", &id, "--dir", "got"], "A2ACLI_ERR_USAGE", 2);
+    assert_eq!(fs::read_to_string(folder.join("hello.txt")).unwrap(), "mine");
+    let task = user.json(&["task", "download", &id, "--dir", "got", "--overwrite"]);
+    assert_eq!(task["id"], id);
+    assert_eq!(fs::read_to_string(folder.join("hello.txt")).unwrap(), "hello");
+    user.ok(&["task", "download", &id, "--dir", "none", "--artifact", "other"]);
+    assert!(files(&user.path("work/none")).is_empty());
+}
+
+#[test]
+fn push_configs_are_not_asked_for_where_the_card_has_none() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    let words = ["task", "push-config", "create", "t", "--url", "https://h.example/hook"];
+    user.failure(&words, "PushNotificationNotSupportedError", 1);
+    for words in [
+        &["task", "push-config", "get", "t", "c"][..],
+        &["task", "push-config", "list", "t"],
+        &["task", "push-config", "delete", "t", "c"],
+    ] {
+        user.failure(words, "PushNotificationNotSupportedError", 1);
+    }
+}
+
+#[test]
+fn push_configs_are_made_read_listed_and_deleted() {
+    let config =
+        json!({ "taskId": "t-1", "id": "c-1", "url": "https://h.example/hook", "token": "x" });
+    let answered = config.clone();
+    let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+        "" => {
+            let pushes = json!({ "capabilities": { "pushNotifications": true } });
+            ok("application/json", &card(url, &pushes))
+        }
+        "ListTaskPushNotificationConfigs" => heard.result(&json!({ "configs": [answered] })),
+        "DeleteTaskPushNotificationConfig" => heard.result(&json!({})),
+        _ => heard.result(&answered),
+    });
+    let user = User::of(&fake.url);
+    let url = "https://h.example/hook";
+    let made = user.json(&[
+        "task",
+        "push-config",
+        "create",
+        "t-1",
+        "--url",
+        url,
+        "--id",
+        "c-1",
+        "--token",
+        "x",
+        "--auth-scheme",
+        "Bearer",
+        "--auth-credentials",
+        "y",
+    ]);
+    assert_eq!(made, config);
+    let sent = fake.heard().pop().unwrap().body;
+    assert_eq!(sent["method"], "CreateTaskPushNotificationConfig");
+    assert_eq!(sent["params"]["url"], url, "{sent}");
+    assert_eq!(sent["params"]["authentication"], json!({ "scheme": "Bearer", "credentials": "y" }));
+    assert_eq!(user.json(&["task", "push-config", "get", "t-1", "c-1"]), config);
+    let list = user.json(&["task", "push-config", "list", "t-1"]);
+    assert_eq!(list["configs"], json!([config]));
+    assert_eq!(user.json(&["task", "push-config", "delete", "t-1", "c-1"]), json!({}));
+    let said = user.ok(&["task", "push-config", "list", &fake.url, "t-1"]);
+    assert_floor(&said.out);
+    assert_eq!((said.field("Push config"), said.field("Token")), ("c-1", "***"));
+    let said = user.ok(&["task", "push-config", "delete", "t-1", "c-1"]);
+    assert_eq!((said.field("Task"), said.field("Deleted")), ("t-1", "c-1"));
+}

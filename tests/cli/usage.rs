@@ -1,0 +1,192 @@
+//! Help, versions, completions, manual pages, and what is said of wrong words.
+
+use crate::{
+    agent::echo,
+    run::{User, files},
+};
+
+const COMMANDS: &[&[&str]] = &[
+    &["send"],
+    &["card", "get"],
+    &["card", "lint"],
+    &["card", "verify"],
+    &["task", "get"],
+    &["task", "list"],
+    &["task", "cancel"],
+    &["task", "subscribe"],
+    &["task", "download"],
+    &["task", "push-config", "create"],
+    &["task", "push-config", "get"],
+    &["task", "push-config", "list"],
+    &["task", "push-config", "delete"],
+    &["chat"],
+    &["auth", "login"],
+    &["config", "show"],
+];
+
+#[test]
+fn every_command_has_a_help_with_its_defaults() {
+    let user = User::new();
+    for command in COMMANDS {
+        let mut words = command.to_vec();
+        words.push("--help");
+        let help = user.ok(&words).out;
+        assert!(help.contains(&format!("Usage: peregrine {}", command.join(" "))), "{help}");
+        for flag in [
+            "-a, --agent-card",
+            "-o, --output <text|json>",
+            "[default: text]",
+            "--stream",
+            "--poll-interval",
+            "[default: 2s]",
+            "--insecure",
+            "-v, --version",
+            "A2ACLI_BEARER",
+        ] {
+            assert!(help.contains(flag), "{flag} in {help}");
+        }
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+        words.pop();
+        words.insert(0, "help");
+        assert_eq!(user.ok(&words).out, help);
+        words.remove(0);
+        words.push("-v");
+        let version = concat!("peregrine ", env!("CARGO_PKG_VERSION"), "\n");
+        assert_eq!(user.ok(&words).out, version);
+    }
+}
+
+#[test]
+fn every_canonical_flag_is_taken() {
+    let user = User::new();
+    let words = [
+        "config",
+        "show",
+        "-o",
+        "json",
+        "--a2a-version",
+        "1.0",
+        "-a",
+        "h",
+        "--async",
+        "--bearer",
+        "b",
+        "--api-key",
+        "k",
+        "--context-id",
+        "c",
+        "--task-id",
+        "t",
+        "--debug",
+        "--insecure",
+        "--metadata",
+        "{}",
+        "--poll-interval",
+        "1s",
+        "--timeout",
+        "2s",
+        "--stream",
+        "--svc-param",
+        "a:b",
+        "--transport",
+        "grpc",
+        "--verbose",
+        "--wait",
+        "--watch",
+        "--no-wait",
+        "--return-immediately",
+    ];
+    let shown = user.run(&words);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let shown = shown.document();
+    for name in ["a2a-version", "agent-card", "async", "stream", "transport", "wait"] {
+        assert_eq!(shown[name]["source"], format!("flag --{name}"), "{shown}");
+    }
+}
+
+#[test]
+fn wrong_words_are_a_usage_error_in_both_formats() {
+    let user = User::new();
+    for (words, said) in [
+        (&["send", "--nope"][..], "unknown flag --nope"),
+        (&["send", "hello"], "no agent is named: \"hello\" is taken for the TEXT"),
+        (&["task", "get", "http://h"], "no agent is named: \"http://h\" is taken for the ID"),
+        (&["card", "verify", "h", "--jwks", "no/such"], "cannot read no/such"),
+        (&["send", "-a", "h", "r", "hello"], "the agent is named twice"),
+        (&["send", "-a", "h"], "nothing to send"),
+        (&["send", "-a", "h", "--media-type", "x/y", "t"], "--media-type belongs right behind"),
+        (&["send", "-a", "h", "--file", "no/such"], "cannot read no/such"),
+        (&["send", "-a", "ftp://h", "t"], "neither http, https nor file"),
+        (&["send", "-a", "h", "t", "--metadata", "[1]"], "no JSON object"),
+        (&["send", "-a", "h", "t", "--async", "--wait"], "contradict each other"),
+        (&["send", "-a", "h", "t", "--timeout", "soon"], "no time"),
+        (&["send", "-a", "h", "t", "--transport", "smtp"], "none of jsonrpc"),
+        (&["send", "-a", "h", "t", "--svc-param", "x"], "KEY:VALUE"),
+        (&["send", "-a", "h", "t", "--cert", "x"], "add --key FILE"),
+        (&["task", "get", "-a", "h"], "ID is missing"),
+        (&["task", "gett"], "did you mean get?"),
+        (&["task"], "there are get, list, cancel"),
+        (&["task", "get", "--history", "many", "-a", "h", "t"], "no number"),
+        (&["task", "list", "-a", "h", "--status", "done"], "none of UNSPECIFIED"),
+        (&["task", "push-config", "create", "-a", "h", "t"], "--url <URL>"),
+        (&["card"], "there are get, lint, verify"),
+    ] {
+        let text = user.run(words);
+        assert_eq!(text.code, Some(2), "{words:?}: {text:?}");
+        assert!(text.out.is_empty() && text.err.contains(said), "{words:?}: {text:?}");
+        assert!(text.err.contains("Code: A2ACLI_ERR_USAGE\n"), "{text:?}");
+        let error = user.failure(words, "A2ACLI_ERR_USAGE", 2);
+        assert!(error["message"].as_str().unwrap().contains(said), "{error}");
+        // The format may come from the environment, and stand anywhere.
+        let user = User::new().with("A2ACLI_OUTPUT", "json");
+        assert_eq!(user.run(words).document()["error"]["code"], "A2ACLI_ERR_USAGE");
+    }
+}
+
+#[test]
+fn a_lone_word_beside_parts_is_the_agent() {
+    let (_server, url) = echo(&[]);
+    let said = User::new().ok(&["send", &url, "--text", "hello"]);
+    assert_eq!(said.block("Text"), "hello");
+    let said = User::of(&url).ok(&["send", "first", "--text", "second"]);
+    assert_eq!(said.block("Text"), "firstsecond");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_could_not_be_written_is_no_success() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = |out: std::process::Stdio| {
+        User::new().command(&["config", "show"]).stdout(out).status().unwrap().code()
+    };
+    assert_eq!(status(full().into()), Some(1));
+    assert_eq!(status(std::process::Stdio::null()), Some(0));
+}
+
+#[test]
+fn who_names_no_agent_is_shown_both_forms() {
+    let error = User::new().failure(&["send", "hello"], "A2ACLI_ERR_USAGE", 2);
+    let hint = error["hint"].as_str().unwrap();
+    assert!(
+        hint.contains("peregrine send -a REF") && hint.contains("peregrine send REF"),
+        "{hint}"
+    );
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    let user = User::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = user.ok(&["completion", shell]).out;
+        assert!(script.contains("peregrine") && script.contains("push-config"), "{shell}");
+        assert!(script.contains("agent-card"), "{shell}");
+    }
+    let refused = user.run(&["completion", "csh"]);
+    assert!(refused.code == Some(2) && refused.err.contains("no shell"), "{refused:?}");
+    assert!(user.ok(&["man"]).out.contains(".TH peregrine 1"));
+    user.ok(&["man", "pages"]);
+    let pages = files(&user.path("work/pages"));
+    for page in ["peregrine.1", "peregrine-serve.1", "peregrine-task-push-config-create.1"] {
+        assert!(pages.iter().any(|name| name == page), "{pages:?}");
+    }
+}

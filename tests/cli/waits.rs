@@ -1,0 +1,77 @@
+//! Waiting through what agents should not do: streams that break, states that say nothing.
+
+use serde_json::{Value, json};
+
+use crate::{
+    fake::{Fake, card, ok},
+    run::User,
+};
+
+fn task(state: &str) -> Value {
+    json!({ "id": "t-1", "contextId": "c-1", "status": { "state": format!("TASK_STATE_{state}") } })
+}
+
+#[test]
+fn an_unspecified_state_is_waited_through() {
+    let fake = Fake::start(|heard, number, url| match heard.rpc() {
+        "" => ok("application/json", &card(url, &json!({}))),
+        "SendMessage" => heard.result(&json!({ "task": task("UNSPECIFIED") })),
+        _ if number < 5 => heard.result(&task("UNSPECIFIED")),
+        _ => heard.result(&task("COMPLETED")),
+    });
+    let words = ["send", &fake.url, "hello", "--poll-interval", "10ms"];
+    assert_eq!(User::new().ok(&words).field("State"), "COMPLETED");
+    let asked = fake.heard().iter().filter(|heard| heard.rpc() == "GetTask").count();
+    assert_eq!(asked, 4);
+}
+
+#[test]
+fn a_stream_that_breaks_is_followed_by_asking() {
+    let fake = Fake::start(|heard, number, url| {
+        let streams = json!({ "capabilities": { "streaming": true } });
+        match heard.rpc() {
+            "" => ok("application/json", &card(url, &streams)),
+            "SendStreamingMessage" => heard.events(&[json!({ "task": task("WORKING") })]),
+            "SubscribeToTask" => crate::fake::status("500 No", "text/plain", "no"),
+            _ if number < 8 => heard.result(&task("WORKING")),
+            _ => heard.result(&task("COMPLETED")),
+        }
+    });
+    let task = User::of(&fake.url).json(&["send", "hello", "--poll-interval", "10ms"]);
+    assert_eq!(task["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    let sent = |heard: &&crate::fake::Heard| heard.rpc().starts_with("Send");
+    assert_eq!(fake.heard().iter().filter(sent).count(), 1, "a message is sent once");
+    let lines = User::of(&fake.url).ok(&["send", "x", "--stream", "-o", "json"]).lines();
+    assert!(lines.last().unwrap().to_string().contains("TASK_STATE_COMPLETED"), "{lines:?}");
+}
+
+#[test]
+fn a_stream_that_breaks_is_resumed() {
+    let fake = Fake::start(|heard, _, url| {
+        let streams = json!({ "capabilities": { "streaming": true } });
+        let done = json!({ "statusUpdate": {
+            "taskId": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
+        } });
+        match heard.rpc() {
+            "" => ok("application/json", &card(url, &streams)),
+            "SubscribeToTask" => heard.events(&[json!({ "task": task("WORKING") }), done]),
+            _ => heard.events(&[json!({ "task": task("WORKING") })]),
+        }
+    });
+    let lines = User::of(&fake.url).ok(&["send", "x", "--stream", "-o", "json"]).lines();
+    assert!(lines[0]["task"].is_object(), "{lines:?}");
+    let state = &lines.last().unwrap()["statusUpdate"]["status"]["state"];
+    assert_eq!(state, "TASK_STATE_COMPLETED", "{lines:?}");
+    assert_eq!(fake.heard().iter().filter(|heard| heard.rpc() == "SubscribeToTask").count(), 1);
+}
+
+#[test]
+fn poll_interval_holds_from_the_first_pause() {
+    let fake = Fake::start(|heard, _, url| match heard.rpc() {
+        "" => ok("application/json", &card(url, &json!({}))),
+        _ => heard.result(&task("WORKING")),
+    });
+    let words = ["task", "get", "t-1", "--wait", "--poll-interval", "1h", "--timeout", "700ms"];
+    User::of(&fake.url).failure(&words, "A2ACLI_ERR_TIMEOUT", 5);
+    assert_eq!(fake.heard().iter().filter(|heard| heard.rpc() == "GetTask").count(), 1);
+}

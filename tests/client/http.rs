@@ -1,0 +1,346 @@
+//! HTTP/1.1 over sockets: what is reused, what is made again, what an early answer does.
+
+use std::{
+    future::poll_fn,
+    io::{Read, Write},
+    sync::mpsc,
+    time::Duration,
+};
+
+use peregrine::{
+    agent::{Profile, echo::Echo},
+    client::{HttpResponse, HttpVersion, Transport, TransportError},
+    net::{Running, Server},
+};
+
+use crate::wire::*;
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// Our own server.
+fn server() -> Running {
+    let agent = Profile::new("a", "b");
+    Server::new().agent(agent, Echo).workers(1).listen("127.0.0.1:0").start().unwrap()
+}
+
+fn own_url(server: &Running, path: &str) -> String {
+    format!("http://{}{path}", server.addrs()[0])
+}
+
+#[test]
+fn our_own_server_is_called_over_one_connection() {
+    let server = server();
+    run(async {
+        let client = client();
+        let card = own_url(&server, "/.well-known/agent-card.json");
+        let mut response = GET.head(&client, &card).await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.field("content-type"), Some(&b"application/json"[..]));
+        let content = body(&mut response).await.unwrap();
+        assert!(content.starts_with(b"{") && response.field("etag").is_some());
+        drop(response);
+        let json = fields(&[("Content-Type", "application/json"), ("A2A-Version", "1.0")]);
+        for _ in 0..10 {
+            let call = br#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}"#;
+            let ask = Ask { fields: json.get(), ..post(call) };
+            let (status, answer) = ask.whole(&client, &own_url(&server, "/")).await.unwrap();
+            assert!(status == 200 && answer.contains("-32001"), "{answer}");
+        }
+    });
+}
+
+/// A server that answers every request of a connection with `answer`.
+fn answering(answer: &'static [u8]) -> RawServer {
+    RawServer::new(move |_, mut stream| {
+        while read_request(&mut stream).is_some() {
+            stream.write_all(answer).unwrap();
+        }
+    })
+}
+
+#[test]
+fn a_connection_is_used_again_once_its_response_was_read() {
+    let server = answering(OK);
+    run(async {
+        let client = client();
+        for _ in 0..5 {
+            assert_eq!(GET.whole(&client, &server.url()).await.unwrap(), (200, "ok".to_owned()));
+        }
+        assert_eq!(server.connections(), 1);
+        // Dropped before its end, it is closed.
+        let unread = GET.head(&client, &server.url()).await.unwrap();
+        drop(unread);
+        GET.whole(&client, &server.url()).await.unwrap();
+        assert_eq!(server.connections(), 2);
+        // Two at the same time need two; a clone uses the same ones.
+        let mut first = GET.head(&client, &server.url()).await.unwrap();
+        GET.whole(&client.clone(), &server.url()).await.unwrap();
+        body(&mut first).await.unwrap();
+        GET.whole(&client, &server.url()).await.unwrap();
+        assert_eq!(server.connections(), 3);
+    });
+}
+
+#[test]
+fn a_response_without_content_gives_its_connection_back_unread() {
+    let server = answering(b"HTTP/1.1 204 No Content\r\n\r\n");
+    run(async {
+        let client = client();
+        for _ in 0..3 {
+            assert_eq!(GET.head(&client, &server.url()).await.unwrap().status(), 204);
+        }
+        assert_eq!(server.connections(), 1);
+    });
+}
+
+#[test]
+fn a_server_that_closes_after_each_answer_is_no_error() {
+    let server = RawServer::saying(OK, drop);
+    run(async {
+        let client = client();
+        for count in 1..=20 {
+            let answer = GET.whole(&client, &server.url()).await;
+            assert_eq!(answer, Ok((200, "ok".to_owned())), "{count}");
+        }
+    });
+    assert_eq!(server.connections(), 20);
+}
+
+/// Closes the connection when its second request has come; says which requests came.
+fn closing_on_second() -> (RawServer, mpsc::Receiver<String>) {
+    let (sender, came) = mpsc::channel();
+    let server = RawServer::new(move |number, mut stream| {
+        let answers = if number == 0 { 1 } else { 10 };
+        for answered in 0.. {
+            let Some(request) = read_request(&mut stream) else { return };
+            sender.send(request).unwrap();
+            if answered == answers {
+                return;
+            }
+            stream.write_all(OK).unwrap();
+        }
+    });
+    (server, came)
+}
+
+#[test]
+fn a_kept_connection_that_dies_is_replaced_only_for_what_may_be_repeated() {
+    run(async {
+        let (server, came) = closing_on_second();
+        let client = client();
+        for _ in 0..2 {
+            GET.whole(&client, &server.url()).await.unwrap();
+        }
+        assert_eq!((server.connections(), came.try_iter().count()), (2, 3));
+
+        let (server, came) = closing_on_second();
+        post(b"1").whole(&client, &server.url()).await.unwrap();
+        let closed = post(b"2").whole(&client, &server.url()).await;
+        assert_eq!(closed, Err(TransportError::Closed { before_response: true }));
+        assert_eq!((server.connections(), came.try_iter().count()), (1, 2));
+
+        let (server, came) = closing_on_second();
+        post(b"1").whole(&client, &server.url()).await.unwrap();
+        let repeatable = Ask { is_repeatable: true, ..post(b"2") };
+        repeatable.whole(&client, &server.url()).await.unwrap();
+        assert_eq!((server.connections(), came.try_iter().count()), (2, 3));
+    });
+}
+
+#[test]
+fn bytes_that_nobody_asked_for_end_a_kept_connection() {
+    // A second response behind the first one would be taken for that of the next request.
+    let smuggled = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\
+        Content-Length: 4\r\n\r\nevil";
+    let server = RawServer::new(move |number, mut stream| {
+        while read_request(&mut stream).is_some() {
+            stream.write_all(if number == 0 { smuggled } else { OK }).unwrap();
+        }
+    });
+    let late = RawServer::new(move |_, mut stream| {
+        while read_request(&mut stream).is_some() {
+            stream.write_all(OK).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
+        }
+    });
+    run(async {
+        let client = client();
+        for _ in 0..3 {
+            assert_eq!(GET.whole(&client, &server.url()).await.unwrap().1, "ok");
+        }
+        assert_eq!(server.connections(), 2);
+        for _ in 0..2 {
+            assert_eq!(GET.whole(&client, &late.url()).await.unwrap().1, "ok");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(late.connections(), 2);
+    });
+}
+
+#[test]
+fn an_answer_before_the_request_is_whole_is_heard() {
+    // It reads the head alone and answers; the client has more than all buffers hold.
+    let server = RawServer::new(|_, mut stream| {
+        read_head(&mut stream).unwrap();
+        let refused = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno";
+        stream.write_all(refused).unwrap();
+        hold(stream);
+    });
+    run(async {
+        let client = client();
+        let large = vec![b'x'; 32 * 1024 * 1024];
+        let answer = post(&large).whole(&client, &server.url()).await;
+        assert_eq!(answer, Ok((401, "no".to_owned())));
+        // The rest of the request was never sent: the connection is not used again.
+        GET.whole(&client, &server.url()).await.unwrap();
+        assert_eq!(server.connections(), 2);
+    });
+}
+
+#[test]
+fn content_of_any_size_goes_out_whole() {
+    let server = RawServer::new(|_, mut stream| {
+        while let Some(request) = read_request(&mut stream) {
+            let body = request.split_once("\r\n\r\n").unwrap().1;
+            let sum = body.bytes().map(u64::from).sum::<u64>().to_string();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{sum}", sum.len());
+            stream.write_all(head.as_bytes()).unwrap();
+        }
+    });
+    run(async {
+        let client = client();
+        for length in [0, 1, 16 * 1024, 16 * 1024 + 1, 3_000_000] {
+            let content: Vec<u8> = (0..length).map(|n| (n % 100) as u8).collect();
+            let sum = content.iter().map(|byte| u64::from(*byte)).sum::<u64>().to_string();
+            let answer = post(&content).whole(&client, &server.url()).await;
+            assert_eq!(answer, Ok((200, sum)), "{length}");
+        }
+        assert_eq!(server.connections(), 1);
+    });
+}
+
+#[test]
+fn content_of_any_size_and_cut_comes_in_whole() {
+    let server = RawServer::new(|_, mut stream| {
+        read_request(&mut stream).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+        for size in [1, 100, 20_000, 500_000] {
+            write!(stream, "{size:x}\r\n{}\r\n", "y".repeat(size)).unwrap();
+        }
+        stream.write_all(b"0\r\nDone: yes\r\n\r\n").unwrap();
+        hold(stream);
+    });
+    run(async {
+        let client = client();
+        let mut response = GET.head(&client, &server.url()).await.unwrap();
+        let mut content = Vec::new();
+        loop {
+            let before = content.len();
+            let is_more = poll_fn(|cx| response.poll_read(cx, &mut content, 7_000)).await.unwrap();
+            assert!(content.len() - before <= 7_000);
+            if !is_more {
+                break;
+            }
+        }
+        assert_eq!(content.len(), 520_101);
+        assert!(content.iter().all(|byte| *byte == b'y'));
+        // The trailers are there, and the connection is given back.
+        assert_eq!(response.field("done"), Some(&b"yes"[..]));
+    });
+}
+
+#[test]
+fn an_upgraded_connection_is_bytes() {
+    let server = RawServer::new(|_, mut stream| {
+        let head = read_head(&mut stream).unwrap();
+        assert!(head.contains("Upgrade: test\r\n"), "{head}");
+        let upgraded = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: test\r\n\
+            Connection: upgrade\r\n\r\nhello";
+        stream.write_all(upgraded).unwrap();
+        let mut said = [0; 5];
+        stream.read_exact(&mut said).unwrap();
+        stream.write_all(&said).unwrap();
+    });
+    run(async {
+        let client = client();
+        let upgrade = fields(&[("Connection", "Upgrade"), ("Upgrade", "test")]);
+        let ask = Ask { fields: upgrade.get(), version: HttpVersion::Http1, idle_ms: 1, ..GET };
+        let mut response = ask.head(&client, &server.url()).await.unwrap();
+        assert_eq!(response.status(), 101);
+        let mut came = Vec::new();
+        assert!(poll_fn(|cx| response.poll_read(cx, &mut came, 100)).await.unwrap());
+        assert_eq!(came, b"hello");
+        let count = poll_fn(|cx| response.poll_write(cx, b"world")).await.unwrap();
+        assert_eq!(count, 5);
+        while poll_fn(|cx| response.poll_read(cx, &mut came, 100)).await.unwrap() {}
+        assert_eq!(came, b"helloworld");
+    });
+}
+
+#[test]
+fn every_wait_has_its_end() {
+    let silent = RawServer::new(|_, stream| hold(stream));
+    let half = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
+    let stalls = RawServer::saying(half, hold);
+    run(async {
+        let client = client();
+        let ask = Ask { head_ms: 50, ..GET };
+        let late = ask.whole(&client, &silent.url()).await;
+        assert_eq!(late, Err(TransportError::Timeout("response")));
+        let ask = Ask { idle_ms: 50, ..GET };
+        let late = ask.whole(&client, &stalls.url()).await;
+        assert_eq!(late, Err(TransportError::Timeout("byte of the body")));
+        // A stream may be silent: nothing comes, and that is all.
+        let ask = Ask { idle_ms: u64::MAX, ..GET };
+        let url = stalls.url();
+        let waiting = ask.whole(&client, &url);
+        assert!(tokio::time::timeout(Duration::from_millis(100), waiting).await.is_err());
+    });
+}
+
+#[test]
+fn a_connection_that_is_idle_for_long_is_closed() {
+    let (sender, closed) = mpsc::channel();
+    let server = RawServer::new(move |_, mut stream| {
+        while read_request(&mut stream).is_some() {
+            stream.write_all(OK).unwrap();
+        }
+        sender.send(()).unwrap();
+    });
+    run(async {
+        let client = client_with(|options| options.limits.pool_idle_ms = 40);
+        GET.whole(&client, &server.url()).await.unwrap();
+        // Without another request, and while the client lives.
+        tokio::task::spawn_blocking(move || closed.recv_timeout(PATIENCE)).await.unwrap().unwrap();
+        GET.whole(&client, &server.url()).await.unwrap();
+        assert_eq!(server.connections(), 2);
+    });
+}
+
+#[test]
+fn no_more_connections_are_kept_than_allowed() {
+    let server = answering(OK);
+    run(async {
+        let client = client_with(|options| options.limits.pool_per_origin_max = 1);
+        for expected in [2, 3] {
+            let mut first = GET.head(&client, &server.url()).await.unwrap();
+            let mut second = GET.head(&client, &server.url()).await.unwrap();
+            body(&mut first).await.unwrap();
+            body(&mut second).await.unwrap();
+            assert_eq!(server.connections(), expected);
+        }
+    });
+}
+
+#[test]
+fn time_goes_on_and_bits_differ() {
+    run(async {
+        let client = client();
+        let began = client.now();
+        client.sleep_until(began.mono_ms + 20).await;
+        let now = client.now();
+        assert!(now.mono_ms >= began.mono_ms + 20 && now.unix_ms >= began.unix_ms);
+        assert_ne!(client.random(), client.random());
+    });
+}

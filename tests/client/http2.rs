@@ -1,0 +1,259 @@
+//! HTTP/2 over sockets: one connection for all, and what is made again when the server goes.
+
+use std::{
+    future::{Future, poll_fn},
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream, server::SendResponse};
+use http::{HeaderMap, Request, Response};
+use peregrine::{
+    client::{HttpResponse, HttpVersion, TransportError},
+    net::HttpClient,
+};
+use tokio::net::TcpListener;
+
+use crate::wire::*;
+
+const H2: Ask<'static> = Ask { version: HttpVersion::Http2, ..GET };
+
+fn h2_post(body: &[u8]) -> Ask<'_> {
+    Ask { version: HttpVersion::Http2, ..post(body) }
+}
+
+/// What a server does with a request: its number, itself, and how to answer it.
+type Serve = fn(usize, Request<RecvStream>, SendResponse<Bytes>);
+
+/// A server of HTTP/2 in the test's runtime, and how many connections it has had.
+async fn server(
+    builder: h2::server::Builder,
+    goes_after: usize,
+    serve: Serve,
+) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (addr, connections) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&connections);
+    tokio::spawn(async move {
+        let requests = Arc::new(AtomicUsize::new(0));
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            count.fetch_add(1, Relaxed);
+            let (builder, requests) = (builder.clone(), Arc::clone(&requests));
+            tokio::spawn(async move {
+                let Ok(mut h2) = builder.handshake::<_, Bytes>(stream).await else { return };
+                let mut served = 0;
+                while let Some(Ok((request, respond))) = h2.accept().await {
+                    serve(requests.fetch_add(1, Relaxed), request, respond);
+                    served += 1;
+                    if served == goes_after {
+                        h2.graceful_shutdown();
+                    }
+                }
+            });
+        }
+    });
+    (addr, connections)
+}
+
+/// Answers with `text`, and a trailer.
+fn answer(mut respond: SendResponse<Bytes>, text: &'static str) {
+    let mut send = respond.send_response(Response::new(()), false).unwrap();
+    send.send_data(Bytes::from_static(text.as_bytes()), false).unwrap();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", "0".parse().unwrap());
+    send.send_trailers(trailers).unwrap();
+}
+
+fn ok(_: usize, _: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    answer(respond, "ok");
+}
+
+fn url(addr: SocketAddr) -> String {
+    format!("http://{addr}/a?b=c")
+}
+
+async fn asked(client: &HttpClient, addr: SocketAddr) -> Result<(u16, String), TransportError> {
+    H2.whole(client, &url(addr)).await
+}
+
+/// Polls all of them side by side.
+async fn all<T>(works: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let mut works: Vec<_> = works.into_iter().map(|work| (Box::pin(work), None)).collect();
+    poll_fn(|cx| {
+        for (work, done) in works.iter_mut().filter(|(_, done)| done.is_none()) {
+            if let std::task::Poll::Ready(value) = work.as_mut().poll(cx) {
+                *done = Some(value);
+            }
+        }
+        match works.iter().all(|(_, done)| done.is_some()) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    works.into_iter().filter_map(|(_, done)| done).collect()
+}
+
+#[test]
+fn requests_at_the_same_time_share_one_connection() {
+    run(async {
+        let mut builder = h2::server::Builder::new();
+        // Those that the server does not take yet wait their turn.
+        builder.max_concurrent_streams(2);
+        let (addr, connections) = server(builder, 0, ok).await;
+        let client = client();
+        for answer in all((0..20).map(|_| asked(&client, addr)).collect()).await {
+            assert_eq!(answer, Ok((200, "ok".to_owned())));
+        }
+        assert_eq!(connections.load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn trailers_are_fields_once_the_content_was_read() {
+    run(async {
+        let (addr, _) = server(h2::server::Builder::new(), 0, |_, request, respond| {
+            assert_eq!(request.uri().path_and_query().unwrap(), "/a?b=c");
+            assert_eq!(request.headers()["a2a-version"], "1.0");
+            answer(respond, "ok");
+        })
+        .await;
+        let version = fields(&[("A2A-Version", "1.0")]);
+        let ask = Ask { fields: version.get(), ..H2 };
+        let mut response = ask.head(&client(), &url(addr)).await.unwrap();
+        assert_eq!(response.field("grpc-status"), None);
+        assert_eq!(body(&mut response).await.unwrap(), b"ok");
+        assert_eq!(response.field("grpc-status"), Some(&b"0"[..]));
+        let mut nothing = Vec::new();
+        assert!(!poll_fn(|cx| response.poll_read(cx, &mut nothing, 9)).await.unwrap());
+    });
+}
+
+#[test]
+fn what_the_server_has_refused_is_made_again() {
+    run(async {
+        let (addr, _) = server(h2::server::Builder::new(), 0, |number, _, mut respond| {
+            if number == 0 {
+                return respond.send_reset(Reason::REFUSED_STREAM);
+            }
+            answer(respond, "again");
+        })
+        .await;
+        let again = h2_post(b"x").whole(&client(), &url(addr)).await;
+        assert_eq!(again, Ok((200, "again".to_owned())));
+
+        let (addr, _) = server(h2::server::Builder::new(), 0, |_, _, mut respond| {
+            respond.send_reset(Reason::REFUSED_STREAM);
+        })
+        .await;
+        // But not for ever.
+        let refused = h2_post(b"x").whole(&client(), &url(addr)).await.unwrap_err();
+        assert!(matches!(refused, TransportError::Http2(why) if why.contains("refused")));
+    });
+}
+
+#[test]
+fn what_the_server_may_have_done_is_not_made_again() {
+    run(async {
+        let (addr, _) = server(h2::server::Builder::new(), 0, |number, _, mut respond| {
+            assert_eq!(number, 0);
+            respond.send_reset(Reason::INTERNAL_ERROR);
+        })
+        .await;
+        let failed = h2_post(b"x").whole(&client(), &url(addr)).await.unwrap_err();
+        assert!(matches!(failed, TransportError::Http2(why) if why.contains("internal error")));
+    });
+}
+
+#[test]
+fn a_server_that_goes_is_called_over_a_new_connection() {
+    run(async {
+        let (addr, connections) = server(h2::server::Builder::new(), 1, ok).await;
+        let client = client();
+        for _ in 0..5 {
+            assert_eq!(asked(&client, addr).await, Ok((200, "ok".to_owned())));
+            // The GOAWAY arrives.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(connections.load(Relaxed), 5);
+    });
+}
+
+#[test]
+fn content_is_larger_than_every_window() {
+    run(async {
+        let (addr, _) = server(h2::server::Builder::new(), 0, |_, request, mut respond| {
+            tokio::spawn(async move {
+                let mut body = request.into_body();
+                let mut sum = 0;
+                while let Some(piece) = body.data().await {
+                    let piece = piece.unwrap();
+                    sum += piece.len();
+                    body.flow_control().release_capacity(piece.len()).unwrap();
+                }
+                let mut send = respond.send_response(Response::new(()), false).unwrap();
+                send.send_data(Bytes::from(vec![b'z'; sum]), true).unwrap();
+            });
+        })
+        .await;
+        let content = vec![b'a'; 5_000_000];
+        let (status, answer) = h2_post(&content).whole(&client(), &url(addr)).await.unwrap();
+        assert!(status == 200 && answer.len() == content.len());
+    });
+}
+
+#[test]
+fn every_wait_over_http2_has_its_end() {
+    run(async {
+        let (addr, connections) =
+            server(h2::server::Builder::new(), 0, |number, _, mut respond| {
+                tokio::spawn(async move {
+                    let head = Response::new(());
+                    let kept = (number > 0).then(|| respond.send_response(head, false).unwrap());
+                    tokio::time::sleep(PATIENCE).await;
+                    drop((kept, respond));
+                });
+            })
+            .await;
+        let client = client();
+        let ask = Ask { head_ms: 50, idle_ms: 50, ..H2 };
+        let late = ask.whole(&client, &url(addr)).await;
+        assert_eq!(late, Err(TransportError::Timeout("response")));
+        let late = ask.whole(&client, &url(addr)).await;
+        assert_eq!(late, Err(TransportError::Timeout("byte of the body")));
+        assert_eq!(connections.load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_server_of_http1_alone_is_an_error_in_time() {
+    let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+    let server = RawServer::saying(answer, hold);
+    run(async {
+        let error = H2.whole(&client(), &server.url()).await.unwrap_err();
+        assert!(matches!(error, TransportError::Http2(_)), "{error:?}");
+    });
+}
+
+#[test]
+fn too_many_fields_are_refused() {
+    run(async {
+        let (addr, _) = server(h2::server::Builder::new(), 0, |_, _, mut respond| {
+            let mut head = Response::new(());
+            for number in 0..200 {
+                let name = http::HeaderName::try_from(format!("x-{number}")).unwrap();
+                head.headers_mut().insert(name, "y".parse().unwrap());
+            }
+            respond.send_response(head, true).unwrap();
+        })
+        .await;
+        let error = asked(&client(), addr).await;
+        assert_eq!(error, Err(TransportError::TooLarge("response_fields_max")));
+    });
+}

@@ -1,0 +1,281 @@
+//! A transport without sockets: requests are answered by an engine in the same process, and what
+//! comes back can be cut anywhere.
+
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use peregrine::{
+    agent::echo::Echo,
+    client::{HttpMethod, HttpRequest, HttpResponse, Transport, TransportError},
+    engine::{
+        Cx, Engine, Exchange, FieldLines, HeadParts, RequestParts, ResponseSink, Setup, Start,
+        Worker,
+    },
+    service::{Entropy, Now, Peer},
+};
+
+/// Bits that are the same in every run.
+struct Counter(u128);
+
+impl Entropy for Counter {
+    fn bits(&mut self) -> u128 {
+        self.0 = self.0.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(1);
+        self.0
+    }
+}
+
+/// What is done to responses.
+#[derive(Default)]
+pub struct Mischief {
+    /// Bytes of the next streams after which each breaks, in their order; then none does.
+    pub cuts: Vec<usize>,
+    /// True: events have no ids, and `Last-Event-ID` is not passed on.
+    pub without_numbers: bool,
+    /// True: no stream ever ends.
+    pub without_end: bool,
+    /// True: everything has its caller wait once before it goes on.
+    pub is_slow: bool,
+}
+
+/// An engine, and what is done to its responses.
+pub struct InProcess {
+    engine: Arc<Engine>,
+    worker: Arc<Mutex<Worker>>,
+    random: AtomicU64,
+    now_ms: Arc<AtomicU64>,
+    pub mischief: Arc<Mutex<Mischief>>,
+    pub requests: Arc<AtomicUsize>,
+}
+
+impl InProcess {
+    pub fn echo() -> InProcess {
+        InProcess::of(Setup { agents: vec![(Echo::profile(), Arc::new(Echo))], ..Setup::default() })
+    }
+
+    pub fn of(setup: Setup) -> InProcess {
+        let base_url = "http://agent.test".to_owned();
+        let start = Start { secret: 7, unix_ms: || 1_790_000_000_000, workers: 1, base_url };
+        let engine = setup.build(start).unwrap();
+        let worker = Worker::new(0, engine.limits(), Box::new(Counter(3)));
+        InProcess {
+            engine,
+            worker: Arc::new(Mutex::new(worker)),
+            random: AtomicU64::new(1),
+            now_ms: Arc::new(AtomicU64::new(1_000)),
+            mischief: Arc::default(),
+            requests: Arc::default(),
+        }
+    }
+}
+
+impl InProcess {
+    /// Gives way once, if everything is slow.
+    async fn wait(&self) {
+        let mut left = u32::from(self.mischief.lock().unwrap().is_slow);
+        poll_fn(|cx| match left.checked_sub(1) {
+            None => Poll::Ready(()),
+            Some(rest) => {
+                left = rest;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+}
+
+fn now(ms: &AtomicU64) -> Now {
+    let mono_ms = ms.load(Relaxed);
+    Now { mono_ms, unix_ms: 1_790_000_000_000 + mono_ms }
+}
+
+/// What the engine said and nobody has read.
+#[derive(Default)]
+struct Said {
+    status: u16,
+    fields: Vec<(String, Vec<u8>)>,
+    body: Vec<u8>,
+    is_over: bool,
+}
+
+impl ResponseSink for Said {
+    fn head(&mut self, head: &HeadParts) {
+        self.status = head.status;
+        head.for_each_field(|name, value| {
+            self.fields.push((name.to_ascii_lowercase(), value.as_bytes().to_vec()));
+        });
+    }
+
+    fn content(&mut self, bytes: &mut Vec<u8>) {
+        self.body.append(bytes);
+    }
+
+    fn end(&mut self, trailers: FieldLines<'_>) {
+        for (name, value) in trailers.iter() {
+            self.fields.push((name.to_ascii_lowercase(), value.as_bytes().to_vec()));
+        }
+        self.is_over = true;
+    }
+}
+
+pub struct InProcessResponse {
+    engine: Arc<Engine>,
+    worker: Arc<Mutex<Worker>>,
+    now_ms: Arc<AtomicU64>,
+    exchange: Exchange,
+    said: Said,
+    /// Bytes until it breaks.
+    left: usize,
+    without_numbers: bool,
+    without_end: bool,
+    is_slow: bool,
+    has_waited: bool,
+}
+
+impl InProcessResponse {
+    fn go_on(&mut self, wake: &Waker) {
+        let (worker, out) = (&mut *self.worker.lock().unwrap(), &mut Vec::new());
+        let (engine, now) = (&*self.engine, now(&self.now_ms));
+        let mut cx = Cx { engine, worker, now, wake, out, unsent: 0, peer: Peer::default() };
+        let _ = self.exchange.poll(&mut cx, &mut self.said);
+    }
+}
+
+impl HttpResponse for InProcessResponse {
+    fn status(&self) -> u16 {
+        self.said.status
+    }
+
+    fn field(&self, name: &str) -> Option<&[u8]> {
+        self.said.fields.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_slice())
+    }
+
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<bool, TransportError>> {
+        self.has_waited = self.is_slow && !self.has_waited;
+        if self.has_waited {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.said.body.is_empty() && !self.said.is_over {
+            self.go_on(cx.waker());
+        }
+        if self.without_numbers {
+            let text = String::from_utf8(std::mem::take(&mut self.said.body)).unwrap();
+            let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("id:"));
+            self.said.body = lines.collect::<String>().into_bytes();
+        }
+        if !self.said.body.is_empty() {
+            if self.left == 0 {
+                return Poll::Ready(Err(TransportError::Closed { before_response: false }));
+            }
+            let count = self.said.body.len().min(room).min(self.left);
+            self.left -= count;
+            out.extend(self.said.body.drain(..count));
+            return Poll::Ready(Ok(true));
+        }
+        let has_ended = self.said.is_over && !self.without_end;
+        if has_ended { Poll::Ready(Ok(false)) } else { Poll::Pending }
+    }
+
+    fn poll_write(
+        &mut self,
+        _cx: &mut Context<'_>,
+        _bytes: &[u8],
+    ) -> Poll<Result<usize, TransportError>> {
+        Poll::Ready(Err(TransportError::Io("no upgrade here".to_owned())))
+    }
+}
+
+impl Transport for InProcess {
+    type Response = InProcessResponse;
+
+    async fn request(&self, request: HttpRequest<'_>) -> Result<InProcessResponse, TransportError> {
+        self.requests.fetch_add(1, Relaxed);
+        let is_stream = request.fields.iter().any(|(_, value)| value == "text/event-stream");
+        self.wait().await;
+        let (left, without_numbers, without_end, is_slow) = {
+            let mut mischief = self.mischief.lock().unwrap();
+            let is_cut = is_stream && !mischief.cuts.is_empty();
+            let left = if is_cut { mischief.cuts.remove(0) } else { usize::MAX };
+            let Mischief { without_numbers, without_end, is_slow, .. } = *mischief;
+            (left, without_numbers, is_stream && without_end, is_slow)
+        };
+        let length = request.body.len().to_string();
+        let kept = request
+            .fields
+            .iter()
+            .filter(|(name, _)| !(without_numbers && name.eq_ignore_ascii_case("last-event-id")));
+        let length = (request.method == HttpMethod::Post).then_some(("Content-Length", &*length));
+        let all = kept.chain(length);
+        let fields: Vec<(&[u8], &[u8])> =
+            all.map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+        let parts = RequestParts {
+            method: request.method.name().as_bytes(),
+            target: request.target.as_bytes(),
+            authority: Some(request.origin.authority().as_bytes()),
+            fields: fields.into_iter(),
+            has_body: !request.body.is_empty(),
+            takes_trailers: true,
+        };
+        let exchange = {
+            let (worker, out) = (&mut *self.worker.lock().unwrap(), &mut Vec::new());
+            let (engine, now, wake) = (&*self.engine, now(&self.now_ms), Waker::noop());
+            let peer = Peer::default();
+            let mut cx = Cx { engine, worker, now, wake, out, unsent: 0, peer };
+            let mut exchange = Exchange::new(&mut cx, parts);
+            if exchange.wants_body() {
+                exchange.push(self.engine.limits(), request.body);
+                exchange.end();
+            }
+            exchange
+        };
+        let mut response = InProcessResponse {
+            engine: Arc::clone(&self.engine),
+            worker: Arc::clone(&self.worker),
+            now_ms: Arc::clone(&self.now_ms),
+            exchange,
+            said: Said::default(),
+            left,
+            without_numbers,
+            without_end,
+            is_slow,
+            has_waited: false,
+        };
+        poll_fn(|cx| {
+            response.go_on(cx.waker());
+            if response.said.status > 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        Ok(response)
+    }
+
+    /// Time passes when somebody waits for it.
+    async fn sleep_until(&self, due_ms: u64) {
+        const STEP_MS: u64 = 250;
+        while self.mischief.lock().unwrap().is_slow && self.now().mono_ms + STEP_MS < due_ms {
+            self.now_ms.fetch_add(STEP_MS, Relaxed);
+            self.wait().await;
+        }
+        self.now_ms.fetch_max(due_ms, Relaxed);
+    }
+
+    fn now(&self) -> Now {
+        now(&self.now_ms)
+    }
+
+    fn random(&self) -> u128 {
+        let low = self.random.fetch_add(1, Relaxed);
+        u128::from(low.wrapping_mul(0x9E37_79B9_7F4A_7C15)) << 64 | u128::from(low)
+    }
+}

@@ -1,0 +1,22 @@
+//! The client, from its codecs to sockets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../support/certificates.rs"]
+mod certificates;
+
+mod calls;
+mod codings;
+mod hostile;
+mod http;
+mod http2;
+mod in_process;
+mod misbehaving;
+mod operations;
+mod proxy;
+mod refusals;
+mod replies;
+mod sockets;
+mod streams;
+mod tls;
+mod wire;

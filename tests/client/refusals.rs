@@ -1,0 +1,153 @@
+//! What servers do instead of a stream, as those of the official SDKs were seen to.
+
+use std::{
+    collections::VecDeque,
+    sync::Mutex,
+    task::{Context, Poll},
+};
+
+use peregrine::{
+    client::{
+        Client, ClientBuilder, ClientError, HttpRequest, HttpResponse, ProtocolVersion, Transport,
+        TransportError, card::AgentCard,
+    },
+    fault::FaultKind,
+    service::Now,
+};
+
+use crate::operations::run;
+
+/// A response as it comes: all in one read, and its end or a broken connection with it.
+#[derive(Clone, Copy)]
+struct Scripted {
+    media: &'static str,
+    body: &'static str,
+    is_cut: bool,
+}
+
+/// Answers request after request from a script, and keeps their bodies.
+struct Script {
+    answers: Mutex<VecDeque<Scripted>>,
+    asked: Mutex<Vec<String>>,
+}
+
+struct ScriptedResponse(Scripted);
+
+impl HttpResponse for ScriptedResponse {
+    fn status(&self) -> u16 {
+        200
+    }
+
+    fn field(&self, name: &str) -> Option<&[u8]> {
+        (name == "content-type").then_some(self.0.media.as_bytes())
+    }
+
+    fn poll_read(
+        &mut self,
+        _cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        _room: usize,
+    ) -> Poll<Result<bool, TransportError>> {
+        out.extend_from_slice(std::mem::take(&mut self.0.body).as_bytes());
+        Poll::Ready(match self.0.is_cut {
+            true => Err(TransportError::Closed { before_response: false }),
+            false => Ok(false),
+        })
+    }
+
+    fn poll_write(
+        &mut self,
+        _cx: &mut Context<'_>,
+        _bytes: &[u8],
+    ) -> Poll<Result<usize, TransportError>> {
+        Poll::Ready(Err(TransportError::Io("no upgrade here".to_owned())))
+    }
+}
+
+impl Transport for Script {
+    type Response = ScriptedResponse;
+
+    async fn request(&self, request: HttpRequest<'_>) -> Result<ScriptedResponse, TransportError> {
+        self.asked.lock().unwrap().push(String::from_utf8_lossy(request.body).into_owned());
+        let next = self.answers.lock().unwrap().pop_front();
+        next.map(ScriptedResponse).ok_or_else(|| TransportError::Connect("no more".to_owned()))
+    }
+
+    async fn sleep_until(&self, _: u64) {}
+
+    fn now(&self) -> Now {
+        Now { mono_ms: 1_000, unix_ms: 1_790_000_000_000 }
+    }
+
+    fn random(&self) -> u128 {
+        7
+    }
+}
+
+fn client(script: &[Scripted]) -> Client<Script> {
+    let card = br#"{"name":"scripted","url":"http://agent.test/","protocolVersion":"0.3.0",
+        "preferredTransport":"JSONRPC","capabilities":{"streaming":true},"skills":[]}"#;
+    let answers = Mutex::new(script.iter().copied().collect());
+    let script = Script { answers, asked: Mutex::default() };
+    let builder = ClientBuilder::new().version(ProtocolVersion::V0_3);
+    builder.connect_over(script, AgentCard::read(card).unwrap(), None).unwrap()
+}
+
+/// What subscribing to the task says: each event's state, `None` for a gap, or the error.
+async fn subscribed(client: &Client<Script>) -> Result<Vec<String>, ClientError> {
+    let mut stream = client.subscribe("t", None).await?;
+    let mut states = Vec::new();
+    while let Some(event) = stream.next().await {
+        states.push(format!("{:?}", event?.state()));
+    }
+    Ok(states)
+}
+
+const EVENTS: &str = "text/event-stream; charset=utf-8";
+
+#[test]
+fn a_fault_that_comes_with_the_end_of_its_stream_is_no_half_event() {
+    // Python and JavaScript, of 0.3.
+    for body in [
+        concat!(
+            r#"data: {"jsonrpc":"2.0","id":null,"error":{"code":-32004,"message":"ended"}}"#,
+            "\r\n\r\n"
+        ),
+        concat!(
+            "event: error\n",
+            r#"data: {"jsonrpc":"2.0","id":null,"error":{"code":-32004,"message":""}}"#,
+            "\n\n"
+        ),
+    ] {
+        let client = client(&[Scripted { media: EVENTS, body, is_cut: false }]);
+        let fault = run(subscribed(&client)).err().and_then(|error| error.fault_kind());
+        assert_eq!(fault, Some(FaultKind::UnsupportedOperation), "{body}");
+    }
+}
+
+#[test]
+fn half_an_event_at_the_end_of_a_stream_is_none() {
+    const TASK: &str = r#"{"jsonrpc":"2.0","id":"3","result":{"kind":"task","id":"t",
+        "contextId":"c","status":{"state":"completed"}}}"#;
+    let half = Scripted { media: EVENTS, body: "data: {\"jsonrpc\":\"2.0\",\"id", is_cut: false };
+    let task = Scripted { media: "application/json", body: TASK, is_cut: false };
+    let client = client(&[half, half, task]);
+    assert_eq!(run(subscribed(&client)).unwrap(), ["None", "Some(Completed)"]);
+}
+
+#[test]
+fn a_subscription_that_is_cut_before_it_says_anything_is_explained_by_the_task() {
+    const GONE: &str =
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Task not found"}}"#;
+    let cut = Scripted { media: EVENTS, body: "", is_cut: true };
+    let gone = Scripted { media: "application/json", body: GONE, is_cut: false };
+    let client = client(&[cut, cut, gone]);
+    let fault = run(subscribed(&client)).err().and_then(|error| error.fault_kind());
+    assert_eq!(fault, Some(FaultKind::TaskNotFound));
+    let asked = client.transport().asked.lock().unwrap();
+    let methods = ["tasks/resubscribe", "tasks/resubscribe", "tasks/get"];
+    assert_eq!(asked.len(), methods.len());
+    for (body, method) in asked.iter().zip(methods) {
+        assert!(body.contains(method), "{method}: {body}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Streams, and how they go on when they break.
+
+use std::{future::poll_fn, pin::pin, task::Poll};
+
+use peregrine::{
+    client::{
+        Binding, ClientBuilder, ClientStream, EventKind, ProtocolVersion, SendRequest, StreamEvent,
+    },
+    model::{TaskEvent, TaskState},
+};
+
+use crate::{
+    in_process::{InProcess, Mischief},
+    operations::{client, run},
+};
+
+/// All that a stream says, each event in a word; a gap as `gap`.
+async fn words(stream: &mut ClientStream<InProcess>) -> Vec<String> {
+    let mut words = Vec::new();
+    while let Some(event) = stream.next().await {
+        words.push(word(&event.unwrap()));
+        assert!(words.len() < 1_000, "{words:?}");
+    }
+    words
+}
+
+fn word(event: &StreamEvent<'_>) -> String {
+    match event.kind() {
+        EventKind::Task(view) => format!("task {:?}", view.status().state),
+        EventKind::Message(message) => format!("message {}", message.text()),
+        EventKind::Change { change: TaskEvent::Status { state, .. }, .. } => {
+            format!("{state:?}")
+        }
+        EventKind::Change { change: TaskEvent::Artifact { artifact, .. }, .. } => {
+            let texts = artifact.parts().map(|part| part.as_text().unwrap().to_str());
+            texts.collect::<Vec<_>>().concat()
+        }
+        EventKind::Change { change: TaskEvent::UserMessage { .. }, .. } => "user".to_owned(),
+        EventKind::Gap { may_repeat, .. } => format!("gap {may_repeat}"),
+    }
+}
+
+/// The same, by a reader who gives up waiting after 0 to 11 times and then waits anew.
+async fn words_of_the_impatient(stream: &mut ClientStream<InProcess>, seed: u32) -> Vec<String> {
+    let (mut words, mut patience) = (Vec::new(), seed);
+    for _ in 0..10_000 {
+        patience = patience.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let mut left = (patience >> 16) % 12;
+        let mut next = pin!(stream.next());
+        let waited = poll_fn(|cx| match next.as_mut().poll(cx) {
+            Poll::Ready(event) => Poll::Ready(Some(event.map(|event| word(&event.unwrap())))),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => {
+                left -= 1;
+                Poll::Pending
+            }
+        });
+        match waited.await {
+            Some(Some(word)) => words.push(word),
+            Some(None) => return words,
+            None => {}
+        }
+    }
+    panic!("it goes on for ever: {words:?}");
+}
+
+fn builder(binding: Binding, version: &str) -> ClientBuilder {
+    let version = ProtocolVersion::parse(version).unwrap();
+    ClientBuilder::new().transports([binding]).version(version)
+}
+
+/// Texts of artifacts alone, as one.
+fn content(words: &[String]) -> String {
+    let is_content = |word: &&String| word.starts_with(|c: char| c.is_ascii_digit());
+    words.iter().filter(is_content).map(String::as_str).collect()
+}
+
+#[test]
+fn a_stream_says_each_event_in_its_order() {
+    run(async {
+        let client = client(ClientBuilder::new()).await;
+        let mut stream = client.stream(&SendRequest::text("stream:5")).await.unwrap();
+        let words = words(&mut stream).await;
+        assert_eq!(words.first().map(String::as_str), Some("task Submitted"), "{words:?}");
+        assert_eq!(words.last().map(String::as_str), Some("Completed"), "{words:?}");
+        assert_eq!(words.len(), 6, "{words:?}");
+        assert_eq!(stream.state(), Some(TaskState::Completed));
+        assert!(stream.next().await.is_none());
+    });
+}
+
+#[test]
+fn a_direct_message_is_the_only_event_of_its_stream() {
+    run(async {
+        let client = client(ClientBuilder::new()).await;
+        let mut stream = client.stream(&SendRequest::text("ping")).await.unwrap();
+        assert_eq!(words(&mut stream).await, ["message pong"]);
+    });
+}
+
+/// Wherever a stream of a server that counts is cut, its reader sees what it would have seen.
+#[test]
+fn a_counted_stream_that_is_cut_anywhere_says_the_same() {
+    for (binding, version) in
+        [(Binding::JsonRpc, "1.0"), (Binding::HttpJson, "1.0"), (Binding::JsonRpc, "0.3")]
+    {
+        run(async {
+            let client = client(builder(binding, version)).await;
+            let request = SendRequest::text("stream:6");
+            let whole = words(&mut client.stream(&request).await.unwrap()).await;
+            let mut resumed = 0;
+            for cut in (1..3_000).step_by(7) {
+                client.transport().mischief.lock().unwrap().cuts = vec![cut];
+                let mut stream = client.stream(&request).await.unwrap();
+                let mut seen = Vec::new();
+                match stream.next().await.unwrap() {
+                    Ok(_) => seen.push(whole[0].clone()),
+                    // It broke before it said its task.
+                    Err(error) => {
+                        assert!(cut < 800, "{cut}: {error}");
+                        continue;
+                    }
+                }
+                seen.extend(words(&mut stream).await);
+                assert_eq!(seen, whole, "{binding:?} {version} cut after {cut} bytes");
+                resumed += 1;
+            }
+            assert!(resumed > 100);
+        });
+    }
+}
+
+/// A server that does not count: what was missed is read from the task, and a gap says so.
+#[test]
+fn an_uncounted_stream_that_is_cut_loses_and_repeats_nothing() {
+    run(async {
+        let client = client(ClientBuilder::new()).await;
+        client.transport().mischief.lock().unwrap().without_numbers = true;
+        let request = SendRequest::text("stream:6");
+        let whole = words(&mut client.stream(&request).await.unwrap()).await;
+        let mut gaps = 0;
+        for cut in (400..3_000).step_by(7) {
+            client.transport().mischief.lock().unwrap().cuts = vec![cut];
+            let mut stream = client.stream(&request).await.unwrap();
+            let Some(Ok(_)) = stream.next().await else { continue };
+            let seen = words(&mut stream).await;
+            assert_eq!(content(&seen), content(&whole), "cut after {cut} bytes: {seen:?}");
+            assert_eq!(seen.last(), whole.last(), "cut after {cut} bytes: {seen:?}");
+            gaps += seen.iter().filter(|word| word.as_str() == "gap false").count();
+        }
+        assert!(gaps > 50, "{gaps}");
+    });
+}
+
+/// Whoever drops `next` wherever it waits, also while the stream is taken up, misses nothing.
+#[test]
+fn a_stream_whose_reader_gives_up_waiting_now_and_then_says_the_same() {
+    for without_numbers in [false, true] {
+        run(async {
+            let client = client(ClientBuilder::new()).await;
+            client.transport().mischief.lock().unwrap().without_numbers = without_numbers;
+            let request = SendRequest::text("stream:6");
+            let whole = words(&mut client.stream(&request).await.unwrap()).await;
+            for cut in (800..2_500).step_by(7) {
+                *client.transport().mischief.lock().unwrap() =
+                    Mischief { cuts: vec![cut], without_numbers, ..Mischief::default() };
+                let mut stream = client.stream(&request).await.unwrap();
+                let first = stream.next().await;
+                let mut seen = vec![word(&first.unwrap().unwrap())];
+                client.transport().mischief.lock().unwrap().is_slow = true;
+                seen.extend(words_of_the_impatient(&mut stream, cut as u32).await);
+                let tasks = seen.iter().filter(|word| word.starts_with("task")).count();
+                assert_eq!(tasks, 1, "cut after {cut} bytes: {seen:?}");
+                assert_eq!(content(&seen), content(&whole), "cut after {cut} bytes: {seen:?}");
+                assert_eq!(seen.last(), whole.last(), "cut after {cut} bytes: {seen:?}");
+            }
+        });
+    }
+}
+
+/// A stream whose task has ended is not waited for.
+#[test]
+fn a_server_that_never_ends_its_stream_does_not_keep_its_reader() {
+    run(async {
+        let client = client(ClientBuilder::new()).await;
+        client.transport().mischief.lock().unwrap().without_end = true;
+        let mut stream = client.stream(&SendRequest::text("stream:3")).await.unwrap();
+        assert_eq!(words(&mut stream).await.last().map(String::as_str), Some("Completed"));
+    });
+}

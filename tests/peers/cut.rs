@@ -1,0 +1,138 @@
+//! Streams whose connection is cut, by a proxy on the way.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use peregrine::client::{ClientBuilder, SendRequest, card::AgentCard};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use super::{
+    expected::{Outcome, Peer},
+    talk::{Talk, at_each, builder, http_client},
+};
+
+/// Passes connections on to a server, and cuts each of the first `cuts` when a text passes by.
+struct CuttingProxy {
+    port: u16,
+    left: Arc<AtomicUsize>,
+}
+
+#[derive(Clone, Copy)]
+struct Cut {
+    /// What a response says when it is cut.
+    at: &'static [u8],
+    /// True: before that text, in the middle of its event; false: behind all that came with it.
+    is_inside: bool,
+}
+
+impl CuttingProxy {
+    async fn start(server: String, cut: Cut, cuts: usize) -> CuttingProxy {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let left = Arc::new(AtomicUsize::new(cuts));
+        let kept = Arc::clone(&left);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(&server).await.unwrap();
+                tokio::spawn(pass(client, server, cut, Arc::clone(&kept)));
+            }
+        });
+        CuttingProxy { port, left }
+    }
+}
+
+async fn pass(client: TcpStream, server: TcpStream, cut: Cut, left: Arc<AtomicUsize>) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let up = tokio::spawn(async move {
+        let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
+    });
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(got @ 1..) = from_server.read(&mut bytes).await {
+        let got = &bytes[..got];
+        let found = got.windows(cut.at.len()).position(|window| window == cut.at);
+        let is_cut = found.is_some()
+            && left
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+                .is_ok();
+        let passed = found.filter(|_| is_cut && cut.is_inside).unwrap_or(got.len());
+        if to_client.write_all(&got[..passed]).await.is_err() || is_cut {
+            break;
+        }
+    }
+    up.abort();
+}
+
+/// A client of the same interface, whose card leads through the proxy.
+async fn through(client: &Talk, peer: &Peer, port: u16) -> Talk {
+    let url = client.interface().url;
+    let server = format!("127.0.0.1:{}", url.origin.port());
+    let card = client.card().raw_json().replace(&server, &format!("127.0.0.1:{port}"));
+    let card = AgentCard::read(card.as_bytes()).unwrap();
+    let builder: ClientBuilder = builder(peer.generation, peer.binding);
+    builder.connect_over(http_client(), card, None).unwrap()
+}
+
+/// What a stream of `slow 4` says: the steps, and whether something may be missing or twice.
+fn steps_of(outcome: &Outcome) -> Result<(Vec<u32>, bool), String> {
+    let mut steps = Vec::new();
+    let mut has_gap = false;
+    for item in &outcome.items {
+        has_gap |= item.get("gap").is_some();
+        let status = item.get("statusUpdate").or(item.get("task")).map(|said| &said["status"]);
+        let words = status.and_then(|status| status.pointer("/message/parts/0/text"));
+        let step = words.and_then(Value::as_str).and_then(|words| words.strip_prefix("step "));
+        steps.extend(step.map(|step| step.parse::<u32>().unwrap()));
+    }
+    let last = outcome.items.last().and_then(|item| item.pointer("/statusUpdate/status/state"));
+    let is_done = last.and_then(Value::as_str) == Some("TASK_STATE_COMPLETED");
+    match is_done && outcome.error.is_none() && outcome.fault.is_none() && !outcome.is_cut {
+        true => Ok((steps, has_gap)),
+        false => Err(format!("must be whole and completed: {outcome:#?}")),
+    }
+}
+
+fn resumes(cut: Cut, cuts: usize) {
+    at_each(move |peer, client| async move {
+        let server = format!("127.0.0.1:{}", client.interface().url.origin.port());
+        let proxy = CuttingProxy::start(server, cut, cuts).await;
+        let client = through(&client, &peer, proxy.port).await;
+        let outcome = Outcome::of_stream(client.stream(&SendRequest::text("slow 4")).await).await;
+        let (steps, has_gap) = steps_of(&outcome)?;
+        let left = proxy.left.load(Ordering::SeqCst);
+        if left != 0 {
+            return Err(format!("{left} of {cuts} cuts did not happen"));
+        }
+        // Every step once; where one is missing, the stream says that something may be.
+        let is_once = steps.windows(2).all(|two| two[0] < two[1]);
+        let is_whole = steps == [0, 1, 2, 3];
+        match is_once && (is_whole || has_gap) {
+            true => Ok(()),
+            false => Err(format!("{steps:?}, gap: {has_gap}: {:#?}", outcome.items)),
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs the servers of tests/peers/run.sh"]
+fn a_stream_that_is_cut_between_events_goes_on() {
+    resumes(Cut { at: b"step 1", is_inside: false }, 1);
+}
+
+#[test]
+#[ignore = "needs the servers of tests/peers/run.sh"]
+fn a_stream_that_is_cut_inside_an_event_goes_on() {
+    resumes(Cut { at: b"step 1", is_inside: true }, 1);
+}
+
+#[test]
+#[ignore = "needs the servers of tests/peers/run.sh"]
+fn a_stream_that_is_cut_twice_goes_on() {
+    resumes(Cut { at: b"step ", is_inside: false }, 2);
+}

@@ -1,0 +1,211 @@
+//! What must hold for whatever a server says, in any generation, over any binding.
+//!
+//! - It is understood or refused by name, never a panic.
+//! - What was understood is JSON of 1.0, and that is understood as the same.
+
+use peregrine::{
+    client::{
+        Binding, CallError, ClientLimits, Format, FormatBuffers, ReplyHead, format::push_json,
+    },
+    model::{Generation, Op, Received, ReceivedKind},
+};
+use proptest::prelude::*;
+
+const OPS: [Op; 11] = [
+    Op::Send,
+    Op::Stream,
+    Op::Get,
+    Op::List,
+    Op::Cancel,
+    Op::Subscribe,
+    Op::PushSet,
+    Op::PushGet,
+    Op::PushList,
+    Op::PushDelete,
+    Op::ExtendedCard,
+];
+
+const HEAD: ReplyHead<'_> = ReplyHead { status: 200, content_type: Some(b"application/json") };
+
+/// A byte that chooses whom is asked for what, and the content of the answer.
+pub fn an_answer_is_understood_or_refused(bytes: &[u8]) {
+    let (choice, content) = bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest));
+    let op = OPS[usize::from(choice) % OPS.len()];
+    let generations = [Generation::V1, Generation::V03, Generation::V01];
+    let generation = generations[usize::from(choice) / OPS.len() % 3];
+    let limits = ClientLimits { parts_max: 8, artifacts_max: 8, ..ClientLimits::default() };
+    let mut buffers = FormatBuffers::new(&limits);
+    let (mut received, mut again) = (Received::new(), Received::new());
+    for binding in [Binding::JsonRpc, Binding::HttpJson] {
+        let format = Format::standard(binding, generation);
+        for status in [200, 400] {
+            let head = ReplyHead { status, ..HEAD };
+            let read = format.read_reply(&mut buffers, (op, 7), head, content, &mut received);
+            same_again(read, op, &received, &mut again);
+        }
+        for is_error in [false, true] {
+            let read = format.read_item(&mut buffers, 7, content, is_error, &mut received);
+            same_again(read, Op::Stream, &received, &mut again);
+        }
+    }
+}
+
+/// What was received is written, and read as an answer of 1.0.
+fn same_again(read: Result<(), CallError>, op: Op, received: &Received, again: &mut Received) {
+    if let Err(error) = read {
+        assert!(!error.to_string().is_empty());
+        assert_eq!(received.kind(), ReceivedKind::Nothing);
+        return;
+    }
+    let mut json = Vec::new();
+    push_json(&mut json, received, op);
+    // Only a delete, a get of what is not there and the end of a stream are answered with nothing.
+    if received.kind() == ReceivedKind::Nothing {
+        assert_eq!(json, b"{}");
+        return;
+    }
+    // What came bare may be wrapped now.
+    let json_depth_max = ClientLimits::default().json_depth_max + 1;
+    let limits = ClientLimits { json_depth_max, ..ClientLimits::default() };
+    let (mut buffers, mut twice) = (FormatBuffers::new(&limits), Vec::new());
+    let format = Format::standard(Binding::HttpJson, Generation::V1);
+    let read = format.read_reply(&mut buffers, (op, 7), HEAD, &json, again);
+    read.unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&json)));
+    push_json(&mut twice, again, op);
+    assert_eq!(String::from_utf8_lossy(&twice), String::from_utf8_lossy(&json));
+    assert_eq!(again.kind(), received.kind());
+    assert_eq!(again.task_id(), received.task_id());
+    assert_eq!(again.state(), received.state());
+}
+
+/// JSON that looks like an answer: known names, and values that may or may not fit.
+fn answers() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec![
+        "task",
+        "message",
+        "msg",
+        "statusUpdate",
+        "artifactUpdate",
+        "kind",
+        "id",
+        "taskId",
+        "contextId",
+        "sessionId",
+        "status",
+        "state",
+        "timestamp",
+        "artifacts",
+        "history",
+        "metadata",
+        "artifact",
+        "artifactId",
+        "index",
+        "append",
+        "lastChunk",
+        "final",
+        "parts",
+        "content",
+        "role",
+        "messageId",
+        "text",
+        "data",
+        "file",
+        "tasks",
+        "nextPageToken",
+        "pageSize",
+        "totalSize",
+        "configs",
+        "url",
+        "token",
+        "authentication",
+        "schemes",
+        "scheme",
+        "credentials",
+        "pushNotificationConfig",
+        "name",
+        "description",
+        "extensions",
+        "error",
+        "code",
+        "details",
+        "reason",
+        "st\\u0061te",
+        "stream_complete",
+        "x",
+    ]);
+    let leaf = prop::sample::select(vec![
+        "null",
+        "true",
+        "false",
+        "0",
+        "1",
+        "6",
+        "-32001",
+        "1e400",
+        "\"\"",
+        "\"t\"",
+        "\"task\"",
+        "\"status-update\"",
+        "\"working\"",
+        "\"TASK_STATE_CANCELLED\"",
+        "\"ROLE_AGENT\"",
+        "\"user\"",
+        "\"2026-01-01T00:00:00\"",
+        "\"aGk\"",
+        "\"\\u00e9\\/\"",
+        "[]",
+        "{}",
+        "\"tasks/t/pushNotificationConfigs/c\"",
+        "{\"text\":\"x\"}",
+        "{\"state\":\"completed\"}",
+    ]);
+    let leaf = leaf.prop_map(str::to_owned);
+    leaf.prop_recursive(5, 60, 8, move |inner| {
+        let member = (name.clone(), inner.clone()).prop_map(|(n, v)| format!("\"{n}\":{v}"));
+        prop_oneof![
+            prop::collection::vec(inner, 0..3).prop_map(|list| format!("[{}]", list.join(","))),
+            prop::collection::vec(member, 0..8).prop_map(|list| format!("{{{}}}", list.join(","))),
+        ]
+    })
+}
+
+/// One thing of a valid answer is replaced.
+fn nearly_right() -> impl Strategy<Value = String> {
+    (answers(), answers(), 0..10_usize).prop_map(|(odd, other, place)| {
+        let said = r#"{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]}"#;
+        let status = format!(r#"{{"state":"TASK_STATE_WORKING","message":{said}}}"#);
+        let task = |members: String| format!(r#"{{"task":{{"id":"t","contextId":"c",{members}}}}}"#);
+        match place {
+            0 => task(format!(r#""status":{odd}"#)),
+            1 => task(format!(r#""status":{status},"artifacts":[{odd},{other}]"#)),
+            2 => task(format!(r#""status":{status},"history":[{odd},{said}]"#)),
+            3 => task(format!(r#""status":{{"state":{odd},"timestamp":{other}}}"#)),
+            4 => format!(r#"{{"statusUpdate":{{"taskId":"t","status":{status},"metadata":{odd}}}}}"#),
+            5 => format!(r#"{{"taskId":{odd},"status":{status},"final":{other}}}"#),
+            6 => format!(r#"{{"artifactUpdate":{{"taskId":"t","artifact":{odd},"append":{other}}}}}"#),
+            7 => format!(
+                r#"{{"taskId":"t","artifact":{{"artifactId":"a","parts":[{odd}],"index":{other}}}}}"#
+            ),
+            8 => format!(r#"{{"tasks":[{odd}],"totalSize":{other}}}"#),
+            _ => format!(r#"{{"taskId":{odd},"url":"u","id":"c","authentication":{other}}}"#),
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_answer_is_understood_or_refused(
+        choice in any::<u8>(),
+        result in prop_oneof![answers(), nearly_right()],
+        is_rpc in any::<bool>(),
+    ) {
+        let mut bytes = vec![choice];
+        match is_rpc {
+            true => bytes.extend(format!(r#"{{"jsonrpc":"2.0","id":"7","result":{result}}}"#).bytes()),
+            false => bytes.extend(result.bytes()),
+        }
+        an_answer_is_understood_or_refused(&bytes);
+    }
+}
