@@ -84,7 +84,7 @@ pub(super) fn read(
         }
         parts += 1;
         let open = packer.open(artifact_tag::PART);
-        part::read(&rules, &read_cx, value, &mut packer).map_err(ReadError::new)?;
+        part::read::<true>(&rules, &read_cx, value, &mut packer).map_err(ReadError::new)?;
         packer.close(open);
         Ok(())
     })?;

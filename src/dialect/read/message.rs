@@ -30,8 +30,9 @@ pub(super) struct MessageIds<'p> {
     pub task_id: Option<RawString<'p>>,
 }
 
-/// Appends the packed message to `pack`.
-pub(super) fn read<'p>(
+/// Appends the packed message to `pack`; where `REPLY`, as servers say it: it may be without an id
+/// and without parts. A reader of its own each, as they have other things to look at.
+pub(super) fn read<'p, const REPLY: bool>(
     rules: &Rules,
     cx: &ReadCx<'_>,
     message: Value<'p>,
@@ -40,7 +41,7 @@ pub(super) fn read<'p>(
     let mut slots = MessageSlots::default();
     slots.fill(message);
     let message_id = identifier(message.at(slots.message_id), "message.messageId", cx)?;
-    let needs_id = !rules.reply && (rules.strict || cx.fresh_id.is_empty());
+    let needs_id = !REPLY && (rules.strict || cx.fresh_id.is_empty());
     if needs_id && message_id.is_none() {
         return Err(missing("message.messageId"));
     }
@@ -53,11 +54,11 @@ pub(super) fn read<'p>(
     packer.put_some(message_tag::CONTEXT_ID, context_id.as_deref());
     packer.put_some(message_tag::TASK_ID, task_id.as_deref());
     packer.put(message_tag::ROLE, &[role as u8]);
-    if (rules.proto || rules.reply) && slots.parts == ValueSlot::default() {
+    if (rules.proto || REPLY) && slots.parts == ValueSlot::default() {
         // Wire §3.4: what 0.3 calls the parts of a message in its proto.
         slots.parts = proto_slot(message, "content");
     }
-    parts(rules, cx, message.at(slots.parts), &mut packer)?;
+    parts::<REPLY>(rules, cx, message.at(slots.parts), &mut packer)?;
     packer.put_some(message_tag::METADATA, metadata.map(|value| value.raw()));
     if let Some(list) = message.at(slots.extensions) {
         let (field, bytes_max) = ("message.extensions", cx.limits.string_bytes_max);
@@ -87,7 +88,7 @@ fn role(value: Option<Value<'_>>) -> Result<Role, Fault> {
     }
 }
 
-fn parts(
+fn parts<const REPLY: bool>(
     rules: &Rules,
     cx: &ReadCx<'_>,
     value: Option<Value<'_>>,
@@ -96,13 +97,13 @@ fn parts(
     const FIELD: &str = "message.parts";
     // ProtoJSON leaves an empty array out.
     let Some(value) = value else {
-        return if rules.reply { Ok(()) } else { Err(missing(FIELD)) };
+        return if REPLY { Ok(()) } else { Err(missing(FIELD)) };
     };
     if value.kind() != Kind::Array {
         return Err(Fault::param(FIELD, "must be an array"));
     }
     // A2A 1.0 §5.7: a required array has at least one element.
-    if value.is_empty() && !rules.reply {
+    if !REPLY && value.is_empty() {
         return Err(Fault::param(FIELD, "must have at least one part"));
     }
     for (index, value) in value.elements().enumerate() {
@@ -111,7 +112,7 @@ fn parts(
             return Err(Fault::param(FIELD, format!("must not have more than {most} parts")));
         }
         let nested = packer.open(message_tag::PART);
-        part::read(rules, cx, value, packer)
+        part::read::<REPLY>(rules, cx, value, packer)
             .map_err(|wrong| Fault::param(FIELD, format!("part {index}: {wrong}")))?;
         packer.close(nested);
     }

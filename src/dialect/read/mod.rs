@@ -56,8 +56,6 @@ pub(super) struct Rules {
     /// True: a message needs its id, and a part that names its kind one that there is. False:
     /// what clients are known to leave out or to call otherwise is taken as it is meant.
     pub strict: bool,
-    /// True: what a server says, whose messages may be without an id and without parts.
-    pub reply: bool,
 }
 
 impl Rules {
@@ -70,7 +68,6 @@ impl Rules {
             history_max: INT32_MAX,
             proto: false,
             strict: false,
-            reply: false,
         }
     }
 }

@@ -43,8 +43,8 @@ enum Named {
     Data,
 }
 
-/// Appends the fields of one part, content first.
-pub(super) fn read(
+/// Appends the fields of one part, content first; where `REPLY`, as servers say it.
+pub(super) fn read<const REPLY: bool>(
     rules: &Rules,
     cx: &ReadCx<'_>,
     value: Value<'_>,
@@ -97,13 +97,13 @@ pub(super) fn read(
     if let Some(data) = data {
         let data = if rules.proto && named.is_none() { inner_data(data) } else { data };
         put_data(rules, data, metadata, packer);
-        return put_names(rules, cx, value.at(slots.filename), value.at(slots.media_type), packer);
+        return put_names::<REPLY>(cx, value.at(slots.filename), value.at(slots.media_type), packer);
     }
     let metadata = metadata.map(|value| value.raw());
     let Some(file) = file else {
         put_content(cx, text, raw, url, packer)?;
         packer.put_some(part_tag::METADATA, metadata);
-        return put_names(rules, cx, value.at(slots.filename), value.at(slots.media_type), packer);
+        return put_names::<REPLY>(cx, value.at(slots.filename), value.at(slots.media_type), packer);
     };
     if file.kind() != Kind::Object {
         return Err("file must be an object".into());
@@ -112,7 +112,7 @@ pub(super) fn read(
     slots.fill(file);
     put_file(rules, cx, [file.at(slots.bytes), file.at(slots.uri)], packer)?;
     packer.put_some(part_tag::METADATA, metadata);
-    put_names(rules, cx, file.at(slots.name), file.at(slots.media_type), packer)
+    put_names::<REPLY>(cx, file.at(slots.name), file.at(slots.media_type), packer)
 }
 
 /// The text of a part that has no other member: nearly all parts of 1.0 are that.
@@ -148,15 +148,14 @@ fn put_content(
 }
 
 #[inline(always)] // Most parts have neither.
-fn put_names(
-    rules: &Rules,
+fn put_names<const REPLY: bool>(
     cx: &ReadCx<'_>,
     filename: Option<Value<'_>>,
     media_type: Option<Value<'_>>,
     packer: &mut Packer<'_>,
 ) -> Result<(), PartError> {
     // Servers fill in what ProtoJSON leaves out (wire §1.5).
-    let said = |value: &Value<'_>| !rules.reply || !value.str_eq("");
+    let said = |value: &Value<'_>| !REPLY || !value.str_eq("");
     let (filename, media_type) = (filename.filter(said), media_type.filter(said));
     put_string(cx, part_tag::FILENAME, filename, "filename", packer)?;
     put_string(cx, part_tag::MEDIA_TYPE, media_type, "mediaType", packer)
@@ -306,7 +305,7 @@ mod tests {
             tenant: Cell::default(),
         };
         let value = parser.parse(part.as_bytes(), 8).unwrap();
-        read(&Rules::of(Generation::V1), &cx, value, &mut Packer(&mut pack)).map(|()| pack)
+        read::<false>(&Rules::of(Generation::V1), &cx, value, &mut Packer(&mut pack)).map(|()| pack)
     }
 
     #[test]

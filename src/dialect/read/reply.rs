@@ -35,7 +35,7 @@ pub struct ReplyCx<'a> {
 impl ReplyCx<'_> {
     /// How its messages and parts are read.
     pub(super) fn rules(&self) -> Rules {
-        Rules { proto: self.proto, reply: true, ..Rules::of(self.generation) }
+        Rules { proto: self.proto, ..Rules::of(self.generation) }
     }
 
     /// What the readers of messages and parts, which those of requests share, need.
@@ -230,7 +230,7 @@ pub(super) fn said(
     if value.kind() != Kind::Object {
         return Err(ReadError::new("must be an object"));
     }
-    message::read(&cx.rules(), &cx.read_cx(), value, pack).map(drop).map_err(wrong)
+    message::read::<true>(&cx.rules(), &cx.read_cx(), value, pack).map(drop).map_err(wrong)
 }
 
 /// Keeps a card as it is.

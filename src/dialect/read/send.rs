@@ -64,7 +64,7 @@ pub(super) fn read<'p>(
         slots.message = proto_slot(params, "request");
     }
     let message = object(params.at(slots.message), "message")?.ok_or_else(|| missing("message"))?;
-    let ids = message::read(rules, cx, message, pack)?;
+    let ids = message::read::<false>(rules, cx, message, pack)?;
     let message_end = pack.len();
     let options = send_options(rules, cx, (params, &slots))?;
     let metadata = object(params.at(slots.metadata), "metadata")?;
