@@ -97,13 +97,23 @@ pub(super) fn read<const REPLY: bool>(
     if let Some(data) = data {
         let data = if rules.proto && named.is_none() { inner_data(data) } else { data };
         put_data(rules, data, metadata, packer);
-        return put_names::<REPLY>(cx, value.at(slots.filename), value.at(slots.media_type), packer);
+        return put_names::<REPLY>(
+            cx,
+            value.at(slots.filename),
+            value.at(slots.media_type),
+            packer,
+        );
     }
     let metadata = metadata.map(|value| value.raw());
     let Some(file) = file else {
         put_content(cx, text, raw, url, packer)?;
         packer.put_some(part_tag::METADATA, metadata);
-        return put_names::<REPLY>(cx, value.at(slots.filename), value.at(slots.media_type), packer);
+        return put_names::<REPLY>(
+            cx,
+            value.at(slots.filename),
+            value.at(slots.media_type),
+            packer,
+        );
     };
     if file.kind() != Kind::Object {
         return Err("file must be an object".into());
