@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::{
+    nearest::nearest,
     parts::WORDS,
     serve,
-    settings::with_flags,
+    settings::{LONG_HELP, with_flags},
     usage::{UsageError, verdict},
 };
 
@@ -42,6 +43,7 @@ pub fn tree() -> Command {
                 Command::new("show").about(
                     "Show what holds, and who said so: a flag, the environment, a file, or nobody",
                 ),
+                "config show",
             )),
             Command::new("completion")
                 .about("Print a completion script")
@@ -55,9 +57,11 @@ pub fn tree() -> Command {
 
 /// The settings may stand before the command, too.
 fn with_hidden_flags(command: Command) -> Command {
-    with_flags(command).mut_args(|arg| match arg.get_id().as_str() {
-        "version" => arg,
-        _ => arg.hide(true),
+    with_flags(command, "").after_long_help(None::<&str>).mut_args(|arg| {
+        match arg.get_id().as_str() {
+            "version" => arg,
+            _ => arg.hide(true),
+        }
     })
 }
 
@@ -67,18 +71,47 @@ fn with_hidden_flags(command: Command) -> Command {
 /// [`UsageError`].
 pub fn parse(words: Vec<OsString>) -> Result<CommandLine, UsageError> {
     let tree = tree().no_binary_name(true);
-    let mut names: Vec<String> = Vec::new();
-    for command in tree.get_subcommands() {
-        names.push(command.get_name().to_owned());
-        names.extend(command.get_subcommands().map(|inner| inner.get_name().to_owned()));
-    }
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    match tree.try_get_matches_from(words) {
+    match tree.clone().try_get_matches_from(&words) {
         Ok(matches) if matches.subcommand().is_some() => Ok(CommandLine::Run(Box::new(matches))),
         Ok(_) => Err(UsageError::new(
             "nothing to do; try peregrine serve, peregrine send, or peregrine --help",
         )),
-        Err(error) => verdict(&error, &names).map(CommandLine::Print),
+        Err(error) => verdict(&error, |word| meant(&tree, &words, word)).map(CommandLine::Print),
+    }
+}
+
+/// The commands that `wrong` probably meant, as they are called: those of this name elsewhere,
+/// the one beside it that is like it, or those elsewhere that are.
+fn meant(tree: &Command, words: &[OsString], wrong: &str) -> Vec<String> {
+    let mut group = (tree, String::new());
+    for word in words.iter().filter_map(|word| word.to_str()) {
+        if let Some(inner) = group.0.get_subcommands().find(|inner| inner.get_name() == word) {
+            group = (inner, format!("{}{word} ", group.1));
+        }
+    }
+    let mut all: Vec<(&str, String)> = Vec::new();
+    let mut open = vec![(String::new(), tree)];
+    while let Some((path, command)) = open.pop() {
+        for inner in command.get_subcommands() {
+            let name = inner.get_name();
+            all.push((name, format!("{path}{name}")));
+            open.push((format!("{path}{name} "), inner));
+        }
+    }
+    all.sort_unstable();
+    let of_name = |name: &str| -> Vec<String> {
+        let same = all.iter().filter(|(other, _)| *other == name);
+        same.map(|(_, path)| path.clone()).collect()
+    };
+    let beside = || nearest(wrong, group.0.get_subcommands().map(Command::get_name));
+    match of_name(wrong) {
+        same if !same.is_empty() => same,
+        _ => match beside() {
+            Some(name) => vec![format!("{}{name}", group.1)],
+            None => {
+                nearest(wrong, all.iter().map(|(name, _)| *name)).map(of_name).unwrap_or_default()
+            }
+        },
     }
 }
 
@@ -91,7 +124,7 @@ fn client(path: &'static str, words: &[&str], about: &'static str) -> Command {
     );
     // How many are wanted depends on the agent being known already: the usage says it better.
     let arg = Arg::new(WORDS).num_args(0..=words.len() + 1).action(ArgAction::Append).hide(true);
-    with_flags(Command::new(name).about(about).override_usage(usage).arg(arg))
+    with_flags(Command::new(name).about(about).override_usage(usage).arg(arg), path)
 }
 
 fn group(name: &'static str, about: &'static str) -> Command {
@@ -115,6 +148,11 @@ fn history() -> Arg {
     flag("history", "N", "Show at most so many messages of the history")
 }
 
+const SEND_HELP: &str = "\
+It waits until the task has ended or wants something of you; --async does not. Exit codes: 0 the \
+agent has answered, whatever it says; 1 failure; 2 wrong usage; 3 nobody answers, or no card; 4 no \
+or wrong credentials; 5 --timeout is over.";
+
 fn send() -> Command {
     client("send", &["\"TEXT\""], "Send a message to an agent, and wait for what comes of it")
         .arg(flag("text", "TEXT", "A part of text; parts keep their order"))
@@ -122,11 +160,8 @@ fn send() -> Command {
         .arg(flag("data", "PATH|-", "A part of JSON, from a file or the standard input"))
         .arg(flag("media-type", "TYPE", "The media type of the part before it"))
         .arg(history())
-        .after_help(
-            "It waits until the task has ended or wants something of you; --async does not. Exit \
-             codes: 0 the agent has answered, whatever it says; 1 failure; 2 wrong usage; 3 nobody \
-             answers, or no card; 4 no or wrong credentials; 5 --timeout is over.",
-        )
+        .after_help(SEND_HELP)
+        .after_long_help(format!("{SEND_HELP}\n\n{LONG_HELP}"))
 }
 
 fn card() -> Command {
@@ -164,9 +199,9 @@ fn task() -> Command {
                 "Follow a task until it has ended or wants something",
             )
             .arg(flag(
-                "after",
+                "last-event-id",
                 "N",
-                "Only events behind this number, where the agent counts",
+                "Only events behind this one, where the agent numbers them",
             )),
         )
         .subcommand(

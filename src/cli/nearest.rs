@@ -7,18 +7,29 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     (edits * 2 < candidate.len().max(word.len())).then_some(candidate)
 }
 
-/// Levenshtein's distance in bytes.
+/// The distance of Damerau and Levenshtein in bytes: two letters that have changed places are one
+/// edit, as they are one slip of the fingers.
 fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in other.bytes().enumerate() {
-            let substitution = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = substitution.min(diagonal + 1).min(row[j] + 1);
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
+    for (i, row) in rows.iter_mut().enumerate() {
+        row[0] = i;
+    }
+    rows[0] = (0..=other.len()).collect();
+    for i in 1..=one.len() {
+        for j in 1..=other.len() {
+            let is_same = one[i - 1] == other[j - 1];
+            let mut edits = rows[i - 1][j - 1] + usize::from(!is_same);
+            edits = edits.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            let is_swapped =
+                i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1];
+            if is_swapped {
+                edits = edits.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = edits;
         }
     }
-    row[other.len()]
+    rows[one.len()][other.len()]
 }
 
 #[cfg(test)]
@@ -28,7 +39,7 @@ mod tests {
     #[test]
     fn edits_are_counted() {
         for (one, other, edits) in
-            [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("flaw", "lawn", 2)]
+            [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("sedn", "send", 1)]
         {
             assert_eq!((distance(one, other), distance(other, one)), (edits, edits));
         }

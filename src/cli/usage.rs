@@ -2,8 +2,6 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::nearest::nearest;
-
 /// What the user got wrong, in one line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
@@ -15,11 +13,15 @@ impl UsageError {
     }
 }
 
-/// What clap says of the arguments: text to be printed, or an error in one line.
+/// What clap says of the arguments: text to be printed, or an error in one line. `meant`: the
+/// commands that a wrong word probably meant.
 ///
 /// # Errors
 /// [`UsageError`].
-pub fn verdict(error: &clap::Error, commands: &[&str]) -> Result<String, UsageError> {
+pub fn verdict(
+    error: &clap::Error,
+    meant: impl Fn(&str) -> Vec<String>,
+) -> Result<String, UsageError> {
     let of = |kind| context(error, kind);
     let arg = of(ContextKind::InvalidArg).unwrap_or_default();
     let value = of(ContextKind::InvalidValue).unwrap_or_default();
@@ -36,9 +38,9 @@ pub fn verdict(error: &clap::Error, commands: &[&str]) -> Result<String, UsageEr
         ErrorKind::UnknownArgument => format!("what is {arg:?}? see peregrine --help"),
         ErrorKind::InvalidSubcommand => {
             let word = of(ContextKind::InvalidSubcommand).unwrap_or_default();
-            match nearest(&word, commands.iter().copied()) {
-                Some(name) => format!("what is {word:?}? did you mean {name}?"),
-                None => format!("what is {word:?}? see peregrine --help"),
+            match meant(&word).as_slice() {
+                [] => format!("what is {word:?}? see peregrine --help"),
+                names => format!("what is {word:?}? did you mean {}?", names.join(", or ")),
             }
         }
         ErrorKind::InvalidValue if value.is_empty() => {

@@ -71,6 +71,12 @@ impl Answer {
         self.said.received.state()
     }
 
+    /// The URIs of the extensions that the server says it has activated for the call (A2A 1.0
+    /// §4.6.1), in its order. None over WebSocket, where a call has no head of its own.
+    pub fn activated_extensions(&self) -> impl Iterator<Item = &str> {
+        extension_list(&self.said.extensions)
+    }
+
     /// The JSON of the result as it came, without its envelope, in the spelling of the server;
     /// `None`: it did not come as JSON.
     pub fn raw_json(&self) -> Option<&[u8]> {
@@ -85,6 +91,11 @@ impl Answer {
             None => push_json(out, &self.said.received, self.op),
         }
     }
+}
+
+/// The entries of `A2A-Extensions` (A2A 1.0 §3.2.6: a comma-separated list of URIs).
+pub(super) fn extension_list(field: &str) -> impl Iterator<Item = &str> {
+    field.split(',').map(str::trim).filter(|uri| !uri.is_empty())
 }
 
 impl Drop for Answer {

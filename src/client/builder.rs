@@ -214,7 +214,9 @@ impl From<ChooseError> for ClientError {
     fn from(error: ChooseError) -> ClientError {
         let detail = error.to_string();
         let kind = match error {
-            ChooseError::BelowFloor { .. } => ClientErrorKind::BelowFloor,
+            ChooseError::BelowFloor { newest, floor } => {
+                ClientErrorKind::BelowFloor { newest, floor }
+            }
             ChooseError::UnknownVersion(_) | ChooseError::NoInterface { .. } => {
                 ClientErrorKind::NoInterface
             }

@@ -8,8 +8,8 @@ use crate::{
 };
 
 use super::{
-    CallError, TransportError, UrlError, card::CardError, credentials::CredentialsError,
-    redirect::RedirectError, retry::Failure,
+    CallError, ProtocolVersion, TransportError, UrlError, card::CardError,
+    credentials::CredentialsError, redirect::RedirectError, retry::Failure,
 };
 
 /// Why a call has no result.
@@ -41,7 +41,12 @@ pub enum ClientErrorKind {
     /// No interface of the card has a binding that is spoken here and asked for.
     NoInterface,
     /// All interfaces of the card are of versions below the floor.
-    BelowFloor,
+    BelowFloor {
+        /// The newest of their versions.
+        newest: ProtocolVersion,
+        /// The floor.
+        floor: ProtocolVersion,
+    },
     /// The card says that the agent does not do it; what.
     NotDeclared(&'static str),
     /// The generation or dialect of the server has no way to say it.

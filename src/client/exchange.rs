@@ -91,7 +91,7 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
         due_ms: u64,
     ) -> Result<(), ClientError> {
-        let CallBuffers { buffers, said: ReplyBuf { body, received }, .. } = scratch;
+        let CallBuffers { buffers, said: ReplyBuf { body, received, .. }, .. } = scratch;
         body.clear();
         let limit = (self.built.limits.body_bytes_max, "body_bytes_max");
         read_all(&self.transport, response, body, limit, due_ms).await?;
@@ -141,7 +141,13 @@ impl<T: Transport> SharedClient<T> {
             body_idle_ms,
             is_repeatable: self.is_repeatable(endpoint, written.op),
         };
-        Ok(self.transport.request(request).await?)
+        let response = self.transport.request(request).await?;
+        let extensions = &mut scratch.said.extensions;
+        extensions.clear();
+        if let Some(field) = response.field("a2a-extensions") {
+            extensions.push_str(&String::from_utf8_lossy(field));
+        }
+        Ok(response)
     }
 }
 

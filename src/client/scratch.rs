@@ -42,6 +42,8 @@ pub(super) struct ReplyBuf {
     pub body: Vec<u8>,
     /// The same, read.
     pub received: Received,
+    /// `A2A-Extensions` of the response's head: those that the server has activated.
+    pub extensions: String,
 }
 
 /// Where memory waits for the next call.
@@ -91,7 +93,9 @@ impl Stash {
 
     pub fn give_said(&self, mut said: ReplyBuf) {
         said.body.clear();
+        said.extensions.clear();
         let held_bytes = said.body.capacity() + said.received.held_bytes();
+        let held_bytes = held_bytes + said.extensions.capacity();
         if held_bytes == 0 || held_bytes > KEPT_BYTES_MAX {
             return;
         }

@@ -15,6 +15,7 @@ use crate::model::{EventBuf, RawText, ReceivedKind, TaskState};
 
 use super::{
     Client, ClientError, StreamEvent, Transport,
+    answer::extension_list,
     endpoint::AgentEndpoint,
     exchange::{Written, within},
     scratch::CallBuffers,
@@ -127,6 +128,12 @@ impl<T: Transport> ClientStream<T> {
     /// The number of the newest event, where the server counts.
     pub fn last_number(&self) -> Option<u64> {
         self.seen.number()
+    }
+
+    /// The URIs of the extensions that the server says it has activated for the stream (A2A 1.0
+    /// §4.6.1), in its order. None over WebSocket.
+    pub fn activated_extensions(&self) -> impl Iterator<Item = &str> {
+        extension_list(&self.scratch.said.extensions)
     }
 
     async fn advance(&mut self) -> Result<Option<Shown>, ClientError> {

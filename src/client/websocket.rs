@@ -232,7 +232,9 @@ impl<T: Transport> SharedClient<T> {
         due_ms: u64,
     ) -> Result<(), ClientError> {
         let mut session = self.session(endpoint, scratch, due_ms).await?;
-        let CallBuffers { written: call, buffers, said: ReplyBuf { body, received }, .. } = scratch;
+        let CallBuffers { written: call, buffers, said, .. } = scratch;
+        let ReplyBuf { body, received, extensions } = said;
+        extensions.clear();
         let bytes_max = self.built.limits.body_bytes_max;
         let answer = async {
             session.send(&call.body, self.transport.random()).await?;

@@ -14,6 +14,7 @@ mod chat;
 mod credentials;
 mod fake;
 mod interrupts;
+mod nameless;
 mod report;
 mod run;
 mod send;

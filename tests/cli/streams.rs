@@ -58,7 +58,10 @@ fn stream_is_never_taken_from_the_environment() {
     let user = User::of(&url).with("A2ACLI_STREAM", "true");
     user.write("work/.env", "A2ACLI_STREAM=true\n");
     assert!(user.json(&["config", "show"])["stream"]["variable"].is_null());
-    assert!(user.json(&["send", "stream:5"])["task"].is_object());
+    let said = user.ok(&["send", "stream:5", "-o", "json"]);
+    assert!(said.document()["task"].is_object(), "{said:?}");
+    assert!(said.err.contains("A2ACLI_STREAM has no effect: --stream is a flag alone"), "{said:?}");
+    assert!(said.err.contains(".env: A2ACLI_STREAM has no effect in a file"), "{said:?}");
 }
 
 #[test]

@@ -50,12 +50,18 @@ fn a_timeout_leaves_the_task_and_says_how_to_find_it() {
         let mut words = vec!["send", "never", "--timeout", "300ms"];
         words.extend(extra);
         let error = user.failure(&words, "A2ACLI_ERR_TIMEOUT", 5);
+        let said = error["message"].as_str().unwrap();
+        assert!(said.contains("of context") && said.contains("(WORKING)"), "{error}");
         let hint = error["hint"].as_str().unwrap();
         assert!(hint.starts_with("peregrine task get") && hint.contains("--wait"), "{error}");
         let id = hint.rsplit(' ').next().unwrap();
         let task = user.json(&["task", "get", id]);
         assert_eq!(task["status"]["state"], "TASK_STATE_WORKING");
         user.failure(&["task", "get", id, "--wait", "--timeout", "1s"], "A2ACLI_ERR_TIMEOUT", 5);
+        let said = user.run(&words);
+        assert_eq!((said.code, said.field("State")), (Some(5), "WORKING"));
+        assert_floor(&said.out);
+        assert!(!said.field("Task").is_empty() && !said.field("Context").is_empty(), "{said:?}");
     }
 }
 
@@ -67,6 +73,7 @@ fn cancel_shows_the_resulting_state() {
     let said = user.ok(&["task", "cancel", &id]);
     assert_floor(&said.out);
     assert_eq!(said.field("State"), "CANCELED");
+    assert!(said.err.is_empty(), "what was asked for is no warning: {said:?}");
     // Once more changes nothing; what has ended in another way cannot be canceled.
     assert_eq!(user.ok(&["task", "cancel", &id]).field("State"), "CANCELED");
     let ended = user.ok(&["send", "large"]).field("Task").to_owned();
@@ -101,7 +108,16 @@ fn lists_have_filters_and_pages() {
     assert!(lines.len() == 3 && lines.iter().all(|task| task["status"].is_object()), "{lines:?}");
     let said = user.ok(&["task", "list", "--page-size", "2"]);
     assert_floor(&said.out);
-    assert_eq!((said.field("Total"), said.field("Next page").is_empty()), ("3", false));
+    assert_eq!(said.field("Total"), "3");
+    // What is printed shows the rest, and asks in the same way.
+    let next: Vec<&str> = said.field("Next").split(' ').skip(1).collect();
+    assert!(next.contains(&"--page-size") && next.contains(&"--page-token"), "{said:?}");
+    let rest = user.ok(&next);
+    assert_eq!(rest.out.matches("Task: ").count(), 1, "{rest:?}");
+    assert!(!rest.out.contains("Next: "), "{rest:?}");
+    let lines = user.ok(&["task", "list", "--page-size", "2", "--stream", "-o", "json"]);
+    assert_eq!(lines.lines().len(), 2);
+    assert!(lines.err.starts_with("Next: peregrine task list --page-token "), "{lines:?}");
 }
 
 #[test]

@@ -124,7 +124,11 @@ fn wrong_words_are_a_usage_error_in_both_formats() {
         (&["send", "-a", "h", "t", "--svc-param", "x"], "KEY:VALUE"),
         (&["send", "-a", "h", "t", "--cert", "x"], "add --key FILE"),
         (&["task", "get", "-a", "h"], "ID is missing"),
-        (&["task", "gett"], "did you mean get?"),
+        (&["task", "gett"], "did you mean task get?"),
+        (&["card", "gt"], "did you mean card get?"),
+        (&["send", "-a", "h", "t", "--a2a-version", "2.0"], "none of 1.0, 0.3, 0.2 and 0.1"),
+        (&["send", "-a", "h", "t", "--dialect", "klingon"], "no dialect"),
+        (&["send", "-a", "h", "t", "--traceparent", "00-1-2-3"], "no traceparent"),
         (&["task"], "there are get, list, cancel"),
         (&["task", "get", "--history", "many", "-a", "h", "t"], "no number"),
         (&["task", "list", "-a", "h", "--status", "done"], "none of UNSPECIFIED"),
@@ -141,6 +145,44 @@ fn wrong_words_are_a_usage_error_in_both_formats() {
         let user = User::new().with("A2ACLI_OUTPUT", "json");
         assert_eq!(user.run(words).document()["error"]["code"], "A2ACLI_ERR_USAGE");
     }
+}
+
+#[test]
+fn a_slip_of_the_fingers_is_answered_with_the_command_that_was_meant() {
+    let user = User::new();
+    for (words, meant) in [
+        (&["sedn"][..], "did you mean send?"),
+        (&["tsak", "list"], "did you mean task?"),
+        (&["subscribe"], "did you mean task subscribe?"),
+        (&["lint"], "did you mean card lint?"),
+        (&["push-config"], "did you mean task push-config?"),
+        (&["frobnicate"], "see peregrine --help"),
+        (&["get"], "did you mean card get, or task get, or task push-config get?"),
+    ] {
+        let said = user.run(words);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains(meant), "{said:?}");
+    }
+}
+
+#[test]
+fn the_short_help_has_what_its_command_needs_first() {
+    let user = User::new();
+    let short = |words: &[&str]| user.ok(&[words, &["-h"]].concat()).out;
+    for words in [&["send"][..], &["task", "get"], &["card", "get"], &["auth", "login"]] {
+        let text = short(words);
+        assert!(text.contains("--agent-card") && text.contains("'--help'"), "{text}");
+        assert!(!text.contains("--dialect") && text.lines().count() < 50, "{text}");
+    }
+    assert!(short(&["send"]).contains("--task-id") && short(&["send"]).contains("--stream"));
+    assert!(!short(&["card", "get"]).contains("--task-id"));
+    assert!(short(&["auth", "login"]).contains("--client-id"));
+    let long = user.ok(&["send", "--help"]).out;
+    for heading in ["The agent:", "Output:", "Waiting:", "The request:", "Credentials:", "TLS:"] {
+        assert!(long.contains(&format!("\n{heading}\n")), "{heading} in {long}");
+    }
+    let words = long.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("peregrine config show"), "{long}");
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn the_newest_version_of_a_card_is_taken_and_an_older_one_never_silently() {
         for name in ["py03", "js03"] {
             let refused = discover(ClientBuilder::new(), &url_of(name, "plain")).await;
             let kind = refused.err().map(|error| error.kind);
-            assert_eq!(kind, Some(ClientErrorKind::BelowFloor), "{name}");
+            assert!(matches!(kind, Some(ClientErrorKind::BelowFloor { .. })), "{name}: {kind:?}");
         }
     });
 }

@@ -4,16 +4,13 @@ use std::{fs, io::Read, path::Path};
 
 use peregrine::{
     client::{
-        Binding, Client, ClientBuilder, ClientError, ClientErrorKind, ClientStream, HttpUrl,
-        ProtocolVersion, TransportError,
-        card::{AgentCard, CardProblem},
-        credentials::{Credentials, CredentialsError, Secret},
+        Binding, Client, ClientBuilder, ClientError, ClientStream, HttpUrl, ProtocolVersion,
+        card::AgentCard,
+        credentials::{Credentials, Secret},
     },
     engine::first_call,
-    fault::FaultKind,
     net::{ClientTls, HttpClient, HttpClientOptions},
 };
-use serde_json::Value;
 
 use super::{
     super::{
@@ -22,7 +19,9 @@ use super::{
         settings::Settings,
         warn,
     },
-    Invocation, login,
+    Invocation,
+    explain::failure,
+    login,
     trace::{Redaction, TracedTransport},
 };
 
@@ -41,7 +40,7 @@ pub struct CalledAgent {
 }
 
 /// Settings that are credentials, in the words of a warning.
-const CREDENTIALS: &[&str] = &["bearer", "api-key", "basic", "client-secret"];
+pub const CREDENTIALS: &[&str] = &["bearer", "api-key", "basic", "client-secret"];
 
 impl CalledAgent {
     /// Reads the agent's card and chooses an interface of it.
@@ -82,7 +81,9 @@ impl CalledAgent {
                 card.and_then(|card| builder.connect_over(transport, card, None))
             }
         };
-        Ok(CalledAgent { client: client.map_err(|error| failure(on, error))? })
+        let client = client.map_err(|error| failure(on, error))?;
+        on.know_card(client.card());
+        Ok(CalledAgent { client })
     }
 }
 
@@ -159,8 +160,8 @@ fn builder(settings: &Settings) -> Result<ClientBuilder, CommandFailure> {
         .filter_map(|word| Binding::ALL.into_iter().find(|binding| binding.word() == word));
     let mut builder = ClientBuilder::new().transports(bindings);
     if let Some(text) = settings.text("a2a-version") {
-        let version = ProtocolVersion::parse(text);
-        let wrong = || settings.wrong("a2a-version", text, "no version, as 1.0 or 0.3");
+        let wrong = || settings.wrong("a2a-version", text, "none of 1.0, 0.3, 0.2 and 0.1");
+        let version = ProtocolVersion::parse(text).filter(|one| one.generation().is_some());
         builder = builder.version(version.ok_or_else(wrong)?);
     }
     if let Some(name) = settings.text("dialect").filter(|name| *name != "standard") {
@@ -172,12 +173,32 @@ fn builder(settings: &Settings) -> Result<ClientBuilder, CommandFailure> {
     for uri in settings.list("extension") {
         builder = builder.extension(uri);
     }
+    if let Some(text) = settings.text("traceparent") {
+        let wrong = || settings.wrong("traceparent", text, "no traceparent (W3C Trace Context)");
+        let field = Some(text).filter(|text| is_traceparent(text)).ok_or_else(wrong)?;
+        builder = builder.field("traceparent", field).map_err(|_| wrong())?;
+    }
     for (name, value) in settings.service_parameters()? {
         let wrong =
             |_| CommandFailure::usage(format!("--svc-param {name} is not one that can be set"));
         builder = builder.field(name, value).map_err(wrong)?;
     }
     Ok(builder)
+}
+
+/// W3C Trace Context §3.2.2: version, trace id, parent id and flags in lower-case hex, no id zero.
+fn is_traceparent(text: &str) -> bool {
+    let is_hex = |part: &str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let is_said = |part: &str| part.bytes().any(|b| b != b'0');
+    let [version, trace, parent, flags] = text.split('-').collect::<Vec<_>>()[..] else {
+        return false;
+    };
+    let lengths = [version.len(), trace.len(), parent.len(), flags.len()];
+    lengths == [2, 32, 16, 2]
+        && [version, trace, parent, flags].into_iter().all(is_hex)
+        && version != "ff"
+        && is_said(trace)
+        && is_said(parent)
 }
 
 /// What the user proves with who it is; the card says which of it is used.
@@ -228,121 +249,23 @@ pub fn uri_list<'i>(on: &'i Invocation<'_>) -> impl Iterator<Item = &'i str> {
     on.settings.list("extension")
 }
 
-/// What could not be done, as the command line's specification says it.
-pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
-    let settings = &on.settings;
-    let has_credentials = CREDENTIALS.iter().any(|name| settings.text(name).is_some());
-    let protocol = |kind: FaultKind| FailureCode::Protocol(kind.error_name().to_owned());
-    let (code, hint) = match &error.kind {
-        ClientErrorKind::Url(_) => (FailureCode::Usage, None),
-        ClientErrorKind::InvalidField => (FailureCode::Usage, None),
-        ClientErrorKind::Transport(error @ TransportError::Tls(_)) => {
-            let hint = "--ca FILE trusts another authority; http:// is for who speaks no TLS";
-            (transport_code(error), Some(hint.to_owned()))
-        }
-        ClientErrorKind::Transport(error) => (transport_code(error), None),
-        ClientErrorKind::NoCard(_) => {
-            let hint = "is it the agent's URL? a full URL of a card works, too";
-            (FailureCode::CardNotFound, Some(hint.to_owned()))
-        }
-        ClientErrorKind::Card(error) => {
-            let lint = on.command("card lint", "");
-            let hint = match error.problem {
-                CardProblem::NotJson(_) => None,
-                _ => Some(lint.trim_end().to_owned()),
-            };
-            (FailureCode::CardInvalid, hint)
-        }
-        ClientErrorKind::NoInterface => {
-            (FailureCode::Internal, Some(on.command("card get", "").trim_end().to_owned()))
-        }
-        ClientErrorKind::BelowFloor => {
-            let hint = "name the version: --a2a-version 0.3, or A2ACLI_A2A_VERSION=0.3";
-            (protocol(FaultKind::VersionNotSupported), Some(hint.to_owned()))
-        }
-        ClientErrorKind::NotDeclared(what) if what.contains("push") => {
-            (protocol(FaultKind::PushNotificationNotSupported), None)
-        }
-        ClientErrorKind::NotDeclared(_) | ClientErrorKind::NotExpressible(_) => {
-            (protocol(FaultKind::UnsupportedOperation), None)
-        }
-        ClientErrorKind::Credentials(why) => credentials_code(why),
-        ClientErrorKind::Unauthorized if !has_credentials => {
-            (FailureCode::CredentialsMissing, Some(credentials_hint().to_owned()))
-        }
-        ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => {
-            (FailureCode::AuthFailed, None)
-        }
-        ClientErrorKind::Fault(fault) => {
-            let name = fault.name.map_or("InternalError", |name| name.0);
-            (FailureCode::Protocol(name.to_owned()), fault_hint(on, fault.kind))
-        }
-        ClientErrorKind::Unreadable(_)
-        | ClientErrorKind::NotA2a(_)
-        | ClientErrorKind::OtherTask => {
-            (protocol(FaultKind::InvalidAgentResponse), Some("see --debug".to_owned()))
-        }
-        ClientErrorKind::Redirect(_) => (FailureCode::CardNotFound, None),
-        ClientErrorKind::StreamLost => (FailureCode::Internal, None),
-    };
-    let a2a_code = error.fault().and_then(|fault| {
-        let code = fault.code.map(Value::from);
-        code.or_else(|| fault.status.clone().map(Value::from)).or(fault.http.map(Value::from))
-    });
-    let mut failure = CommandFailure::new(code, error.detail.clone());
-    (failure.hint, failure.a2a_code) = (hint, a2a_code);
-    failure
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn transport_code(error: &TransportError) -> FailureCode {
-    match error {
-        TransportError::Resolve(_)
-        | TransportError::Connect(_)
-        | TransportError::Refused(_)
-        | TransportError::Tls(_)
-        | TransportError::Proxy(_)
-        | TransportError::NoHttp2
-        | TransportError::Timeout(_)
-        | TransportError::Closed { .. }
-        | TransportError::Http2(_)
-        | TransportError::Io(_) => FailureCode::Unreachable,
-        TransportError::Malformed(_) | TransportError::TooLarge(_) | TransportError::Coding(_) => {
-            FailureCode::Internal
+    #[test]
+    fn a_traceparent_has_four_parts_of_hex() {
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        assert!(is_traceparent(good));
+        for bad in [
+            "",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        ] {
+            assert!(!is_traceparent(bad), "{bad}");
         }
     }
-}
-
-fn credentials_code(error: &CredentialsError) -> (FailureCode, Option<String>) {
-    let missing = |hint: &str| (FailureCode::CredentialsMissing, Some(hint.to_owned()));
-    match error {
-        CredentialsError::Missing(_) => missing(credentials_hint()),
-        CredentialsError::PlainHttp(_) => missing("--allow-http-credentials, if that is meant"),
-        CredentialsError::OtherOrigin(_) => missing("--allow-other-origin, if that is meant"),
-        CredentialsError::OAuth(error) => (login::code(error), None),
-        CredentialsError::Place(_) | CredentialsError::Value(_) => (FailureCode::AuthFailed, None),
-    }
-}
-
-fn credentials_hint() -> &'static str {
-    "A2ACLI_BEARER, A2ACLI_API_KEY or A2ACLI_BASIC; or peregrine auth login"
-}
-
-/// The command line's specification, §8.1: whoever named the task is pointed at the protocol.
-fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
-    let debug = "see --debug for what the agent said";
-    let hint = match kind {
-        Some(FaultKind::VersionNotSupported) => {
-            "name a version that the agent has: --a2a-version, or A2ACLI_A2A_VERSION".to_owned()
-        }
-        Some(FaultKind::ExtensionSupportRequired) => {
-            format!("declare it: --extension URI; {debug}")
-        }
-        Some(
-            FaultKind::TaskNotFound | FaultKind::TaskTerminal | FaultKind::UnsupportedOperation,
-        ) if on.settings.text("task-id").is_some() => {
-            format!("no new task was made; {debug}")
-        }
-        Some(_) | None => debug.to_owned(),
-    };
-    Some(hint)
 }

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use peregrine::client::card::{
-    AgentCard, ApiKeyLocation, CardFinding, CardKeys, FindingLevel, SecurityScheme,
-    SignatureOutcome, lint, validate, verify,
+use peregrine::{
+    client::card::{
+        AgentCard, ApiKeyLocation, CardFinding, CardKeys, FindingLevel, SecurityScheme,
+        SignatureOutcome, lint, validate, verify,
+    },
+    model::Generation,
 };
 use serde_json::{Value, json};
 
@@ -13,10 +16,11 @@ use super::{
         failure::{CommandFailure, FailureCode},
         say,
         settings::OutputFormat,
+        tell,
         text::TextOutput,
     },
-    CalledAgent, Invocation,
-    agent::{self, failure},
+    CalledAgent, Invocation, agent,
+    explain::failure,
 };
 
 /// Shows the card of an agent; with `--extended`, that for callers with credentials.
@@ -24,18 +28,24 @@ use super::{
 /// # Errors
 /// A [`CommandFailure`]: with `--validate`, what breaks the schema.
 pub async fn get(on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let validates = on.flags.get_flag("validate");
     if on.flags.get_flag("extended") {
         let agent = CalledAgent::of_public_card(on).await?;
         let card = agent.client.extended_card().await;
         let card = card.map_err(|error| failure(on, error))?;
-        return show(on, &card);
+        if validates {
+            refuse(on, &validate(card.raw_json().as_bytes()))?;
+        }
+        show(on, &card, validates);
+        return Ok(());
     }
     let (json, _) = agent::card_json(on).await?;
-    if on.flags.get_flag("validate") {
+    if validates {
         refuse(on, &validate(&json))?;
     }
     let card = AgentCard::read(&json).map_err(|error| failure(on, error.into()))?;
-    show(on, &card)
+    show(on, &card, validates);
+    Ok(())
 }
 
 /// Says everything that is wrong with a card.
@@ -91,9 +101,12 @@ pub async fn check_signatures(on: &Invocation<'_>) -> Result<(), CommandFailure>
         keys.push(CardKeys::read(&text).map_err(wrong)?);
     }
     let card = agent::card(on).await?;
-    if keys.is_empty() && !card.signatures.is_empty() {
-        let line = "the card is signed, and there is no key to check it with";
-        return Err(CommandFailure::usage(line).hint("--public-key FILE, or --jwks FILE"));
+    if keys.is_empty() {
+        // Then nothing can be said for a signature.
+        keys.push(CardKeys::default());
+        if !card.signatures.is_empty() {
+            tell("Hint: name a key to check the card with: --public-key FILE, or --jwks FILE\n");
+        }
     }
     let mut outcome = SignatureOutcome::Absent;
     for keys in &keys {
@@ -143,19 +156,32 @@ fn refuse(on: &Invocation<'_>, findings: &[CardFinding]) -> Result<(), CommandFa
         line.push_str(&format!(", and {} more", findings.len() - 1));
     }
     let failure = CommandFailure::new(FailureCode::CardInvalid, line);
-    Err(failure.hint(on.command("card lint", "").trim_end()))
+    Err(failure.hint(on.command("card lint", "")))
 }
 
-fn show(on: &Invocation<'_>, card: &AgentCard) -> Result<(), CommandFailure> {
+/// Shows a card; `is_valid`: it was checked, and nothing is wrong with it.
+fn show(on: &Invocation<'_>, card: &AgentCard, is_valid: bool) {
     match on.format {
-        OutputFormat::Json => on.say_json(card.raw_json().as_bytes()),
+        // The command line's specification, §11.3: the type of A2A 1.0. A card that is one goes as
+        // it came, so that its signatures hold.
+        OutputFormat::Json => {
+            match card.generation {
+                Generation::V1 => on.say_json(card.raw_json().as_bytes()),
+                Generation::V03 | Generation::V01 => on.say_json(card.to_v1_json().as_bytes()),
+            }
+            if is_valid {
+                tell("the card is valid\n");
+            }
+        }
         OutputFormat::Text => {
             let mut output = on.text();
             text(&mut output, card);
+            if is_valid {
+                output.field("Schema", "valid");
+            }
             say(&output.text);
         }
     }
-    Ok(())
 }
 
 /// A card for people.

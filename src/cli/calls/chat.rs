@@ -8,7 +8,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use peregrine::client::SendRequest;
 
 use super::{
-    super::failure::CommandFailure, CalledAgent, Invocation, agent::failure, send,
+    super::failure::CommandFailure, CalledAgent, Invocation, explain::failure, send,
     show::FollowedStream, wait,
 };
 

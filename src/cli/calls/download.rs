@@ -24,7 +24,7 @@ use super::{
         text::{TextOutput, one_line},
     },
     CalledAgent, Invocation,
-    agent::failure,
+    explain::failure,
     show::{self, AnswerShape},
 };
 

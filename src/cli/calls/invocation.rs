@@ -3,15 +3,16 @@
 use std::{
     cell::RefCell,
     io::{self, IsTerminal, Write},
+    sync::Arc,
 };
 
 use clap::ArgMatches;
-use peregrine::model::TaskState;
+use peregrine::{client::card::AgentCard, model::TaskState};
 
 use super::super::{
     failure::CommandFailure,
     parts::{self, WORDS},
-    say_bytes,
+    say, say_bytes,
     settings::{OutputFormat, SettingSource, Settings},
     text::{TextOutput, one_line, state_word},
     warn,
@@ -37,6 +38,8 @@ const REPEATED: &[&str] = &[
 
 /// One call of the command line.
 pub struct Invocation<'a> {
+    /// The command, as `task get`.
+    pub path: &'static str,
     /// What holds.
     pub settings: Settings,
     /// The flags of the command itself.
@@ -51,6 +54,8 @@ pub struct Invocation<'a> {
     pub is_verbose: bool,
     /// The task, as soon as one is known.
     known: RefCell<Option<KnownTask>>,
+    /// The card of the agent, once it was read.
+    card: RefCell<Option<Arc<AgentCard>>>,
 }
 
 /// What is known of a task.
@@ -62,6 +67,17 @@ pub struct KnownTask {
     pub context_id: String,
     /// Its newest state.
     pub state: TaskState,
+}
+
+impl KnownTask {
+    /// The task with all that is needed to find it again, in a sentence.
+    pub fn named(&self) -> String {
+        let state = state_word(self.state);
+        match self.context_id.is_empty() {
+            true => format!("task {} ({state})", self.id),
+            false => format!("task {} of context {} ({state})", self.id, self.context_id),
+        }
+    }
 }
 
 impl<'a> Invocation<'a> {
@@ -104,8 +120,18 @@ impl<'a> Invocation<'a> {
             return Err(CommandFailure::usage(line).hint(form.usage()));
         }
         let (is_streaming, is_verbose) = (settings.is_on("stream")?, settings.is_on("verbose")?);
-        let known = RefCell::new(None);
-        Ok(Invocation { settings, flags, words, format, is_streaming, is_verbose, known })
+        let (path, known, card) = (form.path, RefCell::new(None), RefCell::new(None));
+        Ok(Invocation {
+            path,
+            settings,
+            flags,
+            words,
+            format,
+            is_streaming,
+            is_verbose,
+            known,
+            card,
+        })
     }
 
     /// The last value of a flag of the command itself.
@@ -152,6 +178,26 @@ impl<'a> Invocation<'a> {
         self.known.borrow().clone()
     }
 
+    /// Remembers the card of the agent.
+    pub fn know_card(&self, card: Arc<AgentCard>) {
+        *self.card.borrow_mut() = Some(card);
+    }
+
+    /// The card of the agent, once it was read.
+    pub fn card(&self) -> Option<Arc<AgentCard>> {
+        self.card.borrow().clone()
+    }
+
+    /// Says what is known of the task of a wait that ends before the task does (the command line's
+    /// specification, §8.2); in JSON a failure is the one document, and its message says it.
+    pub fn say_known(&self) {
+        if let Some(task) = self.known().filter(|_| self.format == OutputFormat::Text) {
+            let mut output = self.text();
+            output.ids(&task.id, &task.context_id, task.state);
+            say(&output.text);
+        }
+    }
+
     /// A command that goes on with the same agent, to be pasted into a shell.
     pub fn command(&self, path: &str, rest: &str) -> String {
         let mut line = format!("peregrine {path}");
@@ -172,8 +218,10 @@ impl<'a> Invocation<'a> {
                 }
             }
         }
-        line.push(' ');
-        line.push_str(rest);
+        if !rest.is_empty() {
+            line.push(' ');
+            line.push_str(rest);
+        }
         line
     }
 
@@ -199,6 +247,8 @@ impl<'a> Invocation<'a> {
     /// command, which is given.
     pub fn outcome(&self, id: &str, state: TaskState) -> Option<String> {
         match state {
+            // What was asked for is no surprise.
+            TaskState::Canceled if self.path == "task cancel" => None,
             TaskState::Failed | TaskState::Rejected | TaskState::Canceled => {
                 warn(&format!("the task has ended as {}", state_word(state)));
                 None

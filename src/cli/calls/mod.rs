@@ -7,6 +7,7 @@ mod agent;
 mod card;
 mod chat;
 mod download;
+mod explain;
 mod invocation;
 mod login;
 mod push_config;
@@ -144,7 +145,8 @@ fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
     let seconds = timeout.as_secs_f64();
     match on.known() {
         Some(task) => {
-            let line = format!("task {} goes on, but {seconds} s are over", task.id);
+            on.say_known();
+            let line = format!("{} goes on, but {seconds} s are over", task.named());
             let hint = on.command("task get", &format!("--wait {}", quoted(&task.id)));
             CommandFailure::new(FailureCode::Timeout, line).hint(hint)
         }
@@ -158,7 +160,8 @@ fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
 fn interrupted(on: &Invocation<'_>) -> CommandFailure {
     match on.known() {
         Some(task) if !task.state.is_terminal() => {
-            let line = format!("interrupted; task {} goes on", task.id);
+            on.say_known();
+            let line = format!("interrupted; {} goes on", task.named());
             let cancel = on.command("task cancel", &quoted(&task.id));
             CommandFailure::new(FailureCode::Interrupted, line).hint(cancel)
         }

@@ -8,7 +8,7 @@ use peregrine::{
 use super::{
     super::{failure::CommandFailure, say, settings::OutputFormat, text::TextOutput},
     CalledAgent, Invocation,
-    agent::failure,
+    explain::failure,
 };
 
 /// Has an agent post the events of a task to a URL.

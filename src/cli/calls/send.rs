@@ -15,7 +15,8 @@ use super::{
         settings::{OutputFormat, SettingSource},
     },
     CalledAgent, Invocation,
-    agent::{failure, uri_list},
+    agent::uri_list,
+    explain::failure,
     show::{self, AnswerShape, FollowedStream},
     wait,
 };

@@ -9,9 +9,10 @@ use peregrine::{
 use serde_json::value::RawValue;
 
 use super::{
-    super::{failure::CommandFailure, say, settings::OutputFormat, text::state_word},
+    super::{failure::CommandFailure, say, settings::OutputFormat, tell, text::state_word},
     CalledAgent, Invocation,
-    agent::failure,
+    explain::failure,
+    invocation::quoted,
     send,
     show::{self, AnswerShape, FollowedStream},
     wait,
@@ -59,7 +60,7 @@ pub async fn cancel(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Comm
 /// # Errors
 /// A [`CommandFailure`].
 pub async fn subscribe(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
-    let after = on.flag_number("after")?;
+    let after = on.flag_number("last-event-id")?;
     let mut stream = match agent.client.subscribe(&on.words[0], after).await {
         Ok(stream) => stream,
         Err(error) => return Err(failure(on, error)),
@@ -91,12 +92,29 @@ pub async fn list(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Comman
             }
             output.field("Total", &page.total_size.to_string());
             if !page.next_page_token.is_empty() {
-                output.field("Next page", &page.next_page_token.to_str());
+                output.field("Next", &next_page(on, &page.next_page_token.to_str()));
             }
             say(&output.text);
             Ok(())
         }
     }
+}
+
+/// The command that shows the next page.
+fn next_page(on: &Invocation<'_>, token: &str) -> String {
+    let mut rest = format!("--page-token {}", quoted(token));
+    for name in ["status", "page-size", "after", "history"] {
+        if let Some(value) = on.flag(name) {
+            rest.push_str(&format!(" --{name} {}", quoted(value)));
+        }
+    }
+    if on.flags.get_flag("artifacts") {
+        rest.push_str(" --artifacts");
+    }
+    if let Some(id) = on.settings.text("context-id") {
+        rest.push_str(&format!(" --context-id {}", quoted(id)));
+    }
+    on.command("task list", &rest)
 }
 
 /// Which tasks the flags want.
@@ -146,6 +164,11 @@ fn list_json(on: &Invocation<'_>, answer: &Answer) -> Result<(), CommandFailure>
     let tasks: Vec<&RawValue> = serde_json::from_str(tasks).unwrap_or_default();
     for task in tasks {
         on.say_json(task.get().as_bytes());
+    }
+    // A line is a task and nothing else, so that what is next has no place among them.
+    let token = answer.page().map(|page| page.next_page_token.to_str());
+    if let Some(token) = token.filter(|token| !token.is_empty()) {
+        tell(&format!("Next: {}\n", next_page(on, &token)));
     }
     Ok(())
 }

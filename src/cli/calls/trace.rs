@@ -40,6 +40,19 @@ const SECRET_MEMBERS: &[&str] = &[
     "credentials",
     "token",
 ];
+/// Fields of a response that are shown.
+const SHOWN_FIELDS: &[&str] = &[
+    "content-type",
+    "a2a-extensions",
+    "a2a-version",
+    "cache-control",
+    "etag",
+    "grpc-message",
+    "grpc-status",
+    "location",
+    "retry-after",
+    "www-authenticate",
+];
 /// The longest line that is shown; of a longer one the rest is counted.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
@@ -179,7 +192,7 @@ impl<T: Transport> Transport for TracedTransport<T> {
         if let Some(redaction) = &self.redaction {
             let ms = began.elapsed().as_millis();
             match &response {
-                Ok(response) => tell(&format!("< {} after {ms} ms\n", response.status())),
+                Ok(response) => tell(&shown_head(redaction, response, ms)),
                 Err(error) => {
                     let why = redaction.clean(&error.to_string());
                     tell(&format!("< no response after {ms} ms: {why}\n"));
@@ -227,6 +240,18 @@ fn show_request(redaction: &Redaction, request: &HttpRequest<'_>) {
         }
     }
     tell(&text);
+}
+
+/// The head of a response, as far as it matters to A2A: a transport gives fields by their names.
+fn shown_head<R: HttpResponse>(redaction: &Redaction, response: &R, ms: u128) -> String {
+    let mut text = format!("< {} after {ms} ms\n", response.status());
+    for name in SHOWN_FIELDS {
+        if let Some(value) = response.field(name) {
+            let value = redaction.field(name, &String::from_utf8_lossy(value));
+            text.push_str(&format!("< {name}: {value}\n"));
+        }
+    }
+    text
 }
 
 fn shown(redaction: &Redaction, line: &[u8]) -> String {

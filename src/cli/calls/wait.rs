@@ -11,7 +11,8 @@ use peregrine::client::{Answer, ClientError};
 use super::{
     super::{failure::CommandFailure, settings::SettingSource},
     CalledAgent, Invocation,
-    agent::{AgentStream, failure},
+    agent::AgentStream,
+    explain::failure,
     show::FollowedStream,
 };
 

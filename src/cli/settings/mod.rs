@@ -24,6 +24,13 @@ pub use values::OutputFormat;
 /// Where `~/.config/a2a-cli` is from the folder of the user.
 pub const CONFIG_FOLDER: &str = ".config/a2a-cli";
 
+/// What stands below the settings in a help.
+pub const LONG_HELP: &str = "\
+What stands under a heading, but --stream, can be said by a variable or in a .env file as well: \
+--a2a-version is A2ACLI_A2A_VERSION. A flag wins over the environment, that over the nearest .env \
+(or --config FILE), that over ~/.config/a2a-cli/.env. What holds, and who said it: peregrine \
+config show.";
+
 /// Who said what a setting is; whoever stands further down wins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SettingSource {
@@ -69,9 +76,12 @@ struct HeldSetting {
     source: SettingSource,
 }
 
-/// Adds the flag of every setting to a command.
-pub fn with_flags(command: Command) -> Command {
-    command.args(SETTINGS.iter().map(table::flag))
+/// Adds the flag of every setting to a command; its short help shows those that are common with the
+/// command of this path.
+pub fn with_flags(command: Command, path: &str) -> Command {
+    let hidden = |setting: &Setting| !table::is_common(path, setting.name);
+    let flag = |setting| table::flag(setting).hide_short_help(hidden(setting));
+    command.args(SETTINGS.iter().map(flag)).after_long_help(LONG_HELP)
 }
 
 impl Settings {
@@ -105,7 +115,8 @@ impl Settings {
             by_hand.or_else(|| in_files(setting, &files)).unwrap_or_else(|| built_in(setting))
         });
         let held = held.collect();
-        let warnings = files.iter().flat_map(|(file, _)| warnings(file)).collect();
+        let mut warnings: Vec<String> = files.iter().flat_map(|(file, _)| warnings(file)).collect();
+        warnings.extend(ignored(around));
         Ok(Settings { held, warnings, folder: global })
     }
 
@@ -198,6 +209,16 @@ fn split(setting: &Setting, value: &str) -> Vec<String> {
 
 fn read_file(path: PathBuf) -> Result<EnvFile, CommandFailure> {
     env_file::read(&path).map_err(CommandFailure::usage)
+}
+
+/// What there is to say about the environment: what only a flag can say.
+fn ignored(around: &Surroundings<'_>) -> Vec<String> {
+    let flags = SETTINGS.iter().filter(|setting| setting.kind == SettingKind::FlagOnly);
+    let said = flags.filter(|setting| (around.variable)(&variable(setting)).is_some());
+    let line = |setting: &Setting| {
+        format!("{} has no effect: --{} is a flag alone", variable(setting), setting.name)
+    };
+    said.map(line).collect()
 }
 
 /// What there is to say about a file: lines that mean nothing here, and secrets for everybody.

@@ -149,6 +149,13 @@ pub const SETTINGS: &[Setting] = &[
         "An extension that you understand: it is declared to the agent; may be repeated",
     ),
     row(
+        "traceparent",
+        "TRACE",
+        "",
+        Plain,
+        "The trace that the call belongs to (W3C Trace Context), for the agent to go on with",
+    ),
+    row(
         "bearer",
         "TOKEN",
         "",
@@ -215,10 +222,10 @@ pub fn flag(setting: &Setting) -> Arg {
         "" | "false" => setting.help.to_owned(),
         default => format!("{} [default: {default}]", setting.help),
     };
-    let arg = Arg::new(name).long(name).help(help).help_heading("Global options");
+    let arg = Arg::new(name).long(name).help(help).help_heading(heading(name));
     let arg = match setting.value {
         "" => arg
-            .value_name("true|false")
+            .value_name("BOOL")
             .num_args(0..=1)
             .require_equals(true)
             .hide_possible_values(true)
@@ -232,6 +239,37 @@ pub fn flag(setting: &Setting) -> Arg {
         "async" => arg.aliases(["return-immediately", "no-wait"]),
         "wait" => arg.alias("watch"),
         _ => arg,
+    }
+}
+
+/// Under which heading the help lists a setting.
+fn heading(name: &str) -> &'static str {
+    match name {
+        "agent-card" | "config" | "transport" | "a2a-version" | "dialect" => "The agent",
+        "output" | "stream" | "verbose" | "debug" => "Output",
+        "async" | "wait" | "poll-interval" | "timeout" => "Waiting",
+        "task-id" | "context-id" | "metadata" | "svc-param" | "extension" | "traceparent" => {
+            "The request"
+        }
+        "ca" | "cert" | "key" | "insecure" => "TLS",
+        _ => "Credentials",
+    }
+}
+
+/// Whether the short help of a command shows a setting: what its first users need. The long one
+/// shows all.
+pub fn is_common(path: &str, name: &str) -> bool {
+    match name {
+        "agent-card" | "output" | "verbose" | "debug" | "bearer" | "api-key" => true,
+        "transport" | "a2a-version" => !path.starts_with("card"),
+        "stream" => matches!(path, "send" | "task subscribe"),
+        "async" | "task-id" => path == "send",
+        "context-id" => matches!(path, "send" | "chat" | "task list"),
+        "wait" => matches!(path, "send" | "task get"),
+        "timeout" => matches!(path, "send" | "chat" | "task get" | "task subscribe"),
+        "client-id" | "client-secret" | "token-url" | "issuer" => path == "auth login",
+        "config" => path == "config show",
+        _ => false,
     }
 }
 

@@ -89,7 +89,7 @@ impl fmt::Display for ChooseError {
             ChooseError::BelowFloor { newest, floor } => write!(
                 f,
                 "the agent speaks A2A {newest}, and {floor} is the oldest version allowed; \
-                 allow it with --a2a-version {newest}, or with ClientBuilder::floor"
+                 allow it with ClientBuilder::version or ClientBuilder::floor"
             ),
             ChooseError::UnknownVersion(wanted) => {
                 write!(f, "A2A {wanted} is not spoken; 1.0, 0.3, 0.2 and 0.1 are")
@@ -376,7 +376,7 @@ mod tests {
         let (newest, floor) = (version("0.3"), version("1.0"));
         assert_eq!(error, ChooseError::BelowFloor { newest, floor });
         let said = error.to_string();
-        assert!(said.contains("--a2a-version 0.3") && said.contains("ClientBuilder::floor"));
+        assert!(said.contains("A2A 0.3") && said.contains("ClientBuilder::floor"), "{said}");
         let allowed = chosen(&old, &wants(&[], None, "0.2"));
         assert_eq!(allowed, "https://h:443/b grpc 0.3".replace(":443", ""));
     }

@@ -123,7 +123,7 @@ impl<T: Transport> EventOrigin<T> {
                 Ok(SourceRead::Item(None))
             }
             EventOrigin::Messages(session) => {
-                let CallBuffers { buffers, said: ReplyBuf { body, received }, .. } = scratch;
+                let CallBuffers { buffers, said: ReplyBuf { body, received, .. }, .. } = scratch;
                 let bytes_max = inner.built.limits.event_bytes_max;
                 let idle_ms = Some(inner.built.limits.stream_idle_ms);
                 match session.next(body, bytes_max, &inner.transport, idle_ms).await? {
@@ -139,7 +139,7 @@ impl<T: Transport> EventOrigin<T> {
                 }
             }
             EventOrigin::Rpc(messages) => {
-                let CallBuffers { buffers, said: ReplyBuf { body, received }, .. } = scratch;
+                let CallBuffers { buffers, said: ReplyBuf { body, received, .. }, .. } = scratch;
                 let bytes_max = inner.built.limits.event_bytes_max;
                 match messages.next(endpoint, body, bytes_max).await? {
                     GrpcRead::End => {
@@ -158,7 +158,8 @@ impl<T: Transport> EventOrigin<T> {
                     Ok(SourceRead::End)
                 }
                 EventRead::Event { number, is_error, is_unclosed } => {
-                    let CallBuffers { buffers, said: ReplyBuf { body, received }, .. } = scratch;
+                    let CallBuffers { buffers, said: ReplyBuf { body, received, .. }, .. } =
+                        scratch;
                     let format = &endpoint.format;
                     let read = format.read_item(buffers, written.rpc_id, body, is_error, received);
                     match read {

@@ -1,0 +1,292 @@
+//! What could not be done, as the command line's specification says it (§11.4).
+//!
+//! Law: what A2A has a name for has that name, whichever binding it came over; a server that names
+//! nothing is taken at its status and at what it was asked. A hint is something to do; where there
+//! is nothing, there is none.
+
+use peregrine::{
+    client::{
+        ClientError, ClientErrorKind, TransportError,
+        card::{CardProblem, SecurityScheme},
+        credentials::CredentialsError,
+    },
+    fault::{FaultKind, PeerFault},
+};
+use serde_json::Value;
+
+use super::{
+    super::failure::{CommandFailure, FailureCode},
+    Invocation,
+    agent::CREDENTIALS,
+    invocation::quoted,
+    login,
+};
+
+/// What could not be done.
+pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
+    let (code, hint) = code_and_hint(on, &error);
+    let a2a_code = error.fault().and_then(|fault| {
+        let code = fault.code.map(Value::from);
+        code.or_else(|| fault.status.clone().map(Value::from)).or(fault.http.map(Value::from))
+    });
+    let mut failure = CommandFailure::new(code, message(&error));
+    (failure.hint, failure.a2a_code) = (hint, a2a_code);
+    failure
+}
+
+/// The sentence of an error. What its code says already is not said again, and what a program would
+/// do about it is said as a user can.
+fn message(error: &ClientError) -> String {
+    match &error.kind {
+        ClientErrorKind::Fault(fault) => said(fault),
+        ClientErrorKind::BelowFloor { newest, floor } => format!(
+            "the agent speaks A2A {newest}, and what is older than {floor} is spoken only if it is \
+             named: --a2a-version {newest}"
+        ),
+        _ => error.detail.clone(),
+    }
+}
+
+fn said(fault: &PeerFault) -> String {
+    let mut text = fault.message.trim();
+    // gRPC of 0.3 has the name in front (wire §2.3), and some say it twice.
+    while let Some(rest) = fault.name.and_then(|name| text.strip_prefix(name.0)) {
+        let Some(rest) = rest.strip_prefix(':') else { break };
+        text = rest.trim_start();
+    }
+    match (text, fault.http, &fault.status) {
+        ("", Some(http), _) => format!("the agent says no more than HTTP status {http}"),
+        ("", None, Some(status)) => format!("the agent says no more than {status}"),
+        ("", None, None) => "the agent does not say what went wrong".to_owned(),
+        (text, _, _) => text.to_owned(),
+    }
+}
+
+fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Option<String>) {
+    let has_credentials = CREDENTIALS.iter().any(|name| on.settings.text(name).is_some());
+    match &error.kind {
+        ClientErrorKind::Url(_) | ClientErrorKind::InvalidField => (FailureCode::Usage, None),
+        ClientErrorKind::Transport(error) => (transport_code(error), transport_hint(on, error)),
+        ClientErrorKind::NoCard(_) => {
+            let hint = "is it the agent's URL? a full URL of a card works, too";
+            (FailureCode::CardNotFound, Some(hint.to_owned()))
+        }
+        ClientErrorKind::Card(error) => {
+            let hint = match error.problem {
+                CardProblem::NotJson(_) => None,
+                _ => Some(on.command("card lint", "")),
+            };
+            (FailureCode::CardInvalid, hint)
+        }
+        ClientErrorKind::NoInterface => (FailureCode::Internal, Some(on.command("card get", ""))),
+        ClientErrorKind::BelowFloor { newest, .. } => {
+            let hint = format!("--a2a-version {newest}, or A2ACLI_A2A_VERSION={newest}");
+            (named(FaultKind::VersionNotSupported), Some(hint))
+        }
+        ClientErrorKind::NotDeclared(what) if what.contains("push") => {
+            (named(FaultKind::PushNotificationNotSupported), None)
+        }
+        ClientErrorKind::NotDeclared(_) | ClientErrorKind::NotExpressible(_) => {
+            (named(FaultKind::UnsupportedOperation), None)
+        }
+        ClientErrorKind::Credentials(why) => credentials_code(on, why),
+        ClientErrorKind::Unauthorized if !has_credentials => {
+            (FailureCode::CredentialsMissing, Some(credentials_hint(on)))
+        }
+        ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => {
+            (FailureCode::AuthFailed, Some(credentials_hint(on)))
+        }
+        ClientErrorKind::Fault(fault) => {
+            let kind = fault.kind.or_else(|| of_nameless(on, fault));
+            let name = fault.name.map(|name| name.0);
+            let name = name.or(kind.map(FaultKind::error_name)).unwrap_or("InternalError");
+            (FailureCode::Protocol(name.to_owned()), fault_hint(on, kind))
+        }
+        ClientErrorKind::NotA2a(status) => {
+            let kind = of_status(on, *status).unwrap_or(FaultKind::InvalidAgentResponse);
+            (named(kind), fault_hint(on, Some(kind)))
+        }
+        ClientErrorKind::Unreadable(_) | ClientErrorKind::OtherTask => {
+            let kind = FaultKind::InvalidAgentResponse;
+            (named(kind), fault_hint(on, Some(kind)))
+        }
+        ClientErrorKind::Redirect(_) => (FailureCode::CardNotFound, None),
+        ClientErrorKind::StreamLost => (FailureCode::Internal, None),
+    }
+}
+
+fn named(kind: FaultKind) -> FailureCode {
+    FailureCode::Protocol(kind.error_name().to_owned())
+}
+
+/// What a fault without a name and without a code means (wire §2.3): its status, of HTTP or gRPC,
+/// and what was asked.
+fn of_nameless(on: &Invocation<'_>, fault: &PeerFault) -> Option<FaultKind> {
+    let status = match fault.status.as_deref() {
+        _ if fault.code.is_some() => return None,
+        Some("NOT_FOUND") => 404,
+        Some("FAILED_PRECONDITION" | "ABORTED") => 409,
+        Some("INVALID_ARGUMENT" | "OUT_OF_RANGE") => 400,
+        Some("UNIMPLEMENTED") => 501,
+        Some("RESOURCE_EXHAUSTED") => 429,
+        Some("UNAVAILABLE") => 503,
+        Some(_) | None => fault.http?,
+    };
+    of_status(on, status)
+}
+
+/// What a bare status means for the command; `None`: nothing that A2A has a name for.
+fn of_status(on: &Invocation<'_>, status: u16) -> Option<FaultKind> {
+    let is_push = on.path.starts_with("task push-config");
+    let is_about_task = match on.path {
+        "task list" => false,
+        "send" | "chat" => on.settings.text("task-id").is_some(),
+        path => path.starts_with("task "),
+    };
+    Some(match status {
+        404 | 410 if is_about_task => FaultKind::TaskNotFound,
+        404 | 405 => FaultKind::MethodNotFound,
+        409 if is_push => FaultKind::PushNotificationNotSupported,
+        409 if on.path == "task cancel" => FaultKind::TaskNotCancelable,
+        409 => FaultKind::UnsupportedOperation,
+        501 if is_push => FaultKind::PushNotificationNotSupported,
+        501 => FaultKind::UnsupportedOperation,
+        400 | 422 => FaultKind::InvalidParams,
+        415 => FaultKind::ContentTypeNotSupported,
+        429 => FaultKind::Overloaded,
+        503 => FaultKind::ShuttingDown,
+        _ => return None,
+    })
+}
+
+fn transport_code(error: &TransportError) -> FailureCode {
+    match error {
+        TransportError::Resolve(_)
+        | TransportError::Connect(_)
+        | TransportError::Refused(_)
+        | TransportError::Tls(_)
+        | TransportError::Proxy(_)
+        | TransportError::NoHttp2
+        | TransportError::Timeout(_)
+        | TransportError::Closed { .. }
+        | TransportError::Http2(_)
+        | TransportError::Io(_) => FailureCode::Unreachable,
+        TransportError::Malformed(_) | TransportError::TooLarge(_) | TransportError::Coding(_) => {
+            FailureCode::Internal
+        }
+    }
+}
+
+fn transport_hint(on: &Invocation<'_>, error: &TransportError) -> Option<String> {
+    let reference = on.settings.text("agent-card").unwrap_or_default();
+    let is_bare = !reference.contains("://");
+    match error {
+        TransportError::Tls(_) => {
+            Some("--ca FILE trusts another authority; http:// is for who speaks no TLS".to_owned())
+        }
+        TransportError::Connect(_) if is_bare => {
+            let hint = "a host without a scheme is asked over https, this machine over http";
+            Some(format!("{hint}: -a http://{reference}"))
+        }
+        TransportError::NoHttp2 => Some("--transport jsonrpc, or http+json".to_owned()),
+        _ => None,
+    }
+}
+
+fn credentials_code(
+    on: &Invocation<'_>,
+    error: &CredentialsError,
+) -> (FailureCode, Option<String>) {
+    let missing = |hint: String| (FailureCode::CredentialsMissing, Some(hint));
+    match error {
+        CredentialsError::Missing(_) => missing(credentials_hint(on)),
+        CredentialsError::PlainHttp(_) => {
+            missing("--allow-http-credentials, if that is meant".into())
+        }
+        CredentialsError::OtherOrigin(_) => {
+            missing("--allow-other-origin, if that is meant".into())
+        }
+        CredentialsError::OAuth(error) => (login::code(error), None),
+        CredentialsError::Place(_) | CredentialsError::Value(_) => (FailureCode::AuthFailed, None),
+    }
+}
+
+/// What the card says that the agent takes; where it says nothing, all there is.
+fn credentials_hint(on: &Invocation<'_>) -> String {
+    let card = on.card();
+    let schemes = card.iter().flat_map(|card| card.security_schemes.values());
+    let mut ways: Vec<String> = Vec::new();
+    for scheme in schemes {
+        let way = match scheme {
+            SecurityScheme::ApiKey(_) => "A2ACLI_API_KEY".to_owned(),
+            SecurityScheme::Http(http) if http.scheme.eq_ignore_ascii_case("basic") => {
+                "A2ACLI_BASIC".to_owned()
+            }
+            SecurityScheme::Http(_) | SecurityScheme::OpenIdConnect(_) => {
+                "A2ACLI_BEARER".to_owned()
+            }
+            SecurityScheme::OAuth2(_) => on.command("auth login", ""),
+            SecurityScheme::MutualTls(_) => "--cert FILE --key FILE".to_owned(),
+            SecurityScheme::Unknown(_) => continue,
+        };
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    match ways.is_empty() {
+        true => "A2ACLI_BEARER, A2ACLI_API_KEY or A2ACLI_BASIC; or peregrine auth login".to_owned(),
+        false => ways.join(", or "),
+    }
+}
+
+/// What to do about an error of the agent. The command line's specification, §8.1: who named the
+/// task is pointed at the protocol.
+fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
+    let debug = "see --debug for what the agent said";
+    let is_send = matches!(on.path, "send" | "chat");
+    if is_send && on.settings.text("task-id").is_some() {
+        return Some(format!("no new task was made; {debug}"));
+    }
+    let shows_task = || {
+        let task = on.words.first().filter(|_| on.path.starts_with("task "));
+        task.map(|id| on.command("task get", &quoted(id)))
+    };
+    match kind {
+        Some(FaultKind::TaskNotFound) => Some(on.command("task list", "")),
+        Some(FaultKind::TaskNotCancelable | FaultKind::TaskTerminal) => shows_task(),
+        Some(FaultKind::UnsupportedOperation) if on.path == "task subscribe" => shows_task(),
+        Some(FaultKind::VersionNotSupported) => {
+            Some("name a version that the agent has: --a2a-version, or A2ACLI_A2A_VERSION".into())
+        }
+        Some(FaultKind::ExtensionSupportRequired) => Some(extension_hint(on)),
+        Some(FaultKind::ContentTypeNotSupported | FaultKind::MethodNotFound) => {
+            Some(on.command("card get", ""))
+        }
+        Some(
+            FaultKind::PushNotificationNotSupported
+            | FaultKind::StreamingNotSupported
+            | FaultKind::ExtendedAgentCardNotConfigured
+            | FaultKind::Overloaded
+            | FaultKind::ShuttingDown,
+        ) => None,
+        Some(
+            FaultKind::Parse
+            | FaultKind::InvalidRequest
+            | FaultKind::InvalidParams
+            | FaultKind::Internal
+            | FaultKind::UnsupportedOperation
+            | FaultKind::InvalidAgentResponse,
+        )
+        | None => Some(debug.to_owned()),
+    }
+}
+
+fn extension_hint(on: &Invocation<'_>) -> String {
+    let card = on.card();
+    let required = card.iter().flat_map(|card| card.required_extensions());
+    let flags: Vec<String> = required.map(|uri| format!("--extension {}", quoted(uri))).collect();
+    match flags.is_empty() {
+        true => "declare what the agent wants: --extension URI".to_owned(),
+        false => flags.join(" "),
+    }
+}
