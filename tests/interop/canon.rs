@@ -20,6 +20,8 @@ pub enum Form {
     Proto03,
     /// ProtoJSON of `lf.a2a.v1`: everything of 1.0.
     V1,
+    /// What our client makes of any of them: as 1.0, without what the other did not say.
+    Canonical,
 }
 
 /// A piece of content.
@@ -91,19 +93,19 @@ pub enum Answer {
 pub enum Event {
     Task(Task),
     Message(Message),
-    Status {
-        task: String,
-        state: String,
-        says: Option<Message>,
-        /// `final`; none where the generation has no such member.
-        last: Option<bool>,
-    },
-    Artifact {
-        task: String,
-        artifact: Artifact,
-        append: bool,
-        last_chunk: bool,
-    },
+    Status { task: String, state: String, says: Option<Message>, last: Last },
+    Artifact { task: String, artifact: Artifact, append: bool, last_chunk: bool },
+}
+
+/// `final`; none where the generation has no such member, or who reads it does not say: then it is
+/// any.
+#[derive(Clone, Copy, Debug)]
+pub struct Last(pub Option<bool>);
+
+impl PartialEq for Last {
+    fn eq(&self, other: &Last) -> bool {
+        self.0.zip(other.0).is_none_or(|(one, other)| one == other)
+    }
 }
 
 /// An event and its sequence number, where the binding tells it.
@@ -265,7 +267,7 @@ impl Event {
                 task: task.id.clone(),
                 state: state_in(form, &task.state),
                 says: task.says.as_ref().map(|says| says.shown_in(form)),
-                last: Some(is_terminal(&task.state)),
+                last: Last(Some(is_terminal(&task.state))),
             },
             Event::Task(task) => Event::Task(task.shown_in(form)),
             Event::Message(message) => Event::Message(message.shown_in(form)),
@@ -274,7 +276,7 @@ impl Event {
                 state: state_in(form, state),
                 says: says.as_ref().map(|says| says.shown_in(form)),
                 // Wire §1.6: 1.0 has no `final`.
-                last: if form == Form::V1 { None } else { *last },
+                last: if form == Form::V1 { Last(None) } else { *last },
             },
             Event::Artifact { task, artifact, append, last_chunk } => {
                 let index = indexes.iter().position(|id| *id == artifact.id);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     canon::{
-        Artifact, Content, Event, Form, Gen, Message, Numbered, Part, Role, Task, is_terminal,
+        Artifact, Content, Event, Form, Gen, Last, Message, Numbered, Part, Role, Task, is_terminal,
     },
     message_spec::MessageSpec,
 };
@@ -91,7 +91,7 @@ impl Expected {
             task: self.task.id.clone(),
             state: state.to_owned(),
             says: self.task.says.clone(),
-            last: Some(is_terminal(state) || state == "input-required"),
+            last: Last(Some(is_terminal(state) || state == "input-required")),
         };
         Numbered { seq: Some(self.seq), event }
     }

@@ -135,13 +135,13 @@ impl Ask {
 
 impl Client {
     pub fn send(&mut self, spec: &MessageSpec) -> Result<Answer, Fault> {
-        let form = self.variant.form();
+        let form = self.variant.spelling(self.variant.form());
         let value = self.link.call(&Ask::new(Op::Send, form.send_params(spec)))?;
         Ok(form.answer(&value))
     }
 
     pub fn stream(&mut self, spec: &MessageSpec) -> Result<Stream, Fault> {
-        let form = self.variant.form();
+        let form = self.variant.spelling(self.variant.form());
         let items = self.link.open(&Ask::new(Op::Stream, form.send_params(spec)))?;
         Ok(Stream { items, form, made: self.variant.generation })
     }
@@ -154,7 +154,7 @@ impl Client {
     pub fn get_with(&mut self, target: &Target, history: u32) -> Result<Task, Fault> {
         let params = json!({"id": target.id, "historyLength": history});
         let value = self.link.call(&Ask::new(Op::Get, params))?;
-        Ok(self.variant.form_for(target.made).task(&value).known_of(target.made))
+        Ok(self.form_for(target).task(&value).known_of(target.made))
     }
 
     pub fn list(&mut self, filter: &Filter<'_>) -> Result<Page, Fault> {
@@ -171,12 +171,12 @@ impl Client {
         set("historyLength", filter.history.into());
         set("includeArtifacts", filter.artifacts.then_some(true).into());
         let value = self.link.call(&Ask::new(Op::List, params))?;
-        Ok(self.variant.form().page(&value))
+        Ok(self.variant.spelling(self.variant.form()).page(&value))
     }
 
     pub fn cancel(&mut self, target: &Target) -> Result<Task, Fault> {
         let value = self.link.call(&Ask::new(Op::Cancel, json!({"id": target.id})))?;
-        Ok(self.variant.form_for(target.made).task(&value).known_of(target.made))
+        Ok(self.form_for(target).task(&value).known_of(target.made))
     }
 
     pub fn subscribe(&mut self, target: &Target) -> Result<Stream, Fault> {
@@ -190,7 +190,7 @@ impl Client {
     ) -> Result<Stream, Fault> {
         let ask = Ask { after, ..Ask::new(Op::Subscribe, json!({"id": target.id})) };
         let items = self.link.open(&ask)?;
-        Ok(Stream { items, form: self.variant.form_for(target.made), made: target.made })
+        Ok(Stream { items, form: self.form_for(target), made: target.made })
     }
 
     /// Whatever the call is answered with, in one word.
@@ -204,6 +204,11 @@ impl Client {
             _ => self.link.call(ask).map(|value| value.to_string()),
         };
         answer.map_or_else(|fault| fault, |answer| panic!("{variant:?}, {ask:?}: {answer}"))
+    }
+
+    /// The spelling of a task in the answer to a read, a cancel or a subscription.
+    fn form_for(&self, target: &Target) -> super::canon::Form {
+        self.variant.spelling(self.variant.form_for(target.made))
     }
 
     /// A task that was made by this client.

@@ -4,12 +4,12 @@ use super::{
     link::{Client, Filter},
     message_spec::say,
     server::Server,
-    variants::VARIANTS,
+    variants::{VARIANTS, every_way},
 };
 
 /// Runs a scenario in every pair that lists.
 fn in_every_listing_way(server: &Server, mut scenario: impl FnMut(&mut Client)) {
-    for &variant in VARIANTS.iter().filter(|variant| variant.lists()) {
+    for variant in every_way().filter(|variant| variant.lists()) {
         eprintln!("in {variant:?}:");
         scenario(&mut server.client(variant));
     }

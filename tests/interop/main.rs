@@ -3,7 +3,8 @@
 //! A scenario speaks in operations and canonical nouns ([`canon`]); a [`link::Link`] turns them
 //! into the bytes of its binding on a socket, and [`spell`] turns the answers back, strictly. What
 //! every pair does alike stands in the scenario, what a generation does differently in a table:
-//! objects in [`canon`], behaviour in [`variants`], codes in [`errors`].
+//! objects in [`canon`], behaviour in [`variants`], codes in [`errors`]. Every pair is spoken twice:
+//! by hand, byte by byte, and by our own client ([`ours`]).
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -25,6 +26,7 @@ mod life;
 mod link;
 mod listing;
 mod message_spec;
+mod ours;
 mod pairs;
 mod pb;
 mod place;

@@ -9,14 +9,14 @@ use super::{
     message_spec::say,
     server::Server,
     streams::{finish, held_by, tell},
-    variants::VARIANTS,
+    variants::every_way,
 };
 
-/// Runs a scenario with the maker of a task and another client, for every pair of pairs, without
-/// and with TLS.
+/// Runs a scenario with the maker of a task and another client, for every pair of pairs, by hand and
+/// by our client, without and with TLS.
 fn in_every_pair(name: &str, mut scenario: impl FnMut(&mut Client, &mut Client)) {
     for server in Server::both(name, &[]) {
-        let clients = || VARIANTS.iter().map(|variant| server.client(*variant));
+        let clients = || every_way().map(|variant| server.client(variant));
         let mut askers: Vec<Client> = clients().collect();
         for mut maker in clients() {
             for asker in &mut askers {

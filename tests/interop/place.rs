@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::SocketAddr,
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -21,6 +22,8 @@ pub struct Place {
     pub addr: SocketAddr,
     /// `None`: there is no TLS.
     pub trust: Option<Arc<ClientConfig>>,
+    /// The certificate of whom to trust, as a file.
+    pub authority: Option<PathBuf>,
 }
 
 impl Place {

@@ -9,9 +9,10 @@ use super::{
     http::{Http, Http1},
     jsonrpc::JsonRpc,
     link::{Client, Link},
+    ours::Ours,
     place::Place,
     rest::Rest,
-    variants::{Binding, Carrier, OBSERVER, Variant},
+    variants::{Binding, Carrier, OBSERVER, Speaker, Variant},
     ws::Ws,
 };
 use crate::support::binary::Binary;
@@ -29,7 +30,7 @@ impl Server {
     pub fn with(flags: &[&str]) -> Server {
         let agent = concat!("script:", env!("CARGO_MANIFEST_DIR"), "/tests/data/interop.toml");
         let binary = Binary::start(&[&["--agent", agent], flags].concat());
-        let place = Place { addr: binary.addr(), trust: None };
+        let place = Place { addr: binary.addr(), trust: None, authority: None };
         Server { binary, place }
     }
 
@@ -41,6 +42,7 @@ impl Server {
         let tls = ["--tls-cert", cert, "--tls-key", key];
         let mut server = Server::with(&[&tls, flags].concat());
         server.place.trust = Some(Arc::new(authority.nobody()));
+        server.place.authority = Some(authority.file());
         server
     }
 
@@ -52,6 +54,9 @@ impl Server {
     /// A client with connections of its own.
     pub fn client(&self, variant: Variant) -> Client {
         let (place, generation) = (&self.place, variant.generation);
+        if variant.speaker == Speaker::Client {
+            return Client { variant, link: Box::new(Ours::new(place, variant)) };
+        }
         let http = || -> Box<dyn Http> {
             match variant.carrier {
                 Carrier::Http1 => Box::new(Http1::new(place)),

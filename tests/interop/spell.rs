@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    canon::{Answer, Artifact, Content, Event, Form, Gen, Message, Page, Part, Role, Task},
+    canon::{Answer, Artifact, Content, Event, Form, Gen, Last, Message, Page, Part, Role, Task},
     message_spec::MessageSpec,
 };
 
@@ -20,7 +20,9 @@ impl Form {
             Form::V03 => json!({"kind": "message", "messageId": spec.id, "role": "user",
                 "parts": parts}),
             Form::Proto03 => json!({"messageId": spec.id, "role": "ROLE_USER", "content": parts}),
-            Form::V1 => json!({"messageId": spec.id, "role": "ROLE_USER", "parts": parts}),
+            Form::V1 | Form::Canonical => {
+                json!({"messageId": spec.id, "role": "ROLE_USER", "parts": parts})
+            }
         };
         set(&mut message, "metadata", spec.metadata.clone());
         if self == Form::V01 {
@@ -34,7 +36,7 @@ impl Form {
         set(&mut message, "referenceTaskIds", list(&spec.references));
         set(&mut message, "taskId", spec.task.clone().into());
         set(&mut message, "contextId", spec.context.clone().into());
-        let configuration = if self == Form::V1 {
+        let configuration = if self.is_v1() {
             json!({"returnImmediately": spec.at_once, "historyLength": 10})
         } else {
             json!({"blocking": !spec.at_once, "historyLength": 10})
@@ -50,7 +52,7 @@ impl Form {
             object
         };
         let mut out = match (self, &part.content) {
-            (Form::V1, content) => {
+            (Form::V1 | Form::Canonical, content) => {
                 let object = match content {
                     Content::Text(text) => json!({"text": text}),
                     Content::Raw(raw) => json!({"raw": raw}),
@@ -97,7 +99,7 @@ impl Form {
     }
 
     fn takes(self, data: &Value) -> bool {
-        self == Form::V1 || data.is_object() || self == Form::V01 && data.is_array()
+        self.is_v1() || data.is_object() || self == Form::V01 && data.is_array()
     }
 
     fn tagged(self, kind: &str, member: &str, value: Value) -> Value {
@@ -183,7 +185,12 @@ impl<'v> Members<'v> {
 
 impl Form {
     fn is_proto(self) -> bool {
-        matches!(self, Form::Proto03 | Form::V1)
+        self == Form::Proto03 || self.is_v1()
+    }
+
+    /// Spelled as 1.0 has it.
+    fn is_v1(self) -> bool {
+        matches!(self, Form::V1 | Form::Canonical)
     }
 
     fn state(self, name: &str) -> String {
@@ -206,7 +213,7 @@ impl Form {
         let kind = match self {
             Form::V01 => Some(members.need_text("type")),
             Form::V03 => Some(members.need_text("kind")),
-            Form::Proto03 | Form::V1 => None,
+            Form::Proto03 | Form::V1 | Form::Canonical => None,
         };
         let kind = kind.unwrap_or_else(|| {
             let known = ["text", "raw", "url", "data", "file"];
@@ -217,9 +224,15 @@ impl Form {
         });
         match (self, kind.as_str()) {
             (_, "text") => part.content = Content::Text(members.text("text").expect("text")),
-            (Form::V1, "raw") => part.content = Content::Raw(members.need_text("raw")),
-            (Form::V1, "url") => part.content = Content::Url(members.need_text("url")),
-            (Form::V1, "data") => part.content = Content::Data(members.take("data")),
+            (Form::V1 | Form::Canonical, "raw") => {
+                part.content = Content::Raw(members.need_text("raw"))
+            }
+            (Form::V1 | Form::Canonical, "url") => {
+                part.content = Content::Url(members.need_text("url"))
+            }
+            (Form::V1 | Form::Canonical, "data") => {
+                part.content = Content::Data(members.take("data"))
+            }
             (Form::V01 | Form::V03 | Form::Proto03, "file") => {
                 self.file(&mut part, &members.need("file"));
             }
@@ -232,7 +245,7 @@ impl Form {
             }
             (form, kind) => panic!("{form:?} has no part {kind}: {value}"),
         }
-        if self == Form::V1 {
+        if self.is_v1() {
             part.filename = members.text("filename");
             part.media_type = members.text("mediaType");
         }
@@ -244,7 +257,7 @@ impl Form {
         let mut members = Members::of(file);
         let (bytes, uri) = match self {
             Form::Proto03 => ("fileWithBytes", "fileWithUri"),
-            Form::V01 | Form::V03 | Form::V1 => ("bytes", "uri"),
+            Form::V01 | Form::V03 | Form::V1 | Form::Canonical => ("bytes", "uri"),
         };
         part.content = match (members.text(bytes), members.text(uri)) {
             (Some(raw), None) => Content::Raw(raw),
@@ -272,14 +285,20 @@ impl Form {
         let text = |value: &Value| value.as_str().expect("a string").to_owned();
         let (mut extensions, mut references) = (Vec::new(), Vec::new());
         if self != Form::V01 {
-            id = members.need_text("messageId");
+            // 0.1 says neither, whoever reads it.
+            id = members.text("messageId").unwrap_or_default();
+            let is_bare = self == Form::Canonical && id.is_empty();
+            assert!(is_bare || !id.is_empty(), "no messageId in {value}");
             let context = members.text("contextId");
             // A2A 1.0 §4.1.4: what an agent says names its conversation.
-            assert!(role == Role::User || context.is_some_and(|id| !id.is_empty()), "{value}");
+            assert!(
+                is_bare || role == Role::User || context.is_some_and(|id| !id.is_empty()),
+                "{value}"
+            );
             members.text("taskId");
             extensions = members.list("extensions", text);
         }
-        if matches!(self, Form::V03 | Form::V1) {
+        if self == Form::V03 || self.is_v1() {
             references = members.list("referenceTaskIds", text);
         }
         members.end();
@@ -289,7 +308,9 @@ impl Form {
     fn artifact(self, members: &mut Members<'_>) -> Artifact {
         let id = match self {
             Form::V01 => members.need("index").to_string(),
-            Form::V03 | Form::Proto03 | Form::V1 => members.need_text("artifactId"),
+            Form::V03 | Form::Proto03 | Form::V1 | Form::Canonical => {
+                members.need_text("artifactId")
+            }
         };
         let artifact = Artifact {
             id,
@@ -343,7 +364,7 @@ impl Form {
             Form::V01 => Answer::Task(self.task(value)),
             Form::V03 if value["kind"] == "message" => Answer::Message(self.message(value)),
             Form::V03 => Answer::Task(self.task(value)),
-            Form::Proto03 | Form::V1 => match only_member(value) {
+            Form::Proto03 | Form::V1 | Form::Canonical => match only_member(value) {
                 ("task", task) => Answer::Task(self.task(task)),
                 ("message", message) => Answer::Message(self.message(message)),
                 (other, _) => panic!("a {other}: {value}"),
@@ -357,7 +378,7 @@ impl Form {
             Form::V01 if value.get("artifact").is_some() => ("artifact", value),
             Form::V01 => ("status", value),
             Form::V03 => (value["kind"].as_str().expect("a kind"), value),
-            Form::Proto03 | Form::V1 => only_member(value),
+            Form::Proto03 | Form::V1 | Form::Canonical => only_member(value),
         };
         match kind {
             "task" => Event::Task(self.task(body)),
@@ -372,7 +393,8 @@ impl Form {
         if self == Form::V01 {
             return members.need_text("id");
         }
-        members.need_text("contextId");
+        let context = members.text("contextId");
+        assert!(self == Form::Canonical || context.is_some_and(|id| !id.is_empty()));
         members.need_text("taskId")
     }
 
@@ -384,12 +406,12 @@ impl Form {
             // Wire §1.6: required in 0.3, and written in 0.1; ProtoJSON leaves false out.
             Form::V01 | Form::V03 => Some(members.need("final") == true),
             Form::Proto03 => Some(members.flag("final")),
-            Form::V1 => None,
+            Form::V1 | Form::Canonical => None,
         };
         let task = self.place(&mut members);
         members.object("metadata");
         members.end();
-        Event::Status { task, state, says, last }
+        Event::Status { task, state, says, last: Last(last) }
     }
 
     fn artifact_event(self, value: &Value) -> Event {

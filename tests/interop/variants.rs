@@ -21,12 +21,22 @@ pub enum Carrier {
     Http2,
 }
 
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// The scenarios themselves, byte by byte.
+    Hand,
+    /// Our own client.
+    Client,
+}
+
 /// A pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     pub binding: Binding,
     pub generation: Gen,
     pub carrier: Carrier,
+    pub speaker: Speaker,
 }
 
 const fn variant(binding: Binding, generation: Gen) -> Variant {
@@ -34,7 +44,7 @@ const fn variant(binding: Binding, generation: Gen) -> Variant {
         Binding::JsonRpc | Binding::Rest | Binding::WebSocket => Carrier::Http1,
         Binding::Grpc => Carrier::Http2,
     };
-    Variant { binding, generation, carrier }
+    Variant { binding, generation, carrier, speaker: Speaker::Hand }
 }
 
 const fn http2(binding: Binding, generation: Gen) -> Variant {
@@ -61,6 +71,12 @@ pub const VARIANTS: &[Variant] = &[
     http2(Binding::Rest, V03),
     http2(Binding::Rest, V1),
 ];
+
+/// Every pair by hand, then every pair by our client.
+pub fn every_way() -> impl Iterator<Item = Variant> + Clone {
+    let by_client = |variant: &Variant| Variant { speaker: Speaker::Client, ..*variant };
+    VARIANTS.iter().copied().chain(VARIANTS.iter().map(by_client))
+}
 
 /// What the scenarios look at with, beside the pair under test.
 pub const OBSERVER: Variant = variant(Binding::JsonRpc, V1);
@@ -109,8 +125,12 @@ impl Variant {
     }
 
     /// A stream has a head, and a refusal comes in its place (wire §3.5); of a WebSocket there
-    /// are only messages, and gRPC says how a call ended behind them.
+    /// are only messages, and gRPC says how a call ended behind them. Our client says it where the
+    /// first event would be.
     pub fn heads_streams(self) -> bool {
+        if self.speaker == Speaker::Client {
+            return false;
+        }
         match self.binding {
             Binding::JsonRpc | Binding::Rest => true,
             Binding::WebSocket | Binding::Grpc => false,
@@ -126,12 +146,20 @@ impl Variant {
         }
     }
 
-    /// The spelling of what it sends, and of answers to it.
+    /// The spelling of a form where its values go into the link and come out of it.
+    pub fn spelling(self, form: Form) -> Form {
+        match self.speaker {
+            Speaker::Hand => form,
+            Speaker::Client => Form::Canonical,
+        }
+    }
+
+    /// The form of what it sends, and of answers to it.
     pub fn form(self) -> Form {
         super::spell::form_of(self.is_rpc(), self.generation, self.generation)
     }
 
-    /// The spelling of a task in the answer to a read, a cancel or a subscription.
+    /// The form of a task in the answer to a read, a cancel or a subscription.
     pub fn form_for(self, made: Gen) -> Form {
         super::spell::form_of(self.is_rpc(), self.generation, made)
     }

@@ -52,10 +52,15 @@ pub(super) fn read(
     let mut packer = Packer(pack);
     match id {
         Some(id) => packer.put(artifact_tag::ARTIFACT_ID, &id),
-        // Wire §1.9: index n is artifact id `"n"`.
-        None if cx.generation == Generation::V01 => {
+        // Wire §1.9: index n is artifact id `"n"`. Servers of both show tasks of 0.1 in its form to
+        // clients of 0.3, too: the names of their methods are the same.
+        None if cx.generation != Generation::V1 => {
             let index = count(value.at(slots.index), "index", 0..=INT32_MAX).map_err(wrong)?;
-            let index = index.map_or(in_task, |index| index as usize);
+            let index = match (index, cx.generation) {
+                (Some(index), _) => index as usize,
+                (None, Generation::V01) => in_task,
+                (None, _) => return Err(ReadError::at("artifactId", "is required")),
+            };
             let open = packer.open(artifact_tag::ARTIFACT_ID);
             // Writing to memory does not fail.
             let _ = write!(packer.0, "{index}");
