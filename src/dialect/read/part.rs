@@ -22,14 +22,14 @@ slots!(PartSlots {
     file: "file";
     metadata: "metadata";
     filename: "filename";
-    media_type: "mediaType" | "media_type" | "mimeType" | "mime_type";
+    media: "mediaType" | "media_type" | "mimeType" | "mime_type";
 });
 
 slots!(FileSlots {
     bytes: "bytes" | "fileWithBytes" | "file_with_bytes";
     uri: "uri" | "fileWithUri" | "file_with_uri";
     name: "name";
-    media_type: "mimeType" | "mime_type" | "mediaType" | "media_type";
+    media: "mimeType" | "mime_type" | "mediaType" | "media_type";
 });
 
 /// What is wrong with a part.
@@ -97,23 +97,13 @@ pub(super) fn read<const REPLY: bool>(
     if let Some(data) = data {
         let data = if rules.proto && named.is_none() { inner_data(data) } else { data };
         put_data(rules, data, metadata, packer);
-        return put_names::<REPLY>(
-            cx,
-            value.at(slots.filename),
-            value.at(slots.media_type),
-            packer,
-        );
+        return put_names::<REPLY>(cx, value.at(slots.filename), value.at(slots.media), packer);
     }
     let metadata = metadata.map(|value| value.raw());
     let Some(file) = file else {
         put_content(cx, text, raw, url, packer)?;
         packer.put_some(part_tag::METADATA, metadata);
-        return put_names::<REPLY>(
-            cx,
-            value.at(slots.filename),
-            value.at(slots.media_type),
-            packer,
-        );
+        return put_names::<REPLY>(cx, value.at(slots.filename), value.at(slots.media), packer);
     };
     if file.kind() != Kind::Object {
         return Err("file must be an object".into());
@@ -122,7 +112,7 @@ pub(super) fn read<const REPLY: bool>(
     slots.fill(file);
     put_file(rules, cx, [file.at(slots.bytes), file.at(slots.uri)], packer)?;
     packer.put_some(part_tag::METADATA, metadata);
-    put_names::<REPLY>(cx, file.at(slots.name), file.at(slots.media_type), packer)
+    put_names::<REPLY>(cx, file.at(slots.name), file.at(slots.media), packer)
 }
 
 /// The text of a part that has no other member: nearly all parts of 1.0 are that.
