@@ -6,6 +6,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(all(feature = "client", target_os = "linux"))]
+#[path = "allocations/misbehaving.rs"]
+mod misbehaving;
 #[cfg(feature = "client")]
 #[path = "allocations/sockets.rs"]
 mod sockets;

@@ -12,6 +12,7 @@ mod http;
 mod http2;
 mod in_process;
 mod misbehaving;
+mod misbehaviours;
 mod operations;
 mod proxy;
 mod refusals;
