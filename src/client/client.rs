@@ -274,7 +274,7 @@ impl<T: Transport> Client<T> {
         }
         let answer = self.inner.run(&|_, write| write(&OutgoingCall::ExtendedCard)).await?;
         let json = answer.card().map_or(&b""[..], JsonObject::raw);
-        let card = Arc::new(AgentCard::read(json)?);
+        let card = Arc::new(AgentCard::read_within(json, self.inner.built.limits.card_bytes_max)?);
         self.inner.set_card(Arc::clone(&card));
         Ok(card)
     }

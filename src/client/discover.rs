@@ -32,9 +32,10 @@ pub(super) struct FoundDocument {
 }
 
 impl FoundDocument {
-    fn read(self) -> Result<FoundCard, ClientError> {
+    fn read(self, limits: &ClientLimits) -> Result<FoundCard, ClientError> {
         let FoundDocument { json, url, is_elsewhere, freshness } = self;
-        Ok(FoundCard { card: AgentCard::read(&json)?, url, is_elsewhere, freshness })
+        let card = AgentCard::read_within(&json, limits.card_bytes_max)?;
+        Ok(FoundCard { card, url, is_elsewhere, freshness })
     }
 }
 
@@ -45,7 +46,7 @@ pub(super) async fn find<T: Transport>(
     limits: &ClientLimits,
     options: &CallOptions,
 ) -> Result<FoundCard, ClientError> {
-    find_document(transport, url, limits, options).await?.read()
+    find_document(transport, url, limits, options).await?.read(limits)
 }
 
 /// The same, without looking at what came.
@@ -101,7 +102,7 @@ pub(super) async fn again<T: Transport>(
     options: &CallOptions,
 ) -> Result<Renewed, ClientError> {
     match get(transport, url.clone(), Some(known), limits, options).await? {
-        Got::Card(found) => Ok(Renewed::Card(Box::new(found.read()?))),
+        Got::Card(found) => Ok(Renewed::Card(Box::new(found.read(limits)?))),
         Got::Same(freshness) => Ok(Renewed::Same(freshness)),
         Got::Status(status) => Err(no_card(url, status)),
     }
@@ -111,7 +112,7 @@ pub(super) async fn again<T: Transport>(
 async fn get<T: Transport>(
     transport: &T,
     mut url: HttpUrl,
-    known: Option<CardFreshness>,
+    mut known: Option<CardFreshness>,
     limits: &ClientLimits,
     options: &CallOptions,
 ) -> Result<Got, ClientError> {
@@ -140,6 +141,11 @@ async fn get<T: Transport>(
             let most = limits.redirects_max;
             let next = redirect::next(HttpMethod::Get, &url, location, redirects, most)?;
             is_elsewhere |= next.drops_credentials && !is_upgrade(&url.origin, &next.url.origin);
+            if next.drops_credentials {
+                // What one server has named a card by means nothing to another one, and may name
+                // who asks.
+                (known, fields) = (None, FieldLinesBuf::from(FIELDS));
+            }
             url = next.url;
             redirects += 1;
             continue;

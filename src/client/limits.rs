@@ -46,9 +46,6 @@ pub struct ClientLimits {
     /// Milliseconds without a byte of a stream, after which it counts as broken: 5 min. Servers
     /// that say when they are alive do so every 15 to 30 s.
     pub stream_idle_ms: u64,
-    /// Artifacts of a stream of which it is remembered how far they were seen: 10,000; after a
-    /// resumption, those beyond it are taken for new.
-    pub stream_artifacts_max: usize,
     /// Idle connections that are kept for one origin: 32; the rest is closed. Go keeps 2, hyper
     /// all.
     pub pool_per_origin_max: usize,
@@ -74,7 +71,8 @@ pub struct ClientLimits {
     /// Extensions, and referenced tasks, of a message: 1,024.
     pub references_max: usize,
     /// Artifacts of a task: 512, twice what our server keeps. Taking them up costs the square of
-    /// their number.
+    /// their number. Of so many a stream remembers how far they were seen; where it is taken up
+    /// again, a task with more is an error.
     pub artifacts_max: usize,
     /// Tasks of a page: 1,024, ten times what 1.0 allows, as some servers give all they have.
     pub page_tasks_max: usize,
@@ -97,7 +95,6 @@ impl Default for ClientLimits {
             head_ms: 60_000,
             idle_ms: 30_000,
             stream_idle_ms: 300_000,
-            stream_artifacts_max: 10_000,
             pool_per_origin_max: 32,
             pool_origins_max: 1_024,
             pool_idle_ms: 60_000,

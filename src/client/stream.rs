@@ -41,8 +41,10 @@ pub struct ClientStream<T: Transport> {
     caught: Caught,
     /// What was received comes after what was caught; its number.
     put_back: Option<Option<u64>>,
-    /// Takings-up since the last event.
+    /// Takings-up since the last event, or since the last subscription that lasted.
     attempts: u32,
+    /// When the stream was opened, or taken up for the last time.
+    opened_ms: u64,
     /// It broke, and does not go on yet.
     taking_up: Option<TakingUp>,
     /// Until when it waits: for the next look at its task, or for the end of what has ended.
@@ -163,6 +165,8 @@ impl<T: Transport> ClientStream<T> {
                 Ok(SourceRead::End) if self.is_complete() => return Ok(None),
                 Ok(SourceRead::Poll) => self.poll_task().await?,
                 Ok(SourceRead::End) => self.resume(None)?,
+                // How a connection ends that has nothing more to say does not matter.
+                Err(error) if error.is_connection_lost() && self.has_ended() => return Ok(None),
                 Err(error) if error.is_connection_lost() => self.resume(Some(error))?,
                 Err(error) => return Err(error),
             }
@@ -210,6 +214,11 @@ impl<T: Transport> ClientStream<T> {
             self.source = EventOrigin::Nowhere;
         }
         Ok((seeing == Seeing::New).then_some(Shown::Received(number)))
+    }
+
+    /// True: the task has ended, or the server said that its stream has.
+    fn has_ended(&self) -> bool {
+        self.is_final || self.seen.state().is_some_and(TaskState::is_terminal)
     }
 
     /// True: an end of the connection is one of the stream.

@@ -1,204 +1,25 @@
 //! Servers, cards and networks that are out to harm their client.
 
 use std::{
-    collections::VecDeque,
-    future::pending,
     pin::pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
 };
 
 use peregrine::{
     client::{
-        Client, ClientBuilder, ClientErrorKind, EventKind, HttpRequest, HttpResponse, SendRequest,
-        Transport, TransportError,
+        Client, ClientBuilder, ClientError, ClientErrorKind, ClientLimits, EventKind, SendRequest,
+        TransportError,
         card::AgentCard,
         credentials::{Credentials, CredentialsError, Secret},
     },
-    service::Now,
-    ws::{self, OpCode, Reader, ReaderRules, WsEvent},
+    model::TaskState,
 };
 
-/// What a response says next.
-enum Piece {
-    Bytes(Vec<u8>),
-    /// Nothing ever again, and no end.
-    Silence,
-    /// Nothing, the first time that it is looked for.
-    Wait,
-    /// The connection breaks.
-    Break,
-}
-
-struct Reply {
-    status: u16,
-    fields: Vec<(&'static str, String)>,
-    pieces: VecDeque<Piece>,
-    /// Of a WebSocket: what each call of JSON-RPC is answered with.
-    results: Option<VecDeque<Vec<Piece>>>,
-    reader: Reader,
-}
-
-impl Reply {
-    fn of(status: u16, fields: &[(&'static str, &str)], body: &str) -> Reply {
-        let fields = fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        let pieces = VecDeque::from([Piece::Bytes(body.as_bytes().to_vec())]);
-        Reply { status, fields, pieces, results: None, reader: Reader::default() }
-    }
-
-    fn json(body: &str) -> Reply {
-        Reply::of(200, &[("content-type", "application/json")], body)
-    }
-
-    /// A WebSocket that answers its calls with these, one after another.
-    fn socket(request: &HttpRequest<'_>, results: Vec<Vec<Piece>>) -> Reply {
-        let key = request.fields.iter().find(|(name, _)| *name == "Sec-WebSocket-Key").unwrap().1;
-        let accept = ws::accept(key.as_bytes()).unwrap();
-        let accept = str::from_utf8(&accept).unwrap();
-        let fields =
-            [("upgrade", "websocket"), ("connection", "Upgrade"), ("sec-websocket-accept", accept)];
-        let mut reply = Reply::of(101, &fields, "");
-        (reply.pieces, reply.results) = (VecDeque::new(), Some(results.into()));
-        reply
-    }
-}
-
-/// A frame with a response to the call of this number.
-fn result(id: u64, result: &str) -> Piece {
-    let mut out = Vec::new();
-    let mark = ws::begin(&mut out);
-    out.extend_from_slice(
-        format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{result}}}"#).as_bytes(),
-    );
-    ws::finish(&mut out, mark, OpCode::Text);
-    Piece::Bytes(out)
-}
-
-impl HttpResponse for Reply {
-    fn status(&self) -> u16 {
-        self.status
-    }
-
-    fn field(&self, name: &str) -> Option<&[u8]> {
-        self.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes())
-    }
-
-    fn poll_read(
-        &mut self,
-        _: &mut Context<'_>,
-        out: &mut Vec<u8>,
-        _: usize,
-    ) -> Poll<Result<bool, TransportError>> {
-        match self.pieces.pop_front() {
-            Some(Piece::Bytes(bytes)) => {
-                out.extend(bytes);
-                Poll::Ready(Ok(true))
-            }
-            Some(Piece::Wait) => Poll::Pending,
-            Some(Piece::Break) => {
-                Poll::Ready(Err(TransportError::Closed { before_response: false }))
-            }
-            Some(Piece::Silence) => {
-                self.pieces.push_front(Piece::Silence);
-                Poll::Pending
-            }
-            // A WebSocket waits for its next call, if it takes another.
-            None if self.results.as_ref().is_some_and(|results| !results.is_empty()) => {
-                Poll::Pending
-            }
-            None => Poll::Ready(Ok(false)),
-        }
-    }
-
-    fn poll_write(
-        &mut self,
-        _: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<Result<usize, TransportError>> {
-        let (frame_bytes_max, message_bytes_max) = (1 << 20, 1 << 20);
-        let rules = ReaderRules { frame_bytes_max, message_bytes_max, binary: false, masked: true };
-        let (_, event) = self.reader.advance(bytes, &mut Vec::new(), &rules).unwrap();
-        if event == WsEvent::Text {
-            let next = self.results.as_mut().and_then(VecDeque::pop_front);
-            self.pieces.extend(next.into_iter().flatten());
-        }
-        Poll::Ready(Ok(bytes.len()))
-    }
-}
-
-type Script = dyn Fn(&HttpRequest<'_>) -> Reply + Send + Sync;
-
-/// Answers as it is told, and notes what it was asked.
-struct Scripted {
-    script: Box<Script>,
-    asked: Arc<Mutex<Vec<String>>>,
-    now_ms: AtomicU64,
-}
-
-impl Scripted {
-    fn new(script: impl Fn(&HttpRequest<'_>) -> Reply + Send + Sync + 'static) -> Scripted {
-        Scripted { script: Box::new(script), asked: Arc::default(), now_ms: AtomicU64::new(1) }
-    }
-}
-
-impl Transport for Scripted {
-    type Response = Reply;
-
-    async fn request(&self, request: HttpRequest<'_>) -> Result<Reply, TransportError> {
-        let has_token = request.fields.iter().any(|(name, _)| name == "Authorization");
-        let token = if has_token { " with a token" } else { "" };
-        let asked = format!("{}{}{token}", request.origin, request.target);
-        self.asked.lock().unwrap().push(asked);
-        Ok((self.script)(&request))
-    }
-
-    async fn sleep_until(&self, due_ms: u64) {
-        if due_ms == u64::MAX {
-            return pending().await;
-        }
-        self.now_ms.fetch_max(due_ms, Relaxed);
-    }
-
-    fn now(&self) -> Now {
-        let mono_ms = self.now_ms.load(Relaxed);
-        Now { mono_ms, unix_ms: mono_ms }
-    }
-
-    fn random(&self) -> u128 {
-        7
-    }
-}
-
-/// What comes of it; it waits for nothing but the clock, which nobody waits for.
-fn settled<R>(future: impl Future<Output = R>) -> R {
-    let mut future = pin!(future);
-    let cx = &mut Context::from_waker(Waker::noop());
-    for _ in 0..100 {
-        if let Poll::Ready(done) = future.as_mut().poll(cx) {
-            return done;
-        }
-    }
-    panic!("it hangs");
-}
-
-fn card(binding: &str, url: &str) -> String {
-    let interface =
-        format!(r#"{{"url":"{url}","protocolBinding":"{binding}","protocolVersion":"1.0"}}"#);
-    format!(
-        r#"{{"name":"A","supportedInterfaces":[{interface}],"capabilities":{{"streaming":true}}}}"#
-    )
-}
-
-fn client(transport: Scripted, binding: &str, url: &str) -> Client<Scripted> {
-    let card = AgentCard::read(card(binding, url).as_bytes()).unwrap();
-    ClientBuilder::new().connect_over(transport, card, None).unwrap()
-}
-
-const MESSAGE: &str = r#"{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"x"}]}}"#;
-const TASK: &str = r#"{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}"#;
+use crate::scripted::*;
 
 /// Where a card leads from one origin to another, whose interface is asked for a message: what was
 /// asked, and what came of it.
@@ -353,4 +174,169 @@ fn who_gives_up_while_a_stream_is_taken_up_misses_nothing() {
     }
     // The artifact, and the end.
     assert!(changes >= 2, "{changes}");
+}
+
+const STREAM: &[(&str, &str)] = &[("content-type", "text/event-stream")];
+const COMPLETED: &str = r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"}}"#;
+
+/// A stream of one item, which then breaks.
+fn cut_behind(item: &str) -> Reply {
+    let mut reply = Reply::of(200, STREAM, &format!("data: {item}\n\n"));
+    reply.pieces.push_back(Piece::Break);
+    reply
+}
+
+/// Reads a stream to its end; the newest state, and how often the task was subscribed to and read.
+fn followed(client: &Client<Scripted>) -> (Option<TaskState>, usize, usize) {
+    let state = settled(async {
+        let mut stream = client.stream(&SendRequest::text("hello")).await.unwrap();
+        while let Some(event) = stream.next().await {
+            event.unwrap();
+        }
+        stream.state()
+    });
+    let asked = client.transport().asked.lock().unwrap();
+    let count = |end: &str| asked.iter().filter(|url| url.ends_with(end)).count();
+    (state, count(":subscribe"), count("/tasks/t"))
+}
+
+/// Each taking-up works, and says nothing that is new: the task is asked until it has ended.
+#[test]
+fn a_stream_that_is_cut_over_and_over_is_polled() {
+    let reads = AtomicU64::new(0);
+    let transport = Scripted::new(move |request| match request.target {
+        "/tasks/t" if reads.fetch_add(1, Relaxed) == 20 => Reply::json(COMPLETED),
+        "/tasks/t" => {
+            Reply::json(TASK.strip_prefix(r#"{"task":"#).unwrap().strip_suffix('}').unwrap())
+        }
+        _ => cut_behind(TASK),
+    });
+    let client = client(transport, "HTTP+JSON", "http://agent.test");
+    assert_eq!(followed(&client), (Some(TaskState::Completed), 8, 21));
+}
+
+#[test]
+fn a_subscription_that_lasts_is_taken_up_as_often_as_it_is_cut() {
+    let (subscribed, clock) = (AtomicU64::new(0), Arc::new(AtomicU64::new(1)));
+    let time = Arc::clone(&clock);
+    let transport = Scripted::with_clock(&clock, move |request| match request.target {
+        "/tasks/t:subscribe" if subscribed.fetch_add(1, Relaxed) == 30 => {
+            cut_behind(&format!(r#"{{"task":{COMPLETED}}}"#))
+        }
+        _ => {
+            // A gateway that cuts what is silent for a minute.
+            let mut reply = cut_behind(TASK);
+            reply.pieces.insert(1, Piece::Passes(Arc::clone(&time), 60_000));
+            reply
+        }
+    });
+    let client = client(transport, "HTTP+JSON", "http://agent.test");
+    assert_eq!(followed(&client), (Some(TaskState::Completed), 31, 0));
+}
+
+#[test]
+fn a_task_that_can_be_neither_followed_nor_read_is_given_up() {
+    let transport = Scripted::new(|request| match request.target {
+        "/tasks/t" => Reply::of(502, &[], ""),
+        _ => cut_behind(TASK),
+    });
+    let client = client(transport, "HTTP+JSON", "http://agent.test");
+    settled(async {
+        let mut stream = client.stream(&SendRequest::text("hello")).await.unwrap();
+        stream.next().await.unwrap().unwrap();
+        let error = stream.next().await.unwrap().err().unwrap();
+        assert!(error.is_connection_lost(), "{error:?}");
+    });
+}
+
+/// A task of so many artifacts, as events and as a whole.
+fn artifacts(count: usize) -> (String, String) {
+    let one = |n: usize| format!(r#"{{"artifactId":"a{n}","parts":[{{"text":"x"}}]}}"#);
+    let event = |n: usize| {
+        let artifact = one(n);
+        let data = format!(
+            r#"data: {{"artifactUpdate":{{"taskId":"t","contextId":"c","artifact":{artifact}}}}}"#
+        );
+        data + "\n\n"
+    };
+    let events: String = (0..count).map(event).collect();
+    let whole: Vec<String> = (0..count).map(one).collect();
+    let end = COMPLETED.strip_suffix('}').unwrap();
+    (events, format!(r#"{{"task":{end},"artifacts":[{}]}}}}"#, whole.join(",")))
+}
+
+#[test]
+fn as_many_artifacts_are_remembered_as_a_task_may_have() {
+    let followed = |artifacts_max: usize| {
+        let transport = Scripted::new(|request| {
+            let (events, whole) = artifacts(20);
+            match request.target {
+                "/message:stream" => {
+                    let mut reply = cut_behind(TASK);
+                    reply.pieces.insert(1, Piece::Bytes(events.into_bytes()));
+                    reply
+                }
+                _ => cut_behind(&whole),
+            }
+        });
+        let card = AgentCard::read(card("HTTP+JSON", "http://agent.test").as_bytes()).unwrap();
+        let limits = ClientLimits { artifacts_max, ..ClientLimits::default() };
+        let builder = ClientBuilder::new().limits(limits);
+        let client = builder.connect_over(transport, card, None).unwrap();
+        settled(async {
+            let mut stream = client.stream(&SendRequest::text("hello")).await.unwrap();
+            let mut changes = 0;
+            while let Some(event) = stream.next().await {
+                changes += usize::from(matches!(event?.kind(), EventKind::Change { .. }));
+            }
+            Ok::<_, ClientError>(changes)
+        })
+    };
+    // Each once, and the end.
+    assert_eq!(followed(20), Ok(21));
+    assert!(matches!(followed(19).unwrap_err().kind, ClientErrorKind::Unreadable(_)));
+}
+
+#[test]
+fn a_card_is_read_within_the_limit_that_it_came_within() {
+    let description = "x".repeat(2 << 20);
+    let json = card("HTTP+JSON", "http://agent.test").replacen(
+        '{',
+        &format!(r#"{{"description":"{description}","#),
+        1,
+    );
+    let found = |card_bytes_max: usize| {
+        let json = json.clone();
+        let transport = Scripted::new(move |_| Reply::json(&json));
+        let limits = ClientLimits { card_bytes_max, ..ClientLimits::default() };
+        let builder = ClientBuilder::new().limits(limits);
+        settled(builder.discover_over(transport, "http://agent.test")).map(|_| ())
+    };
+    found(4 << 20).unwrap();
+    let error = found(1 << 20).unwrap_err().kind;
+    let expected = TransportError::TooLarge("card_bytes_max");
+    assert_eq!(error, ClientErrorKind::Transport(expected));
+}
+
+/// What one server calls its card by would tell another one who asks.
+#[test]
+fn the_validators_of_a_card_stay_at_its_origin() {
+    let json = card("HTTP+JSON", "http://agent.test");
+    let asked = AtomicU64::new(0);
+    let transport = Scripted::new(move |request| {
+        match (request.origin.to_string().as_str(), asked.fetch_add(1, Relaxed)) {
+            ("http://agent.test", 0) => Reply::of(200, &[("etag", "\"who\"")], &json),
+            ("http://agent.test", _) => {
+                Reply::of(302, &[("location", "http://other.test/card")], "")
+            }
+            _ => Reply::of(304, &[], ""),
+        }
+    });
+    let client = settled(ClientBuilder::new().discover_over(transport, "http://agent.test"));
+    let client = client.unwrap();
+    // It cannot say of a card that it never gave that it has not changed.
+    let error = settled(client.refresh_card()).unwrap_err().kind;
+    assert_eq!(error, ClientErrorKind::NoCard(304));
+    let fields = client.transport().fields.lock().unwrap().clone();
+    assert!(fields[1].contains("If-None-Match: \"who\"") && !fields[2].contains("who"));
 }

@@ -17,6 +17,7 @@ mod operations;
 mod proxy;
 mod refusals;
 mod replies;
+mod scripted;
 mod sockets;
 mod streams;
 mod tls;

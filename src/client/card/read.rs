@@ -26,7 +26,16 @@ impl AgentCard {
     /// # Errors
     /// [`CardError`] names the member.
     pub fn read(json: &[u8]) -> Result<AgentCard, CardError> {
-        let tree = json::read(json, CARD_BYTES_MAX, CARD_DEPTH_MAX)?;
+        AgentCard::read_within(json, CARD_BYTES_MAX)
+    }
+
+    /// The same with another limit of its bytes, such as
+    /// [`ClientLimits::card_bytes_max`](crate::client::ClientLimits::card_bytes_max).
+    ///
+    /// # Errors
+    /// [`CardError`] names the member.
+    pub fn read_within(json: &[u8], bytes_max: usize) -> Result<AgentCard, CardError> {
+        let tree = json::read(json, bytes_max, CARD_DEPTH_MAX)?;
         // serde_json has read it, so it is UTF-8 but for its strings, and those are checked, too.
         let raw = String::from_utf8_lossy(json).into_owned().into_boxed_str();
         let card = CardObject::of("", &tree).ok_or_else(|| not_an_object(""))?;

@@ -77,7 +77,7 @@ impl<T: Transport> Client<T> {
                 }
             }
         };
-        let artifacts_max = inner.built.limits.stream_artifacts_max;
+        let artifacts_max = inner.built.limits.artifacts_max;
         Ok(ClientStream {
             client: self.clone(),
             endpoint,
@@ -90,6 +90,7 @@ impl<T: Transport> Client<T> {
             caught: Caught::default(),
             put_back: None,
             attempts: 0,
+            opened_ms: inner.transport.now().mono_ms,
             taking_up: None,
             pause_due_ms: None,
             is_over: false,

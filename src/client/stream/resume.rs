@@ -2,7 +2,9 @@
 //!
 //! Law: the subscription is there before the task is read, so nothing falls between the two. Where
 //! the server counts it is told the number of the last event, and what it sends from there on is
-//! all that was missed. Anything else is compared with what was seen.
+//! all that was missed. Anything else is compared with what was seen. A server that takes the
+//! stream up but cuts it again at once is asked for the task instead; one that does neither is
+//! given up.
 
 use crate::{fault::FaultKind, model::ReceivedKind};
 
@@ -12,9 +14,13 @@ use super::{
     source::{EventOrigin, SourceRead},
 };
 
-/// Times that a stream is taken up without an event in between; the last is a minute after the
-/// first.
+/// Times that a stream is taken up without an event in between, or a subscription that lasted; the
+/// last is a minute after the first.
 pub(super) const ATTEMPTS_MAX: u32 = 8;
+
+/// Milliseconds after which a subscription has lasted: it has said more than looks at the task
+/// would have, if only that nothing happens.
+const LASTED_MS: u64 = 5_000;
 
 /// How far the taking-up of a stream is: `next` may be dropped wherever it waits.
 pub(super) struct TakingUp {
@@ -41,8 +47,13 @@ impl<T: Transport> ClientStream<T> {
         if self.task_id.is_empty() {
             return Err(cause.unwrap_or_else(ClientError::stream_lost));
         }
-        // A server that ends its streams early twice has nothing to say in them.
-        if cause.is_none() && self.attempts > 1 {
+        let now_ms = self.client.inner.transport.now().mono_ms;
+        if now_ms.saturating_sub(self.opened_ms) >= LASTED_MS {
+            self.attempts = 0;
+        }
+        // A server that ends its streams early twice has nothing to say in them, and one that was
+        // taken up so often without a word says it to whoever asks.
+        if self.attempts >= ATTEMPTS_MAX || cause.is_none() && self.attempts > 1 {
             self.source = EventOrigin::Polling;
             return Ok(());
         }
@@ -60,6 +71,7 @@ impl<T: Transport> ClientStream<T> {
             match taken {
                 Taken::Goes => {
                     self.taking_up = None;
+                    self.opened_ms = self.client.inner.transport.now().mono_ms;
                     return Ok(());
                 }
                 Taken::NotNow(error) => {
@@ -179,11 +191,9 @@ impl<T: Transport> ClientStream<T> {
             Err(error) => return Err(error),
         }
         self.catch_up(None, false)?;
-        if self.is_complete() {
-            self.is_final = true;
-        } else {
-            self.source = EventOrigin::Polling;
-        }
+        let is_complete = self.is_complete();
+        self.is_final |= is_complete;
+        self.source = if is_complete { EventOrigin::Nowhere } else { EventOrigin::Polling };
         Ok(Taken::Goes)
     }
 
@@ -197,8 +207,16 @@ impl<T: Transport> ClientStream<T> {
         let taken = self.read_task().await?;
         self.pause_due_ms = None;
         match taken {
-            Taken::Goes => Ok(()),
-            Taken::NotNow(error) => self.resume(Some(error)),
+            Taken::Goes => {
+                self.attempts = 0;
+                Ok(())
+            }
+            // It can be neither followed nor read.
+            Taken::NotNow(error) if self.attempts >= ATTEMPTS_MAX => Err(error),
+            Taken::NotNow(error) => {
+                self.opened_ms = self.client.inner.transport.now().mono_ms;
+                self.resume(Some(error))
+            }
         }
     }
 }
