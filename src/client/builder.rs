@@ -8,7 +8,7 @@ use super::{
     Binding, Client, ClientError, ClientErrorKind, ClientLimits, HttpUrl, Transport,
     card::{AgentCard, CardFreshness, ChooseError, ChosenInterface, Preferences, choose},
     client::SharedClient,
-    credentials::{Credentials, TokenCache, plan},
+    credentials::{Credentials, TokenCache, check_fields, plan},
     discover,
     endpoint::AgentEndpoint,
     retry::Backoff,
@@ -120,7 +120,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds a field that every request to the agent has, as HTTP field or as metadata of gRPC.
+    /// Adds a field that every request to the agent has, as HTTP field or as metadata of gRPC. One
+    /// that proves who calls goes only where [`Credentials`] may go: it is known by its name, which
+    /// has `authorization`, `authentication`, `cookie`, `token`, `secret`, `password`, `session`,
+    /// `credential`, `jwt` or `api-key` in it, or one of the words `auth`, `bearer`, `key`,
+    /// `signature`, `sid`; or is that of an API key of the card.
     ///
     /// # Errors
     /// `InvalidField` when the name is no token (RFC 9110 §5.1), the value has a control byte, or
@@ -205,7 +209,9 @@ impl ClientBuilder {
 
     pub(super) fn endpoint(&self, card: &AgentCard, interface: ChosenInterface) -> AgentEndpoint {
         let (to, is_card_origin) = (&interface.url.origin, interface.is_card_origin);
-        let credentials = plan(card, &self.credentials, to, is_card_origin);
+        let given = &self.credentials;
+        let fields = check_fields(self.fields.get(), card, given, to, is_card_origin);
+        let credentials = fields.and_then(|()| plan(card, given, to, is_card_origin));
         AgentEndpoint::new(interface, &self.extensions, &self.fields, credentials)
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     pin::pin,
+    sync::Arc,
     task::Poll,
 };
 
@@ -17,7 +18,7 @@ use super::{
     CallOptions, ClientError, ClientErrorKind, HttpRequest, HttpResponse, Transport,
     TransportError,
     client::SharedClient,
-    credentials::{CredentialPlan, CredentialsError},
+    credentials::{CredentialsError, HeldToken},
     endpoint::AgentEndpoint,
     format::ReplyHead,
     retry::{self, Failure},
@@ -53,7 +54,7 @@ impl<T: Transport> SharedClient<T> {
                 Err(error) => error,
             };
             let is_refused = error.kind == ClientErrorKind::Unauthorized;
-            if is_refused && attempts == 1 && self.forgets_token(endpoint).await {
+            if is_refused && attempts == 1 && self.forgets_token(scratch) {
                 // It may have been withdrawn: nothing was done, so a new one is tried once.
                 attempts += 1;
                 continue;
@@ -108,7 +109,7 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
         due_ms: u64,
     ) -> Result<T::Response, ClientError> {
-        let CallBuffers { written: call, target, fields, .. } = scratch;
+        let CallBuffers { written: call, target, fields, token, .. } = scratch;
         fields.clear();
         fields.extend(endpoint.fields.get());
         if let Some(media) = call.content_type {
@@ -125,7 +126,7 @@ impl<T: Transport> SharedClient<T> {
             fields.push(name, &after.to_string());
         }
         endpoint.write_target(call, target);
-        within(&self.transport, due_ms, self.authorize(endpoint, fields, target)).await??;
+        within(&self.transport, due_ms, self.authorize(endpoint, fields, target, token)).await??;
         let body_idle_ms = match written.op.is_streaming() {
             true => self.built.limits.stream_idle_ms,
             false => self.built.limits.idle_ms,
@@ -182,37 +183,34 @@ impl<T: Transport> SharedClient<T> {
         }
     }
 
-    /// Adds what says who calls.
+    /// Adds what says who calls; `used` is then the token, if the call has one.
     pub(super) async fn authorize(
         &self,
         endpoint: &AgentEndpoint,
         fields: &mut FieldLinesBuf,
         target: &mut String,
+        used: &mut Option<Arc<HeldToken>>,
     ) -> Result<(), ClientError> {
+        *used = None;
         let plan = endpoint.credentials.as_ref().map_err(|error| error.clone())?;
         fields.extend(plan.fields());
         plan.add_query(target);
         if let Some(oauth) = self.built.credentials.oauth.as_ref().filter(|_| plan.needs_token()) {
             let limits = &self.built.limits;
             let token = self.tokens.token(&self.transport, oauth, limits).await;
-            fields.extend(token.map_err(CredentialsError::from)?.fields());
+            let token = token.map_err(CredentialsError::from)?;
+            fields.extend(token.fields());
+            *used = Some(token);
         }
         Ok(())
     }
 
-    /// After a 401 to a call with a token: forgets the token; false: it had none.
-    async fn forgets_token(&self, endpoint: &AgentEndpoint) -> bool {
-        let needs_token = endpoint.credentials.as_ref().is_ok_and(CredentialPlan::needs_token);
-        let Some(oauth) = self.built.credentials.oauth.as_ref().filter(|_| needs_token) else {
-            return false;
-        };
-        match self.tokens.token(&self.transport, oauth, &self.built.limits).await {
-            Ok(refused) => {
-                self.tokens.forget(&refused);
-                true
-            }
-            Err(_) => false,
-        }
+    /// After a 401 to a call with a token: forgets that token, and no other that somebody has
+    /// fetched meanwhile; false: the call had none.
+    fn forgets_token(&self, scratch: &mut CallBuffers) -> bool {
+        let Some(refused) = scratch.token.take() else { return false };
+        self.tokens.forget(&refused);
+        true
     }
 }
 
@@ -240,7 +238,7 @@ pub(super) async fn read_all<T: Transport>(
     out: &mut Vec<u8>,
     (bytes_max, limit): (usize, &'static str),
     due_ms: u64,
-) -> Result<(), ClientError> {
+) -> Result<(), TransportError> {
     const LATE: TransportError = TransportError::Timeout("end of the response");
     let mut due = pin!(transport.sleep_until(due_ms));
     loop {
@@ -253,10 +251,10 @@ pub(super) async fn read_all<T: Transport>(
             return Ok(());
         }
         if out.len() > bytes_max {
-            return Err(TransportError::TooLarge(limit).into());
+            return Err(TransportError::TooLarge(limit));
         }
         if transport.now().mono_ms >= due_ms {
-            return Err(LATE.into());
+            return Err(LATE);
         }
     }
 }

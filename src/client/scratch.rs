@@ -10,6 +10,7 @@ use crate::{http::FieldLinesBuf, model::Received};
 
 use super::{
     ClientLimits,
+    credentials::HeldToken,
     format::{FormatBuffers, WrittenCall},
 };
 
@@ -29,6 +30,8 @@ pub(super) struct CallBuffers {
     pub target: String,
     /// The head.
     pub fields: FieldLinesBuf,
+    /// The OAuth token in it.
+    pub token: Option<Arc<HeldToken>>,
     /// Parses the answer.
     pub buffers: FormatBuffers,
     /// The answer.
@@ -74,6 +77,7 @@ impl Stash {
             written: WrittenCall::default(),
             target: String::new(),
             fields: FieldLinesBuf::default(),
+            token: None,
             buffers: FormatBuffers::new(&self.limits),
             said: ReplyBuf::default(),
         })
@@ -84,6 +88,7 @@ impl Stash {
             buffer.clear();
             buffer.shrink_to(KEPT_BYTES_MAX);
         }
+        scratch.token = None;
         self.give_said(std::mem::take(&mut scratch.said));
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < KEPT_MAX {

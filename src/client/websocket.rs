@@ -2,7 +2,8 @@
 //!
 //! Law: a session makes one call at a time, so nothing has to be told apart; who calls at the same
 //! time has another session. One that ended in the middle of a call is closed, all others wait for
-//! the next call.
+//! the next call, for as long as an idle connection may. Whom a session speaks for was said when it
+//! was opened: a call with another credential, or in another version, has a session of its own.
 
 use std::{
     future::poll_fn,
@@ -11,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    dialect::version::ProtocolVersion,
+    http::FieldLinesBuf,
     model::Op,
     ws::{self, OpCode, Reader, ReaderRules, WsEvent},
 };
@@ -45,8 +46,16 @@ pub(super) struct WsSession<R> {
     sent: usize,
     /// When the silence has been too long.
     silent_ms: Option<u64>,
-    /// What it was opened for.
-    version: ProtocolVersion,
+    /// What it was opened with, which says in which version it speaks and for whom.
+    opened: WsOpening,
+    /// Since when it waits for its next call, in ms of [`Now::mono_ms`](crate::service::Now).
+    idle_since_ms: u64,
+}
+
+/// Path, query and fields of the handshake, without those that each handshake has.
+struct WsOpening {
+    target: String,
+    fields: FieldLinesBuf,
 }
 
 /// What came.
@@ -65,19 +74,29 @@ impl<R> IdleSessions<R> {
         IdleSessions(Mutex::new(Vec::new()))
     }
 
-    pub fn take(&self) -> Option<WsSession<R>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    /// The session that waits for the shortest time. Those that have waited for `idle_ms` are
+    /// closed.
+    fn take(&self, now_ms: u64, idle_ms: u64) -> Option<WsSession<R>> {
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        close_old(&mut idle, now_ms, idle_ms);
+        idle.pop()
     }
 
     /// Keeps a session whose call was answered.
-    pub fn give(&self, mut session: WsSession<R>) {
+    fn give(&self, mut session: WsSession<R>, now_ms: u64, idle_ms: u64) {
         (session.input, session.at) = (Vec::new(), 0);
         session.out = Vec::new();
+        session.idle_since_ms = now_ms;
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        close_old(&mut idle, now_ms, idle_ms);
         if idle.len() < IDLE_MAX {
             idle.push(session);
         }
     }
+}
+
+fn close_old<R>(idle: &mut Vec<WsSession<R>>, now_ms: u64, idle_ms: u64) {
+    idle.retain(|session| now_ms.saturating_sub(session.idle_since_ms) < idle_ms);
 }
 
 impl<R: HttpResponse> WsSession<R> {
@@ -214,13 +233,35 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
         due_ms: u64,
     ) -> Result<WsSession<T::Response>, ClientError> {
-        while let Some(mut session) = self.sessions.take() {
+        self.write_opening(endpoint, scratch, due_ms).await?;
+        let idle_ms = self.built.limits.pool_idle_ms;
+        while let Some(mut session) = self.sessions.take(self.transport.now().mono_ms, idle_ms) {
+            let WsOpening { target, fields } = &session.opened;
+            let is_alike = *target == scratch.target && *fields == scratch.fields;
             // One that its server has closed, or speaks on by itself, would cost the call.
-            if session.version == endpoint.interface.version && session.is_quiet().await {
+            if is_alike && session.is_quiet().await {
                 return Ok(session);
             }
         }
         self.open_websocket(endpoint, scratch, due_ms).await
+    }
+
+    /// Writes what a session for this endpoint and who calls is opened with.
+    async fn write_opening(
+        &self,
+        endpoint: &AgentEndpoint,
+        scratch: &mut CallBuffers,
+        due_ms: u64,
+    ) -> Result<(), ClientError> {
+        let CallBuffers { target, fields, token, .. } = scratch;
+        fields.clear();
+        fields.extend(endpoint.fields.get());
+        target.clear();
+        let path = endpoint.interface.url.path.as_str();
+        target.push_str(path);
+        target.push(if path.contains('?') { '&' } else { '?' });
+        target.push_str("eventIds=1");
+        within(&self.transport, due_ms, self.authorize(endpoint, fields, target, token)).await?
     }
 
     /// Makes one call that is no stream.
@@ -247,15 +288,17 @@ impl<T: Transport> SharedClient<T> {
                 let call = (written.op, written.rpc_id);
                 endpoint.format.read_reply(buffers, call, head, body, received)?;
                 if !session.is_dirty() {
-                    self.sessions.give(session);
+                    let now_ms = self.transport.now().mono_ms;
+                    self.sessions.give(session, now_ms, self.built.limits.pool_idle_ms);
                 }
                 Ok(())
             }
         }
     }
 
-    /// Opens a session at an endpoint (RFC 6455 §4.1), whose events say their numbers.
-    pub(super) async fn open_websocket(
+    /// Opens a session with what was written for it (RFC 6455 §4.1), whose events say their
+    /// numbers.
+    async fn open_websocket(
         &self,
         endpoint: &AgentEndpoint,
         scratch: &mut CallBuffers,
@@ -263,15 +306,8 @@ impl<T: Transport> SharedClient<T> {
     ) -> Result<WsSession<T::Response>, ClientError> {
         let nonce = ws::client::key(self.transport.random());
         let CallBuffers { target, fields, .. } = scratch;
-        fields.clear();
-        fields.extend(endpoint.fields.get());
+        let opened = WsOpening { target: target.clone(), fields: fields.clone() };
         upgrade_fields(fields, &nonce, None);
-        target.clear();
-        let path = endpoint.interface.url.path.as_str();
-        target.push_str(path);
-        target.push(if path.contains('?') { '&' } else { '?' });
-        target.push_str("eventIds=1");
-        within(&self.transport, due_ms, self.authorize(endpoint, fields, target)).await??;
         let request = HttpRequest {
             method: HttpMethod::Get,
             origin: &endpoint.interface.url.origin,
@@ -295,8 +331,7 @@ impl<T: Transport> SharedClient<T> {
             ClientError::because(kind, error.to_string())
         })?;
         let (reader, input, out) = (Reader::default(), Vec::new(), Vec::new());
-        let version = endpoint.interface.version;
-        let (at, sent, silent_ms) = (0, 0, None);
-        Ok(WsSession { response, reader, input, at, out, sent, silent_ms, version })
+        let (at, sent, silent_ms, idle_since_ms) = (0, 0, None, 0);
+        Ok(WsSession { response, reader, input, at, out, sent, silent_ms, opened, idle_since_ms })
     }
 }

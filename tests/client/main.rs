@@ -10,6 +10,7 @@ mod codings;
 mod hostile;
 mod http;
 mod http2;
+mod identity;
 mod in_process;
 mod misbehaving;
 mod misbehaviours;

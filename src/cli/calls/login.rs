@@ -8,8 +8,8 @@ use peregrine::{
         ClientLimits, HttpOrigin, HttpUrl, Transport,
         card::{AgentCard, OAuthFlow, OAuthFlowKind, SecurityScheme},
         credentials::{
-            AuthorizationServer, OAuthClient, OAuthError, OAuthSource, Secret, Token, fetch_token,
-            oauth_exchange, poll_device, read_device_code, read_token, resolve_server,
+            AuthorizationServer, OAuthClient, OAuthError, OAuthSource, Secret, Token,
+            fetch_device_code, fetch_token, poll_device, refresh_token, resolve_server,
         },
     },
     model::time::rfc3339,
@@ -105,10 +105,7 @@ async fn by_device(
     server: &AuthorizationServer,
     limits: &ClientLimits,
 ) -> Result<Token, OAuthError> {
-    let request = client.ask_device(server)?;
-    let asked = oauth_exchange(transport, &request, limits).await;
-    let (status, body) = asked.map_err(OAuthError::Transport)?;
-    let code = read_device_code(status, &body)?;
+    let code = fetch_device_code(transport, client, server, limits).await?;
     tell(&format!("Open: {}\n", one_line(&code.verification_url)));
     tell(&format!("Code: {}\n", one_line(&code.user_code)));
     if let Some(url) = &code.verification_url_complete {
@@ -200,15 +197,9 @@ pub async fn kept(
     let mut client = OAuthClient::new(&*kept.client_id, OAuthSource::Server(server.clone()));
     client.secret = secret_for(&kept, settings.text("client-secret"));
     client.allows_plain_http = settings.is_on("allow-http-credentials")?;
-    let renewed = async {
-        let request = client.refresh(&server, &refresh)?;
-        let limits = ClientLimits::default();
-        let asked = oauth_exchange(transport, &request, &limits).await;
-        let (status, body) = asked.map_err(OAuthError::Transport)?;
-        read_token(status, &body, transport.now())
-    };
-    let mut token = renewed.await.map_err(refused)?;
-    token.refresh = token.refresh.or(Some(refresh));
+    let limits = ClientLimits::default();
+    let renewed = refresh_token(transport, &client, &server, refresh, &limits).await;
+    let token = renewed.map_err(refused)?;
     let kept = KeptToken { token, ..kept };
     file.put(&key, &kept)?;
     Ok(Some(kept.token.access))

@@ -6,15 +6,17 @@
 //! `Display` or error.
 
 mod error;
+mod field;
 mod oauth;
 mod plan;
 mod secret;
 
 pub use error::CredentialsError;
+pub(super) use field::check_fields;
 pub use oauth::{
     AuthorizationServer, DeviceCode, DevicePoll, HeldToken, OAuthClient, OAuthError, OAuthRequest,
-    OAuthSource, Token, TokenCache, fetch_token, metadata_urls, oauth_exchange, poll_device,
-    read_device_code, read_metadata, read_token, resolve_server,
+    OAuthSource, Token, TokenCache, fetch_device_code, fetch_token, metadata_urls, oauth_exchange,
+    poll_device, read_device_code, read_metadata, read_token, refresh_token, resolve_server,
 };
 pub use plan::{CredentialPlan, plan};
 pub use secret::Secret;

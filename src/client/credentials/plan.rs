@@ -95,7 +95,7 @@ pub fn plan(
 }
 
 /// Whether credentials may go there at all.
-fn may_go(
+pub(super) fn may_go(
     given: &Credentials,
     to: &HttpOrigin,
     is_card_origin: bool,

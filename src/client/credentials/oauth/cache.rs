@@ -16,7 +16,7 @@ use crate::{
 
 use super::{
     super::plan, AuthorizationServer, OAuthClient, OAuthError, Token, oauth_exchange, read_token,
-    resolve_server,
+    refresh_token, resolve_server,
 };
 
 /// A token as it is sent.
@@ -182,20 +182,16 @@ impl TokenCache {
         };
         self.lock().server = Some(server.clone());
         if let Some(refresh) = refresh {
-            let request = client.refresh(&server, &refresh)?;
-            let (status, body) = oauth_exchange(transport, &request, limits).await?;
-            match read_token(status, &body, transport.now()) {
-                // RFC 6749 §6: without a new one the old refresh token stays good.
-                Ok(token) => {
-                    return Ok(Token { refresh: token.refresh.or(Some(refresh)), ..token });
-                }
-                Err(error) if client.secret.is_none() => return Err(client.hide(error)),
+            match refresh_token(transport, client, &server, refresh, limits).await {
+                Ok(token) => return Ok(token),
+                Err(error @ OAuthError::Transport(_)) => return Err(error),
+                Err(error) if client.secret.is_none() => return Err(error),
                 // It may be refreshed no longer, but the client can prove who it is.
                 Err(_) => {}
             }
         }
         let request = client.client_credentials(&server)?;
         let (status, body) = oauth_exchange(transport, &request, limits).await?;
-        read_token(status, &body, transport.now()).map_err(|error| client.hide(error))
+        read_token(status, &body, transport.now()).map_err(|error| client.hide(error, None))
     }
 }

@@ -23,7 +23,9 @@ pub use cache::{HeldToken, TokenCache};
 pub use metadata::{metadata_urls, read_metadata};
 pub use request::OAuthRequest;
 pub use response::{DeviceCode, DevicePoll, Token, read_device_code, read_token};
-pub use run::{fetch_token, oauth_exchange, poll_device, resolve_server};
+pub use run::{
+    fetch_device_code, fetch_token, oauth_exchange, poll_device, refresh_token, resolve_server,
+};
 
 /// A client as its authorization server knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]

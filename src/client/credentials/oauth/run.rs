@@ -1,21 +1,19 @@
 //! The flows over a transport.
 //!
 //! Law: a redirect is not followed: a secret goes where the caller said. An error shows no secret,
-//! even where the server repeats one.
-
-use std::future::poll_fn;
+//! even where the server repeats one. A request has `head_ms` for its whole answer.
 
 use crate::{
     client::{
         ClientLimits, HttpMethod, HttpRequest, HttpResponse, HttpUrl, HttpVersion, Transport,
-        TransportError,
+        TransportError, exchange::read_all,
     },
     http::{FieldLines, FieldLinesBuf},
 };
 
 use super::{
     AuthorizationServer, DeviceCode, DevicePoll, OAuthClient, OAuthError, OAuthRequest,
-    OAuthSource, Token, metadata_urls, read_metadata, read_token,
+    OAuthSource, Secret, Token, metadata_urls, read_device_code, read_metadata, read_token,
 };
 
 /// Bytes of a document of an authorization server: 256 KiB. Metadata has up to 10 KiB.
@@ -67,7 +65,42 @@ pub async fn fetch_token<T: Transport>(
     let server = resolve_server(transport, client, limits).await?;
     let request = client.client_credentials(&server)?;
     let (status, body) = oauth_exchange(transport, &request, limits).await?;
-    read_token(status, &body, transport.now()).map_err(|error| client.hide(error))
+    read_token(status, &body, transport.now()).map_err(|error| client.hide(error, None))
+}
+
+/// A new token with the refresh token of the last one, which stays good where the server names no
+/// other (RFC 6749 §6).
+///
+/// # Errors
+/// [`OAuthError`]
+pub async fn refresh_token<T: Transport>(
+    transport: &T,
+    client: &OAuthClient,
+    server: &AuthorizationServer,
+    refresh: Secret,
+    limits: &ClientLimits,
+) -> Result<Token, OAuthError> {
+    let request = client.refresh(server, &refresh)?;
+    let (status, body) = oauth_exchange(transport, &request, limits).await?;
+    match read_token(status, &body, transport.now()) {
+        Ok(token) => Ok(Token { refresh: token.refresh.or(Some(refresh)), ..token }),
+        Err(error) => Err(client.hide(error, Some(&refresh))),
+    }
+}
+
+/// The codes of the device flow (RFC 8628 §3.1).
+///
+/// # Errors
+/// [`OAuthError`]
+pub async fn fetch_device_code<T: Transport>(
+    transport: &T,
+    client: &OAuthClient,
+    server: &AuthorizationServer,
+    limits: &ClientLimits,
+) -> Result<DeviceCode, OAuthError> {
+    let request = client.ask_device(server)?;
+    let (status, body) = oauth_exchange(transport, &request, limits).await?;
+    read_device_code(status, &body).map_err(|error| client.hide(error, None))
 }
 
 /// Asks for the token of the device flow until there is one, or never will be.
@@ -92,7 +125,7 @@ pub async fn poll_device<T: Transport>(
         let token = token.and_then(|(status, body)| read_token(status, &body, transport.now()));
         match token {
             Ok(token) => return Ok(token),
-            Err(error) => last = Some(client.hide(error)),
+            Err(error) => last = Some(client.hide(error, Some(&code.device_code))),
         }
     }
 }
@@ -118,6 +151,7 @@ async fn ask<T: Transport>(
     body: &[u8],
     limits: &ClientLimits,
 ) -> Result<Answer, TransportError> {
+    let due_ms = transport.now().mono_ms.saturating_add(limits.head_ms);
     let request = HttpRequest {
         method,
         origin: &url.origin,
@@ -125,35 +159,27 @@ async fn ask<T: Transport>(
         fields,
         body,
         version: HttpVersion::Any,
-        head_due_ms: transport.now().mono_ms.saturating_add(limits.head_ms),
+        head_due_ms: due_ms,
         body_idle_ms: limits.idle_ms,
         is_repeatable: method == HttpMethod::Get,
     };
     let mut response = transport.request(request).await?;
     let mut read = Vec::new();
-    loop {
-        // One byte more than fits, to see that there is more.
-        let room = (DOCUMENT_BYTES_MAX + 1).saturating_sub(read.len());
-        if room == 0 {
-            return Err(TransportError::TooLarge("DOCUMENT_BYTES_MAX"));
-        }
-        if !poll_fn(|cx| response.poll_read(cx, &mut read, room)).await? {
-            return Ok((response.status(), read));
-        }
-    }
+    let limit = (DOCUMENT_BYTES_MAX, "DOCUMENT_BYTES_MAX");
+    read_all(transport, &mut response, &mut read, limit, due_ms).await?;
+    Ok((response.status(), read))
 }
 
 impl OAuthClient {
-    /// The error without a description that repeats the secret.
-    pub(super) fn hide(&self, error: OAuthError) -> OAuthError {
-        match (error, &self.secret) {
-            (OAuthError::Refused { code, description }, Some(secret))
-                if description.contains(secret.expose()) || code.contains(secret.expose()) =>
-            {
-                let code = code.replace(secret.expose(), "");
-                OAuthError::Refused { code, description: String::new() }
+    /// The error without a text that repeats the client's secret, or another one that was `sent`.
+    pub(super) fn hide(&self, error: OAuthError, sent: Option<&Secret>) -> OAuthError {
+        let OAuthError::Refused { mut code, mut description } = error else { return error };
+        let secrets = self.secret.iter().chain(sent).map(Secret::expose);
+        for secret in secrets.filter(|secret| !secret.is_empty()) {
+            if description.contains(secret) || code.contains(secret) {
+                (code, description) = (code.replace(secret, ""), String::new());
             }
-            (error, _) => error,
         }
+        OAuthError::Refused { code, description }
     }
 }

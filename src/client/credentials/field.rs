@@ -1,0 +1,116 @@
+//! Fields of the caller that prove who calls, by their names.
+//!
+//! Law: a field that may hold a credential goes where credentials may go and nowhere else. A name
+//! that only looks like one costs its caller a word of permission; one that is missed costs a
+//! secret: so the rule takes in too much rather than too little.
+
+use crate::{
+    client::{
+        HttpOrigin,
+        card::{AgentCard, ApiKeyLocation, SecurityScheme},
+    },
+    http::FieldLines,
+};
+
+use super::{Credentials, CredentialsError, plan::may_go};
+
+/// What a name has in it, without its hyphens, that holds a credential.
+const PARTS: &[&str] = &[
+    "authoriz",
+    "authentic",
+    "apikey",
+    "cookie",
+    "credential",
+    "jwt",
+    "passw",
+    "secret",
+    "session",
+    "token",
+];
+/// Words between hyphens that say the same; they would be found in too many longer ones.
+const WORDS: &[&str] = &["auth", "bearer", "key", "signature", "sid"];
+/// Names that have such a word and hold no credential.
+const HARMLESS: &[&str] = &["idempotency-key"];
+
+/// Whether a field of this name proves who calls: `Authorization`, `Proxy-Authorization`, `Cookie`,
+/// `X-Api-Key`, `X-Auth-Token` and the like.
+pub(super) fn names_credential(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    if HARMLESS.contains(&lower.as_str()) {
+        return false;
+    }
+    let mut words = lower.split(['-', '_', '.']);
+    let joined: String = lower.split(['-', '_', '.']).collect();
+    words.any(|word| WORDS.contains(&word)) || PARTS.iter().any(|part| joined.contains(part))
+}
+
+/// Whether the fields that a caller adds may go to `to`, an interface of `card`; see
+/// [`plan`](super::plan()). The name of a field in which the card wants an API key names a
+/// credential, too.
+///
+/// # Errors
+/// [`CredentialsError::OtherOrigin`], [`CredentialsError::PlainHttp`].
+pub(in crate::client) fn check_fields(
+    fields: FieldLines<'_>,
+    card: &AgentCard,
+    given: &Credentials,
+    to: &HttpOrigin,
+    is_card_origin: bool,
+) -> Result<(), CredentialsError> {
+    let is_key_of_card = |name: &str| {
+        card.security_schemes.values().any(|scheme| match scheme {
+            SecurityScheme::ApiKey(key) => {
+                key.location == ApiKeyLocation::Header && key.name.eq_ignore_ascii_case(name)
+            }
+            SecurityScheme::Http(_)
+            | SecurityScheme::OAuth2(_)
+            | SecurityScheme::OpenIdConnect(_)
+            | SecurityScheme::MutualTls(_)
+            | SecurityScheme::Unknown(_) => false,
+        })
+    };
+    match fields.iter().any(|(name, _)| names_credential(name) || is_key_of_card(name)) {
+        true => may_go(given, to, is_card_origin),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_proves_who_calls_is_known_by_its_name() {
+        for name in [
+            "Authorization",
+            "proxy-authorization",
+            "X-Forwarded-Authorization",
+            "Cookie",
+            "X-API-Key",
+            "apikey",
+            "api_key",
+            "Ocp-Apim-Subscription-Key",
+            "X-Auth",
+            "X-Auth-Token",
+            "x-amz-security-token",
+            "X-Session-Id",
+            "PRIVATE-TOKEN",
+            "X-Client-Secret",
+            "x-hub-signature",
+        ] {
+            assert!(names_credential(name), "{name}");
+        }
+        for name in [
+            "X-Tenant",
+            "Author",
+            "X-Authority",
+            "Idempotency-Key",
+            "traceparent",
+            "X-Request-Id",
+            "X-Keyboard",
+            "Monkey",
+        ] {
+            assert!(!names_credential(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Who a call says that it is: where that may go, how long it is good, and who shares it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use peregrine::client::{
+    Client, ClientBuilder, ClientError, ClientErrorKind, ClientLimits, HttpOrigin, HttpRequest,
+    SendRequest, TransportError,
+    card::AgentCard,
+    credentials::{
+        AuthorizationServer, Credentials, CredentialsError, OAuthClient, OAuthError, OAuthSource,
+        Secret, fetch_token, refresh_token,
+    },
+};
+
+use crate::scripted::*;
+
+/// A client of the card of `card_url` whose interface is at `url`.
+fn with_field(name: &str, url: &str, given: Credentials) -> Client<Scripted> {
+    let card = AgentCard::read(card("HTTP+JSON", url).as_bytes()).unwrap();
+    let card_url = HttpOrigin::parse("https://agent.test/card").unwrap();
+    let builder = ClientBuilder::new().credentials(given).field(name, "hidden").unwrap();
+    builder.connect_over(Scripted::new(|_| Reply::json(MESSAGE)), card, Some(card_url)).unwrap()
+}
+
+fn said(client: &Client<Scripted>) -> (Result<(), ClientError>, String) {
+    let sent = settled(client.send(&SendRequest::text("hello"))).map(|_| ());
+    (sent, client.transport().fields.lock().unwrap().concat())
+}
+
+#[test]
+fn a_field_that_proves_who_calls_goes_where_credentials_go() {
+    const NAMES: [&str; 4] = ["Authorization", "Cookie", "X-API-Key", "x-auth-token"];
+    let elsewhere = [
+        ("https://evil.test", CredentialsError::OtherOrigin as fn(_) -> _),
+        ("http://agent.test", CredentialsError::OtherOrigin as fn(_) -> _),
+    ];
+    for name in NAMES {
+        for (url, error) in elsewhere {
+            let (sent, fields) = said(&with_field(name, url, Credentials::default()));
+            let origin = HttpOrigin::parse(url).unwrap().origin;
+            let expected = ClientErrorKind::Credentials(error(origin));
+            assert_eq!(sent.unwrap_err().kind, expected, "{name} {url}");
+            assert_eq!(fields, "");
+        }
+        let (sent, fields) =
+            said(&with_field(name, "https://agent.test/a", Credentials::default()));
+        assert!(sent.is_ok() && fields.contains(&format!("{name}: hidden\r\n")), "{fields}");
+        let allows_other_origins = Credentials {
+            allows_other_origins: true,
+            allows_plain_http: true,
+            ..Credentials::default()
+        };
+        let (sent, fields) = said(&with_field(name, "http://other.test", allows_other_origins));
+        assert!(sent.is_ok() && fields.contains("hidden"), "{fields}");
+    }
+    // Over plain http to another machine even where the card came from there.
+    let given = Credentials { allows_other_origins: true, ..Credentials::default() };
+    let (sent, fields) = said(&with_field("Cookie", "http://other.test", given));
+    let kind = sent.unwrap_err().kind;
+    let is_plain = matches!(kind, ClientErrorKind::Credentials(CredentialsError::PlainHttp(_)));
+    assert!(is_plain && fields.is_empty(), "{kind:?}");
+    // Any other field goes everywhere.
+    let (sent, fields) = said(&with_field("X-Tenant", "https://evil.test", Credentials::default()));
+    assert!(sent.is_ok() && fields.contains("X-Tenant: hidden"));
+}
+
+#[test]
+fn a_field_in_which_the_card_wants_a_key_is_one() {
+    let card = r#"{"name":"A","supportedInterfaces":[{"url":"https://evil.test","protocolBinding":
+        "HTTP+JSON","protocolVersion":"1.0"}],"securitySchemes":{"k":{"apiKeySecurityScheme":
+        {"location":"header","name":"x-tenant"}}}}"#;
+    let card = AgentCard::read(card.as_bytes()).unwrap();
+    let card_url = HttpOrigin::parse("https://agent.test/card").unwrap();
+    let builder = ClientBuilder::new().field("X-Tenant", "hidden").unwrap();
+    let transport = Scripted::new(|_| Reply::json(MESSAGE));
+    let client = builder.connect_over(transport, card, Some(card_url)).unwrap();
+    let (sent, fields) = said(&client);
+    assert!(matches!(sent.unwrap_err().kind, ClientErrorKind::Credentials(_)));
+    assert_eq!(fields, "");
+}
+
+fn oauth() -> OAuthClient {
+    let token_url = HttpOrigin::parse("https://login.test/token").unwrap();
+    let server = AuthorizationServer { token_url, device_url: None };
+    let secret = Some(Secret::new("hidden-secret"));
+    OAuthClient { secret, ..OAuthClient::new("me", OAuthSource::Server(server)) }
+}
+
+/// A client whose token comes from `login.test`, and whose agent is at `agent.test`.
+fn with_tokens(transport: Scripted, binding: &str) -> Client<Scripted> {
+    let card = AgentCard::read(card(binding, "https://agent.test").as_bytes()).unwrap();
+    let given = Credentials { oauth: Some(oauth()), ..Credentials::default() };
+    let limits = ClientLimits { pool_idle_ms: 1_000_000, ..ClientLimits::default() };
+    let builder = ClientBuilder::new().credentials(given).limits(limits);
+    builder.connect_over(transport, card, None).unwrap()
+}
+
+fn token(number: u64) -> Reply {
+    Reply::json(&format!(r#"{{"access_token":"token-{number}","expires_in":100}}"#))
+}
+
+fn is_for_token(request: &HttpRequest<'_>) -> bool {
+    request.origin.to_string() == "https://login.test"
+}
+
+fn asked_of(client: &Client<Scripted>, origin: &str) -> usize {
+    let asked = client.transport().asked.lock().unwrap();
+    asked.iter().filter(|url| url.starts_with(origin)).count()
+}
+
+#[test]
+fn a_refusal_costs_the_token_that_was_refused_and_no_other() {
+    let (fetched, clock) = (AtomicU64::new(0), Arc::new(AtomicU64::new(1)));
+    let time = Arc::clone(&clock);
+    let transport = Scripted::with_clock(&clock, move |request| {
+        if is_for_token(request) {
+            return token(fetched.fetch_add(1, Relaxed) + 1);
+        }
+        let lines = String::from_utf8(request.fields.lines().to_vec()).unwrap();
+        if lines.contains("token-1\r\n") {
+            // The token grows old while it is refused.
+            time.store(80_000, Relaxed);
+            return Reply::of(401, &[], "");
+        }
+        Reply::json(MESSAGE)
+    });
+    let client = with_tokens(transport, "HTTP+JSON");
+    settled(client.send(&SendRequest::text("hello"))).unwrap();
+    // Nobody fetches one to forget it.
+    assert_eq!(asked_of(&client, "https://login.test"), 2);
+}
+
+#[test]
+fn an_authorization_server_that_never_ends_its_answer_is_not_waited_for() {
+    let transport = Scripted::new(|_| {
+        let mut reply = token(1);
+        reply.pieces.push_back(Piece::Silence);
+        reply
+    });
+    let error = settled(fetch_token(&transport, &oauth(), &ClientLimits::default())).unwrap_err();
+    let is_late = matches!(&error, OAuthError::Transport(TransportError::Timeout(_)));
+    assert!(is_late, "{error:?}");
+}
+
+#[test]
+fn a_secret_that_the_authorization_server_repeats_is_not_shown() {
+    for repeated in ["hidden-secret", "hidden-refresh"] {
+        let transport = Scripted::new(move |_| {
+            let said = format!(r#"{{"error":"x {repeated}","error_description":"{repeated}!"}}"#);
+            Reply::of(400, &[], &said)
+        });
+        let (client, limits) = (oauth(), ClientLimits::default());
+        let OAuthSource::Server(server) = &client.source else { panic!("a server") };
+        let refresh = Secret::new("hidden-refresh");
+        let renewed = refresh_token(&transport, &client, server, refresh, &limits);
+        let error = settled(renewed).unwrap_err();
+        assert!(matches!(error, OAuthError::Refused { .. }));
+        assert!(!format!("{error} {error:?}").contains("hidden"), "{error:?}");
+    }
+}
+
+/// A WebSocket for the calls from number `first` on.
+fn answering(request: &HttpRequest<'_>, first: u64) -> Reply {
+    Reply::socket(request, (first..first + 3).map(|id| vec![result(id, MESSAGE)]).collect())
+}
+
+#[test]
+fn a_session_is_not_used_for_whom_it_was_not_opened() {
+    let (fetched, opened) = (AtomicU64::new(0), AtomicU64::new(0));
+    let clock = Arc::new(AtomicU64::new(1));
+    let transport = Scripted::with_clock(&clock, move |request| match is_for_token(request) {
+        true => token(fetched.fetch_add(1, Relaxed) + 1),
+        // The first is good for two calls, and would be for a third.
+        false => answering(request, opened.fetch_add(2, Relaxed) + 1),
+    });
+    let client = with_tokens(transport, "WEBSOCKET");
+    for _ in 0..2 {
+        settled(client.send(&SendRequest::text("hello"))).unwrap();
+    }
+    assert_eq!(asked_of(&client, "https://agent.test"), 1);
+    // The token is renewed half a minute before it expires, and the session is still young.
+    clock.store(71_000, Relaxed);
+    settled(client.send(&SendRequest::text("hello"))).unwrap();
+    assert_eq!(asked_of(&client, "https://agent.test"), 2);
+    let fields = client.transport().fields.lock().unwrap().concat();
+    assert!(fields.contains("token-1\r\n") && fields.contains("token-2\r\n"));
+}
+
+#[test]
+fn a_session_is_kept_no_longer_than_any_connection() {
+    let (opened, clock) = (AtomicU64::new(0), Arc::new(AtomicU64::new(1)));
+    let transport = Scripted::with_clock(&clock, move |request| {
+        answering(request, opened.fetch_add(2, Relaxed) + 1)
+    });
+    let client = client(transport, "WEBSOCKET", "http://agent.test");
+    let idle_ms = ClientLimits::default().pool_idle_ms;
+    settled(client.send(&SendRequest::text("hello"))).unwrap();
+    clock.fetch_add(idle_ms - 1, Relaxed);
+    settled(client.send(&SendRequest::text("hello"))).unwrap();
+    assert_eq!(asked_of(&client, "http://agent.test"), 1);
+    clock.fetch_add(idle_ms, Relaxed);
+    settled(client.send(&SendRequest::text("hello"))).unwrap();
+    assert_eq!(asked_of(&client, "http://agent.test"), 2);
+}
