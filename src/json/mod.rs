@@ -90,3 +90,16 @@ pub fn check(text: &[u8], depth_max: usize) -> Result<(), JsonError> {
     }
     Ok(())
 }
+
+/// Whether `text` can stand between the quotes of a string (RFC 8259 §7), in time linear in its
+/// length; it needs no memory.
+///
+/// False for what is not UTF-8, a bare quote or control character, a backslash that begins no
+/// escape, and half a surrogate pair: what [`check`] refuses of it in quotes.
+#[inline]
+pub fn is_text(text: &[u8]) -> bool {
+    // Branch-free, so that the compiler can use vector instructions.
+    let is_plain =
+        |plain, &byte: &u8| plain & (b' '..0x80).contains(&byte) & (byte != b'"') & (byte != b'\\');
+    text.iter().fold(true, is_plain) || (slow::is_text(text) && str::from_utf8(text).is_ok())
+}

@@ -91,6 +91,12 @@ pub(super) fn is_string(text: &[u8]) -> bool {
     scan.string().is_ok() && scan.at == text.len()
 }
 
+/// Whether `text` can stand between two quotes; it need not be UTF-8.
+pub(super) fn is_text(text: &[u8]) -> bool {
+    let mut scan = ByteCursor { src: text, at: 0 };
+    scan.text().is_ok() && scan.at == text.len()
+}
+
 /// The open brackets, one bit each: 1 for an object.
 #[derive(Default)]
 struct Nest {
@@ -220,14 +226,17 @@ impl ByteCursor<'_> {
     /// RFC 8259 §7, and each escaped surrogate must be half of a pair.
     fn string(&mut self) -> Result<(), JsonError> {
         self.eat(b'"')?;
+        self.text()?;
+        self.eat(b'"')
+    }
+
+    /// What stands between quotes: up to the next one, or the end.
+    fn text(&mut self) -> Result<(), JsonError> {
         loop {
             match self.peek() {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(());
-                }
+                Some(b'"') | None => return Ok(()),
                 Some(b'\\') => self.escape()?,
-                Some(0..0x20) | None => return Err(self.fail()),
+                Some(0..0x20) => return Err(self.fail()),
                 Some(_) => self.at += 1,
             }
         }

@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt};
 
 use super::json::ValueError;
 use crate::json::{
-    base64, check,
+    base64, is_text,
     write::{canonical_raw, push_escaped, unescape},
 };
 
@@ -36,9 +36,10 @@ impl<'a> RawText<'a> {
     /// [`ValueError::NotRawText`] for a bare quote or control character, a backslash that begins no
     /// escape, and half a surrogate pair.
     pub fn parse(raw: &'a str) -> Result<RawText<'a>, ValueError> {
-        // Nothing but one whole string begins and ends with a quote and has no other bare one.
-        let quoted = check(format!("\"{raw}\"").as_bytes(), 0);
-        quoted.map(|()| RawText(raw.as_bytes())).map_err(|_| ValueError::NotRawText)
+        match is_text(raw.as_bytes()) {
+            true => Ok(RawText(raw.as_bytes())),
+            false => Err(ValueError::NotRawText),
+        }
     }
 
     /// Raw text that was checked before: read from JSON, or packed.

@@ -9,16 +9,18 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use peregrine::json::write::{canonical_raw, push_escaped, push_string, unescape};
-use peregrine::json::{DEPTH_CAP, JsonError, Kind, Parser, Source, Value, base64, check};
+use peregrine::json::{DEPTH_CAP, JsonError, Kind, Parser, Source, Value, base64, check, is_text};
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
 /// A document is accepted exactly when serde_json accepts it, apart from the list above; what
-/// is accepted has the same text, and what is refused says where. [`check`] says the same.
+/// is accepted has the same text, and what is refused says where. [`check`] says the same, and [`is_text`] of what is in quotes.
 pub fn agrees_with_serde(bytes: &[u8]) {
     let mut parser = Parser::new();
     let ours = parser.parse(bytes, DEPTH_CAP);
     assert_eq!(check(bytes, DEPTH_CAP), ours.map(|_| ()));
+    let quoted = [b"\"", bytes, b"\""].concat();
+    assert_eq!(is_text(bytes), check(&quoted, 0).is_ok());
     let theirs = serde_json::from_slice::<&RawValue>(bytes);
     match (ours, theirs) {
         (Ok(value), Ok(raw)) => assert_eq!(value.raw_str(), raw.get()),
