@@ -4,7 +4,10 @@
 //! nothing. Memory that one large answer took is not kept; that of a call that was dropped is
 //! freed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use crate::{http::FieldLinesBuf, model::Received};
 
@@ -34,8 +37,41 @@ pub(super) struct CallBuffers {
     pub token: Option<Arc<HeldToken>>,
     /// Parses the answer.
     pub buffers: FormatBuffers,
+    /// Bytes of a stream of events that were read together.
+    pub input: Vec<u8>,
     /// The answer.
     pub said: ReplyBuf,
+}
+
+/// Memory that is given back when its owner is dropped.
+pub(super) struct LentBuffers {
+    /// There until it is dropped.
+    buffers: Option<Box<CallBuffers>>,
+    stash: Arc<Stash>,
+}
+
+impl Deref for LentBuffers {
+    type Target = CallBuffers;
+
+    fn deref(&self) -> &CallBuffers {
+        let Some(buffers) = &self.buffers else { unreachable!("it was dropped") };
+        buffers
+    }
+}
+
+impl DerefMut for LentBuffers {
+    fn deref_mut(&mut self) -> &mut CallBuffers {
+        let Some(buffers) = &mut self.buffers else { unreachable!("it was dropped") };
+        buffers
+    }
+}
+
+impl Drop for LentBuffers {
+    fn drop(&mut self) {
+        if let Some(buffers) = self.buffers.take() {
+            self.stash.give(buffers);
+        }
+    }
 }
 
 /// What a server said.
@@ -71,6 +107,11 @@ impl Stash {
         scratch
     }
 
+    /// The same, given back by itself.
+    pub fn lend(self: &Arc<Stash>) -> LentBuffers {
+        LentBuffers { buffers: Some(self.take()), stash: Arc::clone(self) }
+    }
+
     fn fresh(&self) -> Box<CallBuffers> {
         Box::new(CallBuffers {
             packed: Vec::new(),
@@ -79,12 +120,14 @@ impl Stash {
             fields: FieldLinesBuf::default(),
             token: None,
             buffers: FormatBuffers::new(&self.limits),
+            input: Vec::new(),
             said: ReplyBuf::default(),
         })
     }
 
     pub fn give(&self, mut scratch: Box<CallBuffers>) {
-        for buffer in [&mut scratch.packed, &mut scratch.written.body] {
+        let CallBuffers { packed, written, input, .. } = &mut *scratch;
+        for buffer in [packed, &mut written.body, input] {
             buffer.clear();
             buffer.shrink_to(KEPT_BYTES_MAX);
         }

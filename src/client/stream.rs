@@ -18,7 +18,7 @@ use super::{
     answer::extension_list,
     endpoint::AgentEndpoint,
     exchange::{Written, within},
-    scratch::CallBuffers,
+    scratch::LentBuffers,
     seen::{Seeing, Seen},
 };
 use resume::TakingUp;
@@ -32,7 +32,7 @@ pub struct ClientStream<T: Transport> {
     client: Client<T>,
     endpoint: Arc<AgentEndpoint>,
     written: Written,
-    scratch: Box<CallBuffers>,
+    scratch: LentBuffers,
     source: EventOrigin<T>,
     seen: Seen,
     /// The task, in its raw spelling; empty: unknown yet.

@@ -2,7 +2,8 @@
 //!
 //! Laws: the events are the same wherever the stream was cut. Memory is bounded by one limit on
 //! a line and on the data of an event; what is beyond it ends the stream with an error. An
-//! event not ended by a blank line is never delivered.
+//! event not ended by a blank line is never delivered. Data is given as the bytes that came, since
+//! whoever reads it as JSON sees whether it is UTF-8.
 
 use std::mem;
 
@@ -28,8 +29,8 @@ impl std::error::Error for SseError {}
 pub struct SseEvent<'p> {
     /// The event type, `message` when the stream names none.
     pub kind: &'p str,
-    /// The data lines joined by LF.
-    pub data: &'p str,
+    /// The data lines joined by LF; what is not UTF-8 in it is as it came.
+    pub data: &'p [u8],
     /// The last event id the stream has set so far, empty when none.
     pub id: &'p str,
 }
@@ -49,7 +50,7 @@ pub struct ParsedStep<'p> {
 /// let mut parser = peregrine::sse::SseParser::new(1024);
 /// let step = parser.advance(b"id: 1\ndata: a\ndata: b\n\nda")?;
 /// let event = step.event.unwrap();
-/// assert_eq!((event.kind, event.data, event.id), ("message", "a\nb", "1"));
+/// assert_eq!((event.kind, event.data, event.id), ("message", &b"a\nb"[..], "1"));
 /// assert_eq!(step.ate, 23);
 /// # Ok::<(), peregrine::sse::SseError>(())
 /// ```
@@ -58,7 +59,7 @@ pub struct SseParser {
     bytes_max: usize,
     /// The beginning of a line whose end has not come yet.
     line: Vec<u8>,
-    data: String,
+    data: Vec<u8>,
     kind: String,
     /// Set by `id` fields, takes effect when an event ends.
     id_next: String,
@@ -81,7 +82,7 @@ impl SseParser {
         Self {
             bytes_max,
             line: Vec::new(),
-            data: String::new(),
+            data: Vec::new(),
             kind: String::new(),
             id_next: String::new(),
             sets_id: false,
@@ -106,7 +107,7 @@ impl SseParser {
         }
         let mut ate = 0;
         // The only data of the event so far, if it lies in `input`.
-        let mut only: Option<&'p str> = None;
+        let mut only: Option<&'p [u8]> = None;
         while !self.failed {
             let rest = input.get(ate..).unwrap_or_default();
             if rest.is_empty() {
@@ -158,7 +159,7 @@ impl SseParser {
 
     /// Completes a line that did not come in one piece; yields whether an event is ready.
     #[cold]
-    fn end_line(&mut self, part: &[u8], only: &mut Option<&str>) -> bool {
+    fn end_line(&mut self, part: &[u8], only: &mut Option<&[u8]>) -> bool {
         let mut line = mem::take(&mut self.line);
         line.extend_from_slice(part);
         // What such a line says does not lie in the input.
@@ -172,7 +173,7 @@ impl SseParser {
     }
 
     /// Interprets one line; yields whether an event is ready.
-    fn line<'p>(&mut self, line: &'p [u8], only: &mut Option<&'p str>) -> bool {
+    fn line<'p>(&mut self, line: &'p [u8], only: &mut Option<&'p [u8]>) -> bool {
         let mut line = line;
         if mem::take(&mut self.at_start) {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
@@ -198,26 +199,22 @@ impl SseParser {
     }
 
     /// "Append the field value to the data buffer, then append a single U+000A LINE FEED."
-    fn data<'p>(&mut self, value: &'p [u8], only: &mut Option<&'p str>) {
-        if self.data.is_empty()
-            && only.is_none()
-            && let Ok(text) = str::from_utf8(value)
-        {
-            *only = Some(text);
+    fn data<'p>(&mut self, value: &'p [u8], only: &mut Option<&'p [u8]>) {
+        if self.data.is_empty() && only.is_none() {
+            *only = Some(value);
             return;
         }
         self.keep(only.take());
-        self.data.push_str(&String::from_utf8_lossy(value));
-        self.data.push('\n');
+        self.keep(Some(value));
         // The LF after the last line is not part of the data.
         self.failed |= self.data.len() - 1 > self.bytes_max;
     }
 
     /// Copies data that will not stay where it lies.
-    fn keep(&mut self, only: Option<&str>) {
-        if let Some(text) = only {
-            self.data.push_str(text);
-            self.data.push('\n');
+    fn keep(&mut self, only: Option<&[u8]>) {
+        if let Some(data) = only {
+            self.data.extend_from_slice(data);
+            self.data.push(b'\n');
         }
     }
 
@@ -242,7 +239,7 @@ impl SseParser {
     /// "Dispatch the event"; yields whether there is one.
     fn blank(&mut self, has_data: bool) -> bool {
         if mem::take(&mut self.sets_id) {
-            self.id.clone_from(&self.id_next);
+            mem::swap(&mut self.id, &mut self.id_next);
         }
         if self.data.is_empty() && !has_data {
             self.forget();
@@ -251,10 +248,10 @@ impl SseParser {
         true
     }
 
-    fn event<'p>(&'p self, only: Option<&'p str>) -> SseEvent<'p> {
+    fn event<'p>(&'p self, only: Option<&'p [u8]>) -> SseEvent<'p> {
         SseEvent {
             kind: if self.kind.is_empty() { "message" } else { &self.kind },
-            data: only.unwrap_or(self.data.strip_suffix('\n').unwrap_or(&self.data)),
+            data: only.unwrap_or(self.data.strip_suffix(b"\n").unwrap_or(&self.data)),
             id: &self.id,
         }
     }
@@ -299,7 +296,10 @@ const ONES: u64 = u64::from_le_bytes([1; 8]);
 /// Puts the text of `value` in place of what was there; bytes that are not UTF-8 become U+FFFD.
 fn replace(text: &mut String, value: &[u8]) {
     text.clear();
-    text.push_str(&String::from_utf8_lossy(value));
+    match str::from_utf8(value) {
+        Ok(value) => text.push_str(value),
+        Err(_) => text.push_str(&String::from_utf8_lossy(value)),
+    }
 }
 
 #[cfg(test)]
@@ -317,7 +317,10 @@ mod tests {
             while !left.is_empty() {
                 match parser.advance(left) {
                     Ok(ParsedStep { ate, event }) => {
-                        seen.extend(event.map(|e| (e.kind.into(), e.data.into(), e.id.into())));
+                        seen.extend(event.map(|e| {
+                            let data = String::from_utf8_lossy(e.data).into_owned();
+                            (e.kind.into(), data, e.id.into())
+                        }));
                         left = &left[ate..];
                     }
                     Err(error) => return (seen, Some(error)),
@@ -398,15 +401,16 @@ mod tests {
             b": hi\nid: 1\ndata: {}\nretry: 5\n\nevent: x\r\ndata:[]\r\n\r\ndata: a\ndata: b\n\n";
         let mut parser = SseParser::new(64);
         let mut at = 0;
-        for expected in ["{}", "[]"] {
+        for expected in [b"{}", b"[]"] {
             let step = parser.advance(&stream[at..]).unwrap();
             let data = step.event.unwrap().data;
             assert_eq!(data, expected);
-            assert!(stream.as_ptr_range().contains(&data.as_ptr()), "{data} is a copy");
+            let is_copy = !stream.as_ptr_range().contains(&data.as_ptr());
+            assert!(!is_copy, "{}", data.escape_ascii());
             at += step.ate;
         }
         let step = parser.advance(&stream[at..]).unwrap();
-        assert_eq!(step.event.map(|event| event.data), Some("a\nb"));
+        assert_eq!(step.event.map(|event| event.data), Some(&b"a\nb"[..]));
         assert_eq!(parser.retry_ms(), Some(5));
     }
 

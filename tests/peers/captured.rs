@@ -100,7 +100,7 @@ fn read(format: Format, op: Op, exchange: &Value) -> Outcome {
         let step = parser.advance(rest).unwrap();
         rest = &rest[step.ate..];
         let Some(event) = step.event else { break };
-        let (data, is_error) = (event.data.as_bytes(), event.kind == "error");
+        let (data, is_error) = (event.data, event.kind == "error");
         let read = format.read_item(&mut buffers, rpc_id, data, is_error, &mut received);
         outcome.take(read, op, &received);
     }

@@ -262,9 +262,11 @@ impl House {
             let step = parser.advance(rest).unwrap();
             rest = &rest[step.ate..];
             let Some(event) = step.event else { continue };
-            let (data, is_error) = (event.data.as_bytes(), event.kind == "error");
+            let (data, is_error) = (event.data, event.kind == "error");
             let read = spoken.format.read_item(&mut self.buffers, 7, data, is_error, &mut received);
-            read.unwrap_or_else(|error| panic!("{}: {error}: {}", spoken.name(), event.data));
+            read.unwrap_or_else(|error| {
+                panic!("{}: {error}: {}", spoken.name(), data.escape_ascii())
+            });
             items.push(json(&received));
         }
         Some(items)

@@ -21,7 +21,10 @@ fn read<'b>(pieces: impl Iterator<Item = &'b [u8]>, max: usize) -> (Vec<Seen>, O
                 Err(error) => return (seen, Some(error)),
             };
             assert!(step.ate > 0 && (step.event.is_some() || step.ate == left.len()));
-            seen.extend(step.event.map(|e| (e.kind.into(), e.data.into(), e.id.into())));
+            seen.extend(step.event.map(|e| {
+                let data = String::from_utf8_lossy(e.data).into_owned();
+                (e.kind.into(), data, e.id.into())
+            }));
             left = &left[step.ate..];
         }
     }

@@ -63,7 +63,7 @@ impl<T: Transport> Client<T> {
         task_id: &[u8],
     ) -> Result<ClientStream<T>, ClientError> {
         let inner = &self.inner;
-        let mut scratch = inner.stash.take();
+        let mut scratch = inner.stash.lend();
         let (mut endpoint, mut has_changed) = (inner.endpoint(), false);
         let (written, source) = loop {
             let CallBuffers { packed, written, .. } = &mut *scratch;
@@ -126,6 +126,7 @@ async fn open_source<T: Transport>(
     }
     let head = head_of(&response);
     if head.is_success() && head.is_event_stream() {
+        scratch.input.clear();
         let events = EventSource::new(response, inner.built.limits.event_bytes_max);
         return Ok(EventOrigin::Events(Box::new(events)));
     }
@@ -158,7 +159,9 @@ impl<T: Transport> ClientStream<T> {
     /// Notes the task of the first item, and refuses those of any other.
     pub(super) fn check_task(&mut self) -> Result<(), ClientError> {
         let received = &self.scratch.said.received;
-        if let Some(context_id) = received.context_id().filter(|_| self.context_id.is_empty()) {
+        if self.context_id.is_empty()
+            && let Some(context_id) = received.context_id()
+        {
             self.context_id = context_id.raw().to_vec();
         }
         let Some(id) = received.task_id() else { return Ok(()) };

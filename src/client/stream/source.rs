@@ -1,6 +1,9 @@
 //! Where the events of a stream come from: one connection, until it ends or breaks.
 
-use std::future::poll_fn;
+use std::{
+    future::poll_fn,
+    task::{Context, Poll, ready},
+};
 
 use crate::sse::SseParser;
 
@@ -52,8 +55,7 @@ enum EventRead {
 pub(super) struct EventSource<R> {
     response: R,
     parser: SseParser,
-    /// What was read, of which the first `at` bytes have been parsed.
-    input: Vec<u8>,
+    /// Bytes of the input that have been parsed.
     at: usize,
     /// The id of the event before: one that says none has it as well.
     last_id: String,
@@ -65,37 +67,42 @@ impl<R: HttpResponse> EventSource<R> {
     /// Of a response whose head has come; an event has at most `bytes_max` bytes.
     pub fn new(response: R, bytes_max: usize) -> EventSource<R> {
         let parser = SseParser::new(bytes_max);
-        let (input, last_id) = (Vec::new(), String::new());
-        EventSource { response, parser, input, at: 0, last_id, all: None }
+        EventSource { response, parser, at: 0, last_id: String::new(), all: None }
     }
 
     /// Copies the data of the next event into `data`; says its number, or that there is none.
-    async fn next(&mut self, data: &mut Vec<u8>) -> Result<EventRead, ClientError> {
+    /// `input`: what was read together, empty at first.
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        input: &mut Vec<u8>,
+        data: &mut Vec<u8>,
+    ) -> Poll<Result<EventRead, ClientError>> {
         loop {
-            let rest = self.input.get(self.at..).unwrap_or_default();
+            let rest = input.get(self.at..).unwrap_or_default();
             let step = self.parser.advance(rest).map_err(|_| too_large())?;
             self.at += step.ate;
             if let Some(event) = step.event {
-                let number = (event.id != self.last_id).then(|| event.id.parse().ok()).flatten();
+                let mut number = None;
                 if event.id != self.last_id {
+                    number = event.id.parse().ok();
                     event.id.clone_into(&mut self.last_id);
                 }
                 data.clear();
-                data.extend_from_slice(event.data.as_bytes());
+                data.extend_from_slice(event.data);
                 let is_error = event.kind == "error";
                 let is_unclosed = self.all.is_some_and(|all| self.at > all);
-                return Ok(EventRead::Event { number, is_error, is_unclosed });
+                return Poll::Ready(Ok(EventRead::Event { number, is_error, is_unclosed }));
             }
             if self.all.is_some() {
-                return Ok(EventRead::End);
+                return Poll::Ready(Ok(EventRead::End));
             }
-            self.input.clear();
+            input.clear();
             self.at = 0;
-            let (response, input) = (&mut self.response, &mut self.input);
-            if !poll_fn(|cx| response.poll_read(cx, input, READ_BYTES)).await? {
-                self.all = Some(self.input.len());
+            if !ready!(self.response.poll_read(cx, input, READ_BYTES))? {
+                self.all = Some(input.len());
                 // An event whose blank line is missing at the end of a whole response is one.
-                self.input.extend_from_slice(b"\n\n");
+                input.extend_from_slice(b"\n\n");
             }
         }
     }
@@ -152,24 +159,25 @@ impl<T: Transport> EventOrigin<T> {
                     }
                 }
             }
-            EventOrigin::Events(events) => match events.next(&mut scratch.said.body).await? {
-                EventRead::End => {
-                    *self = EventOrigin::Nowhere;
-                    Ok(SourceRead::End)
-                }
-                EventRead::Event { number, is_error, is_unclosed } => {
-                    let CallBuffers { buffers, said: ReplyBuf { body, received, .. }, .. } =
-                        scratch;
-                    let format = &endpoint.format;
-                    let read = format.read_item(buffers, written.rpc_id, body, is_error, received);
-                    match read {
-                        Ok(()) => Ok(SourceRead::Item(number)),
-                        // Half an event, at the end of the stream.
-                        Err(CallError::Unreadable(_)) if is_unclosed => Ok(SourceRead::End),
-                        Err(error) => Err(error.into()),
+            EventOrigin::Events(events) => {
+                let CallBuffers { buffers, said, input, .. } = scratch;
+                let ReplyBuf { body, received, .. } = said;
+                match poll_fn(|cx| events.poll_next(cx, input, body)).await? {
+                    EventRead::End => {
+                        *self = EventOrigin::Nowhere;
+                        Ok(SourceRead::End)
+                    }
+                    EventRead::Event { number, is_error, is_unclosed } => {
+                        let (format, id) = (&endpoint.format, written.rpc_id);
+                        match format.read_item(buffers, id, body, is_error, received) {
+                            Ok(()) => Ok(SourceRead::Item(number)),
+                            // Half an event, at the end of the stream.
+                            Err(CallError::Unreadable(_)) if is_unclosed => Ok(SourceRead::End),
+                            Err(error) => Err(error.into()),
+                        }
                     }
                 }
-            },
+            }
         }
     }
 }
