@@ -25,6 +25,8 @@ pub(super) struct Seen {
     number: Option<u64>,
     status: Option<SeenStatus>,
     artifacts: Vec<SeenArtifact>,
+    /// The id of the artifact that was added to last, and its place: mostly it grows on.
+    last: (Vec<u8>, usize),
     /// Keyed, because what is hashed is chosen by the server.
     hasher: SipHasher13,
     packed: Vec<u8>,
@@ -56,8 +58,8 @@ impl Seen {
     /// Nothing yet. `random`: 128 bits that no server can know.
     pub fn new(random: u128, artifacts_max: usize) -> Seen {
         let hasher = SipHasher13::new_with_keys((random >> 64) as u64, random as u64);
-        let (artifacts, packed) = (Vec::new(), Vec::new());
-        Seen { artifacts_max, number: None, status: None, artifacts, hasher, packed }
+        let (artifacts, last, packed) = (Vec::new(), (Vec::new(), usize::MAX), Vec::new());
+        Seen { artifacts_max, number: None, status: None, artifacts, last, hasher, packed }
     }
 
     /// The number of the newest event, where the server counts.
@@ -117,6 +119,7 @@ impl Seen {
         let status = view.status();
         self.status = Some(self.status_of(status.state, status.at_ms, status.message));
         self.artifacts.clear();
+        self.last.1 = usize::MAX;
         for whole in view.artifacts().take(self.artifacts_max) {
             let id = self.id_of(whole.head());
             let mut artifact = SeenArtifact { id, parts: 0, hasher: self.hasher };
@@ -159,6 +162,13 @@ impl Seen {
     }
 
     fn add(&mut self, artifact: Artifact<'_>, append: bool) {
+        let raw_id = artifact.artifact_id().raw();
+        if append
+            && raw_id == self.last.0
+            && let Some(seen) = self.artifacts.get_mut(self.last.1)
+        {
+            return artifact.parts().for_each(|part| seen.add(part));
+        }
         let id = self.id_of(artifact);
         let fresh = SeenArtifact { id, parts: 0, hasher: self.hasher };
         let at = match self.artifacts.iter().position(|seen| seen.id == id) {
@@ -173,6 +183,8 @@ impl Seen {
                 self.artifacts.len() - 1
             }
         };
+        raw_id.clone_into(&mut self.last.0);
+        self.last.1 = at;
         let seen = &mut self.artifacts[at];
         artifact.parts().for_each(|part| seen.add(part));
     }

@@ -6,6 +6,8 @@
 
 mod error;
 mod fill;
+#[cfg(feature = "client")]
+mod text_update;
 
 use std::{fmt, ops::Range};
 
@@ -21,6 +23,8 @@ use super::{
 
 pub use error::ReadError;
 pub(crate) use fill::{ReadStatus, Shapes};
+#[cfg(feature = "client")]
+pub(crate) use text_update::TextUpdate;
 
 /// What kind of thing it is that a server said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +101,16 @@ impl ReceivedTask {
     fn metadata(&self) -> Option<JsonObject<'_>> {
         Some(self.metadata.as_slice()).filter(|some| !some.is_empty()).map(JsonObject::known)
     }
+}
+
+/// The fields of an event.
+#[derive(Default)]
+struct EventFields<'a> {
+    task_id: RawText<'a>,
+    context_id: RawText<'a>,
+    message: Option<&'a [u8]>,
+    artifact: Option<&'a [u8]>,
+    metadata: Option<JsonObject<'a>>,
 }
 
 /// A changed status of a task (A2A 1.0 §4.2.1).
@@ -189,30 +203,48 @@ impl Received {
     /// The changed status.
     pub fn status_update(&self) -> Option<StatusUpdate<'_>> {
         let state = self.numbers.state.filter(|_| self.kind == ReceivedKind::StatusUpdate)?;
-        let fields = PackedFields(&self.fields);
+        let fields = self.event_fields();
         Some(StatusUpdate {
-            task_id: fields.text(tag::TASK_ID).unwrap_or_default(),
-            context_id: fields.text(tag::CONTEXT_ID).unwrap_or_default(),
+            task_id: fields.task_id,
+            context_id: fields.context_id,
             state,
             at_ms: self.numbers.at_ms,
-            message: fields.first(tag::MESSAGE).map(Message),
-            metadata: fields.first(tag::METADATA).map(JsonObject::known),
+            message: fields.message.map(Message),
+            metadata: fields.metadata,
             is_final: self.numbers.is_final,
         })
     }
 
     /// The artifact that appeared or grew.
     pub fn artifact_update(&self) -> Option<ArtifactUpdate<'_>> {
-        let artifact = self.first(ReceivedKind::ArtifactUpdate, tag::ARTIFACT)?;
-        let fields = PackedFields(&self.fields);
+        if self.kind != ReceivedKind::ArtifactUpdate {
+            return None;
+        }
+        let fields = self.event_fields();
         Some(ArtifactUpdate {
-            task_id: fields.text(tag::TASK_ID).unwrap_or_default(),
-            context_id: fields.text(tag::CONTEXT_ID).unwrap_or_default(),
-            artifact: Artifact::new(artifact),
+            task_id: fields.task_id,
+            context_id: fields.context_id,
+            artifact: Artifact::new(fields.artifact?),
             append: self.numbers.append,
             last_chunk: self.numbers.last_chunk,
-            metadata: fields.first(tag::METADATA).map(JsonObject::known),
+            metadata: fields.metadata,
         })
+    }
+
+    /// What an event has, each of it once.
+    fn event_fields(&self) -> EventFields<'_> {
+        let mut event = EventFields::default();
+        for (tag, field) in PackedFields(&self.fields) {
+            match tag {
+                tag::TASK_ID => event.task_id = RawText::known(field),
+                tag::CONTEXT_ID => event.context_id = RawText::known(field),
+                tag::MESSAGE => event.message = Some(field),
+                tag::ARTIFACT => event.artifact = Some(field),
+                tag::METADATA => event.metadata = Some(JsonObject::known(field)),
+                _ => {}
+            }
+        }
+        event
     }
 
     /// The page of tasks.

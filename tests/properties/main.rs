@@ -32,5 +32,6 @@ mod sse;
 mod store;
 mod stream;
 mod task;
+mod text_events;
 mod ws;
 mod ws_oracle;

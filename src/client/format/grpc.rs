@@ -90,7 +90,7 @@ impl Format {
         received: &mut Received,
     ) -> Result<(), CallError> {
         received.clear();
-        let FormatBuffers { parser, depth_max, values, json } = buffers;
+        let FormatBuffers { parser, depth_max, values, json, .. } = buffers;
         json.clear();
         let (schemas, data): (Option<Schemas>, _) = match self.service() {
             Some(GrpcService::V1) => (Some(response_v1), message),

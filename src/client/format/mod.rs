@@ -10,6 +10,7 @@ mod grpc;
 mod grpc_status;
 mod read;
 mod rest;
+mod text_memo;
 mod write;
 
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
 };
 
 use super::ClientLimits;
+use text_memo::TextMemo;
 
 pub use error::CallError;
 pub use explain::explain;
@@ -65,6 +67,11 @@ impl Format {
         self.dialect.name
     }
 
+    fn is_same(&self, other: &Format) -> bool {
+        let is_same = self.binding == other.binding && self.generation == other.generation;
+        is_same && std::ptr::eq(self.dialect, other.dialect)
+    }
+
     /// How its answers are read.
     fn reply_cx<'b>(&self, values: &'b ValueLimits) -> ReplyCx<'b> {
         ReplyCx {
@@ -96,6 +103,7 @@ pub struct FormatBuffers {
     parser: Parser,
     depth_max: usize,
     values: ValueLimits,
+    texts: TextMemo,
     /// What came in messages of gRPC, as JSON.
     json: Vec<u8>,
 }
@@ -118,6 +126,7 @@ impl FormatBuffers {
                 artifacts_max: limits.artifacts_max,
                 tasks_max: limits.page_tasks_max,
             },
+            texts: TextMemo::default(),
             json: Vec::new(),
         }
     }

@@ -111,6 +111,23 @@ impl Format {
         is_error: bool,
         received: &mut Received,
     ) -> Result<(), CallError> {
+        if !is_error && buffers.texts.read(self, rpc_id, data, received) {
+            return Ok(());
+        }
+        let read = self.read_whole_item(buffers, rpc_id, (data, is_error), received);
+        if read.is_ok() && !is_error {
+            buffers.texts.learn(self, rpc_id, data, received);
+        }
+        read
+    }
+
+    fn read_whole_item(
+        &self,
+        buffers: &mut FormatBuffers,
+        rpc_id: u64,
+        (data, is_error): (&[u8], bool),
+        received: &mut Received,
+    ) -> Result<(), CallError> {
         received.clear();
         let FormatBuffers { parser, depth_max, values, .. } = buffers;
         let head = ReplyHead { status: 200, content_type: None };
