@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     Answer, ClientBuilder, ClientError, ClientErrorKind, HttpUrl, ListTasks, SendRequest,
-    Transport,
+    TaskAddress, Transport,
     card::{AgentCard, CardFreshness, ChosenInterface, next_version},
     credentials::TokenCache,
     discover::{self, Renewed},
@@ -167,11 +167,15 @@ impl<T: Transport> Client<T> {
     ///
     /// # Errors
     /// [`ClientError`]; `TaskNotFound` among its faults.
-    pub async fn get_task(&self, id: &str, history: Option<u32>) -> Result<Answer, ClientError> {
-        let context_id = None;
+    pub async fn get_task<'k>(
+        &self,
+        task: impl Into<TaskAddress<'k>>,
+        history: Option<u32>,
+    ) -> Result<Answer, ClientError> {
+        let task = task.into();
         self.inner
             .run(&|packed, write| {
-                let id = raw(packed, id);
+                let (id, context_id) = task.raw(packed);
                 write(&OutgoingCall::Get(Get { id, context_id, history }))
             })
             .await
@@ -189,15 +193,16 @@ impl<T: Transport> Client<T> {
     ///
     /// # Errors
     /// [`ClientError`]; `TaskNotCancelable` among its faults.
-    pub async fn cancel_task(
+    pub async fn cancel_task<'k>(
         &self,
-        id: &str,
+        task: impl Into<TaskAddress<'k>>,
         metadata: Option<JsonObject<'_>>,
     ) -> Result<Answer, ClientError> {
+        let task = task.into();
         self.inner
             .run(&|packed, write| {
-                let target = target(raw(packed, id), metadata);
-                write(&OutgoingCall::Cancel(target))
+                let (id, context_id) = task.raw(packed);
+                write(&OutgoingCall::Cancel(Target { context_id, ..target(id, metadata) }))
             })
             .await
     }

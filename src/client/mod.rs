@@ -41,7 +41,7 @@ pub use format::{CallError, Format, FormatBuffers, ReplyHead, WrittenCall};
 pub use limits::{
     CARD_BYTES_MAX, CARD_DEPTH_MAX, CARD_ENTRIES_MAX, CARD_INTERFACES_MAX, ClientLimits,
 };
-pub use request::{ListTasks, SendRequest};
+pub use request::{ListTasks, SendRequest, TaskAddress};
 pub use stream::ClientStream;
 pub use transport::{
     HttpMethod, HttpRequest, HttpResponse, HttpVersion, Transport, TransportError,

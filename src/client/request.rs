@@ -173,6 +173,50 @@ fn pack(message: Message<'_>, fresh_id: &[u8], packed: &mut Vec<u8>) {
     }
 }
 
+/// A task by its id, and by its conversation where the dialect wants it named (LangSmith).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskAddress<'a> {
+    id: &'a str,
+    context_id: Option<&'a str>,
+}
+
+impl<'a> TaskAddress<'a> {
+    /// The task of this id.
+    pub fn new(id: &'a str) -> TaskAddress<'a> {
+        TaskAddress { id, context_id: None }
+    }
+
+    /// In this conversation. Said only where the dialect has a place for it.
+    #[must_use]
+    pub fn within(self, context_id: &'a str) -> TaskAddress<'a> {
+        TaskAddress { context_id: Some(context_id), ..self }
+    }
+
+    /// Both as raw text in `packed`.
+    pub(super) fn raw<'p>(self, packed: &'p mut Vec<u8>) -> (RawText<'p>, Option<RawText<'p>>) {
+        let [id, context_id] = two(packed, [Some(self.id), self.context_id]);
+        (id.unwrap_or_default(), context_id)
+    }
+}
+
+impl<'a> From<&'a str> for TaskAddress<'a> {
+    fn from(id: &'a str) -> TaskAddress<'a> {
+        TaskAddress::new(id)
+    }
+}
+
+impl<'a> From<&'a String> for TaskAddress<'a> {
+    fn from(id: &'a String) -> TaskAddress<'a> {
+        TaskAddress::new(id)
+    }
+}
+
+impl<'a> From<&'a std::borrow::Cow<'_, str>> for TaskAddress<'a> {
+    fn from(id: &'a std::borrow::Cow<'_, str>) -> TaskAddress<'a> {
+        TaskAddress::new(id)
+    }
+}
+
 /// Which tasks to list (A2A 1.0 §3.1.4); by default the newest fifty of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListTasks {

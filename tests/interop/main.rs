@@ -16,6 +16,7 @@ mod certificates;
 
 mod canon;
 mod cards;
+mod dialects;
 mod errors;
 mod expect;
 mod grpc;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use peregrine::{
     client::{
         Answer, Client, ClientBuilder, ClientError, ClientStream, HttpRequest, HttpVersion,
-        ListTasks, ProtocolVersion, SendRequest, Transport, TransportError, card::AgentCard,
+        ListTasks, ProtocolVersion, SendRequest, TaskAddress, Transport, TransportError,
+        card::AgentCard,
     },
     model::{JsonObject, MessageBuf, PartBuf, PartsBuf, TaskState},
     net::{ClientTls, HttpClient, HttpClientOptions},
@@ -65,7 +66,13 @@ struct Events {
 }
 
 impl Ours {
+    /// Of a pair, as the specification has it.
     pub fn new(place: &Place, variant: Variant) -> Ours {
+        Ours::in_dialect(place, variant, None)
+    }
+
+    /// Of a pair, and of a dialect where the server has one under its name.
+    pub fn in_dialect(place: &Place, variant: Variant, dialect: Option<&'static str>) -> Ours {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = Arc::new(runtime.expect("a runtime"));
         let mut tls = ClientTls::default().without_system_authorities();
@@ -80,14 +87,20 @@ impl Ours {
         let _inside = runtime.enter();
         let carried = Carried { http: HttpClient::new(options).expect("a client"), version };
         let (binding, version) = (binding_name(variant.binding), version_name(variant.generation));
-        let interface = json!({"url": url(place, variant.binding), "protocolBinding": binding,
-            "protocolVersion": version});
+        let mut url = url(place, variant.binding);
+        if let Some(name) = dialect {
+            url = format!("{}/{name}", url.trim_end_matches('/'));
+        }
+        let interface = json!({"url": url, "protocolBinding": binding, "protocolVersion": version});
         let card = json!({"name": "a", "description": "b", "version": "1", "skills": [],
             "capabilities": {"streaming": true}, "defaultInputModes": [], "defaultOutputModes": [],
             "supportedInterfaces": [interface]});
         let card = AgentCard::read(card.to_string().as_bytes()).expect("a card");
         let version = ProtocolVersion::parse(version).expect("a version");
-        let builder = ClientBuilder::new().version(version);
+        let mut builder = ClientBuilder::new().version(version);
+        if let Some(name) = dialect {
+            builder = builder.dialect(name);
+        }
         let client = builder.connect_over(carried, card, None).expect("an interface");
         Ours { runtime: Arc::clone(&runtime), client, generation: variant.generation }
     }
@@ -96,7 +109,10 @@ impl Ours {
     fn request(&self, params: &Value) -> SendRequest {
         let (message, configuration) = (&params["message"], &params["configuration"]);
         let said = Form::Canonical.message(message);
-        let mut request = SendRequest::of(message_of(&said)).history(10);
+        let mut request = SendRequest::of(message_of(&said));
+        if let Some(most) = configuration["historyLength"].as_u64() {
+            request = request.history(most as u32);
+        }
         let task = message["taskId"].as_str().map(str::to_owned);
         // Wire §5.4: clients of 0.1 name their tasks.
         let named = || (self.generation == V01).then(|| format!("client-{}", said.id));
@@ -115,13 +131,17 @@ impl Ours {
     fn answer(&self, ask: &Ask) -> Result<Answer, ClientError> {
         let (client, params) = (&self.client, &ask.params);
         let id = params["id"].as_str().unwrap_or_default();
+        let mut key = TaskAddress::new(id);
+        if let Some(context) = params["contextId"].as_str() {
+            key = key.within(context);
+        }
         let number = |key: &str| params[key].as_u64().map(|number| number as u32);
         let text = |key: &str| params[key].as_str().map(str::to_owned);
         self.runtime.block_on(async {
             match ask.op {
                 Op::Send => client.send(&self.request(params)).await,
-                Op::Get => client.get_task(id, number("historyLength")).await,
-                Op::Cancel => client.cancel_task(id, None).await,
+                Op::Get => client.get_task(key, number("historyLength")).await,
+                Op::Cancel => client.cancel_task(key, None).await,
                 Op::List => {
                     let list = ListTasks {
                         context_id: text("contextId"),
@@ -188,9 +208,8 @@ impl Items for Events {
 
 fn fault(error: &ClientError) -> Fault {
     let fault = error.fault().unwrap_or_else(|| panic!("no fault of the server: {error:?}"));
-    let kind = fault.kind.unwrap_or_else(|| panic!("no known kind: {fault:?}"));
     Fault {
-        reason: Some(kind.error_name().to_owned()),
+        reason: fault.kind.map(|kind| kind.error_name().to_owned()),
         message: fault.message.clone(),
         ..Fault::default()
     }

@@ -149,7 +149,8 @@ impl<T: Transport> ClientStream<T> {
 
     /// Reads the task into the scratch.
     pub(super) async fn get_task(&mut self) -> Result<(), ClientError> {
-        let (id, context_id, history) = (RawText::known(&self.task_id), None, None);
+        let (id, history) = (RawText::known(&self.task_id), None);
+        let context_id = Some(RawText::known(&self.context_id)).filter(|id| !id.is_empty());
         let call = OutgoingCall::Get(Get { id, context_id, history });
         let inner = &self.client.inner;
         self.written = inner.write(&self.endpoint, &call, &mut self.scratch.written)?;

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::{
     client::{
         Answer, Client, ClientBuilder, ClientError, ClientErrorKind, ClientStream, ListTasks,
-        SendRequest, StreamEvent, TransportError,
+        SendRequest, StreamEvent, TaskAddress, TransportError,
         card::{AgentCard, ChosenInterface},
     },
     model::{JsonObject, PushConfigBuf},
@@ -132,8 +132,12 @@ impl BlockingClient {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn get_task(&self, id: &str, history: Option<u32>) -> Result<Answer, ClientError> {
-        self.runtime.block_on(self.client.get_task(id, history))
+    pub fn get_task<'k>(
+        &self,
+        task: impl Into<TaskAddress<'k>>,
+        history: Option<u32>,
+    ) -> Result<Answer, ClientError> {
+        self.runtime.block_on(self.client.get_task(task, history))
     }
 
     /// As [`Client::list_tasks`].
@@ -148,12 +152,12 @@ impl BlockingClient {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn cancel_task(
+    pub fn cancel_task<'k>(
         &self,
-        id: &str,
+        task: impl Into<TaskAddress<'k>>,
         metadata: Option<JsonObject<'_>>,
     ) -> Result<Answer, ClientError> {
-        self.runtime.block_on(self.client.cancel_task(id, metadata))
+        self.runtime.block_on(self.client.cancel_task(task, metadata))
     }
 
     /// As [`Client::set_push_config`].

@@ -1,0 +1,246 @@
+//! The platforms' dialects, spoken by our client: a task made through each is the same task for an
+//! observer of 1.0, and what each cannot say is said here, with its clause.
+
+use serde_json::json;
+
+use super::{
+    canon::{Answer, Event, Form, Message, Numbered, Task, V01, V1, V03},
+    expect::{Expected, stream_in},
+    link::{Ask, Client, Fault, Item, Items, Link, Op},
+    message_spec::{MessageSpec, say},
+    ours::Ours,
+    server::Server,
+    variants::{Binding, Carrier, Speaker, Variant},
+};
+
+/// A dialect as its clients know it (docs/dialects.md).
+struct Spoken {
+    name: &'static str,
+    variant: Variant,
+    /// False: it has only tasks, so a direct message is a completed one.
+    has_messages: bool,
+    /// False: a stream has no task, the status goes in its place.
+    streams_tasks: bool,
+    has_subscribe: bool,
+    /// False: a send says nothing but its message.
+    has_configuration: bool,
+    /// False: all errors that are A2A's own have one code.
+    names_errors: bool,
+}
+
+const fn spoken(name: &'static str, binding: Binding, generation: super::canon::Gen) -> Spoken {
+    let carrier = Carrier::Http1;
+    Spoken {
+        name,
+        variant: Variant { binding, generation, carrier, speaker: Speaker::Client },
+        has_messages: true,
+        streams_tasks: true,
+        has_subscribe: true,
+        has_configuration: true,
+        names_errors: true,
+    }
+}
+
+const SPOKEN: &[Spoken] = &[
+    Spoken {
+        has_subscribe: false,
+        has_configuration: false,
+        ..spoken("langsmith", Binding::JsonRpc, V03)
+    },
+    Spoken {
+        has_messages: false,
+        streams_tasks: false,
+        has_configuration: false,
+        names_errors: false,
+        ..spoken("evo_ai", Binding::JsonRpc, V03)
+    },
+    Spoken {
+        has_messages: false,
+        streams_tasks: false,
+        has_subscribe: false,
+        ..spoken("rabbithole", Binding::JsonRpc, V01)
+    },
+    spoken("a2a_rust", Binding::JsonRpc, V1),
+    spoken("a2a_rust", Binding::Rest, V1),
+    spoken("a2a_rust", Binding::WebSocket, V1),
+    spoken("tutorial", Binding::JsonRpc, V03),
+    spoken("fasta2a", Binding::JsonRpc, V03),
+];
+
+/// A client of a dialect, and what is said by none other.
+struct Speaking<'s> {
+    spoken: &'s Spoken,
+    link: Ours,
+}
+
+impl Speaking<'_> {
+    fn form(&self) -> Form {
+        match self.spoken.name {
+            // Its status is that of 0.1, its artifacts are those of 0.3.
+            "fasta2a" => Form::V1,
+            _ => self.spoken.variant.form(),
+        }
+    }
+
+    fn params(&self, spec: &MessageSpec) -> serde_json::Value {
+        let mut params = Form::Canonical.send_params(spec);
+        if !self.spoken.has_configuration {
+            params["configuration"].take();
+        }
+        params
+    }
+
+    fn send(&mut self, spec: &MessageSpec) -> Answer {
+        let ask = Ask::new(Op::Send, self.params(spec));
+        Form::Canonical.answer(&self.link.call(&ask).expect("an answer"))
+    }
+
+    fn about(&mut self, op: Op, task: &Task) -> Result<Task, Fault> {
+        let params = json!({"id": task.id, "contextId": task.context, "historyLength": 10});
+        let value = self.link.call(&Ask::new(op, params))?;
+        Ok(Form::Canonical.task(&value).known_of(self.spoken.variant.generation))
+    }
+
+    fn events(&mut self, op: Op, params: serde_json::Value) -> Vec<Numbered> {
+        let mut items = self.link.open(&Ask::new(op, params)).expect("a stream");
+        std::iter::from_fn(|| next(&mut *items)).collect()
+    }
+}
+
+fn next(items: &mut dyn Items) -> Option<Numbered> {
+    match items.next() {
+        Item::Event { seq, value } => Some(Numbered { seq, event: Form::Canonical.event(&value) }),
+        Item::Fault(fault) => panic!("a fault in a stream: {fault:?}"),
+        Item::End => None,
+    }
+}
+
+/// Runs a scenario in every dialect; the observer speaks 1.0 by hand.
+fn in_every_dialect(mut scenario: impl FnMut(&mut Speaking<'_>, &mut Client)) {
+    let mounts: Vec<String> =
+        SPOKEN.iter().map(|spoken| format!("/{}={}", spoken.name, spoken.name)).collect();
+    let once: std::collections::BTreeSet<&str> = mounts.iter().map(String::as_str).collect();
+    let flags: Vec<&str> = once.into_iter().flat_map(|mount| ["--mount", mount]).collect();
+    let server = Server::with(&flags);
+    for spoken in SPOKEN {
+        eprintln!("in {} over {:?}:", spoken.name, spoken.variant.binding);
+        let link = Ours::in_dialect(&server.place, spoken.variant, Some(spoken.name));
+        scenario(&mut Speaking { spoken, link }, &mut server.observer());
+    }
+}
+
+/// A message in a conversation of its own: LangSmith knows no task without one.
+fn said(text: &str, speaking: &Speaking<'_>) -> MessageSpec {
+    let spec = say(text);
+    let context = format!("{}-{}", speaking.spoken.name, spec.id);
+    spec.within(&context)
+}
+
+#[test]
+fn a_task_is_sent_and_read_as_what_it_is_for_the_observer() {
+    in_every_dialect(|speaking, observer| {
+        let (spec, made) = (said("done", speaking), speaking.spoken.variant.generation);
+        let task = speaking.send(&spec).task().known_of(made);
+        let mut expects = Expected::begun(&task.id, spec.context.as_deref().unwrap(), &spec);
+        expects.done();
+        assert_eq!(task, expects.in_form(speaking.form(), made));
+        assert_eq!(speaking.about(Op::Get, &task).unwrap(), task);
+        let target = super::link::Target { id: task.id, made };
+        assert_eq!(observer.get(&target).unwrap(), expects.in_form(Form::V1, made));
+    });
+}
+
+#[test]
+fn a_stream_tells_what_the_observer_sees() {
+    in_every_dialect(|speaking, _| {
+        let (spec, made) = (said("done", speaking), speaking.spoken.variant.generation);
+        let seen = speaking.events(Op::Stream, speaking.params(&spec));
+        let (id, context) = match &seen[0].event {
+            Event::Task(task) => (task.id.clone(), task.context.clone()),
+            Event::Status { task, .. } => (task.clone(), String::new()),
+            other => panic!("{other:?}"),
+        };
+        let mut expects = Expected::begun(&id, &context, &spec);
+        let mut told = vec![expects.shown()];
+        told.extend(expects.done());
+        let form = speaking.form();
+        let mut expected = stream_in(form, made, &told);
+        if !speaking.spoken.streams_tasks {
+            expected[0] = stream_in(Form::V01, made, &told[..1]).remove(0);
+        }
+        assert_eq!(seen, expected);
+    });
+}
+
+#[test]
+fn a_held_task_is_canceled_for_everybody() {
+    in_every_dialect(|speaking, observer| {
+        let (spec, made) = (said("hold", speaking), speaking.spoken.variant.generation);
+        let mut task = speaking.send(&spec).task();
+        task.context = spec.context.clone().unwrap();
+        let canceled = speaking.about(Op::Cancel, &task).unwrap();
+        assert_eq!((&canceled.id, canceled.state.as_str()), (&task.id, "canceled"));
+        let target = super::link::Target { id: task.id.clone(), made };
+        assert_eq!(observer.get(&target).unwrap().state, "canceled");
+        match speaking.about(Op::Cancel, &task) {
+            Ok(again) => assert!(made == V1 && again == canceled),
+            Err(fault) => {
+                assert_ne!(made, V1, "{fault:?}");
+                assert_named(speaking.spoken, &fault, "TaskNotCancelableError");
+            }
+        }
+    });
+}
+
+fn assert_named(spoken: &Spoken, fault: &Fault, name: &str) {
+    let said = fault.reason.as_deref();
+    assert_eq!(said, spoken.names_errors.then_some(name), "{}: {fault:?}", spoken.name);
+    assert!(!fault.message.is_empty());
+}
+
+#[test]
+fn an_unknown_task_is_an_error_by_name_where_the_dialect_has_names() {
+    in_every_dialect(|speaking, _| {
+        let nobody = Expected::begun("nobody", "nowhere", &say("x")).task;
+        for op in [Op::Get, Op::Cancel] {
+            let fault = speaking.about(op, &nobody).unwrap_err();
+            assert_named(speaking.spoken, &fault, "TaskNotFoundError");
+        }
+    });
+}
+
+#[test]
+fn a_direct_message_is_one_or_a_completed_task() {
+    in_every_dialect(|speaking, _| {
+        let spec = said("ping", speaking);
+        let (message, state): (Message, _) = match speaking.send(&spec) {
+            Answer::Message(message) => (message, None),
+            Answer::Task(task) => (task.says.expect("a message"), Some(task.state)),
+        };
+        assert_eq!(message.first_text(), "pong");
+        let expected = (!speaking.spoken.has_messages).then(|| "completed".to_owned());
+        assert_eq!(state, expected);
+    });
+}
+
+#[test]
+fn a_stream_is_taken_up_behind_the_event_that_was_seen() {
+    in_every_dialect(|speaking, observer| {
+        if !speaking.spoken.has_subscribe {
+            return;
+        }
+        let spec = said("hold", speaking);
+        let task = speaking.send(&spec).task();
+        let context = spec.context.as_deref().unwrap();
+        let mut expects = Expected::begun(&task.id, context, &spec);
+        expects.status("working", "");
+        let after = Some((expects.seq, super::link::By::Field));
+        let made = speaking.spoken.variant.generation;
+        let params = json!({"id": task.id});
+        let ask = Ask { after, ..Ask::new(Op::Subscribe, params) };
+        let mut items = speaking.link.open(&ask).expect("a stream");
+        let told = super::streams::finish(observer, &mut expects);
+        let seen: Vec<_> = std::iter::from_fn(|| next(&mut *items)).collect();
+        assert_eq!(seen, stream_in(speaking.form(), made, &told));
+    });
+}
