@@ -38,6 +38,13 @@ pub fn tree() -> Command {
             card(),
             task(),
             client("chat", &[], "Talk with an agent, line by line"),
+            client("conformance", &[], "Check an agent by requirements of the A2A TCK")
+                .arg(flag("text", "TEXT", "What the agent is told [default: hello]"))
+                .arg(flag("tck", "DIR", "Run the TCK that is checked out there in place of that"))
+                .after_help(
+                    "It sends some messages, and cancels nothing that runs. The exit code is 1 \
+                     where a check fails.",
+                ),
             group("auth", "Credentials").subcommand(login()),
             group("config", "The client's settings").subcommand(with_flags(
                 Command::new("show").about(

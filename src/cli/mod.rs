@@ -133,7 +133,7 @@ fn run(
 /// are wrong.
 fn is_client(words: &[OsString]) -> bool {
     let first = words.iter().find(|word| !word.as_encoded_bytes().starts_with(b"-"));
-    let clients = ["send", "card", "task", "chat", "auth", "config"];
+    let clients = ["send", "card", "task", "chat", "conformance", "auth", "config"];
     first.is_some_and(|word| clients.iter().any(|client| word == client))
         || format_said(words) == OutputFormat::Json
 }

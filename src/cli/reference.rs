@@ -52,7 +52,7 @@ impl CardReference {
 }
 
 /// True for a host, with or without a port, that is this machine by its spelling.
-fn is_loopback(host: &str) -> bool {
+pub fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(inner) => inner.split(']').next().unwrap_or(inner),
         None => host.split(':').next().unwrap_or(host),

@@ -227,6 +227,12 @@ pub fn one_line(text: &str) -> String {
     printable(text, false)
 }
 
+/// The text as it is shown on several lines.
+pub fn several_lines(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(|line| printable(line, true)).collect();
+    lines.join("\n")
+}
+
 fn printable(text: &str, with_tabs: bool) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -77,6 +77,37 @@ fn lint_names_everything_and_fails_for_errors_alone() {
 }
 
 #[test]
+fn a_card_that_is_kept_is_asked_about() {
+    let fake = Fake::start(|heard, _, url| match (heard.rpc(), heard.field("if-none-match")) {
+        ("", Some("\"e-1\"")) => b"HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n".to_vec(),
+        ("", _) => {
+            let body = card(url, &json!({}));
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nETag: \"e-1\"";
+            let length = body.len();
+            format!("{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+                .into_bytes()
+        }
+        _ => heard.result(&json!({ "message": {
+            "messageId": "m-1", "role": "ROLE_AGENT", "parts": [{ "text": "hi" }],
+        } })),
+    });
+    let user = User::of(&fake.url);
+    for _ in 0..2 {
+        assert_eq!(user.ok(&["send", "x"]).block("Text"), "hi");
+        assert_eq!(user.json(&["card", "get"])["name"], "fake");
+    }
+    let heard = fake.heard();
+    let asked = heard.iter().filter(|heard| heard.method == "GET");
+    let asked: Vec<bool> = asked.map(|heard| heard.field("if-none-match").is_some()).collect();
+    assert_eq!(asked, [false, true, true, true]);
+    let said = user.ok(&["send", "x", "--debug"]);
+    assert!(said.err.contains("the card that is kept has not changed"), "{said:?}");
+    user.ok(&["send", "x", "--card-cache=false"]);
+    let last = fake.heard().into_iter().rfind(|heard| heard.method == "GET").unwrap();
+    assert!(last.field("if-none-match").is_none(), "{last:?}");
+}
+
+#[test]
 fn the_extended_card_is_asked_for_where_there_is_one() {
     let (_server, url) = echo(&["--extended-card"]);
     assert_eq!(User::of(&url).json(&["card", "get", "--extended"])["name"], "echo");

@@ -116,6 +116,39 @@ fn a_required_extension_is_declared() {
 }
 
 #[test]
+fn activated_extensions_are_shown_over_every_binding_with_a_head() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/conformance-1.0-extension.toml");
+    let all = "jsonrpc,http+json,grpc,websocket";
+    let agent = format!("script:{script}");
+    let (_server, url) = crate::agent::echo(&["--agent", &agent, "--interfaces", all]);
+    let uri = "urn:a2a:tck:required-extension";
+    for binding in all.split(',') {
+        let user = User::of(&url).with("A2ACLI_TRANSPORT", binding);
+        let error = user.failure(&["send", "x"], "ExtensionSupportRequiredError", 1);
+        assert_eq!(error["hint"], format!("--extension {uri}"), "{binding}");
+        for words in [&["send", "x", "--extension", uri][..], &["send", "x", "--async"]] {
+            let words = [words, &["--extension", uri, "--verbose", "--debug"]].concat();
+            let said = user.ok(&words);
+            let activated = crate::run::field(&said.out, "Activated extension");
+            let has_head = binding != "websocket";
+            assert_eq!(activated, has_head.then_some(uri), "{binding}: {said:?}");
+            let is_shown = said.err.contains(&format!("< a2a-extensions: {uri}\n"));
+            assert!(is_shown || !has_head, "{binding}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn a_trace_goes_on_with_every_request_to_the_agent() {
+    let fake = agent(json!({}));
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    User::of(&fake.url).ok(&["send", "x", "--traceparent", trace]);
+    assert_eq!(last(&fake).field("traceparent"), Some(trace));
+    User::of(&fake.url).with("A2ACLI_TRACEPARENT", trace).ok(&["send", "x"]);
+    assert_eq!(last(&fake).field("traceparent"), Some(trace));
+}
+
+#[test]
 fn a_service_parameter_is_a_field() {
     let fake = agent(json!({}));
     let words = ["send", "x", "--svc-param", "x-trace:a:b", "--svc-param", "x-other:c"];

@@ -156,11 +156,20 @@ fn a_task_that_is_not_there_makes_no_new_one() {
 fn nothing_is_kept_between_two_calls() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
-    let before = files(&user.path("home/.config/a2a-cli"));
     let first = user.json(&["send", "one"])["task"].clone();
     let second = user.json(&["send", "two"])["task"].clone();
     assert_ne!(first["contextId"], second["contextId"]);
-    assert_eq!(files(&user.path("home/.config/a2a-cli")), before);
+    // A card is no state of a session, and is kept unless the user does not want it.
+    assert_eq!(files(&user.path("home/.config/a2a-cli")), ["cards"]);
+    for name in files(&user.path("home/.config/a2a-cli/cards")) {
+        let kept = user.path("home/.config/a2a-cli/cards").join(name);
+        let kept = std::fs::read_to_string(kept).unwrap();
+        assert!(!kept.contains(first["id"].as_str().unwrap()), "{kept}");
+        assert!(!kept.contains(first["contextId"].as_str().unwrap()), "{kept}");
+    }
+    let other = User::of(&url);
+    other.ok(&["send", "one", "--card-cache=false"]);
+    assert!(files(&other.path("home/.config/a2a-cli")).is_empty());
     assert_eq!(files(&user.path("work")), ["inner"]);
     assert_eq!(user.run(&["send", "three", "--continue"]).code, Some(2));
 }
@@ -272,6 +281,25 @@ fn every_binding_gives_the_same() {
 }
 
 #[test]
+fn a_dialect_that_is_named_is_spoken() {
+    let names = ["langsmith", "evo_ai", "a2a_rust", "tutorial", "fasta2a"];
+    let mounts = names.map(|name| format!("/m/{name}={name}"));
+    let flags: Vec<&str> = mounts.iter().flat_map(|mount| ["--mount", mount]).collect();
+    let (_server, url) = echo(&flags);
+    for name in names {
+        let agent = format!("{url}/m/{name}");
+        let version = if ["a2a_rust", "fasta2a"].contains(&name) { "1.0" } else { "0.3" };
+        let words = ["send", &agent, "hello", "--dialect", name, "--a2a-version", version];
+        let said = User::new().ok(&words);
+        assert_eq!((said.field("State"), said.block("Text")), ("COMPLETED", "hello"), "{name}");
+    }
+    // What the dialect cannot say is not sent.
+    let words = ["task", "get", &format!("{url}/m/langsmith"), "t-1", "--dialect", "langsmith"];
+    let words = [&words[..], &["--a2a-version", "0.3"]].concat();
+    User::new().failure(&words, "UnsupportedOperationError", 1);
+}
+
+#[test]
 fn versions_below_1_are_spoken_only_if_they_are_named() {
     let (_server, url) = echo(&["--card", "v03"]);
     let user = User::of(&url);
@@ -280,6 +308,8 @@ fn versions_below_1_are_spoken_only_if_they_are_named() {
     assert!(message.contains("--a2a-version 0.3") && !message.contains("Client"), "{error}");
     let said = user.ok(&["send", "hello", "--a2a-version", "0.3"]);
     assert_eq!(said.block("Text"), "hello");
+    let user = User::of(&url);
+    user.failure(&["send", "hello", "--a2a-version", "1.0"], "VersionNotSupportedError", 1);
     let user = User::of(&url).with("A2ACLI_A2A_VERSION", "0.3");
     let task = user.json(&["send", "hello"])["task"].clone();
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");

@@ -20,13 +20,14 @@ use super::{
         warn,
     },
     Invocation,
+    card_cache::{CachingTransport, KeptCards},
     explain::failure,
     login,
     trace::{Redaction, TracedTransport},
 };
 
 /// What brings the requests.
-pub type AgentTransport = TracedTransport<HttpClient>;
+pub type AgentTransport = CachingTransport<TracedTransport<HttpClient>>;
 /// A stream of the agent.
 pub type AgentStream = ClientStream<AgentTransport>;
 
@@ -64,7 +65,7 @@ impl CalledAgent {
     async fn with(on: &Invocation<'_>, is_nobody: bool) -> Result<CalledAgent, CommandFailure> {
         let settings = &on.settings;
         let reference = CardReference::parse(settings.text("agent-card").unwrap_or_default())?;
-        let transport = transport(settings)?;
+        let transport = transport(settings, KeptCards::of(on)?)?;
         let mut credentials = credentials(settings)?;
         if is_nobody {
             credentials = Credentials::default();
@@ -104,7 +105,7 @@ pub async fn card_json(on: &Invocation<'_>) -> Result<(Vec<u8>, Option<HttpUrl>)
     let settings = &on.settings;
     match CardReference::parse(settings.text("agent-card").unwrap_or_default())? {
         CardReference::Origin(url) | CardReference::Url(url) => {
-            let transport = transport(settings)?;
+            let transport = transport(settings, KeptCards::of(on)?)?;
             let found = builder(settings)?.find_card_json(&transport, &url).await;
             found.map(|(json, url)| (json, Some(url))).map_err(|error| failure(on, error))
         }
@@ -112,11 +113,14 @@ pub async fn card_json(on: &Invocation<'_>) -> Result<(Vec<u8>, Option<HttpUrl>)
     }
 }
 
-/// What goes over the wire, and what is shown of it.
+/// What goes over the wire, what is shown of it, and which cards are kept.
 ///
 /// # Errors
 /// A [`CommandFailure`]: files of TLS that cannot be used.
-pub fn transport(settings: &Settings) -> Result<AgentTransport, CommandFailure> {
+pub fn transport(
+    settings: &Settings,
+    cache: Option<KeptCards>,
+) -> Result<AgentTransport, CommandFailure> {
     let mut tls = ClientTls::default();
     for file in settings.list("ca") {
         tls = tls.authority(file);
@@ -141,7 +145,7 @@ pub fn transport(settings: &Settings) -> Result<AgentTransport, CommandFailure> 
     let inner =
         HttpClient::new(options).map_err(|error| CommandFailure::usage(error.to_string()))?;
     let redaction = settings.is_on("debug")?.then(|| Redaction::of(settings.secrets()));
-    Ok(TracedTransport::new(inner, redaction))
+    Ok(CachingTransport::new(TracedTransport::new(inner, redaction), cache))
 }
 
 /// The command line's specification, §6.5 and §12.1: never silently.

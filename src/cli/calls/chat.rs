@@ -1,15 +1,21 @@
 //! `chat`: turns from the lines of the standard input.
 //!
-//! Law: at a terminal a prompt stands on stderr; from a pipe lines are taken until its end. Where
-//! the output is no terminal nobody is asked for anything.
+//! Law: at a terminal a prompt stands on stderr and the agent's words alone on stdout; from a pipe
+//! lines are taken until its end and events are shown as `send --stream` does. Where the output is
+//! no terminal nobody is asked for anything.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use peregrine::client::SendRequest;
 
 use super::{
-    super::failure::CommandFailure, CalledAgent, Invocation, explain::failure, send,
-    show::FollowedStream, wait,
+    super::{failure::CommandFailure, say, settings::OutputFormat, tell, text::one_line},
+    CalledAgent, Invocation,
+    explain::failure,
+    invocation::quoted,
+    send,
+    show::FollowedStream,
+    wait,
 };
 
 /// The longest line, in bytes.
@@ -26,6 +32,11 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
         return Err(CommandFailure::usage(line).hint("peregrine send"));
     }
     on.is_streaming = true;
+    on.is_talk = is_asked && on.format == OutputFormat::Text && !on.is_verbose;
+    if is_asked {
+        let name = one_line(&agent.client.card().name);
+        tell(&format!("Talking with {name}; Ctrl-D ends it\n"));
+    }
     loop {
         if is_asked {
             // Without a prompt the line is taken as well.
@@ -35,7 +46,13 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
         let read = tokio::task::spawn_blocking(|| line(io::stdin().lock())).await;
         let read =
             read.map_err(|_| CommandFailure::usage("the standard input cannot be read"))??;
-        let Some(line) = read else { return Ok(()) };
+        let Some(line) = read else {
+            if is_asked {
+                tell("\n");
+                goodbye(on);
+            }
+            return Ok(());
+        };
         if line.trim().is_empty() {
             continue;
         }
@@ -43,9 +60,23 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
             if !is_asked {
                 return Err(failure);
             }
-            super::super::tell(&failure.text());
+            tell(&failure.text());
         }
     }
+}
+
+/// How to go on later: nothing is remembered (the command line's specification, §6.3).
+fn goodbye(on: &Invocation<'_>) {
+    on.say_known();
+    let Some(task) = on.known().filter(|_| on.format == OutputFormat::Text) else { return };
+    let mut output = on.text();
+    if task.state.is_interrupted() {
+        output.field("Next", &on.resume(&task.id));
+    } else if !task.context_id.is_empty() {
+        let rest = format!("--context-id {}", quoted(&task.context_id));
+        output.field("Next", &on.command("chat", &rest));
+    }
+    say(&output.text);
 }
 
 fn line(stdin: impl BufRead) -> Result<Option<String>, CommandFailure> {

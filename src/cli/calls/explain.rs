@@ -78,6 +78,10 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             };
             (FailureCode::CardInvalid, hint)
         }
+        // The command line's specification, §13.2: that a version is not there is said clearly.
+        ClientErrorKind::NoInterface if on.settings.text("a2a-version").is_some() => {
+            (named(FaultKind::VersionNotSupported), Some(on.command("card get", "")))
+        }
         ClientErrorKind::NoInterface => (FailureCode::Internal, Some(on.command("card get", ""))),
         ClientErrorKind::BelowFloor { newest, .. } => {
             let hint = format!("--a2a-version {newest}, or A2ACLI_A2A_VERSION={newest}");

@@ -52,6 +52,8 @@ pub struct Invocation<'a> {
     pub is_streaming: bool,
     /// True: everything is shown.
     pub is_verbose: bool,
+    /// True: a human talks with the agent at a terminal, and its words are shown alone.
+    pub is_talk: bool,
     /// The task, as soon as one is known.
     known: RefCell<Option<KnownTask>>,
     /// The card of the agent, once it was read.
@@ -67,17 +69,6 @@ pub struct KnownTask {
     pub context_id: String,
     /// Its newest state.
     pub state: TaskState,
-}
-
-impl KnownTask {
-    /// The task with all that is needed to find it again, in a sentence.
-    pub fn named(&self) -> String {
-        let state = state_word(self.state);
-        match self.context_id.is_empty() {
-            true => format!("task {} ({state})", self.id),
-            false => format!("task {} of context {} ({state})", self.id, self.context_id),
-        }
-    }
 }
 
 impl<'a> Invocation<'a> {
@@ -129,6 +120,7 @@ impl<'a> Invocation<'a> {
             format,
             is_streaming,
             is_verbose,
+            is_talk: false,
             known,
             card,
         })
@@ -195,6 +187,18 @@ impl<'a> Invocation<'a> {
             let mut output = self.text();
             output.ids(&task.id, &task.context_id, task.state);
             say(&output.text);
+        }
+    }
+
+    /// The task in a sentence: with all that is needed to find it again where nothing else says it.
+    pub fn named(&self, task: &KnownTask) -> String {
+        let state = state_word(task.state);
+        match (self.format, task.context_id.is_empty()) {
+            (OutputFormat::Text, _) => format!("task {}", task.id),
+            (OutputFormat::Json, true) => format!("task {} ({state})", task.id),
+            (OutputFormat::Json, false) => {
+                format!("task {} of context {} ({state})", task.id, task.context_id)
+            }
         }
     }
 

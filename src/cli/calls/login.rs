@@ -50,7 +50,7 @@ pub async fn login(on: &Invocation<'_>) -> Result<(), CommandFailure> {
             "tokens are kept in the folder of HOME, which is not set",
         ));
     };
-    let transport = agent::transport(settings)?;
+    let transport = agent::transport(settings, None)?;
     let named = oauth_client(settings)?;
     let is_named_by_user = named.is_some();
     let client = match named {

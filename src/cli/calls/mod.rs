@@ -5,7 +5,9 @@
 
 mod agent;
 mod card;
+mod card_cache;
 mod chat;
+mod conformance;
 mod download;
 mod explain;
 mod invocation;
@@ -13,6 +15,7 @@ mod login;
 mod push_config;
 mod send;
 mod show;
+mod talk;
 mod task;
 mod tokens;
 mod trace;
@@ -45,6 +48,7 @@ const FORMS: &[CommandForm] = &[
     form("task push-config list", &["TASK"], false),
     form("task push-config delete", &["TASK", "CONFIG"], false),
     form("chat", &[], false),
+    form("conformance", &[], false),
     form("auth login", &[], false),
 ];
 
@@ -93,6 +97,7 @@ async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure>
         "card lint" => return card::check(on).await,
         "card verify" => return card::check_signatures(on).await,
         "auth login" => return login::login(on).await,
+        "conformance" => return conformance::check(on).await,
         _ => {}
     }
     let agent = CalledAgent::of(on).await?;
@@ -146,7 +151,7 @@ fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
     match on.known() {
         Some(task) => {
             on.say_known();
-            let line = format!("{} goes on, but {seconds} s are over", task.named());
+            let line = format!("{} goes on, but {seconds} s are over", on.named(&task));
             let hint = on.command("task get", &format!("--wait {}", quoted(&task.id)));
             CommandFailure::new(FailureCode::Timeout, line).hint(hint)
         }
@@ -161,7 +166,7 @@ fn interrupted(on: &Invocation<'_>) -> CommandFailure {
     match on.known() {
         Some(task) if !task.state.is_terminal() => {
             on.say_known();
-            let line = format!("interrupted; {} goes on", task.named());
+            let line = format!("interrupted; {} goes on", on.named(&task));
             let cancel = on.command("task cancel", &quoted(&task.id));
             CommandFailure::new(FailureCode::Interrupted, line).hint(cancel)
         }

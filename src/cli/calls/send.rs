@@ -104,7 +104,7 @@ pub async fn send(
         }
         Ok(()) | Err(_) => {}
     }
-    finish(agent, on, &followed, AnswerShape::Wrapped).await
+    finish(agent, on, &mut followed, AnswerShape::Wrapped).await
 }
 
 /// Shows the end of a stream that was followed; of one that broke, the task as asking shows it.
@@ -114,7 +114,7 @@ pub async fn send(
 pub async fn finish(
     agent: &CalledAgent,
     on: &Invocation<'_>,
-    followed: &FollowedStream,
+    followed: &mut FollowedStream,
     shape: AnswerShape,
 ) -> Result<(), CommandFailure> {
     if followed.is_message || (on.is_streaming && followed.is_settled) {

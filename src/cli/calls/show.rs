@@ -8,6 +8,7 @@ use peregrine::{
 use super::{
     super::{say, settings::OutputFormat, text::ShownStatus, warn},
     Invocation,
+    talk::Talk,
 };
 
 /// Around what a document stands.
@@ -22,6 +23,17 @@ pub enum AnswerShape {
 /// Shows a task or a message; `shows_history`: the user asked for it.
 pub fn answer(on: &Invocation<'_>, answer: &Answer, shape: AnswerShape, shows_history: bool) {
     let task = answer.task();
+    if on.is_talk {
+        let mut talk = Talk::default();
+        let mut text = task.map(|view| talk.task(view)).unwrap_or_default();
+        text.push_str(&answer.message().map(|message| talk.message(message)).unwrap_or_default());
+        text.push_str(&talk.end());
+        say(&text);
+        if let Some(view) = task {
+            on.outcome(&view.id().to_str(), view.status().state);
+        }
+        return;
+    }
     if on.format == OutputFormat::Json {
         let mut json = Vec::new();
         if shape == AnswerShape::Wrapped && task.is_some() {
@@ -34,6 +46,9 @@ pub fn answer(on: &Invocation<'_>, answer: &Answer, shape: AnswerShape, shows_hi
         on.say_json(&json);
     }
     let mut output = on.text();
+    for uri in answer.activated_extensions().filter(|_| on.is_verbose) {
+        output.field("Activated extension", uri);
+    }
     if let Some(view) = task {
         let (id, state) = (view.id().to_str(), view.status().state);
         let next = on.outcome(&id, state);
@@ -65,6 +80,7 @@ pub struct FollowedStream {
     goes_on: bool,
     /// True: there is nothing more to wait for.
     pub is_settled: bool,
+    talk: Talk,
 }
 
 impl FollowedStream {
@@ -92,9 +108,10 @@ impl FollowedStream {
             EventKind::Message(_) => self.is_message = true,
             EventKind::Change { .. } | EventKind::Gap { .. } => {}
         }
+        let mut is_old = false;
         if let Some(state) = event.state() {
             let is_first = self.state.replace(state).is_none();
-            let is_old = is_first && self.goes_on && matches!(event.kind(), EventKind::Task(_));
+            is_old = is_first && self.goes_on && matches!(event.kind(), EventKind::Task(_));
             self.is_settled = state.is_terminal() || (state.is_interrupted() && !is_old);
         }
         self.is_settled |= self.is_message;
@@ -102,7 +119,9 @@ impl FollowedStream {
             let state = self.state.unwrap_or(TaskState::Unspecified);
             on.know(&self.task_id, &self.context_id, state);
         }
-        if on.is_streaming || self.is_message {
+        if on.is_talk {
+            say(&self.talk.event(event, is_old));
+        } else if on.is_streaming || self.is_message {
             self.show(on, event);
         }
     }
@@ -145,13 +164,16 @@ impl FollowedStream {
     }
 
     /// Ends the events that were shown: whoever saw the last one only knows the task and its state.
-    pub fn end(&self, on: &Invocation<'_>) {
+    pub fn end(&mut self, on: &Invocation<'_>) {
+        if on.is_talk {
+            say(&self.talk.end());
+        }
         if self.is_message || self.task_id.is_empty() {
             return;
         }
         let state = self.state.unwrap_or(TaskState::Unspecified);
         let next = on.outcome(&self.task_id, state);
-        if on.format == OutputFormat::Text {
+        if on.format == OutputFormat::Text && !on.is_talk {
             let mut output = on.text();
             if !self.is_named {
                 output.ids(&self.task_id, &self.context_id, state);

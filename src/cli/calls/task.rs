@@ -28,7 +28,7 @@ pub async fn get(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Command
     let answer = match on.settings.is_on("wait")? {
         true => wait::poll(agent, on, id, history).await?,
         false => {
-            let answer = agent.client.get_task(id, history).await;
+            let answer = wait::get(agent, on, id, history).await;
             answer.map_err(|error| failure(on, error))?
         }
     };
@@ -72,7 +72,7 @@ pub async fn subscribe(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), C
         }
         Ok(()) | Err(_) => {}
     }
-    send::finish(agent, on, &followed, AnswerShape::AsItIs).await
+    send::finish(agent, on, &mut followed, AnswerShape::AsItIs).await
 }
 
 /// Lists tasks: a page, or one task a line with `--stream`.

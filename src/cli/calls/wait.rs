@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use peregrine::client::{Answer, ClientError};
+use peregrine::client::{Answer, ClientError, TaskAddress};
 
 use super::{
     super::{failure::CommandFailure, settings::SettingSource},
@@ -38,7 +38,7 @@ pub async fn poll(
     let mut pause = if is_given { interval } else { FIRST_PAUSE.min(interval) };
     let mut lost = 0;
     loop {
-        match agent.client.get_task(id, history).await {
+        match get(agent, on, id, history).await {
             Ok(answer) => {
                 lost = 0;
                 if know(on, &answer) {
@@ -56,6 +56,24 @@ pub async fn poll(
             pause = (pause * 2).min(interval);
         }
     }
+}
+
+/// Asks for a task, in its conversation if that is known.
+///
+/// # Errors
+/// [`ClientError`]
+pub async fn get(
+    agent: &CalledAgent,
+    on: &Invocation<'_>,
+    id: &str,
+    history: Option<u32>,
+) -> Result<Answer, ClientError> {
+    let known = on.known().filter(|task| task.id == id).map(|task| task.context_id);
+    let known = known.filter(|context_id| !context_id.is_empty());
+    let context_id = known.as_deref().or(on.settings.text("context-id"));
+    let task = TaskAddress::new(id);
+    let task = context_id.map_or(task, |context_id| task.within(context_id));
+    agent.client.get_task(task, history).await
 }
 
 /// Remembers the task of an answer; true: there is nothing more to wait for.

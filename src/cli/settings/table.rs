@@ -131,6 +131,13 @@ pub const SETTINGS: &[Setting] = &[
         "How often a task is asked for while it is waited for",
     ),
     row("timeout", "TIME", "", Plain, "How long to wait before giving up [default: for ever]"),
+    row(
+        "card-cache",
+        "",
+        "true",
+        Plain,
+        "Keep cards for as long as their servers say, in ~/.config/a2a-cli/cards",
+    ),
     row("task-id", "ID", "", Plain, "Go on with this task"),
     row("context-id", "ID", "", Plain, "Begin a task beside those of this context"),
     row("metadata", "JSON", "", Plain, "An object that goes with the request, in its payload"),
@@ -245,7 +252,9 @@ pub fn flag(setting: &Setting) -> Arg {
 /// Under which heading the help lists a setting.
 fn heading(name: &str) -> &'static str {
     match name {
-        "agent-card" | "config" | "transport" | "a2a-version" | "dialect" => "The agent",
+        "agent-card" | "config" | "transport" | "a2a-version" | "dialect" | "card-cache" => {
+            "The agent"
+        }
         "output" | "stream" | "verbose" | "debug" => "Output",
         "async" | "wait" | "poll-interval" | "timeout" => "Waiting",
         "task-id" | "context-id" | "metadata" | "svc-param" | "extension" | "traceparent" => {

@@ -1,0 +1,470 @@
+//! Cards that are kept between two calls (the command line's specification, §10.1; RFC 9111).
+//!
+//! Law: a card is kept where its server lets it be, together with what its server said of it. It is
+//! used without a question only while that says so; else the server is asked whether it has
+//! changed. Nothing secret is kept, for nobody shows a credential when a card is asked for. A cache
+//! that cannot be read or written is none.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    task::{Context, Poll},
+};
+
+use peregrine::{
+    client::{
+        CARD_BYTES_MAX, HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpUrl, Transport,
+        TransportError,
+        card::{CardFreshness, card_urls},
+    },
+    service::Now,
+};
+use ring::digest;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    super::{
+        failure::CommandFailure,
+        reference::{CardReference, is_loopback},
+        tell,
+    },
+    Invocation,
+};
+
+/// The folder, in that of the user's configuration.
+const FOLDER: &str = "cards";
+/// Cards that are kept at most; the oldest goes.
+const CARDS_MAX: usize = 64;
+/// What a server says of how long a card is good, and by what it is asked about.
+const KEPT_FIELDS: [&str; 5] = ["age", "cache-control", "etag", "expires", "last-modified"];
+
+/// Where the card of one agent is kept.
+pub struct KeptCards {
+    folder: PathBuf,
+    /// Where the card may be.
+    urls: Vec<HttpUrl>,
+    /// True: its server is asked each time.
+    asks: bool,
+    /// True: it is said on stderr what is used.
+    is_shown: bool,
+}
+
+impl KeptCards {
+    /// That for the agent of a call; `None`: its card is a file, or nothing is to be kept. Who asks
+    /// for the card itself is shown what the server has, and so is who calls this machine, where
+    /// agents come and go at the same place.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`] of usage: a setting that means nothing.
+    pub fn of(on: &Invocation<'_>) -> Result<Option<KeptCards>, CommandFailure> {
+        let settings = &on.settings;
+        let reference = CardReference::parse(settings.text("agent-card").unwrap_or_default())?;
+        let (CardReference::Origin(url) | CardReference::Url(url)) = reference else {
+            return Ok(None);
+        };
+        let (Some(folder), Ok(url)) = (&settings.folder, HttpOrigin::parse(&url)) else {
+            return Ok(None);
+        };
+        if !settings.is_on("card-cache")? {
+            return Ok(None);
+        }
+        let asks = on.path.starts_with("card ") || is_loopback(url.origin.host());
+        let (folder, urls) = (folder.join(FOLDER), card_urls(&url));
+        Ok(Some(KeptCards { folder, urls, asks, is_shown: settings.is_on("debug")? }))
+    }
+
+    /// The URL and the file of the card that a request asks for, if it asks for one.
+    fn place(&self, request: &HttpRequest<'_>) -> Option<(String, PathBuf)> {
+        let mut urls = self.urls.iter();
+        let is_asked = |url: &&HttpUrl| url.origin == *request.origin && url.path == request.target;
+        let url = urls.find(is_asked).filter(|_| request.method == HttpMethod::Get)?.to_string();
+        let digest = digest::digest(&digest::SHA256, url.as_bytes());
+        let name: String = digest.as_ref().iter().take(16).map(|b| format!("{b:02x}")).collect();
+        Some((url, self.folder.join(format!("{name}.json"))))
+    }
+}
+
+/// A card as it is kept.
+#[derive(Clone, Deserialize, Serialize)]
+pub struct KeptCard {
+    /// Where it came from.
+    url: String,
+    /// When its server said so, in ms since the Unix epoch.
+    said_at_unix_ms: u64,
+    /// What its server said: some of the fields of the response.
+    fields: BTreeMap<String, String>,
+    /// The card.
+    card: String,
+}
+
+impl KeptCard {
+    fn read(path: &Path, url: &str) -> Option<KeptCard> {
+        // With its escapes a card may be some times as long.
+        let is_ours = fs::metadata(path).ok()?.len() <= 8 * CARD_BYTES_MAX as u64;
+        let kept: KeptCard =
+            serde_json::from_slice(&fs::read(path).ok().filter(|_| is_ours)?).ok()?;
+        (kept.url == url).then_some(kept)
+    }
+
+    fn freshness(&self) -> CardFreshness {
+        let said = Now { mono_ms: 0, unix_ms: self.said_at_unix_ms };
+        CardFreshness::of(|name| self.fields.get(name).map(String::as_bytes), said)
+    }
+
+    /// Keeps it, in place of the oldest if there are too many.
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        let draft = folder.join(format!(".{}", std::process::id()));
+        let _ = fs::remove_file(&draft);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(&draft)?.write_all(&serde_json::to_vec(self)?)?;
+        fs::rename(&draft, path)?;
+        let mut all: Vec<_> = fs::read_dir(folder)?
+            .flatten()
+            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+            .collect();
+        all.sort_unstable();
+        let too_many = all.len().saturating_sub(CARDS_MAX);
+        all.iter().take(too_many).try_for_each(|(_, path)| fs::remove_file(path))
+    }
+}
+
+/// A transport that keeps cards.
+pub struct CachingTransport<T> {
+    inner: T,
+    cache: Option<KeptCards>,
+}
+
+impl<T> CachingTransport<T> {
+    /// Keeps what passes `inner`, if there is a cache.
+    pub fn new(inner: T, cache: Option<KeptCards>) -> CachingTransport<T> {
+        CachingTransport { inner, cache }
+    }
+}
+
+impl<T: Transport> Transport for CachingTransport<T> {
+    type Response = CachedResponse<T::Response>;
+
+    async fn request(
+        &self,
+        request: HttpRequest<'_>,
+    ) -> Result<CachedResponse<T::Response>, TransportError> {
+        let place = self.cache.as_ref().and_then(|cache| Some((cache, cache.place(&request)?)));
+        let Some((cache, (url, path))) = place else {
+            return Ok(CachedResponse::Sent(self.inner.request(request).await?, None));
+        };
+        let kept = KeptCard::read(&path, &url);
+        let now = self.inner.now();
+        let say = |what: &str| {
+            if cache.is_shown {
+                tell(&format!("= {url}: {what}\n"));
+            }
+        };
+        let mut fields = Default::default();
+        if let Some(kept) = &kept {
+            let freshness = kept.freshness();
+            if freshness.is_fresh(now) && !cache.asks {
+                say("the card that is kept is fresh");
+                return Ok(CachedResponse::Kept(kept.clone(), 0));
+            }
+            freshness.ask(&mut fields);
+        }
+        fields.extend(request.fields);
+        let response = self.inner.request(HttpRequest { fields: fields.get(), ..request }).await?;
+        let said = said(&response);
+        let keeps = |card: String, fields| KeptCard {
+            url: url.clone(),
+            said_at_unix_ms: now.unix_ms,
+            fields,
+            card,
+        };
+        match (response.status(), kept) {
+            (304, Some(kept)) => {
+                say("the card that is kept has not changed");
+                // RFC 9111 §4.3.4: what is said now replaces what was said of the same.
+                let mut fields = kept.fields;
+                fields.extend(said);
+                let kept = keeps(kept.card, fields);
+                let _ = kept.write(&path);
+                Ok(CachedResponse::Kept(kept, 0))
+            }
+            (200, _) if may_be_kept(&response, now) => {
+                let keeping = Keeping { kept: keeps(String::new(), said), bytes: Vec::new(), path };
+                Ok(CachedResponse::Sent(response, Some(keeping)))
+            }
+            _ => Ok(CachedResponse::Sent(response, None)),
+        }
+    }
+
+    async fn sleep_until(&self, due_ms: u64) {
+        self.inner.sleep_until(due_ms).await;
+    }
+
+    fn now(&self) -> Now {
+        self.inner.now()
+    }
+
+    fn random(&self) -> u128 {
+        self.inner.random()
+    }
+}
+
+/// What a response says of how long it is good.
+fn said<R: HttpResponse>(response: &R) -> BTreeMap<String, String> {
+    let fields = KEPT_FIELDS.iter().filter_map(|name| {
+        let value = str::from_utf8(response.field(name)?).ok()?;
+        Some(((*name).to_owned(), value.to_owned()))
+    });
+    fields.collect()
+}
+
+/// RFC 9111 §3: whether a response may be kept, and whether that is of use.
+fn may_be_kept<R: HttpResponse>(response: &R, now: Now) -> bool {
+    let freshness = CardFreshness::of(|name| response.field(name), now);
+    let has_validator = ["etag", "last-modified"].iter().any(|name| response.field(name).is_some());
+    // What else it may vary by is the same in every request for a card.
+    let varies = response.field("vary").is_some_and(|vary| vary.contains(&b'*'));
+    freshness.may_be_kept() && !varies && (has_validator || freshness.is_fresh(now))
+}
+
+/// A card on its way into the cache.
+pub struct Keeping {
+    kept: KeptCard,
+    bytes: Vec<u8>,
+    path: PathBuf,
+}
+
+impl Keeping {
+    /// The card has come as a whole.
+    fn end(self) {
+        let Keeping { mut kept, bytes, path } = self;
+        let Ok(card) = String::from_utf8(bytes) else { return };
+        kept.card = card;
+        let _ = kept.write(&path);
+    }
+}
+
+/// A response as it came, or a card that is kept and how much of it was read.
+pub enum CachedResponse<R> {
+    /// As it came.
+    Sent(R, Option<Keeping>),
+    /// A card that is kept.
+    Kept(KeptCard, usize),
+}
+
+impl<R: HttpResponse> HttpResponse for CachedResponse<R> {
+    fn status(&self) -> u16 {
+        match self {
+            CachedResponse::Sent(inner, _) => inner.status(),
+            CachedResponse::Kept(..) => 200,
+        }
+    }
+
+    fn field(&self, name: &str) -> Option<&[u8]> {
+        match self {
+            CachedResponse::Sent(inner, _) => inner.field(name),
+            CachedResponse::Kept(kept, _) => kept.fields.get(name).map(String::as_bytes),
+        }
+    }
+
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<bool, TransportError>> {
+        match self {
+            CachedResponse::Kept(kept, at) => {
+                let rest = kept.card.as_bytes().get(*at..).unwrap_or_default();
+                let taken = &rest[..rest.len().min(room)];
+                out.extend_from_slice(taken);
+                *at += taken.len();
+                Poll::Ready(Ok(!taken.is_empty()))
+            }
+            CachedResponse::Sent(inner, keeping) => {
+                let before = out.len();
+                let read = inner.poll_read(cx, out, room);
+                let Some(mut now) = keeping.take() else { return read };
+                now.bytes.extend_from_slice(out.get(before..).unwrap_or_default());
+                match &read {
+                    Poll::Ready(Ok(false)) => now.end(),
+                    Poll::Ready(Err(_)) => {}
+                    Poll::Ready(Ok(true)) | Poll::Pending if now.bytes.len() > CARD_BYTES_MAX => {}
+                    Poll::Ready(Ok(true)) | Poll::Pending => *keeping = Some(now),
+                }
+                read
+            }
+        }
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, TransportError>> {
+        match self {
+            CachedResponse::Sent(inner, _) => inner.poll_write(cx, bytes),
+            CachedResponse::Kept(..) => Poll::Ready(Ok(0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, sync::Mutex};
+
+    use super::*;
+
+    /// A server of one card, the fields that it sends, and the requests that it was sent.
+    struct Server {
+        fields: &'static [(&'static str, &'static str)],
+        unix_ms: u64,
+        heard: Mutex<Vec<String>>,
+    }
+
+    struct Reply(u16, &'static [(&'static str, &'static str)], RefCell<&'static [u8]>);
+
+    const CARD: &str = "{\"name\":\"kept\"}";
+
+    impl HttpResponse for Reply {
+        fn status(&self) -> u16 {
+            self.0
+        }
+
+        fn field(&self, name: &str) -> Option<&[u8]> {
+            let field = self.1.iter().find(|(known, _)| *known == name);
+            field.map(|(_, value)| value.as_bytes())
+        }
+
+        fn poll_read(
+            &mut self,
+            _: &mut Context<'_>,
+            out: &mut Vec<u8>,
+            room: usize,
+        ) -> Poll<Result<bool, TransportError>> {
+            let rest = self.2.take();
+            let (now, later) = rest.split_at(rest.len().min(room).min(5));
+            out.extend_from_slice(now);
+            self.2.replace(later);
+            Poll::Ready(Ok(!now.is_empty()))
+        }
+
+        fn poll_write(
+            &mut self,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<Result<usize, TransportError>> {
+            Poll::Ready(Ok(0))
+        }
+    }
+
+    impl Transport for Server {
+        type Response = Reply;
+
+        async fn request(&self, request: HttpRequest<'_>) -> Result<Reply, TransportError> {
+            let fields = request.fields.iter().map(|(name, value)| format!("{name}: {value}"));
+            let fields: Vec<String> = fields.collect();
+            let is_same = fields.iter().any(|field| field.contains("\"e-1\""));
+            self.heard.lock().unwrap().push(fields.join(", "));
+            let body = if is_same { &b""[..] } else { CARD.as_bytes() };
+            Ok(Reply(if is_same { 304 } else { 200 }, self.fields, RefCell::new(body)))
+        }
+
+        async fn sleep_until(&self, _: u64) {}
+
+        fn now(&self) -> Now {
+            Now { mono_ms: 0, unix_ms: self.unix_ms }
+        }
+
+        fn random(&self) -> u128 {
+            4
+        }
+    }
+
+    /// Asks `times` times for the card, a second apart; gives what the server heard.
+    fn asked(
+        name: &str,
+        fields: &'static [(&'static str, &'static str)],
+        asks: bool,
+        times: u64,
+    ) -> Vec<String> {
+        let folder = format!("peregrine-cards-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        let url = HttpOrigin::parse("https://a.example/card.json").unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut heard = Vec::new();
+        for unix_ms in (0..times).map(|n| 1_000_000 + n * 1000) {
+            let urls = card_urls(&url);
+            let cache = KeptCards { folder: folder.clone(), urls, asks, is_shown: false };
+            let server = Server { fields, unix_ms, heard: Mutex::default() };
+            let transport = CachingTransport::new(server, Some(cache));
+            let request = HttpRequest {
+                method: HttpMethod::Get,
+                origin: &url.origin,
+                target: &url.path,
+                fields: Default::default(),
+                body: b"",
+                version: peregrine::client::HttpVersion::Any,
+                head_due_ms: u64::MAX,
+                body_idle_ms: u64::MAX,
+                is_repeatable: true,
+            };
+            let body = runtime.block_on(async {
+                let mut response = transport.request(request).await.unwrap();
+                assert_eq!(response.status(), 200);
+                let mut body = Vec::new();
+                while std::future::poll_fn(|cx| response.poll_read(cx, &mut body, 4)).await.unwrap()
+                {
+                }
+                body
+            });
+            assert_eq!(body, CARD.as_bytes());
+            heard.append(&mut transport.inner.heard.lock().unwrap());
+        }
+        let _ = fs::remove_dir_all(folder);
+        heard
+    }
+
+    #[test]
+    fn a_card_is_used_while_it_is_fresh_and_asked_about_after_that() {
+        let fields = &[("cache-control", "max-age=2"), ("etag", "\"e-1\"")];
+        let heard = asked("fresh", fields, false, 4);
+        // In the third second the server is asked, whose 304 makes it fresh for two more.
+        assert_eq!(heard, ["", "If-None-Match: \"e-1\""]);
+        let heard = asked("asks", fields, true, 3);
+        assert_eq!(heard, ["", "If-None-Match: \"e-1\"", "If-None-Match: \"e-1\""]);
+    }
+
+    #[test]
+    fn what_must_not_be_kept_is_asked_for_anew() {
+        for (name, fields) in [
+            ("no-store", &[("cache-control", "no-store"), ("etag", "\"e-1\"")][..]),
+            ("vary", &[("vary", "*"), ("etag", "\"e-1\"")]),
+            ("nothing", &[]),
+        ] {
+            assert_eq!(asked(name, fields, false, 2), ["", ""], "{name}");
+        }
+    }
+
+    #[test]
+    fn there_are_never_more_than_so_many() {
+        let folder = std::env::temp_dir().join(format!("peregrine-many-{}", std::process::id()));
+        for n in 0..CARDS_MAX + 3 {
+            let kept = KeptCard {
+                url: n.to_string(),
+                said_at_unix_ms: 0,
+                fields: BTreeMap::new(),
+                card: String::new(),
+            };
+            kept.write(&folder.join(format!("{n}.json"))).unwrap();
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), CARDS_MAX);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

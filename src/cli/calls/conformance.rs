@@ -1,0 +1,383 @@
+//! `conformance`: a look at a live agent by requirements of the A2A TCK, or by the TCK itself.
+//!
+//! Law: each check has the name that the kit gives its requirement. The kit wants an agent that
+//! knows its messages; any other is asked for less: what every agent must answer, whatever it makes
+//! of a message. What cannot be asked is skipped and says why.
+
+use std::process::{Command, Stdio};
+
+use peregrine::{
+    client::{Answer, ClientError, EventKind, ListTasks, SendRequest, card::validate},
+    model::TaskState,
+};
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        failure::{CommandFailure, FailureCode},
+        reference::CardReference,
+        say,
+        settings::OutputFormat,
+        text::state_word,
+    },
+    CalledAgent, Invocation, agent,
+    explain::failure,
+};
+
+/// The id of a task that no agent has.
+const NO_TASK: &str = "00000000-0000-4000-8000-00000000c0de";
+/// What the agent is told if the user says nothing.
+const TEXT: &str = "hello";
+/// Events of a stream that are waited for; an agent may have more to say.
+const EVENTS_MAX: usize = 10_000;
+
+/// How a check went.
+enum CheckOutcome {
+    Pass,
+    Fail(String),
+    Skip(&'static str),
+}
+
+use CheckOutcome::{Fail, Pass, Skip};
+
+/// The checks that were made: requirement, what it says, how it went.
+#[derive(Default)]
+struct ConformanceReport(Vec<(&'static str, &'static str, CheckOutcome)>);
+
+/// The task that the first message made.
+struct MadeTask {
+    id: String,
+    state: TaskState,
+}
+
+/// Checks an agent.
+///
+/// # Errors
+/// A [`CommandFailure`]: it cannot be called at all, or a check failed.
+pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    if let Some(folder) = on.flag("tck") {
+        return kit(on, folder);
+    }
+    let (json, _) = agent::card_json(on).await?;
+    let agent = CalledAgent::of(on).await?;
+    let mut report = ConformanceReport::default();
+    let outcome = validate(&json).first().map_or(Pass, |finding| Fail(finding.to_string()));
+    report.note("CARD-STRUCT-001", "the card has what every card needs", outcome);
+    let made = report.messages(&agent, on).await;
+    report.unknown_task(&agent, on).await;
+    report.made_task(&agent, on, made.as_ref()).await;
+    report.lists(&agent, on, made.as_ref()).await;
+    report.streams(&agent, on, made.as_ref()).await;
+    report.show(on);
+    match report.0.iter().any(|(.., outcome)| matches!(outcome, Fail(_))) {
+        true => Err(CommandFailure::said(FailureCode::Internal)),
+        false => Ok(()),
+    }
+}
+
+/// Has the official kit check the agent; what it says goes to stderr.
+fn kit(on: &Invocation<'_>, folder: &str) -> Result<(), CommandFailure> {
+    let reference = CardReference::parse(on.settings.text("agent-card").unwrap_or_default())?;
+    let CardReference::Origin(url) = reference else {
+        let line = "the kit looks for the card itself: name the agent by its origin";
+        return Err(CommandFailure::usage(line));
+    };
+    let program = std::path::Path::new(folder).join("run_tck.py");
+    let unusable = |error: std::io::Error| {
+        let line = format!("cannot run {}: {error}", program.display());
+        CommandFailure::usage(line).hint("--tck names a folder with a2aproject/a2a-tck in it")
+    };
+    let program_path = program.canonicalize().map_err(unusable)?;
+    let mut command = Command::new(program_path);
+    command.current_dir(folder).arg("--sut-host").arg(&url).arg("--level").arg("must");
+    let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status();
+    let is_pass = status.map_err(unusable)?.success();
+    let mut report = ConformanceReport::default();
+    let outcome = if is_pass { Pass } else { Fail("see what the kit says".to_owned()) };
+    report.note("TCK", "the requirements of level MUST", outcome);
+    report.show(on);
+    if is_pass { Ok(()) } else { Err(CommandFailure::said(FailureCode::Internal)) }
+}
+
+impl ConformanceReport {
+    fn note(&mut self, requirement: &'static str, title: &'static str, outcome: CheckOutcome) {
+        self.0.push((requirement, title, outcome));
+    }
+
+    /// Two messages, each for a task of its own.
+    async fn messages(&mut self, agent: &CalledAgent, on: &Invocation<'_>) -> Option<MadeTask> {
+        let request = SendRequest::text(on.flag("text").unwrap_or(TEXT));
+        let answer = agent.client.send(&request).await.map_err(|error| name(on, error));
+        let outcome = match &answer {
+            Ok(answer) if answer.task().is_some() || answer.message().is_some() => Pass,
+            Ok(_) => Fail("the answer is neither a task nor a message".to_owned()),
+            Err(name) => Fail(name.clone()),
+        };
+        self.note("CORE-SEND-001", "a message is answered with a task or a message", outcome);
+        let answer = answer.ok()?;
+        let view = answer.task()?;
+        let (id, state) = (view.id().to_str().into_owned(), view.status().state);
+        on.know(&id, &view.context_id().to_str(), state);
+        let is_whole = !id.is_empty() && state != TaskState::Unspecified;
+        let outcome = match is_whole {
+            true => Pass,
+            false => Fail("its id or its state is missing".to_owned()),
+        };
+        self.note("DM-TASK-001", "a task has an id and a state", outcome);
+        let outcome = match state.is_terminal() || state.is_interrupted() {
+            true => Pass,
+            false => Fail(format!("the task is {}", state_word(state))),
+        };
+        const WAITS: &str = "who waits is answered when the task has ended or wants something";
+        self.note("CORE-EXECUTION-MODE-001", WAITS, outcome);
+        let again = agent.client.send(&request).await.map_err(|error| name(on, error));
+        let outcome = match again {
+            Ok(again) => match again.task_id().is_none_or(|other| *other.to_str() != *id) {
+                true => Pass,
+                false => Fail("the second message went to the task of the first".to_owned()),
+            },
+            Err(name) => Fail(name),
+        };
+        self.note("CORE-MULTI-003", "a new task has an id of its own", outcome);
+        Some(MadeTask { id, state })
+    }
+
+    /// What is asked about a task that is not there.
+    async fn unknown_task(&mut self, agent: &CalledAgent, on: &Invocation<'_>) {
+        const NOT_FOUND: &[&str] = &["TaskNotFoundError"];
+        let (client, hello) = (&agent.client, SendRequest::text(TEXT).task_id(NO_TASK));
+        let got = refused(on, client.get_task(NO_TASK, None).await, NOT_FOUND);
+        self.note("CORE-GET-002", "reading an unknown task is TaskNotFoundError", got);
+        let got = refused(on, client.cancel_task(NO_TASK, None).await, NOT_FOUND);
+        self.note("CORE-CANCEL-003", "canceling an unknown task is TaskNotFoundError", got);
+        let got = refused(on, client.send(&hello).await, NOT_FOUND);
+        self.note("CORE-MULTI-004", "a message to an unknown task is TaskNotFoundError", got);
+    }
+
+    /// What is asked about the task that was made.
+    async fn made_task(
+        &mut self,
+        agent: &CalledAgent,
+        on: &Invocation<'_>,
+        made: Option<&MadeTask>,
+    ) {
+        const READ: (&str, &str) = ("CORE-GET-001", "a task is read as it is");
+        const HISTORY: (&str, &str) = ("CORE-HIST-002", "no more history comes than was asked for");
+        const SEND: (&str, &str) =
+            ("CORE-SEND-002", "a message to a task that has ended is refused");
+        const CANCEL: (&str, &str) =
+            ("CORE-CANCEL-002", "canceling a task that has ended is TaskNotCancelableError");
+        let Some(made) = made else {
+            for (requirement, title) in [READ, HISTORY, SEND, CANCEL] {
+                self.note(requirement, title, Skip("no task was made"));
+            }
+            return;
+        };
+        let got = agent.client.get_task(&made.id, Some(1)).await.map_err(|error| name(on, error));
+        let outcome = match &got {
+            Ok(got) if got.task_id().is_some_and(|id| *id.to_str() == *made.id) => Pass,
+            Ok(_) => Fail("it is another task".to_owned()),
+            Err(name) => Fail(name.clone()),
+        };
+        self.note(READ.0, READ.1, outcome);
+        let count = got.ok().and_then(|got| got.task().map(|view| view.history(None).count()));
+        let outcome = match count {
+            Some(0 | 1) => Pass,
+            Some(count) => Fail(format!("{count} messages came for 1")),
+            None => Skip("the task could not be read"),
+        };
+        self.note(HISTORY.0, HISTORY.1, outcome);
+        if !made.state.is_terminal() {
+            self.note(SEND.0, SEND.1, Skip("the task has not ended"));
+            self.note(CANCEL.0, CANCEL.1, Skip("the task has not ended"));
+            return;
+        }
+        let more = SendRequest::text(TEXT).task_id(&*made.id);
+        let got = refused(on, agent.client.send(&more).await, &["UnsupportedOperationError"]);
+        self.note(SEND.0, SEND.1, got);
+        let got = agent.client.cancel_task(&made.id, None).await;
+        // A2A 1.0 §3.1.5: canceling is idempotent, so what is canceled already may be given.
+        let outcome = match (made.state, got) {
+            (TaskState::Canceled, Ok(_)) => Pass,
+            (_, got) => refused(on, got, &["TaskNotCancelableError"]),
+        };
+        self.note(CANCEL.0, CANCEL.1, outcome);
+    }
+
+    async fn lists(&mut self, agent: &CalledAgent, on: &Invocation<'_>, made: Option<&MadeTask>) {
+        const TITLE: &str = "tasks are listed by pages, the newest first, without artifacts";
+        let list = ListTasks { page_size: Some(2), ..ListTasks::default() };
+        let outcome = match agent.client.list_tasks(&list).await {
+            Err(error) => Fail(name(on, error)),
+            Ok(answer) => {
+                let tasks = || answer.page().into_iter().flat_map(|page| page.tasks());
+                let times: Vec<u64> = tasks().map(|(view, _)| view.status().at_ms).collect();
+                let artifacts = tasks().any(|(view, _)| view.artifacts().next().is_some());
+                match times.as_slice() {
+                    [] if made.is_some() => Fail("the task that was made is not listed".to_owned()),
+                    [_, _, _, ..] => Fail("more tasks came than the page has".to_owned()),
+                    times if !times.is_sorted_by(|a, b| a >= b) => {
+                        Fail("the oldest comes first".to_owned())
+                    }
+                    _ if artifacts => Fail("artifacts came that nobody asked for".to_owned()),
+                    _ => Pass,
+                }
+            }
+        };
+        self.note("CORE-LIST-003", TITLE, outcome);
+    }
+
+    async fn streams(&mut self, agent: &CalledAgent, on: &Invocation<'_>, made: Option<&MadeTask>) {
+        const STREAM: (&str, &str) =
+            ("CORE-STREAM-003", "a stream begins with a task or is one message, and ends");
+        const UNKNOWN: (&str, &str) =
+            ("STREAM-SUB-004", "subscribing to an unknown task is TaskNotFoundError");
+        const ENDED: (&str, &str) =
+            ("STREAM-SUB-003", "subscribing to a task that has ended is UnsupportedOperationError");
+        if !agent.client.card().streams() {
+            for (requirement, title) in [STREAM, UNKNOWN, ENDED] {
+                self.note(requirement, title, Skip("the card declares no streams"));
+            }
+            return;
+        }
+        let outcome = stream(agent, on).await;
+        self.note(STREAM.0, STREAM.1, outcome);
+        let outcome = subscribed(agent, on, NO_TASK, "TaskNotFoundError").await;
+        self.note(UNKNOWN.0, UNKNOWN.1, outcome);
+        let outcome = match made.filter(|made| made.state.is_terminal()) {
+            Some(made) => subscribed(agent, on, &made.id, "UnsupportedOperationError").await,
+            None => Skip("there is no task that has ended"),
+        };
+        self.note(ENDED.0, ENDED.1, outcome);
+    }
+
+    fn show(&self, on: &Invocation<'_>) {
+        let count = |word: &str| self.0.iter().filter(|(.., one)| one.word() == word).count();
+        let sums =
+            [("passed", count("pass")), ("failed", count("fail")), ("skipped", count("skip"))];
+        if on.format == OutputFormat::Json {
+            let row = |(requirement, title, outcome): &(&str, &str, CheckOutcome)| {
+                json!({
+                    "requirement": requirement, "title": title,
+                    "outcome": outcome.word(), "detail": outcome.detail(),
+                })
+            };
+            let checks: Vec<Value> = self.0.iter().map(row).collect();
+            let mut document = json!({ "checks": checks });
+            for (name, count) in sums {
+                document[name] = json!(count);
+            }
+            on.say_json(document.to_string().as_bytes());
+            return;
+        }
+        let mut output = on.text();
+        for (requirement, title, outcome) in &self.0 {
+            let why = outcome.detail().map_or(String::new(), |detail| format!(": {detail}"));
+            let label = match outcome {
+                Pass => "Pass",
+                Fail(_) => "Fail",
+                Skip(_) => "Skip",
+            };
+            output.field(label, &format!("{requirement} {title}{why}"));
+        }
+        for ((_, count), label) in sums.into_iter().zip(["Passed", "Failed", "Skipped"]) {
+            output.field(label, &count.to_string());
+        }
+        say(&output.text);
+    }
+}
+
+impl CheckOutcome {
+    fn word(&self) -> &'static str {
+        match self {
+            Pass => "pass",
+            Fail(_) => "fail",
+            Skip(_) => "skip",
+        }
+    }
+
+    fn detail(&self) -> Option<&str> {
+        match self {
+            Pass => None,
+            Fail(why) => Some(why),
+            Skip(why) => Some(why),
+        }
+    }
+}
+
+/// The name of an error, and what the agent said.
+fn name(on: &Invocation<'_>, error: ClientError) -> String {
+    let failure = failure(on, error);
+    format!("{}: {}", failure.code.name(), failure.message)
+}
+
+/// Whether a call was refused with one of these names.
+fn refused(
+    on: &Invocation<'_>,
+    answer: Result<Answer, ClientError>,
+    names: &[&str],
+) -> CheckOutcome {
+    match answer {
+        Ok(_) => Fail("it was answered".to_owned()),
+        Err(error) => {
+            let failure = failure(on, error);
+            match names.contains(&failure.code.name()) {
+                true => Pass,
+                false => Fail(format!("{}: {}", failure.code.name(), failure.message)),
+            }
+        }
+    }
+}
+
+/// Follows a message to the end of its stream.
+async fn stream(agent: &CalledAgent, on: &Invocation<'_>) -> CheckOutcome {
+    let request = SendRequest::text(on.flag("text").unwrap_or(TEXT));
+    let mut stream = match agent.client.stream(&request).await {
+        Ok(stream) => stream,
+        Err(error) => return Fail(name(on, error)),
+    };
+    let (mut count, mut is_message, mut state) = (0, false, None);
+    while let Some(event) = stream.next().await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => return Fail(name(on, error)),
+        };
+        count += 1;
+        match event.kind() {
+            EventKind::Message(_) => is_message = true,
+            EventKind::Task(_) => {}
+            EventKind::Change { .. } | EventKind::Gap { .. } if count == 1 => {
+                return Fail("it begins with neither a task nor a message".to_owned());
+            }
+            EventKind::Change { .. } | EventKind::Gap { .. } => {}
+        }
+        state = event.state().or(state);
+        let is_settled = state.is_some_and(|state| state.is_terminal() || state.is_interrupted());
+        if is_settled || count >= EVENTS_MAX {
+            break;
+        }
+    }
+    match (is_message, count, state) {
+        (true, 1, _) => Pass,
+        (true, _, _) => Fail("a message is not alone".to_owned()),
+        (false, _, Some(state)) if state.is_terminal() || state.is_interrupted() => Pass,
+        (false, ..) => Fail("it ended before its task".to_owned()),
+    }
+}
+
+/// Whether a subscription is refused with this name.
+async fn subscribed(
+    agent: &CalledAgent,
+    on: &Invocation<'_>,
+    id: &str,
+    wanted: &str,
+) -> CheckOutcome {
+    let mut stream = match agent.client.subscribe(id, None).await {
+        Ok(stream) => stream,
+        Err(error) => return refused(on, Err(error), &[wanted]),
+    };
+    match stream.next().await {
+        Some(Err(error)) => refused(on, Err(error), &[wanted]),
+        Some(Ok(_)) | None => Fail("it was answered".to_owned()),
+    }
+}

@@ -1,0 +1,101 @@
+//! `conformance`: what is asked of any agent, and the kit of the user.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use serde_json::{Value, json};
+
+use crate::{
+    agent::{Clerk, echo},
+    fake::{Fake, card, ok},
+    run::{User, assert_floor},
+};
+
+#[test]
+fn an_agent_is_asked_what_every_one_must_answer() {
+    let all = "jsonrpc,http+json,grpc,websocket";
+    let (_server, url) = echo(&["--interfaces", all]);
+    for binding in all.split(',') {
+        let report = User::of(&url).json(&["conformance", "--transport", binding]);
+        assert_eq!((&report["failed"], &report["skipped"]), (&json!(0), &json!(0)), "{report}");
+        assert!(report["passed"].as_u64().unwrap() > 12, "{report}");
+    }
+    let said = User::new().ok(&["conformance", &url]);
+    assert_floor(&said.out);
+    assert_eq!(said.field("Failed"), "0");
+    assert!(said.out.contains("Pass: CORE-GET-002 "), "{said:?}");
+}
+
+#[test]
+fn what_cannot_be_asked_is_skipped_and_says_why() {
+    let clerk = Clerk::start("conformance", &["--no-streaming"]);
+    let said = User::of(&clerk.url()).ok(&["conformance", "--text", "ask"]);
+    assert!(said.out.contains("Skip: STREAM-SUB-004 "), "{said:?}");
+    assert!(said.out.contains("the card declares no streams"), "{said:?}");
+    assert!(said.out.contains("Skip: CORE-CANCEL-002 "), "{said:?}");
+    assert!(said.out.contains("the task has not ended"), "{said:?}");
+}
+
+#[test]
+fn what_an_agent_gets_wrong_is_named() {
+    // It answers everything with the same task, whoever asks for what.
+    let task = json!({
+        "id": "t-1", "contextId": "c-1", "status": { "state": "TASK_STATE_COMPLETED" },
+        "history": [
+            { "messageId": "m-1", "role": "ROLE_USER", "parts": [{ "text": "a" }] },
+            { "messageId": "m-2", "role": "ROLE_AGENT", "parts": [{ "text": "b" }] },
+        ],
+    });
+    let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+        "" => ok("application/json", &card(url, &json!({ "skills": [{}] }))),
+        "SendMessage" => heard.result(&json!({ "task": task })),
+        "ListTasks" => heard.result(&json!({
+            "tasks": [], "nextPageToken": "", "pageSize": 2, "totalSize": 0,
+        })),
+        _ => heard.result(&task),
+    });
+    let said = User::of(&fake.url).run(&["conformance", "-o", "json"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let report = said.document();
+    let outcome = |name: &str| -> String {
+        let checks = report["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["requirement"] == name).unwrap();
+        format!("{} {}", check["outcome"], check["detail"]).replace('"', "")
+    };
+    for (requirement, said) in [
+        ("CARD-STRUCT-001", "fail error: description"),
+        ("CORE-SEND-001", "pass null"),
+        ("CORE-MULTI-003", "fail the second message went to the task of the first"),
+        ("CORE-MULTI-004", "fail it was answered"),
+        ("CORE-GET-001", "pass null"),
+        ("CORE-GET-002", "fail it was answered"),
+        ("CORE-HIST-002", "fail 2 messages came for 1"),
+        ("CORE-CANCEL-002", "fail it was answered"),
+        ("CORE-LIST-003", "fail the task that was made is not listed"),
+        ("STREAM-SUB-003", "skip the card declares no streams"),
+    ] {
+        assert!(outcome(requirement).starts_with(said), "{requirement}: {report}");
+    }
+}
+
+#[test]
+fn the_kit_that_is_named_is_run() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    fs::create_dir_all(user.path("work/kit")).unwrap();
+    let run = |exit: u8| {
+        let script = format!("#!/bin/sh\necho \"kit $*\"\nexit {exit}\n");
+        let path = user.write("work/kit/run_tck.py", &script);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        user.run(&["conformance", "--tck", "kit", "-o", "json"])
+    };
+    for (exit, code, outcome) in [(0, 0, "pass"), (1, 1, "fail")] {
+        let said = run(exit);
+        assert_eq!(said.code, Some(code), "{said:?}");
+        let report: Value = said.document();
+        assert_eq!(report["checks"][0]["outcome"], outcome, "{report}");
+        // What the kit says is no part of the document.
+        assert!(said.err.contains(&format!("kit --sut-host {url} --level must")), "{said:?}");
+    }
+    let error = user.failure(&["conformance", "--tck", "none"], "A2ACLI_ERR_USAGE", 2);
+    assert!(error["hint"].as_str().unwrap().contains("a2a-tck"), "{error}");
+}

@@ -1,0 +1,224 @@
+//! What is printed with `-o json`, against the types of A2A 1.0 (the command line's specification,
+//! §11.3): each document is read as ProtoJSON by the proto files, which refuse a member that
+//! they do not know, and written again it is the same. What is required is listed here by hand.
+
+use std::sync::LazyLock;
+
+use prost_reflect::{DescriptorPool, DynamicMessage};
+use serde_json::{Value, json};
+
+use crate::{
+    agent::echo,
+    fake::{Fake, card, ok},
+    run::User,
+};
+
+static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    let files = include_bytes!("../../src/binding/grpc/proto/descriptors.bin");
+    DescriptorPool::decode(&files[..]).unwrap()
+});
+
+/// What each type must have (A2A 1.0 §4, members that its proto file marks as required).
+const REQUIRED: &[(&str, &[&str])] = &[
+    ("Task", &["id", "contextId", "status"]),
+    ("Message", &["messageId", "role", "parts"]),
+    ("TaskStatusUpdateEvent", &["taskId", "contextId", "status"]),
+    ("TaskArtifactUpdateEvent", &["taskId", "contextId", "artifact"]),
+    ("ListTasksResponse", &["tasks", "nextPageToken", "pageSize", "totalSize"]),
+    (
+        "AgentCard",
+        &[
+            "name",
+            "description",
+            "supportedInterfaces",
+            "version",
+            "capabilities",
+            "defaultInputModes",
+            "defaultOutputModes",
+            "skills",
+        ],
+    ),
+    ("TaskPushNotificationConfig", &["taskId", "url"]),
+];
+
+/// The members of the two unions, of which exactly one is there, and their types.
+const UNIONS: &[(&str, &[(&str, &str)])] = &[
+    ("SendMessageResponse", &[("task", "Task"), ("message", "Message")]),
+    (
+        "StreamResponse",
+        &[
+            ("task", "Task"),
+            ("message", "Message"),
+            ("statusUpdate", "TaskStatusUpdateEvent"),
+            ("artifactUpdate", "TaskArtifactUpdateEvent"),
+        ],
+    ),
+];
+
+/// Panics unless the document is one of this type.
+fn assert_type(name: &str, document: &Value) {
+    let descriptor = POOL.get_message_by_name(&format!("lf.a2a.v1.{name}")).unwrap();
+    let read = DynamicMessage::deserialize(descriptor, document);
+    let read = read.unwrap_or_else(|error| panic!("{name}: {error}: {document}"));
+    let again = serde_json::to_value(&read).unwrap();
+    assert_eq!(without_defaults(document), without_defaults(&again), "{name}");
+    assert_required(name, document);
+}
+
+fn assert_required(name: &str, document: &Value) {
+    for (_, members) in REQUIRED.iter().filter(|(of, _)| *of == name) {
+        for member in *members {
+            assert!(document.get(*member).is_some(), "{name} without {member}: {document}");
+        }
+    }
+    for (_, members) in UNIONS.iter().filter(|(of, _)| *of == name) {
+        assert_eq!(document.as_object().unwrap().len(), 1, "{name}: {document}");
+        let here = members.iter().find(|(member, _)| document.get(*member).is_some());
+        let (member, inner) = here.unwrap_or_else(|| panic!("{name}: {document}"));
+        assert_required(inner, &document[*member]);
+    }
+    if name == "Task" {
+        let state = document["status"]["state"].as_str().unwrap();
+        assert!(state.starts_with("TASK_STATE_"), "{document}");
+    }
+}
+
+/// ProtoJSON may leave out what has its default, and writes times in its own way.
+fn without_defaults(value: &Value) -> Value {
+    let is_default = |value: &Value| match value {
+        Value::Null => true,
+        Value::Bool(is) => !is,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(all) => all.is_empty(),
+        Value::Object(_) => false,
+    };
+    match value {
+        Value::Array(all) => all.iter().map(without_defaults).collect(),
+        Value::Object(members) => members
+            .iter()
+            .filter(|(_, value)| !is_default(value))
+            .map(|(name, value)| (name.clone(), without_defaults(value)))
+            .collect(),
+        // Of a whole second ProtoJSON writes no fraction, and reads any.
+        Value::String(text) => match text.strip_suffix(".000Z") {
+            Some(whole) => json!(format!("{whole}Z")),
+            None => value.clone(),
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+/// One document of a command.
+fn document(user: &User, name: &str, words: &[&str]) -> Value {
+    let document = user.json(words);
+    assert_type(name, &document);
+    document
+}
+
+/// Its lines with `--stream`.
+fn lines(user: &User, name: &str, words: &[&str]) -> Vec<Value> {
+    let lines = user.ok(&[words, &["--stream", "-o", "json"]].concat()).lines();
+    assert!(!lines.is_empty(), "{words:?}");
+    lines.iter().for_each(|line| assert_type(name, line));
+    lines
+}
+
+fn every_command(user: &User, has_lists: bool) {
+    let task = document(user, "SendMessageResponse", &["send", "hello", "--data", "data.json"]);
+    let id = task["task"]["id"].as_str().unwrap();
+    document(user, "SendMessageResponse", &["send", "ping"]);
+    let held = || {
+        let task = document(user, "SendMessageResponse", &["send", "hold:60000:2", "--async"]);
+        task["task"]["id"].as_str().unwrap().to_owned()
+    };
+    lines(user, "StreamResponse", &["send", "stream:3"]);
+    lines(user, "StreamResponse", &["send", "ping"]);
+    document(user, "Task", &["task", "get", id, "--history", "3"]);
+    assert_eq!(lines(user, "Task", &["task", "get", id]).len(), 1);
+    document(user, "Task", &["task", "download", id, "--dir", "got", "--overwrite"]);
+    let canceled = document(user, "Task", &["task", "cancel", &held()]);
+    assert_eq!(canceled["status"]["state"], "TASK_STATE_CANCELED");
+    assert_eq!(lines(user, "Task", &["task", "cancel", &held()]).len(), 1);
+    let short = || {
+        let task = user.json(&["send", "hold:300:2", "--async"]);
+        task["task"]["id"].as_str().unwrap().to_owned()
+    };
+    document(user, "Task", &["task", "subscribe", &short()]);
+    lines(user, "StreamResponse", &["task", "subscribe", &short()]);
+    if has_lists {
+        document(user, "ListTasksResponse", &["task", "list", "--page-size", "2"]);
+        document(user, "ListTasksResponse", &["task", "list", "--artifacts", "--history", "1"]);
+        lines(user, "Task", &["task", "list"]);
+    }
+    document(user, "AgentCard", &["card", "get"]);
+    assert_eq!(lines(user, "AgentCard", &["card", "get"]).len(), 1);
+    document(user, "AgentCard", &["card", "get", "--extended"]);
+    let error = user.failure(&["task", "get", "none"], "TaskNotFoundError", 1);
+    assert!(error["message"].is_string() && error["hint"].is_string(), "{error}");
+    assert!(!error["a2aCode"].is_null(), "{error}");
+}
+
+fn user_of(url: &str, binding: &str) -> User {
+    let user = User::of(url).with("A2ACLI_TRANSPORT", binding);
+    user.write("work/data.json", "{\"k\":[\"v\",true]}");
+    user
+}
+
+#[test]
+fn every_document_is_a_type_of_the_protocol_over_every_binding() {
+    let all = "jsonrpc,http+json,grpc,websocket";
+    let (_server, url) = echo(&["--extended-card", "--card", "v1", "--interfaces", all]);
+    for binding in all.split(',') {
+        every_command(&user_of(&url, binding), true);
+    }
+}
+
+#[test]
+fn agents_of_0_3_are_shown_in_the_types_of_1_0() {
+    let all = "jsonrpc,http+json,grpc,websocket";
+    let (_server, url) = echo(&["--extended-card", "--card", "v03", "--interfaces", all]);
+    for binding in all.split(',') {
+        let user = user_of(&url, binding).with("A2ACLI_A2A_VERSION", "0.3");
+        every_command(&user, false);
+    }
+}
+
+#[test]
+fn push_configurations_are_types_of_the_protocol() {
+    let config = json!({ "taskId": "t-1", "id": "c-1", "url": "https://h.example/hook" });
+    let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+        "" => {
+            let pushes = json!({ "capabilities": { "pushNotifications": true } });
+            ok("application/json", &card(url, &pushes))
+        }
+        "ListTaskPushNotificationConfigs" => heard.result(&json!({ "configs": [config] })),
+        _ => heard.result(&config),
+    });
+    let user = User::of(&fake.url);
+    let create = ["task", "push-config", "create", "t-1", "--url", "https://h.example/hook"];
+    document(&user, "TaskPushNotificationConfig", &create);
+    document(&user, "TaskPushNotificationConfig", &["task", "push-config", "get", "t-1", "c-1"]);
+    let list = ["task", "push-config", "list", "t-1"];
+    document(&user, "ListTaskPushNotificationConfigsResponse", &list);
+}
+
+#[test]
+fn an_error_object_has_four_members_whatever_went_wrong() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    for (words, code, exit) in [
+        (&["send", "--nope"][..], "A2ACLI_ERR_USAGE", 2),
+        (&["card", "get", "-a", "./none.json"], "A2ACLI_ERR_CARD_NOT_FOUND", 3),
+        (&["task", "get", "none"], "TaskNotFoundError", 1),
+        (&["task", "push-config", "list", "t"], "PushNotificationNotSupportedError", 1),
+        (&["send", "hold:60000:2", "--timeout", "300ms"], "A2ACLI_ERR_TIMEOUT", 5),
+    ] {
+        let error = user.failure(words, code, exit);
+        let is_text = |name: &str| error[name].as_str().is_some_and(|text| !text.is_empty());
+        assert!(is_text("message"), "{error}");
+        assert!(error["hint"].is_null() || is_text("hint"), "{error}");
+        let a2a = &error["a2aCode"];
+        assert!(a2a.is_null() || a2a.is_number() || is_text("a2aCode"), "{error}");
+    }
+}
