@@ -26,6 +26,23 @@ fn config_show_names_the_source_of_each_value() {
 }
 
 #[test]
+fn config_show_names_whose_tokens_and_cards_are_kept() {
+    let (_server, url) = crate::agent::echo(&[]);
+    let user = User::of(&url);
+    assert_eq!(user.json(&["config", "show"])["kept-cards"]["value"], serde_json::json!([]));
+    let file = "home/.config/a2a-cli/tokens.json";
+    let tokens = user.write(file, "{\"https://a.example\":{\"access_token\":\"hidden\"}}");
+    fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
+    user.ok(&["send", "hello"]);
+    let said = user.ok(&["config", "show"]);
+    let place = tokens.display().to_string();
+    assert_eq!(said.field("kept-tokens"), format!("https://a.example ({place})"));
+    let card = format!("{url}/.well-known/agent-card.json (");
+    assert!(said.field("kept-cards").starts_with(&card), "{said:?}");
+    assert!(!said.out.contains("hidden"), "{said:?}");
+}
+
+#[test]
 fn a_local_file_is_found_from_folders_below_it() {
     let user = User::new();
     user.write("work/.env", "A2ACLI_OUTPUT=json\n");

@@ -1,6 +1,9 @@
-//! `config show`: what holds, and who said so.
+//! `config show`: what holds, and who said so; and what else is kept of the user's (the command
+//! line's specification, §8.3).
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
+
+use serde::{Deserialize, de::IgnoredAny};
 
 use serde_json::{Value, json};
 
@@ -24,6 +27,10 @@ pub fn show(settings: &Settings, format: OutputFormat) -> String {
                 // Writing to a String never fails.
                 let _ = writeln!(text, "{}: {value} ({source})", setting.name);
             }
+            for (name, whose, place) in kept(settings) {
+                let whose = if whose.is_empty() { "-".to_owned() } else { whose.join(", ") };
+                let _ = writeln!(text, "{name}: {} ({})", one_line(&whose), one_line(&place));
+            }
             text
         }
         OutputFormat::Json => {
@@ -37,10 +44,37 @@ pub fn show(settings: &Settings, format: OutputFormat) -> String {
                 let said = json!({"value": value, "source": source, "variable": variable});
                 (setting.name.to_owned(), said)
             };
-            let rows: serde_json::Map<String, Value> = rows.map(row).collect();
+            let mut rows: serde_json::Map<String, Value> = rows.map(row).collect();
+            for (name, whose, place) in kept(settings) {
+                let said = json!({"value": whose, "source": place, "variable": null});
+                rows.insert(name.to_owned(), said);
+            }
             format!("{}\n", Value::Object(rows))
         }
     }
+}
+
+/// Whose tokens and cards are kept, and where.
+fn kept(settings: &Settings) -> Vec<(&'static str, Vec<String>, String)> {
+    #[derive(Deserialize)]
+    struct CardFile {
+        url: String,
+    }
+    let Some(folder) = &settings.folder else { return Vec::new() };
+    let (tokens, cards) = (folder.join("tokens.json"), folder.join("cards"));
+    let read = |path: &Path| fs::read(path).unwrap_or_default();
+    let agents: BTreeMap<String, IgnoredAny> =
+        serde_json::from_slice(&read(&tokens)).unwrap_or_default();
+    let files = fs::read_dir(&cards).into_iter().flatten().flatten();
+    let urls =
+        files.filter_map(|file| serde_json::from_slice::<CardFile>(&read(&file.path())).ok());
+    let mut urls: Vec<String> = urls.map(|card| card.url).collect();
+    urls.sort_unstable();
+    let place = |path: &Path| path.display().to_string();
+    vec![
+        ("kept-tokens", agents.into_keys().collect(), place(&tokens)),
+        ("kept-cards", urls, place(&cards)),
+    ]
 }
 
 fn shown(settings: &Settings, setting: &Setting) -> (Vec<String>, String) {
