@@ -127,7 +127,7 @@ impl<T: Transport> SharedClient<T> {
             }
         };
         let answer = answered.map(|op| {
-            let said = std::mem::take(&mut scratch.said);
+            let said = std::mem::replace(&mut scratch.said, self.stash.take_said());
             Answer::new(said, op, endpoint.is_v1_json(), &self.stash)
         });
         self.stash.give(scratch);
@@ -343,10 +343,9 @@ impl<T: Transport> SharedClient<T> {
 
     /// A2A 1.0 §3.3.4: what the card does not declare is not asked for.
     pub(super) fn check_push(&self, is_asked: bool) -> Result<(), ClientError> {
-        match self.card().capabilities.push_notifications {
-            Some(true) => Ok(()),
-            Some(false) | None if !is_asked => Ok(()),
-            Some(false) | None => Err(not_declared("push notifications")),
+        match is_asked && self.card().capabilities.push_notifications != Some(true) {
+            true => Err(not_declared("push notifications")),
+            false => Ok(()),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! One interface of an agent as it is called: where, in which format, with which fields.
 
-use crate::{http::FieldLinesBuf, model::Generation};
+use crate::{
+    http::{FieldLines, FieldLinesBuf, media},
+    model::Generation,
+};
 
 use super::{
     Binding, HttpVersion,
@@ -15,6 +18,9 @@ pub(super) struct AgentEndpoint {
     pub format: Format,
     /// Fields that every request has: the version, extensions, what the user adds.
     pub fields: FieldLinesBuf,
+    /// All fields of a request with JSON that wants JSON, as nearly all have; none to be added but
+    /// a token.
+    json_fields: FieldLinesBuf,
     /// What says who calls; an error where that cannot be said there.
     pub credentials: Result<CredentialPlan, CredentialsError>,
 }
@@ -41,7 +47,52 @@ impl AgentEndpoint {
             format.extension_headers().iter().for_each(|name| all.push(name, &named));
         }
         all.extend(fields.get());
-        AgentEndpoint { interface, format, fields: all, credentials }
+        let mut json_fields = all.clone();
+        json_fields.push("Content-Type", media::JSON);
+        json_fields.push("Accept", media::JSON);
+        json_fields.extend(credentials.as_ref().map_or(FieldLines::NONE, CredentialPlan::fields));
+        AgentEndpoint { interface, format, fields: all, json_fields, credentials }
+    }
+
+    /// What says who calls.
+    ///
+    /// # Errors
+    /// [`CredentialsError`]: that cannot be said there.
+    pub fn plan(&self) -> Result<&CredentialPlan, CredentialsError> {
+        self.credentials.as_ref().map_err(CredentialsError::clone)
+    }
+
+    /// The fields of a call but for a token, if they are those that nearly all calls have.
+    pub fn known_fields(&self, call: &WrittenCall, after: Option<u64>) -> Option<FieldLines<'_>> {
+        let is_json = call.content_type == Some(media::JSON) && call.accept == media::JSON;
+        (is_json && after.is_none()).then(|| self.json_fields.get())
+    }
+
+    /// Writes the fields of a call but for a token. `after`: the last event that a subscriber has
+    /// seen.
+    pub fn write_fields(
+        &self,
+        call: &WrittenCall,
+        after: Option<u64>,
+        plan: &CredentialPlan,
+        fields: &mut FieldLinesBuf,
+    ) {
+        fields.clear();
+        fields.extend(self.fields.get());
+        if let Some(media) = call.content_type {
+            fields.push("Content-Type", media);
+        }
+        let is_grpc = self.interface.binding == Binding::Grpc;
+        match is_grpc {
+            // gRPC over HTTP/2, "Requests": it shows proxies that lose trailers.
+            true => fields.push("te", "trailers"),
+            false => fields.push("Accept", call.accept),
+        }
+        if let Some(after) = after {
+            let name = if is_grpc { "a2a-last-event-id" } else { "Last-Event-ID" };
+            fields.push(name, &after.to_string());
+        }
+        fields.extend(plan.fields());
     }
 
     /// Path and query of a call.

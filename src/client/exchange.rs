@@ -18,7 +18,7 @@ use super::{
     CallOptions, ClientError, ClientErrorKind, HttpRequest, HttpResponse, Transport,
     TransportError,
     client::SharedClient,
-    credentials::{CredentialsError, HeldToken},
+    credentials::{CredentialPlan, CredentialsError, HeldToken},
     endpoint::AgentEndpoint,
     format::ReplyHead,
     retry::{self, Failure},
@@ -92,7 +92,8 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
         due_ms: u64,
     ) -> Result<(), ClientError> {
-        let CallBuffers { buffers, said: ReplyBuf { body, received, .. }, .. } = scratch;
+        let CallBuffers { buffers, said, .. } = scratch;
+        let ReplyBuf { body, received, .. } = &mut **said;
         body.clear();
         let limit = (self.built.limits.body_bytes_max, "body_bytes_max");
         read_all(&self.transport, response, body, limit, due_ms).await?;
@@ -110,23 +111,18 @@ impl<T: Transport> SharedClient<T> {
         due_ms: u64,
     ) -> Result<T::Response, ClientError> {
         let CallBuffers { written: call, target, fields, token, .. } = scratch;
-        fields.clear();
-        fields.extend(endpoint.fields.get());
-        if let Some(media) = call.content_type {
-            fields.push("Content-Type", media);
-        }
-        let is_grpc = endpoint.interface.binding == Binding::Grpc;
-        match is_grpc {
-            // gRPC over HTTP/2, "Requests": it shows proxies that lose trailers.
-            true => fields.push("te", "trailers"),
-            false => fields.push("Accept", call.accept),
-        }
-        if let Some(after) = written.after {
-            let name = if is_grpc { "a2a-last-event-id" } else { "Last-Event-ID" };
-            fields.push(name, &after.to_string());
-        }
+        *token = None;
+        let plan = endpoint.plan()?;
         endpoint.write_target(call, target);
-        within(&self.transport, due_ms, self.authorize(endpoint, fields, target, token)).await??;
+        plan.add_query(target);
+        let fields = match endpoint.known_fields(call, written.after) {
+            Some(known) if !plan.needs_token() => known,
+            Some(_) | None => {
+                endpoint.write_fields(call, written.after, plan, fields);
+                self.add_token(plan, fields, token, due_ms).await?;
+                fields.get()
+            }
+        };
         let body_idle_ms = match written.op.is_streaming() {
             true => self.built.limits.stream_idle_ms,
             false => self.built.limits.idle_ms,
@@ -135,7 +131,7 @@ impl<T: Transport> SharedClient<T> {
             method: call.method,
             origin: &endpoint.interface.url.origin,
             target,
-            fields: fields.get(),
+            fields,
             body: &call.body,
             version: endpoint.http_version(),
             head_due_ms: due_ms,
@@ -183,21 +179,18 @@ impl<T: Transport> SharedClient<T> {
         }
     }
 
-    /// Adds what says who calls; `used` is then the token, if the call has one.
-    pub(super) async fn authorize(
+    /// Adds the token of OAuth, where there is to be one, and waits for it until `due_ms`; `used`
+    /// is then that token.
+    pub(super) async fn add_token(
         &self,
-        endpoint: &AgentEndpoint,
+        plan: &CredentialPlan,
         fields: &mut FieldLinesBuf,
-        target: &mut String,
         used: &mut Option<Arc<HeldToken>>,
+        due_ms: u64,
     ) -> Result<(), ClientError> {
-        *used = None;
-        let plan = endpoint.credentials.as_ref().map_err(|error| error.clone())?;
-        fields.extend(plan.fields());
-        plan.add_query(target);
         if let Some(oauth) = self.built.credentials.oauth.as_ref().filter(|_| plan.needs_token()) {
-            let limits = &self.built.limits;
-            let token = self.tokens.token(&self.transport, oauth, limits).await;
+            let token = self.tokens.token(&self.transport, oauth, &self.built.limits);
+            let token = within(&self.transport, due_ms, token).await?;
             let token = token.map_err(CredentialsError::from)?;
             fields.extend(token.fields());
             *used = Some(token);

@@ -23,7 +23,8 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
         due_ms: u64,
     ) -> Result<(), ClientError> {
-        let CallBuffers { buffers, said: ReplyBuf { body, received, .. }, .. } = scratch;
+        let CallBuffers { buffers, said, .. } = scratch;
+        let ReplyBuf { body, received, .. } = &mut **said;
         body.clear();
         let limit = (self.built.limits.body_bytes_max, "body_bytes_max");
         read_all(&self.transport, response, body, limit, due_ms).await?;

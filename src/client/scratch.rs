@@ -39,8 +39,8 @@ pub(super) struct CallBuffers {
     pub buffers: FormatBuffers,
     /// Bytes of a stream of events that were read together.
     pub input: Vec<u8>,
-    /// The answer.
-    pub said: ReplyBuf,
+    /// The answer. Boxed, because it goes from hand to hand.
+    pub said: Box<ReplyBuf>,
 }
 
 /// Memory that is given back when its owner is dropped.
@@ -85,13 +85,26 @@ pub(super) struct ReplyBuf {
     pub extensions: String,
 }
 
+impl ReplyBuf {
+    fn clear(&mut self) {
+        self.body.clear();
+        self.extensions.clear();
+    }
+
+    /// Whether its memory is for the next: not that of a large answer.
+    fn is_kept(&self) -> bool {
+        let held_bytes = self.body.capacity() + self.extensions.capacity();
+        held_bytes + self.received.held_bytes() <= KEPT_BYTES_MAX
+    }
+}
+
 /// Where memory waits for the next call.
 pub(super) struct Stash {
     limits: ClientLimits,
-    /// Boxed, because they are large and moved twice a call.
-    #[allow(clippy::vec_box)]
+    #[allow(clippy::vec_box, reason = "they are large, and moved twice a call")]
     idle: Mutex<Vec<Box<CallBuffers>>>,
-    said: Mutex<Vec<ReplyBuf>>,
+    #[allow(clippy::vec_box, reason = "an answer takes one with it through all who wait for it")]
+    said: Mutex<Vec<Box<ReplyBuf>>>,
 }
 
 impl Stash {
@@ -101,10 +114,12 @@ impl Stash {
 
     pub fn take(&self) -> Box<CallBuffers> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut scratch = idle.unwrap_or_else(|| self.fresh());
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        scratch.said = said.unwrap_or_default();
-        scratch
+        idle.unwrap_or_else(|| self.fresh())
+    }
+
+    /// Memory for what a server says next.
+    pub fn take_said(&self) -> Box<ReplyBuf> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
     /// The same, given back by itself.
@@ -121,7 +136,7 @@ impl Stash {
             token: None,
             buffers: FormatBuffers::new(&self.limits),
             input: Vec::new(),
-            said: ReplyBuf::default(),
+            said: Box::default(),
         })
     }
 
@@ -132,19 +147,19 @@ impl Stash {
             buffer.shrink_to(KEPT_BYTES_MAX);
         }
         scratch.token = None;
-        self.give_said(std::mem::take(&mut scratch.said));
+        scratch.said.clear();
+        if !scratch.said.is_kept() {
+            scratch.said = Box::default();
+        }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < KEPT_MAX {
             idle.push(scratch);
         }
     }
 
-    pub fn give_said(&self, mut said: ReplyBuf) {
-        said.body.clear();
-        said.extensions.clear();
-        let held_bytes = said.body.capacity() + said.received.held_bytes();
-        let held_bytes = held_bytes + said.extensions.capacity();
-        if held_bytes == 0 || held_bytes > KEPT_BYTES_MAX {
+    pub fn give_said(&self, mut said: Box<ReplyBuf>) {
+        said.clear();
+        if !said.is_kept() {
             return;
         }
         let mut kept = self.said.lock().unwrap_or_else(PoisonError::into_inner);

@@ -261,7 +261,11 @@ impl<T: Transport> SharedClient<T> {
         target.push_str(path);
         target.push(if path.contains('?') { '&' } else { '?' });
         target.push_str("eventIds=1");
-        within(&self.transport, due_ms, self.authorize(endpoint, fields, target, token)).await?
+        *token = None;
+        let plan = endpoint.plan()?;
+        plan.add_query(target);
+        fields.extend(plan.fields());
+        self.add_token(plan, fields, token, due_ms).await
     }
 
     /// Makes one call that is no stream.
@@ -274,7 +278,7 @@ impl<T: Transport> SharedClient<T> {
     ) -> Result<(), ClientError> {
         let mut session = self.session(endpoint, scratch, due_ms).await?;
         let CallBuffers { written: call, buffers, said, .. } = scratch;
-        let ReplyBuf { body, received, extensions } = said;
+        let ReplyBuf { body, received, extensions } = &mut **said;
         extensions.clear();
         let bytes_max = self.built.limits.body_bytes_max;
         let answer = async {

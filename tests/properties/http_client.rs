@@ -55,20 +55,30 @@ pub fn read(
     limits: &ResponseLimits,
     piece: &mut dyn FnMut() -> usize,
 ) -> Seen {
+    read_into(&mut ResponseBuf::default(), asked, bytes, limits, piece)
+}
+
+/// The same, into a buffer that may have held another response before.
+fn read_into(
+    response: &mut ResponseBuf,
+    asked: Asked,
+    bytes: &[u8],
+    limits: &ResponseLimits,
+    piece: &mut dyn FnMut() -> usize,
+) -> Seen {
     let mut http1 = begun(asked);
-    let mut response = ResponseBuf::default();
     let mut seen = Seen { head: None, body: vec![], trailers: vec![], end: Ok(Ended::ByClose) };
     let mut at = 0;
     let end = 'read: loop {
         if at == bytes.len() {
-            break http1.eof(&response).map(|_| Ended::ByClose);
+            break http1.eof(response).map(|_| Ended::ByClose);
         }
         let to = at + piece().clamp(1, bytes.len() - at);
         loop {
             let room = piece().max(1);
             let before = seen.body.len();
             let input = &bytes[at..to];
-            let step = http1.advance(input, &mut response, &mut seen.body, room, limits);
+            let step = http1.advance(input, response, &mut seen.body, room, limits);
             let step = match step {
                 Ok(step) => step,
                 Err(error) => break 'read Err(error),
@@ -133,8 +143,8 @@ fn begun(asked: Asked) -> Http1Connection {
 
 // ---- the properties
 
-/// A response is the same, or refused for the same reason, however it is cut and whatever room its
-/// body has; and it is what a slow reading of RFC 9112 says.
+/// A response is the same, or refused for the same reason, however it is cut, whatever room its
+/// body has, and whatever response came before; and it is what a slow reading of RFC 9112 says.
 pub fn cuts_change_nothing(bytes: &[u8]) {
     let Some((seed, bytes)) = bytes.split_first() else { return };
     let asked = match seed % 4 {
@@ -159,6 +169,14 @@ pub fn cuts_change_nothing(bytes: &[u8]) {
         (size >> 16) as usize % 40
     });
     same(pieces, "in pieces");
+    for before in [bytes, &with_another_line(bytes, usize::from(*seed))] {
+        for asked_before in [asked, Asked::Connect] {
+            let mut response = ResponseBuf::default();
+            read_into(&mut response, asked_before, before, &LIMITS, &mut || usize::MAX);
+            let how = format!("after {}", before.escape_ascii());
+            same(read_into(&mut response, asked, bytes, &LIMITS, &mut || usize::MAX), &how);
+        }
+    }
     let naive = naive(asked, bytes);
     match (&whole.end, &naive) {
         (Ok(end), Some(slow)) => assert_eq!(
@@ -170,6 +188,18 @@ pub fn cuts_change_nothing(bytes: &[u8]) {
         (Err(_), None) => {}
         _ => panic!("{whole:?} and {naive:?}: {}", bytes.escape_ascii()),
     }
+}
+
+/// The bytes of a response, of which one line is longer or shorter by a byte.
+fn with_another_line(bytes: &[u8], seed: usize) -> Vec<u8> {
+    let ends: Vec<_> = bytes.windows(2).enumerate().filter(|(_, two)| *two == b"\r\n").collect();
+    let mut other = bytes.to_vec();
+    match ends.get(seed / 2 % ends.len().max(1)) {
+        Some((at, _)) if seed.is_multiple_of(2) => other.insert(*at, b'0'),
+        Some((at @ 1.., _)) => drop(other.remove(at - 1)),
+        Some((0, _)) | None => {}
+    }
+    other
 }
 
 /// A slow reading of RFC 9112 §4 to §7 of everything that a server says before it closes; `None`:

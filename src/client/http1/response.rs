@@ -1,6 +1,7 @@
 //! The head and the trailers of a response, kept while its content is read.
 //!
-//! A head is read where it arrives, if it comes in one piece, and copied once.
+//! A head is read where it arrives, if it comes in one piece, and copied once; one that is the same
+//! as that of the exchange before, but for values of fields, is known from there.
 
 use crate::{
     client::{ClientLimits, TransportError},
@@ -15,6 +16,8 @@ use crate::{
 pub struct ResponseBuf {
     bytes: Vec<u8>,
     layout: ResponseLayout,
+    /// Both are those of the exchange before, to compare with.
+    is_past: bool,
     /// Field lines, each with its CRLF.
     pub(super) trailers: Vec<u8>,
 }
@@ -44,13 +47,12 @@ impl ResponseBuf {
 
     /// True: not a byte of a head has come.
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.is_past || self.bytes.is_empty()
     }
 
     /// Forgets the response, and keeps the room for the next one.
     pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        self.layout.clear();
+        self.is_past = true;
         self.trailers.clear();
     }
 
@@ -61,6 +63,15 @@ impl ResponseBuf {
         method: Method,
         limits: &ResponseLimits,
     ) -> Result<Option<usize>, ResponseReject> {
+        if std::mem::take(&mut self.is_past) {
+            if let Some(whole) = self.layout.read_again(&self.bytes, input, method, limits) {
+                self.bytes.clear();
+                self.bytes.extend_from_slice(&input[..whole]);
+                return Ok(Some(whole));
+            }
+            self.bytes.clear();
+            self.layout.clear();
+        }
         let before = self.bytes.len();
         // As a rule a head comes in one piece.
         if before == 0 {

@@ -130,7 +130,8 @@ impl<T: Transport> EventOrigin<T> {
                 Ok(SourceRead::Item(None))
             }
             EventOrigin::Messages(session) => {
-                let CallBuffers { buffers, said: ReplyBuf { body, received, .. }, .. } = scratch;
+                let CallBuffers { buffers, said, .. } = scratch;
+                let ReplyBuf { body, received, .. } = &mut **said;
                 let bytes_max = inner.built.limits.event_bytes_max;
                 let idle_ms = Some(inner.built.limits.stream_idle_ms);
                 match session.next(body, bytes_max, &inner.transport, idle_ms).await? {
@@ -146,7 +147,8 @@ impl<T: Transport> EventOrigin<T> {
                 }
             }
             EventOrigin::Rpc(messages) => {
-                let CallBuffers { buffers, said: ReplyBuf { body, received, .. }, .. } = scratch;
+                let CallBuffers { buffers, said, .. } = scratch;
+                let ReplyBuf { body, received, .. } = &mut **said;
                 let bytes_max = inner.built.limits.event_bytes_max;
                 match messages.next(endpoint, body, bytes_max).await? {
                     GrpcRead::End => {
@@ -161,7 +163,7 @@ impl<T: Transport> EventOrigin<T> {
             }
             EventOrigin::Events(events) => {
                 let CallBuffers { buffers, said, input, .. } = scratch;
-                let ReplyBuf { body, received, .. } = said;
+                let ReplyBuf { body, received, .. } = &mut **said;
                 match poll_fn(|cx| events.poll_next(cx, input, body)).await? {
                     EventRead::End => {
                         *self = EventOrigin::Nowhere;

@@ -23,6 +23,8 @@ pub struct ResponseLayout {
     framing: ResponseFraming,
     body_bytes_max: u64,
     fields: Vec<FieldPlace>,
+    /// What the head was accepted for; `None`: it was not, or not yet.
+    accepted: Option<(Method, ResponseLimits)>,
 }
 
 /// Where a field line stands, in bytes from the start of the head.
@@ -59,6 +61,7 @@ impl Default for ResponseLayout {
             framing: ResponseFraming::None,
             body_bytes_max: 0,
             fields: Vec::new(),
+            accepted: None,
         }
     }
 }
@@ -113,6 +116,56 @@ impl ResponseLayout {
         Ok(Some(self.line_at))
     }
 
+    /// Reads a head as [`ResponseLayout::read`] does, if all of it is there and it is that of which
+    /// this is the layout but for the values of its fields. `before`: the bytes of that head.
+    ///
+    /// Servers say the same again and again, but for a length and a date; a line that is the same
+    /// is not looked into. `None`: read it anew, after [`ResponseLayout::clear`], which says what
+    /// is wrong with it, too.
+    pub fn read_again(
+        &mut self,
+        before: &[u8],
+        buf: &[u8],
+        method: Method,
+        limits: &ResponseLimits,
+    ) -> Option<usize> {
+        if self.accepted != Some((method, *limits)) {
+            return None;
+        }
+        if buf.starts_with(before) {
+            return Some(before.len());
+        }
+        let view = &buf[..buf.len().min(limits.head_bytes_max)];
+        let end_at = before.len().checked_sub(2)?;
+        let mut at = self.fields.first().map_or(end_at, |place| place.name_at);
+        if view.get(..at)? != before.get(..at)? {
+            return None;
+        }
+        for index in 0..self.fields.len() {
+            let place = self.fields[index];
+            let next_at = self.fields.get(index + 1).map_or(end_at, |next| next.name_at);
+            let (line, rest) = (before.get(place.name_at..next_at)?, view.get(at..)?);
+            if rest.starts_with(line) {
+                self.fields[index] = place.moved(at);
+                at += line.len();
+                continue;
+            }
+            let len = value_len(rest);
+            if rest.get(len..len + 2)? != b"\r\n" {
+                return None;
+            }
+            self.fields[index] = FieldPlace::of(&rest[..len], at).ok()?;
+            at += len + 2;
+        }
+        if view.get(at..at + 2)? != b"\r\n" {
+            return None;
+        }
+        self.line_at = at + 2;
+        self.accepted = None;
+        self.finish(view, method, limits).ok()?;
+        Some(self.line_at)
+    }
+
     /// Reads the head at the start of `bytes`: those from which the layout was made, or the same
     /// again. Other bytes give nonsense, but no panic.
     pub fn head<'b>(&'b self, bytes: &'b [u8]) -> ReceivedHead<'b> {
@@ -130,27 +183,15 @@ impl ResponseLayout {
             (self.version, self.status) = status_line(line)?;
             return Ok(());
         }
-        // RFC 9112 §5.1: a token, and no white space between it and the colon.
-        let name_len = line.iter().position(|byte| !is_token(*byte)).unwrap_or(line.len());
-        match line.get(name_len) {
-            Some(b':') if name_len > 0 => {}
-            None if line.is_empty() => {
-                self.is_whole = true;
-                return Ok(());
-            }
-            // RFC 9112 §5.2: a user agent would replace obs-fold; no server of today sends it.
-            Some(b' ' | b'\t') if name_len == 0 => return Err(Reject::FieldFolded.into()),
-            Some(_) | None => return Err(Reject::FieldName.into()),
+        if line.is_empty() {
+            self.is_whole = true;
+            return Ok(());
         }
+        let place = FieldPlace::of(line, self.line_at)?;
         if self.fields.len() >= limits.fields_max {
             return Err(ResponseReject::TooManyFields);
         }
-        let behind = &line[name_len + 1..];
-        let value = fields::trim(behind);
-        let blanks = behind.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        let value_at = self.line_at + name_len + 1 + blanks;
-        let value_len = value.len();
-        self.fields.push(FieldPlace { name_at: self.line_at, name_len, value_at, value_len });
+        self.fields.push(place);
         Ok(())
     }
 
@@ -163,21 +204,21 @@ impl ResponseLayout {
     ) -> Result<(), ResponseReject> {
         let (mut length, mut encoding, mut is_stream) = (None, None, false);
         let (mut close, mut persist) = (false, false);
-        for (name, value) in self.head(bytes).fields() {
+        for (name, value) in self.fields.iter().filter_map(|place| place.of_head(bytes)) {
             match name.len() {
-                14 if name.eq_ignore_ascii_case("content-length") => {
+                14 if name.eq_ignore_ascii_case(b"content-length") => {
                     // RFC 9112 §6.3 (5): even equal ones, since two have written this head.
                     once(&mut length, value, Reject::LengthRepeated)?;
                 }
-                17 if name.eq_ignore_ascii_case("transfer-encoding") => {
+                17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                     once(&mut encoding, value, Reject::EncodingRepeated)?;
                 }
-                12 if name.eq_ignore_ascii_case("content-type") => {
+                12 if name.eq_ignore_ascii_case(b"content-type") => {
                     let media = value.split(|byte| *byte == b';').next().unwrap_or_default();
                     is_stream = fields::trim(media).eq_ignore_ascii_case(b"text/event-stream");
                 }
                 // RFC 9110 §7.6.1: a list of case-insensitive tokens, over any number of lines.
-                10 if name.eq_ignore_ascii_case("connection") => {
+                10 if name.eq_ignore_ascii_case(b"connection") => {
                     for option in fields::list(value) {
                         close |= option.eq_ignore_ascii_case(b"close");
                         persist |= option.eq_ignore_ascii_case(b"keep-alive");
@@ -193,6 +234,7 @@ impl ResponseLayout {
         let keep_alive = !close && (self.version == Version::Http11 || persist);
         (self.framing, self.body_bytes_max, self.keep_alive) =
             (framing, body_bytes_max, keep_alive);
+        self.accepted = Some((method, *limits));
         Ok(())
     }
 }
@@ -230,18 +272,50 @@ impl<'b> ReceivedHead<'b> {
 
     /// Every value of the fields called `name`, in their order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
-        let is_named = move |(n, _): &(&str, &[u8])| n.eq_ignore_ascii_case(name);
-        self.fields().filter(is_named).map(|(_, value)| value)
+        let (bytes, name) = (self.bytes, name.as_bytes());
+        let same_len = self.layout.fields.iter().filter(|place| place.name_len == name.len());
+        same_len.filter_map(move |place| {
+            let (is, value) = place.of_head(bytes)?;
+            is.eq_ignore_ascii_case(name).then_some(value)
+        })
     }
 
     /// All fields in their order; names as the server spelt them.
     pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + use<'b> {
         let bytes = self.bytes;
         self.layout.fields.iter().filter_map(move |place| {
-            let name = bytes.get(place.name_at..)?.get(..place.name_len)?;
-            let value = bytes.get(place.value_at..)?.get(..place.value_len)?;
+            let (name, value) = place.of_head(bytes)?;
             Some((str::from_utf8(name).ok()?, value))
         })
+    }
+}
+
+impl FieldPlace {
+    /// Of a line that begins at `at`, is not empty and holds no control byte.
+    fn of(line: &[u8], at: usize) -> Result<FieldPlace, Reject> {
+        // RFC 9112 §5.1: a token, and no white space between it and the colon.
+        let name_len = line.iter().position(|byte| !is_token(*byte)).unwrap_or(line.len());
+        match line.get(name_len) {
+            Some(b':') if name_len > 0 => {}
+            // RFC 9112 §5.2: a user agent would replace obs-fold; no server of today sends it.
+            Some(b' ' | b'\t') if name_len == 0 => return Err(Reject::FieldFolded),
+            Some(_) | None => return Err(Reject::FieldName),
+        }
+        let behind = &line[name_len + 1..];
+        let value_len = fields::trim(behind).len();
+        let blanks = behind.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        Ok(FieldPlace { name_at: at, name_len, value_at: at + name_len + 1 + blanks, value_len })
+    }
+
+    /// The same line, if it begins at `at`.
+    fn moved(self, at: usize) -> FieldPlace {
+        FieldPlace { name_at: at, value_at: at + (self.value_at - self.name_at), ..self }
+    }
+
+    /// Name and value.
+    fn of_head(self, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let name = bytes.get(self.name_at..)?.get(..self.name_len)?;
+        Some((name, bytes.get(self.value_at..)?.get(..self.value_len)?))
     }
 }
 
@@ -321,6 +395,58 @@ mod tests {
 
     fn with(fields: &str) -> String {
         format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n")
+    }
+
+    #[test]
+    fn a_head_that_comes_again_is_what_it_is_anew() {
+        let before = with("A: b\r\nContent-Length: 5\r\nDate: now");
+        let again = |text: &str, method| {
+            let mut layout = ResponseLayout::default();
+            let read = layout.read(before.as_bytes(), Method::Get, &LIMITS);
+            assert_eq!(read, Ok(Some(before.len())));
+            let bytes = text.as_bytes();
+            let known = layout.read_again(before.as_bytes(), bytes, method, &LIMITS);
+            let mut anew = ResponseLayout::default();
+            let read = anew.read(bytes, method, &LIMITS);
+            if known.is_some() {
+                assert_eq!(read, Ok(known), "{text:?}");
+                let [is, should] = [&layout, &anew].map(|layout| layout.head(bytes));
+                assert!(is.fields().eq(should.fields()), "{text:?}");
+                assert_eq!(is.framing(), should.framing());
+                assert_eq!(
+                    (is.status(), is.version(), is.keep_alive(), is.body_bytes_max()),
+                    (should.status(), should.version(), should.keep_alive(), 1_000)
+                );
+            }
+            known.is_some()
+        };
+        for known in [
+            "A: b\r\nContent-Length: 5\r\nDate: now",
+            "A: b\r\nContent-Length: 999\r\nDate: now",
+            "A: b\r\ncontent-length:\t6\r\nDate: tomorrow ",
+            "A:\r\nContent-Length: 5\r\nDate: now",
+            "A: b\r\nContent-Length: 5\r\nConnection: close",
+            "Transfer-Encoding: chunked\r\nB: c\r\nDate: now",
+        ] {
+            assert!(again(&(with(known) + "rest"), Method::Get), "{known:?}");
+            assert!(!again(&with(known), Method::Connect), "{known:?}");
+            assert!(!again(&with(known)[..with(known).len() - 1], Method::Get), "{known:?}");
+        }
+        for other in [
+            "A: b\r\nContent-Length: 5",
+            "A: b\r\nContent-Length: 5\r\nDate: now\r\nX: y",
+            "A: b\r\nContent-Length: 1001\r\nDate: now",
+            "A: b\r\nContent-Length: 5\r\nContent-Length: 5",
+            "A: b\r\nContent-Length: 5\r\nTransfer-Encoding: chunked",
+            "A: b\r\nContent-Length : 5\r\nDate: now",
+            "A: b\r\n Content-Length: 5\r\nDate: now",
+            "A: b\r\nContent-Length: 5\nDate: now",
+            "A: \u{0}\r\nContent-Length: 5\r\nDate: now",
+        ] {
+            assert!(!again(&with(other), Method::Get), "{other:?}");
+        }
+        assert!(!again(&before.replace("200", "201"), Method::Get));
+        assert!(!ResponseLayout::default().read_again(b"", b"", Method::Get, &LIMITS).is_some());
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl ClientState {
     ) -> Result<HttpClientResponse, AskFailure> {
         let fail = |error| AskFailure { error, may_repeat: false };
         let mut exchange = self.take_exchange();
-        let proxy = self.proxies.of(request.origin).filter(|_| link.to_proxy);
+        let proxy = link.to_proxy.then(|| self.proxies.of(request.origin)).flatten();
         let proxy = proxy.map_or(FieldLines::NONE, |proxy| proxy.authorization.get());
         exchange.begin(link, request, proxy).map_err(fail)?;
         let (with, due_ms) = (self.exchange_cx(), request.head_due_ms);

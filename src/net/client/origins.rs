@@ -21,8 +21,8 @@ struct IdleLink {
 }
 
 /// What is known of one origin, and its idle connections.
-#[derive(Default)]
 pub(super) struct OriginPool {
+    origin: HttpOrigin,
     idle: Mutex<Vec<IdleLink>>,
     /// The one connection of HTTP/2.
     pub(super) http2: Http2Slot,
@@ -40,6 +40,8 @@ pub(super) struct Origins {
 #[derive(Default)]
 struct Known {
     by_origin: HashMap<HttpOrigin, Arc<OriginPool>>,
+    /// The one that was asked for last: most often it is the next one, too.
+    latest: Option<Arc<OriginPool>>,
     /// True: a task closes what grows old.
     is_watched: bool,
 }
@@ -64,22 +66,11 @@ impl Origins {
     /// What is known of an origin. Beyond the limit, those that nobody uses are forgotten.
     pub(super) fn of(&self, origin: &HttpOrigin) -> Arc<OriginPool> {
         let mut known = lock(&self.pools);
-        if let Some(pool) = known.by_origin.get(origin) {
-            return Arc::clone(pool);
+        if let Some(latest) = known.latest.as_ref().filter(|latest| latest.origin == *origin) {
+            return Arc::clone(latest);
         }
-        if known.by_origin.len() >= self.origins_max {
-            let now_ms = self.clock.now_ms();
-            known.by_origin.retain(|_, pool| pool.is_needed(now_ms, self.idle_ms));
-        }
-        if known.by_origin.len() >= self.origins_max {
-            // All of them have connections: those of one that no request uses are closed.
-            let unused = known.by_origin.iter().find(|(_, pool)| Arc::strong_count(pool) == 1);
-            if let Some(unused) = unused.map(|(origin, _)| origin.clone()) {
-                known.by_origin.remove(&unused);
-            }
-        }
-        let pool = Arc::<OriginPool>::default();
-        known.by_origin.insert(origin.clone(), Arc::clone(&pool));
+        let pool = known.find_or_add(origin, self);
+        known.latest = Some(Arc::clone(&pool));
         pool
     }
 
@@ -129,12 +120,39 @@ impl Origins {
     /// Closes what is old; false: nothing is left to look after.
     fn close_old(&self) -> bool {
         let mut known = lock(&self.pools);
+        known.latest = None;
         let (now_ms, mut is_any) = (self.clock.now_ms(), false);
         for pool in known.by_origin.values() {
             is_any |= pool.is_needed(now_ms, self.idle_ms);
         }
         known.is_watched = is_any;
         is_any
+    }
+}
+
+impl Known {
+    /// What is known of an origin; beyond the limit of them, others are forgotten.
+    fn find_or_add(&mut self, origin: &HttpOrigin, origins: &Origins) -> Arc<OriginPool> {
+        if let Some(pool) = self.by_origin.get(origin) {
+            return Arc::clone(pool);
+        }
+        // It is nobody's request.
+        self.latest = None;
+        if self.by_origin.len() >= origins.origins_max {
+            let now_ms = origins.clock.now_ms();
+            self.by_origin.retain(|_, pool| pool.is_needed(now_ms, origins.idle_ms));
+        }
+        if self.by_origin.len() >= origins.origins_max {
+            // All of them have connections: those of one that no request uses are closed.
+            let unused = self.by_origin.iter().find(|(_, pool)| Arc::strong_count(pool) == 1);
+            if let Some(unused) = unused.map(|(origin, _)| origin.clone()) {
+                self.by_origin.remove(&unused);
+            }
+        }
+        let (idle, http2) = (Mutex::default(), Http2Slot::default());
+        let pool = Arc::new(OriginPool { origin: origin.clone(), idle, http2 });
+        self.by_origin.insert(origin.clone(), Arc::clone(&pool));
+        pool
     }
 }
 

@@ -51,7 +51,7 @@ impl HttpClientResponse {
         let head = exchange.response.head();
         let is_upgrade = head.status() == 101;
         let coding = head.values("content-encoding");
-        let decoder = decoder(state, coding, head.field("content-type"), is_upgrade);
+        let decoder = decoder(state, coding, || head.field("content-type"), is_upgrade);
         let source = ResponseSource::Http1(Http1Response {
             exchange: Some(exchange),
             is_over: false,
@@ -71,8 +71,9 @@ impl HttpClientResponse {
         state: &ClientState,
         response: Http2Response,
     ) -> Result<HttpClientResponse, TransportError> {
-        let media_type = response.field("content-type");
-        let decoder = decoder(state, response.values("content-encoding"), media_type, false)?;
+        let (coding, media_type) =
+            (response.values("content-encoding"), || response.field("content-type"));
+        let decoder = decoder(state, coding, media_type, false)?;
         Ok(HttpClientResponse { decoder, source: ResponseSource::Http2(Box::new(response)) })
     }
 }
@@ -81,7 +82,7 @@ impl HttpClientResponse {
 fn decoder<'v>(
     state: &ClientState,
     mut codings: impl Iterator<Item = &'v [u8]>,
-    media_type: Option<&[u8]>,
+    media_type: impl FnOnce() -> Option<&'v [u8]>,
     is_upgrade: bool,
 ) -> Result<Option<Box<Decoder>>, TransportError> {
     let coding = codings.next();
@@ -89,7 +90,7 @@ fn decoder<'v>(
         return Ok(None);
     }
     match codings.next() {
-        None => Decoder::new(coding, media_type, &state.limits),
+        None => Decoder::new(coding, media_type(), &state.limits),
         Some(_) => Err(TransportError::Coding("there is more than one")),
     }
 }
