@@ -23,6 +23,8 @@ pub struct ResponseLayout {
     framing: ResponseFraming,
     body_bytes_max: u64,
     fields: Vec<FieldPlace>,
+    /// The first `Content-Type`, which every answer is asked for.
+    media: Option<FieldPlace>,
     /// What the head was accepted for; `None`: it was not, or not yet.
     accepted: Option<(Method, ResponseLimits)>,
 }
@@ -61,6 +63,7 @@ impl Default for ResponseLayout {
             framing: ResponseFraming::None,
             body_bytes_max: 0,
             fields: Vec::new(),
+            media: None,
             accepted: None,
         }
     }
@@ -204,21 +207,24 @@ impl ResponseLayout {
     ) -> Result<(), ResponseReject> {
         let (mut length, mut encoding, mut is_stream) = (None, None, false);
         let (mut close, mut persist) = (false, false);
-        for (name, value) in self.fields.iter().filter_map(|place| place.of_head(bytes)) {
+        self.media = None;
+        for place in &self.fields {
+            let Some((name, value)) = place.of_head(bytes) else { continue };
             match name.len() {
-                14 if name.eq_ignore_ascii_case(b"content-length") => {
+                14 if is_name(name, b"content-length") => {
                     // RFC 9112 §6.3 (5): even equal ones, since two have written this head.
                     once(&mut length, value, Reject::LengthRepeated)?;
                 }
-                17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                17 if is_name(name, b"transfer-encoding") => {
                     once(&mut encoding, value, Reject::EncodingRepeated)?;
                 }
-                12 if name.eq_ignore_ascii_case(b"content-type") => {
+                12 if is_name(name, b"content-type") => {
+                    self.media.get_or_insert(*place);
                     let media = value.split(|byte| *byte == b';').next().unwrap_or_default();
                     is_stream = fields::trim(media).eq_ignore_ascii_case(b"text/event-stream");
                 }
                 // RFC 9110 §7.6.1: a list of case-insensitive tokens, over any number of lines.
-                10 if name.eq_ignore_ascii_case(b"connection") => {
+                10 if is_name(name, b"connection") => {
                     for option in fields::list(value) {
                         close |= option.eq_ignore_ascii_case(b"close");
                         persist |= option.eq_ignore_ascii_case(b"keep-alive");
@@ -267,7 +273,10 @@ impl<'b> ReceivedHead<'b> {
 
     /// The value of the first field of this name in any case, without outer white space.
     pub fn field(&self, name: &str) -> Option<&'b [u8]> {
-        self.values(name).next()
+        match name {
+            "content-type" => Some(self.layout.media?.of_head(self.bytes)?.1),
+            _ => self.values(name).next(),
+        }
     }
 
     /// Every value of the fields called `name`, in their order.
@@ -317,6 +326,15 @@ impl FieldPlace {
         let name = bytes.get(self.name_at..)?.get(..self.name_len)?;
         Some((name, bytes.get(self.value_at..)?.get(..self.value_len)?))
     }
+}
+
+/// Whether a name is this one, which is in lower case. Short names are compared without a branch
+/// for each byte.
+fn is_name<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
+    <&[u8; N]>::try_from(name).is_ok_and(|name| {
+        let both = name.iter().zip(lower);
+        both.fold(true, |is_so, (byte, lower)| is_so & (byte.to_ascii_lowercase() == *lower))
+    })
 }
 
 /// RFC 9112 §4: HTTP-version SP status-code SP [ reason-phrase ]. The reason is free of control
@@ -446,7 +464,7 @@ mod tests {
             assert!(!again(&with(other), Method::Get), "{other:?}");
         }
         assert!(!again(&before.replace("200", "201"), Method::Get));
-        assert!(!ResponseLayout::default().read_again(b"", b"", Method::Get, &LIMITS).is_some());
+        assert!(ResponseLayout::default().read_again(b"", b"", Method::Get, &LIMITS).is_none());
     }
 
     #[test]
