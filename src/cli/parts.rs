@@ -96,7 +96,7 @@ pub fn read(named: &[NamedPart], stdin: &mut dyn Read) -> Result<PartsBuf, Comma
                     path => open(path)?,
                 };
                 let json = Json::parse(&bytes).map_err(|error| {
-                    CommandFailure::usage(format!("--data {value}: no JSON: {error:?}"))
+                    CommandFailure::usage(format!("--data {value}: no JSON: {error}"))
                 })?;
                 PartBuf::data(json)
             }

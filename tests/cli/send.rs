@@ -322,7 +322,8 @@ fn who_cannot_be_reached_is_told_from_who_has_no_card() {
     for extra in [&[][..], &["--stream"]] {
         let mut words = vec!["send", &closed, "hello"];
         words.extend(extra);
-        user.failure(&words, "A2ACLI_ERR_UNREACHABLE", 3);
+        let error = user.failure(&words, "A2ACLI_ERR_UNREACHABLE", 3);
+        assert!(error["hint"].is_null(), "this machine was asked over http: {error}");
     }
     let (_server, url) = echo(&[]);
     let none = format!("{url}/nothing/here.json");

@@ -83,4 +83,12 @@ fn subscribe_follows_a_task_to_its_end() {
     assert_floor(&said.out);
     assert_eq!(said.field("State"), "COMPLETED");
     user.failure(&["task", "subscribe", "none"], "TaskNotFoundError", 1);
+    // Whoever cannot subscribe is shown what can be done instead.
+    let id = user.json(&["send", "hello"])["task"]["id"].as_str().unwrap().to_owned();
+    let error = user.failure(&["task", "subscribe", &id], "UnsupportedOperationError", 1);
+    assert_eq!(error["hint"], format!("peregrine task get {id}"));
+    let (_server, url) = echo(&["--no-streaming"]);
+    let user = User::of(&url);
+    let error = user.failure(&["task", "subscribe", &id], "UnsupportedOperationError", 1);
+    assert_eq!(error["hint"], format!("peregrine task get --wait {id}"));
 }

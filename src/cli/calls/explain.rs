@@ -15,7 +15,10 @@ use peregrine::{
 use serde_json::Value;
 
 use super::{
-    super::failure::{CommandFailure, FailureCode},
+    super::{
+        failure::{CommandFailure, FailureCode},
+        reference::is_loopback,
+    },
     Invocation,
     agent::CREDENTIALS,
     invocation::quoted,
@@ -89,6 +92,11 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
         }
         ClientErrorKind::NotDeclared(what) if what.contains("push") => {
             (named(FaultKind::PushNotificationNotSupported), None)
+        }
+        ClientErrorKind::NotDeclared(_) if on.path == "task subscribe" => {
+            let id = on.words.first().map(String::as_str).unwrap_or_default();
+            let hint = on.command("task get", &format!("--wait {}", quoted(id)));
+            (named(FaultKind::UnsupportedOperation), Some(hint))
         }
         ClientErrorKind::NotDeclared(_) | ClientErrorKind::NotExpressible(_) => {
             (named(FaultKind::UnsupportedOperation), None)
@@ -183,14 +191,13 @@ fn transport_code(error: &TransportError) -> FailureCode {
 
 fn transport_hint(on: &Invocation<'_>, error: &TransportError) -> Option<String> {
     let reference = on.settings.text("agent-card").unwrap_or_default();
-    let is_bare = !reference.contains("://");
+    let is_bare = !reference.contains("://") && !is_loopback(reference);
     match error {
         TransportError::Tls(_) => {
             Some("--ca FILE trusts another authority; http:// is for who speaks no TLS".to_owned())
         }
         TransportError::Connect(_) if is_bare => {
-            let hint = "a host without a scheme is asked over https, this machine over http";
-            Some(format!("{hint}: -a http://{reference}"))
+            Some(format!("a host without a scheme is asked over https: -a http://{reference}"))
         }
         TransportError::NoHttp2 => Some("--transport jsonrpc, or http+json".to_owned()),
         _ => None,
