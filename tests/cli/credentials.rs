@@ -5,9 +5,10 @@ use std::{fs, os::unix::fs::PermissionsExt};
 use serde_json::{Value, json};
 
 use crate::{
+    agent::echo,
     certificates::Authority,
     fake::{Fake, Heard, card, ok, status},
-    run::User,
+    run::{User, assert_floor, field},
     support::binary::Binary,
 };
 
@@ -120,16 +121,17 @@ fn activated_extensions_are_shown_over_every_binding_with_a_head() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/conformance-1.0-extension.toml");
     let all = "jsonrpc,http+json,grpc,websocket";
     let agent = format!("script:{script}");
-    let (_server, url) = crate::agent::echo(&["--agent", &agent, "--interfaces", all]);
+    let (_server, url) = echo(&["--agent", &agent, "--interfaces", all]);
     let uri = "urn:a2a:tck:required-extension";
     for binding in all.split(',') {
         let user = User::of(&url).with("A2ACLI_TRANSPORT", binding);
         let error = user.failure(&["send", "x"], "ExtensionSupportRequiredError", 1);
         assert_eq!(error["hint"], format!("--extension {uri}"), "{binding}");
-        for words in [&["send", "x", "--extension", uri][..], &["send", "x", "--async"]] {
-            let words = [words, &["--extension", uri, "--verbose", "--debug"]].concat();
+        for how in ["--wait", "--async", "--stream"] {
+            let words = ["send", "x", how, "--extension", uri, "--verbose", "--debug"];
             let said = user.ok(&words);
-            let activated = crate::run::field(&said.out, "Activated extension");
+            assert_floor(&said.out);
+            let activated = field(&said.out, "Activated extension");
             let has_head = binding != "websocket";
             assert_eq!(activated, has_head.then_some(uri), "{binding}: {said:?}");
             let is_shown = said.err.contains(&format!("< a2a-extensions: {uri}\n"));

@@ -9,7 +9,11 @@ use std::time::Duration;
 use peregrine::client::{Answer, ClientError, TaskAddress};
 
 use super::{
-    super::{failure::CommandFailure, settings::SettingSource},
+    super::{
+        failure::CommandFailure,
+        say,
+        settings::{OutputFormat, SettingSource},
+    },
     CalledAgent, Invocation,
     agent::AgentStream,
     explain::failure,
@@ -93,6 +97,12 @@ pub async fn follow(
     stream: &mut AgentStream,
     followed: &mut FollowedStream,
 ) -> Result<(), ClientError> {
+    let is_text = on.format == OutputFormat::Text && !on.is_talk;
+    if on.is_streaming && on.is_verbose && is_text {
+        let mut output = on.text();
+        stream.activated_extensions().for_each(|uri| output.field("Activated extension", uri));
+        say(&output.text);
+    }
     while let Some(event) = stream.next().await {
         let event = event?;
         followed.take(on, &event);
