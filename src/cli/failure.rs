@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::{settings::OutputFormat, text::one_line, usage::UsageError};
+use super::{json_line::json_line, settings::OutputFormat, text::one_line, usage::UsageError};
 
 /// A failure of the command line (its specification, §11.4).
 #[derive(Clone, Debug, PartialEq)]
@@ -110,7 +110,7 @@ impl CommandFailure {
             "hint": self.hint,
             "a2aCode": self.a2a_code,
         });
-        format!("{}\n", json!({ "error": error }))
+        json_line(&json!({ "error": error }).to_string())
     }
 
     /// The same for people.

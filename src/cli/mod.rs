@@ -6,6 +6,7 @@
 mod calls;
 mod command;
 mod failure;
+mod json_line;
 mod nearest;
 mod pages;
 mod parts;

@@ -248,7 +248,7 @@ fn printable(text: &str, with_tabs: bool) -> String {
 }
 
 /// True for what has a terminal show the letters behind it in another order (UAX #9 §2).
-fn turns(letter: char) -> bool {
+pub fn turns(letter: char) -> bool {
     matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
         || ('\u{2066}'..='\u{2069}').contains(&letter)
 }

@@ -23,5 +23,6 @@ mod send;
 mod settings;
 mod streams;
 mod tasks;
+mod terminal;
 mod usage;
 mod waits;

@@ -12,7 +12,7 @@ use super::{
     super::{failure::CommandFailure, say, settings::OutputFormat, tell, text::one_line},
     CalledAgent, Invocation,
     explain::failure,
-    invocation::quoted,
+    invocation::flag,
     send,
     show::FollowedStream,
     wait,
@@ -73,7 +73,7 @@ fn goodbye(on: &Invocation<'_>) {
     if task.state.is_interrupted() {
         output.field("Next", &on.resume(&task.id));
     } else if !task.context_id.is_empty() {
-        let rest = format!("--context-id {}", quoted(&task.context_id));
+        let rest = flag("context-id", &task.context_id);
         output.field("Next", &on.command("chat", &rest));
     }
     say(&output.text);

@@ -21,7 +21,7 @@ use super::{
     },
     Invocation,
     agent::CREDENTIALS,
-    invocation::quoted,
+    invocation::{flag, last_word},
     login,
 };
 
@@ -95,7 +95,7 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
         }
         ClientErrorKind::NotDeclared(_) if on.path == "task subscribe" => {
             let id = on.words.first().map(String::as_str).unwrap_or_default();
-            let hint = on.command("task get", &format!("--wait {}", quoted(id)));
+            let hint = on.command("task get", &format!("--wait {}", last_word(id)));
             (named(FaultKind::UnsupportedOperation), Some(hint))
         }
         ClientErrorKind::NotDeclared(_) | ClientErrorKind::NotExpressible(_) => {
@@ -260,7 +260,7 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
     }
     let shows_task = || {
         let task = on.words.first().filter(|_| on.path.starts_with("task "));
-        task.map(|id| on.command("task get", &quoted(id)))
+        task.map(|id| on.command("task get", &last_word(id)))
     };
     match kind {
         Some(FaultKind::TaskNotFound) => Some(on.command("task list", "")),
@@ -295,7 +295,7 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
 fn extension_hint(on: &Invocation<'_>) -> String {
     let card = on.card();
     let required = card.iter().flat_map(|card| card.required_extensions());
-    let flags: Vec<String> = required.map(|uri| format!("--extension {}", quoted(uri))).collect();
+    let flags: Vec<String> = required.map(|uri| flag("extension", uri)).collect();
     match flags.is_empty() {
         true => "declare what the agent wants: --extension URI".to_owned(),
         false => flags.join(" "),

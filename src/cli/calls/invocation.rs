@@ -11,8 +11,9 @@ use peregrine::{client::card::AgentCard, model::TaskState};
 
 use super::super::{
     failure::CommandFailure,
+    json_line::json_line,
     parts::{self, WORDS},
-    say, say_bytes,
+    say,
     settings::{OutputFormat, SettingSource, Settings},
     text::{TextOutput, one_line, state_word},
     warn,
@@ -205,11 +206,9 @@ impl<'a> Invocation<'a> {
     /// A command that goes on with the same agent, to be pasted into a shell.
     pub fn command(&self, path: &str, rest: &str) -> String {
         let mut line = format!("peregrine {path}");
-        let mut add = |name: &str, value: &str| {
-            line.push_str(&format!(" {name} {}", quoted(value)));
-        };
         if *self.settings.source("agent-card") == SettingSource::Flag {
-            add("-a", self.settings.text("agent-card").unwrap_or_default());
+            let reference = self.settings.text("agent-card").unwrap_or_default();
+            line.push_str(&format!(" -a {}", quoted(reference)));
         }
         for name in REPEATED.iter().copied() {
             if *self.settings.source(name) == SettingSource::Flag {
@@ -217,7 +216,7 @@ impl<'a> Invocation<'a> {
                     match value {
                         "true" => line.push_str(&format!(" --{name}")),
                         "false" => line.push_str(&format!(" --{name}=false")),
-                        _ => line.push_str(&format!(" --{name} {}", quoted(value))),
+                        _ => line.push_str(&format!(" {}", flag(name, value))),
                     }
                 }
             }
@@ -231,15 +230,13 @@ impl<'a> Invocation<'a> {
 
     /// The commands that go on with the task, to be pasted.
     pub fn resume(&self, id: &str) -> String {
-        self.command("send", &format!("--task-id {} \"<reply>\"", quoted(id)))
+        self.command("send", &format!("{} \"<reply>\"", flag("task-id", id)))
     }
 
-    /// Writes a document: JSON as it is given, on one line.
+    /// Writes a document: JSON as it is given, on one line, and escaped where it would steer a
+    /// terminal.
     pub fn say_json(&self, json: &[u8]) {
-        let line = |byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte };
-        let mut bytes: Vec<u8> = json.iter().map(line).collect();
-        bytes.push(b'\n');
-        say_bytes(&bytes);
+        say(&json_line(&String::from_utf8_lossy(json)));
     }
 
     /// An empty text of the wanted detail.
@@ -272,7 +269,7 @@ impl<'a> Invocation<'a> {
                 Some(resume)
             }
             TaskState::Submitted | TaskState::Working | TaskState::Unspecified => {
-                Some(self.command("task get", &format!("--wait {}", quoted(id))))
+                Some(self.command("task get", &format!("--wait {}", last_word(id))))
             }
             TaskState::Completed => None,
         }
@@ -297,8 +294,20 @@ impl CommandForm {
     }
 }
 
+/// A flag with its value, to be pasted. One that begins with a hyphen would be taken for a flag.
+pub fn flag(name: &str, value: &str) -> String {
+    let between = if value.starts_with('-') { '=' } else { ' ' };
+    format!("--{name}{between}{}", quoted(value))
+}
+
+/// The last word of a command, to be pasted: behind `--` where it would be taken for a flag.
+pub fn last_word(word: &str) -> String {
+    let before = if word.starts_with('-') { "-- " } else { "" };
+    format!("{before}{}", quoted(word))
+}
+
 /// A word as a shell takes it for one.
-pub fn quoted(word: &str) -> String {
+fn quoted(word: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"@%+=:,./-_".contains(&b);
     if !word.is_empty() && word.bytes().all(is_plain) {
         return word.to_owned();
@@ -322,5 +331,12 @@ mod tests {
         ] {
             assert_eq!(quoted(word), shown);
         }
+    }
+
+    #[test]
+    fn what_begins_with_a_hyphen_is_no_flag() {
+        assert_eq!((flag("task-id", "a"), last_word("a")), ("--task-id a".into(), "a".into()));
+        assert_eq!(flag("task-id", "--x y"), "--task-id='--x y'");
+        assert_eq!(last_word("-rf"), "-- -rf");
     }
 }

@@ -30,7 +30,7 @@ use super::{
     settings::{OutputFormat, Settings},
 };
 use agent::CalledAgent;
-use invocation::{CommandForm, Invocation, quoted};
+use invocation::{CommandForm, Invocation, last_word};
 
 /// The commands, and the words that each wants behind the agent.
 const FORMS: &[CommandForm] = &[
@@ -152,7 +152,7 @@ fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
         Some(task) => {
             on.say_known();
             let line = format!("{} goes on, but {seconds} s are over", on.named(&task));
-            let hint = on.command("task get", &format!("--wait {}", quoted(&task.id)));
+            let hint = on.command("task get", &format!("--wait {}", last_word(&task.id)));
             CommandFailure::new(FailureCode::Timeout, line).hint(hint)
         }
         None => {
@@ -167,7 +167,7 @@ fn interrupted(on: &Invocation<'_>) -> CommandFailure {
         Some(task) if !task.state.is_terminal() => {
             on.say_known();
             let line = format!("interrupted; {} goes on", on.named(&task));
-            let cancel = on.command("task cancel", &quoted(&task.id));
+            let cancel = on.command("task cancel", &last_word(&task.id));
             CommandFailure::new(FailureCode::Interrupted, line).hint(cancel)
         }
         Some(_) | None => CommandFailure::new(FailureCode::Interrupted, "interrupted"),

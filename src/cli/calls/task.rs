@@ -12,7 +12,7 @@ use super::{
     super::{failure::CommandFailure, say, settings::OutputFormat, tell, text::state_word},
     CalledAgent, Invocation,
     explain::failure,
-    invocation::quoted,
+    invocation::flag,
     send,
     show::{self, AnswerShape, FollowedStream},
     wait,
@@ -102,17 +102,17 @@ pub async fn list(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Comman
 
 /// The command that shows the next page.
 fn next_page(on: &Invocation<'_>, token: &str) -> String {
-    let mut rest = format!("--page-token {}", quoted(token));
+    let mut rest = flag("page-token", token);
     for name in ["status", "page-size", "after", "history"] {
         if let Some(value) = on.flag(name) {
-            rest.push_str(&format!(" --{name} {}", quoted(value)));
+            rest.push_str(&format!(" {}", flag(name, value)));
         }
     }
     if on.flags.get_flag("artifacts") {
         rest.push_str(" --artifacts");
     }
     if let Some(id) = on.settings.text("context-id") {
-        rest.push_str(&format!(" --context-id {}", quoted(id)));
+        rest.push_str(&format!(" {}", flag("context-id", id)));
     }
     on.command("task list", &rest)
 }

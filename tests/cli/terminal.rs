@@ -1,0 +1,51 @@
+//! What an agent says reaches a terminal as text, and what is printed to be pasted can be.
+
+use serde_json::{Value, json};
+
+use crate::{
+    fake::{Fake, card, ok, status},
+    run::User,
+};
+
+/// An agent whose one task has a name like a flag, and words that steer a terminal.
+fn steering() -> Fake {
+    const SAID: &str = "\u{9b}31m\u{7f}\u{85}\u{202e}";
+    Fake::start(|heard, _, url| {
+        let interface =
+            json!({ "url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0" });
+        let message =
+            json!({ "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": SAID }] });
+        let status_ = json!({ "state": "TASK_STATE_INPUT_REQUIRED", "message": message });
+        let task = json!({ "id": "--rf", "contextId": "c", "status": status_ });
+        match heard.target.as_str() {
+            "/.well-known/agent-card.json" => {
+                let members = json!({ "supportedInterfaces": [interface] });
+                ok("application/json", &card(url, &members))
+            }
+            "/message:send" => ok("application/json", &json!({ "task": task }).to_string()),
+            "/tasks/--rf" => ok("application/json", &task.to_string()),
+            _ => status("404 Not Found", "text/plain", ""),
+        }
+    })
+}
+
+#[test]
+fn json_steers_no_terminal_and_says_the_same() {
+    let agent = steering();
+    let user = User::of(&agent.url);
+    let said = user.ok(&["task", "get", "-o", "json", "--", "--rf"]);
+    let is_steering = |letter: char| letter != '\n' && letter.is_control() || letter == '\u{202e}';
+    assert!(!said.out.contains(is_steering), "{said:?}");
+    let task: Value = serde_json::from_str(&said.out).unwrap();
+    let text = &task["status"]["message"]["parts"][0]["text"];
+    assert_eq!(text, "\u{9b}31m\u{7f}\u{85}\u{202e}");
+}
+
+#[test]
+fn a_task_that_is_called_like_a_flag_can_be_gone_on_with() {
+    let agent = steering();
+    let user = User::of(&agent.url);
+    let said = user.ok(&["send", "hello"]);
+    assert_eq!(said.field("Next"), "peregrine send --task-id=--rf \"<reply>\"");
+    user.ok(&["send", "--task-id=--rf", "hello"]);
+}
