@@ -29,7 +29,7 @@ impl<T: Transport> SharedClient<T> {
         let limit = (self.built.limits.body_bytes_max, "body_bytes_max");
         read_all(&self.transport, response, body, limit, due_ms).await?;
         end(endpoint, response)?;
-        let message = Format::message_in(body, self.built.limits.body_bytes_max)?;
+        let message = Format::message_in(body, limit)?;
         let Some(message) = message.and_then(|range| body.get(range)) else {
             return Err(TransportError::Malformed("an answer of gRPC without a message").into());
         };
@@ -84,7 +84,7 @@ impl<R: HttpResponse> GrpcStream<R> {
     ) -> Result<GrpcRead, ClientError> {
         loop {
             let rest = self.input.get(self.at..).unwrap_or_default();
-            if let Some(range) = Format::message_in(rest, bytes_max)? {
+            if let Some(range) = Format::message_in(rest, (bytes_max, "event_bytes_max"))? {
                 let end = range.end;
                 message.clear();
                 message.extend_from_slice(rest.get(range).unwrap_or_default());

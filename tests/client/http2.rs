@@ -2,6 +2,7 @@
 
 use std::{
     future::{Future, poll_fn},
+    io::Write,
     net::SocketAddr,
     sync::{
         Arc,
@@ -236,9 +237,86 @@ fn a_server_of_http1_alone_is_an_error_in_time() {
     let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
     let server = RawServer::saying(answer, hold);
     run(async {
-        let error = H2.whole(&client(), &server.url()).await.unwrap_err();
-        assert!(matches!(error, TransportError::Http2(_)), "{error:?}");
+        let client = client();
+        for _ in 0..2 {
+            let error = H2.whole(&client, &server.url()).await;
+            assert_eq!(error, Err(TransportError::NoHttp2));
+        }
     });
+}
+
+#[test]
+fn who_takes_no_request_is_not_waited_for() {
+    run(async {
+        let mut builder = h2::server::Builder::new();
+        builder.max_concurrent_streams(0);
+        let (addr, _) = server(builder, 0, ok).await;
+        let client = client();
+        let ask = Ask { head_ms: 200, ..H2 };
+        let url = url(addr);
+        for round in 0..2 {
+            let all = all((0..3).map(|_| ask.whole(&client, &url)).collect()).await;
+            for late in all {
+                assert!(matches!(late, Err(TransportError::Timeout(_))), "{round}: {late:?}");
+            }
+        }
+    });
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
+    let length = (content.len() as u32).to_be_bytes();
+    let head = [length[1], length[2], length[3], kind, flags];
+    [head.as_slice(), &stream.to_be_bytes(), content].concat()
+}
+
+/// What comes of a request to a server that begins with `first` and goes on with `again` for ever.
+fn flooded(first: Vec<u8>, again: Vec<u8>) -> TransportError {
+    let server = RawServer::new(move |_, mut stream| {
+        let mut heard = stream.try_clone().unwrap();
+        // What the client says is heard, or it would wait for that.
+        std::thread::spawn(move || std::io::copy(&mut heard, &mut std::io::sink()));
+        let settings = frame(4, 0, 0, &[]);
+        let _ = stream.write_all(&[settings, first.clone()].concat());
+        let again = again.repeat(200);
+        while stream.write_all(&again).is_ok() {}
+    });
+    run(async { H2.whole(&client(), &server.url()).await.unwrap_err() })
+}
+
+#[test]
+fn a_flood_of_frames_is_an_error_by_name() {
+    let named = |error: &TransportError| match error {
+        TransportError::Http2(why) => why.contains("too many frames that carry nothing"),
+        _ => false,
+    };
+    let ping = frame(6, 0, 0, &[7; 8]);
+    let settings = frame(4, 0, 0, &[]);
+    let unknown = frame(0xbb, 0, 0, b"x");
+    let window = frame(8, 0, 0, &[0, 0, 0, 0]);
+    for again in [ping, settings, unknown] {
+        let error = flooded(Vec::new(), again);
+        assert!(named(&error), "{error:?}");
+    }
+    // Interim responses without end, `:status` 100 as a literal.
+    let interim = [&[0x08, 3], b"100".as_slice()].concat();
+    let error = flooded(Vec::new(), frame(1, 4, 1, &interim));
+    assert!(matches!(error, TransportError::Http2(_)), "{error:?}");
+    // What h2 itself ends: a window that does not grow, fields without end, streams that nobody
+    // has opened.
+    let endless = frame(9, 0, 1, &[0x40, 1, b'x', 1, b'y']);
+    let reset = frame(3, 0, 9, &[0, 0, 0, 8]);
+    let pushed = frame(5, 4, 1, &[0, 0, 0, 2]);
+    for (first, again) in [
+        (Vec::new(), window),
+        (frame(1, 0, 1, &[0x88]), endless),
+        (Vec::new(), reset),
+        (Vec::new(), pushed),
+    ] {
+        let error = flooded(first, again);
+        let is_named = matches!(error, TransportError::Http2(_) | TransportError::Closed { .. });
+        assert!(is_named, "{error:?}");
+    }
 }
 
 #[test]

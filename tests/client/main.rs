@@ -5,6 +5,7 @@
 #[path = "../support/certificates.rs"]
 mod certificates;
 
+mod bindings;
 mod calls;
 mod codings;
 mod hostile;

@@ -16,7 +16,7 @@ use peregrine::{
         },
         interfaces::Binding,
     },
-    client::{Format, FormatBuffers, WrittenCall, format},
+    client::{Format, FormatBuffers, TransportError, WrittenCall, format},
     dialect::{self, ReadCx, WriteCx},
     json::Parser,
     limits::Limits,
@@ -346,10 +346,11 @@ fn messages_are_found_as_they_come() {
         bytes.extend_from_slice(message);
         frame::finish(&mut bytes, frame);
     }
-    assert_eq!(Format::message_in(&bytes[..6], 9).unwrap(), None);
-    assert_eq!(Format::message_in(&bytes, 9).unwrap(), Some(5..7));
-    assert_eq!(Format::message_in(&bytes[7..], 9).unwrap(), Some(5..5));
-    assert!(Format::message_in(&bytes, 1).is_err());
+    let found = |bytes: &[u8], max: usize| Format::message_in(bytes, (max, "bytes_max"));
+    assert_eq!(found(&bytes[..6], 9), Ok(None));
+    assert_eq!(found(&bytes, 9), Ok(Some(5..7)));
+    assert_eq!(found(&bytes[7..], 9), Ok(Some(5..5)));
+    assert_eq!(found(&bytes, 1), Err(TransportError::TooLarge("bytes_max")));
     bytes[0] = 1;
-    assert!(Format::message_in(&bytes, 9).is_err());
+    assert!(matches!(found(&bytes, 9), Err(TransportError::Coding(_))));
 }

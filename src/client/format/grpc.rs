@@ -23,7 +23,9 @@ use crate::{
     pb::{Fields, Writer},
 };
 
-use super::{CallError, Format, FormatBuffers, WrittenCall, write::operation};
+use super::{
+    super::TransportError, CallError, Format, FormatBuffers, WrittenCall, write::operation,
+};
 
 const BY: &str = "gRPC";
 
@@ -63,17 +65,20 @@ impl Format {
     }
 
     /// Looks for the first message in what has come of a response: where in `bytes` it is; the next
-    /// one follows at its end. `None`: more is needed.
+    /// one follows at its end. `None`: more is needed. `limit` is the name of `bytes_max`.
     ///
     /// # Errors
-    /// [`CallError::Unreadable`]: it is compressed, or longer than `bytes_max`.
-    pub fn message_in(bytes: &[u8], bytes_max: usize) -> Result<Option<Range<usize>>, CallError> {
-        let wrong = |expected: &'static str| Err(ReadError::new(expected).into());
+    /// `TooLarge` when it is longer than `bytes_max`, `Coding` when it is compressed.
+    pub fn message_in(
+        bytes: &[u8],
+        (bytes_max, limit): (usize, &'static str),
+    ) -> Result<Option<Range<usize>>, TransportError> {
+        const COMPRESSED: &str = "a message of gRPC is compressed, which nobody asked for";
         match frame::look(bytes, bytes_max) {
             Framed::Partial(_) => Ok(None),
             Framed::Whole(length) => Ok(Some(frame::PREFIX..frame::PREFIX + length)),
-            Framed::Compressed => wrong("must not be compressed, which nobody asked for"),
-            Framed::TooLarge => wrong("must not be longer than the limit of an event"),
+            Framed::Compressed => Err(TransportError::Coding(COMPRESSED)),
+            Framed::TooLarge => Err(TransportError::TooLarge(limit)),
         }
     }
 

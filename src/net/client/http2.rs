@@ -6,6 +6,7 @@
 
 mod response;
 mod slot;
+mod watched;
 
 use std::{
     future::{Future, poll_fn},
@@ -28,6 +29,8 @@ use super::{
 
 pub(super) use response::Http2Response;
 pub(super) use slot::{Claim, Http2Slot};
+pub(super) use watched::Http2Mark;
+use watched::WatchedLink;
 
 /// Bytes that a server may send ahead of whoever reads them: of one response, and of all of a
 /// connection. Chrome and Go allow some megabytes; this is what one round trip of 20 ms at 100
@@ -40,12 +43,12 @@ const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 pub(super) struct Http2Sender {
     send: SendRequest<Bytes>,
     /// Shared with every request: whoever counts knows whether there are any.
-    in_use: Arc<()>,
+    in_use: Arc<Http2Mark>,
 }
 
 impl Http2Sender {
     /// Names the connection.
-    pub(super) fn in_use(&self) -> Arc<()> {
+    pub(super) fn in_use(&self) -> Arc<Http2Mark> {
         Arc::clone(&self.in_use)
     }
 }
@@ -67,8 +70,11 @@ pub(super) struct Http2Failure {
 pub(super) async fn start(
     link: Link,
     limits: &ClientLimits,
+    clock: ClientClock,
 ) -> Result<Http2Sender, TransportError> {
     let head_bytes = u32::try_from(limits.response_head_bytes_max).unwrap_or(u32::MAX);
+    let in_use = Arc::<Http2Mark>::default();
+    let link = WatchedLink::new(link, Arc::clone(&in_use), clock);
     let begun = h2::client::Builder::new()
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW_BYTES)
@@ -81,7 +87,7 @@ pub(super) async fn start(
         // What ends it, its requests hear.
         let _ = connection.await;
     });
-    Ok(Http2Sender { send, in_use: Arc::default() })
+    Ok(Http2Sender { send, in_use })
 }
 
 /// Makes a request and waits for the head of its response.
@@ -101,7 +107,7 @@ pub(super) async fn ask(
     let Http2Sender { mut send, in_use } = sender;
     let mut due = Due::default();
     let failed = |error: &h2::Error, is_repeatable: bool| {
-        let why = failure(error, true);
+        let why = in_use.cause().unwrap_or_else(|| failure(error, true));
         let is_closed = matches!(why, TransportError::Closed { .. });
         Http2Failure {
             may_repeat: is_unprocessed(error) || is_repeatable && is_closed,
@@ -110,11 +116,18 @@ pub(super) async fn ask(
         }
     };
     // Until the connection takes it, the server has not seen it.
-    poll_fn(|cx| send.poll_ready(cx)).await.map_err(|error| Http2Failure {
-        may_repeat: true,
-        is_over: true,
-        ..failed(&error, true)
-    })?;
+    let ready = poll_fn(|cx| match send.poll_ready(cx) {
+        Poll::Ready(ready) => Poll::Ready(ready.map_err(|error| {
+            let failure = failed(&error, true);
+            let may_repeat = failure.error != TransportError::NoHttp2;
+            Http2Failure { may_repeat, is_over: true, ..failure }
+        })),
+        Poll::Pending => due.poll(cx, clock, request.head_due_ms).map(|()| {
+            let error = TransportError::Timeout("connection");
+            Err(Http2Failure { error, may_repeat: false, is_over: false })
+        }),
+    });
+    ready.await?;
     let sent = send.send_request(head, request.body.is_empty());
     let (mut response, mut stream) = sent.map_err(|error| failed(&error, true))?;
     if !request.body.is_empty() {

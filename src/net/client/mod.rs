@@ -215,7 +215,7 @@ impl ClientState {
                         return self.ask(pool, link, request).await.map(Some).map_err(|f| f.error);
                     }
                     OpenedLink::Http2(link) => {
-                        let sender = http2::start(link, &self.limits).await?;
+                        let sender = http2::start(link, &self.limits, self.clock).await?;
                         opening.done(&sender, self.clock.now_ms());
                         self.origins.watch();
                         sender

@@ -16,7 +16,7 @@ const PREFACE: usize = 24;
 const REFILL_MS: u64 = 30_000;
 /// Frames that a call, or a frame of data that was sent, is good for (Envoy: ten WINDOW_UPDATE for
 /// each frame of data).
-const GRANT: u64 = 10;
+pub(in crate::net) const GRANT: u64 = 10;
 /// Bytes of padding and of its length, at most.
 const PADDING: usize = 256;
 /// Bytes of data in a frame that we send (RFC 9113 §4.2).
@@ -26,7 +26,7 @@ const TURN_BYTES: usize = 64 * 1024;
 
 /// What a frame is to the allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FrameKind {
+pub(in crate::net) enum FrameKind {
     /// Fields, which may be those of a call.
     Headers,
     /// Some data.
@@ -51,7 +51,7 @@ fn frame(head: [u8; HEAD]) -> (FrameKind, usize) {
 }
 
 /// Finds the frames in what comes, in whatever pieces it comes.
-pub(super) struct Frames {
+pub(in crate::net) struct Frames {
     /// Bytes that belong to no head of a frame.
     skip: usize,
     /// The head of a frame of which so much has come.
@@ -60,13 +60,19 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// At the beginning of a connection.
-    pub(super) fn new() -> Frames {
+    /// At the beginning of what a client sends.
+    pub(in crate::net) fn new() -> Frames {
         Frames { skip: PREFACE, head: [0; HEAD], came: 0 }
     }
 
+    /// At the beginning of what a server sends.
+    #[cfg(feature = "client")]
+    pub(in crate::net) fn of_server() -> Frames {
+        Frames { skip: 0, ..Frames::new() }
+    }
+
     /// Says which frames begin in the next bytes.
-    pub(super) fn scan(&mut self, mut bytes: &[u8], mut seen: impl FnMut(FrameKind)) {
+    pub(in crate::net) fn scan(&mut self, mut bytes: &[u8], mut seen: impl FnMut(FrameKind)) {
         loop {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
@@ -87,7 +93,7 @@ impl Frames {
 
 /// What is left to spend; the time is that of the caller.
 #[derive(Clone, Copy, Debug)]
-struct Allowance {
+pub(in crate::net) struct Allowance {
     max: u64,
     left: u64,
     /// When something came back for the last time.
@@ -95,16 +101,16 @@ struct Allowance {
 }
 
 impl Allowance {
-    fn new(max: u64, now_ms: u64) -> Allowance {
+    pub(in crate::net) fn new(max: u64, now_ms: u64) -> Allowance {
         Allowance { max, left: max, since_ms: now_ms }
     }
 
-    fn grant(&mut self, frames: u64) {
+    pub(in crate::net) fn grant(&mut self, frames: u64) {
         self.left = self.left.saturating_add(frames).min(self.max);
     }
 
     /// Takes one; false: there is none.
-    fn spend(&mut self, now_ms: u64) -> bool {
+    pub(in crate::net) fn spend(&mut self, now_ms: u64) -> bool {
         if self.left == 0 {
             let passed = now_ms.saturating_sub(self.since_ms).min(REFILL_MS);
             let back = passed.saturating_mul(self.max) / REFILL_MS;

@@ -10,7 +10,7 @@ mod body;
 mod connection;
 mod deadline;
 mod fields;
-mod flood;
+pub(in crate::net) mod flood;
 mod message;
 mod request;
 mod rewind;

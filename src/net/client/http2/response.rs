@@ -14,7 +14,7 @@ use crate::{
     net::client::due::{ClientClock, Due, NEVER_MS},
 };
 
-use super::failure;
+use super::{Http2Mark, failure};
 
 /// The head of a response, and what is left of its content.
 pub(crate) struct Http2Response {
@@ -30,7 +30,7 @@ pub(crate) struct Http2Response {
     clock: ClientClock,
     idle_ms: u64,
     silent_ms: u64,
-    _in_use: Arc<()>,
+    in_use: Arc<Http2Mark>,
 }
 
 impl Http2Response {
@@ -40,7 +40,7 @@ impl Http2Response {
         body: RecvStream,
         (due, clock): (Due, ClientClock),
         (limits, idle_ms): (&ClientLimits, u64),
-        in_use: Arc<()>,
+        in_use: Arc<Http2Mark>,
     ) -> Http2Response {
         let media = head.headers.get("content-type").map_or(&[][..], |value| value.as_bytes());
         // A stream, of events or of messages, is bounded item by item by whoever reads it.
@@ -60,7 +60,7 @@ impl Http2Response {
             clock,
             idle_ms,
             silent_ms,
-            _in_use: in_use,
+            in_use,
         }
     }
 
@@ -101,7 +101,7 @@ impl Http2Response {
             self.silent_ms = 0;
             match next {
                 Some(Ok(piece)) => self.take_in(piece)?,
-                Some(Err(error)) => return Poll::Ready(Err(failure(&error, false))),
+                Some(Err(error)) => return Poll::Ready(Err(self.failed(&error))),
                 None => return self.poll_end(cx).map_ok(|()| false),
             }
         }
@@ -109,8 +109,13 @@ impl Http2Response {
         out.extend_from_slice(&self.piece[..count]);
         self.piece.advance(count);
         let opened = self.body.flow_control().release_capacity(count);
-        opened.map_err(|error| failure(&error, false))?;
+        opened.map_err(|error| self.failed(&error))?;
         Poll::Ready(Ok(true))
+    }
+
+    /// Why the content does not come.
+    fn failed(&self, error: &h2::Error) -> TransportError {
+        self.in_use.cause().unwrap_or_else(|| failure(error, false))
     }
 
     fn take_in(&mut self, piece: Bytes) -> Result<(), TransportError> {
@@ -130,7 +135,7 @@ impl Http2Response {
                 return Poll::Ready(Err(TransportError::Timeout("byte of the body")));
             }
         };
-        self.trailers = trailers.map_err(|error| failure(&error, false))?;
+        self.trailers = trailers.map_err(|error| self.failed(&error))?;
         self.is_over = true;
         Poll::Ready(Ok(()))
     }

@@ -8,7 +8,7 @@ use std::{
 
 use crate::net::client::origins::lock;
 
-use super::Http2Sender;
+use super::{Http2Mark, Http2Sender};
 
 /// Where the connection is, or who opens it.
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl Http2Slot {
     }
 
     /// A connection takes no request any more, unless it has a successor already.
-    pub(crate) fn forget(&self, over: &Arc<()>) {
+    pub(crate) fn forget(&self, over: &Arc<Http2Mark>) {
         let mut slot = lock(&self.0);
         if let SlotPhase::Open { sender, .. } = &slot.phase
             && Arc::ptr_eq(&sender.in_use, over)

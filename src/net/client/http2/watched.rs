@@ -1,0 +1,155 @@
+//! What comes over a connection of HTTP/2, looked at on its way to h2.
+//!
+//! Law: h2 answers PING and SETTINGS and skips what it does not know as fast as it comes, so frames
+//! that carry nothing are counted, by the allowance that our server gives its clients. And a server
+//! of HTTP/1.1 that is asked in HTTP/2 says so in HTTP/1.1, of which h2 only sees broken frames.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::{
+    client::TransportError,
+    net::{
+        client::{due::ClientClock, link::Link},
+        http2::flood::{Allowance, FrameKind, Frames, GRANT},
+    },
+};
+
+/// Frames without use that a server may send at once: 10,000. What a call gives back and what comes
+/// back with time are as in our server (`http2_control_frames_max`).
+const CONTROL_FRAMES_MAX: u64 = 10_000;
+
+/// How a line of HTTP/1.x begins.
+const HTTP1: &[u8; 7] = b"HTTP/1.";
+
+/// What was seen on a connection; every request over it has it, which keeps count of them.
+#[derive(Default)]
+pub(crate) struct Http2Mark {
+    is_http1: AtomicBool,
+    is_flooded: AtomicBool,
+}
+
+impl Http2Mark {
+    /// Why the connection has failed, where that was seen.
+    pub(super) fn cause(&self) -> Option<TransportError> {
+        if self.is_http1.load(Relaxed) {
+            return Some(TransportError::NoHttp2);
+        }
+        const FLOOD: &str = "the server sends too many frames that carry nothing";
+        self.is_flooded.load(Relaxed).then(|| TransportError::Http2(FLOOD.to_owned()))
+    }
+}
+
+/// A connection that is watched.
+pub(super) struct WatchedLink {
+    link: Link,
+    mark: Arc<Http2Mark>,
+    clock: ClientClock,
+    allowance: Allowance,
+    came: Frames,
+    sent: Frames,
+    /// Bytes that came and are the first ones of HTTP/1.x.
+    alike: usize,
+}
+
+impl WatchedLink {
+    /// Nothing has come or gone yet.
+    pub(super) fn new(link: Link, mark: Arc<Http2Mark>, clock: ClientClock) -> WatchedLink {
+        let allowance = Allowance::new(CONTROL_FRAMES_MAX, clock.now_ms());
+        let (came, sent) = (Frames::of_server(), Frames::new());
+        WatchedLink { link, mark, clock, allowance, came, sent, alike: 0 }
+    }
+
+    fn watch(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let rest = HTTP1.get(self.alike..).unwrap_or_default();
+        let same = bytes.iter().zip(rest).take_while(|(byte, wanted)| byte == wanted).count();
+        // The first bytes alone are looked at: those that differ end it.
+        self.alike =
+            if same == bytes.len().min(rest.len()) { self.alike + same } else { HTTP1.len() };
+        if !rest.is_empty() && same == rest.len() {
+            self.mark.is_http1.store(true, Relaxed);
+        }
+        let (allowance, now_ms) = (&mut self.allowance, self.clock.now_ms());
+        let mut is_flooded = false;
+        self.came.scan(bytes, |frame| match frame {
+            FrameKind::Data => {}
+            FrameKind::Headers | FrameKind::Control => is_flooded |= !allowance.spend(now_ms),
+        });
+        if is_flooded {
+            self.mark.is_flooded.store(true, Relaxed);
+            return Err(io::Error::other("a flood of frames"));
+        }
+        Ok(())
+    }
+
+    fn note_sent(&mut self, bytes: &[u8]) {
+        let allowance = &mut self.allowance;
+        self.sent.scan(bytes, |frame| match frame {
+            FrameKind::Headers | FrameKind::Data => allowance.grant(GRANT),
+            FrameKind::Control => {}
+        });
+    }
+}
+
+impl AsyncRead for WatchedLink {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let link = self.get_mut();
+        let before = room.filled().len();
+        ready!(Pin::new(&mut link.link).poll_read(cx, room))?;
+        Poll::Ready(link.watch(room.filled().get(before..).unwrap_or_default()))
+    }
+}
+
+impl AsyncWrite for WatchedLink {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let link = self.get_mut();
+        let count = ready!(Pin::new(&mut link.link).poll_write(cx, bytes))?;
+        link.note_sent(bytes.get(..count).unwrap_or_default());
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let link = self.get_mut();
+        let count = ready!(Pin::new(&mut link.link).poll_write_vectored(cx, pieces))?;
+        let mut left = count;
+        for piece in pieces {
+            let some = piece.len().min(left);
+            link.note_sent(piece.get(..some).unwrap_or_default());
+            left -= some;
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.link.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().link).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().link).poll_shutdown(cx)
+    }
+}

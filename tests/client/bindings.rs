@@ -1,0 +1,246 @@
+//! What misbehaving servers do over each binding, and the error by name that it comes to.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use peregrine::client::{
+    Client, ClientBuilder, ClientError, ClientErrorKind, ClientLimits, EventKind, HttpRequest,
+    SendRequest, TransportError, card::AgentCard,
+};
+
+use crate::scripted::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    JsonRpc,
+    Rest,
+    WebSocket,
+    Grpc,
+}
+
+const ALL: [Over; 4] = [Over::JsonRpc, Over::Rest, Over::WebSocket, Over::Grpc];
+
+/// One item of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Task,
+    /// An artifact of a task, with so many letters.
+    Artifact(&'static str, usize),
+    Garbage,
+}
+
+/// A field of protocol buffers with a length.
+fn pb(number: u8, content: &[u8]) -> Vec<u8> {
+    let (mut out, mut length) = (vec![number << 3 | 2], content.len());
+    while length > 127 {
+        out.push(length as u8 | 128);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    [out.as_slice(), content].concat()
+}
+
+fn proto(said: Said) -> Vec<u8> {
+    match said {
+        // WORKING is 2, behind the key of the first field.
+        Said::Task => pb(1, &[pb(1, b"t"), pb(2, b"c"), pb(3, &[8, 2])].concat()),
+        Said::Artifact(task, letters) => {
+            let part = pb(4, &pb(1, &vec![b'x'; letters]));
+            let artifact = pb(3, &[pb(1, b"a"), part].concat());
+            pb(4, &[pb(1, task.as_bytes()), pb(2, b"c"), artifact].concat())
+        }
+        Said::Garbage => vec![0xff; 9],
+    }
+}
+
+fn json(said: Said) -> String {
+    match said {
+        Said::Task => TASK.to_owned(),
+        Said::Artifact(task, letters) => {
+            let text = "x".repeat(letters);
+            let artifact = format!(r#"{{"artifactId":"a","parts":[{{"text":"{text}"}}]}}"#);
+            let ids = format!(r#""taskId":"{task}","contextId":"c""#);
+            format!(r#"{{"artifactUpdate":{{{ids},"artifact":{artifact}}}}}"#)
+        }
+        Said::Garbage => "[{]".to_owned(),
+    }
+}
+
+/// An item as it comes as the answer to call `id`.
+fn item(over: Over, said: Said, id: u64) -> Vec<u8> {
+    let response = || format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{}}}"#, json(said));
+    match over {
+        Over::JsonRpc => format!("data: {}\n\n", response()).into_bytes(),
+        Over::Rest => format!("data: {}\n\n", json(said)).into_bytes(),
+        Over::WebSocket => match result(id, &json(said)) {
+            Piece::Bytes(bytes) => bytes,
+            _ => unreachable!("a frame"),
+        },
+        Over::Grpc => {
+            let message = proto(said);
+            let length = (message.len() as u32).to_be_bytes();
+            [&[0], length.as_slice(), &message].concat()
+        }
+    }
+}
+
+/// A stream of these pieces.
+fn stream(over: Over, request: &HttpRequest<'_>, pieces: Vec<Piece>) -> Reply {
+    let media = match over {
+        Over::WebSocket => return Reply::socket(request, vec![pieces]),
+        Over::Grpc => "application/grpc",
+        Over::JsonRpc | Over::Rest => "text/event-stream",
+    };
+    let mut reply = Reply::of(200, &[("content-type", media)], "");
+    reply.pieces = pieces.into();
+    reply
+}
+
+fn client(over: Over, transport: Scripted, limits: ClientLimits) -> Client<Scripted> {
+    let binding = match over {
+        Over::JsonRpc => "JSONRPC",
+        Over::Rest => "HTTP+JSON",
+        Over::WebSocket => "WEBSOCKET",
+        Over::Grpc => "GRPC",
+    };
+    let card = AgentCard::read(card(binding, "http://agent.test").as_bytes()).unwrap();
+    ClientBuilder::new().limits(limits).connect_over(transport, card, None).unwrap()
+}
+
+/// What a stream comes to whose first connection says this, and whose next ones say nothing: its
+/// changes, and its error.
+fn followed(
+    over: Over,
+    limits: ClientLimits,
+    pieces: impl Fn() -> Vec<Piece> + Send + Sync + 'static,
+) -> (usize, Option<ClientError>) {
+    let is_first = AtomicBool::new(true);
+    let transport = Scripted::new(move |request| match is_first.swap(false, Relaxed) {
+        true => stream(over, request, pieces()),
+        false => stream(over, request, vec![Piece::Break]),
+    });
+    let client = client(over, transport, limits);
+    settled(async {
+        let mut stream = match client.stream(&SendRequest::text("hello")).await {
+            Ok(stream) => stream,
+            Err(error) => return (0, Some(error)),
+        };
+        let mut changes = 0;
+        while let Some(event) = stream.next().await {
+            match event {
+                Ok(event) => {
+                    changes += usize::from(matches!(event.kind(), EventKind::Change { .. }))
+                }
+                Err(error) => return (changes, Some(error)),
+            }
+        }
+        (changes, None)
+    })
+}
+
+fn kind(over: Over, limits: ClientLimits, said: &[(Said, u64)]) -> (usize, ClientErrorKind) {
+    let bytes: Vec<Vec<u8>> = said.iter().map(|(said, id)| item(over, *said, *id)).collect();
+    let pieces = move || bytes.iter().cloned().map(Piece::Bytes).collect();
+    let (changes, error) = followed(over, limits, pieces);
+    (changes, error.unwrap_or_else(|| panic!("{over:?}: no error")).kind)
+}
+
+const X: Said = Said::Artifact("t", 1);
+
+#[test]
+fn an_event_of_another_task_is_none_of_the_stream() {
+    for over in ALL {
+        let said = [(Said::Task, 1), (X, 1), (Said::Artifact("u", 1), 1)];
+        let (changes, error) = kind(over, ClientLimits::default(), &said);
+        assert_eq!((changes, error), (1, ClientErrorKind::OtherTask), "{over:?}");
+    }
+}
+
+#[test]
+fn garbage_is_said_to_be_some() {
+    for over in ALL {
+        let said = [(Said::Task, 1), (X, 1), (Said::Garbage, 1)];
+        let (changes, error) = kind(over, ClientLimits::default(), &said);
+        assert_eq!(changes, 1, "{over:?}");
+        assert!(matches!(error, ClientErrorKind::Unreadable(_)), "{over:?}: {error:?}");
+    }
+}
+
+#[test]
+fn the_answer_to_another_call_is_none_to_this_one() {
+    for over in [Over::JsonRpc, Over::WebSocket] {
+        let said = [(Said::Task, 1), (X, 2)];
+        let (changes, error) = kind(over, ClientLimits::default(), &said);
+        assert_eq!(changes, 0, "{over:?}");
+        assert!(matches!(error, ClientErrorKind::Unreadable(_)), "{over:?}: {error:?}");
+    }
+}
+
+#[test]
+fn an_event_of_a_mebibyte_is_read_and_one_beyond_the_limit_is_not() {
+    const MIB: usize = 1 << 20;
+    for over in ALL {
+        let large = Said::Artifact("t", MIB);
+        let said = [(Said::Task, 1), (large, 1), (Said::Artifact("u", 1), 1)];
+        let (changes, error) = kind(over, ClientLimits::default(), &said);
+        assert_eq!((changes, error), (1, ClientErrorKind::OtherTask), "{over:?}");
+        let limits = ClientLimits { event_bytes_max: MIB, ..ClientLimits::default() };
+        let (changes, error) = kind(over, limits, &said);
+        let expected = TransportError::TooLarge("event_bytes_max");
+        assert_eq!((changes, error), (0, ClientErrorKind::Transport(expected)), "{over:?}");
+    }
+}
+
+/// The rest of it never comes, however often the stream is taken up.
+#[test]
+fn half_an_event_is_none() {
+    for over in ALL {
+        let pieces = move || {
+            let mut half = item(over, X, 1);
+            half.truncate(half.len() / 2);
+            let (task, one) = (item(over, Said::Task, 1), item(over, X, 1));
+            vec![Piece::Bytes(task), Piece::Bytes(one), Piece::Bytes(half), Piece::Break]
+        };
+        let (changes, error) = followed(over, ClientLimits::default(), pieces);
+        let expected = TransportError::Closed { before_response: false };
+        let kind = error.map(|error| error.kind);
+        assert_eq!((changes, kind), (1, Some(ClientErrorKind::Transport(expected))), "{over:?}");
+    }
+}
+
+/// A call that is no stream, whose answer is this.
+fn called(over: Over, pieces: impl Fn() -> Vec<Piece> + Send + Sync + 'static) -> ClientErrorKind {
+    let transport = Scripted::new(move |request| {
+        let media = if over == Over::Grpc { "application/grpc" } else { "application/json" };
+        if over == Over::WebSocket {
+            return Reply::socket(request, vec![pieces()]);
+        }
+        let mut reply = Reply::of(200, &[("content-type", media), ("grpc-status", "0")], "");
+        reply.pieces = pieces().into();
+        reply
+    });
+    let client = client(over, transport, ClientLimits::default());
+    let sent = settled(client.send(&SendRequest::text("hello")));
+    sent.map(|_| ()).expect_err("no answer").kind
+}
+
+#[test]
+fn an_answer_that_is_cut_stalls_or_is_garbage_is_an_error_by_name() {
+    let half = |over: Over| {
+        let mut half = item(over, Said::Task, 1);
+        half.truncate(half.len() / 2);
+        half
+    };
+    for over in ALL {
+        let cut = called(over, move || vec![Piece::Bytes(half(over)), Piece::Break]);
+        let closed = TransportError::Closed { before_response: false };
+        assert_eq!(cut, ClientErrorKind::Transport(closed), "{over:?}");
+        let stalled = called(over, move || vec![Piece::Bytes(half(over)), Piece::Silence]);
+        let is_late = |kind| matches!(kind, ClientErrorKind::Transport(TransportError::Timeout(_)));
+        assert!(is_late(stalled), "{over:?}");
+        let garbage = called(over, move || match over {
+            Over::WebSocket | Over::Grpc => vec![Piece::Bytes(item(over, Said::Garbage, 1))],
+            Over::JsonRpc | Over::Rest => vec![Piece::Bytes(b"[{]".to_vec())],
+        });
+        assert!(matches!(garbage, ClientErrorKind::Unreadable(_)), "{over:?}: {garbage:?}");
+    }
+}
