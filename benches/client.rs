@@ -3,8 +3,8 @@
 //!
 //! `cargo bench --bench client [-- CASE...]`: `ratio` is the client's CPU time for a call divided
 //! by that of the bare client, the median of interleaved rounds over 16 connections; `instructions`
-//! are those of user space for a call, `memory` the bytes of an idle connection. Both clients are
-//! processes of their own on core 1, the server has core 0. Needs Linux, `taskset` and, for
+//! are those of user space for a call, `memory` the resident bytes of an idle connection. Clients
+//! are processes of their own on core 1, the server has core 0. Needs Linux, `taskset` and, for
 //! instructions, `valgrind`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
@@ -17,19 +17,32 @@ mod support;
 
 use std::{
     cell::Cell,
+    future::poll_fn,
     process::{Command, Stdio},
     rc::Rc,
+    time::Duration,
 };
 
 use peregrine::{
-    client::{Client, SendRequest},
-    net::HttpClient,
+    client::{
+        Client, HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpVersion, SendRequest,
+        Transport,
+    },
+    http::FieldLines,
+    net::{HttpClient, HttpClientOptions},
 };
 use served::{Served, VALGRIND};
 use support::{TEXT, call, post, send, task_id};
 
+/// The binary's, whose resident memory is measured.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CONNECTIONS: usize = 16;
 const ROUNDS: usize = 9;
+
+/// Idle connections whose memory is measured; a quarter as many warm the allocator.
+const IDLE: usize = 10_000;
 
 struct Case {
     name: &'static str,
@@ -59,8 +72,13 @@ fn cpu_ns() -> u64 {
     text.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Is one of the two clients: `client-of NAME PORT ID CALLS` or `bare-of ...`.
+/// Is one of the two clients: `client-of NAME PORT ID CALLS` or `bare-of ...`; or who holds idle
+/// connections: `idle-of PORT`.
 fn be(args: &[String]) {
+    if let [kind, port] = args {
+        assert_eq!(kind, "idle-of");
+        return println!("{}", idle_bytes(port));
+    }
     let [kind, name, port, id, calls] = args else { panic!("{args:?}") };
     let (port, calls): (u16, usize) = (port.parse().unwrap(), calls.parse().unwrap());
     let spent = if kind == "bare-of" {
@@ -81,6 +99,61 @@ fn be(args: &[String]) {
         })
     };
     println!("{spent}");
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// Resident bytes that each of [`IDLE`] connections adds, once all have had an answer.
+fn idle_bytes(port: &str) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let origin = HttpOrigin::parse(&format!("http://127.0.0.1:{port}/")).unwrap().origin;
+    let client = || {
+        let mut options = HttpClientOptions::default();
+        options.limits.pool_per_origin_max = IDLE;
+        HttpClient::new(options).unwrap()
+    };
+    runtime.block_on(async {
+        let (warm, client) = (client(), client());
+        hold_idle(&warm, &origin, IDLE / 4).await;
+        let before = resident_bytes();
+        hold_idle(&client, &origin, IDLE).await;
+        // What was freed goes back to the system a second later, with the next that is freed.
+        for _ in 0..4 {
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            drop(std::hint::black_box(vec![1_u8; 1 << 20]));
+        }
+        let grown = resident_bytes().saturating_sub(before);
+        drop((warm, client));
+        grown / IDLE as u64
+    })
+}
+
+/// Opens connections, each for a request whose answer is read when the last one is open.
+async fn hold_idle(client: &HttpClient, origin: &HttpOrigin, count: usize) {
+    let mut responses = Vec::with_capacity(count);
+    for _ in 0..count {
+        let request = HttpRequest {
+            method: HttpMethod::Get,
+            origin,
+            target: "/.well-known/agent-card.json",
+            fields: FieldLines::NONE,
+            body: b"",
+            version: HttpVersion::Any,
+            head_due_ms: client.now().mono_ms + 20_000,
+            body_idle_ms: 20_000,
+            is_repeatable: false,
+        };
+        responses.push(client.request(request).await.unwrap());
+    }
+    let mut content = Vec::new();
+    for mut response in responses {
+        content.clear();
+        while poll_fn(|cx| response.poll_read(cx, &mut content, 1 << 16)).await.unwrap() {}
+    }
 }
 
 /// So many calls from as many tasks as there are connections.
@@ -173,6 +246,12 @@ fn instructions(server: &Served, id: &str) {
     }
 }
 
+fn memory() {
+    let server = Served::server(&[]);
+    let (bytes, _) = child(&[], &["idle-of", &server.port.to_string()]);
+    println!("idle connection {bytes} bytes (at most 1024), of {IDLE}");
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     if args.first().is_some_and(|word| word.ends_with("-of")) {
@@ -184,5 +263,8 @@ fn main() {
     ratios(&server, &id, &wanted);
     if wanted("instructions") {
         instructions(&server, &id);
+    }
+    if wanted("memory") {
+        memory();
     }
 }
