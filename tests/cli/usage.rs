@@ -2,6 +2,7 @@
 
 use crate::{
     agent::echo,
+    fake::{Fake, status},
     run::{User, files},
 };
 
@@ -134,6 +135,10 @@ fn wrong_words_are_a_usage_error_in_both_formats() {
         (&["task", "list", "-a", "h", "--status", "done"], "none of UNSPECIFIED"),
         (&["task", "push-config", "create", "-a", "h", "t"], "--url <URL>"),
         (&["card"], "there are get, lint, verify"),
+        (&["send", "h", "a", "--verbose", "b"], "too many words: what is \"b\"?"),
+        (&["send", "h", "hi", "--async", "true"], "too many words: what is \"true\"?"),
+        (&["task", "get", "h", "x", "--verbose", "y"], "too many words: what is \"y\"?"),
+        (&["chat", "h", "--verbose", "x"], "too many words: what is \"x\"?"),
     ] {
         let text = user.run(words);
         assert_eq!(text.code, Some(2), "{words:?}: {text:?}");
@@ -145,6 +150,23 @@ fn wrong_words_are_a_usage_error_in_both_formats() {
         let user = User::new().with("A2ACLI_OUTPUT", "json");
         assert_eq!(user.run(words).document()["error"]["code"], "A2ACLI_ERR_USAGE");
     }
+}
+
+#[test]
+fn nothing_is_sent_for_a_flag_that_means_nothing() {
+    let fake = Fake::start(|_, _, _| status("500 No", "text/plain", "no"));
+    let user = User::of(&fake.url);
+    for (words, said) in [
+        (&["send", "hello", "--poll-interval", "abc"][..], "no time"),
+        (&["task", "subscribe", "t", "--last-event-id", "abc"], "no number"),
+        (&["task", "push-config", "create", "t", "--url", "notaurl"], "--url \"notaurl\""),
+        (&["task", "cancel", "t", "--metadata", "[1]"], "no JSON object"),
+        (&["send", "hello", "--stream", "--async"], "contradict each other"),
+    ] {
+        let error = user.failure(words, "A2ACLI_ERR_USAGE", 2);
+        assert!(error["message"].as_str().unwrap().contains(said), "{error}");
+    }
+    assert!(fake.heard().is_empty(), "{:?}", fake.heard());
 }
 
 #[test]

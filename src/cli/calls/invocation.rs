@@ -7,7 +7,10 @@ use std::{
 };
 
 use clap::ArgMatches;
-use peregrine::{client::card::AgentCard, model::TaskState};
+use peregrine::{
+    client::card::AgentCard,
+    model::{JsonObject, TaskState},
+};
 
 use super::super::{
     failure::CommandFailure,
@@ -107,6 +110,16 @@ impl<'a> Invocation<'a> {
             };
             return Err(CommandFailure::usage(line).hint(form.usage()));
         }
+        // The parser counts the words between two flags, and not all of them.
+        if let Some(word) = words.get(wanted) {
+            let line =
+                format!("there are too many words: what is {word:?}? quote a text with spaces");
+            let hint = match word.as_str() {
+                "true" | "false" => format!("a switch takes it behind a sign: --async={word}"),
+                _ => form.usage(),
+            };
+            return Err(CommandFailure::usage(line).hint(hint));
+        }
         if words.len() < least {
             let line = format!("{} is missing", form.words[words.len()]);
             return Err(CommandFailure::usage(line).hint(form.usage()));
@@ -152,6 +165,16 @@ impl<'a> Invocation<'a> {
                 .map_err(|_| CommandFailure::usage(format!("--{name}: {text:?} is no number")))
         };
         self.flag(name).map(number).transpose()
+    }
+
+    /// The object that goes with the request.
+    ///
+    /// # Errors
+    /// A [`CommandFailure`] of usage.
+    pub fn metadata(&self) -> Result<Option<JsonObject<'_>>, CommandFailure> {
+        let Some(text) = self.settings.text("metadata") else { return Ok(None) };
+        let wrong = |_| self.settings.wrong("metadata", text, "no JSON object");
+        JsonObject::parse(text).map(Some).map_err(wrong)
     }
 
     /// Remembers the task, and says its state to who watches at a terminal.

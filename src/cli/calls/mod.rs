@@ -87,11 +87,7 @@ pub fn run(
 async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {
     // What is wrong with the message is said before anybody is called.
     let request = if path == "send" { Some(send::request(on)?) } else { None };
-    on.settings.waits()?;
-    on.flag_number::<u32>("history")?;
-    if path == "task list" {
-        task::wanted(on)?;
-    }
+    understood(path, on)?;
     match path {
         "card get" => return card::get(on).await,
         "card lint" => return card::check(on).await,
@@ -115,6 +111,23 @@ async fn call(path: &str, on: &mut Invocation<'_>) -> Result<(), CommandFailure>
         ("chat", _) => chat::chat(&agent, on).await,
         (other, _) => Err(CommandFailure::usage(format!("what is {other}?"))),
     }
+}
+
+/// What is said wrongly is refused before anybody is called: behind a message that went out, it
+/// would hide what became of it.
+fn understood(path: &str, on: &Invocation<'_>) -> Result<(), CommandFailure> {
+    let waits = on.settings.waits()?;
+    on.settings.time("poll-interval")?;
+    on.flag_number::<u32>("history")?;
+    on.flag_number::<u64>("last-event-id")?;
+    match path {
+        "send" => send::streams(on, waits)?,
+        "chat" | "task cancel" => drop(on.metadata()?),
+        "task list" => drop(task::wanted(on)?),
+        "task push-config create" => drop(push_config::wanted(on)?),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// How a command ended.

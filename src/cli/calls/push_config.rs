@@ -1,7 +1,7 @@
 //! `task push-config`: where an agent tells of a task.
 
 use peregrine::{
-    client::Answer,
+    client::{Answer, HttpOrigin},
     model::{PushConfig, PushConfigBuf},
 };
 
@@ -16,7 +16,18 @@ use super::{
 /// # Errors
 /// A [`CommandFailure`].
 pub async fn create(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
-    let mut config = PushConfigBuf::new(on.flag("url").unwrap_or_default());
+    shown(on, agent.client.set_push_config(&wanted(on)?).await)
+}
+
+/// The configuration that the flags want.
+///
+/// # Errors
+/// A [`CommandFailure`] of usage.
+pub fn wanted(on: &Invocation<'_>) -> Result<PushConfigBuf, CommandFailure> {
+    let url = on.flag("url").unwrap_or_default();
+    HttpOrigin::parse(url)
+        .map_err(|error| CommandFailure::usage(format!("--url {url:?}: {error}")))?;
+    let mut config = PushConfigBuf::new(url);
     config = config.task_id(on.words[0].as_str());
     if let Some(id) = on.flag("id") {
         config = config.id(id);
@@ -35,7 +46,7 @@ pub async fn create(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Comm
         }
         (None, None) => {}
     }
-    shown(on, agent.client.set_push_config(&config).await)
+    Ok(config)
 }
 
 /// Shows one configuration.

@@ -5,7 +5,7 @@ use std::io;
 use peregrine::{
     client::SendRequest,
     fault::FaultKind,
-    model::{JsonObject, MessageBuf, TaskState},
+    model::{MessageBuf, TaskState},
 };
 
 use super::{
@@ -54,14 +54,24 @@ pub fn addressed(
     if let Some(id) = on.settings.text("context-id") {
         request = request.context_id(id);
     }
-    if let Some(text) = on.settings.text("metadata") {
-        let wrong = |_| on.settings.wrong("metadata", text, "no JSON object");
-        request = request.metadata(JsonObject::parse(text).map_err(wrong)?);
+    if let Some(metadata) = on.metadata()? {
+        request = request.metadata(metadata);
     }
     if let Some(most) = on.flag_number("history")? {
         request = request.history(most);
     }
     Ok(request)
+}
+
+/// Refuses to follow a task and to leave it at once.
+///
+/// # Errors
+/// A [`CommandFailure`] of usage.
+pub fn streams(on: &Invocation<'_>, waits: bool) -> Result<(), CommandFailure> {
+    match on.is_streaming && !waits && *on.settings.source("async") == SettingSource::Flag {
+        true => Err(CommandFailure::usage("--stream and --async contradict each other")),
+        false => Ok(()),
+    }
 }
 
 /// Sends a message and shows what comes of it.
@@ -74,9 +84,6 @@ pub async fn send(
     request: &SendRequest,
 ) -> Result<(), CommandFailure> {
     let waits = on.settings.waits()?;
-    if on.is_streaming && !waits && *on.settings.source("async") == SettingSource::Flag {
-        return Err(CommandFailure::usage("--stream and --async contradict each other"));
-    }
     if !on.is_streaming && !waits {
         let answer = agent.client.send(&request.clone().return_immediately()).await;
         let answer = answer.map_err(|error| failure(on, error))?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use peregrine::{
     client::{Answer, ListTasks},
-    model::{JsonObject, TaskState, time::parse_rfc3339},
+    model::{TaskState, time::parse_rfc3339},
 };
 use serde_json::value::RawValue;
 
@@ -42,14 +42,7 @@ pub async fn get(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Command
 /// # Errors
 /// A [`CommandFailure`].
 pub async fn cancel(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
-    let metadata = match on.settings.text("metadata") {
-        Some(text) => {
-            let wrong = |_| on.settings.wrong("metadata", text, "no JSON object");
-            Some(JsonObject::parse(text).map_err(wrong)?)
-        }
-        None => None,
-    };
-    let answer = agent.client.cancel_task(&on.words[0], metadata).await;
+    let answer = agent.client.cancel_task(&on.words[0], on.metadata()?).await;
     let answer = answer.map_err(|error| failure(on, error))?;
     show::answer(on, &answer, AnswerShape::AsItIs, false);
     Ok(())
