@@ -1,7 +1,10 @@
 //! `chat`: turns from a pipe.
 
+use serde_json::{Value, json};
+
 use crate::{
     agent::Clerk,
+    fake::{Fake, Heard, card, ok},
     run::{User, assert_floor, field},
 };
 
@@ -31,4 +34,63 @@ fn an_input_that_has_ended_ends_the_chat() {
     let clerk = Clerk::start("chat-ends", &[]);
     let said = User::of(&clerk.url()).ok(&["chat"]);
     assert!(said.out.is_empty() && said.err.is_empty(), "{said:?}");
+}
+
+/// An agent whose tasks end while it waits for their answers.
+fn forgetful(code: i64) -> Fake {
+    Fake::start(move |heard, _, url| {
+        let task =
+            |state: &str| json!({ "id": "t-1", "contextId": "c-1", "status": { "state": state } });
+        let message = &heard.body["params"]["message"];
+        match (heard.rpc(), message["taskId"].as_str(), message["contextId"].as_str()) {
+            ("", ..) => ok("application/json", &card(url, &json!({}))),
+            (_, Some(_), _) => {
+                let error = json!({ "code": code, "message": "no more" });
+                let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+                ok("application/json", &body.to_string())
+            }
+            (_, None, Some(_)) => heard.result(&json!({ "task": task("TASK_STATE_COMPLETED") })),
+            (_, None, None) => heard.result(&json!({ "task": task("TASK_STATE_INPUT_REQUIRED") })),
+        }
+    })
+}
+
+fn sent(fake: &Fake) -> Vec<[Value; 3]> {
+    let heard = fake.heard();
+    let of = |heard: &Heard| {
+        let message = &heard.body["params"]["message"];
+        let text = message["parts"][0]["text"].clone();
+        [text, message["taskId"].clone(), message["contextId"].clone()]
+    };
+    heard.iter().filter(|heard| !heard.rpc().is_empty()).map(of).collect()
+}
+
+#[test]
+fn a_task_that_has_ended_by_itself_does_not_end_the_chat() {
+    // TaskNotFoundError and UnsupportedOperationError.
+    for code in [-32001, -32004] {
+        let fake = forgetful(code);
+        let said = User::of(&fake.url).run_with(&["chat"], "one\ntwo\nthree\n");
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(said.err.contains("the task takes no more"), "{said:?}");
+        let nobody = Value::Null;
+        assert_eq!(
+            sent(&fake),
+            [
+                [json!("one"), nobody.clone(), nobody.clone()],
+                [json!("two"), json!("t-1"), json!("c-1")],
+                [json!("two"), nobody.clone(), json!("c-1")],
+                [json!("three"), nobody, json!("c-1")],
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_task_that_the_user_named_is_not_left() {
+    let fake = forgetful(-32001);
+    let said = User::of(&fake.url).run_with(&["chat", "--task-id", "mine"], "one\n");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("TaskNotFoundError"), "{said:?}");
+    assert_eq!(sent(&fake), [[json!("one"), json!("mine"), Value::Null]]);
 }

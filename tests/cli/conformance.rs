@@ -33,6 +33,10 @@ fn what_cannot_be_asked_is_skipped_and_says_why() {
     assert!(said.out.contains("the card declares no streams"), "{said:?}");
     assert!(said.out.contains("Skip: CORE-CANCEL-002 "), "{said:?}");
     assert!(said.out.contains("the task has not ended"), "{said:?}");
+    // A2A 0.3 has no words for it but over HTTP+JSON.
+    let said = User::of(&clerk.url()).ok(&["conformance", "--a2a-version", "0.3"]);
+    assert_eq!(said.field("Failed"), "0", "{said:?}");
+    assert!(said.out.contains("Skip: CORE-LIST-003 "), "{said:?}");
 }
 
 #[test]

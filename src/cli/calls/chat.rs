@@ -6,10 +6,10 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use peregrine::client::SendRequest;
+use peregrine::{client::SendRequest, fault::FaultKind, model::TaskState};
 
 use super::{
-    super::{failure::CommandFailure, say, settings::OutputFormat, tell, text::one_line},
+    super::{failure::CommandFailure, say, settings::OutputFormat, tell, text::one_line, warn},
     CalledAgent, Invocation,
     explain::failure,
     invocation::flag,
@@ -37,6 +37,7 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
         let name = one_line(&agent.client.card().name);
         tell(&format!("Talking with {name}; Ctrl-D ends it\n"));
     }
+    let mut has_turned = false;
     loop {
         if is_asked {
             // Without a prompt the line is taken as well.
@@ -56,11 +57,19 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
         if line.trim().is_empty() {
             continue;
         }
-        if let Err(failure) = turn(agent, on, &line).await {
-            if !is_asked {
-                return Err(failure);
-            }
-            tell(&failure.text());
+        let mut turned = turn(agent, on, &line).await;
+        if let Err(failed) = &turned
+            && has_turned
+            && failed.is_over(on)
+        {
+            warn("the task takes no more; the line begins another one in its conversation");
+            on.settings.say("task-id", "");
+            turned = turn(agent, on, &line).await;
+        }
+        match turned {
+            Ok(()) => has_turned = true,
+            Err(failed) if is_asked => tell(&failed.failure.text()),
+            Err(failed) => return Err(failed.failure),
         }
     }
 }
@@ -87,23 +96,40 @@ fn line(stdin: impl BufRead) -> Result<Option<String>, CommandFailure> {
     Ok((count > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
+/// A turn that could not be taken.
+struct FailedTurn {
+    failure: CommandFailure,
+    /// True: the agent has said nothing of the line.
+    is_unheard: bool,
+}
+
+impl FailedTurn {
+    /// True: the task that the turn before left waiting has ended by itself.
+    fn is_over(&self, on: &Invocation<'_>) -> bool {
+        use FaultKind::{TaskNotFound, TaskTerminal, UnsupportedOperation};
+        let is_named = |kind: FaultKind| self.failure.code.name() == kind.error_name();
+        let is_gone = [TaskTerminal, TaskNotFound, UnsupportedOperation].into_iter().any(is_named);
+        self.is_unheard && is_gone && on.settings.text("task-id").is_some()
+    }
+}
+
 /// One turn: the conversation goes on, and the task as long as it waits for an answer.
-async fn turn(
-    agent: &CalledAgent,
-    on: &mut Invocation<'_>,
-    line: &str,
-) -> Result<(), CommandFailure> {
-    let request = send::addressed(on, SendRequest::text(line))?;
+async fn turn(agent: &CalledAgent, on: &mut Invocation<'_>, line: &str) -> Result<(), FailedTurn> {
+    let failed = |failure, is_unheard| FailedTurn { failure, is_unheard };
+    let request = send::addressed(on, SendRequest::text(line));
+    let request = request.map_err(|failure| failed(failure, false))?;
     let mut followed = FollowedStream::after_message(on);
     if agent.client.card().streams() {
         let stream = agent.client.stream(&request).await;
-        let mut stream = stream.map_err(|error| failure(on, error))?;
+        let mut stream = stream.map_err(|error| failed(failure(on, error), true))?;
         if let Err(error) = wait::follow(on, &mut stream, &mut followed).await {
-            return Err(failure(on, error));
+            return Err(failed(failure(on, error), followed.task_id.is_empty()));
         }
         followed.end(on);
-    } else {
-        send::send(agent, on, &request).await?;
+    } else if let Err(failure) = send::send(agent, on, &request).await {
+        // Any answer says another state.
+        let is_unheard = on.known().is_some_and(|task| task.state == TaskState::Unspecified);
+        return Err(failed(failure, is_unheard));
     }
     let Some(task) = on.known() else { return Ok(()) };
     if !task.context_id.is_empty() {

@@ -7,7 +7,9 @@
 use std::process::{Command, Stdio};
 
 use peregrine::{
-    client::{Answer, ClientError, EventKind, ListTasks, SendRequest, card::validate},
+    client::{
+        Answer, ClientError, ClientErrorKind, EventKind, ListTasks, SendRequest, card::validate,
+    },
     model::TaskState,
 };
 use serde_json::{Value, json};
@@ -208,6 +210,9 @@ impl ConformanceReport {
         const TITLE: &str = "tasks are listed by pages, the newest first, without artifacts";
         let list = ListTasks { page_size: Some(2), ..ListTasks::default() };
         let outcome = match agent.client.list_tasks(&list).await {
+            Err(ClientError { kind: ClientErrorKind::NotExpressible(_), .. }) => {
+                Skip("ListTasks cannot be said in this version over this binding")
+            }
             Err(error) => Fail(name(on, error)),
             Ok(answer) => {
                 let tasks = || answer.page().into_iter().flat_map(|page| page.tasks());
