@@ -7,16 +7,18 @@
 //!
 //! In scope: HTTP/1.1 and WebSocket on the server's side, JSON-RPC 2.0 with batches, HTTP+JSON,
 //! server-sent events, the messages of gRPC, the wire families 0.1, 0.2/0.3 and 1.0 and some
-//! platforms' dialects, a bounded store in memory, agents that run inside the process. Four
-//! features, all on by default, add the tokio driver and the binary (`net`), HTTP/2 and with it
-//! gRPC on the same port (`grpc`), TLS (`tls`), and the agent that follows a file (`script`). Two
+//! platforms' dialects, a bounded store in memory, agents that run inside the process; and a client
+//! of all of these bindings and families. Six features, all on by default, add the tokio driver
+//! (`net`), HTTP/2 and with it gRPC on the same port (`grpc`), TLS (`tls`), the agent that follows
+//! a file (`script`), the client (`client`), and the command line, which is the binary (`cli`). Two
 //! more are for the tests of this repository: `internals` and `test-echo`.
 //!
-//! Out of scope so far: authentication but by client certificate, push notifications, persistence.
+//! Out of scope so far, on the server's side: authentication but by client certificate, push
+//! notifications, persistence.
 //!
 //! Start with [`agent::Agent`] to answer messages, `net::Server` to serve them,
-//! [`engine::Exchange`] to serve them below an HTTP server of your own, and [`service::Service`] to
-//! put something else behind the wire.
+//! [`engine::Exchange`] to serve them below an HTTP server of your own, [`service::Service`] to put
+//! something else behind the wire, and `client::Client` to call agents.
 
 pub mod agent;
 #[cfg(feature = "client")]
