@@ -184,7 +184,8 @@ impl<T: Transport> Client<T> {
     /// Lists tasks (A2A 1.0 §3.1.4), newest first.
     ///
     /// # Errors
-    /// [`ClientError`]; `NotExpressible` before 1.0.
+    /// [`ClientError`]; `NotExpressible` where the version has none in this binding, as 0.3 over
+    /// JSON-RPC.
     pub async fn list_tasks(&self, list: &ListTasks) -> Result<Answer, ClientError> {
         self.inner.run(&|packed, write| write(&list.call(packed))).await
     }

@@ -140,8 +140,8 @@ async fn get<T: Transport>(
             let location = response.field("location");
             let most = limits.redirects_max;
             let next = redirect::next(HttpMethod::Get, &url, location, redirects, most)?;
-            is_elsewhere |= next.drops_credentials && !is_upgrade(&url.origin, &next.url.origin);
-            if next.drops_credentials {
+            is_elsewhere |= next.is_other_origin && !is_upgrade(&url.origin, &next.url.origin);
+            if next.is_other_origin {
                 // What one server has named a card by means nothing to another one, and may name
                 // who asks.
                 (known, fields) = (None, FieldLinesBuf::from(FIELDS));

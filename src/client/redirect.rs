@@ -1,7 +1,8 @@
 //! Which redirects are followed (RFC 9110 §15.4): those of a GET of a card, and no others.
 //!
-//! Law: at most `redirects_max` in a row, never from `https` to `http`, and what proves who calls
-//! stays at its origin. A POST is never sent elsewhere than where the caller sent it.
+//! Law: at most `redirects_max` in a row, and never from `https` to `http`. Nothing that proves who
+//! calls is sent: a card is asked for without credentials. A POST is never sent elsewhere than
+//! where the caller sent it.
 
 use std::fmt;
 
@@ -46,8 +47,8 @@ pub fn is_redirect(status: u16) -> bool {
 pub struct Redirect {
     /// What to ask for next, with GET.
     pub url: HttpUrl,
-    /// True: it is another origin, and the request goes there without credentials.
-    pub drops_credentials: bool,
+    /// True: it is another origin, where what this one's card was named by means nothing.
+    pub is_other_origin: bool,
 }
 
 /// Follows one redirect. `location` is the value of `Location`, `before` how many redirects led to
@@ -75,8 +76,8 @@ pub fn next(
     if current.origin.is_secure() && !url.origin.is_secure() {
         return Err(RedirectError::Insecure);
     }
-    let drops_credentials = url.origin != current.origin;
-    Ok(Redirect { url, drops_credentials })
+    let is_other_origin = url.origin != current.origin;
+    Ok(Redirect { url, is_other_origin })
 }
 
 #[cfg(test)]
@@ -85,12 +86,12 @@ mod tests {
     use super::{super::HttpOrigin, *};
 
     #[test]
-    fn a_get_follows_within_its_origin_with_credentials_and_elsewhere_without() {
+    fn a_get_follows_and_says_whether_it_leaves_its_origin() {
         let current = HttpOrigin::parse("https://a/x/card?y").unwrap();
         let follow = |location: &str| {
             next(HttpMethod::Get, &current, Some(location.as_bytes()), 4, 5).unwrap()
         };
-        for (location, url, drops_credentials) in [
+        for (location, url, is_other_origin) in [
             ("/z", "https://a/z", false),
             (" z ", "https://a/x/z", false),
             ("https://A:443/z", "https://a/z", false),
@@ -99,7 +100,7 @@ mod tests {
         ] {
             let followed = follow(location);
             assert_eq!(followed.url.to_string(), url, "{location}");
-            assert_eq!(followed.drops_credentials, drops_credentials, "{location}");
+            assert_eq!(followed.is_other_origin, is_other_origin, "{location}");
         }
     }
 
@@ -123,7 +124,7 @@ mod tests {
         }
         let plain = HttpOrigin::parse("http://a/").unwrap();
         let upgraded = next(HttpMethod::Get, &plain, Some(b"https://a/"), 0, 5).unwrap();
-        assert!(upgraded.drops_credentials);
+        assert!(upgraded.is_other_origin);
         assert!(is_redirect(307) && !is_redirect(304) && !is_redirect(300));
     }
 }

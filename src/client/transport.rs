@@ -122,7 +122,7 @@ pub trait Transport: Send + Sync {
     fn random(&self) -> u128;
 }
 
-/// Why there is no response, or no more of it. What the peer's bytes were is in `Response` kinds.
+/// Why there is no response, or no more of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransportError {
     /// The name has no address.

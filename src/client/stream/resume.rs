@@ -14,8 +14,8 @@ use super::{
     source::{EventOrigin, SourceRead},
 };
 
-/// Times that a stream is taken up without an event in between, or a subscription that lasted; the
-/// last is a minute after the first.
+/// Times that a stream is taken up without an event in between, or a subscription that lasted. The
+/// pauses between them are 22.6 s together, at most.
 pub(super) const ATTEMPTS_MAX: u32 = 8;
 
 /// Milliseconds after which a subscription has lasted: it has said more than looks at the task
