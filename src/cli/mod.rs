@@ -1,7 +1,8 @@
 //! The command line.
 //!
-//! What the user got wrong has exit code 2, and one line on stderr that says it; with `-o json` an
-//! error object on stdout. Nothing is started before everything that was said has been understood.
+//! What the user got wrong has exit code 2, and is said on stderr: by `serve` in one line, by the
+//! client with a code and, where there is one, a way out; with `-o json` by an error object on
+//! stdout. Words and flags that nobody knows are found before anything is started.
 
 mod calls;
 mod command;

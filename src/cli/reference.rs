@@ -9,7 +9,7 @@ use super::failure::CommandFailure;
 pub enum CardReference {
     /// At the well-known path of this origin.
     Origin(String),
-    /// At this URL and no other.
+    /// At this URL, or at a well-known path below it.
     Url(String),
     /// In a file.
     File(PathBuf),

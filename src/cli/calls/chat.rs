@@ -1,8 +1,8 @@
 //! `chat`: turns from the lines of the standard input.
 //!
-//! Law: at a terminal a prompt stands on stderr and the agent's words alone on stdout; from a pipe
-//! lines are taken until its end and events are shown as `send --stream` does. Where the output is
-//! no terminal nobody is asked for anything.
+//! Law: at a terminal a prompt stands on stderr and the agent's words alone on stdout, and behind
+//! the last of them how to go on; from a pipe lines are taken until its end and events are shown as
+//! `send --stream` does. Where the output is no terminal nobody is asked for anything.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -24,7 +24,8 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Talks until the input ends.
 ///
 /// # Errors
-/// A [`CommandFailure`]: there is nobody to ask, or the first turn could not be taken.
+/// A [`CommandFailure`]: there is nobody to ask, a line cannot be read, or, where nobody is asked,
+/// a turn could not be taken.
 pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), CommandFailure> {
     let is_asked = io::stdin().is_terminal();
     if is_asked && !io::stdout().is_terminal() {
