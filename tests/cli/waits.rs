@@ -1,10 +1,13 @@
 //! Waiting through what agents should not do: streams that break, states that say nothing.
 
+use std::{io::Write, process::Stdio};
+
 use serde_json::{Value, json};
 
 use crate::{
+    agent::Clerk,
     fake::{Fake, card, ok},
-    run::User,
+    run::{Said, User},
 };
 
 fn task(state: &str) -> Value {
@@ -74,4 +77,30 @@ fn poll_interval_holds_from_the_first_pause() {
     let words = ["task", "get", "t-1", "--wait", "--poll-interval", "1h", "--timeout", "700ms"];
     User::of(&fake.url).failure(&words, "A2ACLI_ERR_TIMEOUT", 5);
     assert_eq!(fake.heard().iter().filter(|heard| heard.rpc() == "GetTask").count(), 1);
+}
+
+#[test]
+fn not_to_wait_is_said_by_wait_as_well() {
+    let clerk = Clerk::start("wait-false", &[]);
+    let user = User::of(&clerk.url());
+    for words in [&["send", "never", "--wait=false"][..], &["send", "never", "--async"]] {
+        assert!(user.json(words)["task"]["contextId"].is_string());
+    }
+    let user = user.with("A2ACLI_WAIT", "false");
+    assert_eq!(user.ok(&["send", "slow", "--async=false"]).field("State"), "COMPLETED");
+    assert_ne!(user.ok(&["send", "slow"]).field("State"), "COMPLETED");
+}
+
+#[test]
+fn a_task_that_has_ended_does_not_go_on_when_the_time_is_over() {
+    let clerk = Clerk::start("chat-late", &[]);
+    let user = User::of(&clerk.url());
+    let mut command = user.command(&["chat", "--timeout", "2"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    // It stays open: the chat waits for a line until its time is over.
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"large\n").unwrap();
+    let said = Said::of(child);
+    assert_eq!(said.code, Some(5), "{said:?}");
+    assert!(said.out.contains("COMPLETED") && !said.err.contains("goes on"), "{said:?}");
 }

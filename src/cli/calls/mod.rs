@@ -162,12 +162,13 @@ async fn until(
 fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
     let seconds = timeout.as_secs_f64();
     match on.known() {
-        Some(task) => {
+        Some(task) if !task.state.is_terminal() => {
             on.say_known();
             let line = format!("{} goes on, but {seconds} s are over", on.named(&task));
             let hint = on.command("task get", &format!("--wait {}", last_word(&task.id)));
             CommandFailure::new(FailureCode::Timeout, line).hint(hint)
         }
+        Some(_) => CommandFailure::new(FailureCode::Timeout, format!("{seconds} s are over")),
         None => {
             let line = format!("{seconds} s are over, and the agent has not answered");
             CommandFailure::new(FailureCode::Timeout, line)

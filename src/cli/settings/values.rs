@@ -112,7 +112,10 @@ impl Settings {
                 Err(CommandFailure::usage("--wait and --async contradict each other"))
             }
             (true, true) => Ok(of_wait > of_async),
-            (is_async, _) => Ok(!is_async),
+            (true, false) => Ok(false),
+            // Not to wait is said either way; whoever stands higher wins here as well.
+            (false, false) => Ok(self.text("wait").is_none() || of_async > of_wait),
+            (false, true) => Ok(true),
         }
     }
 
