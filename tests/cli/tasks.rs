@@ -138,8 +138,10 @@ fn download_saves_what_an_agent_names_where_the_user_says() {
     let task = user.json(&["task", "download", &id, "--dir", "got", "--overwrite"]);
     assert_eq!(task["id"], id);
     assert_eq!(fs::read_to_string(folder.join("hello.txt")).unwrap(), "hello");
-    user.ok(&["task", "download", &id, "--dir", "none", "--artifact", "other"]);
-    assert!(files(&user.path("work/none")).is_empty());
+    let words = ["task", "download", &id, "--dir", "none", "--artifact", "other"];
+    let error = user.failure(&words, "A2ACLI_ERR_USAGE", 2);
+    assert!(error["message"].as_str().unwrap().contains("none of bundle"), "{error}");
+    assert!(!user.path("work/none").exists());
 }
 
 #[test]

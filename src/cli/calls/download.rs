@@ -51,7 +51,9 @@ pub async fn download(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Co
         ));
     };
     let folder = Path::new(on.flag("dir").unwrap_or("."));
-    let (files, elsewhere) = files(view, folder, &on.flag_list("artifact"));
+    let wanted = on.flag_list("artifact");
+    known(view, &wanted)?;
+    let (files, elsewhere) = files(view, folder, &wanted);
     let overwrites = on.flags.get_flag("overwrite");
     if let Some(taken) = files.iter().find(|file| !overwrites && file.path.exists()) {
         let line = format!("{} is there already", taken.path.display());
@@ -79,6 +81,20 @@ pub async fn download(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), Co
         }
     }
     Ok(())
+}
+
+/// Refuses the name of an artifact that the task does not have.
+fn known(view: TaskView<'_>, wanted: &[&str]) -> Result<(), CommandFailure> {
+    let ids = view.artifacts().map(|one| one.head().artifact_id().to_str().into_owned());
+    let ids: Vec<String> = ids.collect();
+    let Some(other) = wanted.iter().find(|one| !ids.iter().any(|id| id == *one)) else {
+        return Ok(());
+    };
+    let line = match ids.is_empty() {
+        true => format!("--artifact {other:?}: the task has no artifacts"),
+        false => format!("--artifact {other:?} is none of {}", ids.join(", ")),
+    };
+    Err(CommandFailure::usage(line))
 }
 
 /// The files of the artifacts that are wanted (none named: all), and the URLs of those that are

@@ -137,9 +137,10 @@ pub fn wanted(on: &Invocation<'_>) -> Result<ListTasks, CommandFailure> {
 fn state_of(text: &str) -> Result<TaskState, CommandFailure> {
     let word = text.to_ascii_uppercase().replace('-', "_");
     let word = word.strip_prefix("TASK_STATE_").unwrap_or(&word);
-    let found = TaskState::ALL.into_iter().find(|state| state_word(*state) == word);
-    found.ok_or_else(|| {
-        let words = TaskState::ALL.map(state_word).join(", ");
+    // No task is in it: an agent would take it for no filter at all.
+    let said = || TaskState::ALL.into_iter().filter(|state| *state != TaskState::Unspecified);
+    said().find(|state| state_word(*state) == word).ok_or_else(|| {
+        let words = said().map(state_word).collect::<Vec<_>>().join(", ");
         CommandFailure::usage(format!("--status {text:?} is none of {words}"))
     })
 }
