@@ -53,7 +53,8 @@ pub fn verdict(
         ErrorKind::MissingSubcommand => {
             let names = all(error, ContextKind::ValidSubcommand);
             let names = names.into_iter().filter(|name| name != "help").collect::<Vec<_>>();
-            format!("what to do? there are {}", names.join(", "))
+            let verb = if names.len() == 1 { "is" } else { "are" };
+            format!("what to do? there {verb} {}", names.join(", "))
         }
         ErrorKind::ArgumentConflict => {
             let other = of(ContextKind::PriorArg).unwrap_or_default();

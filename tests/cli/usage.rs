@@ -132,7 +132,9 @@ fn wrong_words_are_a_usage_error_in_both_formats() {
         (&["send", "-a", "h", "t", "--traceparent", "00-1-2-3"], "no traceparent"),
         (&["task"], "there are get, list, cancel"),
         (&["task", "get", "--history", "many", "-a", "h", "t"], "no number"),
-        (&["task", "list", "-a", "h", "--status", "done"], "none of UNSPECIFIED"),
+        (&["task", "list", "-a", "h", "--status", "done"], "none of SUBMITTED"),
+        (&["task", "list", "-a", "h", "--status", "unspecified"], "none of SUBMITTED"),
+        (&["config"], "there is show"),
         (&["task", "push-config", "create", "-a", "h", "t"], "--url <URL>"),
         (&["card"], "there are get, lint, verify"),
         (&["send", "h", "a", "--verbose", "b"], "too many words: what is \"b\"?"),
@@ -198,7 +200,9 @@ fn the_short_help_has_what_its_command_needs_first() {
     }
     assert!(short(&["send"]).contains("--task-id") && short(&["send"]).contains("--stream"));
     assert!(!short(&["card", "get"]).contains("--task-id"));
-    assert!(short(&["auth", "login"]).contains("--client-id"));
+    for flag in ["--client-id", "--device-url", "--scope"] {
+        assert!(short(&["auth", "login"]).contains(flag), "{flag}");
+    }
     let long = user.ok(&["send", "--help"]).out;
     for heading in ["The agent:", "Output:", "Waiting:", "The request:", "Credentials:", "TLS:"] {
         assert!(long.contains(&format!("\n{heading}\n")), "{heading} in {long}");
@@ -249,6 +253,8 @@ fn completions_and_manual_pages_are_made() {
     assert!(refused.code == Some(2) && refused.err.contains("no shell"), "{refused:?}");
     assert!(user.ok(&["man"]).out.contains(".TH peregrine 1"));
     user.ok(&["man", "pages"]);
+    let page = std::fs::read_to_string(user.path("work/pages/peregrine-send.1")).unwrap();
+    assert!(page.contains("OAuth: the client"), "{page}");
     let pages = files(&user.path("work/pages"));
     for page in ["peregrine.1", "peregrine-serve.1", "peregrine-task-push-config-create.1"] {
         assert!(pages.iter().any(|name| name == page), "{pages:?}");

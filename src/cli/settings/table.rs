@@ -276,7 +276,9 @@ pub fn is_common(path: &str, name: &str) -> bool {
         "context-id" => matches!(path, "send" | "chat" | "task list"),
         "wait" => matches!(path, "send" | "task get"),
         "timeout" => matches!(path, "send" | "chat" | "task get" | "task subscribe"),
-        "client-id" | "client-secret" | "token-url" | "issuer" => path == "auth login",
+        "client-id" | "client-secret" | "token-url" | "device-url" | "issuer" | "scope" => {
+            path == "auth login"
+        }
         "config" => path == "config show",
         _ => false,
     }
