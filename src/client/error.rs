@@ -108,7 +108,9 @@ impl ClientError {
                 Failure::of_status(*status, self.retry_after_ms.is_some())
             }
             ClientErrorKind::Fault(fault) => match (fault.kind, fault.http) {
-                (Some(FaultKind::Overloaded | FaultKind::ShuttingDown), _) => Failure::Unhandled,
+                (Some(FaultKind::Overloaded), _) => Failure::Unhandled,
+                // Said of calls that wait, too, whose task there is already.
+                (Some(FaultKind::ShuttingDown), _) => Failure::Unknown,
                 (None, Some(status)) => Failure::of_status(status, self.retry_after_ms.is_some()),
                 (Some(_), _) | (None, None) => Failure::Lasting,
             },
@@ -235,6 +237,17 @@ mod tests {
         client::format::{Format, GrpcEnd, ReplyHead},
         model::Generation,
     };
+
+    #[test]
+    fn a_server_that_ends_may_have_begun_the_task() {
+        let failure = |kind| {
+            let fault = PeerFault { kind: Some(kind), http: Some(503), ..PeerFault::default() };
+            ClientError::from(CallError::Fault(Box::new(fault))).failure()
+        };
+        assert_eq!(failure(FaultKind::ShuttingDown), Failure::Unknown);
+        assert_eq!(failure(FaultKind::Overloaded), Failure::Unhandled);
+        assert_eq!(failure(FaultKind::TaskNotFound), Failure::Lasting);
+    }
 
     #[test]
     fn who_may_not_call_is_told_so_over_grpc_as_over_http() {

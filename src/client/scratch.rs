@@ -146,6 +146,9 @@ impl Stash {
             buffer.clear();
             buffer.shrink_to(KEPT_BYTES_MAX);
         }
+        if !scratch.buffers.is_within(KEPT_BYTES_MAX) {
+            scratch.buffers = FormatBuffers::new(&self.limits);
+        }
         scratch.token = None;
         scratch.said.clear();
         if !scratch.said.is_kept() {
@@ -165,6 +168,31 @@ impl Stash {
         let mut kept = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() < KEPT_MAX {
             kept.push(said);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{
+        binding::interfaces::Binding, client::format::Format, model::Generation, model::Received,
+    };
+
+    /// What the parser takes for a document is some times the document.
+    #[test]
+    fn memory_for_a_long_document_is_not_kept() {
+        let stash = Stash::new(ClientLimits::default());
+        let format = Format::standard(Binding::HttpJson, Generation::V1);
+        for (bytes, is_kept) in [(1_000, true), (KEPT_BYTES_MAX + 1, false)] {
+            let mut scratch = stash.take();
+            let event = format!("{{\"unknown\":\"{}\"}}", "x".repeat(bytes));
+            let (buffers, mut received) = (&mut scratch.buffers, Received::new());
+            assert!(format.read_item(buffers, 1, event.as_bytes(), false, &mut received).is_err());
+            assert!(!scratch.buffers.is_within(bytes));
+            stash.give(scratch);
+            assert_eq!(!stash.take().buffers.is_within(0), is_kept);
         }
     }
 }

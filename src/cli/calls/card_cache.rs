@@ -2,12 +2,15 @@
 //!
 //! Law: a card is kept where its server lets it be, together with what its server said of it. It is
 //! used without a question only while that says so; else the server is asked whether it has
-//! changed. Nothing secret is kept, for nobody shows a credential when a card is asked for. A cache
-//! that cannot be read or written is none.
+//! changed. Nothing secret is kept: a card that was asked for with more than every request for a
+//! public card has is left alone, one of a server that nobody looked at (`--insecure`) as well, and
+//! who is believed and who asks are a part of the place. What is no card is none here. A cache that
+//! cannot be read or written is none.
 
 use std::{
     collections::BTreeMap,
-    fs::{self, OpenOptions},
+    ffi::OsStr,
+    fs::{self, DirBuilder, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
     task::{Context, Poll},
@@ -17,7 +20,7 @@ use peregrine::{
     client::{
         CARD_BYTES_MAX, HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpUrl, Transport,
         TransportError,
-        card::{CardFreshness, card_urls},
+        card::{AgentCard, CardFreshness, card_urls},
     },
     service::Now,
 };
@@ -31,12 +34,24 @@ use super::{
         tell,
     },
     Invocation,
+    trace::Redaction,
 };
 
 /// The folder, in that of the user's configuration.
 const FOLDER: &str = "cards";
 /// Cards that are kept at most; the oldest goes.
 const CARDS_MAX: usize = 64;
+/// What every request for a public card may say beside where it goes.
+const ASKED_FIELDS: [&str; 6] = [
+    "accept",
+    "accept-encoding",
+    "a2a-version",
+    "user-agent",
+    "if-none-match",
+    "if-modified-since",
+];
+/// Hex digits of a file's name.
+const NAME_DIGITS: usize = 32;
 /// What a server says of how long a card is good, and by what it is asked about.
 const KEPT_FIELDS: [&str; 5] = ["age", "cache-control", "etag", "expires", "last-modified"];
 
@@ -47,14 +62,16 @@ pub struct KeptCards {
     urls: Vec<HttpUrl>,
     /// True: its server is asked each time.
     asks: bool,
-    /// True: it is said on stderr what is used.
-    is_shown: bool,
+    /// Whom a certificate has to be of, and who shows one: another one may be another's card.
+    identity: String,
+    /// It is said on stderr what is used, without this.
+    shown: Option<Redaction>,
 }
 
 impl KeptCards {
     /// That for the agent of a call; `None`: its card is a file, or nothing is to be kept. Who asks
-    /// for the card itself is shown what the server has, and so is who calls this machine, where
-    /// agents come and go at the same place.
+    /// for the card itself, judges the agent or gives it credentials is shown what the server has,
+    /// and so is who calls this machine, where agents come and go at the same place.
     ///
     /// # Errors
     /// A [`CommandFailure`] of usage: a setting that means nothing.
@@ -67,21 +84,33 @@ impl KeptCards {
         let (Some(folder), Ok(url)) = (&settings.folder, HttpOrigin::parse(&url)) else {
             return Ok(None);
         };
-        if !settings.is_on("card-cache")? {
+        // Whose certificate nobody looks at may be anybody.
+        if !settings.is_on("card-cache")? || settings.is_on("insecure")? {
             return Ok(None);
         }
-        let asks = on.path.starts_with("card ") || is_loopback(url.origin.host());
+        let asks = on.path.starts_with("card ")
+            || matches!(on.path, "conformance" | "auth login")
+            || is_loopback(url.origin.host());
+        let files = ["ca", "cert"].into_iter().flat_map(|name| settings.list(name).chain([""]));
+        let identity: String = files.flat_map(|file| [file, "\0"]).collect();
+        let shown = settings.is_on("debug")?.then(|| Redaction::of(settings.secrets()));
         let (folder, urls) = (folder.join(FOLDER), card_urls(&url));
-        Ok(Some(KeptCards { folder, urls, asks, is_shown: settings.is_on("debug")? }))
+        Ok(Some(KeptCards { folder, urls, asks, identity, shown }))
     }
 
     /// The URL and the file of the card that a request asks for, if it asks for one.
     fn place(&self, request: &HttpRequest<'_>) -> Option<(String, PathBuf)> {
         let mut urls = self.urls.iter();
         let is_asked = |url: &&HttpUrl| url.origin == *request.origin && url.path == request.target;
-        let url = urls.find(is_asked).filter(|_| request.method == HttpMethod::Get)?.to_string();
-        let digest = digest::digest(&digest::SHA256, url.as_bytes());
-        let name: String = digest.as_ref().iter().take(16).map(|b| format!("{b:02x}")).collect();
+        // The card for callers who say who they are may be at the same place.
+        let is_plain = |name: &str| ASKED_FIELDS.iter().any(|one| one.eq_ignore_ascii_case(name));
+        let is_public = request.fields.iter().all(|(name, _)| is_plain(name));
+        let is_get = request.method == HttpMethod::Get;
+        let url = urls.find(is_asked).filter(|_| is_get && is_public)?.to_string();
+        let place = format!("{url}\0{}", self.identity);
+        let digest = digest::digest(&digest::SHA256, place.as_bytes());
+        let bytes = digest.as_ref().iter().take(NAME_DIGITS / 2);
+        let name: String = bytes.map(|byte| format!("{byte:02x}")).collect();
         Some((url, self.folder.join(format!("{name}.json"))))
     }
 }
@@ -105,7 +134,11 @@ impl KeptCard {
         let is_ours = fs::metadata(path).ok()?.len() <= 8 * CARD_BYTES_MAX as u64;
         let kept: KeptCard =
             serde_json::from_slice(&fs::read(path).ok().filter(|_| is_ours)?).ok()?;
-        (kept.url == url).then_some(kept)
+        (kept.url == url && kept.is_card()).then_some(kept)
+    }
+
+    fn is_card(&self) -> bool {
+        AgentCard::read(self.card.as_bytes()).is_ok()
     }
 
     fn freshness(&self) -> CardFreshness {
@@ -116,7 +149,10 @@ impl KeptCard {
     /// Keeps it, in place of the oldest if there are too many.
     fn write(&self, path: &Path) -> io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(folder)?;
         let draft = folder.join(format!(".{}", std::process::id()));
         let _ = fs::remove_file(&draft);
         let mut options = OpenOptions::new();
@@ -127,12 +163,21 @@ impl KeptCard {
         fs::rename(&draft, path)?;
         let mut all: Vec<_> = fs::read_dir(folder)?
             .flatten()
+            .filter(|entry| is_kept_name(&entry.file_name()))
             .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
             .collect();
         all.sort_unstable();
         let too_many = all.len().saturating_sub(CARDS_MAX);
         all.iter().take(too_many).try_for_each(|(_, path)| fs::remove_file(path))
     }
+}
+
+/// True: a file of this name is the cache's own.
+fn is_kept_name(name: &OsStr) -> bool {
+    let stem = name.to_str().and_then(|name| name.strip_suffix(".json"));
+    stem.is_some_and(|stem| {
+        stem.len() == NAME_DIGITS && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 /// A transport that keeps cards.
@@ -162,8 +207,8 @@ impl<T: Transport> Transport for CachingTransport<T> {
         let kept = KeptCard::read(&path, &url);
         let now = self.inner.now();
         let say = |what: &str| {
-            if cache.is_shown {
-                tell(&format!("= {url}: {what}\n"));
+            if let Some(redaction) = &cache.shown {
+                tell(&format!("= {}: {what}\n", redaction.clean(&url)));
             }
         };
         let mut fields = Default::default();
@@ -191,7 +236,10 @@ impl<T: Transport> Transport for CachingTransport<T> {
                 let mut fields = kept.fields;
                 fields.extend(said);
                 let kept = keeps(kept.card, fields);
-                let _ = kept.write(&path);
+                let _ = match kept.freshness().may_be_kept() {
+                    true => kept.write(&path),
+                    false => fs::remove_file(&path),
+                };
                 Ok(CachedResponse::Kept(kept, 0))
             }
             (200, _) if may_be_kept(&response, now) => {
@@ -246,7 +294,9 @@ impl Keeping {
         let Keeping { mut kept, bytes, path } = self;
         let Ok(card) = String::from_utf8(bytes) else { return };
         kept.card = card;
-        let _ = kept.write(&path);
+        if kept.is_card() {
+            let _ = kept.write(&path);
+        }
     }
 }
 
@@ -330,7 +380,7 @@ mod tests {
 
     struct Reply(u16, &'static [(&'static str, &'static str)], RefCell<&'static [u8]>);
 
-    const CARD: &str = "{\"name\":\"kept\"}";
+    const CARD: &str = r#"{"name":"kept","url":"https://a.example/","version":"1","skills":[]}"#;
 
     impl HttpResponse for Reply {
         fn status(&self) -> u16 {
@@ -401,7 +451,8 @@ mod tests {
         let mut heard = Vec::new();
         for unix_ms in (0..times).map(|n| 1_000_000 + n * 1000) {
             let urls = card_urls(&url);
-            let cache = KeptCards { folder: folder.clone(), urls, asks, is_shown: false };
+            let folder = folder.clone();
+            let cache = KeptCards { folder, urls, asks, identity: String::new(), shown: None };
             let server = Server { fields, unix_ms, heard: Mutex::default() };
             let transport = CachingTransport::new(server, Some(cache));
             let request = HttpRequest {
@@ -452,6 +503,68 @@ mod tests {
         }
     }
 
+    fn a_cache(identity: &str) -> (HttpUrl, KeptCards) {
+        let url = HttpOrigin::parse("https://a.example/card.json").unwrap();
+        let (urls, identity) = (card_urls(&url), identity.to_owned());
+        let cache =
+            KeptCards { folder: std::env::temp_dir(), urls, asks: false, identity, shown: None };
+        (url, cache)
+    }
+
+    #[test]
+    fn a_card_for_those_who_say_who_they_are_has_no_place() {
+        let place = |identity: &str, name: &str| {
+            let (url, cache) = a_cache(identity);
+            let mut fields = peregrine::http::FieldLinesBuf::default();
+            fields.push(name, "x");
+            let request = HttpRequest {
+                method: HttpMethod::Get,
+                origin: &url.origin,
+                target: &url.path,
+                fields: fields.get(),
+                body: b"",
+                version: peregrine::client::HttpVersion::Any,
+                head_due_ms: u64::MAX,
+                body_idle_ms: u64::MAX,
+                is_repeatable: true,
+            };
+            cache.place(&request).map(|(_, path)| path)
+        };
+        let public = place("", "Accept");
+        assert!(public.is_some());
+        for name in ["Authorization", "X-Api-Key", "Cookie"] {
+            assert_eq!(place("", name), None, "{name}");
+        }
+        // Who shows a certificate, or believes another authority, may be given another one.
+        assert_ne!(place("mine.pem", "Accept"), public);
+    }
+
+    #[test]
+    fn what_is_no_card_is_neither_kept_nor_used() {
+        let folder = std::env::temp_dir().join(format!("peregrine-broken-{}", std::process::id()));
+        let (path, url) = (folder.join(format!("{:032x}.json", 1)), "https://a.example/x");
+        let kept = |card: &str| KeptCard {
+            url: url.to_owned(),
+            said_at_unix_ms: 0,
+            fields: BTreeMap::new(),
+            card: card.to_owned(),
+        };
+        let keeping = |card: &str| {
+            let bytes = card.as_bytes().to_vec();
+            Keeping { kept: kept(""), bytes, path: path.clone() }.end();
+        };
+        for broken in ["{\"name\":\"ke", "<html>sign in</html>", ""] {
+            keeping(broken);
+            assert!(!path.exists(), "{broken}");
+            kept(broken).write(&path).unwrap();
+            assert!(KeptCard::read(&path, url).is_none(), "{broken}");
+            fs::remove_file(&path).unwrap();
+        }
+        keeping(CARD);
+        assert!(KeptCard::read(&path, url).is_some_and(|kept| kept.card == CARD));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
     #[test]
     fn there_are_never_more_than_so_many() {
         let folder = std::env::temp_dir().join(format!("peregrine-many-{}", std::process::id()));
@@ -462,9 +575,10 @@ mod tests {
                 fields: BTreeMap::new(),
                 card: String::new(),
             };
-            kept.write(&folder.join(format!("{n}.json"))).unwrap();
+            kept.write(&folder.join(format!("{n:032x}.json"))).unwrap();
+            fs::write(folder.join("of-the-user.json"), "{}").unwrap();
         }
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), CARDS_MAX);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), CARDS_MAX + 1);
         fs::remove_dir_all(folder).unwrap();
     }
 }

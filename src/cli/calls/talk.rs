@@ -84,7 +84,7 @@ impl Talk {
             }
             match part.content() {
                 Content::Text(_) => {}
-                Content::Data(data) => text.push_str(&indented(Json::as_str(data))),
+                Content::Data(data) => text.push_str(&several_lines(&indented(Json::as_str(data)))),
                 Content::Url(url) => text.push_str(&format!("[{}]", one_line(&url.to_str()))),
                 Content::Raw(raw) => {
                     let name = part.filename().map(|name| name.to_str().into_owned());
@@ -112,7 +112,7 @@ mod tests {
         let parts = PartsBuf::new()
             .text("one ")
             .text("line\n\u{1b}[31mred")
-            .part(&PartBuf::data(Json::parse("{\"n\":1}").unwrap()))
+            .part(&PartBuf::data(Json::parse("{\"n\":\"\u{9b}\"}").unwrap()))
             .part(&PartBuf::bytes(b"abc").filename("a.png"))
             .part(&PartBuf::url("https://a.example/x"));
         task.artifact(&ArtifactBuf::new("a-1", &parts)).unwrap();
@@ -123,7 +123,7 @@ mod tests {
         let text = talk.task(task.view()) + &talk.end();
         assert_eq!(
             text,
-            "Size?\none line\n\\u{1b}[31mred\n{\n  \"n\": 1\n}\n[a.png: 3 bytes]\n\
+            "Size?\none line\n\\u{1b}[31mred\n{\n  \"n\": \"\\u{9b}\"\n}\n[a.png: 3 bytes]\n\
              [https://a.example/x]\ntwo\n"
         );
         assert_eq!(talk.end(), "");

@@ -68,7 +68,9 @@ fn kept(settings: &Settings) -> Vec<(&'static str, Vec<String>, String)> {
     let files = fs::read_dir(&cards).into_iter().flatten().flatten();
     let urls =
         files.filter_map(|file| serde_json::from_slice::<CardFile>(&read(&file.path())).ok());
-    let mut urls: Vec<String> = urls.map(|card| card.url).collect();
+    // A query may be a secret.
+    let bare = |url: String| url.split('?').next().unwrap_or_default().to_owned();
+    let mut urls: Vec<String> = urls.map(|card| bare(card.url)).collect();
     urls.sort_unstable();
     let place = |path: &Path| path.display().to_string();
     vec![

@@ -16,19 +16,29 @@ use super::{Credentials, CredentialsError, plan::may_go};
 
 /// What a name has in it, without its hyphens, that holds a credential.
 const PARTS: &[&str] = &[
-    "authoriz",
-    "authentic",
+    "accesskey",
     "apikey",
+    "authentic",
+    "authkey",
+    "authoriz",
+    "clientcert",
     "cookie",
     "credential",
+    "dpop",
+    "hmac",
     "jwt",
+    "masterkey",
+    "passphr",
     "passw",
+    "privatekey",
+    "pwd",
     "secret",
     "session",
+    "subscriptionkey",
     "token",
 ];
 /// Words between hyphens that say the same; they would be found in too many longer ones.
-const WORDS: &[&str] = &["auth", "bearer", "key", "signature", "sid"];
+const WORDS: &[&str] = &["auth", "bearer", "key", "otp", "pin", "sid", "sign", "signature"];
 /// Names that have such a word and hold no credential.
 const HARMLESS: &[&str] = &["idempotency-key"];
 
@@ -97,6 +107,15 @@ mod tests {
             "PRIVATE-TOKEN",
             "X-Client-Secret",
             "x-hub-signature",
+            "CB-ACCESS-PASSPHRASE",
+            "CB-ACCESS-SIGN",
+            "X-AuthKey",
+            "X-MasterKey",
+            "X-Pwd",
+            "X-GitHub-OTP",
+            "DPoP",
+            "X-Shopify-Hmac-Sha256",
+            "X-Forwarded-Client-Cert",
         ] {
             assert!(names_credential(name), "{name}");
         }

@@ -95,7 +95,7 @@ impl Format {
         received: &mut Received,
     ) -> Result<(), CallError> {
         received.clear();
-        let FormatBuffers { parser, depth_max, values, json, .. } = buffers;
+        let FormatBuffers { parser, depth_max, values, json, longest, .. } = buffers;
         json.clear();
         let (schemas, data): (Option<Schemas>, _) = match self.service() {
             Some(GrpcService::V1) => (Some(response_v1), message),
@@ -113,6 +113,7 @@ impl Format {
                 &json[..]
             }
         };
+        *longest = text.len().max(*longest);
         let value = parser.parse(text, *depth_max).map_err(|error| {
             CallError::from(ReadError::new(format!("must be JSON in a message: {error}")))
         })?;

@@ -106,6 +106,8 @@ pub struct FormatBuffers {
     texts: TextMemo,
     /// What came in messages of gRPC, as JSON.
     json: Vec<u8>,
+    /// Bytes of the longest document that was parsed: the memory for it is some times as much.
+    longest: usize,
 }
 
 impl FormatBuffers {
@@ -128,7 +130,13 @@ impl FormatBuffers {
             },
             texts: TextMemo::default(),
             json: Vec::new(),
+            longest: 0,
         }
+    }
+
+    /// Whether no document was longer than this, so that its memory is worth keeping.
+    pub(super) fn is_within(&self, bytes: usize) -> bool {
+        self.longest <= bytes
     }
 }
 

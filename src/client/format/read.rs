@@ -79,7 +79,8 @@ impl Format {
             let is_delete = is_success && op == Op::PushDelete;
             return if is_delete { Ok(()) } else { Err(head.not_a2a()) };
         }
-        let FormatBuffers { parser, depth_max, values, .. } = buffers;
+        let FormatBuffers { parser, depth_max, values, longest, .. } = buffers;
+        *longest = body.len().max(*longest);
         match parser.parse(body, *depth_max) {
             Ok(value) => match self.binding {
                 Binding::HttpJson if is_success => {
@@ -129,7 +130,8 @@ impl Format {
         received: &mut Received,
     ) -> Result<(), CallError> {
         received.clear();
-        let FormatBuffers { parser, depth_max, values, .. } = buffers;
+        let FormatBuffers { parser, depth_max, values, longest, .. } = buffers;
+        *longest = data.len().max(*longest);
         let head = ReplyHead { status: 200, content_type: None };
         match parser.parse(data, *depth_max) {
             Ok(value) => match self.binding {
