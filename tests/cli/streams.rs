@@ -69,7 +69,7 @@ fn subscribe_follows_a_task_to_its_end() {
     let (_server, url) = echo(&[]);
     let user = User::of(&url);
     let id = || {
-        let task = user.json(&["send", "hold:500:4", "--async"]);
+        let task = user.json(&["send", "hold:1000:4", "--async"]);
         task["task"]["id"].as_str().unwrap().to_owned()
     };
     let lines = user.ok(&["task", "subscribe", &id(), "--stream", "-o", "json"]).lines();
