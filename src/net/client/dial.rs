@@ -16,9 +16,12 @@ use std::{
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 
-use crate::client::{HttpOrigin, TransportError};
+use crate::{
+    client::{HttpOrigin, TransportError},
+    net::tls::pem::one_line,
+};
 
-use super::{options::ConnectGuard, tls::one_line};
+use super::options::ConnectGuard;
 
 /// Addresses of a name that are tried; who has more has enough.
 const ADDRESSES_MAX: usize = 8;

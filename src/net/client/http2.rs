@@ -19,12 +19,14 @@ use bytes::Bytes;
 use h2::{Reason, client::SendRequest};
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 
-use crate::client::{ClientLimits, HttpMethod, HttpRequest, TransportError};
+use crate::{
+    client::{ClientLimits, HttpMethod, HttpRequest, TransportError},
+    net::tls::pem::one_line,
+};
 
 use super::{
     due::{ClientClock, Due},
     link::Link,
-    tls::one_line,
 };
 
 pub(super) use response::Http2Response;

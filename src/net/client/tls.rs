@@ -7,8 +7,7 @@ mod insecure;
 
 use std::{
     fmt::Display,
-    fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -16,18 +15,15 @@ use std::{
 use tokio_rustls::rustls::{
     self, CertificateError, ClientConfig, RootCertStore,
     crypto::{CryptoProvider, ring},
-    pki_types::{
-        CertificateDer, PrivateKeyDer, ServerName,
-        pem::{self, PemObject},
-    },
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName},
 };
 
-use crate::client::{HttpOrigin, HttpVersion, TransportError};
+use crate::{
+    client::{HttpOrigin, HttpVersion, TransportError},
+    net::tls::pem::{UnusableFile, certificates, one_line, private_key},
+};
 
 use super::HttpClientError;
-
-/// Bytes of a file: a bundle of every public authority has a quarter of them.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Whom a client trusts, and who it is. All files are PEM. The default trusts the authorities of
 /// the system (where they are found, `SSL_CERT_FILE` and `SSL_CERT_DIR` may say) and shows nothing.
@@ -226,42 +222,15 @@ fn tls_reason(error: &rustls::Error) -> String {
 }
 
 fn identity((cert, key): &(PathBuf, PathBuf)) -> Result<Identity, HttpClientError> {
-    let chain = certificates(cert)?;
-    let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| match error {
-        pem::Error::NoItemsFound => {
-            unusable(key, &"there is no private key in PEM form that is not encrypted")
-        }
-        error => unusable(key, &error),
-    })?;
-    Ok(Identity { chain, key })
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, HttpClientError> {
-    let text = read(file)?;
-    let all = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
-    let all = all.map_err(|error| unusable(file, &error))?;
-    if all.is_empty() {
-        return Err(unusable(file, &"there is no certificate in PEM form"));
-    }
-    Ok(all)
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, HttpClientError> {
-    let mut bytes = Vec::new();
-    File::open(file)
-        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(|error| unusable(file, &error))?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(unusable(file, &"it is larger than 1 MiB"));
-    }
-    Ok(bytes)
+    Ok(Identity { chain: certificates(cert)?, key: private_key(key)? })
 }
 
 fn unusable(file: &Path, reason: &dyn Display) -> HttpClientError {
-    HttpClientError::File { file: file.to_owned(), reason: one_line(reason) }
+    UnusableFile::new(file, reason).into()
 }
 
-/// Whatever a library says, it is one line.
-pub(super) fn one_line(reason: &dyn Display) -> String {
-    reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+impl From<UnusableFile> for HttpClientError {
+    fn from(UnusableFile { file, reason }: UnusableFile) -> HttpClientError {
+        HttpClientError::File { file, reason }
+    }
 }

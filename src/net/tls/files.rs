@@ -1,27 +1,23 @@
 //! From PEM files to a configuration: every file that cannot be used is named with the reason.
 
-use std::{fmt::Display, fs::File, io::Read, path::Path, sync::Arc};
+use std::{fmt::Display, path::Path, sync::Arc};
 
 use tokio_rustls::rustls::{
     Error, InconsistentKeys, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
-    pki_types::{
-        CertificateDer, PrivateKeyDer,
-        pem::{self, PemObject},
-    },
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-use super::{ServerError, Tls};
+use super::{
+    ServerError, Tls,
+    pem::{UnusableFile, certificates, private_key},
+};
 
 /// What a client may ask for by ALPN (RFC 7301), the favourite first. A client that asks for
 /// nothing, or a first byte that says otherwise, is served as on a plain connection: the engine
 /// looks at the bytes.
 const ALPN: &[&[u8]] = if cfg!(feature = "grpc") { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
-
-/// Bytes of a file: a bundle of every public authority has a quarter of them.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Reads the files and checks that they fit each other.
 ///
@@ -44,12 +40,7 @@ pub(super) fn load(tls: &Tls) -> Result<ServerConfig, ServerError> {
 
 fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, ServerError> {
     let chain = certificates(&tls.cert)?;
-    let key = PrivateKeyDer::from_pem_slice(&read(&tls.key)?).map_err(|error| match error {
-        pem::Error::NoItemsFound => {
-            unusable(&tls.key, &"there is no private key in PEM form that is not encrypted")
-        }
-        error => unusable(&tls.key, &error),
-    })?;
+    let key = private_key(&tls.key)?;
     let key = provider.key_provider.load_private_key(key);
     let key = CertifiedKey::new(chain, key.map_err(|error| unusable(&tls.key, &error))?);
     match key.keys_match() {
@@ -77,29 +68,12 @@ fn client_verifier(
         .map_err(|error| unusable(file, &error))
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError> {
-    let text = read(file)?;
-    let all = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
-    let all = all.map_err(|error| unusable(file, &error))?;
-    if all.is_empty() {
-        return Err(unusable(file, &"there is no certificate in PEM form"));
-    }
-    Ok(all)
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, ServerError> {
-    let mut bytes = Vec::new();
-    File::open(file)
-        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(|error| unusable(file, &error))?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(unusable(file, &"it is larger than 1 MiB"));
-    }
-    Ok(bytes)
-}
-
 fn unusable(file: &Path, reason: &dyn Display) -> ServerError {
-    // Whatever a library says, it is one line.
-    let reason = reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-    ServerError::Tls { file: file.to_owned(), reason }
+    UnusableFile::new(file, reason).into()
+}
+
+impl From<UnusableFile> for ServerError {
+    fn from(UnusableFile { file, reason }: UnusableFile) -> ServerError {
+        ServerError::Tls { file, reason }
+    }
 }

@@ -5,6 +5,7 @@
 
 mod files;
 mod name;
+pub(super) mod pem;
 mod session;
 
 use std::{
