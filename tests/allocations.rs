@@ -321,7 +321,7 @@ fn an_exchange_of_a_client_allocates_nothing() {
             ClientLimits, HttpMethod, HttpOrigin, HttpRequest, HttpVersion,
             http1::{Http1Connection, Http1Event, ResponseBuf},
         },
-        http::FieldLinesBuf,
+        http::{FieldLinesBuf, client::RequestHead},
         sse::SseParser,
         ws::{OpCode, Reader, ReaderRules, WsEvent, client, finish},
     };
@@ -346,11 +346,11 @@ fn an_exchange_of_a_client_allocates_nothing() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
         15\r\nid: 7\ndata: {\"a\":1}\n\n\r\n0\r\nX: y\r\n\r\n";
     let (mut http1, mut response) = (Http1Connection::default(), ResponseBuf::default());
-    let (mut out, mut body) = (Vec::new(), Vec::new());
+    let (mut known, mut out, mut body) = (RequestHead::default(), Vec::new(), Vec::new());
     let mut exchange = |wire: &str| {
         out.clear();
         body.clear();
-        http1.begin(&request, false, &mut out).unwrap();
+        http1.begin(&request, false, (&mut known, &mut out)).unwrap();
         http1.sent();
         let mut rest = wire.as_bytes();
         loop {

@@ -7,6 +7,7 @@
 
 mod response;
 
+pub use crate::http::client::RequestHead;
 pub use response::ResponseBuf;
 
 use std::fmt;
@@ -108,9 +109,10 @@ impl Default for Http1Connection {
 }
 
 impl Http1Connection {
-    /// Appends the head of a request to `out`; its content is the caller's to send behind it, and
-    /// [`Http1Connection::sent`] is to be called when all of it has gone out. With `to_proxy` the
-    /// target is absolute, as plain http through a proxy needs it (RFC 9112 §3.2.2).
+    /// Appends the head of a request to `out`, from `known` if it is the same but for its length.
+    /// Its content is the caller's to send behind it, and [`Http1Connection::sent`] is to be called
+    /// when all of it has gone out. With `to_proxy` the target is absolute, as plain http through a
+    /// proxy needs it (RFC 9112 §3.2.2).
     ///
     /// # Errors
     /// [`RequestRefused`].
@@ -118,7 +120,7 @@ impl Http1Connection {
         &mut self,
         request: &HttpRequest<'_>,
         to_proxy: bool,
-        out: &mut Vec<u8>,
+        (known, out): (&mut RequestHead, &mut Vec<u8>),
     ) -> Result<(), RequestRefused> {
         let HttpRequest { method, origin, target, fields, body, .. } = *request;
         let target = if to_proxy { SentTarget::Absolute } else { SentTarget::Origin }(target);
@@ -126,7 +128,8 @@ impl Http1Connection {
         let has_length = method == HttpMethod::Post || !body.is_empty();
         let line = RequestLine { method: method.name(), target, authority: origin.authority() };
         self.open(Method::Get)?;
-        write_request(out, line, fields, has_length.then_some(body.len()))
+        known
+            .write(out, line, fields, has_length.then_some(body.len()))
             .map_err(|UnsendableTarget| self.refuse())?;
         self.wants_upgrade = request.version == HttpVersion::Http1
             && fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("upgrade"));

@@ -16,7 +16,7 @@ mod request;
 pub use framing::ResponseFraming;
 pub use head::{ReceivedHead, ResponseLayout};
 pub use reject::ResponseReject;
-pub use request::{RequestLine, SentTarget, UnsendableTarget, write_request};
+pub use request::{RequestHead, RequestLine, SentTarget, UnsendableTarget, write_request};
 
 /// The sizes a response may have; the codec has no numbers of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,6 +33,63 @@ pub struct RequestLine<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsendableTarget;
 
+/// A request head that was written, for those after it that are the same but for their length, as
+/// most are.
+#[derive(Clone, Debug, Default)]
+pub struct RequestHead {
+    /// All of it before its length; empty: there was none.
+    bytes: Vec<u8>,
+}
+
+impl RequestHead {
+    /// Appends a request head as [`write_request`] does.
+    ///
+    /// # Errors
+    /// [`UnsendableTarget`]; nothing is written.
+    pub fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        line: RequestLine<'_>,
+        fields: FieldLines<'_>,
+        body_len: Option<usize>,
+    ) -> Result<(), UnsendableTarget> {
+        if !self.is_of(line, fields) {
+            self.bytes.clear();
+            write_head(&mut self.bytes, line, fields)?;
+        }
+        out.reserve(self.bytes.len() + ROOM);
+        out.extend_from_slice(&self.bytes);
+        write_length(out, body_len);
+        if self.bytes.len() > KEPT_BYTES_MAX {
+            self.bytes = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn is_of(&self, line: RequestLine<'_>, fields: FieldLines<'_>) -> bool {
+        let parts = line.parts();
+        let mut rest = Some(&*self.bytes).filter(|bytes| !bytes.is_empty());
+        for part in parts {
+            rest = rest.and_then(|rest| rest.strip_prefix(part.as_bytes()));
+        }
+        rest == Some(fields.lines())
+    }
+}
+
+impl<'a> RequestLine<'a> {
+    /// What a head begins with.
+    #[inline(always)]
+    fn parts(&self) -> [&'a str; 7] {
+        let RequestLine { method, target, authority } = *self;
+        let (prefix, middle, path) = match target {
+            SentTarget::Origin(path) => (" ", "", path),
+            SentTarget::Absolute(path) => (" http://", authority, path),
+            SentTarget::Authority => (" ", authority, ""),
+        };
+        [method, prefix, middle, path, " HTTP/1.1\r\nHost: ", authority, "\r\n"]
+    }
+}
+
 /// Appends a request head: its line, `Host`, the fields, `Content-Length` if a length is given, and
 /// the empty line. The content is the caller's to send behind it.
 ///
@@ -44,23 +101,31 @@ pub fn write_request(
     fields: FieldLines<'_>,
     body_len: Option<usize>,
 ) -> Result<(), UnsendableTarget> {
-    let RequestLine { method, target, authority } = line;
-    let (prefix, middle, path) = match target {
-        SentTarget::Origin(path) => (" ", "", path),
-        SentTarget::Absolute(path) => (" http://", authority, path),
-        SentTarget::Authority => (" ", authority, ""),
-    };
-    let is_path = path.starts_with('/') || target == SentTarget::Authority;
+    write_head(out, line, fields)?;
+    write_length(out, body_len);
+    Ok(())
+}
+
+fn write_head(
+    out: &mut Vec<u8>,
+    line: RequestLine<'_>,
+    fields: FieldLines<'_>,
+) -> Result<(), UnsendableTarget> {
+    let (parts, authority) = (line.parts(), line.authority);
+    let path = parts[3];
+    let is_path = path.starts_with('/') || line.target == SentTarget::Authority;
     if !is_path || authority.is_empty() || !is_visible(path) || !is_visible(authority) {
         return Err(UnsendableTarget);
     }
     let lines = fields.lines();
-    let known = method.len() + middle.len() + path.len() + authority.len() + lines.len();
-    out.reserve(known + ROOM);
-    for part in [method, prefix, middle, path, " HTTP/1.1\r\nHost: ", authority, "\r\n"] {
-        out.extend_from_slice(part.as_bytes());
-    }
+    out.reserve(parts.iter().map(|part| part.len()).sum::<usize>() + lines.len() + ROOM);
+    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
     out.extend_from_slice(lines);
+    Ok(())
+}
+
+/// Appends `Content-Length`, if there is one, and the empty line.
+fn write_length(out: &mut Vec<u8>, body_len: Option<usize>) {
     if let Some(length) = body_len {
         let mut digits = [0; 20];
         let count = decimal(length as u64, &mut digits);
@@ -69,11 +134,13 @@ pub fn write_request(
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"\r\n");
-    Ok(())
 }
 
-/// Bytes beside the parts that are known: the names, the longest length, the ends of lines.
-const ROOM: usize = 80;
+/// Bytes of a head that is kept for the next.
+const KEPT_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of the longest length, with its name, and of the ends of lines.
+const ROOM: usize = 40;
 
 /// RFC 3986 §2: a URI is of visible ASCII; looked at eight bytes at a time.
 fn is_visible(text: &str) -> bool {
@@ -142,10 +209,38 @@ mod tests {
     #[test]
     fn the_room_is_enough_for_one_allocation() {
         let mut out = Vec::new();
-        let target = SentTarget::Origin("/");
-        let line = RequestLine { method: "DELETE", target, authority: "h" };
-        write_request(&mut out, line, FIELDS, Some(usize::MAX)).unwrap();
-        let fixed = out.len() - "DELETE".len() - "/".len() - "h".len() - FIELDS.lines().len();
-        assert!(fixed <= ROOM, "{fixed}");
+        write_length(&mut out, Some(usize::MAX));
+        assert!(out.len() <= ROOM, "{}", out.len());
+    }
+
+    #[test]
+    fn a_head_that_is_known_is_written_like_a_new_one() {
+        const OTHERS: FieldLines<'static> = field_lines!("Accept": "*/*", "A2A-Version": "1.1");
+        let mut known = RequestHead::default();
+        let targets = [
+            SentTarget::Origin("/"),
+            SentTarget::Origin("/a?b"),
+            SentTarget::Absolute("/"),
+            SentTarget::Authority,
+            SentTarget::Origin("/a b"),
+            SentTarget::Origin(" HTTP/1.1\r\nHost: h"),
+        ];
+        for target in targets.into_iter().flat_map(|target| [target, target]) {
+            for (method, authority) in [("GET", "h"), ("POST", "h"), ("POST", "h:81"), ("GET", "")]
+            {
+                for fields in [FIELDS, OTHERS, FieldLines::NONE] {
+                    for body_len in [None, Some(0), Some(12_345)] {
+                        let line = RequestLine { method, target, authority };
+                        let (mut again, mut anew) = (b"x".to_vec(), b"x".to_vec());
+                        let wrote = known.write(&mut again, line, fields, body_len);
+                        assert_eq!(wrote, write_request(&mut anew, line, fields, body_len));
+                        assert_eq!(
+                            again.escape_ascii().to_string(),
+                            anew.escape_ascii().to_string()
+                        );
+                    }
+                }
+            }
+        }
     }
 }

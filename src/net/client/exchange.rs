@@ -17,7 +17,7 @@ use tokio::io::AsyncWrite;
 use crate::{
     client::{
         HttpRequest, TransportError,
-        http1::{Http1Connection, Http1Event, ResponseBuf},
+        http1::{Http1Connection, Http1Event, RequestHead, ResponseBuf},
     },
     http::{FieldLines, FieldLinesBuf, client::ResponseLimits},
 };
@@ -53,6 +53,8 @@ pub(super) struct Http1Exchange {
     /// Input that is left, of which the bytes before `start` are used up.
     input: Vec<u8>,
     start: usize,
+    /// The head of the request before, or of this one.
+    known: RequestHead,
     /// The head of the request, and its content if that is short.
     output: Vec<u8>,
     /// Bytes of head and content that have gone out.
@@ -86,12 +88,12 @@ impl Http1Exchange {
         proxy: FieldLines<'_>,
     ) -> Result<(), TransportError> {
         self.http1 = Http1Connection::default();
+        let out = (&mut self.known, &mut self.output);
         let begun = if link.to_proxy && !proxy.is_empty() {
-            let all = FieldLinesBuf::of(&[request.fields, proxy]);
-            let request = HttpRequest { fields: all.get(), ..*request };
-            self.http1.begin(&request, true, &mut self.output)
+            let fields = FieldLinesBuf::of(&[request.fields, proxy]);
+            self.http1.begin(&HttpRequest { fields: fields.get(), ..*request }, true, out)
         } else {
-            self.http1.begin(request, link.to_proxy, &mut self.output)
+            self.http1.begin(request, link.to_proxy, out)
         };
         begun.map_err(|refused| TransportError::Io(refused.to_string()))?;
         if request.body.len() <= COPIED_BYTES_MAX {
@@ -192,8 +194,7 @@ impl Http1Exchange {
         idle_ms: u64,
         with: ExchangeCx<'_>,
     ) -> Poll<Result<BodyPiece, TransportError>> {
-        let end = out.len() + room.max(1);
-        let before = out.len();
+        let (before, end) = (out.len(), out.len() + room.max(1));
         let mut event = self.step(out, end - out.len(), with)?;
         loop {
             match event {
