@@ -1,6 +1,9 @@
 //! What can go wrong with a call, sorted by whose doing it is.
 
-use std::fmt;
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
 
 use crate::{
     fault::{FaultKind, PeerFault},
@@ -12,9 +15,14 @@ use super::{
     credentials::CredentialsError, redirect::RedirectError, retry::Failure,
 };
 
-/// Why a call has no result.
+/// Why a call has no result. As small as a pointer, since every step of a call may return it; it
+/// reads as the [`ErrorDetails`] that it points to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientError {
+pub struct ClientError(Box<ErrorDetails>);
+
+/// What there is to say about an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorDetails {
     /// What went wrong.
     pub kind: ClientErrorKind,
     /// One sentence for a human, without secrets.
@@ -69,10 +77,26 @@ pub enum ClientErrorKind {
     StreamLost,
 }
 
+impl Deref for ClientError {
+    type Target = ErrorDetails;
+
+    fn deref(&self) -> &ErrorDetails {
+        &self.0
+    }
+}
+
+impl DerefMut for ClientError {
+    fn deref_mut(&mut self) -> &mut ErrorDetails {
+        &mut self.0
+    }
+}
+
 impl ClientError {
     /// An error with a sentence of its own.
+    #[cold]
     pub fn because(kind: ClientErrorKind, detail: impl Into<String>) -> ClientError {
-        ClientError { kind, detail: detail.into(), retry_after_ms: None }
+        let detail = detail.into();
+        ClientError(Box::new(ErrorDetails { kind, detail, retry_after_ms: None }))
     }
 
     #[cold]

@@ -35,7 +35,7 @@ pub use crate::{binding::interfaces::Binding, dialect::version::ProtocolVersion}
 pub use answer::Answer;
 pub use builder::{CallOptions, ClientBuilder};
 pub use client::Client;
-pub use error::{ClientError, ClientErrorKind};
+pub use error::{ClientError, ClientErrorKind, ErrorDetails};
 pub use event::{EventKind, StreamEvent};
 pub use format::{CallError, Format, FormatBuffers, ReplyHead, WrittenCall};
 pub use limits::{

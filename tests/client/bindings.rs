@@ -141,7 +141,7 @@ fn kind(over: Over, limits: ClientLimits, said: &[(Said, u64)]) -> (usize, Clien
     let bytes: Vec<Vec<u8>> = said.iter().map(|(said, id)| item(over, *said, *id)).collect();
     let pieces = move || bytes.iter().cloned().map(Piece::Bytes).collect();
     let (changes, error) = followed(over, limits, pieces);
-    (changes, error.unwrap_or_else(|| panic!("{over:?}: no error")).kind)
+    (changes, error.unwrap_or_else(|| panic!("{over:?}: no error")).kind.clone())
 }
 
 const X: Said = Said::Artifact("t", 1);
@@ -202,7 +202,7 @@ fn half_an_event_is_none() {
         };
         let (changes, error) = followed(over, ClientLimits::default(), pieces);
         let expected = TransportError::Closed { before_response: false };
-        let kind = error.map(|error| error.kind);
+        let kind = error.map(|error| error.kind.clone());
         assert_eq!((changes, kind), (1, Some(ClientErrorKind::Transport(expected))), "{over:?}");
     }
 }
@@ -220,7 +220,7 @@ fn called(over: Over, pieces: impl Fn() -> Vec<Piece> + Send + Sync + 'static) -
     });
     let client = client(over, transport, ClientLimits::default());
     let sent = settled(client.send(&SendRequest::text("hello")));
-    sent.map(|_| ()).expect_err("no answer").kind
+    sent.map(|_| ()).expect_err("no answer").kind.clone()
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn redirected(from: &str, to: &'static str) -> (Vec<String>, Option<ClientErrorK
     let client = settled(builder.discover_over(transport, from)).unwrap();
     let sent = settled(client.send(&SendRequest::text("hello")));
     let asked = asked.lock().unwrap().clone();
-    (asked, sent.err().map(|error| error.kind))
+    (asked, sent.err().map(|error| error.kind.clone()))
 }
 
 /// Who answers for plain http is anybody on the way.
@@ -313,7 +313,7 @@ fn a_card_is_read_within_the_limit_that_it_came_within() {
         settled(builder.discover_over(transport, "http://agent.test")).map(|_| ())
     };
     found(4 << 20).unwrap();
-    let error = found(1 << 20).unwrap_err().kind;
+    let error = found(1 << 20).unwrap_err().kind.clone();
     let expected = TransportError::TooLarge("card_bytes_max");
     assert_eq!(error, ClientErrorKind::Transport(expected));
 }
@@ -335,7 +335,7 @@ fn the_validators_of_a_card_stay_at_its_origin() {
     let client = settled(ClientBuilder::new().discover_over(transport, "http://agent.test"));
     let client = client.unwrap();
     // It cannot say of a card that it never gave that it has not changed.
-    let error = settled(client.refresh_card()).unwrap_err().kind;
+    let error = settled(client.refresh_card()).unwrap_err().kind.clone();
     assert_eq!(error, ClientErrorKind::NoCard(304));
     let fields = client.transport().fields.lock().unwrap().clone();
     assert!(fields[1].contains("If-None-Match: \"who\"") && !fields[2].contains("who"));

@@ -59,7 +59,7 @@ fn a_field_that_proves_who_calls_goes_where_credentials_go() {
     // Over plain http to another machine even where the card came from there.
     let given = Credentials { allows_other_origins: true, ..Credentials::default() };
     let (sent, fields) = said(&with_field("Cookie", "http://other.test", given));
-    let kind = sent.unwrap_err().kind;
+    let kind = sent.unwrap_err().kind.clone();
     let is_plain = matches!(kind, ClientErrorKind::Credentials(CredentialsError::PlainHttp(_)));
     assert!(is_plain && fields.is_empty(), "{kind:?}");
     // Any other field goes everywhere.

@@ -88,22 +88,22 @@ fn who_has_the_wrong_secret_or_none_is_told_so() {
                 let label = format!("{name} {binding:?}");
                 let client = guarded((name, generation), binding, api_key("wrong")).await;
                 let request = SendRequest::text("echo nothing");
-                let sent = client.send(&request).await.map_err(|error| error.kind);
+                let sent = client.send(&request).await.map_err(|error| error.kind.clone());
                 assert!(matches!(sent, Err(ClientErrorKind::Unauthorized)), "{label}: {sent:?}");
                 let mut kind = None;
                 match client.stream(&request).await {
                     Ok(mut stream) => {
                         if let Some(Err(error)) = stream.next().await {
-                            kind = Some(error.kind);
+                            kind = Some(error.kind.clone());
                         }
                     }
-                    Err(error) => kind = Some(error.kind),
+                    Err(error) => kind = Some(error.kind.clone()),
                 }
                 assert_eq!(kind, Some(ClientErrorKind::Unauthorized), "{label}");
                 let builder = builder(generation, binding);
                 let nobody = match discover(builder, &url_of(name, "guarded")).await {
-                    Ok(client) => client.send(&request).await.err().map(|error| error.kind),
-                    Err(error) => Some(error.kind),
+                    Ok(client) => client.send(&request).await.err().map(|error| error.kind.clone()),
+                    Err(error) => Some(error.kind.clone()),
                 };
                 let is_missing = matches!(
                     nobody,
@@ -133,7 +133,7 @@ fn the_newest_version_of_a_card_is_taken_and_an_older_one_never_silently() {
         }
         for name in ["py03", "js03"] {
             let refused = discover(ClientBuilder::new(), &url_of(name, "plain")).await;
-            let kind = refused.err().map(|error| error.kind);
+            let kind = refused.err().map(|error| error.kind.clone());
             assert!(matches!(kind, Some(ClientErrorKind::BelowFloor { .. })), "{name}: {kind:?}");
         }
     });

@@ -108,7 +108,7 @@ fn tasks_are_read_and_listed() {
 
 /// Before 1.0 the text of the specification has a list for HTTP+JSON alone, which one SDK serves.
 fn list_before_v1(peer: &Peer, listed: Result<Answer, ClientError>) -> Result<(), String> {
-    match (peer.binding, peer.sdk, listed.map_err(|error| error.kind)) {
+    match (peer.binding, peer.sdk, listed.map_err(|error| error.kind.clone())) {
         // It takes the `v1` of the path for a tenant of 1.0.
         (Binding::HttpJson, Sdk::Js1, Ok(answer)) if answer.page().is_some() => Ok(()),
         (Binding::HttpJson, Sdk::Py1 | Sdk::Py03, Err(ClientErrorKind::Fault(_)))

@@ -154,7 +154,7 @@ impl Outcome {
                 TransportError::Closed { .. } | TransportError::Malformed(_)
             )
         );
-        match error.kind {
+        match error.kind.clone() {
             ClientErrorKind::Fault(fault) => self.fault = Some(*fault),
             _ => self.error = Some(format!("{error:?}")),
         }
