@@ -7,6 +7,8 @@
 
 use std::mem;
 
+use memchr::memchr2;
+
 /// Why a stream cannot be read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SseError {
@@ -118,7 +120,7 @@ impl SseParser {
                 ate += 1;
                 continue;
             }
-            let len = line_len(rest);
+            let len = memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
             let (part, behind) = rest.split_at(len);
             if self.line.len() + part.len() > self.bytes_max {
                 break;
@@ -262,37 +264,6 @@ impl SseParser {
     }
 }
 
-/// How many bytes stand before the first CR or LF: four words at a time, then one; the tests know
-/// a slow twin.
-fn line_len(bytes: &[u8]) -> usize {
-    let mut rest = bytes;
-    while let Some((block, tail)) = rest.split_first_chunk::<32>()
-        && block.as_chunks::<8>().0.iter().fold(0, |hits, word| hits | line_ends(word)) == 0
-    {
-        rest = tail;
-    }
-    while let Some((word, tail)) = rest.split_first_chunk::<8>() {
-        let hits = line_ends(word);
-        if hits != 0 {
-            return bytes.len() - rest.len() + hits.trailing_zeros() as usize / 8;
-        }
-        rest = tail;
-    }
-    let last = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(rest.len());
-    bytes.len() - rest.len() + last
-}
-
-/// The high bit of every byte that is CR or LF; false hits lie only above a true one.
-#[inline(always)]
-fn line_ends(word: &[u8; 8]) -> u64 {
-    let word = u64::from_le_bytes(*word);
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
-    zeros(word ^ (ONES * 10)) | zeros(word ^ (ONES * 13))
-}
-
-/// One in every byte.
-const ONES: u64 = u64::from_le_bytes([1; 8]);
-
 /// Puts the text of `value` in place of what was there; bytes that are not UTF-8 become U+FFFD.
 fn replace(text: &mut String, value: &[u8]) {
     text.clear();
@@ -379,20 +350,6 @@ mod tests {
         check(b"\xef\xbb\xbfdata: 1\n\n", &[("message", "1", "")]);
         check(b"\xef\xbb\xbf\xef\xbb\xbfdata: 1\n\n", &[]);
         check(b"data: \xff\xc3\n\n", &[("message", "\u{fffd}\u{fffd}", "")]);
-    }
-
-    #[test]
-    fn the_end_of_a_line_is_found_as_a_slow_twin_finds_it() {
-        for length in 0..150 {
-            for (at, end) in (0..=length).zip(b"\r\n".iter().cycle()) {
-                let mut line = vec![b'\x0c'; length];
-                line[at..].fill(*end);
-                line.extend_from_slice(b"\x0b\x0e\n");
-                let twin = line.iter().position(|b| matches!(b, b'\r' | b'\n'));
-                assert_eq!(Some(line_len(&line)), twin, "{line:?}");
-            }
-            assert_eq!(line_len(&vec![0x8a; length]), length);
-        }
     }
 
     #[test]
