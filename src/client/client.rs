@@ -86,7 +86,7 @@ impl<T: Transport> SharedClient<T> {
 
     /// Until when a call that begins now may take.
     pub(super) fn due_ms(&self) -> u64 {
-        self.transport.now().mono_ms.saturating_add(self.built.options.call_ms)
+        self.transport.mono_ms().saturating_add(self.built.options.call_ms)
     }
 
     /// Writes a call for an endpoint.

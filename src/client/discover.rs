@@ -116,7 +116,7 @@ async fn get<T: Transport>(
     limits: &ClientLimits,
     options: &CallOptions,
 ) -> Result<Got, ClientError> {
-    let due_ms = transport.now().mono_ms.saturating_add(options.call_ms);
+    let due_ms = transport.mono_ms().saturating_add(options.call_ms);
     let (mut redirects, mut is_elsewhere) = (0, false);
     let mut fields = FieldLinesBuf::from(FIELDS);
     if let Some(known) = &known {

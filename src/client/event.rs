@@ -148,7 +148,7 @@ impl<'a> StreamEvent<'a> {
     }
 
     /// It as an item that servers write; `None`: a gap.
-    pub(super) fn item(&self) -> Option<StreamResponse<'a>> {
+    fn item(&self) -> Option<StreamResponse<'a>> {
         Some(match self.kind {
             EventKind::Task(view) => StreamResponse::Snapshot(view),
             EventKind::Message(message) => {

@@ -246,7 +246,7 @@ pub(super) async fn read_all<T: Transport>(
         if out.len() > bytes_max {
             return Err(TransportError::TooLarge(limit));
         }
-        if transport.now().mono_ms >= due_ms {
+        if transport.mono_ms() >= due_ms {
             return Err(LATE);
         }
     }

@@ -9,12 +9,9 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use crate::{
-    model::{
-        Artifact, EventBuf, Message, Part, TaskEvent, TaskState, TaskView,
-        pack::{Packer, artifact_tag},
-    },
-    service::StreamResponse,
+use crate::model::{
+    Artifact, EventBuf, Message, Part, Received, ReceivedKind, TaskEvent, TaskState, TaskView,
+    pack::{Packer, artifact_tag},
 };
 
 /// What has been seen of one task.
@@ -47,6 +44,50 @@ struct SeenArtifact {
     hasher: SipHasher13,
 }
 
+/// What an item of a stream says of its task.
+#[derive(Clone, Copy)]
+pub(super) enum SaidOfTask<'a> {
+    /// All of it.
+    Task(TaskView<'a>),
+    Status {
+        state: TaskState,
+        at_ms: u64,
+        message: Option<Message<'a>>,
+        has_metadata: bool,
+    },
+    Chunk {
+        artifact: Artifact<'a>,
+        append: bool,
+    },
+    /// Nothing: it is a message.
+    Message,
+}
+
+impl<'a> SaidOfTask<'a> {
+    /// `None`: what was received is no item of a stream.
+    pub fn of(received: &'a Received) -> Option<SaidOfTask<'a>> {
+        match received.kind() {
+            ReceivedKind::Task => received.task().map(SaidOfTask::Task),
+            ReceivedKind::Message => Some(SaidOfTask::Message),
+            ReceivedKind::StatusUpdate => {
+                let update = received.status_update()?;
+                let has_metadata = update.metadata.is_some();
+                let (state, at_ms, message) = (update.state, update.at_ms, update.message);
+                Some(SaidOfTask::Status { state, at_ms, message, has_metadata })
+            }
+            ReceivedKind::ArtifactUpdate => {
+                let update = received.artifact_update()?;
+                Some(SaidOfTask::Chunk { artifact: update.artifact, append: update.append })
+            }
+            ReceivedKind::Nothing
+            | ReceivedKind::Page
+            | ReceivedKind::PushConfig
+            | ReceivedKind::PushConfigs
+            | ReceivedKind::Card => None,
+        }
+    }
+}
+
 /// Whether an event is one that its reader has not seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seeing {
@@ -72,20 +113,23 @@ impl Seen {
         self.status.map(|status| status.state)
     }
 
-    /// Notes an event, with its number if it has one. One whose number is not above the newest was
+    /// Notes an item, with its number if it has one. One whose number is not above the newest was
     /// seen before; without a number a status that is the newest one over again was: servers send
     /// one that the task before it, with which they began, has already.
-    pub fn note(&mut self, item: &StreamResponse<'_>, number: Option<u64>) -> Seeing {
+    pub fn note(&mut self, said: SaidOfTask<'_>, number: Option<u64>) -> Seeing {
         match (number, self.number) {
             (Some(number), Some(newest)) if number <= newest => return Seeing::Repeated,
             (Some(_), _) => self.number = number,
-            (None, _) if self.is_newest(item) => return Seeing::Repeated,
+            (None, _) if self.is_newest(said) => return Seeing::Repeated,
             (None, _) => {}
         }
-        match *item {
-            StreamResponse::Snapshot(view) => self.take(view),
-            StreamResponse::Event { event, .. } => self.note_event(&event),
-            StreamResponse::Message { .. } => {}
+        match said {
+            SaidOfTask::Task(view) => self.take(view),
+            SaidOfTask::Status { state, at_ms, message, .. } => {
+                self.status = Some(self.status_of(state, at_ms, message));
+            }
+            SaidOfTask::Chunk { artifact, append } => self.add(artifact, append),
+            SaidOfTask::Message => {}
         }
         Seeing::New
     }
@@ -96,22 +140,11 @@ impl Seen {
     }
 
     /// True for the newest status by its message, or by its time where it says nothing more.
-    fn is_newest(&self, item: &StreamResponse<'_>) -> bool {
-        let StreamResponse::Event { event, .. } = item else { return false };
-        let TaskEvent::Status { state, at_ms, message, metadata } = *event else { return false };
+    fn is_newest(&self, said: SaidOfTask<'_>) -> bool {
+        let SaidOfTask::Status { state, at_ms, message, has_metadata } = said else { return false };
         let is_named = message.is_some_and(|message| !message.message_id().raw().is_empty());
-        let is_told_apart = is_named || (at_ms != 0 && metadata.is_none());
+        let is_told_apart = is_named || (at_ms != 0 && !has_metadata);
         is_told_apart && self.status == Some(self.status_of(state, at_ms, message))
-    }
-
-    fn note_event(&mut self, event: &TaskEvent<'_>) {
-        match *event {
-            TaskEvent::UserMessage { .. } => {}
-            TaskEvent::Status { state, at_ms, message, .. } => {
-                self.status = Some(self.status_of(state, at_ms, message));
-            }
-            TaskEvent::Artifact { artifact, append, .. } => self.add(artifact, append),
-        }
     }
 
     /// Takes the task for all that was seen.
@@ -239,7 +272,7 @@ fn pack<'a>(
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::model::{ArtifactBuf, Generation, MessageBuf, PartsBuf, RawText, TaskBuf};
+    use crate::model::{ArtifactBuf, Generation, MessageBuf, PartsBuf, TaskBuf};
 
     fn task() -> TaskBuf {
         let mut task = TaskBuf::new("t", "c", Generation::V1).unwrap();
@@ -258,14 +291,8 @@ mod tests {
         let event = TaskEvent::Artifact { artifact, append, last_chunk, metadata };
         task.apply(&event).unwrap();
         if let Some(seen) = seen {
-            seen.note(&item(event), None);
+            seen.note(SaidOfTask::Chunk { artifact, append }, None);
         }
-    }
-
-    fn item(event: TaskEvent<'_>) -> StreamResponse<'_> {
-        let (task_id, context_id) = (RawText::default(), RawText::default());
-        let (seq, artifact_index, last) = (0, 0, false);
-        StreamResponse::Event { seq, event, artifact_index, task_id, context_id, last }
     }
 
     fn said(events: &EventBuf) -> Vec<String> {
@@ -286,11 +313,11 @@ mod tests {
     #[test]
     fn a_number_that_was_seen_is_repeated() {
         let (mut seen, task) = (Seen::new(1, 10), task());
-        let snapshot = StreamResponse::Snapshot(task.view());
-        assert_eq!(seen.note(&snapshot, Some(4)), Seeing::New);
-        assert_eq!(seen.note(&snapshot, Some(4)), Seeing::Repeated);
-        assert_eq!(seen.note(&snapshot, Some(3)), Seeing::Repeated);
-        assert_eq!(seen.note(&snapshot, Some(5)), Seeing::New);
+        let snapshot = SaidOfTask::Task(task.view());
+        assert_eq!(seen.note(snapshot, Some(4)), Seeing::New);
+        assert_eq!(seen.note(snapshot, Some(4)), Seeing::Repeated);
+        assert_eq!(seen.note(snapshot, Some(3)), Seeing::Repeated);
+        assert_eq!(seen.note(snapshot, Some(5)), Seeing::New);
         assert_eq!((seen.number(), seen.state()), (Some(5), Some(TaskState::Working)));
     }
 
@@ -299,26 +326,24 @@ mod tests {
         let (mut seen, mut task) = (Seen::new(1, 10), task());
         let words = MessageBuf::agent(&PartsBuf::new().text("one")).id("m");
         task.status(TaskState::Working, 0, Some(&words)).unwrap();
-        assert_eq!(seen.note(&StreamResponse::Snapshot(task.view()), None), Seeing::New);
-        let status = |at_ms, message| TaskEvent::Status {
-            state: TaskState::Working,
-            at_ms,
-            message,
-            metadata: None,
+        assert_eq!(seen.note(SaidOfTask::Task(task.view()), None), Seeing::New);
+        let status = |at_ms, message| {
+            let (state, has_metadata) = (TaskState::Working, false);
+            SaidOfTask::Status { state, at_ms, message, has_metadata }
         };
         let said = task.view().status();
         let again = status(said.at_ms, said.message);
-        assert_eq!(seen.note(&item(again), None), Seeing::Repeated);
+        assert_eq!(seen.note(again, None), Seeing::Repeated);
         for (at_ms, expected) in [(7, Seeing::New), (7, Seeing::Repeated), (0, Seeing::New)] {
-            assert_eq!(seen.note(&item(status(at_ms, None)), None), expected);
+            assert_eq!(seen.note(status(at_ms, None), None), expected);
         }
-        assert_eq!(seen.note(&item(status(0, None)), None), Seeing::New);
+        assert_eq!(seen.note(status(0, None), None), Seeing::New);
     }
 
     #[test]
     fn what_was_missed_comes_once_and_what_was_seen_not_again() {
         let (mut seen, mut task, mut events) = (Seen::new(1, 10), task(), EventBuf::default());
-        seen.note(&StreamResponse::Snapshot(task.view()), None);
+        seen.note(SaidOfTask::Task(task.view()), None);
         publish(&mut task, Some(&mut seen), &artifact("a", &["1", "2"]), false);
         assert!(!seen.catch_up(task.view(), &mut events));
         publish(&mut task, None, &artifact("a", &["3"]), true);
@@ -345,7 +370,7 @@ mod tests {
     #[test]
     fn no_more_artifacts_are_remembered_than_the_limit() {
         let (mut seen, mut task, mut events) = (Seen::new(1, 1), task(), EventBuf::default());
-        seen.note(&StreamResponse::Snapshot(task.view()), None);
+        seen.note(SaidOfTask::Task(task.view()), None);
         publish(&mut task, Some(&mut seen), &artifact("a", &["1"]), false);
         publish(&mut task, Some(&mut seen), &artifact("b", &["2"]), false);
         assert!(seen.catch_up(task.view(), &mut events));

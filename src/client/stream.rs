@@ -19,7 +19,7 @@ use super::{
     endpoint::AgentEndpoint,
     exchange::{Written, within},
     scratch::LentBuffers,
-    seen::{Seeing, Seen},
+    seen::{SaidOfTask, Seeing, Seen},
 };
 use resume::TakingUp;
 use source::{EventOrigin, SourceRead};
@@ -182,7 +182,7 @@ impl<T: Transport> ClientStream<T> {
         if !has_ended {
             return read.await;
         }
-        let due_ms = inner.transport.now().mono_ms.saturating_add(END_MS);
+        let due_ms = inner.transport.mono_ms().saturating_add(END_MS);
         let due_ms = *self.pause_due_ms.get_or_insert(due_ms);
         within(&inner.transport, due_ms, read).await.unwrap_or(Ok(SourceRead::End))
     }
@@ -200,10 +200,8 @@ impl<T: Transport> ClientStream<T> {
         let received = &self.scratch.said.received;
         let is_message = received.kind() == ReceivedKind::Message;
         self.is_final |= received.status_update().is_some_and(|update| update.is_final);
-        let Some(item) = StreamEvent::received(received, number, b"").and_then(|e| e.item()) else {
-            return Ok(None);
-        };
-        let seeing = self.seen.note(&item, number);
+        let Some(said) = SaidOfTask::of(received) else { return Ok(None) };
+        let seeing = self.seen.note(said, number);
         if seeing == Seeing::New {
             // A server that only repeats itself before it breaks has said nothing.
             self.attempts = 0;

@@ -118,6 +118,11 @@ pub trait Transport: Send + Sync {
     /// The time.
     fn now(&self) -> Now;
 
+    /// [`Now::mono_ms`] alone: each call asks for it, and for the rest only when it fails.
+    fn mono_ms(&self) -> u64 {
+        self.now().mono_ms
+    }
+
     /// 128 random bits from a cryptographic generator: ids of messages, jitter.
     fn random(&self) -> u128;
 }

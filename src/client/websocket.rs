@@ -177,7 +177,7 @@ impl<R: HttpResponse> WsSession<R> {
                     let is_open = match idle_ms {
                         None => self.read().await?,
                         Some(idle_ms) => {
-                            let now_ms = transport.now().mono_ms;
+                            let now_ms = transport.mono_ms();
                             let due_ms = now_ms.saturating_add(idle_ms);
                             let due_ms = *self.silent_ms.get_or_insert(due_ms);
                             within(transport, due_ms, self.read()).await??
@@ -235,7 +235,7 @@ impl<T: Transport> SharedClient<T> {
     ) -> Result<WsSession<T::Response>, ClientError> {
         self.write_opening(endpoint, scratch, due_ms).await?;
         let idle_ms = self.built.limits.pool_idle_ms;
-        while let Some(mut session) = self.sessions.take(self.transport.now().mono_ms, idle_ms) {
+        while let Some(mut session) = self.sessions.take(self.transport.mono_ms(), idle_ms) {
             let WsOpening { target, fields } = &session.opened;
             let is_alike = *target == scratch.target && *fields == scratch.fields;
             // One that its server has closed, or speaks on by itself, would cost the call.
@@ -292,7 +292,7 @@ impl<T: Transport> SharedClient<T> {
                 let call = (written.op, written.rpc_id);
                 endpoint.format.read_reply(buffers, call, head, body, received)?;
                 if !session.is_dirty() {
-                    let now_ms = self.transport.now().mono_ms;
+                    let now_ms = self.transport.mono_ms();
                     self.sessions.give(session, now_ms, self.built.limits.pool_idle_ms);
                 }
                 Ok(())

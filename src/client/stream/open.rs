@@ -90,7 +90,7 @@ impl<T: Transport> Client<T> {
             caught: Caught::default(),
             put_back: None,
             attempts: 0,
-            opened_ms: inner.transport.now().mono_ms,
+            opened_ms: inner.transport.mono_ms(),
             taking_up: None,
             pause_due_ms: None,
             is_over: false,

@@ -47,7 +47,7 @@ impl<T: Transport> ClientStream<T> {
         if self.task_id.is_empty() {
             return Err(cause.unwrap_or_else(ClientError::stream_lost));
         }
-        let now_ms = self.client.inner.transport.now().mono_ms;
+        let now_ms = self.client.inner.transport.mono_ms();
         if now_ms.saturating_sub(self.opened_ms) >= LASTED_MS {
             self.attempts = 0;
         }
@@ -71,7 +71,7 @@ impl<T: Transport> ClientStream<T> {
             match taken {
                 Taken::Goes => {
                     self.taking_up = None;
-                    self.opened_ms = self.client.inner.transport.now().mono_ms;
+                    self.opened_ms = self.client.inner.transport.mono_ms();
                     return Ok(());
                 }
                 Taken::NotNow(error) => {
@@ -201,7 +201,7 @@ impl<T: Transport> ClientStream<T> {
     pub(super) async fn poll_task(&mut self) -> Result<(), ClientError> {
         let transport = &self.client.inner.transport;
         let poll_ms = self.client.inner.built.options.poll_ms;
-        let due_ms = transport.now().mono_ms.saturating_add(poll_ms);
+        let due_ms = transport.mono_ms().saturating_add(poll_ms);
         let due_ms = *self.pause_due_ms.get_or_insert(due_ms);
         transport.sleep_until(due_ms).await;
         let taken = self.read_task().await?;
@@ -214,7 +214,7 @@ impl<T: Transport> ClientStream<T> {
             // It can be neither followed nor read.
             Taken::NotNow(error) if self.attempts >= ATTEMPTS_MAX => Err(error),
             Taken::NotNow(error) => {
-                self.opened_ms = self.client.inner.transport.now().mono_ms;
+                self.opened_ms = self.client.inner.transport.mono_ms();
                 self.resume(Some(error))
             }
         }

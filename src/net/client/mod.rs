@@ -135,6 +135,10 @@ impl Transport for HttpClient {
         self.state.clock.now()
     }
 
+    fn mono_ms(&self) -> u64 {
+        self.state.clock.now_ms()
+    }
+
     fn random(&self) -> u128 {
         lock(&self.state.entropy).bits()
     }

@@ -151,7 +151,7 @@ async fn ask<T: Transport>(
     body: &[u8],
     limits: &ClientLimits,
 ) -> Result<Answer, TransportError> {
-    let due_ms = transport.now().mono_ms.saturating_add(limits.head_ms);
+    let due_ms = transport.mono_ms().saturating_add(limits.head_ms);
     let request = HttpRequest {
         method,
         origin: &url.origin,
