@@ -98,8 +98,54 @@ pub fn check(text: &[u8], depth_max: usize) -> Result<(), JsonError> {
 /// escape, and half a surrogate pair: what [`check`] refuses of it in quotes.
 #[inline]
 pub fn is_text(text: &[u8]) -> bool {
-    // Branch-free, so that the compiler can use vector instructions.
-    let is_plain =
-        |plain, &byte: &u8| plain & (b' '..0x80).contains(&byte) & (byte != b'"') & (byte != b'\\');
-    text.iter().fold(true, is_plain) || (slow::is_text(text) && str::from_utf8(text).is_ok())
+    plain_len(text) == text.len() || (slow::is_text(text) && str::from_utf8(text).is_ok())
+}
+
+/// Bytes of `text` before the first that is not ASCII or not for itself in a string: a quote, a
+/// backslash, a control character.
+#[inline]
+pub fn plain_len(text: &[u8]) -> usize {
+    let (words, tail) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let special = not_plain(u64::from_le_bytes(*word));
+        if special != 0 {
+            return index * 8 + special.trailing_zeros() as usize / 8;
+        }
+    }
+    text.len() - tail.len() + tail.iter().take_while(|byte| is_plain(**byte)).count()
+}
+
+/// The high bits of the bytes that are not plain; a borrow may set some above the lowest of them.
+#[inline(always)]
+fn not_plain(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    // High where the byte is below the other one.
+    let below = |word: u64, other: u8| word.wrapping_sub(ONES * u64::from(other)) & !word;
+    let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    (below(word, b' ') | is(b'"') | is(b'\\') | word) & (ONES << 7)
+}
+
+#[inline(always)]
+fn is_plain(byte: u8) -> bool {
+    (b' '..0x80).contains(&byte) & (byte != b'"') & (byte != b'\\')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_is_plain_or_ends_what_is() {
+        for byte in 0..=u8::MAX {
+            for at in 0..24 {
+                for rest in [b'"', b'x', 0, 0x80] {
+                    let mut text = [b'a'; 24];
+                    text[at] = byte;
+                    text.iter_mut().skip(at + 1).for_each(|next| *next = rest);
+                    let plain = text.iter().position(|byte| !is_plain(*byte));
+                    assert_eq!(plain_len(&text), plain.unwrap_or(24), "{byte:#x} at {at}");
+                }
+            }
+        }
+    }
 }

@@ -37,9 +37,9 @@ const LIMITS: TaskLimits = TaskLimits {
 /// ```
 #[derive(Clone)]
 pub struct TaskBuf {
-    task: Task,
+    pub(super) task: Task,
     /// The event after which it is shown.
-    seq: u64,
+    pub(super) seq: u64,
     limits: TaskLimits,
 }
 
@@ -73,6 +73,13 @@ impl TaskBuf {
     pub fn within(self, limits: TaskLimits) -> TaskBuf {
         let artifacts_max = limits.artifacts_max.min(LIMITS.artifacts_max);
         TaskBuf { limits: TaskLimits { artifacts_max, ..limits }, ..self }
+    }
+
+    /// A task without ids and events.
+    #[cfg(feature = "client")]
+    pub(super) fn empty() -> TaskBuf {
+        let task = Task::new(b"", b"", Generation::V1, 0);
+        TaskBuf { task, seq: 0, limits: LIMITS }
     }
 
     /// Makes it a task without events again, in the memory that it has.

@@ -69,10 +69,10 @@ pub(super) struct ArtifactChunks {
 #[derive(Clone)]
 pub struct Task {
     pub(super) log: Vec<u8>,
-    id_len: u16,
-    context_len: u16,
+    pub(super) id_len: u16,
+    pub(super) context_len: u16,
     pub(super) state: TaskState,
-    generation: Generation,
+    pub(super) generation: Generation,
     /// True: a client has spoken since the last status.
     pub(super) is_answered: bool,
     pub(super) seq: u32,

@@ -115,6 +115,37 @@ pub fn parse_rfc3339(text: &str) -> Option<u64> {
     Some(u64::try_from(seconds * 1000 + ms).unwrap_or(0))
 }
 
+/// Reads timestamps of which most are of the same minute as the one before.
+#[cfg(feature = "client")]
+#[derive(Default)]
+pub struct LastMinute {
+    /// `2026-01-01T00:00:`; zeros before there is one.
+    text: [u8; 17],
+    ms: u64,
+}
+
+#[cfg(feature = "client")]
+impl LastMinute {
+    /// As [`parse_rfc3339`].
+    pub fn parse(&mut self, text: &[u8]) -> Option<u64> {
+        let (minute, rest) = text.split_first_chunk::<17>()?;
+        if let [s @ b'0'..=b'5', t, b'.', a, b, c, b'Z'] = rest
+            && [t, a, b, c].into_iter().all(u8::is_ascii_digit)
+        {
+            let [s, t, a, b, c] = [s, t, a, b, c].map(|digit| u64::from(digit - b'0'));
+            let ms = (s * 10 + t) * 1000 + (a * 10 + b) * 10 + c;
+            if *minute != self.text {
+                let whole = parse_rfc3339(str::from_utf8(text).ok()?)?;
+                // What is before 1970 is 0, in any minute.
+                let Some(start) = whole.checked_sub(ms) else { return Some(whole) };
+                (self.text, self.ms) = (*minute, start);
+            }
+            return Some(self.ms + ms);
+        }
+        parse_rfc3339(str::from_utf8(text).ok()?)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +178,34 @@ mod tests {
         assert_eq!(parse_rfc3339("1970-01-01T01:00:00+01:00"), Some(0));
         assert_eq!(parse_rfc3339("1970-01-01T00:00:00.1239Z"), Some(123));
         assert_eq!(parse_rfc3339("1969-12-31T23:59:59Z"), Some(0));
+    }
+
+    #[cfg(feature = "client")]
+    #[test]
+    fn timestamps_of_one_minute_are_read_like_any_other() {
+        let mut last = LastMinute::default();
+        for text in [
+            "2026-01-01T00:00:01.002Z",
+            "2026-01-01T00:00:59.999Z",
+            "2026-01-01T00:00:60.000Z",
+            "2026-01-01T00:00:61.000Z",
+            "2026-01-01T00:00:01Z",
+            "2026-01-01T00:00:01.002+01:00",
+            "2026-01-01T00:01:01.002Z",
+            "2026-01-01T00:00:01.00xZ",
+            "2026-13-01T00:00:01.002Z",
+            "1969-12-31T23:59:59.001Z",
+            "1969-12-31T23:59:59.002Z",
+            "1970-01-01T00:00:00.000Z",
+            "1970-01-01T00:00:00.002Z",
+            "2026-01-01T00:00:",
+            "",
+        ] {
+            for _ in 0..2 {
+                assert_eq!(last.parse(text.as_bytes()), parse_rfc3339(text), "{text}");
+            }
+        }
+        assert_eq!(last.parse(b"2026-01-01T00:00:01.00\xff"), None);
     }
 
     #[test]

@@ -22,6 +22,7 @@ macro_rules! targets {
 }
 
 targets! {
+    answers "../../fuzz/fuzz_targets/answers.rs"
     cards "../../fuzz/fuzz_targets/cards.rs"
     conn "../../fuzz/fuzz_targets/conn.rs"
     dialect "../../fuzz/fuzz_targets/dialect.rs"

@@ -11,6 +11,7 @@ mod grpc_client;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod answers;
 mod cards;
 mod conn;
 mod corpus;
@@ -32,6 +33,5 @@ mod sse;
 mod store;
 mod stream;
 mod task;
-mod text_events;
 mod ws;
 mod ws_oracle;

@@ -8,9 +8,9 @@ mod error;
 mod explain;
 mod grpc;
 mod grpc_status;
+mod pattern;
 mod read;
 mod rest;
-mod text_memo;
 mod write;
 
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 };
 
 use super::ClientLimits;
-use text_memo::TextMemo;
+use pattern::AnswerPatterns;
 
 pub use error::CallError;
 pub use explain::explain;
@@ -103,7 +103,7 @@ pub struct FormatBuffers {
     parser: Parser,
     depth_max: usize,
     values: ValueLimits,
-    texts: TextMemo,
+    patterns: AnswerPatterns,
     /// What came in messages of gRPC, as JSON.
     json: Vec<u8>,
     /// Bytes of the longest document that was parsed: the memory for it is some times as much.
@@ -128,7 +128,7 @@ impl FormatBuffers {
                 artifacts_max: limits.artifacts_max,
                 tasks_max: limits.page_tasks_max,
             },
-            texts: TextMemo::default(),
+            patterns: AnswerPatterns::default(),
             json: Vec::new(),
             longest: 0,
         }

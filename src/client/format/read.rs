@@ -4,10 +4,10 @@ use crate::{
     binding::interfaces::Binding,
     dialect,
     json::{JsonError, Kind, Value, ValueSlot},
-    model::{Op, ReadError, Received},
+    model::{Op, ReadError, Received, ReceivedKind},
 };
 
-use super::{CallError, Format, FormatBuffers, ValueLimits};
+use super::{CallError, Format, FormatBuffers, ValueLimits, pattern::Answers};
 
 /// What the head of a response says of its body.
 #[derive(Clone, Copy, Debug)]
@@ -72,29 +72,36 @@ impl Format {
         body: &[u8],
         received: &mut Received,
     ) -> Result<(), CallError> {
-        received.clear();
         let is_success = head.is_success();
+        let FormatBuffers { parser, depth_max, values, longest, patterns, .. } = buffers;
+        if is_success && patterns.read((self, Answers::Call(op), rpc_id), body, values, received) {
+            return Ok(());
+        }
+        received.clear();
         if body.trim_ascii().is_empty() {
             // HTTP+JSON of some answers a delete with 204 (wire §3.1).
             let is_delete = is_success && op == Op::PushDelete;
             return if is_delete { Ok(()) } else { Err(head.not_a2a()) };
         }
-        let FormatBuffers { parser, depth_max, values, longest, .. } = buffers;
         *longest = body.len().max(*longest);
-        match parser.parse(body, *depth_max) {
-            Ok(value) => match self.binding {
-                Binding::HttpJson if is_success => {
-                    dialect::read_reply(&self.reply_cx(values), op, Some(value), received)
-                        .map_err(CallError::from)
-                }
-                Binding::HttpJson => Err(self.fault(value, head)),
-                Binding::JsonRpc | Binding::WebSocket | Binding::Grpc => {
-                    self.envelope(values, (op, rpc_id), value, head, received)
-                }
-            },
-            Err(error) if is_success && head.is_json() => Err(no_json(error)),
-            Err(_) => Err(head.not_a2a()),
+        let value = match parser.parse(body, *depth_max) {
+            Ok(value) => value,
+            Err(error) if is_success && head.is_json() => return Err(no_json(error)),
+            Err(_) => return Err(head.not_a2a()),
+        };
+        match self.binding {
+            Binding::HttpJson if is_success => {
+                dialect::read_reply(&self.reply_cx(values), op, Some(value), received)?;
+            }
+            Binding::HttpJson => return Err(self.fault(value, head)),
+            Binding::JsonRpc | Binding::WebSocket | Binding::Grpc => {
+                self.envelope(values, (op, rpc_id), value, head, received)?;
+            }
         }
+        if is_success && patterns.wants(body) {
+            patterns.learn((self, Answers::Call(op), self.rpc_id(rpc_id)), (body, value), received);
+        }
+        Ok(())
     }
 
     /// Reads one item of a stream that a call with `rpc_id` was answered with: the data of an
@@ -112,48 +119,58 @@ impl Format {
         is_error: bool,
         received: &mut Received,
     ) -> Result<(), CallError> {
-        if !is_error && buffers.texts.read(self, rpc_id, data, received) {
+        let FormatBuffers { parser, depth_max, values, longest, patterns, .. } = buffers;
+        let about = (self, Answers::Item(rpc_id), rpc_id);
+        if !is_error && patterns.read(about, data, values, received) {
             return Ok(());
         }
-        let read = self.read_whole_item(buffers, rpc_id, (data, is_error), received);
-        if read.is_ok() && !is_error {
-            buffers.texts.learn(self, rpc_id, data, received);
+        received.clear();
+        *longest = data.len().max(*longest);
+        let value = parser.parse(data, *depth_max).map_err(no_json)?;
+        self.whole_item(values, rpc_id, (value, is_error), received)?;
+        // Other events hardly differ in texts alone.
+        let is_chunk = received.kind() == ReceivedKind::ArtifactUpdate;
+        if is_chunk && !is_error && patterns.wants(data) {
+            patterns.learn(
+                (self, Answers::Item(rpc_id), self.rpc_id(rpc_id)),
+                (data, value),
+                received,
+            );
         }
-        read
+        Ok(())
     }
 
-    fn read_whole_item(
+    fn whole_item(
         &self,
-        buffers: &mut FormatBuffers,
+        values: &ValueLimits,
         rpc_id: u64,
-        (data, is_error): (&[u8], bool),
+        (value, is_error): (Value<'_>, bool),
         received: &mut Received,
     ) -> Result<(), CallError> {
-        received.clear();
-        let FormatBuffers { parser, depth_max, values, longest, .. } = buffers;
-        *longest = data.len().max(*longest);
         let head = ReplyHead { status: 200, content_type: None };
-        match parser.parse(data, *depth_max) {
-            Ok(value) => match self.binding {
-                Binding::HttpJson => {
-                    let is_fault = is_error || value.get("error").is_some_and(|e| !e.is_null());
-                    match is_fault {
-                        true => Err(self.fault(value, head)),
-                        false => dialect::read_item(&self.reply_cx(values), value, received)
-                            .map_err(CallError::from),
-                    }
+        match self.binding {
+            Binding::HttpJson => {
+                let is_fault = is_error || value.get("error").is_some_and(|e| !e.is_null());
+                match is_fault {
+                    true => Err(self.fault(value, head)),
+                    false => dialect::read_item(&self.reply_cx(values), value, received)
+                        .map_err(CallError::from),
                 }
-                Binding::JsonRpc | Binding::WebSocket | Binding::Grpc
-                    if is_error && value.get("jsonrpc").is_none() =>
-                {
-                    Err(self.fault(value, head))
-                }
-                Binding::JsonRpc | Binding::WebSocket | Binding::Grpc => {
-                    self.envelope(values, (Op::Stream, rpc_id), value, head, received)
-                }
-            },
-            Err(error) => Err(no_json(error)),
+            }
+            Binding::JsonRpc | Binding::WebSocket | Binding::Grpc
+                if is_error && value.get("jsonrpc").is_none() =>
+            {
+                Err(self.fault(value, head))
+            }
+            Binding::JsonRpc | Binding::WebSocket | Binding::Grpc => {
+                self.envelope(values, (Op::Stream, rpc_id), value, head, received)
+            }
         }
+    }
+
+    /// The id that an envelope has, if there is one.
+    fn rpc_id(&self, rpc_id: u64) -> Option<u64> {
+        (self.binding != Binding::HttpJson).then_some(rpc_id)
     }
 
     /// Reads a response object of JSON-RPC 2.0 (§5).
@@ -209,7 +226,7 @@ impl Format {
 }
 
 /// Whether an id is the one that a call was written with: a string of its digits.
-fn is_id(id: Value<'_>, rpc_id: u64) -> bool {
+pub(super) fn is_id(id: Value<'_>, rpc_id: u64) -> bool {
     let Some(text) = id.text() else { return false };
     !text.is_empty()
         && text.len() <= 20

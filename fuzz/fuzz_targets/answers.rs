@@ -1,0 +1,16 @@
+//! An answer is read the same after another one that differs in a text.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/answers.rs"]
+mod answers;
+#[cfg(not(fuzzing))]
+use crate::answers;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    answers::an_answer_is_read_the_same_after_another(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

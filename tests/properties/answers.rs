@@ -1,0 +1,276 @@
+//! Answers and events are read the same whatever was read before them.
+//!
+//! What says again what was said before, but for some texts, is read by what it repeats. So the
+//! same bytes are given to one reader that has read others, and to one that has read nothing.
+
+use peregrine::{
+    client::{
+        Binding, Format, FormatBuffers,
+        format::{CallError, ReplyHead, push_json},
+    },
+    model::{Generation, Op, Received},
+};
+use proptest::prelude::*;
+
+/// Events with places for texts, `@`: what the families say, and what nobody should.
+const EVENTS: [&str; 12] = [
+    // 1.0, as our server writes it and with all members.
+    r#"{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"a","parts":[{"text":"@"}]},"append":true}}"#,
+    r#" {"artifact_update" : {"task_id":"t", "append":false, "lastChunk":true, "metadata":{"x":"@"},
+        "artifact":{"name":"n","parts":[{"metadata":{"y":1},"text":"@","mediaType":"text/plain"}],
+        "extensions":["e"],"artifactId":"a","metadata":{"z":[]}}}} "#,
+    // 0.3, Rabbit Hole's shape, 0.1.
+    r#"{"kind":"artifact-update","taskId":"t","contextId":"c","artifact":{"artifactId":"a","parts":[{"kind":"text","text":"@"}]},"append":true,"lastChunk":false}"#,
+    r#"{"kind":"artifact-update","taskId":"t","artifact":{"artifactId":"@","parts":[{"type":"text","text":"@"}]}}"#,
+    r#"{"id":"t","artifact":{"index":0,"append":true,"parts":[{"type":"text","text":"@"}]},"final":false}"#,
+    r#"{"id":"t","artifact":{"parts":[{"type":"text","text":"@"},{"type":"data","data":{"text":"@"}}]}}"#,
+    // Members that repeat: the last one counts.
+    r#"{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"text":"@","text":"@"}]}}}"#,
+    r#"{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"text":"@"}],"parts":[{"text":"b"}]}}}"#,
+    // Texts that are none of an artifact, and an artifact without any.
+    r#"{"statusUpdate":{"taskId":"t","status":{"state":"TASK_STATE_WORKING","message":{"messageId":"@","role":"ROLE_AGENT","parts":[{"text":"@"}]}},"final":true}}"#,
+    r#"{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"@"}]}}"#,
+    r#"{"artifactUpdate":{"taskId":"@","artifact":{"artifactId":"a","parts":[{"data":"@"}]}}}"#,
+    r#"{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"text":"@"},{"text":"@"}]},"unknown":"@"}}"#,
+];
+
+/// Answers to calls, in the same way; `~` is another text, `^` a time.
+const ANSWERS: [&str; 14] = [
+    // A task as our server writes it, and one with everything that a task can have.
+    r#"{"task":{"id":"@","contextId":"~","status":{"state":"TASK_STATE_COMPLETED","timestamp":"^"},"artifacts":[{"artifactId":"echo","parts":[{"text":"@"}]}],"history":[{"messageId":"m-1","role":"ROLE_USER","parts":[{"text":"@"}]}]}}"#,
+    r#"{"id":"@","contextId":"~","status":{"state":"completed","message":{"messageId":"@","role":"agent","taskId":"@","contextId":"~","parts":[{"kind":"text","text":"@"}]},"timestamp":"^"},
+      "artifacts":[{"artifactId":"a","name":"@","description":"~","parts":[{"kind":"text","text":"@","metadata":{"text":"~"}},{"kind":"file","file":{"uri":"@","name":"~","mimeType":"@"}}],"extensions":["@"]},
+        {"artifactId":"b","parts":[{"kind":"data","data":{"id":"@","text":"~"}}],"metadata":{"name":"@"}}],
+      "history":[{"messageId":"@","role":"user","parts":[{"kind":"text","text":"~"}],"referenceTaskIds":["@"]}],"kind":"task"}"#,
+    // Two artifacts, which may be one; an id in another spelling; two times.
+    r#"{"task":{"id":"t","status":{"state":"TASK_STATE_WORKING","timestamp":"^"},"artifacts":[{"artifactId":"@","parts":[{"text":"~"}]},{"artifactId":"~","parts":[{"text":"@"}]}]}}"#,
+    r#"{"task":{"id":"\u0061bc","contextId":"@","status":{"state":"TASK_STATE_WORKING"}}}"#,
+    r#"{"task":{"id":"\u0061bc","contextId":"abc","status":{"state":"TASK_STATE_WORKING","timestamp":"^"},"history":[{"messageId":"@","role":"ROLE_USER","parts":[{"te\u0078t":"@"}],"timestamp":"^"}]}}"#,
+    r#"{"id":"t","taskId":"@","status":{"state":"~","timestamp":"^"},"history":[{"messageId":"@","role":"@","parts":[{"text":"~"}]}]}"#,
+    // What names two things at once, members that repeat, ids by another name.
+    r#"{"task":{"id":"@","id":"~","taskId":"@","status":{"state":"TASK_STATE_WORKING","state":"TASK_STATE_FAILED","timestamp":"^"}}}"#,
+    r#"{"taskId":"@","sessionId":"~","status":{"state":"completed","timestamp":"^"},"metadata":{"id":"@"}}"#,
+    // 0.1: artifacts are known by their number.
+    r#"{"id":"@","sessionId":"~","status":{"state":"completed","timestamp":"^"},"artifacts":[{"index":7,"parts":[{"type":"text","text":"@"}]}]}"#,
+    r#"{"id":"0","status":{"state":"completed"},"artifacts":[{"parts":[{"type":"text","text":"@"}]}],"history":[{"role":"user","parts":[{"type":"text","text":"0"}]}]}"#,
+    // Messages.
+    r#"{"message":{"messageId":"@","contextId":"~","taskId":"@","role":"ROLE_AGENT","parts":[{"text":"~","filename":"@","mediaType":"~"},{"url":"@"},{"raw":"@"}],"metadata":{"text":"@"},"extensions":["~"]}}"#,
+    r#"{"kind":"message","messageId":"@","role":"agent","parts":[{"kind":"text","text":"~"}],"unknown":"@","name":"~"}"#,
+    r#"{"kind":"@","messageId":"@","role":"agent","parts":[{"kind":"text","text":"~"}]}"#,
+    r#"{"task":{"id":"@","status":{"state":"TASK_STATE_WORKING","timestamp":"~"}}}"#,
+];
+
+/// Speaking in which an event is read, and the id of its call.
+fn spoken(choice: usize) -> (Format, u64) {
+    let binding = [Binding::JsonRpc, Binding::HttpJson, Binding::WebSocket][choice % 3];
+    let generation = [Generation::V1, Generation::V03, Generation::V01][choice / 3 % 3];
+    let format = match choice / 9 % 3 {
+        0 => Format::of_dialect(binding, generation, "langsmith"),
+        _ => None,
+    };
+    (format.unwrap_or_else(|| Format::standard(binding, generation)), 7 + (choice / 27 % 2) as u64)
+}
+
+/// What a server says: an item of a stream, or the answer to an operation.
+#[derive(Clone, Debug)]
+struct Sent {
+    choice: usize,
+    op: Option<Op>,
+    data: Vec<u8>,
+    /// The event is named so, or the status is no success.
+    is_error: bool,
+}
+
+/// A template with texts and a time in their places.
+fn sent(template: usize, texts: &[Vec<u8>], time: &str, choice: usize) -> Sent {
+    let (format, id) = spoken(choice);
+    let (op, template) = match template % (EVENTS.len() + ANSWERS.len()) {
+        event if event < EVENTS.len() => (None, EVENTS[event]),
+        answer => (
+            Some([Op::Send, Op::Get, Op::Send, Op::Cancel][choice / 3 % 4]),
+            ANSWERS[answer - EVENTS.len()],
+        ),
+    };
+    let mut cycled = texts.iter().cycle();
+    let mut data = Vec::new();
+    for piece in template.split_inclusive(['@', '~', '^']) {
+        let (before, place) = piece.split_at(piece.len() - 1);
+        data.extend_from_slice(before.as_bytes());
+        match (place, op) {
+            ("@", None) => data.extend_from_slice(cycled.next().map_or(&b""[..], |text| text)),
+            ("@", Some(_)) => data.extend_from_slice(&texts[0]),
+            ("~", _) => data.extend_from_slice(&texts[texts.len() - 1]),
+            ("^", _) => data.extend_from_slice(time.as_bytes()),
+            (last, _) => data.extend_from_slice(last.as_bytes()),
+        }
+    }
+    if format.binding() != Binding::HttpJson {
+        let envelope = format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":"#);
+        data = [envelope.as_bytes(), &data, b"}"].concat();
+    }
+    Sent { choice, op, data, is_error: false }
+}
+
+impl Sent {
+    fn read(&self, buffers: &mut FormatBuffers, received: &mut Received) -> Result<(), CallError> {
+        let (format, id) = spoken(self.choice);
+        let Some(op) = self.op else {
+            return format.read_item(buffers, id, &self.data, self.is_error, received);
+        };
+        let status = if self.is_error { 400 } else { 200 };
+        let head = ReplyHead { status, content_type: Some(b"application/json") };
+        format.read_reply(buffers, (op, id), head, &self.data, received)
+    }
+}
+
+/// All that can be seen of what was read.
+fn seen(read: Result<(), impl ToString>, received: &Received) -> String {
+    let mut json = Vec::new();
+    if let Err(error) = read {
+        return error.to_string();
+    }
+    push_json(&mut json, received, Op::Stream);
+    let chunk = received.artifact_update().map(|update| (update.append, update.last_chunk));
+    let is_final = received.status_update().map(|update| update.is_final);
+    let (kind, span) = (received.kind(), received.span());
+    let ids = (received.task_id(), received.context_id(), received.page().is_some());
+    format!("{kind:?} {span:?} {chunk:?} {is_final:?} {ids:?} {}", json.escape_ascii())
+}
+
+fn all_are_read_as_if_alone(stream: &[Sent]) {
+    let (mut kept, mut received) = (FormatBuffers::default(), Received::new());
+    for sent in stream {
+        let read = sent.read(&mut kept, &mut received);
+        let (mut alone, mut fresh) = (FormatBuffers::default(), Received::new());
+        let expected = sent.read(&mut alone, &mut fresh);
+        let expected = seen(expected, &fresh);
+        assert_eq!(seen(read, &received), expected, "{}", sent.data.escape_ascii());
+    }
+}
+
+/// Any document, and then the same with another text in one of its places between quotes. The first
+/// bytes choose who speaks, what is asked, the place, and how long the other text is, which follows.
+pub fn an_answer_is_read_the_same_after_another(bytes: &[u8]) {
+    let Some(([choice, op, place, len], rest)) = bytes.split_first_chunk() else { return };
+    let (text, document) = rest.split_at(usize::from(*len).min(rest.len()));
+    let mut pieces: Vec<&[u8]> = document.split(|byte| *byte == b'"').collect();
+    let first = pieces.join(&b'"');
+    let at = usize::from(*place) % pieces.len();
+    pieces[at] = text;
+    let op = [None, Some(Op::Send), Some(Op::Get)][usize::from(*op) % 3];
+    let sent = |data| Sent { choice: usize::from(*choice), op, data, is_error: false };
+    all_are_read_as_if_alone(&[sent(first.clone()), sent(pieces.join(&b'"')), sent(first)]);
+}
+
+/// What may stand between quotes, and what may not.
+fn text() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop::sample::select(vec![
+        &b"a"[..],
+        b"t",
+        b"text",
+        b"word ",
+        b"\\n",
+        b"\\\"",
+        b"\\\\",
+        b"\\u00e9",
+        b"\\ud83d\\ude00",
+        "\u{e9}".as_bytes(),
+        "\u{1f600}".as_bytes(),
+        b"{}[],:",
+        // What is no text.
+        b"\"",
+        b"\\",
+        b"\\x",
+        b"\\ud83d",
+        b"\n",
+        b"\0",
+        b"\xff",
+        b"\xe2\x82",
+        b"\",\"text\":\"b",
+        b"\"}],\"parts\":[{\"text\":\"b",
+    ]);
+    let pieces = prop::collection::vec(piece, 0..4).prop_map(|pieces| pieces.concat());
+    prop_oneof![3 => "[a-z {}:,]{0,40}".prop_map(String::into_bytes), 2 => pieces]
+}
+
+/// When a status changed: the same most often, and now and then what is no time.
+fn time() -> impl Strategy<Value = &'static str> {
+    let times = [
+        "2026-11-23T20:14:53.026Z",
+        "2026-11-23T20:14:53.027Z",
+        "2027-01-01T00:00:00+01:00",
+        "2027-01-01T00:00:00",
+        "1970-01-01T00:00:00Z",
+        "2027-13-01T00:00:00Z",
+        "\\u0032026-11-23T20:14:53.026Z",
+        "",
+    ];
+    prop_oneof![2 => Just(times[0]), 1 => prop::sample::select(times.to_vec())]
+}
+
+prop_compose! {
+    /// A server that says mostly the same, and now and then something else.
+    fn stream()(
+        template in 0..EVENTS.len() + ANSWERS.len(),
+        choice in 0..54_usize,
+        turns in prop::collection::vec(
+            (prop::collection::vec(text(), 1..3), time(), 0..20_usize, 0..54_usize, any::<u16>()),
+            1..12,
+        ),
+    ) -> Vec<Sent> {
+        let one = |(texts, time, odd, other, at): (Vec<Vec<u8>>, &str, usize, usize, u16)| {
+            let mut one = match odd {
+                0 => sent(other, &texts, time, choice),
+                1 => sent(template, &texts, time, other),
+                _ => sent(template, &texts, time, choice),
+            };
+            let at = usize::from(at) % one.data.len();
+            match odd {
+                2 => one.data.truncate(at),
+                3 => one.data[at] ^= 1 << (other % 8),
+                4 => one.data.insert(at, b' '),
+                5 => one.is_error = true,
+                _ => {}
+            }
+            one
+        };
+        turns.into_iter().map(one).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_said_is_read_the_same_after_anything_else(stream in stream()) {
+        all_are_read_as_if_alone(&stream);
+    }
+
+    #[test]
+    fn a_document_is_read_the_same_after_one_that_differs_in_a_text(
+        sent in stream(),
+        head in any::<[u8; 2]>(),
+        text in text(),
+    ) {
+        for Sent { choice, data, .. } in sent {
+            let [op, place] = head;
+            let head = [choice as u8, op, place, text.len() as u8];
+            an_answer_is_read_the_same_after_another(&[&head[..], &text, &data].concat());
+        }
+    }
+}
+
+#[test]
+fn each_is_read_the_same_after_each_other() {
+    let texts = [&b"word"[..], b"", b"a", b"text", b"\\\"x\\u00e9", b"\"", b"\\", b"{\xc3\xa9}"];
+    for choice in [0, 1, 3, 4, 6] {
+        for template in 0..EVENTS.len() + ANSWERS.len() {
+            let one = |text: &&[u8]| {
+                let texts = [text.to_vec(), b"other".to_vec()];
+                sent(template, &texts, "2026-11-23T20:14:53.026Z", choice)
+            };
+            let stream: Vec<Sent> = texts.iter().chain(&texts).map(one).collect();
+            all_are_read_as_if_alone(&stream);
+        }
+    }
+}
