@@ -120,8 +120,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds a field that every request to the agent has, as HTTP field or as metadata of gRPC. One
-    /// that proves who calls goes only where [`Credentials`] may go: it is known by its name, which
+    /// Adds a field that every request to the agent has, as HTTP field or as metadata of gRPC. It
+    /// takes the place of a credential that would be sent under the same name. One that proves who calls goes only where [`Credentials`] may go: it is known by its name, which
     /// has `authorization`, `authentication`, `cookie`, `token`, `secret`, `password`,
     /// `passphrase`, `session`, `credential`, `jwt`, `hmac`, `dpop`, `client-cert` or `api-key` (or
     /// another kind of key) in it, or one of the words `auth`, `bearer`, `key`, `otp`, `pin`,
@@ -213,6 +213,7 @@ impl ClientBuilder {
         let given = &self.credentials;
         let fields = check_fields(self.fields.get(), card, given, to, is_card_origin);
         let credentials = fields.and_then(|()| plan(card, given, to, is_card_origin));
+        let credentials = credentials.map(|plan| plan.without(self.fields.get()));
         AgentEndpoint::new(interface, &self.extensions, &self.fields, credentials)
     }
 }

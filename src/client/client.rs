@@ -166,7 +166,7 @@ impl<T: Transport> Client<T> {
     /// the server likes.
     ///
     /// # Errors
-    /// [`ClientError`]; `TaskNotFound` among its faults.
+    /// [`ClientError`]; `TaskNotFound` among its faults, `OtherTask` for an answer about another.
     pub async fn get_task<'k>(
         &self,
         task: impl Into<TaskAddress<'k>>,
@@ -179,6 +179,7 @@ impl<T: Transport> Client<T> {
                 write(&OutgoingCall::Get(Get { id, context_id, history }))
             })
             .await
+            .and_then(|answer| self.inner.about(task, answer))
     }
 
     /// Lists tasks (A2A 1.0 §3.1.4), newest first.
@@ -193,7 +194,8 @@ impl<T: Transport> Client<T> {
     /// Cancels a task (A2A 1.0 §3.1.5) and gives it as it is then.
     ///
     /// # Errors
-    /// [`ClientError`]; `TaskNotCancelable` among its faults.
+    /// [`ClientError`]; `TaskNotCancelable` among its faults, `OtherTask` for an answer about
+    /// another.
     pub async fn cancel_task<'k>(
         &self,
         task: impl Into<TaskAddress<'k>>,
@@ -206,6 +208,7 @@ impl<T: Transport> Client<T> {
                 write(&OutgoingCall::Cancel(Target { context_id, ..target(id, metadata) }))
             })
             .await
+            .and_then(|answer| self.inner.about(task, answer))
     }
 
     /// Has the server send a task's events to a URL (A2A 1.0 §3.1.7); a configuration of the same
@@ -340,6 +343,14 @@ impl<T: Transport> SharedClient<T> {
         let mut kept = self.endpoint.write().unwrap_or_else(PoisonError::into_inner);
         *kept = Arc::clone(&endpoint);
         Ok(endpoint)
+    }
+
+    /// The answer, if it is about the task that was asked for.
+    fn about(&self, task: TaskAddress<'_>, answer: Answer) -> Result<Answer, ClientError> {
+        match answer.task_id().is_some_and(|id| task.names(id)) {
+            true => Ok(answer),
+            false => Err(ClientError::of_another_task()),
+        }
     }
 
     /// A2A 1.0 §3.3.4: what the card does not declare is not asked for.

@@ -71,7 +71,7 @@ pub enum ClientErrorKind {
     Unreadable(Box<ReadError>),
     /// The response is none of A2A; its HTTP status.
     NotA2a(u16),
-    /// The server sent an event of another task.
+    /// The server answered with another task, or sent an event of one.
     OtherTask,
     /// The stream broke before it said its task, so nobody can take it up.
     StreamLost,
@@ -107,7 +107,7 @@ impl ClientError {
 
     #[cold]
     pub(super) fn of_another_task() -> ClientError {
-        const WHY: &str = "the server sent an event of another task";
+        const WHY: &str = "the server answered with another task, or sent an event of one";
         ClientError::because(ClientErrorKind::OtherTask, WHY)
     }
 

@@ -141,9 +141,10 @@ impl<T: Transport> SharedClient<T> {
         let response = self.transport.request(request).await?;
         let extensions = &mut scratch.said.extensions;
         extensions.clear();
-        if let Some(field) = response.field("a2a-extensions") {
+        response.each_field("a2a-extensions", &mut |field| {
+            extensions.push_str(if extensions.is_empty() { "" } else { "," });
             extensions.push_str(&String::from_utf8_lossy(field));
-        }
+        });
         Ok(response)
     }
 }
@@ -200,7 +201,7 @@ impl<T: Transport> SharedClient<T> {
 
     /// After a 401 to a call with a token: forgets that token, and no other that somebody has
     /// fetched meanwhile; false: the call had none.
-    fn forgets_token(&self, scratch: &mut CallBuffers) -> bool {
+    pub(super) fn forgets_token(&self, scratch: &mut CallBuffers) -> bool {
         let Some(refused) = scratch.token.take() else { return false };
         self.tokens.forget(&refused);
         true

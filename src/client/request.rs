@@ -192,6 +192,18 @@ impl<'a> TaskAddress<'a> {
         TaskAddress { context_id: Some(context_id), ..self }
     }
 
+    /// Whether it is the address of the task with this id.
+    pub(super) fn names(&self, id: RawText<'_>) -> bool {
+        id == self.id || {
+            // LangSmith's ids may be `context:task`, in what is asked and in what is answered.
+            let (asked, answered) = (self.id, id.to_str());
+            let is_end = |whole: &str, end: &str| {
+                whole.strip_suffix(end).is_some_and(|context| context.ends_with(':'))
+            };
+            is_end(asked, &answered) || is_end(&answered, asked)
+        }
+    }
+
     /// Both as raw text in `packed`.
     pub(super) fn raw<'p>(self, packed: &'p mut Vec<u8>) -> (RawText<'p>, Option<RawText<'p>>) {
         let [id, context_id] = two(packed, [Some(self.id), self.context_id]);

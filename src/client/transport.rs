@@ -79,6 +79,14 @@ pub trait HttpResponse: Send {
     /// trailers. `name` in lower case.
     fn field(&self, name: &str) -> Option<&[u8]>;
 
+    /// Gives each field of this name in the head to `each`, in their order: a list may be spread
+    /// over several (RFC 9110 §5.3). As it comes, the first one alone.
+    fn each_field(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
+        if let Some(value) = self.field(name) {
+            each(value);
+        }
+    }
+
     /// Appends what there is of the content, decoded of its transfer and content codings, to `out`;
     /// false: that was its end. After a 101: bytes of the upgraded connection.
     ///

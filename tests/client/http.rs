@@ -9,7 +9,10 @@ use std::{
 
 use peregrine::{
     agent::{Profile, echo::Echo},
-    client::{HttpResponse, HttpVersion, Transport, TransportError},
+    client::{
+        ClientBuilder, HttpResponse, HttpVersion, SendRequest, Transport, TransportError,
+        card::AgentCard,
+    },
     net::{Running, Server},
 };
 
@@ -342,5 +345,21 @@ fn time_goes_on_and_bits_differ() {
         let now = client.now();
         assert!(now.mono_ms >= began.mono_ms + 20 && now.unix_ms >= began.unix_ms);
         assert_ne!(client.random(), client.random());
+    });
+}
+
+#[test]
+fn a_list_of_extensions_may_be_spread_over_several_fields() {
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 72\r\nA2A-Extensions: https://a, \
+        https://b\r\nX: y\r\na2a-extensions: https://c\r\n\r\n\
+        {\"message\":{\"messageId\":\"m\",\"role\":\"ROLE_AGENT\",\"parts\":[{\"text\":\"x\"}]}}";
+    let server = answering(ANSWER);
+    let card = crate::scripted::card("HTTP+JSON", &server.url());
+    run(async {
+        let card = AgentCard::read(card.as_bytes()).unwrap();
+        let client = ClientBuilder::new().connect_over(client(), card, None).unwrap();
+        let answer = client.send(&SendRequest::text("hello")).await.unwrap();
+        let activated: Vec<&str> = answer.activated_extensions().collect();
+        assert_eq!(activated, ["https://a", "https://b", "https://c"]);
     });
 }

@@ -134,6 +134,85 @@ fn a_refusal_costs_the_token_that_was_refused_and_no_other() {
 }
 
 #[test]
+fn a_token_that_is_refused_when_a_stream_opens_is_renewed() {
+    let fetched = AtomicU64::new(0);
+    let transport = Scripted::new(move |request| {
+        if is_for_token(request) {
+            return token(fetched.fetch_add(1, Relaxed) + 1);
+        }
+        let lines = String::from_utf8(request.fields.lines().to_vec()).unwrap();
+        match lines.contains("token-1\r\n") {
+            true => Reply::of(401, &[], ""),
+            false => {
+                let event = format!("data: {MESSAGE}\n\n");
+                Reply::of(200, &[("content-type", "text/event-stream")], &event)
+            }
+        }
+    });
+    let client = with_tokens(transport, "HTTP+JSON");
+    let mut stream = settled(client.stream(&SendRequest::text("hello"))).unwrap();
+    settled(stream.next()).unwrap().unwrap();
+    assert_eq!(asked_of(&client, "https://login.test"), 2);
+    assert_eq!(asked_of(&client, "https://agent.test"), 2);
+    // A server that refuses every token is asked twice, and no more.
+    let refuses = Scripted::new(|request| match is_for_token(request) {
+        true => token(1),
+        false => Reply::of(401, &[], ""),
+    });
+    let client = with_tokens(refuses, "HTTP+JSON");
+    let error = settled(client.stream(&SendRequest::text("hello"))).map(drop).unwrap_err();
+    assert_eq!(error.kind, ClientErrorKind::Unauthorized);
+    assert_eq!(asked_of(&client, "https://agent.test"), 2);
+}
+
+#[test]
+fn a_field_of_the_callers_own_takes_the_place_of_a_credential() {
+    let key = r#""x":{"apiKeySecurityScheme":{"location":"header","name":"X-Key"}}"#;
+    let bearer = r#""b":{"httpAuthSecurityScheme":{"scheme":"bearer"}}"#;
+    let oauth_scheme = r#""o":{"oauth2SecurityScheme":{"flows":{"clientCredentials":{}}}}"#;
+    let card = format!(
+        r#"{{"name":"A","supportedInterfaces":[{{"url":"https://agent.test","protocolBinding":
+        "HTTP+JSON","protocolVersion":"1.0"}}],"securitySchemes":{{{key},{bearer},{oauth_scheme}}}}}"#
+    );
+    let all = Credentials {
+        api_key: Some(Secret::new("planned-key")),
+        bearer: Some(Secret::new("planned-bearer")),
+        oauth: Some(oauth()),
+        ..Credentials::default()
+    };
+    for (name, replaced) in [("authorization", "Bearer"), ("x-key", "planned-key")] {
+        let transport = Scripted::new(|request| match is_for_token(request) {
+            true => token(1),
+            false => Reply::json(MESSAGE),
+        });
+        let builder = ClientBuilder::new().credentials(all.clone()).field(name, "own").unwrap();
+        let card = AgentCard::read(card.as_bytes()).unwrap();
+        let client = builder.connect_over(transport, card, None).unwrap();
+        let (sent, fields) = said(&client);
+        sent.unwrap();
+        let lines = fields.to_ascii_lowercase();
+        assert_eq!(lines.matches(&format!("{name}:")).count(), 1, "{fields}");
+        assert!(fields.contains(": own\r\n") && !fields.contains(replaced), "{fields}");
+        assert_eq!(asked_of(&client, "https://login.test"), 0);
+    }
+}
+
+#[test]
+fn an_answer_about_another_task_is_an_error() {
+    let transport =
+        Scripted::new(|_| Reply::json(r#"{"id":"t-2","status":{"state":"TASK_STATE_WORKING"}}"#));
+    let client = client(transport, "HTTP+JSON", "https://agent.test");
+    for answer in [settled(client.get_task("t-1", None)), settled(client.cancel_task("t-1", None))]
+    {
+        assert_eq!(answer.unwrap_err().kind, ClientErrorKind::OtherTask);
+    }
+    assert!(settled(client.get_task("t-2", None)).is_ok());
+    // A task of LangSmith has its conversation before its id.
+    assert!(settled(client.get_task("c-1:t-2", None)).is_ok());
+    assert!(settled(client.get_task("1t-2", None)).is_err());
+}
+
+#[test]
 fn an_authorization_server_that_never_ends_its_answer_is_not_waited_for() {
     let transport = Scripted::new(|_| {
         let mut reply = token(1);

@@ -57,6 +57,19 @@ impl CredentialPlan {
         self.needs_token
     }
 
+    /// The same without what the caller's own fields say: of two that have one name servers may
+    /// believe either (RFC 9110 §5.3).
+    #[must_use]
+    pub fn without(self, own: FieldLines<'_>) -> CredentialPlan {
+        let is_own = |name: &str| own.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+        let mut fields = FieldLinesBuf::default();
+        for (name, value) in self.fields.get().iter().filter(|(name, _)| !is_own(name)) {
+            fields.push(name, value);
+        }
+        let needs_token = self.needs_token && !is_own("authorization");
+        CredentialPlan { fields, needs_token, ..self }
+    }
+
     /// True: nothing is added.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty() && self.query.is_empty() && !self.needs_token

@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     super::{
-        Client, ClientError, HttpResponse, SendRequest, Transport,
+        Client, ClientError, ClientErrorKind, HttpResponse, SendRequest, Transport,
         client::{MakeCall, not_declared, target},
         endpoint::AgentEndpoint,
         exchange::{Written, head_of, within},
@@ -99,8 +99,27 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// Sends what was written, and gives the stream that it is answered with.
+/// Sends what was written, and gives the stream that it is answered with. Where the token is
+/// refused it may have been withdrawn, and a new one is tried once.
 async fn open_source<T: Transport>(
+    client: &Client<T>,
+    endpoint: &Arc<AgentEndpoint>,
+    written: Written,
+    scratch: &mut CallBuffers,
+) -> Result<EventOrigin<T>, ClientError> {
+    let opened = open_once(client, endpoint, written, scratch).await;
+    match opened {
+        Err(error)
+            if error.kind == ClientErrorKind::Unauthorized
+                && client.inner.forgets_token(scratch) =>
+        {
+            open_once(client, endpoint, written, scratch).await
+        }
+        opened => opened,
+    }
+}
+
+async fn open_once<T: Transport>(
     client: &Client<T>,
     endpoint: &Arc<AgentEndpoint>,
     written: Written,

@@ -163,6 +163,16 @@ impl HttpResponse for HttpClientResponse {
         }
     }
 
+    fn each_field(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
+        match &self.source {
+            ResponseSource::Http1(Http1Response { exchange: Some(exchange), .. }) => {
+                exchange.response.head().values(name).for_each(each);
+            }
+            ResponseSource::Http1(_) => {}
+            ResponseSource::Http2(response) => response.values(name).for_each(each),
+        }
+    }
+
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
