@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use peregrine::client::HttpOrigin;
+
 use super::failure::CommandFailure;
 
 /// Where the card of the agent is.
@@ -27,7 +29,12 @@ impl CardReference {
         }
         if let Some((scheme, rest)) = text.split_once("://") {
             if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
-                let line = format!("--agent-card {text:?} is neither http, https nor file");
+                let shown = shown(text);
+                let line = format!("--agent-card {shown:?} is neither http, https nor file");
+                return Err(CommandFailure::usage(line));
+            }
+            if let Err(error) = HttpOrigin::parse(text) {
+                let line = format!("--agent-card {:?}: {error}", shown(text));
                 return Err(CommandFailure::usage(line));
             }
             return Ok(match rest.split_once('/') {
@@ -42,12 +49,23 @@ impl CardReference {
             return Ok(CardReference::File(PathBuf::from(text)));
         }
         if text.is_empty() || text.contains(char::is_whitespace) {
-            let line = format!("--agent-card {text:?} is no host, URL or file");
+            let line = format!("--agent-card {:?} is no host, URL or file", shown(text));
             return Err(CommandFailure::usage(line));
         }
         let host = text.split('/').next().unwrap_or(text);
         let scheme = if is_loopback(host) { "http" } else { "https" };
         CardReference::parse(&format!("{scheme}://{text}"))
+    }
+}
+
+/// What is shown of a reference that is refused: nothing in which a secret may stand, so no user,
+/// no password and no query.
+fn shown(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or(text);
+    match (text.split_once("://"), text.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, behind))) => format!("{scheme}://...@{behind}"),
+        (None, Some((_, behind))) => format!("...@{behind}"),
+        (_, None) => text.to_owned(),
     }
 }
 
@@ -113,8 +131,25 @@ mod tests {
         ] {
             assert_eq!(CardReference::parse(text), Ok(reference), "{text}");
         }
-        for text in ["ftp://a.example", "", "two words"] {
+        for text in ["ftp://a.example", "", "two words", "http://a b", "https://"] {
             assert!(CardReference::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_named_without_its_secrets() {
+        for (text, named) in [
+            ("http://host:port/x?key=hidden", "http://host:port/x"),
+            ("https://me:hidden@a.example/x", "https://...@a.example/x"),
+            ("https://me:hid@den@a.example", "https://...@a.example"),
+            ("me:hidden@a.example", "https://...@a.example"),
+            ("ftp://me:hidden@a.example?hidden", "ftp://...@a.example"),
+            ("two words@x hidden?", "...@x hidden"),
+        ] {
+            let failure = CardReference::parse(text).unwrap_err();
+            assert!(failure.message.contains(named), "{}", failure.message);
+            let shows = failure.message.replace("x hidden", "").contains("hid");
+            assert!(!shows, "{}", failure.message);
         }
     }
 }

@@ -121,11 +121,12 @@ impl ClientBuilder {
     }
 
     /// Adds a field that every request to the agent has, as HTTP field or as metadata of gRPC. It
-    /// takes the place of a credential that would be sent under the same name. One that proves who calls goes only where [`Credentials`] may go: it is known by its name, which
-    /// has `authorization`, `authentication`, `cookie`, `token`, `secret`, `password`,
-    /// `passphrase`, `session`, `credential`, `jwt`, `hmac`, `dpop`, `client-cert` or `api-key` (or
-    /// another kind of key) in it, or one of the words `auth`, `bearer`, `key`, `otp`, `pin`,
-    /// `sid`, `sign`, `signature`; or is that of an API key of the card.
+    /// takes the place of a credential that would be sent under the same name. One that proves who
+    /// calls goes only where [`Credentials`] may go: it is known by its name, which has
+    /// `authorization`, `authentication`, `cookie`, `token`, `secret`, `password`, `passphrase`,
+    /// `session`, `credential`, `jwt`, `hmac`, `dpop`, `client-cert` or `api-key` (or another kind
+    /// of key) in it, or one of the words `auth`, `bearer`, `key`, `otp`, `pin`, `sid`, `sign`,
+    /// `signature`; or is that of an API key of the card.
     ///
     /// # Errors
     /// `InvalidField` when the name is no token (RFC 9110 §5.1), the value has a control byte, or

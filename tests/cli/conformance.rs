@@ -66,12 +66,12 @@ fn what_an_agent_gets_wrong_is_named() {
         format!("{} {}", check["outcome"], check["detail"]).replace('"', "")
     };
     for (requirement, said) in [
-        ("CARD-STRUCT-001", "fail error: description"),
+        ("CARD-STRUCT-001", "fail description: "),
         ("CORE-SEND-001", "pass null"),
         ("CORE-MULTI-003", "fail the second message went to the task of the first"),
         ("CORE-MULTI-004", "fail it was answered"),
         ("CORE-GET-001", "pass null"),
-        ("CORE-GET-002", "fail it was answered"),
+        ("CORE-GET-002", "fail InvalidAgentResponseError: the server answered with another"),
         ("CORE-HIST-002", "fail 2 messages came for 1"),
         ("CORE-CANCEL-002", "fail it was answered"),
         ("CORE-LIST-003", "fail the task that was made is not listed"),
@@ -102,4 +102,22 @@ fn the_kit_that_is_named_is_run() {
     }
     let error = user.failure(&["conformance", "--tck", "none"], "A2ACLI_ERR_USAGE", 2);
     assert!(error["hint"].as_str().unwrap().contains("a2a-tck"), "{error}");
+}
+
+#[test]
+fn the_kit_ends_with_the_command_and_is_told_no_secret() {
+    let (_server, url) = echo(&[]);
+    let user = User::of(&url);
+    fs::create_dir_all(user.path("work/kit")).unwrap();
+    let script = "#!/bin/sh\nenv | grep -c A2ACLI_ >&2\n(sleep 4; touch late) &\nwait\n";
+    let path = user.write("work/kit/run_tck.py", script);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = ["conformance", "--tck", "kit", "--timeout", "1500ms", "-o", "json"];
+    let user = user.with("A2ACLI_BEARER", "hidden");
+    let said = user.run(&arguments);
+    assert_eq!(said.code, Some(5), "{said:?}");
+    assert!(said.err.lines().any(|line| line == "0"), "{said:?}");
+    // What the kit has started ends as well.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    assert!(!user.path("work/kit/late").exists());
 }

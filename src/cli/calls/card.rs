@@ -68,10 +68,8 @@ pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
         OutputFormat::Text => {
             let mut output = on.text();
             for finding in &findings {
-                let place = if finding.member.is_empty() { "card" } else { &finding.member };
-                let line = format!("{place}: {} ({})", finding.message, finding.clause);
                 let label = if finding.level == FindingLevel::Error { "Error" } else { "Warning" };
-                output.field(label, &line);
+                output.field(label, &finding.sentence());
             }
             let errors = count(&findings, FindingLevel::Error);
             output.field("Errors", &errors.to_string());
@@ -151,7 +149,7 @@ fn level(finding: &CardFinding) -> &'static str {
 
 fn refuse(on: &Invocation<'_>, findings: &[CardFinding]) -> Result<(), CommandFailure> {
     let Some(first) = findings.first() else { return Ok(()) };
-    let mut line = first.to_string();
+    let mut line = first.sentence();
     if findings.len() > 1 {
         line.push_str(&format!(", and {} more", findings.len() - 1));
     }

@@ -4,8 +4,6 @@
 //! knows its messages; any other is asked for less: what every agent must answer, whatever it makes
 //! of a message. What cannot be asked is skipped and says why.
 
-use std::process::{Command, Stdio};
-
 use peregrine::{
     client::{
         Answer, ClientError, ClientErrorKind, EventKind, ListTasks, SendRequest, card::validate,
@@ -17,13 +15,13 @@ use serde_json::{Value, json};
 use super::{
     super::{
         failure::{CommandFailure, FailureCode},
-        reference::CardReference,
         say,
         settings::OutputFormat,
         text::state_word,
     },
     CalledAgent, Invocation, agent,
     explain::failure,
+    kit,
 };
 
 /// The id of a task that no agent has.
@@ -58,12 +56,12 @@ struct MadeTask {
 /// A [`CommandFailure`]: it cannot be called at all, or a check failed.
 pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     if let Some(folder) = on.flag("tck") {
-        return kit(on, folder);
+        return by_kit(on, folder).await;
     }
     let (json, _) = agent::card_json(on).await?;
     let agent = CalledAgent::of(on).await?;
     let mut report = ConformanceReport::default();
-    let outcome = validate(&json).first().map_or(Pass, |finding| Fail(finding.to_string()));
+    let outcome = validate(&json).first().map_or(Pass, |finding| Fail(finding.sentence()));
     report.note("CARD-STRUCT-001", "the card has what every card needs", outcome);
     let made = report.messages(&agent, on).await;
     report.unknown_task(&agent, on).await;
@@ -78,22 +76,8 @@ pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
 }
 
 /// Has the official kit check the agent; what it says goes to stderr.
-fn kit(on: &Invocation<'_>, folder: &str) -> Result<(), CommandFailure> {
-    let reference = CardReference::parse(on.settings.text("agent-card").unwrap_or_default())?;
-    let CardReference::Origin(url) = reference else {
-        let line = "the kit looks for the card itself: name the agent by its origin";
-        return Err(CommandFailure::usage(line));
-    };
-    let program = std::path::Path::new(folder).join("run_tck.py");
-    let unusable = |error: std::io::Error| {
-        let line = format!("cannot run {}: {error}", program.display());
-        CommandFailure::usage(line).hint("--tck names a folder with a2aproject/a2a-tck in it")
-    };
-    let program_path = program.canonicalize().map_err(unusable)?;
-    let mut command = Command::new(program_path);
-    command.current_dir(folder).arg("--sut-host").arg(&url).arg("--level").arg("must");
-    let status = command.stdin(Stdio::null()).stdout(std::io::stderr()).status();
-    let is_pass = status.map_err(unusable)?.success();
+async fn by_kit(on: &Invocation<'_>, folder: &str) -> Result<(), CommandFailure> {
+    let is_pass = kit::run(on, folder).await?;
     let mut report = ConformanceReport::default();
     let outcome = if is_pass { Pass } else { Fail("see what the kit says".to_owned()) };
     report.note("TCK", "the requirements of level MUST", outcome);

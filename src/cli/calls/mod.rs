@@ -11,6 +11,7 @@ mod conformance;
 mod download;
 mod explain;
 mod invocation;
+mod kit;
 mod login;
 mod push_config;
 mod send;

@@ -60,8 +60,15 @@ impl fmt::Display for CardFinding {
             FindingLevel::Error => "error",
             FindingLevel::Warning => "warning",
         };
+        write!(f, "{level}: {}", self.sentence())
+    }
+}
+
+impl CardFinding {
+    /// It without its level: `name: it is missing (A2A 1.0 §4.4.1)`.
+    pub fn sentence(&self) -> String {
         let member = if self.member.is_empty() { "card" } else { &self.member };
-        write!(f, "{level}: {member}: {} ({})", self.message, self.clause)
+        format!("{member}: {} ({})", self.message, self.clause)
     }
 }
 
