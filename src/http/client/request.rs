@@ -42,10 +42,10 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
-    /// Appends a request head as [`write_request`] does.
+    /// Appends a request head as `write_request` does.
     ///
     /// # Errors
-    /// [`UnsendableTarget`]; nothing is written.
+    /// `UnsendableTarget`; nothing is written.
     pub fn write(
         &mut self,
         out: &mut Vec<u8>,
