@@ -10,7 +10,8 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use crate::model::{
-    Artifact, EventBuf, Message, Part, Received, ReceivedKind, TaskEvent, TaskState, TaskView,
+    Artifact, EventBuf, Message, Part, RawText, Received, ReceivedKind, TaskEvent, TaskState,
+    TaskView,
     pack::{Packer, artifact_tag},
 };
 
@@ -22,7 +23,8 @@ pub(super) struct Seen {
     number: Option<u64>,
     status: Option<SeenStatus>,
     artifacts: Vec<SeenArtifact>,
-    /// The id of the artifact that was added to last, and its place: mostly it grows on.
+    /// The field of the id of the artifact that was added to last, and its place: mostly it grows
+    /// on.
     last: (Vec<u8>, usize),
     /// Keyed, because what is hashed is chosen by the server.
     hasher: SipHasher13,
@@ -63,28 +65,56 @@ pub(super) enum SaidOfTask<'a> {
     Message,
 }
 
-impl<'a> SaidOfTask<'a> {
+/// An item of a stream, and of which task it says what it says.
+pub(super) struct SaidItem<'a> {
+    pub said: SaidOfTask<'a>,
+    /// Empty, both of them: it does not say.
+    pub task_id: RawText<'a>,
+    pub context_id: RawText<'a>,
+    /// True: the server says that its stream ends with it.
+    pub is_final: bool,
+}
+
+impl<'a> SaidItem<'a> {
     /// `None`: what was received is no item of a stream.
-    pub fn of(received: &'a Received) -> Option<SaidOfTask<'a>> {
+    pub fn of(received: &'a Received) -> Option<SaidItem<'a>> {
+        let mut item = SaidItem {
+            said: SaidOfTask::Message,
+            task_id: RawText::default(),
+            context_id: RawText::default(),
+            is_final: false,
+        };
         match received.kind() {
-            ReceivedKind::Task => received.task().map(SaidOfTask::Task),
-            ReceivedKind::Message => Some(SaidOfTask::Message),
-            ReceivedKind::StatusUpdate => {
-                let update = received.status_update()?;
-                let has_metadata = update.metadata.is_some();
-                let (state, at_ms, message) = (update.state, update.at_ms, update.message);
-                Some(SaidOfTask::Status { state, at_ms, message, has_metadata })
-            }
             ReceivedKind::ArtifactUpdate => {
                 let update = received.artifact_update()?;
-                Some(SaidOfTask::Chunk { artifact: update.artifact, append: update.append })
+                (item.task_id, item.context_id) = (update.task_id, update.context_id);
+                item.said = SaidOfTask::Chunk { artifact: update.artifact, append: update.append };
+            }
+            ReceivedKind::StatusUpdate => {
+                let update = received.status_update()?;
+                (item.task_id, item.context_id) = (update.task_id, update.context_id);
+                item.is_final = update.is_final;
+                let has_metadata = update.metadata.is_some();
+                let (state, at_ms, message) = (update.state, update.at_ms, update.message);
+                item.said = SaidOfTask::Status { state, at_ms, message, has_metadata };
+            }
+            ReceivedKind::Task => {
+                let view = received.task()?;
+                (item.task_id, item.context_id) = (view.id(), view.context_id());
+                item.said = SaidOfTask::Task(view);
+            }
+            ReceivedKind::Message => {
+                let message = received.message()?;
+                item.task_id = message.task_id().unwrap_or_default();
+                item.context_id = message.context_id().unwrap_or_default();
             }
             ReceivedKind::Nothing
             | ReceivedKind::Page
             | ReceivedKind::PushConfig
             | ReceivedKind::PushConfigs
-            | ReceivedKind::Card => None,
+            | ReceivedKind::Card => return None,
         }
+        Some(item)
     }
 }
 
@@ -195,12 +225,15 @@ impl Seen {
     }
 
     fn add(&mut self, artifact: Artifact<'_>, append: bool) {
-        let raw_id = artifact.artifact_id().raw();
+        let id_field = artifact.id_field();
         if append
-            && raw_id == self.last.0
+            && id_field == self.last.0
             && let Some(seen) = self.artifacts.get_mut(self.last.1)
         {
-            return artifact.parts().for_each(|part| seen.add(part));
+            return match artifact.lone_part(id_field) {
+                Some(part) => seen.add(part),
+                None => artifact.parts().for_each(|part| seen.add(part)),
+            };
         }
         let id = self.id_of(artifact);
         let fresh = SeenArtifact { id, parts: 0, hasher: self.hasher };
@@ -216,7 +249,7 @@ impl Seen {
                 self.artifacts.len() - 1
             }
         };
-        raw_id.clone_into(&mut self.last.0);
+        id_field.clone_into(&mut self.last.0);
         self.last.1 = at;
         let seen = &mut self.artifacts[at];
         artifact.parts().for_each(|part| seen.add(part));

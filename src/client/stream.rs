@@ -19,7 +19,7 @@ use super::{
     endpoint::AgentEndpoint,
     exchange::{Written, within},
     scratch::LentBuffers,
-    seen::{SaidOfTask, Seeing, Seen},
+    seen::{SaidItem, Seeing, Seen},
 };
 use resume::TakingUp;
 use source::{EventOrigin, SourceRead};
@@ -35,9 +35,7 @@ pub struct ClientStream<T: Transport> {
     scratch: LentBuffers,
     source: EventOrigin<T>,
     seen: Seen,
-    /// The task, in its raw spelling; empty: unknown yet.
-    task_id: Vec<u8>,
-    context_id: Vec<u8>,
+    task: FollowedTask,
     caught: Caught,
     /// What was received comes after what was caught; its number.
     put_back: Option<Option<u64>>,
@@ -53,6 +51,14 @@ pub struct ClientStream<T: Transport> {
     is_over: bool,
     /// The server said that its stream ends, as those before 1.0 do.
     is_final: bool,
+}
+
+/// The task that a stream is about, in its raw spelling.
+#[derive(Default)]
+struct FollowedTask {
+    /// Empty: unknown yet.
+    id: Vec<u8>,
+    context_id: Vec<u8>,
 }
 
 /// What was read from the task after a break, and what of it was given.
@@ -119,7 +125,7 @@ impl<T: Transport> ClientStream<T> {
 
     /// The task; `None`: the stream has not said it yet, or it is a direct message.
     pub fn task_id(&self) -> Option<RawText<'_>> {
-        (!self.task_id.is_empty()).then(|| RawText::known(&self.task_id))
+        (!self.task.id.is_empty()).then(|| RawText::known(&self.task.id))
     }
 
     /// The newest state of the task, if one was said.
@@ -196,17 +202,15 @@ impl<T: Transport> ClientStream<T> {
             self.source = EventOrigin::Nowhere;
             return Ok(None);
         }
-        self.check_task()?;
-        let received = &self.scratch.said.received;
-        let is_message = received.kind() == ReceivedKind::Message;
-        self.is_final |= received.status_update().is_some_and(|update| update.is_final);
-        let Some(said) = SaidOfTask::of(received) else { return Ok(None) };
-        let seeing = self.seen.note(said, number);
+        let Some(item) = SaidItem::of(received) else { return Ok(None) };
+        self.task.check(item.task_id, item.context_id)?;
+        self.is_final |= item.is_final;
+        let seeing = self.seen.note(item.said, number);
         if seeing == Seeing::New {
             // A server that only repeats itself before it breaks has said nothing.
             self.attempts = 0;
         }
-        if is_message {
+        if received.kind() == ReceivedKind::Message {
             // A2A 1.0 §3.1.2: exactly one message, and nothing else.
             self.is_over = true;
             self.source = EventOrigin::Nowhere;
@@ -237,8 +241,8 @@ impl<T: Transport> ClientStream<T> {
             }
             Shown::Caught(index) => {
                 let change = self.caught.events.iter(None).nth(index)?;
-                let (task_id, context_id) = (&self.task_id, &self.context_id);
-                let ids = (RawText::known(task_id), RawText::known(context_id));
+                let FollowedTask { id, context_id } = &self.task;
+                let ids = (RawText::known(id), RawText::known(context_id));
                 Some(StreamEvent::change(ids.0, ids.1, change))
             }
             Shown::Missed(gap) => Some(StreamEvent::gap(gap.after, gap.may_repeat)),

@@ -302,7 +302,7 @@ impl<'a> Artifact<'a> {
 
     /// The field of its id, tag and length included; empty without one.
     #[inline]
-    pub(super) fn id_field(self) -> &'a [u8] {
+    pub(crate) fn id_field(self) -> &'a [u8] {
         let mut fields = self.fields();
         while let (before, Some((tag, id))) = (fields.0, fields.next()) {
             if tag == artifact_tag::ARTIFACT_ID {
@@ -314,7 +314,7 @@ impl<'a> Artifact<'a> {
 
     /// Its part when it is nothing but this field of an id and one part.
     #[inline]
-    pub(super) fn lone_part(self, id_field: &[u8]) -> Option<Part<'a>> {
+    pub(crate) fn lone_part(self, id_field: &[u8]) -> Option<Part<'a>> {
         let mut rest = PackedFields(self.packed.strip_prefix(id_field)?);
         match (rest.next(), self.more) {
             (None, MoreParts::One(part)) => Some(part),

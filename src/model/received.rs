@@ -24,7 +24,7 @@ use super::{
 pub use error::ReadError;
 pub(crate) use fill::{ReadStatus, Shapes};
 #[cfg(feature = "client")]
-pub(crate) use template::{ReceivedTemplate, TEXTS_MAX};
+pub(crate) use template::{ReceivedAround, ReceivedTemplate, TEXTS_MAX};
 
 /// What kind of thing it is that a server said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

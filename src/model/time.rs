@@ -129,11 +129,19 @@ impl LastMinute {
     /// As [`parse_rfc3339`].
     pub fn parse(&mut self, text: &[u8]) -> Option<u64> {
         let (minute, rest) = text.split_first_chunk::<17>()?;
-        if let [s @ b'0'..=b'5', t, b'.', a, b, c, b'Z'] = rest
-            && [t, a, b, c].into_iter().all(u8::is_ascii_digit)
+        if let [
+            s @ b'0'..=b'5',
+            t @ b'0'..=b'9',
+            b'.',
+            a @ b'0'..=b'9',
+            b @ b'0'..=b'9',
+            c @ b'0'..=b'9',
+            b'Z',
+        ] = rest
         {
-            let [s, t, a, b, c] = [s, t, a, b, c].map(|digit| u64::from(digit - b'0'));
-            let ms = (s * 10 + t) * 1000 + (a * 10 + b) * 10 + c;
+            let digit = |byte: &u8| u64::from(byte - b'0');
+            let seconds = digit(s) * 10 + digit(t);
+            let ms = seconds * 1000 + digit(a) * 100 + digit(b) * 10 + digit(c);
             if *minute != self.text {
                 let whole = parse_rfc3339(str::from_utf8(text).ok()?)?;
                 // What is before 1970 is 0, in any minute.

@@ -35,7 +35,12 @@ pub struct SseEvent<'p> {
     pub data: &'p [u8],
     /// The last event id the stream has set so far, empty when none.
     pub id: &'p str,
+    /// True: it was set since the event before, and to another one than was in force.
+    pub is_new_id: bool,
 }
+
+/// Digits of an id that is a number, as most are.
+const ID_DIGITS_MAX: usize = 20;
 
 /// How far [`SseParser::advance`] came.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,6 +58,7 @@ pub struct ParsedStep<'p> {
 /// let step = parser.advance(b"id: 1\ndata: a\ndata: b\n\nda")?;
 /// let event = step.event.unwrap();
 /// assert_eq!((event.kind, event.data, event.id), ("message", &b"a\nb"[..], "1"));
+/// assert!(event.is_new_id);
 /// assert_eq!(step.ate, 23);
 /// # Ok::<(), peregrine::sse::SseError>(())
 /// ```
@@ -67,6 +73,8 @@ pub struct SseParser {
     id_next: String,
     sets_id: bool,
     id: String,
+    /// The id has changed since the last event.
+    is_new_id: bool,
     retry_ms: Option<u64>,
     /// The byte before was a CR: an LF now belongs to it.
     after_cr: bool,
@@ -89,6 +97,7 @@ impl SseParser {
             id_next: String::new(),
             sets_id: false,
             id: String::new(),
+            is_new_id: false,
             retry_ms: None,
             after_cr: false,
             at_start: true,
@@ -106,6 +115,13 @@ impl SseParser {
     pub fn advance<'p>(&'p mut self, input: &'p [u8]) -> Result<ParsedStep<'p>, SseError> {
         if mem::take(&mut self.delivered) {
             self.forget();
+            self.is_new_id = false;
+        }
+        if self.is_between_events()
+            && let Some((ate, data)) = self.plain_event(input)
+        {
+            self.delivered = true;
+            return Ok(ParsedStep { ate, event: Some(self.event(Some(data))) });
         }
         let mut ate = 0;
         // The only data of the event so far, if it lies in `input`.
@@ -143,6 +159,38 @@ impl SseParser {
         }
         self.failed = true;
         Err(SseError::TooLarge)
+    }
+
+    /// True: nothing of an event has come, not even in part.
+    fn is_between_events(&self) -> bool {
+        let is_fresh = !(self.at_start || self.after_cr || self.sets_id || self.failed);
+        is_fresh && self.line.is_empty() && self.data.is_empty() && self.kind.is_empty()
+    }
+
+    /// Reads an event as nearly all are: a number for its id or none, one line of data, LF behind
+    /// each, and whole in the input. Says how long it is, and its data.
+    #[inline]
+    fn plain_event<'p>(&mut self, input: &'p [u8]) -> Option<(usize, &'p [u8])> {
+        let (id, behind) = match input.strip_prefix(b"id: ") {
+            Some(rest) => {
+                let digits = rest.iter().take(ID_DIGITS_MAX).take_while(|b| b.is_ascii_digit());
+                let (id, behind) = rest.split_at(digits.count());
+                (id, behind.strip_prefix(b"\n").filter(|_| !id.is_empty())?)
+            }
+            None => (&b""[..], input),
+        };
+        let line = behind.strip_prefix(b"data: ")?;
+        let (data, end) = line.split_at(memchr2(b'\r', b'\n', line)?);
+        let rest = end.strip_prefix(b"\n\n")?;
+        let (id_line, data_line) = (id.len() + b"id: ".len(), data.len() + b"data: ".len());
+        if id_line.max(data_line) > self.bytes_max {
+            return None;
+        }
+        if !id.is_empty() && id != self.id.as_bytes() {
+            replace(&mut self.id, id);
+            self.is_new_id = true;
+        }
+        Some((input.len() - rest.len(), data))
     }
 
     /// The last event id in force: what to send as `Last-Event-ID` when connecting again.
@@ -240,8 +288,9 @@ impl SseParser {
 
     /// "Dispatch the event"; yields whether there is one.
     fn blank(&mut self, has_data: bool) -> bool {
-        if mem::take(&mut self.sets_id) {
+        if mem::take(&mut self.sets_id) && self.id != self.id_next {
             mem::swap(&mut self.id, &mut self.id_next);
+            self.is_new_id = true;
         }
         if self.data.is_empty() && !has_data {
             self.forget();
@@ -255,6 +304,7 @@ impl SseParser {
             kind: if self.kind.is_empty() { "message" } else { &self.kind },
             data: only.unwrap_or(self.data.strip_suffix(b"\n").unwrap_or(&self.data)),
             id: &self.id,
+            is_new_id: self.is_new_id,
         }
     }
 
@@ -343,6 +393,30 @@ mod tests {
         );
         check(b"event: x\n\ndata: 1\n\n", &[("message", "1", "")]);
         check(b"Data: 1\n data: 2\ndata : 3\n\n", &[]);
+    }
+
+    #[test]
+    fn an_id_is_new_if_the_event_before_had_another() {
+        let stream = b"id: 1\ndata: a\n\ndata: b\n\nid: 1\ndata: c\n\nid: 2\n\nid: 1\n\n\
+            data: d\n\nid: 2\ndata: e\n\nid\ndata: f\n\n";
+        for size in 1..=stream.len() {
+            let (mut parser, mut seen, mut before) = (SseParser::new(64), String::new(), vec![]);
+            for piece in stream.chunks(size) {
+                let mut left = piece;
+                while !left.is_empty() {
+                    let step = parser.advance(left).unwrap();
+                    if let Some(event) = step.event {
+                        let is_new = event.id.as_bytes() != before;
+                        assert!(event.is_new_id || !is_new, "{seen} by {size}");
+                        seen.push(if event.is_new_id { 'n' } else { '-' });
+                        before = event.id.as_bytes().to_vec();
+                    }
+                    left = &left[step.ate..];
+                }
+            }
+            // Between c and d it was another one.
+            assert_eq!(seen, "n--nnn", "by {size}");
+        }
     }
 
     #[test]

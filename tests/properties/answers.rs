@@ -13,7 +13,7 @@ use peregrine::{
 use proptest::prelude::*;
 
 /// Events with places for texts, `@`: what the families say, and what nobody should.
-const EVENTS: [&str; 12] = [
+const EVENTS: [&str; 18] = [
     // 1.0, as our server writes it and with all members.
     r#"{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"a","parts":[{"text":"@"}]},"append":true}}"#,
     r#" {"artifact_update" : {"task_id":"t", "append":false, "lastChunk":true, "metadata":{"x":"@"},
@@ -24,6 +24,13 @@ const EVENTS: [&str; 12] = [
     r#"{"kind":"artifact-update","taskId":"t","artifact":{"artifactId":"@","parts":[{"type":"text","text":"@"}]}}"#,
     r#"{"id":"t","artifact":{"index":0,"append":true,"parts":[{"type":"text","text":"@"}]},"final":false}"#,
     r#"{"id":"t","artifact":{"parts":[{"type":"text","text":"@"},{"type":"data","data":{"text":"@"}}]}}"#,
+    // Of another task each, by any text, with what that task is at first and at last.
+    r#"{"artifactUpdate":{"taskId":"~","contextId":"@","artifact":{"artifactId":"a","parts":[{"text":"@"}]},"append":true}}"#,
+    r#"{"kind":"artifact-update","artifact":{"parts":[{"text":"@","kind":"text"}],"artifactId":"@"},"contextId":"c","taskId":"~"}"#,
+    r#"{"id":"~","artifact":{"index":0,"append":true,"parts":[{"type":"text","text":"@"}]},"final":false}"#,
+    r#"{"task":{"id":"~","contextId":"c","status":{"state":"TASK_STATE_SUBMITTED","timestamp":"^"},"history":[{"messageId":"@","role":"ROLE_USER","taskId":"~","parts":[{"text":"@"}]}]}}"#,
+    r#"{"statusUpdate":{"taskId":"~","contextId":"c","status":{"state":"TASK_STATE_WORKING","timestamp":"^"}}}"#,
+    r#"{"taskId":"~","kind":"status-update","status":{"state":"completed","timestamp":"^","message":{"messageId":"@","role":"agent","timestamp":"^","parts":[{"kind":"text","text":"@"}]}},"final":true}"#,
     // Members that repeat: the last one counts.
     r#"{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"text":"@","text":"@"}]}}}"#,
     r#"{"artifactUpdate":{"taskId":"t","artifact":{"artifactId":"a","parts":[{"text":"@"}],"parts":[{"text":"b"}]}}}"#,

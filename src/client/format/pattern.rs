@@ -6,7 +6,10 @@
 //! with other texts, in whatever generation and dialect. Left out are only texts that readers pack
 //! as they come; ids, and when a status changed, are checked as readers check them.
 
+mod last_item;
 mod learn;
+
+use std::ops::Range;
 
 use crate::{
     json,
@@ -16,6 +19,8 @@ use crate::{
         time::LastMinute,
     },
 };
+
+use last_item::LastItem;
 
 use super::{Format, ValueLimits};
 
@@ -28,8 +33,8 @@ const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
 /// Texts of a document that are left out, the same ones counted again.
 const GAPS_MAX: usize = 32;
 
-/// Documents that are remembered.
-const PATTERNS_MAX: usize = 4;
+/// Documents that are remembered: the answers to two calls, and what a stream has.
+const PATTERNS_MAX: usize = 8;
 
 /// Documents that may be learned without one being of use; then it is one in so many.
 const TRIALS: u32 = 8;
@@ -39,9 +44,8 @@ const TRIALS: u32 = 8;
 pub(super) enum Answers {
     /// This operation, whole.
     Call(Op),
-    /// The call of this id, as one item of a stream. Only texts of parts differ from one item to
-    /// the next.
-    Item(u64),
+    /// A call, as one item of a stream.
+    Item,
 }
 
 /// The documents that were read last.
@@ -54,6 +58,7 @@ pub(super) struct AnswerPatterns {
     oldest: usize,
     /// Documents that were not known since one was.
     unknown: u32,
+    last_item: LastItem,
 }
 
 /// A document but for some of its texts.
@@ -69,6 +74,8 @@ struct AnswerPattern {
     span: [(usize, usize); 2],
     received: ReceivedTemplate,
     minute: LastMinute,
+    /// The text that may be anything, if there is one and it stands once.
+    only_text: Option<u8>,
 }
 
 /// A place where a text is left out.
@@ -76,6 +83,17 @@ struct TextGap {
     /// Where, in the bytes around the texts.
     at: usize,
     text: GapText,
+    /// The length of the text that stood there last.
+    len: usize,
+}
+
+/// What was found in a document that is known but for its texts.
+struct FoundTexts<'d> {
+    texts: [&'d [u8]; TEXTS_MAX],
+    at_ms: Option<u64>,
+    span: Range<usize>,
+    /// Where the last text began that may be anything.
+    text_at: usize,
 }
 
 /// What stands in a gap.
@@ -113,14 +131,18 @@ impl AnswerPatterns {
         if data.len() > DOCUMENT_BYTES_MAX {
             return false;
         }
-        let mut is_known = |pattern: &mut AnswerPattern| {
-            pattern.is_of(format, answers) && pattern.read(rpc_id, data, values, received).is_some()
-        };
-        if self.patterns.get_mut(self.latest).is_some_and(&mut is_known) {
+        let is_item = answers == Answers::Item;
+        if is_item && self.last_item.read((format, rpc_id), data, received).is_some() {
             self.unknown = 0;
             return true;
         }
-        let found = self.patterns.iter_mut().position(is_known);
+        let AnswerPatterns { patterns, latest, last_item, .. } = self;
+        let count = patterns.len();
+        let is_known = |at: &usize| {
+            let about = (format, answers, rpc_id);
+            patterns[*at].read(about, data, values, received, last_item).is_some()
+        };
+        let found = (*latest..count).chain(0..*latest).find(is_known);
         if let Some(found) = found {
             (self.latest, self.unknown) = (found, 0);
         }
@@ -144,15 +166,33 @@ impl AnswerPattern {
     /// `None`: the document is another one.
     fn read(
         &mut self,
-        rpc_id: u64,
+        (format, answers, rpc_id): (&Format, Answers, u64),
         data: &[u8],
         values: &ValueLimits,
         received: &mut Received,
+        last_item: &mut LastItem,
     ) -> Option<()> {
+        if !self.is_of(format, answers) {
+            return None;
+        }
+        let found = self.find(rpc_id, data, values)?;
+        received.fill(&mut self.received, &found.texts, found.at_ms, found.span.clone());
+        if let Some(text) = self.only_text.filter(|_| answers == Answers::Item) {
+            last_item.take((format, rpc_id), data, (&self.received, text), &found, received);
+        }
+        Some(())
+    }
+
+    fn find<'d>(
+        &mut self,
+        rpc_id: u64,
+        data: &'d [u8],
+        values: &ValueLimits,
+    ) -> Option<FoundTexts<'d>> {
         let mut texts: [&[u8]; TEXTS_MAX] = [b""; TEXTS_MAX];
-        let (mut at_ms, mut rest, mut from) = (None, data, 0);
-        let [(mut start, before_start), (mut end, before_end)] = self.span;
-        for (index, gap) in self.gaps.iter().enumerate() {
+        let (mut at_ms, mut rest, mut from, mut text_at) = (None, data, 0, 0);
+        let gaps = self.gaps.len();
+        for (index, gap) in self.gaps.iter_mut().enumerate() {
             rest = rest.strip_prefix(self.around.get(from..gap.at)?)?;
             from = gap.at;
             let string = match gap.text {
@@ -162,13 +202,17 @@ impl AnswerPattern {
                     at_ms = Some(self.minute.parse(string)?);
                     string
                 }
-                GapText::First(number, TextRule::Any) if index + 1 == self.gaps.len() => {
+                GapText::First(number, TextRule::Any) if index + 1 == gaps => {
                     let string = rest.strip_suffix(&self.around[from..])?;
+                    text_at = data.len() - rest.len();
                     texts[usize::from(number) % TEXTS_MAX] = string;
                     json::is_text(string).then_some(string)?
                 }
                 GapText::First(number, rule) => {
-                    let string = string_of(rest, rule, values)?;
+                    let string = string_of(rest, rule, gap.len, values)?;
+                    if rule == TextRule::Any {
+                        text_at = data.len() - rest.len();
+                    }
                     texts[usize::from(number) % TEXTS_MAX] = string;
                     string
                 }
@@ -177,30 +221,46 @@ impl AnswerPattern {
                     rest.starts_with(string).then_some(string)?
                 }
             };
-            rest = &rest[string.len()..];
-            start += if index < before_start { string.len() } else { 0 };
-            end += if index < before_end { string.len() } else { 0 };
+            (rest, gap.len) = (&rest[string.len()..], string.len());
         }
         if rest != self.around.get(from..)? {
             return None;
         }
-        received.fill(&self.received, &texts, at_ms, start..end);
-        Some(())
+        // Most texts stand in the result, and few before or behind it.
+        let [(start, before), (end, behind)] = self.span;
+        let len = |gaps: &[TextGap]| gaps.iter().map(|gap| gap.len).sum::<usize>();
+        let end = end + (data.len() - self.around.len()) - len(self.gaps.get(behind..)?);
+        let span = start + len(self.gaps.get(..before)?)..end;
+        Some(FoundTexts { texts, at_ms, span, text_at })
     }
 }
 
 /// The string whose content these bytes begin with; `None`: readers would not take it as it is.
+/// Most often it is as long as the one before it, `len`.
 #[inline]
-fn string_of<'d>(rest: &'d [u8], rule: TextRule, values: &ValueLimits) -> Option<&'d [u8]> {
-    let plain = json::plain_len(rest);
-    let string = match rest.get(plain) {
-        Some(b'"') => &rest[..plain],
-        Some(_) | None => odd_string(rest, plain, rule)?,
+fn string_of<'d>(
+    rest: &'d [u8],
+    rule: TextRule,
+    len: usize,
+    values: &ValueLimits,
+) -> Option<&'d [u8]> {
+    let string = match rest.get(len) {
+        Some(b'"') if json::is_all_plain(&rest[..len]) => &rest[..len],
+        Some(_) | None => string_to_quote(rest, rule)?,
     };
     let limits = &values.limits;
     let most = limits.identifier_bytes_max.min(limits.string_bytes_max);
     let is_taken = rule == TextRule::Any || (1..=most).contains(&string.len());
     is_taken.then_some(string)
+}
+
+/// The same for one of another length.
+fn string_to_quote(rest: &[u8], rule: TextRule) -> Option<&[u8]> {
+    let plain = json::plain_len(rest);
+    match rest.get(plain) {
+        Some(b'"') => Some(&rest[..plain]),
+        Some(_) | None => odd_string(rest, plain, rule),
+    }
 }
 
 /// The same for one with escapes, or with characters that are not of ASCII.

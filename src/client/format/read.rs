@@ -4,7 +4,7 @@ use crate::{
     binding::interfaces::Binding,
     dialect,
     json::{JsonError, Kind, Value, ValueSlot},
-    model::{Op, ReadError, Received, ReceivedKind},
+    model::{Op, ReadError, Received},
 };
 
 use super::{CallError, Format, FormatBuffers, ValueLimits, pattern::Answers};
@@ -120,7 +120,7 @@ impl Format {
         received: &mut Received,
     ) -> Result<(), CallError> {
         let FormatBuffers { parser, depth_max, values, longest, patterns, .. } = buffers;
-        let about = (self, Answers::Item(rpc_id), rpc_id);
+        let about = (self, Answers::Item, rpc_id);
         if !is_error && patterns.read(about, data, values, received) {
             return Ok(());
         }
@@ -128,14 +128,8 @@ impl Format {
         *longest = data.len().max(*longest);
         let value = parser.parse(data, *depth_max).map_err(no_json)?;
         self.whole_item(values, rpc_id, (value, is_error), received)?;
-        // Other events hardly differ in texts alone.
-        let is_chunk = received.kind() == ReceivedKind::ArtifactUpdate;
-        if is_chunk && !is_error && patterns.wants(data) {
-            patterns.learn(
-                (self, Answers::Item(rpc_id), self.rpc_id(rpc_id)),
-                (data, value),
-                received,
-            );
+        if !is_error && patterns.wants(data) {
+            patterns.learn((self, Answers::Item, self.rpc_id(rpc_id)), (data, value), received);
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use super::{
         scratch::CallBuffers,
         seen::Seen,
     },
-    Caught, ClientStream,
+    Caught, ClientStream, FollowedTask,
     source::{EventOrigin, EventSource},
 };
 
@@ -85,8 +85,7 @@ impl<T: Transport> Client<T> {
             scratch,
             source,
             seen: Seen::new(inner.transport.random(), artifacts_max),
-            task_id: task_id.to_vec(),
-            context_id: Vec::new(),
+            task: FollowedTask { id: task_id.to_vec(), context_id: Vec::new() },
             caught: Caught::default(),
             put_back: None,
             attempts: 0,
@@ -157,7 +156,7 @@ impl<T: Transport> ClientStream<T> {
     /// Opens a subscription in place of the source.
     pub(super) async fn subscribe(&mut self) -> Result<(), ClientError> {
         let after = self.seen.number();
-        let aim = Target { after, ..target(RawText::known(&self.task_id), None) };
+        let aim = Target { after, ..target(RawText::known(&self.task.id), None) };
         let call = OutgoingCall::Subscribe(aim);
         let inner = &self.client.inner;
         self.written = inner.write(&self.endpoint, &call, &mut self.scratch.written)?;
@@ -168,26 +167,31 @@ impl<T: Transport> ClientStream<T> {
 
     /// Reads the task into the scratch.
     pub(super) async fn get_task(&mut self) -> Result<(), ClientError> {
-        let (id, history) = (RawText::known(&self.task_id), None);
-        let context_id = Some(RawText::known(&self.context_id)).filter(|id| !id.is_empty());
+        let (id, history) = (RawText::known(&self.task.id), None);
+        let context_id = Some(RawText::known(&self.task.context_id)).filter(|id| !id.is_empty());
         let call = OutgoingCall::Get(Get { id, context_id, history });
         let inner = &self.client.inner;
         self.written = inner.write(&self.endpoint, &call, &mut self.scratch.written)?;
         inner.call(&self.endpoint, self.written, &mut self.scratch).await
     }
+}
 
-    /// Notes the task of the first item, and refuses those of any other.
-    pub(super) fn check_task(&mut self) -> Result<(), ClientError> {
-        let received = &self.scratch.said.received;
-        if self.context_id.is_empty()
-            && let Some(context_id) = received.context_id()
-        {
-            self.context_id = context_id.raw().to_vec();
+impl FollowedTask {
+    /// Notes the task of the first item, and refuses those of any other. What is empty was not said.
+    pub(super) fn check(
+        &mut self,
+        id: RawText<'_>,
+        context_id: RawText<'_>,
+    ) -> Result<(), ClientError> {
+        if self.context_id.is_empty() {
+            self.context_id.extend_from_slice(context_id.raw());
         }
-        let Some(id) = received.task_id() else { return Ok(()) };
-        if self.task_id.is_empty() {
-            self.task_id = id.raw().to_vec();
+        if self.id.is_empty() {
+            self.id.extend_from_slice(id.raw());
         }
-        if self.task_id == id.raw() { Ok(()) } else { Err(ClientError::of_another_task()) }
+        match id.is_empty() || self.id == id.raw() {
+            true => Ok(()),
+            false => Err(ClientError::of_another_task()),
+        }
     }
 }

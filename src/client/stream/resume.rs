@@ -44,7 +44,7 @@ impl<T: Transport> ClientStream<T> {
     /// The stream is to be taken up again; `cause`: why it broke, `None`: it ended too early.
     pub(super) fn resume(&mut self, cause: Option<ClientError>) -> Result<(), ClientError> {
         self.source = EventOrigin::Nowhere;
-        if self.task_id.is_empty() {
+        if self.task.id.is_empty() {
             return Err(cause.unwrap_or_else(ClientError::stream_lost));
         }
         let now_ms = self.client.inner.transport.mono_ms();
@@ -151,7 +151,9 @@ impl<T: Transport> ClientStream<T> {
 
     /// Makes events of what the received task has beyond what was seen.
     fn catch_up(&mut self, number: Option<u64>, may_repeat: bool) -> Result<(), ClientError> {
-        self.check_task()?;
+        let received = &self.scratch.said.received;
+        let (id, context_id) = (received.task_id(), received.context_id());
+        self.task.check(id.unwrap_or_default(), context_id.unwrap_or_default())?;
         let after = self.seen.number();
         let Some(view) = self.scratch.said.received.task() else { return Ok(()) };
         self.caught.clear();

@@ -55,10 +55,10 @@ enum EventRead {
 pub(super) struct EventSource<R> {
     response: R,
     parser: SseParser,
+    /// The number of the event before: one that says none has it as well.
+    last_number: Option<u64>,
     /// Bytes of the input that have been parsed.
     at: usize,
-    /// The id of the event before: one that says none has it as well.
-    last_id: String,
     /// Bytes of the input that came, once all have: the rest ends an event that nobody ended.
     all: Option<usize>,
 }
@@ -67,7 +67,7 @@ impl<R: HttpResponse> EventSource<R> {
     /// Of a response whose head has come; an event has at most `bytes_max` bytes.
     pub fn new(response: R, bytes_max: usize) -> EventSource<R> {
         let parser = SseParser::new(bytes_max);
-        EventSource { response, parser, at: 0, last_id: String::new(), all: None }
+        EventSource { response, parser, last_number: None, at: 0, all: None }
     }
 
     /// Copies the data of the next event into `data`; says its number, or that there is none.
@@ -84,9 +84,10 @@ impl<R: HttpResponse> EventSource<R> {
             self.at += step.ate;
             if let Some(event) = step.event {
                 let mut number = None;
-                if event.id != self.last_id {
-                    number = event.id.parse().ok();
-                    event.id.clone_into(&mut self.last_id);
+                if event.is_new_id {
+                    let said = event.id.parse().ok();
+                    number = said.filter(|_| said != self.last_number);
+                    self.last_number = said;
                 }
                 data.clear();
                 data.extend_from_slice(event.data);

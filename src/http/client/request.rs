@@ -39,6 +39,8 @@ pub struct UnsendableTarget;
 pub struct RequestHead {
     /// All of it before its length; empty: there was none.
     bytes: Vec<u8>,
+    /// Lengths of what it was written from, in their order.
+    lens: [usize; 5],
 }
 
 impl RequestHead {
@@ -56,6 +58,7 @@ impl RequestHead {
         if !self.is_of(line, fields) {
             self.bytes.clear();
             write_head(&mut self.bytes, line, fields)?;
+            self.lens = Self::lens(&line.parts(), fields);
         }
         out.reserve(self.bytes.len() + ROOM);
         out.extend_from_slice(&self.bytes);
@@ -66,13 +69,36 @@ impl RequestHead {
         Ok(())
     }
 
+    /// Lengths of what differs from head to head, and that of what tells the forms of a target
+    /// apart.
+    #[inline]
+    fn lens(
+        [method, prefix, _, path, _, authority, _]: &[&str; 7],
+        f: FieldLines<'_>,
+    ) -> [usize; 5] {
+        [method.len(), prefix.len(), path.len(), authority.len(), f.lines().len()]
+    }
+
     fn is_of(&self, line: RequestLine<'_>, fields: FieldLines<'_>) -> bool {
         let parts = line.parts();
-        let mut rest = Some(&*self.bytes).filter(|bytes| !bytes.is_empty());
-        for part in parts {
-            rest = rest.and_then(|rest| rest.strip_prefix(part.as_bytes()));
+        if self.bytes.is_empty() || self.lens != Self::lens(&parts, fields) {
+            return false;
         }
-        rest == Some(fields.lines())
+        let mut at = 0;
+        let mut is_same = |part: &str, is_compared: bool| {
+            let was = self.bytes.get(at..at + part.len());
+            at += part.len();
+            !is_compared || was == Some(part.as_bytes())
+        };
+        // Of the others there is one of each length.
+        let [method, prefix, middle, path, behind, authority, _] = parts;
+        is_same(method, true)
+            && is_same(prefix, false)
+            && is_same(middle, true)
+            && is_same(path, true)
+            && is_same(behind, false)
+            && is_same(authority, true)
+            && self.bytes.ends_with(fields.lines())
     }
 }
 

@@ -3,23 +3,26 @@
 //! Law: what is received with texts filled in is what a reader makes of the same answer with those
 //! texts in it, since the texts in question are packed as they came.
 
-use std::ops::Range;
+mod write;
 
 use smallvec::SmallVec;
 
-use super::{Numbers, Received, ReceivedKind, ReceivedTask, tag};
+use super::{Numbers, Received, ReceivedKind, tag};
 use crate::model::{
     entry::{ENTRY_HEAD, Entry, NEXT},
     event::kind,
-    owned::TaskBuf,
     pack::{FIELD_HEAD, PackedFields, artifact_tag, message_tag, part_tag},
     state::{Generation, TaskState},
-    task::{ArtifactChunks, Task},
 };
+
+pub(crate) use write::ReceivedAround;
+
+/// Bytes of texts before each cut, and of all.
+type Shifts = [u32; CUTS_MAX + 1];
 
 /// Texts that a template leaves out, and places in which they stand.
 pub(crate) const TEXTS_MAX: usize = 16;
-const CUTS_MAX: usize = 32;
+const CUTS_MAX: usize = 31;
 
 /// What is packed around the texts; made once, it keeps its memory.
 #[derive(Default)]
@@ -34,6 +37,11 @@ pub(crate) struct ReceivedTemplate {
     lengths: Vec<LengthAt>,
     /// The columns of the task; `None`: it is no task.
     task: Option<TaskColumns>,
+    /// The bytes with the texts of the last time, which often are as long as the next ones: ids
+    /// are. Empty: they were too many.
+    written: Vec<u8>,
+    /// Of those texts.
+    shifts: Shifts,
 }
 
 /// Where in the bytes a text is left out.
@@ -41,6 +49,9 @@ pub(crate) struct ReceivedTemplate {
 struct Cut {
     at: u32,
     text: u8,
+    /// Where the text stands in what was written last, and its length.
+    written_at: u32,
+    written_len: u32,
 }
 
 /// A place in the bytes, and how many texts stand before it.
@@ -118,6 +129,7 @@ impl ReceivedTemplate {
         self.bytes.clear();
         self.cuts.clear();
         self.lengths.clear();
+        self.written.clear();
         self.task = None;
         (self.kind, self.numbers) = (received.kind, received.numbers);
         let mut cutter = Cutter { template: self, find };
@@ -230,7 +242,8 @@ impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
         match (self.find)(text) {
             Some(number) => {
                 let at = self.template.bytes.len() as u32;
-                self.template.cuts.push(Cut { at, text: number });
+                let (text, written_at, written_len) = (number, 0, 0);
+                self.template.cuts.push(Cut { at, text, written_at, written_len });
             }
             None => self.template.bytes.extend_from_slice(text),
         }
@@ -261,93 +274,6 @@ impl<F: FnMut(&[u8]) -> Option<u8>> Cutter<'_, F> {
             template.lengths.truncate(open);
         } else {
             template.lengths[open].cuts_end = cuts_end;
-        }
-    }
-}
-
-/// Bytes of texts before each cut, and of all.
-type Shifts = [u32; CUTS_MAX + 1];
-
-impl BytePlace {
-    fn shifted(self, shifts: &Shifts) -> u32 {
-        self.at + shifts[usize::from(self.cuts)]
-    }
-}
-
-impl ReceivedTemplate {
-    /// Writes the bytes with the texts in them.
-    fn write(&self, texts: &[&[u8]; TEXTS_MAX], out: &mut Vec<u8>) -> Shifts {
-        let (mut shifts, mut from, mut shift): (Shifts, _, _) = ([0; CUTS_MAX + 1], 0, 0);
-        out.clear();
-        for (index, cut) in self.cuts.iter().enumerate().take(CUTS_MAX) {
-            let text = texts[usize::from(cut.text) % TEXTS_MAX];
-            out.extend_from_slice(&self.bytes[from..cut.at as usize]);
-            out.extend_from_slice(text);
-            from = cut.at as usize;
-            shift += text.len() as u32;
-            shifts[index + 1] = shift;
-        }
-        out.extend_from_slice(&self.bytes[from..]);
-        for length in &self.lengths {
-            let more =
-                shifts[usize::from(length.cuts_end)] - shifts[usize::from(length.place.cuts)];
-            let at = length.place.shifted(&shifts) as usize;
-            let Some(bytes) = out[at..].first_chunk_mut() else { continue };
-            *bytes = (u32::from_le_bytes(*bytes) + more).to_le_bytes();
-        }
-        shifts
-    }
-}
-
-impl TaskColumns {
-    /// Sets the columns of a task whose log was written.
-    fn set(&self, task: &mut Task, shifts: &Shifts) {
-        let (context, entries) = (self.context.shifted(shifts), self.entries.shifted(shifts));
-        (task.id_len, task.context_len) = (context as u16, (entries - context) as u16);
-        (task.generation, task.state) = (self.generation, self.state);
-        (task.is_answered, task.messages) = (self.is_answered, self.messages);
-        (task.seq, task.base_seq) = (self.seq, 0);
-        (task.dead_bytes, task.compactions) = (0, 0);
-        (task.trimmed_at, task.repeats_at) = (0, 0);
-        task.status_at = self.status.shifted(shifts);
-        task.artifacts.clear();
-        for place in &self.artifacts {
-            let first = place.shifted(shifts);
-            task.artifacts.push(ArtifactChunks { first, last: first });
-        }
-    }
-}
-
-impl Received {
-    /// Forgets everything, and takes what the template says with these texts: what stands at `span`
-    /// in the bytes that were read. `at_ms`: when the status changed, if that is told anew.
-    pub(crate) fn fill(
-        &mut self,
-        template: &ReceivedTemplate,
-        texts: &[&[u8]; TEXTS_MAX],
-        at_ms: Option<u64>,
-        span: Range<usize>,
-    ) {
-        (self.kind, self.numbers, self.span) = (template.kind, template.numbers, span);
-        let Some(columns) = &template.task else {
-            self.tasks_len = 0;
-            self.numbers.at_ms = at_ms.unwrap_or(self.numbers.at_ms);
-            template.write(texts, &mut self.fields);
-            return;
-        };
-        self.fields.clear();
-        if self.tasks.is_empty() {
-            self.tasks.push(ReceivedTask { task: TaskBuf::empty(), metadata: Vec::new() });
-        }
-        self.tasks_len = 1;
-        let ReceivedTask { task, metadata } = &mut self.tasks[0];
-        metadata.clear();
-        let shifts = template.write(texts, &mut task.task.log);
-        columns.set(&mut task.task, &shifts);
-        task.seq = u64::from(columns.seq);
-        if let Some(at_ms) = at_ms {
-            let at = task.task.status_at as usize + ENTRY_HEAD;
-            task.task.log[at..at + size_of::<u64>()].copy_from_slice(&at_ms.to_le_bytes());
         }
     }
 }

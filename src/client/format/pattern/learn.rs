@@ -73,7 +73,6 @@ enum StringRole {
 /// All strings of a document but names of members, in their order.
 struct Strings<'p> {
     found: SmallVec<[FoundString<'p>; 32]>,
-    answers: Answers,
     /// When the status changed, if that can be told anew.
     at_ms: Option<u64>,
     rpc_id: Option<u64>,
@@ -90,13 +89,12 @@ impl AnswerPatterns {
         (data, document): (&[u8], Value<'_>),
         received: &Received,
     ) {
-        let at_ms = match answers {
-            Answers::Call(_) => received.task().map(|task| task.status().at_ms),
-            Answers::Item(_) => None,
+        let at_ms = match received.status_update() {
+            Some(update) => Some(update.at_ms),
+            None => received.task().map(|task| task.status().at_ms),
         };
         let at_ms = at_ms.filter(|at_ms| *at_ms != 0);
-        let mut strings =
-            Strings { found: SmallVec::new(), answers, at_ms, rpc_id, is_respelled: false };
+        let mut strings = Strings { found: SmallVec::new(), at_ms, rpc_id, is_respelled: false };
         strings.visit(document, b"", 0, false);
         if strings.is_respelled || strings.found.len() > STRINGS_MAX {
             return;
@@ -139,17 +137,14 @@ impl<'p> Strings<'p> {
 
     fn string(&mut self, value: Value<'p>, name: &'p [u8], depth: usize, is_opaque: bool) {
         let string = value.string_raw().unwrap_or_default();
-        let is_item = matches!(self.answers, Answers::Item(_));
         let is_number = string.len() <= NUMBER_DIGITS_MAX && string.iter().all(u8::is_ascii_digit);
         self.is_respelled |= value.has_escapes() && name != b"text" && !is_opaque;
         let role = match (name, self.rpc_id) {
-            // An item says the id of its call as it stands.
-            (b"id", Some(_)) if depth == 1 && is_item => StringRole::Fixed,
             (b"id", Some(rpc_id)) if depth == 1 && is_id(value, rpc_id) => StringRole::RpcId,
             _ if is_opaque || string.is_empty() || is_number => StringRole::Fixed,
             (b"text", _) => StringRole::Text(TextRule::Any),
             (b"timestamp", _) if self.is_time(value) => StringRole::Time,
-            (name, _) if !is_item && NAMES.contains(&name) => StringRole::Text(TextRule::Name),
+            (name, _) if NAMES.contains(&name) => StringRole::Text(TextRule::Name),
             _ => StringRole::Fixed,
         };
         let name = if is_opaque { b"" } else { name };
@@ -225,7 +220,7 @@ impl AnswerPattern {
             };
             self.around.extend_from_slice(&data[from..*at]);
             from = at + string.len();
-            self.gaps.push(TextGap { at: self.around.len(), text });
+            self.gaps.push(TextGap { at: self.around.len(), text, len: string.len() });
             for (edge, place) in [span.start, span.end].into_iter().zip(&mut self.span) {
                 if from <= edge {
                     *place = (place.0 - string.len(), place.1 + 1);
@@ -233,8 +228,21 @@ impl AnswerPattern {
             }
         }
         self.around.extend_from_slice(&data[from..]);
+        self.only_text = self.only_text();
         let around = self.around.len() + self.received.around_bytes();
         let is_small = around <= AROUND_BYTES_MAX && self.gaps.len() <= GAPS_MAX;
         (is_small && !self.gaps.is_empty()).then_some(())
+    }
+
+    /// The text that may be anything, if there is one and it stands once.
+    fn only_text(&self) -> Option<u8> {
+        let any = |gap: &TextGap| match gap.text {
+            GapText::First(text, TextRule::Any) => Some(text),
+            GapText::First(..) | GapText::Again(_) | GapText::RpcId | GapText::Time => None,
+        };
+        let mut texts = self.gaps.iter().filter_map(any);
+        let (text, None) = (texts.next()?, texts.next()) else { return None };
+        let is_again = |gap: &TextGap| matches!(gap.text, GapText::Again(again) if again == text);
+        (!self.gaps.iter().any(is_again)).then_some(text)
     }
 }

@@ -1,0 +1,75 @@
+//! The item of a stream that was read last, for the next one, which mostly has another text and
+//! nothing else.
+
+use crate::{
+    client::format::Format,
+    json,
+    model::{
+        Received,
+        received::{ReceivedAround, ReceivedTemplate},
+    },
+};
+
+use super::FoundTexts;
+
+/// An item but for its text.
+#[derive(Default)]
+pub(super) struct LastItem {
+    /// How the server is spoken to, and the id of the call; `None`: there is no item.
+    of: Option<(Format, u64)>,
+    /// The bytes before the text, and those behind it.
+    before: Vec<u8>,
+    after: Vec<u8>,
+    /// Bytes before the result, and behind it.
+    start: usize,
+    behind: usize,
+    received: ReceivedAround,
+}
+
+impl LastItem {
+    /// Reads an item that is this one with another text. `None`: it is another one, and nothing
+    /// was received.
+    #[inline]
+    pub fn read(
+        &self,
+        (format, rpc_id): (&Format, u64),
+        data: &[u8],
+        received: &mut Received,
+    ) -> Option<()> {
+        let (of, id) = self.of.as_ref()?;
+        if *id != rpc_id || !of.is_same(format) {
+            return None;
+        }
+        let text = data.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?;
+        json::is_text(text).then_some(())?;
+        received.fill_around(&self.received, text, self.start..data.len() - self.behind);
+        Some(())
+    }
+
+    /// Takes the place of this one what was just received of a template, in which `text` may be
+    /// anything, if that stands in one place.
+    pub fn take(
+        &mut self,
+        (format, rpc_id): (&Format, u64),
+        data: &[u8],
+        (template, text): (&ReceivedTemplate, u8),
+        found: &FoundTexts<'_>,
+        received: &Received,
+    ) {
+        self.of = None;
+        let len = found.texts[usize::from(text) % found.texts.len()].len();
+        let (before, rest) = data.split_at(found.text_at);
+        let behind = data.len() - found.span.end;
+        // The result is what the text stands in.
+        let is_inside = found.span.start <= before.len() && rest.len() >= len + behind;
+        if !is_inside || !template.around(text, received, &mut self.received) {
+            return;
+        }
+        self.before.clear();
+        self.before.extend_from_slice(before);
+        self.after.clear();
+        self.after.extend_from_slice(&rest[len..]);
+        (self.start, self.behind) = (found.span.start, behind);
+        self.of = Some((*format, rpc_id));
+    }
+}
