@@ -6,10 +6,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "support/prepared.rs"]
+mod prepared;
+
 use std::{process::Command, sync::Arc, task::Waker};
 
 use peregrine::{
     agent::echo::Echo,
+    client::SendRequest,
     engine::{Conn, Cx, Engine, Setup, Start, Worker},
     json::Source,
     service::{Entropy, Now, Peer},
@@ -41,6 +45,10 @@ const CASES: &[(&str, u64, u64)] = &[
     ("rest_get", 4_006, 1),
     // Sixteen tasks in turn: every target is a new one.
     ("rest_get_any", 4_307, 16),
+    // The client: its request written and its answer read, without a socket.
+    ("client_send", 6_000, 1),
+    ("client_get", 6_000, 1),
+    ("client_stream_100", 150_000, 1),
 ];
 
 const TEXT: &str = "Please summarise the attached quarterly numbers and tell me which region grew \
@@ -106,6 +114,9 @@ fn message(method: &str, text: &str) -> String {
         r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"message":{{"messageId":"0123456789abcdef","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}}}}}"#
     )
 }
+
+const CARD: &[u8] = b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: 127.0.0.1:3000\r\n\
+    Accept: application/json\r\n\r\n";
 
 const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nUpgrade: websocket\r\n\
     Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
@@ -174,6 +185,15 @@ impl Bench {
         assert!(self.out.starts_with(self.begins), "{}", self.text());
     }
 
+    /// Head and content of the answer to a request.
+    fn answer(&mut self, request: Vec<u8>) -> (String, String) {
+        let (mut input, length) = with_room(request);
+        self.round(&mut input, length);
+        let text = self.text();
+        let (head, content) = text.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), content.to_owned())
+    }
+
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.out).into_owned()
     }
@@ -185,6 +205,64 @@ impl Bench {
         let at = text.find(r#""task":{"id":""#).expect("a task") + 14;
         text[at..at + 36].to_owned()
     }
+}
+
+/// What the client does with answers that the engine gave, `count` times.
+fn run_client(case: &str, count: u64) {
+    let mut bench = Bench::new();
+    let id = bench.task_id();
+    let (_, card) = bench.answer(CARD.to_vec());
+    let transport = prepared::Prepared::default();
+    let client = prepared::client(&transport, &card);
+    let (text, stream) = (SendRequest::text(TEXT), SendRequest::text("stream:100"));
+    let (media, request) = match case {
+        "client_send" => ("application/json", message("SendMessage", TEXT)),
+        "client_get" => ("application/json", get("GetTask", &id)),
+        "client_stream_100" => ("text/event-stream", message("SendStreamingMessage", "stream:100")),
+        other => panic!("no case {other}"),
+    };
+    // The client's ids are strings.
+    let (envelope, rest) = request.split_once(",\"method\"").unwrap();
+    let (version, _) = envelope.split_once("\"id\"").unwrap();
+    let (head, content) =
+        bench.answer(post(&format!(r#"{version}"id":"{}","method"{rest}"#, prepared::ID)));
+    let is_chunked = head.contains("Transfer-Encoding: chunked");
+    transport.answer(media, &if is_chunked { without_chunks(&content) } else { content });
+    for _ in 0..count {
+        match case {
+            "client_send" => {
+                let answer = prepared::now(client.send(&text)).unwrap();
+                assert!(answer.task().is_some());
+            }
+            "client_get" => {
+                let answer = prepared::now(client.get_task(&*id, None)).unwrap();
+                assert!(answer.task().is_some());
+            }
+            _ => {
+                let mut stream = prepared::now(client.stream(&stream)).unwrap();
+                let mut events = 0;
+                while let Some(event) = prepared::now(stream.next()) {
+                    event.unwrap();
+                    events += 1;
+                }
+                assert_eq!(events, 101);
+            }
+        }
+    }
+}
+
+/// The content of a chunked body.
+fn without_chunks(body: &str) -> String {
+    let (mut content, mut rest) = (String::new(), body);
+    while let Some((size, behind)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        content.push_str(&behind[..size]);
+        rest = behind[size..].strip_prefix("\r\n").unwrap();
+        if size == 0 {
+            break;
+        }
+    }
+    content
 }
 
 /// A block of room behind the input, and the length of the input.
@@ -199,6 +277,9 @@ fn get(method: &str, id: &str) -> String {
 }
 
 fn run(case: &str, count: u64) {
+    if case.starts_with("client_") {
+        return run_client(case, count);
+    }
     let mut bench = Bench::new();
     let id = bench.task_id();
     let (input, expected) = match case {
@@ -218,12 +299,7 @@ fn run(case: &str, count: u64) {
         }
         "stream_3" => (send("SendStreamingMessage", "stream:3"), "\r\n0\r\n\r\n"),
         "stream_100" => (send("SendStreamingMessage", "stream:100"), "\r\n0\r\n\r\n"),
-        "card" => (
-            b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nAccept: \
-              application/json\r\n\r\n"
-                .to_vec(),
-            "supportedInterfaces",
-        ),
+        "card" => (CARD.to_vec(), "supportedInterfaces"),
         "send_v03" => {
             let body = format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"message/send","params":{{"message":{{"kind":"message","messageId":"0123456789abcdef","role":"user","parts":[{{"kind":"text","text":"{TEXT}"}}]}}}}}}"#

@@ -371,7 +371,10 @@ fn an_exchange_of_a_client_allocates_nothing() {
     let mut event = || {
         let stream = b"id: 7\ndata: {\"a\":1}\n\n: keep-alive\n\n";
         let step = events.advance(stream).unwrap();
-        assert_eq!(step.event.map(|event| (event.data, event.id)), Some((&b"{\"a\":1}"[..], "7")));
+        assert_eq!(
+            step.event.map(|event| (event.data, event.id)),
+            Some((&b"{\"a\":1}"[..], &b"7"[..]))
+        );
         let ate = step.ate;
         assert_eq!(events.advance(&stream[ate..]).unwrap().event, None);
     };

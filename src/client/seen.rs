@@ -230,8 +230,8 @@ impl Seen {
             && id_field == self.last.0
             && let Some(seen) = self.artifacts.get_mut(self.last.1)
         {
-            return match artifact.lone_part(id_field) {
-                Some(part) => seen.add(part),
+            return match artifact.lone_part_field(id_field) {
+                Some(field) => seen.add_field(field),
                 None => artifact.parts().for_each(|part| seen.add(part)),
             };
         }
@@ -271,9 +271,15 @@ impl Seen {
 
 impl SeenArtifact {
     fn add(&mut self, part: Part<'_>) {
-        self.parts += 1;
-        self.hasher.write_usize(part.packed().len());
+        let [a, b, c, d] = (part.packed().len() as u32).to_le_bytes();
+        self.add_field(&[artifact_tag::PART, a, b, c, d]);
         self.hasher.write(part.packed());
+    }
+
+    /// The same for a part as a field of an artifact, tag and length included.
+    fn add_field(&mut self, field: &[u8]) {
+        self.parts += 1;
+        self.hasher.write(field);
     }
 
     /// True when the first of these parts are the ones that were seen.

@@ -162,7 +162,12 @@ impl<T: Transport> ClientStream<T> {
                 self.take_up().await?;
                 continue;
             }
-            match self.read().await {
+            let ClientStream { source, endpoint, written, scratch, .. } = self;
+            let read = match source.next_at_hand(endpoint, *written, scratch) {
+                Some(read) => read,
+                None => self.read().await,
+            };
+            match read {
                 Ok(SourceRead::Item(number)) => {
                     if let Some(shown) = self.take(number)? {
                         return Ok(Some(shown));

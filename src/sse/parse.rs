@@ -33,8 +33,8 @@ pub struct SseEvent<'p> {
     pub kind: &'p str,
     /// The data lines joined by LF; what is not UTF-8 in it is as it came.
     pub data: &'p [u8],
-    /// The last event id the stream has set so far, empty when none.
-    pub id: &'p str,
+    /// The last event id the stream has set so far, empty when none; as it came, as the data is.
+    pub id: &'p [u8],
     /// True: it was set since the event before, and to another one than was in force.
     pub is_new_id: bool,
 }
@@ -57,7 +57,7 @@ pub struct ParsedStep<'p> {
 /// let mut parser = peregrine::sse::SseParser::new(1024);
 /// let step = parser.advance(b"id: 1\ndata: a\ndata: b\n\nda")?;
 /// let event = step.event.unwrap();
-/// assert_eq!((event.kind, event.data, event.id), ("message", &b"a\nb"[..], "1"));
+/// assert_eq!((event.kind, event.data, event.id), ("message", &b"a\nb"[..], &b"1"[..]));
 /// assert!(event.is_new_id);
 /// assert_eq!(step.ate, 23);
 /// # Ok::<(), peregrine::sse::SseError>(())
@@ -70,9 +70,9 @@ pub struct SseParser {
     data: Vec<u8>,
     kind: String,
     /// Set by `id` fields, takes effect when an event ends.
-    id_next: String,
+    id_next: Vec<u8>,
     sets_id: bool,
-    id: String,
+    id: Vec<u8>,
     /// The id has changed since the last event.
     is_new_id: bool,
     retry_ms: Option<u64>,
@@ -94,9 +94,9 @@ impl SseParser {
             line: Vec::new(),
             data: Vec::new(),
             kind: String::new(),
-            id_next: String::new(),
+            id_next: Vec::new(),
             sets_id: false,
-            id: String::new(),
+            id: Vec::new(),
             is_new_id: false,
             retry_ms: None,
             after_cr: false,
@@ -186,8 +186,9 @@ impl SseParser {
         if id_line.max(data_line) > self.bytes_max {
             return None;
         }
-        if !id.is_empty() && id != self.id.as_bytes() {
-            replace(&mut self.id, id);
+        if !id.is_empty() && id != self.id {
+            self.id.clear();
+            self.id.extend_from_slice(id);
             self.is_new_id = true;
         }
         Some((input.len() - rest.len(), data))
@@ -196,7 +197,7 @@ impl SseParser {
     /// The last event id in force: what to send as `Last-Event-ID` when connecting again.
     #[must_use]
     #[cfg_attr(not(feature = "internals"), allow(dead_code))]
-    pub fn last_event_id(&self) -> &str {
+    pub fn last_event_id(&self) -> &[u8] {
         &self.id
     }
 
@@ -275,7 +276,7 @@ impl SseParser {
             // "If the field value does not contain U+0000 NULL"
             b"id" if !value.contains(&0) => {
                 self.sets_id = true;
-                replace(&mut self.id_next, value);
+                value.clone_into(&mut self.id_next);
             }
             // "If the field value consists of only ASCII digits"
             b"retry" if value.iter().all(u8::is_ascii_digit) => {
@@ -340,7 +341,8 @@ mod tests {
                     Ok(ParsedStep { ate, event }) => {
                         seen.extend(event.map(|e| {
                             let data = String::from_utf8_lossy(e.data).into_owned();
-                            (e.kind.into(), data, e.id.into())
+                            let id = String::from_utf8_lossy(e.id).into_owned();
+                            (e.kind.into(), data, id)
                         }));
                         left = &left[ate..];
                     }
@@ -406,10 +408,10 @@ mod tests {
                 while !left.is_empty() {
                     let step = parser.advance(left).unwrap();
                     if let Some(event) = step.event {
-                        let is_new = event.id.as_bytes() != before;
+                        let is_new = event.id != before;
                         assert!(event.is_new_id || !is_new, "{seen} by {size}");
                         seen.push(if event.is_new_id { 'n' } else { '-' });
-                        before = event.id.as_bytes().to_vec();
+                        before = event.id.to_vec();
                     }
                     left = &left[step.ate..];
                 }
@@ -459,7 +461,7 @@ mod tests {
             assert_eq!(parser.advance(line), Ok(ParsedStep { ate: line.len(), event: None }));
             assert_eq!(parser.retry_ms(), retry);
         }
-        assert_eq!(parser.last_event_id(), "");
+        assert_eq!(parser.last_event_id(), b"");
     }
 
     #[test]

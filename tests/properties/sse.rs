@@ -23,7 +23,7 @@ fn read<'b>(pieces: impl Iterator<Item = &'b [u8]>, max: usize) -> (Vec<Seen>, O
             assert!(step.ate > 0 && (step.event.is_some() || step.ate == left.len()));
             seen.extend(step.event.map(|e| {
                 let data = String::from_utf8_lossy(e.data).into_owned();
-                (e.kind.into(), data, e.id.into())
+                (e.kind.into(), data, String::from_utf8_lossy(e.id).into_owned())
             }));
             left = &left[step.ate..];
         }

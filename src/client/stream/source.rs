@@ -43,12 +43,12 @@ pub(super) enum SourceRead {
     Poll,
 }
 
-/// What was read of server-sent events.
-enum EventRead {
-    /// An event, whose data was copied. `is_unclosed`: the response ended before the event did.
-    Event { number: Option<u64>, is_error: bool, is_unclosed: bool },
-    /// All of them.
-    End,
+/// An event, whose data was copied.
+struct CopiedEvent {
+    number: Option<u64>,
+    is_error: bool,
+    /// The response ended before the event did.
+    is_unclosed: bool,
 }
 
 /// Server-sent events on their way.
@@ -70,33 +70,20 @@ impl<R: HttpResponse> EventSource<R> {
         EventSource { response, parser, last_number: None, at: 0, all: None }
     }
 
-    /// Copies the data of the next event into `data`; says its number, or that there is none.
-    /// `input`: what was read together, empty at first.
+    /// Copies the data of the next event into `data`; `None`: there are no more. `input`: what was
+    /// read together, empty at first.
     fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
         input: &mut Vec<u8>,
         data: &mut Vec<u8>,
-    ) -> Poll<Result<EventRead, ClientError>> {
+    ) -> Poll<Result<Option<CopiedEvent>, ClientError>> {
         loop {
-            let rest = input.get(self.at..).unwrap_or_default();
-            let step = self.parser.advance(rest).map_err(|_| too_large())?;
-            self.at += step.ate;
-            if let Some(event) = step.event {
-                let mut number = None;
-                if event.is_new_id {
-                    let said = event.id.parse().ok();
-                    number = said.filter(|_| said != self.last_number);
-                    self.last_number = said;
-                }
-                data.clear();
-                data.extend_from_slice(event.data);
-                let is_error = event.kind == "error";
-                let is_unclosed = self.all.is_some_and(|all| self.at > all);
-                return Poll::Ready(Ok(EventRead::Event { number, is_error, is_unclosed }));
+            if let Some(event) = self.next_of(input, data)? {
+                return Poll::Ready(Ok(Some(event)));
             }
             if self.all.is_some() {
-                return Poll::Ready(Ok(EventRead::End));
+                return Poll::Ready(Ok(None));
             }
             input.clear();
             self.at = 0;
@@ -107,6 +94,41 @@ impl<R: HttpResponse> EventSource<R> {
             }
         }
     }
+
+    /// The same for an event that has come; `None`: all of the input was read.
+    #[inline]
+    fn next_of(
+        &mut self,
+        input: &[u8],
+        data: &mut Vec<u8>,
+    ) -> Result<Option<CopiedEvent>, ClientError> {
+        let rest = input.get(self.at..).unwrap_or_default();
+        let step = self.parser.advance(rest).map_err(|_| too_large())?;
+        self.at += step.ate;
+        let Some(event) = step.event else { return Ok(None) };
+        let mut number = None;
+        if event.is_new_id {
+            let said = decimal_number(event.id);
+            number = said.filter(|_| said != self.last_number);
+            self.last_number = said;
+        }
+        data.clear();
+        data.extend_from_slice(event.data);
+        let is_error = event.kind == "error";
+        let is_unclosed = self.all.is_some_and(|all| self.at > all);
+        Ok(Some(CopiedEvent { number, is_error, is_unclosed }))
+    }
+}
+
+/// The number that an id is, if it is one.
+fn decimal_number(id: &[u8]) -> Option<u64> {
+    if id.is_empty() {
+        return None;
+    }
+    id.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
 }
 
 #[cold]
@@ -163,24 +185,50 @@ impl<T: Transport> EventOrigin<T> {
                 }
             }
             EventOrigin::Events(events) => {
-                let CallBuffers { buffers, said, input, .. } = scratch;
-                let ReplyBuf { body, received, .. } = &mut **said;
-                match poll_fn(|cx| events.poll_next(cx, input, body)).await? {
-                    EventRead::End => {
+                let CallBuffers { said, input, .. } = scratch;
+                let next = poll_fn(|cx| events.poll_next(cx, input, &mut said.body));
+                match next.await? {
+                    Some(event) => read_event(&event, endpoint, written, scratch),
+                    None => {
                         *self = EventOrigin::Nowhere;
                         Ok(SourceRead::End)
-                    }
-                    EventRead::Event { number, is_error, is_unclosed } => {
-                        let (format, id) = (&endpoint.format, written.rpc_id);
-                        match format.read_item(buffers, id, body, is_error, received) {
-                            Ok(()) => Ok(SourceRead::Item(number)),
-                            // Half an event, at the end of the stream.
-                            Err(CallError::Unreadable(_)) if is_unclosed => Ok(SourceRead::End),
-                            Err(error) => Err(error.into()),
-                        }
                     }
                 }
             }
         }
+    }
+
+    /// Reads the next item into the scratch if it has come already, as most do with others. `None`:
+    /// it is to be waited for.
+    #[inline]
+    pub fn next_at_hand(
+        &mut self,
+        endpoint: &AgentEndpoint,
+        written: Written,
+        scratch: &mut CallBuffers,
+    ) -> Option<Result<SourceRead, ClientError>> {
+        let EventOrigin::Events(events) = self else { return None };
+        match events.next_of(&scratch.input, &mut scratch.said.body) {
+            Ok(event) => event.map(|event| read_event(&event, endpoint, written, scratch)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// Reads an event, whose data is in the scratch, into it.
+#[inline]
+fn read_event(
+    event: &CopiedEvent,
+    endpoint: &AgentEndpoint,
+    written: Written,
+    scratch: &mut CallBuffers,
+) -> Result<SourceRead, ClientError> {
+    let CallBuffers { buffers, said, .. } = scratch;
+    let ReplyBuf { body, received, .. } = &mut **said;
+    match endpoint.format.read_item(buffers, written.rpc_id, body, event.is_error, received) {
+        Ok(()) => Ok(SourceRead::Item(event.number)),
+        // Half an event, at the end of the stream.
+        Err(CallError::Unreadable(_)) if event.is_unclosed => Ok(SourceRead::End),
+        Err(error) => Err(error.into()),
     }
 }
