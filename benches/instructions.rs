@@ -6,18 +6,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[path = "support/prepared.rs"]
-mod prepared;
+#[path = "support/counted.rs"]
+mod counted;
+#[path = "support/engine.rs"]
+mod engine;
 
-use std::{process::Command, sync::Arc, task::Waker};
-
-use peregrine::{
-    agent::echo::Echo,
-    client::SendRequest,
-    engine::{Conn, Cx, Engine, Setup, Start, Worker},
-    json::Source,
-    service::{Entropy, Now, Peer},
-};
+use engine::{Bench, CARD, TEXT, get, message, post, send, with_room};
 
 /// Case, instructions per request at most, requests in one input.
 ///
@@ -45,32 +39,7 @@ const CASES: &[(&str, u64, u64)] = &[
     ("rest_get", 4_006, 1),
     // Sixteen tasks in turn: every target is a new one.
     ("rest_get_any", 4_307, 16),
-    // The client: its request written and its answer read, without a socket.
-    ("client_send", 6_000, 1),
-    ("client_get", 6_000, 1),
-    ("client_stream_100", 150_000, 1),
 ];
-
-const TEXT: &str = "Please summarise the attached quarterly numbers and tell me which region grew \
-                    the fastest this year.";
-
-struct Counter(u128);
-
-impl Entropy for Counter {
-    fn bits(&mut self) -> u128 {
-        self.0 = self.0.wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).wrapping_add(1);
-        self.0
-    }
-}
-
-fn post(body: &str) -> Vec<u8> {
-    format!(
-        "POST / HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nContent-Type: application/json\r\nAccept: \
-         application/json, text/event-stream\r\nA2A-Version: 1.0\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
-}
 
 /// The same with some more lines, in which [`ANOTHER`] is to be replaced.
 fn post_with(lines: &str, body: &str) -> Vec<u8> {
@@ -105,23 +74,6 @@ fn rest(line: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn send(method: &str, text: &str) -> Vec<u8> {
-    post(&message(method, text))
-}
-
-fn message(method: &str, text: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"message":{{"messageId":"0123456789abcdef","role":"ROLE_USER","parts":[{{"text":"{text}"}}]}}}}}}"#
-    )
-}
-
-const CARD: &[u8] = b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: 127.0.0.1:3000\r\n\
-    Accept: application/json\r\n\r\n";
-
-const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:3000\r\nUpgrade: websocket\r\n\
-    Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-    Sec-WebSocket-Version: 13\r\nA2A-Version: 1.0\r\n\r\n";
-
 /// A text message as a client sends it (RFC 6455 §5.3), of 126 bytes to 64 KiB or shorter.
 fn masked(text: &str) -> Vec<u8> {
     let key = [0x37, 0xfa, 0x21, 0x3d];
@@ -134,152 +86,7 @@ fn masked(text: &str) -> Vec<u8> {
     frame
 }
 
-struct Bench {
-    engine: Arc<Engine>,
-    worker: Worker,
-    conn: Conn,
-    out: Vec<u8>,
-    /// What every answer begins with.
-    begins: &'static [u8],
-}
-
-const NOW: Now = Now { mono_ms: 1, unix_ms: 1_790_000_000_000 };
-
-impl Bench {
-    fn new() -> Bench {
-        let agents: Vec<(_, Arc<dyn peregrine::agent::Agent>)> =
-            vec![(Echo::profile(), Arc::new(Echo))];
-        let setup = Setup { agents, ..Setup::default() };
-        let base_url = "http://127.0.0.1:3000".to_owned();
-        let start = Start { secret: 7, unix_ms: || 1_790_000_000_000, workers: 1, base_url };
-        let engine = setup.build(start).unwrap();
-        let worker = Worker::new(0, engine.limits(), Box::new(Counter(1)));
-        let (conn, out) = (Conn::new(NOW), Vec::with_capacity(1 << 20));
-        Bench { engine, worker, conn, out, begins: b"HTTP/1.1 200 OK\r\n" }
-    }
-
-    /// The same on a WebSocket.
-    fn upgrade(&mut self) {
-        self.begins = b"HTTP/1.1 101 ";
-        let (mut input, length) = with_room(UPGRADE.to_vec());
-        self.round(&mut input, length);
-        // Text, whole, not masked.
-        self.begins = b"\x81";
-    }
-
-    /// One `advance` with the first `length` bytes of `input`; behind them there is room, as in
-    /// the driver's buffers.
-    fn round(&mut self, input: &mut [u8], length: usize) {
-        self.out.clear();
-        let mut cx = Cx {
-            engine: &self.engine,
-            worker: &mut self.worker,
-            now: NOW,
-            wake: Waker::noop(),
-            out: &mut self.out,
-            unsent: 0,
-            peer: Peer::default(),
-        };
-        let progress = self.conn.advance(&mut cx, Source::roomy(input, length), false);
-        assert_eq!(progress.consumed, length);
-        assert!(self.out.starts_with(self.begins), "{}", self.text());
-    }
-
-    /// Head and content of the answer to a request.
-    fn answer(&mut self, request: Vec<u8>) -> (String, String) {
-        let (mut input, length) = with_room(request);
-        self.round(&mut input, length);
-        let text = self.text();
-        let (head, content) = text.split_once("\r\n\r\n").unwrap();
-        (head.to_owned(), content.to_owned())
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.out).into_owned()
-    }
-
-    fn task_id(&mut self) -> String {
-        let (mut input, length) = with_room(send("SendMessage", TEXT));
-        self.round(&mut input, length);
-        let text = self.text();
-        let at = text.find(r#""task":{"id":""#).expect("a task") + 14;
-        text[at..at + 36].to_owned()
-    }
-}
-
-/// What the client does with answers that the engine gave, `count` times.
-fn run_client(case: &str, count: u64) {
-    let mut bench = Bench::new();
-    let id = bench.task_id();
-    let (_, card) = bench.answer(CARD.to_vec());
-    let transport = prepared::Prepared::default();
-    let client = prepared::client(&transport, &card);
-    let (text, stream) = (SendRequest::text(TEXT), SendRequest::text("stream:100"));
-    let (media, request) = match case {
-        "client_send" => ("application/json", message("SendMessage", TEXT)),
-        "client_get" => ("application/json", get("GetTask", &id)),
-        "client_stream_100" => ("text/event-stream", message("SendStreamingMessage", "stream:100")),
-        other => panic!("no case {other}"),
-    };
-    // The client's ids are strings.
-    let (envelope, rest) = request.split_once(",\"method\"").unwrap();
-    let (version, _) = envelope.split_once("\"id\"").unwrap();
-    let (head, content) =
-        bench.answer(post(&format!(r#"{version}"id":"{}","method"{rest}"#, prepared::ID)));
-    let is_chunked = head.contains("Transfer-Encoding: chunked");
-    transport.answer(media, &if is_chunked { without_chunks(&content) } else { content });
-    for _ in 0..count {
-        match case {
-            "client_send" => {
-                let answer = prepared::now(client.send(&text)).unwrap();
-                assert!(answer.task().is_some());
-            }
-            "client_get" => {
-                let answer = prepared::now(client.get_task(&*id, None)).unwrap();
-                assert!(answer.task().is_some());
-            }
-            _ => {
-                let mut stream = prepared::now(client.stream(&stream)).unwrap();
-                let mut events = 0;
-                while let Some(event) = prepared::now(stream.next()) {
-                    event.unwrap();
-                    events += 1;
-                }
-                assert_eq!(events, 101);
-            }
-        }
-    }
-}
-
-/// The content of a chunked body.
-fn without_chunks(body: &str) -> String {
-    let (mut content, mut rest) = (String::new(), body);
-    while let Some((size, behind)) = rest.split_once("\r\n") {
-        let size = usize::from_str_radix(size, 16).unwrap();
-        content.push_str(&behind[..size]);
-        rest = behind[size..].strip_prefix("\r\n").unwrap();
-        if size == 0 {
-            break;
-        }
-    }
-    content
-}
-
-/// A block of room behind the input, and the length of the input.
-fn with_room(mut input: Vec<u8>) -> (Vec<u8>, usize) {
-    let length = input.len();
-    input.resize(length + 64, 0);
-    (input, length)
-}
-
-fn get(method: &str, id: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":2,"method":"{method}","params":{{"id":"{id}"}}}}"#)
-}
-
 fn run(case: &str, count: u64) {
-    if case.starts_with("client_") {
-        return run_client(case, count);
-    }
     let mut bench = Bench::new();
     let id = bench.task_id();
     let (input, expected) = match case {
@@ -344,37 +151,6 @@ fn run(case: &str, count: u64) {
     assert!(bench.text().contains(expected), "{}", bench.text());
 }
 
-/// Instructions of a whole run of `count` rounds, as callgrind says them.
-fn instructions(case: &str, count: u64) -> u64 {
-    let me = std::env::current_exe().expect("own path");
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(me)
-        .args([case, &count.to_string()])
-        .output()
-        .expect("valgrind is installed");
-    let log = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{log}");
-    let line = log.lines().find(|line| line.contains("Collected :")).expect("a count");
-    line.rsplit(' ').next().and_then(|count| count.parse().ok()).expect("a number")
-}
-
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    if let [case, count] = &args[..] {
-        return run(case, count.parse().expect("a count"));
-    }
-    let mut above = 0;
-    for &(case, ceiling, requests) in CASES {
-        if args.first().is_some_and(|only| only != case) {
-            continue;
-        }
-        let (few, many) = (100, 600);
-        let spent = instructions(case, many) - instructions(case, few);
-        let each = spent / (many - few) / requests;
-        let verdict = if each <= ceiling { "ok" } else { "ABOVE" };
-        above += u32::from(each > ceiling);
-        println!("{case:20} {each:>8} instructions per request (ceiling {ceiling}) {verdict}");
-    }
-    assert_eq!(above, 0, "cases above their ceilings");
+    counted::main(CASES, run);
 }

@@ -159,8 +159,7 @@ fn not_plain(word: u64) -> u64 {
 
 #[inline(always)]
 fn is_plain(byte: u8) -> bool {
-    // As signed numbers, those that are not ASCII are below 0.
-    (byte as i8 >= b' ' as i8) & (byte != b'"') & (byte != b'\\')
+    (b' '..0x80).contains(&byte) & (byte != b'"') & (byte != b'\\')
 }
 
 #[cfg(test)]
