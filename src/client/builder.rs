@@ -6,7 +6,10 @@ use crate::{dialect::version::ProtocolVersion, http::FieldLinesBuf};
 
 use super::{
     Binding, Client, ClientError, ClientErrorKind, ClientLimits, HttpUrl, Transport,
-    card::{AgentCard, CardFreshness, ChooseError, ChosenInterface, Preferences, choose},
+    card::{
+        AgentCard, CardFreshness, CardKeys, ChooseError, ChosenInterface, Preferences,
+        check_signed, choose,
+    },
     client::SharedClient,
     credentials::{Credentials, TokenCache, check_fields, plan},
     discover,
@@ -53,6 +56,8 @@ pub struct ClientBuilder {
     pub(super) extensions: Vec<String>,
     pub(super) fields: FieldLinesBuf,
     pub(super) credentials: Credentials,
+    /// One of these has signed each card.
+    pub(super) card_keys: Option<CardKeys>,
 }
 
 impl ClientBuilder {
@@ -99,6 +104,15 @@ impl ClientBuilder {
         self
     }
 
+    /// The keys of who signs the agent's card (A2A 1.0 §8.4). A card that none of them has signed
+    /// is refused by `CardSignature`, wherever it is read: at discovery, when it is asked for
+    /// again, and the one for callers who say who they are. Without keys, signed or not is one.
+    #[must_use]
+    pub fn card_keys(mut self, keys: CardKeys) -> ClientBuilder {
+        self.card_keys = Some(keys);
+        self
+    }
+
     /// What a server may take of the client.
     #[must_use]
     pub fn limits(mut self, limits: ClientLimits) -> ClientBuilder {
@@ -141,7 +155,7 @@ impl ClientBuilder {
     /// it came from at last.
     ///
     /// # Errors
-    /// [`ClientError`], but never `Card`, `NoInterface` or `BelowFloor`.
+    /// [`ClientError`], but never `Card`, `CardSignature`, `NoInterface` or `BelowFloor`.
     pub async fn find_card_json<T: Transport>(
         &self,
         transport: &T,
@@ -171,7 +185,7 @@ impl ClientBuilder {
     /// came from a URL.
     ///
     /// # Errors
-    /// `NoInterface` or `BelowFloor`.
+    /// `NoInterface` or `BelowFloor`; `CardSignature` with [`ClientBuilder::card_keys`].
     pub fn connect_over<T: Transport>(
         self,
         transport: T,
@@ -189,6 +203,7 @@ impl ClientBuilder {
         card_url: Option<HttpUrl>,
         is_elsewhere: bool,
     ) -> Result<Client<T>, ClientError> {
+        check_signed(&card, self.card_keys.as_ref())?;
         let mut interface = choose(&card, card_url.as_ref(), &self.wants)?;
         // Whoever can answer for the origin that was named must not choose who gets credentials.
         interface.is_card_origin &= !is_elsewhere;

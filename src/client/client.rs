@@ -16,7 +16,7 @@ use crate::{
 use super::{
     Answer, ClientBuilder, ClientError, ClientErrorKind, HttpUrl, ListTasks, SendRequest,
     TaskAddress, Transport,
-    card::{AgentCard, CardFreshness, ChosenInterface, next_version},
+    card::{AgentCard, CardFreshness, ChosenInterface, check_signed, next_version},
     credentials::TokenCache,
     discover::{self, Renewed},
     endpoint::AgentEndpoint,
@@ -276,14 +276,17 @@ impl<T: Transport> Client<T> {
     /// this client's card. The interface that was chosen stays.
     ///
     /// # Errors
-    /// [`ClientError`]; `NotDeclared` when the card says that there is none.
+    /// [`ClientError`]; `NotDeclared` when the card says that there is none. The card that was this
+    /// client's then stays.
     pub async fn extended_card(&self) -> Result<Arc<AgentCard>, ClientError> {
         if !self.inner.card().is_extendable() {
             return Err(not_declared("extended card"));
         }
         let answer = self.inner.run(&|_, write| write(&OutgoingCall::ExtendedCard)).await?;
         let json = answer.card().map_or(&b""[..], JsonObject::raw);
-        let card = Arc::new(AgentCard::read_within(json, self.inner.built.limits.card_bytes_max)?);
+        let built = &self.inner.built;
+        let card = Arc::new(AgentCard::read_within(json, built.limits.card_bytes_max)?);
+        check_signed(&card, built.card_keys.as_ref())?;
         self.inner.set_card(Arc::clone(&card));
         Ok(card)
     }
@@ -293,7 +296,7 @@ impl<T: Transport> Client<T> {
     /// stays. A card that came from no URL never changes.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// [`ClientError`]; the card that was this client's then stays.
     pub async fn refresh_card(&self) -> Result<bool, ClientError> {
         let inner = &self.inner;
         let known = inner.freshness.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -308,6 +311,7 @@ impl<T: Transport> Client<T> {
                 Ok(false)
             }
             Renewed::Card(found) => {
+                check_signed(&found.card, inner.built.card_keys.as_ref())?;
                 inner.set_freshness(found.freshness);
                 inner.set_card(Arc::new(found.card));
                 Ok(true)

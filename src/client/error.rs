@@ -11,8 +11,11 @@ use crate::{
 };
 
 use super::{
-    CallError, ProtocolVersion, TransportError, UrlError, card::CardError,
-    credentials::CredentialsError, redirect::RedirectError, retry::Failure,
+    CallError, ProtocolVersion, TransportError, UrlError,
+    card::{CardError, SignatureError},
+    credentials::CredentialsError,
+    redirect::RedirectError,
+    retry::Failure,
 };
 
 /// Why a call has no result. As small as a pointer, since every step of a call may return it; it
@@ -46,6 +49,8 @@ pub enum ClientErrorKind {
     NoCard(u16),
     /// The card is none that can be used.
     Card(CardError),
+    /// The card is not one that a key of the caller has signed, and the caller has named keys.
+    CardSignature(SignatureError),
     /// No interface of the card has a binding that is spoken here and asked for.
     NoInterface,
     /// All interfaces of the card are of versions below the floor.
@@ -215,6 +220,13 @@ impl From<CardError> for ClientError {
     fn from(error: CardError) -> ClientError {
         let detail = error.to_string();
         ClientError::because(ClientErrorKind::Card(error), detail)
+    }
+}
+
+impl From<SignatureError> for ClientError {
+    fn from(error: SignatureError) -> ClientError {
+        let detail = error.to_string();
+        ClientError::because(ClientErrorKind::CardSignature(error), detail)
     }
 }
 

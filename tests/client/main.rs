@@ -20,6 +20,7 @@ mod proxy;
 mod refusals;
 mod replies;
 mod scripted;
+mod signed;
 mod sockets;
 mod streams;
 mod tls;

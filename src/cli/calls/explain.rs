@@ -81,6 +81,7 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             };
             (FailureCode::CardInvalid, hint)
         }
+        ClientErrorKind::CardSignature(_) => (FailureCode::CardInvalid, None),
         // The command line's specification, §13.2: that a version is not there is said clearly.
         ClientErrorKind::NoInterface if on.settings.text("a2a-version").is_some() => {
             (named(FaultKind::VersionNotSupported), Some(on.command("card get", "")))

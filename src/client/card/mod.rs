@@ -28,4 +28,7 @@ pub use security::{
     ApiKeyLocation, ApiKeyScheme, HttpAuthScheme, MutualTlsScheme, OAuth2Scheme, OAuthFlow,
     OAuthFlowKind, OpenIdConnectScheme, SecurityRequirement, SecurityScheme, SecuritySchemes,
 };
-pub use signature::{CardKeys, KeyError, SignatureOutcome, SignedForm, WhyUnverifiable, verify};
+pub(in crate::client) use signature::check_signed;
+pub use signature::{
+    CardKeys, KeyError, SignatureError, SignatureOutcome, SignedForm, WhyUnverifiable, verify,
+};

@@ -36,6 +36,29 @@ pub enum SignatureOutcome {
     Absent,
 }
 
+/// Why a card is refused whose signature is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SignatureError {
+    /// It is not signed.
+    Absent,
+    /// It is signed, and not by a key of the caller, or it is another card than was signed
+    /// ([`WhyUnverifiable::Mismatch`]).
+    Unverifiable(WhyUnverifiable),
+}
+
+impl fmt::Display for SignatureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SignatureError::Absent => f.write_str("the card is not signed, and is to be"),
+            SignatureError::Unverifiable(why) => {
+                write!(f, "no signature of the card is good: {why}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SignatureError {}
+
 /// Why no signature is good: of several reasons the one that came nearest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WhyUnverifiable {
@@ -92,6 +115,22 @@ pub fn verify(card: &AgentCard, keys: &CardKeys) -> SignatureOutcome {
     }
     let why = worst.unwrap_or(WhyUnverifiable::Malformed("there is no signature"));
     SignatureOutcome::Unverifiable(why)
+}
+
+/// Refuses a card that none of the keys has signed. Without keys every card is good.
+///
+/// # Errors
+/// [`SignatureError`].
+pub(in crate::client) fn check_signed(
+    card: &AgentCard,
+    keys: Option<&CardKeys>,
+) -> Result<(), SignatureError> {
+    let Some(keys) = keys else { return Ok(()) };
+    match verify(card, keys) {
+        SignatureOutcome::Verified { .. } => Ok(()),
+        SignatureOutcome::Absent => Err(SignatureError::Absent),
+        SignatureOutcome::Unverifiable(why) => Err(SignatureError::Unverifiable(why)),
+    }
 }
 
 fn verify_one(
