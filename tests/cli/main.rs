@@ -24,5 +24,6 @@ mod settings;
 mod streams;
 mod tasks;
 mod terminal;
+mod types;
 mod usage;
 mod waits;

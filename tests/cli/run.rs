@@ -11,7 +11,8 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::binary::PATH;
+/// The executable.
+const PATH: &str = env!("CARGO_BIN_EXE_peregrine");
 
 /// The folder of a user, which is gone with the test.
 pub struct User {

@@ -1,14 +1,22 @@
-//! Our client against servers of the official SDKs, Python and JavaScript, 1.0 and 0.3.
+//! Our client and the command line against servers of the official SDKs, Python and JavaScript, of
+//! 1.0 and 0.3.
 //!
 //! What they answered once is kept in `tests/data/peers` and read here without them. The tests of
-//! `live` need them: `tests/peers/run.sh cargo test --test peers -- --include-ignored`.
+//! `live` need them, and so do those of `cli`, which run the binary:
+//! `tests/peers/run.sh cargo test --test peers -- --include-ignored`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod captured;
+mod cli;
 mod cut;
 mod expected;
 mod guarded;
 mod live;
 mod plain;
+#[allow(dead_code, reason = "the tests of the command line use the rest")]
+#[path = "../cli/run.rs"]
+mod run;
 mod talk;
+#[path = "../cli/types.rs"]
+mod types;
