@@ -16,6 +16,8 @@ mod credentials;
 mod fake;
 mod interrupts;
 mod nameless;
+#[cfg(target_os = "linux")]
+mod pseudo_terminal;
 mod report;
 mod run;
 mod schema;

@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 /// The executable.
-const PATH: &str = env!("CARGO_BIN_EXE_peregrine");
+pub const PATH: &str = env!("CARGO_BIN_EXE_peregrine");
 
 /// The folder of a user, which is gone with the test.
 pub struct User {
@@ -61,7 +61,12 @@ impl User {
     }
 
     pub fn command<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
-        let mut command = Command::new(PATH);
+        self.command_of(PATH, words)
+    }
+
+    /// Another program in the same folder and environment.
+    pub fn command_of<S: AsRef<OsStr>>(&self, program: &str, words: &[S]) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             let is_ours = name.to_string_lossy().starts_with("A2ACLI_");
             let is_proxy = name.to_string_lossy().to_ascii_lowercase().ends_with("_proxy");
