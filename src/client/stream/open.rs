@@ -177,7 +177,8 @@ impl<T: Transport> ClientStream<T> {
 }
 
 impl FollowedTask {
-    /// Notes the task of the first item, and refuses those of any other. What is empty was not said.
+    /// Notes the task of the first item, and refuses those of any other. What is empty was not
+    /// said.
     pub(super) fn check(
         &mut self,
         id: RawText<'_>,
