@@ -74,6 +74,68 @@ fn credentials_go_as_the_card_says() {
 }
 
 #[test]
+fn what_has_no_effect_is_warned_of() {
+    let bearer = || scheme("b", json!({ "httpAuthSecurityScheme": { "scheme": "Bearer" } }));
+    let both = json!({ "securitySchemes": {
+        "b": { "httpAuthSecurityScheme": { "scheme": "Bearer" } },
+        "k": { "apiKeySecurityScheme": { "location": "header", "name": "x-a" } },
+    } });
+    const KEY: &[&str] = &["--api-key", "k-1"];
+    const BEARER: &[&str] = &["--bearer", "t-1"];
+    const OWN: &[&str] = &["--svc-param", "authorization:own"];
+    let no_scheme = "is not sent: the card has no scheme for it";
+    for (members, flags, warned) in [
+        (json!({}), [KEY, &[]], format!("--api-key {no_scheme}")),
+        (bearer(), [KEY, BEARER], format!("--api-key {no_scheme}")),
+        (bearer(), [BEARER, &["--basic", "me:pass"]], format!("--basic {no_scheme}")),
+        (
+            both,
+            [KEY, BEARER],
+            "--api-key is not sent: the card is content with another credential".to_owned(),
+        ),
+        (
+            bearer(),
+            [BEARER, OWN],
+            "--bearer is not sent: --svc-param authorization takes its place".to_owned(),
+        ),
+        (bearer(), [BEARER, &[]], String::new()),
+        (json!({}), [BEARER, &[]], String::new()),
+    ] {
+        let fake = agent(members);
+        let words = [&["send", &fake.url, "x", "-o", "json"], flags[0], flags[1]].concat();
+        let said = User::new().ok(&words);
+        said.document();
+        let lines: Vec<&str> = said.err.lines().collect();
+        let expected = format!("peregrine: warning: {warned}");
+        let expected = if warned.is_empty() { vec![] } else { vec![expected.as_str()] };
+        assert_eq!(lines, expected, "{words:?}");
+    }
+    // By the name under which it was said.
+    let user = User::of(&agent(json!({})).url).with("A2ACLI_API_KEY", "k-1");
+    let said = user.ok(&["send", "x"]);
+    assert!(said.err.contains("A2ACLI_API_KEY in the environment is not sent"), "{said:?}");
+}
+
+#[test]
+fn a_binding_that_is_passed_over_is_warned_of() {
+    let fake = agent(json!({}));
+    let said = |user: User, words: &[&str]| {
+        let words = [&["send", &fake.url, "x"], words].concat();
+        user.ok(&words).err
+    };
+    let line = "peregrine: warning: --transport: the card has no grpc that can be called here; \
+                jsonrpc is taken\n";
+    let flags = ["--transport", "grpc", "--transport", "jsonrpc"];
+    assert_eq!(said(User::new(), &flags), line);
+    assert_eq!(said(User::new(), &flags[..2]), line);
+    assert_eq!(said(User::new(), &[flags[2], flags[3], flags[0], flags[1]]), "");
+    // A list for many agents has its effect.
+    let standing = |list| User::new().with("A2ACLI_TRANSPORT", list);
+    assert_eq!(said(standing("grpc,jsonrpc"), &[]), "");
+    assert!(said(standing("grpc,rest"), &[]).contains("no grpc, http+json that can"));
+}
+
+#[test]
 fn refused_credentials_are_told_from_missing_ones() {
     let fake = Fake::start(|heard, _, url| match heard.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),

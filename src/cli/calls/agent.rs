@@ -24,6 +24,7 @@ use super::{
     explain::failure,
     login,
     trace::{Redaction, TracedTransport},
+    unused,
 };
 
 /// What brings the requests.
@@ -72,7 +73,7 @@ impl CalledAgent {
         } else if credentials.bearer.is_none() && credentials.oauth.is_none() {
             credentials.bearer = login::kept(settings, &reference, &transport).await?;
         }
-        let builder = builder(settings)?.credentials(credentials);
+        let builder = builder(settings)?.credentials(credentials.clone());
         let client = match reference {
             CardReference::Origin(url) | CardReference::Url(url) => {
                 builder.discover_over(transport, &url).await
@@ -84,6 +85,7 @@ impl CalledAgent {
         };
         let client = client.map_err(|error| failure(on, error))?;
         on.know_card(client.card());
+        unused::warn_of(settings, &client, &credentials)?;
         Ok(CalledAgent { client })
     }
 }

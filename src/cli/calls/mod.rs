@@ -20,6 +20,7 @@ mod talk;
 mod task;
 mod tokens;
 mod trace;
+mod unused;
 mod wait;
 
 use std::{future::Future, pin::pin, task::Poll, time::Duration};

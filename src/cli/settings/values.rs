@@ -121,16 +121,20 @@ impl Settings {
 
     /// A value that means nothing, and who said it.
     pub fn wrong(&self, name: &str, value: &str, what: &str) -> CommandFailure {
+        CommandFailure::usage(format!("{}: {value:?} is {what}", self.said(name)))
+    }
+
+    /// A setting by the name under which it was said, and where.
+    pub fn said(&self, name: &str) -> String {
         let variable = SETTINGS.iter().find(|setting| setting.name == name).map(variable);
         let variable = variable.unwrap_or_default();
-        let said = match self.source(name) {
+        match self.source(name) {
             SettingSource::Flag | SettingSource::BuiltIn => format!("--{name}"),
             SettingSource::Environment => format!("{variable} in the environment"),
             SettingSource::Local(path) | SettingSource::Global(path) => {
                 format!("{variable} in {}", path.display())
             }
-        };
-        CommandFailure::usage(format!("{said}: {value:?} is {what}"))
+        }
     }
 }
 

@@ -1,0 +1,123 @@
+//! What the user said that this agent's card leaves without effect, in one line each on stderr.
+//!
+//! Law: the call goes on all the same. A list of bindings in the environment or in a file is for
+//! many agents, so there it is no news that one of them is passed over (the command line's
+//! specification, §7.2), but that all of them are.
+
+use peregrine::client::{
+    Client, Transport,
+    card::{AgentCard, ChosenInterface, SecurityScheme},
+    credentials::{CredentialPlan, Credentials, plan},
+};
+
+use super::{
+    super::{
+        failure::CommandFailure,
+        settings::{SettingSource, Settings},
+        warn,
+    },
+    agent::CREDENTIALS,
+};
+
+/// Warns of what has no effect. `given`: the credentials that the client was made with.
+///
+/// # Errors
+/// A [`CommandFailure`] of usage.
+pub fn warn_of<T: Transport>(
+    settings: &Settings,
+    client: &Client<T>,
+    given: &Credentials,
+) -> Result<(), CommandFailure> {
+    let (card, interface) = (client.card(), client.interface());
+    if let Some(line) = transport_line(settings, &interface)? {
+        warn(&line);
+    }
+    for line in credential_lines(settings, &card, &interface, given)? {
+        warn(&line);
+    }
+    Ok(())
+}
+
+/// Bindings that were wanted more than the one that is called.
+fn transport_line(
+    settings: &Settings,
+    interface: &ChosenInterface,
+) -> Result<Option<String>, CommandFailure> {
+    let wanted = settings.transports()?;
+    let chosen = interface.binding.word();
+    let passed: Vec<&str> = wanted.iter().copied().take_while(|word| *word != chosen).collect();
+    let is_standing = *settings.source("transport") != SettingSource::Flag;
+    if passed.is_empty() || (is_standing && passed.len() < wanted.len()) {
+        return Ok(None);
+    }
+    let (said, passed) = (settings.said("transport"), passed.join(", "));
+    Ok(Some(format!("{said}: the card has no {passed} that can be called here; {chosen} is taken")))
+}
+
+/// Credentials that go nowhere.
+fn credential_lines(
+    settings: &Settings,
+    card: &AgentCard,
+    interface: &ChosenInterface,
+    given: &Credentials,
+) -> Result<Vec<String>, CommandFailure> {
+    let mut warnings = Vec::new();
+    let plan = plan(card, given, &interface.url.origin, interface.is_card_origin);
+    // Where nothing may be sent at all the call fails, and says why.
+    let Ok(plan) = plan else { return Ok(warnings) };
+    let own = settings.service_parameters()?;
+    for name in CREDENTIALS.iter().copied() {
+        let Some(value) = settings.text(name) else { continue };
+        let place = place(&plan, name, value);
+        let own =
+            place.and_then(|place| own.iter().find(|(own, _)| own.eq_ignore_ascii_case(place)));
+        let why = match (place, own) {
+            (Some(_), Some((own, _))) => format!("--svc-param {own} takes its place"),
+            (Some(_), None) => continue,
+            (None, _) if takes(card, name) && !plan.is_empty() => {
+                "the card is content with another credential".to_owned()
+            }
+            (None, _) => "the card has no scheme for it".to_owned(),
+        };
+        warnings.push(format!("{} is not sent: {why}", settings.said(name)));
+    }
+    Ok(warnings)
+}
+
+/// The field in which a credential goes, empty for the query; `None`: it goes nowhere.
+fn place<'p>(plan: &'p CredentialPlan, name: &str, value: &str) -> Option<&'p str> {
+    let mut fields = plan.fields().iter();
+    let found = match name {
+        "bearer" => fields.find(|(_, field)| field.strip_prefix("Bearer ") == Some(value.trim())),
+        "basic" => fields.find(|(_, field)| field.starts_with("Basic ")),
+        "api-key" => {
+            let is_key = |(name, field): &(&str, &str)| *name == "Cookie" || *field == value.trim();
+            let mut target = String::new();
+            plan.add_query(&mut target);
+            return match fields.find(is_key) {
+                Some((name, _)) => Some(name),
+                None => (!target.is_empty()).then_some(""),
+            };
+        }
+        _ => return plan.needs_token().then_some("Authorization"),
+    };
+    found.map(|(name, _)| name)
+}
+
+/// Whether a card has a scheme that takes a credential; one without schemes takes what has one
+/// place only.
+fn takes(card: &AgentCard, name: &str) -> bool {
+    const TOKENS: &[&str] = &["bearer", "client-secret"];
+    let mut schemes = card.security_schemes.values().map(|scheme| match scheme {
+        SecurityScheme::ApiKey(_) => &["api-key"][..],
+        SecurityScheme::Http(http) if http.scheme.eq_ignore_ascii_case("basic") => &["basic"],
+        SecurityScheme::Http(http) if http.scheme.eq_ignore_ascii_case("bearer") => TOKENS,
+        SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => TOKENS,
+        SecurityScheme::Unknown(kind) if kind != "apiKey" => TOKENS,
+        SecurityScheme::Http(_) | SecurityScheme::Unknown(_) | SecurityScheme::MutualTls(_) => &[],
+    });
+    match card.security_schemes.is_empty() {
+        true => name != "api-key",
+        false => schemes.any(|taken| taken.contains(&name)),
+    }
+}
