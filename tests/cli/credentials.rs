@@ -136,6 +136,25 @@ fn a_binding_that_is_passed_over_is_warned_of() {
 }
 
 #[test]
+fn a_short_secret_is_masked_and_leaves_the_rest_readable() {
+    for (location, shown) in
+        [("header", "> x-a: ***\n"), ("query", "?x-a=***\n"), ("cookie", "> Cookie: ***\n")]
+    {
+        let key = json!({ "apiKeySecurityScheme": { "location": location, "name": "x-a" } });
+        let fake = agent(scheme("k", key));
+        let words = ["send", &fake.url, "x", "--api-key", "a", "--svc-param", "x-b:e", "--debug"];
+        let said = User::new().ok(&words);
+        assert!(said.err.contains(shown) && said.err.contains("> x-b: ***\n"), "{said:?}");
+        assert!(said.err.contains("\"method\":\"SendMessage\""), "{said:?}");
+        assert!(said.err.contains("\"text\":\"hello\""), "{said:?}");
+    }
+    let fake = agent(json!({}));
+    let said = User::new().ok(&["send", &fake.url, "x", "--bearer", "a", "--debug"]);
+    assert!(said.err.contains("> Authorization: ***\n"), "{said:?}");
+    assert!(said.err.contains("> Accept: application/json\n"), "{said:?}");
+}
+
+#[test]
 fn refused_credentials_are_told_from_missing_ones() {
     let fake = Fake::start(|heard, _, url| match heard.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),

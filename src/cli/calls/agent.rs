@@ -146,7 +146,8 @@ pub fn transport(
         options.proxies_from_environment().map_err(|e| CommandFailure::usage(e.to_string()))?;
     let inner =
         HttpClient::new(options).map_err(|error| CommandFailure::usage(error.to_string()))?;
-    let redaction = settings.is_on("debug")?.then(|| Redaction::of(settings.secrets()));
+    let redaction = || Redaction::of(settings.secrets(), settings.own_fields());
+    let redaction = settings.is_on("debug")?.then(redaction);
     Ok(CachingTransport::new(TracedTransport::new(inner, redaction), cache))
 }
 

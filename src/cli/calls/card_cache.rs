@@ -93,7 +93,8 @@ impl KeptCards {
             || is_loopback(url.origin.host());
         let files = ["ca", "cert"].into_iter().flat_map(|name| settings.list(name).chain([""]));
         let identity: String = files.flat_map(|file| [file, "\0"]).collect();
-        let shown = settings.is_on("debug")?.then(|| Redaction::of(settings.secrets()));
+        let redaction = || Redaction::of(settings.secrets(), settings.own_fields());
+        let shown = settings.is_on("debug")?.then(redaction);
         let (folder, urls) = (folder.join(FOLDER), card_urls(&url));
         Ok(Some(KeptCards { folder, urls, asks, identity, shown }))
     }

@@ -1,8 +1,8 @@
 //! `--debug`: what goes over the wire, on stderr.
 //!
 //! Law: no secret is ever shown, however much is asked for. Fields that carry credentials are
-//! masked by their names, and what the user gave as a secret is masked wherever it stands. What
-//! comes is shown by whole lines, so that a secret cannot hide in a cut.
+//! masked by their names, and what the user gave as a secret is masked where it belongs and, unless
+//! it is as short as a part of a word, wherever else it stands. What comes is shown by whole lines, so that a secret cannot hide in a cut.
 
 use std::{
     task::{Context, Poll},
@@ -53,19 +53,31 @@ const SHOWN_FIELDS: &[&str] = &[
     "retry-after",
     "www-authenticate",
 ];
+/// The shortest secret that is masked wherever it stands: a shorter one is a part of other words.
+const ANYWHERE_BYTES_MIN: usize = 6;
 /// The longest line that is shown; of a longer one the rest is counted.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// What must not be shown.
 #[derive(Clone, Default)]
 pub struct Redaction {
+    /// What is masked wherever it stands, in each form that it may have.
     secrets: Vec<String>,
+    /// What is masked where it is all that a field or a parameter says.
+    values: Vec<String>,
+    /// Fields that the user adds, whatever they say.
+    fields: Vec<String>,
 }
 
 impl Redaction {
-    /// Masks these wherever they stand, as they are and as they stand in URLs and in JSON.
-    pub fn of<'s>(secrets: impl Iterator<Item = &'s str>) -> Redaction {
-        let mut all: Vec<String> = Vec::new();
+    /// Masks these wherever they stand, as they are and as they stand in URLs and in JSON, and all
+    /// that `fields` say. A short one is masked in its places alone: elsewhere its masks would make
+    /// the text unreadable, and would show it by what is not there.
+    pub fn of<'s>(
+        secrets: impl Iterator<Item = &'s str>,
+        fields: impl Iterator<Item = &'s str>,
+    ) -> Redaction {
+        let (mut all, mut values): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         // A key goes out without the white space around it.
         let secrets = secrets.flat_map(|secret| [secret, secret.trim()]);
         for secret in secrets.filter(|secret| !secret.is_empty()) {
@@ -73,12 +85,16 @@ impl Redaction {
             let in_form: String = byte_serialize(secret.as_bytes()).collect();
             let in_json = serde_json::Value::from(secret).to_string();
             let in_json = in_json[1..in_json.len() - 1].to_owned();
-            all.extend([secret.to_owned(), in_url, in_form, in_json]);
+            if secret.len() >= ANYWHERE_BYTES_MIN {
+                all.extend([secret.to_owned(), in_url.clone(), in_form.clone(), in_json]);
+            }
+            values.extend([secret.to_owned(), in_url, in_form]);
         }
         // The longest first: one may be a part of another.
         all.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
         all.dedup();
-        Redaction { secrets: all }
+        let fields = fields.map(|name| name.trim().to_owned()).collect();
+        Redaction { secrets: all, values, fields }
     }
 
     /// The text without secrets, on one line.
@@ -94,10 +110,27 @@ impl Redaction {
         one_line(&text)
     }
 
-    /// The value of a field, masked where its name says that it is a credential.
+    /// A URL, or the part of one that is asked for: no parameter of it is a secret.
+    fn target(&self, target: &str) -> String {
+        let Some((path, query)) = target.split_once('?') else { return self.clean(target) };
+        let masked = |parameter: &str| match parameter.split_once('=') {
+            Some((name, value)) if self.is_value(value) => format!("{name}={MASK}"),
+            Some(_) | None => parameter.to_owned(),
+        };
+        let query: Vec<String> = query.split('&').map(masked).collect();
+        self.clean(&format!("{path}?{}", query.join("&")))
+    }
+
+    /// The value of a field of a request, masked where its name says that it is a credential, or
+    /// where it is one.
     fn field(&self, name: &str, value: &str) -> String {
-        let is_secret = SECRET_FIELDS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
-        if is_secret { MASK.to_owned() } else { self.clean(value) }
+        let names = SECRET_FIELDS.iter().copied().chain(self.fields.iter().map(String::as_str));
+        let is_secret = names.into_iter().any(|secret| secret.eq_ignore_ascii_case(name));
+        if is_secret || self.is_value(value) { MASK.to_owned() } else { self.clean(value) }
+    }
+
+    fn is_value(&self, text: &str) -> bool {
+        self.values.iter().any(|value| value == text)
     }
 }
 
@@ -226,7 +259,7 @@ fn is_hidden(request: &HttpRequest<'_>) -> bool {
 }
 
 fn show_request(redaction: &Redaction, request: &HttpRequest<'_>) {
-    let (method, target) = (request.method.name(), redaction.clean(request.target));
+    let (method, target) = (request.method.name(), redaction.target(request.target));
     let mut text = format!("> {method} {}{target}\n", request.origin);
     for (name, value) in request.fields.iter() {
         let value = redaction.field(name, value);
@@ -247,7 +280,11 @@ fn shown_head<R: HttpResponse>(redaction: &Redaction, response: &R, ms: u128) ->
     let mut text = format!("< {} after {ms} ms\n", response.status());
     for name in SHOWN_FIELDS {
         if let Some(value) = response.field(name) {
-            let value = redaction.field(name, &String::from_utf8_lossy(value));
+            let value = String::from_utf8_lossy(value);
+            let value = match *name {
+                "location" => redaction.target(&value),
+                _ => redaction.clean(&value),
+            };
             text.push_str(&format!("< {name}: {value}\n"));
         }
     }
@@ -356,15 +393,37 @@ mod tests {
 
     #[test]
     fn secrets_are_masked_wherever_they_stand() {
-        let redaction = Redaction::of(["s3cr&t", "q\"t"].into_iter());
-        for text in ["key s3cr&t end", "/x?key=s3cr%26t&a=b", "{\"a\":\"q\\\"t\"}"] {
+        let redaction = Redaction::of(["s3cr&t", "q\"to;p"].into_iter(), [].into_iter());
+        for text in ["key s3cr&t end", "/x?key=s3cr%26t&a=b", "{\"a\":\"q\\\"to;p\"}"] {
             let clean = redaction.clean(text);
             assert!(clean.contains(MASK), "{clean}");
-            assert!(!clean.contains("s3cr") && !clean.contains("q\\\"t"), "{clean}");
+            assert!(!clean.contains("s3cr") && !clean.contains("to;p"), "{clean}");
         }
         assert_eq!(redaction.field("Authorization", "Bearer other"), MASK);
         assert_eq!(redaction.field("cookie", "a=b"), MASK);
         assert_eq!(redaction.field("A2A-Version", "1.0"), "1.0");
+    }
+
+    #[test]
+    fn a_short_secret_is_masked_in_its_places_alone() {
+        let redaction = Redaction::of(["a", "é&"].into_iter(), ["X-Own", "x-b"].into_iter());
+        assert_eq!(redaction.clean("{\"parameters\":\"a\"}"), "{\"parameters\":\"a\"}");
+        for (name, value, shown) in [
+            ("x-key", "a", MASK),
+            ("x-own", "1", MASK),
+            ("X-B", "a b", MASK),
+            ("Accept", "a/b", "a/b"),
+            ("authorization", "Bearer a", MASK),
+        ] {
+            assert_eq!(redaction.field(name, value), shown, "{name}");
+        }
+        for (target, shown) in [
+            ("/a?a=b&k=a&l=ab", "/a?a=b&k=***&l=ab"),
+            ("/a/a?k=%C3%A9%26", "/a/a?k=***"),
+            ("https://h/a?a", "https://h/a?a"),
+        ] {
+            assert_eq!(redaction.target(target), shown);
+        }
     }
 
     #[test]

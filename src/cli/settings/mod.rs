@@ -161,6 +161,11 @@ impl Settings {
         });
         values.filter(|value| !value.is_empty())
     }
+
+    /// The names of the fields that the user adds.
+    pub fn own_fields(&self) -> impl Iterator<Item = &str> {
+        self.list("svc-param").filter_map(|pair| Some(pair.split_once(':')?.0))
+    }
 }
 
 /// From a flag or the environment. What is said at the command goes before what is said before it.
