@@ -226,7 +226,7 @@ fn push_config() -> Command {
         .subcommand(
             client("task push-config create", &["TASK"], create)
                 .arg(flag("url", "URL", "Where to").required(true))
-                .arg(flag("id", "ID", "Its name [default: the agent's choice]"))
+                .arg(flag("id", "ID", "Its name [default: the agent's choice; in 0.3 one of ours, where it must have one]"))
                 .arg(flag("token", "TOKEN", "What the agent shows there"))
                 .arg(flag("auth-scheme", "SCHEME", "How the agent authenticates there, as Bearer"))
                 .arg(flag("auth-credentials", "TEXT", "With what")),

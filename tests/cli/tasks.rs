@@ -206,3 +206,30 @@ fn push_configs_are_made_read_listed_and_deleted() {
     let said = user.ok(&["task", "push-config", "delete", "t-1", "c-1"]);
     assert_eq!((said.field("Task"), said.field("Deleted")), ("t-1", "c-1"));
 }
+
+#[test]
+fn a_push_config_has_an_id_where_its_version_wants_one() {
+    let fake = Fake::start(|heard, _, url| match heard.method.as_str() {
+        "GET" => {
+            let card = json!({
+                "name": "old", "description": "", "version": "1", "protocolVersion": "0.3.0",
+                "url": url, "preferredTransport": "HTTP+JSON",
+                "capabilities": { "pushNotifications": true },
+                "defaultInputModes": [], "defaultOutputModes": [], "skills": [],
+            });
+            ok("application/json", &card.to_string())
+        }
+        _ => ok("application/json", &heard.body["config"].to_string()),
+    });
+    let user = User::of(&fake.url).with("A2ACLI_A2A_VERSION", "0.3");
+    let words = ["task", "push-config", "create", "t-1", "--url", "https://h.example/hook"];
+    let ids = [0, 1].map(|_| {
+        let made = user.json(&words);
+        let sent = fake.heard().pop().unwrap().body;
+        assert_eq!((&made["id"], &made["taskId"]), (&sent["configId"], &json!("t-1")), "{made}");
+        sent["configId"].as_str().unwrap().to_owned()
+    });
+    assert!(ids[0].len() == 36 && ids[0] != ids[1], "{ids:?}");
+    let words = [&words[..], &["--id", "c-1"]].concat();
+    assert_eq!(user.json(&words)["id"], "c-1");
+}

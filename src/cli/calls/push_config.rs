@@ -1,8 +1,8 @@
 //! `task push-config`: where an agent tells of a task.
 
 use peregrine::{
-    client::{Answer, HttpOrigin},
-    model::{PushConfig, PushConfigBuf},
+    client::{Answer, Binding, HttpOrigin, Transport, card::ChosenInterface},
+    model::{Generation, PushConfig, PushConfigBuf, uuid},
 };
 
 use super::{
@@ -16,7 +16,21 @@ use super::{
 /// # Errors
 /// A [`CommandFailure`].
 pub async fn create(agent: &CalledAgent, on: &Invocation<'_>) -> Result<(), CommandFailure> {
-    shown(on, agent.client.set_push_config(&wanted(on)?).await)
+    let mut config = wanted(on)?;
+    if on.flag("id").is_none() && needs_id(&agent.client.interface()) {
+        let id = uuid(agent.client.transport().random());
+        config = config.id(&*String::from_utf8_lossy(&id));
+    }
+    shown(on, agent.client.set_push_config(&config).await)
+}
+
+/// In the proto of 0.3 its client names a configuration; everywhere else the agent may.
+fn needs_id(interface: &ChosenInterface) -> bool {
+    let is_proto = match interface.binding {
+        Binding::HttpJson | Binding::Grpc => true,
+        Binding::JsonRpc | Binding::WebSocket => false,
+    };
+    is_proto && interface.generation == Generation::V03
 }
 
 /// The configuration that the flags want.

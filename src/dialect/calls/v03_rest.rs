@@ -12,7 +12,8 @@ use super::{
     only, plain_parts, pre_v1, without_references,
 };
 
-const BY: &str = "0.3 over HTTP+JSON";
+/// gRPC has the same proto, and is written from here.
+const BY: &str = "0.3 over HTTP+JSON or gRPC";
 
 /// What stands for all of a history where 0 would be none and nothing to say is 0.
 pub const ALL_HISTORY: u32 = i32::MAX as u32;
@@ -84,4 +85,21 @@ fn set(params: &mut ObjectOut<'_>, config: PushConfig<'_>) -> Result<(), NotExpr
     pre_v1::old_config(resource.key("pushNotificationConfig"), config);
     resource.close();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::PushConfigBuf;
+
+    #[test]
+    fn what_the_proto_cannot_say_is_named_with_both_of_its_bindings() {
+        let config = PushConfigBuf::new("https://h/hook").task_id("t");
+        let call = OutgoingCall::Push(PushCall::Set(config.view()));
+        let cx = CallOut { tenant: None, event_id: false };
+        let error = params(&mut Vec::new(), &call, cx).err().map(|error| error.to_string());
+        let said = "a push configuration without its id cannot be said in A2A 0.3 over HTTP+JSON \
+                    or gRPC";
+        assert_eq!(error.as_deref(), Some(said));
+    }
 }
