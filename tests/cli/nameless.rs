@@ -62,3 +62,30 @@ fn a_refused_message_points_at_the_wire_and_made_no_task() {
     let hint = error["hint"].as_str().unwrap();
     assert!(hint.starts_with("no new task was made") && hint.contains("--debug"), "{error}");
 }
+
+#[test]
+fn a_message_that_is_cut_off_points_at_the_wire() {
+    for streams in [true, false] {
+        for binding in ["JSONRPC", "HTTP+JSON"] {
+            let fake = Fake::start(move |heard, _, url| match heard.target.as_str() {
+                "/.well-known/agent-card.json" => {
+                    let interface =
+                        json!({ "url": url, "protocolBinding": binding, "protocolVersion": "1.0" });
+                    let members = json!({
+                        "supportedInterfaces": [interface], "capabilities": { "streaming": streams },
+                    });
+                    ok("application/json", &card(url, &members))
+                }
+                _ => Vec::new(),
+            });
+            let user = User::of(&fake.url);
+            for extra in [&[][..], &["--stream"], &["--async"]] {
+                let words = [&["send", "x", "--task-id", "none"], extra].concat();
+                let error = user.failure(&words, "A2ACLI_ERR_UNREACHABLE", 3);
+                assert!(error["hint"].as_str().unwrap().contains("--debug"), "{error}");
+            }
+            let error = user.failure(&["send", "x"], "A2ACLI_ERR_UNREACHABLE", 3);
+            assert!(error["hint"].is_null(), "{error}");
+        }
+    }
+}

@@ -25,6 +25,9 @@ use super::{
     login,
 };
 
+/// Where the protocol is shown.
+const DEBUG: &str = "see --debug for what the agent said";
+
 /// What could not be done.
 pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
     let (code, hint) = code_and_hint(on, &error);
@@ -124,7 +127,7 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             (named(kind), fault_hint(on, Some(kind)))
         }
         ClientErrorKind::Redirect(_) => (FailureCode::CardNotFound, None),
-        ClientErrorKind::StreamLost => (FailureCode::Internal, None),
+        ClientErrorKind::StreamLost => (FailureCode::Internal, cut_hint(on)),
     }
 }
 
@@ -201,8 +204,29 @@ fn transport_hint(on: &Invocation<'_>, error: &TransportError) -> Option<String>
             Some(format!("a host without a scheme is asked over https: -a http://{reference}"))
         }
         TransportError::NoHttp2 => Some("--transport jsonrpc, or http+json".to_owned()),
-        _ => None,
+        TransportError::Timeout(_)
+        | TransportError::Closed { .. }
+        | TransportError::Http2(_)
+        | TransportError::Io(_)
+        | TransportError::Malformed(_)
+        | TransportError::TooLarge(_)
+        | TransportError::Coding(_) => cut_hint(on),
+        TransportError::Connect(_)
+        | TransportError::Resolve(_)
+        | TransportError::Refused(_)
+        | TransportError::Proxy(_) => None,
     }
+}
+
+/// What to do where an answer is not there or not whole. Servers refuse a task by that, too.
+fn cut_hint(on: &Invocation<'_>) -> Option<String> {
+    let is_asked = names_task(on) && on.card().is_some();
+    is_asked.then(|| format!("no new task was asked for; {DEBUG}"))
+}
+
+/// True for a message to a task that the user named.
+fn names_task(on: &Invocation<'_>) -> bool {
+    matches!(on.path, "send" | "chat") && on.settings.text("task-id").is_some()
 }
 
 fn credentials_code(
@@ -254,10 +278,8 @@ fn credentials_hint(on: &Invocation<'_>) -> String {
 /// What to do about an error of the agent. The command line's specification, §8.1: who named the
 /// task is pointed at the protocol.
 fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
-    let debug = "see --debug for what the agent said";
-    let is_send = matches!(on.path, "send" | "chat");
-    if is_send && on.settings.text("task-id").is_some() {
-        return Some(format!("no new task was made; {debug}"));
+    if names_task(on) {
+        return Some(format!("no new task was made; {DEBUG}"));
     }
     let shows_task = || {
         let task = on.words.first().filter(|_| on.path.starts_with("task "));
@@ -289,7 +311,7 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
             | FaultKind::UnsupportedOperation
             | FaultKind::InvalidAgentResponse,
         )
-        | None => Some(debug.to_owned()),
+        | None => Some(DEBUG.to_owned()),
     }
 }
 
