@@ -176,14 +176,18 @@ fn card() -> Command {
         .subcommand(
             client("card get", &[], "Fetch a card and show it")
                 .arg(switch("validate", "Check it; what is wrong is named, and the exit code is 1"))
-                .arg(switch("extended", "The card for those who have credentials")),
+                .arg(switch("extended", "The card for those who have credentials"))
+                .args(keys()),
         )
         .subcommand(client("card lint", &[], "Say everything that is wrong with a card"))
-        .subcommand(
-            client("card verify", &[], "Check the signatures of a card")
-                .arg(flag("public-key", "FILE", "A public key (PEM or JWK); may be repeated"))
-                .arg(flag("jwks", "FILE", "A set of public keys (JWKS); may be repeated")),
-        )
+        .subcommand(client("card verify", &[], "Check the signatures of a card").args(keys()))
+}
+
+fn keys() -> [Arg; 2] {
+    [
+        flag("public-key", "FILE", "A public key (PEM or JWK) to check it with; may be repeated"),
+        flag("jwks", "FILE", "A set of public keys (JWKS) to check it with; may be repeated"),
+    ]
 }
 
 fn task() -> Command {

@@ -17,7 +17,7 @@ fn get_shows_what_a_caller_wants_to_know() {
     assert_eq!(said.field("Name"), "echo");
     assert_eq!(said.field("Streaming"), "yes");
     assert!(said.field("Interface").starts_with("JSONRPC http://"), "{said:?}");
-    assert_eq!(said.field("Signatures"), "0");
+    assert_eq!((said.field("Signatures"), said.field("Signature")), ("0", "absent"));
     let card = user.json(&["card", "get"]);
     assert_eq!(card["name"], "echo");
     assert!(card["supportedInterfaces"].is_array(), "{card}");
@@ -140,6 +140,35 @@ fn the_extended_card_gets_credentials_of_schemes_that_the_public_card_has() {
         let public = fake.heard().into_iter().filter(|heard| heard.method == "GET");
         assert!(public.into_iter().all(|heard| heard.field("authorization").is_none()));
     }
+}
+
+#[test]
+fn get_says_what_comes_of_the_signatures() {
+    let fixture: Value =
+        serde_json::from_str(include_str!("../data/cards/signed_py_1.3.json")).unwrap();
+    let user = User::new();
+    let card = fixture["cards"][0].to_string();
+    user.write("work/card.json", &card);
+    user.write("work/changed.json", &card.replace("https://a.example/", "https://b.example/"));
+    user.write("work/keys.json", &fixture["keys"].to_string());
+    // Without a key nothing is said for them.
+    let said = user.ok(&["card", "get", "card.json"]);
+    assert_floor(&said.out);
+    let unverifiable =
+        "unverifiable: no key is given; peregrine card verify -a card.json --jwks FILE";
+    assert_eq!(said.field("Signature"), unverifiable);
+    let said = user.ok(&["card", "get", "card.json", "-o", "json"]);
+    assert_eq!(said.err, format!("Signature: {unverifiable}\n"));
+    let with_keys = |card| ["card", "get", card, "--jwks", "keys.json"];
+    let said = user.ok(&with_keys("card.json"));
+    assert!(said.field("Signature").starts_with("verified with the key"), "{said:?}");
+    let said = user.ok(&[&with_keys("card.json")[..], &["-o", "json"]].concat());
+    assert!(said.err.starts_with("Signature: verified") && said.document()["name"].is_string());
+    let error = user.failure(&with_keys("changed.json"), "A2ACLI_ERR_CARD_INVALID", 1);
+    assert!(error["message"].as_str().unwrap().contains("unverifiable"), "{error}");
+    let (_server, url) = echo(&[]);
+    let said = user.ok(&["card", "get", &url, "--jwks", "keys.json"]);
+    assert_eq!(said.field("Signature"), "absent");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::{
         say,
         settings::OutputFormat,
         tell,
-        text::TextOutput,
+        text::{TextOutput, one_line},
     },
     CalledAgent, Invocation, agent,
     explain::failure,
@@ -26,9 +26,11 @@ use super::{
 /// Shows the card of an agent; with `--extended`, that for callers with credentials.
 ///
 /// # Errors
-/// A [`CommandFailure`]: with `--validate`, what breaks the schema.
+/// A [`CommandFailure`]: with `--validate`, what breaks the schema; with keys, signatures none of
+/// which is good.
 pub async fn get(on: &Invocation<'_>) -> Result<(), CommandFailure> {
     let validates = on.flags.get_flag("validate");
+    let keys = keys(on)?;
     if on.flags.get_flag("extended") {
         let agent = CalledAgent::of_public_card(on).await?;
         let card = agent.client.extended_card().await;
@@ -36,16 +38,14 @@ pub async fn get(on: &Invocation<'_>) -> Result<(), CommandFailure> {
         if validates {
             refuse(on, &validate(card.raw_json().as_bytes()))?;
         }
-        show(on, &card, validates);
-        return Ok(());
+        return show(on, &card, validates, &keys);
     }
     let (json, _) = agent::card_json(on).await?;
     if validates {
         refuse(on, &validate(&json))?;
     }
     let card = AgentCard::read(&json).map_err(|error| failure(on, error.into()))?;
-    show(on, &card, validates);
-    Ok(())
+    show(on, &card, validates, &keys)
 }
 
 /// Says everything that is wrong with a card.
@@ -90,29 +90,12 @@ pub async fn check(on: &Invocation<'_>) -> Result<(), CommandFailure> {
 /// A [`CommandFailure`]: a key that cannot be read, a card that cannot be, signatures none of which
 /// is good.
 pub async fn check_signatures(on: &Invocation<'_>) -> Result<(), CommandFailure> {
-    let files = [on.flag_list("public-key"), on.flag_list("jwks")].concat();
-    let mut keys = Vec::new();
-    for file in files {
-        let text = agent::file(Path::new(file));
-        let text = text.map_err(|failure| CommandFailure::usage(failure.message))?;
-        let wrong = |error| CommandFailure::usage(format!("cannot use {file}: {error}"));
-        keys.push(CardKeys::read(&text).map_err(wrong)?);
-    }
+    let keys = keys(on)?;
     let card = agent::card(on).await?;
-    if keys.is_empty() {
-        // Then nothing can be said for a signature.
-        keys.push(CardKeys::default());
-        if !card.signatures.is_empty() {
-            tell("Hint: name a key to check the card with: --public-key FILE, or --jwks FILE\n");
-        }
+    if keys.is_empty() && !card.signatures.is_empty() {
+        tell("Hint: name a key to check the card with: --public-key FILE, or --jwks FILE\n");
     }
-    let mut outcome = SignatureOutcome::Absent;
-    for keys in &keys {
-        outcome = verify(&card, keys);
-        if matches!(outcome, SignatureOutcome::Verified { .. }) {
-            break;
-        }
-    }
+    let outcome = verified(&card, &keys);
     let word = match &outcome {
         SignatureOutcome::Verified { .. } => "verified",
         SignatureOutcome::Unverifiable(_) => "unverifiable",
@@ -136,6 +119,31 @@ pub async fn check_signatures(on: &Invocation<'_>) -> Result<(), CommandFailure>
     }
 }
 
+/// The keys that the flags name.
+fn keys(on: &Invocation<'_>) -> Result<Vec<CardKeys>, CommandFailure> {
+    let mut keys = Vec::new();
+    for file in [on.flag_list("public-key"), on.flag_list("jwks")].concat() {
+        let text = agent::file(Path::new(file));
+        let text = text.map_err(|failure| CommandFailure::usage(failure.message))?;
+        let wrong = |error| CommandFailure::usage(format!("cannot use {file}: {error}"));
+        keys.push(CardKeys::read(&text).map_err(wrong)?);
+    }
+    Ok(keys)
+}
+
+/// What comes of the first keys that have signed a card, or else of the last; without keys nothing
+/// can be said for a signature.
+fn verified(card: &AgentCard, keys: &[CardKeys]) -> SignatureOutcome {
+    let mut outcome = verify(card, &CardKeys::default());
+    for keys in keys {
+        outcome = verify(card, keys);
+        if matches!(outcome, SignatureOutcome::Verified { .. }) {
+            break;
+        }
+    }
+    outcome
+}
+
 fn count(findings: &[CardFinding], level: FindingLevel) -> usize {
     findings.iter().filter(|finding| finding.level == level).count()
 }
@@ -157,8 +165,26 @@ fn refuse(on: &Invocation<'_>, findings: &[CardFinding]) -> Result<(), CommandFa
     Err(failure.hint(on.command("card lint", "")))
 }
 
-/// Shows a card; `is_valid`: it was checked, and nothing is wrong with it.
-fn show(on: &Invocation<'_>, card: &AgentCard, is_valid: bool) {
+/// Shows a card, and what comes of its signatures (the command line's specification, §10.1);
+/// `is_valid`: it was checked, and nothing is wrong with it.
+fn show(
+    on: &Invocation<'_>,
+    card: &AgentCard,
+    is_valid: bool,
+    keys: &[CardKeys],
+) -> Result<(), CommandFailure> {
+    let outcome = verified(card, keys);
+    let signature = match &outcome {
+        SignatureOutcome::Unverifiable(why) if !keys.is_empty() => {
+            let line = format!("the card's signatures are unverifiable: {why}");
+            return Err(CommandFailure::new(FailureCode::CardInvalid, line));
+        }
+        SignatureOutcome::Unverifiable(_) => {
+            let verify = on.command("card verify", "--jwks FILE");
+            format!("unverifiable: no key is given; {verify}")
+        }
+        SignatureOutcome::Verified { .. } | SignatureOutcome::Absent => outcome.to_string(),
+    };
     match on.format {
         // The command line's specification, §11.3: the type of A2A 1.0. A card that is one goes as
         // it came, so that its signatures hold.
@@ -170,16 +196,22 @@ fn show(on: &Invocation<'_>, card: &AgentCard, is_valid: bool) {
             if is_valid {
                 tell("the card is valid\n");
             }
+            // Whoever reads the card sees that there is none.
+            if outcome != SignatureOutcome::Absent {
+                tell(&format!("Signature: {}\n", one_line(&signature)));
+            }
         }
         OutputFormat::Text => {
             let mut output = on.text();
             text(&mut output, card);
+            output.field("Signature", &signature);
             if is_valid {
                 output.field("Schema", "valid");
             }
             say(&output.text);
         }
     }
+    Ok(())
 }
 
 /// A card for people.
