@@ -42,6 +42,10 @@ pub enum FailureCode {
     Timeout,
     /// Ctrl-C; a code of our own, since the specification has none.
     Interrupted,
+    /// The agent has no room for now; a code of our own, since neither specification has one.
+    Overloaded,
+    /// The agent ends, or whoever stands before it cannot reach it; a code of our own.
+    Unavailable,
     /// Anything else that is not the agent's error.
     Internal,
     /// The agent's error, by its name in A2A 1.0 §3.3.2.
@@ -60,6 +64,8 @@ impl FailureCode {
             FailureCode::AuthFailed => "A2ACLI_ERR_AUTH_FAILED",
             FailureCode::Timeout => "A2ACLI_ERR_TIMEOUT",
             FailureCode::Interrupted => "PEREGRINE_ERR_INTERRUPTED",
+            FailureCode::Overloaded => "PEREGRINE_ERR_OVERLOADED",
+            FailureCode::Unavailable => "PEREGRINE_ERR_UNAVAILABLE",
             FailureCode::Internal => "A2ACLI_ERR_INTERNAL",
             FailureCode::Protocol(name) => name,
         }
@@ -68,7 +74,11 @@ impl FailureCode {
     /// The exit code of the process.
     pub fn exit(&self) -> u8 {
         match self {
-            FailureCode::CardInvalid | FailureCode::Internal | FailureCode::Protocol(_) => 1,
+            FailureCode::CardInvalid
+            | FailureCode::Overloaded
+            | FailureCode::Unavailable
+            | FailureCode::Internal
+            | FailureCode::Protocol(_) => 1,
             FailureCode::Usage => 2,
             FailureCode::CardNotFound | FailureCode::Unreachable => 3,
             FailureCode::CredentialsMissing | FailureCode::AuthFailed => 4,

@@ -42,6 +42,8 @@ fn a_bare_status_is_taken_at_what_was_asked() {
         ("400 Bad Request", SEND, "InvalidParamsError"),
         ("500 Internal Server Error", SEND, "InvalidAgentResponseError"),
         ("200 OK", SEND, "InvalidAgentResponseError"),
+        ("429 Too Many Requests", SEND, "PEREGRINE_ERR_OVERLOADED"),
+        ("503 Service Unavailable", SEND, "PEREGRINE_ERR_UNAVAILABLE"),
     ] {
         for body in ["", "<h1>no</h1>"] {
             let user = User::of(&refusing(line, body).url);
@@ -87,5 +89,60 @@ fn a_message_that_is_cut_off_points_at_the_wire() {
             let error = user.failure(&["send", "x"], "A2ACLI_ERR_UNREACHABLE", 3);
             assert!(error["hint"].is_null(), "{error}");
         }
+    }
+}
+
+/// An agent of 0.1 that answers with an error of this code.
+fn old(code: i64) -> Fake {
+    Fake::start(move |heard, _, url| match heard.rpc() {
+        "" => {
+            let card = json!({
+                "name": "old", "description": "", "version": "1", "url": url, "capabilities": {},
+                "authentication": { "schemes": [] }, "defaultInputModes": [],
+                "defaultOutputModes": [], "skills": [],
+            });
+            ok("application/json", &card.to_string())
+        }
+        _ => {
+            let error = json!({ "code": code, "message": "no" });
+            let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+            ok("application/json", &body.to_string())
+        }
+    })
+}
+
+#[test]
+fn errors_of_0_1_have_the_names_of_1_0() {
+    for (code, name, exit) in [
+        (-32006, "UnsupportedOperationError", 1),
+        (-32009, "UnsupportedOperationError", 1),
+        (-32011, "PEREGRINE_ERR_OVERLOADED", 1),
+        (-32007, "A2ACLI_ERR_CREDENTIALS_MISSING", 4),
+        (-32008, "A2ACLI_ERR_AUTH_FAILED", 4),
+        (-32001, "TaskNotFoundError", 1),
+    ] {
+        let user = User::of(&old(code).url).with("A2ACLI_A2A_VERSION", "0.1");
+        assert_eq!(user.failure(&["task", "get", "t"], name, exit)["a2aCode"], code);
+    }
+}
+
+#[test]
+fn what_an_agent_breaks_is_its_own_error() {
+    for (head, name) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: a\r\n\r\n", "InvalidAgentResponseError"),
+        ("nonsense\r\n\r\n", "InvalidAgentResponseError"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Encoding: lzma\r\nContent-Length: 2\r\n\r\n{}",
+            "InvalidAgentResponseError",
+        ),
+    ] {
+        let fake = Fake::start(move |heard, _, url| match heard.rpc() {
+            "" => ok("application/json", &card(url, &json!({}))),
+            _ => head.as_bytes().to_vec(),
+        });
+        User::of(&fake.url).failure(&["task", "get", "t"], name, 1);
+        // A card that is broken so is no card.
+        let fake = Fake::start(move |_, _, _| head.as_bytes().to_vec());
+        User::of(&fake.url).failure(&["task", "get", "t"], "A2ACLI_ERR_CARD_INVALID", 1);
     }
 }

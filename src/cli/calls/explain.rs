@@ -72,7 +72,7 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
     let has_credentials = CREDENTIALS.iter().any(|name| on.settings.text(name).is_some());
     match &error.kind {
         ClientErrorKind::Url(_) | ClientErrorKind::InvalidField => (FailureCode::Usage, None),
-        ClientErrorKind::Transport(error) => (transport_code(error), transport_hint(on, error)),
+        ClientErrorKind::Transport(error) => (transport_code(on, error), transport_hint(on, error)),
         ClientErrorKind::NoCard(_) => {
             let hint = "is it the agent's URL? a full URL of a card works, too";
             (FailureCode::CardNotFound, Some(hint.to_owned()))
@@ -112,12 +112,7 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
         ClientErrorKind::Unauthorized | ClientErrorKind::Forbidden => {
             (FailureCode::AuthFailed, Some(credentials_hint(on)))
         }
-        ClientErrorKind::Fault(fault) => {
-            let kind = fault.kind.or_else(|| of_nameless(on, fault));
-            let name = fault.name.map(|name| name.0);
-            let name = name.or(kind.map(FaultKind::error_name)).unwrap_or("InternalError");
-            (FailureCode::Protocol(name.to_owned()), fault_hint(on, kind))
-        }
+        ClientErrorKind::Fault(fault) => fault_code(on, fault, has_credentials),
         ClientErrorKind::NotA2a(status) => {
             let kind = of_status(on, *status).unwrap_or(FaultKind::InvalidAgentResponse);
             (named(kind), fault_hint(on, Some(kind)))
@@ -127,12 +122,54 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             (named(kind), fault_hint(on, Some(kind)))
         }
         ClientErrorKind::Redirect(_) => (FailureCode::CardNotFound, None),
-        ClientErrorKind::StreamLost => (FailureCode::Internal, cut_hint(on)),
+        ClientErrorKind::StreamLost => (named(FaultKind::InvalidAgentResponse), cut_hint(on)),
     }
 }
 
+/// The name in A2A 1.0 (§3.3.2, and §9.5 for those of JSON-RPC). Two errors of 0.1 are one of its
+/// own in 1.0, and what is only for now has no name there.
 fn named(kind: FaultKind) -> FailureCode {
-    FailureCode::Protocol(kind.error_name().to_owned())
+    match kind {
+        FaultKind::StreamingNotSupported | FaultKind::TaskTerminal => {
+            named(FaultKind::UnsupportedOperation)
+        }
+        FaultKind::Overloaded => FailureCode::Overloaded,
+        FaultKind::ShuttingDown => FailureCode::Unavailable,
+        FaultKind::Parse
+        | FaultKind::InvalidRequest
+        | FaultKind::MethodNotFound
+        | FaultKind::InvalidParams
+        | FaultKind::Internal
+        | FaultKind::TaskNotFound
+        | FaultKind::TaskNotCancelable
+        | FaultKind::PushNotificationNotSupported
+        | FaultKind::UnsupportedOperation
+        | FaultKind::ContentTypeNotSupported
+        | FaultKind::InvalidAgentResponse
+        | FaultKind::ExtendedAgentCardNotConfigured
+        | FaultKind::ExtensionSupportRequired
+        | FaultKind::VersionNotSupported => FailureCode::Protocol(kind.error_name().to_owned()),
+    }
+}
+
+/// What an error of the agent is called, and what to do about it.
+fn fault_code(
+    on: &Invocation<'_>,
+    fault: &PeerFault,
+    has_credentials: bool,
+) -> (FailureCode, Option<String>) {
+    // Two errors of 0.1 that 1.0 leaves to the transport.
+    match fault.name.map(|name| name.0) {
+        Some("AuthenticationRequiredError") if !has_credentials => {
+            return (FailureCode::CredentialsMissing, Some(credentials_hint(on)));
+        }
+        Some("AuthenticationRequiredError" | "AuthorizationFailedError") => {
+            return (FailureCode::AuthFailed, Some(credentials_hint(on)));
+        }
+        Some(_) | None => {}
+    }
+    let kind = fault.kind.or_else(|| of_nameless(on, fault));
+    (named(kind.unwrap_or(FaultKind::Internal)), fault_hint(on, kind))
 }
 
 /// What a fault without a name and without a code means (wire §2.3): its status, of HTTP or gRPC,
@@ -175,7 +212,7 @@ fn of_status(on: &Invocation<'_>, status: u16) -> Option<FaultKind> {
     })
 }
 
-fn transport_code(error: &TransportError) -> FailureCode {
+fn transport_code(on: &Invocation<'_>, error: &TransportError) -> FailureCode {
     match error {
         TransportError::Resolve(_)
         | TransportError::Connect(_)
@@ -187,8 +224,12 @@ fn transport_code(error: &TransportError) -> FailureCode {
         | TransportError::Closed { .. }
         | TransportError::Http2(_)
         | TransportError::Io(_) => FailureCode::Unreachable,
+        // What was sent is broken, first of all the card.
         TransportError::Malformed(_) | TransportError::TooLarge(_) | TransportError::Coding(_) => {
-            FailureCode::Internal
+            match on.card() {
+                Some(_) => named(FaultKind::InvalidAgentResponse),
+                None => FailureCode::CardInvalid,
+            }
         }
     }
 }
