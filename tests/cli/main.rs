@@ -16,6 +16,7 @@ mod credentials;
 mod fake;
 mod interrupts;
 mod nameless;
+mod parse;
 #[cfg(target_os = "linux")]
 mod pseudo_terminal;
 mod report;

@@ -5,7 +5,10 @@ use crate::{
     client::card::AgentCard,
     dialect,
     fault::PeerFault,
-    json::write::{push_escaped, push_i64, push_string},
+    json::{
+        Kind, Value,
+        write::{push_escaped, push_i64, push_string},
+    },
     model::{Generation, Op, Received},
 };
 
@@ -83,7 +86,10 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
     }
     let format = Format::standard(binding, generation);
     let FormatBuffers { mut parser, depth_max, values, .. } = FormatBuffers::default();
-    if matches!(kind, PayloadKind::Card) {
+    // What the operation for the extended card is answered with is a card.
+    let is_card =
+        matches!((kind, op), (PayloadKind::Card, _) | (PayloadKind::Result, Op::ExtendedCard));
+    if is_card {
         let card = AgentCard::read(payload);
         let card = card.map_err(|error| ("CardError", error.member.clone(), error.to_string()))?;
         out.extend_from_slice(card.to_v1_json().as_bytes());
@@ -99,7 +105,11 @@ fn read(words: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Unexplaine
             dialect::read_item(&cx, value, &mut received)
         }
         PayloadKind::Fault => {
-            push_fault(out, &dialect::read_fault(value, generation, None));
+            let fault = dialect::read_fault(value, generation, None);
+            if !says_anything(&fault) {
+                return Err(no_fault(value));
+            }
+            push_fault(out, &fault);
             return Ok(());
         }
         // Read above.
@@ -115,6 +125,28 @@ fn version(word: &str) -> Result<Generation, Unexplained> {
         let known = "card, result, event, fault, a version, an operation or HTTP+JSON";
         ("UnknownWord", word.to_owned(), format!("{word} is not {known}"))
     })
+}
+
+/// Whether a fault was read at all: a client takes everything for one that comes as one.
+fn says_anything(fault: &PeerFault) -> bool {
+    let texts = [&fault.reason, &fault.status];
+    fault.kind.is_some()
+        || fault.code.is_some()
+        || fault.name.is_some()
+        || !fault.message.is_empty()
+        || texts.into_iter().any(Option::is_some)
+}
+
+fn no_fault(value: Value<'_>) -> Unexplained {
+    let inner = value.get("error").filter(|error| error.kind() == Kind::Object);
+    let prefix = if inner.is_some() { "error." } else { "" };
+    let (path, message) = match inner.unwrap_or(value).get("code") {
+        Some(_) => {
+            (format!("{prefix}code"), "code is not a whole number, and nothing else is said")
+        }
+        None => (String::new(), "there is neither a code nor a message"),
+    };
+    ("FaultError", path, message.to_owned())
 }
 
 fn push_fault(out: &mut Vec<u8>, fault: &PeerFault) {
@@ -162,6 +194,11 @@ mod tests {
             ("result", r#"{"task":{"id":7}}"#, "\"name\":\"ReadError\",\"path\":\"task.id\""),
             ("result", "{", "\"name\":\"JsonError\""),
             ("card", "{}", "\"name\":\"CardError\",\"path\":\"name\""),
+            ("fault", "[]", "\"name\":\"FaultError\",\"path\":\"\""),
+            ("fault", "{}", "\"name\":\"FaultError\",\"path\":\"\""),
+            ("fault 0.1", r#"{"code":"x"}"#, "\"name\":\"FaultError\",\"path\":\"code\""),
+            ("fault", r#"{"error":{"code":[]}}"#, "\"path\":\"error.code\""),
+            ("result GetExtendedAgentCard", "{}", "\"name\":\"CardError\",\"path\":\"name\""),
             ("tea", "{}", "\"name\":\"UnknownWord\",\"path\":\"tea\""),
         ] {
             let said = explain(words, payload.as_bytes());

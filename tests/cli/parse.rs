@@ -1,0 +1,155 @@
+//! The script agent's step `parse` over a socket: what the client's readers make of payloads that
+//! are right, and of broken ones.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::{run::User, support::binary::Binary};
+
+const RULE: &str = "[[rule]]\ntext = \"parse \"\n[[rule.step]]\nparse = \"result\"\n";
+
+/// An agent that reads what it is told to, and who asks it.
+struct Reader {
+    _server: Binary,
+    script: PathBuf,
+    user: User,
+}
+
+impl Reader {
+    fn start(name: &str) -> Reader {
+        let file = format!("peregrine-parse-{name}-{}.toml", std::process::id());
+        let script = std::env::temp_dir().join(file);
+        fs::write(&script, RULE).unwrap();
+        let server = Binary::start(&["--agent", &format!("script:{}", script.display())]);
+        let user = User::of(&format!("http://{}", server.addr()));
+        Reader { _server: server, script, user }
+    }
+
+    /// What is made of a payload that comes as text.
+    fn read(&self, words: &str, payload: &str) -> Value {
+        let text = format!("parse {words}");
+        let message = self.user.json(&["send", &text, "--text", payload])["message"].clone();
+        message["parts"][0]["data"].clone()
+    }
+
+    fn is(&self, words: &str, payload: &Value, expected: &Value) {
+        assert_eq!(self.read(words, &payload.to_string()), *expected, "{words}: {payload}");
+    }
+
+    fn fails(&self, words: &str, payload: &str, name: &str, path: &str) {
+        let error = self.read(words, payload)["error"].clone();
+        assert_eq!(
+            (&error["name"], &error["path"]),
+            (&json!(name), &json!(path)),
+            "{words}: {error}"
+        );
+        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{error}");
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.script);
+    }
+}
+
+/// A card of 1.0, as one of 0.3 or 0.1 is shown.
+fn card(version: &str) -> Value {
+    json!({
+        "name": "a", "description": "", "version": "1", "capabilities": {},
+        "supportedInterfaces": [
+            { "url": "https://h/a", "protocolBinding": "JSONRPC", "protocolVersion": version },
+        ],
+        "defaultInputModes": [], "defaultOutputModes": [], "skills": [],
+    })
+}
+
+#[test]
+fn cards_of_each_version_are_read() {
+    let reader = Reader::start("cards");
+    let old = |members: Value| {
+        let mut card = json!({ "name": "a", "url": "https://h/a", "version": "1" });
+        card.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        card
+    };
+    let v03 = old(json!({ "protocolVersion": "0.3.0", "preferredTransport": "JSONRPC" }));
+    let v01 = old(json!({ "authentication": { "schemes": [] } }));
+    for words in ["card", "result GetExtendedAgentCard"] {
+        for (version, payload) in [("1.0", card("1.0")), ("0.3", v03.clone()), ("0.1", v01.clone())]
+        {
+            let words = format!("{words} {version}");
+            let said = reader.read(&words, &payload.to_string());
+            let interface = &said["supportedInterfaces"][0];
+            assert_eq!((&said["name"], &interface["url"]), (&json!("a"), &json!("https://h/a")));
+            let is_same = interface["protocolVersion"].as_str().unwrap().starts_with(version);
+            assert!(is_same || version == "0.1", "{said}");
+            assert!(said.get("protocolVersion").is_none() && said.get("url").is_none(), "{said}");
+        }
+        reader.fails(words, r#"{"name":"x"}"#, "CardError", "url");
+        reader.fails(&format!("{words} 0.3"), r#"{"url":"https://h"}"#, "CardError", "name");
+        reader.fails(&format!("{words} 0.1"), "[]", "CardError", "");
+        reader.fails(words, "no", "CardError", "");
+    }
+}
+
+#[test]
+fn results_of_each_version_are_read() {
+    let reader = Reader::start("results");
+    let task = json!({ "id": "t", "contextId": "c", "status": { "state": "TASK_STATE_WORKING" } });
+    let v03 = json!({
+        "kind": "task", "id": "t", "contextId": "c", "status": { "state": "working" },
+    });
+    let v01 = json!({ "id": "t", "sessionId": "c", "status": { "state": "working" } });
+    for (version, payload) in [("1.0", &task), ("0.3", &v03), ("0.1", &v01)] {
+        reader.is(&format!("GetTask {version}"), payload, &task);
+    }
+    reader.is("", &json!({ "task": task }), &json!({ "task": task }));
+    reader.is("0.3", &v03, &json!({ "task": task }));
+    reader.is("0.1", &v01, &json!({ "task": task }));
+    reader.fails("", r#"{"task":{"id":7}}"#, "ReadError", "task.id");
+    reader.fails("0.3", r#"{"kind":"task","id":7}"#, "ReadError", "id");
+    reader.fails("0.1", r#"{"id":7,"status":{"state":"working"}}"#, "ReadError", "id");
+    reader.fails("GetTask", r#"{"id":"t""#, "JsonError", "");
+}
+
+#[test]
+fn events_of_each_version_are_read() {
+    let reader = Reader::start("events");
+    let event =
+        |state: &str| json!({ "taskId": "t", "contextId": "c", "status": { "state": state } });
+    let v1 = json!({ "statusUpdate": event("TASK_STATE_WORKING") });
+    let mut v03 = event("working");
+    (v03["kind"], v03["final"]) = (json!("status-update"), json!(false));
+    reader.is("event 1.0", &v1, &v1);
+    reader.is("event 0.3", &v03, &v1);
+    let v01 = json!({ "id": "t", "status": { "state": "working" }, "final": false });
+    let said = reader.read("event 0.1", &v01.to_string());
+    assert_eq!(said["statusUpdate"]["status"]["state"], "TASK_STATE_WORKING", "{said}");
+    reader.fails("event 1.0", "{}", "ReadError", "");
+    reader.fails("event 0.3", r#"{"kind":"tea"}"#, "ReadError", "");
+    reader.fails("event 0.1", r#"{"id":"t","status":7}"#, "ReadError", "status");
+}
+
+#[test]
+fn faults_of_each_version_are_read() {
+    let reader = Reader::start("faults");
+    for (version, code, name) in [
+        ("1.0", -32009, "VersionNotSupportedError"),
+        ("0.3", -32001, "TaskNotFoundError"),
+        ("0.1", -32009, "InvalidTaskStateError"),
+    ] {
+        let payload = json!({ "code": code, "message": "no" });
+        let said = reader.read(&format!("fault {version}"), &payload.to_string());
+        assert_eq!(said["fault"]["name"], name, "{said}");
+        assert_eq!(
+            (&said["fault"]["code"], &said["fault"]["message"]),
+            (&json!(code), &json!("no"))
+        );
+        let words = format!("fault {version}");
+        reader.fails(&words, "[]", "FaultError", "");
+        reader.fails(&words, r#"{"code":"x"}"#, "FaultError", "code");
+        reader.fails(&words, "{", "JsonError", "");
+    }
+    reader.fails("tea", "{}", "UnknownWord", "tea");
+}
