@@ -6,6 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::{
     nearest::nearest,
+    offers::offering,
     parts::WORDS,
     serve,
     settings::{LONG_HELP, with_flags},
@@ -139,12 +140,12 @@ fn group(name: &'static str, about: &'static str) -> Command {
 }
 
 fn word(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).value_name(value_name).help(help)
+    offering(Arg::new(name).value_name(value_name).help(help), value_name)
 }
 
 fn flag(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
     let arg = Arg::new(name).long(name).value_name(value_name).help(help);
-    arg.action(ArgAction::Append).allow_hyphen_values(true)
+    offering(arg.action(ArgAction::Append).allow_hyphen_values(true), value_name)
 }
 
 fn switch(name: &'static str, help: &'static str) -> Arg {

@@ -9,6 +9,7 @@ mod command;
 mod failure;
 mod json_line;
 mod nearest;
+mod offers;
 mod pages;
 mod parts;
 mod reference;

@@ -60,7 +60,7 @@ impl CardReference {
 
 /// What is shown of a reference that is refused: nothing in which a secret may stand, so no user,
 /// no password and no query.
-fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or(text);
     match (text.split_once("://"), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, behind))) => format!("{scheme}://...@{behind}"),

@@ -134,6 +134,10 @@ fn wrong_words_are_a_usage_error_in_both_formats() {
         (&["task", "get", "--history", "many", "-a", "h", "t"], "no number"),
         (&["task", "list", "-a", "h", "--status", "done"], "none of SUBMITTED"),
         (&["task", "list", "-a", "h", "--status", "unspecified"], "none of SUBMITTED"),
+        (
+            &["auth", "login", "h", "--client-id", "me", "--token-url", "htp://me:x@h/t?s"],
+            "--token-url: \"htp://...@h/t\": the scheme htp is not http",
+        ),
         (&["config"], "there is show"),
         (&["task", "push-config", "create", "-a", "h", "t"], "--url <URL>"),
         (&["card"], "there are get, lint, verify"),
@@ -248,6 +252,19 @@ fn completions_and_manual_pages_are_made() {
         let script = user.ok(&["completion", shell]).out;
         assert!(script.contains("peregrine") && script.contains("push-config"), "{shell}");
         assert!(script.contains("agent-card"), "{shell}");
+    }
+    let script = user.ok(&["completion", "bash"]).out;
+    for (flag, offered) in [
+        ("transport", "compgen -W \"jsonrpc http+json grpc websocket\""),
+        ("output", "compgen -W \"text json\""),
+        ("a2a-version", "compgen -W \"1.0 0.3 0.2 0.1\""),
+        ("flow", "compgen -W \"device client-credentials\""),
+        ("ca", "compgen -f"),
+        ("bearer", "COMPREPLY=(\"${cur}\")"),
+    ] {
+        let at = script.find(&format!("--{flag})\n")).unwrap();
+        let case = &script[at..at + script[at..].find(";;").unwrap()];
+        assert!(case.contains(offered), "{flag}: {case}");
     }
     let refused = user.run(&["completion", "csh"]);
     assert!(refused.code == Some(2) && refused.err.contains("no shell"), "{refused:?}");

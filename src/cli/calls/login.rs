@@ -19,7 +19,7 @@ use serde_json::json;
 use super::{
     super::{
         failure::{CommandFailure, FailureCode},
-        reference::CardReference,
+        reference::{CardReference, shown},
         say,
         settings::{OutputFormat, Settings},
         tell,
@@ -122,7 +122,11 @@ pub fn oauth_client(settings: &Settings) -> Result<Option<OAuthClient>, CommandF
     let url = |name: &str| -> Result<Option<HttpUrl>, CommandFailure> {
         let Some(text) = settings.text(name) else { return Ok(None) };
         let parsed = HttpOrigin::parse(text);
-        parsed.map(Some).map_err(|error| settings.wrong(name, text, &error.to_string()))
+        let wrong = |error| {
+            let line = format!("{}: {:?}: {error}", settings.said(name), shown(text));
+            CommandFailure::usage(line)
+        };
+        parsed.map(Some).map_err(wrong)
     };
     let source = match (url("token-url")?, url("issuer")?) {
         (Some(token_url), None) => {

@@ -3,6 +3,8 @@
 
 use clap::{Arg, ArgAction};
 
+use super::super::offers::offering;
+
 /// One setting.
 pub struct Setting {
     /// The long flag, without its dashes.
@@ -237,7 +239,7 @@ pub fn flag(setting: &Setting) -> Arg {
             .require_equals(true)
             .hide_possible_values(true)
             .default_missing_value("true"),
-        value => arg.value_name(value).allow_hyphen_values(true),
+        value => offering(arg.value_name(value).allow_hyphen_values(true), value),
     };
     let arg = arg.action(ArgAction::Append);
     match name {

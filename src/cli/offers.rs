@@ -1,0 +1,52 @@
+//! What a completion script offers for a value.
+//!
+//! Law: an offer forbids nothing. Other spellings are taken as well, and what means nothing is said
+//! by whoever reads the setting, who knows where it was said.
+
+use std::ffi::OsStr;
+
+use clap::{
+    Arg, Command, ValueHint,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+};
+
+/// Takes any text, and names some.
+#[derive(Clone)]
+struct OfferedValues(Vec<&'static str>);
+
+impl TypedValueParser for OfferedValues {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(|value| PossibleValue::new(*value))))
+    }
+}
+
+/// Offers what the name of a value says: its words, as `text|json`, files or folders; else nothing,
+/// where a shell would offer files.
+pub fn offering(arg: Arg, value_name: &'static str) -> Arg {
+    let words = match value_name {
+        "BINDING" => "jsonrpc|http+json|grpc|websocket",
+        "VERSION" => "1.0|0.3|0.2|0.1",
+        other => other,
+    };
+    if words.contains('|') && !words.contains(char::is_uppercase) {
+        let offered = OfferedValues(words.split('|').collect());
+        return arg.value_parser(offered).hide_possible_values(true);
+    }
+    arg.value_hint(match words {
+        "DIR" => ValueHint::DirPath,
+        // A reference may be a file.
+        "FILE" | "REF" | "PATH|URL" | "PATH|-" => ValueHint::FilePath,
+        _ => ValueHint::Other,
+    })
+}
