@@ -74,6 +74,11 @@ fn lint_names_everything_and_fails_for_errors_alone() {
     user.write("work/none.json", "no");
     assert!(user.run(&["card", "lint", "none.json"]).out.contains("Errors: 1\n"));
     user.failure(&["card", "lint", "nowhere.json"], "A2ACLI_ERR_CARD_NOT_FOUND", 3);
+    for words in [&["card", "get", "none.json"][..], &["send", "-a", "none.json", "x"]] {
+        let error = user.failure(words, "A2ACLI_ERR_CARD_INVALID", 1);
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with("none.json: the agent card is not JSON"), "{error}");
+    }
 }
 
 #[test]

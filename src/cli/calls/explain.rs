@@ -4,6 +4,8 @@
 //! nothing is taken at its status and at what it was asked. A hint is something to do; where there
 //! is nothing, there is none.
 
+use std::path::PathBuf;
+
 use peregrine::{
     client::{
         ClientError, ClientErrorKind, TransportError,
@@ -17,7 +19,7 @@ use serde_json::Value;
 use super::{
     super::{
         failure::{CommandFailure, FailureCode},
-        reference::is_loopback,
+        reference::{CardReference, is_loopback},
     },
     Invocation,
     agent::CREDENTIALS,
@@ -35,21 +37,34 @@ pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
         let code = fault.code.map(Value::from);
         code.or_else(|| fault.status.clone().map(Value::from)).or(fault.http.map(Value::from))
     });
-    let mut failure = CommandFailure::new(code, message(&error));
+    let mut failure = CommandFailure::new(code, message(on, &error));
     (failure.hint, failure.a2a_code) = (hint, a2a_code);
     failure
 }
 
 /// The sentence of an error. What its code says already is not said again, and what a program would
 /// do about it is said as a user can.
-fn message(error: &ClientError) -> String {
+fn message(on: &Invocation<'_>, error: &ClientError) -> String {
     match &error.kind {
         ClientErrorKind::Fault(fault) => said(fault),
         ClientErrorKind::BelowFloor { newest, floor } => format!(
             "the agent speaks A2A {newest}, and what is older than {floor} is spoken only if it is \
              named: --a2a-version {newest}"
         ),
+        // A card that came from the agent is the agent's; of files there may be many.
+        ClientErrorKind::Card(_) if on.card().is_none() => match card_file(on) {
+            Some(path) => format!("{}: {}", path.display(), error.detail),
+            None => error.detail.clone(),
+        },
         _ => error.detail.clone(),
+    }
+}
+
+/// The file that the card is in, if it is in one.
+fn card_file(on: &Invocation<'_>) -> Option<PathBuf> {
+    match CardReference::parse(on.settings.text("agent-card")?).ok()? {
+        CardReference::File(path) => Some(path),
+        CardReference::Origin(_) | CardReference::Url(_) => None,
     }
 }
 
