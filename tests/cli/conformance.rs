@@ -40,6 +40,39 @@ fn what_cannot_be_asked_is_skipped_and_says_why() {
 }
 
 #[test]
+fn what_1_0_alone_requires_is_asked_of_1_0_alone() {
+    let task = json!({
+        "kind": "task", "id": "t-1", "contextId": "c-1", "status": { "state": "completed" },
+    });
+    // As the official SDK of 0.3 refuses a message to a task that has ended.
+    let fake = Fake::start(move |heard, _, url| {
+        let card = json!({
+            "name": "old", "description": "", "version": "1", "protocolVersion": "0.3.0",
+            "url": url, "preferredTransport": "JSONRPC", "capabilities": {},
+            "defaultInputModes": [], "defaultOutputModes": [], "skills": [],
+        });
+        match heard.rpc() {
+            "" => ok("application/json", &card.to_string()),
+            "message/send" if heard.body["params"]["message"]["taskId"].is_null() => {
+                heard.result(&task)
+            }
+            _ => {
+                let error = json!({ "code": -32602, "message": "Task is in terminal state" });
+                let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+                ok("application/json", &body.to_string())
+            }
+        }
+    });
+    let said = User::of(&fake.url).run(&["conformance", "--a2a-version", "0.3"]);
+    assert!(said.out.contains("Skip: CORE-SEND-002 "), "{said:?}");
+    assert!(said.out.contains("1.0 alone says how"), "{said:?}");
+    let (_server, url) = echo(&["--card", "v03"]);
+    let said = User::of(&url).ok(&["conformance", "--a2a-version", "0.3"]);
+    assert!(said.out.contains("Skip: STREAM-SUB-003 "), "{said:?}");
+    assert_eq!(said.field("Failed"), "0", "{said:?}");
+}
+
+#[test]
 fn what_an_agent_gets_wrong_is_named() {
     // It answers everything with the same task, whoever asks for what.
     let task = json!({

@@ -2,13 +2,14 @@
 //!
 //! Law: each check has the name that the kit gives its requirement. The kit wants an agent that
 //! knows its messages; any other is asked for less: what every agent must answer, whatever it makes
-//! of a message. What cannot be asked is skipped and says why.
+//! of a message. What cannot be asked, or is no requirement of the version that is spoken, is skipped
+//! and says why.
 
 use peregrine::{
     client::{
         Answer, ClientError, ClientErrorKind, EventKind, ListTasks, SendRequest, card::validate,
     },
-    model::TaskState,
+    model::{Generation, TaskState},
 };
 use serde_json::{Value, json};
 
@@ -30,6 +31,8 @@ const NO_TASK: &str = "00000000-0000-4000-8000-00000000c0de";
 const TEXT: &str = "hello";
 /// Events of a stream that are waited for; an agent may have more to say.
 const EVENTS_MAX: usize = 10_000;
+/// Why what versions before 1.0 leave open is not asked.
+const ONLY_V1: &str = "1.0 alone says how, and an older version is spoken";
 
 /// How a check went.
 enum CheckOutcome {
@@ -178,9 +181,14 @@ impl ConformanceReport {
             self.note(CANCEL.0, CANCEL.1, Skip("the task has not ended"));
             return;
         }
-        let more = SendRequest::text(TEXT).task_id(&*made.id);
-        let got = refused(on, agent.client.send(&more).await, &["UnsupportedOperationError"]);
-        self.note(SEND.0, SEND.1, got);
+        let outcome = match is_v1(agent) {
+            true => {
+                let more = SendRequest::text(TEXT).task_id(&*made.id);
+                refused(on, agent.client.send(&more).await, &["UnsupportedOperationError"])
+            }
+            false => Skip(ONLY_V1),
+        };
+        self.note(SEND.0, SEND.1, outcome);
         let got = agent.client.cancel_task(&made.id, None).await;
         // A2A 1.0 §3.1.5: canceling is idempotent, so what is canceled already may be given.
         let outcome = match (made.state, got) {
@@ -234,6 +242,7 @@ impl ConformanceReport {
         let outcome = subscribed(agent, on, NO_TASK, "TaskNotFoundError").await;
         self.note(UNKNOWN.0, UNKNOWN.1, outcome);
         let outcome = match made.filter(|made| made.state.is_terminal()) {
+            Some(_) if !is_v1(agent) => Skip(ONLY_V1),
             Some(made) => subscribed(agent, on, &made.id, "UnsupportedOperationError").await,
             None => Skip("there is no task that has ended"),
         };
@@ -292,6 +301,11 @@ impl CheckOutcome {
             Skip(why) => Some(why),
         }
     }
+}
+
+/// Whether the agent is asked in 1.0, whose requirements the kit has.
+fn is_v1(agent: &CalledAgent) -> bool {
+    agent.client.interface().generation == Generation::V1
 }
 
 /// The name of an error, and what the agent said.
