@@ -28,10 +28,10 @@ use super::{
 };
 
 /// Writes one call: makes it, with memory for what it borrows, and hands it on.
-pub(super) type WriteCall<'w> = dyn FnMut(&OutgoingCall<'_>) -> Result<Written, ClientError> + 'w;
+type WriteCall<'w> = dyn FnMut(&OutgoingCall<'_>) -> Result<Written, ClientError> + 'w;
 
 /// Makes one call, as often as it has to be written.
-pub(super) type MakeCall<'m> =
+type MakeCall<'m> =
     dyn Fn(&mut Vec<u8>, &mut WriteCall<'_>) -> Result<Written, ClientError> + Sync + 'm;
 
 /// A client of one agent. Clones share everything; calls may go on at the same time.

@@ -147,6 +147,25 @@ impl ClientError {
         }
     }
 
+    /// True: the same may be answered later: the server refuses it for now, or nobody heard what it
+    /// would have said.
+    pub(super) fn is_for_now(&self) -> bool {
+        self.is_connection_lost() || self.failure() != Failure::Lasting
+    }
+
+    /// True: the server has refused the call before it did anything for it, but may not refuse it
+    /// with another token, in another version, or later.
+    pub(super) fn is_passing_refusal(&self) -> bool {
+        match &self.kind {
+            ClientErrorKind::Unauthorized => true,
+            ClientErrorKind::Fault(fault) => {
+                fault.kind == Some(FaultKind::VersionNotSupported)
+                    || self.failure() == Failure::Unhandled
+            }
+            _ => false,
+        }
+    }
+
     /// True: nobody heard what the server would have said.
     pub fn is_connection_lost(&self) -> bool {
         match &self.kind {

@@ -37,6 +37,15 @@ pub(super) struct Written {
     pub after: Option<u64>,
 }
 
+/// The attempts at one call, or at opening one stream.
+pub(super) struct Attempts {
+    failed: u32,
+    /// True: a token was refused, and another one is used.
+    has_new_token: bool,
+    /// Until when the call may take.
+    pub due_ms: u64,
+}
+
 impl<T: Transport> SharedClient<T> {
     /// Sends what was written, again where that is safe, and reads the answer.
     pub(super) async fn call(
@@ -45,24 +54,17 @@ impl<T: Transport> SharedClient<T> {
         written: Written,
         scratch: &mut CallBuffers,
     ) -> Result<(), ClientError> {
-        let due_ms = self.due_ms();
         let kind = (written.op, endpoint.interface.generation);
-        let mut attempts = 1;
+        let mut attempts = self.attempts();
         loop {
-            let error = match self.call_once(endpoint, written, scratch, due_ms).await {
+            let error = match self.call_once(endpoint, written, scratch, attempts.due_ms).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            let is_refused = error.kind == ClientErrorKind::Unauthorized;
-            if is_refused && attempts == 1 && self.forgets_token(scratch) {
-                // It may have been withdrawn: nothing was done, so a new one is tried once.
-                attempts += 1;
-                continue;
+            match self.next_attempt_ms(kind, &error, &mut attempts, scratch) {
+                Some(next_ms) => self.transport.sleep_until(next_ms).await,
+                None => return Err(error),
             }
-            if !self.waits_to_retry(kind, &error, attempts, due_ms).await {
-                return Err(error);
-            }
-            attempts += 1;
         }
     }
 
@@ -157,27 +159,34 @@ impl<T: Transport> SharedClient<T> {
         retry::is_repeatable(op, generation, is_idempotent, Failure::Unknown)
     }
 
-    /// Waits before a call is made once more; false: it is not.
-    async fn waits_to_retry(
+    /// Those of a call that begins now.
+    pub(super) fn attempts(&self) -> Attempts {
+        Attempts { failed: 0, has_new_token: false, due_ms: self.due_ms() }
+    }
+
+    /// Counts an attempt that failed. When the call is made once more, in ms of
+    /// [`Now::mono_ms`]; `None`: it is not.
+    pub(super) fn next_attempt_ms(
         &self,
         (op, generation): (Op, Generation),
         error: &ClientError,
-        attempts: u32,
-        due_ms: u64,
-    ) -> bool {
+        attempts: &mut Attempts,
+        scratch: &mut CallBuffers,
+    ) -> Option<u64> {
+        attempts.failed += 1;
+        let is_refused = error.kind == ClientErrorKind::Unauthorized;
+        if is_refused && !attempts.has_new_token && self.forgets_token(scratch) {
+            // It may have been withdrawn: nothing was done, so a new one is tried once.
+            attempts.has_new_token = true;
+            return Some(0);
+        }
         let CallOptions { backoff, is_idempotent, .. } = &self.built.options;
         if !retry::is_repeatable(op, generation, *is_idempotent, error.failure()) {
-            return false;
+            return None;
         }
         let (now, random) = (self.transport.now(), self.transport.random());
-        let next_ms = backoff.next_ms(attempts, error.retry_after_ms, random, now, Some(due_ms));
-        match next_ms {
-            Some(next_ms) => {
-                self.transport.sleep_until(next_ms).await;
-                true
-            }
-            None => false,
-        }
+        let due_ms = Some(attempts.due_ms);
+        backoff.next_ms(attempts.failed, error.retry_after_ms, random, now, due_ms)
     }
 
     /// Adds the token of OAuth, where there is to be one, and waits for it until `due_ms`; `used`
@@ -210,7 +219,11 @@ impl<T: Transport> SharedClient<T> {
 
 /// What the head of a response adds to its error.
 #[cold]
-fn explained<R: HttpResponse>(mut error: ClientError, response: &R, now: Now) -> ClientError {
+pub(super) fn explained<R: HttpResponse>(
+    mut error: ClientError,
+    response: &R,
+    now: Now,
+) -> ClientError {
     let retry_after = response.field("retry-after");
     error.retry_after_ms = retry_after.and_then(|text| retry::retry_after_ms(text, now.unix_ms));
     error

@@ -8,7 +8,7 @@ use super::{
     ClientError, HttpResponse, Transport, TransportError,
     client::SharedClient,
     endpoint::AgentEndpoint,
-    exchange::{READ_BYTES, Written, head_of, read_all},
+    exchange::{READ_BYTES, Written, explained, head_of, read_all},
     format::{Format, GrpcEnd},
     scratch::{CallBuffers, ReplyBuf},
 };
@@ -28,7 +28,8 @@ impl<T: Transport> SharedClient<T> {
         body.clear();
         let limit = (self.built.limits.body_bytes_max, "body_bytes_max");
         read_all(&self.transport, response, body, limit, due_ms).await?;
-        end(endpoint, response)?;
+        end(endpoint, response)
+            .map_err(|error| explained(error, response, self.transport.now()))?;
         let message = Format::message_in(body, limit)?;
         let Some(message) = message.and_then(|range| body.get(range)) else {
             return Err(TransportError::Malformed("an answer of gRPC without a message").into());
@@ -39,7 +40,10 @@ impl<T: Transport> SharedClient<T> {
 }
 
 /// How the response ended.
-fn end<R: HttpResponse>(endpoint: &AgentEndpoint, response: &R) -> Result<(), ClientError> {
+pub(super) fn end<R: HttpResponse>(
+    endpoint: &AgentEndpoint,
+    response: &R,
+) -> Result<(), ClientError> {
     let end = GrpcEnd {
         status: response.field("grpc-status"),
         message: response.field("grpc-message"),

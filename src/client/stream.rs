@@ -21,6 +21,7 @@ use super::{
     scratch::LentBuffers,
     seen::{SaidItem, Seeing, Seen},
 };
+use open::OpeningStream;
 use resume::TakingUp;
 use source::{EventOrigin, SourceRead};
 
@@ -37,6 +38,8 @@ pub struct ClientStream<T: Transport> {
     seen: Seen,
     task: FollowedTask,
     caught: Caught,
+    /// How it was opened, until its first item has come: a server may refuse it only then.
+    opening: Option<Box<OpeningStream>>,
     /// What was received comes after what was caught; its number.
     put_back: Option<Option<u64>>,
     /// Takings-up since the last event, or since the last subscription that lasted.
@@ -103,7 +106,8 @@ impl Caught {
 impl<T: Transport> ClientStream<T> {
     /// Waits for the next event; `None`: the stream is complete.
     ///
-    /// It may be dropped while it waits, and called again: nothing is lost.
+    /// It may be dropped while it waits, and called again: nothing is lost, unless the message was
+    /// just being sent again after a refusal, which is then `StreamLost`.
     ///
     /// # Errors
     /// [`ClientError`]: a fault of the server, what it said is not understood, or the stream broke
@@ -162,6 +166,10 @@ impl<T: Transport> ClientStream<T> {
                 self.take_up().await?;
                 continue;
             }
+            if self.is_to_be_opened() {
+                self.open().await?;
+                continue;
+            }
             let ClientStream { source, endpoint, written, scratch, .. } = self;
             let read = match source.next_at_hand(endpoint, *written, scratch) {
                 Some(read) => read,
@@ -169,6 +177,7 @@ impl<T: Transport> ClientStream<T> {
             };
             match read {
                 Ok(SourceRead::Item(number)) => {
+                    self.opening = None;
                     if let Some(shown) = self.take(number)? {
                         return Ok(Some(shown));
                     }
@@ -176,6 +185,9 @@ impl<T: Transport> ClientStream<T> {
                 Ok(SourceRead::End) if self.is_complete() => return Ok(None),
                 Ok(SourceRead::Poll) => self.poll_task().await?,
                 Ok(SourceRead::End) => self.resume(None)?,
+                Err(error) if self.opening.is_some() && error.is_passing_refusal() => {
+                    self.open_again(error)?;
+                }
                 // How a connection ends that has nothing more to say does not matter.
                 Err(error) if error.is_connection_lost() && self.has_ended() => return Ok(None),
                 Err(error) if error.is_connection_lost() => self.resume(Some(error))?,

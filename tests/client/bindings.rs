@@ -10,18 +10,18 @@ use peregrine::client::{
 use crate::scripted::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Over {
+pub enum Over {
     JsonRpc,
     Rest,
     WebSocket,
     Grpc,
 }
 
-const ALL: [Over; 4] = [Over::JsonRpc, Over::Rest, Over::WebSocket, Over::Grpc];
+pub const ALL: [Over; 4] = [Over::JsonRpc, Over::Rest, Over::WebSocket, Over::Grpc];
 
 /// One item of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+pub enum Said {
     Task,
     /// An artifact of a task, with so many letters.
     Artifact(&'static str, usize),
@@ -66,7 +66,7 @@ fn json(said: Said) -> String {
 }
 
 /// An item as it comes as the answer to call `id`.
-fn item(over: Over, said: Said, id: u64) -> Vec<u8> {
+pub fn item(over: Over, said: Said, id: u64) -> Vec<u8> {
     let response = || format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{}}}"#, json(said));
     match over {
         Over::JsonRpc => format!("data: {}\n\n", response()).into_bytes(),
@@ -84,7 +84,7 @@ fn item(over: Over, said: Said, id: u64) -> Vec<u8> {
 }
 
 /// A stream of these pieces.
-fn stream(over: Over, request: &HttpRequest<'_>, pieces: Vec<Piece>) -> Reply {
+pub fn stream(over: Over, request: &HttpRequest<'_>, pieces: Vec<Piece>) -> Reply {
     let media = match over {
         Over::WebSocket => return Reply::socket(request, vec![pieces]),
         Over::Grpc => "application/grpc",
@@ -95,14 +95,19 @@ fn stream(over: Over, request: &HttpRequest<'_>, pieces: Vec<Piece>) -> Reply {
     reply
 }
 
+impl Over {
+    pub fn binding(self) -> &'static str {
+        match self {
+            Over::JsonRpc => "JSONRPC",
+            Over::Rest => "HTTP+JSON",
+            Over::WebSocket => "WEBSOCKET",
+            Over::Grpc => "GRPC",
+        }
+    }
+}
+
 fn client(over: Over, transport: Scripted, limits: ClientLimits) -> Client<Scripted> {
-    let binding = match over {
-        Over::JsonRpc => "JSONRPC",
-        Over::Rest => "HTTP+JSON",
-        Over::WebSocket => "WEBSOCKET",
-        Over::Grpc => "GRPC",
-    };
-    let card = AgentCard::read(card(binding, "http://agent.test").as_bytes()).unwrap();
+    let card = AgentCard::read(card(over.binding(), "http://agent.test").as_bytes()).unwrap();
     ClientBuilder::new().limits(limits).connect_over(transport, card, None).unwrap()
 }
 

@@ -15,7 +15,10 @@ use peregrine::client::{
     },
 };
 
-use crate::scripted::*;
+use crate::{
+    bindings::{ALL, Over, Said, item, stream},
+    scripted::*,
+};
 
 /// A client of the card of `card_url` whose interface is at `url`.
 fn with_field(name: &str, url: &str, given: Credentials) -> Client<Scripted> {
@@ -133,36 +136,82 @@ fn a_refusal_costs_the_token_that_was_refused_and_no_other() {
     assert_eq!(asked_of(&client, "https://login.test"), 2);
 }
 
+/// How a token is refused: by the head of the response, or in gRPC by trailers behind it.
+fn unauthorized(over: Over, is_late: bool) -> Reply {
+    const END: (&str, &str) = ("grpc-status", "16");
+    let media = ("content-type", "application/grpc");
+    match (over, is_late) {
+        (Over::Grpc, false) => Reply::of(200, &[media, END], ""),
+        (Over::Grpc, true) => Reply::of(200, &[media], "").trailers(&[END]),
+        (Over::JsonRpc | Over::Rest | Over::WebSocket, _) => Reply::of(401, &[], ""),
+    }
+}
+
+/// The number of a call of JSON-RPC: `{"jsonrpc":"2.0","id":"7"`.
+fn rpc_id(request: &HttpRequest<'_>) -> u64 {
+    let body = String::from_utf8_lossy(request.body);
+    body.split('"').nth(7).unwrap().parse().unwrap()
+}
+
+/// The only answer to a call, or all of a stream, which is the second to be opened.
+fn answered(over: Over, request: &HttpRequest<'_>, is_stream: bool) -> Reply {
+    let id = match (over, is_stream) {
+        (Over::JsonRpc, _) => rpc_id(request),
+        (_, false) => 1,
+        (_, true) => 2,
+    };
+    let said = item(over, Said::Task, id);
+    match (over, is_stream) {
+        (Over::JsonRpc, false) => {
+            Reply::json(&format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{TASK}}}"#))
+        }
+        (Over::Rest, false) => Reply::json(TASK),
+        (_, _) => stream(over, request, vec![Piece::Bytes(said)]).trailers(&[("grpc-status", "0")]),
+    }
+}
+
 #[test]
-fn a_token_that_is_refused_when_a_stream_opens_is_renewed() {
-    let fetched = AtomicU64::new(0);
-    let transport = Scripted::new(move |request| {
-        if is_for_token(request) {
-            return token(fetched.fetch_add(1, Relaxed) + 1);
+fn a_token_that_is_refused_is_renewed_once_over_each_binding() {
+    for over in ALL {
+        for (is_stream, is_late) in [(false, false), (false, true), (true, false), (true, true)] {
+            let call = |transport| {
+                let client = with_tokens(transport, over.binding());
+                let request = SendRequest::text("hello");
+                let error = settled(async {
+                    if !is_stream {
+                        return client.send(&request).await.map(drop).err();
+                    }
+                    match client.stream(&request).await {
+                        Ok(mut stream) => stream.next().await.expect("an item").map(drop).err(),
+                        Err(error) => Some(error),
+                    }
+                });
+                let asked = ["login", "agent"]
+                    .map(|host| asked_of(&client, &format!("https://{host}.test")));
+                (error.map(|error| error.kind.clone()), asked)
+            };
+            let fetched = AtomicU64::new(0);
+            let renews = Scripted::new(move |request| {
+                if is_for_token(request) {
+                    return token(fetched.fetch_add(1, Relaxed) + 1);
+                }
+                let lines = String::from_utf8(request.fields.lines().to_vec()).unwrap();
+                match lines.contains("token-1\r\n") {
+                    true => unauthorized(over, is_late),
+                    false => answered(over, request, is_stream),
+                }
+            });
+            let case = format!("{over:?} {is_stream} {is_late}");
+            assert_eq!(call(renews), (None, [2, 2]), "{case}");
+            // A server that refuses every token is asked twice, and no more.
+            let refuses = Scripted::new(move |request| match is_for_token(request) {
+                true => token(1),
+                false => unauthorized(over, is_late),
+            });
+            let unauthorized = Some(ClientErrorKind::Unauthorized);
+            assert_eq!(call(refuses), (unauthorized, [2, 2]), "{case}");
         }
-        let lines = String::from_utf8(request.fields.lines().to_vec()).unwrap();
-        match lines.contains("token-1\r\n") {
-            true => Reply::of(401, &[], ""),
-            false => {
-                let event = format!("data: {MESSAGE}\n\n");
-                Reply::of(200, &[("content-type", "text/event-stream")], &event)
-            }
-        }
-    });
-    let client = with_tokens(transport, "HTTP+JSON");
-    let mut stream = settled(client.stream(&SendRequest::text("hello"))).unwrap();
-    settled(stream.next()).unwrap().unwrap();
-    assert_eq!(asked_of(&client, "https://login.test"), 2);
-    assert_eq!(asked_of(&client, "https://agent.test"), 2);
-    // A server that refuses every token is asked twice, and no more.
-    let refuses = Scripted::new(|request| match is_for_token(request) {
-        true => token(1),
-        false => Reply::of(401, &[], ""),
-    });
-    let client = with_tokens(refuses, "HTTP+JSON");
-    let error = settled(client.stream(&SendRequest::text("hello"))).map(drop).unwrap_err();
-    assert_eq!(error.kind, ClientErrorKind::Unauthorized);
-    assert_eq!(asked_of(&client, "https://agent.test"), 2);
+    }
 }
 
 #[test]

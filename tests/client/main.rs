@@ -18,6 +18,7 @@ mod misbehaviours;
 mod operations;
 mod proxy;
 mod refusals;
+mod repeats;
 mod replies;
 mod scripted;
 mod signed;

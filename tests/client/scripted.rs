@@ -37,6 +37,8 @@ pub struct Reply {
     status: u16,
     fields: Vec<(&'static str, String)>,
     pub pieces: VecDeque<Piece>,
+    /// What `field` knows as soon as all has been read.
+    trailers: Vec<(&'static str, String)>,
     /// Of a WebSocket: what each call of JSON-RPC is answered with.
     results: Option<VecDeque<Vec<Piece>>>,
     reader: Reader,
@@ -46,7 +48,15 @@ impl Reply {
     pub fn of(status: u16, fields: &[(&'static str, &str)], body: &str) -> Reply {
         let fields = fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let pieces = VecDeque::from([Piece::Bytes(body.as_bytes().to_vec())]);
-        Reply { status, fields, pieces, results: None, reader: Reader::default() }
+        let (trailers, reader) = (Vec::new(), Reader::default());
+        Reply { status, fields, pieces, trailers, results: None, reader }
+    }
+
+    /// What ends it.
+    pub fn trailers(mut self, fields: &[(&'static str, &str)]) -> Reply {
+        let fields = fields.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        self.trailers.extend(fields);
+        self
     }
 
     pub fn json(body: &str) -> Reply {
@@ -68,11 +78,14 @@ impl Reply {
 
 /// A frame with a response to the call of this number.
 pub fn result(id: u64, result: &str) -> Piece {
+    frame(&format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{result}}}"#))
+}
+
+/// A frame of a WebSocket.
+pub fn frame(text: &str) -> Piece {
     let mut out = Vec::new();
     let mark = ws::begin(&mut out);
-    out.extend_from_slice(
-        format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{result}}}"#).as_bytes(),
-    );
+    out.extend_from_slice(text.as_bytes());
     ws::finish(&mut out, mark, OpCode::Text);
     Piece::Bytes(out)
 }
@@ -114,7 +127,10 @@ impl HttpResponse for Reply {
             None if self.results.as_ref().is_some_and(|results| !results.is_empty()) => {
                 Poll::Pending
             }
-            None => Poll::Ready(Ok(false)),
+            None => {
+                self.fields.append(&mut self.trailers);
+                Poll::Ready(Ok(false))
+            }
         }
     }
 

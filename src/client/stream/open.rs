@@ -1,19 +1,20 @@
-//! Opening streams: of a message that is sent, and of a task that is there.
+//! OpeningStream streams: of a message that is sent, and of a task that is there.
 
 use std::sync::Arc;
 
 use crate::{
     binding::interfaces::Binding,
+    fault::FaultKind,
     model::{Get, Op, OutgoingCall, RawText, Target, Text, uuid},
 };
 
 use super::{
     super::{
         Client, ClientError, ClientErrorKind, HttpResponse, SendRequest, Transport,
-        client::{MakeCall, not_declared, target},
+        client::{not_declared, target},
         endpoint::AgentEndpoint,
-        exchange::{Written, head_of, within},
-        grpc::GrpcStream,
+        exchange::{Attempts, Written, explained, head_of, within},
+        grpc::{self, GrpcStream},
         scratch::CallBuffers,
         seen::Seen,
     },
@@ -30,7 +31,7 @@ impl<T: Transport> Client<T> {
         self.check_streaming()?;
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
-        self.open(&|packed, write| write(&request.call(true, &id, packed)), b"").await
+        self.open(OpeningCall::Send { request: request.clone(), id }, b"").await
     }
 
     /// Follows a task that is there (A2A 1.0 §3.1.6), from the event behind number `after` where
@@ -46,8 +47,7 @@ impl<T: Transport> Client<T> {
         self.check_streaming()?;
         let mut id = Vec::new();
         Text::from(task_id).push_raw(&mut id);
-        let aim = Target { after, ..target(RawText::known(&id), None) };
-        self.open(&|_, write| write(&OutgoingCall::Subscribe(aim)), &id).await
+        self.open(OpeningCall::Subscribe { after }, &id).await
     }
 
     fn check_streaming(&self) -> Result<(), ClientError> {
@@ -57,36 +57,26 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    async fn open(
-        &self,
-        make: &MakeCall<'_>,
-        task_id: &[u8],
-    ) -> Result<ClientStream<T>, ClientError> {
+    async fn open(&self, call: OpeningCall, id: &[u8]) -> Result<ClientStream<T>, ClientError> {
         let inner = &self.inner;
-        let mut scratch = inner.stash.lend();
-        let (mut endpoint, mut has_changed) = (inner.endpoint(), false);
-        let (written, source) = loop {
-            let CallBuffers { packed, written, .. } = &mut *scratch;
-            let written = make(packed, &mut |call| inner.write(&endpoint, call, written))?;
-            match open_source(self, &endpoint, written, &mut scratch).await {
-                Ok(source) => break (written, source),
-                Err(error) if has_changed => return Err(error),
-                Err(error) => {
-                    endpoint = inner.change_version(&endpoint, error)?;
-                    has_changed = true;
-                }
-            }
+        let op = match call {
+            OpeningCall::Send { .. } => Op::Stream,
+            OpeningCall::Subscribe { .. } => Op::Subscribe,
         };
+        let attempts = inner.attempts();
+        let opening =
+            OpeningStream { call, attempts, has_changed_version: false, next_ms: Some(0) };
         let artifacts_max = inner.built.limits.artifacts_max;
-        Ok(ClientStream {
+        let mut stream = ClientStream {
             client: self.clone(),
-            endpoint,
-            written,
-            scratch,
-            source,
+            endpoint: inner.endpoint(),
+            written: Written { op, rpc_id: 0, after: None },
+            scratch: inner.stash.lend(),
+            source: EventOrigin::Nowhere,
             seen: Seen::new(inner.transport.random(), artifacts_max),
-            task: FollowedTask { id: task_id.to_vec(), context_id: Vec::new() },
+            task: FollowedTask { id: id.to_vec(), context_id: Vec::new() },
             caught: Caught::default(),
+            opening: Some(Box::new(opening)),
             put_back: None,
             attempts: 0,
             opened_ms: inner.transport.mono_ms(),
@@ -94,7 +84,101 @@ impl<T: Transport> Client<T> {
             pause_due_ms: None,
             is_over: false,
             is_final: false,
-        })
+        };
+        stream.open().await?;
+        Ok(stream)
+    }
+}
+
+/// How a stream is opened: for what, how often it was tried, and when it is tried next.
+pub(super) struct OpeningStream {
+    call: OpeningCall,
+    attempts: Attempts,
+    /// True: the server has named a version, which it is asked in.
+    has_changed_version: bool,
+    /// When it is opened; `None`: it is open, or somebody has dropped who was opening it.
+    next_ms: Option<u64>,
+}
+
+/// What opens a stream.
+enum OpeningCall {
+    /// A message, under this id if it has none.
+    Send { request: SendRequest, id: [u8; 36] },
+    /// A subscription to the followed task.
+    Subscribe { after: Option<u64> },
+}
+
+impl<T: Transport> ClientStream<T> {
+    pub(super) fn is_to_be_opened(&self) -> bool {
+        self.opening.as_ref().is_some_and(|opening| opening.next_ms.is_some())
+    }
+
+    /// Opens the stream, as often as that is safe, until there is something to read.
+    pub(super) async fn open(&mut self) -> Result<(), ClientError> {
+        while let Some(next_ms) = self.opening.as_ref().and_then(|opening| opening.next_ms) {
+            let transport = &self.client.inner.transport;
+            if next_ms > 0 {
+                transport.sleep_until(next_ms).await;
+            }
+            if let Err(error) = self.send_opening().await {
+                self.open_again(error)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_opening(&mut self) -> Result<(), ClientError> {
+        let Some(opening) = &mut self.opening else { return Ok(()) };
+        // Who drops this may have sent it: it is not sent again.
+        opening.next_ms = None;
+        let CallBuffers { packed, written, .. } = &mut *self.scratch;
+        let inner = &self.client.inner;
+        self.written = match &opening.call {
+            OpeningCall::Send { request, id } => {
+                inner.write(&self.endpoint, &request.call(true, id, packed), written)?
+            }
+            OpeningCall::Subscribe { after } => {
+                let id = RawText::known(&self.task.id);
+                let aim = Target { after: *after, ..target(id, None) };
+                inner.write(&self.endpoint, &OutgoingCall::Subscribe(aim), written)?
+            }
+        };
+        let due_ms = opening.attempts.due_ms;
+        let scratch = &mut self.scratch;
+        let opened = open_once(&self.client, &self.endpoint, self.written, scratch, due_ms);
+        self.source = opened.await?;
+        self.opened_ms = inner.transport.mono_ms();
+        Ok(())
+    }
+
+    /// Has the stream opened again that was refused: with another token, in another version, or
+    /// later.
+    ///
+    /// # Errors
+    /// The same error, where that does not help or might do the work twice.
+    pub(super) fn open_again(&mut self, error: ClientError) -> Result<(), ClientError> {
+        let Some(opening) = &mut self.opening else { return Err(error) };
+        let inner = &self.client.inner;
+        if !matches!(self.source, EventOrigin::Nowhere) {
+            // There was a head in time, and the next has as much.
+            opening.attempts.due_ms = inner.due_ms();
+            self.source = EventOrigin::Nowhere;
+        }
+        let is_version = error.fault_kind() == Some(FaultKind::VersionNotSupported);
+        if is_version && !opening.has_changed_version {
+            self.endpoint = inner.change_version(&self.endpoint, error)?;
+            (opening.has_changed_version, opening.next_ms) = (true, Some(0));
+            return Ok(());
+        }
+        let kind = (self.written.op, self.endpoint.interface.generation);
+        let scratch = &mut self.scratch;
+        match inner.next_attempt_ms(kind, &error, &mut opening.attempts, scratch) {
+            Some(next_ms) => {
+                opening.next_ms = Some(next_ms);
+                Ok(())
+            }
+            None => Err(error),
+        }
     }
 }
 
@@ -106,13 +190,14 @@ async fn open_source<T: Transport>(
     written: Written,
     scratch: &mut CallBuffers,
 ) -> Result<EventOrigin<T>, ClientError> {
-    let opened = open_once(client, endpoint, written, scratch).await;
+    let due_ms = client.inner.due_ms();
+    let opened = open_once(client, endpoint, written, scratch, due_ms).await;
     match opened {
         Err(error)
             if error.kind == ClientErrorKind::Unauthorized
                 && client.inner.forgets_token(scratch) =>
         {
-            open_once(client, endpoint, written, scratch).await
+            open_once(client, endpoint, written, scratch, due_ms).await
         }
         opened => opened,
     }
@@ -123,9 +208,9 @@ async fn open_once<T: Transport>(
     endpoint: &Arc<AgentEndpoint>,
     written: Written,
     scratch: &mut CallBuffers,
+    due_ms: u64,
 ) -> Result<EventOrigin<T>, ClientError> {
     let inner = &client.inner;
-    let due_ms = inner.due_ms();
     if endpoint.interface.binding == Binding::WebSocket {
         let mut session = inner.session(endpoint, scratch, due_ms).await?;
         let sent = session.send(&scratch.written.body, inner.transport.random());
@@ -134,6 +219,11 @@ async fn open_once<T: Transport>(
     }
     let mut response = inner.request(endpoint, written, scratch, due_ms).await?;
     if endpoint.interface.binding == Binding::Grpc {
+        // gRPC over HTTP/2, "Responses": what is refused at once has trailers alone, as its head.
+        if response.status() != 200 || response.field("grpc-status").is_some() {
+            let ended = grpc::end(endpoint, &response);
+            ended.map_err(|error| explained(error, &response, inner.transport.now()))?;
+        }
         return Ok(EventOrigin::Rpc(Box::new(GrpcStream::new(response))));
     }
     let is_rest = endpoint.interface.binding == Binding::HttpJson;

@@ -2,9 +2,9 @@
 //!
 //! Law: the subscription is there before the task is read, so nothing falls between the two. Where
 //! the server counts it is told the number of the last event, and what it sends from there on is
-//! all that was missed. Anything else is compared with what was seen. A server that takes the
-//! stream up but cuts it again at once is asked for the task instead; one that does neither is
-//! given up.
+//! all that was missed. Anything else is compared with what was seen. A server that refuses for now
+//! is asked again, when it says; one that takes the stream up but cuts it again at once is asked
+//! for the task instead; one that does neither is given up.
 
 use crate::{fault::FaultKind, model::ReceivedKind};
 
@@ -44,6 +44,7 @@ impl<T: Transport> ClientStream<T> {
     /// The stream is to be taken up again; `cause`: why it broke, `None`: it ended too early.
     pub(super) fn resume(&mut self, cause: Option<ClientError>) -> Result<(), ClientError> {
         self.source = EventOrigin::Nowhere;
+        self.opening = None;
         if self.task.id.is_empty() {
             return Err(cause.unwrap_or_else(ClientError::stream_lost));
         }
@@ -65,7 +66,7 @@ impl<T: Transport> ClientStream<T> {
     /// had is kept.
     pub(super) async fn take_up(&mut self) -> Result<(), ClientError> {
         while self.attempts < ATTEMPTS_MAX {
-            self.pause().await;
+            self.pause().await?;
             let taken = self.attempt().await?;
             self.attempts += 1;
             match taken {
@@ -84,20 +85,29 @@ impl<T: Transport> ClientStream<T> {
         Err(last.unwrap_or_else(ClientError::stream_lost))
     }
 
-    /// Waits before the next attempt; not before the first.
-    async fn pause(&mut self) {
-        let Some(failed) = self.attempts.checked_sub(1) else { return };
-        let Some(taking_up) = &mut self.taking_up else { return };
+    /// Waits before the next attempt, as long as the server asks; before the first only if it does.
+    ///
+    /// # Errors
+    /// What the server said that wants to be waited for too long.
+    async fn pause(&mut self) -> Result<(), ClientError> {
+        let Some(taking_up) = &mut self.taking_up else { return Ok(()) };
+        let asked_ms = taking_up.last.as_ref().and_then(|error| error.retry_after_ms);
+        if self.attempts == 0 && asked_ms.is_none() {
+            return Ok(());
+        }
         let transport = &self.client.inner.transport;
-        if taking_up.due_ms.is_none() {
+        let due_ms = taking_up.due_ms.or_else(|| {
             let options = &self.client.inner.built.options;
             let backoff = Backoff { attempts_max: u32::MAX, ..options.backoff };
             let (now, random) = (transport.now(), transport.random());
-            taking_up.due_ms = backoff.next_ms(failed + 1, None, random, now, None);
-        }
-        if let Some(due_ms) = taking_up.due_ms {
-            transport.sleep_until(due_ms).await;
-        }
+            backoff.next_ms(self.attempts.max(1), asked_ms, random, now, None)
+        });
+        let Some(due_ms) = due_ms else {
+            return Err(taking_up.last.take().unwrap_or_else(ClientError::stream_lost));
+        };
+        taking_up.due_ms = Some(due_ms);
+        transport.sleep_until(due_ms).await;
+        Ok(())
     }
 
     /// Says whether there is a subscription that an attempt may go on with.
@@ -130,7 +140,7 @@ impl<T: Transport> ClientStream<T> {
                 self.source = EventOrigin::Nowhere;
                 read
             }
-            Err(error) if error.is_connection_lost() => Ok(Taken::NotNow(error)),
+            Err(error) if error.is_for_now() => Ok(Taken::NotNow(error)),
             // The task has ended meanwhile, or nobody can subscribe there.
             Err(error) if says_no_stream(&error) => self.read_task().await,
             Err(error) => Err(error),
@@ -174,7 +184,7 @@ impl<T: Transport> ClientStream<T> {
             (std::mem::replace(&mut self.source, EventOrigin::Nowhere), self.written);
         let read = self.get_task().await;
         if let Err(error) = read {
-            return if error.is_connection_lost() { Ok(Taken::NotNow(error)) } else { Err(error) };
+            return if error.is_for_now() { Ok(Taken::NotNow(error)) } else { Err(error) };
         }
         self.catch_up(None, true)?;
         (self.scratch.said, self.source, self.written) = (first, source, written);
@@ -189,7 +199,7 @@ impl<T: Transport> ClientStream<T> {
         }
         match self.get_task().await {
             Ok(()) => {}
-            Err(error) if error.is_connection_lost() => return Ok(Taken::NotNow(error)),
+            Err(error) if error.is_for_now() => return Ok(Taken::NotNow(error)),
             Err(error) => return Err(error),
         }
         self.catch_up(None, false)?;

@@ -1,0 +1,262 @@
+//! What a client makes again, when, and how often, over each binding.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use peregrine::{
+    client::{
+        CallOptions, Client, ClientBuilder, ClientError, ClientErrorKind, HttpRequest,
+        ProtocolVersion, SendRequest, card::AgentCard,
+    },
+    fault::FaultKind,
+    model::TaskState,
+};
+
+use crate::{
+    bindings::{ALL, Over, Said, item, stream},
+    scripted::*,
+};
+
+/// A client of a server that answers request after request, from 1.
+fn numbered(
+    over: Over,
+    builder: ClientBuilder,
+    script: impl Fn(u64, &HttpRequest<'_>) -> Reply + Send + Sync + 'static,
+) -> Client<Scripted> {
+    let count = AtomicU64::new(0);
+    let transport = Scripted::new(move |request| script(count.fetch_add(1, Relaxed) + 1, request));
+    let card = AgentCard::read(card(over.binding(), "http://agent.test").as_bytes()).unwrap();
+    builder.connect_over(transport, card, None).unwrap()
+}
+
+fn asked(client: &Client<Scripted>) -> usize {
+    client.transport().asked.lock().unwrap().len()
+}
+
+fn clock(client: &Client<Scripted>) -> u64 {
+    client.transport().now_ms.load(Relaxed)
+}
+
+fn later(status: u16, seconds: &str) -> Reply {
+    Reply::of(status, &[("retry-after", seconds)], "")
+}
+
+/// A task as HTTP+JSON has it where it is not one of several answers.
+const READ: &str = r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}"#;
+
+/// A call of JSON-RPC that is refused at the server's limit.
+const OVERLOADED: &str = concat!(
+    r#""error":{"code":-32000,"message":"busy","data":[{"reason":"RESOURCE_EXHAUSTED","#,
+    r#""@type":"type.googleapis.com/google.rpc.ErrorInfo"}]}"#
+);
+
+#[test]
+fn a_read_that_is_refused_for_now_is_made_again_when_the_server_says() {
+    for status in [429, 503] {
+        let client = numbered(Over::Rest, ClientBuilder::new(), move |number, _| match number {
+            1 => later(status, "1"),
+            2 => later(status, "30"),
+            _ => Reply::json(READ),
+        });
+        assert!(settled(client.get_task("t", None)).is_ok(), "{status}");
+        assert_eq!(asked(&client), 3, "{status}");
+        assert!(clock(&client) >= 31_000, "{status}");
+        // Four times in all, and never when it is to wait for too long.
+        for (seconds, times) in [("1", 4), ("61", 1)] {
+            let refuses = move |_, _: &HttpRequest<'_>| later(status, seconds);
+            let client = numbered(Over::Rest, ClientBuilder::new(), refuses);
+            let error = settled(client.get_task("t", None)).unwrap_err();
+            assert_eq!(error.kind, ClientErrorKind::NotA2a(status));
+            assert_eq!(asked(&client), times, "{status} {seconds}");
+        }
+    }
+}
+
+#[test]
+fn a_send_is_made_again_only_where_it_cannot_be_done_twice() {
+    fn broken() -> Reply {
+        let mut reply = Reply::json("");
+        reply.pieces = [Piece::Break].into();
+        reply
+    }
+    let cases: [(fn() -> Reply, bool); 4] = [
+        (|| later(429, "1"), true),
+        (|| later(503, "1"), true),
+        (|| Reply::of(503, &[], ""), false),
+        (broken, false),
+    ];
+    for (case, (refusal, is_unread)) in cases.into_iter().enumerate() {
+        for is_idempotent in [false, true] {
+            let options = CallOptions { is_idempotent, ..CallOptions::default() };
+            let builder = ClientBuilder::new().options(options);
+            let client = numbered(Over::Rest, builder, move |number, _| match number {
+                1 => refusal(),
+                _ => Reply::json(MESSAGE),
+            });
+            let sent = settled(client.send(&SendRequest::text("hello")));
+            let is_repeated = is_unread || is_idempotent;
+            assert_eq!(sent.is_ok(), is_repeated, "case {case}: {is_idempotent}");
+            assert_eq!(asked(&client), 1 + usize::from(is_repeated), "case {case}");
+        }
+    }
+}
+
+/// The first item of a stream, as a state.
+fn first(client: &Client<Scripted>) -> Result<Option<TaskState>, ClientError> {
+    settled(async {
+        let mut stream = client.stream(&SendRequest::text("hello")).await?;
+        let event = stream.next().await.expect("an item")?;
+        Ok(event.state())
+    })
+}
+
+#[test]
+fn a_stream_that_is_refused_for_now_is_opened_when_the_server_says() {
+    for over in ALL {
+        let client = numbered(over, ClientBuilder::new(), move |number, request| match number {
+            1 => later(429, "1"),
+            2 => later(503, "20"),
+            _ => stream(over, request, vec![Piece::Bytes(item(over, Said::Task, number))]),
+        });
+        assert_eq!(first(&client).unwrap(), Some(TaskState::Working), "{over:?}");
+        assert_eq!(asked(&client), 3, "{over:?}");
+        assert!(clock(&client) >= 21_000, "{over:?}");
+        // A server that may have read it is not asked again.
+        let lost = move |_, _: &HttpRequest<'_>| Reply::of(502, &[], "");
+        let client = numbered(over, ClientBuilder::new(), lost);
+        assert_eq!(first(&client).unwrap_err().kind, ClientErrorKind::NotA2a(502), "{over:?}");
+        assert_eq!(asked(&client), 1, "{over:?}");
+        // What changes nothing may be.
+        assert!(settled(client.subscribe("t", None)).is_err());
+        assert_eq!(asked(&client), 5, "{over:?}");
+    }
+}
+
+/// A stream that is refused by its first item, or in gRPC by its trailers. `rest` and `rpc`: the
+/// members of the fault.
+fn refused(over: Over, request: &HttpRequest<'_>, id: u64, rest: &str, rpc: &str) -> Reply {
+    let said = format!(r#"{{"jsonrpc":"2.0","id":"{id}",{rpc}}}"#);
+    let pieces = match over {
+        Over::WebSocket => vec![frame(&said)],
+        Over::Rest => vec![Piece::Bytes(format!("event: error\ndata: {{{rest}}}\n\n").into())],
+        Over::JsonRpc => vec![Piece::Bytes(format!("data: {said}\n\n").into())],
+        Over::Grpc => vec![],
+    };
+    stream(over, request, pieces)
+}
+
+#[test]
+fn a_stream_whose_first_item_refuses_it_for_now_is_opened_again() {
+    for over in [Over::JsonRpc, Over::WebSocket] {
+        for times in [2, 9] {
+            let client =
+                numbered(over, ClientBuilder::new(), move |number, request| match number < times {
+                    true => refused(over, request, number, "", OVERLOADED),
+                    false => {
+                        stream(over, request, vec![Piece::Bytes(item(over, Said::Task, number))])
+                    }
+                });
+            let said = first(&client);
+            match times {
+                2 => assert_eq!(said.unwrap(), Some(TaskState::Working), "{over:?}"),
+                _ => {
+                    let fault = said.unwrap_err().fault_kind();
+                    assert_eq!(fault, Some(FaultKind::Overloaded), "{over:?}");
+                }
+            }
+            assert_eq!(asked(&client) as u64, times.min(4), "{over:?}");
+        }
+    }
+}
+
+/// A fault of the version over each binding, and the calls in which it comes.
+#[test]
+fn a_version_that_is_refused_is_asked_again_in_one_that_the_server_names() {
+    const WHY: &str = "VersionNotSupportedError: only 0.3 is served";
+    let rpc = format!(r#""error":{{"code":-32009,"message":"{WHY}"}}"#);
+    let info = r#""@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"a2a-protocol.org""#;
+    let details = format!(r#"[{{{info},"reason":"VERSION_NOT_SUPPORTED"}}]"#);
+    let rest = format!(
+        r#""error":{{"code":400,"status":"FAILED_PRECONDITION","message":"{WHY}","details":{details}}}"#
+    );
+    for over in ALL {
+        for (is_stream, is_late) in [(false, false), (true, false), (true, true)] {
+            let (rpc, rest) = (rpc.clone(), rest.clone());
+            let builder = ClientBuilder::new().floor(ProtocolVersion::V0_3);
+            let client = numbered(over, builder, move |number, request| {
+                if number > 1 {
+                    return Reply::of(418, &[], "");
+                }
+                let fault = [("grpc-status", "9"), ("grpc-message", WHY)];
+                let media = ("content-type", "application/grpc");
+                match (over, is_late) {
+                    (Over::Grpc, false) => Reply::of(200, &[media, fault[0], fault[1]], ""),
+                    (Over::Grpc, true) => stream(over, request, vec![]).trailers(&fault),
+                    (Over::JsonRpc, false) => {
+                        Reply::json(&format!(r#"{{"jsonrpc":"2.0","id":"1",{rpc}}}"#))
+                    }
+                    (Over::Rest, false) => {
+                        let media = ("content-type", "application/json");
+                        Reply::of(400, &[media], &format!("{{{rest}}}"))
+                    }
+                    (_, _) => refused(over, request, 1, &rest, &rpc),
+                }
+            });
+            let error = match is_stream {
+                true => first(&client).unwrap_err(),
+                false => settled(client.send(&SendRequest::text("hello"))).unwrap_err(),
+            };
+            let case = format!("{over:?} {is_stream} {is_late}");
+            assert_eq!(error.kind, ClientErrorKind::NotA2a(418), "{case}");
+            let fields = client.transport().fields.lock().unwrap();
+            assert_eq!(fields.len(), 2, "{case}");
+            assert!(fields[0].contains("A2A-Version: 1.0\r\n"), "{case}");
+            assert!(fields[1].contains("A2A-Version: 0.3\r\n"), "{case}");
+            assert_eq!(client.interface().version, ProtocolVersion::V0_3, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_subscription_that_is_refused_for_now_is_made_when_the_server_says() {
+    const BUSY: &str = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"busy",
+        "details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo",
+        "reason":"RESOURCE_EXHAUSTED","domain":"a2a-protocol.org"}]}}"#;
+    let done = TASK.replace("WORKING", "COMPLETED");
+    let client = numbered(Over::Rest, ClientBuilder::new(), move |number, request| match number {
+        1 => {
+            let task = Piece::Bytes(item(Over::Rest, Said::Task, number));
+            stream(Over::Rest, request, vec![task, Piece::Break])
+        }
+        2 => later(429, "7"),
+        3 => Reply::of(429, &[("content-type", "application/json"), ("retry-after", "5")], BUSY),
+        4 => Reply::of(503, &[("content-type", "application/json")], BUSY),
+        _ => {
+            let event = Piece::Bytes(format!("data: {done}\n\n").into());
+            stream(Over::Rest, request, vec![event])
+        }
+    });
+    settled(async {
+        let mut stream = client.stream(&SendRequest::text("hello")).await.unwrap();
+        while let Some(event) = stream.next().await {
+            event.unwrap();
+        }
+        assert_eq!(stream.state(), Some(TaskState::Completed));
+    });
+    assert_eq!(asked(&client), 5);
+    assert!(clock(&client) >= 12_000);
+    // A server that wants to be waited for too long is not.
+    let client = numbered(Over::Rest, ClientBuilder::new(), move |number, request| match number {
+        1 => {
+            let task = Piece::Bytes(item(Over::Rest, Said::Task, number));
+            stream(Over::Rest, request, vec![task, Piece::Break])
+        }
+        _ => later(429, "3600"),
+    });
+    let error = settled(async {
+        let mut stream = client.stream(&SendRequest::text("hello")).await.unwrap();
+        stream.next().await.unwrap().unwrap();
+        stream.next().await.unwrap().map(drop).unwrap_err()
+    });
+    assert_eq!(error.kind, ClientErrorKind::NotA2a(429));
+    assert_eq!(asked(&client), 2);
+}
