@@ -227,11 +227,12 @@ fn task() -> Command {
 
 fn push_config() -> Command {
     let create = "Have an agent post the events of a task to a URL";
+    let id = "Its name [default: the agent's choice; one of ours where 0.3 wants one]";
     group("push-config", "Where an agent tells of a task")
         .subcommand(
             client("task push-config create", &["TASK"], create)
                 .arg(flag("url", "URL", "Where to").required(true))
-                .arg(flag("id", "ID", "Its name [default: the agent's choice; in 0.3 one of ours, where it must have one]"))
+                .arg(flag("id", "ID", id))
                 .arg(flag("token", "TOKEN", "What the agent shows there"))
                 .arg(flag("auth-scheme", "SCHEME", "How the agent authenticates there, as Bearer"))
                 .arg(flag("auth-credentials", "TEXT", "With what")),

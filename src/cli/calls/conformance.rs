@@ -2,8 +2,8 @@
 //!
 //! Law: each check has the name that the kit gives its requirement. The kit wants an agent that
 //! knows its messages; any other is asked for less: what every agent must answer, whatever it makes
-//! of a message. What cannot be asked, or is no requirement of the version that is spoken, is skipped
-//! and says why.
+//! of a message. What cannot be asked, or is no requirement of the version that is spoken, is
+//! skipped and says why.
 
 use peregrine::{
     client::{

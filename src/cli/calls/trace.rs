@@ -2,7 +2,8 @@
 //!
 //! Law: no secret is ever shown, however much is asked for. Fields that carry credentials are
 //! masked by their names, and what the user gave as a secret is masked where it belongs and, unless
-//! it is as short as a part of a word, wherever else it stands. What comes is shown by whole lines, so that a secret cannot hide in a cut.
+//! it is as short as a part of a word, wherever else it stands. What comes is shown by whole lines,
+//! so that a secret cannot hide in a cut.
 
 use std::{
     task::{Context, Poll},
