@@ -155,11 +155,19 @@ impl<T: Transport> Client<T> {
     /// (A2A 1.0 §3.1.1).
     ///
     /// # Errors
-    /// [`ClientError`]. A send is repeated only where the server cannot have read it.
+    /// [`ClientError`]; `OtherTask` for an answer about another task than the request names. A send
+    /// is repeated only where the server cannot have read it.
     pub async fn send(&self, request: &SendRequest) -> Result<Answer, ClientError> {
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
-        self.inner.run(&|packed, write| write(&request.call(false, &id, packed))).await
+        let make = |packed: &mut Vec<u8>, write: &mut WriteCall<'_>| {
+            write(&request.call(false, &id, packed))
+        };
+        let answer = self.inner.run(&make).await?;
+        match (request.task(), answer.task_id()) {
+            (Some(asked), Some(answered)) if asked != answered => self.inner.about_run(answer),
+            (_, _) => Ok(answer),
+        }
     }
 
     /// Reads a task (A2A 1.0 §3.1.3), with at most `history` of its messages; `None`: as many as
@@ -351,7 +359,16 @@ impl<T: Transport> SharedClient<T> {
 
     /// The answer, if it is about the task that was asked for.
     fn about(&self, task: TaskAddress<'_>, answer: Answer) -> Result<Answer, ClientError> {
-        match answer.task_id().is_some_and(|id| task.names(id)) {
+        let has_threads = self.endpoint().has_threads();
+        match answer.task_id().is_some_and(|id| task.names(id, has_threads)) {
+            true => Ok(answer),
+            false => Err(ClientError::of_another_task()),
+        }
+    }
+
+    /// The answer about another task than the message was for, where that is a run of its own.
+    fn about_run(&self, answer: Answer) -> Result<Answer, ClientError> {
+        match self.endpoint().has_threads() {
             true => Ok(answer),
             false => Err(ClientError::of_another_task()),
         }

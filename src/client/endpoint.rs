@@ -125,6 +125,12 @@ impl AgentEndpoint {
         is_json && self.interface.generation == Generation::V1
     }
 
+    /// True: a task is a run of a thread, as LangSmith has it (wire §8): its id may have the thread
+    /// before it, and each message makes another run.
+    pub fn has_threads(&self) -> bool {
+        self.format.dialect() == "langsmith"
+    }
+
     /// The version of HTTP that calls need.
     pub fn http_version(&self) -> HttpVersion {
         match self.interface.binding {

@@ -43,7 +43,8 @@ impl SendRequest {
     }
 
     /// The task to go on with. Servers make the ids of tasks; one that does not exist is refused
-    /// (but in 0.1, where it makes the task).
+    /// (but in 0.1, where it makes the task). What is answered about another task is an error
+    /// (but by LangSmith, where each message makes a run of its own).
     #[must_use]
     pub fn task_id<'t>(mut self, id: impl Into<Text<'t>>) -> SendRequest {
         self.message = self.message.task_id(id);
@@ -109,6 +110,11 @@ impl SendRequest {
     /// The message as it was given.
     pub fn message(&self) -> Message<'_> {
         self.message.view()
+    }
+
+    /// The task that it is for.
+    pub(super) fn task(&self) -> Option<RawText<'_>> {
+        self.message.view().task_id().filter(|id| !id.is_empty())
     }
 
     /// True: events go to a URL, too.
@@ -192,16 +198,17 @@ impl<'a> TaskAddress<'a> {
         TaskAddress { context_id: Some(context_id), ..self }
     }
 
-    /// Whether it is the address of the task with this id.
-    pub(super) fn names(&self, id: RawText<'_>) -> bool {
-        id == self.id || {
-            // LangSmith's ids may be `context:task`, in what is asked and in what is answered.
-            let (asked, answered) = (self.id, id.to_str());
-            let is_end = |whole: &str, end: &str| {
-                whole.strip_suffix(end).is_some_and(|context| context.ends_with(':'))
-            };
-            is_end(asked, &answered) || is_end(&answered, asked)
-        }
+    /// Whether it is the address of the task with this id. `has_threads`: the server is LangSmith,
+    /// whose ids may be `context:task`, in what is asked and in what is answered.
+    pub(super) fn names(&self, id: RawText<'_>, has_threads: bool) -> bool {
+        id == self.id
+            || has_threads && {
+                let (asked, answered) = (self.id, id.to_str());
+                let is_end = |whole: &str, end: &str| {
+                    whole.strip_suffix(end).is_some_and(|context| context.ends_with(':'))
+                };
+                is_end(asked, &answered) || is_end(&answered, asked)
+            }
     }
 
     /// Both as raw text in `packed`.

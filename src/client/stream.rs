@@ -62,6 +62,9 @@ struct FollowedTask {
     /// Empty: unknown yet.
     id: Vec<u8>,
     context_id: Vec<u8>,
+    /// The task that a message was sent for; empty: none. Nobody knows whether it has the message
+    /// before the stream says so.
+    named: Vec<u8>,
 }
 
 /// What was read from the task after a break, and what of it was given.
@@ -258,7 +261,7 @@ impl<T: Transport> ClientStream<T> {
             }
             Shown::Caught(index) => {
                 let change = self.caught.events.iter(None).nth(index)?;
-                let FollowedTask { id, context_id } = &self.task;
+                let FollowedTask { id, context_id, .. } = &self.task;
                 let ids = (RawText::known(id), RawText::known(context_id));
                 Some(StreamEvent::change(ids.0, ids.1, change))
             }

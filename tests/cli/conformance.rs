@@ -102,7 +102,7 @@ fn what_an_agent_gets_wrong_is_named() {
         ("CARD-STRUCT-001", "fail description: "),
         ("CORE-SEND-001", "pass null"),
         ("CORE-MULTI-003", "fail the second message went to the task of the first"),
-        ("CORE-MULTI-004", "fail it was answered"),
+        ("CORE-MULTI-004", "fail InvalidAgentResponseError: the server answered with another"),
         ("CORE-GET-001", "pass null"),
         ("CORE-GET-002", "fail InvalidAgentResponseError: the server answered with another"),
         ("CORE-HIST-002", "fail 2 messages came for 1"),

@@ -7,7 +7,7 @@ use std::sync::{
 
 use peregrine::client::{
     Client, ClientBuilder, ClientError, ClientErrorKind, ClientLimits, HttpOrigin, HttpRequest,
-    SendRequest, TransportError,
+    ProtocolVersion, SendRequest, TaskAddress, TransportError,
     card::AgentCard,
     credentials::{
         AuthorizationServer, Credentials, CredentialsError, OAuthClient, OAuthError, OAuthSource,
@@ -256,9 +256,92 @@ fn an_answer_about_another_task_is_an_error() {
         assert_eq!(answer.unwrap_err().kind, ClientErrorKind::OtherTask);
     }
     assert!(settled(client.get_task("t-2", None)).is_ok());
-    // A task of LangSmith has its conversation before its id.
-    assert!(settled(client.get_task("c-1:t-2", None)).is_ok());
-    assert!(settled(client.get_task("1t-2", None)).is_err());
+    // Only LangSmith has conversations before its ids.
+    for id in ["1t-2", "c-1:t-2"] {
+        let error = settled(client.get_task(id, None)).unwrap_err();
+        assert_eq!(error.kind, ClientErrorKind::OtherTask, "{id}");
+    }
+}
+
+#[test]
+fn a_task_of_langsmith_may_have_its_conversation_before_its_id() {
+    let transport = Scripted::new(|request| {
+        let id = rpc_id(request);
+        let task = r#"{"kind":"task","id":"t-2","contextId":"c","status":{"state":"working"}}"#;
+        Reply::json(&format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{task}}}"#))
+    });
+    let card = br#"{"name":"A","url":"http://agent.test/a2a/x","protocolVersion":"0.3.0",
+        "preferredTransport":"JSONRPC","capabilities":{"streaming":true},"skills":[]}"#;
+    let builder = ClientBuilder::new().version(ProtocolVersion::V0_3).dialect("langsmith");
+    let client = builder.connect_over(transport, AgentCard::read(card).unwrap(), None).unwrap();
+    let get = |id| settled(client.get_task(TaskAddress::new(id).within("c"), None));
+    assert!(get("c:t-2").is_ok() && get("t-2").is_ok());
+    assert_eq!(get("ct-2").unwrap_err().kind, ClientErrorKind::OtherTask);
+    // Each message makes a run of its own there.
+    assert!(settled(client.send(&SendRequest::text("more").task_id("t-1"))).is_ok());
+}
+
+#[test]
+fn a_message_for_a_task_is_not_answered_with_another() {
+    let of = |said: &'static str| {
+        let transport = Scripted::new(move |request| match request.target.ends_with(":send") {
+            true => Reply::json(said),
+            false => {
+                let media = ("content-type", "text/event-stream");
+                Reply::of(200, &[media], &format!("data: {said}\n\n"))
+            }
+        });
+        client(transport, "HTTP+JSON", "https://agent.test")
+    };
+    const ARTIFACT: &str = concat!(
+        r#"{"artifactUpdate":{"taskId":"t","contextId":"c","#,
+        r#""artifact":{"artifactId":"a","parts":[{"text":"x"}]}}}"#
+    );
+    const ESCAPED: &str =
+        r#"{"task":{"id":"\u00fc","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}"#;
+    let named = |id: &str| SendRequest::text("more").task_id(id);
+    let is_other = |client: &Client<Scripted>, request: &SendRequest| {
+        let first = settled(async {
+            client.stream(request).await.unwrap().next().await.unwrap().map(drop)
+        });
+        match first {
+            Ok(()) => false,
+            Err(error) => {
+                assert_eq!(error.kind, ClientErrorKind::OtherTask);
+                true
+            }
+        }
+    };
+    for (said, id, expected) in [
+        (TASK, "t", false),
+        (TASK, "t-1", true),
+        (ESCAPED, "\u{fc}", false),
+        (ESCAPED, "u", true),
+        (MESSAGE, "t-1", false),
+    ] {
+        let sent = settled(of(said).send(&named(id))).map(drop);
+        let error = sent.err().map(|error| error.kind.clone());
+        assert_eq!(error, expected.then_some(ClientErrorKind::OtherTask), "{said} {id}");
+        assert_eq!(is_other(&of(said), &named(id)), expected, "{said} {id}");
+    }
+    assert!(is_other(&of(ARTIFACT), &named("t-1")) && !is_other(&of(ARTIFACT), &named("t")));
+    assert!(!is_other(&of(TASK), &SendRequest::text("new")));
+    // A subscriber may spell the id in another way, too.
+    let client = of(ESCAPED);
+    let mut stream = settled(client.subscribe("\u{fc}", None)).unwrap();
+    assert!(settled(stream.next()).unwrap().is_ok());
+}
+
+/// Nobody knows whether the message was taken: the task that it names may not have it.
+#[test]
+fn a_stream_for_a_task_that_ends_before_it_says_anything_is_lost() {
+    let transport = Scripted::new(|_| Reply::of(200, &[("content-type", "text/event-stream")], ""));
+    let client = client(transport, "HTTP+JSON", "https://agent.test");
+    let request = SendRequest::text("more").task_id("t");
+    let mut stream = settled(client.stream(&request)).unwrap();
+    let error = settled(stream.next()).unwrap().map(drop).unwrap_err();
+    assert_eq!(error.kind, ClientErrorKind::StreamLost);
+    assert_eq!(asked_of(&client, "https://agent.test"), 1);
 }
 
 #[test]

@@ -26,7 +26,8 @@ impl<T: Transport> Client<T> {
     /// Sends a message and follows what comes of it (A2A 1.0 §3.1.2).
     ///
     /// # Errors
-    /// [`ClientError`]; `NotDeclared` when the card says that the agent does not stream.
+    /// [`ClientError`]; `NotDeclared` when the card says that the agent does not stream. Later
+    /// `OtherTask`, for an event of another task than the request names.
     pub async fn stream(&self, request: &SendRequest) -> Result<ClientStream<T>, ClientError> {
         self.check_streaming()?;
         self.inner.check_push(request.has_push())?;
@@ -74,7 +75,7 @@ impl<T: Transport> Client<T> {
             scratch: inner.stash.lend(),
             source: EventOrigin::Nowhere,
             seen: Seen::new(inner.transport.random(), artifacts_max),
-            task: FollowedTask { id: id.to_vec(), context_id: Vec::new() },
+            task: FollowedTask { id: id.to_vec(), ..FollowedTask::default() },
             caught: Caught::default(),
             opening: Some(Box::new(opening)),
             put_back: None,
@@ -86,6 +87,7 @@ impl<T: Transport> Client<T> {
             is_final: false,
         };
         stream.open().await?;
+        stream.name_task();
         Ok(stream)
     }
 }
@@ -125,6 +127,16 @@ impl<T: Transport> ClientStream<T> {
             }
         }
         Ok(())
+    }
+
+    /// Notes which task the message was for: no other one is its answer.
+    fn name_task(&mut self) {
+        let call = self.opening.as_ref().map(|opening| &opening.call);
+        if let Some(OpeningCall::Send { request, .. }) = call
+            && !self.endpoint.has_threads()
+        {
+            self.task.named.extend_from_slice(request.task().unwrap_or_default().raw());
+        }
     }
 
     async fn send_opening(&mut self) -> Result<(), ClientError> {
@@ -274,15 +286,17 @@ impl FollowedTask {
         id: RawText<'_>,
         context_id: RawText<'_>,
     ) -> Result<(), ClientError> {
+        let asked = if self.id.is_empty() { &self.named } else { &self.id };
+        let is_known = !asked.is_empty() && !id.is_empty();
+        if is_known && RawText::known(asked) != id {
+            return Err(ClientError::of_another_task());
+        }
         if self.context_id.is_empty() {
             self.context_id.extend_from_slice(context_id.raw());
         }
         if self.id.is_empty() {
             self.id.extend_from_slice(id.raw());
         }
-        match id.is_empty() || self.id == id.raw() {
-            true => Ok(()),
-            false => Err(ClientError::of_another_task()),
-        }
+        Ok(())
     }
 }
