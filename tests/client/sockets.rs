@@ -74,6 +74,12 @@ fn a_blocking_client_does_the_same() {
         events += 1;
     }
     assert_eq!(events, 4);
+    let said = (stream.state(), stream.last_number());
+    assert_eq!(said, (Some(TaskState::Completed), Some(4)));
+    let id = stream.task_id().unwrap().to_str().into_owned();
+    assert_eq!(client.get_task(&id, None).unwrap().state(), Some(TaskState::Completed));
+    assert_eq!(stream.activated_extensions().count(), 0);
+    assert!(!client.refresh_card().unwrap());
 }
 
 #[test]

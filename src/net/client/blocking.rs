@@ -13,7 +13,7 @@ use crate::{
         SendRequest, StreamEvent, TaskAddress, TransportError,
         card::{AgentCard, ChosenInterface},
     },
-    model::{JsonObject, PushConfigBuf},
+    model::{JsonObject, PushConfigBuf, RawText, TaskState},
 };
 
 use super::{HttpClient, HttpClientError, HttpClientOptions};
@@ -199,6 +199,14 @@ impl BlockingClient {
     pub fn extended_card(&self) -> Result<Arc<AgentCard>, ClientError> {
         self.runtime.block_on(self.client.extended_card())
     }
+
+    /// As [`Client::refresh_card`].
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn refresh_card(&self) -> Result<bool, ClientError> {
+        self.runtime.block_on(self.client.refresh_card())
+    }
 }
 
 /// Events of one task, each waited for.
@@ -215,5 +223,25 @@ impl BlockingStream {
     #[allow(clippy::should_implement_trait)] // An event borrows from the stream.
     pub fn next(&mut self) -> Option<Result<StreamEvent<'_>, ClientError>> {
         self.runtime.block_on(self.stream.next())
+    }
+
+    /// As [`ClientStream::task_id`].
+    pub fn task_id(&self) -> Option<RawText<'_>> {
+        self.stream.task_id()
+    }
+
+    /// As [`ClientStream::state`].
+    pub fn state(&self) -> Option<TaskState> {
+        self.stream.state()
+    }
+
+    /// As [`ClientStream::last_number`].
+    pub fn last_number(&self) -> Option<u64> {
+        self.stream.last_number()
+    }
+
+    /// As [`ClientStream::activated_extensions`].
+    pub fn activated_extensions(&self) -> impl Iterator<Item = &str> {
+        self.stream.activated_extensions()
     }
 }
