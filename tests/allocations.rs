@@ -6,6 +6,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(feature = "client")]
+#[path = "allocations/calls.rs"]
+mod calls;
 #[cfg(all(feature = "client", target_os = "linux"))]
 #[path = "allocations/misbehaving.rs"]
 mod misbehaving;

@@ -221,7 +221,7 @@ impl ClientBuilder {
             tokens: TokenCache::default(),
             built: self,
         };
-        Ok(Client { inner: Arc::new(inner) })
+        Ok(Client { inner: Arc::new(inner), trace: None })
     }
 
     pub(super) fn endpoint(&self, card: &AgentCard, interface: ChosenInterface) -> AgentEndpoint {

@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     Answer, ClientBuilder, ClientError, ClientErrorKind, HttpUrl, ListTasks, SendRequest,
-    TaskAddress, Transport,
+    TaskAddress, TraceParent, Transport,
     card::{AgentCard, CardFreshness, ChosenInterface, check_signed, next_version},
     credentials::TokenCache,
     discover::{self, Renewed},
@@ -40,11 +40,13 @@ type MakeCall<'m> =
 /// interface.
 pub struct Client<T: Transport> {
     pub(super) inner: Arc<SharedClient<T>>,
+    /// The trace that its calls belong to; see `with_traceparent`.
+    pub(super) trace: Option<TraceParent>,
 }
 
 impl<T: Transport> Clone for Client<T> {
     fn clone(&self) -> Client<T> {
-        Client { inner: Arc::clone(&self.inner) }
+        Client { inner: Arc::clone(&self.inner), trace: self.trace }
     }
 }
 
@@ -107,8 +109,13 @@ impl<T: Transport> SharedClient<T> {
 
     /// Makes a call, over another interface once more if the server says that it does not speak the
     /// version and names another one.
-    async fn run(&self, make: &MakeCall<'_>) -> Result<Answer, ClientError> {
+    async fn run(
+        &self,
+        trace: Option<TraceParent>,
+        make: &MakeCall<'_>,
+    ) -> Result<Answer, ClientError> {
         let mut scratch = self.stash.take();
+        scratch.trace = trace;
         let mut endpoint = self.endpoint();
         let mut has_changed = false;
         let answered = loop {
@@ -160,10 +167,11 @@ impl<T: Transport> Client<T> {
     pub async fn send(&self, request: &SendRequest) -> Result<Answer, ClientError> {
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
+        let trace = request.trace().or(self.trace);
         let make = |packed: &mut Vec<u8>, write: &mut WriteCall<'_>| {
             write(&request.call(false, &id, packed))
         };
-        let answer = self.inner.run(&make).await?;
+        let answer = self.inner.run(trace, &make).await?;
         match (request.task(), answer.task_id()) {
             (Some(asked), Some(answered)) if asked != answered => self.inner.about_run(answer),
             (_, _) => Ok(answer),
@@ -182,7 +190,7 @@ impl<T: Transport> Client<T> {
     ) -> Result<Answer, ClientError> {
         let task = task.into();
         self.inner
-            .run(&|packed, write| {
+            .run(self.trace, &|packed, write| {
                 let (id, context_id) = task.raw(packed);
                 write(&OutgoingCall::Get(Get { id, context_id, history }))
             })
@@ -196,7 +204,7 @@ impl<T: Transport> Client<T> {
     /// [`ClientError`]; `NotExpressible` where the version has none in this binding, as 0.3 over
     /// JSON-RPC.
     pub async fn list_tasks(&self, list: &ListTasks) -> Result<Answer, ClientError> {
-        self.inner.run(&|packed, write| write(&list.call(packed))).await
+        self.inner.run(self.trace, &|packed, write| write(&list.call(packed))).await
     }
 
     /// Cancels a task (A2A 1.0 §3.1.5) and gives it as it is then.
@@ -211,7 +219,7 @@ impl<T: Transport> Client<T> {
     ) -> Result<Answer, ClientError> {
         let task = task.into();
         self.inner
-            .run(&|packed, write| {
+            .run(self.trace, &|packed, write| {
                 let (id, context_id) = task.raw(packed);
                 write(&OutgoingCall::Cancel(Target { context_id, ..target(id, metadata) }))
             })
@@ -227,7 +235,7 @@ impl<T: Transport> Client<T> {
     pub async fn set_push_config(&self, config: &PushConfigBuf) -> Result<Answer, ClientError> {
         self.inner.check_push(true)?;
         let call = OutgoingCall::Push(PushCall::Set(config.view()));
-        self.inner.run(&|_, write| write(&call)).await
+        self.inner.run(self.trace, &|_, write| write(&call)).await
     }
 
     /// Reads a push configuration (A2A 1.0 §3.1.8). Without an id, which 1.0 demands, the one that
@@ -277,7 +285,7 @@ impl<T: Transport> Client<T> {
         call: &(dyn for<'p> Fn(&'p mut Vec<u8>) -> PushCall<'p> + Sync),
     ) -> Result<Answer, ClientError> {
         self.inner.check_push(true)?;
-        self.inner.run(&|packed, write| write(&OutgoingCall::Push(call(packed)))).await
+        self.inner.run(self.trace, &|packed, write| write(&OutgoingCall::Push(call(packed)))).await
     }
 
     /// Reads the card for callers who say who they are (A2A 1.0 §3.1.11), which from then on is
@@ -290,7 +298,8 @@ impl<T: Transport> Client<T> {
         if !self.inner.card().is_extendable() {
             return Err(not_declared("extended card"));
         }
-        let answer = self.inner.run(&|_, write| write(&OutgoingCall::ExtendedCard)).await?;
+        let answer =
+            self.inner.run(self.trace, &|_, write| write(&OutgoingCall::ExtendedCard)).await?;
         let json = answer.card().map_or(&b""[..], JsonObject::raw);
         let built = &self.inner.built;
         let card = Arc::new(AgentCard::read_within(json, built.limits.card_bytes_max)?);

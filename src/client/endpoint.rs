@@ -6,7 +6,7 @@ use crate::{
 };
 
 use super::{
-    Binding, HttpVersion,
+    Binding, HttpVersion, TraceParent,
     card::ChosenInterface,
     credentials::{CredentialPlan, CredentialsError},
     format::{Format, WrittenCall},
@@ -69,16 +69,17 @@ impl AgentEndpoint {
     }
 
     /// Writes the fields of a call but for a token. `after`: the last event that a subscriber has
-    /// seen.
+    /// seen; `trace`: the one that the call belongs to, whatever the other fields say.
     pub fn write_fields(
         &self,
         call: &WrittenCall,
         after: Option<u64>,
+        trace: Option<&TraceParent>,
         plan: &CredentialPlan,
         fields: &mut FieldLinesBuf,
     ) {
         fields.clear();
-        fields.extend(self.fields.get());
+        extend_beside(trace, fields, self.fields.get());
         if let Some(media) = call.content_type {
             fields.push("Content-Type", media);
         }
@@ -92,7 +93,10 @@ impl AgentEndpoint {
             let name = if is_grpc { "a2a-last-event-id" } else { "Last-Event-ID" };
             fields.push(name, &after.to_string());
         }
-        fields.extend(plan.fields());
+        extend_beside(trace, fields, plan.fields());
+        if let Some(trace) = trace {
+            fields.push(TraceParent::FIELD, trace.as_str());
+        }
     }
 
     /// Path and query of a call.
@@ -144,4 +148,14 @@ impl AgentEndpoint {
     pub fn tenant(&self) -> Option<&str> {
         self.interface.tenant.as_deref()
     }
+}
+
+/// Appends `more`, but no trace to a call that has one of its own.
+fn extend_beside(trace: Option<&TraceParent>, fields: &mut FieldLinesBuf, more: FieldLines<'_>) {
+    if trace.is_none() {
+        fields.extend(more);
+        return;
+    }
+    let others = more.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(TraceParent::FIELD));
+    others.for_each(|(name, value)| fields.push(name, value));
 }

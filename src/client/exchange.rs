@@ -112,15 +112,15 @@ impl<T: Transport> SharedClient<T> {
         scratch: &mut CallBuffers,
         due_ms: u64,
     ) -> Result<T::Response, ClientError> {
-        let CallBuffers { written: call, target, fields, token, .. } = scratch;
+        let CallBuffers { written: call, target, fields, token, trace, .. } = scratch;
         *token = None;
         let plan = endpoint.plan()?;
         endpoint.write_target(call, target);
         plan.add_query(target);
         let fields = match endpoint.known_fields(call, written.after) {
-            Some(known) if !plan.needs_token() => known,
+            Some(known) if !plan.needs_token() && trace.is_none() => known,
             Some(_) | None => {
-                endpoint.write_fields(call, written.after, plan, fields);
+                endpoint.write_fields(call, written.after, trace.as_ref(), plan, fields);
                 self.add_token(plan, fields, token, due_ms).await?;
                 fields.get()
             }

@@ -27,6 +27,7 @@ mod request;
 mod scratch;
 mod seen;
 mod stream;
+mod trace_parent;
 mod transport;
 mod url;
 mod websocket;
@@ -43,6 +44,7 @@ pub use limits::{
 };
 pub use request::{ListTasks, SendRequest, TaskAddress};
 pub use stream::ClientStream;
+pub use trace_parent::TraceParent;
 pub use transport::{
     HttpMethod, HttpRequest, HttpResponse, HttpVersion, Transport, TransportError,
 };

@@ -6,6 +6,8 @@ use crate::model::{
     pack::{Packer, message_tag},
 };
 
+use super::TraceParent;
+
 /// A message to an agent, and how its answer is wanted. It can be sent any number of times; each
 /// time the message gets an id of its own, unless it has one.
 ///
@@ -23,6 +25,7 @@ pub struct SendRequest {
     output_modes: Option<Box<str>>,
     metadata: Option<JsonObjectBuf>,
     push: Option<PushConfigBuf>,
+    trace: Option<TraceParent>,
 }
 
 impl SendRequest {
@@ -39,7 +42,8 @@ impl SendRequest {
     /// This message, whoever wrote it: it is sent as the client's.
     pub fn of(message: MessageBuf) -> SendRequest {
         let (at_once, history, output_modes) = (false, None, None);
-        SendRequest { message, at_once, history, output_modes, metadata: None, push: None }
+        let (metadata, push, trace) = (None, None, None);
+        SendRequest { message, at_once, history, output_modes, metadata, push, trace }
     }
 
     /// The task to go on with. Servers make the ids of tasks; one that does not exist is refused
@@ -107,6 +111,14 @@ impl SendRequest {
         self
     }
 
+    /// The trace that the call belongs to, and all that a stream of it does; see
+    /// [`Client::with_traceparent`](super::Client::with_traceparent).
+    #[must_use]
+    pub fn traceparent(mut self, trace: TraceParent) -> SendRequest {
+        self.trace = Some(trace);
+        self
+    }
+
     /// The message as it was given.
     pub fn message(&self) -> Message<'_> {
         self.message.view()
@@ -115,6 +127,10 @@ impl SendRequest {
     /// The task that it is for.
     pub(super) fn task(&self) -> Option<RawText<'_>> {
         self.message.view().task_id().filter(|id| !id.is_empty())
+    }
+
+    pub(super) fn trace(&self) -> Option<TraceParent> {
+        self.trace
     }
 
     /// True: events go to a URL, too.

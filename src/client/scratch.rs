@@ -12,7 +12,7 @@ use std::{
 use crate::{http::FieldLinesBuf, model::Received};
 
 use super::{
-    ClientLimits,
+    ClientLimits, TraceParent,
     credentials::HeldToken,
     format::{FormatBuffers, WrittenCall},
 };
@@ -35,6 +35,8 @@ pub(super) struct CallBuffers {
     pub fields: FieldLinesBuf,
     /// The OAuth token in it.
     pub token: Option<Arc<HeldToken>>,
+    /// The trace that the call belongs to, if it has one of its own.
+    pub trace: Option<TraceParent>,
     /// Parses the answer.
     pub buffers: FormatBuffers,
     /// Bytes of a stream of events that were read together.
@@ -134,6 +136,7 @@ impl Stash {
             target: String::new(),
             fields: FieldLinesBuf::default(),
             token: None,
+            trace: None,
             buffers: FormatBuffers::new(&self.limits),
             input: Vec::new(),
             said: Box::default(),
@@ -149,7 +152,7 @@ impl Stash {
         if !scratch.buffers.is_within(KEPT_BYTES_MAX) {
             scratch.buffers = FormatBuffers::new(&self.limits);
         }
-        scratch.token = None;
+        (scratch.token, scratch.trace) = (None, None);
         scratch.said.clear();
         if !scratch.said.is_kept() {
             scratch.said = Box::default();

@@ -29,7 +29,7 @@ pub enum Said {
 }
 
 /// A field of protocol buffers with a length.
-fn pb(number: u8, content: &[u8]) -> Vec<u8> {
+pub fn pb(number: u8, content: &[u8]) -> Vec<u8> {
     let (mut out, mut length) = (vec![number << 3 | 2], content.len());
     while length > 127 {
         out.push(length as u8 | 128);

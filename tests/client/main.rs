@@ -25,4 +25,5 @@ mod signed;
 mod sockets;
 mod streams;
 mod tls;
+mod traces;
 mod wire;

@@ -4,6 +4,7 @@ use peregrine::{
     agent::echo::Echo,
     client::{
         Binding, Client, ClientBuilder, ClientErrorKind, EventKind, ProtocolVersion, SendRequest,
+        TraceParent,
     },
     engine::{Interface, Setup},
     model::TaskState,
@@ -80,6 +81,9 @@ fn a_blocking_client_does_the_same() {
     assert_eq!(client.get_task(&id, None).unwrap().state(), Some(TaskState::Completed));
     assert_eq!(stream.activated_extensions().count(), 0);
     assert!(!client.refresh_card().unwrap());
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let traced = client.with_traceparent(TraceParent::parse(trace).unwrap());
+    assert_eq!(traced.get_task(&id, None).unwrap().state(), Some(TaskState::Completed));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::{fs, io::Read, path::Path};
 use peregrine::{
     client::{
         Binding, Client, ClientBuilder, ClientError, ClientStream, HttpUrl, ProtocolVersion,
+        TraceParent,
         card::AgentCard,
         credentials::{Credentials, Secret},
     },
@@ -182,8 +183,8 @@ fn builder(settings: &Settings) -> Result<ClientBuilder, CommandFailure> {
     }
     if let Some(text) = settings.text("traceparent") {
         let wrong = || settings.wrong("traceparent", text, "no traceparent (W3C Trace Context)");
-        let field = Some(text).filter(|text| is_traceparent(text)).ok_or_else(wrong)?;
-        builder = builder.field("traceparent", field).map_err(|_| wrong())?;
+        let trace = TraceParent::parse(text).ok_or_else(wrong)?;
+        builder = builder.field("traceparent", trace.as_str()).map_err(|_| wrong())?;
     }
     for (name, value) in settings.service_parameters()? {
         let wrong =
@@ -191,21 +192,6 @@ fn builder(settings: &Settings) -> Result<ClientBuilder, CommandFailure> {
         builder = builder.field(name, value).map_err(wrong)?;
     }
     Ok(builder)
-}
-
-/// W3C Trace Context §3.2.2: version, trace id, parent id and flags in lower-case hex, no id zero.
-fn is_traceparent(text: &str) -> bool {
-    let is_hex = |part: &str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    let is_said = |part: &str| part.bytes().any(|b| b != b'0');
-    let [version, trace, parent, flags] = text.split('-').collect::<Vec<_>>()[..] else {
-        return false;
-    };
-    let lengths = [version.len(), trace.len(), parent.len(), flags.len()];
-    lengths == [2, 32, 16, 2]
-        && [version, trace, parent, flags].into_iter().all(is_hex)
-        && version != "ff"
-        && is_said(trace)
-        && is_said(parent)
 }
 
 /// What the user proves with who it is; the card says which of it is used.
@@ -254,25 +240,4 @@ pub fn file(path: &Path) -> Result<Vec<u8>, CommandFailure> {
 /// The extensions that the user names.
 pub fn uri_list<'i>(on: &'i Invocation<'_>) -> impl Iterator<Item = &'i str> {
     on.settings.list("extension")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_traceparent_has_four_parts_of_hex() {
-        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert!(is_traceparent(good));
-        for bad in [
-            "",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
-            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
-            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
-        ] {
-            assert!(!is_traceparent(bad), "{bad}");
-        }
-    }
 }

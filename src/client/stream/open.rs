@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     super::{
-        Client, ClientError, ClientErrorKind, HttpResponse, SendRequest, Transport,
+        Client, ClientError, ClientErrorKind, HttpResponse, SendRequest, TraceParent, Transport,
         client::{not_declared, target},
         endpoint::AgentEndpoint,
         exchange::{Attempts, Written, explained, head_of, within},
@@ -32,7 +32,8 @@ impl<T: Transport> Client<T> {
         self.check_streaming()?;
         self.inner.check_push(request.has_push())?;
         let id = uuid(self.inner.transport.random());
-        self.open(OpeningCall::Send { request: request.clone(), id }, b"").await
+        let trace = request.trace().or(self.trace);
+        self.open(trace, OpeningCall::Send { request: request.clone(), id }, b"").await
     }
 
     /// Follows a task that is there (A2A 1.0 §3.1.6), from the event behind number `after` where
@@ -48,7 +49,7 @@ impl<T: Transport> Client<T> {
         self.check_streaming()?;
         let mut id = Vec::new();
         Text::from(task_id).push_raw(&mut id);
-        self.open(OpeningCall::Subscribe { after }, &id).await
+        self.open(self.trace, OpeningCall::Subscribe { after }, &id).await
     }
 
     fn check_streaming(&self) -> Result<(), ClientError> {
@@ -58,12 +59,20 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    async fn open(&self, call: OpeningCall, id: &[u8]) -> Result<ClientStream<T>, ClientError> {
+    async fn open(
+        &self,
+        trace: Option<TraceParent>,
+        call: OpeningCall,
+        id: &[u8],
+    ) -> Result<ClientStream<T>, ClientError> {
         let inner = &self.inner;
         let op = match call {
             OpeningCall::Send { .. } => Op::Stream,
             OpeningCall::Subscribe { .. } => Op::Subscribe,
         };
+        let mut scratch = inner.stash.lend();
+        // It stays there for all calls of the stream.
+        scratch.trace = trace;
         let attempts = inner.attempts();
         let opening =
             OpeningStream { call, attempts, has_changed_version: false, next_ms: Some(0) };
@@ -72,7 +81,7 @@ impl<T: Transport> Client<T> {
             client: self.clone(),
             endpoint: inner.endpoint(),
             written: Written { op, rpc_id: 0, after: None },
-            scratch: inner.stash.lend(),
+            scratch,
             source: EventOrigin::Nowhere,
             seen: Seen::new(inner.transport.random(), artifacts_max),
             task: FollowedTask { id: id.to_vec(), ..FollowedTask::default() },

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::{
     client::{
         Answer, Client, ClientBuilder, ClientError, ClientErrorKind, ClientStream, ListTasks,
-        SendRequest, StreamEvent, TaskAddress, TransportError,
+        SendRequest, StreamEvent, TaskAddress, TraceParent, TransportError,
         card::{AgentCard, ChosenInterface},
     },
     model::{JsonObject, PushConfigBuf, RawText, TaskState},
@@ -86,6 +86,13 @@ impl BlockingClient {
         let runtime = runtime.map_err(|error| TransportError::Io(error.to_string()))?;
         let client = runtime.block_on(builder.discover_over(transport, url))?;
         Ok(BlockingClient { runtime: Arc::new(runtime), client })
+    }
+
+    /// As [`Client::with_traceparent`].
+    #[must_use]
+    pub fn with_traceparent(&self, trace: TraceParent) -> BlockingClient {
+        let client = self.client.with_traceparent(trace);
+        BlockingClient { runtime: Arc::clone(&self.runtime), client }
     }
 
     /// The agent's card.
