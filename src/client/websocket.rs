@@ -339,3 +339,40 @@ impl<T: Transport> SharedClient<T> {
         Ok(WsSession { response, reader, input, at, out, sent, silent_ms, opened, idle_since_ms })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(number: u64) -> WsSession<u64> {
+        let opened = WsOpening { target: String::new(), fields: FieldLinesBuf::default() };
+        WsSession {
+            response: number,
+            reader: Reader::default(),
+            input: Vec::new(),
+            at: 0,
+            out: Vec::new(),
+            sent: 0,
+            silent_ms: None,
+            opened,
+            idle_since_ms: 0,
+        }
+    }
+
+    #[test]
+    fn so_many_sessions_wait_and_not_for_ever() {
+        let idle = IdleSessions::new();
+        for number in 0..IDLE_MAX as u64 + 8 {
+            idle.give(session(number), number, 100);
+        }
+        // Those that came last found no room, and are closed.
+        let kept: Vec<u64> =
+            std::iter::from_fn(|| idle.take(40, 100)).map(|session| session.response).collect();
+        assert_eq!(kept, (0..IDLE_MAX as u64).rev().collect::<Vec<_>>());
+        for since_ms in [0, 1, 2] {
+            idle.give(session(since_ms), since_ms, 100);
+        }
+        let waits = |now_ms| idle.take(now_ms, 100).map(|session| session.response);
+        assert_eq!((waits(101), waits(101)), (Some(2), None));
+    }
+}

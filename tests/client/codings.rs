@@ -14,7 +14,7 @@ use peregrine::client::{HttpResponse, TransportError};
 
 use crate::wire::*;
 
-fn gzip(content: &[u8]) -> Vec<u8> {
+pub fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(content).unwrap();
     encoder.finish().unwrap()
@@ -27,7 +27,7 @@ fn deflate(content: &[u8]) -> Vec<u8> {
 }
 
 /// A server whose content is this, coded so.
-fn server(fields: &str, content: Vec<u8>) -> RawServer {
+pub fn server(fields: &str, content: Vec<u8>) -> RawServer {
     let length = content.len();
     let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\nContent-Length: {length}\r\n\r\n");
     RawServer::new(move |_, mut stream| {

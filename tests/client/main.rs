@@ -13,6 +13,7 @@ mod http;
 mod http2;
 mod identity;
 mod in_process;
+mod limits;
 mod misbehaving;
 mod misbehaviours;
 mod operations;

@@ -1,0 +1,160 @@
+//! Limits of the client that no other test reaches: each ends with its error by name, or with what
+//! it closes.
+
+use std::io::Write;
+
+use peregrine::{
+    client::{
+        ClientBuilder, ClientErrorKind, ClientLimits, HttpVersion, SendRequest, TransportError,
+        card::AgentCard,
+    },
+    net::{ClientTls, Proxies},
+};
+
+use crate::{codings, scripted, wire::*};
+
+/// Longer than a test may take: what ends before it has ended by another limit.
+const FOREVER_MS: u64 = 3_600_000;
+
+const NO_CONNECTION: TransportError = TransportError::Timeout("connection");
+
+/// A request that has all the time there is.
+fn patient(version: HttpVersion) -> Ask<'static> {
+    Ask { version, head_ms: FOREVER_MS, idle_ms: FOREVER_MS, ..GET }
+}
+
+#[test]
+fn a_handshake_that_is_never_answered_has_the_time_of_a_connection() {
+    let server = RawServer::new(|_, stream| hold(stream));
+    let url = format!("https://{}/", server.addr);
+    for version in [HttpVersion::Any, HttpVersion::Http1, HttpVersion::Http2] {
+        run(async {
+            let client = client_with(|options| {
+                options.limits.connect_ms = 50;
+                options.tls = ClientTls::default().insecure();
+            });
+            assert_eq!(patient(version).whole(&client, &url).await, Err(NO_CONNECTION));
+        });
+    }
+}
+
+#[test]
+fn a_tunnel_that_is_never_made_has_the_time_of_a_connection() {
+    let proxy = RawServer::new(|_, stream| hold(stream));
+    let proxy_url = format!("http://{}", proxy.addr);
+    run(async {
+        let client = client_with(|options| {
+            options.limits.connect_ms = 50;
+            options.proxies =
+                Proxies::from_variables(|name| (name == "all_proxy").then(|| proxy_url.clone()))
+                    .unwrap();
+        });
+        let ask = patient(HttpVersion::Any);
+        let error = ask.whole(&client, "https://origin.example/").await.unwrap_err();
+        // Whether the proxy or the connection is said to be late, both are at the same moment.
+        let is_late = match &error {
+            TransportError::Proxy(why) => why.contains("in time"),
+            other => *other == NO_CONNECTION,
+        };
+        assert!(is_late, "{error:?}");
+    });
+}
+
+/// What a stream comes to whose server says its head and nothing more.
+fn silent_stream(binding: &str, head: &'static [u8]) -> ClientErrorKind {
+    let server = RawServer::saying(head, hold);
+    let card = scripted::card(binding, &format!("http://{}", server.addr));
+    let card = AgentCard::read(card.as_bytes()).unwrap();
+    run(async {
+        let limits =
+            ClientLimits { stream_idle_ms: 50, idle_ms: FOREVER_MS, ..ClientLimits::default() };
+        let builder = ClientBuilder::new().limits(limits);
+        let client = builder.connect_over(client(), card, None).unwrap();
+        let mut stream = client.stream(&SendRequest::text("hello")).await.unwrap();
+        let next = stream.next().await.expect("no end");
+        next.err().expect("no event").kind.clone()
+    })
+}
+
+#[test]
+fn a_stream_that_says_nothing_is_broken() {
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
+        Transfer-Encoding: chunked\r\n\r\n";
+    for binding in ["JSONRPC", "HTTP+JSON"] {
+        let expected = TransportError::Timeout("byte of the body");
+        assert_eq!(silent_stream(binding, HEAD), ClientErrorKind::Transport(expected), "{binding}");
+    }
+}
+
+/// A server that keeps its connections.
+fn keeping() -> RawServer {
+    RawServer::new(|_, mut stream| {
+        while read_request(&mut stream).is_some() {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    })
+}
+
+#[test]
+fn beyond_the_origins_that_are_remembered_connections_are_closed() {
+    for (pool_origins_max, connections) in [(2, 1), (1, 2), (0, 2)] {
+        let (first, second) = (keeping(), keeping());
+        run(async {
+            let client = client_with(|options| options.limits.pool_origins_max = pool_origins_max);
+            for server in [&first, &second, &first] {
+                assert_eq!(GET.whole(&client, &server.url()).await.unwrap().0, 200);
+            }
+        });
+        assert_eq!(first.connections(), connections, "{pool_origins_max}");
+        assert_eq!(second.connections(), 1, "{pool_origins_max}");
+    }
+}
+
+#[test]
+fn the_ratio_of_a_coding_is_looked_at_beyond_what_is_free() {
+    let decoded = |length: usize, bytes_free: Option<usize>| {
+        let content = codings::gzip(&vec![b'0'; length]);
+        assert!(content.len() * 100 < length, "it is beyond the ratio");
+        let server = codings::server("Content-Encoding: gzip", content);
+        run(async {
+            let client = client_with(|options| {
+                if let Some(bytes_free) = bytes_free {
+                    options.limits.decoded_bytes_free = bytes_free;
+                }
+            });
+            GET.whole(&client, &server.url()).await.map(|(_, content)| content.len())
+        })
+    };
+    let ratio = Err(TransportError::TooLarge("decoded_ratio_max"));
+    const KIB: usize = 1024;
+    assert_eq!(decoded(64 * KIB, None), Ok(64 * KIB));
+    assert_eq!(decoded(64 * KIB + 1, None), ratio);
+    assert_eq!(decoded(64 * KIB, Some(64 * KIB - 1)), ratio);
+    assert_eq!(decoded(64 * KIB + 1, Some(64 * KIB + 1)), Ok(64 * KIB + 1));
+}
+
+/// What a call comes to that so many frames without a word are said before its answer.
+fn behind_silent_frames(frame: &[u8], count: usize) -> Option<ClientErrorKind> {
+    let frames = frame.repeat(count);
+    let transport = scripted::Scripted::new(move |request| {
+        let answer = scripted::result(1, scripted::MESSAGE);
+        let silent = scripted::Piece::Bytes(frames.clone());
+        scripted::Reply::socket(request, vec![vec![silent, answer]])
+    });
+    let client = scripted::client(transport, "WEBSOCKET", "http://agent.test");
+    let sent = scripted::settled(client.send(&SendRequest::text("hello")));
+    sent.err().map(|error| error.kind.clone())
+}
+
+/// `SILENT_FRAMES_MAX`.
+#[test]
+fn a_session_of_nothing_but_control_frames_is_given_up() {
+    const PONG: &[u8] = b"\x8a\x00";
+    const PING: &[u8] = b"\x89\x00";
+    for frame in [PONG, PING] {
+        assert_eq!(behind_silent_frames(frame, 9_900), None);
+        let expected = TransportError::Malformed("nothing but control frames");
+        let expected = Some(ClientErrorKind::Transport(expected));
+        assert_eq!(behind_silent_frames(frame, 10_000), expected);
+    }
+}
