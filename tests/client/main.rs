@@ -18,6 +18,7 @@ mod misbehaving;
 mod misbehaviours;
 mod operations;
 mod proxy;
+mod redirects;
 mod refusals;
 mod repeats;
 mod replies;

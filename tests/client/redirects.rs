@@ -1,0 +1,110 @@
+//! Redirects that real servers answer with: those of a card, and those that nobody follows.
+
+use std::{
+    io::{Read, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use peregrine::{
+    client::{
+        Client, ClientBuilder, ClientErrorKind, SendRequest, card::AgentCard,
+        redirect::RedirectError,
+    },
+    net::{ClientTls, HttpClient},
+};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring};
+
+use crate::{certificates::Authority, scripted::card, wire::*};
+
+/// A server that sends everybody on to `location`, and how often it did.
+fn sending_on(status: &'static str, location: String) -> (RawServer, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&count);
+    let server = RawServer::new(move |_, mut stream| {
+        while read_request(&mut stream).is_some() {
+            asked.fetch_add(1, Relaxed);
+            let head = format!("HTTP/1.1 {status}\r\nLocation: {location}\r\n");
+            let _ = stream.write_all(format!("{head}Content-Length: 0\r\n\r\n").as_bytes());
+        }
+    });
+    (server, count)
+}
+
+/// Why no card is found there.
+fn not_found(client: HttpClient, url: &str) -> (ClientErrorKind, String) {
+    let found = run(ClientBuilder::new().discover_over(client, url));
+    let error = found.err().expect("no card");
+    (error.kind.clone(), error.to_string())
+}
+
+#[test]
+fn a_card_that_is_always_elsewhere_is_looked_for_five_times() {
+    let (server, asked) = sending_on("302 Found", "/again".to_owned());
+    let (kind, said) = not_found(client(), &server.url());
+    assert_eq!(kind, ClientErrorKind::Redirect(RedirectError::TooMany(5)));
+    assert_eq!(said, "more than 5 redirects in a row");
+    assert_eq!((asked.load(Relaxed), server.connections()), (6, 1));
+}
+
+#[test]
+fn a_card_that_was_asked_for_by_tls_is_not_fetched_without() {
+    let plain = RawServer::new(|_, _| {});
+    let authority = Authority::new("client-redirects");
+    let issued = authority.server("server");
+    let config = ServerConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![issued.cert.clone()], issued.key.clone_key());
+    let (config, location) = (Arc::new(config.unwrap()), plain.url());
+    let secure = RawServer::new(move |_, stream| {
+        let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+        let mut stream = StreamOwned::new(session, stream);
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while stream.read(&mut byte).is_ok_and(|count| count == 1) {
+            head.push(byte[0]);
+            if head.ends_with(b"\r\n\r\n") {
+                let moved = format!("HTTP/1.1 301 Moved Permanently\r\nLocation: {location}\r\n");
+                let _ = stream.write_all(format!("{moved}Content-Length: 0\r\n\r\n").as_bytes());
+            }
+        }
+    });
+    let tls = ClientTls::default().without_system_authorities().authority(authority.file());
+    let client = client_with(|options| options.tls = tls);
+    let (kind, _) = not_found(client, &format!("https://localhost:{}/", secure.addr.port()));
+    assert_eq!(kind, ClientErrorKind::Redirect(RedirectError::Insecure));
+    assert_eq!(plain.connections(), 0);
+}
+
+/// A client of an agent there.
+fn agent(binding: &str, url: &str) -> Client<HttpClient> {
+    let card = AgentCard::read(card(binding, url).as_bytes()).unwrap();
+    ClientBuilder::new().connect_over(client(), card, None).unwrap()
+}
+
+/// What a message says, and who says it, is for the address that the caller has, and for no other.
+#[test]
+fn a_call_is_never_sent_on() {
+    let other = RawServer::new(|_, _| {});
+    for (status, code) in [("307 Temporary Redirect", 307), ("308 Permanent Redirect", 308)] {
+        for binding in ["JSONRPC", "HTTP+JSON", "WEBSOCKET"] {
+            let (server, asked) = sending_on(status, other.url());
+            let url = format!("http://{}", server.addr);
+            run(async {
+                let client = agent(binding, &url);
+                let request = SendRequest::text("hello");
+                let sent = client.send(&request).await.err().unwrap().kind.clone();
+                assert_eq!(sent, ClientErrorKind::NotA2a(code), "{binding}");
+                let read = client.get_task("t", None).await.err().unwrap().kind.clone();
+                assert_eq!(read, ClientErrorKind::NotA2a(code), "{binding}");
+                let streamed = client.stream(&request).await.err().unwrap().kind.clone();
+                assert_eq!(streamed, ClientErrorKind::NotA2a(code), "{binding}");
+            });
+            assert_eq!(asked.load(Relaxed), 3, "{binding}: each is asked once");
+        }
+    }
+    assert_eq!(other.connections(), 0);
+}
