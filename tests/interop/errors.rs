@@ -10,7 +10,7 @@ use super::{
     link::{Ask, By, Client, Fault, Junk, Op},
     message_spec::{MessageSpec, say},
     server::Server,
-    variants::{Binding, Speaker, VARIANTS, Variant},
+    variants::{Binding, Speaker, VARIANTS, Variant, every_way},
 };
 
 /// What an error is called in each binding.
@@ -162,13 +162,21 @@ fn by_hand(server: &Server, mut scenario: impl FnMut(&mut Client)) {
     }
 }
 
+/// Runs a scenario in every pair, by hand and by our client.
+fn in_every_way(server: &Server, mut scenario: impl FnMut(&mut Client)) {
+    for variant in every_way() {
+        eprintln!("in {variant:?}:");
+        scenario(&mut server.client(variant));
+    }
+}
+
 fn assert_refused(client: &mut Client, name: &str, ask: &Ask) {
     let fault = client.fault(ask);
     assert_fault(client.variant, ask.op, name, &fault);
 }
 
 fn send(client: &Client, op: Op, spec: &MessageSpec) -> Ask {
-    Ask::new(op, client.variant.form().send_params(spec))
+    Ask::new(op, client.variant.spelling(client.variant.form()).send_params(spec))
 }
 
 fn about(op: Op, id: &str) -> Ask {
@@ -278,17 +286,18 @@ fn a_message_that_is_none_is_refused_with_its_field() {
 #[test]
 fn push_notifications_are_refused_wherever_they_are_asked_for() {
     let server = Server::start();
-    by_hand(&server, |client| {
+    in_every_way(&server, |client| {
         let task = client.send(&say("hold")).expect("an answer").task();
         let url = "http://127.0.0.1:9/hook";
-        let params = match client.variant.generation {
-            V1 => json!({"taskId": task.id, "url": url}),
-            V03 => json!({"taskId": task.id, "pushNotificationConfig": {"url": url}}),
-            V01 => json!({"id": task.id, "pushNotificationConfig": {"url": url}}),
+        // Our client is asked in the words of 1.0, whatever it speaks.
+        let params = match (client.variant.speaker, client.variant.generation) {
+            (Speaker::Client, _) | (_, V1) => json!({"taskId": task.id, "url": url}),
+            (_, V03) => json!({"taskId": task.id, "pushNotificationConfig": {"url": url}}),
+            (_, V01) => json!({"id": task.id, "pushNotificationConfig": {"url": url}}),
         };
         assert_refused(client, "PushNotificationNotSupported", &Ask::new(Op::PushSet, params));
         let mut ask = send(client, Op::Send, &say("done"));
-        match client.variant.form() {
+        match client.variant.spelling(client.variant.form()) {
             super::canon::Form::V01 => ask.params["pushNotification"] = json!({"url": url}),
             super::canon::Form::V03 => {
                 ask.params["configuration"]["pushNotificationConfig"] = json!({"url": url});
@@ -353,7 +362,7 @@ fn a_server_without_streaming_refuses_streams_and_nothing_else() {
 #[test]
 fn the_extended_card_is_refused_where_there_is_none() {
     let server = Server::start();
-    by_hand(&server, |client| {
+    in_every_way(&server, |client| {
         if client.variant.generation == V01 {
             // Wire §1.3: 0.1 has no extended card.
             return;
@@ -362,6 +371,7 @@ fn the_extended_card_is_refused_where_there_is_none() {
         if client.variant.has_one_card() {
             let card = client.link.call(&ask).expect("a card");
             assert_ne!(card["supportsAuthenticatedExtendedCard"], true, "{card}");
+            assert_ne!(card["capabilities"]["extendedAgentCard"], true, "{card}");
             return;
         }
         // 0.3 has a code for it; in 1.0 that is for a card that is announced and not there.

@@ -9,7 +9,7 @@ use peregrine::{
         ListTasks, ProtocolVersion, SendRequest, TaskAddress, Transport, TransportError,
         card::AgentCard,
     },
-    model::{JsonObject, MessageBuf, PartBuf, PartsBuf, TaskState},
+    model::{JsonObject, MessageBuf, PartBuf, PartsBuf, PushConfigBuf, TaskState},
     net::{ClientTls, HttpClient, HttpClientOptions},
     service::Now,
 };
@@ -92,8 +92,10 @@ impl Ours {
             url = format!("{}/{name}", url.trim_end_matches('/'));
         }
         let interface = json!({"url": url, "protocolBinding": binding, "protocolVersion": version});
+        // It declares all there is, so that whatever a scenario asks for is asked of the server.
+        let all = json!({"streaming": true, "pushNotifications": true, "extendedAgentCard": true});
         let card = json!({"name": "a", "description": "b", "version": "1", "skills": [],
-            "capabilities": {"streaming": true}, "defaultInputModes": [], "defaultOutputModes": [],
+            "capabilities": all, "defaultInputModes": [], "defaultOutputModes": [],
             "supportedInterfaces": [interface]});
         let card = AgentCard::read(card.to_string().as_bytes()).expect("a card");
         let version = ProtocolVersion::parse(version).expect("a version");
@@ -121,6 +123,9 @@ impl Ours {
         }
         if let Some(id) = message["contextId"].as_str() {
             request = request.context_id(id);
+        }
+        if let Some(url) = configuration["taskPushNotificationConfig"]["url"].as_str() {
+            request = request.push(PushConfigBuf::new(url));
         }
         if configuration["returnImmediately"] == true {
             request = request.return_immediately();
@@ -154,9 +159,17 @@ impl Ours {
                     };
                     client.list_tasks(&list).await
                 }
-                Op::Stream | Op::Subscribe | Op::PushSet | Op::ExtendedCard => {
-                    panic!("no scenario asks our client for one answer to {:?}", ask.op)
+                Op::PushSet => {
+                    let [task, url] = ["taskId", "url"].map(|key| params[key].as_str());
+                    let mut config = PushConfigBuf::new(url.expect("a URL"));
+                    // 0.1 has no id for it, and 0.3 over HTTP+JSON cannot do without one.
+                    if self.generation != V01 {
+                        config = config.id("hook");
+                    }
+                    client.set_push_config(&config.task_id(task.expect("an id"))).await
                 }
+                Op::Stream | Op::Subscribe => panic!("{:?} has more than one answer", ask.op),
+                Op::ExtendedCard => panic!("a card is no answer about a task"),
             }
         })
     }
@@ -164,6 +177,11 @@ impl Ours {
 
 impl Link for Ours {
     fn call(&mut self, ask: &Ask) -> Result<Value, Fault> {
+        if ask.op == Op::ExtendedCard {
+            let card = self.runtime.block_on(self.client.extended_card());
+            let card = card.map_err(|error| fault(&error))?;
+            return Ok(serde_json::from_str(&card.to_v1_json()).expect("JSON"));
+        }
         let answer = self.answer(ask).map_err(|error| fault(&error))?;
         let mut json = Vec::new();
         answer.write_json(&mut json);
