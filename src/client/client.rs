@@ -173,7 +173,7 @@ impl<T: Transport> Client<T> {
         };
         let answer = self.inner.run(trace, &make).await?;
         match (request.task(), answer.task_id()) {
-            (Some(asked), Some(answered)) if asked != answered => self.inner.about_run(answer),
+            (Some(asked), Some(answered)) if asked != answered => self.inner.about_other(answer),
             (_, _) => Ok(answer),
         }
     }
@@ -364,23 +364,6 @@ impl<T: Transport> SharedClient<T> {
         let mut kept = self.endpoint.write().unwrap_or_else(PoisonError::into_inner);
         *kept = Arc::clone(&endpoint);
         Ok(endpoint)
-    }
-
-    /// The answer, if it is about the task that was asked for.
-    fn about(&self, task: TaskAddress<'_>, answer: Answer) -> Result<Answer, ClientError> {
-        let has_threads = self.endpoint().has_threads();
-        match answer.task_id().is_some_and(|id| task.names(id, has_threads)) {
-            true => Ok(answer),
-            false => Err(ClientError::of_another_task()),
-        }
-    }
-
-    /// The answer about another task than the message was for, where that is a run of its own.
-    fn about_run(&self, answer: Answer) -> Result<Answer, ClientError> {
-        match self.endpoint().has_threads() {
-            true => Ok(answer),
-            false => Err(ClientError::of_another_task()),
-        }
     }
 
     /// A2A 1.0 §3.3.4: what the card does not declare is not asked for.

@@ -130,9 +130,15 @@ impl AgentEndpoint {
     }
 
     /// True: a task is a run of a thread, as LangSmith has it (wire §8): its id may have the thread
-    /// before it, and each message makes another run.
+    /// before it.
     pub fn has_threads(&self) -> bool {
         self.format.dialect() == "langsmith"
+    }
+
+    /// True: each message makes a task of its own, whichever it names: a run of LangSmith, a task of
+    /// Pydantic AI.
+    pub fn makes_task_each_time(&self) -> bool {
+        self.has_threads() || self.format.dialect() == "fasta2a"
     }
 
     /// The version of HTTP that calls need.

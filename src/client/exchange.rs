@@ -15,8 +15,8 @@ use crate::{
 };
 
 use super::{
-    CallOptions, ClientError, ClientErrorKind, HttpRequest, HttpResponse, Transport,
-    TransportError,
+    Answer, CallOptions, ClientError, ClientErrorKind, HttpRequest, HttpResponse, TaskAddress,
+    Transport, TransportError,
     client::SharedClient,
     credentials::{CredentialPlan, CredentialsError, HeldToken},
     endpoint::AgentEndpoint,
@@ -214,6 +214,29 @@ impl<T: Transport> SharedClient<T> {
         let Some(refused) = scratch.token.take() else { return false };
         self.tokens.forget(&refused);
         true
+    }
+}
+
+impl<T: Transport> SharedClient<T> {
+    /// The answer, if it is about the task that was asked for.
+    pub(super) fn about(
+        &self,
+        task: TaskAddress<'_>,
+        answer: Answer,
+    ) -> Result<Answer, ClientError> {
+        let has_threads = self.endpoint().has_threads();
+        match answer.task_id().is_some_and(|id| task.names(id, has_threads)) {
+            true => Ok(answer),
+            false => Err(ClientError::of_another_task()),
+        }
+    }
+
+    /// The answer about another task than the message was for, where each message makes one.
+    pub(super) fn about_other(&self, answer: Answer) -> Result<Answer, ClientError> {
+        match self.endpoint().makes_task_each_time() {
+            true => Ok(answer),
+            false => Err(ClientError::of_another_task()),
+        }
     }
 }
 

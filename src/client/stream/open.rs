@@ -142,7 +142,7 @@ impl<T: Transport> ClientStream<T> {
     fn name_task(&mut self) {
         let call = self.opening.as_ref().map(|opening| &opening.call);
         if let Some(OpeningCall::Send { request, .. }) = call
-            && !self.endpoint.has_threads()
+            && !self.endpoint.makes_task_each_time()
         {
             self.task.named.extend_from_slice(request.task().unwrap_or_default().raw());
         }
