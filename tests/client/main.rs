@@ -8,6 +8,7 @@ mod certificates;
 mod bindings;
 mod calls;
 mod codings;
+mod floods;
 mod hostile;
 mod http;
 mod http2;
