@@ -135,8 +135,8 @@ impl AgentEndpoint {
         self.format.dialect() == "langsmith"
     }
 
-    /// True: each message makes a task of its own, whichever it names: a run of LangSmith, a task of
-    /// Pydantic AI.
+    /// True: each message makes a task of its own, whichever it names: a run of LangSmith, a task
+    /// of Pydantic AI.
     pub fn makes_task_each_time(&self) -> bool {
         self.has_threads() || self.format.dialect() == "fasta2a"
     }
