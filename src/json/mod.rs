@@ -136,6 +136,7 @@ fn is_short_plain(text: &[u8]) -> bool {
 /// Bytes of `text` before the first that is not ASCII or not for itself in a string: a quote, a
 /// backslash, a control character.
 #[inline]
+#[cfg(any(test, feature = "client"))]
 pub fn plain_len(text: &[u8]) -> usize {
     let (words, tail) = text.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
