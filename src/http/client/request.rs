@@ -69,14 +69,15 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Lengths of what differs from head to head, and that of what tells the forms of a target
+    /// Lengths of the parts that differ from head to head; the prefix tells the forms of a target
     /// apart.
     #[inline]
     fn lens(
         [method, prefix, _, path, _, authority, _]: &[&str; 7],
-        f: FieldLines<'_>,
+        fields: FieldLines<'_>,
     ) -> [usize; 5] {
-        [method.len(), prefix.len(), path.len(), authority.len(), f.lines().len()]
+        let lines = fields.lines();
+        [method.len(), prefix.len(), path.len(), authority.len(), lines.len()]
     }
 
     fn is_of(&self, line: RequestLine<'_>, fields: FieldLines<'_>) -> bool {
@@ -90,7 +91,7 @@ impl RequestHead {
             at += part.len();
             !is_compared || was == Some(part.as_bytes())
         };
-        // Of the others there is one of each length.
+        // The other parts are constants, told apart by their lengths.
         let [method, prefix, middle, path, behind, authority, _] = parts;
         is_same(method, true)
             && is_same(prefix, false)
