@@ -71,6 +71,8 @@ impl CardFreshness {
         // RFC 9111 §5.2.1: a cache may have held it for a while already.
         let age = text("age").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         let fresh_ms = match (seconds, text("expires")) {
+            // RFC 9111 §4.1: what varies by more than a request says is no answer to another one.
+            _ if text("vary").is_some_and(|vary| vary.contains('*')) => 0,
             _ if has("no-cache") || has("no-store") => 0,
             (Some(seconds), _) => seconds.saturating_sub(age).saturating_mul(1_000),
             (None, Some(expires)) => date::parse(expires.as_bytes())
@@ -112,10 +114,13 @@ impl CardFreshness {
     /// validators (RFC 9111 §4.3.4).
     #[must_use]
     pub fn renewed<'f>(self, field: impl Fn(&str) -> Option<&'f [u8]>, now: Now) -> CardFreshness {
+        let is_said = field("cache-control").is_some();
         let new = CardFreshness::of(field, now);
         CardFreshness {
             etag: new.etag.or(self.etag),
             last_modified: new.last_modified.or(self.last_modified),
+            // What is not said anew holds on: it must not be kept because a 304 is short.
+            is_private: if is_said { new.is_private } else { self.is_private },
             ..new
         }
     }
@@ -167,6 +172,8 @@ mod tests {
         assert_eq!(fresh_ms(&[("cache-control", "public, Max-Age=60")]), 60_000);
         assert_eq!(fresh_ms(&[("cache-control", "max-age=60"), ("age", "50")]), 10_000);
         assert_eq!(fresh_ms(&[("cache-control", "max-age=60, no-cache")]), 0);
+        assert_eq!(fresh_ms(&[("cache-control", "max-age=60"), ("vary", "*")]), 0);
+        assert_eq!(fresh_ms(&[("cache-control", "max-age=60"), ("vary", "accept")]), 60_000);
         assert_eq!(fresh_ms(&[("cache-control", "max-age=x"), ("expires", date)]), 3_000);
         assert_eq!(fresh_ms(&[("cache-control", "max-age=99999999999")]), FRESH_MS_MAX);
         let set_back = Now { mono_ms: 0, unix_ms: 0 };
@@ -191,6 +198,9 @@ mod tests {
         let renewed = card.renewed(head(&[("cache-control", "max-age=5")]), later(9));
         assert_eq!(asked(&renewed), both);
         assert!(renewed.is_fresh(later(10)));
+        let stored = CardFreshness::of(head(&[("cache-control", "no-store")]), NOW);
+        assert!(!stored.clone().renewed(head(&[]), NOW).may_be_kept());
+        assert!(stored.renewed(head(&[("cache-control", "max-age=5")]), NOW).may_be_kept());
         let hostile = CardFreshness::of(head(&[("etag", "a\u{1}b"), ("last-modified", "")]), NOW);
         assert_eq!(asked(&hostile), "");
     }
