@@ -5,11 +5,9 @@ use std::sync::{Arc, Mutex, RwLock, atomic::AtomicU64};
 use crate::{dialect::version::ProtocolVersion, http::FieldLinesBuf};
 
 use super::{
-    Binding, Client, ClientError, ClientErrorKind, ClientLimits, HttpUrl, Transport,
-    card::{
-        AgentCard, CardFreshness, CardKeys, ChooseError, ChosenInterface, Preferences,
-        check_signed, choose,
-    },
+    Binding, Client, ClientError, ClientErrorKind, ClientLimits, HttpOrigin, HttpUrl, KnownCard,
+    Transport,
+    card::{AgentCard, CardKeys, ChooseError, ChosenInterface, Preferences, check_signed, choose},
     client::SharedClient,
     credentials::{Credentials, TokenCache, check_fields, plan},
     discover,
@@ -58,6 +56,8 @@ pub struct ClientBuilder {
     pub(super) credentials: Credentials,
     /// One of these has signed each card.
     pub(super) card_keys: Option<CardKeys>,
+    /// The card of the agent, if one is known.
+    pub(super) known: Option<KnownCard>,
 }
 
 impl ClientBuilder {
@@ -113,6 +113,19 @@ impl ClientBuilder {
         self
     }
 
+    /// A card that [`Client::known_card`] gave, for a discovery at the same URL; at another one it
+    /// is not looked at. As long as its server said that it is good nothing is asked; then the URL
+    /// that it came from at last, whose 304 (RFC 9110 §15.4.5) keeps it and whose 200 replaces it.
+    /// Any other answer, and the card is looked for as if none were known. What a redirect means
+    /// for credentials, and what [`ClientBuilder::card_keys`] demand, holds as when it was read
+    /// first. It is as good as the transport that read it: one that believes anybody reads a card
+    /// of anybody.
+    #[must_use]
+    pub fn known_card(mut self, known: KnownCard) -> ClientBuilder {
+        self.known = Some(known);
+        self
+    }
+
     /// What a server may take of the client.
     #[must_use]
     pub fn limits(mut self, limits: ClientLimits) -> ClientBuilder {
@@ -161,12 +174,14 @@ impl ClientBuilder {
         transport: &T,
         url: &str,
     ) -> Result<(Vec<u8>, HttpUrl), ClientError> {
-        let found = discover::find_document(transport, url, &self.limits, &self.options).await?;
+        let asked = HttpOrigin::parse(url)?;
+        let found = discover::find_document(transport, &asked, &self.limits, &self.options).await?;
         Ok((found.json, found.url))
     }
 
     /// Reads the card of the agent at `url` over a transport and chooses an interface: `url` is the
-    /// agent's origin, or that of its card.
+    /// agent's origin, or that of its card. A card that is known of it saves that, or is asked
+    /// about; see [`ClientBuilder::known_card`].
     ///
     /// # Errors
     /// [`ClientError`].
@@ -175,10 +190,9 @@ impl ClientBuilder {
         transport: T,
         url: &str,
     ) -> Result<Client<T>, ClientError> {
-        let found = discover::find(&transport, url, &self.limits, &self.options).await?;
-        let client = self.connect(transport, found.card, Some(found.url), found.is_elsewhere)?;
-        client.inner.set_freshness(found.freshness);
-        Ok(client)
+        let (known, limits) = (self.known.as_ref(), &self.limits);
+        let found = discover::find(&transport, url, known, limits, &self.options).await?;
+        self.connect(transport, Arc::clone(&found.card), Some(found))
     }
 
     /// Chooses an interface of a card that is here already; `card_url` is where it came from, if it
@@ -192,21 +206,23 @@ impl ClientBuilder {
         card: AgentCard,
         card_url: Option<HttpUrl>,
     ) -> Result<Client<T>, ClientError> {
-        self.connect(transport, card, card_url, false)
+        let card = Arc::new(card);
+        let known = card_url.map(|url| KnownCard::at(url, Arc::clone(&card)));
+        self.connect(transport, card, known)
     }
 
-    /// `is_elsewhere`: the card is from another origin than the caller named.
+    /// `known`: the same card, if it came from a URL.
     fn connect<T: Transport>(
         self,
         transport: T,
-        card: AgentCard,
-        card_url: Option<HttpUrl>,
-        is_elsewhere: bool,
+        card: Arc<AgentCard>,
+        known: Option<KnownCard>,
     ) -> Result<Client<T>, ClientError> {
         check_signed(&card, self.card_keys.as_ref())?;
-        let mut interface = choose(&card, card_url.as_ref(), &self.wants)?;
+        let card_url = known.as_ref().map(|known| &known.url);
+        let mut interface = choose(&card, card_url, &self.wants)?;
         // Whoever can answer for the origin that was named must not choose who gets credentials.
-        interface.is_card_origin &= !is_elsewhere;
+        interface.is_card_origin &= !known.as_ref().is_some_and(|known| known.is_elsewhere);
         let endpoint = self.endpoint(&card, interface);
         let stash = Stash::new(self.limits.clone());
         let inner = SharedClient {
@@ -215,11 +231,11 @@ impl ClientBuilder {
             stash,
             rpc_id: AtomicU64::new(1),
             endpoint: RwLock::new(Arc::new(endpoint)),
-            card: RwLock::new(Arc::new(card)),
-            card_url,
-            freshness: Mutex::new(CardFreshness::default()),
+            card: RwLock::new(card),
+            known: Mutex::new(known),
             tokens: TokenCache::default(),
-            built: self,
+            // The one that was given is used, or was of no use.
+            built: ClientBuilder { known: None, ..self },
         };
         Ok(Client { inner: Arc::new(inner), trace: None })
     }

@@ -14,11 +14,10 @@ use crate::{
 };
 
 use super::{
-    Answer, ClientBuilder, ClientError, ClientErrorKind, HttpUrl, ListTasks, SendRequest,
+    Answer, ClientBuilder, ClientError, ClientErrorKind, KnownCard, ListTasks, SendRequest,
     TaskAddress, TraceParent, Transport,
-    card::{AgentCard, CardFreshness, ChosenInterface, check_signed, next_version},
+    card::{AgentCard, ChosenInterface, check_signed, next_version},
     credentials::TokenCache,
-    discover::{self, Renewed},
     endpoint::AgentEndpoint,
     exchange::Written,
     format::WrittenCall,
@@ -58,11 +57,10 @@ pub(super) struct SharedClient<T: Transport> {
     pub stash: Arc<Stash>,
     pub rpc_id: AtomicU64,
     pub endpoint: RwLock<Arc<AgentEndpoint>>,
+    /// The one that calls go by: the extended one since it was fetched.
     pub card: RwLock<Arc<AgentCard>>,
-    /// Where the card came from.
-    pub card_url: Option<HttpUrl>,
-    /// Until when it is good.
-    pub freshness: Mutex<CardFreshness>,
+    /// The public card, if it came from a URL.
+    pub known: Mutex<Option<KnownCard>>,
     /// The token, where the card asks for one of OAuth.
     pub tokens: TokenCache,
     /// What the caller wants.
@@ -76,10 +74,6 @@ impl<T: Transport> SharedClient<T> {
 
     pub(super) fn card(&self) -> Arc<AgentCard> {
         Arc::clone(&self.card.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(super) fn set_freshness(&self, freshness: CardFreshness) {
-        *self.freshness.lock().unwrap_or_else(PoisonError::into_inner) = freshness;
     }
 
     pub(super) fn set_card(&self, card: Arc<AgentCard>) {
@@ -306,34 +300,6 @@ impl<T: Transport> Client<T> {
         check_signed(&card, built.card_keys.as_ref())?;
         self.inner.set_card(Arc::clone(&card));
         Ok(card)
-    }
-
-    /// Asks whether the card has changed since it was read, unless its server said that it is good
-    /// for longer; true: it has, and is this client's from now on. The interface that was chosen
-    /// stays. A card that came from no URL never changes.
-    ///
-    /// # Errors
-    /// [`ClientError`]; the card that was this client's then stays.
-    pub async fn refresh_card(&self) -> Result<bool, ClientError> {
-        let inner = &self.inner;
-        let known = inner.freshness.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(url) = &inner.card_url else { return Ok(false) };
-        if known.is_fresh(inner.transport.now()) {
-            return Ok(false);
-        }
-        let (limits, options) = (&inner.built.limits, &inner.built.options);
-        match discover::again(&inner.transport, url, known, limits, options).await? {
-            Renewed::Same(freshness) => {
-                inner.set_freshness(freshness);
-                Ok(false)
-            }
-            Renewed::Card(found) => {
-                check_signed(&found.card, inner.built.card_keys.as_ref())?;
-                inner.set_freshness(found.freshness);
-                inner.set_card(Arc::new(found.card));
-                Ok(true)
-            }
-        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Reading the card of an agent from its URL (A2A 1.0 §8.2, wire §7.1).
 
+use std::sync::Arc;
+
 use super::{
     CallOptions, ClientError, ClientErrorKind, ClientLimits, HttpMethod, HttpOrigin, HttpRequest,
-    HttpResponse, HttpUrl, HttpVersion, Transport,
+    HttpResponse, HttpUrl, HttpVersion, KnownCard, Transport,
     card::{AgentCard, CardFreshness, card_urls, is_not_there},
     exchange::read_all,
     redirect,
@@ -11,16 +13,6 @@ use crate::http::{FieldLines, FieldLinesBuf, field_lines};
 
 const FIELDS: FieldLines<'static> =
     field_lines!("Accept": "application/json", "A2A-Version": "1.0");
-
-/// A card as it came from its URL.
-pub(super) struct FoundCard {
-    pub card: AgentCard,
-    /// Where it came from at last.
-    pub url: HttpUrl,
-    /// True: redirects led to another origin than the caller named.
-    pub is_elsewhere: bool,
-    pub freshness: CardFreshness,
-}
 
 /// A card as it came from its URL, whatever it is.
 pub(super) struct FoundDocument {
@@ -32,45 +24,50 @@ pub(super) struct FoundDocument {
 }
 
 impl FoundDocument {
-    fn read(self, limits: &ClientLimits) -> Result<FoundCard, ClientError> {
+    fn read(self, asked: HttpUrl, limits: &ClientLimits) -> Result<KnownCard, ClientError> {
         let FoundDocument { json, url, is_elsewhere, freshness } = self;
-        let card = AgentCard::read_within(&json, limits.card_bytes_max)?;
-        Ok(FoundCard { card, url, is_elsewhere, freshness })
+        let card = Arc::new(AgentCard::read_within(&json, limits.card_bytes_max)?);
+        Ok(KnownCard { asked, url, is_elsewhere, card, freshness })
     }
 }
 
-/// Reads the card of the agent at `url`; see [`card_urls`].
+/// The card of the agent at `url`: the one that is known of it, if that is still good, or else as
+/// it is read from there; see [`card_urls`].
 pub(super) async fn find<T: Transport>(
     transport: &T,
     url: &str,
+    known: Option<&KnownCard>,
     limits: &ClientLimits,
     options: &CallOptions,
-) -> Result<FoundCard, ClientError> {
-    find_document(transport, url, limits, options).await?.read(limits)
+) -> Result<KnownCard, ClientError> {
+    let asked = HttpOrigin::parse(url)?;
+    if let Some(known) = known.filter(|known| known.asked == asked) {
+        return renew(transport, known, limits, options).await;
+    }
+    find_document(transport, &asked, limits, options).await?.read(asked, limits)
 }
 
-/// The same, without looking at what came.
+/// Reads the card of the agent at `asked` without looking at what came.
 pub(super) async fn find_document<T: Transport>(
     transport: &T,
-    url: &str,
+    asked: &HttpUrl,
     limits: &ClientLimits,
     options: &CallOptions,
 ) -> Result<FoundDocument, ClientError> {
-    let asked = HttpOrigin::parse(url)?;
     let mut status = 404;
-    for place in card_urls(&asked) {
+    for place in card_urls(asked) {
         match get(transport, place, None, limits, options).await? {
             Got::Card(found) => return Ok(*found),
-            Got::Same(_) => {}
+            Got::Same { .. } => {}
             Got::Status(other) if is_not_there(other) => status = other,
             Got::Status(401) => {
                 const WHY: &str = "the card is only for callers who say who they are";
                 return Err(ClientError::because(ClientErrorKind::Unauthorized, WHY));
             }
-            Got::Status(other) => return Err(no_card(&asked, other)),
+            Got::Status(other) => return Err(no_card(asked, other)),
         }
     }
-    Err(no_card(&asked, status))
+    Err(no_card(asked, status))
 }
 
 #[cold]
@@ -83,44 +80,55 @@ fn no_card(asked: &HttpUrl, status: u16) -> ClientError {
 enum Got {
     Card(Box<FoundDocument>),
     /// RFC 9110 §15.4.5: it has not changed.
-    Same(CardFreshness),
+    Same {
+        url: HttpUrl,
+        freshness: CardFreshness,
+    },
     Status(u16),
 }
 
-/// What asking again came to.
-pub(super) enum Renewed {
-    Same(CardFreshness),
-    Card(Box<FoundCard>),
-}
-
-/// Reads a card again that is known already.
-pub(super) async fn again<T: Transport>(
+/// A card that is known, as long as it is fresh; then what its server says of it now. The same card
+/// is the same `Arc`. Where it came from at last is asked, and when there is no card any more, all
+/// begins anew.
+pub(super) async fn renew<T: Transport>(
     transport: &T,
-    url: &HttpUrl,
-    known: CardFreshness,
+    known: &KnownCard,
     limits: &ClientLimits,
     options: &CallOptions,
-) -> Result<Renewed, ClientError> {
-    match get(transport, url.clone(), Some(known), limits, options).await? {
-        Got::Card(found) => Ok(Renewed::Card(Box::new(found.read(limits)?))),
-        Got::Same(freshness) => Ok(Renewed::Same(freshness)),
-        Got::Status(status) => Err(no_card(url, status)),
+) -> Result<KnownCard, ClientError> {
+    if known.freshness.is_fresh(transport.now()) {
+        return Ok(known.clone());
     }
+    let asked = known.asked.clone();
+    match get(transport, known.url.clone(), Some(known), limits, options).await {
+        Ok(Got::Card(found)) => return found.read(asked, limits),
+        Ok(Got::Same { url, freshness }) => {
+            return Ok(KnownCard { url, freshness, ..known.clone() });
+        }
+        Ok(Got::Status(_)) => {}
+        // It leads nowhere; where the caller asked may be led elsewhere by now.
+        Err(error) if matches!(error.kind, ClientErrorKind::Redirect(_)) => {}
+        Err(error) => return Err(error),
+    }
+    find_document(transport, &asked, limits, options).await?.read(asked, limits)
 }
 
-/// One GET, and the redirects that it is answered with.
+/// One GET, and the redirects that it is answered with. `known` is a card that came from `url`, to
+/// which redirects may have led.
 async fn get<T: Transport>(
     transport: &T,
     mut url: HttpUrl,
-    mut known: Option<CardFreshness>,
+    mut known: Option<&KnownCard>,
     limits: &ClientLimits,
     options: &CallOptions,
 ) -> Result<Got, ClientError> {
     let due_ms = transport.mono_ms().saturating_add(options.call_ms);
-    let (mut redirects, mut is_elsewhere) = (0, false);
+    let mut redirects = 0;
+    // Whoever was led here by another origin has not come back by asking again.
+    let mut is_elsewhere = known.is_some_and(|known| known.is_elsewhere);
     let mut fields = FieldLinesBuf::from(FIELDS);
-    if let Some(known) = &known {
-        known.ask(&mut fields);
+    if let Some(known) = known {
+        known.freshness.ask(&mut fields);
     }
     loop {
         let request = HttpRequest {
@@ -152,7 +160,8 @@ async fn get<T: Transport>(
         }
         if let Some(known) = known.filter(|_| status == 304) {
             let now = transport.now();
-            return Ok(Got::Same(known.renewed(|name| response.field(name), now)));
+            let freshness = known.freshness.clone().renewed(|name| response.field(name), now);
+            return Ok(Got::Same { url, freshness });
         }
         if status != 200 {
             return Ok(Got::Status(status));

@@ -22,6 +22,7 @@ mod error;
 mod event;
 mod exchange;
 mod grpc;
+mod known_card;
 mod limits;
 mod request;
 mod scratch;
@@ -39,6 +40,7 @@ pub use client::Client;
 pub use error::{ClientError, ClientErrorKind, ErrorDetails};
 pub use event::{EventKind, StreamEvent};
 pub use format::{CallError, Format, FormatBuffers, ReplyHead, WrittenCall};
+pub use known_card::KnownCard;
 pub use limits::{
     CARD_BYTES_MAX, CARD_DEPTH_MAX, CARD_ENTRIES_MAX, CARD_INTERFACES_MAX, ClientLimits,
 };

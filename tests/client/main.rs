@@ -14,6 +14,7 @@ mod http;
 mod http2;
 mod identity;
 mod in_process;
+mod known_cards;
 mod limits;
 mod misbehaving;
 mod misbehaviours;

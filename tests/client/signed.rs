@@ -22,22 +22,22 @@ fn encode(bytes: &[u8]) -> String {
     base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-struct Signer(Ed25519KeyPair);
+pub struct Signer(Ed25519KeyPair);
 
 impl Signer {
-    fn new() -> Signer {
+    pub fn new() -> Signer {
         let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
         Signer(Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).unwrap())
     }
 
-    fn keys(&self) -> CardKeys {
+    pub fn keys(&self) -> CardKeys {
         let x = encode(self.0.public_key().as_ref());
         let jwk = format!(r#"{{"kty":"OKP","crv":"Ed25519","x":"{x}","kid":"ed"}}"#);
         CardKeys::read(jwk.as_bytes()).unwrap()
     }
 
     /// A card with a signature over it.
-    fn sign(&self, card: &str) -> String {
+    pub fn sign(&self, card: &str) -> String {
         let protected = encode(br#"{"alg":"EdDSA","kid":"ed"}"#);
         let message = format!("{protected}.{}", encode(card.as_bytes()));
         let signature = encode(self.0.sign(message.as_bytes()).as_ref());
@@ -49,7 +49,7 @@ impl Signer {
 }
 
 /// A card as RFC 8785 writes it.
-fn card(description: &str) -> String {
+pub fn card(description: &str) -> String {
     let interface =
         format!(r#"{{"protocolBinding":"JSONRPC","protocolVersion":"1.0","url":"{AGENT}/"}}"#);
     format!(

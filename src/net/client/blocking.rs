@@ -9,8 +9,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     client::{
-        Answer, Client, ClientBuilder, ClientError, ClientErrorKind, ClientStream, ListTasks,
-        SendRequest, StreamEvent, TaskAddress, TraceParent, TransportError,
+        Answer, Client, ClientBuilder, ClientError, ClientErrorKind, ClientStream, KnownCard,
+        ListTasks, SendRequest, StreamEvent, TaskAddress, TraceParent, TransportError,
         card::{AgentCard, ChosenInterface},
     },
     model::{JsonObject, PushConfigBuf, RawText, TaskState},
@@ -205,6 +205,11 @@ impl BlockingClient {
     /// [`ClientError`].
     pub fn extended_card(&self) -> Result<Arc<AgentCard>, ClientError> {
         self.runtime.block_on(self.client.extended_card())
+    }
+
+    /// As [`Client::known_card`].
+    pub fn known_card(&self) -> Option<KnownCard> {
+        self.client.known_card()
     }
 
     /// As [`Client::refresh_card`].

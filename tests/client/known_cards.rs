@@ -1,0 +1,391 @@
+//! Cards that are known already: what is asked for one, and who is believed after that.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
+
+use peregrine::{
+    client::{
+        Client, ClientBuilder, ClientError, ClientErrorKind, HttpOrigin, HttpRequest, KnownCard,
+        SendRequest,
+        card::{AgentCard, SignatureError, WELL_KNOWN},
+    },
+    net::{BlockingClient, HttpClient, HttpClientOptions},
+};
+
+use crate::{scripted::*, signed::Signer, wire};
+
+const AGENT: &str = "https://agent.test";
+const NEW: &str = "https://agent.test/.well-known/agent-card.json";
+const OLD: &str = "https://agent.test/.well-known/agent.json";
+/// Redirects of `AGENT` lead to there.
+const OTHER: &str = "https://other.test/card";
+/// What the server of a card says that is good for a second.
+const FIELDS: &[(&str, &str)] = &[("cache-control", "max-age=1"), ("etag", "\"1\"")];
+
+/// A card of this name, whose interface is at the origin that it came from.
+fn named(name: &str, request: &HttpRequest<'_>) -> String {
+    card("HTTP+JSON", &request.origin.to_string()).replace(r#""A""#, &format!("{name:?}"))
+}
+
+fn serve(name: &str, request: &HttpRequest<'_>) -> Reply {
+    Reply::of(200, FIELDS, &named(name, request))
+}
+
+fn moved(to: &str) -> Reply {
+    Reply::of(302, &[("location", to)], "")
+}
+
+/// True: the request has the validator of the card.
+fn is_conditional(request: &HttpRequest<'_>) -> bool {
+    request.fields.iter().any(|(name, value)| name == "If-None-Match" && value == "\"1\"")
+}
+
+/// A client whose calls say who calls, made at this time, and what it asked for its card.
+fn discovered(
+    known: Option<KnownCard>,
+    at_ms: u64,
+    script: impl Fn(&HttpRequest<'_>) -> Reply + Send + Sync + 'static,
+) -> (Result<Client<Scripted>, ClientError>, Vec<String>) {
+    let clock = Arc::new(AtomicU64::new(at_ms));
+    let transport = Scripted::with_clock(&clock, script);
+    let asked = Arc::clone(&transport.asked);
+    let mut builder = ClientBuilder::new().field("Authorization", "hidden").unwrap();
+    if let Some(known) = known {
+        builder = builder.known_card(known);
+    }
+    let client = settled(builder.discover_over(transport, AGENT));
+    let asked = asked.lock().unwrap().clone();
+    (client, asked)
+}
+
+/// The card as it was read first, at 1 ms.
+fn first() -> KnownCard {
+    let (client, asked) = discovered(None, 1, |request| serve("first", request));
+    assert_eq!(asked, [NEW]);
+    client.unwrap().known_card().unwrap()
+}
+
+/// The same from another origin than the caller named.
+fn first_elsewhere() -> KnownCard {
+    let (client, asked) = discovered(None, 1, lead_elsewhere);
+    assert_eq!(asked, [NEW, OTHER]);
+    client.unwrap().known_card().unwrap()
+}
+
+fn lead_elsewhere(request: &HttpRequest<'_>) -> Reply {
+    match request.origin.host() {
+        "agent.test" => moved(OTHER),
+        _ => serve("first", request),
+    }
+}
+
+fn unasked(request: &HttpRequest<'_>) -> Reply {
+    unreachable!("{} is not asked", request.origin)
+}
+
+/// True: what says who calls goes to the interface.
+fn says_who_calls(client: &Client<Scripted>) -> bool {
+    let before = client.transport().asked.lock().unwrap().len();
+    let sent = settled(client.send(&SendRequest::text("hello")));
+    let asked = client.transport().asked.lock().unwrap()[before..].to_vec();
+    match sent {
+        Err(error) if matches!(error.kind, ClientErrorKind::Credentials(_)) => {
+            assert!(asked.is_empty() && !client.interface().is_card_origin);
+            false
+        }
+        _ => {
+            assert!(asked.iter().all(|asked| asked.ends_with("with a token")), "{asked:?}");
+            true
+        }
+    }
+}
+
+#[test]
+fn a_fresh_card_is_not_asked_for() {
+    let (client, asked) = discovered(Some(first()), 1_000, unasked);
+    let client = client.unwrap();
+    assert_eq!((&*client.card().name, asked.len()), ("first", 0));
+    assert!(!settled(client.refresh_card()).unwrap());
+    // It is known to the next one as well, and no longer than at first.
+    let known = client.known_card();
+    let (_, asked) = discovered(known.clone(), 1_000, unasked);
+    assert_eq!(asked.len(), 0);
+    let (_, asked) = discovered(known, 1_001, |request| serve("second", request));
+    assert_eq!(asked.len(), 1);
+}
+
+#[test]
+fn a_stale_card_is_asked_about_once_and_good_again() {
+    let (client, asked) = discovered(Some(first()), 5_000, |request| {
+        assert!(is_conditional(request));
+        Reply::of(304, FIELDS, "")
+    });
+    let client = client.unwrap();
+    assert_eq!((&*client.card().name, asked), ("first", vec![NEW.to_owned()]));
+    let (client, asked) = discovered(client.known_card(), 5_999, unasked);
+    assert_eq!((&*client.unwrap().card().name, asked.len()), ("first", 0));
+}
+
+/// Within an origin its validators hold, and the next question goes to where it is now.
+#[test]
+fn a_card_that_has_moved_within_its_origin_is_the_same() {
+    const MOVED: &str = "https://agent.test/moved";
+    let (client, asked) = discovered(Some(first()), 5_000, |request| {
+        match (request.target, is_conditional(request)) {
+            ("/moved", true) => Reply::of(304, FIELDS, ""),
+            (_, true) => moved("/moved"),
+            (_, false) => Reply::json(MESSAGE),
+        }
+    });
+    let client = client.unwrap();
+    assert_eq!((&*client.card().name, asked), ("first", [NEW, MOVED].map(str::to_owned).into()));
+    assert!(says_who_calls(&client));
+    let (_, asked) = discovered(client.known_card(), 9_000, |_| Reply::of(304, FIELDS, ""));
+    assert_eq!(asked, [MOVED]);
+}
+
+#[test]
+fn a_card_that_has_changed_takes_the_place_of_the_known_one() {
+    let (client, asked) = discovered(Some(first()), 5_000, |request| {
+        assert!(is_conditional(request));
+        serve("second", request)
+    });
+    let client = client.unwrap();
+    assert_eq!((&*client.card().name, asked), ("second", vec![NEW.to_owned()]));
+    let (client, _) = discovered(client.known_card(), 5_999, unasked);
+    assert_eq!(client.unwrap().card().name, "second");
+}
+
+/// As if none were known: the server has been put in place of one that is older.
+#[test]
+fn a_card_that_has_gone_is_looked_for_from_the_start() {
+    for (name, gone) in [
+        ("gone", Reply::of as fn(u16, &[(&'static str, &str)], &str) -> Reply),
+        ("moved to where nobody follows", |_, _, _| moved("http://plain.test/")),
+        ("moved to nowhere", |_, _, _| Reply::of(302, &[], "")),
+    ] {
+        let (client, asked) = discovered(Some(first()), 5_000, move |request| {
+            match (request.target == WELL_KNOWN[0], is_conditional(request)) {
+                (true, true) => gone(410, &[], ""),
+                (true, false) => Reply::of(404, &[], ""),
+                (false, is_conditional) => {
+                    assert!(!is_conditional, "it is another card's");
+                    serve("old", request)
+                }
+            }
+        });
+        let client = client.unwrap();
+        assert_eq!(
+            (&*client.card().name, asked),
+            ("old", [NEW, NEW, OLD].map(str::to_owned).into())
+        );
+        let (_, asked) = discovered(client.known_card(), 9_000, |request| {
+            assert!(is_conditional(request));
+            Reply::of(304, &[], "")
+        });
+        assert_eq!(asked, [OLD], "{name}");
+    }
+    let (client, asked) = discovered(Some(first()), 5_000, |_| Reply::of(404, &[], ""));
+    assert_eq!(client.err().unwrap().kind, ClientErrorKind::NoCard(404));
+    assert_eq!(asked, [NEW, NEW, OLD]);
+}
+
+/// Whoever can answer for the origin that was named must not choose who gets credentials, whatever
+/// is known already.
+#[test]
+fn a_card_from_another_origin_stays_one_from_there() {
+    type Script = fn(&HttpRequest<'_>) -> Reply;
+    let cases: [(&str, u64, Script, &[&str]); 6] = [
+        ("fresh", 1_000, unasked, &[]),
+        ("304", 5_000, |_| Reply::of(304, FIELDS, ""), &[OTHER]),
+        ("200", 5_000, |request| serve("second", request), &[OTHER]),
+        (
+            "led back",
+            5_000,
+            |request| match request.origin.host() {
+                "other.test" => moved(NEW),
+                _ => serve("second", request),
+            },
+            &[OTHER, NEW],
+        ),
+        (
+            "led on",
+            5_000,
+            |request| match request.origin.host() {
+                "other.test" => moved("https://third.test/card"),
+                _ => serve("second", request),
+            },
+            &[OTHER, "https://third.test/card"],
+        ),
+        (
+            "gone",
+            5_000,
+            |request| match (request.origin.host(), is_conditional(request)) {
+                ("other.test", true) => Reply::of(404, &[], ""),
+                _ => lead_elsewhere(request),
+            },
+            &[OTHER, NEW, OTHER],
+        ),
+    ];
+    for (name, at_ms, script, expected) in cases {
+        let (client, asked) = discovered(Some(first_elsewhere()), at_ms, script);
+        let client = client.unwrap();
+        assert_eq!(asked, expected, "{name}");
+        assert!(!says_who_calls(&client), "{name}");
+        // Nor does it come back by being used again.
+        let (client, _) = discovered(client.known_card(), at_ms, unasked);
+        assert!(!says_who_calls(&client.unwrap()), "{name}");
+    }
+}
+
+/// What was at home may be led elsewhere, and what was elsewhere comes home when the origin that
+/// was named has the card itself.
+#[test]
+fn where_a_card_came_from_is_known_anew_with_each_one() {
+    let (client, asked) = discovered(Some(first()), 5_000, lead_elsewhere);
+    let client = client.unwrap();
+    assert_eq!(asked, [NEW, OTHER]);
+    assert!(!says_who_calls(&client));
+    let known = client.known_card();
+    let (client, asked) = discovered(known, 9_000, |request| match request.origin.host() {
+        "agent.test" => serve("home", request),
+        _ => Reply::of(404, &[], ""),
+    });
+    assert_eq!(asked, [OTHER, NEW]);
+    assert!(says_who_calls(&client.unwrap()));
+}
+
+/// A client's own question leaves the interface as it is, but what is known for the next one says
+/// where the card came from.
+#[test]
+fn what_a_client_asks_again_is_known_as_well() {
+    let is_moved = Arc::new(AtomicUsize::new(0));
+    let moves = Arc::clone(&is_moved);
+    let (client, _) = discovered(None, 1, move |request| match moves.load(Relaxed) {
+        0 => serve("first", request),
+        1 => Reply::of(304, FIELDS, ""),
+        _ => lead_elsewhere(request),
+    });
+    let client = client.unwrap();
+    let clock = Arc::clone(&client.transport().now_ms);
+    clock.store(5_000, Relaxed);
+    is_moved.store(1, Relaxed);
+    assert!(!settled(client.refresh_card()).unwrap());
+    let (_, asked) = discovered(client.known_card(), 5_999, unasked);
+    assert_eq!(asked.len(), 0);
+    clock.store(9_000, Relaxed);
+    is_moved.store(2, Relaxed);
+    assert!(settled(client.refresh_card()).unwrap());
+    let (next, _) = discovered(client.known_card(), 9_000, unasked);
+    assert!(!says_who_calls(&next.unwrap()));
+}
+
+#[test]
+fn what_must_not_be_kept_is_not_known() {
+    let no_store = &[("cache-control", "no-store"), ("etag", "\"1\"")];
+    let (client, _) = discovered(None, 1, |request| match is_conditional(request) {
+        false => Reply::of(200, no_store, &named("first", request)),
+        true => Reply::of(304, &[], ""),
+    });
+    let client = client.unwrap();
+    assert!(client.known_card().is_none());
+    // The client itself still asks by what was said, and a short answer changes nothing.
+    assert!(!settled(client.refresh_card()).unwrap());
+    assert!(client.known_card().is_none());
+    let read = |url: Option<&str>| {
+        let card = AgentCard::read(card("HTTP+JSON", AGENT).as_bytes()).unwrap();
+        let url = url.map(|url| HttpOrigin::parse(url).unwrap());
+        ClientBuilder::new().connect_over(Scripted::new(unasked), card, url).unwrap()
+    };
+    assert!(read(None).known_card().is_none());
+    // One that its caller has from a URL is known, and asked for there.
+    let known = read(Some(AGENT)).known_card();
+    let (_, asked) = discovered(known, 1, |request| serve("first", request));
+    assert_eq!(asked, ["https://agent.test/"]);
+}
+
+#[test]
+fn the_card_for_callers_who_say_who_they_are_is_not_what_is_known() {
+    let (client, _) = discovered(None, 1, |request| {
+        let public = named("first", request);
+        let capabilities = r#""capabilities":{"extendedAgentCard":true,"#;
+        let public = public.replace(r#""capabilities":{"#, capabilities);
+        match request.target {
+            "/extendedAgentCard" => Reply::json(&public.replace("first", "extended")),
+            _ => Reply::of(200, FIELDS, &public),
+        }
+    });
+    let client = client.unwrap();
+    assert_eq!(settled(client.extended_card()).unwrap().name, "extended");
+    assert_eq!(client.card().name, "extended");
+    let (next, _) = discovered(client.known_card(), 1, unasked);
+    assert_eq!(next.unwrap().card().name, "first");
+}
+
+#[test]
+fn a_card_of_another_url_is_not_looked_at() {
+    let builder = |known| ClientBuilder::new().known_card(known);
+    for (url, is_asked) in [
+        ("https://AGENT.test:443", false),
+        ("https://agent.test/#card", false),
+        ("https://agent.test/a.json", true),
+        ("http://agent.test", true),
+        ("https://agent.test:444", true),
+    ] {
+        let transport = Scripted::new(|request| {
+            assert!(!is_conditional(request));
+            serve("second", request)
+        });
+        let client = settled(builder(first()).discover_over(transport, url)).unwrap();
+        let asked = client.transport().asked.lock().unwrap().len();
+        assert_eq!(asked, usize::from(is_asked), "{url}");
+    }
+}
+
+#[test]
+fn a_known_card_is_checked_by_the_keys_of_the_next_client() {
+    let signer = Signer::new();
+    let signed = signer.sign(&crate::signed::card("x"));
+    let card = signed.clone();
+    let known = discovered(None, 1, move |_| Reply::of(200, FIELDS, &card)).0.unwrap().known_card();
+    let unsigned = first();
+    for at_ms in [1, 5_000] {
+        let found = |signer: &Signer, known: KnownCard| {
+            let clock = Arc::new(AtomicU64::new(at_ms));
+            let transport = Scripted::with_clock(&clock, |_| Reply::of(304, &[], ""));
+            let builder = ClientBuilder::new().card_keys(signer.keys()).known_card(known);
+            settled(builder.discover_over(transport, AGENT)).map(|_| ()).map_err(|e| e.kind.clone())
+        };
+        assert_eq!(found(&signer, known.clone().unwrap()), Ok(()));
+        let absent = ClientErrorKind::CardSignature(SignatureError::Absent);
+        assert_eq!(found(&signer, unsigned.clone()), Err(absent));
+        let other = found(&Signer::new(), known.clone().unwrap());
+        assert!(matches!(other, Err(ClientErrorKind::CardSignature(_))), "{other:?}");
+    }
+}
+
+/// Over sockets, and from one blocking client to the next.
+#[test]
+fn a_blocking_client_knows_its_card() {
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&heads);
+    let server = wire::RawServer::new(move |_, mut stream| {
+        while let Some(head) = wire::read_request(&mut stream) {
+            heard.lock().unwrap().push(head);
+            let card = card("HTTP+JSON", AGENT);
+            let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length:";
+            let reply = format!("{head} {}\r\n\r\n{card}", card.len());
+            let _ = std::io::Write::write_all(&mut stream, reply.as_bytes());
+        }
+    });
+    let url = server.url();
+    let first = BlockingClient::discover(&url).unwrap();
+    let builder = ClientBuilder::new().known_card(first.known_card().unwrap());
+    let transport = HttpClient::new(HttpClientOptions::default()).unwrap();
+    let second = BlockingClient::build(builder, transport, &url).unwrap();
+    assert!(Arc::ptr_eq(&first.card(), &second.card()));
+    assert!(!second.refresh_card().unwrap());
+    assert_eq!(heads.lock().unwrap().len(), 1);
+}
