@@ -4,7 +4,7 @@
 //! that is there unless the user says so. Nothing is written before everything has a name.
 
 use std::{
-    collections::BTreeSet,
+    collections::HashMap,
     fs::{self, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -100,7 +100,7 @@ fn known(view: TaskView<'_>, wanted: &[&str]) -> Result<(), CommandFailure> {
 /// The files of the artifacts that are wanted (none named: all), and the URLs of those that are
 /// somewhere else.
 fn files(view: TaskView<'_>, folder: &Path, wanted: &[&str]) -> (Vec<SavedFile>, Vec<String>) {
-    let (mut files, mut elsewhere, mut taken) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let (mut files, mut elsewhere, mut taken) = (Vec::new(), Vec::new(), HashMap::new());
     for artifact in view.artifacts() {
         let head = artifact.head();
         let id = head.artifact_id().to_str();
@@ -166,19 +166,28 @@ fn safe_name(name: &str) -> String {
     if name.is_empty() { "artifact".to_owned() } else { name.to_owned() }
 }
 
-/// The name, or one with a number where it is taken.
-fn fresh(name: String, taken: &mut BTreeSet<String>) -> String {
+/// The name, or one with a number where it is taken. `taken`: those that are, in lower case, each
+/// with the number that was tried last, so that many of one name do not try them all.
+fn fresh(name: String, taken: &mut HashMap<String, u64>) -> String {
     let (stem, ending) = match name.rfind('.').filter(|at| *at > 0) {
         Some(at) => name.split_at(at),
         None => (name.as_str(), ""),
     };
-    let mut own = name.clone();
-    let mut number = 1u64;
     // Names that differ in case alone are one on some file systems.
-    while !taken.insert(own.to_lowercase()) {
+    let lower = name.to_lowercase();
+    let Some(mut number) = taken.get(&lower).copied() else {
+        taken.insert(lower, 1);
+        return name;
+    };
+    let own = loop {
         number += 1;
-        own = format!("{stem}-{number}{ending}");
-    }
+        let own = format!("{stem}-{number}{ending}");
+        if !taken.contains_key(&own.to_lowercase()) {
+            break own;
+        }
+    };
+    taken.insert(own.to_lowercase(), 1);
+    taken.insert(lower, number);
     own
 }
 
@@ -225,6 +234,18 @@ mod tests {
             assert_eq!(safe_name(name), safe, "{name:?}");
         }
         assert_eq!(safe_name(&"é".repeat(100)).len(), NAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn many_parts_of_one_name_have_names_of_their_own_at_once() {
+        // With a try for each number that is taken these would take hours.
+        let mut taken = Default::default();
+        let all = (0..200_000).map(|_| fresh("a.txt".to_owned(), &mut taken));
+        assert_eq!(all.last().unwrap(), "a-200000.txt");
+        let mut taken = Default::default();
+        let mut names = ["a", "A-2", "a", "a-2", "a", "a-2"].map(str::to_owned);
+        names.iter_mut().for_each(|name| *name = fresh(std::mem::take(name), &mut taken));
+        assert_eq!(names, ["a", "A-2", "a-3", "a-2-2", "a-4", "a-2-3"]);
     }
 
     #[test]
