@@ -5,6 +5,8 @@
 //! it is as short as a part of a word, wherever else it stands. What comes is shown by whole lines,
 //! so that a secret cannot hide in a cut.
 
+mod line;
+
 use std::{
     task::{Context, Poll},
     time::Instant,
@@ -17,6 +19,7 @@ use peregrine::{
 use url::form_urlencoded::byte_serialize;
 
 use super::super::{tell, text::one_line};
+use line::{OpenLine, shown};
 
 /// What stands for a secret.
 const MASK: &str = "***";
@@ -98,17 +101,32 @@ impl Redaction {
         Redaction { secrets: all, values, fields }
     }
 
-    /// The text without secrets, on one line.
-    pub fn clean(&self, text: &str) -> String {
+    /// The text without the user's secrets, whatever else stands in it.
+    pub fn without_secrets(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.secrets {
             text = text.replace(secret.as_str(), MASK);
         }
+        text
+    }
+
+    /// The text without secrets, on one line.
+    pub fn clean(&self, text: &str) -> String {
+        one_line(&self.masked(text))
+    }
+
+    fn masked(&self, text: &str) -> String {
+        let mut text = self.without_secrets(text);
         for member in SECRET_MEMBERS {
             text = masked_member(&text, &format!("\"{member}\""), ':');
             text = masked_member(&text, member, '=');
         }
-        one_line(&text)
+        text
+    }
+
+    /// Bytes of the longest secret.
+    fn longest(&self) -> usize {
+        self.secrets.first().map_or(0, String::len)
     }
 
     /// A URL, or the part of one that is asked for: no parameter of it is a secret.
@@ -199,8 +217,7 @@ pub struct TracedResponse<R> {
     redaction: Option<Redaction>,
     /// True: credentials stand in it where no name tells them, so that its bytes are counted alone.
     is_hidden: bool,
-    /// The line that has not ended.
-    line: Vec<u8>,
+    line: OpenLine,
 }
 
 impl<T> TracedTransport<T> {
@@ -233,7 +250,7 @@ impl<T: Transport> Transport for TracedTransport<T> {
                 }
             }
         }
-        let (redaction, line) = (self.redaction.clone(), Vec::new());
+        let (redaction, line) = (self.redaction.clone(), OpenLine::default());
         Ok(TracedResponse { inner: response?, redaction, is_hidden, line })
     }
 
@@ -270,7 +287,7 @@ fn show_request(redaction: &Redaction, request: &HttpRequest<'_>) {
         text.push_str(&format!("> {MASK} {} bytes\n", request.body.len()));
     } else if !request.body.is_empty() {
         for line in request.body.split(|byte| *byte == b'\n') {
-            text.push_str(&format!("> {}\n", shown(redaction, line)));
+            text.push_str(&format!("> {}\n", shown(redaction, line, 0)));
         }
     }
     tell(&text);
@@ -292,43 +309,37 @@ fn shown_head<R: HttpResponse>(redaction: &Redaction, response: &R, ms: u128) ->
     text
 }
 
-fn shown(redaction: &Redaction, line: &[u8]) -> String {
-    let rest = &line[line.len().min(LINE_BYTES_MAX)..];
-    // As text as far as it is text, for an escape before a quote would hide a member from us; and
-    // the whole line is cleaned first, for a secret may lie across the cut.
-    let mut text = redaction.clean(&String::from_utf8_lossy(line));
-    if !rest.is_empty() {
-        text = text.chars().take(LINE_BYTES_MAX).collect();
-        text.push_str(&format!(" ... and {} bytes", rest.len()));
-    }
-    text
-}
-
 impl<R> TracedResponse<R> {
-    fn show_lines(&mut self, is_end: bool) {
+    /// Shows the lines that these bytes end.
+    fn take_in(&mut self, bytes: &[u8]) {
         let Some(redaction) = &self.redaction else { return };
         if self.is_hidden {
-            if is_end && !self.line.is_empty() {
-                tell(&format!("< {MASK} {} bytes\n", self.line.len()));
-                self.line.clear();
+            return self.line.count(bytes);
+        }
+        for (index, piece) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            if index > 0 {
+                let line = std::mem::take(&mut self.line);
+                tell(&format!("< {}\n", line.shown(redaction)));
             }
-            return;
+            self.line.push(piece);
         }
-        while let Some(at) = self.line.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.line.drain(..=at).collect();
-            let line = line.strip_suffix(b"\n").unwrap_or(&line);
-            tell(&format!("< {}\n", shown(redaction, line.strip_suffix(b"\r").unwrap_or(line))));
-        }
-        if is_end && !self.line.is_empty() {
-            let line = std::mem::take(&mut self.line);
-            tell(&format!("< {}\n", shown(redaction, &line)));
+    }
+
+    /// Shows what has come since the last line.
+    fn end(&mut self) {
+        let Some(redaction) = &self.redaction else { return };
+        let line = std::mem::take(&mut self.line);
+        match (line.len(), self.is_hidden) {
+            (0, _) => {}
+            (count, true) => tell(&format!("< {MASK} {count} bytes\n")),
+            (_, false) => tell(&format!("< {}\n", line.shown(redaction))),
         }
     }
 }
 
 impl<R> Drop for TracedResponse<R> {
     fn drop(&mut self) {
-        self.show_lines(true);
+        self.end();
     }
 }
 
@@ -350,9 +361,10 @@ impl<R: HttpResponse> HttpResponse for TracedResponse<R> {
         let before = out.len();
         let read = self.inner.poll_read(cx, out, room);
         if self.redaction.is_some() {
-            self.line.extend_from_slice(out.get(before..).unwrap_or_default());
-            let is_end = matches!(read, Poll::Ready(Ok(false) | Err(_)));
-            self.show_lines(is_end);
+            self.take_in(out.get(before..).unwrap_or_default());
+            if matches!(read, Poll::Ready(Ok(false) | Err(_))) {
+                self.end();
+            }
         }
         read
     }
@@ -366,7 +378,7 @@ impl<R: HttpResponse> HttpResponse for TracedResponse<R> {
         if let (Some(redaction), Poll::Ready(Ok(count))) = (&self.redaction, &written) {
             let bytes = bytes.get(..*count).unwrap_or_default();
             match unmasked(bytes) {
-                Some(message) => tell(&format!("> {}\n", shown(redaction, &message))),
+                Some(message) => tell(&format!("> {}\n", shown(redaction, &message, 0))),
                 None => tell(&format!("> {MASK} {count} bytes\n")),
             }
         }
@@ -440,7 +452,7 @@ mod tests {
             assert_eq!(unmasked(&frame[..end]), None);
         }
         let received = [&[0x81, text.len() as u8][..], text].concat();
-        let line = shown(&redaction, &received);
+        let line = shown(&redaction, &received, 0);
         assert!(line.contains(r#"{"token":"***"}"#), "{line}");
     }
 

@@ -1,0 +1,88 @@
+//! A line of what comes, until it ends.
+
+use super::{LINE_BYTES_MAX, Redaction, one_line};
+
+/// Bytes of a line that are kept until it ends; of a longer one the rest is counted, for a server
+/// that never ends one would fill the memory.
+const KEPT_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
+
+/// A line that has not ended.
+#[derive(Default)]
+pub(super) struct OpenLine {
+    bytes: Vec<u8>,
+    /// Bytes behind those.
+    left_out: usize,
+}
+
+impl OpenLine {
+    /// The line goes on.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let room = KEPT_BYTES_MAX - self.bytes.len();
+        let (kept, rest) = bytes.split_at(bytes.len().min(room));
+        self.bytes.extend_from_slice(kept);
+        self.left_out += rest.len();
+    }
+
+    /// The line goes on with what is not shown.
+    pub fn count(&mut self, bytes: &[u8]) {
+        self.left_out += bytes.len();
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len() + self.left_out
+    }
+
+    /// The line as it is shown.
+    pub fn shown(&self, redaction: &Redaction) -> String {
+        let bytes = self.bytes.as_slice();
+        shown(redaction, bytes.strip_suffix(b"\r").unwrap_or(bytes), self.left_out)
+    }
+}
+
+/// A line without secrets; `left_out`: how many bytes behind it are not there.
+pub(super) fn shown(redaction: &Redaction, line: &[u8], left_out: usize) -> String {
+    let rest = line.len().saturating_sub(LINE_BYTES_MAX) + left_out;
+    // As text as far as it is text, for an escape before a quote would hide a member from us; and
+    // all that there is is cleaned first, for a secret may lie across the cut.
+    let mut text = redaction.masked(&String::from_utf8_lossy(line));
+    if left_out > 0 {
+        // What was not kept may be the rest of one.
+        text.truncate(text.floor_char_boundary(text.len().saturating_sub(redaction.longest())));
+    }
+    let mut text = one_line(&text);
+    if rest > 0 {
+        text = text.chars().take(LINE_BYTES_MAX).collect();
+        text.push_str(&format!(" ... and {rest} bytes"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_never_ends_is_counted_and_not_kept() {
+        let mut line = OpenLine::default();
+        for _ in 0..64 {
+            line.push(&[b'x'; LINE_BYTES_MAX]);
+        }
+        assert!(line.bytes.capacity() <= 2 * KEPT_BYTES_MAX);
+        assert_eq!(line.len(), 64 * LINE_BYTES_MAX);
+        let text = line.shown(&Redaction::default());
+        let end = format!("x ... and {} bytes", 63 * LINE_BYTES_MAX);
+        assert!(text.ends_with(&end), "{}", &text[LINE_BYTES_MAX - 1..]);
+    }
+
+    #[test]
+    fn half_a_secret_at_the_end_of_what_is_kept_is_not_shown() {
+        let redaction = Redaction::of(["hidden-secret"].into_iter(), [].into_iter());
+        let mut line = OpenLine::default();
+        line.push(b"{\"token\":\"");
+        line.push(&vec![b'a'; KEPT_BYTES_MAX - 17]);
+        line.push(b"\"hidden-secret\"}");
+        let text = line.shown(&redaction);
+        assert!(text.starts_with("{\"token") && !text.contains("hidden"), "{text}");
+    }
+}
