@@ -149,17 +149,13 @@ impl Settings {
         }
     }
 
-    /// The values that nobody may be shown.
+    /// The values that nobody may be shown, and what of them is a secret by itself.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let rows = SETTINGS.iter().zip(&self.held).filter(|(setting, _)| setting.kind.is_secret());
         let values = rows.flat_map(|(setting, held)| {
-            let is_pair = setting.name == "svc-param";
-            let of = move |value: &'_ String| -> usize {
-                if is_pair { value.find(':').map_or(0, |at| at + 1) } else { 0 }
-            };
-            held.values.iter().map(move |value| value[of(value)..].trim())
+            held.values.iter().flat_map(|value| secrets_in(setting.name, value))
         });
-        values.filter(|value| !value.is_empty())
+        values.map(str::trim).filter(|value| !value.is_empty())
     }
 
     /// The names of the fields that the user adds.
@@ -198,6 +194,22 @@ fn in_files(setting: &Setting, files: &[(EnvFile, FileRank)]) -> Option<HeldSett
         let source = source(file.path.clone());
         Some(HeldSetting { values: split(setting, value), source })
     })
+}
+
+/// What nobody may be shown of a value: servers repeat a password without its name, and a token
+/// without its scheme.
+fn secrets_in<'v>(setting: &str, value: &'v str) -> [&'v str; 2] {
+    let behind = |text: &'v str, sign| text.split_once(sign).map_or("", |(_, behind)| behind);
+    match setting {
+        "basic" => [value, behind(value, ':')],
+        "svc-param" => {
+            let said = behind(value, ':').trim();
+            let name = value.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
+            let has_scheme = name.ends_with("authorization");
+            [said, if has_scheme { behind(said, ' ') } else { "" }]
+        }
+        _ => [value, ""],
+    }
 }
 
 fn built_in(setting: &Setting) -> HeldSetting {

@@ -147,7 +147,9 @@ fn secrets_are_shown_to_nobody() {
     }
     let mut secrets: Vec<&str> = settings.secrets().collect();
     secrets.sort_unstable();
-    assert_eq!(secrets, ["hidden-1", "hidden-2", "hidden-3", "hidden-4", "me:hidden-5"]);
+    // A server may repeat a password without its name.
+    let all = ["hidden-1", "hidden-2", "hidden-3", "hidden-4", "hidden-5", "me:hidden-5"];
+    assert_eq!(secrets, all);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
