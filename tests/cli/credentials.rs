@@ -155,6 +155,31 @@ fn a_short_secret_is_masked_and_leaves_the_rest_readable() {
 }
 
 #[test]
+fn an_error_of_the_agent_shows_no_secret_that_it_repeats() {
+    let fake = Fake::start(|heard, _, url| match heard.rpc() {
+        "" => ok("application/json", &card(url, &json!({}))),
+        _ => {
+            let token = heard.field("authorization").and_then(|said| said.split(' ').nth(1));
+            let line = format!("nobody has {}", token.unwrap_or_default());
+            let error = json!({ "code": -32602, "message": line });
+            let body = json!({ "jsonrpc": "2.0", "id": heard.body["id"], "error": error });
+            ok("application/json", &body.to_string())
+        }
+    });
+    let user = User::of(&fake.url);
+    let own = "Authorization: Bearer hidden-token";
+    for words in [["--bearer", "hidden-token"], ["--svc-param", own]] {
+        let words = [&["send", "x"], &words[..]].concat();
+        let said = user.run(&words);
+        assert!(said.err.contains("nobody has ***") && !said.err.contains("hidden"), "{said:?}");
+        let said = user.run(&[&words[..], &["-o", "json"]].concat());
+        assert!(said.out.contains("nobody has ***") && !said.out.contains("hidden"), "{said:?}");
+        let said = user.run(&[&words[..], &["--debug"]].concat());
+        assert!(said.err.contains("nobody has ***") && !said.err.contains("hidden"), "{said:?}");
+    }
+}
+
+#[test]
 fn refused_credentials_are_told_from_missing_ones() {
     let fake = Fake::start(|heard, _, url| match heard.rpc() {
         "" => ok("application/json", &card(url, &json!({}))),

@@ -1,8 +1,8 @@
 //! What could not be done, as the command line's specification says it (§11.4).
 //!
 //! Law: what A2A has a name for has that name, whichever binding it came over; a server that names
-//! nothing is taken at its status and at what it was asked. A hint is something to do; where there
-//! is nothing, there is none.
+//! nothing is taken at its status and at what it was asked. No secret of the user's is shown, even
+//! where the server repeats one. A hint is something to do; where there is nothing, there is none.
 
 use std::path::PathBuf;
 
@@ -25,6 +25,7 @@ use super::{
     agent::CREDENTIALS,
     invocation::{flag, last_word},
     login,
+    trace::Redaction,
 };
 
 /// Where the protocol is shown.
@@ -37,7 +38,10 @@ pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
         let code = fault.code.map(Value::from);
         code.or_else(|| fault.status.clone().map(Value::from)).or(fault.http.map(Value::from))
     });
-    let mut failure = CommandFailure::new(code, message(on, &error));
+    // A server may repeat what it was sent.
+    let redaction = Redaction::of(on.settings.secrets(), on.settings.own_fields());
+    let line = redaction.without_secrets(&message(on, &error));
+    let mut failure = CommandFailure::new(code, line);
     (failure.hint, failure.a2a_code) = (hint, a2a_code);
     failure
 }
