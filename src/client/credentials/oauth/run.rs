@@ -3,12 +3,15 @@
 //! Law: a redirect is not followed: a secret goes where the caller said. An error shows no secret,
 //! even where the server repeats one. A request has `head_ms` for its whole answer.
 
+use url::form_urlencoded::byte_serialize;
+
 use crate::{
     client::{
         ClientLimits, HttpMethod, HttpRequest, HttpResponse, HttpUrl, HttpVersion, Transport,
         TransportError, exchange::read_all,
     },
     http::{FieldLines, FieldLinesBuf},
+    json::base64,
 };
 
 use super::{
@@ -171,15 +174,36 @@ async fn ask<T: Transport>(
 }
 
 impl OAuthClient {
-    /// The error without a text that repeats the client's secret, or another one that was `sent`.
+    /// The error without a text that repeats the client's secret, or another one that was `sent`:
+    /// as it is, as it stands in a form or in `Authorization`, or the beginning of one at the end,
+    /// since long texts were cut.
     pub(super) fn hide(&self, error: OAuthError, sent: Option<&Secret>) -> OAuthError {
         let OAuthError::Refused { mut code, mut description } = error else { return error };
         let secrets = self.secret.iter().chain(sent).map(Secret::expose);
         for secret in secrets.filter(|secret| !secret.is_empty()) {
-            if description.contains(secret) || code.contains(secret) {
-                (code, description) = (code.replace(secret, ""), String::new());
+            let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+            let basic =
+                |id: &str, secret: &str| base64::encode(format!("{id}:{secret}").as_bytes());
+            let in_form = encoded(secret);
+            let in_field = [basic(&encoded(&self.id), &in_form), basic(&self.id, secret)];
+            for form in [secret, &in_form].into_iter().chain(in_field.iter().map(String::as_str)) {
+                let is_in_code = repeats(&code, form);
+                if is_in_code || repeats(&description, form) {
+                    description.clear();
+                }
+                if is_in_code {
+                    code = "[secret]".to_owned();
+                }
             }
         }
         OAuthError::Refused { code, description }
     }
+}
+
+/// True: a secret stands in the text, or the text ends where one has begun.
+fn repeats(text: &str, secret: &str) -> bool {
+    /// Of fewer nobody can tell that it is one.
+    const BEGUN_BYTES_MIN: usize = 4;
+    let mut begun = BEGUN_BYTES_MIN..secret.len();
+    text.contains(secret) || begun.any(|len| secret.get(..len).is_some_and(|b| text.ends_with(b)))
 }

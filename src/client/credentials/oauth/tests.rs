@@ -348,3 +348,23 @@ fn a_document_is_bounded_and_no_error_repeats_the_secret() {
     let error = run(fetch_token(&script, &client(), &limits())).unwrap_err();
     assert!(!format!("{error} {error:?}").contains("s e:c"), "{error}");
 }
+
+#[test]
+fn no_error_repeats_a_secret_that_is_cut_or_encoded() {
+    let secret = "correct-horse-battery-staple";
+    let client = OAuthClient { secret: Some(Secret::new(secret)), ..client() };
+    let basic = crate::json::base64::encode(format!("{}:{secret}", client.id).as_bytes());
+    let cut = format!("{}{secret}", "x".repeat(232));
+    let said = [cut, format!("the field was Basic {basic}"), format!("{}{basic}", "x".repeat(230))];
+    for description in said {
+        let echo = serde_json::json!({"error": "invalid_client", "error_description": description});
+        let script = Script::new(&[(401, &echo.to_string())]);
+        let error = run(fetch_token(&script, &client, &limits())).unwrap_err();
+        let text = format!("{error} {error:?}");
+        assert!(!text.contains("correct") && !text.contains(&basic[..8]), "{text}");
+    }
+    let echo = format!(r#"{{"error":"{}{secret}"}}"#, "x".repeat(48));
+    let script = Script::new(&[(401, &echo)]);
+    let error = run(fetch_token(&script, &client, &limits())).unwrap_err();
+    assert!(!format!("{error:?}").contains("correct"), "{error:?}");
+}
