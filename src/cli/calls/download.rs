@@ -21,7 +21,7 @@ use super::{
         say,
         settings::OutputFormat,
         tell,
-        text::{TextOutput, one_line},
+        text::{TextOutput, one_line, turns},
     },
     CalledAgent, Invocation,
     explain::failure,
@@ -153,8 +153,10 @@ fn contents<'p>(
 /// The last step of a path, without what would hide it, end it or lead elsewhere.
 fn safe_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    let is_plain =
-        |c: &char| !c.is_control() && !matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|');
+    // What turns the letters behind it would show another ending than the file has.
+    let is_plain = |c: &char| {
+        !c.is_control() && !turns(*c) && !matches!(c, ':' | '*' | '?' | '"' | '<' | '>' | '|')
+    };
     let plain: String = last.chars().filter(is_plain).collect();
     // After the others are gone: one of them may stand before the dot that hides.
     let plain = plain.trim_start_matches(|c: char| c == '.' || c.is_whitespace());
@@ -199,7 +201,10 @@ fn write(file: &SavedFile, overwrites: bool) -> io::Result<()> {
     }
     let folder = file.path.parent().unwrap_or(Path::new("."));
     let draft = folder.join(format!(".peregrine-{}", std::process::id()));
-    fs::write(&draft, &file.bytes)?;
+    // What is there was left by a process of the same number, or leads elsewhere.
+    let _ = fs::remove_file(&draft);
+    let mut new = OpenOptions::new().write(true).create_new(true).open(&draft)?;
+    new.write_all(&file.bytes)?;
     fs::rename(&draft, &file.path)
 }
 
@@ -230,6 +235,8 @@ mod tests {
             (":.bashrc", "bashrc"),
             (". .bashrc", "bashrc"),
             ("\0..", "artifact"),
+            ("a\u{202e}gnp.exe", "agnp.exe"),
+            ("\u{2066}.env", "env"),
         ] {
             assert_eq!(safe_name(name), safe, "{name:?}");
         }
@@ -246,6 +253,24 @@ mod tests {
         let mut names = ["a", "A-2", "a", "a-2", "a", "a-2"].map(str::to_owned);
         names.iter_mut().for_each(|name| *name = fresh(std::mem::take(name), &mut taken));
         assert_eq!(names, ["a", "A-2", "a-3", "a-2-2", "a-4", "a-2-3"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let folder = std::env::temp_dir().join(format!("peregrine-link-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (other, draft) = (folder.join("other"), format!(".peregrine-{}", std::process::id()));
+        let link = |name: &str| std::os::unix::fs::symlink(&other, folder.join(name)).unwrap();
+        fs::write(&other, "mine").unwrap();
+        link(&draft);
+        link("a.txt");
+        let file = SavedFile { path: folder.join("a.txt"), bytes: b"theirs".to_vec() };
+        assert!(write(&file, false).is_err());
+        write(&file, true).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"mine");
+        assert_eq!(fs::read(&file.path).unwrap(), b"theirs");
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
