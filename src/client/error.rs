@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    fault::{FaultKind, PeerFault},
+    fault::{CanonicalCode, FaultKind, PeerFault},
     model::{NotExpressible, ReadError},
 };
 
@@ -141,7 +141,10 @@ impl ClientError {
                 // Said of calls that wait, too, whose task there is already.
                 (Some(FaultKind::ShuttingDown), _) => Failure::Unknown,
                 (None, Some(status)) => Failure::of_status(status, self.retry_after_ms.is_some()),
-                (Some(_), _) | (None, None) => Failure::Lasting,
+                (None, None) => {
+                    Failure::of_canonical(fault.canonical(), self.retry_after_ms.is_some())
+                }
+                (Some(_), _) => Failure::Lasting,
             },
             _ => Failure::Lasting,
         }
@@ -172,7 +175,13 @@ impl ClientError {
             ClientErrorKind::Transport(error) => error.is_connection_lost(),
             // A gateway on the way has lost its own connection.
             ClientErrorKind::NotA2a(status) => matches!(status, 502..=504),
-            ClientErrorKind::Fault(fault) => fault.kind == Some(FaultKind::ShuttingDown),
+            ClientErrorKind::Fault(fault) => match fault.kind {
+                Some(kind) => kind == FaultKind::ShuttingDown,
+                // What gateways and libraries of gRPC say of the same.
+                None => {
+                    fault.http.is_none() && fault.canonical() == Some(CanonicalCode::Unavailable)
+                }
+            },
             _ => false,
         }
     }

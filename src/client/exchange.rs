@@ -248,7 +248,8 @@ pub(super) fn explained<R: HttpResponse>(
     now: Now,
 ) -> ClientError {
     let retry_after = response.field("retry-after");
-    error.retry_after_ms = retry_after.and_then(|text| retry::retry_after_ms(text, now.unix_ms));
+    let asked_ms = retry_after.and_then(|text| retry::retry_after_ms(text, now.unix_ms));
+    error.retry_after_ms = asked_ms.or(error.retry_after_ms);
     error
 }
 

@@ -49,7 +49,12 @@ pub(super) fn end<R: HttpResponse>(
         message: response.field("grpc-message"),
         details: response.field("grpc-status-details-bin"),
     };
-    Ok(endpoint.format.grpc_end(head_of(response), end)?)
+    let ended = endpoint.format.grpc_end(head_of(response), end);
+    ended.map_err(|error| {
+        let mut error = ClientError::from(error);
+        error.retry_after_ms = end.retry_delay_ms();
+        error
+    })
 }
 
 /// The messages of a stream on their way.

@@ -4,10 +4,11 @@
 //! the specification, or no server can have handled it. A send is none of these, unless the server
 //! says that it recognises one by its message. A pause grows with each attempt and is drawn from
 //! all of it ("full jitter"), so that callers who failed together do not come back together; what
-//! the server asks for by `Retry-After` is waited for, if it is soon enough. No clock, no random
-//! bits: both are arguments.
+//! the server asks for by `Retry-After`, or by `RetryInfo` in gRPC, is waited for, if it is soon
+//! enough. No clock, no random bits: both are arguments.
 
 use crate::{
+    fault::CanonicalCode,
     http::date,
     model::{Generation, Op},
     service::Now,
@@ -19,7 +20,7 @@ use super::TransportError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No server has handled it: no connection, or refused before it was looked at (429; 503 with
-    /// `Retry-After`).
+    /// `Retry-After`; their twins of gRPC with `RetryInfo`).
     Unhandled,
     /// A server may have handled it: the connection broke, or an intermediary gave up.
     Unknown,
@@ -54,6 +55,25 @@ impl Failure {
             503 if has_retry_after => Failure::Unhandled,
             408 | 502 | 503 | 504 => Failure::Unknown,
             _ => Failure::Lasting,
+        }
+    }
+
+    /// What a canonical status says that came without a status of HTTP, as in gRPC.
+    ///
+    /// Without `RetryInfo` even `RESOURCE_EXHAUSTED` may be said of what was done: libraries of
+    /// gRPC say it when the answer is larger than they send.
+    pub fn of_canonical(code: Option<CanonicalCode>, has_retry_info: bool) -> Failure {
+        match code {
+            Some(CanonicalCode::ResourceExhausted | CanonicalCode::Unavailable) => {
+                if has_retry_info { Failure::Unhandled } else { Failure::Unknown }
+            }
+            Some(
+                CanonicalCode::InvalidArgument
+                | CanonicalCode::NotFound
+                | CanonicalCode::FailedPrecondition
+                | CanonicalCode::Internal,
+            )
+            | None => Failure::Lasting,
         }
     }
 }
@@ -92,7 +112,7 @@ pub struct Backoff {
     pub base_ms: u64,
     /// Milliseconds that no pause is longer than: 10 s.
     pub pause_ms_max: u64,
-    /// Milliseconds that `Retry-After` may ask for: 60 s. A server that wants more is not waited
+    /// Milliseconds that `Retry-After` or `RetryInfo` may ask for: 60 s. A server that wants more is not waited
     /// for: its error is the caller's.
     pub retry_after_ms_max: u64,
 }
@@ -200,6 +220,14 @@ mod tests {
             (200, false, Failure::Lasting),
         ] {
             assert_eq!(Failure::of_status(status, retry_after), failure, "{status}");
+        }
+        for code in [CanonicalCode::ResourceExhausted, CanonicalCode::Unavailable] {
+            assert_eq!(Failure::of_canonical(Some(code), true), Failure::Unhandled);
+            assert_eq!(Failure::of_canonical(Some(code), false), Failure::Unknown);
+        }
+        let lasting = [Some(CanonicalCode::Internal), Some(CanonicalCode::NotFound), None];
+        for code in lasting {
+            assert_eq!(Failure::of_canonical(code, true), Failure::Lasting);
         }
     }
 

@@ -9,6 +9,7 @@ mod bindings;
 mod calls;
 mod codings;
 mod floods;
+mod grpc_repeats;
 mod hostile;
 mod http;
 mod http2;

@@ -4,11 +4,11 @@
 //! KiB. A response without a status did not come from gRPC.
 
 use crate::{
-    binding::grpc::fields::other::{any, error_info, status},
+    binding::grpc::fields::other::{any, duration, error_info, retry_info, status},
     fault::{FaultKind, PeerFault, PeerFaultName},
     json::base64,
     model::Generation,
-    pb::Fields,
+    pb::{Fields, Value},
 };
 
 use super::{CallError, Format, ReplyHead};
@@ -16,7 +16,7 @@ use super::{CallError, Format, ReplyHead};
 /// Bytes of a message that are kept.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
-/// Details that are looked at for one that has a reason.
+/// Details that are looked at for the one that is asked for.
 const DETAILS_MAX: usize = 64;
 
 /// The fields with which a response of gRPC ends: in its trailers, or in its head if nothing else
@@ -29,6 +29,31 @@ pub struct GrpcEnd<'a> {
     pub message: Option<&'a [u8]>,
     /// `grpc-status-details-bin`
     pub details: Option<&'a [u8]>,
+}
+
+impl GrpcEnd<'_> {
+    /// Milliseconds after which the server wants to be asked again: `retry_delay` of the first
+    /// `google.rpc.RetryInfo` among the details.
+    #[cold]
+    pub fn retry_delay_ms(&self) -> Option<u64> {
+        let info = decoded_details(self.details)?;
+        let info = details(&info).find_map(|detail| detail.of(b"/google.rpc.RetryInfo"))?;
+        let mut fields = Fields(info).filter_map(Result::ok);
+        let (_, delay) = fields.find(|(number, _)| *number == retry_info::RETRY_DELAY)?;
+        let (mut seconds, mut nanos) = (0, 0);
+        for (number, field) in Fields(delay.bytes().ok()?).filter_map(Result::ok) {
+            match (number, field) {
+                (duration::SECONDS, Value::Varint(number)) => seconds = number,
+                (duration::NANOS, Value::Varint(number)) => nanos = number,
+                _ => {}
+            }
+        }
+        // What is below zero, or no part of a second, asks for nothing.
+        if seconds > i64::MAX as u64 || nanos >= 1_000_000_000 {
+            return None;
+        }
+        Some(seconds.saturating_mul(1_000).saturating_add(nanos.div_ceil(1_000_000)))
+    }
 }
 
 /// The codes of gRPC by their names, from 0.
@@ -65,7 +90,7 @@ impl Format {
         }
         // gRPC over HTTP/2, "Responses": an unknown code is UNKNOWN.
         let name = code.and_then(|code| NAMES.get(code)).unwrap_or(&NAMES[2]);
-        let details = end.details.and_then(|text| base64::decode(str::from_utf8(text).ok()?));
+        let details = decoded_details(end.details);
         let message = decoded(end.message.unwrap_or_default());
         let fault = PeerFault {
             // Wire §2.3: 0.3 has no details, and says its name in front.
@@ -100,10 +125,28 @@ fn decoded(message: &[u8]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// `reason` of the first `google.rpc.ErrorInfo` in a `google.rpc.Status`.
-fn reason(details: &[u8]) -> Option<String> {
-    let all = Fields(details).filter_map(Result::ok).filter(|field| field.0 == status::DETAILS);
-    all.take(DETAILS_MAX).find_map(|(_, detail)| {
+/// The bytes of a `google.rpc.Status`.
+fn decoded_details(text: Option<&[u8]>) -> Option<Vec<u8>> {
+    base64::decode(str::from_utf8(text?).ok()?)
+}
+
+/// A `google.protobuf.Any`.
+struct Detail<'a> {
+    type_url: &'a [u8],
+    value: &'a [u8],
+}
+
+impl<'a> Detail<'a> {
+    /// The message, if it is of this type.
+    fn of(&self, name: &[u8]) -> Option<&'a [u8]> {
+        self.type_url.ends_with(name).then_some(self.value)
+    }
+}
+
+/// The first details of a `google.rpc.Status`.
+fn details(status: &[u8]) -> impl Iterator<Item = Detail<'_>> {
+    let all = Fields(status).filter_map(Result::ok).filter(|field| field.0 == status::DETAILS);
+    all.take(DETAILS_MAX).filter_map(|(_, detail)| {
         let (mut type_url, mut value) = (&[][..], &[][..]);
         for (number, field) in Fields(detail.bytes().ok()?).filter_map(Result::ok) {
             match number {
@@ -112,10 +155,15 @@ fn reason(details: &[u8]) -> Option<String> {
                 _ => {}
             }
         }
-        if !type_url.ends_with(b"/google.rpc.ErrorInfo") {
-            return None;
-        }
-        let mut fields = Fields(value).filter_map(Result::ok);
+        Some(Detail { type_url, value })
+    })
+}
+
+/// `reason` of the first `google.rpc.ErrorInfo` in a `google.rpc.Status` that has one.
+fn reason(status: &[u8]) -> Option<String> {
+    details(status).find_map(|detail| {
+        let info = detail.of(b"/google.rpc.ErrorInfo")?;
+        let mut fields = Fields(info).filter_map(Result::ok);
         let (_, reason) = fields.find(|(number, _)| *number == error_info::REASON)?;
         reason.text().ok().filter(|reason| reason.len() <= MESSAGE_BYTES_MAX).map(str::to_owned)
     })
@@ -128,6 +176,7 @@ mod tests {
     use crate::{
         binding::{grpc::status_of, interfaces::Binding},
         fault::Fault,
+        pb::Writer,
     };
 
     const HEAD: ReplyHead<'static> =
@@ -177,5 +226,38 @@ mod tests {
         let long = "x".repeat(MESSAGE_BYTES_MAX + 9);
         let read = fault(end(Generation::V1, &[("grpc-status", "2"), ("grpc-message", &long)]));
         assert_eq!(read.message.len(), MESSAGE_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_delay_is_whole_or_none() {
+        const ASKED: &[u8] = b"type.googleapis.com/google.rpc.RetryInfo";
+        let read = |type_url: &[u8], seconds: i64, nanos: i64| {
+            let mut bytes = Vec::new();
+            let mut writer = Writer(&mut bytes);
+            let detail = writer.open(status::DETAILS, 0);
+            writer.bytes(any::TYPE_URL, type_url);
+            let value = writer.open(any::VALUE, 0);
+            let delay = writer.open(retry_info::RETRY_DELAY, 0);
+            writer.number(duration::SECONDS, seconds as u64);
+            writer.number(duration::NANOS, nanos as u64);
+            [delay, value, detail].into_iter().for_each(|nested| writer.close(nested));
+            let text = base64::encode(&bytes);
+            GrpcEnd { details: Some(text.as_bytes()), ..GrpcEnd::default() }.retry_delay_ms()
+        };
+        for (seconds, nanos, expected) in [
+            (0, 0, Some(0)),
+            (2, 500_000_000, Some(2_500)),
+            (2, 1, Some(2_001)),
+            (i64::MAX, 999_999_999, Some(u64::MAX)),
+            (-1, 0, None),
+            (0, -1, None),
+            (0, 1_000_000_000, None),
+        ] {
+            assert_eq!(read(ASKED, seconds, nanos), expected, "{seconds} {nanos}");
+        }
+        assert_eq!(read(b"type.googleapis.com/google.rpc.ErrorInfo", 2, 0), None);
+        for details in [None, Some(&b"*"[..]), Some(b""), Some(b"Gv8")] {
+            assert_eq!(GrpcEnd { details, ..GrpcEnd::default() }.retry_delay_ms(), None);
+        }
     }
 }

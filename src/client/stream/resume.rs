@@ -135,7 +135,9 @@ impl<T: Transport> ClientStream<T> {
             Ok(SourceRead::Item(number)) => self.go_on(number).await,
             Ok(SourceRead::End | SourceRead::Poll) => self.read_task().await,
             // Python's SDK of 0.3 refuses so over HTTP+JSON: the task says why.
-            Err(error) if is_open && error.is_connection_lost() => {
+            Err(error)
+                if is_open && error.is_connection_lost() && error.retry_after_ms.is_none() =>
+            {
                 let read = self.read_task().await;
                 self.source = EventOrigin::Nowhere;
                 read
