@@ -214,6 +214,80 @@ fn a_token_that_is_refused_is_renewed_once_over_each_binding() {
     }
 }
 
+/// A stream whose first item refuses the token, or in gRPC the trailers.
+fn refused_late(over: Over, request: &HttpRequest<'_>, number: u64) -> Reply {
+    const ERROR: &str = r#""error":{"code":401,"status":"UNAUTHENTICATED","message":"who?"}"#;
+    let said = format!(r#"{{"jsonrpc":"2.0","id":"{number}",{ERROR}}}"#);
+    let pieces = match over {
+        Over::WebSocket => vec![frame(&said)],
+        Over::Rest => vec![Piece::Bytes(format!("data: {{{ERROR}}}\n\n").into())],
+        Over::JsonRpc => vec![Piece::Bytes(format!("data: {said}\n\n").into())],
+        Over::Grpc => return unauthorized(over, true),
+    };
+    stream(over, request, pieces)
+}
+
+/// What a stream comes to whose connections are answered so: `T` the task, `A` an artifact, both
+/// and then a break, `R` a token that is refused late, `H` by the head, `B` not now; and how often
+/// a token was fetched and the agent was asked.
+fn taken_up(over: Over, script: &'static str) -> (Option<ClientErrorKind>, [usize; 2]) {
+    let (fetched, opened) = (AtomicU64::new(0), AtomicU64::new(0));
+    let client = with_tokens(
+        Scripted::new(move |request| {
+            if is_for_token(request) {
+                return token(fetched.fetch_add(1, Relaxed) + 1);
+            }
+            let number = opened.fetch_add(1, Relaxed) + 1;
+            let said = match script.as_bytes().get(number as usize - 1) {
+                Some(b'T') => Said::Task,
+                Some(b'A') => Said::Artifact("t", number as usize),
+                Some(b'R') => return refused_late(over, request, number),
+                Some(b'H') => return unauthorized(over, false),
+                Some(b'B') => return Reply::of(429, &[], ""),
+                Some(_) | None => return Reply::of(418, &[], ""),
+            };
+            let said = Piece::Bytes(item(over, said, number));
+            stream(over, request, vec![said, Piece::Break])
+        }),
+        over.binding(),
+    );
+    let error = settled(async {
+        let mut stream = client.stream(&SendRequest::text("hello")).await.unwrap();
+        loop {
+            match stream.next().await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Some(error),
+                None => return None,
+            }
+        }
+    });
+    let asked = ["login", "agent"].map(|host| asked_of(&client, &format!("https://{host}.test")));
+    (error.map(|error| error.kind.clone()), asked)
+}
+
+#[test]
+fn a_token_that_is_refused_when_a_stream_is_taken_up_is_renewed_once() {
+    let unauthorized = Some(ClientErrorKind::Unauthorized);
+    // The end is one by name, behind all that was asked for before.
+    let end = Some(ClientErrorKind::NotA2a(418));
+    for over in ALL {
+        for (script, error, asked) in [
+            ("TRT", &end, [2, 4]),
+            ("THT", &end, [2, 4]),
+            ("TRR", &unauthorized, [2, 3]),
+            ("TRH", &unauthorized, [2, 3]),
+            ("THR", &unauthorized, [2, 3]),
+            // What is refused for now is no progress.
+            ("TRBR", &unauthorized, [2, 4]),
+            ("TBRT", &end, [2, 5]),
+            ("TRTRT", &end, [3, 6]),
+        ] {
+            let (kind, counts) = taken_up(over, script);
+            assert_eq!((&kind, counts), (error, asked), "{over:?} {script}");
+        }
+    }
+}
+
 #[test]
 fn a_field_of_the_callers_own_takes_the_place_of_a_credential() {
     let key = r#""x":{"apiKeySecurityScheme":{"location":"header","name":"X-Key"}}"#;

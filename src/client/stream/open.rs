@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     super::{
-        Client, ClientError, ClientErrorKind, HttpResponse, SendRequest, TraceParent, Transport,
+        Client, ClientError, HttpResponse, SendRequest, TraceParent, Transport,
         client::{not_declared, target},
         endpoint::AgentEndpoint,
         exchange::{Attempts, Written, explained, head_of, within},
@@ -203,27 +203,7 @@ impl<T: Transport> ClientStream<T> {
     }
 }
 
-/// Sends what was written, and gives the stream that it is answered with. Where the token is
-/// refused it may have been withdrawn, and a new one is tried once.
-async fn open_source<T: Transport>(
-    client: &Client<T>,
-    endpoint: &Arc<AgentEndpoint>,
-    written: Written,
-    scratch: &mut CallBuffers,
-) -> Result<EventOrigin<T>, ClientError> {
-    let due_ms = client.inner.due_ms();
-    let opened = open_once(client, endpoint, written, scratch, due_ms).await;
-    match opened {
-        Err(error)
-            if error.kind == ClientErrorKind::Unauthorized
-                && client.inner.forgets_token(scratch) =>
-        {
-            open_once(client, endpoint, written, scratch, due_ms).await
-        }
-        opened => opened,
-    }
-}
-
+/// Sends what was written, and gives the stream that it is answered with.
 async fn open_once<T: Transport>(
     client: &Client<T>,
     endpoint: &Arc<AgentEndpoint>,
@@ -271,7 +251,8 @@ impl<T: Transport> ClientStream<T> {
         let call = OutgoingCall::Subscribe(aim);
         let inner = &self.client.inner;
         self.written = inner.write(&self.endpoint, &call, &mut self.scratch.written)?;
-        let opened = open_source(&self.client, &self.endpoint, self.written, &mut self.scratch);
+        let (scratch, due_ms) = (&mut self.scratch, inner.due_ms());
+        let opened = open_once(&self.client, &self.endpoint, self.written, scratch, due_ms);
         self.source = opened.await?;
         Ok(())
     }

@@ -3,8 +3,9 @@
 //! Law: the subscription is there before the task is read, so nothing falls between the two. Where
 //! the server counts it is told the number of the last event, and what it sends from there on is
 //! all that was missed. Anything else is compared with what was seen. A server that refuses for now
-//! is asked again, when it says; one that takes the stream up but cuts it again at once is asked
-//! for the task instead; one that does neither is given up.
+//! is asked again, when it says; one that refuses the token is asked with a new one, once; one that
+//! takes the stream up but cuts it again at once is asked for the task instead; one that does
+//! neither is given up.
 
 use crate::{fault::FaultKind, model::ReceivedKind};
 
@@ -30,6 +31,8 @@ pub(super) struct TakingUp {
     due_ms: Option<u64>,
     /// True: there is a subscription, whose first item has not come.
     is_open: bool,
+    /// True: a token was refused, and another one is used.
+    has_new_token: bool,
 }
 
 /// What came of one attempt.
@@ -58,7 +61,8 @@ impl<T: Transport> ClientStream<T> {
             self.source = EventOrigin::Polling;
             return Ok(());
         }
-        self.taking_up = Some(TakingUp { last: cause, due_ms: None, is_open: false });
+        let (last, due_ms) = (cause, None);
+        self.taking_up = Some(TakingUp { last, due_ms, is_open: false, has_new_token: false });
         Ok(())
     }
 
@@ -76,8 +80,10 @@ impl<T: Transport> ClientStream<T> {
                     return Ok(());
                 }
                 Taken::NotNow(error) => {
-                    let last = Some(error);
-                    self.taking_up = Some(TakingUp { last, due_ms: None, is_open: false });
+                    if let Some(taking_up) = &mut self.taking_up {
+                        (taking_up.last, taking_up.due_ms) = (Some(error), None);
+                        taking_up.is_open = false;
+                    }
                 }
             }
         }
@@ -118,19 +124,13 @@ impl<T: Transport> ClientStream<T> {
     }
 
     async fn attempt(&mut self) -> Result<Taken, ClientError> {
-        let is_open = self.taking_up.as_ref().is_some_and(|taking_up| taking_up.is_open);
-        let opened = if is_open { Ok(()) } else { self.subscribe().await };
-        let (first, is_open) = match opened {
-            Ok(()) => {
-                self.set_open(true);
-                let first = self
-                    .source
-                    .next(&self.client.inner, &self.endpoint, self.written, &mut self.scratch)
-                    .await;
-                (first, true)
-            }
-            Err(error) => (Err(error), false),
+        let (mut first, mut is_open) = self.first_item().await;
+        let is_refused = |first: &Result<SourceRead, ClientError>| {
+            first.as_ref().is_err_and(|error| error.kind == ClientErrorKind::Unauthorized)
         };
+        if is_refused(&first) && self.forgets_token() {
+            (first, is_open) = self.first_item().await;
+        }
         match first {
             Ok(SourceRead::Item(number)) => self.go_on(number).await,
             Ok(SourceRead::End | SourceRead::Poll) => self.read_task().await,
@@ -147,6 +147,31 @@ impl<T: Transport> ClientStream<T> {
             Err(error) if says_no_stream(&error) => self.read_task().await,
             Err(error) => Err(error),
         }
+    }
+
+    /// Waits for the first item of a subscription, which is made if there is none; whether there is
+    /// one now.
+    async fn first_item(&mut self) -> (Result<SourceRead, ClientError>, bool) {
+        if self.taking_up.as_ref().is_none_or(|taking_up| !taking_up.is_open) {
+            if let Err(error) = self.subscribe().await {
+                return (Err(error), false);
+            }
+            self.set_open(true);
+        }
+        let ClientStream { client, endpoint, written, scratch, source, .. } = self;
+        (source.next(&client.inner, endpoint, *written, scratch).await, true)
+    }
+
+    /// Forgets the token that was refused, whether at once or by the first item: it may have been
+    /// withdrawn. False: there was none, or the one before it was refused as well.
+    fn forgets_token(&mut self) -> bool {
+        let Some(taking_up) = &mut self.taking_up else { return false };
+        if taking_up.has_new_token || !self.client.inner.forgets_token(&mut self.scratch) {
+            return false;
+        }
+        (taking_up.has_new_token, taking_up.is_open) = (true, false);
+        self.source = EventOrigin::Nowhere;
+        true
     }
 
     /// Goes on with the first item of a new subscription.
