@@ -135,9 +135,20 @@ fn ctrl_c_at_the_prompt_says_how_to_cancel_the_task_that_waits() {
     terminal.types(CTRL_C);
     let (code, shown) = terminal.ends();
     assert_eq!(code, Some(130), "{shown}");
-    // It stands behind the prompt and the ^C that the terminal echoes.
-    let (_, said) = shown.split_once("Task: ").unwrap_or_else(|| panic!("no task in {shown}"));
-    let id = said.lines().next().unwrap();
+    // On a line of its own, below the prompt and the ^C that the terminal echoes.
+    let id = field(&shown, "Task").unwrap_or_else(|| panic!("no task in {shown}"));
     assert_eq!(field(&shown, "Hint"), Some(&*format!("peregrine task cancel {id}")), "{shown}");
     assert_eq!(user.json(&["task", "get", id])["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
+}
+
+#[test]
+fn ctrl_c_at_the_first_prompt_ends_its_line() {
+    let clerk = Clerk::start("pty-chat-first", &[]);
+    let user = User::of(&clerk.url());
+    let mut terminal = Terminal::run(&user, "chat");
+    terminal.until("> ");
+    terminal.types(CTRL_C);
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(130), "{shown}");
+    assert!(shown.contains("\nError: interrupted\n"), "{shown}");
 }

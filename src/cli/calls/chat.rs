@@ -40,21 +40,21 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
     }
     let mut has_turned = false;
     loop {
-        if is_asked {
-            // Without a prompt the line is taken as well.
-            let _ = io::stderr().write_all(b"> ");
-        }
+        let mut prompt = is_asked.then(Prompt::show);
         // On a thread of its own, so that Ctrl-C is heard meanwhile.
         let read = tokio::task::spawn_blocking(|| line(io::stdin().lock())).await;
         let read =
             read.map_err(|_| CommandFailure::usage("the standard input cannot be read"))??;
         let Some(line) = read else {
+            drop(prompt);
             if is_asked {
-                tell("\n");
                 goodbye(on);
             }
             return Ok(());
         };
+        if let Some(prompt) = &mut prompt {
+            prompt.is_answered = true;
+        }
         if line.trim().is_empty() {
             continue;
         }
@@ -71,6 +71,28 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
             Ok(()) => has_turned = true,
             Err(failed) if is_asked => tell(&failed.failure.text()),
             Err(failed) => return Err(failed.failure),
+        }
+    }
+}
+
+/// A prompt. Whatever is said next stands on a line of its own: behind an answer it does, and where
+/// there is none, at the end of the input, at Ctrl-C, or when the time is over, the line is ended.
+struct Prompt {
+    is_answered: bool,
+}
+
+impl Prompt {
+    fn show() -> Prompt {
+        // Without a prompt the line is taken as well.
+        let _ = io::stderr().write_all(b"> ");
+        Prompt { is_answered: false }
+    }
+}
+
+impl Drop for Prompt {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            tell("\n");
         }
     }
 }
