@@ -75,6 +75,9 @@ impl FaultKind {
     /// The kind whose name this is, with its `Error` or without.
     pub fn of_error_name(name: &str) -> Option<FaultKind> {
         let bare = name.strip_suffix("Error").unwrap_or(name);
+        // Over gRPC servers of 0.3 name an error by its reason (wire §2.4), which is no other word
+        // but here.
+        let bare = if bare == "Parse" { "JSONParse" } else { bare };
         FaultKind::ALL
             .into_iter()
             .find(|kind| kind.error_name().strip_suffix("Error") == Some(bare))
@@ -186,6 +189,7 @@ mod tests {
             assert_eq!(FaultKind::of_error_name(kind.error_name()), Some(kind));
         }
         assert_eq!(FaultKind::of_error_name("TaskNotFound"), Some(FaultKind::TaskNotFound));
+        assert_eq!(FaultKind::of_error_name("ParseError"), Some(FaultKind::Parse));
         assert_eq!(FaultKind::of_error_name(""), None);
     }
 }

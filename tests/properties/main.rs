@@ -13,6 +13,7 @@ mod support;
 
 mod answers;
 mod cards;
+mod carriers;
 mod conn;
 mod corpus;
 mod dialect;
