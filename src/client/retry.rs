@@ -112,8 +112,8 @@ pub struct Backoff {
     pub base_ms: u64,
     /// Milliseconds that no pause is longer than: 10 s.
     pub pause_ms_max: u64,
-    /// Milliseconds that `Retry-After` or `RetryInfo` may ask for: 60 s. A server that wants more is not waited
-    /// for: its error is the caller's.
+    /// Milliseconds that `Retry-After` or `RetryInfo` may ask for: 60 s. A server that wants more
+    /// is not waited for: its error is the caller's.
     pub retry_after_ms_max: u64,
 }
 
