@@ -59,8 +59,6 @@ const SHOWN_FIELDS: &[&str] = &[
 ];
 /// The shortest secret that is masked wherever it stands: a shorter one is a part of other words.
 const ANYWHERE_BYTES_MIN: usize = 6;
-/// The longest line that is shown; of a longer one the rest is counted.
-const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// What must not be shown.
 #[derive(Clone, Default)]
@@ -122,11 +120,6 @@ impl Redaction {
             text = masked_member(&text, member, '=');
         }
         text
-    }
-
-    /// Bytes of the longest secret.
-    fn longest(&self) -> usize {
-        self.secrets.first().map_or(0, String::len)
     }
 
     /// A URL, or the part of one that is asked for: no parameter of it is a secret.

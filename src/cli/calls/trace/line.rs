@@ -1,6 +1,9 @@
 //! A line of what comes, until it ends.
 
-use super::{LINE_BYTES_MAX, Redaction, one_line};
+use super::{Redaction, one_line};
+
+/// The longest line that is shown; of a longer one the rest is counted.
+const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of a line that are kept until it ends; of a longer one the rest is counted, for a server
 /// that never ends one would fill the memory.
@@ -47,8 +50,9 @@ pub(super) fn shown(redaction: &Redaction, line: &[u8], left_out: usize) -> Stri
     // all that there is is cleaned first, for a secret may lie across the cut.
     let mut text = redaction.masked(&String::from_utf8_lossy(line));
     if left_out > 0 {
-        // What was not kept may be the rest of one.
-        text.truncate(text.floor_char_boundary(text.len().saturating_sub(redaction.longest())));
+        // What was not kept may be the rest of one; the longest is the first.
+        let longest = redaction.secrets.first().map_or(0, String::len);
+        text.truncate(text.floor_char_boundary(text.len().saturating_sub(longest)));
     }
     let mut text = one_line(&text);
     if rest > 0 {
