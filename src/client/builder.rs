@@ -14,7 +14,6 @@ use super::{
     endpoint::AgentEndpoint,
     retry::Backoff,
     scratch::Stash,
-    websocket::IdleSessions,
 };
 
 /// How calls behave.
@@ -227,7 +226,7 @@ impl ClientBuilder {
         let stash = Stash::new(self.limits.clone());
         let inner = SharedClient {
             transport,
-            sessions: IdleSessions::new(),
+            sessions: Arc::default(),
             stash,
             rpc_id: AtomicU64::new(1),
             endpoint: RwLock::new(Arc::new(endpoint)),

@@ -53,7 +53,7 @@ impl<T: Transport> Clone for Client<T> {
 pub(super) struct SharedClient<T: Transport> {
     pub transport: T,
     /// Of an interface over WebSocket.
-    pub sessions: IdleSessions<T::Response>,
+    pub sessions: Arc<IdleSessions<T::Response>>,
     pub stash: Arc<Stash>,
     pub rpc_id: AtomicU64,
     pub endpoint: RwLock<Arc<AgentEndpoint>>,

@@ -48,6 +48,6 @@ pub use request::{ListTasks, SendRequest, TaskAddress};
 pub use stream::ClientStream;
 pub use trace_parent::TraceParent;
 pub use transport::{
-    HttpMethod, HttpRequest, HttpResponse, HttpVersion, Transport, TransportError,
+    HttpMethod, HttpRequest, HttpResponse, HttpVersion, Tick, Transport, TransportError,
 };
 pub use url::{HttpOrigin, HttpUrl, UrlError};

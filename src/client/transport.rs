@@ -112,7 +112,7 @@ pub trait HttpResponse: Send {
 /// out, count it, or answer it from an [`Exchange`](crate::engine::Exchange) in the same process.
 pub trait Transport: Send + Sync {
     /// What it answers with.
-    type Response: HttpResponse;
+    type Response: HttpResponse + 'static;
 
     /// Sends a request and waits for the head of its response.
     fn request(
@@ -133,7 +133,17 @@ pub trait Transport: Send + Sync {
 
     /// 128 random bits from a cryptographic generator: ids of messages, jitter.
     fn random(&self) -> u128;
+
+    /// Calls `tick` with [`Now::mono_ms`] every `ms` from now on, until it says false. It closes
+    /// what is idle, and holds neither the client nor its transport; where nothing calls it, as
+    /// here, the next call closes that.
+    fn every(&self, ms: u64, tick: Tick) {
+        let _ = (ms, tick);
+    }
 }
+
+/// What is done now and then, at a time in ms of [`Now::mono_ms`]; false: no more.
+pub type Tick = Box<dyn FnMut(u64) -> bool + Send>;
 
 /// Why there is no response, or no more of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,11 @@
 //! the next call, for as long as an idle connection may. Whom a session speaks for was said when it
 //! was opened: a call with another credential, or in another version, has a session of its own.
 
+mod idle;
+
 use std::{
     future::poll_fn,
-    sync::{Mutex, PoisonError},
-    task::Poll,
+    task::{Context, Poll, Waker},
 };
 
 use crate::{
@@ -28,8 +29,10 @@ use super::{
     upgrade::{check_upgrade, upgrade_fields},
 };
 
-/// Sessions that wait for the next call.
-const IDLE_MAX: usize = 32;
+pub(super) use idle::IdleSessions;
+
+/// RFC 6455 §7.4.1: the purpose of the connection has been fulfilled.
+const CLOSE_NORMAL: u16 = 1000;
 
 /// Frames of a message, and control frames between them, that say nothing: a server that sends more
 /// in a row keeps the client from its work.
@@ -48,6 +51,8 @@ pub(super) struct WsSession<R> {
     silent_ms: Option<u64>,
     /// What it was opened with, which says in which version it speaks and for whom.
     opened: WsOpening,
+    /// The key of the frame that closes it.
+    close_key: [u8; 4],
     /// Since when it waits for its next call, in ms of [`Now::mono_ms`](crate::service::Now).
     idle_since_ms: u64,
 }
@@ -64,39 +69,6 @@ pub(super) enum WsRead {
     Message,
     /// The server ended the session.
     End,
-}
-
-/// Sessions that wait for the next call.
-pub(super) struct IdleSessions<R>(Mutex<Vec<WsSession<R>>>);
-
-impl<R> IdleSessions<R> {
-    pub fn new() -> IdleSessions<R> {
-        IdleSessions(Mutex::new(Vec::new()))
-    }
-
-    /// The session that waits for the shortest time. Those that have waited for `idle_ms` are
-    /// closed.
-    fn take(&self, now_ms: u64, idle_ms: u64) -> Option<WsSession<R>> {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        close_old(&mut idle, now_ms, idle_ms);
-        idle.pop()
-    }
-
-    /// Keeps a session whose call was answered.
-    fn give(&self, mut session: WsSession<R>, now_ms: u64, idle_ms: u64) {
-        (session.input, session.at) = (Vec::new(), 0);
-        session.out = Vec::new();
-        session.idle_since_ms = now_ms;
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        close_old(&mut idle, now_ms, idle_ms);
-        if idle.len() < IDLE_MAX {
-            idle.push(session);
-        }
-    }
-}
-
-fn close_old<R>(idle: &mut Vec<WsSession<R>>, now_ms: u64, idle_ms: u64) {
-    idle.retain(|session| now_ms.saturating_sub(session.idle_since_ms) < idle_ms);
 }
 
 impl<R: HttpResponse> WsSession<R> {
@@ -117,6 +89,14 @@ impl<R: HttpResponse> WsSession<R> {
         self.out.extend_from_slice(text);
         ws::client::finish(&mut self.out, mark, OpCode::Text, key(random));
         self.flush().await
+    }
+
+    /// Says that the session ends, where that needs no waiting: it ends with its connection in any
+    /// case.
+    fn close(&mut self) {
+        ws::client::close(&mut self.out, Some(CLOSE_NORMAL), self.close_key);
+        let cx = &mut Context::from_waker(Waker::noop());
+        let _ = self.response.poll_write(cx, &self.out);
     }
 
     /// Sends what waits. Who drops this in the middle sends the rest next time.
@@ -242,6 +222,7 @@ impl<T: Transport> SharedClient<T> {
             if is_alike && session.is_quiet().await {
                 return Ok(session);
             }
+            session.close();
         }
         self.open_websocket(endpoint, scratch, due_ms).await
     }
@@ -293,7 +274,10 @@ impl<T: Transport> SharedClient<T> {
                 endpoint.format.read_reply(buffers, call, head, body, received)?;
                 if !session.is_dirty() {
                     let now_ms = self.transport.mono_ms();
-                    self.sessions.give(session, now_ms, self.built.limits.pool_idle_ms);
+                    let idle_ms = self.built.limits.pool_idle_ms;
+                    if self.sessions.give(session, now_ms, idle_ms) {
+                        self.watch_sessions(idle_ms);
+                    }
                 }
                 Ok(())
             }
@@ -335,44 +319,19 @@ impl<T: Transport> SharedClient<T> {
             ClientError::because(kind, error.to_string())
         })?;
         let (reader, input, out) = (Reader::default(), Vec::new(), Vec::new());
+        let close_key = key(self.transport.random());
         let (at, sent, silent_ms, idle_since_ms) = (0, 0, None, 0);
-        Ok(WsSession { response, reader, input, at, out, sent, silent_ms, opened, idle_since_ms })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn session(number: u64) -> WsSession<u64> {
-        let opened = WsOpening { target: String::new(), fields: FieldLinesBuf::default() };
-        WsSession {
-            response: number,
-            reader: Reader::default(),
-            input: Vec::new(),
-            at: 0,
-            out: Vec::new(),
-            sent: 0,
-            silent_ms: None,
+        Ok(WsSession {
+            response,
+            reader,
+            input,
+            at,
+            out,
+            sent,
+            silent_ms,
             opened,
-            idle_since_ms: 0,
-        }
-    }
-
-    #[test]
-    fn so_many_sessions_wait_and_not_for_ever() {
-        let idle = IdleSessions::new();
-        for number in 0..IDLE_MAX as u64 + 8 {
-            idle.give(session(number), number, 100);
-        }
-        // Those that came last found no room, and are closed.
-        let kept: Vec<u64> =
-            std::iter::from_fn(|| idle.take(40, 100)).map(|session| session.response).collect();
-        assert_eq!(kept, (0..IDLE_MAX as u64).rev().collect::<Vec<_>>());
-        for since_ms in [0, 1, 2] {
-            idle.give(session(since_ms), since_ms, 100);
-        }
-        let waits = |now_ms| idle.take(now_ms, 100).map(|session| session.response);
-        assert_eq!((waits(101), waits(101)), (Some(2), None));
+            close_key,
+            idle_since_ms,
+        })
     }
 }

@@ -1,14 +1,23 @@
 //! The whole client over real sockets, against a server of ours.
 
+use std::{net::TcpListener, sync::mpsc, thread, time::Duration};
+
 use peregrine::{
     agent::echo::Echo,
     client::{
-        Binding, Client, ClientBuilder, ClientErrorKind, EventKind, ProtocolVersion, SendRequest,
-        TraceParent,
+        Binding, Client, ClientBuilder, ClientErrorKind, ClientLimits, EventKind, ProtocolVersion,
+        SendRequest, TraceParent, card::AgentCard,
     },
     engine::{Interface, Setup},
     model::TaskState,
-    net::{BlockingClient, HttpClient, Running, Server},
+    net::{BlockingClient, HttpClient, HttpClientOptions, Running, Server},
+};
+use serde_json::Value;
+use tungstenite::Message;
+
+use crate::{
+    scripted::{MESSAGE, card},
+    wire::PATIENCE,
 };
 
 fn server() -> (Running, String) {
@@ -88,9 +97,107 @@ fn a_blocking_client_does_the_same() {
 
 #[test]
 fn a_server_that_is_not_there_is_an_error_by_name() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let error = run(Client::<HttpClient>::discover(&url)).err().unwrap();
     assert!(matches!(error.kind, ClientErrorKind::Transport(_)), "{error:?}");
+}
+
+/// A server of WebSockets that answers each call with a message; the codes with which its sessions
+/// are closed, 0 for one that is closed without.
+fn websockets() -> (String, mpsc::Receiver<u16>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, closed) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (sender, stream) = (sender.clone(), stream.unwrap());
+            thread::spawn(move || {
+                let mut socket = tungstenite::accept(stream).unwrap();
+                loop {
+                    match socket.read() {
+                        Ok(Message::Text(text)) => {
+                            let call: Value = serde_json::from_str(&text).unwrap();
+                            let id = &call["id"];
+                            let said =
+                                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{MESSAGE}}}"#);
+                            socket.send(Message::text(said)).unwrap();
+                        }
+                        Ok(Message::Close(said)) => {
+                            return sender.send(said.map_or(0, |said| said.code.into()));
+                        }
+                        Ok(other) => panic!("{other:?}"),
+                        Err(_) => return sender.send(0),
+                    }
+                }
+            });
+        }
+    });
+    (url, closed)
+}
+
+/// A client of a server of WebSockets, whose sessions wait for so long.
+fn patient(url: &str, pool_idle_ms: u64) -> Client<HttpClient> {
+    let limits = ClientLimits { pool_idle_ms, ..ClientLimits::default() };
+    let card = AgentCard::read(card("WEBSOCKET", url).as_bytes()).unwrap();
+    let transport = HttpClient::new(HttpClientOptions::default()).unwrap();
+    ClientBuilder::new().limits(limits).connect_over(transport, card, None).unwrap()
+}
+
+/// Waits until so many sessions were closed as they should, without a call.
+async fn closes(closed: mpsc::Receiver<u16>, count: usize) -> mpsc::Receiver<u16> {
+    let waits = move || {
+        for _ in 0..count {
+            assert_eq!(closed.recv_timeout(PATIENCE), Ok(1000));
+        }
+        closed
+    };
+    tokio::task::spawn_blocking(waits).await.unwrap()
+}
+
+fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+/// Waits until no task is left.
+async fn is_alone() {
+    tokio::time::timeout(PATIENCE, async {
+        while tasks() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("no task");
+}
+
+#[test]
+fn idle_websockets_are_closed_without_a_call() {
+    let (url, mut closed) = websockets();
+    run(async {
+        let client = patient(&url, 40);
+        let request = SendRequest::text("hello");
+        for _ in 0..2 {
+            assert_eq!(tasks(), 0);
+            let (one, two) = tokio::join!(client.send(&request), client.send(&request));
+            assert!(one.is_ok() && two.is_ok());
+            // One looks after both.
+            assert_eq!(tasks(), 1);
+            closed = closes(closed, 2).await;
+            is_alone().await;
+        }
+    });
+}
+
+#[test]
+fn a_client_that_is_dropped_closes_its_websockets_and_leaves_no_task() {
+    let (url, closed) = websockets();
+    run(async {
+        let client = patient(&url, 2_000);
+        client.send(&SendRequest::text("hello")).await.unwrap();
+        assert_eq!(tasks(), 1);
+        drop(client);
+        closes(closed, 1).await;
+        is_alone().await;
+    });
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use peregrine::{
-    client::{HttpRequest, HttpResponse, Transport, TransportError},
+    client::{HttpRequest, HttpResponse, Tick, Transport, TransportError},
     service::Now,
 };
 use url::form_urlencoded::byte_serialize;
@@ -257,6 +257,10 @@ impl<T: Transport> Transport for TracedTransport<T> {
 
     fn random(&self) -> u128 {
         self.inner.random()
+    }
+
+    fn every(&self, ms: u64, tick: Tick) {
+        self.inner.every(ms, tick);
     }
 }
 

@@ -21,10 +21,11 @@ mod tls;
 use std::{
     future::poll_fn,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use crate::{
-    client::{ClientLimits, HttpRequest, HttpVersion, Transport, TransportError},
+    client::{ClientLimits, HttpRequest, HttpVersion, Tick, Transport, TransportError},
     http::{FieldLines, client::ResponseLimits},
     service::{Entropy, Now},
 };
@@ -141,6 +142,21 @@ impl Transport for HttpClient {
 
     fn random(&self) -> u128 {
         lock(&self.state.entropy).bits()
+    }
+
+    fn every(&self, ms: u64, mut tick: Tick) {
+        let clock = self.state.clock;
+        // Outside of a runtime nobody waits.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                loop {
+                    tokio::time::sleep(Duration::from_millis(ms)).await;
+                    if !tick(clock.now_ms()) {
+                        return;
+                    }
+                }
+            });
+        }
     }
 }
 
