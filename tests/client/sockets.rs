@@ -201,3 +201,19 @@ fn a_client_that_is_dropped_closes_its_websockets_and_leaves_no_task() {
         is_alone().await;
     });
 }
+
+#[test]
+fn a_client_may_be_dropped_outside_of_its_runtime_and_behind_it() {
+    for is_behind in [false, true] {
+        let (url, closed) = websockets();
+        let client = patient(&url, 60_000);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(client.send(&SendRequest::text("hello"))).unwrap();
+        let runtime = (!is_behind).then_some(runtime);
+        drop(client);
+        // A runtime that has ended may send no frame more.
+        let code = closed.recv_timeout(PATIENCE).expect("an end");
+        assert!(is_behind || code == 1000);
+        drop(runtime);
+    }
+}
