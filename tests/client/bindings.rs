@@ -7,81 +7,8 @@ use peregrine::client::{
     SendRequest, TransportError, card::AgentCard,
 };
 
+pub use crate::items::{ALL, Over, Said, item, pb};
 use crate::scripted::*;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
-    JsonRpc,
-    Rest,
-    WebSocket,
-    Grpc,
-}
-
-pub const ALL: [Over; 4] = [Over::JsonRpc, Over::Rest, Over::WebSocket, Over::Grpc];
-
-/// One item of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    Task,
-    /// An artifact of a task, with so many letters.
-    Artifact(&'static str, usize),
-    Garbage,
-}
-
-/// A field of protocol buffers with a length.
-pub fn pb(number: u8, content: &[u8]) -> Vec<u8> {
-    let (mut out, mut length) = (vec![number << 3 | 2], content.len());
-    while length > 127 {
-        out.push(length as u8 | 128);
-        length >>= 7;
-    }
-    out.push(length as u8);
-    [out.as_slice(), content].concat()
-}
-
-fn proto(said: Said) -> Vec<u8> {
-    match said {
-        // WORKING is 2, behind the key of the first field.
-        Said::Task => pb(1, &[pb(1, b"t"), pb(2, b"c"), pb(3, &[8, 2])].concat()),
-        Said::Artifact(task, letters) => {
-            let part = pb(4, &pb(1, &vec![b'x'; letters]));
-            let artifact = pb(3, &[pb(1, b"a"), part].concat());
-            pb(4, &[pb(1, task.as_bytes()), pb(2, b"c"), artifact].concat())
-        }
-        Said::Garbage => vec![0xff; 9],
-    }
-}
-
-fn json(said: Said) -> String {
-    match said {
-        Said::Task => TASK.to_owned(),
-        Said::Artifact(task, letters) => {
-            let text = "x".repeat(letters);
-            let artifact = format!(r#"{{"artifactId":"a","parts":[{{"text":"{text}"}}]}}"#);
-            let ids = format!(r#""taskId":"{task}","contextId":"c""#);
-            format!(r#"{{"artifactUpdate":{{{ids},"artifact":{artifact}}}}}"#)
-        }
-        Said::Garbage => "[{]".to_owned(),
-    }
-}
-
-/// An item as it comes as the answer to call `id`.
-pub fn item(over: Over, said: Said, id: u64) -> Vec<u8> {
-    let response = || format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{}}}"#, json(said));
-    match over {
-        Over::JsonRpc => format!("data: {}\n\n", response()).into_bytes(),
-        Over::Rest => format!("data: {}\n\n", json(said)).into_bytes(),
-        Over::WebSocket => match result(id, &json(said)) {
-            Piece::Bytes(bytes) => bytes,
-            _ => unreachable!("a frame"),
-        },
-        Over::Grpc => {
-            let message = proto(said);
-            let length = (message.len() as u32).to_be_bytes();
-            [&[0], length.as_slice(), &message].concat()
-        }
-    }
-}
 
 /// A stream of these pieces.
 pub fn stream(over: Over, request: &HttpRequest<'_>, pieces: Vec<Piece>) -> Reply {
@@ -93,17 +20,6 @@ pub fn stream(over: Over, request: &HttpRequest<'_>, pieces: Vec<Piece>) -> Repl
     let mut reply = Reply::of(200, &[("content-type", media)], "");
     reply.pieces = pieces.into();
     reply
-}
-
-impl Over {
-    pub fn binding(self) -> &'static str {
-        match self {
-            Over::JsonRpc => "JSONRPC",
-            Over::Rest => "HTTP+JSON",
-            Over::WebSocket => "WEBSOCKET",
-            Over::Grpc => "GRPC",
-        }
-    }
 }
 
 fn client(over: Over, transport: Scripted, limits: ClientLimits) -> Client<Scripted> {

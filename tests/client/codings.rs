@@ -14,12 +14,6 @@ use peregrine::client::{HttpResponse, TransportError};
 
 use crate::wire::*;
 
-pub fn gzip(content: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(content).unwrap();
-    encoder.finish().unwrap()
-}
-
 fn deflate(content: &[u8]) -> Vec<u8> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(content).unwrap();

@@ -11,7 +11,7 @@ use peregrine::{
     net::HttpClient,
 };
 
-use crate::{codings::gzip, scripted::card, wire::*};
+use crate::{scripted::card, wire::*};
 
 const BINDINGS: [&str; 3] = ["JSONRPC", "HTTP+JSON", "WEBSOCKET"];
 

@@ -20,7 +20,7 @@ use peregrine::{
 };
 use tokio::net::TcpListener;
 
-use crate::wire::*;
+use crate::{frames::frame, wire::*};
 
 const H2: Ask<'static> = Ask { version: HttpVersion::Http2, ..GET };
 
@@ -261,13 +261,6 @@ fn who_takes_no_request_is_not_waited_for() {
             }
         }
     });
-}
-
-/// A frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, content: &[u8]) -> Vec<u8> {
-    let length = (content.len() as u32).to_be_bytes();
-    let head = [length[1], length[2], length[3], kind, flags];
-    [head.as_slice(), &stream.to_be_bytes(), content].concat()
 }
 
 /// What comes of a request to a server that begins with `first` and goes on with `again` for ever.

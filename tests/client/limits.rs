@@ -113,7 +113,7 @@ fn beyond_the_origins_that_are_remembered_connections_are_closed() {
 #[test]
 fn the_ratio_of_a_coding_is_looked_at_beyond_what_is_free() {
     let decoded = |length: usize, bytes_free: Option<usize>| {
-        let content = codings::gzip(&vec![b'0'; length]);
+        let content = gzip(&vec![b'0'; length]);
         assert!(content.len() * 100 < length, "it is beyond the ratio");
         let server = codings::server("Content-Encoding: gzip", content);
         run(async {

@@ -5,16 +5,20 @@
 #[path = "../support/certificates.rs"]
 mod certificates;
 
+mod behaviours;
 mod bindings;
 mod calls;
+mod clear_errors;
 mod codings;
 mod floods;
+mod frames;
 mod grpc_repeats;
 mod hostile;
 mod http;
 mod http2;
 mod identity;
 mod in_process;
+mod items;
 mod known_cards;
 mod limits;
 mod misbehaving;

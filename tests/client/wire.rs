@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use flate2::{Compression, write::GzEncoder};
 use peregrine::{
     client::{
         HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpVersion, Transport, TransportError,
@@ -193,4 +194,10 @@ pub fn read_head(stream: &mut TcpStream) -> Option<String> {
 /// Keeps a connection open until the client closes it.
 pub fn hold(mut stream: TcpStream) {
     let _ = std::io::copy(&mut stream, &mut std::io::sink());
+}
+
+pub fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
 }

@@ -3,6 +3,7 @@
 use crate::{
     binding::interfaces::Binding,
     dialect,
+    http::media,
     json::{JsonError, Kind, Value, ValueSlot},
     model::{Op, ReadError, Received},
 };
@@ -31,6 +32,13 @@ impl ReplyHead<'_> {
     /// answered with JSON (wire §10, trap 15).
     pub fn is_event_stream(self) -> bool {
         self.media().eq_ignore_ascii_case(b"text/event-stream")
+    }
+
+    /// False for what is certainly none of gRPC: a page of a proxy is not read as messages.
+    pub(in crate::client) fn may_be_grpc(self) -> bool {
+        let (media, grpc) = (self.media(), media::GRPC.as_bytes());
+        let start = media.get(..grpc.len());
+        media.is_empty() || start.is_some_and(|start| start.eq_ignore_ascii_case(grpc))
     }
 
     fn media(&self) -> &[u8] {

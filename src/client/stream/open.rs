@@ -221,7 +221,8 @@ async fn open_once<T: Transport>(
     let mut response = inner.request(endpoint, written, scratch, due_ms).await?;
     if endpoint.interface.binding == Binding::Grpc {
         // gRPC over HTTP/2, "Responses": what is refused at once has trailers alone, as its head.
-        if response.status() != 200 || response.field("grpc-status").is_some() {
+        let is_other = response.status() != 200 || !head_of(&response).may_be_grpc();
+        if is_other || response.field("grpc-status").is_some() {
             let ended = grpc::end(endpoint, &response);
             ended.map_err(|error| explained(error, &response, inner.transport.now()))?;
         }
