@@ -1,10 +1,21 @@
-//! What servers that misbehave leave behind in their client: nothing.
+//! What servers that misbehave leave behind in their client: nothing, whether the sockets alone are
+//! asked or the whole client over each binding.
 //!
 //! What is held is counted, in descriptors, tasks and live bytes of the heap. How much memory the
 //! process has says less: an allocator keeps what was freed, that of AddressSanitizer most of all.
 
+#[path = "../client/behaviours.rs"]
+mod behaviours;
+#[allow(dead_code, reason = "the tests of the client use the rest")]
+#[path = "../client/frames.rs"]
+mod frames;
+#[path = "../client/items.rs"]
+mod items;
 #[path = "../client/misbehaviours.rs"]
 mod misbehaviours;
+#[allow(dead_code, reason = "the tests of the client use the rest")]
+#[path = "../client/scripted.rs"]
+mod scripted;
 #[allow(dead_code, reason = "the tests of the client use the rest")]
 #[path = "../client/wire.rs"]
 mod wire;
@@ -18,9 +29,15 @@ use std::{
     time::Duration,
 };
 
-use peregrine::client::TransportError;
+use peregrine::client::{
+    CallOptions, Client, ClientBuilder, ClientErrorKind, ClientLimits, TransportError,
+    retry::Backoff,
+};
+use peregrine::net::HttpClient;
 
 use self::{
+    behaviours::{Behaviour, EVENT_BYTES_MAX, WAYS, agent, behaviours, serve, stall},
+    items::{ALL, Over},
     misbehaviours::{Case, cases},
     wire::{Ask, GET, PATIENCE, RawServer, client, read_request},
 };
@@ -32,6 +49,7 @@ struct Holding {
     descriptors: usize,
     tasks: usize,
     bytes: isize,
+    blocks: isize,
 }
 
 fn holding() -> Holding {
@@ -40,6 +58,7 @@ fn holding() -> Holding {
         descriptors: std::fs::read_dir("/proc/self/fd").unwrap().count(),
         tasks: tokio::runtime::Handle::current().metrics().num_alive_tasks(),
         bytes: stats.bytes_allocated as isize - stats.bytes_deallocated as isize,
+        blocks: stats.allocations as isize - stats.deallocations as isize,
     }
 }
 
@@ -103,5 +122,106 @@ fn ten_thousand_of_them_leave_nothing_behind() {
         assert!(after.descriptors < before.descriptors + 100, "{before:?} {after:?}");
         assert!(after.tasks <= before.tasks + 1, "{before:?} {after:?}");
         assert!(after.bytes < before.bytes + 64 * 1024, "{before:?} {after:?}");
+    });
+}
+
+/// A server that misbehaves over one binding, and clients of it.
+struct Scene {
+    over: Over,
+    all: Arc<Vec<Behaviour>>,
+    now: Arc<AtomicUsize>,
+    /// Kept for as long as it serves.
+    _server: RawServer,
+    client: Client<HttpClient>,
+    /// A client of no patience.
+    hasty: Client<HttpClient>,
+}
+
+impl Scene {
+    fn new(over: Over, serving: &Arc<AtomicUsize>) -> Scene {
+        let mut all = behaviours(over);
+        all.push(stall());
+        let (all, now) = (Arc::new(all), Arc::new(AtomicUsize::new(0)));
+        let (served, at, alive) = (Arc::clone(&all), Arc::clone(&now), Arc::clone(serving));
+        let server = RawServer::new(move |_, stream| {
+            let _alive = Serving::new(&alive);
+            serve(over, stream, || &served[at.load(SeqCst)]);
+        });
+        let http = client;
+        let client = |call_ms: u64| {
+            let backoff = Backoff { attempts_max: 1, base_ms: 1, ..Backoff::default() };
+            let options = CallOptions { call_ms, backoff, ..CallOptions::default() };
+            let limits = ClientLimits {
+                stream_idle_ms: call_ms,
+                event_bytes_max: EVENT_BYTES_MAX,
+                ..ClientLimits::default()
+            };
+            let builder = ClientBuilder::new().limits(limits).options(options);
+            agent(over, server.addr, http(), builder)
+        };
+        let (hasty, client) = (client(50), client(60_000));
+        Scene { over, all, now, _server: server, client, hasty }
+    }
+
+    /// Has the server close the connections that the clients keep.
+    async fn close(&self) {
+        let case = self.all.iter().position(Behaviour::closes).expect("one that closes");
+        self.now.store(case, SeqCst);
+        for client in [&self.client, &self.hasty] {
+            WAYS[0].call(client).await.expect_err("no answer");
+        }
+    }
+
+    /// Makes a call, which comes to an error by name; of each hundred one is not answered at all.
+    async fn call(&self, number: usize) {
+        let stalls = self.all.len() - 1;
+        let (case, way) = (number / WAYS.len() % stalls, WAYS[number % WAYS.len()]);
+        let is_stalled = number % 100 == 99;
+        let (case, client) = if is_stalled { (stalls, &self.hasty) } else { (case, &self.client) };
+        self.now.store(case, SeqCst);
+        let found = way.call(client).await.map_err(|error| error.kind.clone());
+        let name = self.all[case].name;
+        let about = || format!("{:?} {way:?}: {name}: {found:?}", self.over);
+        let Err(error) = &found else { panic!("{}", about()) };
+        let is_late = matches!(error, ClientErrorKind::Transport(TransportError::Timeout(_)));
+        let expected = &self.all[case].expected;
+        let is_known = if is_stalled { is_late } else { expected.iter().any(|e| e.is(error)) };
+        assert!(is_known, "{}", about());
+    }
+}
+
+/// What is held when no connection is left.
+async fn held(scenes: &[Scene], serving: &AtomicUsize) -> Holding {
+    for scene in scenes {
+        scene.close().await;
+    }
+    until_idle(serving).await;
+    // Their threads are just ending.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    holding()
+}
+
+#[test]
+fn ten_thousand_calls_of_them_leave_nothing_behind_over_any_binding() {
+    let _counting = COUNTING.lock();
+    let serving = Arc::new(AtomicUsize::new(0));
+    let scenes = ALL.map(|over| Scene::new(over, &serving));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut before = None;
+        for number in 0..2_750 {
+            if number == 250 {
+                before = Some(held(&scenes, &serving).await);
+            }
+            for scene in &scenes {
+                scene.call(number).await;
+            }
+        }
+        let (before, after) = (before.unwrap(), held(&scenes, &serving).await);
+        // One of each hundred calls would be seen; a thread that is just ending is not one.
+        assert!(after.descriptors <= before.descriptors + 4, "{before:?} {after:?}");
+        assert!(after.tasks <= before.tasks + 1, "{before:?} {after:?}");
+        assert!(after.bytes < before.bytes + 32 * 1024, "{before:?} {after:?}");
+        assert!(after.blocks < before.blocks + 64, "{before:?} {after:?}");
     });
 }
