@@ -13,6 +13,7 @@ mod codings;
 mod floods;
 mod frames;
 mod grpc_repeats;
+mod grpc_floods;
 mod hostile;
 mod http;
 mod http2;

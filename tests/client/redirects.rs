@@ -17,7 +17,13 @@ use peregrine::{
 };
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring};
 
-use crate::{certificates::Authority, scripted::card, wire::*};
+use crate::{
+    behaviours::WAYS,
+    certificates::Authority,
+    frames::{END_STREAM, headers, serve},
+    scripted::card,
+    wire::*,
+};
 
 /// A server that sends everybody on to `location`, and how often it did.
 fn sending_on(status: &'static str, location: String) -> (RawServer, Arc<AtomicUsize>) {
@@ -105,6 +111,31 @@ fn a_call_is_never_sent_on() {
             });
             assert_eq!(asked.load(Relaxed), 3, "{binding}: each is asked once");
         }
+    }
+    assert_eq!(other.connections(), 0);
+}
+
+#[test]
+fn a_call_of_grpc_is_never_sent_on() {
+    let other = RawServer::new(|_, _| {});
+    for code in [301, 302, 303, 307, 308] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (count, location) = (Arc::clone(&asked), other.url());
+        let server = RawServer::new(move |_, mut stream| {
+            serve(&mut stream, |id, stream| {
+                count.fetch_add(1, Relaxed);
+                let fields = [(":status", &*code.to_string()), ("location", &location)];
+                stream.write_all(&headers(id, END_STREAM, &fields)).is_ok()
+            });
+        });
+        run(async {
+            let client = agent("GRPC", &format!("http://{}", server.addr));
+            for way in WAYS {
+                let error = way.call(&client).await.err().unwrap().kind.clone();
+                assert_eq!(error, ClientErrorKind::NotA2a(code), "{way:?}");
+            }
+        });
+        assert_eq!(asked.load(Relaxed), WAYS.len(), "each is asked once");
     }
     assert_eq!(other.connections(), 0);
 }
