@@ -21,6 +21,8 @@ pub(super) struct Seen {
     artifacts_max: usize,
     /// The number of the newest event, where the server counts.
     number: Option<u64>,
+    /// True: no number was left out so far.
+    is_dense: bool,
     status: Option<SeenStatus>,
     artifacts: Vec<SeenArtifact>,
     /// The field of the id of the artifact that was added to last, and its place: mostly it grows
@@ -130,7 +132,16 @@ impl Seen {
     pub fn new(random: u128, artifacts_max: usize) -> Seen {
         let hasher = SipHasher13::new_with_keys((random >> 64) as u64, random as u64);
         let (artifacts, last, packed) = (Vec::new(), (Vec::new(), usize::MAX), Vec::new());
-        Seen { artifacts_max, number: None, status: None, artifacts, last, hasher, packed }
+        Seen {
+            artifacts_max,
+            number: None,
+            is_dense: true,
+            status: None,
+            artifacts,
+            last,
+            hasher,
+            packed,
+        }
     }
 
     /// The number of the newest event, where the server counts.
@@ -149,7 +160,10 @@ impl Seen {
     pub fn note(&mut self, said: SaidOfTask<'_>, number: Option<u64>) -> Seeing {
         match (number, self.number) {
             (Some(number), Some(newest)) if number <= newest => return Seeing::Repeated,
-            (Some(_), _) => self.number = number,
+            (Some(next), newest) => {
+                self.is_dense &= newest.is_none_or(|newest| next == newest + 1);
+                self.number = number;
+            }
             (None, _) if self.is_newest(said) => return Seeing::Repeated,
             (None, _) => {}
         }
@@ -162,6 +176,20 @@ impl Seen {
             SaidOfTask::Message => {}
         }
         Seeing::New
+    }
+
+    /// True: a stream that begins with this number goes on where the last one broke, or with the
+    /// event before. One that left out no number does not begin to, and none counts backwards.
+    pub fn goes_on_with(&self, next: u64) -> bool {
+        self.number.is_some_and(|newest| match next.checked_sub(newest) {
+            Some(step) => step <= 1 || !self.is_dense,
+            None => false,
+        })
+    }
+
+    /// Counts anew: the next number is this one.
+    pub fn count_from(&mut self, next: Option<u64>) {
+        self.number = next.and_then(|next| next.checked_sub(1));
     }
 
     /// Notes the number of a task that was caught up with.

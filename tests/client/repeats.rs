@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A client of a server that answers request after request, from 1.
-fn numbered(
+pub fn numbered(
     over: Over,
     builder: ClientBuilder,
     script: impl Fn(u64, &HttpRequest<'_>) -> Reply + Send + Sync + 'static,

@@ -177,11 +177,11 @@ impl<T: Transport> ClientStream<T> {
     /// Goes on with the first item of a new subscription.
     async fn go_on(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
         let is_task = self.scratch.said.received.kind() == ReceivedKind::Task;
-        match (is_task, number, self.seen.number()) {
-            (true, _, _) => self.catch_up(number, false)?,
+        match number {
+            _ if is_task => self.catch_up(number, false)?,
             // It counts, and goes on where it was.
-            (false, Some(_), Some(_)) => self.put_back = Some(number),
-            (false, _, _) => return self.catch_up_beside(number).await,
+            Some(next) if self.seen.goes_on_with(next) => self.put_back = Some(number),
+            _ => return self.catch_up_beside(number).await,
         }
         Ok(Taken::Goes)
     }
@@ -201,8 +201,8 @@ impl<T: Transport> ClientStream<T> {
         Ok(())
     }
 
-    /// Reads the task beside a subscription that began with an event: that one may be part of what
-    /// is read, and nobody can know.
+    /// Reads the task beside a subscription that began with an event, and not with the next one by
+    /// its number: it may be part of what is read, and nobody can know.
     async fn catch_up_beside(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
         // Who drops this loses the subscription, and makes another.
         self.set_open(false);
@@ -214,6 +214,7 @@ impl<T: Transport> ClientStream<T> {
             return if error.is_for_now() { Ok(Taken::NotNow(error)) } else { Err(error) };
         }
         self.catch_up(None, true)?;
+        self.seen.count_from(number);
         (self.scratch.said, self.source, self.written) = (first, source, written);
         self.put_back = Some(number);
         Ok(Taken::Goes)

@@ -1,0 +1,115 @@
+//! What a stream makes of the numbers with which a server goes on after a break.
+
+use peregrine::{
+    client::{ClientBuilder, EventKind, SendRequest, StreamEvent},
+    model::TaskEvent,
+};
+
+use crate::{
+    bindings::{Over, stream},
+    repeats::numbered,
+    scripted::*,
+};
+
+/// The task as it is read beside the stream: it has what is said before the break and after it.
+const READ: &str = concat!(
+    r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"},"#,
+    r#""artifacts":[{"artifactId":"a","parts":[{"text":"one"},{"text":"two"},{"text":"lost"}]}]}"#
+);
+
+fn task(number: u64) -> String {
+    let task = r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}"#;
+    format!("id: {number}\ndata: {{\"task\":{task}}}\n\n")
+}
+
+fn text(number: u64, text: &str) -> String {
+    let artifact = format!(r#"{{"artifactId":"a","parts":[{{"text":"{text}"}}]}}"#);
+    let update = format!(r#"{{"taskId":"t","contextId":"c","artifact":{artifact},"append":true}}"#);
+    format!("id: {number}\ndata: {{\"artifactUpdate\":{update}}}\n\n")
+}
+
+fn done(number: u64) -> String {
+    let status = r#"{"state":"TASK_STATE_COMPLETED"}"#;
+    let update = format!(r#"{{"taskId":"t","contextId":"c","status":{status}}}"#);
+    format!("id: {number}\ndata: {{\"statusUpdate\":{update}}}\n\n")
+}
+
+fn word(event: &StreamEvent<'_>) -> String {
+    match event.kind() {
+        EventKind::Gap { may_repeat, .. } => format!("gap {may_repeat}"),
+        EventKind::Change { change: TaskEvent::Artifact { artifact, .. }, .. } => {
+            let texts = artifact.parts().filter_map(|part| Some(part.as_text()?.to_str()));
+            texts.collect::<Vec<_>>().join(" ")
+        }
+        _ => format!("{:?}", event.state().unwrap()).to_lowercase(),
+    }
+}
+
+/// What a stream says that is cut after the first events, taken up with the others, and read beside
+/// that if need be; and how many requests that took.
+fn said(before: &[String], after: &[String]) -> (Vec<String>, usize) {
+    let (before, after) = (before.to_vec(), after.to_vec());
+    let pieces = |texts: &[String], ends: bool| {
+        let mut pieces: Vec<Piece> =
+            texts.iter().map(|text| Piece::Bytes(text.clone().into_bytes())).collect();
+        pieces.extend((!ends).then_some(Piece::Break));
+        pieces
+    };
+    let client = numbered(Over::Rest, ClientBuilder::new(), move |number, request| match number {
+        1 => stream(Over::Rest, request, pieces(&before, false)),
+        2 => stream(Over::Rest, request, pieces(&after, true)),
+        _ => Reply::json(READ),
+    });
+    let words = settled(async {
+        let mut stream = client.stream(&SendRequest::text("hello")).await.unwrap();
+        let mut words = Vec::new();
+        while let Some(event) = stream.next().await {
+            words.push(word(&event.unwrap()));
+        }
+        words
+    });
+    let asked = client.transport().asked.lock().unwrap().len();
+    (words, asked)
+}
+
+#[test]
+fn a_server_that_goes_on_where_it_was_is_believed() {
+    let before = [task(1), text(2, "one"), text(3, "two")];
+    for after in [
+        vec![text(4, "three"), done(5)],
+        // The last one once more.
+        vec![text(3, "two"), text(4, "three"), done(5)],
+    ] {
+        let (words, asked) = said(&before, &after);
+        assert_eq!(words, ["working", "one", "two", "three", "completed"]);
+        assert_eq!(asked, 2);
+    }
+}
+
+#[test]
+fn a_server_that_leaves_out_numbers_may_do_so_after_a_break() {
+    let before = [task(10), text(20, "one"), text(35, "two")];
+    let (words, asked) = said(&before, &[text(50, "three"), done(70)]);
+    assert_eq!(words, ["working", "one", "two", "three", "completed"]);
+    assert_eq!(asked, 2);
+}
+
+#[test]
+fn numbers_that_were_left_out_by_a_break_alone_are_a_gap() {
+    let before = [task(1), text(2, "one"), text(3, "two")];
+    let (words, asked) = said(&before, &[text(9, "three"), done(10)]);
+    assert_eq!(words, ["working", "one", "two", "gap true", "lost", "three", "completed"]);
+    assert_eq!(asked, 3);
+}
+
+#[test]
+fn a_server_that_counts_anew_loses_nothing() {
+    let before = [task(1), text(2, "one"), text(3, "two")];
+    for first in [0, 1, 2] {
+        let after = [text(first, "three"), text(first + 1, "four"), done(first + 2)];
+        let (words, asked) = said(&before, &after);
+        let lost = ["working", "one", "two", "gap true", "lost", "three", "four", "completed"];
+        assert_eq!(words, lost, "from {first}");
+        assert_eq!(asked, 3);
+    }
+}
