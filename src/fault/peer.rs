@@ -75,8 +75,7 @@ impl FaultKind {
     /// The kind whose name this is, with its `Error` or without.
     pub fn of_error_name(name: &str) -> Option<FaultKind> {
         let bare = name.strip_suffix("Error").unwrap_or(name);
-        // Over gRPC servers of 0.3 name an error by its reason (wire §2.4), which is no other word
-        // but here.
+        // Servers of 0.3 over gRPC, as ours are, may make the name of the reason: PARSE_ERROR.
         let bare = if bare == "Parse" { "JSONParse" } else { bare };
         FaultKind::ALL
             .into_iter()
