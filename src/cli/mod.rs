@@ -12,6 +12,7 @@ mod nearest;
 mod offers;
 mod pages;
 mod parts;
+mod redaction;
 mod reference;
 mod serve;
 mod settings;

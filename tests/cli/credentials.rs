@@ -356,7 +356,12 @@ fn guarded() -> Fake {
             } } } });
             ok("application/json", &card(url, &scheme("o", oauth)))
         }
-        _ if heard.field("authorization") == Some("Bearer hidden-access") => message(heard),
+        _ if heard.field("authorization") == Some("Bearer hidden-access") => {
+            match heard.body.to_string().contains("repeat it") {
+                true => status("500 Internal Server Error", "text/plain", "not for hidden-access"),
+                false => message(heard),
+            }
+        }
         _ => status("401 Unauthorized", "text/plain", "no"),
     })
 }
@@ -376,6 +381,13 @@ fn a_token_by_client_credentials_is_kept_and_attached() {
     assert_eq!(user.ok(&["send", "x"]).block("Text"), "hello");
     let said = user.ok(&["send", "x", "--debug"]);
     assert!(said.err.contains("Authorization: ***") && !said.err.contains("hidden"), "{said:?}");
+    // What an agent repeats is no secret that the user gave.
+    for more in [&["--debug"][..], &["-o", "json"]] {
+        let said = user.run(&[&["send", "repeat it"], more].concat());
+        assert!(!said.err.contains("hidden") && !said.out.contains("hidden"), "{said:?}");
+    }
+    let said = user.run(&["send", "repeat it", "--debug"]);
+    assert!(said.err.contains("not for ***"), "{said:?}");
     // One that others may read is not believed.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let error = user.failure(&["send", "x"], "A2ACLI_ERR_USAGE", 2);

@@ -202,6 +202,9 @@ fn code_v03(kind: FaultKind) -> Code {
 
 /// The name of an error: its reason in camel case and `Error` (wire §2.3, the rule of `reason`).
 fn name_v03(kind: FaultKind) -> String {
+    if kind == FaultKind::Parse {
+        return "JSONParseError".to_owned();
+    }
     let mut name = String::new();
     for word in kind.row().reason.split('_') {
         name.push_str(&word[..1]);
@@ -266,6 +269,7 @@ mod tests {
     fn names_are_those_of_the_specification() {
         assert_eq!(name_v03(FaultKind::TaskNotFound), "TaskNotFoundError");
         assert_eq!(name_v03(FaultKind::Internal), "InternalError");
+        assert_eq!(name_v03(FaultKind::Parse), "JSONParseError");
         assert_eq!(name_v03(FaultKind::InvalidParams), "InvalidParamsError");
     }
 

@@ -24,7 +24,7 @@ use super::{
     card_cache::{CachingTransport, KeptCards},
     explain::failure,
     login,
-    trace::{Redaction, TracedTransport},
+    trace::TracedTransport,
     unused,
 };
 
@@ -147,9 +147,8 @@ pub fn transport(
         options.proxies_from_environment().map_err(|e| CommandFailure::usage(e.to_string()))?;
     let inner =
         HttpClient::new(options).map_err(|error| CommandFailure::usage(error.to_string()))?;
-    let redaction = || Redaction::of(settings.secrets(), settings.own_fields());
-    let redaction = settings.is_on("debug")?.then(redaction);
-    Ok(CachingTransport::new(TracedTransport::new(inner, redaction), cache))
+    let inner = TracedTransport::new(inner, settings.redaction(), settings.is_on("debug")?);
+    Ok(CachingTransport::new(inner, cache))
 }
 
 /// The command line's specification, §6.5 and §12.1: never silently.

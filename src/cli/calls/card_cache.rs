@@ -30,11 +30,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     super::{
         failure::CommandFailure,
+        redaction::Redaction,
         reference::{CardReference, is_loopback},
         tell,
     },
     Invocation,
-    trace::Redaction,
 };
 
 /// The folder, in that of the user's configuration.
@@ -93,8 +93,7 @@ impl KeptCards {
             || is_loopback(url.origin.host());
         let files = ["ca", "cert"].into_iter().flat_map(|name| settings.list(name).chain([""]));
         let identity: String = files.flat_map(|file| [file, "\0"]).collect();
-        let redaction = || Redaction::of(settings.secrets(), settings.own_fields());
-        let shown = settings.is_on("debug")?.then(redaction);
+        let shown = settings.is_on("debug")?.then(|| settings.redaction());
         let (folder, urls) = (folder.join(FOLDER), card_urls(&url));
         Ok(Some(KeptCards { folder, urls, asks, identity, shown }))
     }

@@ -25,7 +25,6 @@ use super::{
     agent::CREDENTIALS,
     invocation::{flag, last_word},
     login,
-    trace::Redaction,
 };
 
 /// Where the protocol is shown.
@@ -39,8 +38,7 @@ pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
         code.or_else(|| fault.status.clone().map(Value::from)).or(fault.http.map(Value::from))
     });
     // A server may repeat what it was sent.
-    let redaction = Redaction::of(on.settings.secrets(), on.settings.own_fields());
-    let line = redaction.without_secrets(&message(on, &error));
+    let line = on.settings.redaction().without_secrets(&message(on, &error));
     let mut failure = CommandFailure::new(code, line);
     (failure.hint, failure.a2a_code) = (hint, a2a_code);
     failure

@@ -1,9 +1,8 @@
 //! `--debug`: what goes over the wire, on stderr.
 //!
-//! Law: no secret is ever shown, however much is asked for. Fields that carry credentials are
-//! masked by their names, and what the user gave as a secret is masked where it belongs and, unless
-//! it is as short as a part of a word, wherever else it stands. What comes is shown by whole lines,
-//! so that a secret cannot hide in a cut.
+//! Law: no secret is ever shown, however much is asked for; what is one says [`Redaction`], which
+//! hears here what goes out as a credential. What comes is shown by whole lines, so that a secret
+//! cannot hide in a cut.
 
 mod line;
 
@@ -16,34 +15,14 @@ use peregrine::{
     client::{HttpRequest, HttpResponse, Tick, Transport, TransportError},
     service::Now,
 };
-use url::form_urlencoded::byte_serialize;
 
-use super::super::{tell, text::one_line};
+use super::super::{
+    redaction::{MASK, Redaction},
+    tell,
+    text::one_line,
+};
 use line::{OpenLine, shown};
 
-/// What stands for a secret.
-const MASK: &str = "***";
-/// Fields that carry credentials, in lower case.
-const SECRET_FIELDS: &[&str] = &[
-    "authorization",
-    "proxy-authorization",
-    "cookie",
-    "set-cookie",
-    "x-api-key",
-    "a2a-notification-token",
-    "x-a2a-notification-token",
-];
-/// Members of JSON, and names in a form, whose values are credentials.
-const SECRET_MEMBERS: &[&str] = &[
-    "access_token",
-    "refresh_token",
-    "id_token",
-    "client_secret",
-    "device_code",
-    "password",
-    "credentials",
-    "token",
-];
 /// Fields of a response that are shown.
 const SHOWN_FIELDS: &[&str] = &[
     "content-type",
@@ -57,156 +36,19 @@ const SHOWN_FIELDS: &[&str] = &[
     "retry-after",
     "www-authenticate",
 ];
-/// The shortest secret that is masked wherever it stands: a shorter one is a part of other words.
-const ANYWHERE_BYTES_MIN: usize = 6;
-
-/// What must not be shown.
-#[derive(Clone, Default)]
-pub struct Redaction {
-    /// What is masked wherever it stands, in each form that it may have.
-    secrets: Vec<String>,
-    /// What is masked where it is all that a field or a parameter says.
-    values: Vec<String>,
-    /// Fields that the user adds, whatever they say.
-    fields: Vec<String>,
-}
-
-impl Redaction {
-    /// Masks these wherever they stand, as they are and as they stand in URLs and in JSON, and all
-    /// that `fields` say. A short one is masked in its places alone: elsewhere its masks would make
-    /// the text unreadable, and would show it by what is not there.
-    pub fn of<'s>(
-        secrets: impl Iterator<Item = &'s str>,
-        fields: impl Iterator<Item = &'s str>,
-    ) -> Redaction {
-        let (mut all, mut values): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-        // A key goes out without the white space around it.
-        let secrets = secrets.flat_map(|secret| [secret, secret.trim()]);
-        for secret in secrets.filter(|secret| !secret.is_empty()) {
-            let in_url: String = url_form(secret);
-            let in_form: String = byte_serialize(secret.as_bytes()).collect();
-            let in_json = serde_json::Value::from(secret).to_string();
-            let in_json = in_json[1..in_json.len() - 1].to_owned();
-            if secret.len() >= ANYWHERE_BYTES_MIN {
-                all.extend([secret.to_owned(), in_url.clone(), in_form.clone(), in_json]);
-            }
-            values.extend([secret.to_owned(), in_url, in_form]);
-        }
-        // The longest first: one may be a part of another.
-        all.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
-        all.dedup();
-        let fields = fields.map(|name| name.trim().to_owned()).collect();
-        Redaction { secrets: all, values, fields }
-    }
-
-    /// The text without the user's secrets, whatever else stands in it.
-    pub fn without_secrets(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for secret in &self.secrets {
-            text = text.replace(secret.as_str(), MASK);
-        }
-        text
-    }
-
-    /// The text without secrets, on one line.
-    pub fn clean(&self, text: &str) -> String {
-        one_line(&self.masked(text))
-    }
-
-    fn masked(&self, text: &str) -> String {
-        let mut text = self.without_secrets(text);
-        for member in SECRET_MEMBERS {
-            text = masked_member(&text, &format!("\"{member}\""), ':');
-            text = masked_member(&text, member, '=');
-        }
-        text
-    }
-
-    /// A URL, or the part of one that is asked for: no parameter of it is a secret.
-    fn target(&self, target: &str) -> String {
-        let Some((path, query)) = target.split_once('?') else { return self.clean(target) };
-        let masked = |parameter: &str| match parameter.split_once('=') {
-            Some((name, value)) if self.is_value(value) => format!("{name}={MASK}"),
-            Some(_) | None => parameter.to_owned(),
-        };
-        let query: Vec<String> = query.split('&').map(masked).collect();
-        self.clean(&format!("{path}?{}", query.join("&")))
-    }
-
-    /// The value of a field of a request, masked where its name says that it is a credential, or
-    /// where it is one.
-    fn field(&self, name: &str, value: &str) -> String {
-        let names = SECRET_FIELDS.iter().copied().chain(self.fields.iter().map(String::as_str));
-        let is_secret = names.into_iter().any(|secret| secret.eq_ignore_ascii_case(name));
-        if is_secret || self.is_value(value) { MASK.to_owned() } else { self.clean(value) }
-    }
-
-    fn is_value(&self, text: &str) -> bool {
-        self.values.iter().any(|value| value == text)
-    }
-}
-
-fn url_form(secret: &str) -> String {
-    let mut text = String::new();
-    for byte in secret.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
-}
-
-/// Masks the value behind each `name` and `sign`: a JSON string, or a value of a form.
-fn masked_member(text: &str, name: &str, sign: char) -> String {
-    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find(name) {
-        let begins = sign == ':' || rest[..at].ends_with(['&', '?']) || (at == 0 && out.is_empty());
-        let behind = &rest[at + name.len()..];
-        let value = behind.trim_start().strip_prefix(sign).map(str::trim_start);
-        let Some(value) = value.filter(|_| begins) else {
-            out.push_str(&rest[..at + name.len()]);
-            rest = behind;
-            continue;
-        };
-        let (skipped, end) = match (sign, value.strip_prefix('"')) {
-            (':', Some(inner)) => (1, string_end(inner)),
-            (':', None) => (0, 0),
-            _ => (0, value.find(['&', ' ', '"']).unwrap_or(value.len())),
-        };
-        out.push_str(&rest[..rest.len() - value.len() + skipped]);
-        if end > 0 {
-            out.push_str(MASK);
-        }
-        rest = &value[skipped + end..];
-    }
-    out + rest
-}
-
-/// Where a JSON string ends whose quote was read.
-fn string_end(text: &str) -> usize {
-    let mut is_escaped = false;
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'"' if !is_escaped => return at,
-            b'\\' => is_escaped = !is_escaped,
-            _ => is_escaped = false,
-        }
-    }
-    text.len()
-}
 
 /// A transport that shows what passes it.
 pub struct TracedTransport<T> {
     inner: T,
-    /// `None`: it shows nothing.
-    redaction: Option<Redaction>,
+    redaction: Redaction,
+    /// False: it hears what goes out, and shows nothing.
+    shows: bool,
 }
 
 /// A response that shows what is read of it.
 pub struct TracedResponse<R> {
     inner: R,
+    /// `None`: it shows nothing.
     redaction: Option<Redaction>,
     /// True: credentials stand in it where no name tells them, so that its bytes are counted alone.
     is_hidden: bool,
@@ -214,9 +56,10 @@ pub struct TracedResponse<R> {
 }
 
 impl<T> TracedTransport<T> {
-    /// Shows what passes `inner`, if there is a redaction.
-    pub fn new(inner: T, redaction: Option<Redaction>) -> TracedTransport<T> {
-        TracedTransport { inner, redaction }
+    /// Tells the redaction what passes `inner` as a credential, and, where it `shows`, the user the
+    /// rest.
+    pub fn new(inner: T, redaction: Redaction, shows: bool) -> TracedTransport<T> {
+        TracedTransport { inner, redaction, shows }
     }
 }
 
@@ -229,11 +72,13 @@ impl<T: Transport> Transport for TracedTransport<T> {
     ) -> Result<TracedResponse<T::Response>, TransportError> {
         let began = Instant::now();
         let is_hidden = is_hidden(&request);
-        if let Some(redaction) = &self.redaction {
+        self.redaction.note(request.fields.iter());
+        let redaction = self.shows.then(|| self.redaction.clone());
+        if let Some(redaction) = &redaction {
             show_request(redaction, &request);
         }
         let response = self.inner.request(request).await;
-        if let Some(redaction) = &self.redaction {
+        if let Some(redaction) = &redaction {
             let ms = began.elapsed().as_millis();
             match &response {
                 Ok(response) => tell(&shown_head(redaction, response, ms)),
@@ -243,7 +88,7 @@ impl<T: Transport> Transport for TracedTransport<T> {
                 }
             }
         }
-        let (redaction, line) = (self.redaction.clone(), OpenLine::default());
+        let line = OpenLine::default();
         Ok(TracedResponse { inner: response?, redaction, is_hidden, line })
     }
 
@@ -402,41 +247,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_masked_wherever_they_stand() {
-        let redaction = Redaction::of(["s3cr&t", "q\"to;p"].into_iter(), [].into_iter());
-        for text in ["key s3cr&t end", "/x?key=s3cr%26t&a=b", "{\"a\":\"q\\\"to;p\"}"] {
-            let clean = redaction.clean(text);
-            assert!(clean.contains(MASK), "{clean}");
-            assert!(!clean.contains("s3cr") && !clean.contains("to;p"), "{clean}");
-        }
-        assert_eq!(redaction.field("Authorization", "Bearer other"), MASK);
-        assert_eq!(redaction.field("cookie", "a=b"), MASK);
-        assert_eq!(redaction.field("A2A-Version", "1.0"), "1.0");
-    }
-
-    #[test]
-    fn a_short_secret_is_masked_in_its_places_alone() {
-        let redaction = Redaction::of(["a", "é&"].into_iter(), ["X-Own", "x-b"].into_iter());
-        assert_eq!(redaction.clean("{\"parameters\":\"a\"}"), "{\"parameters\":\"a\"}");
-        for (name, value, shown) in [
-            ("x-key", "a", MASK),
-            ("x-own", "1", MASK),
-            ("X-B", "a b", MASK),
-            ("Accept", "a/b", "a/b"),
-            ("authorization", "Bearer a", MASK),
-        ] {
-            assert_eq!(redaction.field(name, value), shown, "{name}");
-        }
-        for (target, shown) in [
-            ("/a?a=b&k=a&l=ab", "/a?a=b&k=***&l=ab"),
-            ("/a/a?k=%C3%A9%26", "/a/a?k=***"),
-            ("https://h/a?a", "https://h/a?a"),
-        ] {
-            assert_eq!(redaction.target(target), shown);
-        }
-    }
-
-    #[test]
     fn what_a_websocket_carries_is_shown_without_secrets() {
         let redaction = Redaction::default();
         let text = br#"{"token":"abc"}"#;
@@ -451,20 +261,5 @@ mod tests {
         let received = [&[0x81, text.len() as u8][..], text].concat();
         let line = shown(&redaction, &received, 0);
         assert!(line.contains(r#"{"token":"***"}"#), "{line}");
-    }
-
-    #[test]
-    fn members_that_carry_credentials_are_masked() {
-        let redaction = Redaction::default();
-        for (text, clean) in [
-            (r#"{"access_token": "a\"b","n":1}"#, r#"{"access_token": "***","n":1}"#),
-            (r#"{"refresh_token":"open"#, r#"{"refresh_token":"***"#),
-            ("grant_type=x&client_secret=abc&scope=y", "grant_type=x&client_secret=***&scope=y"),
-            ("client_secret=abc", "client_secret=***"),
-            (r#"{"token":null,"pageToken":"p"}"#, r#"{"token":null,"pageToken":"p"}"#),
-            (r#"{"text":"my token=5"}"#, r#"{"text":"my token=5"}"#),
-        ] {
-            assert_eq!(redaction.clean(text), clean);
-        }
     }
 }

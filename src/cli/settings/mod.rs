@@ -8,11 +8,14 @@ mod show;
 mod table;
 mod values;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use clap::{ArgMatches, Command};
 
-use super::failure::CommandFailure;
+use super::{failure::CommandFailure, redaction::Redaction};
 use env_file::EnvFile;
 use table::{SETTINGS, Setting, SettingKind};
 
@@ -65,6 +68,7 @@ pub struct Settings {
     pub warnings: Vec<String>,
     /// The folder of the user's configuration.
     pub folder: Option<PathBuf>,
+    redaction: OnceLock<Redaction>,
 }
 
 /// Makes a source of the place of a file.
@@ -117,7 +121,7 @@ impl Settings {
         let held = held.collect();
         let mut warnings: Vec<String> = files.iter().flat_map(|(file, _)| warnings(file)).collect();
         warnings.extend(ignored(around));
-        Ok(Settings { held, warnings, folder: global })
+        Ok(Settings { held, warnings, folder: global, redaction: OnceLock::new() })
     }
 
     fn held(&self, name: &str) -> &HeldSetting {
@@ -147,6 +151,12 @@ impl Settings {
         if let Some(held) = index.and_then(|index| self.held.get_mut(index)) {
             *held = HeldSetting { values: vec![value.to_owned()], source: SettingSource::Flag };
         }
+    }
+
+    /// What keeps the secrets of this call from being shown: one for all of its parts.
+    pub fn redaction(&self) -> Redaction {
+        let redaction = || Redaction::of(self.secrets(), self.own_fields());
+        self.redaction.get_or_init(redaction).clone()
     }
 
     /// The values that nobody may be shown, and what of them is a secret by itself.

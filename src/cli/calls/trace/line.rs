@@ -51,7 +51,7 @@ pub(super) fn shown(redaction: &Redaction, line: &[u8], left_out: usize) -> Stri
     let mut text = redaction.masked(&String::from_utf8_lossy(line));
     if left_out > 0 {
         // What was not kept may be the rest of one; the longest is the first.
-        let longest = redaction.secrets.first().map_or(0, String::len);
+        let longest = redaction.longest();
         text.truncate(text.floor_char_boundary(text.len().saturating_sub(longest)));
     }
     let mut text = one_line(&text);
