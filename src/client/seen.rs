@@ -21,8 +21,13 @@ pub(super) struct Seen {
     artifacts_max: usize,
     /// The number of the newest event, where the server counts.
     number: Option<u64>,
+    /// The highest number of an event that there was.
+    highest: Option<u64>,
     /// True: no number was left out so far.
     is_dense: bool,
+    /// True: the server has begun with the task and did not say its number, so that the next one
+    /// may be of another count.
+    is_uncounted: bool,
     status: Option<SeenStatus>,
     artifacts: Vec<SeenArtifact>,
     /// The field of the id of the artifact that was added to last, and its place: mostly it grows
@@ -124,6 +129,8 @@ impl<'a> SaidItem<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seeing {
     New,
+    /// It has a number that there was before the server counted anew.
+    Perhaps,
     Repeated,
 }
 
@@ -135,7 +142,9 @@ impl Seen {
         Seen {
             artifacts_max,
             number: None,
+            highest: None,
             is_dense: true,
+            is_uncounted: false,
             status: None,
             artifacts,
             last,
@@ -158,11 +167,16 @@ impl Seen {
     /// seen before; without a number a status that is the newest one over again was: servers send
     /// one that the task before it, with which they began, has already.
     pub fn note(&mut self, said: SaidOfTask<'_>, number: Option<u64>) -> Seeing {
+        let mut seeing = Seeing::New;
         match (number, self.number) {
             (Some(number), Some(newest)) if number <= newest => return Seeing::Repeated,
             (Some(next), newest) => {
                 self.is_dense &= newest.is_none_or(|newest| next == newest + 1);
-                self.number = number;
+                if self.highest.is_some_and(|highest| next <= highest) {
+                    seeing = Seeing::Perhaps;
+                }
+                self.highest = self.highest.max(number);
+                (self.number, self.is_uncounted) = (number, false);
             }
             (None, _) if self.is_newest(said) => return Seeing::Repeated,
             (None, _) => {}
@@ -175,7 +189,7 @@ impl Seen {
             SaidOfTask::Chunk { artifact, append } => self.add(artifact, append),
             SaidOfTask::Message => {}
         }
-        Seeing::New
+        seeing
     }
 
     /// True: a stream that begins with this number goes on where the last one broke, or with the
@@ -187,13 +201,24 @@ impl Seen {
         })
     }
 
+    /// True: there was a higher number.
+    pub fn is_behind(&self, number: Option<u64>) -> bool {
+        number.zip(self.number).is_some_and(|(number, newest)| number < newest)
+    }
+
+    /// True: the server counts anew with this number, behind a task that it has not counted.
+    pub fn counts_anew(&self, number: Option<u64>) -> bool {
+        self.is_uncounted && self.is_behind(number)
+    }
+
     /// Counts anew: the next number is this one.
     pub fn count_from(&mut self, next: Option<u64>) {
         self.number = next.and_then(|next| next.checked_sub(1));
     }
 
-    /// Notes the number of a task that was caught up with.
+    /// Notes the number of a task with which a server began, and that was caught up with.
     pub fn counted(&mut self, number: Option<u64>) {
+        self.is_uncounted = number.is_none();
         self.number = number.or(self.number);
     }
 

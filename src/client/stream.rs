@@ -224,6 +224,13 @@ impl<T: Transport> ClientStream<T> {
         }
         let Some(item) = SaidItem::of(received) else { return Ok(None) };
         self.task.check(item.task_id, item.context_id)?;
+        if self.seen.counts_anew(number) {
+            let after = self.seen.number();
+            self.seen.count_from(number);
+            self.caught.gap = Some(MissedEvents { after, may_repeat: true });
+            self.put_back = Some(number);
+            return Ok(None);
+        }
         self.is_final |= item.is_final;
         let seeing = self.seen.note(item.said, number);
         if seeing == Seeing::New {
@@ -235,7 +242,7 @@ impl<T: Transport> ClientStream<T> {
             self.is_over = true;
             self.source = EventOrigin::Nowhere;
         }
-        Ok((seeing == Seeing::New).then_some(Shown::Received(number)))
+        Ok((seeing != Seeing::Repeated).then_some(Shown::Received(number)))
     }
 
     /// True: the task has ended, or the server said that its stream has.

@@ -113,3 +113,45 @@ fn a_server_that_counts_anew_loses_nothing() {
         assert_eq!(asked, 3);
     }
 }
+
+#[test]
+fn a_server_that_says_all_over_again_from_its_task_on_says_so() {
+    let before = [task(1), text(2, "one"), text(3, "two")];
+    let (words, asked) = said(&before, &[&before[..], &[done(4)]].concat());
+    assert_eq!(words, ["working", "one", "two", "gap true", "one", "two", "completed"]);
+    assert_eq!(asked, 2);
+}
+
+#[test]
+fn a_server_that_counts_anew_behind_a_task_without_a_number_loses_nothing() {
+    let before = [task(1), text(2, "one"), text(3, "two")];
+    let unnumbered = task(0).split_off("id: 0\n".len());
+    let (words, asked) = said(&before, &[unnumbered, text(1, "three"), done(2)]);
+    assert_eq!(words, ["working", "one", "two", "gap true", "three", "completed"]);
+    assert_eq!(asked, 2);
+}
+
+#[test]
+fn a_server_that_says_all_over_again_and_breaks_is_asked_less_and_less() {
+    let all = [text(1, "one"), text(2, "two")];
+    let pieces = move || {
+        let texts = all.iter().map(|text| Piece::Bytes(text.clone().into_bytes()));
+        texts.chain([Piece::Break]).collect::<Vec<_>>()
+    };
+    let client = numbered(Over::Rest, ClientBuilder::new(), move |number, request| {
+        if request.target.contains("stream") || request.target.contains("subscribe") {
+            assert!(number < 100, "asked again and again");
+            return stream(Over::Rest, request, pieces());
+        }
+        Reply::json(&READ.replace("WORKING", if number < 60 { "WORKING" } else { "COMPLETED" }))
+    });
+    settled(async {
+        let mut stream = client.stream(&SendRequest::text("hello")).await.unwrap();
+        while let Some(event) = stream.next().await {
+            event.unwrap();
+        }
+    });
+    let asked = client.transport().asked.lock().unwrap();
+    let subscribed = asked.iter().filter(|asked| format!("{asked:?}").contains("subscribe"));
+    assert!(subscribed.count() <= 9);
+}

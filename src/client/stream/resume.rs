@@ -178,7 +178,8 @@ impl<T: Transport> ClientStream<T> {
     async fn go_on(&mut self, number: Option<u64>) -> Result<Taken, ClientError> {
         let is_task = self.scratch.said.received.kind() == ReceivedKind::Task;
         match number {
-            _ if is_task => self.catch_up(number, false)?,
+            // All that a server says over again from its task on may be known.
+            _ if is_task => self.catch_up(number, self.seen.is_behind(number))?,
             // It counts, and goes on where it was.
             Some(next) if self.seen.goes_on_with(next) => self.put_back = Some(number),
             _ => return self.catch_up_beside(number).await,
