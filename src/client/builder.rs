@@ -147,7 +147,8 @@ impl ClientBuilder {
     }
 
     /// Adds a field that every request to the agent has, as HTTP field or as metadata of gRPC. It
-    /// takes the place of a credential that would be sent under the same name. One that proves who
+    /// takes the place of a credential that would be sent under the same name, or of our own
+    /// `User-Agent`. Cards are asked for without it. One that proves who
     /// calls goes only where [`Credentials`] may go: it is known by its name, which has
     /// `authorization`, `authentication`, `cookie`, `token`, `secret`, `password`, `passphrase`,
     /// `session`, `credential`, `jwt`, `hmac`, `dpop`, `client-cert` or `api-key` (or another kind

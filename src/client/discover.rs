@@ -72,7 +72,10 @@ pub(super) async fn find_document<T: Transport>(
 
 #[cold]
 fn no_card(asked: &HttpUrl, status: u16) -> ClientError {
-    let detail = format!("there is no card at {asked}: HTTP status {status}");
+    let detail = match status {
+        500.. => format!("the card at {asked} cannot be read for now: HTTP status {status}"),
+        _ => format!("there is no card at {asked}: HTTP status {status}"),
+    };
     ClientError::because(ClientErrorKind::NoCard(status), detail)
 }
 
@@ -182,7 +185,7 @@ fn is_upgrade(from: &HttpOrigin, to: &HttpOrigin) -> bool {
 
 /// RFC 9110 §5.1 and §5.5.
 pub(super) fn check_field(name: &str, value: &str) -> Result<(), ClientError> {
-    const OURS: [&str; 9] = [
+    const OURS: [&str; 10] = [
         "host",
         "content-length",
         "content-type",
@@ -192,6 +195,7 @@ pub(super) fn check_field(name: &str, value: &str) -> Result<(), ClientError> {
         "upgrade",
         "te",
         "a2a-version",
+        "last-event-id",
     ];
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_valid = !name.is_empty()

@@ -19,7 +19,7 @@ pub(super) struct AgentEndpoint {
     /// Fields that every request has: the version, extensions, what the user adds.
     pub fields: FieldLinesBuf,
     /// All fields of a request with JSON that wants JSON, as nearly all have; none to be added but
-    /// a token.
+    /// a token. They are what `write_fields` writes, made once.
     json_fields: FieldLinesBuf,
     /// What says who calls; an error where that cannot be said there.
     pub credentials: Result<CredentialPlan, CredentialsError>,
@@ -38,7 +38,9 @@ impl AgentEndpoint {
         let format = Format::of_dialect(binding, generation, dialect);
         let format = format.unwrap_or_else(|| Format::standard(binding, generation));
         let mut all = FieldLinesBuf::default();
-        all.push("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
+        if fields.get().iter().all(|(name, _)| !name.eq_ignore_ascii_case("user-agent")) {
+            all.push("User-Agent", concat!("peregrine/", env!("CARGO_PKG_VERSION")));
+        }
         if let Some(version) = format.version_header() {
             all.push("A2A-Version", version);
         }

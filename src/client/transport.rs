@@ -6,7 +6,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{http::FieldLines, service::Now};
+use crate::{
+    http::{FieldLines, client::ResponseReject},
+    service::Now,
+};
 
 use super::HttpOrigin;
 
@@ -177,6 +180,14 @@ pub enum TransportError {
     Http2(String),
     /// The system refused.
     Io(String),
+}
+
+impl TransportError {
+    /// True: who is there did not answer with HTTP, and may speak TLS or something else.
+    pub fn is_not_http(&self) -> bool {
+        let why = ResponseReject::StatusLine.reason();
+        *self == TransportError::Malformed(why)
+    }
 }
 
 impl fmt::Display for TransportError {

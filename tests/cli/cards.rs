@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     agent::echo,
-    fake::{Fake, card, ok},
+    fake::{Fake, card, ok, status},
     run::{User, assert_floor},
 };
 
@@ -206,4 +206,15 @@ fn verify_tells_verified_from_unverifiable_and_absent() {
     let words = ["card", "verify", "card.json", "--jwks", "none.json"];
     let error = user.failure(&words, "A2ACLI_ERR_USAGE", 2);
     assert!(error["message"].as_str().unwrap().contains("cannot read none.json"), "{error}");
+}
+
+#[test]
+fn whoever_does_not_speak_http_is_not_reached() {
+    let fake = Fake::start(|_, _, _| b"SSH-2.0-other\r\n".to_vec());
+    let error = User::of(&fake.url).failure(&["card", "get"], "A2ACLI_ERR_UNREACHABLE", 3);
+    assert!(error["hint"].as_str().unwrap().contains("TLS"), "{error}");
+    let fake = Fake::start(|_, _, _| status("500 No", "text/plain", "no"));
+    let error = User::of(&fake.url).failure(&["card", "get"], "A2ACLI_ERR_CARD_NOT_FOUND", 3);
+    assert!(error["message"].as_str().unwrap().contains("for now"), "{error}");
+    assert_eq!((&error["a2aCode"], &error["hint"]), (&json!(500), &json!(null)));
 }

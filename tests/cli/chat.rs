@@ -1,11 +1,13 @@
 //! `chat`: turns from a pipe.
 
+use std::{io::Write, process::Stdio, thread, time::Duration};
+
 use serde_json::{Value, json};
 
 use crate::{
     agent::Clerk,
     fake::{Fake, Heard, card, ok},
-    run::{User, assert_floor, field},
+    run::{Said, User, assert_floor, field},
 };
 
 #[test]
@@ -93,4 +95,33 @@ fn a_task_that_the_user_named_is_not_left() {
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("TaskNotFoundError"), "{said:?}");
     assert_eq!(sent(&fake), [[json!("one"), json!("mine"), Value::Null]]);
+}
+
+#[test]
+fn the_time_is_that_of_a_turn() {
+    let clerk = Clerk::start("chat-timeout", &[]);
+    let user = User::of(&clerk.url());
+    let said = user.run_with(&["chat", "--timeout", "500ms"], "never\nlarge\n");
+    assert_eq!(said.code, Some(5), "{said:?}");
+    assert!(said.err.contains("peregrine task get --wait"), "{said:?}");
+    // Whoever writes the lines takes longer.
+    let limit = Duration::from_secs(4);
+    let words = ["chat", "--timeout", &format!("{}s", limit.as_secs())];
+    let mut child = user.command(&words).stdin(Stdio::piped()).spawn().unwrap();
+    let mut lines = child.stdin.take().unwrap();
+    lines.write_all(b"large\n").unwrap();
+    thread::sleep(limit + Duration::from_millis(500));
+    lines.write_all(b"large\n").unwrap();
+    drop(lines);
+    let said = Said::of(child);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.out.matches("one large coffee").count(), 2, "{said:?}");
+}
+
+#[test]
+fn a_talk_waits_whatever_async_says() {
+    let clerk = Clerk::start("chat-async", &[]);
+    let said = User::of(&clerk.url()).run_with(&["chat", "--async"], "large\n");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("--async has no effect"), "{said:?}");
 }

@@ -431,3 +431,29 @@ fn the_device_flow_may_come_from_the_card_and_a_secret_goes_nowhere_then() {
     user.failure(&words, "A2ACLI_ERR_USAGE", 2);
     assert!(fake.heard().is_empty());
 }
+
+#[test]
+fn a_card_for_callers_who_say_who_they_are_can_be_called_from_a_file() {
+    let fake = Fake::start(|_, _, _| status("401 Unauthorized", "text/plain", "no"));
+    let user = User::of(&fake.url).with("A2ACLI_BEARER", "hidden-token");
+    let error = user.failure(&["send", "x"], "A2ACLI_ERR_CREDENTIALS_MISSING", 4);
+    assert!(error["hint"].as_str().unwrap().contains("-a ./card.json"), "{error}");
+    assert!(fake.heard().iter().all(|heard| heard.field("authorization").is_none()));
+}
+
+#[test]
+fn what_the_user_says_of_their_program_takes_the_place_of_what_we_say() {
+    let fake = Fake::start(|heard, _, url| match heard.rpc() {
+        "" => ok("application/json", &card(url, &json!({}))),
+        _ => message(heard),
+    });
+    User::of(&fake.url).ok(&["send", "x", "--svc-param", "User-Agent: mine/1"]);
+    let heard = fake.heard();
+    let said = |heard: &Heard| -> Vec<String> {
+        let named = heard.fields.iter().filter(|(name, _)| name == "user-agent");
+        named.map(|(_, value)| value.clone()).collect()
+    };
+    assert_eq!(said(heard.last().unwrap()), ["mine/1"]);
+    let own = ["send", "x", "--svc-param", "Last-Event-ID: 4"];
+    User::of(&fake.url).failure(&own, "A2ACLI_ERR_USAGE", 2);
+}

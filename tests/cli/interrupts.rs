@@ -55,3 +55,22 @@ fn a_stream_that_is_interrupted_has_told_its_task() {
     assert!(rest.last().unwrap().contains("PEREGRINE_ERR_INTERRUPTED"), "{rest:?}");
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
+
+#[test]
+fn an_agent_that_is_gone_leaves_its_task_to_be_found() {
+    let clerk = Clerk::start("gone", &["--no-streaming"]);
+    let user = User::of(&clerk.url());
+    let words = ["send", "never", "--debug", "--poll-interval", "10ms"];
+    let mut child = user.command(&words).spawn().unwrap();
+    let mut shown = BufReader::new(child.stderr.take().unwrap());
+    let mut seen = String::new();
+    while !seen.contains("GetTask") {
+        assert!(shown.read_line(&mut seen).unwrap() > 0, "{seen}");
+    }
+    drop(clerk);
+    shown.read_to_string(&mut seen).unwrap();
+    let said = Said::of(child);
+    assert_eq!(said.code, Some(3), "{said:?} {seen}");
+    let hint = format!("peregrine task get --wait {}", said.field("Task"));
+    assert!(seen.contains(&hint) && !said.field("Context").is_empty(), "{said:?} {seen}");
+}

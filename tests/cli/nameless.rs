@@ -141,8 +141,12 @@ fn what_an_agent_breaks_is_its_own_error() {
             _ => head.as_bytes().to_vec(),
         });
         User::of(&fake.url).failure(&["task", "get", "t"], name, 1);
-        // A card that is broken so is no card.
+        // A card that is broken so is no card; who does not speak HTTP has none.
         let fake = Fake::start(move |_, _, _| head.as_bytes().to_vec());
-        User::of(&fake.url).failure(&["task", "get", "t"], "A2ACLI_ERR_CARD_INVALID", 1);
+        let (name, exit) = match head.starts_with("HTTP") {
+            true => ("A2ACLI_ERR_CARD_INVALID", 1),
+            false => ("A2ACLI_ERR_UNREACHABLE", 3),
+        };
+        User::of(&fake.url).failure(&["task", "get", "t"], name, exit);
     }
 }

@@ -152,3 +152,20 @@ fn ctrl_c_at_the_first_prompt_ends_its_line() {
     assert_eq!(code, Some(130), "{shown}");
     assert!(shown.contains("\nError: interrupted\n"), "{shown}");
 }
+
+#[test]
+fn ctrl_c_at_the_prompt_says_how_to_go_on_with_the_conversation() {
+    let clerk = Clerk::start("pty-chat-next", &[]);
+    let user = User::of(&clerk.url());
+    let mut terminal = Terminal::run(&user, "chat");
+    terminal.until("> ");
+    terminal.types("large\n");
+    terminal.until("one large coffee\r\n");
+    terminal.until("> ");
+    terminal.types(CTRL_C);
+    let (code, shown) = terminal.ends();
+    assert_eq!(code, Some(130), "{shown}");
+    let context = field(&shown, "Context").unwrap_or_else(|| panic!("no context in {shown}"));
+    let next = format!("peregrine chat --context-id {context}");
+    assert_eq!(field(&shown, "Next"), Some(&*next), "{shown}");
+}

@@ -1,13 +1,11 @@
 //! Waiting through what agents should not do: streams that break, states that say nothing.
 
-use std::{io::Write, process::Stdio};
-
 use serde_json::{Value, json};
 
 use crate::{
     agent::Clerk,
     fake::{Fake, card, ok},
-    run::{Said, User},
+    run::User,
 };
 
 fn task(state: &str) -> Value {
@@ -89,18 +87,4 @@ fn not_to_wait_is_said_by_wait_as_well() {
     let user = user.with("A2ACLI_WAIT", "false");
     assert_eq!(user.ok(&["send", "slow", "--async=false"]).field("State"), "COMPLETED");
     assert_ne!(user.ok(&["send", "slow"]).field("State"), "COMPLETED");
-}
-
-#[test]
-fn a_task_that_has_ended_does_not_go_on_when_the_time_is_over() {
-    let clerk = Clerk::start("chat-late", &[]);
-    let user = User::of(&clerk.url());
-    let mut command = user.command(&["chat", "--timeout", "2"]);
-    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    // It stays open: the chat waits for a line until its time is over.
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(b"large\n").unwrap();
-    let said = Said::of(child);
-    assert_eq!(said.code, Some(5), "{said:?}");
-    assert!(said.out.contains("COMPLETED") && !said.err.contains("goes on"), "{said:?}");
 }

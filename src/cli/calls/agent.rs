@@ -86,7 +86,7 @@ impl CalledAgent {
         };
         let client = client.map_err(|error| failure(on, error))?;
         on.know_card(client.card());
-        unused::warn_of(settings, &client, &credentials)?;
+        unused::warn_of(on.path, settings, &client, &credentials)?;
         Ok(CalledAgent { client })
     }
 }

@@ -18,8 +18,8 @@ use std::{
 
 use peregrine::{
     client::{
-        CARD_BYTES_MAX, HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpUrl, Transport,
-        TransportError,
+        CARD_BYTES_MAX, HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpUrl, Tick,
+        Transport, TransportError,
         card::{AgentCard, CardFreshness, card_urls},
     },
     service::Now,
@@ -261,6 +261,10 @@ impl<T: Transport> Transport for CachingTransport<T> {
     fn random(&self) -> u128 {
         self.inner.random()
     }
+
+    fn every(&self, ms: u64, tick: Tick) {
+        self.inner.every(ms, tick);
+    }
 }
 
 /// What a response says of how long it is good.
@@ -320,6 +324,13 @@ impl<R: HttpResponse> HttpResponse for CachedResponse<R> {
         match self {
             CachedResponse::Sent(inner, _) => inner.field(name),
             CachedResponse::Kept(kept, _) => kept.fields.get(name).map(String::as_bytes),
+        }
+    }
+
+    fn each_field(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
+        match self {
+            CachedResponse::Sent(inner, _) => inner.each_field(name, each),
+            CachedResponse::Kept(..) => self.field(name).into_iter().for_each(each),
         }
     }
 

@@ -4,7 +4,10 @@
 //! the last of them how to go on; from a pipe lines are taken until its end and events are shown as
 //! `send --stream` does. Where the output is no terminal nobody is asked for anything.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::{
+    io::{self, BufRead, IsTerminal, Write},
+    time::Duration,
+};
 
 use peregrine::{client::SendRequest, fault::FaultKind, model::TaskState};
 
@@ -13,7 +16,7 @@ use super::{
     CalledAgent, Invocation,
     explain::failure,
     invocation::flag,
-    send,
+    late, send,
     show::FollowedStream,
     wait,
 };
@@ -38,6 +41,7 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
         let name = one_line(&agent.client.card().name);
         tell(&format!("Talking with {name}; Ctrl-D ends it\n"));
     }
+    let timeout = on.settings.time("timeout")?;
     let mut has_turned = false;
     loop {
         let mut prompt = is_asked.then(Prompt::show);
@@ -58,14 +62,14 @@ pub async fn chat(agent: &CalledAgent, on: &mut Invocation<'_>) -> Result<(), Co
         if line.trim().is_empty() {
             continue;
         }
-        let mut turned = turn(agent, on, &line).await;
+        let mut turned = turn_within(agent, on, &line, timeout).await;
         if let Err(failed) = &turned
             && has_turned
             && failed.is_over(on)
         {
             warn("the task takes no more; the line begins another one in its conversation");
             on.settings.say("task-id", "");
-            turned = turn(agent, on, &line).await;
+            turned = turn_within(agent, on, &line, timeout).await;
         }
         match turned {
             Ok(()) => has_turned = true,
@@ -98,7 +102,7 @@ impl Drop for Prompt {
 }
 
 /// How to go on later: nothing is remembered (the command line's specification, §6.3).
-fn goodbye(on: &Invocation<'_>) {
+pub fn goodbye(on: &Invocation<'_>) {
     on.say_known();
     let Some(task) = on.known().filter(|_| on.format == OutputFormat::Text) else { return };
     let mut output = on.text();
@@ -133,6 +137,20 @@ impl FailedTurn {
         let is_named = |kind: FaultKind| self.failure.code.name() == kind.error_name();
         let is_gone = [TaskTerminal, TaskNotFound, UnsupportedOperation].into_iter().any(is_named);
         self.is_unheard && is_gone && on.settings.text("task-id").is_some()
+    }
+}
+
+/// One turn, which has this time.
+async fn turn_within(
+    agent: &CalledAgent,
+    on: &mut Invocation<'_>,
+    line: &str,
+    timeout: Option<Duration>,
+) -> Result<(), FailedTurn> {
+    let Some(timeout) = timeout else { return turn(agent, on, line).await };
+    match tokio::time::timeout(timeout, turn(agent, on, line)).await {
+        Ok(turned) => turned,
+        Err(_) => Err(FailedTurn { failure: late(on, timeout), is_unheard: false }),
     }
 }
 

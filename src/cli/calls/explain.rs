@@ -4,11 +4,13 @@
 //! nothing is taken at its status and at what it was asked. No secret of the user's is shown, even
 //! where the server repeats one. A hint is something to do; where there is nothing, there is none.
 
+mod transport;
+
 use std::path::PathBuf;
 
 use peregrine::{
     client::{
-        ClientError, ClientErrorKind, TransportError,
+        ClientError, ClientErrorKind,
         card::{CardProblem, SecurityScheme},
         credentials::CredentialsError,
     },
@@ -19,13 +21,14 @@ use serde_json::Value;
 use super::{
     super::{
         failure::{CommandFailure, FailureCode},
-        reference::{CardReference, is_loopback},
+        reference::CardReference,
     },
     Invocation,
     agent::CREDENTIALS,
     invocation::{flag, last_word},
     login,
 };
+use transport::{transport_code, transport_hint};
 
 /// Where the protocol is shown.
 const DEBUG: &str = "see --debug for what the agent said";
@@ -33,12 +36,18 @@ const DEBUG: &str = "see --debug for what the agent said";
 /// What could not be done.
 pub fn failure(on: &Invocation<'_>, error: ClientError) -> CommandFailure {
     let (code, hint) = code_and_hint(on, &error);
+    // A server may repeat what it was sent.
+    let redaction = on.settings.redaction();
     let a2a_code = error.fault().and_then(|fault| {
         let code = fault.code.map(Value::from);
-        code.or_else(|| fault.status.clone().map(Value::from)).or(fault.http.map(Value::from))
+        let status = fault.status.as_deref().map(|text| redaction.without_secrets(text));
+        code.or(status.map(Value::from)).or(fault.http.map(Value::from))
     });
-    // A server may repeat what it was sent.
-    let line = on.settings.redaction().without_secrets(&message(on, &error));
+    let a2a_code = a2a_code.or(match error.kind {
+        ClientErrorKind::NotA2a(status) | ClientErrorKind::NoCard(status) => Some(status.into()),
+        _ => None,
+    });
+    let line = redaction.without_secrets(&message(on, &error));
     let mut failure = CommandFailure::new(code, line);
     (failure.hint, failure.a2a_code) = (hint, a2a_code);
     failure
@@ -90,6 +99,7 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
     match &error.kind {
         ClientErrorKind::Url(_) | ClientErrorKind::InvalidField => (FailureCode::Usage, None),
         ClientErrorKind::Transport(error) => (transport_code(on, error), transport_hint(on, error)),
+        ClientErrorKind::NoCard(500..) => (FailureCode::CardNotFound, None),
         ClientErrorKind::NoCard(_) => {
             let hint = "is it the agent's URL? a full URL of a card works, too";
             (FailureCode::CardNotFound, Some(hint.to_owned()))
@@ -119,10 +129,20 @@ fn code_and_hint(on: &Invocation<'_>, error: &ClientError) -> (FailureCode, Opti
             let hint = on.command("task get", &format!("--wait {}", last_word(id)));
             (named(FaultKind::UnsupportedOperation), Some(hint))
         }
+        ClientErrorKind::NotExpressible(_) if on.path == "task list" => {
+            // Wire §3: before 1.0 JSON-RPC has no method that lists, and HTTP+JSON has a path.
+            let hint = "--transport http+json, where the agent has it";
+            (named(FaultKind::UnsupportedOperation), Some(hint.to_owned()))
+        }
         ClientErrorKind::NotDeclared(_) | ClientErrorKind::NotExpressible(_) => {
             (named(FaultKind::UnsupportedOperation), None)
         }
         ClientErrorKind::Credentials(why) => credentials_code(on, why),
+        ClientErrorKind::Unauthorized if on.card().is_none() => {
+            const HINT: &str = "no credential goes out for a card; fetch it by other means, and \
+                                call -a ./card.json";
+            (FailureCode::CredentialsMissing, Some(HINT.to_owned()))
+        }
         ClientErrorKind::Unauthorized if !has_credentials => {
             (FailureCode::CredentialsMissing, Some(credentials_hint(on)))
         }
@@ -227,53 +247,6 @@ fn of_status(on: &Invocation<'_>, status: u16) -> Option<FaultKind> {
         503 => FaultKind::ShuttingDown,
         _ => return None,
     })
-}
-
-fn transport_code(on: &Invocation<'_>, error: &TransportError) -> FailureCode {
-    match error {
-        TransportError::Resolve(_)
-        | TransportError::Connect(_)
-        | TransportError::Refused(_)
-        | TransportError::Tls(_)
-        | TransportError::Proxy(_)
-        | TransportError::NoHttp2
-        | TransportError::Timeout(_)
-        | TransportError::Closed { .. }
-        | TransportError::Http2(_)
-        | TransportError::Io(_) => FailureCode::Unreachable,
-        // What was sent is broken, first of all the card.
-        TransportError::Malformed(_) | TransportError::TooLarge(_) | TransportError::Coding(_) => {
-            match on.card() {
-                Some(_) => named(FaultKind::InvalidAgentResponse),
-                None => FailureCode::CardInvalid,
-            }
-        }
-    }
-}
-
-fn transport_hint(on: &Invocation<'_>, error: &TransportError) -> Option<String> {
-    let reference = on.settings.text("agent-card").unwrap_or_default();
-    let is_bare = !reference.contains("://") && !is_loopback(reference);
-    match error {
-        TransportError::Tls(_) => {
-            Some("--ca FILE trusts another authority; http:// is for who speaks no TLS".to_owned())
-        }
-        TransportError::Connect(_) if is_bare => {
-            Some(format!("a host without a scheme is asked over https: -a http://{reference}"))
-        }
-        TransportError::NoHttp2 => Some("--transport jsonrpc, or http+json".to_owned()),
-        TransportError::Timeout(_)
-        | TransportError::Closed { .. }
-        | TransportError::Http2(_)
-        | TransportError::Io(_)
-        | TransportError::Malformed(_)
-        | TransportError::TooLarge(_)
-        | TransportError::Coding(_) => cut_hint(on),
-        TransportError::Connect(_)
-        | TransportError::Resolve(_)
-        | TransportError::Refused(_)
-        | TransportError::Proxy(_) => None,
-    }
 }
 
 /// What to do where an answer is not there or not whole. Servers refuse a task by that, too.

@@ -76,11 +76,13 @@ pub fn run(
     let runtime = runtime.map_err(|error| {
         CommandFailure::new(FailureCode::Internal, format!("the system has no room: {error}"))
     })?;
-    let ended = runtime.block_on(async { until(pin!(call(form.path, &mut on)), timeout).await });
+    // Who talks takes as long as they like; the time is that of each turn.
+    let whole = timeout.filter(|_| path != "chat");
+    let ended = runtime.block_on(async { until(pin!(call(form.path, &mut on)), whole).await });
     // A line that is waited for is waited for no longer.
     runtime.shutdown_background();
     match ended {
-        Ended::Itself(result) => result,
+        Ended::Itself(result) => result.map_err(|failed| lost(&on, failed)),
         Ended::Late => Err(late(&on, timeout.unwrap_or_default())),
         Ended::Interrupted => Err(interrupted(&on)),
     }
@@ -161,6 +163,19 @@ async fn until(
     .await
 }
 
+/// A task whose agent cannot be reached any more may still go on: it is named.
+fn lost(on: &Invocation<'_>, failed: CommandFailure) -> CommandFailure {
+    let is_gone = failed.code == FailureCode::Unreachable && failed.hint.is_none();
+    match on.known().filter(|task| is_gone && !task.state.is_terminal()) {
+        Some(task) if !task.id.is_empty() => {
+            on.say_known();
+            failed.hint(on.command("task get", &format!("--wait {}", last_word(&task.id))))
+        }
+        Some(_) | None => failed,
+    }
+}
+
+/// The time is over.
 fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
     let seconds = timeout.as_secs_f64();
     match on.known() {
@@ -179,9 +194,14 @@ fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
 }
 
 fn interrupted(on: &Invocation<'_>) -> CommandFailure {
+    if on.path == "chat" {
+        chat::goodbye(on);
+    }
     match on.known() {
         Some(task) if !task.state.is_terminal() => {
-            on.say_known();
+            if on.path != "chat" {
+                on.say_known();
+            }
             let line = format!("interrupted; {} goes on", on.named(&task));
             let cancel = on.command("task cancel", &last_word(&task.id));
             CommandFailure::new(FailureCode::Interrupted, line).hint(cancel)

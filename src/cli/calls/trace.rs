@@ -194,6 +194,10 @@ impl<R: HttpResponse> HttpResponse for TracedResponse<R> {
         self.inner.field(name)
     }
 
+    fn each_field(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
+        self.inner.each_field(name, each);
+    }
+
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,

@@ -19,16 +19,21 @@ use super::{
     agent::CREDENTIALS,
 };
 
-/// Warns of what has no effect. `given`: the credentials that the client was made with.
+/// Warns of what has no effect on the command at `path`. `given`: the credentials that the client
+/// was made with.
 ///
 /// # Errors
 /// A [`CommandFailure`] of usage.
 pub fn warn_of<T: Transport>(
+    path: &str,
     settings: &Settings,
     client: &Client<T>,
     given: &Credentials,
 ) -> Result<(), CommandFailure> {
     let (card, interface) = (client.card(), client.interface());
+    if path == "chat" && settings.is_on("async")? {
+        warn("--async has no effect: a talk waits for each answer");
+    }
     if let Some(line) = transport_line(settings, &interface)? {
         warn(&line);
     }

@@ -1,4 +1,4 @@
-//! OpeningStream streams: of a message that is sent, and of a task that is there.
+//! Opening streams: of a message that is sent, and of a task that is there.
 
 use std::sync::Arc;
 

@@ -1,0 +1,62 @@
+//! What was met on the way to the agent.
+
+use peregrine::{client::TransportError, fault::FaultKind};
+
+use super::{
+    super::super::{failure::FailureCode, reference::is_loopback},
+    Invocation, cut_hint, named,
+};
+
+/// What it is called that no answer came.
+pub fn transport_code(on: &Invocation<'_>, error: &TransportError) -> FailureCode {
+    match error {
+        TransportError::Resolve(_)
+        | TransportError::Connect(_)
+        | TransportError::Refused(_)
+        | TransportError::Tls(_)
+        | TransportError::Proxy(_)
+        | TransportError::NoHttp2
+        | TransportError::Timeout(_)
+        | TransportError::Closed { .. }
+        | TransportError::Http2(_)
+        | TransportError::Io(_) => FailureCode::Unreachable,
+        // Whoever is there is no agent.
+        error if on.card().is_none() && error.is_not_http() => FailureCode::Unreachable,
+        // What was sent is broken, first of all the card.
+        TransportError::Malformed(_) | TransportError::TooLarge(_) | TransportError::Coding(_) => {
+            match on.card() {
+                Some(_) => named(FaultKind::InvalidAgentResponse),
+                None => FailureCode::CardInvalid,
+            }
+        }
+    }
+}
+
+/// What to do about that.
+pub fn transport_hint(on: &Invocation<'_>, error: &TransportError) -> Option<String> {
+    let reference = on.settings.text("agent-card").unwrap_or_default();
+    let is_bare = !reference.contains("://") && !is_loopback(reference);
+    match error {
+        TransportError::Tls(_) => {
+            Some("--ca FILE trusts another authority; http:// is for who speaks no TLS".to_owned())
+        }
+        TransportError::Connect(_) if is_bare => {
+            Some(format!("a host without a scheme is asked over https: -a http://{reference}"))
+        }
+        error if error.is_not_http() && !reference.starts_with("https:") => {
+            Some("does it speak TLS? https:// in front asks so".to_owned())
+        }
+        TransportError::NoHttp2 => Some("--transport jsonrpc, or http+json".to_owned()),
+        TransportError::Timeout(_)
+        | TransportError::Closed { .. }
+        | TransportError::Http2(_)
+        | TransportError::Io(_)
+        | TransportError::Malformed(_)
+        | TransportError::TooLarge(_)
+        | TransportError::Coding(_) => cut_hint(on),
+        TransportError::Connect(_)
+        | TransportError::Resolve(_)
+        | TransportError::Refused(_)
+        | TransportError::Proxy(_) => None,
+    }
+}
