@@ -194,18 +194,18 @@ fn late(on: &Invocation<'_>, timeout: Duration) -> CommandFailure {
 }
 
 fn interrupted(on: &Invocation<'_>) -> CommandFailure {
-    if on.path == "chat" {
-        chat::goodbye(on);
+    let unfinished = on.known().filter(|task| !task.state.is_terminal());
+    match (on.path, &unfinished) {
+        ("chat", _) => chat::goodbye(on),
+        (_, Some(_)) => on.say_known(),
+        (_, None) => {}
     }
-    match on.known() {
-        Some(task) if !task.state.is_terminal() => {
-            if on.path != "chat" {
-                on.say_known();
-            }
+    match unfinished {
+        Some(task) => {
             let line = format!("interrupted; {} goes on", on.named(&task));
             let cancel = on.command("task cancel", &last_word(&task.id));
             CommandFailure::new(FailureCode::Interrupted, line).hint(cancel)
         }
-        Some(_) | None => CommandFailure::new(FailureCode::Interrupted, "interrupted"),
+        None => CommandFailure::new(FailureCode::Interrupted, "interrupted"),
     }
 }
