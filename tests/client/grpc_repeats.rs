@@ -1,11 +1,8 @@
 //! What a status of gRPC without a reason of A2A says about its call, as its twin of HTTP does.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use peregrine::{
     client::{
         CallOptions, Client, ClientBuilder, ClientError, ClientErrorKind, HttpRequest, SendRequest,
-        card::AgentCard,
     },
     json::base64,
     model::TaskState,
@@ -13,6 +10,7 @@ use peregrine::{
 
 use crate::{
     bindings::{Over, Said, item, pb, stream},
+    repeats::{self, asked, clock, first},
     scripted::*,
 };
 
@@ -25,19 +23,8 @@ fn numbered(
     is_idempotent: bool,
     script: impl Fn(u64, &HttpRequest<'_>) -> Reply + Send + Sync + 'static,
 ) -> Client<Scripted> {
-    let count = AtomicU64::new(0);
-    let transport = Scripted::new(move |request| script(count.fetch_add(1, Relaxed) + 1, request));
-    let card = AgentCard::read(card("GRPC", "http://agent.test").as_bytes()).unwrap();
     let options = CallOptions { is_idempotent, ..CallOptions::default() };
-    ClientBuilder::new().options(options).connect_over(transport, card, None).unwrap()
-}
-
-fn asked(client: &Client<Scripted>) -> usize {
-    client.transport().asked.lock().unwrap().len()
-}
-
-fn clock(client: &Client<Scripted>) -> u64 {
-    client.transport().now_ms.load(Relaxed)
+    repeats::numbered(Over::Grpc, ClientBuilder::new().options(options), script)
 }
 
 /// `grpc-status-details-bin` with RetryInfo of so many seconds and one nanosecond, of which a
@@ -124,15 +111,6 @@ fn a_send_is_made_again_only_where_it_cannot_be_done_twice() {
             assert_eq!(asked(&client), 1 + usize::from(is_repeated), "{case}");
         }
     }
-}
-
-/// The first item of a stream, as a state.
-fn first(client: &Client<Scripted>) -> Result<Option<TaskState>, ClientError> {
-    settled(async {
-        let mut stream = client.stream(&SendRequest::text("hello")).await?;
-        let event = stream.next().await.expect("an item")?;
-        Ok(event.state())
-    })
 }
 
 #[test]

@@ -28,11 +28,11 @@ pub fn numbered(
     builder.connect_over(transport, card, None).unwrap()
 }
 
-fn asked(client: &Client<Scripted>) -> usize {
+pub fn asked(client: &Client<Scripted>) -> usize {
     client.transport().asked.lock().unwrap().len()
 }
 
-fn clock(client: &Client<Scripted>) -> u64 {
+pub fn clock(client: &Client<Scripted>) -> u64 {
     client.transport().now_ms.load(Relaxed)
 }
 
@@ -101,7 +101,7 @@ fn a_send_is_made_again_only_where_it_cannot_be_done_twice() {
 }
 
 /// The first item of a stream, as a state.
-fn first(client: &Client<Scripted>) -> Result<Option<TaskState>, ClientError> {
+pub fn first(client: &Client<Scripted>) -> Result<Option<TaskState>, ClientError> {
     settled(async {
         let mut stream = client.stream(&SendRequest::text("hello")).await?;
         let event = stream.next().await.expect("an item")?;
