@@ -21,6 +21,7 @@
 //! something else behind the wire, and `client::Client` to call agents.
 
 pub mod agent;
+pub mod auth;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod engine;

@@ -7,6 +7,7 @@ mod fields;
 mod joined;
 mod last_call;
 mod late;
+pub mod principal;
 pub mod tap;
 
 use std::{

@@ -34,6 +34,7 @@ const RANKS: &[(&str, u8)] = &[
     ("dialect", 4),
     ("store", 4),
     ("push", 4),
+    ("auth", 4),
     ("service", 3),
     ("agent", 3),
     ("model", 2),

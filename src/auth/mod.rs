@@ -1,0 +1,120 @@
+//! Who calls: credentials in, a principal out.
+//!
+//! Law: a request is asked for its credential when its head is complete, and nothing of its body is
+//! read before the answer. What is not known to be right is refused; whoever checks says how long
+//! its word holds, and takes it back through [`Grant`].
+
+use std::{
+    borrow::Cow,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Poll, Waker},
+};
+
+use crate::service::{Now, RequestFields};
+
+pub use crate::service::principal::{CredentialKind, Principal, PrincipalBuf, Scopes, TenantGrant};
+
+/// What a request shows of who makes it, before any of it is believed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CredentialSource<'a> {
+    /// The value of `Authorization`, as it came.
+    pub authorization: Option<&'a str>,
+    /// Its header fields.
+    pub fields: RequestFields<'a>,
+    /// The name in the client's verified certificate.
+    pub identity: Option<&'a str>,
+    /// The address of the other side of the connection; `None`: unknown.
+    pub address: Option<IpAddr>,
+}
+
+/// The credential of a request that counts: the first that it shows, in the order bearer token, API
+/// key, header of a trusted proxy, certificate.
+#[derive(Clone)]
+pub struct Presented<'a> {
+    /// What it is. A bearer token that looks like a JWT is [`CredentialKind::Jwt`].
+    pub kind: CredentialKind,
+    /// The key, the token or the name, as it came.
+    pub secret: Cow<'a, [u8]>,
+}
+
+/// What stands behind a principal and can be withdrawn: a key in the configuration, the key of an
+/// issuer.
+#[derive(Debug, Default)]
+pub struct Grant {
+    withdrawn: AtomicBool,
+}
+
+impl Grant {
+    /// From now on nobody is admitted by it; who was, no longer is.
+    pub fn withdraw(&self) {
+        self.withdrawn.store(true, Ordering::Release);
+    }
+
+    /// True after [`Grant::withdraw`].
+    pub fn is_withdrawn(&self) -> bool {
+        self.withdrawn.load(Ordering::Acquire)
+    }
+}
+
+/// That a credential is right, and how long that is known.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    /// Who calls.
+    pub principal: Arc<Principal>,
+    /// The credential itself ends then, in ms since the Unix epoch; `u64::MAX`: it does not.
+    pub expires_unix_ms: u64,
+    /// What it stands on.
+    pub grant: Arc<Grant>,
+}
+
+impl Admission {
+    /// Whether it holds now.
+    pub fn holds(&self, now: Now) -> bool {
+        now.unix_ms < self.expires_unix_ms && !self.grant.is_withdrawn()
+    }
+}
+
+/// Why a request is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It shows no credential: 401.
+    Missing,
+    /// The credential is wrong, for this reason, which says nothing of any secret: 401.
+    Wrong(&'static str),
+    /// Whether it is right cannot be told now: 503.
+    Unavailable(&'static str),
+    /// Its peer has shown too many wrong ones: 429, so many seconds.
+    TooMany {
+        /// Seconds until it may try again.
+        retry_s: u32,
+    },
+}
+
+/// Whoever knows callers.
+///
+/// It is asked on the threads that serve, so it never blocks: what it has to fetch is fetched
+/// elsewhere, and `wake` is woken when it is there.
+pub trait Authenticator: Send + Sync {
+    /// The credential of a request that counts; `None`: it shows none.
+    fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>>;
+
+    /// Whether a credential is right. What it says is remembered: until the admission ends, its
+    /// grant is withdrawn or, where the kind is [`CredentialKind::Jwt`], five minutes have passed.
+    ///
+    /// # Errors
+    /// [`Refusal::Wrong`] and [`Refusal::Unavailable`].
+    fn check(
+        &self,
+        presented: &Presented<'_>,
+        now: Now,
+        wake: &Waker,
+    ) -> Poll<Result<Admission, Refusal>>;
+
+    /// The challenges of a 401: the value of `WWW-Authenticate` (RFC 9110 §11.6.1), which names
+    /// each kind that is asked for, and for a refused bearer token why (RFC 6750 §3).
+    fn challenge(&self, refusal: &Refusal) -> String;
+}
