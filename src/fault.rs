@@ -45,8 +45,14 @@ pub enum FaultKind {
     VersionNotSupported,
     /// No room for another running task or stream; retry later.
     Overloaded,
-    /// The server ends; retry later, or elsewhere.
+    /// The server ends; retry later, or elsewhere. So does whoever cannot tell who calls.
     ShuttingDown,
+    /// Nobody is known to call, and somebody must be (A2A 1.0 §7.4).
+    Unauthenticated,
+    /// Whoever calls may not do this (A2A 1.0 §7.5).
+    PermissionDenied,
+    /// Whoever calls has taken its share; retry later.
+    RateLimited,
 }
 
 /// The canonical status of a fault (google.rpc.Code): what AIP-193 bodies and gRPC name it.
@@ -64,6 +70,10 @@ pub enum CanonicalCode {
     Internal,
     /// `UNAVAILABLE`
     Unavailable,
+    /// `UNAUTHENTICATED`
+    Unauthenticated,
+    /// `PERMISSION_DENIED`
+    PermissionDenied,
 }
 
 impl CanonicalCode {
@@ -76,6 +86,8 @@ impl CanonicalCode {
             CanonicalCode::FailedPrecondition => "FAILED_PRECONDITION",
             CanonicalCode::Internal => "INTERNAL",
             CanonicalCode::Unavailable => "UNAVAILABLE",
+            CanonicalCode::Unauthenticated => "UNAUTHENTICATED",
+            CanonicalCode::PermissionDenied => "PERMISSION_DENIED",
         }
     }
 
@@ -87,6 +99,8 @@ impl CanonicalCode {
             CanonicalCode::ResourceExhausted => 429,
             CanonicalCode::Internal => 500,
             CanonicalCode::Unavailable => 503,
+            CanonicalCode::Unauthenticated => 401,
+            CanonicalCode::PermissionDenied => 403,
         }
     }
 }
@@ -110,7 +124,7 @@ pub struct FaultRow {
 
 impl FaultKind {
     /// Every kind, for tables and tests.
-    pub const ALL: [FaultKind; 18] = [
+    pub const ALL: [FaultKind; 21] = [
         FaultKind::Parse,
         FaultKind::InvalidRequest,
         FaultKind::MethodNotFound,
@@ -129,6 +143,9 @@ impl FaultKind {
         FaultKind::VersionNotSupported,
         FaultKind::Overloaded,
         FaultKind::ShuttingDown,
+        FaultKind::Unauthenticated,
+        FaultKind::PermissionDenied,
+        FaultKind::RateLimited,
     ];
 
     /// The row of this kind (wire §2.1 to §2.3, the 1.0.1 columns).
@@ -139,7 +156,10 @@ impl FaultKind {
         ) -> FaultRow {
             FaultRow { code, code_v01, http_v03, status, reason, message }
         }
-        use CanonicalCode::{FailedPrecondition, Internal, InvalidArgument, NotFound, ResourceExhausted, Unavailable};
+        use CanonicalCode::{
+            FailedPrecondition, Internal, InvalidArgument, NotFound, PermissionDenied, ResourceExhausted, Unauthenticated,
+            Unavailable,
+        };
         match self {
             FaultKind::Parse => row(-32700, -32700, 400, InvalidArgument, "PARSE_ERROR", "Invalid JSON payload"),
             FaultKind::InvalidRequest => row(-32600, -32600, 400, InvalidArgument, "INVALID_REQUEST", "Request payload validation error"),
@@ -159,6 +179,9 @@ impl FaultKind {
             FaultKind::VersionNotSupported => row(-32009, -32600, 400, FailedPrecondition, "VERSION_NOT_SUPPORTED", "Version not supported"),
             FaultKind::Overloaded => row(-32000, -32011, 429, ResourceExhausted, "RESOURCE_EXHAUSTED", "The server is at its limit, retry later"),
             FaultKind::ShuttingDown => row(-32000, -32011, 503, Unavailable, "UNAVAILABLE", "The server is shutting down, retry later"),
+            FaultKind::Unauthenticated => row(-32000, -32007, 401, Unauthenticated, "UNAUTHENTICATED", "Authentication is required"),
+            FaultKind::PermissionDenied => row(-32000, -32008, 403, PermissionDenied, "PERMISSION_DENIED", "This is not allowed"),
+            FaultKind::RateLimited => row(-32000, -32010, 429, ResourceExhausted, "RATE_LIMIT_EXCEEDED", "Too many requests, retry later"),
         }
     }
 }
@@ -174,17 +197,19 @@ pub struct Fault {
     pub field: Option<&'static str>,
     /// Raw id of the task that lives on although its call ends with this fault.
     pub task: Option<Box<[u8]>>,
+    /// Seconds after which the same call may succeed, where that is known.
+    pub retry_s: Option<u32>,
 }
 
 impl Fault {
     /// A fault that says only what its row says.
     pub const fn new(kind: FaultKind) -> Fault {
-        Fault { kind, detail: Cow::Borrowed(""), field: None, task: None }
+        Fault { kind, detail: Cow::Borrowed(""), field: None, task: None, retry_s: None }
     }
 
     /// A fault with a sentence of its own.
     pub fn because(kind: FaultKind, detail: impl Into<Cow<'static, str>>) -> Fault {
-        Fault { kind, detail: detail.into(), field: None, task: None }
+        Fault { detail: detail.into(), ..Fault::new(kind) }
     }
 
     /// No room: which limit is reached.
@@ -197,7 +222,13 @@ impl Fault {
     /// Invalid parameters: which one, and what is wrong with it.
     pub fn param(field: &'static str, detail: impl Into<Cow<'static, str>>) -> Fault {
         let detail = detail.into();
-        Fault { kind: FaultKind::InvalidParams, detail, field: Some(field), task: None }
+        Fault { detail, field: Some(field), ..Fault::new(FaultKind::InvalidParams) }
+    }
+
+    /// Seconds that `RetryInfo` names: what is known, and a moment at the end of the server. A
+    /// client is left to decide about a limit of ours, lest its library repeat the call by itself.
+    pub fn retry_after_s(&self) -> Option<u32> {
+        self.retry_s.or((self.kind == FaultKind::ShuttingDown).then_some(1))
     }
 
     /// The sentence to show.

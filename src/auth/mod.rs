@@ -4,6 +4,10 @@
 //! read before the answer. What is not known to be right is refused; whoever checks says how long
 //! its word holds, and takes it back through [`Grant`].
 
+mod gate;
+mod network;
+mod table;
+
 use std::{
     borrow::Cow,
     net::IpAddr,
@@ -16,13 +20,19 @@ use std::{
 
 use crate::service::{Now, RequestFields};
 
+pub(crate) use gate::Gate;
+pub use network::{Network, NoNetwork};
+pub(crate) use network::{origin_of, peer_bits};
+
 pub use crate::service::principal::{CredentialKind, Principal, PrincipalBuf, Scopes, TenantGrant};
 
 /// What a request shows of who makes it, before any of it is believed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CredentialSource<'a> {
     /// The value of `Authorization`, as it came.
-    pub authorization: Option<&'a str>,
+    pub authorization: Option<&'a [u8]>,
+    /// The value of `X-API-Key`, as it came.
+    pub api_key: Option<&'a [u8]>,
     /// Its header fields.
     pub fields: RequestFields<'a>,
     /// The name in the client's verified certificate.

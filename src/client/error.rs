@@ -137,7 +137,7 @@ impl ClientError {
                 Failure::of_status(*status, self.retry_after_ms.is_some())
             }
             ClientErrorKind::Fault(fault) => match (fault.kind, fault.http) {
-                (Some(FaultKind::Overloaded), _) => Failure::Unhandled,
+                (Some(FaultKind::Overloaded | FaultKind::RateLimited), _) => Failure::Unhandled,
                 // Said of calls that wait, too, whose task there is already.
                 (Some(FaultKind::ShuttingDown), _) => Failure::Unknown,
                 (None, Some(status)) => Failure::of_status(status, self.retry_after_ms.is_some()),
@@ -282,12 +282,12 @@ impl From<CallError> for ClientError {
 /// Who may not call is told so by HTTP or by gRPC, whatever is said beside it.
 fn kind_of(fault: Box<PeerFault>) -> ClientErrorKind {
     match (fault.kind, fault.http, fault.status.as_deref()) {
-        (None, Some(401), _) | (None, None, Some("UNAUTHENTICATED")) => {
-            ClientErrorKind::Unauthorized
-        }
-        (None, Some(403), _) | (None, None, Some("PERMISSION_DENIED")) => {
-            ClientErrorKind::Forbidden
-        }
+        (Some(FaultKind::Unauthenticated), _, _)
+        | (None, Some(401), _)
+        | (None, None, Some("UNAUTHENTICATED")) => ClientErrorKind::Unauthorized,
+        (Some(FaultKind::PermissionDenied), _, _)
+        | (None, Some(403), _)
+        | (None, None, Some("PERMISSION_DENIED")) => ClientErrorKind::Forbidden,
         (Some(_) | None, _, _) => ClientErrorKind::Fault(fault),
     }
 }

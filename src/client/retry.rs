@@ -71,7 +71,9 @@ impl Failure {
                 CanonicalCode::InvalidArgument
                 | CanonicalCode::NotFound
                 | CanonicalCode::FailedPrecondition
-                | CanonicalCode::Internal,
+                | CanonicalCode::Internal
+                | CanonicalCode::Unauthenticated
+                | CanonicalCode::PermissionDenied,
             )
             | None => Failure::Lasting,
         }

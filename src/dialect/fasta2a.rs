@@ -179,7 +179,10 @@ fn write_fault(out: &mut Vec<u8>, fault: &Fault, _cx: &WriteCx<'_>) {
         | FaultKind::ExtensionSupportRequired
         | FaultKind::VersionNotSupported
         | FaultKind::Overloaded
-        | FaultKind::ShuttingDown => row.message,
+        | FaultKind::ShuttingDown
+        | FaultKind::Unauthenticated
+        | FaultKind::PermissionDenied
+        | FaultKind::RateLimited => row.message,
     };
     fault::detailed(out, row.code, message, fault);
 }

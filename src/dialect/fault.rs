@@ -48,10 +48,12 @@ fn details(out: &mut Vec<u8>, fault: &Fault) {
         out.extend_from_slice(b"\"}");
     }
     out.push(b'}');
-    if fault.kind == FaultKind::ShuttingDown {
+    if let Some(seconds) = fault.retry_after_s() {
         out.extend_from_slice(
-            b",{\"@type\":\"type.googleapis.com/google.rpc.RetryInfo\",\"retryDelay\":\"1s\"}",
+            b",{\"@type\":\"type.googleapis.com/google.rpc.RetryInfo\",\"retryDelay\":\"",
         );
+        push_i64(out, seconds.into());
+        out.extend_from_slice(b"s\"}");
     }
     if let Some(field) = fault.field {
         out.extend_from_slice(
@@ -100,7 +102,10 @@ pub(super) fn evo_ai(out: &mut Vec<u8>, fault: &Fault) {
         | FaultKind::ExtensionSupportRequired
         | FaultKind::VersionNotSupported
         | FaultKind::Overloaded
-        | FaultKind::ShuttingDown => (-32000, "Agent error"),
+        | FaultKind::ShuttingDown
+        | FaultKind::Unauthenticated
+        | FaultKind::PermissionDenied
+        | FaultKind::RateLimited => (-32000, "Agent error"),
     };
     detailed(out, code, message, fault);
 }

@@ -62,7 +62,9 @@ fn read<'p>(
 fn fault_http(fault: &Fault) -> u16 {
     match fault.kind {
         FaultKind::Internal | FaultKind::InvalidAgentResponse => 500,
-        FaultKind::Overloaded => 429,
+        FaultKind::Overloaded | FaultKind::RateLimited => 429,
+        FaultKind::Unauthenticated => 401,
+        FaultKind::PermissionDenied => 403,
         FaultKind::ShuttingDown => 503,
         FaultKind::Parse
         | FaultKind::InvalidRequest

@@ -225,8 +225,10 @@ impl Quirks {
     pub const NONE: Quirks = Quirks {
         accept_required: false,
         fault_http: |fault| match fault.kind {
-            FaultKind::Overloaded => 429,
+            FaultKind::Overloaded | FaultKind::RateLimited => 429,
             FaultKind::ShuttingDown => 503,
+            FaultKind::Unauthenticated => 401,
+            FaultKind::PermissionDenied => 403,
             _ => 200,
         },
         silent_notifications: false,

@@ -75,6 +75,9 @@ fn fault_http(fault: &Fault) -> u16 {
     match fault.kind {
         FaultKind::InvalidRequest => 400,
         FaultKind::MethodNotFound => 405,
+        FaultKind::Unauthenticated => 401,
+        FaultKind::PermissionDenied => 403,
+        FaultKind::RateLimited => 429,
         FaultKind::Parse
         | FaultKind::InvalidParams
         | FaultKind::Internal

@@ -38,10 +38,6 @@ impl fmt::Display for PeerFaultName {
     }
 }
 
-/// Two errors of 0.1 that no later generation has, and no kind of ours.
-const AUTHENTICATION: (i64, PeerFaultName) = (-32007, PeerFaultName("AuthenticationRequiredError"));
-const AUTHORIZATION: (i64, PeerFaultName) = (-32008, PeerFaultName("AuthorizationFailedError"));
-
 impl FaultKind {
     /// The name that the specification of A2A, or of JSON-RPC as A2A cites it, gives the error.
     pub const fn error_name(self) -> &'static str {
@@ -64,6 +60,9 @@ impl FaultKind {
             FaultKind::VersionNotSupported => "VersionNotSupportedError",
             FaultKind::Overloaded => "ResourceExhaustedError",
             FaultKind::ShuttingDown => "UnavailableError",
+            FaultKind::Unauthenticated => "AuthenticationRequiredError",
+            FaultKind::PermissionDenied => "AuthorizationFailedError",
+            FaultKind::RateLimited => "RateLimitExceededError",
         }
     }
 
@@ -98,10 +97,6 @@ impl PeerFault {
                 let row = kind.row();
                 Some(i64::from(if is_v01 { row.code_v01 } else { row.code }))
             });
-        } else if is_v01 {
-            let own = [AUTHENTICATION, AUTHORIZATION];
-            let own = own.into_iter().find(|(code, _)| Some(*code) == self.code);
-            self.name = own.map(|(_, name)| name);
         }
         self
     }
@@ -116,6 +111,8 @@ impl PeerFault {
             CanonicalCode::FailedPrecondition,
             CanonicalCode::Internal,
             CanonicalCode::Unavailable,
+            CanonicalCode::Unauthenticated,
+            CanonicalCode::PermissionDenied,
         ];
         all.into_iter().find(|code| code.name() == name)
     }
@@ -169,7 +166,8 @@ mod tests {
         assert_eq!(coded(-32009, true).kind, Some(FaultKind::TaskTerminal));
         assert_eq!(coded(-32009, false).kind, Some(FaultKind::VersionNotSupported));
         let (name, kind) = (coded(-32007, true).name, coded(-32007, true).kind);
-        assert_eq!((name.map(|name| name.0), kind), (Some("AuthenticationRequiredError"), None));
+        assert_eq!(name.map(|name| name.0), Some("AuthenticationRequiredError"));
+        assert_eq!(kind, Some(FaultKind::Unauthenticated));
         for unknown in [0, 1, -32000, -32099, i64::MIN] {
             assert_eq!(coded(unknown, false).kind, None, "{unknown}");
         }

@@ -49,6 +49,8 @@ pub enum Code {
     Internal = 13,
     /// Not now.
     Unavailable = 14,
+    /// Nobody is known to call.
+    Unauthenticated = 16,
 }
 
 /// How a call ended.
@@ -171,8 +173,10 @@ fn code_v1(kind: FaultKind) -> Code {
         | FaultKind::ExtendedAgentCardNotConfigured
         | FaultKind::ExtensionSupportRequired
         | FaultKind::VersionNotSupported => Code::FailedPrecondition,
-        FaultKind::Overloaded => Code::ResourceExhausted,
+        FaultKind::Overloaded | FaultKind::RateLimited => Code::ResourceExhausted,
         FaultKind::ShuttingDown => Code::Unavailable,
+        FaultKind::Unauthenticated => Code::Unauthenticated,
+        FaultKind::PermissionDenied => Code::PermissionDenied,
     }
 }
 
@@ -196,7 +200,10 @@ fn code_v03(kind: FaultKind) -> Code {
         | FaultKind::ExtendedAgentCardNotConfigured
         | FaultKind::ExtensionSupportRequired
         | FaultKind::Overloaded
-        | FaultKind::ShuttingDown => code_v1(kind),
+        | FaultKind::ShuttingDown
+        | FaultKind::Unauthenticated
+        | FaultKind::PermissionDenied
+        | FaultKind::RateLimited => code_v1(kind),
     }
 }
 
@@ -235,10 +242,10 @@ pub(super) fn details(out: &mut Vec<u8>, fault: &Fault) {
             writer.close(entry);
         }
     });
-    if fault.kind == FaultKind::ShuttingDown {
+    if let Some(seconds) = fault.retry_after_s() {
         detail(&mut writer, b"type.googleapis.com/google.rpc.RetryInfo", |writer| {
             let delay = writer.open(retry_info::RETRY_DELAY, 0);
-            writer.number(duration::SECONDS, 1);
+            writer.number(duration::SECONDS, seconds.into());
             writer.close(delay);
         });
     }

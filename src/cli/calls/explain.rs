@@ -170,8 +170,9 @@ fn named(kind: FaultKind) -> FailureCode {
         FaultKind::StreamingNotSupported | FaultKind::TaskTerminal => {
             named(FaultKind::UnsupportedOperation)
         }
-        FaultKind::Overloaded => FailureCode::Overloaded,
+        FaultKind::Overloaded | FaultKind::RateLimited => FailureCode::Overloaded,
         FaultKind::ShuttingDown => FailureCode::Unavailable,
+        FaultKind::Unauthenticated | FaultKind::PermissionDenied => FailureCode::AuthFailed,
         FaultKind::Parse
         | FaultKind::InvalidRequest
         | FaultKind::MethodNotFound
@@ -332,8 +333,12 @@ fn fault_hint(on: &Invocation<'_>, kind: Option<FaultKind>) -> Option<String> {
             | FaultKind::StreamingNotSupported
             | FaultKind::ExtendedAgentCardNotConfigured
             | FaultKind::Overloaded
+            | FaultKind::RateLimited
             | FaultKind::ShuttingDown,
         ) => None,
+        Some(FaultKind::Unauthenticated | FaultKind::PermissionDenied) => {
+            Some(credentials_hint(on))
+        }
         Some(
             FaultKind::Parse
             | FaultKind::InvalidRequest

@@ -1,0 +1,319 @@
+//! The gate of a server: who is known is let in at once, who is not is checked, and who is wrong too
+//! often is sent away.
+//!
+//! Law: a credential is remembered by a keyed hash of 128 bits and by nothing else. One that was
+//! right passes whatever its peer has done; one that is not known costs no check once its peer has
+//! failed [`FAILURES_MAX`] times in [`FAILURE_WINDOW_MS`].
+
+use std::{
+    hash::Hasher,
+    net::IpAddr,
+    sync::Arc,
+    task::{Poll, Waker},
+};
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use super::{
+    Admission, Authenticator, CredentialKind, CredentialSource, Presented, Refusal,
+    network::peer_bits, table::Table,
+};
+use crate::service::Now;
+
+/// How long a token counts as verified.
+const TOKEN_MS: u64 = 300_000;
+/// Wrong credentials of one peer, after which it is sent away.
+const FAILURES_MAX: u32 = 10;
+/// The time in which they are counted.
+const FAILURE_WINDOW_MS: u64 = 300_000;
+
+/// What a server asks of its callers, and whom it knows.
+pub struct Gate {
+    authenticator: Arc<dyn Authenticator>,
+    known: Table<Known>,
+    failures: Table<Failures>,
+    key: u128,
+}
+
+/// A credential that was right.
+struct Known {
+    admission: Arc<Admission>,
+    /// Until then it need not be checked again, in ms of the monotonic clock.
+    until_ms: u64,
+    used_ms: u64,
+}
+
+/// The wrong credentials of one peer.
+struct Failures {
+    count: u32,
+    since_ms: u64,
+}
+
+/// How a credential stands.
+enum Standing {
+    Good(Arc<Admission>),
+    /// It was right once.
+    Stale,
+    Unknown,
+}
+
+impl Gate {
+    /// A gate that remembers so many credentials, and as many peers; `secret` is nobody's else.
+    pub fn new(
+        authenticator: Arc<dyn Authenticator>,
+        credentials_max: usize,
+        secret: u128,
+    ) -> Gate {
+        let (known, failures) = (Table::new(credentials_max), Table::new(credentials_max));
+        Gate { authenticator, known, failures, key: secret }
+    }
+
+    /// Who makes a request; `None`: it shows no credential.
+    ///
+    /// # Errors
+    /// [`Refusal`], but never [`Refusal::Missing`].
+    pub fn admit(
+        &self,
+        source: &CredentialSource<'_>,
+        now: Now,
+        wake: &Waker,
+    ) -> Poll<Result<Option<Arc<Admission>>, Refusal>> {
+        let Some(presented) = self.authenticator.find(source) else { return Poll::Ready(Ok(None)) };
+        let hash = self.hash(&presented);
+        match self.standing(hash, now) {
+            Standing::Good(admission) => return Poll::Ready(Ok(Some(admission))),
+            Standing::Stale => {}
+            Standing::Unknown => {
+                if let Some(refusal) = self.sent_away(source.address, now) {
+                    return Poll::Ready(Err(refusal));
+                }
+            }
+        }
+        self.check(&presented, hash, source.address, now, wake)
+    }
+
+    /// The value of `WWW-Authenticate` for a refusal.
+    pub fn challenge(&self, refusal: &Refusal) -> String {
+        self.authenticator.challenge(refusal)
+    }
+
+    #[cold]
+    fn check(
+        &self,
+        presented: &Presented<'_>,
+        hash: u128,
+        address: Option<IpAddr>,
+        now: Now,
+        wake: &Waker,
+    ) -> Poll<Result<Option<Arc<Admission>>, Refusal>> {
+        let Poll::Ready(checked) = self.authenticator.check(presented, now, wake) else {
+            return Poll::Pending;
+        };
+        Poll::Ready(match checked {
+            Ok(admission) if admission.holds(now) => {
+                let admission = Arc::new(admission);
+                self.remember(presented.kind, hash, &admission, now);
+                Ok(Some(admission))
+            }
+            Ok(_) => {
+                Err(self.failed(hash, address, now, Refusal::Wrong("the credential has expired")))
+            }
+            Err(refusal @ Refusal::Wrong(_)) => Err(self.failed(hash, address, now, refusal)),
+            Err(refusal) => Err(refusal),
+        })
+    }
+
+    fn standing(&self, hash: u128, now: Now) -> Standing {
+        let look = |known: &mut Known| {
+            known.used_ms = now.mono_ms;
+            match now.mono_ms < known.until_ms && known.admission.holds(now) {
+                true => Standing::Good(Arc::clone(&known.admission)),
+                false => Standing::Stale,
+            }
+        };
+        self.known.look(hash, look).unwrap_or(Standing::Unknown)
+    }
+
+    fn remember(&self, kind: CredentialKind, hash: u128, admission: &Arc<Admission>, now: Now) {
+        let until_ms = match kind {
+            CredentialKind::Jwt => now.mono_ms.saturating_add(TOKEN_MS),
+            CredentialKind::ApiKey
+            | CredentialKind::Bearer
+            | CredentialKind::Certificate
+            | CredentialKind::Proxy => u64::MAX,
+        };
+        let make = || Known { admission: Arc::clone(admission), until_ms, used_ms: now.mono_ms };
+        // An entry of worth 0 is an empty place.
+        let worth = |known: &Known| known.used_ms.saturating_add(1);
+        self.known.change(hash, make, worth, |known| *known = make());
+    }
+
+    /// Whether the peer has failed too often.
+    fn sent_away(&self, address: Option<IpAddr>, now: Now) -> Option<Refusal> {
+        let retry = |failures: &mut Failures| {
+            let end_ms = failures.since_ms + FAILURE_WINDOW_MS;
+            let is_over = failures.count < FAILURES_MAX || now.mono_ms >= end_ms;
+            (!is_over).then(|| (end_ms - now.mono_ms).div_ceil(1000) as u32)
+        };
+        let retry_s = self.failures.look(self.peer(address?), retry).flatten()?;
+        Some(Refusal::TooMany { retry_s })
+    }
+
+    /// Counts a failure of a peer; a credential that is wrong now is known no longer.
+    fn failed(&self, hash: u128, address: Option<IpAddr>, now: Now, refusal: Refusal) -> Refusal {
+        self.known.remove(hash);
+        let Some(address) = address else { return refusal };
+        let make = || Failures { count: 0, since_ms: now.mono_ms };
+        let worth = |failures: &Failures| failures.since_ms.saturating_add(1);
+        self.failures.change(self.peer(address), make, worth, |failures| {
+            if now.mono_ms >= failures.since_ms + FAILURE_WINDOW_MS {
+                *failures = make();
+            }
+            failures.count = failures.count.saturating_add(1);
+        });
+        refusal
+    }
+
+    fn hash(&self, presented: &Presented<'_>) -> u128 {
+        let mut hasher = self.hasher();
+        hasher.write_u8(presented.kind as u8);
+        hasher.write(&presented.secret);
+        hasher.finish128().as_u128()
+    }
+
+    fn peer(&self, address: IpAddr) -> u128 {
+        let mut hasher = self.hasher();
+        hasher.write_u8(u8::MAX);
+        hasher.write_u128(peer_bits(address));
+        hasher.finish128().as_u128()
+    }
+
+    fn hasher(&self) -> SipHasher24 {
+        SipHasher24::new_with_keys(self.key as u64, (self.key >> 64) as u64)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::{
+        borrow::Cow,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+    use crate::auth::{Grant, Principal, PrincipalBuf, Scopes, TenantGrant};
+
+    /// Knows whoever says `right`, and counts how often it is asked.
+    #[derive(Default)]
+    struct One {
+        asked: AtomicUsize,
+        grant: Arc<Grant>,
+    }
+
+    impl Authenticator for One {
+        fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
+            let secret = Cow::Borrowed(source.authorization?);
+            Some(Presented { kind: CredentialKind::Jwt, secret })
+        }
+
+        fn check(
+            &self,
+            presented: &Presented<'_>,
+            _now: Now,
+            _wake: &Waker,
+        ) -> Poll<Result<Admission, Refusal>> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            if self.grant.is_withdrawn() || !presented.secret.starts_with(b"right") {
+                return Poll::Ready(Err(Refusal::Wrong("no")));
+            }
+            let principal = Arc::new(Principal::new(PrincipalBuf {
+                kind: presented.kind,
+                issuer: "i".to_owned(),
+                name: "n".to_owned(),
+                tenants: TenantGrant::None,
+                scopes: Scopes::default(),
+                quota: None,
+            }));
+            let grant = Arc::clone(&self.grant);
+            Poll::Ready(Ok(Admission { principal, expires_unix_ms: 10_000_000, grant }))
+        }
+
+        fn challenge(&self, _refusal: &Refusal) -> String {
+            String::new()
+        }
+    }
+
+    fn ask(
+        gate: &Gate,
+        secret: &str,
+        address: &str,
+        ms: u64,
+    ) -> Result<Option<Arc<Admission>>, Refusal> {
+        let (authorization, address) = (Some(secret.as_bytes()), address.parse().ok());
+        let source = CredentialSource { authorization, address, ..CredentialSource::default() };
+        match gate.admit(&source, Now { mono_ms: ms, unix_ms: ms }, Waker::noop()) {
+            Poll::Ready(admitted) => admitted,
+            Poll::Pending => panic!("it never waits"),
+        }
+    }
+
+    fn gate() -> (Gate, Arc<One>) {
+        let one = Arc::new(One::default());
+        (Gate::new(Arc::clone(&one) as Arc<dyn Authenticator>, 100, 7), one)
+    }
+
+    #[test]
+    fn a_token_is_checked_again_after_five_minutes_and_at_its_end() {
+        let (gate, one) = gate();
+        for (ms, asked) in [(0, 1), (1, 1), (TOKEN_MS - 1, 1), (TOKEN_MS, 2), (TOKEN_MS + 1, 2)] {
+            assert!(ask(&gate, "right", "192.0.2.1", ms).unwrap().is_some());
+            assert_eq!(one.asked.load(Ordering::Relaxed), asked, "{ms}");
+        }
+        let late = ask(&gate, "right", "192.0.2.1", 10_000_000);
+        assert!(matches!(late, Err(Refusal::Wrong(_))), "{late:?}");
+    }
+
+    #[test]
+    fn what_is_withdrawn_is_refused_at_once() {
+        let (gate, one) = gate();
+        assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
+        one.grant.withdraw();
+        assert!(matches!(ask(&gate, "right", "192.0.2.1", 1), Err(Refusal::Wrong(_))));
+    }
+
+    #[test]
+    fn a_peer_that_fails_too_often_is_sent_away_but_what_is_known_passes() {
+        let (gate, one) = gate();
+        assert!(ask(&gate, "right", "2001:db8::1", 0).is_ok());
+        for n in 0..FAILURES_MAX {
+            let wrong = ask(&gate, &format!("wrong {n}"), "2001:db8::2", 1_000);
+            assert!(matches!(wrong, Err(Refusal::Wrong(_))), "{n} {wrong:?}");
+        }
+        let asked = one.asked.load(Ordering::Relaxed);
+        // The same network of 64 bits is the same peer.
+        for secret in ["wrong", "right and new"] {
+            let refused = ask(&gate, secret, "2001:db8::3", 2_000);
+            assert_eq!(refused.unwrap_err(), Refusal::TooMany { retry_s: 299 }, "{secret}");
+        }
+        assert_eq!(one.asked.load(Ordering::Relaxed), asked);
+        assert!(ask(&gate, "right", "2001:db8::3", 2_000).is_ok());
+        assert!(matches!(ask(&gate, "wrong", "2001:db8:1::", 2_000), Err(Refusal::Wrong(_))));
+        // What was known has to be checked again, and passes.
+        assert!(ask(&gate, "right", "2001:db8::1", TOKEN_MS).is_ok());
+        let end_ms = 1_000 + FAILURE_WINDOW_MS;
+        assert!(ask(&gate, "right and new", "2001:db8::3", end_ms).is_ok());
+    }
+
+    #[test]
+    fn a_credential_that_was_right_and_is_wrong_now_is_unknown() {
+        let (gate, one) = gate();
+        assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
+        one.grant.withdraw();
+        for _ in 0..FAILURES_MAX {
+            assert!(matches!(ask(&gate, "right", "192.0.2.1", 1), Err(Refusal::Wrong(_))));
+        }
+        let refused = ask(&gate, "right", "192.0.2.1", 2).unwrap_err();
+        assert!(matches!(refused, Refusal::TooMany { .. }), "{refused:?}");
+    }
+}

@@ -1,0 +1,112 @@
+//! A table of a fixed size: what it has no room for takes the place of what is worth least.
+//!
+//! Law: a key is 128 bits that nobody outside can choose or guess, so its own bits say where it
+//! stands. Nothing is moved and nothing grows; who takes places pushes out no more than one entry
+//! each time.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Entries among which a new one chooses its place.
+const WAYS: usize = 8;
+/// Parts with a lock of their own.
+const PARTS: usize = 64;
+
+/// A table of at most so many entries as it was made for, rounded up to the next 512.
+pub(super) struct Table<V> {
+    parts: Box<[Mutex<Vec<Option<(u128, V)>>>]>,
+    sets: usize,
+}
+
+impl<V> Table<V> {
+    /// An empty table.
+    pub fn new(entries_max: usize) -> Table<V> {
+        let sets = entries_max.div_ceil(PARTS * WAYS).max(1);
+        let part = || Mutex::new((0..sets * WAYS).map(|_| None).collect());
+        Table { parts: (0..PARTS).map(|_| part()).collect(), sets }
+    }
+
+    /// What `look` says of the entry of a key.
+    pub fn look<R>(&self, key: u128, look: impl FnOnce(&mut V) -> R) -> Option<R> {
+        let (part, at) = self.place(key);
+        let mut part = lock(part);
+        let found = part[at..at + WAYS].iter_mut().flatten().find(|(known, _)| *known == key);
+        found.map(|(_, value)| look(value))
+    }
+
+    /// Removes the entry of a key.
+    pub fn remove(&self, key: u128) {
+        let (part, at) = self.place(key);
+        for way in &mut lock(part)[at..at + WAYS] {
+            if matches!(way, Some((known, _)) if *known == key) {
+                *way = None;
+            }
+        }
+    }
+
+    /// Lets `change` have the entry of a key; a key that has none gets that of `make`, in place of
+    /// the one of which `worth` says least.
+    pub fn change<R>(
+        &self,
+        key: u128,
+        make: impl FnOnce() -> V,
+        worth: impl Fn(&V) -> u64,
+        change: impl FnOnce(&mut V) -> R,
+    ) -> R {
+        let (part, at) = self.place(key);
+        let mut part = lock(part);
+        let set = &mut part[at..at + WAYS];
+        let known = set.iter().position(|way| matches!(way, Some((known, _)) if *known == key));
+        let way = known.unwrap_or_else(|| {
+            let worths = set.iter().map(|way| way.as_ref().map_or(0, |(_, value)| worth(value)));
+            worths.enumerate().min_by_key(|(_, worth)| *worth).map_or(0, |(way, _)| way)
+        });
+        if known.is_none() {
+            set[way] = None;
+        }
+        change(&mut set[way].get_or_insert_with(|| (key, make())).1)
+    }
+
+    fn place(&self, key: u128) -> (&Mutex<Vec<Option<(u128, V)>>>, usize) {
+        let part = (key as usize) % PARTS;
+        let set = (key >> 64) as usize % self.sets;
+        (&self.parts[part], set * WAYS)
+    }
+}
+
+/// An entry is whole before its lock is given back, whatever panicked meanwhile.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key as a hash would be.
+    fn key(number: u64) -> u128 {
+        u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+    }
+
+    #[test]
+    fn an_entry_is_found_until_one_of_more_worth_takes_its_place() {
+        let table = Table::new(512);
+        for number in 0..100_000 {
+            table.change(key(number), || number, |worth| *worth, |_| ());
+            assert_eq!(table.look(key(number), |value| *value), Some(number));
+        }
+        let kept = (0..100_000).filter(|n| table.look(key(*n), |_| ()).is_some());
+        let kept: Vec<u64> = kept.collect();
+        assert!(kept.len() <= 512 && kept.len() > 256, "{}", kept.len());
+        assert!(kept.iter().all(|number| *number > 90_000));
+    }
+
+    #[test]
+    fn a_known_key_keeps_its_entry() {
+        let table = Table::new(1);
+        for _ in 0..3 {
+            table.change(key(1), || 0, |worth| *worth, |value| *value += 1);
+        }
+        assert_eq!(table.look(key(1), |value| *value), Some(3));
+        assert_eq!(table.look(key(2), |value| *value), None);
+    }
+}
