@@ -276,6 +276,7 @@ impl Bare {
         let core = Core::new(&limits, vec![(Echo::profile(), Arc::new(Echo))], None, &start, None);
         let large = LargeBodies::new(&Limits::default());
         let config = ServerConfig {
+            access: Default::default(),
             streams: Permits::new(limits.streams_max, 1),
             waiting: Permits::new(limits.connections_max, 1),
             large,
@@ -330,6 +331,7 @@ impl Bare {
             source: RequestSource::Grpc(metadata),
             closes: false,
             extensions: None,
+            admission: None,
         };
         let handled = grpc::call(&mut cx, method, decode, &self.request);
         let Handled::Stream(mut stream) = handled else { panic!("no stream") };

@@ -230,6 +230,8 @@ limits! {
     tenants_max: usize = 100;
     /// Names of owners that have tasks, or calls of theirs.
     owners_max: usize = 10_000;
+    /// Credentials that were right and are remembered, and peers that have shown wrong ones.
+    credentials_max: usize = 16_384;
     /// Bytes of one task: a 4 MiB body twice, as history and artifact, and as much again.
     task_bytes_max: usize = 16 * 1024 * 1024;
     /// Messages kept in a task's history; the oldest leave first.

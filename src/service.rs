@@ -7,11 +7,11 @@ mod fields;
 mod joined;
 mod last_call;
 mod late;
+mod peer;
 pub mod principal;
 pub mod tap;
 
 use std::{
-    net::IpAddr,
     sync::{Arc, atomic::AtomicUsize},
     task::{Poll, Waker},
 };
@@ -30,6 +30,8 @@ pub use joined::JoinedCalls;
 pub(crate) use joined::{WantedBy, WatchedCall};
 pub use last_call::LastCall;
 pub use late::{CallLink, LateAnswer, LateCall};
+pub use peer::{AddressSource, Peer, Remote};
+pub use principal::Principal;
 
 /// The time, read once per turn of a worker's loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,20 +102,6 @@ impl Scope {
     }
 }
 
-/// What a connection's transport knows of it, before its other side has said anything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Peer<'a> {
-    /// True: the connection is encrypted, and URLs made for this peer begin with `https`.
-    pub is_secure: bool,
-    /// The name in the certificate that the peer has proved to own; `None`: it showed none.
-    pub identity: Option<&'a str>,
-    /// Our own address of the connection, by which the peer may call us; `None`: unknown.
-    pub local: Option<IpAddr>,
-    /// True: the connection came to a listener that this machine alone can reach, which answers to
-    /// known hosts and no others, see `docs/guide/proxy.md`.
-    pub is_loopback: bool,
-}
-
 /// Who calls whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
@@ -123,9 +111,11 @@ pub struct Caller<'a> {
     pub scope: Scope,
     /// The name of the space of tasks that the caller named, which is no agent's.
     pub tenant: Option<&'a str>,
-    /// The name of who owns the tasks that the call is about. No binding says it yet; a service
-    /// around others may.
+    /// The name of who owns the tasks that the call is about: that of the principal
+    /// ([`Principal::owner`]), or what a service around others says.
     pub owner: Option<&'a str>,
+    /// Who calls, where the server knows its callers ([`crate::auth`]); `None`: anybody.
+    pub principal: Option<&'a Arc<Principal>>,
     /// The worker that handles the call.
     pub worker: usize,
     /// Values of the extension headers, comma separated, as they came.

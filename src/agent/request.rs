@@ -1,11 +1,11 @@
 //! What is known of a request beside what it asks for: borrowed by whoever answers it at once,
 //! owned by what outlives it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     model::{JsonObject, JsonObjectBuf, Profile, TaskState},
-    service::{Caller, RequestFields, Scope},
+    service::{Caller, Principal, RequestFields, Scope},
 };
 
 /// The header fields that an agent is shown: those that its profile names.
@@ -51,6 +51,8 @@ pub struct RequestView<'a> {
     pub tenant: Option<&'a str>,
     /// The name of who owns the task, where somebody says it.
     pub owner: Option<&'a str>,
+    /// Who calls, where the server knows its callers: name, issuer, tenants and scopes.
+    pub principal: Option<&'a Arc<Principal>>,
 }
 
 impl<'a> RequestView<'a> {
@@ -61,15 +63,16 @@ impl<'a> RequestView<'a> {
         profile: &'a Profile,
         metadata: Option<JsonObject<'a>>,
     ) -> RequestView<'a> {
-        let Caller { scope, tenant, owner, worker: _, extensions, identity, fields } = *caller;
+        let Caller { scope, tenant, owner, extensions, identity, fields, principal, .. } = *caller;
         let headers = Headers { names: &profile.fields, fields };
-        RequestView { metadata, extensions, identity, headers, scope, tenant, owner }
+        RequestView { metadata, extensions, identity, headers, scope, tenant, owner, principal }
     }
 
     /// Nobody's request: of a task of this scope, with the names of its tenant and its owner.
     pub fn nobody(scope: Scope, [tenant, owner]: [Option<&'a str>; 2]) -> RequestView<'a> {
         let (metadata, extensions, identity, headers) = (None, None, None, Headers::default());
-        RequestView { metadata, extensions, identity, headers, scope, tenant, owner }
+        let principal = None;
+        RequestView { metadata, extensions, identity, headers, scope, tenant, owner, principal }
     }
 }
 
@@ -80,6 +83,7 @@ pub struct RequestInfo {
     scope: Scope,
     tenant: Option<Box<str>>,
     owner: Option<Box<str>>,
+    principal: Option<Arc<Principal>>,
     state: Option<TaskState>,
     identity: Option<Box<str>>,
     extensions: Option<Box<str>>,
@@ -94,6 +98,7 @@ impl RequestInfo {
             scope: request.scope,
             tenant: request.tenant.map(Into::into),
             owner: request.owner.map(Into::into),
+            principal: request.principal.cloned(),
             state,
             identity: request.identity.map(Into::into),
             extensions: request.extensions.map(Into::into),
@@ -115,6 +120,11 @@ impl RequestInfo {
     /// The name of who owns the task, where somebody says it.
     pub fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
+    }
+
+    /// Who calls, where the server knows its callers: name, issuer, tenants and scopes.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.principal.as_deref()
     }
 
     /// The state of the task before the message; `None` when the message starts a new one.

@@ -1,5 +1,5 @@
-//! The gate of a server: who is known is let in at once, who is not is checked, and who is wrong too
-//! often is sent away.
+//! The gate of a server: who is known is let in at once, who is not is checked, and who is wrong
+//! too often is sent away.
 //!
 //! Law: a credential is remembered by a keyed hash of 128 bits and by nothing else. One that was
 //! right passes whatever its peer has done; one that is not known costs no check once its peer has
@@ -15,8 +15,8 @@ use std::{
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use super::{
-    Admission, Authenticator, CredentialKind, CredentialSource, Presented, Refusal,
-    network::peer_bits, table::Table,
+    Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Presented, peer_bits,
+    table::FixedTable,
 };
 use crate::service::Now;
 
@@ -30,13 +30,13 @@ const FAILURE_WINDOW_MS: u64 = 300_000;
 /// What a server asks of its callers, and whom it knows.
 pub struct Gate {
     authenticator: Arc<dyn Authenticator>,
-    known: Table<Known>,
-    failures: Table<Failures>,
+    known: FixedTable<KnownCredential>,
+    failures: FixedTable<Failures>,
     key: u128,
 }
 
 /// A credential that was right.
-struct Known {
+struct KnownCredential {
     admission: Arc<Admission>,
     /// Until then it need not be checked again, in ms of the monotonic clock.
     until_ms: u64,
@@ -64,36 +64,37 @@ impl Gate {
         credentials_max: usize,
         secret: u128,
     ) -> Gate {
-        let (known, failures) = (Table::new(credentials_max), Table::new(credentials_max));
+        let (known, failures) =
+            (FixedTable::new(credentials_max), FixedTable::new(credentials_max));
         Gate { authenticator, known, failures, key: secret }
     }
 
     /// Who makes a request; `None`: it shows no credential.
     ///
     /// # Errors
-    /// [`Refusal`], but never [`Refusal::Missing`].
+    /// [`AuthRefusal`], but never [`AuthRefusal::Missing`].
     pub fn admit(
         &self,
         source: &CredentialSource<'_>,
         now: Now,
         wake: &Waker,
-    ) -> Poll<Result<Option<Arc<Admission>>, Refusal>> {
+    ) -> Poll<Result<Option<Arc<Admission>>, AuthRefusal>> {
         let Some(presented) = self.authenticator.find(source) else { return Poll::Ready(Ok(None)) };
         let hash = self.hash(&presented);
         match self.standing(hash, now) {
             Standing::Good(admission) => return Poll::Ready(Ok(Some(admission))),
             Standing::Stale => {}
             Standing::Unknown => {
-                if let Some(refusal) = self.sent_away(source.address, now) {
+                if let Some(refusal) = self.sent_away(source.address(), now) {
                     return Poll::Ready(Err(refusal));
                 }
             }
         }
-        self.check(&presented, hash, source.address, now, wake)
+        self.check(&presented, hash, source.address(), now, wake)
     }
 
     /// The value of `WWW-Authenticate` for a refusal.
-    pub fn challenge(&self, refusal: &Refusal) -> String {
+    pub fn challenge(&self, refusal: &AuthRefusal) -> String {
         self.authenticator.challenge(refusal)
     }
 
@@ -105,7 +106,7 @@ impl Gate {
         address: Option<IpAddr>,
         now: Now,
         wake: &Waker,
-    ) -> Poll<Result<Option<Arc<Admission>>, Refusal>> {
+    ) -> Poll<Result<Option<Arc<Admission>>, AuthRefusal>> {
         let Poll::Ready(checked) = self.authenticator.check(presented, now, wake) else {
             return Poll::Pending;
         };
@@ -115,16 +116,19 @@ impl Gate {
                 self.remember(presented.kind, hash, &admission, now);
                 Ok(Some(admission))
             }
-            Ok(_) => {
-                Err(self.failed(hash, address, now, Refusal::Wrong("the credential has expired")))
-            }
-            Err(refusal @ Refusal::Wrong(_)) => Err(self.failed(hash, address, now, refusal)),
+            Ok(_) => Err(self.failed(
+                hash,
+                address,
+                now,
+                AuthRefusal::Wrong("the credential has expired"),
+            )),
+            Err(refusal @ AuthRefusal::Wrong(_)) => Err(self.failed(hash, address, now, refusal)),
             Err(refusal) => Err(refusal),
         })
     }
 
     fn standing(&self, hash: u128, now: Now) -> Standing {
-        let look = |known: &mut Known| {
+        let look = |known: &mut KnownCredential| {
             known.used_ms = now.mono_ms;
             match now.mono_ms < known.until_ms && known.admission.holds(now) {
                 true => Standing::Good(Arc::clone(&known.admission)),
@@ -142,25 +146,32 @@ impl Gate {
             | CredentialKind::Certificate
             | CredentialKind::Proxy => u64::MAX,
         };
-        let make = || Known { admission: Arc::clone(admission), until_ms, used_ms: now.mono_ms };
+        let make =
+            || KnownCredential { admission: Arc::clone(admission), until_ms, used_ms: now.mono_ms };
         // An entry of worth 0 is an empty place.
-        let worth = |known: &Known| known.used_ms.saturating_add(1);
+        let worth = |known: &KnownCredential| known.used_ms.saturating_add(1);
         self.known.change(hash, make, worth, |known| *known = make());
     }
 
     /// Whether the peer has failed too often.
-    fn sent_away(&self, address: Option<IpAddr>, now: Now) -> Option<Refusal> {
+    fn sent_away(&self, address: Option<IpAddr>, now: Now) -> Option<AuthRefusal> {
         let retry = |failures: &mut Failures| {
             let end_ms = failures.since_ms + FAILURE_WINDOW_MS;
             let is_over = failures.count < FAILURES_MAX || now.mono_ms >= end_ms;
             (!is_over).then(|| (end_ms - now.mono_ms).div_ceil(1000) as u32)
         };
         let retry_s = self.failures.look(self.peer(address?), retry).flatten()?;
-        Some(Refusal::TooMany { retry_s })
+        Some(AuthRefusal::TooMany { retry_s })
     }
 
     /// Counts a failure of a peer; a credential that is wrong now is known no longer.
-    fn failed(&self, hash: u128, address: Option<IpAddr>, now: Now, refusal: Refusal) -> Refusal {
+    fn failed(
+        &self,
+        hash: u128,
+        address: Option<IpAddr>,
+        now: Now,
+        refusal: AuthRefusal,
+    ) -> AuthRefusal {
         self.known.remove(hash);
         let Some(address) = address else { return refusal };
         let make = || Failures { count: 0, since_ms: now.mono_ms };
@@ -202,7 +213,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::auth::{Grant, Principal, PrincipalBuf, Scopes, TenantGrant};
+    use crate::{
+        auth::{Grant, Principal, PrincipalBuf, ScopeSet, TenantGrant},
+        service::Remote,
+    };
 
     /// Knows whoever says `right`, and counts how often it is asked.
     #[derive(Default)]
@@ -222,24 +236,24 @@ mod tests {
             presented: &Presented<'_>,
             _now: Now,
             _wake: &Waker,
-        ) -> Poll<Result<Admission, Refusal>> {
+        ) -> Poll<Result<Admission, AuthRefusal>> {
             self.asked.fetch_add(1, Ordering::Relaxed);
             if self.grant.is_withdrawn() || !presented.secret.starts_with(b"right") {
-                return Poll::Ready(Err(Refusal::Wrong("no")));
+                return Poll::Ready(Err(AuthRefusal::Wrong("no")));
             }
             let principal = Arc::new(Principal::new(PrincipalBuf {
                 kind: presented.kind,
                 issuer: "i".to_owned(),
                 name: "n".to_owned(),
                 tenants: TenantGrant::None,
-                scopes: Scopes::default(),
+                scopes: ScopeSet::default(),
                 quota: None,
             }));
             let grant = Arc::clone(&self.grant);
             Poll::Ready(Ok(Admission { principal, expires_unix_ms: 10_000_000, grant }))
         }
 
-        fn challenge(&self, _refusal: &Refusal) -> String {
+        fn challenge(&self, _refusal: &AuthRefusal) -> String {
             String::new()
         }
     }
@@ -249,9 +263,10 @@ mod tests {
         secret: &str,
         address: &str,
         ms: u64,
-    ) -> Result<Option<Arc<Admission>>, Refusal> {
-        let (authorization, address) = (Some(secret.as_bytes()), address.parse().ok());
-        let source = CredentialSource { authorization, address, ..CredentialSource::default() };
+    ) -> Result<Option<Arc<Admission>>, AuthRefusal> {
+        let authorization = Some(secret.as_bytes());
+        let remote = Remote::Known(address.parse().unwrap());
+        let source = CredentialSource { authorization, remote, ..CredentialSource::default() };
         match gate.admit(&source, Now { mono_ms: ms, unix_ms: ms }, Waker::noop()) {
             Poll::Ready(admitted) => admitted,
             Poll::Pending => panic!("it never waits"),
@@ -271,7 +286,7 @@ mod tests {
             assert_eq!(one.asked.load(Ordering::Relaxed), asked, "{ms}");
         }
         let late = ask(&gate, "right", "192.0.2.1", 10_000_000);
-        assert!(matches!(late, Err(Refusal::Wrong(_))), "{late:?}");
+        assert!(matches!(late, Err(AuthRefusal::Wrong(_))), "{late:?}");
     }
 
     #[test]
@@ -279,7 +294,7 @@ mod tests {
         let (gate, one) = gate();
         assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
         one.grant.withdraw();
-        assert!(matches!(ask(&gate, "right", "192.0.2.1", 1), Err(Refusal::Wrong(_))));
+        assert!(matches!(ask(&gate, "right", "192.0.2.1", 1), Err(AuthRefusal::Wrong(_))));
     }
 
     #[test]
@@ -288,17 +303,17 @@ mod tests {
         assert!(ask(&gate, "right", "2001:db8::1", 0).is_ok());
         for n in 0..FAILURES_MAX {
             let wrong = ask(&gate, &format!("wrong {n}"), "2001:db8::2", 1_000);
-            assert!(matches!(wrong, Err(Refusal::Wrong(_))), "{n} {wrong:?}");
+            assert!(matches!(wrong, Err(AuthRefusal::Wrong(_))), "{n} {wrong:?}");
         }
         let asked = one.asked.load(Ordering::Relaxed);
         // The same network of 64 bits is the same peer.
         for secret in ["wrong", "right and new"] {
             let refused = ask(&gate, secret, "2001:db8::3", 2_000);
-            assert_eq!(refused.unwrap_err(), Refusal::TooMany { retry_s: 299 }, "{secret}");
+            assert_eq!(refused.unwrap_err(), AuthRefusal::TooMany { retry_s: 299 }, "{secret}");
         }
         assert_eq!(one.asked.load(Ordering::Relaxed), asked);
         assert!(ask(&gate, "right", "2001:db8::3", 2_000).is_ok());
-        assert!(matches!(ask(&gate, "wrong", "2001:db8:1::", 2_000), Err(Refusal::Wrong(_))));
+        assert!(matches!(ask(&gate, "wrong", "2001:db8:1::", 2_000), Err(AuthRefusal::Wrong(_))));
         // What was known has to be checked again, and passes.
         assert!(ask(&gate, "right", "2001:db8::1", TOKEN_MS).is_ok());
         let end_ms = 1_000 + FAILURE_WINDOW_MS;
@@ -311,9 +326,9 @@ mod tests {
         assert!(ask(&gate, "right", "192.0.2.1", 0).is_ok());
         one.grant.withdraw();
         for _ in 0..FAILURES_MAX {
-            assert!(matches!(ask(&gate, "right", "192.0.2.1", 1), Err(Refusal::Wrong(_))));
+            assert!(matches!(ask(&gate, "right", "192.0.2.1", 1), Err(AuthRefusal::Wrong(_))));
         }
         let refused = ask(&gate, "right", "192.0.2.1", 2).unwrap_err();
-        assert!(matches!(refused, Refusal::TooMany { .. }), "{refused:?}");
+        assert!(matches!(refused, AuthRefusal::TooMany { .. }), "{refused:?}");
     }
 }

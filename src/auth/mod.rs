@@ -18,13 +18,15 @@ use std::{
     task::{Poll, Waker},
 };
 
-use crate::service::{Now, RequestFields};
+use crate::service::{Now, Remote, RequestFields};
 
 pub(crate) use gate::Gate;
 pub use network::{Network, NoNetwork};
-pub(crate) use network::{origin_of, peer_bits};
+use network::{origin_of, peer_bits};
 
-pub use crate::service::principal::{CredentialKind, Principal, PrincipalBuf, Scopes, TenantGrant};
+pub use crate::service::principal::{
+    CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant,
+};
 
 /// What a request shows of who makes it, before any of it is believed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,12 +35,29 @@ pub struct CredentialSource<'a> {
     pub authorization: Option<&'a [u8]>,
     /// The value of `X-API-Key`, as it came.
     pub api_key: Option<&'a [u8]>,
+    /// A bearer token that stands elsewhere: a page in a browser opens a WebSocket with one among
+    /// the subprotocols.
+    pub bearer: Option<&'a [u8]>,
     /// Its header fields.
     pub fields: RequestFields<'a>,
     /// The name in the client's verified certificate.
     pub identity: Option<&'a str>,
-    /// The address of the other side of the connection; `None`: unknown.
-    pub address: Option<IpAddr>,
+    /// The address of the other side of the connection.
+    pub remote: Remote<'a>,
+    /// Hops that say the address of their client in `X-Forwarded-For`.
+    pub trusted_proxies: &'a [Network],
+}
+
+impl CredentialSource<'_> {
+    /// The address that the request came from: behind trusted hops the one that they forward.
+    pub fn address(&self) -> Option<IpAddr> {
+        let connection = self.remote.address()?;
+        if self.trusted_proxies.is_empty() {
+            return Some(connection);
+        }
+        let forwarded = self.fields.value("X-Forwarded-For").unwrap_or_default();
+        Some(origin_of(connection, forwarded.split(','), self.trusted_proxies))
+    }
 }
 
 /// The credential of a request that counts: the first that it shows, in the order bearer token, API
@@ -82,6 +101,11 @@ pub struct Admission {
 }
 
 impl Admission {
+    /// When the credential ends, in ms of the monotonic clock.
+    pub fn expires_mono_ms(&self, now: Now) -> u64 {
+        now.mono_ms.saturating_add(self.expires_unix_ms.saturating_sub(now.unix_ms))
+    }
+
     /// Whether it holds now.
     pub fn holds(&self, now: Now) -> bool {
         now.unix_ms < self.expires_unix_ms && !self.grant.is_withdrawn()
@@ -90,7 +114,7 @@ impl Admission {
 
 /// Why a request is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AuthRefusal {
     /// It shows no credential: 401.
     Missing,
     /// The credential is wrong, for this reason, which says nothing of any secret: 401.
@@ -116,15 +140,15 @@ pub trait Authenticator: Send + Sync {
     /// grant is withdrawn or, where the kind is [`CredentialKind::Jwt`], five minutes have passed.
     ///
     /// # Errors
-    /// [`Refusal::Wrong`] and [`Refusal::Unavailable`].
+    /// [`AuthRefusal::Wrong`] and [`AuthRefusal::Unavailable`].
     fn check(
         &self,
         presented: &Presented<'_>,
         now: Now,
         wake: &Waker,
-    ) -> Poll<Result<Admission, Refusal>>;
+    ) -> Poll<Result<Admission, AuthRefusal>>;
 
     /// The challenges of a 401: the value of `WWW-Authenticate` (RFC 9110 §11.6.1), which names
     /// each kind that is asked for, and for a refused bearer token why (RFC 6750 §3).
-    fn challenge(&self, refusal: &Refusal) -> String;
+    fn challenge(&self, refusal: &AuthRefusal) -> String;
 }

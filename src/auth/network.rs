@@ -98,10 +98,14 @@ fn hop_address(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
     }
-    if let Ok(socket) = text.parse::<std::net::SocketAddr>() {
-        return Some(socket.ip());
+    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if let Some(rest) = text.strip_prefix('[') {
+        let (address, behind) = rest.split_once(']')?;
+        let is_whole = behind.is_empty() || behind.strip_prefix(':').is_some_and(is_port);
+        return address.parse().ok().map(IpAddr::V6).filter(|_| is_whole);
     }
-    text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+    let (address, port) = text.split_once(':')?;
+    address.parse().ok().map(IpAddr::V4).filter(|_| is_port(port))
 }
 
 fn bits(address: IpAddr) -> u128 {

@@ -11,18 +11,21 @@ const WAYS: usize = 8;
 /// Parts with a lock of their own.
 const PARTS: usize = 64;
 
+/// The places of one part.
+type Ways<V> = Vec<Option<(u128, V)>>;
+
 /// A table of at most so many entries as it was made for, rounded up to the next 512.
-pub(super) struct Table<V> {
-    parts: Box<[Mutex<Vec<Option<(u128, V)>>>]>,
+pub(super) struct FixedTable<V> {
+    parts: Box<[Mutex<Ways<V>>]>,
     sets: usize,
 }
 
-impl<V> Table<V> {
+impl<V> FixedTable<V> {
     /// An empty table.
-    pub fn new(entries_max: usize) -> Table<V> {
+    pub fn new(entries_max: usize) -> FixedTable<V> {
         let sets = entries_max.div_ceil(PARTS * WAYS).max(1);
         let part = || Mutex::new((0..sets * WAYS).map(|_| None).collect());
-        Table { parts: (0..PARTS).map(|_| part()).collect(), sets }
+        FixedTable { parts: (0..PARTS).map(|_| part()).collect(), sets }
     }
 
     /// What `look` says of the entry of a key.
@@ -66,7 +69,7 @@ impl<V> Table<V> {
         change(&mut set[way].get_or_insert_with(|| (key, make())).1)
     }
 
-    fn place(&self, key: u128) -> (&Mutex<Vec<Option<(u128, V)>>>, usize) {
+    fn place(&self, key: u128) -> (&Mutex<Ways<V>>, usize) {
         let part = (key as usize) % PARTS;
         let set = (key >> 64) as usize % self.sets;
         (&self.parts[part], set * WAYS)
@@ -89,7 +92,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_found_until_one_of_more_worth_takes_its_place() {
-        let table = Table::new(512);
+        let table = FixedTable::new(512);
         for number in 0..100_000 {
             table.change(key(number), || number, |worth| *worth, |_| ());
             assert_eq!(table.look(key(number), |value| *value), Some(number));
@@ -102,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_known_key_keeps_its_entry() {
-        let table = Table::new(1);
+        let table = FixedTable::new(1);
         for _ in 0..3 {
             table.change(key(1), || 0, |worth| *worth, |value| *value += 1);
         }

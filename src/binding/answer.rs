@@ -239,7 +239,8 @@ impl<'x> ResponseWriter<'x> {
             grpc::refuse(self, &status);
             return;
         }
-        let fields = FieldLinesBuf::of(&[retry_after(status), *format.fields]);
+        let retry = retry_after(status, fault.retry_s);
+        let fields = FieldLinesBuf::of(&[retry.get(), *format.fields]);
         self.begin(status, format.media, fields.get(), Content::Whole);
         format.push_fault(self.out, fault);
         self.finish();

@@ -8,6 +8,7 @@ use std::{borrow::Cow, cell::Cell, task::Waker};
 use crate::{
     binding::{
         CallScratch, Endpoint, Handled, RequestSource, ServerConfig,
+        admission::Admitted,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         cards, extensions,
         origin::Origin,
@@ -53,6 +54,8 @@ pub struct CallContext<'x> {
     pub closes: bool,
     /// The extensions that it asks for, comma separated.
     pub extensions: Option<Cow<'x, str>>,
+    /// Who makes the request; `None`: anybody.
+    pub admission: Admitted,
 }
 
 /// What a call says that its answer is written with.
@@ -203,6 +206,10 @@ impl<'x> CallContext<'x> {
         if self.agent != self.endpoint.agent {
             self.name_extensions();
         }
+        if let Err(fault) = self.authorize(format.write.op) {
+            self.writer.refuse(format, &fault);
+            return Handled::Answered;
+        }
         if format.is_streaming() {
             return self.open_stream(call, format);
         }
@@ -232,11 +239,13 @@ impl<'x> CallContext<'x> {
             Opened::Answered => Handled::Answered,
             Opened::Stream(cursor, made) => {
                 let (at, fields) = ((cursor, made), &mut writer.fields);
-                Handled::Stream(Box::new(EventStream::new(format, at, now_ms, permit, fields)))
+                let stream = EventStream::new(format, at, now_ms, permit, fields);
+                Handled::Stream(Box::new(stream.admitted(self.admission.clone(), self.now)))
             }
             Opened::Waits(wait) => {
                 let (calls, fields) = (vec![PendingCall::new(wait, format)], self.take_fields());
-                Handled::Pending(Box::new(PendingResponse::new(calls, None, fields, permit)))
+                let pending = PendingResponse::new(calls, None, fields, permit);
+                Handled::Pending(Box::new(pending.admitted(self.admission.clone())))
             }
         }
     }
@@ -266,6 +275,7 @@ impl<'x> CallContext<'x> {
         call: &Call<'_>,
         format: &AnswerFormat<'_>,
     ) -> Result<Option<PendingCall>, Fault> {
+        self.authorize(format.write.op)?;
         if let Call::ExtendedCard = call {
             let card = self.extended_card(format)?;
             format.push_bytes(self.writer.out, &card);
@@ -289,8 +299,8 @@ impl<'x> CallContext<'x> {
     /// Makes a call of which nobody wants to know what became of it (JSON-RPC 2.0 §4.1): an answer
     /// is not even written, since a batch could ask for far more than it may be given. One that
     /// would only show something is not made.
-    pub fn call_silently(&mut self, call: &Call<'_>) {
-        if !call.only_shows() {
+    pub fn call_silently(&mut self, op: Op, call: &Call<'_>) {
+        if !call.only_shows() && self.authorize(op).is_ok() {
             let (service, mut cx, _) = self.split();
             let _ = service.call(&mut cx, *call, &mut |_| ()).map(Outcome::finish);
         }
@@ -311,7 +321,8 @@ impl<'x> CallContext<'x> {
         match self.config.waiting.permit(self.scratch.worker) {
             Some(permit) => {
                 let fields = self.take_fields();
-                Handled::Pending(Box::new(PendingResponse::new(calls, batch, fields, permit)))
+                let pending = PendingResponse::new(calls, batch, fields, permit);
+                Handled::Pending(Box::new(pending.admitted(self.admission.clone())))
             }
             None => {
                 self.writer.refuse(format, &Fault::at_limit("connections_max"));
@@ -334,10 +345,12 @@ impl<'x> CallContext<'x> {
     fn split(&mut self) -> (&'x dyn Service, CallCx<'_>, &mut ResponseWriter<'x>) {
         self.scratch.note_call(self.agent, self.now);
         let CallScratch { worker, events, entropy, tenant, .. } = &mut *self.scratch;
+        let principal = self.admission.as_ref().map(|admission| &admission.principal);
         let caller = Caller {
             scope: Scope::of(self.agent),
             tenant: Some(&**tenant).filter(|tenant| !tenant.is_empty()),
-            owner: None,
+            owner: principal.map(|principal| principal.owner()),
+            principal,
             worker: *worker,
             extensions: self.extensions.as_deref(),
             identity: self.peer.identity,

@@ -3,7 +3,9 @@
 use std::sync::{Arc, atomic::AtomicUsize};
 
 use crate::{
-    binding::{cards::CardTimes, hosts::Hosts, interfaces::Interface, tenant::Tenants},
+    binding::{
+        admission::Access, cards::CardTimes, hosts::Hosts, interfaces::Interface, tenant::Tenants,
+    },
     dialect::{self, Dialect, card::CardForm},
     http,
     limits::Limits,
@@ -26,6 +28,8 @@ pub struct MountedEndpoint {
 pub struct ServerConfig {
     /// All limits.
     pub limits: Limits,
+    /// Who may call.
+    pub access: Access,
     /// Mounts beside the standard ones; an earlier one wins.
     pub mounts: Vec<MountedEndpoint>,
     /// Which names tenants may have.
@@ -46,7 +50,7 @@ pub struct ServerConfig {
     pub strict_version: bool,
     /// True: a message without `messageId` is refused, as the specification would have it.
     pub strict: bool,
-    /// True: the extended card is served and announced.
+    /// True: the extended card is served and announced: always where callers are known.
     pub extended_card: bool,
     /// Origins whose pages may open WebSockets, beside our own; `*` stands for all of them.
     pub ws_origins: Vec<String>,

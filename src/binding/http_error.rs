@@ -5,7 +5,11 @@
 //! of their dialect instead.
 
 use crate::{
-    binding::{answer::ResponseWriter, responder::Content},
+    binding::{
+        answer::ResponseWriter,
+        responder::{Content, retry_after},
+    },
+    fault::Fault,
     http::{FieldLines, media},
     json::write::push_string,
     rpc,
@@ -21,13 +25,14 @@ pub fn not_allowed(writer: &mut ResponseWriter<'_>, allow: FieldLines<'_>) {
     write(writer, 405, "the method is not allowed here", allow);
 }
 
+/// Answers a request that is refused for what it shows, not for its path.
+pub fn refuse(writer: &mut ResponseWriter<'_>, fault: &Fault) {
+    let status = fault.kind.row().status.http();
+    write(writer, status, fault.message(), retry_after(status, fault.retry_s).get());
+}
+
 /// Writes an error with fields of its own.
-pub fn write(
-    writer: &mut ResponseWriter<'_>,
-    status: u16,
-    detail: &'static str,
-    fields: FieldLines<'_>,
-) {
+pub fn write(writer: &mut ResponseWriter<'_>, status: u16, detail: &str, fields: FieldLines<'_>) {
     writer.begin(status, media::JSON, fields, Content::Whole);
     let out = &mut *writer.out;
     rpc::open_error(out, rpc::NULL_ID);

@@ -5,6 +5,7 @@
 //! [`responder::Responder`]. What an answer that has to wait leaves behind is a [`PendingResponse`]
 //! or an [`EventStream`].
 
+pub mod admission;
 pub mod answer;
 pub mod call;
 pub mod cards;

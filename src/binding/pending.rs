@@ -5,6 +5,7 @@ use std::task::{Poll, Waker};
 use crate::{
     binding::{
         Handled,
+        admission::Admitted,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         kept_format::KeptFormat,
         responder::Content,
@@ -53,6 +54,8 @@ pub struct PendingResponse {
     fields: FieldLinesBuf,
     /// The place among the pending calls, or among the streams for a call that asked for one.
     permit: Option<Permit>,
+    /// Who has made the request.
+    admission: Admitted,
 }
 
 impl PendingResponse {
@@ -63,7 +66,14 @@ impl PendingResponse {
         fields: FieldLinesBuf,
         permit: Permit,
     ) -> PendingResponse {
-        PendingResponse { calls, batch, fields, permit: Some(permit) }
+        PendingResponse { calls, batch, fields, permit: Some(permit), admission: None }
+    }
+
+    /// The same, made by whom.
+    #[must_use]
+    pub fn admitted(mut self, admission: Admitted) -> PendingResponse {
+        self.admission = admission;
+        self
     }
 
     /// Bytes behind pointers: the calls that wait, and the answers of a batch so far.
@@ -131,6 +141,7 @@ impl PendingResponse {
                     let Some(permit) = self.permit.take() else { return Poll::Pending };
                     let (at, fields) = ((cursor, made), &mut writer.fields);
                     let stream = EventStream::new(&format, at, now.mono_ms, permit, fields);
+                    let stream = stream.admitted(self.admission.take(), now);
                     return Poll::Ready(Handled::Stream(Box::new(stream)));
                 }
             }

@@ -10,7 +10,9 @@ use std::borrow::Cow;
 
 use crate::{
     binding::response_parts::ResponseParts,
-    http::{FieldLines, Head, Method, ReadyResponse, Version, field_lines, response},
+    http::{
+        FieldLines, FieldLinesBuf, Head, Method, ReadyResponse, Version, field_lines, response,
+    },
     sse,
     ws::{self, OpCode},
 };
@@ -128,9 +130,18 @@ pub const RETRY_AFTER: FieldLines<'static> = field_lines!("Retry-After": "1");
 pub const STREAM_FIELDS: FieldLines<'static> =
     field_lines!("Cache-Control": "no-cache", "X-Accel-Buffering": "no");
 
-/// When to come back, said beside the statuses of a server that is full or ends (RFC 9110 §10.2.3).
-pub fn retry_after(status: u16) -> FieldLines<'static> {
-    if matches!(status, 429 | 503) { RETRY_AFTER } else { FieldLines::NONE }
+/// When to come back, in seconds where that is known, said beside the statuses of a server that is
+/// full or ends, or of a caller that has taken its share (RFC 9110 §10.2.3).
+pub fn retry_after(status: u16, known_s: Option<u32>) -> FieldLinesBuf {
+    match known_s {
+        _ if !matches!(status, 429 | 503) => FieldLinesBuf::default(),
+        None => RETRY_AFTER.into(),
+        Some(seconds) => {
+            let mut fields = FieldLinesBuf::default();
+            fields.push("Retry-After", &seconds.to_string());
+            fields
+        }
+    }
 }
 
 /// Responses of HTTP/1.1, and of HTTP/1.0.

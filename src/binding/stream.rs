@@ -4,29 +4,36 @@
 //! from the task into the output; all that is ready leaves in one piece, and what does not fit
 //! under the high-water mark waits in the task, not in memory of the stream.
 
-use std::{ops::Range, task::Waker};
+mod items;
+
+use std::task::Waker;
 
 use crate::{
     binding::{
+        admission::Admitted,
         answer::{AnswerFormat, ResponseWriter},
-        envelope::Envelope,
         grpc::{Code, Status, count::EventCount},
         kept_format::KeptFormat,
         responder::Responder,
     },
-    dialect::{Encode, EncodeText},
+    dialect::Encode,
     fault::{Fault, FaultKind},
     http::FieldLinesBuf,
-    json::write::push_u64,
-    model::{Generation, RawText, TaskEvent},
+    model::Generation,
     permits::Permit,
-    service::{Cursor, Each, Follow, Service, StreamResponse},
+    service::{Cursor, Each, Follow, Now, Service},
     sse,
-    ws::{self, OpCode},
 };
+
+use items::{number, push_fault, push_item, push_last, push_message};
+
+pub(super) use items::{push_only_fault, push_only_item};
 
 /// What a subscriber hears when the server ends before its task.
 const SUBSCRIBE_AGAIN: &str = "the server is shutting down; subscribe again to go on";
+
+/// What a subscriber hears whose credential has ended before its stream.
+const EXPIRED: &str = "the credential has ended; subscribe again with another to go on";
 
 /// How the events of a stream travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +63,10 @@ pub struct EventStream {
     count: Option<Box<EventCount>>,
     /// The place among the open streams.
     _permit: Permit,
+    /// Who has opened it.
+    admission: Admitted,
+    /// When the credential ends by which it was opened, in ms of the monotonic clock.
+    pub expires_ms: u64,
 }
 
 impl EventStream {
@@ -74,7 +85,44 @@ impl EventStream {
             EventFraming::Grpc => Some(Box::new(EventCount::new(&cursor, std::mem::take(fields)))),
         };
         let (format, wrote_ms) = (format.keep(), now_ms);
-        EventStream { cursor, format, encode, wrote_ms, count, _permit: permit }
+        let (admission, expires_ms) = (None, u64::MAX);
+        EventStream {
+            cursor,
+            format,
+            encode,
+            wrote_ms,
+            count,
+            _permit: permit,
+            admission,
+            expires_ms,
+        }
+    }
+
+    /// The same, opened by whom.
+    #[must_use]
+    pub fn admitted(mut self, admission: Admitted, now: Now) -> EventStream {
+        self.expires_ms = admission.as_ref().map_or(u64::MAX, |by| by.expires_mono_ms(now));
+        self.admission = admission;
+        self
+    }
+
+    /// Whether the credential still holds by which it was opened.
+    pub fn is_admitted(&self, now: Now) -> bool {
+        self.admission.as_ref().is_none_or(|admission| admission.holds(now))
+    }
+
+    /// Ends the stream before its task does, because its credential has ended: as a connection that
+    /// is cut would, so that the client comes back, with a credential that holds.
+    pub fn expire(&self, writer: &mut ResponseWriter<'_>) {
+        let fault = Fault::because(FaultKind::Unauthenticated, EXPIRED);
+        let format = AnswerFormat { encode: self.encode, ..self.format.get() };
+        if self.count.as_ref().is_some_and(|count| count.has_no_head()) {
+            return writer.refuse(&format, &fault);
+        }
+        if let Some(status) = format.status(Err(&fault)) {
+            writer.trailers(status.fields());
+        }
+        writer.finish();
     }
 
     /// Writes what is ready, at most until `out` holds `high_water` bytes.
@@ -195,199 +243,4 @@ fn poll_counted(
     writer.trailers(end.fields());
     writer.finish();
     if is_behind { Follow::Gone } else { follow }
-}
-
-/// Writes a stream that consists of one error: an ordinary event, since it is what was asked for.
-pub(super) fn push_only_fault(out: &mut Vec<u8>, format: &AnswerFormat<'_>, fault: &Fault) {
-    let frame = sse::begin(out, None);
-    format.push_fault(out, fault);
-    sse::finish(out, frame);
-}
-
-/// Writes a stream that consists of one item.
-pub(super) fn push_only_item(
-    out: &mut Vec<u8>,
-    format: &AnswerFormat<'_>,
-    item: &StreamResponse<'_>,
-) {
-    push_item(out, format, item, &mut None);
-    push_last(out, format);
-}
-
-/// Writes one item in its envelope alone, if `write` has a form for it.
-#[inline(always)]
-fn push_message(
-    out: &mut Vec<u8>,
-    envelope: Envelope<'_>,
-    write: impl FnOnce(&mut Vec<u8>) -> bool,
-) {
-    let start = out.len();
-    envelope.open_result(out);
-    match write(out) {
-        true => envelope.close(out, start),
-        false => out.truncate(start),
-    }
-}
-
-/// The number of an item in its task, if it has one.
-#[inline(always)]
-fn number(item: &StreamResponse<'_>) -> Option<u64> {
-    match item {
-        StreamResponse::Snapshot(view) => Some(view.seq()),
-        StreamResponse::Event { seq, .. } => Some(*seq),
-        StreamResponse::Message { .. } => None,
-    }
-}
-
-/// Where the output of one poll has the beginning of the newest piece of text, which the next one
-/// repeats if it is of the same artifact.
-struct TextHead {
-    /// From the envelope to the text.
-    at: Range<usize>,
-    artifact_id: Range<usize>,
-}
-
-/// Writes one item, if the dialect has a form for it.
-#[inline(always)]
-fn push_item(
-    out: &mut Vec<u8>,
-    format: &AnswerFormat<'_>,
-    item: &StreamResponse<'_>,
-    text_head: &mut Option<TextHead>,
-) {
-    let (number, start) = (number(item), out.len());
-    let AnswerFormat { envelope, encode, .. } = *format;
-    match format.events {
-        EventFraming::Grpc => {
-            push_message(out, envelope, |out| (encode.event)(out, item, &format.write));
-        }
-        EventFraming::Sse => {
-            let frame = sse::begin(out, number);
-            match push_result(out, format, item, text_head) {
-                Pushed::Nothing => sse::cancel(out, frame),
-                Pushed::Text => {
-                    envelope.close(out, start);
-                    // Raw text has no control characters.
-                    sse::finish_line(out, frame);
-                }
-                Pushed::Json => {
-                    envelope.close(out, start);
-                    sse::finish(out, frame);
-                }
-            }
-        }
-        EventFraming::Messages { event_ids } => {
-            let frame = ws::begin(out);
-            if let Pushed::Nothing = push_result(out, format, item, text_head) {
-                return ws::cancel(out, frame);
-            }
-            if let Some(number) = number.filter(|_| event_ids) {
-                out.extend_from_slice(b",\"eventId\":");
-                push_u64(out, number);
-            }
-            envelope.close(out, start);
-            if !ws::finish(out, frame, OpCode::Text) {
-                // What was to be repeated is not where it was.
-                *text_head = None;
-            }
-        }
-    }
-}
-
-/// What was written of an item.
-enum Pushed {
-    /// The dialect has nothing to say about it.
-    Nothing,
-    /// A piece of text.
-    Text,
-    /// Anything else.
-    Json,
-}
-
-/// Opens the envelope and writes an item into it.
-#[inline(always)]
-fn push_result(
-    out: &mut Vec<u8>,
-    format: &AnswerFormat<'_>,
-    item: &StreamResponse<'_>,
-    text_head: &mut Option<TextHead>,
-) -> Pushed {
-    if let StreamResponse::Event { event, task_id, context_id, .. } = item
-        && let TaskEvent::Artifact { artifact, append, last_chunk, metadata: None } = *event
-        && let Some(encode) = &format.encode.text
-        && let Some((id, text)) = artifact.as_text()
-    {
-        let at = out.len();
-        match text_head {
-            Some(before) if out[before.artifact_id.clone()] == *id.raw() => {
-                let by = at - before.at.start;
-                out.extend_from_within(before.at.clone());
-                before.at = at..out.len();
-                before.artifact_id = before.artifact_id.start + by..before.artifact_id.end + by;
-            }
-            _ => {
-                *text_head = Some(push_text_head(out, format, encode, (*task_id, *context_id), id))
-            }
-        }
-        out.extend_from_slice(text.raw());
-        out.extend_from_slice(encode.tail(append, last_chunk));
-        return Pushed::Text;
-    }
-    format.envelope.open_result(out);
-    match (format.encode.event)(out, item, &format.write) {
-        true => Pushed::Json,
-        false => Pushed::Nothing,
-    }
-}
-
-#[inline(never)]
-fn push_text_head(
-    out: &mut Vec<u8>,
-    format: &AnswerFormat<'_>,
-    encode: &EncodeText,
-    (task_id, context_id): (RawText<'_>, RawText<'_>),
-    artifact_id: RawText<'_>,
-) -> TextHead {
-    let start = out.len();
-    format.envelope.open_result(out);
-    (encode.head)(out, task_id, context_id);
-    let id = out.len();
-    out.extend_from_slice(artifact_id.raw());
-    let artifact_id = id..out.len();
-    out.extend_from_slice(encode.between);
-    TextHead { at: start..out.len(), artifact_id }
-}
-
-/// Writes the error that ends a stream: an `event: error` frame, or a message.
-fn push_fault(out: &mut Vec<u8>, format: &AnswerFormat<'_>, fault: &Fault) {
-    match format.events {
-        EventFraming::Sse => {
-            let frame = sse::error_event(out, None);
-            format.push_fault(out, fault);
-            sse::finish(out, frame);
-        }
-        EventFraming::Messages { .. } => {
-            let frame = ws::begin(out);
-            format.push_fault(out, fault);
-            ws::finish(out, frame, OpCode::Text);
-        }
-        // It is in the trailers.
-        EventFraming::Grpc => {}
-    }
-}
-
-/// Writes what comes behind the last event of a stream that is complete: on a WebSocket a result
-/// that says so (docs/dialects.md, a2a_rust).
-fn push_last(out: &mut Vec<u8>, format: &AnswerFormat<'_>) {
-    match format.events {
-        EventFraming::Sse | EventFraming::Grpc => {}
-        EventFraming::Messages { .. } => {
-            let frame = ws::begin(out);
-            let start = out.len();
-            format.envelope.open_result(out);
-            out.extend_from_slice(b"{\"status\":\"stream_complete\"}");
-            format.envelope.close(out, start);
-            ws::finish(out, frame, OpCode::Text);
-        }
-    }
 }

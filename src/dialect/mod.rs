@@ -150,6 +150,17 @@ impl Dialect {
     }
 }
 
+impl Dialect {
+    /// The writers of a fault of which no method is known, but the version that was asked for.
+    pub fn fault_encode_of(&self, asked: Option<&[u8]>) -> &'static Encode {
+        let asked = asked.and_then(|asked| str::from_utf8(asked).ok());
+        let generation = asked.and_then(|asked| version::generation(asked.trim()));
+        let mut methods = self.methods.iter();
+        let of_it = methods.find(|method| Some(method.generation()) == generation);
+        of_it.map_or_else(|| self.fault_encode(b""), |method| &method.wire.encode)
+    }
+}
+
 /// One row of a method table; `D` is what its params are read by.
 #[derive(Clone, Copy)]
 pub struct Method<D: 'static = Decode> {

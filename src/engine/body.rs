@@ -6,6 +6,7 @@ use super::{
     request,
 };
 use crate::{
+    binding::admission::{Admitted, ENDED},
     engine::Next,
     http::{Chunked, HeadLayout, response},
     json::Source,
@@ -21,6 +22,8 @@ pub(super) struct Chunks {
     eaten: u64,
     /// True: all of it has come, and waits until it is parsed.
     is_whole: bool,
+    /// Who makes the request.
+    admission: Admitted,
 }
 
 impl Chunks {
@@ -48,9 +51,9 @@ impl Conn {
         cx: &mut Cx<'_>,
         rest: &[u8],
         layout: &HeadLayout,
-        end: request::BodyEnd,
+        (end, continued): (request::BodyEnd, bool),
         eof: bool,
-        continued: bool,
+        admission: Admitted,
     ) -> Step {
         let head_len = layout.head_len();
         if layout.head(rest).expect_continue() && !continued && rest.len() == head_len {
@@ -70,7 +73,7 @@ impl Conn {
                 let (head, layout, body) = (rest[..head_len].to_vec(), *layout, Vec::new());
                 self.seen = 0;
                 let (eaten, is_whole) = (0, false);
-                let chunks = Chunks { head, layout, body, decoder, eaten, is_whole };
+                let chunks = Chunks { head, layout, body, decoder, eaten, is_whole, admission };
                 self.state = State::Chunks(Box::new(chunks));
                 Step::Ate(head_len)
             }
@@ -114,7 +117,11 @@ impl Conn {
             return Step::Wait;
         };
         let (head, body) = (chunks.layout.head(&chunks.head), Source::from(&chunks.body));
-        self.respond(cx, lease, &head, body);
+        // It may have been on its way for long.
+        if chunks.admission.as_ref().is_some_and(|admission| !admission.holds(cx.now)) {
+            return self.refuse_caller(cx, &head, &ENDED);
+        }
+        self.respond(cx, lease, (&head, body), chunks.admission);
         Step::Ate(ate)
     }
 }

@@ -4,7 +4,9 @@
 //! how much is missing is remembered (chunked bodies are eaten as they come). Output above the
 //! high-water mark stops input. After a framing error nothing is parsed again.
 
+mod admitting;
 mod large;
+mod pending;
 mod preface;
 mod streaming;
 
@@ -15,6 +17,7 @@ use std::task::{Poll, Waker};
 use crate::{
     binding::{
         EventStream, Handled, PendingResponse,
+        admission::ADMISSION_MS_MAX,
         answer::ResponseWriter,
         hosts, http_error,
         large::{LARGE_BODY_BYTES, Ticket},
@@ -86,6 +89,8 @@ pub(super) enum State {
     Reading { scanned: u32, need: u32, continued: bool },
     /// In the middle of a chunked body.
     Chunks(Box<Chunks>),
+    /// Who makes a request is not known yet, since then; nothing of it is consumed.
+    Admitting { since_ms: u64 },
     /// An answer waits for its task.
     Pending(Box<PendingResponse>),
     /// A stream is open.
@@ -159,7 +164,11 @@ impl Conn {
         let mut progress = loop {
             let rest = input.behind(consumed);
             let step = match &mut self.state {
-                State::Reading { .. } => self.reading(cx, rest, eof),
+                State::Reading { .. } => self.reading(cx, rest, eof, None),
+                State::Admitting { since_ms } => {
+                    let since_ms = *since_ms;
+                    self.admitting(cx, rest, eof, since_ms)
+                }
                 State::Chunks(_) => self.chunks(cx, rest.bytes(), eof),
                 State::Pending(_) => self.pending(cx, eof),
                 State::Streaming(_) => self.streaming(cx, eof),
@@ -204,7 +213,10 @@ impl Conn {
     /// Bytes of buffers that the connection holds beside the caller's.
     pub fn held_bytes(&self) -> usize {
         match &self.state {
-            State::Reading { .. } | State::Streaming(_) | State::Closed => 0,
+            State::Reading { .. }
+            | State::Admitting { .. }
+            | State::Streaming(_)
+            | State::Closed => 0,
             State::Chunks(chunks) => chunks.held_bytes(),
             State::Pending(pending) => pending.held_bytes(),
             State::Upgraded(socket) => socket.held_bytes(),
@@ -223,10 +235,11 @@ impl Conn {
                 (Some(self.since_ms + span), *need as usize, room)
             }
             State::Chunks(_) => (Some(self.since_ms + limits.body_idle_ms), 0, room),
+            State::Admitting { since_ms } => (Some(since_ms + ADMISSION_MS_MAX), 0, false),
             State::Pending(_) => (None, 0, left < limits.head_bytes_max),
             State::Streaming(stream) => {
                 let next = stream.wrote_ms + limits.sse_keep_alive_ms;
-                (Some(next), 0, left < limits.head_bytes_max)
+                (Some(next.min(stream.expires_ms)), 0, left < limits.head_bytes_max)
             }
             State::Upgraded(socket) => (Some(socket.deadline_ms(limits)), 0, room),
             State::Closed => (None, 0, true),
@@ -236,9 +249,15 @@ impl Conn {
         Progress { consumed, need, deadline_ms, read, next: Next::Open, record: 0 }
     }
 
-    /// Looks for a whole request.
-    #[inline(always)] // Its one caller passes on what it says.
-    fn reading(&mut self, cx: &mut Cx<'_>, rest: Source<'_>, eof: bool) -> Step {
+    /// Looks for a whole request, which has waited since `asked_ms` until it is known who makes it.
+    #[inline(always)] // Its callers pass on what it says.
+    fn reading(
+        &mut self,
+        cx: &mut Cx<'_>,
+        rest: Source<'_>,
+        eof: bool,
+        asked_ms: Option<u64>,
+    ) -> Step {
         let State::Reading { scanned, need, continued } = self.state else { return Step::Wait };
         if cx.out.len() + cx.unsent > cx.engine.limits().output_bytes_max {
             return Step::Full;
@@ -272,24 +291,33 @@ impl Conn {
             let head_only = head.method() == Method::Head;
             return self.refuse(cx, hosts::MISDIRECTED, hosts::REFUSAL, head_only);
         }
+        let asking = request::asking(cx.engine, cx.peer, false);
+        let admission = match asking.admit(&head, cx.now, cx.wake) {
+            Poll::Ready(Ok(admission)) => admission,
+            refused => {
+                let layout = *layout;
+                return self.not_admitted(cx, &layout.head(rest.bytes()), refused, asked_ms);
+            }
+        };
         let head_len = layout.head_len();
         let end = request::body_end(&head, head_len);
         let total = match end {
             request::BodyEnd::At(total) if total <= seen => total,
             end => {
                 let layout = *layout;
-                return self.begin_body(cx, rest.bytes(), &layout, end, eof, continued);
+                let at = (end, continued);
+                return self.begin_body(cx, rest.bytes(), &layout, at, eof, admission);
             }
         };
         if total - head_len > LARGE_BODY_BYTES {
             let layout = *layout;
-            return self.large(cx, rest, &layout, total);
+            return self.large(cx, rest, &layout, total, admission);
         }
         let (head, body) = rest.split(head_len, total - head_len);
         let head = layout.head(head);
         let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
         let turn = (cx.now, cx.wake, cx.peer);
-        let answered = request::handle(tools, turn, &head, body);
+        let answered = request::handle(tools, turn, &head, body, admission);
         self.answered(cx, answered);
         Step::Ate(total)
     }
@@ -341,27 +369,6 @@ impl Conn {
             Handled::Pending(pending) => State::Pending(pending),
             Handled::Stream(stream) => State::Streaming(stream),
         };
-    }
-
-    fn pending(&mut self, cx: &mut Cx<'_>, eof: bool) -> Step {
-        let State::Pending(pending) = &mut self.state else { return Step::Wait };
-        self.kept.closes |= cx.engine.is_draining();
-        let http = Http1::resume(self.kept, cx.worker.scratch.date.at(cx.now));
-        let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
-        let mut polled = pending.poll(cx.engine.service(), (cx.now, cx.wake), &mut writer);
-        if polled.is_pending() && cx.engine.is_cut() {
-            pending.cut(&mut writer);
-            polled = Poll::Ready(Handled::Answered);
-        }
-        let (kept, record) = (writer.responder.kept(), writer.record);
-        cx.worker.shows(record);
-        let Poll::Ready(handled) = polled else {
-            // A caller that left would hold its place until the task ends. One that only ended its
-            // side looks the same; nginx, too, takes it for gone (499).
-            return if eof { Step::Over(Next::Abort) } else { Step::Wait };
-        };
-        self.set_state(cx, handled, kept);
-        Step::Ate(0)
     }
 
     pub(super) fn reject(&mut self, cx: &mut Cx<'_>, reject: Reject) -> Step {

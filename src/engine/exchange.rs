@@ -4,26 +4,26 @@
 //! limits as on a connection of HTTP/1.1. What a [`ResponseSink`] is given is final, and durable if
 //! the server has a [`Tap`](crate::service::tap::Tap). A body is handled when all of it is there.
 
+mod admission;
 mod body;
+mod delivery;
 
 use std::task::Poll;
 
 use crate::{
+    auth::AuthRefusal,
     binding::{
         EventStream, Handled, PendingResponse,
+        admission::{ADMISSION_MS_MAX, Admitted},
         answer::ResponseWriter,
         grpc::{self, Status},
-        hosts, http_error,
+        hosts,
         large::{LARGE_BODY_BYTES, Lease, Lent, Ticket},
         responder::Transport,
         response_parts::{HeadParts, ResponseParts},
     },
-    engine::{
-        Cx,
-        following::{Followed, follow},
-        request,
-    },
-    http::{Field, FieldLines, FieldLinesBuf, Head, HeadBuf, PartsReject, RequestParts},
+    engine::{Cx, request},
+    http::{Field, FieldLines, Head, HeadBuf, PartsReject, RequestParts},
     json::Source,
     limits::Limits,
     service::{Now, tap::DurableWait},
@@ -73,10 +73,12 @@ pub struct Exchange {
 }
 
 enum ExchangeState {
-    /// The body is to come.
-    Body { head: HeadBuf, is_whole: bool },
+    /// The body is to come; `caller`: who makes the request, once that is known.
+    Body { head: HeadBuf, is_whole: bool, caller: Option<Admitted> },
     /// The request is refused.
     Refused(u16, &'static str),
+    /// The request is not let in.
+    NotAdmitted(HeadBuf, AuthRefusal),
     /// The answer waits for its task.
     Pending(Box<PendingResponse>),
     /// A stream is open.
@@ -111,14 +113,14 @@ impl Exchange {
             Ok(head) if !head.knows_hosts() && !hosts::are_served(config, peer, &head.head()) => {
                 ExchangeState::Refused(hosts::MISDIRECTED, hosts::REFUSAL)
             }
-            Ok(head) => ExchangeState::Body { head, is_whole: !has_body },
+            Ok(head) => ExchangeState::Body { head, is_whole: !has_body, caller: None },
         };
         let since_ms = cx.now.mono_ms;
         let timeout_ms = match &state {
             ExchangeState::Body { head, .. } if is_grpc => grpc::timeout_ms(&head.head()),
             _ => None,
         };
-        Exchange {
+        let mut exchange = Exchange {
             state,
             parts: ResponseParts::new(is_head, takes_trailers),
             is_grpc,
@@ -131,7 +133,9 @@ impl Exchange {
             held: Vec::new(),
             record: None,
             wait: DurableWait::default(),
-        }
+        };
+        exchange.admit(cx);
+        exchange
     }
 
     /// True: it is a call of gRPC whose head is in order.
@@ -162,21 +166,29 @@ impl Exchange {
     fn own_deadline_ms(&self, limits: &Limits) -> Option<u64> {
         match &self.state {
             _ if self.record.is_some() => None,
+            ExchangeState::Body { caller: None, .. } => Some(self.since_ms + ADMISSION_MS_MAX),
             ExchangeState::Body { is_whole: false, .. } => {
                 Some(self.since_ms + limits.body_idle_ms)
             }
-            ExchangeState::Streaming(stream) => Some(stream.wrote_ms + limits.sse_keep_alive_ms),
-            ExchangeState::Body { .. } | ExchangeState::Refused(..) | ExchangeState::Pending(_) => {
-                None
+            ExchangeState::Streaming(stream) => {
+                let next = stream.wrote_ms + limits.sse_keep_alive_ms;
+                Some(next.min(stream.expires_ms))
             }
-            ExchangeState::Written | ExchangeState::Done => None,
+            ExchangeState::Body { .. }
+            | ExchangeState::Refused(..)
+            | ExchangeState::NotAdmitted(..)
+            | ExchangeState::Pending(_)
+            | ExchangeState::Written
+            | ExchangeState::Done => None,
         }
     }
 
     /// Bytes of buffers that it holds.
     pub fn held_bytes(&self) -> usize {
         let state = match &self.state {
-            ExchangeState::Body { head, .. } => head.held_bytes(),
+            ExchangeState::Body { head, .. } | ExchangeState::NotAdmitted(head, _) => {
+                head.held_bytes()
+            }
             ExchangeState::Pending(pending) => pending.held_bytes(),
             ExchangeState::Streaming(stream) => stream.held_bytes(),
             ExchangeState::Refused(..) | ExchangeState::Written | ExchangeState::Done => 0,
@@ -268,6 +280,12 @@ impl Exchange {
             match &mut self.state {
                 // What is not begun by then need not be.
                 ExchangeState::Body { .. } if is_late => {}
+                ExchangeState::Body { caller: None, .. } => {
+                    if !self.admit(cx) {
+                        return record;
+                    }
+                    continue;
+                }
                 ExchangeState::Body { is_whole: false, .. } => {
                     if self.body_stalls(cx) {
                         self.state = ExchangeState::Refused(408, "the body took too long");
@@ -286,13 +304,10 @@ impl Exchange {
                     record = self.handle(cx, &body, lease);
                     continue;
                 }
+                ExchangeState::NotAdmitted(..) => self.refuse_caller(cx),
                 ExchangeState::Refused(status, why) => {
-                    let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
-                    match self.is_grpc {
-                        true => _ = grpc::refuse(&mut writer, &Status::of_http(*status, why)),
-                        false => http_error::answer(&mut writer, *status, why),
-                    }
-                    self.state = ExchangeState::Written;
+                    let (status, why) = (*status, *why);
+                    self.refuse_request(cx, status, why);
                 }
                 ExchangeState::Pending(pending) => {
                     let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
@@ -311,21 +326,7 @@ impl Exchange {
                         Poll::Pending => {}
                     }
                 }
-                ExchangeState::Streaming(stream) => {
-                    let room = cx.engine.limits().output_bytes_max.saturating_sub(cx.unsent);
-                    if room > 0 {
-                        let mut writer =
-                            ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
-                        let turn = (cx.engine, cx.now, cx.wake);
-                        let followed = follow(stream, turn, &mut writer, room);
-                        record = writer.record.max(record);
-                        match followed {
-                            Followed::Full => cx.wake.wake_by_ref(),
-                            Followed::Waits => {}
-                            Followed::Ended | Followed::Cut => self.state = ExchangeState::Written,
-                        }
-                    }
-                }
+                ExchangeState::Streaming(_) => record = self.follow_stream(cx).max(record),
                 ExchangeState::Written | ExchangeState::Done => {}
             }
             return record;
@@ -335,14 +336,16 @@ impl Exchange {
     /// Handles a request that is whole, and says which record its answer shows.
     fn handle(&mut self, cx: &mut Cx<'_>, body: &[u8], lease: Option<Box<Lease>>) -> u64 {
         let state = std::mem::replace(&mut self.state, ExchangeState::Written);
-        let ExchangeState::Body { head: filed, .. } = state else {
+        let ExchangeState::Body { head: filed, caller, .. } = state else {
             self.state = state;
             return 0;
         };
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
         let (tools, turn) = ((cx.engine, &mut *lent, &mut *cx.out), (cx.now, cx.wake, cx.peer));
         let (head, body) = (filed.head(), Source::from(body));
-        let (handled, record) = request::handle_parts(tools, turn, &head, body, &mut self.parts);
+        let admission = caller.flatten();
+        let parts = &mut self.parts;
+        let (handled, record) = request::handle_parts(tools, turn, &head, body, parts, admission);
         drop(lent);
         cx.worker.heads.reuse(filed);
         self.set_state(handled);
@@ -355,40 +358,5 @@ impl Exchange {
             Handled::Pending(pending) => ExchangeState::Pending(pending),
             Handled::Stream(stream) => ExchangeState::Streaming(stream),
         };
-    }
-
-    /// Holds back what was written if it shows a record, which it does with a tap alone.
-    fn note_record(&mut self, cx: &mut Cx<'_>, record: u64) {
-        if record > 0 && (!cx.out.is_empty() || self.parts.has_news()) {
-            self.held = std::mem::take(cx.out);
-            self.record = Some(record);
-        }
-    }
-
-    /// True: nothing is held back any more.
-    fn is_durable(&mut self, cx: &mut Cx<'_>) -> bool {
-        let (Some(record), Some(tap)) = (self.record, &cx.engine.tap) else { return true };
-        if !self.wait.is_durable(&**tap, record, cx.wake) {
-            return false;
-        }
-        self.record = None;
-        *cx.out = std::mem::take(&mut self.held);
-        true
-    }
-
-    /// Gives everything to the sink.
-    fn deliver(&mut self, out: &mut Vec<u8>, sink: &mut dyn ResponseSink) {
-        if let Some(head) = self.parts.take_head() {
-            self.has_begun = true;
-            sink.head(&head);
-        }
-        if !out.is_empty() {
-            sink.content(out);
-            out.clear();
-        }
-        if let ExchangeState::Written = self.state {
-            self.state = ExchangeState::Done;
-            sink.end(self.parts.end().map_or(FieldLines::NONE, FieldLinesBuf::get));
-        }
     }
 }

@@ -17,7 +17,7 @@ pub(super) enum Followed {
     Waits,
     /// It wrote the end of the stream.
     Ended,
-    /// It wrote the end, because the server ends.
+    /// It wrote the end, because the server ends, or the credential of its client has.
     Cut,
 }
 
@@ -29,6 +29,10 @@ pub(super) fn follow(
     writer: &mut ResponseWriter<'_>,
     room: usize,
 ) -> Followed {
+    if !stream.is_admitted(now) {
+        stream.expire(writer);
+        return Followed::Cut;
+    }
     let before = writer.out.len();
     let follow = stream.poll(engine.service(), wake, writer, room);
     if writer.out.len() > before {

@@ -4,8 +4,10 @@
 use std::task::Waker;
 
 use crate::{
+    auth::AuthRefusal,
     binding::{
         self, CallContext, CallScratch, Endpoint, Handled, RequestSource, Scratch,
+        admission::{self, AdmissionCx, Admitted},
         answer::ResponseWriter,
         responder::{Http1, Http1Kept, Transport},
         response_parts::ResponseParts,
@@ -71,12 +73,13 @@ pub(super) fn handle<'x>(
     (now, wake, peer): (Now, &'x Waker, Peer<'x>),
     head: &'x Head<'x>,
     body: Source<'_>,
+    admission: Admitted,
 ) -> Http1Handled {
     let closes = !head.keep_alive() || engine.is_draining();
     let Scratch { decode, call, date, .. } = scratch;
     let responder = Transport::Http1(Http1::new(head, closes, date.at(now)));
     let writer = ResponseWriter::new(out, responder);
-    let mut cx = context((engine, call, writer), (now, wake, peer), head, closes);
+    let mut cx = context((engine, call, writer), (now, wake, peer), head, closes, admission);
     let mut session = None;
     let handled = binding::http::handle(&mut cx, head, decode, body, Some(&mut session));
     let (kept, record) = (cx.writer.responder.kept(), cx.writer.record);
@@ -90,11 +93,42 @@ pub(super) fn handle_parts<'x>(
     head: &'x Head<'x>,
     body: Source<'_>,
     parts: &'x mut ResponseParts,
+    admission: Admitted,
 ) -> (Handled, u64) {
     let Scratch { decode, call, .. } = scratch;
     let writer = ResponseWriter::new(out, Transport::Parts(parts));
-    let mut cx = context((engine, call, writer), (now, wake, peer), head, engine.is_draining());
+    let closes = engine.is_draining();
+    let mut cx = context((engine, call, writer), (now, wake, peer), head, closes, admission);
     (binding::http::handle(&mut cx, head, decode, body, None), cx.writer.record)
+}
+
+/// Answers a request that is not let in.
+#[cold]
+pub(super) fn refuse<'x>(
+    (engine, scratch, out): (&'x Engine, &'x mut Scratch, &'x mut Vec<u8>),
+    (now, wake, peer): (Now, &'x Waker, Peer<'x>),
+    head: &'x Head<'x>,
+    parts: Option<&'x mut ResponseParts>,
+    refusal: &AuthRefusal,
+) {
+    let Scratch { call, date, .. } = scratch;
+    let responder = match parts {
+        Some(parts) => Transport::Parts(parts),
+        None => Transport::Http1(Http1::new(head, true, date.at(now))),
+    };
+    let writer = ResponseWriter::new(out, responder);
+    let mut cx = context((engine, call, writer), (now, wake, peer), head, true, None);
+    admission::refuse(&mut cx, head, refusal);
+}
+
+/// What a request is asked with that may be let in.
+#[inline(always)]
+pub(super) fn asking<'x>(
+    engine: &'x Engine,
+    peer: Peer<'x>,
+    takes_trailers: bool,
+) -> AdmissionCx<'x> {
+    AdmissionCx { config: &engine.config, service: engine.service(), peer, takes_trailers }
 }
 
 #[inline(always)]
@@ -103,6 +137,7 @@ fn context<'x>(
     (now, wake, peer): (Now, &'x Waker, Peer<'x>),
     head: &'x Head<'x>,
     closes: bool,
+    admission: Admitted,
 ) -> CallContext<'x> {
     CallContext {
         service: engine.service(),
@@ -119,5 +154,6 @@ fn context<'x>(
         source: RequestSource::Http(head),
         closes,
         extensions: None,
+        admission,
     }
 }

@@ -11,8 +11,10 @@ use std::{
 
 use crate::{
     agent::Agent,
+    auth::{Authenticator, Gate, Network},
     binding::{
         Endpoint, LargeBodies, ServerConfig,
+        admission::Access,
         cards::CardTimes,
         config,
         hosts::{self, Hosts},
@@ -54,6 +56,15 @@ pub struct Setup {
     pub tap: Option<Arc<dyn Tap>>,
     /// Dialects at paths of their own.
     pub mounts: Vec<Mount>,
+    /// Who knows callers: then every operation needs one, but those of agents whose profile says
+    /// `anonymous`. `None`: anybody may call.
+    pub authenticator: Option<Arc<dyn Authenticator>>,
+    /// True: each operation asks its caller for its scope, `a2a:read`, `a2a:send` or `a2a:cancel`
+    /// ([`ScopeSet`](crate::auth::ScopeSet)). What agents ask for is in their profiles.
+    pub asks_scopes: bool,
+    /// Hops that say the address of their client in `X-Forwarded-For`: what is counted by address
+    /// is counted by that one.
+    pub trusted_proxies: Vec<Network>,
     /// Which names a `tenant` may have that are no agent's: each is a space of tasks of its own.
     pub tenants: Tenants,
     /// The form of the public cards.
@@ -75,8 +86,8 @@ pub struct Setup {
     /// the version header, as with `strict_version`, and a message needs its id (§5.7). Platforms'
     /// dialects stay as lenient as they are.
     pub strict: bool,
-    /// Serve the extended card, to everybody: A2A 1.0 §13.3 has it only for clients that are known,
-    /// and nobody is asked yet.
+    /// Serve the extended card, to everybody. With an authenticator it is served anyway, to callers
+    /// that are known (A2A 1.0 §13.3).
     pub extended_card: bool,
     /// Origins whose pages may open WebSockets, beside those of the server's own host and of
     /// `public_url`: as browsers send them (`https://app.example`), or `*` for all of them.
@@ -95,6 +106,9 @@ impl Default for Setup {
             node: None,
             tap: None,
             mounts: Vec::new(),
+            authenticator: None,
+            asks_scopes: false,
+            trusted_proxies: Vec::new(),
             tenants: Tenants::default(),
             card: CardForm::Hybrid,
             interfaces: Interface::defaults(),
@@ -206,8 +220,17 @@ impl Setup {
         let large = LargeBodies::new(&self.limits);
         let streams = Permits::new(self.limits.streams_max, start.workers);
         let waiting = Permits::new(self.limits.connections_max, start.workers);
+        let knows_callers = self.authenticator.is_some();
+        let credentials_max = self.limits.credentials_max;
+        let gate = |by| Gate::new(by, credentials_max, start.secret);
+        let access = Access {
+            gate: self.authenticator.map(gate),
+            asks_scopes: self.asks_scopes,
+            trusted_proxies: self.trusted_proxies,
+        };
         let config = ServerConfig {
             limits: self.limits,
+            access,
             mounts,
             tenants: self.tenants,
             card: self.card,
@@ -218,7 +241,7 @@ impl Setup {
             trust_forwarded: self.trust_forwarded,
             strict_version: self.strict_version || self.strict,
             strict: self.strict,
-            extended_card: self.extended_card,
+            extended_card: self.extended_card || knows_callers,
             ws_origins: self.ws_origins,
             #[cfg(feature = "test-echo")]
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),

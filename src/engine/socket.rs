@@ -35,6 +35,8 @@ pub(super) struct Socket {
     whole: Option<(OpCode, Vec<u8>)>,
     /// Its place among those that wait.
     ticket: Option<Box<Ticket>>,
+    /// When the credential ends by which it was opened.
+    expires_ms: u64,
 }
 
 /// A stretch of time in which a message must move on: by bytes of its own, whatever else comes.
@@ -50,6 +52,7 @@ impl Socket {
     pub(super) fn new(session: Session, now: Now) -> Socket {
         Socket {
             reader: Reader::default(),
+            expires_ms: session.expires_ms(now),
             session,
             heard_ms: now.mono_ms,
             pinged_ms: None,
@@ -67,6 +70,10 @@ impl Socket {
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>, input: &[u8], eof: bool) -> Step {
         if input.len() != self.left {
             (self.heard_ms, self.pinged_ms) = (cx.now.mono_ms, None);
+        }
+        if !self.session.is_admitted(cx.now) {
+            ws::close(cx.out, Some(code::UNAUTHORIZED), "the credential has ended");
+            return Step::Over(Next::Close);
         }
         let room = cx.engine.limits().output_bytes_max.saturating_sub(cx.unsent);
         if self.session.in_flight() > 0 {
@@ -96,6 +103,7 @@ impl Socket {
     /// When something is due that no input and no waker brings.
     pub(super) fn deadline_ms(&self, limits: &Limits) -> u64 {
         let ping_ms = self.pinged_ms.unwrap_or(self.heard_ms) + limits.ws_ping_ms;
+        let ping_ms = ping_ms.min(self.expires_ms);
         match self.window {
             Some(window) => ping_ms.min(window.since_ms + limits.body_idle_ms),
             None => ping_ms,

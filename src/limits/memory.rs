@@ -61,6 +61,9 @@ pub(crate) const DEFERRED_CALL_BYTES: u64 = 1024;
 const SPACE_BYTES: u64 = 3 * 1024;
 /// Memory of a name of 128 bytes, its number and its share of a tree.
 const NAME_BYTES: u64 = 256;
+/// Memory of a credential that is remembered: its place, its admission, and a principal with a
+/// name, tenants and scopes of some words; and the place of a peer.
+const CREDENTIAL_BYTES: u64 = 1024;
 /// Names of each kind that a worker knows.
 const KNOWN_NAMES: u64 = 256;
 
@@ -103,6 +106,10 @@ impl Limits {
                 "tenants and owners: names and indexes (tenants_max, owners_max)",
                 self.spaces_bytes(workers),
             ),
+            (
+                "callers: credentials and peers (credentials_max)",
+                times(self.credentials_max, CREDENTIAL_BYTES),
+            ),
             ("agents to be called again (tasks_max)", times(self.tasks_max, RESUME_TIMER_BYTES)),
             (
                 "calls that wait for their agents (deferred_calls_max)",
@@ -142,13 +149,12 @@ impl Limits {
         tasks.saturating_mul(each).saturating_add(fixed)
     }
 
-    /// Names, and lists of each tenant in each shard in which it has tasks, which is one of each
-    /// group. No binding lets peers name owners; who has a service of its own that does may need as
-    /// much for each.
+    /// Names, and lists of each tenant and each owner in each shard in which they have tasks, which
+    /// is one of each group; an owner with tasks of several agents or tenants has as much for each.
     fn spaces_bytes(&self, workers: usize) -> u64 {
         let groups = workers.clamp(1, 64).next_power_of_two() as u64;
-        let spaces = (self.tenants_max as u64).saturating_mul(groups).min(self.tasks_max as u64);
         let names = (self.tenants_max as u64).saturating_add(self.owners_max as u64);
+        let spaces = names.saturating_mul(groups).min(self.tasks_max as u64);
         let known = 2 * KNOWN_NAMES * workers as u64;
         let names = names.saturating_add(known).saturating_mul(NAME_BYTES);
         spaces.saturating_mul(SPACE_BYTES).saturating_add(names)

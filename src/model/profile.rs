@@ -33,6 +33,10 @@ pub struct Profile {
     /// others are. Over gRPC they are the metadata. Cards do not name them. At most
     /// [`AGENT_FIELDS_MAX`], and none that belongs to the connection.
     pub fields: Vec<String>,
+    /// True: anybody may call it, also where the server knows its callers.
+    pub anonymous: bool,
+    /// Scopes that a caller needs for each of its operations.
+    pub scopes: Vec<String>,
 }
 
 /// Whether an agent can be called so: its name is a segment of paths, without escapes, and does not
@@ -118,6 +122,8 @@ impl Profile {
             streaming: true,
             extensions: Vec::new(),
             fields: Vec::new(),
+            anonymous: false,
+            scopes: Vec::new(),
         }
     }
 

@@ -7,6 +7,7 @@
 use std::{
     future::Future,
     io,
+    net::IpAddr,
     pin::{Pin, pin},
     task::{Context, Poll, Waker},
 };
@@ -16,7 +17,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::service::Peer;
+use crate::service::{AddressSource, Peer, Remote};
 
 /// A connected byte stream.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin {
@@ -73,9 +74,15 @@ pub(super) fn send(
     Ok(sent)
 }
 
+impl AddressSource for TcpStream {
+    fn address(&self) -> Option<IpAddr> {
+        self.peer_addr().ok().map(|address| address.ip().to_canonical())
+    }
+}
+
 impl Transport for TcpStream {
     fn peer(&self) -> Peer<'_> {
-        Peer::default()
+        Peer { remote: Remote::Asked(self), ..Peer::default() }
     }
 
     fn has_left(&self) -> bool {

@@ -75,9 +75,9 @@ impl TenantGrant {
 
 /// What a principal may do, by names that servers and agents ask for (RFC 6749 §3.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scopes(Vec<Box<str>>);
+pub struct ScopeSet(Vec<Box<str>>);
 
-impl Scopes {
+impl ScopeSet {
     /// To read tasks: get, list, subscribe, the extended card.
     pub const READ: &'static str = "a2a:read";
     /// To send messages.
@@ -88,11 +88,11 @@ impl Scopes {
     pub const ADMIN: &'static str = "a2a:admin";
 
     /// These, in any order; one that is said twice counts once.
-    pub fn new(names: impl IntoIterator<Item = impl Into<Box<str>>>) -> Scopes {
+    pub fn new(names: impl IntoIterator<Item = impl Into<Box<str>>>) -> ScopeSet {
         let mut names: Vec<Box<str>> = names.into_iter().map(Into::into).collect();
         names.sort_unstable();
         names.dedup();
-        Scopes(names)
+        ScopeSet(names)
     }
 
     /// Whether this one is among them.
@@ -118,7 +118,7 @@ pub struct PrincipalBuf {
     /// The tenants that it may name.
     pub tenants: TenantGrant,
     /// What it may do.
-    pub scopes: Scopes,
+    pub scopes: ScopeSet,
     /// The name of the quota that holds for it; `None`: the default's.
     pub quota: Option<String>,
 }
@@ -131,7 +131,7 @@ pub struct Principal {
     name: Box<str>,
     owner: Box<str>,
     tenants: TenantGrant,
-    scopes: Scopes,
+    scopes: ScopeSet,
     quota: Option<Box<str>>,
 }
 
@@ -176,7 +176,7 @@ impl Principal {
     }
 
     /// What it may do.
-    pub fn scopes(&self) -> &Scopes {
+    pub fn scopes(&self) -> &ScopeSet {
         &self.scopes
     }
 
@@ -221,8 +221,8 @@ mod tests {
 
     #[test]
     fn a_scope_is_had_by_its_whole_name() {
-        let scopes = Scopes::new(["b", "a2a:read", "a2a:read", "a2a:reader"]);
-        assert!(scopes.has(Scopes::READ) && scopes.has("b") && !scopes.has("a2a:rea"));
+        let scopes = ScopeSet::new(["b", "a2a:read", "a2a:read", "a2a:reader"]);
+        assert!(scopes.has(ScopeSet::READ) && scopes.has("b") && !scopes.has("a2a:rea"));
         assert_eq!(scopes.names().collect::<Vec<_>>(), ["a2a:read", "a2a:reader", "b"]);
     }
 

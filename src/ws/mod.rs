@@ -115,6 +115,8 @@ pub mod code {
     pub const INVALID: u16 = 1007;
     /// The peer broke a rule of ours.
     pub const POLICY: u16 = 1008;
+    /// Its credential does not hold, or no longer (IANA, WebSocket Close Code Number Registry).
+    pub const UNAUTHORIZED: u16 = 3000;
     /// A frame or a message beyond its limit.
     pub const TOO_LARGE: u16 = 1009;
 }

@@ -462,5 +462,7 @@ fn every_kind_is_provoked_here_or_named() {
     seen.insert(kind_in(ExtendedAgentCardNotConfigured, V1));
     // No extension can be required yet.
     seen.insert(ExtensionSupportRequired);
+    // What callers hear that are not known, or may not: `callers.rs`.
+    seen.extend([Unauthenticated, PermissionDenied, RateLimited]);
     assert_eq!(seen.len(), FaultKind::ALL.len());
 }

@@ -8,6 +8,7 @@ mod support;
 
 mod agent_values;
 mod agents;
+mod callers;
 mod cancels;
 mod cards;
 mod changes;

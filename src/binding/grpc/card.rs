@@ -6,7 +6,7 @@ use crate::{
     },
     dialect::card::{self, AgentInterface, CardForm},
     fault::{Fault, FaultKind},
-    model::{Generation, Profile},
+    model::{Generation, Op, Profile},
     pb::Writer,
 };
 
@@ -18,7 +18,8 @@ use super::{
 /// Answers with the card (A2A 1.0 §3.1.11); 0.3 clients ask for any card by the same operation.
 pub(super) fn answer(cx: &mut CallContext<'_>, format: &AnswerFormat<'_>) -> Handled {
     let mut card = Vec::new();
-    match push(&mut card, cx, format) {
+    let asked = cx.authorize(Op::ExtendedCard);
+    match asked.and_then(|()| push(&mut card, cx, format)) {
         Ok(()) => cx.writer.whole(format, &card),
         Err(fault) => cx.writer.refuse(format, &fault),
     }

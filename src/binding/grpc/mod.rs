@@ -137,6 +137,15 @@ pub fn refuse(writer: &mut ResponseWriter<'_>, status: &Status) -> Handled {
     Handled::Answered
 }
 
+/// Ends a call of which nothing is read but its head, as the service that it names would.
+pub fn refuse_unread(writer: &mut ResponseWriter<'_>, head: &Head<'_>, fault: &Fault) -> Handled {
+    let encode = match rpc(head.path()) {
+        Some(Rpc::A2a(method)) => &method.wire.encode,
+        Some(Rpc::HealthCheck | Rpc::HealthWatch | Rpc::Reflection) | None => &wire::V1.encode,
+    };
+    refuse(writer, &Status::of(fault, encode))
+}
+
 fn check_health(cx: &mut CallContext<'_>, message: &[u8]) -> Handled {
     match health::is_known(message).map(|is_known| Serving::of(is_known, cx.closes)) {
         Ok(Serving::Unknown) => refuse(&mut cx.writer, &health::no_service()),

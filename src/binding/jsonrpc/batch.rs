@@ -95,7 +95,7 @@ fn element(
         Ok(heading) => match cx.decode(heading.method, None, heading.request.params, pack) {
             Err(fault) => heading.refused(cx, fault),
             Ok(ref call) if heading.is_silent => {
-                cx.call_silently(call);
+                cx.call_silently(heading.method.op, call);
                 Rejected::Silently
             }
             Ok(ref call) => {

@@ -65,7 +65,7 @@ fn single(
     // A call is large, and stays where it was read.
     match cx.decode(heading.method, None, request.params, pack) {
         Ok(ref call) if heading.is_silent => {
-            cx.call_silently(call);
+            cx.call_silently(heading.method.op, call);
             refuse(cx, Rejected::Silently)
         }
         Ok(ref call) => cx.answer(call, &heading.format(cx, call)),
@@ -124,6 +124,14 @@ fn format<'p>(
 /// The format of an error that answers what was not even read.
 fn unknown(endpoint: Endpoint) -> AnswerFormat<'static> {
     format(endpoint, rpc::NULL_ID, endpoint.dialect.fault_encode(b""), Op::Send)
+}
+
+/// Answers a request of which nothing is read but its head: in the generation of its version.
+pub fn refuse_unread(cx: &mut CallContext<'_>, fault: &Fault) {
+    let version = cx.source.version();
+    let encode = cx.endpoint.dialect.fault_encode_of(version.as_deref());
+    let format = format(cx.endpoint, rpc::NULL_ID, encode, Op::Send);
+    cx.writer.refuse(&format, fault);
 }
 
 /// Writes the error object that answers what was not even read.

@@ -98,6 +98,20 @@ pub fn not_found(
     refuse(cx, head, media::media(head), plain(form, fault))
 }
 
+/// Answers a request of which nothing is read but its head.
+pub fn refuse_unread(
+    cx: &mut CallContext<'_>,
+    head: &Head<'_>,
+    target: RestTarget<'_>,
+    fault: Fault,
+) -> Handled {
+    let (asked, forms) = (version_of(head), target.at.endpoint.dialect.routes.rest);
+    // A version that is not served is not what it hears first.
+    let form = version::rest(asked.as_deref(), target.form, forms, false).unwrap_or(target.form);
+    cx.writer.is_head = head.method() == http::Method::Head;
+    refuse(cx, head, media::media(head), plain(form, fault))
+}
+
 /// Answers with a fault.
 #[cold]
 fn refuse(
@@ -107,7 +121,8 @@ fn refuse(
     (form, fault, status, fields): RestRefusal,
 ) -> Handled {
     // RFC 9110 §15.1: a cache may keep a 404 or 405, too, which is of the type that was asked for.
-    let all = FieldLinesBuf::of(&[fields, retry_after(status), *store(head)]);
+    let retry = retry_after(status, fault.retry_s);
+    let all = FieldLinesBuf::of(&[fields, retry.get(), *store(head)]);
     cx.writer.begin(status, media, all.get(), Content::Whole);
     (form.fault)(cx.writer.out, &fault, status);
     cx.writer.finish();

@@ -8,7 +8,10 @@ mod handshake;
 mod session;
 
 use crate::{
-    binding::{CallContext, Endpoint, extensions, negotiation::version_of, origin::Origin},
+    binding::{
+        CallContext, Endpoint, admission::Admitted, extensions, negotiation::version_of,
+        origin::Origin,
+    },
     http::{Head, query},
     service::FieldSource,
 };
@@ -32,6 +35,8 @@ pub struct Upgrade {
     event_ids: bool,
     /// Header fields that the agent's profile names.
     fields: Box<[KeptField]>,
+    /// Who has opened it.
+    admission: Admitted,
 }
 
 impl Upgrade {
@@ -51,6 +56,7 @@ impl Upgrade {
             prefix: prefix.into(),
             event_ids,
             fields: agent_fields(cx, head),
+            admission: cx.admission.clone(),
         }
     }
 
@@ -88,6 +94,11 @@ impl Upgrade {
     /// True: the messages of a stream name the numbers of their events.
     pub fn event_ids(&self) -> bool {
         self.event_ids
+    }
+
+    /// Who has opened it, and calls.
+    pub fn admission(&self) -> &Admitted {
+        &self.admission
     }
 
     /// Bytes behind pointers.

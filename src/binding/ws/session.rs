@@ -70,6 +70,16 @@ impl Session {
         self.echoes()
     }
 
+    /// Whether the credential still holds by which it was opened.
+    pub fn is_admitted(&self, now: Now) -> bool {
+        self.upgrade.admission().as_ref().is_none_or(|admission| admission.holds(now))
+    }
+
+    /// When that credential ends, in ms of the monotonic clock.
+    pub fn expires_ms(&self, now: Now) -> u64 {
+        self.upgrade.admission().as_ref().map_or(u64::MAX, |by| by.expires_mono_ms(now))
+    }
+
     /// Requests that wait.
     pub fn in_flight(&self) -> usize {
         self.pending.len()
@@ -108,6 +118,7 @@ impl Session {
             source: RequestSource::WebSocket { upgrade, is_full },
             closes: false,
             extensions: upgrade.extensions().map(Cow::Borrowed),
+            admission: upgrade.admission().clone(),
         };
         match jsonrpc::handle(&mut cx, decode, Source::from(body)) {
             Handled::Answered => return (false, cx.writer.record),

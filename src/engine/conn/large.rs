@@ -2,7 +2,10 @@
 
 use super::{Conn, Cx, State, Step};
 use crate::{
-    binding::large::{LARGE_BODY_BYTES, Lease, Lent},
+    binding::{
+        admission::Admitted,
+        large::{LARGE_BODY_BYTES, Lease, Lent},
+    },
     engine::request,
     http::{Head, HeadLayout},
     json::Source,
@@ -43,6 +46,7 @@ impl Conn {
         rest: Source<'_>,
         layout: &HeadLayout,
         total: usize,
+        admission: Admitted,
     ) -> Step {
         let head_len = layout.head_len();
         let ParseTurn::Large(lease) = self.turn(cx, total - head_len) else {
@@ -51,7 +55,7 @@ impl Conn {
             return Step::Wait;
         };
         let (head, body) = rest.split(head_len, total - head_len);
-        self.respond(cx, Some(lease), &layout.head(head), body);
+        self.respond(cx, Some(lease), (&layout.head(head), body), admission);
         Step::Ate(total)
     }
 
@@ -60,13 +64,13 @@ impl Conn {
         &mut self,
         cx: &mut Cx<'_>,
         lease: Option<Box<Lease>>,
-        head: &Head<'_>,
-        body: Source<'_>,
+        (head, body): (&Head<'_>, Source<'_>),
+        admission: Admitted,
     ) {
         let mut lent = Lent::new(&mut cx.worker.scratch, lease, cx.now);
         let tools = (cx.engine, &mut *lent, &mut *cx.out);
         let turn = (cx.now, cx.wake, cx.peer);
-        let answered = request::handle(tools, turn, head, body);
+        let answered = request::handle(tools, turn, head, body, admission);
         drop(lent);
         self.answered(cx, answered);
     }

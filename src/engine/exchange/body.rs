@@ -20,7 +20,7 @@ impl Exchange {
     /// Appends a piece of the body. Beyond `body_bytes_max` the request is refused; over gRPC the
     /// message is that large at most, and is refused as soon as its length has come.
     pub fn push(&mut self, limits: &Limits, piece: &[u8]) {
-        let ExchangeState::Body { head, is_whole } = &mut self.state else { return };
+        let ExchangeState::Body { head, is_whole, .. } = &mut self.state else { return };
         if *is_whole {
             return;
         }
@@ -52,7 +52,9 @@ impl Exchange {
 
     /// Whether this is the whole body, and can be handled as it is.
     pub(super) fn takes_whole(&self, cx: &Cx<'_>, body: &[u8]) -> bool {
-        let ExchangeState::Body { head, is_whole: false } = &self.state else { return false };
+        let ExchangeState::Body { head, is_whole: false, caller: Some(_) } = &self.state else {
+            return false;
+        };
         let fits = match head.head().body() {
             BodyFraming::Length(said) => said == body.len() as u64,
             BodyFraming::Chunked => body.len() <= cx.engine.limits().body_bytes_max,
@@ -72,7 +74,7 @@ impl Exchange {
 
     /// Says that the body is there.
     pub fn end(&mut self) {
-        let ExchangeState::Body { head, is_whole: is_whole @ false } = &mut self.state else {
+        let ExchangeState::Body { head, is_whole: is_whole @ false, .. } = &mut self.state else {
             return;
         };
         *is_whole = true;

@@ -21,6 +21,7 @@ use std::{
     cell::Cell,
     future::poll_fn,
     io,
+    net::IpAddr,
     rc::Rc,
     sync::Arc,
     task::{Poll, Waker},
@@ -33,7 +34,7 @@ use tokio::io::AsyncWriteExt;
 use crate::{
     engine::Engine,
     limits::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES, Limits},
-    service::Peer,
+    service::{Peer, Remote},
 };
 
 use super::{
@@ -59,6 +60,7 @@ struct Http2Shared {
     active: Cell<usize>,
     is_secure: bool,
     identity: Option<Box<str>>,
+    remote: Option<IpAddr>,
     /// Our side of the connection.
     local_addr: LocalAddr,
     inflow: Inflow,
@@ -77,6 +79,7 @@ impl Http2Shared {
             active: Cell::new(0),
             is_secure: peer.is_secure,
             identity: peer.identity.map(Box::from),
+            remote: peer.remote.address(),
             local_addr: local.local_addrs.at(local_addr),
             inflow: Inflow::new(limits.http2_control_frames_max, now_ms),
             account: Arc::new(Account::new(&local.server, waker)),
@@ -99,7 +102,8 @@ impl Http2Shared {
 
     fn peer(&self) -> Peer<'_> {
         let (is_secure, identity) = (self.is_secure, self.identity.as_deref());
-        self.local_addr.known_to(Peer { is_secure, identity, ..Peer::default() })
+        let remote = self.remote.map_or(Remote::Unknown, Remote::Known);
+        self.local_addr.known_to(Peer { is_secure, identity, remote, ..Peer::default() })
     }
 }
 

@@ -252,6 +252,13 @@ impl Http2Request {
             }
             self.may_begin = true;
         }
+        if self.exchange.is_admitting() {
+            // What is not let in is not read; its window keeps the rest with the client.
+            let _ = with_cx(shared, cx.waker(), |cx| self.exchange.poll(cx, said));
+            if self.exchange.is_admitting() && said.is_nothing() {
+                return self.wait_admission(shared, cx);
+            }
+        }
         let mut was_late = false;
         loop {
             let (is_late, whole) = self.read(shared, cx)?;
@@ -321,6 +328,19 @@ impl Http2Request {
             }
         }
         Ok((false, None))
+    }
+
+    /// Waits until it is known who makes the call.
+    fn wait_admission<T>(
+        &mut self,
+        shared: &Http2Shared,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<T, Gone>> {
+        self.hear_reset(cx)?;
+        self.guard.charge(self.exchange.held_bytes())?;
+        let due_ms = self.exchange.deadline_ms(shared.limits()).unwrap_or(NEVER);
+        self.deadline.arm(cx, &shared.local, due_ms);
+        Poll::Pending
     }
 
     /// Until when it may wait until it begins.

@@ -107,7 +107,8 @@ impl TlsConnection {
 
 impl Transport for TlsConnection {
     fn peer(&self) -> Peer<'_> {
-        Peer { is_secure: true, identity: self.identity.as_deref(), ..Peer::default() }
+        let (socket, identity) = (self.stream.get_ref().0, self.identity.as_deref());
+        Peer { is_secure: true, identity, ..socket.peer() }
     }
 
     fn has_left(&self) -> bool {

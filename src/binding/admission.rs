@@ -1,0 +1,263 @@
+//! Who makes a request, and whether they may: asked of its head before any of its body is read, and
+//! of each of its calls when that is known.
+//!
+//! Law: what shows no task is public: cards, health, reflection, what HTTP asks of a server, and
+//! errors about paths. Everything else needs a caller as soon as callers are known at all, unless
+//! the agent lets anybody call. A wrong credential is as none where none is needed.
+
+use std::{
+    sync::Arc,
+    task::{Poll, Waker},
+};
+
+use crate::{
+    auth::{Admission, AuthRefusal, CredentialSource, Gate, Network, ScopeSet},
+    binding::{
+        CallContext, Handled, ServerConfig, grpc, http_error, jsonrpc, rest,
+        route::{Route, path_of, route},
+        ws,
+    },
+    fault::{Fault, FaultKind},
+    http::{self, Field, Head, Method, TargetForm},
+    model::Op,
+    service::{AgentIndex, Now, Peer, RequestFields, Service},
+};
+
+/// Milliseconds that a request waits at most for whoever checks its credential.
+pub const ADMISSION_MS_MAX: u64 = 5_000;
+
+/// How a page in a browser says its token, which cannot set `Authorization` for a WebSocket: as a
+/// subprotocol that begins so, beside `a2a`.
+const BEARER_PROTOCOL: &[u8] = b"a2a.bearer.";
+
+/// What a request hears whose credential nobody can check now.
+pub const LATE: AuthRefusal = AuthRefusal::Unavailable("whoever knows callers does not answer");
+
+/// What a request hears whose credential has ended while its body came.
+pub const ENDED: AuthRefusal = AuthRefusal::Wrong("the credential has ended");
+
+/// Who may call.
+#[derive(Default)]
+pub struct Access {
+    /// Who knows callers; `None`: nobody is asked.
+    pub gate: Option<Gate>,
+    /// True: each operation asks for its scope.
+    pub asks_scopes: bool,
+    /// Hops that say the address of their client in `X-Forwarded-For`.
+    pub trusted_proxies: Vec<Network>,
+}
+
+/// What is known of a request when its head is complete.
+#[derive(Clone, Copy)]
+pub struct AdmissionCx<'x> {
+    /// Mounts, agents and settings.
+    pub config: &'x ServerConfig,
+    /// The waist.
+    pub service: &'x dyn Service,
+    /// What is known of the other side.
+    pub peer: Peer<'x>,
+    /// True: it may be a call of gRPC.
+    pub takes_trailers: bool,
+}
+
+/// A request that may be handled: by whom it is made; `None`: by anybody.
+pub type Admitted = Option<Arc<Admission>>;
+
+impl<'x> AdmissionCx<'x> {
+    /// Who makes a request; pending: `wake` is woken when that can be told.
+    ///
+    /// # Errors
+    /// [`AuthRefusal`].
+    #[inline(always)]
+    pub fn admit(
+        self,
+        head: &Head<'_>,
+        now: Now,
+        wake: &Waker,
+    ) -> Poll<Result<Admitted, AuthRefusal>> {
+        match &self.config.access.gate {
+            None => Poll::Ready(Ok(None)),
+            Some(gate) => self.ask(gate, head, now, wake),
+        }
+    }
+
+    fn ask(
+        self,
+        gate: &Gate,
+        head: &Head<'_>,
+        now: Now,
+        wake: &Waker,
+    ) -> Poll<Result<Admitted, AuthRefusal>> {
+        let source = CredentialSource {
+            authorization: head.value(Field::Authorization),
+            api_key: head.value(Field::XApiKey),
+            bearer: bearer_of_upgrade(head),
+            fields: RequestFields::of(head),
+            identity: self.peer.identity,
+            remote: self.peer.remote,
+            trusted_proxies: &self.config.access.trusted_proxies,
+        };
+        match gate.admit(&source, now, wake) {
+            Poll::Ready(Ok(Some(admission))) => Poll::Ready(Ok(Some(admission))),
+            Poll::Ready(Ok(None)) if self.lets_anybody(head) => Poll::Ready(Ok(None)),
+            Poll::Ready(Ok(None)) => Poll::Ready(Err(AuthRefusal::Missing)),
+            _ if self.is_public(head) => Poll::Ready(Ok(None)),
+            refused_or_pending => refused_or_pending,
+        }
+    }
+
+    /// Whether a request needs no caller.
+    fn is_public(self, head: &Head<'_>) -> bool {
+        if head.form() == TargetForm::Asterisk || head.method() == Method::Options {
+            return true;
+        }
+        if self.takes_trailers && grpc::is_request(head) {
+            return !matches!(grpc::rpc(head.path()), Some(grpc::Rpc::A2a(_)));
+        }
+        match route(self.config, self.service, path_of(head)) {
+            Route::Rpc(_) | Route::HttpJson(_) | Route::ExtendedCard(_) => false,
+            Route::Card { .. } | Route::NoResource(..) | Route::NoAgent | Route::NotFound => true,
+            #[cfg(feature = "test-echo")]
+            Route::Echo => true,
+        }
+    }
+
+    /// Whether a request without a credential may be made. A call that then names another agent is
+    /// asked for its caller when it is read.
+    fn lets_anybody(self, head: &Head<'_>) -> bool {
+        if self.is_public(head) {
+            return true;
+        }
+        if self.takes_trailers && grpc::is_request(head) {
+            let named = head.value(Field::A2aTenant).and_then(|name| str::from_utf8(name).ok());
+            let agent = named.and_then(|name| self.service.agent(name));
+            return is_anonymous(self.service, agent.unwrap_or(AgentIndex(0)));
+        }
+        match route(self.config, self.service, path_of(head)) {
+            Route::Rpc(target) => is_anonymous(self.service, target.endpoint.agent),
+            Route::HttpJson(target) => is_anonymous(self.service, target.at.endpoint.agent),
+            Route::ExtendedCard(_) => false,
+            Route::Card { .. } | Route::NoResource(..) | Route::NoAgent | Route::NotFound => true,
+            #[cfg(feature = "test-echo")]
+            Route::Echo => true,
+        }
+    }
+}
+
+/// Whether anybody may call an agent.
+fn is_anonymous(service: &dyn Service, agent: AgentIndex) -> bool {
+    service.profile(agent).is_some_and(|profile| profile.anonymous)
+}
+
+/// The token that a page in a browser opens a WebSocket with.
+fn bearer_of_upgrade<'h>(head: &Head<'h>) -> Option<&'h [u8]> {
+    let offered = head.value(Field::SecWebSocketProtocol)?;
+    if !ws::is_upgrade(head) {
+        return None;
+    }
+    http::list(offered).find_map(|protocol| protocol.strip_prefix(BEARER_PROTOCOL))
+}
+
+/// What a refusal is as a fault.
+pub fn fault(refusal: &AuthRefusal) -> Fault {
+    match *refusal {
+        AuthRefusal::Missing => FaultKind::Unauthenticated.into(),
+        AuthRefusal::Wrong(why) => Fault::because(FaultKind::Unauthenticated, why),
+        AuthRefusal::Unavailable(why) => Fault::because(FaultKind::ShuttingDown, why),
+        AuthRefusal::TooMany { retry_s } => {
+            let detail = "too many wrong credentials came from here; retry later";
+            let retry_s = Some(retry_s);
+            Fault { retry_s, ..Fault::because(FaultKind::RateLimited, detail) }
+        }
+    }
+}
+
+/// Answers a request that is not let in, in the form that its head tells: mount, version and media
+/// type. Its connection closes behind the answer, since its body is not read.
+#[cold]
+pub fn refuse<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, refusal: &AuthRefusal) -> Handled {
+    let fault = fault(refusal);
+    cx.challenge(refusal);
+    if cx.writer.responder.has_trailers() && grpc::is_request(head) {
+        return grpc::refuse_unread(&mut cx.writer, head, &fault);
+    }
+    match route(cx.config, cx.service, path_of(head)) {
+        Route::Rpc(target) => {
+            cx.endpoint = target.endpoint;
+            jsonrpc::refuse_unread(cx, &fault);
+        }
+        Route::HttpJson(target) => return rest::refuse_unread(cx, head, target, fault),
+        _ => http_error::refuse(&mut cx.writer, &fault),
+    }
+    Handled::Answered
+}
+
+impl CallContext<'_> {
+    /// RFC 9110 §11.6.1: who is refused for want of a credential is told which are asked for.
+    fn challenge(&mut self, refusal: &AuthRefusal) {
+        let (AuthRefusal::Missing | AuthRefusal::Wrong(_)) = refusal else { return };
+        if let Some(gate) = &self.config.access.gate {
+            self.writer.fields.push("WWW-Authenticate", &gate.challenge(refusal));
+        }
+    }
+
+    /// Whether who calls may make a call of this operation, and notes the tenant that it means.
+    ///
+    /// # Errors
+    /// `Unauthenticated`, `PermissionDenied`.
+    #[inline(always)]
+    pub(super) fn authorize(&mut self, op: Op) -> Result<(), Fault> {
+        match self.config.access.gate {
+            None => Ok(()),
+            Some(_) => self.check_caller(op),
+        }
+    }
+
+    fn check_caller(&mut self, op: Op) -> Result<(), Fault> {
+        let Some(admission) = &self.admission else {
+            if op != Op::ExtendedCard && is_anonymous(self.service, self.agent) {
+                return Ok(());
+            }
+            self.challenge(&AuthRefusal::Missing);
+            return Err(FaultKind::Unauthenticated.into());
+        };
+        let principal = &admission.principal;
+        let tenant = &mut self.scratch.tenant;
+        match tenant.is_empty() {
+            true => tenant.push_str(principal.tenants().home().unwrap_or_default()),
+            false if principal.tenants().allows(tenant) => {}
+            false => {
+                let detail = format!("the tenant {tenant} is not among those of the caller");
+                return Err(Fault::because(FaultKind::PermissionDenied, detail));
+            }
+        }
+        if self.config.access.asks_scopes {
+            need(principal.scopes(), scope_of(op))?;
+        }
+        let profile = self.service.profile(self.agent);
+        let asked = profile.iter().flat_map(|profile| &profile.scopes);
+        asked.into_iter().try_for_each(|scope| need(principal.scopes(), scope))
+    }
+}
+
+/// Whether a scope is there.
+fn need(scopes: &ScopeSet, scope: &str) -> Result<(), Fault> {
+    match scopes.has(scope) {
+        true => Ok(()),
+        false => {
+            let detail = format!("the caller has not the scope {scope}");
+            Err(Fault::because(FaultKind::PermissionDenied, detail))
+        }
+    }
+}
+
+/// The scope of an operation.
+const fn scope_of(op: Op) -> &'static str {
+    match op {
+        Op::Get | Op::List | Op::Subscribe | Op::PushGet | Op::PushList | Op::ExtendedCard => {
+            ScopeSet::READ
+        }
+        Op::Send | Op::Stream | Op::PushSet | Op::PushDelete => ScopeSet::SEND,
+        Op::Cancel => ScopeSet::CANCEL,
+    }
+}

@@ -1,0 +1,214 @@
+//! How one item of a stream is written, and its end: in the envelope and framing of its binding.
+
+use std::ops::Range;
+
+use super::EventFraming;
+use crate::{
+    binding::{answer::AnswerFormat, envelope::Envelope},
+    dialect::EncodeText,
+    fault::Fault,
+    json::write::push_u64,
+    model::{RawText, TaskEvent},
+    service::StreamResponse,
+    sse,
+    ws::{self, OpCode},
+};
+
+/// Writes a stream that consists of one error: an ordinary event, since it is what was asked for.
+pub(in crate::binding) fn push_only_fault(
+    out: &mut Vec<u8>,
+    format: &AnswerFormat<'_>,
+    fault: &Fault,
+) {
+    let frame = sse::begin(out, None);
+    format.push_fault(out, fault);
+    sse::finish(out, frame);
+}
+
+/// Writes a stream that consists of one item.
+pub(in crate::binding) fn push_only_item(
+    out: &mut Vec<u8>,
+    format: &AnswerFormat<'_>,
+    item: &StreamResponse<'_>,
+) {
+    push_item(out, format, item, &mut None);
+    push_last(out, format);
+}
+
+/// Writes one item in its envelope alone, if `write` has a form for it.
+#[inline(always)]
+pub(super) fn push_message(
+    out: &mut Vec<u8>,
+    envelope: Envelope<'_>,
+    write: impl FnOnce(&mut Vec<u8>) -> bool,
+) {
+    let start = out.len();
+    envelope.open_result(out);
+    match write(out) {
+        true => envelope.close(out, start),
+        false => out.truncate(start),
+    }
+}
+
+/// The number of an item in its task, if it has one.
+#[inline(always)]
+pub(super) fn number(item: &StreamResponse<'_>) -> Option<u64> {
+    match item {
+        StreamResponse::Snapshot(view) => Some(view.seq()),
+        StreamResponse::Event { seq, .. } => Some(*seq),
+        StreamResponse::Message { .. } => None,
+    }
+}
+
+/// Where the output of one poll has the beginning of the newest piece of text, which the next one
+/// repeats if it is of the same artifact.
+pub(super) struct TextHead {
+    /// From the envelope to the text.
+    at: Range<usize>,
+    artifact_id: Range<usize>,
+}
+
+/// Writes one item, if the dialect has a form for it.
+#[inline(always)]
+pub(super) fn push_item(
+    out: &mut Vec<u8>,
+    format: &AnswerFormat<'_>,
+    item: &StreamResponse<'_>,
+    text_head: &mut Option<TextHead>,
+) {
+    let (number, start) = (number(item), out.len());
+    let AnswerFormat { envelope, encode, .. } = *format;
+    match format.events {
+        EventFraming::Grpc => {
+            push_message(out, envelope, |out| (encode.event)(out, item, &format.write));
+        }
+        EventFraming::Sse => {
+            let frame = sse::begin(out, number);
+            match push_result(out, format, item, text_head) {
+                Pushed::Nothing => sse::cancel(out, frame),
+                Pushed::Text => {
+                    envelope.close(out, start);
+                    // Raw text has no control characters.
+                    sse::finish_line(out, frame);
+                }
+                Pushed::Json => {
+                    envelope.close(out, start);
+                    sse::finish(out, frame);
+                }
+            }
+        }
+        EventFraming::Messages { event_ids } => {
+            let frame = ws::begin(out);
+            if let Pushed::Nothing = push_result(out, format, item, text_head) {
+                return ws::cancel(out, frame);
+            }
+            if let Some(number) = number.filter(|_| event_ids) {
+                out.extend_from_slice(b",\"eventId\":");
+                push_u64(out, number);
+            }
+            envelope.close(out, start);
+            if !ws::finish(out, frame, OpCode::Text) {
+                // What was to be repeated is not where it was.
+                *text_head = None;
+            }
+        }
+    }
+}
+
+/// What was written of an item.
+enum Pushed {
+    /// The dialect has nothing to say about it.
+    Nothing,
+    /// A piece of text.
+    Text,
+    /// Anything else.
+    Json,
+}
+
+/// Opens the envelope and writes an item into it.
+#[inline(always)]
+fn push_result(
+    out: &mut Vec<u8>,
+    format: &AnswerFormat<'_>,
+    item: &StreamResponse<'_>,
+    text_head: &mut Option<TextHead>,
+) -> Pushed {
+    if let StreamResponse::Event { event, task_id, context_id, .. } = item
+        && let TaskEvent::Artifact { artifact, append, last_chunk, metadata: None } = *event
+        && let Some(encode) = &format.encode.text
+        && let Some((id, text)) = artifact.as_text()
+    {
+        let at = out.len();
+        match text_head {
+            Some(before) if out[before.artifact_id.clone()] == *id.raw() => {
+                let by = at - before.at.start;
+                out.extend_from_within(before.at.clone());
+                before.at = at..out.len();
+                before.artifact_id = before.artifact_id.start + by..before.artifact_id.end + by;
+            }
+            _ => {
+                *text_head = Some(push_text_head(out, format, encode, (*task_id, *context_id), id))
+            }
+        }
+        out.extend_from_slice(text.raw());
+        out.extend_from_slice(encode.tail(append, last_chunk));
+        return Pushed::Text;
+    }
+    format.envelope.open_result(out);
+    match (format.encode.event)(out, item, &format.write) {
+        true => Pushed::Json,
+        false => Pushed::Nothing,
+    }
+}
+
+#[inline(never)]
+fn push_text_head(
+    out: &mut Vec<u8>,
+    format: &AnswerFormat<'_>,
+    encode: &EncodeText,
+    (task_id, context_id): (RawText<'_>, RawText<'_>),
+    artifact_id: RawText<'_>,
+) -> TextHead {
+    let start = out.len();
+    format.envelope.open_result(out);
+    (encode.head)(out, task_id, context_id);
+    let id = out.len();
+    out.extend_from_slice(artifact_id.raw());
+    let artifact_id = id..out.len();
+    out.extend_from_slice(encode.between);
+    TextHead { at: start..out.len(), artifact_id }
+}
+
+/// Writes the error that ends a stream: an `event: error` frame, or a message.
+pub(super) fn push_fault(out: &mut Vec<u8>, format: &AnswerFormat<'_>, fault: &Fault) {
+    match format.events {
+        EventFraming::Sse => {
+            let frame = sse::error_event(out, None);
+            format.push_fault(out, fault);
+            sse::finish(out, frame);
+        }
+        EventFraming::Messages { .. } => {
+            let frame = ws::begin(out);
+            format.push_fault(out, fault);
+            ws::finish(out, frame, OpCode::Text);
+        }
+        // It is in the trailers.
+        EventFraming::Grpc => {}
+    }
+}
+
+/// Writes what comes behind the last event of a stream that is complete: on a WebSocket a result
+/// that says so (docs/dialects.md, a2a_rust).
+pub(super) fn push_last(out: &mut Vec<u8>, format: &AnswerFormat<'_>) {
+    match format.events {
+        EventFraming::Sse | EventFraming::Grpc => {}
+        EventFraming::Messages { .. } => {
+            let frame = ws::begin(out);
+            let start = out.len();
+            format.envelope.open_result(out);
+            out.extend_from_slice(b"{\"status\":\"stream_complete\"}");
+            format.envelope.close(out, start);
+            ws::finish(out, frame, OpCode::Text);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Requests that are refused, and who makes those that are not: asked when the head is there, and
+//! again until that can be told.
+
+use std::task::Poll;
+
+use super::{Exchange, ExchangeState};
+use crate::{
+    binding::{
+        admission::{ADMISSION_MS_MAX, LATE},
+        answer::ResponseWriter,
+        grpc::{self, Status},
+        http_error,
+        responder::Transport,
+    },
+    engine::{Cx, request},
+};
+
+impl Exchange {
+    /// True: nobody knows yet who makes the request; its body is not read meanwhile.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn is_admitting(&self) -> bool {
+        matches!(self.state, ExchangeState::Body { caller: None, .. })
+    }
+
+    /// Asks who makes the request; false: that is not known yet. One that is not let in is refused.
+    pub(super) fn admit(&mut self, cx: &mut Cx<'_>) -> bool {
+        let ExchangeState::Body { head, caller: caller @ None, .. } = &mut self.state else {
+            return true;
+        };
+        let asking = request::asking(cx.engine, cx.peer, self.parts.takes_trailers());
+        let refusal = match asking.admit(&head.head(), cx.now, cx.wake) {
+            Poll::Ready(Ok(admission)) => {
+                *caller = Some(admission);
+                // Its body has its time from now on.
+                self.since_ms = cx.now.mono_ms;
+                return true;
+            }
+            Poll::Ready(Err(refusal)) => refusal,
+            Poll::Pending if cx.now.mono_ms < self.since_ms + ADMISSION_MS_MAX => return false,
+            Poll::Pending => LATE,
+        };
+        let state = std::mem::replace(&mut self.state, ExchangeState::Written);
+        if let ExchangeState::Body { head, .. } = state {
+            self.state = ExchangeState::NotAdmitted(head, refusal);
+        }
+        self.body = Vec::new();
+        true
+    }
+
+    /// Answers a request that is not let in.
+    pub(super) fn refuse_caller(&mut self, cx: &mut Cx<'_>) {
+        let state = std::mem::replace(&mut self.state, ExchangeState::Written);
+        let ExchangeState::NotAdmitted(filed, refusal) = state else { return };
+        let tools = (cx.engine, &mut cx.worker.scratch, &mut *cx.out);
+        let turn = (cx.now, cx.wake, cx.peer);
+        request::refuse(tools, turn, &filed.head(), Some(&mut self.parts), &refusal);
+        cx.worker.heads.reuse(filed);
+    }
+
+    /// Answers a request that is none, or came too slowly.
+    #[cold]
+    pub(super) fn refuse_request(&mut self, cx: &mut Cx<'_>, status: u16, why: &'static str) {
+        let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
+        match self.is_grpc {
+            true => _ = grpc::refuse(&mut writer, &Status::of_http(status, why)),
+            false => http_error::answer(&mut writer, status, why),
+        }
+        self.state = ExchangeState::Written;
+    }
+}

@@ -1,0 +1,55 @@
+//! The other side of a connection: what its transport knows of it, and its address.
+
+use std::{fmt, net::IpAddr};
+
+/// What a connection's transport knows of it, before its other side has said anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Peer<'a> {
+    /// True: the connection is encrypted, and URLs made for this peer begin with `https`.
+    pub is_secure: bool,
+    /// The name in the certificate that the peer has proved to own; `None`: it showed none.
+    pub identity: Option<&'a str>,
+    /// Our own address of the connection, by which the peer may call us; `None`: unknown.
+    pub local: Option<IpAddr>,
+    /// True: the connection came to a listener that this machine alone can reach, which answers to
+    /// known hosts and no others, see `docs/guide/proxy.md`.
+    pub is_loopback: bool,
+    /// The address of the other side.
+    pub remote: Remote<'a>,
+}
+
+/// Whoever can tell the address of the other side of a connection.
+pub trait AddressSource {
+    /// The address; one of IPv4 is told as such. `None`: it is gone, or has none.
+    fn address(&self) -> Option<IpAddr>;
+}
+
+/// The address of the other side of a connection: known, or known to the system, which a request
+/// seldom has to ask.
+#[derive(Clone, Copy, Default)]
+pub enum Remote<'a> {
+    /// Nobody knows it.
+    #[default]
+    Unknown,
+    /// It is this one.
+    Known(IpAddr),
+    /// The transport can tell.
+    Asked(&'a (dyn AddressSource + Sync)),
+}
+
+impl Remote<'_> {
+    /// The address.
+    pub fn address(self) -> Option<IpAddr> {
+        match self {
+            Remote::Unknown => None,
+            Remote::Known(address) => Some(address),
+            Remote::Asked(source) => source.address(),
+        }
+    }
+}
+
+impl fmt::Debug for Remote<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address().fmt(f)
+    }
+}

@@ -1,0 +1,543 @@
+//! Callers that are known: who is let in, what each hears who is not, and that nobody sees what
+//! belongs to others.
+
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Poll, Waker},
+};
+
+use peregrine::{
+    agent::{Agent, Profile, Turn, echo::Echo},
+    auth::{
+        Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Grant, Presented,
+        Principal, PrincipalBuf, ScopeSet, TenantGrant,
+    },
+    engine::{Mount, Next, Setup, Tenants},
+    model::{MessageBuf, PartsBuf, TaskState},
+    service::{self, Now, Remote},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    BEGIN, Lab,
+    ask::{Say, V01, V1, V03, get, get_with, post, post_chunked, rpc, say},
+    reply::Reply,
+    ws::upgrade,
+};
+
+/// Knows whoever's bearer token is a name, with scopes and tenants behind it:
+/// `alice a2a:read,a2a:send acme`.
+#[derive(Default)]
+struct ByName {
+    asked: AtomicUsize,
+    grant: Arc<Grant>,
+    /// True: it cannot tell yet.
+    is_waiting: AtomicBool,
+    waiting: Mutex<Vec<Waker>>,
+    expires_unix_ms: Option<u64>,
+}
+
+impl ByName {
+    fn go_on(&self) {
+        self.is_waiting.store(false, Relaxed);
+        self.waiting.lock().unwrap().drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Authenticator for ByName {
+    fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
+        let bearer = source.authorization.and_then(|value| value.strip_prefix(b"Bearer "));
+        let secret = Cow::Borrowed(bearer.or(source.bearer).or(source.api_key)?);
+        Some(Presented { kind: CredentialKind::Bearer, secret })
+    }
+
+    fn check(
+        &self,
+        presented: &Presented<'_>,
+        _now: Now,
+        wake: &Waker,
+    ) -> Poll<Result<Admission, AuthRefusal>> {
+        self.asked.fetch_add(1, Relaxed);
+        if self.is_waiting.load(Relaxed) {
+            self.waiting.lock().unwrap().push(wake.clone());
+            return Poll::Pending;
+        }
+        let text = str::from_utf8(&presented.secret).unwrap_or("wrong");
+        let mut words = text.split(' ');
+        let name = words.next().unwrap_or_default();
+        if name == "wrong" || self.grant.is_withdrawn() {
+            return Poll::Ready(Err(AuthRefusal::Wrong("nobody has this token")));
+        }
+        let list = |text: Option<&str>| -> Vec<Box<str>> {
+            text.into_iter().flat_map(|list| list.split(',')).map(Into::into).collect()
+        };
+        let scopes = ScopeSet::new(list(words.next()));
+        let tenants = match list(words.next()) {
+            none if none.is_empty() => TenantGrant::None,
+            names => TenantGrant::Named(names),
+        };
+        let (kind, issuer) = (CredentialKind::Bearer, String::new());
+        let name = name.to_owned();
+        let buf = PrincipalBuf { kind, issuer, name, tenants, scopes, quota: None };
+        Poll::Ready(Ok(Admission {
+            principal: Arc::new(Principal::new(buf)),
+            expires_unix_ms: self.expires_unix_ms.unwrap_or(u64::MAX),
+            grant: Arc::clone(&self.grant),
+        }))
+    }
+
+    fn challenge(&self, refusal: &AuthRefusal) -> String {
+        match refusal {
+            AuthRefusal::Wrong(_) => "Bearer error=\"invalid_token\"".to_owned(),
+            _ => "Bearer realm=\"a2a\"".to_owned(),
+        }
+    }
+}
+
+/// Says who calls, and keeps its task.
+struct Tell;
+
+impl Agent for Tell {
+    fn start(&self, turn: Turn<'_>) {
+        let request = turn.request;
+        let principal = request.principal.map_or("nobody", |principal| principal.name());
+        let text = format!("{principal} in {}", request.tenant.unwrap_or("no tenant"));
+        turn.reply(MessageBuf::agent(&PartsBuf::new().text(&text)));
+    }
+}
+
+/// Begins a task that goes on.
+struct Works;
+
+impl Agent for Works {
+    fn start(&self, mut turn: Turn<'_>) {
+        turn.status(TaskState::Working);
+        turn.resume_after(3_600_000, 0);
+    }
+
+    fn resume(&self, mut turn: Turn<'_>, _token: u64) {
+        turn.status(TaskState::Completed);
+    }
+}
+
+fn setup(by: &Arc<ByName>) -> Setup {
+    let profile = |name: &str| Profile::new(name, "An agent of tests.");
+    let open = Profile { anonymous: true, ..profile("open") };
+    let special = Profile { scopes: vec!["special".to_owned()], ..profile("special") };
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![
+        (profile("echo"), Arc::new(Echo)),
+        (open, Arc::new(Echo)),
+        (special, Arc::new(Echo)),
+        (profile("tell"), Arc::new(Tell)),
+        (profile("works"), Arc::new(Works)),
+    ];
+    let authenticator = Some(Arc::clone(by) as Arc<dyn Authenticator>);
+    Setup { agents, authenticator, tenants: Tenants::Any, ..Setup::default() }
+}
+
+fn lab() -> (Lab, Arc<ByName>) {
+    let by = Arc::new(ByName::default());
+    (Lab::new(setup(&by)), by)
+}
+
+/// A call of 1.0 with a token.
+fn call(token: &str, path: &str, method: &str, params: &Value) -> Vec<u8> {
+    let fields = [("Authorization", &*format!("Bearer {token}")), ("A2A-Version", "1.0")];
+    post(path, &fields, &rpc(method, params))
+}
+
+fn sent(lab: &mut Lab, token: &str, path: &str) -> Value {
+    let params = V1.params(Say { at_once: true, ..say("hi") });
+    let reply = lab.ask(&call(token, path, "SendMessage", &params));
+    assert_eq!(reply.status, 200, "{token} {path}");
+    reply.json()["result"].clone()
+}
+
+// --- Who is let in
+
+#[test]
+fn a_stranger_is_refused_by_the_head_alone_in_the_form_that_it_tells() {
+    let by = Arc::new(ByName::default());
+    let mount = |path: &str, dialect: &str| Mount {
+        path: path.to_owned(),
+        dialect: dialect.to_owned(),
+        agent: None,
+    };
+    let mounts = vec![mount("/evo", "evo_ai"), mount("/old", "rabbithole")];
+    let mut lab = Lab::new(Setup { mounts, ..setup(&by) });
+    // Nothing of the body ever comes.
+    let head = |path: &str, lines: &str| {
+        format!("POST {path} HTTP/1.1\r\nHost: a\r\n{lines}Content-Length: 100\r\n\r\n")
+    };
+    type Case = (&'static str, &'static str, fn(&Value));
+    let cases: [Case; 8] = [
+        ("/", "A2A-Version: 1.0\r\n", |body| {
+            assert_eq!(body["error"]["code"], -32000);
+            assert_eq!(body["error"]["data"][0]["reason"], "UNAUTHENTICATED");
+        }),
+        ("/", "A2A-Version: 0.3\r\n", |body| assert!(body["error"]["data"].is_null(), "{body}")),
+        ("/agents/tell", "A2A-Version: 0.3\r\n", |body| assert!(body["error"]["data"].is_null())),
+        ("/", "A2A-Version: 0.1\r\n", |body| assert_eq!(body["error"]["code"], -32007)),
+        ("/old", "", |body| assert_eq!(body["error"]["code"], -32007)),
+        ("/evo", "", |body| {
+            assert_eq!(body["error"]["message"], "Agent error");
+            assert!(body["error"]["data"]["details"].is_string());
+        }),
+        ("/message:send", "A2A-Version: 1.0\r\n", |body| {
+            assert_eq!(body["error"]["status"], "UNAUTHENTICATED");
+            assert_eq!(body["error"]["code"], 401);
+        }),
+        ("/v1/message:send", "", |body| assert!(body["code"].is_i64(), "{body}")),
+    ];
+    for (path, lines, check) in cases {
+        let peer = lab.open();
+        lab.write(peer, head(path, lines).as_bytes());
+        let reply = lab.reply(peer);
+        assert_eq!(reply.status, 401, "{path} {lines}");
+        assert_eq!(reply.field("www-authenticate"), Some("Bearer realm=\"a2a\""));
+        assert_eq!(reply.field("connection"), Some("close"));
+        assert_eq!(lab.next(peer), Next::Close);
+        let body = reply.json();
+        if body["jsonrpc"].is_string() {
+            assert!(body["id"].is_null());
+        }
+        check(&body);
+    }
+    assert_eq!(by.asked.load(Relaxed), 0, "nothing was shown");
+    assert_eq!(lab.ask(&call("alice", "/", "ListTasks", &json!({}))).status, 200);
+}
+
+#[test]
+fn a_wrong_credential_says_what_is_wrong_and_is_as_none_where_none_is_needed() {
+    let (mut lab, _) = lab();
+    let reply = lab.ask(&call("wrong", "/", "ListTasks", &json!({})));
+    assert_eq!((reply.status, reply.code()), (401, -32000));
+    assert_eq!(reply.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
+    assert_eq!(reply.json()["error"]["message"], "nobody has this token");
+    for path in ["/.well-known/agent-card.json", "/agents/tell/.well-known/agent.json"] {
+        for lines in ["", "Authorization: Bearer wrong\r\n"] {
+            assert_eq!(lab.ask(&get_with(path, lines)).status, 200, "{path}");
+        }
+    }
+    assert_eq!(lab.ask(&get("/nothing")).status, 404);
+    assert_eq!(lab.ask(b"OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n").status, 204);
+    // An open agent takes no wrong word for none.
+    assert_eq!(lab.ask(&call("wrong", "/agents/open", "ListTasks", &json!({}))).status, 401);
+}
+
+#[test]
+fn an_open_agent_is_called_by_anybody_and_by_its_own_name_alone() {
+    let (mut lab, _) = lab();
+    let fields = [("A2A-Version", "1.0")];
+    let send = rpc("SendMessage", &V1.params(say("hi")));
+    assert_eq!(lab.ask(&post("/agents/open", &fields, &send)).status, 200);
+    assert_eq!(lab.ask(&post("/agents/open/message:send", &fields, "{}")).status, 400);
+    for method in ["GetExtendedAgentCard", "ListTasks"] {
+        let reply = lab.ask(&post("/agents/open", &fields, &rpc(method, &json!({}))));
+        let expected = if method == "ListTasks" { 200 } else { 401 };
+        assert_eq!(reply.status, expected, "{method}");
+    }
+    // Who is meant is named inside, where nothing is read of a stranger's.
+    let mut named = V1.params(say("hi"));
+    named["tenant"] = json!("open");
+    assert_eq!(lab.ask(&post("/", &fields, &rpc("SendMessage", &named))).status, 401);
+    // And an open root is no way to another.
+    let by = Arc::new(ByName::default());
+    let mut setup = setup(&by);
+    setup.agents.swap(0, 1);
+    let mut lab = Lab::new(setup);
+    named["tenant"] = json!("tell");
+    let reply = lab.ask(&post("/", &fields, &rpc("SendMessage", &named)));
+    assert_eq!((reply.status, reply.code()), (401, -32000));
+    assert!(reply.field("www-authenticate").is_some());
+    let batch = format!("[{},{}]", rpc("SendMessage", &named), send);
+    let answers = lab.ask(&post("/", &fields, &batch)).json();
+    assert_eq!(answers[0]["error"]["code"], -32000);
+    assert!(answers[1]["result"]["task"].is_object());
+}
+
+#[test]
+fn the_extended_card_turns_itself_on_and_needs_a_caller() {
+    let (mut lab, _) = lab();
+    let path = "/agent/authenticatedExtendedCard";
+    assert_eq!(lab.ask(&get(path)).status, 401);
+    assert_eq!(lab.ask(&get_with(path, "Authorization: Bearer alice\r\n")).status, 200);
+    assert_eq!(lab.ask(&get("/agents/open/agent/authenticatedExtendedCard")).status, 401);
+    let reply = lab.ask(&call("alice", "/", "GetExtendedAgentCard", &json!({})));
+    assert_eq!(reply.json()["result"]["name"], "echo");
+    assert_eq!(lab.ask(&get("/extendedAgentCard")).status, 401);
+}
+
+#[test]
+fn a_body_in_chunks_or_pieces_is_taken_from_whoever_is_known() {
+    let (mut lab, by) = lab();
+    let whole = call("alice", "/", "ListTasks", &json!({}));
+    let peer = lab.open();
+    for byte in &whole {
+        lab.write(peer, &[*byte]);
+    }
+    assert_eq!(lab.reply(peer).status, 200);
+    let chunked = post_chunked("/", &rpc("ListTasks", &json!({})), 7);
+    let text = String::from_utf8(chunked).unwrap();
+    let known = text.replacen("\r\n", "\r\nAuthorization: Bearer alice\r\nA2A-Version: 1.0\r\n", 1);
+    assert_eq!(lab.ask(known.as_bytes()).status, 200);
+    assert_eq!(by.asked.load(Relaxed), 1, "the second is remembered");
+    let peer = lab.open();
+    lab.write(peer, text.as_bytes());
+    assert_eq!((lab.reply(peer).status, lab.next(peer)), (401, Next::Close));
+}
+
+#[test]
+fn a_check_that_waits_holds_its_head_alone_and_ends_after_five_seconds() {
+    let (mut lab, by) = lab();
+    by.is_waiting.store(true, Relaxed);
+    let request = call("alice", "/", "ListTasks", &json!({}));
+    let (first, second) = (lab.open(), lab.open());
+    lab.write(first, &request);
+    lab.write(second, &request);
+    assert!(lab.try_reply(first).is_none() && !lab.progress(first).read);
+    // Others are served meanwhile.
+    assert_eq!(lab.ask(&get("/.well-known/agent-card.json")).status, 200);
+    lab.pass(4_000);
+    by.go_on();
+    lab.pass(0);
+    assert_eq!((lab.reply(first).status, lab.reply(second).status), (200, 200));
+    by.is_waiting.store(true, Relaxed);
+    let request = call("bob", "/", "ListTasks", &json!({}));
+    lab.write(first, &request);
+    lab.pass(4_999);
+    assert!(lab.try_reply(first).is_none());
+    lab.pass(1);
+    let reply = lab.reply(first);
+    assert_eq!((reply.status, lab.next(first)), (503, Next::Close));
+    assert!(reply.field("retry-after").is_some() && reply.field("www-authenticate").is_none());
+    // Who leaves leaves nothing behind.
+    lab.write(second, &request);
+    lab.end(second);
+    assert_eq!(lab.next(second), Next::Abort);
+}
+
+#[test]
+fn a_peer_that_fails_too_often_is_sent_away_with_its_time() {
+    let (mut lab, _) = lab();
+    let remote = Remote::Known("192.0.2.7".parse().unwrap());
+    let peer = service::Peer { remote, ..service::Peer::default() };
+    for n in 0..12 {
+        let client = lab.open_to(peer);
+        let wrong = call(&format!("wrong {n}"), "/", "ListTasks", &json!({}));
+        lab.write(client, &wrong);
+        let reply = lab.reply(client);
+        assert_eq!(reply.status, if n < 10 { 401 } else { 429 }, "{n}");
+        if n >= 10 {
+            assert_eq!(reply.field("retry-after"), Some("300"));
+            assert_eq!(reply.json()["error"]["data"][0]["reason"], "RATE_LIMIT_EXCEEDED");
+        }
+    }
+    let elsewhere = lab.ask(&call("wrong", "/", "ListTasks", &json!({})));
+    assert_eq!(elsewhere.status, 401);
+}
+
+#[test]
+fn credentials_max() {
+    let by = Arc::new(ByName::default());
+    let mut setup = setup(&by);
+    // The table has no fewer places than 512.
+    setup.limits.credentials_max = 1;
+    let mut lab = Lab::new(setup);
+    let token = |n: usize| call(&format!("caller-{n}"), "/", "ListTasks", &json!({}));
+    for n in 0..2_000 {
+        assert_eq!(lab.ask(&token(n)).status, 200);
+        assert_eq!(lab.ask(&token(n)).status, 200);
+    }
+    assert_eq!(by.asked.load(Relaxed), 2_000);
+    // Most are forgotten, and checked again.
+    for n in 0..1_000 {
+        assert_eq!(lab.ask(&token(n)).status, 200);
+    }
+    assert!(by.asked.load(Relaxed) > 2_500);
+}
+
+// --- What is theirs
+
+#[test]
+fn nobody_sees_what_belongs_to_others() {
+    let (mut lab, _) = lab();
+    let task = sent(&mut lab, "alice", "/agents/works")["task"].clone();
+    let (id, context) = (task["id"].clone(), task["contextId"].clone());
+    let known = json!({ "id": id });
+    let unknown = json!({ "id": "no-such-task" });
+    let told = |reply: Reply| reply.json()["error"]["message"].as_str().unwrap().to_owned();
+    for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
+        let others = lab.ask(&call("bob", "/agents/works", method, &known));
+        let nothing = lab.ask(&call("bob", "/agents/works", method, &unknown));
+        assert_eq!((others.status, others.code()), (nothing.status, -32001), "{method}");
+        assert_eq!(told(others), told(nothing), "{method}");
+    }
+    let mut follow_up = V1.params(say("more"));
+    follow_up["message"]["taskId"] = id.clone();
+    let reply = lab.ask(&call("bob", "/agents/works", "SendMessage", &follow_up));
+    assert_eq!(reply.code(), -32001);
+    let count = |lab: &mut Lab, token: &str, params: &Value| {
+        let page = lab.ask(&call(token, "/agents/works", "ListTasks", params)).json();
+        page["result"]["totalSize"].as_u64().unwrap()
+    };
+    assert_eq!(count(&mut lab, "alice", &json!({})), 1);
+    assert_eq!(count(&mut lab, "bob", &json!({})), 0);
+    assert_eq!(count(&mut lab, "bob", &json!({ "contextId": context })), 0);
+    // A context of the same name is another's own.
+    let mut same = V1.params(Say { at_once: true, ..say("mine") });
+    same["message"]["contextId"] = context.clone();
+    let reply = lab.ask(&call("bob", "/agents/works", "SendMessage", &same)).json();
+    assert_eq!(reply["result"]["task"]["contextId"], context);
+    let of_context = json!({ "contextId": context });
+    assert_eq!(count(&mut lab, "bob", &of_context), 1);
+    assert_eq!(count(&mut lab, "alice", &of_context), 1);
+    assert_eq!(lab.ask(&call("alice", "/agents/works", "GetTask", &known)).status, 200);
+    let canceled = lab.ask(&call("alice", "/agents/works", "CancelTask", &known)).json();
+    assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED");
+}
+
+#[test]
+fn a_task_made_in_one_generation_is_its_owners_in_all() {
+    let (mut lab, _) = lab();
+    let bearer = |name: &str| format!("Bearer {name}");
+    for made in [V01, V03, V1] {
+        let token = bearer("alice");
+        let body = rpc(made.send(), &made.params(say("hi")));
+        let reply = lab.ask(&post("/", &[("Authorization", &token)], &body)).json();
+        let id = made.task(&reply["result"])["id"].as_str().unwrap().to_owned();
+        for (token, status) in [("alice", 200), ("bob", 404)] {
+            let line = format!("Authorization: Bearer {token}\r\nA2A-Version: 1.0\r\n");
+            assert_eq!(lab.ask(&get_with(&format!("/tasks/{id}"), &line)).status, status);
+            let old = rpc("tasks/get", &json!({ "id": id }));
+            let reply = lab.ask(&post("/", &[("Authorization", &bearer(token))], &old)).json();
+            assert_eq!(reply["error"].is_null(), token == "alice", "{made:?}");
+        }
+    }
+}
+
+#[test]
+fn tenants_are_those_that_a_principal_may_name() {
+    let (mut lab, _) = lab();
+    let said = |lab: &mut Lab, token: &str, tenant: Option<&str>| {
+        let mut params = V1.params(say("hi"));
+        if let Some(tenant) = tenant {
+            params["tenant"] = json!(tenant);
+        }
+        let reply = lab.ask(&call(token, "/agents/tell", "SendMessage", &params));
+        match reply.status {
+            200 => reply.json()["result"]["message"]["parts"][0]["text"].as_str().unwrap().into(),
+            status => format!("{status} {}", reply.json()["error"]["message"].as_str().unwrap()),
+        }
+    };
+    assert_eq!(said(&mut lab, "alice", None), "alice in no tenant");
+    assert_eq!(said(&mut lab, "alice x a,b", None), "alice in a");
+    assert_eq!(said(&mut lab, "alice x a,b", Some("b")), "alice in b");
+    let refused = "403 the tenant c is not among those of the caller";
+    assert_eq!(said(&mut lab, "alice x a,b", Some("c")), refused);
+    assert!(said(&mut lab, "alice", Some("a")).starts_with("403"));
+    // By the path as well.
+    for (path, status) in [("/tenants/b", 200), ("/tenants/c", 403)] {
+        let reply = lab.ask(&call("alice x a,b", path, "ListTasks", &json!({})));
+        assert_eq!(reply.status, status, "{path}");
+    }
+    let fields = "Authorization: Bearer alice x a,b\r\nA2A-Version: 1.0\r\n";
+    assert_eq!(lab.ask(&get_with("/b/tasks", fields)).status, 200);
+    assert_eq!(lab.ask(&get_with("/c/tasks", fields)).status, 403);
+    // A batch is answered call by call.
+    let in_tenant = |tenant: &str| rpc("ListTasks", &json!({ "tenant": tenant }));
+    let batch = format!("[{},{}]", in_tenant("b"), in_tenant("c"));
+    let fields = [("Authorization", "Bearer alice x a,b"), ("A2A-Version", "1.0")];
+    let answers = lab.ask(&post("/", &fields, &batch)).json();
+    assert!(answers[0]["result"].is_object());
+    assert_eq!(answers[1]["error"]["data"][0]["reason"], "PERMISSION_DENIED");
+}
+
+#[test]
+fn scopes_are_asked_for_by_the_server_and_by_agents() {
+    let by = Arc::new(ByName::default());
+    let mut lab = Lab::new(Setup { asks_scopes: true, ..setup(&by) });
+    let send = V1.params(say("hi"));
+    let none = json!({ "id": "none" });
+    for (scopes, allowed) in [
+        ("a2a:read", [true, false, false]),
+        ("a2a:send", [false, true, false]),
+        ("a2a:cancel", [false, false, true]),
+        ("a2a:read,a2a:send,a2a:cancel", [true, true, true]),
+        ("a2a:admin", [false, false, false]),
+    ] {
+        let calls = [("ListTasks", &json!({})), ("SendMessage", &send), ("CancelTask", &none)];
+        for ((method, params), is_allowed) in calls.into_iter().zip(allowed) {
+            let reply = lab.ask(&call(&format!("alice {scopes}"), "/", method, params));
+            assert_eq!(reply.status != 403, is_allowed, "{scopes} {method}");
+        }
+    }
+    let denied = lab.ask(&call("alice a2a:read", "/", "SendMessage", &send));
+    assert_eq!(denied.json()["error"]["message"], "the caller has not the scope a2a:send");
+    for (scopes, status) in [("a2a:send", 403), ("a2a:send,special", 200)] {
+        let token = format!("alice {scopes}");
+        let reply = lab.ask(&call(&token, "/agents/special", "SendMessage", &send));
+        assert_eq!(reply.status, status, "{scopes}");
+    }
+}
+
+// --- Streams and WebSockets
+
+#[test]
+fn a_stream_ends_with_its_credential_and_can_be_resumed() {
+    let by = ByName { expires_unix_ms: Some(BEGIN.unix_ms + 60_000), ..ByName::default() };
+    let by = Arc::new(by);
+    let mut lab = Lab::new(setup(&by));
+    let stream = call("alice", "/agents/works", "SendStreamingMessage", &V1.params(say("hi")));
+    let peer = lab.open();
+    lab.write(peer, &stream);
+    lab.pass(59_999);
+    assert!(lab.is_open(peer) && !lab.peek(peer).complete);
+    lab.pass(1);
+    assert_eq!(lab.next(peer), Next::Close);
+    let reply = lab.reply(peer);
+    assert!(reply.complete);
+    assert!(!reply.events().iter().any(|event| event.data.to_string().contains("error")));
+}
+
+#[test]
+fn a_stream_ends_when_its_credential_is_withdrawn() {
+    let (mut lab, by) = lab();
+    let stream = call("alice", "/agents/works", "SendStreamingMessage", &V1.params(say("hi")));
+    let peer = lab.open();
+    lab.write(peer, &stream);
+    by.grant.withdraw();
+    lab.pass(lab.engine.limits().sse_keep_alive_ms);
+    assert_eq!(lab.next(peer), Next::Close);
+}
+
+#[test]
+fn a_web_socket_is_opened_by_whoever_is_known_and_closed_with_the_credential() {
+    let by = ByName { expires_unix_ms: Some(BEGIN.unix_ms + 60_000), ..ByName::default() };
+    let by = Arc::new(by);
+    let mut lab = Lab::new(setup(&by));
+    let stranger = lab.open();
+    lab.write(stranger, &upgrade("/", ""));
+    assert_eq!((lab.reply(stranger).status, lab.next(stranger)), (401, Next::Close));
+    // A page cannot set the field, and says its token as a subprotocol.
+    for lines in
+        ["Authorization: Bearer alice\r\n", "Sec-WebSocket-Protocol: a2a, a2a.bearer.alice\r\n"]
+    {
+        let peer = lab.open();
+        lab.write(peer, &upgrade("/agents/tell", lines));
+        let head = String::from_utf8(lab.take(peer)).unwrap();
+        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+        assert!(!head.contains("bearer"), "{head}");
+        let answers = lab.say(peer, &rpc("SendMessage", &V1.params(say("hi"))));
+        assert!(answers[0].to_string().contains("alice in no tenant"), "{answers:?}");
+        lab.jump(60_000);
+        lab.pass(lab.engine.limits().ws_ping_ms);
+        let last = lab.frames(peer).pop().unwrap();
+        assert_eq!((last.close_code(), lab.next(peer)), (3000, Next::Close));
+        lab.jump(-60_000 - lab.engine.limits().ws_ping_ms as i64);
+    }
+}
