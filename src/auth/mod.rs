@@ -4,6 +4,7 @@
 //! read before the answer. What is not known to be right is refused; whoever checks says how long
 //! its word holds, and takes it back through [`Grant`].
 
+mod certificates;
 mod gate;
 mod network;
 mod table;
@@ -20,6 +21,7 @@ use std::{
 
 use crate::service::{Now, Remote, RequestFields};
 
+pub use certificates::CertificateCallers;
 pub(crate) use gate::Gate;
 pub use network::{Network, NoNetwork};
 use network::{origin_of, peer_bits};
@@ -42,6 +44,8 @@ pub struct CredentialSource<'a> {
     pub fields: RequestFields<'a>,
     /// The name in the client's verified certificate.
     pub identity: Option<&'a str>,
+    /// The name of who has issued that certificate.
+    pub identity_issuer: Option<&'a str>,
     /// The address of the other side of the connection.
     pub remote: Remote<'a>,
     /// Hops that say the address of their client in `X-Forwarded-For`.

@@ -94,6 +94,7 @@ impl<'x> AdmissionCx<'x> {
             bearer: bearer_of_upgrade(head),
             fields: RequestFields::of(head),
             identity: self.peer.identity,
+            identity_issuer: self.peer.identity_issuer,
             remote: self.peer.remote,
             trusted_proxies: &self.config.access.trusted_proxies,
         };

@@ -57,8 +57,9 @@ impl fmt::Display for ServerError {
             }
             ServerError::Public(text) => write!(
                 f,
-                "{text} can be reached by other machines, and nobody is asked who they are; add \
-                 --tls-client-ca (Tls::client_ca), or add --allow-anonymous \
+                "{text} can be reached by other machines, and nobody is asked who they are; know \
+                 them by --config (Server::authenticator) or --tls-client-ca (Tls::client_ca), or \
+                 add --allow-anonymous \
                  (Server::allow_anonymous) if anybody may call the agents"
             ),
             ServerError::InRuntime => write!(

@@ -12,6 +12,10 @@ impl Tls {
         match *self {}
     }
 
+    pub(super) fn of_known_callers(self) -> Tls {
+        self
+    }
+
     pub(super) fn load(self) -> Result<Current, ServerError> {
         match self {}
     }

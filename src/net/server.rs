@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     agent::{Agent, Profile},
+    auth::{Authenticator, CertificateCallers},
     engine::{Setup, Start},
     limits::Limits,
     service::{Entropy, Service, tap::Tap},
@@ -139,12 +140,19 @@ impl Server {
         self
     }
 
-    /// Lets anybody call the agents who reaches the port. Without this word, or
-    /// `Tls::client_ca`, a server listens on addresses of this machine's loopback alone: nobody
-    /// else is asked who they are.
+    /// Lets anybody call the agents who reaches the port. Without this word,
+    /// [`Server::authenticator`] or `Tls::client_ca`, a server listens on addresses of this
+    /// machine's loopback alone: nobody else is asked who they are.
     #[must_use]
     pub fn allow_anonymous(mut self) -> Server {
         self.anonymous = true;
+        self
+    }
+
+    /// Sets who knows callers; see [`Setup::authenticator`].
+    #[must_use]
+    pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Server {
+        self.setup.authenticator = Some(authenticator);
         self
     }
 
@@ -265,7 +273,8 @@ impl Server {
         let default = [LISTEN_DEFAULT.to_owned()];
         let is_told = !self.listen.is_empty() || !self.listeners.is_empty();
         let texts = if is_told { &self.listen } else { &default[..] };
-        let is_deliberate = self.anonymous || self.tls.as_ref().is_some_and(Tls::knows_clients);
+        let knows_callers = self.setup.authenticator.is_some() || self.knows_clients();
+        let is_deliberate = self.anonymous || knows_callers;
         let check = |addr: SocketAddr, text: &str| match is_deliberate || addr.ip().is_loopback() {
             true => Ok(addr),
             false => Err(ServerError::Public(text.to_owned())),
@@ -277,10 +286,25 @@ impl Server {
         texts.iter().map(|text| check(resolve(text)?, text)).collect()
     }
 
+    /// Whether every client must show a certificate.
+    fn knows_clients(&self) -> bool {
+        self.tls.as_ref().is_some_and(Tls::knows_clients)
+    }
+
+    /// Who shows a certificate is a caller: one kind among others, or the only one.
+    fn ask_clients(&mut self) {
+        if self.setup.authenticator.is_some() {
+            self.tls = self.tls.take().map(Tls::of_known_callers);
+        } else if self.knows_clients() && !self.anonymous {
+            self.setup.authenticator = Some(Arc::new(CertificateCallers::default()));
+        }
+    }
+
     /// Checks, binds and builds; the sockets are those of each worker.
     fn prepare(mut self) -> Result<(Running, Vec<Vec<TcpListener>>), ServerError> {
         self.setup.check()?;
         let listen = self.addresses()?;
+        self.ask_clients();
         let tls = self.tls.map(Tls::load).transpose()?;
         let workers = self.workers.unwrap_or_else(workers_default);
         if let Some(bytes) = self.memory {

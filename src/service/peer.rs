@@ -9,6 +9,8 @@ pub struct Peer<'a> {
     pub is_secure: bool,
     /// The name in the certificate that the peer has proved to own; `None`: it showed none.
     pub identity: Option<&'a str>,
+    /// The name of who has issued that certificate, as RFC 4514 writes it.
+    pub identity_issuer: Option<&'a str>,
     /// Our own address of the connection, by which the peer may call us; `None`: unknown.
     pub local: Option<IpAddr>,
     /// True: the connection came to a listener that this machine alone can reach, which answers to

@@ -60,6 +60,7 @@ struct Http2Shared {
     active: Cell<usize>,
     is_secure: bool,
     identity: Option<Box<str>>,
+    identity_issuer: Option<Box<str>>,
     remote: Option<IpAddr>,
     /// Our side of the connection.
     local_addr: LocalAddr,
@@ -79,6 +80,7 @@ impl Http2Shared {
             active: Cell::new(0),
             is_secure: peer.is_secure,
             identity: peer.identity.map(Box::from),
+            identity_issuer: peer.identity_issuer.map(Box::from),
             remote: peer.remote.address(),
             local_addr: local.local_addrs.at(local_addr),
             inflow: Inflow::new(limits.http2_control_frames_max, now_ms),
@@ -103,7 +105,13 @@ impl Http2Shared {
     fn peer(&self) -> Peer<'_> {
         let (is_secure, identity) = (self.is_secure, self.identity.as_deref());
         let remote = self.remote.map_or(Remote::Unknown, Remote::Known);
-        self.local_addr.known_to(Peer { is_secure, identity, remote, ..Peer::default() })
+        self.local_addr.known_to(Peer {
+            is_secure,
+            identity,
+            identity_issuer: self.identity_issuer.as_deref(),
+            remote,
+            ..Peer::default()
+        })
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn load(tls: &Tls) -> Result<ServerConfig, ServerError> {
         .map_err(|error| unusable(&tls.cert, &error))?;
     let builder = match &tls.client_ca {
         None => builder.with_no_client_auth(),
-        Some(file) => builder.with_client_cert_verifier(client_verifier(file, provider)?),
+        Some(file) => builder.with_client_cert_verifier(client_verifier(tls, file, provider)?),
     };
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
     config.alpn_protocols = ALPN.iter().map(|name| name.to_vec()).collect();
@@ -56,6 +56,7 @@ fn certified_key(tls: &Tls, provider: &CryptoProvider) -> Result<CertifiedKey, S
 /// RFC 8446 §4.4.2.4: who must show a certificate and shows none, or one that leads nowhere, is
 /// sent away within the handshake.
 fn client_verifier(
+    tls: &Tls,
     file: &Path,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, ServerError> {
@@ -63,9 +64,12 @@ fn client_verifier(
     for certificate in certificates(file)? {
         roots.add(certificate).map_err(|error| unusable(file, &error))?;
     }
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-        .build()
-        .map_err(|error| unusable(file, &error))
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let verifier = match tls.are_clients_free {
+        true => verifier.allow_unauthenticated(),
+        false => verifier,
+    };
+    verifier.build().map_err(|error| unusable(file, &error))
 }
 
 fn unusable(file: &Path, reason: &dyn Display) -> ServerError {

@@ -27,18 +27,21 @@ pub struct Tls {
     cert: PathBuf,
     key: PathBuf,
     client_ca: Option<PathBuf>,
+    /// True: a client may show no certificate, since it can show something else.
+    are_clients_free: bool,
 }
 
 impl Tls {
     /// `cert` holds the server's certificate, and behind it those that lead to its root; `key` the
     /// private key of the first one (PKCS #8, PKCS #1 or SEC 1, not encrypted).
     pub fn new(cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Tls {
-        Tls { cert: cert.into(), key: key.into(), client_ca: None }
+        Tls { cert: cert.into(), key: key.into(), client_ca: None, are_clients_free: false }
     }
 
-    /// Demands of every client a certificate that leads to one of those in `file`. The client's
-    /// name reaches agents as [`crate::agent::RequestView::identity`]: the common name of its
-    /// subject, else its first alternative name.
+    /// Demands of every client a certificate that leads to one of those in `file`; with a
+    /// [`Setup::authenticator`](crate::engine::Setup::authenticator) clients may show one. The
+    /// client's name reaches agents as [`crate::agent::RequestView::identity`]: the common name of
+    /// its subject, else its first alternative name. Its tasks are its own.
     #[must_use]
     pub fn client_ca(mut self, file: impl Into<PathBuf>) -> Tls {
         self.client_ca = Some(file.into());
@@ -48,6 +51,11 @@ impl Tls {
     /// Whether every client must show who it is.
     pub(super) fn knows_clients(&self) -> bool {
         self.client_ca.is_some()
+    }
+
+    /// The same, of clients that may show something else.
+    pub(super) fn of_known_callers(self) -> Tls {
+        Tls { are_clients_free: true, ..self }
     }
 
     /// Reads the files.

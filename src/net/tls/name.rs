@@ -11,12 +11,21 @@ use x509_cert::{
 /// Bytes of a name; X.520 allows 64 for a common name, URIs are longer.
 const NAME_BYTES_MAX: usize = 256;
 
+/// Whose a certificate is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CertificateNames {
+    /// Its owner's.
+    pub(super) name: Box<str>,
+    /// That of who has issued it, as RFC 4514 writes it.
+    pub(super) issuer: Box<str>,
+}
+
 /// The first common name of the subject, else the first alternative name that is a URI, a host, a
 /// mail address or an IP address (RFC 5280 §4.1.2.6, §4.2.1.6).
 ///
 /// `None`: there is none, or it is empty, longer than 256 bytes or holds a control character; who
 /// is known by a name that nobody can read is not known by another one.
-pub(super) fn of_certificate(der: &[u8]) -> Option<Box<str>> {
+pub(super) fn of_certificate(der: &[u8]) -> Option<CertificateNames> {
     let certificate = Certificate::from_der(der).ok()?;
     let certificate = certificate.tbs_certificate();
     let name = match certificate.subject().common_name().ok()? {
@@ -27,7 +36,9 @@ pub(super) fn of_certificate(der: &[u8]) -> Option<Box<str>> {
         }
     };
     let fits = !name.is_empty() && name.len() <= NAME_BYTES_MAX;
-    (fits && !name.contains(char::is_control)).then(|| name.into())
+    let issuer = certificate.issuer().to_string().into();
+    (fits && !name.contains(char::is_control))
+        .then(|| CertificateNames { name: name.into(), issuer })
 }
 
 fn text(name: &GeneralName) -> Option<String> {

@@ -29,7 +29,10 @@ use crate::{
     service::Peer,
 };
 
-use super::{Current, name};
+use super::{
+    Current,
+    name::{self, CertificateNames},
+};
 
 /// Bytes of output that a session encrypts ahead of its socket: one record of the largest size
 /// (RFC 8446 §5.1), and about as much as a slow peer must take in each window.
@@ -94,7 +97,7 @@ impl Drop for Handshake<'_> {
 /// An established session.
 struct TlsConnection {
     stream: Box<TlsStream<TcpStream>>,
-    identity: Option<Box<str>>,
+    identity: Option<CertificateNames>,
 }
 
 impl TlsConnection {
@@ -107,8 +110,10 @@ impl TlsConnection {
 
 impl Transport for TlsConnection {
     fn peer(&self) -> Peer<'_> {
-        let (socket, identity) = (self.stream.get_ref().0, self.identity.as_deref());
-        Peer { is_secure: true, identity, ..socket.peer() }
+        let (socket, names) = (self.stream.get_ref().0, self.identity.as_ref());
+        let identity = names.map(|names| &*names.name);
+        let identity_issuer = names.map(|names| &*names.issuer);
+        Peer { is_secure: true, identity, identity_issuer, ..socket.peer() }
     }
 
     fn has_left(&self) -> bool {
