@@ -332,6 +332,7 @@ impl Bare {
             closes: false,
             extensions: None,
             admission: None,
+            share: Default::default(),
         };
         let handled = grpc::call(&mut cx, method, decode, &self.request);
         let Handled::Stream(mut stream) = handled else { panic!("no stream") };

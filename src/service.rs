@@ -116,6 +116,8 @@ pub struct Caller<'a> {
     pub owner: Option<&'a str>,
     /// Who calls, where the server knows its callers ([`crate::auth`]); `None`: anybody.
     pub principal: Option<&'a Arc<Principal>>,
+    /// How many tasks of the owner may run at a time; `None`: as many as there is room for.
+    pub running_tasks_max: Option<u32>,
     /// The worker that handles the call.
     pub worker: usize,
     /// Values of the extension headers, comma separated, as they came.

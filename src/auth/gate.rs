@@ -8,6 +8,7 @@
 use std::{
     hash::Hasher,
     net::IpAddr,
+    ops::Deref,
     sync::Arc,
     task::{Poll, Waker},
 };
@@ -15,8 +16,8 @@ use std::{
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use super::{
-    Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Presented, peer_bits,
-    table::FixedTable,
+    Accounts, Admission, AuthRefusal, Authenticator, CallerAccount, CredentialKind,
+    CredentialSource, Presented, peer_bits, table::FixedTable,
 };
 use crate::service::Now;
 
@@ -30,14 +31,37 @@ const FAILURE_WINDOW_MS: u64 = 300_000;
 /// What a server asks of its callers, and whom it knows.
 pub struct Gate {
     authenticator: Arc<dyn Authenticator>,
+    accounts: Arc<Accounts>,
     known: FixedTable<KnownCredential>,
     failures: FixedTable<Failures>,
     key: u128,
 }
 
+/// A caller that is let in, and its account.
+#[derive(Debug)]
+pub struct KnownCaller {
+    admission: Admission,
+    account: Arc<CallerAccount>,
+}
+
+impl KnownCaller {
+    /// On which account it takes its share.
+    pub(crate) fn account(&self) -> &Arc<CallerAccount> {
+        &self.account
+    }
+}
+
+impl Deref for KnownCaller {
+    type Target = Admission;
+
+    fn deref(&self) -> &Admission {
+        &self.admission
+    }
+}
+
 /// A credential that was right.
 struct KnownCredential {
-    admission: Arc<Admission>,
+    caller: Arc<KnownCaller>,
     /// Until then it need not be checked again, in ms of the monotonic clock.
     until_ms: u64,
     used_ms: u64,
@@ -51,7 +75,7 @@ struct Failures {
 
 /// How a credential stands.
 enum Standing {
-    Good(Arc<Admission>),
+    Good(Arc<KnownCaller>),
     /// It was right once.
     Stale,
     Unknown,
@@ -61,12 +85,13 @@ impl Gate {
     /// A gate that remembers so many credentials, and as many peers; `secret` is nobody's else.
     pub fn new(
         authenticator: Arc<dyn Authenticator>,
+        accounts: Arc<Accounts>,
         credentials_max: usize,
         secret: u128,
     ) -> Gate {
         let (known, failures) =
             (FixedTable::new(credentials_max), FixedTable::new(credentials_max));
-        Gate { authenticator, known, failures, key: secret }
+        Gate { authenticator, accounts, known, failures, key: secret }
     }
 
     /// Who makes a request; `None`: it shows no credential.
@@ -78,11 +103,11 @@ impl Gate {
         source: &CredentialSource<'_>,
         now: Now,
         wake: &Waker,
-    ) -> Poll<Result<Option<Arc<Admission>>, AuthRefusal>> {
+    ) -> Poll<Result<Option<Arc<KnownCaller>>, AuthRefusal>> {
         let Some(presented) = self.authenticator.find(source) else { return Poll::Ready(Ok(None)) };
         let hash = self.hash(&presented);
         match self.standing(hash, now) {
-            Standing::Good(admission) => return Poll::Ready(Ok(Some(admission))),
+            Standing::Good(caller) => return Poll::Ready(Ok(Some(caller))),
             Standing::Stale => {}
             Standing::Unknown => {
                 if let Some(refusal) = self.sent_away(source.address(), now) {
@@ -106,15 +131,16 @@ impl Gate {
         address: Option<IpAddr>,
         now: Now,
         wake: &Waker,
-    ) -> Poll<Result<Option<Arc<Admission>>, AuthRefusal>> {
+    ) -> Poll<Result<Option<Arc<KnownCaller>>, AuthRefusal>> {
         let Poll::Ready(checked) = self.authenticator.check(presented, now, wake) else {
             return Poll::Pending;
         };
         Poll::Ready(match checked {
             Ok(admission) if admission.holds(now) => {
-                let admission = Arc::new(admission);
-                self.remember(presented.kind, hash, &admission, now);
-                Ok(Some(admission))
+                let account = self.accounts.of_owner(admission.principal.owner(), "", now);
+                let caller = Arc::new(KnownCaller { admission, account });
+                self.remember(presented.kind, hash, &caller, now);
+                Ok(Some(caller))
             }
             Ok(_) => Err(self.failed(
                 hash,
@@ -130,15 +156,15 @@ impl Gate {
     fn standing(&self, hash: u128, now: Now) -> Standing {
         let look = |known: &mut KnownCredential| {
             known.used_ms = now.mono_ms;
-            match now.mono_ms < known.until_ms && known.admission.holds(now) {
-                true => Standing::Good(Arc::clone(&known.admission)),
+            match now.mono_ms < known.until_ms && known.caller.holds(now) {
+                true => Standing::Good(Arc::clone(&known.caller)),
                 false => Standing::Stale,
             }
         };
         self.known.look(hash, look).unwrap_or(Standing::Unknown)
     }
 
-    fn remember(&self, kind: CredentialKind, hash: u128, admission: &Arc<Admission>, now: Now) {
+    fn remember(&self, kind: CredentialKind, hash: u128, caller: &Arc<KnownCaller>, now: Now) {
         let until_ms = match kind {
             CredentialKind::Jwt => now.mono_ms.saturating_add(TOKEN_MS),
             CredentialKind::ApiKey
@@ -147,7 +173,7 @@ impl Gate {
             | CredentialKind::Proxy => u64::MAX,
         };
         let make =
-            || KnownCredential { admission: Arc::clone(admission), until_ms, used_ms: now.mono_ms };
+            || KnownCredential { caller: Arc::clone(caller), until_ms, used_ms: now.mono_ms };
         // An entry of worth 0 is an empty place.
         let worth = |known: &KnownCredential| known.used_ms.saturating_add(1);
         self.known.change(hash, make, worth, |known| *known = make());
@@ -214,7 +240,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        auth::{Grant, Principal, PrincipalBuf, ScopeSet, TenantGrant},
+        auth::{Grant, Principal, PrincipalBuf, Quotas, ScopeSet, TenantGrant},
         service::Remote,
     };
 
@@ -263,7 +289,7 @@ mod tests {
         secret: &str,
         address: &str,
         ms: u64,
-    ) -> Result<Option<Arc<Admission>>, AuthRefusal> {
+    ) -> Result<Option<Arc<KnownCaller>>, AuthRefusal> {
         let authorization = Some(secret.as_bytes());
         let remote = Remote::Known(address.parse().unwrap());
         let source = CredentialSource { authorization, remote, ..CredentialSource::default() };
@@ -275,7 +301,8 @@ mod tests {
 
     fn gate() -> (Gate, Arc<One>) {
         let one = Arc::new(One::default());
-        (Gate::new(Arc::clone(&one) as Arc<dyn Authenticator>, 100, 7), one)
+        let accounts = Arc::new(Accounts::new(100, Quotas::default(), 7));
+        (Gate::new(Arc::clone(&one) as Arc<dyn Authenticator>, accounts, 100, 7), one)
     }
 
     #[test]

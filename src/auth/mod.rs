@@ -4,9 +4,11 @@
 //! read before the answer. What is not known to be right is refused; whoever checks says how long
 //! its word holds, and takes it back through [`Grant`].
 
+mod accounts;
 mod certificates;
 mod gate;
 mod network;
+mod quota;
 mod table;
 
 use std::{
@@ -21,10 +23,13 @@ use std::{
 
 use crate::service::{Now, Remote, RequestFields};
 
+pub(crate) use accounts::Accounts;
 pub use certificates::CertificateCallers;
-pub(crate) use gate::Gate;
+pub(crate) use gate::{Gate, KnownCaller};
 pub use network::{Network, NoNetwork};
 use network::{origin_of, peer_bits};
+pub(crate) use quota::{CallerAccount, RateLeft, StreamPlace, UsedUp};
+pub use quota::{Quota, Quotas, Rate};
 
 pub use crate::service::principal::{
     CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant,

@@ -6,12 +6,13 @@
 //! the agent lets anybody call. A wrong credential is as none where none is needed.
 
 use std::{
+    net::IpAddr,
     sync::Arc,
     task::{Poll, Waker},
 };
 
 use crate::{
-    auth::{Admission, AuthRefusal, CredentialSource, Gate, Network, ScopeSet},
+    auth::{Accounts, AuthRefusal, CredentialSource, Gate, KnownCaller, Network, Quotas, ScopeSet},
     binding::{
         CallContext, Handled, ServerConfig, grpc, http_error, jsonrpc, rest,
         route::{Route, path_of, route},
@@ -37,14 +38,23 @@ pub const LATE: AuthRefusal = AuthRefusal::Unavailable("whoever knows callers do
 pub const ENDED: AuthRefusal = AuthRefusal::Wrong("the credential has ended");
 
 /// Who may call.
-#[derive(Default)]
 pub struct Access {
     /// Who knows callers; `None`: nobody is asked.
     pub gate: Option<Gate>,
+    /// What callers may take, and have taken.
+    pub accounts: Arc<Accounts>,
     /// True: each operation asks for its scope.
     pub asks_scopes: bool,
     /// Hops that say the address of their client in `X-Forwarded-For`.
     pub trusted_proxies: Vec<Network>,
+}
+
+impl Default for Access {
+    /// Anybody, and as much as there is.
+    fn default() -> Access {
+        let accounts = Arc::new(Accounts::new(1, Quotas::default(), 0));
+        Access { gate: None, accounts, asks_scopes: false, trusted_proxies: Vec::new() }
+    }
 }
 
 /// What is known of a request when its head is complete.
@@ -61,7 +71,7 @@ pub struct AdmissionCx<'x> {
 }
 
 /// A request that may be handled: by whom it is made; `None`: by anybody.
-pub type Admitted = Option<Arc<Admission>>;
+pub type Admitted = Option<Arc<KnownCaller>>;
 
 impl<'x> AdmissionCx<'x> {
     /// Who makes a request; pending: `wake` is woken when that can be told.
@@ -194,6 +204,17 @@ pub fn refuse<'x>(cx: &mut CallContext<'x>, head: &'x Head<'x>, refusal: &AuthRe
 }
 
 impl CallContext<'_> {
+    /// The address that the request came from.
+    pub(super) fn origin_address(&self) -> Option<IpAddr> {
+        let source = CredentialSource {
+            fields: self.source.fields(),
+            remote: self.peer.remote,
+            trusted_proxies: &self.config.access.trusted_proxies,
+            ..CredentialSource::default()
+        };
+        source.address()
+    }
+
     /// RFC 9110 §11.6.1: who is refused for want of a credential is told which are asked for.
     fn challenge(&mut self, refusal: &AuthRefusal) {
         let (AuthRefusal::Missing | AuthRefusal::Wrong(_)) = refusal else { return };
@@ -208,9 +229,16 @@ impl CallContext<'_> {
     /// `Unauthenticated`, `PermissionDenied`.
     #[inline(always)]
     pub(super) fn authorize(&mut self, op: Op) -> Result<(), Fault> {
-        match self.config.access.gate {
-            None => Ok(()),
-            Some(_) => self.check_caller(op),
+        let Access { gate, accounts, .. } = &self.config.access;
+        if gate.is_none() && !accounts.are_asked() {
+            return Ok(());
+        }
+        if gate.is_some() {
+            self.check_caller(op)?;
+        }
+        match accounts.are_asked() || self.endpoint.dialect.quirks.quota.is_some() {
+            true => self.take_share(),
+            false => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::{borrow::Cow, cell::Cell, task::Waker};
 
 use crate::{
     binding::{
-        CallScratch, Endpoint, Handled, RequestSource, ServerConfig,
+        CallScratch, CallerShare, Endpoint, Handled, RequestSource, ServerConfig,
         admission::Admitted,
         answer::{AnswerFormat, Opened, ResponseWriter, no_answer},
         cards, extensions,
@@ -56,6 +56,8 @@ pub struct CallContext<'x> {
     pub extensions: Option<Cow<'x, str>>,
     /// Who makes the request; `None`: anybody.
     pub admission: Admitted,
+    /// What its caller may take.
+    pub share: CallerShare,
 }
 
 /// What a call says that its answer is written with.
@@ -206,7 +208,9 @@ impl<'x> CallContext<'x> {
         if self.agent != self.endpoint.agent {
             self.name_extensions();
         }
-        if let Err(fault) = self.authorize(format.write.op) {
+        let asked = self.authorize(format.write.op);
+        self.name_share();
+        if let Err(fault) = asked {
             self.writer.refuse(format, &fault);
             return Handled::Answered;
         }
@@ -231,6 +235,13 @@ impl<'x> CallContext<'x> {
             self.writer.refuse(format, &Fault::at_limit("streams_max"));
             return Handled::Answered;
         };
+        let place = match self.share.stream_place() {
+            Ok(place) => place,
+            Err(fault) => {
+                self.writer.refuse(format, &fault);
+                return Handled::Answered;
+            }
+        };
         let now_ms = self.now.mono_ms;
         let (service, mut cx, writer) = self.split();
         let outcome = writer.begin_opening(format, |answer| service.call(&mut cx, *call, answer));
@@ -240,12 +251,12 @@ impl<'x> CallContext<'x> {
             Opened::Stream(cursor, made) => {
                 let (at, fields) = ((cursor, made), &mut writer.fields);
                 let stream = EventStream::new(format, at, now_ms, permit, fields);
-                Handled::Stream(Box::new(stream.admitted(self.admission.clone(), self.now)))
+                Handled::Stream(Box::new(stream.admitted(self.admission.clone(), place, self.now)))
             }
             Opened::Waits(wait) => {
                 let (calls, fields) = (vec![PendingCall::new(wait, format)], self.take_fields());
                 let pending = PendingResponse::new(calls, None, fields, permit);
-                Handled::Pending(Box::new(pending.admitted(self.admission.clone())))
+                Handled::Pending(Box::new(pending.admitted(self.admission.clone(), place)))
             }
         }
     }
@@ -322,7 +333,7 @@ impl<'x> CallContext<'x> {
             Some(permit) => {
                 let fields = self.take_fields();
                 let pending = PendingResponse::new(calls, batch, fields, permit);
-                Handled::Pending(Box::new(pending.admitted(self.admission.clone())))
+                Handled::Pending(Box::new(pending.admitted(self.admission.clone(), None)))
             }
             None => {
                 self.writer.refuse(format, &Fault::at_limit("connections_max"));
@@ -351,6 +362,7 @@ impl<'x> CallContext<'x> {
             tenant: Some(&**tenant).filter(|tenant| !tenant.is_empty()),
             owner: principal.map(|principal| principal.owner()),
             principal,
+            running_tasks_max: self.share.running_tasks_max(),
             worker: *worker,
             extensions: self.extensions.as_deref(),
             identity: self.peer.identity,

@@ -31,6 +31,7 @@ pub mod response_parts;
 pub mod rest;
 pub mod route;
 mod scratch;
+mod share;
 mod source;
 pub mod stream;
 pub mod tenant;
@@ -42,6 +43,7 @@ pub use endpoint::Endpoint;
 pub use large::LargeBodies;
 pub use pending::PendingResponse;
 pub use scratch::{CallScratch, DecodeBuffers, Scratch};
+pub use share::CallerShare;
 pub use source::RequestSource;
 pub use stream::EventStream;
 

@@ -3,6 +3,7 @@
 use std::task::{Poll, Waker};
 
 use crate::{
+    auth::StreamPlace,
     binding::{
         Handled,
         admission::Admitted,
@@ -56,6 +57,8 @@ pub struct PendingResponse {
     permit: Option<Permit>,
     /// Who has made the request.
     admission: Admitted,
+    /// Its place among the streams of who has made it.
+    place: Option<StreamPlace>,
 }
 
 impl PendingResponse {
@@ -66,13 +69,13 @@ impl PendingResponse {
         fields: FieldLinesBuf,
         permit: Permit,
     ) -> PendingResponse {
-        PendingResponse { calls, batch, fields, permit: Some(permit), admission: None }
+        PendingResponse { calls, batch, fields, permit: Some(permit), admission: None, place: None }
     }
 
     /// The same, made by whom.
     #[must_use]
-    pub fn admitted(mut self, admission: Admitted) -> PendingResponse {
-        self.admission = admission;
+    pub fn admitted(mut self, admission: Admitted, place: Option<StreamPlace>) -> PendingResponse {
+        (self.admission, self.place) = (admission, place);
         self
     }
 
@@ -141,7 +144,7 @@ impl PendingResponse {
                     let Some(permit) = self.permit.take() else { return Poll::Pending };
                     let (at, fields) = ((cursor, made), &mut writer.fields);
                     let stream = EventStream::new(&format, at, now.mono_ms, permit, fields);
-                    let stream = stream.admitted(self.admission.take(), now);
+                    let stream = stream.admitted(self.admission.take(), self.place.take(), now);
                     return Poll::Ready(Handled::Stream(Box::new(stream)));
                 }
             }

@@ -9,6 +9,7 @@ mod items;
 use std::task::Waker;
 
 use crate::{
+    auth::StreamPlace,
     binding::{
         admission::Admitted,
         answer::{AnswerFormat, ResponseWriter},
@@ -65,6 +66,8 @@ pub struct EventStream {
     _permit: Permit,
     /// Who has opened it.
     admission: Admitted,
+    /// The place among that caller's streams.
+    _place: Option<StreamPlace>,
     /// When the credential ends by which it was opened, in ms of the monotonic clock.
     pub expires_ms: u64,
 }
@@ -94,13 +97,20 @@ impl EventStream {
             count,
             _permit: permit,
             admission,
+            _place: None,
             expires_ms,
         }
     }
 
     /// The same, opened by whom.
     #[must_use]
-    pub fn admitted(mut self, admission: Admitted, now: Now) -> EventStream {
+    pub fn admitted(
+        mut self,
+        admission: Admitted,
+        place: Option<StreamPlace>,
+        now: Now,
+    ) -> EventStream {
+        self._place = place;
         self.expires_ms = admission.as_ref().map_or(u64::MAX, |by| by.expires_mono_ms(now));
         self.admission = admission;
         self

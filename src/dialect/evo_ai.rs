@@ -13,15 +13,18 @@ use crate::{
 #[cfg(feature = "client")]
 use super::calls::{CallRules, Calls};
 use super::{
-    Dialect, Encode, Method, Quirks, Routes, Wire, WriteCx, fault, method, pre_v1::Spelling, v01,
-    v03,
+    Dialect, DocumentedQuota, Encode, Method, Quirks, Routes, Wire, WriteCx, fault, method,
+    pre_v1::Spelling, v01, v03,
 };
 
 /// Evo AI.
 pub static DIALECT: Dialect = Dialect {
     name: "evo_ai",
     methods: METHODS,
-    quirks: Quirks::NONE,
+    quirks: Quirks {
+        quota: Some(DocumentedQuota { calls_per_minute: 100, streams: 10 }),
+        ..Quirks::NONE
+    },
     routes: Routes { by_name: Some("/api/v1/a2a/"), ..Routes::NONE },
 };
 

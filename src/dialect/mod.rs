@@ -228,6 +228,18 @@ pub struct Quirks {
     pub card_v1: bool,
     /// True: what is refused of a streaming call before 1.0 is a stream of one error.
     pub stream_faults: bool,
+    /// What a caller that is known may take, as the platform documents it; its clients look for
+    /// `X-RateLimit-*` in every answer.
+    pub quota: Option<DocumentedQuota>,
+}
+
+/// What a platform lets a caller take.
+#[derive(Clone, Copy, Debug)]
+pub struct DocumentedQuota {
+    /// Calls a minute.
+    pub calls_per_minute: u32,
+    /// Open streams.
+    pub streams: u32,
 }
 
 impl Quirks {
@@ -246,6 +258,7 @@ impl Quirks {
         media_http: 200,
         card_v1: false,
         stream_faults: false,
+        quota: None,
     };
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     agent::Agent,
-    auth::{Authenticator, Gate, Network},
+    auth::{Accounts, Authenticator, Gate, Network, Quotas},
     binding::{
         Endpoint, LargeBodies, ServerConfig,
         admission::Access,
@@ -62,6 +62,8 @@ pub struct Setup {
     /// True: each operation asks its caller for its scope, `a2a:read`, `a2a:send` or `a2a:cancel`
     /// ([`ScopeSet`](crate::auth::ScopeSet)). What agents ask for is in their profiles.
     pub asks_scopes: bool,
+    /// What callers may take, those that are known and others.
+    pub quotas: Quotas,
     /// Hops that say the address of their client in `X-Forwarded-For`: what is counted by address
     /// is counted by that one.
     pub trusted_proxies: Vec<Network>,
@@ -108,6 +110,7 @@ impl Default for Setup {
             mounts: Vec::new(),
             authenticator: None,
             asks_scopes: false,
+            quotas: Quotas::default(),
             trusted_proxies: Vec::new(),
             tenants: Tenants::default(),
             card: CardForm::Hybrid,
@@ -222,9 +225,11 @@ impl Setup {
         let waiting = Permits::new(self.limits.connections_max, start.workers);
         let knows_callers = self.authenticator.is_some();
         let credentials_max = self.limits.credentials_max;
-        let gate = |by| Gate::new(by, credentials_max, start.secret);
+        let accounts = Arc::new(Accounts::new(credentials_max, self.quotas, start.secret));
+        let gate = |by| Gate::new(by, Arc::clone(&accounts), credentials_max, start.secret);
         let access = Access {
             gate: self.authenticator.map(gate),
+            accounts,
             asks_scopes: self.asks_scopes,
             trusted_proxies: self.trusted_proxies,
         };

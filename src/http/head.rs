@@ -208,6 +208,11 @@ pub struct Head<'b> {
 }
 
 impl<'b> Head<'b> {
+    /// Bytes of the head.
+    pub fn head_len(&self) -> usize {
+        self.layout.head_len()
+    }
+
     /// The method.
     pub fn method(&self) -> Method {
         self.layout.method

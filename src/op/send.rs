@@ -15,7 +15,7 @@ use crate::{
         handover::By,
         host::{NewTurn, NextTurn, TurnCall},
     },
-    service::{Answer, CallCx, CallLink, Cursor, Now, Outcome, WaitHandle},
+    service::{Answer, CallCx, CallLink, Caller, Cursor, Now, Outcome, WaitHandle},
     store::{NewTask, StoredTask, TaskKey},
 };
 
@@ -69,6 +69,7 @@ impl Core {
         answer: &mut Answer<'_>,
     ) -> Result<Outcome, Fault> {
         self.check_begins()?;
+        self.check_share(&cx.caller)?;
         let new = NewTask {
             scope: cx.caller.scope,
             incarnation: registered.incarnation,
@@ -210,6 +211,16 @@ impl Core {
         continued.unwrap_or(Err(FaultKind::TaskNotFound.into()))
     }
 
+    /// An owner has its share of the tasks that run.
+    #[inline]
+    fn check_share(&self, caller: &Caller<'_>) -> Result<(), Fault> {
+        let Some(most) = caller.running_tasks_max else { return Ok(()) };
+        match self.store.running_of(caller.scope.owner) < most {
+            true => Ok(()),
+            false => Err(share_taken(most)),
+        }
+    }
+
     /// A server that drains begins no task.
     #[inline]
     fn check_begins(&self) -> Result<(), Fault> {
@@ -218,6 +229,14 @@ impl Core {
             false => Ok(()),
         }
     }
+}
+
+/// What an owner hears of whom as many tasks run as may.
+#[cold]
+fn share_taken(most: u32) -> Fault {
+    let detail =
+        format!("as many tasks of the caller run as may ({most}); retry when one has ended");
+    Fault::because(FaultKind::RateLimited, detail)
 }
 
 /// A task that took another message.

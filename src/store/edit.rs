@@ -277,6 +277,7 @@ impl Drop for Edit<'_> {
                 slot.task.relocate();
             }
         }
+        self.note_running();
         self.shard.list(self.index, self.group.stamp(status_ms), self.now.mono_ms);
         self.group.note_oldest(self.at, self.shard.oldest_stamp());
         self.close();
@@ -284,6 +285,15 @@ impl Drop for Edit<'_> {
 }
 
 impl Edit<'_> {
+    /// Counts the task among those of its owner that run, or no longer.
+    #[inline]
+    fn note_running(&self) {
+        let slot = &self.shard.slab[self.index];
+        let did_run = slot.listed.is_some_and(|state| !state.is_terminal());
+        let runs = slot.task.get().is_some_and(|task| !task.state().is_terminal());
+        self.store.spaces.running.note(slot.scope.owner, did_run, runs);
+    }
+
     fn close(&mut self) {
         let slot = &self.shard.slab[self.index];
         let Some(task) = slot.task.get() else { return };

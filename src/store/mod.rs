@@ -21,6 +21,7 @@ mod order;
 mod page;
 mod permute;
 mod reserve;
+mod running;
 mod scopes;
 mod shard;
 mod slab;

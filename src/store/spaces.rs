@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::{
     Store, TaskKey,
     names::{NoNumber, Number, NumberSet, SpaceNames},
+    running::RunningTasks,
 };
 use crate::{
     fault::Fault,
@@ -24,6 +25,8 @@ const NO_OWNER: OwnerIndex = OwnerIndex(u32::MAX);
 pub(super) struct Spaces {
     tenants: SpaceNames,
     owners: SpaceNames,
+    /// How many tasks of each owner run.
+    pub running: RunningTasks,
 }
 
 impl Spaces {
@@ -31,6 +34,7 @@ impl Spaces {
         Spaces {
             tenants: SpaceNames::new(limits.tenants_max.min(usize::from(NO_TENANT.0) - 1), workers),
             owners: SpaceNames::new(limits.owners_max, workers),
+            running: RunningTasks::new(limits.owners_max),
         }
     }
 }
@@ -76,7 +80,7 @@ pub struct Space<'s> {
 impl Store {
     /// The scope that a call of `worker` means, which makes no task.
     pub fn find_space(&self, worker: usize, named: SpaceName<'_>) -> Space<'_> {
-        let Spaces { tenants, owners } = &self.spaces;
+        let Spaces { tenants, owners, .. } = &self.spaces;
         let tenant = named.tenant.map(|name| tenants.find(worker, name));
         let owner = named.owner.map(|name| owners.find(worker, name));
         let mut scope = named.scope;
@@ -115,6 +119,11 @@ impl Store {
             owner = Some(entered.map_err(|_| Fault::at_limit("owners_max"))?);
         }
         Ok(space(named.scope, tenant, owner))
+    }
+
+    /// How many tasks of an owner are in no terminal state.
+    pub fn running_of(&self, owner: OwnerIndex) -> u32 {
+        self.spaces.running.of(owner)
     }
 
     /// From now on no tenant has this name; false: a tenant of this name has tasks, or a call that

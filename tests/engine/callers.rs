@@ -1,102 +1,24 @@
 //! Callers that are known: who is let in, what each hears who is not, and that nobody sees what
 //! belongs to others.
 
-use std::{
-    borrow::Cow,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
-    },
-    task::{Poll, Waker},
-};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use peregrine::{
     agent::{Agent, Profile, Turn, echo::Echo},
-    auth::{
-        Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Grant, Presented,
-        Principal, PrincipalBuf, ScopeSet, TenantGrant,
-    },
+    auth::Authenticator,
     engine::{Mount, Next, Setup, Tenants},
     model::{MessageBuf, PartsBuf, TaskState},
-    service::{self, Now, Remote},
+    service::{self, Remote},
 };
 use serde_json::{Value, json};
 
 use crate::support::{
     BEGIN, Lab,
     ask::{Say, V01, V1, V03, get, get_with, post, post_chunked, rpc, say},
+    callers::ByName,
     reply::Reply,
     ws::upgrade,
 };
-
-/// Knows whoever's bearer token is a name, with scopes and tenants behind it:
-/// `alice a2a:read,a2a:send acme`.
-#[derive(Default)]
-struct ByName {
-    asked: AtomicUsize,
-    grant: Arc<Grant>,
-    /// True: it cannot tell yet.
-    is_waiting: AtomicBool,
-    waiting: Mutex<Vec<Waker>>,
-    expires_unix_ms: Option<u64>,
-}
-
-impl ByName {
-    fn go_on(&self) {
-        self.is_waiting.store(false, Relaxed);
-        self.waiting.lock().unwrap().drain(..).for_each(Waker::wake);
-    }
-}
-
-impl Authenticator for ByName {
-    fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
-        let bearer = source.authorization.and_then(|value| value.strip_prefix(b"Bearer "));
-        let secret = Cow::Borrowed(bearer.or(source.bearer).or(source.api_key)?);
-        Some(Presented { kind: CredentialKind::Bearer, secret })
-    }
-
-    fn check(
-        &self,
-        presented: &Presented<'_>,
-        _now: Now,
-        wake: &Waker,
-    ) -> Poll<Result<Admission, AuthRefusal>> {
-        self.asked.fetch_add(1, Relaxed);
-        if self.is_waiting.load(Relaxed) {
-            self.waiting.lock().unwrap().push(wake.clone());
-            return Poll::Pending;
-        }
-        let text = str::from_utf8(&presented.secret).unwrap_or("wrong");
-        let mut words = text.split(' ');
-        let name = words.next().unwrap_or_default();
-        if name == "wrong" || self.grant.is_withdrawn() {
-            return Poll::Ready(Err(AuthRefusal::Wrong("nobody has this token")));
-        }
-        let list = |text: Option<&str>| -> Vec<Box<str>> {
-            text.into_iter().flat_map(|list| list.split(',')).map(Into::into).collect()
-        };
-        let scopes = ScopeSet::new(list(words.next()));
-        let tenants = match list(words.next()) {
-            none if none.is_empty() => TenantGrant::None,
-            names => TenantGrant::Named(names),
-        };
-        let (kind, issuer) = (CredentialKind::Bearer, String::new());
-        let name = name.to_owned();
-        let buf = PrincipalBuf { kind, issuer, name, tenants, scopes, quota: None };
-        Poll::Ready(Ok(Admission {
-            principal: Arc::new(Principal::new(buf)),
-            expires_unix_ms: self.expires_unix_ms.unwrap_or(u64::MAX),
-            grant: Arc::clone(&self.grant),
-        }))
-    }
-
-    fn challenge(&self, refusal: &AuthRefusal) -> String {
-        match refusal {
-            AuthRefusal::Wrong(_) => "Bearer error=\"invalid_token\"".to_owned(),
-            _ => "Bearer realm=\"a2a\"".to_owned(),
-        }
-    }
-}
 
 /// Says who calls, and keeps its task.
 struct Tell;

@@ -23,6 +23,7 @@ mod jobs;
 mod jsonrpc;
 mod limits;
 mod missing;
+mod quotas;
 mod rest;
 mod sdk_pitfalls;
 mod setup;

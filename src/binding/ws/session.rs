@@ -11,7 +11,8 @@ use std::{
 use super::Upgrade;
 use crate::{
     binding::{
-        CallContext, EventStream, Handled, PendingResponse, RequestSource, Scratch, ServerConfig,
+        CallContext, CallerShare, EventStream, Handled, PendingResponse, RequestSource, Scratch,
+        ServerConfig,
         answer::ResponseWriter,
         jsonrpc,
         responder::{Transport, WebSocketMessages},
@@ -119,6 +120,7 @@ impl Session {
             closes: false,
             extensions: upgrade.extensions().map(Cow::Borrowed),
             admission: upgrade.admission().clone(),
+            share: CallerShare::of(body.len()),
         };
         match jsonrpc::handle(&mut cx, decode, Source::from(body)) {
             Handled::Answered => return (false, cx.writer.record),

@@ -1,0 +1,117 @@
+//! The accounts of callers: by the name of their tasks' owner, or by address, and what each may
+//! take.
+
+use std::{
+    hash::Hasher,
+    net::IpAddr,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use super::{
+    peer_bits,
+    quota::{CallerAccount, Quotas},
+    table::FixedTable,
+};
+use crate::service::Now;
+
+/// What tells the hash of an address from that of an owner.
+const OF_OWNER: u8 = 1;
+const OF_ADDRESS: u8 = 2;
+
+/// The accounts of a server, and its quotas, which may change while it runs.
+pub struct Accounts {
+    table: FixedTable<Arc<CallerAccount>>,
+    quotas: RwLock<Arc<Quotas>>,
+    /// False: nobody has a quota.
+    are_asked: AtomicBool,
+    key: u128,
+}
+
+impl Accounts {
+    /// So many accounts; `secret` is nobody's else.
+    pub fn new(accounts_max: usize, quotas: Quotas, secret: u128) -> Accounts {
+        let accounts = Accounts {
+            table: FixedTable::new(accounts_max),
+            quotas: RwLock::default(),
+            are_asked: AtomicBool::new(false),
+            key: secret,
+        };
+        accounts.set_quotas(quotas);
+        accounts
+    }
+
+    /// Whether anybody has a quota.
+    #[inline]
+    pub fn are_asked(&self) -> bool {
+        self.are_asked.load(Ordering::Relaxed)
+    }
+
+    /// The quotas as they are now.
+    pub fn quotas(&self) -> Arc<Quotas> {
+        Arc::clone(&self.quotas.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on these are the quotas; what was taken stays taken.
+    pub fn set_quotas(&self, quotas: Quotas) {
+        self.are_asked.store(quotas != Quotas::default(), Ordering::Relaxed);
+        *self.quotas.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(quotas);
+    }
+
+    /// The account of an owner; `part` tells apart what is counted on its own.
+    pub fn of_owner(&self, owner: &str, part: &str, now: Now) -> Arc<CallerAccount> {
+        self.of(now, |hasher| {
+            hasher.write_u8(OF_OWNER);
+            hasher.write(part.as_bytes());
+            hasher.write_u8(0);
+            hasher.write(owner.as_bytes());
+        })
+    }
+
+    /// The account of whoever calls from an address.
+    pub fn of_address(&self, address: IpAddr, part: &str, now: Now) -> Arc<CallerAccount> {
+        self.of(now, |hasher| {
+            hasher.write_u8(OF_ADDRESS);
+            hasher.write(part.as_bytes());
+            hasher.write_u8(0);
+            hasher.write_u128(peer_bits(address));
+        })
+    }
+
+    fn of(&self, now: Now, hash: impl FnOnce(&mut SipHasher24)) -> Arc<CallerAccount> {
+        let mut hasher = SipHasher24::new_with_keys(self.key as u64, (self.key >> 64) as u64);
+        hash(&mut hasher);
+        let key = hasher.finish128().as_u128();
+        self.table.change(
+            key,
+            Arc::default,
+            |account| account.worth(now),
+            |account| Arc::clone(account),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_owner_part_and_network_has_its_account() {
+        let accounts = Accounts::new(1, Quotas::default(), 7);
+        let now = Now::default();
+        let address = |text: &str| text.parse::<IpAddr>();
+        let [first, same, other] = ["2001:db8::1", "2001:db8::2", "2001:db8:1::1"].map(|text| {
+            accounts.of_address(address(text).unwrap_or(IpAddr::from([0; 4])), "", now)
+        });
+        assert!(Arc::ptr_eq(&first, &same) && !Arc::ptr_eq(&first, &other));
+        let owner = accounts.of_owner("a", "", now);
+        assert!(Arc::ptr_eq(&owner, &accounts.of_owner("a", "", now)));
+        for (name, part) in [("b", ""), ("a", "evo_ai"), ("evo_aia", "")] {
+            assert!(!Arc::ptr_eq(&owner, &accounts.of_owner(name, part, now)), "{name} {part}");
+        }
+    }
+}

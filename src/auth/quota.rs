@@ -1,0 +1,238 @@
+//! How much a caller may take: rates and places, and the account on which they are counted.
+//!
+//! Law: a rate is one word, the time at which what was taken is paid for (GCRA, ITU-T I.371): it is
+//! compared and moved in one step, so nobody takes more by asking from two threads at once. A place
+//! is given back by dropping it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use crate::service::Now;
+
+/// The time in which rates are counted, in ns.
+const MINUTE_NS: u64 = 60_000_000_000;
+
+/// A rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// So many a minute; at least 1.
+    pub per_minute: u32,
+    /// So many at once, after a while without any; at least 1.
+    pub burst: u32,
+}
+
+/// What one caller may take; `None`: as much as there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Calls; each of a batch counts.
+    pub calls: Option<Rate>,
+    /// KiB of requests, heads included.
+    pub request_kib: Option<Rate>,
+    /// Open streams.
+    pub streams: Option<u32>,
+    /// Tasks in no terminal state.
+    pub running_tasks: Option<u32>,
+}
+
+/// The quotas of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quotas {
+    /// Of callers that are known and name no other.
+    pub known: Quota,
+    /// Of anybody else, by address: one of IPv4, or a network of 64 bits of IPv6.
+    pub anonymous: Quota,
+    /// By the names that principals have ([`Principal::quota`](super::Principal::quota)).
+    pub named: BTreeMap<String, Quota>,
+}
+
+impl Quotas {
+    /// That of a name; one that is not there is that of the known.
+    pub(crate) fn of(&self, name: Option<&str>) -> Quota {
+        let named = name.and_then(|name| self.named.get(name));
+        *named.unwrap_or(&self.known)
+    }
+}
+
+/// What a caller has taken of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLeft {
+    /// How many may still be taken now.
+    pub remaining: u32,
+    /// Seconds until all of them may.
+    pub reset_s: u32,
+}
+
+/// That there is no more now; seconds until there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsedUp {
+    /// See above.
+    pub retry_s: u32,
+}
+
+impl Rate {
+    /// A rate whose burst is what a minute has.
+    pub const fn per_minute(per_minute: u32) -> Rate {
+        Rate { per_minute, burst: per_minute }
+    }
+
+    fn interval_ns(self) -> u64 {
+        MINUTE_NS / u64::from(self.per_minute.max(1))
+    }
+
+    /// Takes so many, of which `paid_ns` knows what was taken; more than a burst when all of that
+    /// is there.
+    fn take(self, paid_ns: &AtomicU64, count: u32, now: Now) -> Result<RateLeft, UsedUp> {
+        let (now_ns, interval_ns) = (now.mono_ms.saturating_mul(1_000_000), self.interval_ns());
+        let burst_ns = interval_ns.saturating_mul(self.burst.max(1).into());
+        let cost_ns = interval_ns.saturating_mul(count.into());
+        let room_ns = burst_ns.saturating_sub(cost_ns);
+        let mut paid = paid_ns.load(Relaxed);
+        loop {
+            let from_ns = paid.max(now_ns);
+            let ahead_ns = from_ns - now_ns;
+            if ahead_ns > room_ns {
+                return Err(UsedUp { retry_s: seconds(ahead_ns - room_ns) });
+            }
+            let until_ns = from_ns.saturating_add(cost_ns);
+            match paid_ns.compare_exchange_weak(paid, until_ns, Relaxed, Relaxed) {
+                Err(newer) => paid = newer,
+                Ok(_) => {
+                    let taken_ns = until_ns - now_ns;
+                    let remaining = burst_ns.saturating_sub(taken_ns) / interval_ns;
+                    let remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
+                    return Ok(RateLeft { remaining, reset_s: seconds(taken_ns) });
+                }
+            }
+        }
+    }
+}
+
+fn seconds(ns: u64) -> u32 {
+    u32::try_from(ns.div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
+}
+
+/// What one caller has taken.
+#[derive(Debug, Default)]
+pub struct CallerAccount {
+    calls: AtomicU64,
+    bytes: AtomicU64,
+    streams: AtomicU32,
+}
+
+impl CallerAccount {
+    /// Takes a call and the KiB of its request.
+    ///
+    /// # Errors
+    /// [`UsedUp`]; nothing is taken of the calls then.
+    pub fn take_call(&self, quota: &Quota, kib: u32, now: Now) -> Result<Option<RateLeft>, UsedUp> {
+        if let Some(rate) = quota.request_kib.filter(|_| kib > 0) {
+            rate.take(&self.bytes, kib, now)?;
+        }
+        quota.calls.map(|rate| rate.take(&self.calls, 1, now)).transpose()
+    }
+
+    /// Whether it holds nothing and all that was taken is paid for.
+    fn is_idle(&self, now_ns: u64) -> bool {
+        let is_paid = |word: &AtomicU64| word.load(Relaxed) <= now_ns;
+        self.streams.load(Relaxed) == 0 && is_paid(&self.calls) && is_paid(&self.bytes)
+    }
+
+    /// How much it would matter to forget it.
+    pub fn worth(&self, now: Now) -> u64 {
+        let now_ns = now.mono_ms.saturating_mul(1_000_000);
+        match self.is_idle(now_ns) {
+            // An empty place is worth 0.
+            true => 1,
+            false => self.calls.load(Relaxed).max(self.bytes.load(Relaxed)).max(now_ns),
+        }
+    }
+}
+
+/// A place among the streams of a caller, for as long as it lives.
+#[derive(Debug)]
+pub struct StreamPlace(Arc<CallerAccount>);
+
+impl StreamPlace {
+    /// A place, of which there are so many; `None`: all are taken.
+    pub fn take(account: &Arc<CallerAccount>, most: u32) -> Option<StreamPlace> {
+        let more = |open: u32| (open < most).then(|| open + 1);
+        account.streams.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(StreamPlace(Arc::clone(account)))
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Now {
+        Now { mono_ms: ms, unix_ms: 0 }
+    }
+
+    #[test]
+    fn a_burst_is_taken_at_once_and_comes_back_one_by_one() {
+        let (rate, word) = (Rate { per_minute: 60, burst: 3 }, AtomicU64::new(0));
+        for remaining in [2, 1, 0] {
+            let taken = rate.take(&word, 1, at(0)).unwrap();
+            assert_eq!((taken.remaining, taken.reset_s), (remaining, 3 - remaining));
+        }
+        assert_eq!(rate.take(&word, 1, at(0)), Err(UsedUp { retry_s: 1 }));
+        assert_eq!(rate.take(&word, 1, at(999)), Err(UsedUp { retry_s: 1 }));
+        assert!(rate.take(&word, 1, at(1_000)).is_ok());
+        assert!(rate.take(&word, 1, at(1_000)).is_err());
+        assert_eq!(rate.take(&word, 1, at(10_000)).unwrap().remaining, 2);
+    }
+
+    #[test]
+    fn what_is_larger_than_a_burst_is_taken_when_all_of_it_is_there() {
+        let (rate, word) = (Rate { per_minute: 60, burst: 2 }, AtomicU64::new(0));
+        assert!(rate.take(&word, 100, at(0)).is_ok());
+        assert_eq!(rate.take(&word, 1, at(0)), Err(UsedUp { retry_s: 99 }));
+        assert!(rate.take(&word, 100, at(99_999)).is_err());
+        assert!(rate.take(&word, 100, at(100_000)).is_ok());
+    }
+
+    #[test]
+    fn threads_share_a_rate() {
+        let (rate, word) = (Rate::per_minute(1_000), AtomicU64::new(0));
+        let taken = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        taken.fetch_add(rate.take(&word, 1, at(0)).is_ok().into(), Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(taken.into_inner(), 1_000);
+    }
+
+    #[test]
+    fn an_account_with_its_key_takes_less_than_a_hundred_bytes() {
+        let of_arc = 2 * size_of::<usize>();
+        let entry = size_of::<Option<(u128, Arc<CallerAccount>)>>();
+        assert!(size_of::<CallerAccount>() + of_arc + entry <= 100);
+    }
+
+    #[test]
+    fn places_are_given_back() {
+        let account = Arc::new(CallerAccount::default());
+        let two = [StreamPlace::take(&account, 2), StreamPlace::take(&account, 2)];
+        assert!(two.iter().all(Option::is_some) && StreamPlace::take(&account, 2).is_none());
+        drop(two);
+        assert!(account.is_idle(0) && StreamPlace::take(&account, 1).is_some());
+    }
+}

@@ -1,0 +1,168 @@
+//! The share of a server that each caller takes: calls, bytes, streams and running tasks; and how
+//! it hears that there is no more now.
+//!
+//! Law: a share is taken when a call is known and before it is made; what is refused has taken
+//! nothing but the bytes that it sent.
+
+use std::sync::Arc;
+
+use crate::{
+    auth::{CallerAccount, Quota, Rate, RateLeft, StreamPlace, UsedUp},
+    binding::CallContext,
+    fault::{Fault, FaultKind},
+    http::FieldLinesBuf,
+    service::Now,
+};
+
+/// What is known of a request and its caller's share.
+#[derive(Default)]
+pub struct CallerShare {
+    /// Bytes of the request that are not counted yet.
+    pub request_bytes: usize,
+    /// What the caller of the call may take; none: as much as there is.
+    quota: Option<Quota>,
+    account: Option<Arc<CallerAccount>>,
+    /// What is left of its calls, once one was taken or refused.
+    left: Option<Result<RateLeft, UsedUp>>,
+}
+
+impl CallerShare {
+    /// Of a request of so many bytes.
+    pub fn of(request_bytes: usize) -> CallerShare {
+        CallerShare { request_bytes, ..CallerShare::default() }
+    }
+
+    /// How many tasks of the caller may run.
+    pub fn running_tasks_max(&self) -> Option<u32> {
+        self.quota.and_then(|quota| quota.running_tasks)
+    }
+
+    /// A place among the caller's streams, if those are counted.
+    ///
+    /// # Errors
+    /// `RateLimited`.
+    pub(super) fn stream_place(&self) -> Result<Option<StreamPlace>, Fault> {
+        let (Some(account), Some(most)) =
+            (&self.account, self.quota.and_then(|quota| quota.streams))
+        else {
+            return Ok(None);
+        };
+        StreamPlace::take(account, most).map(Some).ok_or_else(|| streams_taken(most))
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        self.quota.and_then(|quota| quota.calls)
+    }
+
+    /// What a refused caller is told beside the fault: RateLimit Fields for HTTP
+    /// (draft-ietf-httpapi-ratelimit-headers-10 §2, §3).
+    fn rate_fields(&self, fields: &mut FieldLinesBuf) {
+        let (Some(rate), Some(left)) = (self.rate(), &self.left) else { return };
+        let (remaining, reset_s) = match left {
+            Ok(taken) => (taken.remaining, taken.reset_s),
+            Err(used_up) => (0, used_up.retry_s),
+        };
+        fields.push("RateLimit-Policy", &format!("\"calls\";q={};w=60", rate.per_minute));
+        fields.push("RateLimit", &format!("\"calls\";r={remaining};t={reset_s}"));
+    }
+
+    /// The same as a platform's clients read it (wire §8, Evo AI), beside every answer.
+    fn platform_fields(&self, fields: &mut FieldLinesBuf, now: Now) {
+        let (Some(rate), Some(left)) = (self.rate(), &self.left) else { return };
+        let (remaining, reset_s) = match left {
+            Ok(taken) => (taken.remaining, taken.reset_s),
+            Err(used_up) => (0, used_up.retry_s),
+        };
+        let reset = now.unix_ms / 1000 + u64::from(reset_s);
+        fields.push("X-RateLimit-Limit", &rate.per_minute.to_string());
+        fields.push("X-RateLimit-Remaining", &remaining.to_string());
+        fields.push("X-RateLimit-Reset", &reset.to_string());
+    }
+}
+
+impl CallContext<'_> {
+    /// Takes a call out of the caller's share.
+    ///
+    /// # Errors
+    /// `RateLimited`.
+    pub(super) fn take_share(&mut self) -> Result<(), Fault> {
+        self.find_share();
+        let (Some(quota), Some(account)) = (&self.share.quota, &self.share.account) else {
+            return Ok(());
+        };
+        let kib = u32::try_from(self.share.request_bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        match account.take_call(quota, kib, self.now) {
+            Ok(taken) => {
+                self.share.request_bytes = 0;
+                self.share.left = taken.map(Ok);
+                Ok(())
+            }
+            Err(used_up) => {
+                self.share.left = Some(Err(used_up));
+                Err(too_much(used_up))
+            }
+        }
+    }
+
+    /// Who takes, and how much may be taken: by what the principal names, else by what the
+    /// platform's documentation says, else by the defaults.
+    fn find_share(&mut self) {
+        let (access, dialect) = (&self.config.access, self.endpoint.dialect);
+        let quotas = access.accounts.quotas();
+        let documented = dialect.quirks.quota;
+        (self.share.quota, self.share.account) = match &self.admission {
+            Some(caller) => {
+                let principal = &caller.principal;
+                let name = principal.quota().filter(|name| quotas.named.contains_key(*name));
+                let quota = quotas.of(name);
+                match documented.filter(|_| name.is_none()) {
+                    None => (Some(quota), Some(Arc::clone(caller.account()))),
+                    Some(documented) => {
+                        let part = dialect.name;
+                        let account = access.accounts.of_owner(principal.owner(), part, self.now);
+                        let calls = Some(Rate::per_minute(documented.calls_per_minute));
+                        let streams = Some(documented.streams);
+                        (Some(Quota { calls, streams, ..quota }), Some(account))
+                    }
+                }
+            }
+            None if quotas.anonymous == Quota::default() => (None, None),
+            None => {
+                let address = self.origin_address();
+                let account = address.map(|at| access.accounts.of_address(at, "", self.now));
+                (Some(quotas.anonymous), account)
+            }
+        };
+    }
+
+    /// Names what is left of the share beside an answer that is a call's own: where it is used up,
+    /// and always where the platform's clients look for it.
+    #[inline(always)]
+    pub(super) fn name_share(&mut self) {
+        if self.share.left.is_some() {
+            self.name_share_left();
+        }
+    }
+
+    #[cold]
+    fn name_share_left(&mut self) {
+        let (share, fields) = (&self.share, &mut self.writer.fields);
+        if self.endpoint.dialect.quirks.quota.is_some() {
+            share.platform_fields(fields, self.now);
+        }
+        if let Some(Err(_)) = share.left {
+            share.rate_fields(fields);
+        }
+    }
+}
+
+#[cold]
+fn too_much(used_up: UsedUp) -> Fault {
+    Fault { retry_s: Some(used_up.retry_s), ..FaultKind::RateLimited.into() }
+}
+
+#[cold]
+fn streams_taken(most: u32) -> Fault {
+    let detail = format!("as many streams of the caller are open as may be ({most})");
+    Fault::because(FaultKind::RateLimited, detail)
+}

@@ -1,0 +1,234 @@
+//! What each caller may take, and how it hears that there is no more now.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use peregrine::{
+    agent::{Agent, Profile, Turn, echo::Echo},
+    auth::{Authenticator, Quota, Quotas, Rate},
+    engine::{Mount, Setup},
+    model::TaskState,
+    service::{self, Remote},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Lab,
+    ask::{Say, V1, V03, post, rpc, say},
+    callers::ByName,
+    reply::Reply,
+    ws::upgrade,
+};
+
+/// Begins a task that goes on.
+struct Works;
+
+impl Agent for Works {
+    fn start(&self, mut turn: Turn<'_>) {
+        turn.status(TaskState::Working);
+        turn.resume_after(3_600_000, 0);
+    }
+}
+
+fn setup(quotas: Quotas) -> Setup {
+    let agents: Vec<(Profile, Arc<dyn Agent>)> = vec![
+        (Echo::profile(), Arc::new(Echo)),
+        (Profile::new("works", "Goes on."), Arc::new(Works)),
+    ];
+    let authenticator = Some(Arc::new(ByName::default()) as Arc<dyn Authenticator>);
+    Setup { agents, authenticator, quotas, ..Setup::default() }
+}
+
+fn lab(known: Quota) -> Lab {
+    Lab::new(setup(Quotas { known, ..Quotas::default() }))
+}
+
+fn call(token: &str, path: &str, method: &str, params: &Value) -> Vec<u8> {
+    let fields = [("Authorization", &*format!("Bearer {token}")), ("A2A-Version", "1.0")];
+    post(path, &fields, &rpc(method, params))
+}
+
+fn list(lab: &mut Lab, token: &str) -> Reply {
+    lab.ask(&call(token, "/", "ListTasks", &json!({})))
+}
+
+fn at_once() -> Value {
+    V1.params(Say { at_once: true, ..say("hi") })
+}
+
+#[test]
+fn calls_beyond_the_rate_are_refused_with_their_time() {
+    let calls = Some(Rate { per_minute: 60, burst: 3 });
+    let mut lab = lab(Quota { calls, ..Quota::default() });
+    for _ in 0..3 {
+        assert_eq!(list(&mut lab, "alice").status, 200);
+    }
+    let reply = list(&mut lab, "alice");
+    assert_eq!((reply.status, reply.code()), (429, -32000));
+    assert_eq!(reply.field("retry-after"), Some("1"));
+    assert_eq!(reply.field("ratelimit-policy"), Some("\"calls\";q=60;w=60"));
+    assert_eq!(reply.field("ratelimit"), Some("\"calls\";r=0;t=1"));
+    let data = &reply.json()["error"]["data"];
+    assert_eq!(data[0]["reason"], "RATE_LIMIT_EXCEEDED");
+    assert_eq!(data[1]["retryDelay"], "1s");
+    // Others have a share of their own, and another token of the same name has not.
+    assert_eq!(list(&mut lab, "bob").status, 200);
+    assert_eq!(list(&mut lab, "alice a2a:read").status, 429);
+    lab.pass(1_000);
+    assert_eq!(list(&mut lab, "alice").status, 200);
+    assert_eq!(list(&mut lab, "alice").status, 429);
+}
+
+#[test]
+fn each_call_of_a_batch_counts_and_is_answered_for_itself() {
+    let calls = Some(Rate { per_minute: 60, burst: 2 });
+    let mut lab = lab(Quota { calls, ..Quota::default() });
+    let batch = vec![rpc("ListTasks", &json!({})); 3].join(",");
+    let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
+    let answers = lab.ask(&post("/", &fields, &format!("[{batch}]"))).json();
+    assert!(answers[0]["result"].is_object() && answers[1]["result"].is_object());
+    assert_eq!(answers[2]["error"]["data"][0]["reason"], "RATE_LIMIT_EXCEEDED");
+}
+
+#[test]
+fn rest_and_web_sockets_are_told_in_their_own_forms() {
+    let calls = Some(Rate { per_minute: 60, burst: 1 });
+    let mut lab = lab(Quota { calls, ..Quota::default() });
+    let fields = [("Authorization", "Bearer alice"), ("A2A-Version", "1.0")];
+    let send = || post("/message:send", &fields, &V1.params(say("hi")).to_string());
+    assert_eq!(lab.ask(&send()).status, 200);
+    let reply = lab.ask(&send());
+    assert_eq!((reply.status, reply.field("retry-after")), (429, Some("1")));
+    assert_eq!(reply.json()["error"]["status"], "RESOURCE_EXHAUSTED");
+    let peer = lab.open();
+    lab.write(peer, &upgrade("/", "Authorization: Bearer carol\r\n"));
+    lab.take(peer);
+    let answers: Vec<Value> =
+        (0..2).flat_map(|_| lab.say(peer, &rpc("ListTasks", &json!({})))).collect();
+    assert!(answers[0]["result"].is_object());
+    assert_eq!(answers[1]["error"]["data"][0]["reason"], "RATE_LIMIT_EXCEEDED");
+}
+
+#[test]
+fn bytes_beyond_the_rate_are_refused() {
+    let request_kib = Some(Rate { per_minute: 60, burst: 10 });
+    let mut lab = lab(Quota { request_kib, ..Quota::default() });
+    let large = V1.params(say(&"x".repeat(8 * 1024)));
+    assert_eq!(lab.ask(&call("alice", "/", "SendMessage", &large)).status, 200);
+    let reply = lab.ask(&call("alice", "/", "SendMessage", &large));
+    assert_eq!((reply.status, reply.field("retry-after")), (429, Some("8")));
+    lab.pass(8_000);
+    assert_eq!(lab.ask(&call("alice", "/", "SendMessage", &large)).status, 200);
+}
+
+#[test]
+fn open_streams_and_running_tasks_have_places() {
+    let mut lab = lab(Quota { streams: Some(2), running_tasks: Some(3), ..Quota::default() });
+    let stream = call("alice", "/agents/works", "SendStreamingMessage", &V1.params(say("hi")));
+    let streams: Vec<_> = (0..2)
+        .map(|_| {
+            let peer = lab.open();
+            lab.write(peer, &stream);
+            assert_eq!(lab.peek(peer).status, 200);
+            peer
+        })
+        .collect();
+    let reply = lab.ask(&stream);
+    assert_eq!((reply.status, reply.code()), (429, -32000));
+    assert!(reply.text().contains("streams"), "{}", reply.text());
+    // Who leaves gives its place back; its task runs on.
+    lab.end(streams[0]);
+    let peer = lab.open();
+    lab.write(peer, &stream);
+    assert_eq!(lab.peek(peer).status, 200);
+    lab.end(peer);
+    let send = call("alice", "/agents/works", "SendMessage", &at_once());
+    let reply = lab.ask(&send);
+    assert_eq!(reply.status, 429);
+    assert!(reply.text().contains("tasks"), "{}", reply.text());
+    // An agent that is done at once is refused as well: it is not known before.
+    assert_eq!(lab.ask(&call("alice", "/", "SendMessage", &at_once())).status, 429);
+    assert_eq!(lab.ask(&call("bob", "/agents/works", "SendMessage", &at_once())).status, 200);
+    let page = lab.ask(&call("alice", "/agents/works", "ListTasks", &json!({}))).json();
+    let id = page["result"]["tasks"][0]["id"].clone();
+    let cancel = call("alice", "/agents/works", "CancelTask", &json!({ "id": id }));
+    assert_eq!(lab.ask(&cancel).status, 200);
+    assert_eq!(lab.ask(&send).status, 200);
+    assert_eq!(lab.ask(&send).status, 429);
+}
+
+#[test]
+fn a_principal_has_the_quota_that_it_names() {
+    let one = Quota { calls: Some(Rate { per_minute: 60, burst: 1 }), ..Quota::default() };
+    let two = Quota { calls: Some(Rate { per_minute: 60, burst: 2 }), ..Quota::default() };
+    let named = BTreeMap::from([("two".to_owned(), two)]);
+    let mut lab = Lab::new(setup(Quotas { known: one, named, ..Quotas::default() }));
+    for (token, most) in [("alice", 1), ("bob - - two", 2), ("carol - - unknown", 1)] {
+        let allowed = (0..4).filter(|_| list(&mut lab, token).status == 200).count();
+        assert_eq!(allowed, most, "{token}");
+    }
+}
+
+#[test]
+fn strangers_have_a_share_by_their_address() {
+    let calls = Some(Rate { per_minute: 60, burst: 2 });
+    let anonymous = Quota { calls, ..Quota::default() };
+    let quotas = Quotas { anonymous, ..Quotas::default() };
+    let trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
+    let mut lab = Lab::new(Setup { quotas, trusted_proxies, ..Setup::default() });
+    let mut allowed = |address: &str, forwarded: &str| {
+        let remote = Remote::Known(address.parse().unwrap());
+        let peer = lab.open_to(service::Peer { remote, ..service::Peer::default() });
+        let fields = [("A2A-Version", "1.0"), ("X-Forwarded-For", forwarded)];
+        lab.write(peer, &post("/", &fields, &rpc("ListTasks", &json!({}))));
+        lab.reply(peer).status == 200
+    };
+    for (address, forwarded, is_allowed) in [
+        ("192.0.2.1", "6.6.6.6", true),
+        ("192.0.2.1", "7.7.7.7", true),
+        ("192.0.2.1", "8.8.8.8", false),
+        ("192.0.2.2", "", true),
+        ("10.0.0.1", "192.0.2.2", true),
+        ("10.0.0.2", "1.1.1.1, 192.0.2.2", false),
+        ("10.0.0.2", "192.0.2.3", true),
+        ("2001:db8::1", "", true),
+        ("2001:db8::2", "", true),
+        ("2001:db8::3", "", false),
+        ("2001:db8:1::1", "", true),
+    ] {
+        assert_eq!(allowed(address, forwarded), is_allowed, "{address} {forwarded}");
+    }
+}
+
+#[test]
+fn evo_ai_has_its_documented_quota_for_callers_that_are_known() {
+    let mounts = vec![Mount { path: "/evo".to_owned(), dialect: "evo_ai".to_owned(), agent: None }];
+    let mut lab = Lab::new(Setup { mounts: mounts.clone(), ..setup(Quotas::default()) });
+    let get = rpc("tasks/get", &json!({ "id": "none" }));
+    let ask = |lab: &mut Lab, token: &str| lab.ask(&post("/evo", &[("X-API-Key", token)], &get));
+    for n in 0..100 {
+        let reply = ask(&mut lab, "alice");
+        assert_eq!(reply.status, 200);
+        assert_eq!(reply.field("x-ratelimit-limit"), Some("100"));
+        assert_eq!(reply.field("x-ratelimit-remaining"), Some(&*(99 - n).to_string()));
+        let reset: u64 = reply.field("x-ratelimit-reset").unwrap().parse().unwrap();
+        let ahead = reset - lab.now.unix_ms / 1000;
+        assert!((1..=60).contains(&ahead), "{ahead}");
+    }
+    let reply = ask(&mut lab, "alice");
+    assert_eq!((reply.status, reply.field("x-ratelimit-remaining")), (429, Some("0")));
+    assert_eq!(reply.json()["error"]["message"], "Agent error");
+    assert!(reply.field("retry-after").is_some());
+    assert_eq!(ask(&mut lab, "bob").status, 200);
+    // Elsewhere the same caller has what everybody has.
+    assert_eq!(list(&mut lab, "alice").status, 200);
+    let stream = rpc("message/stream", &V03.params(say("hold:60000:1")));
+    for n in 0..11 {
+        let peer = lab.open();
+        lab.write(peer, &post("/evo", &[("X-API-Key", "carol")], &stream));
+        assert_eq!(lab.peek(peer).status, if n < 10 { 200 } else { 429 }, "{n}");
+    }
+    // Without callers nobody counts.
+    let mut lab = Lab::new(Setup { mounts, ..Setup::default() });
+    let reply = lab.ask(&post("/evo", &[], &get));
+    assert!(reply.field("x-ratelimit-limit").is_none());
+}
