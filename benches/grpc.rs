@@ -289,6 +289,7 @@ impl Bare {
             interfaces: Interface::defaults(),
             public_url: None,
             hosts: Default::default(),
+            cors: Default::default(),
             base_url: String::new(),
             trust_forwarded: false,
             strict_version: false,

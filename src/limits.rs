@@ -80,6 +80,10 @@ pub const LARGE_BODY_BYTES: usize = 64 * 1024;
 /// Header fields that an agent's profile may name.
 pub const AGENT_FIELDS_MAX: usize = 16;
 
+/// Origins whose pages may read answers: one setting names them all, and each head is compared with
+/// each.
+pub const CORS_ORIGINS_MAX: usize = 256;
+
 /// Threads of an agent of blocking code that was told no number (`net::blocking_agent`): such code
 /// waits more than it computes. tokio has 512 for a process.
 pub const BLOCKING_THREADS_MAX: usize = 64;

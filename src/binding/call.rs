@@ -84,10 +84,12 @@ impl<'x> CallContext<'x> {
     #[cold]
     fn name_extensions_of(&mut self, head: &Head<'_>) {
         let Some(named) = extensions::joined(head) else { return };
+        let cors = &self.config.cors;
         self.writer.fields = FieldLinesBuf::default();
         if let Some(profile) = self.service.profile(self.agent) {
             self.writer.fields = extensions::fields(&profile, head);
         }
+        self.writer.fields.extend(cors.fields(cors.of(head)).get());
         self.extensions = Some(named.into());
     }
 

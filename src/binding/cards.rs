@@ -124,6 +124,9 @@ fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
             cx.scratch.cards.keep(card, stale)
         }
     };
+    if cx.config.cors.is_on() {
+        cx.writer.fields = cx.config.cors.fields_without_vary(cx.config.cors.of(head));
+    }
     let card = &cx.scratch.cards.cards[index];
     if is_unchanged(head, card) {
         return cx.writer.empty(304, card.fields.get());

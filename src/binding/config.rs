@@ -4,7 +4,8 @@ use std::sync::{Arc, atomic::AtomicUsize};
 
 use crate::{
     binding::{
-        admission::Access, cards::CardTimes, hosts::Hosts, interfaces::Interface, tenant::Tenants,
+        admission::Access, cards::CardTimes, cors::CorsPolicy, hosts::Hosts, interfaces::Interface,
+        tenant::Tenants,
     },
     dialect::{self, Dialect, card::CardForm},
     http,
@@ -42,6 +43,8 @@ pub struct ServerConfig {
     pub public_url: Option<String>,
     /// The hosts that are answered to, where they are checked.
     pub hosts: Hosts,
+    /// Which pages of other origins may read answers.
+    pub cors: CorsPolicy,
     /// Used when a request names no host.
     pub base_url: String,
     /// True: `X-Forwarded-Proto`, `-Host` and `-Prefix` are believed; see [`super::origin`].

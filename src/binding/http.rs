@@ -2,7 +2,8 @@
 
 use crate::{
     binding::{
-        CallContext, DecodeBuffers, Handled, UpgradeSlot, cards, grpc, http_error, jsonrpc, rest,
+        CallContext, DecodeBuffers, Handled, UpgradeSlot, cards, cors, grpc, http_error, jsonrpc,
+        rest,
         route::{NO_AGENT, NO_TENANT, NOTHING, Route, RouteTarget, path_of, route},
         tenant::{self, TenantNames},
         ws,
@@ -39,7 +40,7 @@ pub fn handle<'x>(
             cx.name_extensions();
             match head.method() {
                 Method::Post => return jsonrpc::handle(cx, buffers, body),
-                Method::Options => cx.writer.empty(204, RPC_METHODS),
+                Method::Options => cors::options(cx, head, RPC_METHODS),
                 method => match upgrade {
                     Some(slot) if method == Method::Get && ws::is_upgrade(head) => {
                         *slot = ws::upgrade(cx, head);
@@ -65,6 +66,8 @@ pub fn handle<'x>(
                 cards::answer_extended(cx, head);
             }
         }
+        Route::NoResource(..) | Route::NoAgent | Route::NotFound
+            if cors::is_answered_at_nothing(cx, head) => {}
         Route::NoResource(form, detail) => return rest::not_found(cx, head, form, detail),
         Route::NoAgent => http_error::answer(&mut cx.writer, 404, NO_AGENT),
         Route::NotFound => http_error::answer(&mut cx.writer, 404, NOTHING),
@@ -97,7 +100,7 @@ fn offers_card(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
                 Err(_) => http_error::answer(&mut cx.writer, 404, NO_TENANT),
             }
         }
-        Method::Options => cx.writer.empty(204, CARD_METHODS),
+        Method::Options => cors::options(cx, head, CARD_METHODS),
         _ => http_error::not_allowed(&mut cx.writer, CARD_METHODS),
     }
     false

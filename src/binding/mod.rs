@@ -10,6 +10,7 @@ pub mod answer;
 pub mod call;
 pub mod cards;
 pub mod config;
+pub mod cors;
 #[cfg(feature = "test-echo")]
 pub mod echo;
 pub mod endpoint;

@@ -55,12 +55,17 @@ impl<'a> Origin<'a> {
     /// The field that names what a card depends on (RFC 9110 §12.5.5); a public URL is the same for
     /// everybody.
     pub fn vary(config: &ServerConfig) -> FieldLines<'static> {
-        match (&config.public_url, config.trust_forwarded) {
-            (Some(_), _) => FieldLines::NONE,
-            (None, true) => field_lines!(
+        match (&config.public_url, config.trust_forwarded, config.cors.is_on()) {
+            (Some(_), _, false) => FieldLines::NONE,
+            (Some(_), _, true) => field_lines!("Vary": "Origin"),
+            (None, true, false) => field_lines!(
                 "Vary": "Host, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix"
             ),
-            (None, false) => field_lines!("Vary": "Host"),
+            (None, true, true) => field_lines!(
+                "Vary": "Host, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix, Origin"
+            ),
+            (None, false, false) => field_lines!("Vary": "Host"),
+            (None, false, true) => field_lines!("Vary": "Host, Origin"),
         }
     }
 }

@@ -1,6 +1,10 @@
 //! Why a server cannot be set up.
 
-use crate::{binding::interfaces::InterfaceError, dialect, limits::AGENT_FIELDS_MAX};
+use crate::{
+    binding::{cors::CorsError, interfaces::InterfaceError},
+    dialect,
+    limits::AGENT_FIELDS_MAX,
+};
 
 /// Why a server cannot be set up; one line for its operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub enum BuildError {
     Origin(String),
     /// No host, or one with a port.
     Host(String),
+    /// Pages cannot be let in like this.
+    Cors(CorsError),
     /// Cards cannot list this.
     Interfaces(InterfaceError),
     /// The limit of this name is zero, or more than is counted with.
@@ -78,6 +84,7 @@ impl std::fmt::Display for BuildError {
             BuildError::Host(text) => {
                 write!(f, "the host {text:?} is no name or address without a port, nor *")
             }
+            BuildError::Cors(error) => error.fmt(f),
             BuildError::Interfaces(error) => error.fmt(f),
             BuildError::Limit(name) => {
                 write!(f, "the limit {name} is not a whole number above zero that fits")

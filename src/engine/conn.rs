@@ -5,6 +5,7 @@
 //! high-water mark stops input. After a framing error nothing is parsed again.
 
 mod admitting;
+mod cors;
 mod large;
 mod pending;
 mod preface;
@@ -19,6 +20,7 @@ use crate::{
         EventStream, Handled, PendingResponse,
         admission::ADMISSION_MS_MAX,
         answer::ResponseWriter,
+        cors::CorsAnswer,
         hosts, http_error,
         large::{LARGE_BODY_BYTES, Ticket},
         responder::{Http1, Http1Kept, Transport},
@@ -116,6 +118,8 @@ pub struct Conn {
     pub(super) kept: Http1Kept,
     /// True: nothing was consumed yet, so HTTP/2 can still begin.
     is_new: bool,
+    /// What is said to the page of the current request if it is refused.
+    cors: CorsAnswer,
 }
 
 /// What one step of a connection did.
@@ -144,6 +148,7 @@ impl Conn {
             ticket: None,
             kept: Http1Kept::default(),
             is_new: true,
+            cors: CorsAnswer::NONE,
         }
     }
 
@@ -274,8 +279,9 @@ impl Conn {
         let config = &cx.engine.config;
         let knows_hosts = |head: &Head<'_>, is_known| hosts::are_known(config, head, is_known);
         let layout = match cx.worker.heads.read(rest.bytes(), scanned as usize, knows_hosts) {
-            Err(reject) => return self.reject(cx, reject),
+            Err(reject) => return self.reject_head(cx, rest.bytes(), reject),
             Ok(Found::Partial { scanned: upto }) => {
+                self.cors = CorsAnswer::NONE;
                 if scanned == 0 {
                     self.since_ms = cx.now.mono_ms;
                 }
@@ -289,6 +295,7 @@ impl Conn {
         let head = layout.head(rest.bytes());
         if !layout.knows_hosts() && !hosts::are_served(config, cx.peer, &head) {
             let head_only = head.method() == Method::Head;
+            self.cors = CorsAnswer::NONE;
             return self.refuse(cx, hosts::MISDIRECTED, hosts::REFUSAL, head_only);
         }
         let asking = request::asking(cx.engine, cx.peer, false);
@@ -299,6 +306,7 @@ impl Conn {
                 return self.not_admitted(cx, &layout.head(rest.bytes()), refused, asked_ms);
             }
         };
+        self.note_page(config, &head);
         let head_len = layout.head_len();
         let end = request::body_end(&head, head_len);
         let total = match end {
@@ -390,6 +398,7 @@ impl Conn {
         let kept = Http1Kept { closes: true, head_only: to_head, ..Http1Kept::default() };
         let http = Http1::resume(kept, cx.worker.scratch.date.at(cx.now));
         let mut writer = ResponseWriter::new(cx.out, Transport::Http1(http));
+        writer.fields = cx.engine.config.cors.fields(self.cors);
         http_error::answer(&mut writer, status, why);
         Step::Over(Next::Close)
     }

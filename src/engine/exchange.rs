@@ -7,6 +7,7 @@
 mod admission;
 mod body;
 mod delivery;
+mod refusal;
 
 use std::task::Poll;
 
@@ -16,6 +17,7 @@ use crate::{
         EventStream, Handled, PendingResponse,
         admission::{ADMISSION_MS_MAX, Admitted},
         answer::ResponseWriter,
+        cors::CorsAnswer,
         grpc::{self, Status},
         hosts,
         large::{LARGE_BODY_BYTES, Lease, Lent, Ticket},
@@ -55,6 +57,8 @@ pub struct Exchange {
     parts: ResponseParts,
     /// True: it is a call of gRPC, which hears in trailers why it is refused.
     is_grpc: bool,
+    /// What is said to the page of a browser if its request is refused.
+    cors: CorsAnswer,
     /// When its client no longer wants the answer (`grpc-timeout`).
     due_ms: Option<u64>,
     /// True: the sink has the head of the answer.
@@ -105,6 +109,7 @@ impl Exchange {
             Ok(head) => head.head().value(Field::ContentType),
             Err(refused) => refused.content_type.as_deref(),
         };
+        let cors = refusal::page(config, peer, &read);
         let is_grpc = may_be_grpc && media.is_some_and(grpc::is_media);
         let state = match read {
             Err(PartsReject { reject, .. }) => {
@@ -124,6 +129,7 @@ impl Exchange {
             state,
             parts: ResponseParts::new(is_head, takes_trailers),
             is_grpc,
+            cors,
             due_ms: timeout_ms.map(|ms| since_ms + ms),
             has_begun: false,
             body: Vec::new(),
@@ -307,7 +313,7 @@ impl Exchange {
                 ExchangeState::NotAdmitted(..) => self.refuse_caller(cx),
                 ExchangeState::Refused(status, why) => {
                     let (status, why) = (*status, *why);
-                    self.refuse_request(cx, status, why);
+                    self.answer_refused(cx, status, why);
                 }
                 ExchangeState::Pending(pending) => {
                     let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));

@@ -16,6 +16,7 @@ mod socket;
 
 pub use crate::{
     binding::{
+        cors::{Cors, CorsError},
         hosts::is_host,
         interfaces::{Binding, Interface, InterfaceError},
         response_parts::HeadParts,

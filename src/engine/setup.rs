@@ -17,6 +17,7 @@ use crate::{
         admission::Access,
         cards::CardTimes,
         config,
+        cors::{Cors, CorsPolicy},
         hosts::{self, Hosts},
         interfaces::Interface,
         tenant::Tenants,
@@ -94,6 +95,8 @@ pub struct Setup {
     /// Origins whose pages may open WebSockets, beside those of the server's own host and of
     /// `public_url`: as browsers send them (`https://app.example`), or `*` for all of them.
     pub ws_origins: Vec<String>,
+    /// Which pages of other origins may read answers (CORS); by default none.
+    pub cors: Cors,
     /// Give every body below this path back; for framing tests.
     #[cfg(feature = "test-echo")]
     pub test_echo: Option<String>,
@@ -122,6 +125,7 @@ impl Default for Setup {
             strict: false,
             extended_card: false,
             ws_origins: Vec::new(),
+            cors: Cors::default(),
             #[cfg(feature = "test-echo")]
             test_echo: None,
         }
@@ -185,6 +189,7 @@ impl Setup {
         if let Some(url) = self.public_url.as_ref().filter(|url| !config::is_public_url(url)) {
             return Err(BuildError::PublicUrl(url.clone()));
         }
+        self.cors.check().map_err(BuildError::Cors)?;
         let mounts = self.mounts.iter().map(|mount| resolve(mount, &agents));
         let mounts = mounts.collect::<Result<Vec<_>, _>>()?;
         let mut paths = HashSet::new();
@@ -248,6 +253,7 @@ impl Setup {
             strict: self.strict,
             extended_card: self.extended_card || knows_callers,
             ws_origins: self.ws_origins,
+            cors: CorsPolicy::new(self.cors),
             #[cfg(feature = "test-echo")]
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),
             started_s: (start.unix_ms)() / 1000,

@@ -225,7 +225,7 @@ impl<'b, 'l> Pass<'b, 'l> {
 }
 
 /// The fields that are looked at.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KnownField {
     Host,
     ContentLength,

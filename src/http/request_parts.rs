@@ -76,11 +76,13 @@ pub struct PartsReject {
     pub reject: Reject,
     /// Its `Content-Type`, as far as the head was read: who speaks gRPC is refused in its words.
     pub content_type: Option<Box<[u8]>>,
+    /// Its `Origin`, likewise: the page of a browser may be told of the refusal.
+    pub origin: Option<Box<[u8]>>,
 }
 
 impl From<Reject> for PartsReject {
     fn from(reject: Reject) -> PartsReject {
-        PartsReject { reject, content_type: None }
+        PartsReject { reject, content_type: None, origin: None }
     }
 }
 
@@ -288,11 +290,13 @@ impl<'l> Section<'l> {
 
     #[cold]
     fn refused(&self, reject: Reject) -> PartsReject {
-        let is_type =
-            |line: &&PartLine| matches!(line.known, Some(KnownField::Named(Field::ContentType)));
-        let content_type = self.lines.iter().find(is_type);
-        let content_type = content_type.and_then(|line| line.value.of(self.bytes));
-        PartsReject { reject, content_type: content_type.map(|value| value.trim_ascii().into()) }
+        let value = |field: Field| {
+            let known = Some(KnownField::Named(field));
+            let line = self.lines.iter().find(|line| line.known == known)?;
+            Some(line.value.of(self.bytes)?.trim_ascii().into())
+        };
+        let (content_type, origin) = (value(Field::ContentType), value(Field::Origin));
+        PartsReject { reject, content_type, origin }
     }
 
     /// What is said of a head that this field makes too large: a control byte within the limit is

@@ -12,6 +12,7 @@ mod callers;
 mod cancels;
 mod cards;
 mod changes;
+mod cors;
 mod deferred;
 mod dialects;
 mod extensions;

@@ -14,6 +14,7 @@ use crate::{
         CallContext, DecodeBuffers, Handled,
         answer::AnswerFormat,
         call::write_cx,
+        cors,
         envelope::Envelope,
         jsonrpc::parse_fault,
         negotiation::{has_type, version_of},
@@ -58,7 +59,7 @@ pub fn handle(
     body: Source<'_>,
 ) -> Handled {
     if head.method() == http::Method::Options {
-        cx.writer.empty(204, target.resource.allow());
+        cors::options(cx, head, target.resource.allow());
         return Handled::Answered;
     }
     let media = media::media(head);

@@ -3,7 +3,10 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::ArgMatches;
-use peregrine::{engine::Setup, net};
+use peregrine::{
+    engine::{Cors, CorsError, Setup},
+    net,
+};
 
 use super::{
     super::usage::UsageError,
@@ -107,6 +110,7 @@ fn setup(flags: &ArgMatches) -> Result<Setup, UsageError> {
     for text in all(flags, "ws-origin") {
         setup.ws_origins.push(ws_origin(text.to_owned())?);
     }
+    setup.cors = cors(flags)?;
     if let Some(text) = last(flags, "tenants") {
         setup.tenants = tenants(text)?;
     }
@@ -121,6 +125,23 @@ fn setup(flags: &ArgMatches) -> Result<Setup, UsageError> {
         setup.test_echo = last(flags, "test-echo").map(str::to_owned);
     }
     Ok(setup)
+}
+
+/// Which pages may read answers.
+fn cors(flags: &ArgMatches) -> Result<Cors, UsageError> {
+    let cors = Cors {
+        origins: all(flags, "cors-origin").map(str::to_owned).collect(),
+        credentials: flags.get_flag("cors-credentials"),
+        ..Cors::default()
+    };
+    let flag = |error| match &error {
+        CorsError::Credentials => format!("--cors-credentials: {error}"),
+        CorsError::Origin(_) | CorsError::TooMany | CorsError::Header(_) => {
+            format!("--cors-origin: {error}")
+        }
+    };
+    cors.check().map_err(|error| UsageError(flag(error)))?;
+    Ok(cors)
 }
 
 /// The values of a flag, in their order.
@@ -200,7 +221,8 @@ mod tests {
              --mount /x=v1:bob --strict-version --strict --no-streaming --extended-card \
              --test-echo /e --ws-origin https://a.example --ws-origin=* --allow-anonymous \
              --tls-cert a --tls-key b --tls-client-ca c --allow-host a.example \
-             --allow-host ::1 --interfaces=websocket,grpc=h:1 --tenants a,b",
+             --allow-host ::1 --interfaces=websocket,grpc=h:1 --tenants a,b \
+             --cors-origin https://app.example --cors-origin=http://b:1 --cors-credentials",
         )
         .unwrap();
         assert_eq!(serve.listen, ["127.0.0.1:1", "[::1]:2"]);
@@ -219,6 +241,8 @@ mod tests {
         assert_eq!(listed, [(Binding::WebSocket, None), (Binding::Grpc, Some("h:1"))]);
         assert_eq!(setup.ws_origins, ["https://a.example", "*"]);
         assert_eq!(setup.allow_hosts, ["a.example", "::1"]);
+        assert_eq!(setup.cors.origins, ["https://app.example", "http://b:1"]);
+        assert!(setup.cors.credentials);
         assert_eq!(setup.mounts[0].agent.as_deref(), Some("bob"));
         let named = Tenants::Named(["a", "b"].map(str::to_owned).into());
         assert_eq!(setup.tenants, named);
@@ -258,6 +282,9 @@ mod tests {
             ("serve --interfaces jsonrpc,jsonrpc", "jsonrpc is listed twice"),
             ("serve --interfaces http+json=h:1", "begin with http:// or https://"),
             ("serve --allow-host a.example:80", "no name or address without a port"),
+            ("serve --cors-origin https://a/", "--cors-origin: the CORS origin \"https://a/\""),
+            ("serve --cors-origin=* --cors-credentials", "--cors-credentials: CORS with"),
+            ("serve --cors-credentials", "needs origins that are named"),
             ("serve --ws-origin a.example", "neither like https://host:port nor *"),
             ("serve --ws-origin https://a.example/", "neither like https://host:port nor *"),
         ] {

@@ -60,6 +60,12 @@ const ROWS: &[Row] = &[
     ("extended-card", "", "The extended agent card is served, to everybody"),
     ("no-extended-card", "", "It is refused, as it is anyway"),
     ("ws-origin", "ORIGIN", "Pages of this origin may open WebSockets, * for any; may be repeated"),
+    (
+        "cors-origin",
+        "ORIGIN",
+        "Pages of this origin may read answers, as https://app.example, * for any; may be repeated",
+    ),
+    ("cors-credentials", "", "They may send cookies and client certificates, too: not with *"),
     ("allow-anonymous", "", "Listen on addresses that other machines can reach"),
 ];
 

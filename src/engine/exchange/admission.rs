@@ -1,17 +1,10 @@
-//! Requests that are refused, and who makes those that are not: asked when the head is there, and
-//! again until that can be told.
+//! Who makes a request: asked when its head is there, and again until that can be told.
 
 use std::task::Poll;
 
 use super::{Exchange, ExchangeState};
 use crate::{
-    binding::{
-        admission::{ADMISSION_MS_MAX, LATE},
-        answer::ResponseWriter,
-        grpc::{self, Status},
-        http_error,
-        responder::Transport,
-    },
+    binding::admission::{ADMISSION_MS_MAX, LATE},
     engine::{Cx, request},
 };
 
@@ -55,16 +48,5 @@ impl Exchange {
         let turn = (cx.now, cx.wake, cx.peer);
         request::refuse(tools, turn, &filed.head(), Some(&mut self.parts), &refusal);
         cx.worker.heads.reuse(filed);
-    }
-
-    /// Answers a request that is none, or came too slowly.
-    #[cold]
-    pub(super) fn refuse_request(&mut self, cx: &mut Cx<'_>, status: u16, why: &'static str) {
-        let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
-        match self.is_grpc {
-            true => _ = grpc::refuse(&mut writer, &Status::of_http(status, why)),
-            false => http_error::answer(&mut writer, status, why),
-        }
-        self.state = ExchangeState::Written;
     }
 }

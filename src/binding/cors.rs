@@ -1,0 +1,363 @@
+//! Which pages of other origins may read answers (Fetch, §3.3 "CORS protocol").
+//!
+//! Law: without a setting nothing is looked at and nothing is said. With one, every answer to a
+//! request for a known host says whether the page that sent it may read it, and what it may read
+//! beside the content. Origins are compared byte by byte; who may send credentials is named, and
+//! never `*`. What a page asks before it sends (a preflight) is answered by the route.
+
+use std::fmt;
+
+use crate::{
+    binding::{CallContext, ServerConfig, ws},
+    http::{Field, FieldLines, FieldLinesBuf, Head, Method, field_lines},
+    limits::CORS_ORIGINS_MAX,
+};
+
+/// Which pages may read answers; by default none of another origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cors {
+    /// Origins as browsers send them, `https://app.example`, compared exactly; or `*` for any.
+    /// Empty: CORS is off. At most [`CORS_ORIGINS_MAX`].
+    pub origins: Vec<String>,
+    /// Pages may send cookies and client certificates, and log in by HTTP: never with `*`. A page
+    /// that sets `Authorization` or a key by itself does not need it.
+    pub credentials: bool,
+    /// Seconds that a browser need not ask again before it sends; 0: it asks each time.
+    pub max_age_s: u32,
+    /// Names of header fields that pages may send beside those that the server reads, those that
+    /// the agent is shown.
+    pub headers: Vec<String>,
+}
+
+impl Default for Cors {
+    fn default() -> Cors {
+        // Chromium keeps no answer for longer than two hours.
+        Cors { origins: Vec::new(), credentials: false, max_age_s: 7_200, headers: Vec::new() }
+    }
+}
+
+/// Why pages cannot be let in like this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CorsError {
+    /// Not what browsers send as `Origin`.
+    Origin(String),
+    /// Credentials for every page, or for none.
+    Credentials,
+    /// More origins than [`CORS_ORIGINS_MAX`].
+    TooMany,
+    /// Not the name of a header field.
+    Header(String),
+}
+
+impl fmt::Display for CorsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CorsError::Origin(text) => write!(
+                f,
+                "the CORS origin {text:?} is neither * nor scheme://host[:port] as browsers send \
+                 it: in lower case, without the usual port and without a path"
+            ),
+            CorsError::Credentials => {
+                f.write_str("CORS with credentials needs origins that are named, not * or null")
+            }
+            CorsError::TooMany => write!(f, "there are more than {CORS_ORIGINS_MAX} CORS origins"),
+            CorsError::Header(name) => write!(f, "{name:?} is not the name of a header field"),
+        }
+    }
+}
+
+const ANY: &str = "*";
+
+impl std::error::Error for CorsError {}
+
+impl Cors {
+    /// Checks the setting.
+    ///
+    /// # Errors
+    /// [`CorsError`].
+    pub fn check(&self) -> Result<(), CorsError> {
+        if let Some(wrong) = self.origins.iter().find(|text| !is_sent(text)) {
+            return Err(CorsError::Origin(wrong.clone()));
+        }
+        if self.origins.len() > CORS_ORIGINS_MAX {
+            return Err(CorsError::TooMany);
+        }
+        let is_open = |text: &String| text == ANY || text == "null";
+        if self.credentials && (self.origins.is_empty() || self.origins.iter().any(is_open)) {
+            return Err(CorsError::Credentials);
+        }
+        let is_token = |name: &&String| !name.is_empty() && name.bytes().all(is_token_byte);
+        match self.headers.iter().find(|name| !is_token(name)) {
+            Some(wrong) => Err(CorsError::Header(wrong.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// RFC 9110 §5.6.2.
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Whether a browser can send this as `Origin`: an origin in another spelling would match nothing.
+fn is_sent(text: &str) -> bool {
+    let usual = [("http://", ":80"), ("https://", ":443")];
+    let has_usual_port =
+        usual.iter().any(|(scheme, port)| text.starts_with(scheme) && text.ends_with(port));
+    ws::is_origin(text) && !has_usual_port && !text.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+/// Header fields that the server reads, as far as a page needs leave to send them (Fetch, §4.8).
+const HEADERS: &str = "Accept, Content-Type, Authorization, A2A-Version, A2A-Extensions, \
+    X-A2A-Extensions, Last-Event-ID, X-API-Key, Idempotency-Key, Prefer, Request-Timeout, \
+    If-None-Match, If-Modified-Since, traceparent, tracestate";
+
+/// Header fields of answers that pages may read beside those that they always may.
+const EXPOSED: &str = "A2A-Version, A2A-Extensions, X-A2A-Extensions, WWW-Authenticate, \
+    Retry-After, RateLimit, RateLimit-Policy, X-RateLimit-Limit, X-RateLimit-Remaining, \
+    X-RateLimit-Reset, Location, ETag, Last-Modified, Link, Allow, Date";
+
+/// What is allowed at a path where nothing is: the page is to read that nothing is there.
+const NOTHING_THERE: FieldLines<'static> =
+    field_lines!("Allow": "GET, HEAD, POST, DELETE, OPTIONS");
+
+/// What the setting says of each answer, worked out once.
+#[derive(Default)]
+pub struct CorsPolicy {
+    origins: Vec<String>,
+    /// What is said: first to whoever is not let in, then to each origin; empty: CORS is off.
+    said: Vec<FieldLinesBuf>,
+    max_age_s: u32,
+    headers: String,
+}
+
+/// What is said to one request: an index from 1; 0: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CorsAnswer(u16);
+
+impl CorsAnswer {
+    /// Nothing is said of CORS.
+    pub const NONE: CorsAnswer = CorsAnswer(0);
+    /// CORS is on, and the request is of no page that is let in.
+    const OTHER: CorsAnswer = CorsAnswer(1);
+
+    /// True: the page may read the answer.
+    fn is_let_in(self) -> bool {
+        self.0 > CorsAnswer::OTHER.0
+    }
+}
+
+impl CorsPolicy {
+    /// `cors` has passed [`Cors::check`].
+    pub fn new(cors: Cors) -> CorsPolicy {
+        let Cors { mut origins, credentials, max_age_s, headers } = cors;
+        if origins.is_empty() {
+            return CorsPolicy::default();
+        }
+        if origins.iter().any(|origin| origin == ANY) {
+            origins = vec![ANY.to_owned()];
+        }
+        let of = |origin: Option<&String>| {
+            let mut fields = FieldLinesBuf::default();
+            if let Some(origin) = origin {
+                fields.push("Access-Control-Allow-Origin", origin);
+                if credentials {
+                    fields.push("Access-Control-Allow-Credentials", "true");
+                }
+                fields.push("Access-Control-Expose-Headers", EXPOSED);
+            }
+            fields
+        };
+        let said = std::iter::once(None).chain(origins.iter().map(Some)).map(of).collect();
+        let mut allowed = HEADERS.to_owned();
+        headers.iter().for_each(|name| push_name(&mut allowed, name));
+        CorsPolicy { origins, said, max_age_s, headers: allowed }
+    }
+
+    /// True: pages of other origins may read something.
+    #[inline(always)]
+    pub fn is_on(&self) -> bool {
+        !self.said.is_empty()
+    }
+
+    /// What is said to the request with this head.
+    #[inline]
+    pub fn of(&self, head: &Head<'_>) -> CorsAnswer {
+        if self.is_on() { self.of_origin(head.value(Field::Origin)) } else { CorsAnswer::NONE }
+    }
+
+    /// What is said to a request with this value of `Origin`.
+    #[cold]
+    pub fn of_origin(&self, origin: Option<&[u8]>) -> CorsAnswer {
+        if !self.is_on() {
+            return CorsAnswer::NONE;
+        }
+        let is_it = |named: &String| named == ANY || Some(named.as_bytes()) == origin;
+        let found = origin.and_then(|_| self.origins.iter().position(is_it));
+        let index = found.and_then(|at| u16::try_from(at + 2).ok());
+        index.map_or(CorsAnswer::OTHER, CorsAnswer)
+    }
+
+    /// What is said to whoever sent the head that begins here and is refused as it stands: a head
+    /// or a body that is too large, say. A page is named only if it is named by one line.
+    #[cold]
+    pub fn of_refused(&self, bytes: &[u8]) -> CorsAnswer {
+        const NAME: &[u8] = b"origin:";
+        let mut origins = bytes
+            .split(|&byte| byte == b'\n')
+            .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+            .take_while(|line| !line.is_empty())
+            .filter_map(|line| line.split_at_checked(NAME.len()))
+            .filter_map(|(name, value)| name.eq_ignore_ascii_case(NAME).then_some(value));
+        let only = origins.next().filter(|_| origins.next().is_none());
+        self.of_origin(only.map(<[u8]>::trim_ascii))
+    }
+
+    /// The fields of the answer.
+    #[cold]
+    pub fn fields(&self, answer: CorsAnswer) -> FieldLinesBuf {
+        let mut fields = self.fields_without_vary(answer);
+        if answer != CorsAnswer::NONE {
+            // Fetch, §3.3.5: a cache must not give one origin what was said to another.
+            fields.extend(field_lines!("Vary": "Origin"));
+        }
+        fields
+    }
+
+    /// The same for an answer that has a `Vary` of its own, which says `Origin` as well.
+    #[cold]
+    pub fn fields_without_vary(&self, answer: CorsAnswer) -> FieldLinesBuf {
+        let at = usize::from(answer.0).checked_sub(1);
+        at.and_then(|at| self.said.get(at)).cloned().unwrap_or_default()
+    }
+}
+
+/// Appends a name to a list of names, once.
+fn push_name(list: &mut String, name: &str) {
+    if !list.split(", ").any(|known| known.eq_ignore_ascii_case(name)) {
+        list.push_str(", ");
+        list.push_str(name);
+    }
+}
+
+/// True: a page asks whether it may send a request, before it does (Fetch, §3.3.2), and it may ask.
+pub fn is_preflight(config: &ServerConfig, head: &Head<'_>) -> bool {
+    config.cors.is_on()
+        && head.method() == Method::Options
+        && config.cors.of(head).is_let_in()
+        && head.values("access-control-request-method").next().is_some()
+}
+
+/// Answers OPTIONS at a path with these methods, and the preflight of a page that is let in.
+pub fn options(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>) {
+    if is_preflight(cx.config, head) {
+        permit(cx, head, allow);
+    }
+    cx.writer.empty(204, allow);
+}
+
+/// Answers a preflight at a path where nothing is; false: the request is none.
+#[cold]
+pub fn is_answered_at_nothing(cx: &mut CallContext<'_>, head: &Head<'_>) -> bool {
+    let is_preflight = is_preflight(cx.config, head);
+    if is_preflight {
+        options(cx, head, NOTHING_THERE);
+    }
+    is_preflight
+}
+
+/// Says what the page may send.
+#[cold]
+fn permit(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>) {
+    let policy = &cx.config.cors;
+    let mut headers = policy.headers.clone();
+    if let Some(profile) = cx.service.profile(cx.agent) {
+        profile.fields.iter().for_each(|name| push_name(&mut headers, name));
+    }
+    let fields = &mut cx.writer.fields;
+    for (_, methods) in allow.iter() {
+        fields.push("Access-Control-Allow-Methods", methods);
+    }
+    fields.push("Access-Control-Allow-Headers", &headers);
+    fields.push("Access-Control-Max-Age", &policy.max_age_s.to_string());
+    // Private Network Access, §3.1: asked for where the page is public and this machine is not.
+    let mut asked = head.values("access-control-request-private-network");
+    if asked.any(|value| value.eq_ignore_ascii_case(b"true")) {
+        fields.push("Access-Control-Allow-Private-Network", "true");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cors(origins: &[&str], credentials: bool) -> Cors {
+        let origins = origins.iter().map(|&origin| origin.to_owned()).collect();
+        Cors { origins, credentials, ..Cors::default() }
+    }
+
+    #[test]
+    fn an_origin_is_spelt_as_browsers_send_it() {
+        for origin in ["*", "null", "https://a", "http://a.example:8080", "http://[::1]:3000"] {
+            assert_eq!(cors(&[origin], false).check(), Ok(()), "{origin}");
+        }
+        for origin in [
+            "",
+            "a.example",
+            "https://",
+            "https://a/",
+            "https://A.example",
+            "https://a:443",
+            "http://a:80",
+            "https://*.a",
+            "https://a b",
+        ] {
+            let wrong = CorsError::Origin(origin.to_owned());
+            assert_eq!(cors(&[origin], false).check(), Err(wrong), "{origin}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_for_pages_that_are_named() {
+        for origins in [&[][..], &["*"], &["https://a", "*"], &["null"]] {
+            assert_eq!(cors(origins, true).check(), Err(CorsError::Credentials), "{origins:?}");
+        }
+        assert_eq!(cors(&["https://a"], true).check(), Ok(()));
+    }
+
+    #[test]
+    fn origins_and_names_of_fields_are_bounded() {
+        let many = vec!["https://a"; CORS_ORIGINS_MAX + 1];
+        assert_eq!(cors(&many, false).check(), Err(CorsError::TooMany));
+        assert_eq!(cors(&many[1..], false).check(), Ok(()));
+        let headers = vec!["X-Y".to_owned(), "a\r\nb".to_owned()];
+        let wrong = Cors { headers, ..Cors::default() }.check();
+        assert_eq!(wrong, Err(CorsError::Header("a\r\nb".to_owned())));
+    }
+
+    #[test]
+    fn a_refused_head_names_its_page_by_one_line() {
+        let policy = CorsPolicy::new(cors(&["https://a", "https://b"], false));
+        let of = |bytes: &[u8]| policy.of_refused(bytes);
+        assert_eq!(of(b"POST / HTTP/1.1\r\norigin: https://b \r\nX: y"), CorsAnswer(3));
+        for none in [
+            &b"POST / HTTP/1.1\r\nX: y\r\n\r\nOrigin: https://a\r\n"[..],
+            b"\r\nOrigin: https://a\r\nOrigin: https://b\r\n\r\n",
+            b"POST / HTTP/1.1\r\nOrigin: https://a\r\nOrigin: https://a\r\n",
+            b"POST / HTTP/1.1\r\nX-Origin: https://a\r\n",
+            b"POST / HTTP/1.1\r\nOrigin: https://a.evil\r\n",
+        ] {
+            assert_eq!(of(none), CorsAnswer::OTHER, "{}", none.escape_ascii());
+        }
+        assert_eq!(CorsPolicy::default().of_refused(b"Origin: https://a"), CorsAnswer::NONE);
+    }
+
+    #[test]
+    fn any_page_is_let_in_without_being_named() {
+        let policy = CorsPolicy::new(cors(&["https://a", "*"], false));
+        let fields = policy.fields(policy.of_origin(Some(b"https://evil")));
+        let named = fields.get().iter().find(|(name, _)| *name == "Access-Control-Allow-Origin");
+        assert_eq!(named, Some(("Access-Control-Allow-Origin", "*")));
+        assert!(!policy.of_origin(None).is_let_in());
+    }
+}

@@ -1,0 +1,48 @@
+//! The answer to a request that is refused before it is handled, and the page that may read it.
+
+use super::{Exchange, ExchangeState};
+use crate::{
+    binding::{
+        ServerConfig,
+        answer::ResponseWriter,
+        cors::CorsAnswer,
+        grpc::{self, Status},
+        hosts, http_error,
+        responder::Transport,
+    },
+    engine::Cx,
+    http::{HeadBuf, PartsReject},
+    service::Peer,
+};
+
+/// What is said to the page of a request: nothing if its host is not known.
+pub(super) fn page(
+    config: &ServerConfig,
+    peer: Peer<'_>,
+    read: &Result<HeadBuf, PartsReject>,
+) -> CorsAnswer {
+    if !config.cors.is_on() {
+        return CorsAnswer::NONE;
+    }
+    match read {
+        Ok(head) if head.knows_hosts() || hosts::are_served(config, peer, &head.head()) => {
+            config.cors.of(&head.head())
+        }
+        Ok(_) => CorsAnswer::NONE,
+        Err(refused) => config.cors.of_origin(refused.origin.as_deref()),
+    }
+}
+
+impl Exchange {
+    /// Writes the answer to a request that is refused.
+    #[cold]
+    pub(super) fn answer_refused(&mut self, cx: &mut Cx<'_>, status: u16, why: &'static str) {
+        let mut writer = ResponseWriter::new(cx.out, Transport::Parts(&mut self.parts));
+        writer.fields = cx.engine.config.cors.fields(self.cors);
+        match self.is_grpc {
+            true => _ = grpc::refuse(&mut writer, &Status::of_http(status, why)),
+            false => http_error::answer(&mut writer, status, why),
+        }
+        self.state = ExchangeState::Written;
+    }
+}
