@@ -290,6 +290,7 @@ impl Bare {
             public_url: None,
             hosts: Default::default(),
             cors: Default::default(),
+            security: Default::default(),
             base_url: String::new(),
             trust_forwarded: false,
             strict_version: false,

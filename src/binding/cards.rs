@@ -269,6 +269,7 @@ pub fn body(
     let options = CardOptions {
         extended: config.extended_card && dialect.offers(Op::ExtendedCard),
         skill_modes: dialect.quirks.card_v1,
+        security: Some(config.security_of(profile)),
     };
     card::render(profile, &interfaces, form, options)
 }

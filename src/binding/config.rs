@@ -10,7 +10,7 @@ use crate::{
     dialect::{self, Dialect, card::CardForm},
     http,
     limits::Limits,
-    model::Generation,
+    model::{CardSecurity, Generation, Profile},
     permits::Permits,
 };
 
@@ -45,6 +45,8 @@ pub struct ServerConfig {
     pub hosts: Hosts,
     /// Which pages of other origins may read answers.
     pub cors: CorsPolicy,
+    /// What callers have to show, as cards say it of agents that have no words of their own.
+    pub security: CardSecurity,
     /// Used when a request names no host.
     pub base_url: String,
     /// True: `X-Forwarded-Proto`, `-Host` and `-Prefix` are believed; see [`super::origin`].
@@ -87,6 +89,11 @@ pub fn is_public_url(text: &str) -> bool {
 }
 
 impl ServerConfig {
+    /// What callers of an agent have to show.
+    pub fn security_of<'s>(&'s self, profile: &'s Profile) -> &'s CardSecurity {
+        profile.security.as_ref().unwrap_or(&self.security)
+    }
+
     /// The id for a message that comes without one; empty: it is refused.
     ///
     /// A2A 1.0 §5.7: required fields must be present. 0.1 has no message ids, and a platform's

@@ -11,6 +11,7 @@ use crate::{
     binding::{CallContext, ServerConfig, ws},
     http::{Field, FieldLines, FieldLinesBuf, Head, Method, field_lines},
     limits::CORS_ORIGINS_MAX,
+    model::CardSchemeKind,
 };
 
 /// Which pages may read answers; by default none of another origin.
@@ -25,7 +26,7 @@ pub struct Cors {
     /// Seconds that a browser need not ask again before it sends; 0: it asks each time.
     pub max_age_s: u32,
     /// Names of header fields that pages may send beside those that the server reads, those that
-    /// the agent is shown.
+    /// the agent is shown, and those of the keys that its card asks for.
     pub headers: Vec<String>,
 }
 
@@ -273,6 +274,11 @@ fn permit(cx: &mut CallContext<'_>, head: &Head<'_>, allow: FieldLines<'_>) {
     let mut headers = policy.headers.clone();
     if let Some(profile) = cx.service.profile(cx.agent) {
         profile.fields.iter().for_each(|name| push_name(&mut headers, name));
+        for scheme in &cx.config.security_of(&profile).schemes {
+            if let CardSchemeKind::ApiKey { header } = &scheme.kind {
+                push_name(&mut headers, header);
+            }
+        }
     }
     let fields = &mut cx.writer.fields;
     for (_, methods) in allow.iter() {

@@ -6,8 +6,9 @@
 //! promised that the server does not do: push notifications are off until they are built.
 
 use crate::{
+    dialect::card_security::SecurityWords,
     json::write::push_string,
-    model::{Extension, Profile, Provider, Skill},
+    model::{CardSecurity, Extension, Profile, Provider, Skill},
 };
 
 /// Which generations a card is for.
@@ -45,11 +46,13 @@ impl AgentInterface<'_> {
 
 /// What the server adds to the agent's own words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CardOptions {
+pub struct CardOptions<'a> {
     /// True: the extended card is served.
     pub extended: bool,
     /// True: every skill names its media types, if need be those of the agent.
     pub skill_modes: bool,
+    /// What callers have to show; `None`: nothing.
+    pub security: Option<&'a CardSecurity>,
 }
 
 /// Version of an interface for clients of 0.1 alone.
@@ -74,6 +77,11 @@ pub fn for_v03<'e, 'a>(
     interfaces.iter().filter(move |interface| none || interface.is_v0())
 }
 
+/// Whether clients of 0.x are served in the words of 0.1 alone.
+fn is_v01_alone(interfaces: &[AgentInterface<'_>]) -> bool {
+    for_v03(interfaces).all(|interface| interface.version == V01)
+}
+
 /// Writes the card of an agent as one JSON object.
 ///
 /// `interfaces` are in the server's order of preference; 0.x clients get the 0.x ones, or all of
@@ -82,7 +90,7 @@ pub fn render(
     profile: &Profile,
     interfaces: &[AgentInterface<'_>],
     form: CardForm,
-    options: CardOptions,
+    options: CardOptions<'_>,
 ) -> Vec<u8> {
     let (is_v1, is_v03) = match form {
         CardForm::V1 | CardForm::ExtendedV1 => (true, false),
@@ -121,18 +129,24 @@ pub fn render(
     if is_v03 && options.extended {
         card.flag("supportsAuthenticatedExtendedCard", true);
     }
+    // Who reads 0.1 alone reads the hybrid, too.
+    let is_v01 = is_v03 && (is_v1 || is_v01_alone(interfaces));
+    let words = SecurityWords { is_v1, is_v03: is_v03 && !is_v01_alone(interfaces), is_v01 };
+    if let Some(security) = options.security {
+        card.security(security, words);
+    }
     card.texts("defaultInputModes", &profile.input_modes);
     card.texts("defaultOutputModes", &profile.output_modes);
     card.open("skills", b'[');
     for skill in &profile.skills {
-        card.skill(skill, options.skill_modes.then_some(profile));
+        card.skill(skill, options.skill_modes.then_some(profile), words);
     }
     card.0.extend_from_slice(b"]}");
     card.0
 }
 
 /// A card being written.
-struct CardWriter(Vec<u8>);
+pub(super) struct CardWriter(pub(super) Vec<u8>);
 
 impl CardWriter {
     fn supported_interfaces(&mut self, interfaces: &[AgentInterface<'_>]) {
@@ -153,7 +167,7 @@ impl CardWriter {
     fn v03_interfaces(&mut self, interfaces: &[AgentInterface<'_>]) {
         let old = || for_v03(interfaces);
         // 0.1 had a URL and neither of the others, which would promise 0.3.
-        if old().all(|interface| interface.version == V01) {
+        if is_v01_alone(interfaces) {
             if let Some(only) = old().next() {
                 self.text("url", only.url);
             }
@@ -192,15 +206,14 @@ impl CardWriter {
             }
             self.flag("required", extension.required);
             if let Some(params) = &extension.params {
-                self.key("params");
-                self.0.extend_from_slice(params.view().raw());
+                self.raw("params", params.view().raw());
             }
             self.0.push(b'}');
         }
         self.0.push(b']');
     }
 
-    fn skill<'p>(&mut self, skill: &'p Skill, modes_of: Option<&'p Profile>) {
+    fn skill<'p>(&mut self, skill: &'p Skill, modes_of: Option<&'p Profile>, words: SecurityWords) {
         self.element(b'{');
         self.text("id", &skill.id);
         self.text("name", &skill.name);
@@ -217,21 +230,36 @@ impl CardWriter {
         for (key, texts) in lists.into_iter().filter(|(_, texts)| !texts.is_empty()) {
             self.texts(key, texts);
         }
+        self.requirements(&skill.security, words);
         self.0.push(b'}');
     }
 
-    fn text(&mut self, key: &str, value: &str) {
+    pub(super) fn text(&mut self, key: &str, value: &str) {
         self.key(key);
         push_string(&mut self.0, value);
     }
 
-    fn text_some(&mut self, key: &str, value: Option<&str>) {
+    pub(super) fn text_some(&mut self, key: &str, value: Option<&str>) {
         if let Some(value) = value {
             self.text(key, value);
         }
     }
 
-    fn texts(&mut self, key: &str, values: &[String]) {
+    pub(super) fn text_unless_empty(&mut self, key: &str, value: &str) {
+        self.text_some(key, Some(value).filter(|value| !value.is_empty()));
+    }
+
+    /// A member whose value is JSON as it is.
+    pub(super) fn raw(&mut self, key: &str, json: &[u8]) {
+        self.key(key);
+        self.0.extend_from_slice(json);
+    }
+
+    pub(super) fn close(&mut self, bracket: u8) {
+        self.0.push(bracket);
+    }
+
+    pub(super) fn texts(&mut self, key: &str, values: &[String]) {
         self.open(key, b'[');
         for value in values {
             self.comma();
@@ -240,29 +268,29 @@ impl CardWriter {
         self.0.push(b']');
     }
 
-    fn flag(&mut self, key: &str, value: bool) {
+    pub(super) fn flag(&mut self, key: &str, value: bool) {
         self.key(key);
         self.0.extend_from_slice(if value { b"true" } else { b"false" });
     }
 
-    fn open(&mut self, key: &str, bracket: u8) {
+    pub(super) fn open(&mut self, key: &str, bracket: u8) {
         self.key(key);
         self.0.push(bracket);
     }
 
-    fn element(&mut self, bracket: u8) {
+    pub(super) fn element(&mut self, bracket: u8) {
         self.comma();
         self.0.push(bracket);
     }
 
-    fn key(&mut self, key: &str) {
+    pub(super) fn key(&mut self, key: &str) {
         self.comma();
         push_string(&mut self.0, key);
         self.0.push(b':');
     }
 
     /// Values end with a quote, a letter or a closing bracket, never with an opening one.
-    fn comma(&mut self) {
+    pub(super) fn comma(&mut self) {
         if !matches!(self.0.last(), Some(b'{' | b'[')) {
             self.0.push(b',');
         }

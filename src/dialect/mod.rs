@@ -14,6 +14,7 @@ pub mod calls;
 #[cfg(feature = "client")]
 pub mod canonical;
 pub mod card;
+pub mod card_security;
 mod fault;
 mod json_out;
 mod pre_v1;

@@ -37,6 +37,8 @@ pub enum BuildError {
     Origin(String),
     /// No host, or one with a port.
     Host(String),
+    /// A scheme of security without a name of its own, or a requirement that names none.
+    Security(String),
     /// Pages cannot be let in like this.
     Cors(CorsError),
     /// Cards cannot list this.
@@ -83,6 +85,9 @@ impl std::fmt::Display for BuildError {
             }
             BuildError::Host(text) => {
                 write!(f, "the host {text:?} is no name or address without a port, nor *")
+            }
+            BuildError::Security(name) => {
+                write!(f, "the security scheme {name:?} is there twice, or asked for and not there")
             }
             BuildError::Cors(error) => error.fmt(f),
             BuildError::Interfaces(error) => error.fmt(f),

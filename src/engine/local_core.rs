@@ -6,7 +6,7 @@ use crate::{
     agent::{Agent, Profile},
     engine::BuildError,
     limits::Limits,
-    model::is_agent_name,
+    model::{CardSecurity, is_agent_name},
     op::{Agents, Core},
     service::{AgentIndex, Service, Start, tap::Tap},
 };
@@ -22,7 +22,7 @@ use crate::{
 /// # Errors
 /// What is wrong with the limits or the agents: [`BuildError::Limit`], [`BuildError::NoAgent`],
 /// [`BuildError::Name`], [`BuildError::SameName`], [`BuildError::TooManyAgents`],
-/// [`BuildError::Field`].
+/// [`BuildError::Field`], [`BuildError::Security`].
 pub fn local_core(
     limits: &Limits,
     agents: Vec<(Profile, Arc<dyn Agent>)>,
@@ -33,6 +33,10 @@ pub fn local_core(
     limits.check().map_err(BuildError::Limit)?;
     indexes(agents.iter().map(|(profile, _)| profile.name.clone()), limits)?;
     check_fields(&agents)?;
+    let wrong = agents.iter().find_map(|(profile, _)| profile.wrong_security(None));
+    if let Some(name) = wrong {
+        return Err(BuildError::Security(name.to_owned()));
+    }
     let core = Core::new(limits, agents, node, start, tap);
     Ok((Arc::clone(&core) as Arc<dyn Service>, core.agents()))
 }
@@ -61,4 +65,15 @@ pub(super) fn indexes(
 pub(super) fn check_fields(agents: &[(Profile, Arc<dyn Agent>)]) -> Result<(), BuildError> {
     let wrong = agents.iter().find_map(|(profile, _)| profile.wrong_field());
     wrong.map_or(Ok(()), |name| Err(BuildError::Field(name.to_owned())))
+}
+
+/// What is said of all agents, and of each.
+pub(super) fn check_security(
+    of_server: &CardSecurity,
+    agents: &[(Profile, Arc<dyn Agent>)],
+) -> Result<(), BuildError> {
+    let of_agents =
+        || agents.iter().find_map(|(profile, _)| profile.wrong_security(Some(of_server)));
+    let wrong = of_server.wrong().or_else(of_agents);
+    wrong.map_or(Ok(()), |name| Err(BuildError::Security(name.to_owned())))
 }

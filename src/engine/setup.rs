@@ -26,10 +26,10 @@ use crate::{
     dialect::{self, card::CardForm},
     engine::{
         BuildError, Worker,
-        local_core::{check_fields, indexes},
+        local_core::{check_fields, check_security, indexes},
     },
     limits::Limits,
-    model::{Profile, is_agent_name},
+    model::{CardSecurity, Profile, is_agent_name},
     op::{Agents, Core},
     permits::Permits,
     service::{AgentIndex, Now, Service, Start, TickCx, tap::Tap},
@@ -97,6 +97,9 @@ pub struct Setup {
     pub ws_origins: Vec<String>,
     /// Which pages of other origins may read answers (CORS); by default none.
     pub cors: Cors,
+    /// What cards say that callers have to show, unless the agent has words of its own
+    /// ([`Profile::security`]). It is said, and asked by nobody here.
+    pub security: CardSecurity,
     /// Give every body below this path back; for framing tests.
     #[cfg(feature = "test-echo")]
     pub test_echo: Option<String>,
@@ -126,6 +129,7 @@ impl Default for Setup {
             extended_card: false,
             ws_origins: Vec::new(),
             cors: Cors::default(),
+            security: CardSecurity::default(),
             #[cfg(feature = "test-echo")]
             test_echo: None,
         }
@@ -190,6 +194,7 @@ impl Setup {
             return Err(BuildError::PublicUrl(url.clone()));
         }
         self.cors.check().map_err(BuildError::Cors)?;
+        check_security(&self.security, &self.agents)?;
         let mounts = self.mounts.iter().map(|mount| resolve(mount, &agents));
         let mounts = mounts.collect::<Result<Vec<_>, _>>()?;
         let mut paths = HashSet::new();
@@ -254,6 +259,7 @@ impl Setup {
             extended_card: self.extended_card || knows_callers,
             ws_origins: self.ws_origins,
             cors: CorsPolicy::new(self.cors),
+            security: self.security,
             #[cfg(feature = "test-echo")]
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),
             started_s: (start.unix_ms)() / 1000,

@@ -24,6 +24,7 @@ pub mod push;
 #[cfg(feature = "client")]
 pub mod received;
 pub mod reply;
+mod security;
 pub mod state;
 pub mod task;
 mod text;
@@ -49,6 +50,7 @@ pub use push::{PushCall, PushConfig, PushConfigBuf};
 #[cfg(feature = "client")]
 pub use received::{ReadError, Received, ReceivedKind};
 pub use reply::Reply;
+pub use security::{CardRequirement, CardScheme, CardSchemeKind, CardSecurity};
 pub use state::{Generation, Role, TaskState};
 pub use task::{Refusal, Task, TaskLimits};
 pub use text::{RawText, Text};

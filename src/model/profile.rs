@@ -1,6 +1,6 @@
 //! What an agent says of itself on its cards.
 
-use super::JsonObjectBuf;
+use super::{CardRequirement, CardSecurity, JsonObjectBuf};
 use crate::limits::AGENT_FIELDS_MAX;
 
 /// What the agent's card says; texts are ordinary text.
@@ -29,6 +29,9 @@ pub struct Profile {
     pub streaming: bool,
     /// Extensions of the protocol that it supports.
     pub extensions: Vec<Extension>,
+    /// What its callers have to show; `None`: what the server says of all its agents
+    /// (`Setup::security`).
+    pub security: Option<CardSecurity>,
     /// Names of the header fields of a request that the agent is shown, such as `traceparent`; no
     /// others are. Over gRPC they are the metadata. Cards do not name them. At most
     /// [`AGENT_FIELDS_MAX`], and none that belongs to the connection.
@@ -98,6 +101,8 @@ pub struct Skill {
     pub input_modes: Vec<String>,
     /// Media types it writes, where they are not those of the agent; empty: they are.
     pub output_modes: Vec<String>,
+    /// What it asks for beside the agent: one of these is enough; empty: nothing.
+    pub security: Vec<CardRequirement>,
 }
 
 impl Profile {
@@ -121,10 +126,20 @@ impl Profile {
             }],
             streaming: true,
             extensions: Vec::new(),
+            security: None,
             fields: Vec::new(),
             anonymous: false,
             scopes: Vec::new(),
         }
+    }
+
+    /// The first name among its own words on security that cannot be said; what its server says of
+    /// all its agents is `of_server`, `None` where that is not known.
+    pub(crate) fn wrong_security(&self, of_server: Option<&CardSecurity>) -> Option<&str> {
+        let own = self.security.as_ref();
+        let schemes = own.or(of_server)?;
+        let skills = || self.skills.iter().find_map(|skill| schemes.unknown(&skill.security));
+        own.and_then(CardSecurity::wrong).or_else(skills)
     }
 
     /// The first header field that the agent cannot be shown.

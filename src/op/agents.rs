@@ -319,6 +319,9 @@ impl AllAgents {
 type Changed = (AgentIndex, Option<Arc<RegisteredAgent>>);
 
 fn check_fields(profile: &Profile) -> Result<(), AgentError> {
+    if let Some(name) = profile.wrong_security(None) {
+        return Err(AgentError::Security(name.to_owned()));
+    }
     match profile.wrong_field() {
         Some(name) => Err(AgentError::Field(name.to_owned())),
         None => Ok(()),

@@ -33,6 +33,8 @@ pub enum AgentError {
     Name(String),
     /// The profile asks for a header field that it cannot have, or for too many.
     Field(String),
+    /// The profile has a scheme of security twice, or asks for one that it has not.
+    Security(String),
     /// There is an agent of this name.
     Taken(String),
     /// There is a tenant of this name: [`Agents::end_tenant`] ends it.
@@ -62,6 +64,9 @@ impl std::fmt::Display for AgentError {
             AgentError::Field(name) => {
                 write!(f, "an agent cannot be shown the header field {name:?}: ")?;
                 write!(f, "it is none of the request's, or one of more than {AGENT_FIELDS_MAX}")
+            }
+            AgentError::Security(name) => {
+                write!(f, "the security scheme {name:?} is there twice, or asked for and not there")
             }
             AgentError::Taken(name) => write!(f, "there is an agent {name:?} already"),
             AgentError::Tenant { name, tasks, unfinished } => {

@@ -97,10 +97,10 @@ fn profile() -> Profile {
 }
 
 fn card(form: CardForm) -> Value {
-    with(form, CardOptions { extended: true, skill_modes: false })
+    with(form, CardOptions { extended: true, ..CardOptions::default() })
 }
 
-fn with(form: CardForm, options: CardOptions) -> Value {
+fn with(form: CardForm, options: CardOptions<'_>) -> Value {
     let bytes = render(&profile(), &[V03, V1, REST], form, options);
     serde_json::from_slice(&bytes).expect("a card is JSON")
 }
@@ -212,7 +212,7 @@ fn a_skill_names_the_media_types_of_its_agent_where_they_are_asked_for() {
     let mut profile = profile();
     profile.skills[0].output_modes.clear();
     for skill_modes in [false, true] {
-        let options = CardOptions { extended: false, skill_modes };
+        let options = CardOptions { skill_modes, ..CardOptions::default() };
         let bytes = render(&profile, &[V1], CardForm::V1, options);
         let card: Value = serde_json::from_slice(&bytes).expect("a card is JSON");
         each(&card["skills"], |skill| assert_strict(skill, SKILL_V1));

@@ -10,6 +10,7 @@ mod agent_values;
 mod agents;
 mod callers;
 mod cancels;
+mod card_security;
 mod cards;
 mod changes;
 mod cors;

@@ -258,6 +258,7 @@ impl From<SkillTable> for Skill {
             examples: skill.examples.unwrap_or_default(),
             input_modes: skill.input_modes.unwrap_or_default(),
             output_modes: skill.output_modes.unwrap_or_default(),
+            security: Vec::new(),
             id,
             name,
         }

@@ -11,6 +11,7 @@ use crate::{
 };
 
 use super::{
+    card_security,
     fields::{v1, v03},
     from_json::struct_field,
 };
@@ -45,10 +46,12 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
     }
     let urls = Urls::new(config, &origin, (endpoint, &profile.name), &base);
     let interfaces = urls.interfaces(endpoint.dialect);
+    let security = config.security_of(&profile);
     match generation {
         Generation::V1 => v1(out, &profile, &interfaces, extended),
         Generation::V01 | Generation::V03 => v03(out, &profile, &interfaces, extended),
     }
+    card_security::push(out, security, generation);
     Ok(())
 }
 
@@ -82,7 +85,7 @@ pub(super) fn v1(
     writer.close(capabilities);
     texts(&mut writer, field::DEFAULT_INPUT_MODES, &profile.input_modes);
     texts(&mut writer, field::DEFAULT_OUTPUT_MODES, &profile.output_modes);
-    skills(&mut writer, field::SKILLS, profile);
+    skills(&mut writer, field::SKILLS, (profile, Generation::V1));
     texts(&mut writer, field::ICON_URL, profile.icon_url.as_deref());
 }
 
@@ -108,7 +111,7 @@ pub(super) fn v03(
     writer.close(capabilities);
     texts(&mut writer, field::DEFAULT_INPUT_MODES, &profile.input_modes);
     texts(&mut writer, field::DEFAULT_OUTPUT_MODES, &profile.output_modes);
-    skills(&mut writer, field::SKILLS, profile);
+    skills(&mut writer, field::SKILLS, (profile, Generation::V03));
     writer.flag(field::SUPPORTS_AUTHENTICATED_EXTENDED_CARD, extended);
     texts(&mut writer, field::PREFERRED_TRANSPORT, old().next().map(|one| one.binding));
     for one in old() {
@@ -147,7 +150,7 @@ fn extensions(writer: &mut Writer<'_>, profile: &Profile) {
     }
 }
 
-fn skills(writer: &mut Writer<'_>, number: u32, profile: &Profile) {
+fn skills(writer: &mut Writer<'_>, number: u32, (profile, generation): (&Profile, Generation)) {
     // Both generations number these fields alike.
     use v1::agent_skill as field;
     for skill in &profile.skills {
@@ -159,6 +162,7 @@ fn skills(writer: &mut Writer<'_>, number: u32, profile: &Profile) {
         texts(writer, field::EXAMPLES, &skill.examples);
         texts(writer, field::INPUT_MODES, &skill.input_modes);
         texts(writer, field::OUTPUT_MODES, &skill.output_modes);
+        card_security::push_of_skill(writer.0, &skill.security, generation);
         writer.close(nested);
     }
 }

@@ -1,0 +1,54 @@
+//! What callers have to show, and who has signed a card, as fields of a card's message: by its
+//! ProtoJSON, because it is rare.
+//!
+//! Law: a flow of OAuth that the generation has no field for leaves no half of a scheme behind.
+
+use crate::{
+    dialect::card_security::proto_json,
+    json::Parser,
+    model::{CardRequirement, CardScheme, CardSecurity, Generation},
+};
+
+use super::schemas::{Schema, push_message, v1, v03};
+
+/// Objects in each other, those of an operator's flows included.
+const DEPTH_MAX: usize = 16;
+
+/// Appends the security of an agent to its card.
+pub(super) fn push(out: &mut Vec<u8>, security: &CardSecurity, generation: Generation) {
+    let (card, _, requirements) = words(generation);
+    for scheme in &security.schemes {
+        push_json(out, card, &schemes_json(scheme));
+    }
+    push_json(out, card, &proto_json(&[], &security.requirements, requirements));
+}
+
+/// Appends what a skill asks for.
+pub(super) fn push_of_skill(out: &mut Vec<u8>, asked: &[CardRequirement], generation: Generation) {
+    let (_, skill, requirements) = words(generation);
+    if !asked.is_empty() {
+        push_json(out, skill, &proto_json(&[], asked, requirements));
+    }
+}
+
+fn schemes_json(scheme: &CardScheme) -> Vec<u8> {
+    proto_json(std::slice::from_ref(scheme), &[], "")
+}
+
+/// The messages of a card and of a skill, and what requirements are called there.
+fn words(generation: Generation) -> (&'static Schema, &'static Schema, &'static str) {
+    match generation {
+        Generation::V1 => (&v1::AGENT_CARD, &v1::AGENT_SKILL, "securityRequirements"),
+        Generation::V01 | Generation::V03 => (&v03::AGENT_CARD, &v03::AGENT_SKILL, "security"),
+    }
+}
+
+/// Appends the fields of a message that this object stands for, or none of them.
+fn push_json(out: &mut Vec<u8>, schema: &Schema, json: &[u8]) {
+    let (before, mut parser) = (out.len(), Parser::new());
+    let value = parser.parse(json, DEPTH_MAX);
+    let is_pushed = value.is_ok_and(|value| push_message(out, schema, value).is_ok());
+    if !is_pushed {
+        out.truncate(before);
+    }
+}

@@ -1,0 +1,210 @@
+//! What callers have to show, in the words of each generation (A2A 1.0 §4.5, 0.3 §5.5.3, 0.1).
+//!
+//! Law: the hybrid form says all of them. Of a scheme it says both spellings in one object, the
+//! wrapper of 1.0 beside the members of 0.3, which no reader of either mistakes (wire §7.3).
+
+use super::card::CardWriter;
+use crate::model::{CardRequirement, CardScheme, CardSchemeKind, CardSecurity, JsonObjectBuf};
+
+/// The words in which a card is written.
+#[derive(Clone, Copy)]
+pub(super) struct SecurityWords {
+    /// Those of 1.0.
+    pub(super) is_v1: bool,
+    /// Those of 0.3.
+    pub(super) is_v03: bool,
+    /// Those of 0.1.
+    pub(super) is_v01: bool,
+}
+
+impl CardWriter {
+    /// Writes the schemes and what is asked for.
+    pub(super) fn security(&mut self, security: &CardSecurity, words: SecurityWords) {
+        let SecurityWords { is_v1, is_v03, is_v01 } = words;
+        if !security.schemes.is_empty() && (is_v1 || is_v03) {
+            self.open("securitySchemes", b'{');
+            for scheme in &security.schemes {
+                self.open(&scheme.name, b'{');
+                if is_v1 {
+                    self.scheme_v1(scheme);
+                }
+                if is_v03 {
+                    self.scheme_v03(scheme);
+                }
+                self.close(b'}');
+            }
+            self.close(b'}');
+        }
+        self.requirements(&security.requirements, words);
+        if is_v01 {
+            self.authentication(security);
+        }
+    }
+
+    /// Writes the requirements of a card or of a skill.
+    pub(super) fn requirements(&mut self, asked: &[CardRequirement], words: SecurityWords) {
+        if asked.is_empty() {
+            return;
+        }
+        if words.is_v1 {
+            self.open("securityRequirements", b'[');
+            for requirement in asked {
+                self.requirement_v1(requirement);
+            }
+            self.close(b']');
+        }
+        if words.is_v03 {
+            self.open("security", b'[');
+            for requirement in asked {
+                self.element(b'{');
+                for (name, scopes) in &requirement.schemes {
+                    self.texts(name, scopes);
+                }
+                self.close(b'}');
+            }
+            self.close(b']');
+        }
+    }
+
+    /// A2A 1.0 §5.5: what is empty and not required is left out.
+    pub(super) fn requirement_v1(&mut self, requirement: &CardRequirement) {
+        self.element(b'{');
+        if !requirement.schemes.is_empty() {
+            self.open("schemes", b'{');
+            for (name, scopes) in &requirement.schemes {
+                self.open(name, b'{');
+                if !scopes.is_empty() {
+                    self.texts("list", scopes);
+                }
+                self.close(b'}');
+            }
+            self.close(b'}');
+        }
+        self.close(b'}');
+    }
+
+    pub(super) fn scheme_v1(&mut self, scheme: &CardScheme) {
+        self.open(wrapper(&scheme.kind), b'{');
+        self.text_unless_empty("description", &scheme.description);
+        match &scheme.kind {
+            CardSchemeKind::ApiKey { header } => {
+                self.text("location", "header");
+                self.text("name", header);
+            }
+            // The proto has a place for one flow.
+            CardSchemeKind::OAuth2 { flows, metadata_url } => {
+                self.flows(flows.get(..1).unwrap_or_default(), metadata_url);
+            }
+            kind => self.members(kind),
+        }
+        self.close(b'}');
+    }
+
+    fn scheme_v03(&mut self, scheme: &CardScheme) {
+        let word = match &scheme.kind {
+            CardSchemeKind::ApiKey { .. } => "apiKey",
+            CardSchemeKind::Http { .. } => "http",
+            CardSchemeKind::OpenIdConnect { .. } => "openIdConnect",
+            CardSchemeKind::OAuth2 { .. } => "oauth2",
+            CardSchemeKind::MutualTls => "mutualTLS",
+        };
+        self.text("type", word);
+        self.text_unless_empty("description", &scheme.description);
+        if let CardSchemeKind::ApiKey { header } = &scheme.kind {
+            self.text("in", "header");
+            self.text("name", header);
+        }
+        self.members(&scheme.kind);
+    }
+
+    /// The members that both generations call alike.
+    fn members(&mut self, kind: &CardSchemeKind) {
+        match kind {
+            CardSchemeKind::Http { scheme, bearer_format } => {
+                self.text("scheme", scheme);
+                self.text_unless_empty("bearerFormat", bearer_format);
+            }
+            CardSchemeKind::OpenIdConnect { url } => self.text("openIdConnectUrl", url),
+            CardSchemeKind::OAuth2 { flows, metadata_url } => self.flows(flows, metadata_url),
+            CardSchemeKind::ApiKey { .. } | CardSchemeKind::MutualTls => {}
+        }
+    }
+
+    fn flows(&mut self, flows: &[(String, JsonObjectBuf)], metadata_url: &str) {
+        self.open("flows", b'{');
+        for (name, flow) in flows {
+            self.raw(name, flow.view().raw());
+        }
+        self.close(b'}');
+        self.text_unless_empty("oauth2MetadataUrl", metadata_url);
+    }
+
+    /// A2A 0.1, `AgentAuthentication`: names of schemes of HTTP, one of which is enough.
+    fn authentication(&mut self, security: &CardSecurity) {
+        let asked = &security.requirements;
+        // Where one may call without anything, nothing is asked for.
+        if asked.is_empty() || asked.iter().any(|one| one.schemes.is_empty()) {
+            return;
+        }
+        let named = asked.iter().flat_map(|one| &one.schemes);
+        let known = |(name, _): &(String, Vec<String>)| {
+            security.schemes.iter().find(|scheme| scheme.name == *name)
+        };
+        let mut words: Vec<String> = Vec::new();
+        for scheme in named.filter_map(known) {
+            let word = match &scheme.kind {
+                CardSchemeKind::ApiKey { .. } => "apiKey",
+                CardSchemeKind::Http { scheme, .. } => scheme,
+                CardSchemeKind::OpenIdConnect { .. } | CardSchemeKind::OAuth2 { .. } => "Bearer",
+                CardSchemeKind::MutualTls => "mutualTLS",
+            };
+            if !words.iter().any(|known| known == word) {
+                words.push(word.to_owned());
+            }
+        }
+        self.open("authentication", b'{');
+        self.texts("schemes", &words);
+        self.close(b'}');
+    }
+}
+
+/// The member of 1.0 that a scheme is put into.
+fn wrapper(kind: &CardSchemeKind) -> &'static str {
+    match kind {
+        CardSchemeKind::ApiKey { .. } => "apiKeySecurityScheme",
+        CardSchemeKind::Http { .. } => "httpAuthSecurityScheme",
+        CardSchemeKind::OpenIdConnect { .. } => "openIdConnectSecurityScheme",
+        CardSchemeKind::OAuth2 { .. } => "oauth2SecurityScheme",
+        CardSchemeKind::MutualTls => "mtlsSecurityScheme",
+    }
+}
+
+/// The security of an agent, and the requirements of a skill, as ProtoJSON: what gRPC has of them.
+///
+/// `requirements` is the name of that member, which 0.3 calls otherwise; its members are those of
+/// 1.0 in both.
+pub fn proto_json(
+    schemes: &[CardScheme],
+    asked: &[CardRequirement],
+    requirements: &str,
+) -> Vec<u8> {
+    let mut json = CardWriter(vec![b'{']);
+    if !schemes.is_empty() {
+        json.open("securitySchemes", b'{');
+        for scheme in schemes {
+            json.open(&scheme.name, b'{');
+            json.scheme_v1(scheme);
+            json.close(b'}');
+        }
+        json.close(b'}');
+    }
+    if !asked.is_empty() {
+        json.open(requirements, b'[');
+        for requirement in asked {
+            json.requirement_v1(requirement);
+        }
+        json.close(b']');
+    }
+    json.close(b'}');
+    json.0
+}

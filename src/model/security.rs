@@ -1,0 +1,153 @@
+//! What callers have to show, as cards say it (A2A 1.0 §4.5): who asks for it is elsewhere.
+
+use super::JsonObjectBuf;
+
+/// The ways to show who calls, and which of them are asked for.
+///
+/// ```
+/// use peregrine::model::{CardRequirement, CardScheme, CardSecurity};
+///
+/// let security = CardSecurity {
+///     schemes: vec![CardScheme::api_key("key", "X-API-Key"), CardScheme::bearer("token", "JWT")],
+///     // Either of them is enough.
+///     requirements: vec![CardRequirement::of("key", []), CardRequirement::of("token", ["chat"])],
+/// };
+/// assert_eq!(security.wrong(), None);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CardSecurity {
+    /// Every way, each under a name of its own.
+    pub schemes: Vec<CardScheme>,
+    /// What is asked for: one of these is enough; empty: nothing is.
+    pub requirements: Vec<CardRequirement>,
+}
+
+/// One way to show who calls (A2A 1.0 §4.5.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardScheme {
+    /// Its name on the card.
+    pub name: String,
+    /// For humans; may be empty.
+    pub description: String,
+    /// What it is.
+    pub kind: CardSchemeKind,
+}
+
+/// What a way to show who calls is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CardSchemeKind {
+    /// A key in this header field (A2A 1.0 §4.5.2).
+    ApiKey {
+        /// The field.
+        header: String,
+    },
+    /// A scheme of HTTP (A2A 1.0 §4.5.3).
+    Http {
+        /// Its name: `Bearer`, `Basic`.
+        scheme: String,
+        /// What bearer tokens are made of, for humans; may be empty.
+        bearer_format: String,
+    },
+    /// OpenID Connect (A2A 1.0 §4.5.5).
+    OpenIdConnect {
+        /// Where the issuer describes itself.
+        url: String,
+    },
+    /// OAuth 2.0 (A2A 1.0 §4.5.4), as the operator has it.
+    OAuth2 {
+        /// The flows, each by its name on cards and as the object that stands there; the preferred
+        /// first, because 1.0 has a place for one.
+        flows: Vec<(String, JsonObjectBuf)>,
+        /// Where the authorization server describes itself (RFC 8414); may be empty.
+        metadata_url: String,
+    },
+    /// A client certificate (A2A 1.0 §4.5.6).
+    MutualTls,
+}
+
+/// Ways all of which are asked for together, each by its name and with its scopes; empty: nothing is
+/// asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CardRequirement {
+    /// Name and scopes of each.
+    pub schemes: Vec<(String, Vec<String>)>,
+}
+
+impl CardScheme {
+    fn of(name: &str, kind: CardSchemeKind) -> CardScheme {
+        CardScheme { name: name.to_owned(), description: String::new(), kind }
+    }
+
+    /// A key in a header field.
+    pub fn api_key(name: &str, header: &str) -> CardScheme {
+        CardScheme::of(name, CardSchemeKind::ApiKey { header: header.to_owned() })
+    }
+
+    /// A bearer token (RFC 6750) of this format, which may be empty.
+    pub fn bearer(name: &str, format: &str) -> CardScheme {
+        let (scheme, bearer_format) = ("Bearer".to_owned(), format.to_owned());
+        CardScheme::of(name, CardSchemeKind::Http { scheme, bearer_format })
+    }
+
+    /// OpenID Connect, by the URL of the issuer's configuration.
+    pub fn open_id_connect(name: &str, url: &str) -> CardScheme {
+        CardScheme::of(name, CardSchemeKind::OpenIdConnect { url: url.to_owned() })
+    }
+
+    /// A client certificate.
+    pub fn mutual_tls(name: &str) -> CardScheme {
+        CardScheme::of(name, CardSchemeKind::MutualTls)
+    }
+}
+
+impl CardRequirement {
+    /// This one alone, with these scopes.
+    pub fn of<'s>(name: &str, scopes: impl IntoIterator<Item = &'s str>) -> CardRequirement {
+        let scopes = scopes.into_iter().map(str::to_owned).collect();
+        CardRequirement { schemes: vec![(name.to_owned(), scopes)] }
+    }
+}
+
+impl CardSecurity {
+    /// The first name that cannot be said: it is empty, there twice, or asked for and not there.
+    pub fn wrong(&self) -> Option<&str> {
+        let names = || self.schemes.iter().map(|scheme| scheme.name.as_str());
+        let is_wrong = |(at, name): &(usize, &str)| {
+            name.is_empty() || names().take(*at).any(|before| before == *name)
+        };
+        let wrong = names().enumerate().find(is_wrong).map(|(_, name)| name);
+        wrong.or_else(|| self.unknown(&self.requirements))
+    }
+
+    /// The first name in `requirements` that is none of a scheme, or there twice in one of them.
+    pub fn unknown<'r>(&self, requirements: &'r [CardRequirement]) -> Option<&'r str> {
+        requirements.iter().find_map(|requirement| {
+            let asked = || requirement.schemes.iter().map(|(name, _)| name.as_str());
+            let is_known = |name: &str| self.schemes.iter().any(|scheme| scheme.name == name);
+            let is_wrong = |(at, name): &(usize, &str)| {
+                !is_known(name) || asked().take(*at).any(|b| b == *name)
+            };
+            asked().enumerate().find(is_wrong).map(|(_, name)| name)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_said_once_and_asked_for_where_they_are_known() {
+        let two = || vec![CardScheme::api_key("a", "X"), CardScheme::mutual_tls("b")];
+        let wrong = |schemes: Vec<CardScheme>, requirements: Vec<CardRequirement>| {
+            CardSecurity { schemes, requirements }.wrong().map(str::to_owned)
+        };
+        assert_eq!(wrong(two(), vec![CardRequirement::default()]), None);
+        assert_eq!(wrong(two(), vec![CardRequirement::of("c", [])]).as_deref(), Some("c"));
+        assert_eq!(wrong(vec![CardScheme::mutual_tls("")], Vec::new()).as_deref(), Some(""));
+        let twice = [two(), two()].concat();
+        assert_eq!(wrong(twice, Vec::new()).as_deref(), Some("a"));
+        let schemes = vec![("b".to_owned(), Vec::new()); 2];
+        assert_eq!(wrong(two(), vec![CardRequirement { schemes }]).as_deref(), Some("b"));
+    }
+}
