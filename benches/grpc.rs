@@ -281,6 +281,7 @@ impl Bare {
             waiting: Permits::new(limits.connections_max, 1),
             large,
             card_times: Default::default(),
+            catalog_times: Default::default(),
             held_bytes: Default::default(),
             limits,
             mounts: Vec::new(),

@@ -1,9 +1,9 @@
 //! Who makes a request, and whether they may: asked of its head before any of its body is read, and
 //! of each of its calls when that is known.
 //!
-//! Law: what shows no task is public: cards, health, reflection, what HTTP asks of a server, and
-//! errors about paths. Everything else needs a caller as soon as callers are known at all, unless
-//! the agent lets anybody call. A wrong credential is as none where none is needed.
+//! Law: what shows no task is public: cards, catalogs, health, reflection, what HTTP asks of a
+//! server, and errors about paths. Everything else needs a caller as soon as callers are known at
+//! all, unless the agent lets anybody call. A wrong credential is as none where none is needed.
 
 use std::{
     net::IpAddr,
@@ -127,7 +127,11 @@ impl<'x> AdmissionCx<'x> {
         }
         match route(self.config, self.service, path_of(head)) {
             Route::Rpc(_) | Route::HttpJson(_) | Route::ExtendedCard(_) => false,
-            Route::Card { .. } | Route::NoResource(..) | Route::NoAgent | Route::NotFound => true,
+            Route::Card { .. }
+            | Route::Catalog(_)
+            | Route::NoResource(..)
+            | Route::NoAgent
+            | Route::NotFound => true,
             #[cfg(feature = "test-echo")]
             Route::Echo => true,
         }
@@ -148,7 +152,11 @@ impl<'x> AdmissionCx<'x> {
             Route::Rpc(target) => is_anonymous(self.service, target.endpoint.agent),
             Route::HttpJson(target) => is_anonymous(self.service, target.at.endpoint.agent),
             Route::ExtendedCard(_) => false,
-            Route::Card { .. } | Route::NoResource(..) | Route::NoAgent | Route::NotFound => true,
+            Route::Card { .. }
+            | Route::Catalog(_)
+            | Route::NoResource(..)
+            | Route::NoAgent
+            | Route::NotFound => true,
             #[cfg(feature = "test-echo")]
             Route::Echo => true,
         }

@@ -10,7 +10,10 @@ use std::{
 };
 
 use crate::{
-    binding::{CallContext, Endpoint, ServerConfig, http_error, interfaces::Urls, origin::Origin},
+    binding::{
+        CallContext, Endpoint, ServerConfig, http_error, interfaces::Urls, origin::Origin,
+        responder::Content,
+    },
     dialect::{
         self, Dialect,
         card::{self, CardForm, CardOptions},
@@ -20,6 +23,9 @@ use crate::{
     model::{Generation, Op, Profile},
     service::{AgentIndex, Service},
 };
+
+/// Where the card of an endpoint is, below it.
+pub const WELL_KNOWN: &str = "/.well-known/agent-card.json";
 
 /// Cards a worker keeps. Hosts beyond that push the oldest one out.
 const CARDS_KEPT: usize = 16;
@@ -52,8 +58,6 @@ impl CardTimes {
 struct Card {
     /// What it was rendered from.
     profile: Arc<Profile>,
-    /// When that became so, in seconds since the Unix epoch.
-    modified_s: u64,
     /// Whose endpoint it describes: two dialects may share a path, by a mount and by a query.
     dialect: &'static Dialect,
     agent: AgentIndex,
@@ -63,9 +67,7 @@ struct Card {
     host: Vec<u8>,
     prefix: String,
     base: String,
-    etag: [u8; 34],
-    /// Fields of the answer.
-    fields: FieldLinesBuf,
+    validators: Validators,
     /// The answer with its body.
     answer: ReadyResponse,
 }
@@ -127,20 +129,60 @@ fn send(cx: &mut CallContext<'_>, head: &Head<'_>, base: &str, form: CardForm) {
     if cx.config.cors.is_on() {
         cx.writer.fields = cx.config.cors.fields_without_vary(cx.config.cors.of(head));
     }
-    let card = &cx.scratch.cards.cards[index];
-    if is_unchanged(head, card) {
-        return cx.writer.empty(304, card.fields.get());
+    let Card { validators, answer, .. } = &cx.scratch.cards.cards[index];
+    if validators.are_known(head) {
+        return cx.writer.empty(304, validators.fields.get());
     }
-    cx.writer.ready(&card.answer, card.fields.get());
+    cx.writer.ready(answer, validators.fields.get());
 }
 
-/// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
-fn is_unchanged(head: &Head<'_>, card: &Card) -> bool {
-    if let Some(tags) = head.value(Field::IfNoneMatch) {
-        return card::none_match_names(tags, &card.etag);
+/// Answers GET and HEAD with content of this media type, or says that it is the same.
+pub(super) fn send_validated(
+    cx: &mut CallContext<'_>,
+    head: &Head<'_>,
+    validators: &Validators,
+    (media, content): (&'static str, &[u8]),
+) {
+    if cx.config.cors.is_on() {
+        cx.writer.fields = cx.config.cors.fields_without_vary(cx.config.cors.of(head));
     }
-    let since = head.value(Field::IfModifiedSince).and_then(date::parse);
-    since.is_some_and(|since| card.modified_s <= since)
+    if validators.are_known(head) {
+        return cx.writer.empty(304, validators.fields.get());
+    }
+    cx.writer.begin(200, media, validators.fields.get(), Content::Whole);
+    cx.writer.out.extend_from_slice(content);
+    cx.writer.finish();
+}
+
+/// By what a client sees that it has something already, and for how long it need not ask.
+pub(super) struct Validators {
+    etag: [u8; 34],
+    /// Since when it is as it is, in seconds since the Unix epoch.
+    modified_s: u64,
+    /// Fields of the answer.
+    pub(super) fields: FieldLinesBuf,
+}
+
+impl Validators {
+    /// Those of what has this tag and is like this since then.
+    pub(super) fn new(config: &ServerConfig, etag: [u8; 34], modified_s: u64) -> Validators {
+        let modified = date::imf_fixdate(modified_s);
+        let mut fields = FieldLinesBuf::default();
+        fields.push("ETag", &String::from_utf8_lossy(&etag));
+        fields.push("Last-Modified", &String::from_utf8_lossy(&modified));
+        fields.push("Cache-Control", &format!("public, max-age={MAX_AGE_S}"));
+        fields.extend(Origin::vary(config));
+        Validators { etag, modified_s, fields }
+    }
+
+    /// RFC 9110 §13.2.2: `If-None-Match` decides alone when it is there.
+    fn are_known(&self, head: &Head<'_>) -> bool {
+        if let Some(tags) = head.value(Field::IfNoneMatch) {
+            return card::none_match_names(tags, &self.etag);
+        }
+        let since = head.value(Field::IfModifiedSince).and_then(date::parse);
+        since.is_some_and(|since| self.modified_s <= since)
+    }
 }
 
 impl CardCache {
@@ -191,30 +233,11 @@ fn render(
     let body = body(&profile, config, origin, endpoint, base, form);
     let Endpoint { dialect, agent, .. } = endpoint;
     let modified_s = config.card_times.of(agent, &profile, config.started_s, now_s);
-    let etag = card::etag(&body);
-    let modified = date::imf_fixdate(modified_s);
-    let mut fields = FieldLinesBuf::default();
-    fields.push("ETag", &String::from_utf8_lossy(&etag));
-    fields.push("Last-Modified", &String::from_utf8_lossy(&modified));
-    fields.push("Cache-Control", &format!("public, max-age={MAX_AGE_S}"));
-    fields.extend(Origin::vary(config));
+    let validators = Validators::new(config, card::etag(&body), modified_s);
     let Origin { is_secure, host, prefix } = *origin;
     let (host, prefix) = (host.unwrap_or_default().to_vec(), prefix.to_owned());
-    let (base, answer) = (base.to_owned(), ReadyResponse::new(fields.get(), &body));
-    Card {
-        profile,
-        modified_s,
-        dialect,
-        agent,
-        form,
-        is_secure,
-        host,
-        prefix,
-        base,
-        etag,
-        fields,
-        answer,
-    }
+    let (base, answer) = (base.to_owned(), ReadyResponse::new(validators.fields.get(), &body));
+    Card { profile, dialect, agent, form, is_secure, host, prefix, base, validators, answer }
 }
 
 /// A2A 1.0 §3.1.11: the card in the pure form of the caller's generation.

@@ -4,8 +4,8 @@ use std::sync::{Arc, atomic::AtomicUsize};
 
 use crate::{
     binding::{
-        admission::Access, cards::CardTimes, cors::CorsPolicy, hosts::Hosts, interfaces::Interface,
-        tenant::Tenants,
+        admission::Access, cards::CardTimes, catalog::CatalogTimes, cors::CorsPolicy, hosts::Hosts,
+        interfaces::Interface, tenant::Tenants,
     },
     dialect::{self, Dialect, card::CardForm},
     http,
@@ -74,6 +74,8 @@ pub struct ServerConfig {
     pub large: Arc<LargeBodies>,
     /// Since when the cards are as they are.
     pub card_times: CardTimes,
+    /// Since when the agents are those that they are.
+    pub catalog_times: CatalogTimes,
 }
 
 /// Whether `text` can stand before the paths of a card: `http` or `https`, a host, and a path or

@@ -2,8 +2,8 @@
 
 use crate::{
     binding::{
-        CallContext, DecodeBuffers, Handled, UpgradeSlot, cards, cors, grpc, http_error, jsonrpc,
-        rest,
+        CallContext, DecodeBuffers, Handled, UpgradeSlot, cards, catalog, cors, grpc, http_error,
+        jsonrpc, rest,
         route::{NO_AGENT, NO_TENANT, NOTHING, Route, RouteTarget, path_of, route},
         tenant::{self, TenantNames},
         ws,
@@ -66,6 +66,7 @@ pub fn handle<'x>(
                 cards::answer_extended(cx, head);
             }
         }
+        Route::Catalog(catalog) => catalog::answer(cx, head, catalog),
         Route::NoResource(..) | Route::NoAgent | Route::NotFound
             if cors::is_answered_at_nothing(cx, head) => {}
         Route::NoResource(form, detail) => return rest::not_found(cx, head, form, detail),

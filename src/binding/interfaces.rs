@@ -186,6 +186,11 @@ impl<'s> Urls<'s> {
         Urls { listed, rpc, tenant }
     }
 
+    /// Where JSON-RPC is posted to, which every endpoint has.
+    pub(super) fn rpc(&self) -> &str {
+        &self.rpc
+    }
+
     /// What is listed and served, the preferred first (A2A 1.0 §8.3.1): a row for each binding and
     /// version. The newest versions come first, and in each the operator's order holds.
     pub(super) fn interfaces(&self, dialect: &Dialect) -> SmallVec<[AgentInterface<'_>; 8]> {

@@ -9,6 +9,7 @@ pub mod admission;
 pub mod answer;
 pub mod call;
 pub mod cards;
+pub mod catalog;
 pub mod config;
 pub mod cors;
 #[cfg(feature = "test-echo")]

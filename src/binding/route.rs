@@ -5,7 +5,8 @@
 
 use crate::{
     binding::{
-        Endpoint, ServerConfig,
+        Endpoint, ServerConfig, cards,
+        catalog::{self, Catalog},
         rest::{
             RestTarget,
             path::{self, RouteMatch},
@@ -41,6 +42,8 @@ pub enum Route<'r> {
     },
     /// The extended card of 0.2 by GET (wire §7.1).
     ExtendedCard(RouteTarget<'r>),
+    /// What is served, by GET.
+    Catalog(Catalog),
     /// HTTP+JSON.
     HttpJson(RestTarget<'r>),
     /// Nothing, asked for as HTTP+JSON: whoever has this form is told so.
@@ -54,7 +57,7 @@ pub enum Route<'r> {
     NotFound,
 }
 
-const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
+const WELL_KNOWN: [&str; 2] = [cards::WELL_KNOWN, "/.well-known/agent.json"];
 /// What whoever asks below an agent that is not there is told.
 pub const NO_AGENT: &str = "there is no agent of this name";
 /// What whoever asks for the card of a tenant that cannot be is told.
@@ -97,6 +100,9 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
                 return found;
             }
         }
+    }
+    if let Some(catalog) = catalog::at(path) {
+        return Route::Catalog(catalog);
     }
     if path.starts_with("/.") && config.mounts.is_empty() {
         // A card: no endpoint of a name or a tenant begins like this.

@@ -16,6 +16,7 @@ use crate::{
         Endpoint, LargeBodies, ServerConfig,
         admission::Access,
         cards::CardTimes,
+        catalog::CatalogTimes,
         config,
         cors::{Cors, CorsPolicy},
         hosts::{self, Hosts},
@@ -268,6 +269,7 @@ impl Setup {
             held_bytes: Arc::default(),
             large,
             card_times: CardTimes::default(),
+            catalog_times: CatalogTimes::default(),
         };
         let (draining, cut) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Arc::new(Engine { service, agents, tap: self.tap, config, draining, cut }))

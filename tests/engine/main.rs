@@ -12,6 +12,7 @@ mod callers;
 mod cancels;
 mod card_security;
 mod cards;
+mod catalogs;
 mod changes;
 mod cors;
 mod deferred;
