@@ -10,7 +10,13 @@ use super::{
     Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Grant, Presented,
     Principal, PrincipalBuf, ScopeSet, TenantGrant,
 };
-use crate::service::Now;
+use crate::{
+    model::{CardRequirement, CardScheme, CardSecurity},
+    service::Now,
+};
+
+/// What cards call a certificate.
+const CERTIFICATE: &str = "certificate";
 
 /// Knows whoever TLS knows: by the name in the certificate and the name of who issued it. What they
 /// may do is not told apart, and they are in no tenant.
@@ -62,5 +68,12 @@ impl Authenticator for CertificateCallers {
     /// RFC 9110 §11.6.1 wants a challenge with every 401; there is no registered scheme for this.
     fn challenge(&self, _refusal: &AuthRefusal) -> String {
         "Certificate realm=\"a2a\"".to_owned()
+    }
+
+    fn security(&self) -> CardSecurity {
+        CardSecurity {
+            schemes: vec![CardScheme::mutual_tls(CERTIFICATE)],
+            requirements: vec![CardRequirement::of(CERTIFICATE, [])],
+        }
     }
 }

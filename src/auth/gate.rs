@@ -241,6 +241,7 @@ mod tests {
     use super::*;
     use crate::{
         auth::{Grant, Principal, PrincipalBuf, Quotas, ScopeSet, TenantGrant},
+        model::CardSecurity,
         service::Remote,
     };
 
@@ -281,6 +282,10 @@ mod tests {
 
         fn challenge(&self, _refusal: &AuthRefusal) -> String {
             String::new()
+        }
+
+        fn security(&self) -> CardSecurity {
+            CardSecurity::default()
         }
     }
 

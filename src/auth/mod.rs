@@ -21,7 +21,10 @@ use std::{
     task::{Poll, Waker},
 };
 
-use crate::service::{Now, Remote, RequestFields};
+use crate::{
+    model::CardSecurity,
+    service::{Now, Remote, RequestFields},
+};
 
 pub(crate) use accounts::Accounts;
 pub use certificates::CertificateCallers;
@@ -160,4 +163,8 @@ pub trait Authenticator: Send + Sync {
     /// The challenges of a 401: the value of `WWW-Authenticate` (RFC 9110 §11.6.1), which names
     /// each kind that is asked for, and for a refused bearer token why (RFC 6750 §3).
     fn challenge(&self, refusal: &AuthRefusal) -> String;
+
+    /// What cards say that callers have to show, where neither the server
+    /// ([`Setup::security`](crate::engine::Setup::security)) nor the agent has words of its own.
+    fn security(&self) -> CardSecurity;
 }

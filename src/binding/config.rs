@@ -93,7 +93,13 @@ pub fn is_public_url(text: &str) -> bool {
 impl ServerConfig {
     /// What callers of an agent have to show.
     pub fn security_of<'s>(&'s self, profile: &'s Profile) -> &'s CardSecurity {
-        profile.security.as_ref().unwrap_or(&self.security)
+        static NOTHING: CardSecurity =
+            CardSecurity { schemes: Vec::new(), requirements: Vec::new() };
+        match &profile.security {
+            Some(own) => own,
+            None if profile.anonymous => &NOTHING,
+            None => &self.security,
+        }
     }
 
     /// The id for a message that comes without one; empty: it is refused.

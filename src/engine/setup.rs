@@ -99,7 +99,8 @@ pub struct Setup {
     /// Which pages of other origins may read answers (CORS); by default none.
     pub cors: Cors,
     /// What cards say that callers have to show, unless the agent has words of its own
-    /// ([`Profile::security`]). It is said, and asked by nobody here.
+    /// ([`Profile::security`]); by default what the authenticator asks for. It is said, and asked by
+    /// nobody but the authenticator.
     pub security: CardSecurity,
     /// Give every body below this path back; for framing tests.
     #[cfg(feature = "test-echo")]
@@ -235,6 +236,12 @@ impl Setup {
         let streams = Permits::new(self.limits.streams_max, start.workers);
         let waiting = Permits::new(self.limits.connections_max, start.workers);
         let knows_callers = self.authenticator.is_some();
+        let security = match &self.authenticator {
+            Some(authenticator) if self.security == CardSecurity::default() => {
+                authenticator.security()
+            }
+            Some(_) | None => self.security,
+        };
         let credentials_max = self.limits.credentials_max;
         let accounts = Arc::new(Accounts::new(credentials_max, self.quotas, start.secret));
         let gate = |by| Gate::new(by, Arc::clone(&accounts), credentials_max, start.secret);
@@ -260,7 +267,7 @@ impl Setup {
             extended_card: self.extended_card || knows_callers,
             ws_origins: self.ws_origins,
             cors: CorsPolicy::new(self.cors),
-            security: self.security,
+            security,
             #[cfg(feature = "test-echo")]
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),
             started_s: (start.unix_ms)() / 1000,

@@ -195,6 +195,19 @@ fn the_extended_card_turns_itself_on_and_needs_a_caller() {
 }
 
 #[test]
+fn cards_say_what_callers_have_to_show() {
+    let (mut lab, _) = lab();
+    let card = lab.ask(&get("/.well-known/agent-card.json")).json();
+    assert_eq!(card["securityRequirements"].as_array().unwrap().len(), 2);
+    assert_eq!(card["security"][0], json!({ "token": [] }));
+    assert!(card["securitySchemes"]["key"].is_object());
+    assert_eq!(card["supportsAuthenticatedExtendedCard"], true);
+    assert_eq!(card["capabilities"]["extendedAgentCard"], true);
+    let open = lab.ask(&get("/agents/open/.well-known/agent-card.json")).json();
+    assert!(open["security"].is_null() && open["securityRequirements"].is_null(), "{open}");
+}
+
+#[test]
 fn a_body_in_chunks_or_pieces_is_taken_from_whoever_is_known() {
     let (mut lab, by) = lab();
     let whole = call("alice", "/", "ListTasks", &json!({}));

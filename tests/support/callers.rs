@@ -14,6 +14,7 @@ use peregrine::{
         Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Grant, Presented,
         Principal, PrincipalBuf, ScopeSet, TenantGrant,
     },
+    model::{CardRequirement, CardScheme, CardSecurity},
     service::Now,
 };
 
@@ -88,6 +89,13 @@ impl Authenticator for ByName {
         match refusal {
             AuthRefusal::Wrong(_) => "Bearer error=\"invalid_token\"".to_owned(),
             _ => "Bearer realm=\"a2a\"".to_owned(),
+        }
+    }
+
+    fn security(&self) -> CardSecurity {
+        CardSecurity {
+            schemes: vec![CardScheme::bearer("token", ""), CardScheme::api_key("key", "X-API-Key")],
+            requirements: vec![CardRequirement::of("token", []), CardRequirement::of("key", [])],
         }
     }
 }
