@@ -39,19 +39,19 @@ pub struct Gate {
 
 /// A caller that is let in, and its account.
 #[derive(Debug)]
-pub struct KnownCaller {
+pub struct AdmittedCaller {
     admission: Admission,
     account: Arc<CallerAccount>,
 }
 
-impl KnownCaller {
+impl AdmittedCaller {
     /// On which account it takes its share.
     pub(crate) fn account(&self) -> &Arc<CallerAccount> {
         &self.account
     }
 }
 
-impl Deref for KnownCaller {
+impl Deref for AdmittedCaller {
     type Target = Admission;
 
     fn deref(&self) -> &Admission {
@@ -61,7 +61,7 @@ impl Deref for KnownCaller {
 
 /// A credential that was right.
 struct KnownCredential {
-    caller: Arc<KnownCaller>,
+    caller: Arc<AdmittedCaller>,
     /// Until then it need not be checked again, in ms of the monotonic clock.
     until_ms: u64,
     used_ms: u64,
@@ -75,7 +75,7 @@ struct Failures {
 
 /// How a credential stands.
 enum Standing {
-    Good(Arc<KnownCaller>),
+    Good(Arc<AdmittedCaller>),
     /// It was right once.
     Stale,
     Unknown,
@@ -103,7 +103,7 @@ impl Gate {
         source: &CredentialSource<'_>,
         now: Now,
         wake: &Waker,
-    ) -> Poll<Result<Option<Arc<KnownCaller>>, AuthRefusal>> {
+    ) -> Poll<Result<Option<Arc<AdmittedCaller>>, AuthRefusal>> {
         let Some(presented) = self.authenticator.find(source) else { return Poll::Ready(Ok(None)) };
         let hash = self.hash(&presented);
         match self.standing(hash, now) {
@@ -131,14 +131,14 @@ impl Gate {
         address: Option<IpAddr>,
         now: Now,
         wake: &Waker,
-    ) -> Poll<Result<Option<Arc<KnownCaller>>, AuthRefusal>> {
+    ) -> Poll<Result<Option<Arc<AdmittedCaller>>, AuthRefusal>> {
         let Poll::Ready(checked) = self.authenticator.check(presented, now, wake) else {
             return Poll::Pending;
         };
         Poll::Ready(match checked {
             Ok(admission) if admission.holds(now) => {
                 let account = self.accounts.of_owner(admission.principal.owner(), "", now);
-                let caller = Arc::new(KnownCaller { admission, account });
+                let caller = Arc::new(AdmittedCaller { admission, account });
                 self.remember(presented.kind, hash, &caller, now);
                 Ok(Some(caller))
             }
@@ -164,7 +164,7 @@ impl Gate {
         self.known.look(hash, look).unwrap_or(Standing::Unknown)
     }
 
-    fn remember(&self, kind: CredentialKind, hash: u128, caller: &Arc<KnownCaller>, now: Now) {
+    fn remember(&self, kind: CredentialKind, hash: u128, caller: &Arc<AdmittedCaller>, now: Now) {
         let until_ms = match kind {
             CredentialKind::Jwt => now.mono_ms.saturating_add(TOKEN_MS),
             CredentialKind::ApiKey
@@ -294,7 +294,7 @@ mod tests {
         secret: &str,
         address: &str,
         ms: u64,
-    ) -> Result<Option<Arc<KnownCaller>>, AuthRefusal> {
+    ) -> Result<Option<Arc<AdmittedCaller>>, AuthRefusal> {
         let authorization = Some(secret.as_bytes());
         let remote = Remote::Known(address.parse().unwrap());
         let source = CredentialSource { authorization, remote, ..CredentialSource::default() };

@@ -28,7 +28,7 @@ use crate::{
 
 pub(crate) use accounts::Accounts;
 pub use certificates::CertificateCallers;
-pub(crate) use gate::{Gate, KnownCaller};
+pub(crate) use gate::{AdmittedCaller, Gate};
 pub use network::{Network, NoNetwork};
 use network::{origin_of, peer_bits};
 pub(crate) use quota::{CallerAccount, RateLeft, StreamPlace, UsedUp};

@@ -12,7 +12,9 @@ use std::{
 };
 
 use crate::{
-    auth::{Accounts, AuthRefusal, CredentialSource, Gate, KnownCaller, Network, Quotas, ScopeSet},
+    auth::{
+        Accounts, AdmittedCaller, AuthRefusal, CredentialSource, Gate, Network, Quotas, ScopeSet,
+    },
     binding::{
         CallContext, Handled, ServerConfig, grpc, http_error, jsonrpc, rest,
         route::{Route, path_of, route},
@@ -71,7 +73,7 @@ pub struct AdmissionCx<'x> {
 }
 
 /// A request that may be handled: by whom it is made; `None`: by anybody.
-pub type Admitted = Option<Arc<KnownCaller>>;
+pub type Admitted = Option<Arc<AdmittedCaller>>;
 
 impl<'x> AdmissionCx<'x> {
     /// Who makes a request; pending: `wake` is woken when that can be told.
