@@ -4,6 +4,7 @@
 //! `docs/limits.md` says what a peer sees when it is hit.
 
 mod budget;
+pub mod callers;
 mod memory;
 mod units;
 

@@ -7,12 +7,19 @@
 mod accounts;
 mod certificates;
 mod gate;
+#[cfg(feature = "client")]
+pub(crate) mod jws;
+#[cfg(feature = "auth")]
+mod jwt;
 mod network;
 mod quota;
 mod table;
+#[cfg(feature = "auth")]
+mod token_keys;
 
 use std::{
     borrow::Cow,
+    fmt,
     net::IpAddr,
     sync::{
         Arc,
@@ -34,12 +41,18 @@ use network::{origin_of, peer_bits};
 pub(crate) use quota::{CallerAccount, RateLeft, StreamPlace, UsedUp};
 pub use quota::{Quota, Quotas, Rate};
 
+#[cfg(feature = "auth")]
+pub use self::{
+    jws::JwsAlgorithm,
+    jwt::{TokenRefusal, TokenRules, UnverifiedToken, VerifiedToken},
+    token_keys::{TokenKeys, TokenKeysError},
+};
 pub use crate::service::principal::{
     CredentialKind, Principal, PrincipalBuf, ScopeSet, TenantGrant,
 };
 
 /// What a request shows of who makes it, before any of it is believed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct CredentialSource<'a> {
     /// The value of `Authorization`, as it came.
     pub authorization: Option<&'a [u8]>,
@@ -72,14 +85,32 @@ impl CredentialSource<'_> {
     }
 }
 
+impl fmt::Debug for CredentialSource<'_> {
+    /// `Authorization` is a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CredentialSource")
+            .field("identity", &self.identity)
+            .field("remote", &self.remote)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The credential of a request that counts: the first that it shows, in the order bearer token, API
 /// key, header of a trusted proxy, certificate.
 #[derive(Clone)]
 pub struct Presented<'a> {
     /// What it is. A bearer token that looks like a JWT is [`CredentialKind::Jwt`].
     pub kind: CredentialKind,
-    /// The key, the token or the name, as it came.
+    /// The key, the token or the name, as it came; of a proxy all that it says of the caller, so
+    /// that who is remembered by it is never taken for one with other scopes.
     pub secret: Cow<'a, [u8]>,
+}
+
+impl fmt::Debug for Presented<'_> {
+    /// Not the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Presented").field("kind", &self.kind).finish_non_exhaustive()
+    }
 }
 
 /// What stands behind a principal and can be withdrawn: a key in the configuration, the key of an

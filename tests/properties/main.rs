@@ -34,5 +34,6 @@ mod sse;
 mod store;
 mod stream;
 mod task;
+mod tokens;
 mod ws;
 mod ws_oracle;

@@ -2,75 +2,20 @@
 
 use std::fmt;
 
-use ring::signature::{self as ring_signature, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
-use x509_cert::{
-    der::{Decode, asn1::ObjectIdentifier},
-    spki::SubjectPublicKeyInfoRef,
-};
 
-use crate::json::base64;
+use crate::auth::jws::{DocumentKey, JwsAlgorithm, PublicKey, pem_sections, read_jwk, read_spki};
 
-use super::decode;
-
-/// An algorithm of RFC 7518 §3.1 or RFC 8037 that proves who has signed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JwsAlgorithm {
-    Es256,
-    Es384,
-    Rs256,
-    Rs384,
-    Rs512,
-    Ps256,
-    Ps384,
-    Ps512,
-    EdDsa,
-}
-
-const ALGORITHMS: &[(&str, JwsAlgorithm)] = &[
-    ("ES256", JwsAlgorithm::Es256),
-    ("ES384", JwsAlgorithm::Es384),
-    ("RS256", JwsAlgorithm::Rs256),
-    ("RS384", JwsAlgorithm::Rs384),
-    ("RS512", JwsAlgorithm::Rs512),
-    ("PS256", JwsAlgorithm::Ps256),
-    ("PS384", JwsAlgorithm::Ps384),
-    ("PS512", JwsAlgorithm::Ps512),
-    ("EdDSA", JwsAlgorithm::EdDsa),
-    // RFC 9864: the same, by its curve.
-    ("Ed25519", JwsAlgorithm::EdDsa),
-];
-
+/// The algorithm of this name, if cards are signed with it.
 pub(super) fn algorithm(name: &str) -> Option<JwsAlgorithm> {
-    ALGORITHMS.iter().find(|(known, _)| *known == name).map(|(_, algorithm)| *algorithm)
-}
-
-/// What a key is.
-#[derive(Clone, Debug)]
-enum KeyMaterial {
-    /// A point, uncompressed.
-    P256(Vec<u8>),
-    P384(Vec<u8>),
-    Ed25519(Vec<u8>),
-    Rsa {
-        n: Vec<u8>,
-        e: Vec<u8>,
-    },
-    /// In DER (RFC 8017, `RSAPublicKey`).
-    RsaDer(Vec<u8>),
-}
-
-/// A key, and what it says of itself.
-#[derive(Clone, Debug)]
-pub(super) struct CardKey {
-    kid: Option<String>,
-    algorithm: Option<JwsAlgorithm>,
-    material: KeyMaterial,
+    let is_used =
+        |algorithm: &JwsAlgorithm| !algorithm.is_symmetric() && *algorithm != JwsAlgorithm::Es512;
+    JwsAlgorithm::named(name).filter(is_used)
 }
 
 /// The keys that a caller trusts.
 #[derive(Clone, Debug, Default)]
-pub struct CardKeys(Vec<CardKey>);
+pub struct CardKeys(Vec<DocumentKey>);
 
 /// Why a document holds no keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,8 +75,8 @@ impl CardKeys {
         &self,
         kid: Option<&str>,
         algorithm: JwsAlgorithm,
-    ) -> impl Iterator<Item = &CardKey> {
-        let is_named = move |key: &&CardKey| match (&key.kid, kid) {
+    ) -> impl Iterator<Item = &DocumentKey> {
+        let is_named = move |key: &&DocumentKey| match (&key.kid, kid) {
             (Some(own), Some(kid)) => own == kid,
             (Some(_) | None, None) | (None, Some(_)) => true,
         };
@@ -139,116 +84,18 @@ impl CardKeys {
     }
 }
 
-impl CardKey {
-    fn fits(&self, algorithm: JwsAlgorithm) -> bool {
-        use JwsAlgorithm::{EdDsa, Es256, Es384, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
-        let fits = match &self.material {
-            KeyMaterial::P256(_) => algorithm == Es256,
-            KeyMaterial::P384(_) => algorithm == Es384,
-            KeyMaterial::Ed25519(_) => algorithm == EdDsa,
-            KeyMaterial::Rsa { .. } | KeyMaterial::RsaDer(_) => {
-                [Rs256, Rs384, Rs512, Ps256, Ps384, Ps512].contains(&algorithm)
-            }
-        };
-        fits && self.algorithm.is_none_or(|own| own == algorithm)
-    }
-
-    /// Whether the signature is one of this key over the message.
-    pub fn verifies(&self, algorithm: JwsAlgorithm, message: &[u8], signature: &[u8]) -> bool {
-        let rsa = match algorithm {
-            JwsAlgorithm::Rs256 => &ring_signature::RSA_PKCS1_2048_8192_SHA256,
-            JwsAlgorithm::Rs384 => &ring_signature::RSA_PKCS1_2048_8192_SHA384,
-            JwsAlgorithm::Rs512 => &ring_signature::RSA_PKCS1_2048_8192_SHA512,
-            JwsAlgorithm::Ps256 => &ring_signature::RSA_PSS_2048_8192_SHA256,
-            JwsAlgorithm::Ps384 => &ring_signature::RSA_PSS_2048_8192_SHA384,
-            JwsAlgorithm::Ps512 => &ring_signature::RSA_PSS_2048_8192_SHA512,
-            JwsAlgorithm::Es256 | JwsAlgorithm::Es384 | JwsAlgorithm::EdDsa => {
-                return self.verifies_curve(message, signature);
-            }
-        };
-        match &self.material {
-            KeyMaterial::Rsa { n, e } => {
-                RsaPublicKeyComponents { n, e }.verify(rsa, message, signature).is_ok()
-            }
-            KeyMaterial::RsaDer(der) => {
-                UnparsedPublicKey::new(rsa, der).verify(message, signature).is_ok()
-            }
-            KeyMaterial::P256(_) | KeyMaterial::P384(_) | KeyMaterial::Ed25519(_) => false,
-        }
-    }
-
-    fn verifies_curve(&self, message: &[u8], signature: &[u8]) -> bool {
-        let (algorithm, key): (&'static dyn ring_signature::VerificationAlgorithm, _) =
-            match &self.material {
-                KeyMaterial::P256(key) => (&ring_signature::ECDSA_P256_SHA256_FIXED, key),
-                KeyMaterial::P384(key) => (&ring_signature::ECDSA_P384_SHA384_FIXED, key),
-                KeyMaterial::Ed25519(key) => (&ring_signature::ED25519, key),
-                KeyMaterial::Rsa { .. } | KeyMaterial::RsaDer(_) => return false,
-            };
-        UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
-    }
+/// A key of the kinds that cards are signed with.
+fn is_used(key: &DocumentKey) -> bool {
+    !matches!(key.key, PublicKey::P521(_)) && !key.algorithm.is_some_and(JwsAlgorithm::is_symmetric)
 }
 
-/// RFC 7517 §4, RFC 7518 §6, RFC 8037 §2; `None`: no public key for signatures.
-fn jwk(jwk: &Value) -> Option<CardKey> {
-    let text = |name: &str| jwk.get(name).and_then(Value::as_str);
-    let bytes = |name: &str| decode(text(name)?);
-    // RFC 7517 §4.2, §4.3: a key that is not for signatures verifies none.
-    let is_for_signatures = text("use").is_none_or(|purpose| purpose == "sig");
-    let operations = jwk.get("key_ops").and_then(Value::as_array);
-    let verifies = operations.is_none_or(|list| list.iter().any(|one| one == "verify"));
-    if !is_for_signatures || !verifies {
-        return None;
-    }
-    let point = |len: usize| {
-        let (x, y) = (bytes("x")?, bytes("y")?);
-        (x.len() == len && y.len() == len).then(|| [&[4], x.as_slice(), y.as_slice()].concat())
-    };
-    let material = match (text("kty")?, text("crv")) {
-        ("EC", Some("P-256")) => KeyMaterial::P256(point(32)?),
-        ("EC", Some("P-384")) => KeyMaterial::P384(point(48)?),
-        ("OKP", Some("Ed25519")) => KeyMaterial::Ed25519(bytes("x").filter(|x| x.len() == 32)?),
-        ("RSA", _) => KeyMaterial::Rsa { n: bytes("n")?, e: bytes("e")? },
-        _ => return None,
-    };
-    // One that names an algorithm nobody knows is not used with another.
-    let algorithm = match text("alg") {
-        Some(name) => Some(algorithm(name)?),
-        None => None,
-    };
-    Some(CardKey { kid: text("kid").map(str::to_owned), algorithm, material })
+fn jwk(jwk: &Value) -> Option<DocumentKey> {
+    read_jwk(jwk).filter(is_used)
 }
-
-const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
-const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
-const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
-const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
-const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
 
 /// The sections `PUBLIC KEY` of a text.
-fn pem(text: &str) -> Vec<CardKey> {
-    const BEGIN: &str = "-----BEGIN PUBLIC KEY-----";
-    const END: &str = "-----END PUBLIC KEY-----";
-    let sections = text.split(BEGIN).skip(1).take(KEYS_MAX + 1);
-    let keys = sections.filter_map(|section| {
-        let (body, _) = section.split_once(END)?;
-        let digits: String = body.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-        let material = spki(&base64::decode(&digits)?)?;
-        Some(CardKey { kid: None, algorithm: None, material })
-    });
-    keys.collect()
-}
-
-/// RFC 5280 §4.1.2.7 with the algorithms of RFC 3279, RFC 5480 and RFC 8410.
-fn spki(der: &[u8]) -> Option<KeyMaterial> {
-    let info = SubjectPublicKeyInfoRef::from_der(der).ok()?;
-    let key = info.subject_public_key.as_bytes()?.to_vec();
-    let curve = || info.algorithm.parameters_oid().ok();
-    match info.algorithm.oid {
-        RSA => Some(KeyMaterial::RsaDer(key)),
-        EC if curve() == Some(P256) => Some(KeyMaterial::P256(key)),
-        EC if curve() == Some(P384) => Some(KeyMaterial::P384(key)),
-        ED25519 => Some(KeyMaterial::Ed25519(key)),
-        _ => None,
-    }
+fn pem(text: &str) -> Vec<DocumentKey> {
+    let keys = pem_sections(text, "PUBLIC KEY", KEYS_MAX + 1).filter_map(|der| read_spki(&der));
+    let keys = keys.map(|key| DocumentKey { kid: None, algorithm: None, key });
+    keys.filter(is_used).collect()
 }

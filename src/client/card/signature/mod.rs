@@ -13,7 +13,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::json::base64;
+use crate::auth::jws::{decode_url as decode, encode_url as encode};
 
 use super::{AgentCard, CardSignature};
 
@@ -162,7 +162,7 @@ fn verify_one(
         for (form, payload) in payloads {
             message.truncate(head_len);
             message.extend_from_slice(encode(payload).as_bytes());
-            if key.verifies(algorithm, &message, &bytes) {
+            if key.key.verifies(algorithm, &message, &bytes) {
                 return Ok((kid, *form));
             }
         }
@@ -172,16 +172,6 @@ fn verify_one(
 
 fn shortened(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(128).collect()
-}
-
-/// RFC 7515 §2: the alphabet for URLs, without padding.
-fn encode(bytes: &[u8]) -> String {
-    base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
-}
-
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let is_plain = !text.is_empty() && !text.contains(['=', '+', '/']);
-    is_plain.then(|| base64::decode(text)).flatten()
 }
 
 #[cfg(test)]

@@ -1,0 +1,16 @@
+//! Whatever bytes are shown, only a token that the issuer has signed is let in.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+#[path = "../../tests/properties/tokens.rs"]
+mod tokens;
+#[cfg(not(fuzzing))]
+use crate::tokens;
+
+/// The property, for any bytes.
+pub fn property(bytes: &[u8]) {
+    tokens::only_what_was_signed_is_let_in(bytes);
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| property(bytes));

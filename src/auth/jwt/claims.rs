@@ -1,0 +1,117 @@
+//! What a token claims, once it is known who says so (RFC 7519 §4.1, RFC 9068 §2.2).
+//!
+//! Law: a claim of another type than its own is refused, never passed over.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    limits::callers::{CALLER_NAME_BYTES_MAX, TOKEN_LEEWAY_S},
+    service::principal::{CredentialKind, PrincipalBuf, ScopeSet, TenantGrant},
+};
+
+use super::TokenRules;
+
+type Claims = Map<String, Value>;
+
+/// Checks whom the token is for and when, and says when it ends, in ms since the Unix epoch.
+pub(super) fn check(
+    claims: &Claims,
+    rules: &TokenRules,
+    now_unix_ms: u64,
+) -> Result<u64, &'static str> {
+    match claims.get("iss") {
+        Some(Value::String(issuer)) if *issuer == rules.issuer => {}
+        Some(_) => return Err("the token is of another issuer"),
+        None => return Err("the token has no iss"),
+    }
+    let audiences = match claims.get("aud") {
+        Some(claim) => Some(texts(claim).ok_or("the aud of the token has another type")?),
+        None => None,
+    };
+    if !rules.audiences.is_empty() {
+        let audiences = audiences.ok_or("the token has no aud")?;
+        let is_ours = |one: &&str| rules.audiences.iter().any(|ours| ours == one);
+        audiences.iter().find(|one| is_ours(one)).ok_or("the token is for another audience")?;
+    }
+    let leeway_ms = f64::from(TOKEN_LEEWAY_S) * 1000.0;
+    let ms = |name: &str| match claims.get(name) {
+        None => Ok(None),
+        Some(claim) => claim.as_f64().map(|s| Some(s * 1000.0)).ok_or(()),
+    };
+    let now_ms = now_unix_ms as f64;
+    let ends_ms = ms("exp").map_err(|()| "the exp of the token is no number")?;
+    // Beyond what fits it is the end of time, before the epoch its beginning.
+    let ends_ms = (ends_ms.ok_or("the token has no exp")? + leeway_ms) as u64;
+    if now_unix_ms >= ends_ms {
+        return Err("the token has expired");
+    }
+    let begins_ms = ms("nbf").map_err(|()| "the nbf of the token is no number")?;
+    if begins_ms.is_some_and(|begins_ms| begins_ms > now_ms + leeway_ms) {
+        return Err("the token is not valid yet");
+    }
+    let made_ms = ms("iat").map_err(|()| "the iat of the token is no number")?;
+    if made_ms.is_some_and(|made_ms| made_ms > now_ms + leeway_ms) {
+        return Err("the token was issued in the future");
+    }
+    Ok(ends_ms)
+}
+
+/// Who the token says calls.
+pub(super) fn principal(claims: &Claims, rules: &TokenRules) -> Result<PrincipalBuf, &'static str> {
+    let name = claims.get(&rules.name_claim).ok_or("the token does not say who calls")?;
+    let name = name.as_str().filter(|name| is_name(name));
+    let name = name.ok_or("the token does not say who calls by a plain name")?;
+    Ok(PrincipalBuf {
+        kind: CredentialKind::Jwt,
+        issuer: rules.issuer.clone(),
+        name: name.to_owned(),
+        tenants: tenants(claims, rules)?,
+        scopes: scopes(claims, rules)?,
+        quota: quota(claims, rules)?,
+    })
+}
+
+/// Names of callers: something, not long, on one line.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= CALLER_NAME_BYTES_MAX && !name.chars().any(char::is_control)
+}
+
+fn tenants(claims: &Claims, rules: &TokenRules) -> Result<TenantGrant, &'static str> {
+    let Some(claim) = &rules.tenants_claim else { return Ok(rules.tenants.clone()) };
+    let Some(claim) = claims.get(claim) else { return Ok(TenantGrant::None) };
+    let names = texts(claim).ok_or("the tenants of the token have another type")?;
+    if !names.iter().all(|name| is_name(name)) {
+        return Err("a tenant of the token is no plain name");
+    }
+    Ok(match names.is_empty() {
+        true => TenantGrant::None,
+        false => TenantGrant::Named(names.into_iter().map(Into::into).collect()),
+    })
+}
+
+/// RFC 8693 §4.2: names with blanks between them; or an array, as several issuers have it.
+fn scopes(claims: &Claims, rules: &TokenRules) -> Result<ScopeSet, &'static str> {
+    let mut names = Vec::new();
+    for claim in rules.scope_claims.iter().filter_map(|name| claims.get(name)) {
+        let said = texts(claim).ok_or("the scopes of the token have another type")?;
+        names.extend(said.into_iter().flat_map(|said| said.split(' ')));
+    }
+    Ok(ScopeSet::new(names.into_iter().filter(|name| !name.is_empty())))
+}
+
+fn quota(claims: &Claims, rules: &TokenRules) -> Result<Option<String>, &'static str> {
+    match rules.quota_claim.as_ref().and_then(|claim| claims.get(claim)) {
+        None => Ok(rules.quota.clone()),
+        Some(Value::String(name)) if is_name(name) => Ok(Some(name.clone())),
+        Some(_) => Err("the quota of the token is no plain name"),
+    }
+}
+
+/// One text, or an array of them.
+fn texts(claim: &Value) -> Option<Vec<&str>> {
+    match claim {
+        Value::String(text) => Some(vec![text]),
+        Value::Array(entries) => entries.iter().map(Value::as_str).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+    }
+}

@@ -1,0 +1,124 @@
+//! Tokens that an issuer has signed: JWT (RFC 7519) as JWS (RFC 7515), under the rules of RFC 8725.
+//!
+//! Law: whoever is trusted is configured, with the keys that prove it; a token only chooses among
+//! them. A signature is verified before a claim is believed, and whatever is not known to be right
+//! is refused. The time is an argument, and no reason says anything of a secret.
+
+mod claims;
+mod strict;
+#[cfg(test)]
+pub(super) mod tests;
+mod token;
+
+use std::sync::Arc;
+
+use crate::{
+    auth::{Grant, jws::JwsAlgorithm, token_keys::TokenKeys},
+    service::principal::{PrincipalBuf, TenantGrant},
+};
+
+pub use strict::object;
+pub use token::UnverifiedToken;
+
+/// What a token of one issuer has to be, and what its claims mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRules {
+    /// `iss` of its tokens, letter by letter.
+    pub issuer: String,
+    /// One of these is in `aud`; empty: `aud` is not looked at.
+    pub audiences: Vec<String>,
+    /// The algorithms that are accepted; empty: each that fits the key.
+    pub algorithms: Vec<JwsAlgorithm>,
+    /// The claim with the caller's name.
+    pub name_claim: String,
+    /// The claim with the tenants, a text or an array of texts; without it a token has none.
+    pub tenants_claim: Option<String>,
+    /// The claims with scopes, each a text with blanks between the names, or an array.
+    pub scope_claims: Vec<String>,
+    /// The claim with the name of the caller's quota.
+    pub quota_claim: Option<String>,
+    /// The tenants of each caller, where [`TokenRules::tenants_claim`] names no claim.
+    pub tenants: TenantGrant,
+    /// The quota of a caller whose token names none.
+    pub quota: Option<String>,
+}
+
+impl TokenRules {
+    /// Tokens of this issuer, for any audience: `sub` is the name, `scope` and `scp` are the
+    /// scopes.
+    pub fn new(issuer: impl Into<String>) -> TokenRules {
+        TokenRules {
+            issuer: issuer.into(),
+            audiences: Vec::new(),
+            algorithms: Vec::new(),
+            name_claim: "sub".to_owned(),
+            tenants_claim: None,
+            scope_claims: vec!["scope".to_owned(), "scp".to_owned()],
+            quota_claim: None,
+            tenants: TenantGrant::None,
+            quota: None,
+        }
+    }
+}
+
+/// Who a token proves to call.
+#[derive(Clone, Debug)]
+pub struct VerifiedToken {
+    /// Who calls.
+    pub principal: PrincipalBuf,
+    /// It ends then, the leeway included, in ms since the Unix epoch.
+    pub expires_unix_ms: u64,
+    /// That of the key which has signed it.
+    pub grant: Arc<Grant>,
+}
+
+/// Why a token proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenRefusal {
+    /// No key of the issuer has its `kid`. There may be newer keys.
+    UnknownKey,
+    /// It is wrong, whatever keys there are.
+    Wrong(&'static str),
+}
+
+impl From<&'static str> for TokenRefusal {
+    fn from(reason: &'static str) -> TokenRefusal {
+        TokenRefusal::Wrong(reason)
+    }
+}
+
+impl TokenRules {
+    /// Whether a token is one of this issuer, whose keys these are, and holds now.
+    ///
+    /// # Errors
+    /// [`TokenRefusal`]
+    pub fn verify(
+        &self,
+        token: &UnverifiedToken<'_>,
+        keys: &TokenKeys,
+        now_unix_ms: u64,
+    ) -> Result<VerifiedToken, TokenRefusal> {
+        if token.issuer() != Some(self.issuer.as_str()) {
+            return Err(TokenRefusal::Wrong("the token is of another issuer"));
+        }
+        // RFC 8725 §3.1: the application says which algorithms, not the token.
+        if !self.algorithms.is_empty() && !self.algorithms.contains(&token.algorithm) {
+            return Err(TokenRefusal::Wrong("the algorithm of the token is not accepted"));
+        }
+        let mut is_tried = false;
+        let signed_with = keys.fitting(token.kid(), token.algorithm).find(|key| {
+            is_tried = true;
+            key.verifies(token.algorithm, token.signed, &token.signature)
+        });
+        let Some(key) = signed_with else {
+            return Err(match token.kid() {
+                Some(kid) if !keys.has_name(kid) => TokenRefusal::UnknownKey,
+                _ if is_tried => TokenRefusal::Wrong("the signature of the token is wrong"),
+                _ => TokenRefusal::Wrong("no key of the issuer fits the token"),
+            });
+        };
+        let expires_unix_ms = claims::check(&token.claims, self, now_unix_ms)?;
+        let principal = claims::principal(&token.claims, self)?;
+        Ok(VerifiedToken { principal, expires_unix_ms, grant: Arc::clone(key.grant()) })
+    }
+}

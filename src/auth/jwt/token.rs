@@ -1,0 +1,130 @@
+//! A token as its bytes say it, before anything of it is believed (RFC 7515 §5.2, RFC 7519 §7.2).
+//!
+//! Law: a token has one spelling. What its header says of keys (`jku`, `jwk`, `x5u`, `x5c`) is not
+//! looked at; what it says that would change how it is to be read makes it refused.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+use crate::{auth::jws::JwsAlgorithm, limits::callers::TOKEN_BYTES_MAX};
+
+use super::strict::{NoObject, base64url, object};
+
+/// A JWT that could be read; its signature is not verified yet.
+pub struct UnverifiedToken<'t> {
+    /// What is signed: the first two parts and the dot between them.
+    pub(super) signed: &'t [u8],
+    pub(super) signature: Zeroizing<Vec<u8>>,
+    pub(super) algorithm: JwsAlgorithm,
+    pub(super) kid: Option<String>,
+    pub(super) claims: Map<String, Value>,
+}
+
+impl fmt::Debug for UnverifiedToken<'_> {
+    /// Nothing of what it says.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnverifiedToken")
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'t> UnverifiedToken<'t> {
+    /// Reads the compact form of a JWS whose payload are claims.
+    ///
+    /// # Errors
+    /// Why it is none, which repeats nothing of it.
+    pub fn read(token: &'t [u8]) -> Result<UnverifiedToken<'t>, &'static str> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err("the token is too long");
+        }
+        let text = str::from_utf8(token).map_err(|_| "the token is not base64url")?;
+        let mut parts = text.split('.');
+        let (header, claims, signature) = match (parts.next(), parts.next(), parts.next()) {
+            (Some(header), Some(claims), Some(signature)) => (header, claims, signature),
+            _ => return Err("the token has not three parts"),
+        };
+        match parts.count() {
+            0 => {}
+            // RFC 7516 §3.1.
+            2 => return Err("the token is encrypted"),
+            _ => return Err("the token has not three parts"),
+        }
+        let signed = &token[..header.len() + 1 + claims.len()];
+        // RFC 7518 §3.6: without a signature it is an unsecured one.
+        if signature.is_empty() {
+            return Err("the token is not signed");
+        }
+        let decode = |part| base64url(part).ok_or("the token is not base64url");
+        let (header, claims, signature) = (decode(header)?, decode(claims)?, decode(signature)?);
+        let header = object(&header).map_err(|why| match why {
+            NoObject::Unreadable => "the header of the token is no JSON object",
+            NoObject::Twice => "the header of the token says a member twice",
+        })?;
+        let (algorithm, kid) = check_header(&header)?;
+        let claims = object(&claims).map_err(|why| match why {
+            NoObject::Unreadable => "the claims of the token are no JSON object",
+            NoObject::Twice => "the token says a claim twice",
+        })?;
+        Ok(UnverifiedToken { signed, signature, algorithm, kid, claims })
+    }
+
+    /// Who says to have made it, which picks whose keys are to verify it.
+    pub fn issuer(&self) -> Option<&str> {
+        self.claims.get("iss").and_then(Value::as_str)
+    }
+
+    /// The name of the key that it says to be signed with.
+    pub fn kid(&self) -> Option<&str> {
+        self.kid.as_deref()
+    }
+}
+
+/// Its algorithm, and the name of its key.
+fn check_header(
+    header: &Map<String, Value>,
+) -> Result<(JwsAlgorithm, Option<String>), &'static str> {
+    // RFC 7515 §4.1.11: what must be understood, and nothing of the kind is.
+    if header.contains_key("crit") {
+        return Err("the header of the token asks for an extension (crit)");
+    }
+    // RFC 7516 §4.1.2, §4.1.3.
+    if header.contains_key("enc") || header.contains_key("zip") {
+        return Err("the token is encrypted");
+    }
+    // RFC 7797 §3 changes what is signed; §6 wants it to be in `crit`.
+    if header.contains_key("b64") {
+        return Err("the header of the token asks for an extension (b64)");
+    }
+    let algorithm = match header.get("alg") {
+        Some(Value::String(name)) => JwsAlgorithm::named(name),
+        Some(_) => None,
+        None => return Err("the header of the token has no alg"),
+    };
+    let algorithm = algorithm.ok_or("the algorithm of the token is not accepted")?;
+    if let Some(kind) = header.get("typ") {
+        let is_token = kind.as_str().is_some_and(is_token_type);
+        is_token.then_some(()).ok_or("the type of the token is not JWT")?;
+    }
+    let kid = match header.get("kid") {
+        None => None,
+        Some(Value::String(kid)) if is_plain_name(kid) => Some(kid.clone()),
+        Some(_) => return Err("the kid of the token is no plain name"),
+    };
+    Ok((algorithm, kid))
+}
+
+/// RFC 7519 §5.1, RFC 9068 §2.1; RFC 7515 §4.1.9: `application/` may be left out.
+fn is_token_type(kind: &str) -> bool {
+    let kind = kind.to_ascii_lowercase();
+    matches!(kind.strip_prefix("application/").unwrap_or(&kind), "jwt" | "at+jwt")
+}
+
+/// Nothing that a file system, a shell or a line of a log would read in a way of its own. Keys are
+/// looked up in memory, so it protects whoever copies the name somewhere.
+fn is_plain_name(kid: &str) -> bool {
+    let is_path = kid.contains(['/', '\\']) || kid.contains("..");
+    !kid.is_empty() && !is_path && !kid.chars().any(char::is_control)
+}

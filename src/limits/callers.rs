@@ -1,0 +1,58 @@
+//! What callers, and the issuers that vouch for them, may take.
+
+/// Bytes of a token: what a head may have for it anyway, and far more than issuers make (Azure AD:
+/// 200 groups in 6 KiB).
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes of the name of a caller, as of any other id: it is kept with each task's owner.
+pub const CALLER_NAME_BYTES_MAX: usize = 256;
+
+/// Keys that a token without `kid` is tried against; each costs a verification.
+pub const TOKEN_KEYS_TRIED_MAX: usize = 8;
+
+/// Seconds that clocks of issuers may differ from ours (RFC 7519 §4.1.4: "no more than a few
+/// minutes").
+pub const TOKEN_LEEWAY_S: u32 = 60;
+
+/// Keys of an issuer. Those that rotate have 2 to 5.
+pub const ISSUER_KEYS_MAX: usize = 100;
+
+/// Bytes of a document of an issuer, a set of keys or metadata, which has up to 10 KiB.
+pub const ISSUER_DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+
+/// Milliseconds that the keys of an issuer are waited for: by a request, and by one fetch.
+pub const ISSUER_WAIT_MS: u64 = 5_000;
+
+/// Requests that wait for the keys of one issuer, over all workers; the next is refused.
+pub const ISSUER_WAITERS_MAX: usize = 1_024;
+
+/// Milliseconds between two fetches that an unknown `kid` asks for: whoever makes up names costs
+/// the issuer nothing.
+pub const ISSUER_KID_MS: u64 = 60_000;
+
+/// Milliseconds after which keys are fetched again where the issuer says nothing.
+pub const ISSUER_REFRESH_MS: u64 = 600_000;
+
+/// The least of what `Cache-Control` can make of that.
+pub const ISSUER_REFRESH_MS_MIN: u64 = 60_000;
+
+/// The most of what `Cache-Control` can make of that.
+pub const ISSUER_REFRESH_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+
+/// Milliseconds until a fetch that failed is tried again; each time twice as many.
+pub const ISSUER_RETRY_MS: u64 = 1_000;
+
+/// The most of that.
+pub const ISSUER_RETRY_MS_MAX: u64 = 60_000;
+
+/// Redirects that the fetch of an issuer's document follows.
+pub const ISSUER_REDIRECTS_MAX: usize = 3;
+
+/// Issuers of one configuration.
+pub const ISSUERS_MAX: usize = 64;
+
+/// Keys and tokens of one configuration, of each kind.
+pub const CALLER_KEYS_MAX: usize = 100_000;
+
+/// Networks of trusted proxies.
+pub const PROXY_NETWORKS_MAX: usize = 256;
