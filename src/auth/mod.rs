@@ -5,7 +5,11 @@
 //! its word holds, and takes it back through [`Grant`].
 
 mod accounts;
+#[cfg(feature = "auth")]
+mod callers;
 mod certificates;
+#[cfg(feature = "auth")]
+mod challenge;
 mod gate;
 #[cfg(feature = "client")]
 pub(crate) mod jws;
@@ -13,6 +17,12 @@ pub(crate) mod jws;
 mod jwt;
 mod network;
 mod quota;
+#[cfg(feature = "auth")]
+mod remote_keys;
+#[cfg(feature = "auth")]
+mod rules;
+#[cfg(feature = "auth")]
+mod rules_in_use;
 mod table;
 #[cfg(feature = "auth")]
 mod token_keys;
@@ -43,8 +53,14 @@ pub use quota::{Quota, Quotas, Rate};
 
 #[cfg(feature = "auth")]
 pub use self::{
+    callers::Callers,
     jws::JwsAlgorithm,
     jwt::{TokenRefusal, TokenRules, UnverifiedToken, VerifiedToken},
+    remote_keys::{FetchedDocument, KeyFetch, KeyPlace, KeyPlaceError, KeyStatus, NextFetch},
+    rules::{
+        AuthRules, AuthRulesError, CertificateRule, IssuerRule, KeyRule, KeySource, KnownCaller,
+        ProxyRule, SecretDigest,
+    },
     token_keys::{TokenKeys, TokenKeysError},
 };
 pub use crate::service::principal::{

@@ -46,7 +46,7 @@ pub enum Field {
     SecWebSocketVersion,
     /// `Upgrade`
     Upgrade,
-    /// `X-API-Key`
+    /// `X-API-Key`; a second one is refused.
     XApiKey,
     /// `X-Forwarded-For`
     XForwardedFor,

@@ -168,7 +168,8 @@ impl<'b, 'l> Pass<'b, 'l> {
                 let slot = &mut self.out.named[field as usize];
                 if slot.is_absent() {
                     *slot = span;
-                } else if field == Field::Authorization {
+                } else if matches!(field, Field::Authorization | Field::XApiKey) {
+                    // Two hops could take two callers for one.
                     return Err(Reject::FieldRepeated);
                 }
                 Ok(())
@@ -443,6 +444,7 @@ mod tests {
             refusal("Authorization: a\r\nauthorization: b\r\n"),
             Some(Reject::FieldRepeated)
         );
+        assert_eq!(refusal("X-API-Key: a\r\nx-api-key: a\r\n"), Some(Reject::FieldRepeated));
         assert_eq!(refusal("X: y\r\n\r\nZ: z\r\n"), Some(Reject::FieldName));
     }
 

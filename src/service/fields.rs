@@ -34,6 +34,16 @@ impl<'a> RequestFields<'a> {
         });
         found
     }
+
+    /// How often a field is there, whatever its values are: what a proxy says once is its word, and
+    /// said twice it may be its client's.
+    pub fn count(self, name: &str) -> usize {
+        let mut count = 0;
+        if let Some(source) = self.0 {
+            source.each_value(name, &mut |_| count += 1);
+        }
+        count
+    }
 }
 
 impl fmt::Debug for RequestFields<'_> {

@@ -72,7 +72,7 @@ pub(super) fn principal(claims: &Claims, rules: &TokenRules) -> Result<Principal
 }
 
 /// Names of callers: something, not long, on one line.
-fn is_name(name: &str) -> bool {
+pub(in crate::auth) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= CALLER_NAME_BYTES_MAX && !name.chars().any(char::is_control)
 }
 

@@ -17,6 +17,7 @@ use crate::{
     service::principal::{PrincipalBuf, TenantGrant},
 };
 
+pub(super) use claims::is_name;
 pub use strict::object;
 pub use token::UnverifiedToken;
 

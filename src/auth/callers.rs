@@ -1,0 +1,362 @@
+//! The callers that a configuration knows: the [`Authenticator`] of a server.
+//!
+//! Laws: what is shown is hashed and looked up, so how long that takes says nothing of what is
+//! known. Rules are replaced as a whole, and whoever was let in by what is gone is let go.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    task::{Poll, Waker, ready},
+};
+
+use crate::{
+    model::CardSecurity,
+    service::{
+        Now,
+        principal::{Principal, PrincipalBuf, ScopeSet, TenantGrant},
+    },
+};
+
+use super::{
+    Admission, AuthRefusal, Authenticator, CredentialKind, CredentialSource, Grant, Presented,
+    certificates,
+    challenge::{AskedFor, KEY_EXPIRED, KEY_UNKNOWN, NAME_REFUSED, card_security, challenge},
+    jwt::{TokenRefusal, UnverifiedToken, is_name},
+    remote_keys::{KeyStatus, NextFetch},
+    rules::{API_KEY_FIELD, AuthRules, AuthRulesError, ProxyRule, SecretDigest},
+    rules_in_use::{IssuerKeys, RulesInUse},
+};
+
+/// Looks at the newest keys of an issuer while one token is checked. More are only needed if keys
+/// come between two looks.
+const KEY_LOOKS_MAX: usize = 3;
+
+/// The callers that a configuration knows.
+///
+/// Keys of issuers that are behind a URL are fetched by whoever calls [`Callers::next_fetch`]:
+/// `net::KeyFetcher` is one with sockets.
+///
+/// ```
+/// use peregrine::auth::{
+///     AuthRules, Callers, IssuerRule, KeyPlace, KeyRule, KeySource, KnownCaller, ScopeSet,
+///     SecretDigest, TokenRules,
+/// };
+///
+/// let robot = KnownCaller {
+///     name: "robot".to_owned(),
+///     scopes: ScopeSet::new([ScopeSet::READ, ScopeSet::SEND]),
+///     ..KnownCaller::default()
+/// };
+/// let digest = SecretDigest::take("a long secret".to_owned());
+/// let tokens = TokenRules {
+///     audiences: vec!["https://agent.example".to_owned()],
+///     ..TokenRules::new("https://issuer.example")
+/// };
+/// let keys = KeySource::Remote { place: KeyPlace::OpenId, refresh_ms: 600_000 };
+/// let callers = Callers::new(AuthRules {
+///     api_keys: vec![KeyRule { digest, caller: robot, expires_unix_ms: None }],
+///     issuers: vec![IssuerRule { tokens, keys }],
+///     ..AuthRules::default()
+/// })?;
+/// assert_eq!(callers.key_status()[0].issuer, "https://issuer.example");
+/// # Ok::<(), peregrine::auth::AuthRulesError>(())
+/// ```
+pub struct Callers {
+    rules: RwLock<Arc<RulesInUse>>,
+    /// Held by whoever replaces the rules, which takes longer than those may wait who read them.
+    replacing: Mutex<()>,
+    /// Whoever fetches.
+    fetcher: Mutex<Option<Waker>>,
+}
+
+impl fmt::Debug for Callers {
+    /// How many are known by what.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules = self.rules();
+        f.debug_struct("Callers")
+            .field("api_keys", &rules.api_keys.len())
+            .field("bearer_tokens", &rules.bearer_tokens.len())
+            .field("issuers", &rules.issuers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Callers {
+    /// The callers that these rules know.
+    ///
+    /// # Errors
+    /// [`AuthRulesError`]
+    pub fn new(rules: AuthRules) -> Result<Callers, AuthRulesError> {
+        let rules = RwLock::new(Arc::new(RulesInUse::new(rules, None)?));
+        Ok(Callers { rules, replacing: Mutex::default(), fetcher: Mutex::default() })
+    }
+
+    /// Puts other rules in place of these. Whoever was let in by a key, a token, an issuer's key, a
+    /// proxy or a certificate whose rule is the same stays in; everybody else is let go.
+    ///
+    /// # Errors
+    /// [`AuthRulesError`]; everything stays as it was.
+    pub fn replace(&self, rules: AuthRules) -> Result<(), AuthRulesError> {
+        let alone = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.rules();
+        let new = Arc::new(RulesInUse::new(rules, Some(&old))?);
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        old.withdraw_but(&new);
+        drop(alone);
+        let fetcher = self.fetcher.lock().unwrap_or_else(PoisonError::into_inner).take();
+        fetcher.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    /// How it is with the keys that are fetched, one for each issuer that has such.
+    pub fn key_status(&self) -> Vec<KeyStatus> {
+        self.rules().remote_keys().map(|keys| keys.status()).collect()
+    }
+
+    /// What whoever fetches keys does next; `wake` is woken when that changes.
+    pub fn next_fetch(&self, now: Now, wake: &Waker) -> NextFetch {
+        // Before the rules are looked at, so that no others slip in between.
+        *self.fetcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake.clone());
+        let mut next_ms = u64::MAX;
+        for keys in self.rules().remote_keys() {
+            match keys.next_fetch(now, wake) {
+                NextFetch::Fetch(fetch) => return NextFetch::Fetch(fetch),
+                NextFetch::Wait(until_ms) => next_ms = next_ms.min(until_ms),
+            }
+        }
+        NextFetch::Wait(next_ms)
+    }
+
+    fn rules(&self) -> Arc<RulesInUse> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Authenticator for Callers {
+    /// Kinds that the rules do not know are not looked at. A bearer token with three parts is a JWT
+    /// where there are issuers; what a proxy says counts where it is trusted.
+    fn find<'a>(&self, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
+        let rules = self.rules();
+        let field = source.authorization.and_then(token_of_field).or(source.bearer);
+        field
+            .and_then(|token| bearer(&rules, token))
+            .or_else(|| api_key(&rules, source))
+            .or_else(|| by_proxy(rules.given.proxy.as_ref()?, source))
+            .or_else(|| {
+                let asked = rules.given.certificates.is_some();
+                asked.then(|| certificates::presented(source)).flatten()
+            })
+    }
+
+    fn check(
+        &self,
+        presented: &Presented<'_>,
+        now: Now,
+        wake: &Waker,
+    ) -> Poll<Result<Admission, AuthRefusal>> {
+        match check(&self.rules(), presented, now, wake) {
+            // Others took the place of the rules, or of the keys, meanwhile: those hold now.
+            Poll::Ready(Ok(admitted)) if admitted.grant.is_withdrawn() => {
+                check(&self.rules(), presented, now, wake)
+            }
+            checked => checked,
+        }
+    }
+
+    fn challenge(&self, refusal: &AuthRefusal) -> String {
+        let rules = self.rules();
+        let bearer = !rules.bearer_tokens.is_empty() || !rules.issuers.is_empty();
+        let asks_for = AskedFor { bearer, api_key: !rules.api_keys.is_empty() };
+        challenge(&rules.given, asks_for, refusal)
+    }
+
+    fn security(&self) -> CardSecurity {
+        card_security(&self.rules().given)
+    }
+}
+
+const TOKEN_UNKNOWN: &str = "the token is unknown";
+const TOKEN_EXPIRED: &str = "the token has expired";
+
+fn check(
+    rules: &RulesInUse,
+    presented: &Presented<'_>,
+    now: Now,
+    wake: &Waker,
+) -> Poll<Result<Admission, AuthRefusal>> {
+    let (kind, secret) = (presented.kind, &*presented.secret);
+    Poll::Ready(match kind {
+        CredentialKind::Jwt => ready!(check_token(rules, secret, now, wake)),
+        CredentialKind::ApiKey | CredentialKind::Bearer => {
+            let (known, unknown, expired) = match kind == CredentialKind::ApiKey {
+                true => (&rules.api_keys, KEY_UNKNOWN, KEY_EXPIRED),
+                false => (&rules.bearer_tokens, TOKEN_UNKNOWN, TOKEN_EXPIRED),
+            };
+            match known.get(&SecretDigest::of(secret)) {
+                None => Err(AuthRefusal::Wrong(unknown)),
+                Some(key) if now.unix_ms >= key.admission.expires_unix_ms => {
+                    Err(AuthRefusal::Wrong(expired))
+                }
+                Some(key) => Ok(key.admission.clone()),
+            }
+        }
+        CredentialKind::Certificate => check_certificate(rules, secret),
+        CredentialKind::Proxy => check_proxy(rules, secret),
+    })
+}
+
+/// RFC 6750 §2.1; RFC 9110 §11.1: the case of the scheme does not matter.
+fn token_of_field(authorization: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = authorization.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+fn bearer<'a>(rules: &RulesInUse, token: &'a [u8]) -> Option<Presented<'a>> {
+    if rules.bearer_tokens.is_empty() && rules.issuers.is_empty() {
+        return None;
+    }
+    let is_jwt = token.iter().filter(|byte| **byte == b'.').count() == 2;
+    let kind = match (rules.issuers.is_empty(), rules.bearer_tokens.is_empty()) {
+        (true, _) => CredentialKind::Bearer,
+        (false, true) => CredentialKind::Jwt,
+        (false, false) if is_jwt => CredentialKind::Jwt,
+        (false, false) => CredentialKind::Bearer,
+    };
+    Some(Presented { kind, secret: Cow::Borrowed(token) })
+}
+
+fn api_key<'a>(rules: &RulesInUse, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
+    if rules.api_keys.is_empty() {
+        return None;
+    }
+    let field = &rules.given.api_key_field;
+    let secret = match field.eq_ignore_ascii_case(API_KEY_FIELD) {
+        true => Cow::Borrowed(source.api_key?),
+        false => match source.fields.value(field)? {
+            Cow::Borrowed(key) => Cow::Borrowed(key.as_bytes()),
+            Cow::Owned(key) => Cow::Owned(key.into_bytes()),
+        },
+    };
+    Some(Presented { kind: CredentialKind::ApiKey, secret })
+}
+
+/// What a trusted proxy says, each text on a line of its own. A name on no line: a field is there
+/// twice, so that the client may have sent one of them.
+fn by_proxy<'a>(rule: &ProxyRule, source: &CredentialSource<'a>) -> Option<Presented<'a>> {
+    let address = source.remote.address()?;
+    if !rule.networks.iter().any(|network| network.contains(address)) {
+        return None;
+    }
+    let fields = [Some(&rule.name_field), rule.scopes_field.as_ref(), rule.tenants_field.as_ref()];
+    let count = |field: Option<&String>| field.map_or(0, |field| source.fields.count(field));
+    let value = |field: Option<&String>| field.and_then(|field| source.fields.value(field));
+    let mut texts = fields.map(|field| value(field).unwrap_or_default());
+    if fields.iter().any(|field| count(*field) > 1) {
+        texts[0] = Cow::Borrowed("");
+    } else if texts[0].is_empty() {
+        return None;
+    }
+    // RFC 9110 §5.5: no value has the end of a line in it.
+    let said = texts.join("\n");
+    Some(Presented { kind: CredentialKind::Proxy, secret: Cow::Owned(said.into_bytes()) })
+}
+
+fn check_token(
+    rules: &RulesInUse,
+    token: &[u8],
+    now: Now,
+    wake: &Waker,
+) -> Poll<Result<Admission, AuthRefusal>> {
+    let token = match UnverifiedToken::read(token) {
+        Ok(token) => token,
+        Err(reason) => return Poll::Ready(Err(AuthRefusal::Wrong(reason))),
+    };
+    let issuer = token.issuer().and_then(|issuer| rules.issuers.get(issuer));
+    let Some(issuer) = issuer else {
+        return Poll::Ready(Err(AuthRefusal::Wrong("the issuer of the token is not known")));
+    };
+    let mut keys = match &issuer.keys {
+        IssuerKeys::Local(keys) => Arc::clone(keys),
+        IssuerKeys::Remote(remote) => match ready!(remote.poll(now, wake)) {
+            Ok(keys) => keys,
+            Err(refusal) => return Poll::Ready(Err(refusal)),
+        },
+    };
+    for _ in 0..KEY_LOOKS_MAX {
+        match (issuer.rules.verify(&token, &keys, now.unix_ms), &issuer.keys) {
+            (Ok(verified), _) => {
+                return Poll::Ready(Ok(Admission {
+                    principal: Arc::new(Principal::new(verified.principal)),
+                    expires_unix_ms: verified.expires_unix_ms,
+                    grant: verified.grant,
+                }));
+            }
+            (Err(TokenRefusal::Wrong(reason)), _) => {
+                return Poll::Ready(Err(AuthRefusal::Wrong(reason)));
+            }
+            (Err(TokenRefusal::UnknownKey), IssuerKeys::Local(_)) => break,
+            (Err(TokenRefusal::UnknownKey), IssuerKeys::Remote(remote)) => {
+                match ready!(remote.poll_newer(&keys, now, wake)) {
+                    Ok(newer) => keys = newer,
+                    Err(refusal) => return Poll::Ready(Err(refusal)),
+                }
+            }
+        }
+    }
+    Poll::Ready(Err(AuthRefusal::Wrong("no key of the issuer has the kid of the token")))
+}
+
+fn check_certificate(rules: &RulesInUse, shown: &[u8]) -> Result<Admission, AuthRefusal> {
+    let rule = rules.given.certificates.as_ref().ok_or(AuthRefusal::Missing)?;
+    let names = certificates::names(shown).filter(|(_, name)| is_name(name));
+    let (issuer, name) = names.ok_or(AuthRefusal::Wrong(NAME_REFUSED))?;
+    let principal = PrincipalBuf {
+        kind: CredentialKind::Certificate,
+        issuer: issuer.to_owned(),
+        name: name.to_owned(),
+        tenants: rule.tenants.clone(),
+        scopes: rule.scopes.clone(),
+        quota: rule.quota.clone(),
+    };
+    Ok(admit(principal, &rules.certificate_grant))
+}
+
+fn check_proxy(rules: &RulesInUse, said: &[u8]) -> Result<Admission, AuthRefusal> {
+    let rule = rules.given.proxy.as_ref().ok_or(AuthRefusal::Missing)?;
+    let mut texts = str::from_utf8(said).unwrap_or_default().split('\n');
+    let mut text = || texts.next().unwrap_or_default();
+    let (name, scopes, tenants) = (text(), text(), text());
+    if !is_name(name) {
+        return Err(AuthRefusal::Wrong(NAME_REFUSED));
+    }
+    let words = |text: &'_ str| {
+        let words = text.split([' ', ',']).filter(|word| !word.is_empty());
+        words.map(Into::into).collect::<Vec<Box<str>>>()
+    };
+    let scopes = match rule.scopes_field {
+        Some(_) => ScopeSet::new(words(scopes)),
+        None => rule.scopes.clone(),
+    };
+    let tenants = match (&rule.tenants_field, words(tenants)) {
+        (None, _) => rule.tenants.clone(),
+        (Some(_), names) if names.is_empty() => TenantGrant::None,
+        (Some(_), names) => TenantGrant::Named(names),
+    };
+    let (kind, quota) = (CredentialKind::Proxy, rule.quota.clone());
+    let (issuer, name) = (String::new(), name.to_owned());
+    let principal = PrincipalBuf { kind, issuer, name, tenants, scopes, quota };
+    Ok(admit(principal, &rules.proxy_grant))
+}
+
+fn admit(principal: PrincipalBuf, grant: &Arc<Grant>) -> Admission {
+    Admission {
+        principal: Arc::new(Principal::new(principal)),
+        expires_unix_ms: u64::MAX,
+        grant: Arc::clone(grant),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests;

@@ -1,0 +1,84 @@
+//! The challenges of a 401 (RFC 9110 §11.6.1, RFC 6750 §3).
+//!
+//! Law: each kind that is asked for is named, and nothing of what was shown.
+
+use std::fmt::Write;
+
+use super::{
+    AuthRefusal,
+    remote_keys::{KeyPlace, OPEN_ID_PATH},
+    rules::{AuthRules, KeySource},
+};
+use crate::model::{CardRequirement, CardScheme, CardSecurity};
+
+pub(super) const KEY_UNKNOWN: &str = "the API key is unknown";
+pub(super) const KEY_EXPIRED: &str = "the API key has expired";
+pub(super) const NAME_REFUSED: &str = "the name is no plain name";
+
+/// The value of `WWW-Authenticate`.
+pub(super) fn challenge(rules: &AuthRules, asks_for: AskedFor, refusal: &AuthRefusal) -> String {
+    let mut value = String::new();
+    let mut next = |challenge: &str, why: Option<&str>| {
+        let separator = if value.is_empty() { "" } else { ", " };
+        _ = write!(value, "{separator}{challenge}");
+        if let Some(why) = why {
+            // RFC 6750 §3.1. Reasons have neither quotes nor backslashes.
+            _ = write!(value, ", error=\"invalid_token\", error_description=\"{why}\"");
+        }
+    };
+    let wrong = match refusal {
+        AuthRefusal::Wrong(reason) => Some(*reason),
+        AuthRefusal::Missing | AuthRefusal::Unavailable(_) | AuthRefusal::TooMany { .. } => None,
+    };
+    let is_of_bearer = |why: &&str| ![KEY_UNKNOWN, KEY_EXPIRED, NAME_REFUSED].contains(why);
+    if asks_for.bearer {
+        next("Bearer realm=\"a2a\"", wrong.filter(is_of_bearer));
+    }
+    if asks_for.api_key {
+        let field = &rules.api_key_field;
+        next(&format!("ApiKey realm=\"a2a\", header=\"{field}\""), None);
+    }
+    if rules.certificates.is_some() {
+        next("Certificate realm=\"a2a\"", None);
+    }
+    // RFC 9110 §15.5.2: there is a challenge, even where only a proxy can answer it.
+    if value.is_empty() {
+        value.push_str("Proxy realm=\"a2a\"");
+    }
+    value
+}
+
+/// What cards say of the kinds that are asked for: one of them is enough. What a proxy says is
+/// between it and the server.
+pub(super) fn card_security(rules: &AuthRules) -> CardSecurity {
+    let mut security = CardSecurity::default();
+    let mut add = |scheme: CardScheme| {
+        security.requirements.push(CardRequirement::of(&scheme.name, []));
+        security.schemes.push(scheme);
+    };
+    if !rules.bearer_tokens.is_empty() || !rules.issuers.is_empty() {
+        let format = if rules.issuers.is_empty() { "" } else { "JWT" };
+        add(CardScheme::bearer("bearer", format));
+    }
+    for (number, issuer) in (1..).zip(&rules.issuers) {
+        if let KeySource::Remote { place: KeyPlace::OpenId, .. } = issuer.keys {
+            let url = format!("{}{OPEN_ID_PATH}", issuer.tokens.issuer.trim_end_matches('/'));
+            let name = if number == 1 { "openid".to_owned() } else { format!("openid-{number}") };
+            add(CardScheme::open_id_connect(&name, &url));
+        }
+    }
+    if !rules.api_keys.is_empty() {
+        add(CardScheme::api_key("api-key", &rules.api_key_field));
+    }
+    if rules.certificates.is_some() {
+        add(CardScheme::mutual_tls("certificate"));
+    }
+    security
+}
+
+/// Kinds that a client can be asked for by a field.
+#[derive(Clone, Copy)]
+pub(super) struct AskedFor {
+    pub(super) bearer: bool,
+    pub(super) api_key: bool,
+}

@@ -1,0 +1,326 @@
+//! Keys of an issuer behind a URL: a JWK set, or the metadata that names one (OpenID Connect
+//! Discovery 1.0 §4, RFC 8414).
+//!
+//! Laws: nothing here blocks or fetches. Who verifies asks [`RemoteKeys::poll`]; whoever has
+//! sockets asks [`RemoteKeys::next_fetch`] what to fetch. One fetch is under way at a time,
+//! whoever waits. Keys are never given up because the issuer is down.
+
+mod fetch;
+mod place;
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+};
+
+use crate::{
+    limits::callers::{
+        ISSUER_KID_MS, ISSUER_RETRY_MS, ISSUER_RETRY_MS_MAX, ISSUER_WAIT_MS, ISSUER_WAITERS_MAX,
+    },
+    service::Now,
+};
+
+use self::{fetch::fresh_ms, place::check_url};
+use super::{AuthRefusal, token_keys::TokenKeys};
+
+pub use fetch::{FetchedDocument, KeyFetch};
+pub use place::{KeyPlace, KeyPlaceError};
+
+/// OpenID Connect Discovery 1.0 §4.
+pub(super) const OPEN_ID_PATH: &str = "/.well-known/openid-configuration";
+
+/// The keys of one issuer.
+pub struct RemoteKeys {
+    issuer: String,
+    place: KeyPlace,
+    /// The first URL to fetch.
+    url: String,
+    /// True: it is this machine without TLS, and whatever it leads to may be so.
+    is_plain: bool,
+    refresh_ms: u64,
+    state: Mutex<RemoteState>,
+}
+
+#[derive(Default)]
+struct RemoteState {
+    keys: Option<Arc<TokenKeys>>,
+    /// When the keys were fetched.
+    fetched_unix_ms: Option<u64>,
+    /// The number of the fetch under way, and when it counts as failed.
+    under_way: Option<(u64, u64)>,
+    fetches: u64,
+    /// When the next one begins; 0: now.
+    due_ms: u64,
+    /// How often it failed in a row, and why the last time.
+    failures: u32,
+    problem: Option<String>,
+    /// Until when the first keys are waited for.
+    first_until_ms: Option<u64>,
+    /// Until when newer keys are waited for, for an unknown `kid`.
+    newer_until_ms: Option<u64>,
+    /// When an unknown `kid` may ask again.
+    kid_due_ms: u64,
+    waiters: Vec<Waker>,
+    /// Whoever fetches.
+    fetcher: Option<Waker>,
+    /// Other rules took their place; nobody is let in by them any more.
+    is_closed: bool,
+}
+
+/// How it is with the keys of an issuer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyStatus {
+    /// The issuer.
+    pub issuer: String,
+    /// Keys that verify; `None`: they were never fetched.
+    pub keys: Option<usize>,
+    /// When they were fetched.
+    pub fetched_unix_ms: Option<u64>,
+    /// Why the last fetch failed; `None`: it did not.
+    pub problem: Option<String>,
+}
+
+/// What whoever fetches does next.
+#[derive(Debug)]
+pub enum NextFetch {
+    /// This.
+    Fetch(KeyFetch),
+    /// Nothing until then, in ms of [`Now::mono_ms`], or until it is woken.
+    Wait(u64),
+}
+
+impl fmt::Debug for RemoteKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = &self.state().keys.as_ref().map(|keys| keys.len());
+        f.debug_struct("RemoteKeys").field("url", &self.url).field("keys", keys).finish()
+    }
+}
+
+impl RemoteKeys {
+    /// The keys of this issuer; they are fetched again after `refresh_ms`, or when their server
+    /// says.
+    ///
+    /// # Errors
+    /// [`KeyPlaceError`]
+    pub fn new(
+        issuer: &str,
+        place: KeyPlace,
+        refresh_ms: u64,
+    ) -> Result<RemoteKeys, KeyPlaceError> {
+        let url = match &place {
+            KeyPlace::Jwks(url) => url.clone(),
+            // OpenID Connect Discovery 1.0 §3: without a query or a fragment.
+            KeyPlace::OpenId if issuer.contains(['?', '#']) => return Err(KeyPlaceError::Url),
+            // §4.1: a slash at the end is removed.
+            KeyPlace::OpenId => {
+                let base = issuer.strip_suffix('/').unwrap_or(issuer);
+                format!("{base}{OPEN_ID_PATH}")
+            }
+        };
+        let is_plain = check_url(&url)?;
+        let (issuer, state) = (issuer.to_owned(), Mutex::default());
+        Ok(RemoteKeys { issuer, place, url, is_plain, refresh_ms, state })
+    }
+
+    /// The same keys, by which nobody was let in yet.
+    pub(super) fn anew(&self) -> RemoteKeys {
+        let state = {
+            let state = self.state();
+            RemoteState {
+                keys: state.keys.as_ref().map(|keys| Arc::new(keys.anew())),
+                fetched_unix_ms: state.fetched_unix_ms,
+                due_ms: if state.under_way.is_some() { 0 } else { state.due_ms },
+                failures: state.failures,
+                problem: state.problem.clone(),
+                kid_due_ms: state.kid_due_ms,
+                ..RemoteState::default()
+            }
+        };
+        RemoteKeys {
+            issuer: self.issuer.clone(),
+            place: self.place.clone(),
+            url: self.url.clone(),
+            is_plain: self.is_plain,
+            refresh_ms: self.refresh_ms,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// From now on nobody is let in by these keys; who was, no longer is.
+    pub(super) fn close(&self) {
+        let woken = {
+            let mut state = self.state();
+            state.is_closed = true;
+            if let Some(keys) = state.keys.take() {
+                keys.withdraw_but(&TokenKeys::default());
+            }
+            state.end_fetch()
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn state(&self) -> MutexGuard<'_, RemoteState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the keys are, and after how many ms they are fetched again.
+    pub fn place(&self) -> (&KeyPlace, u64) {
+        (&self.place, self.refresh_ms)
+    }
+
+    /// How it is with them.
+    pub fn status(&self) -> KeyStatus {
+        let state = self.state();
+        KeyStatus {
+            issuer: self.issuer.clone(),
+            keys: state.keys.as_ref().map(|keys| keys.len()),
+            fetched_unix_ms: state.fetched_unix_ms,
+            problem: state.problem.clone(),
+        }
+    }
+
+    /// The keys. Only the first ones are waited for; when they cannot be fetched, nobody waits
+    /// until they are there.
+    ///
+    /// # Errors
+    /// [`AuthRefusal::Unavailable`]
+    pub fn poll(&self, now: Now, wake: &Waker) -> Poll<Result<Arc<TokenKeys>, AuthRefusal>> {
+        let mut state = self.state();
+        if let Some(keys) = &state.keys {
+            return Poll::Ready(Ok(Arc::clone(keys)));
+        }
+        let until_ms = now.mono_ms.saturating_add(ISSUER_WAIT_MS);
+        let until_ms = *state.first_until_ms.get_or_insert(until_ms);
+        if state.failures > 0 || state.is_closed || now.mono_ms >= until_ms {
+            return Poll::Ready(Err(UNREADABLE));
+        }
+        state.wait(wake)
+    }
+
+    /// Newer keys than `seen`, in which the `kid` of a token is not. At most once in
+    /// [`ISSUER_KID_MS`] that asks the issuer; all others hear at once that there are none.
+    ///
+    /// # Errors
+    /// [`AuthRefusal::Wrong`]; [`AuthRefusal::Unavailable`] where the issuer does not answer.
+    pub fn poll_newer(
+        &self,
+        seen: &Arc<TokenKeys>,
+        now: Now,
+        wake: &Waker,
+    ) -> Poll<Result<Arc<TokenKeys>, AuthRefusal>> {
+        let mut state = self.state();
+        match &state.keys {
+            Some(keys) if !Arc::ptr_eq(keys, seen) => return Poll::Ready(Ok(Arc::clone(keys))),
+            Some(_) | None => {}
+        }
+        match state.newer_until_ms {
+            Some(until_ms) if now.mono_ms < until_ms => return state.wait(wake),
+            None if now.mono_ms >= state.kid_due_ms => {}
+            Some(_) => return Poll::Ready(Err(UNREADABLE)),
+            None if state.failures > 0 => return Poll::Ready(Err(UNREADABLE)),
+            None => return Poll::Ready(Err(AuthRefusal::Wrong(UNKNOWN_KID))),
+        }
+        let waiting = state.wait(wake);
+        if waiting.is_pending() {
+            state.kid_due_ms = now.mono_ms.saturating_add(ISSUER_KID_MS);
+            state.newer_until_ms = Some(now.mono_ms.saturating_add(ISSUER_WAIT_MS));
+            state.due_ms = 0;
+            let fetcher = state.fetcher.take();
+            drop(state);
+            fetcher.into_iter().for_each(Waker::wake);
+        }
+        waiting
+    }
+
+    /// What is to be fetched now; `wake` is woken when that changes.
+    pub fn next_fetch(self: &Arc<RemoteKeys>, now: Now, wake: &Waker) -> NextFetch {
+        let mut state = self.state();
+        if !state.fetcher.as_ref().is_some_and(|known| known.will_wake(wake)) {
+            state.fetcher = Some(wake.clone());
+        }
+        if let Some((number, until_ms)) = state.under_way {
+            if now.mono_ms < until_ms {
+                return NextFetch::Wait(until_ms);
+            }
+            // Whoever fetched it is gone, or too slow.
+            let woken = state.fail(number, now, "it took too long".to_owned());
+            let due_ms = state.due_ms;
+            drop(state);
+            woken.into_iter().for_each(Waker::wake);
+            return NextFetch::Wait(due_ms);
+        }
+        if now.mono_ms < state.due_ms {
+            return NextFetch::Wait(state.due_ms);
+        }
+        state.fetches += 1;
+        let (number, due_ms) = (state.fetches, now.mono_ms.saturating_add(ISSUER_WAIT_MS));
+        state.under_way = Some((number, due_ms));
+        let is_metadata = self.place == KeyPlace::OpenId;
+        let (source, url) = (Arc::clone(self), self.url.clone());
+        NextFetch::Fetch(KeyFetch { source, number, url, is_metadata, due_ms })
+    }
+
+    /// Takes the keys that were fetched.
+    fn take(&self, number: u64, now: Now, keys: TokenKeys, cache_control: Option<&str>) {
+        let woken = {
+            let mut state = self.state();
+            if state.under_way.is_none_or(|(under_way, _)| under_way != number) {
+                return;
+            }
+            let old = state.keys.take();
+            let keys = match &old {
+                Some(old) => keys.after(old),
+                None => keys,
+            };
+            if let Some(old) = &old {
+                old.withdraw_but(&keys);
+            }
+            state.keys = Some(Arc::new(keys));
+            state.fetched_unix_ms = Some(now.unix_ms);
+            (state.failures, state.problem) = (0, None);
+            state.due_ms = now.mono_ms.saturating_add(fresh_ms(cache_control, self.refresh_ms));
+            state.end_fetch()
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl RemoteState {
+    fn wait<T>(&mut self, wake: &Waker) -> Poll<Result<T, AuthRefusal>> {
+        if !self.waiters.iter().any(|known| known.will_wake(wake)) {
+            if self.waiters.len() >= ISSUER_WAITERS_MAX {
+                return Poll::Ready(Err(CROWDED));
+            }
+            self.waiters.push(wake.clone());
+        }
+        Poll::Pending
+    }
+
+    /// Nobody waits for it any longer.
+    fn end_fetch(&mut self) -> Vec<Waker> {
+        (self.under_way, self.newer_until_ms) = (None, None);
+        std::mem::take(&mut self.waiters)
+    }
+
+    fn fail(&mut self, number: u64, now: Now, problem: String) -> Vec<Waker> {
+        if self.under_way.is_none_or(|(under_way, _)| under_way != number) {
+            return Vec::new();
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.problem = Some(problem);
+        let doubled = ISSUER_RETRY_MS << (self.failures - 1).min(16);
+        self.due_ms = now.mono_ms.saturating_add(doubled.min(ISSUER_RETRY_MS_MAX));
+        self.end_fetch()
+    }
+}
+
+const UNREADABLE: AuthRefusal =
+    AuthRefusal::Unavailable("the keys of the issuer cannot be read for now");
+const CROWDED: AuthRefusal =
+    AuthRefusal::Unavailable("too many requests wait for the keys of the issuer");
+const UNKNOWN_KID: &str = "no key of the issuer has the kid of the token";
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests;

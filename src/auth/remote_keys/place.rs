@@ -1,0 +1,55 @@
+//! Where keys may be fetched from.
+//!
+//! Law: by TLS; without it only on this machine, and only where the configuration says so.
+
+use std::fmt;
+
+use url::{Host, Url};
+
+/// Where the keys of an issuer are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// At this URL.
+    Jwks(String),
+    /// Where the metadata of the issuer says, below the issuer's own URL.
+    OpenId,
+}
+
+/// Why keys cannot be fetched from a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPlaceError {
+    /// It is no absolute URL of `http` or `https` with a host, or it has a password.
+    Url,
+    /// It is neither `https` nor on this machine: anybody on the way could say who calls.
+    PlainHttp,
+}
+
+impl fmt::Display for KeyPlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyPlaceError::Url => "it is no URL of https",
+            KeyPlaceError::PlainHttp => "keys come by https, but for those of this machine",
+        })
+    }
+}
+
+impl std::error::Error for KeyPlaceError {}
+
+/// Whether keys may be fetched from there; `true`: it is this machine without TLS.
+pub(super) fn check_url(text: &str) -> Result<bool, KeyPlaceError> {
+    let url = Url::parse(text).map_err(|_| KeyPlaceError::Url)?;
+    let has_password = !url.username().is_empty() || url.password().is_some();
+    let is_loopback = match url.host() {
+        None => return Err(KeyPlaceError::Url),
+        Some(_) if has_password => return Err(KeyPlaceError::Url),
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+    };
+    match url.scheme() {
+        "https" => Ok(false),
+        "http" if is_loopback => Ok(true),
+        "http" => Err(KeyPlaceError::PlainHttp),
+        _ => Err(KeyPlaceError::Url),
+    }
+}

@@ -1,0 +1,310 @@
+//! Whom a server knows: what its configuration says of keys, tokens, issuers, proxies and
+//! certificates.
+//!
+//! Law: a secret is hashed when it is read, and dropped; nothing here can show it.
+
+use std::{collections::HashSet, fmt, str::FromStr};
+
+use ring::digest;
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::{
+    limits::callers::{CALLER_KEYS_MAX, ISSUERS_MAX, PROXY_NETWORKS_MAX},
+    service::principal::{ScopeSet, TenantGrant},
+};
+
+use super::{
+    Network,
+    jwt::{TokenRules, is_name},
+    remote_keys::{KeyPlace, KeyPlaceError, RemoteKeys},
+    token_keys::TokenKeys,
+};
+
+/// The field of API keys that are in no other.
+pub const API_KEY_FIELD: &str = "X-API-Key";
+
+/// The SHA-256 of a key or a token.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SecretDigest([u8; 32]);
+
+impl SecretDigest {
+    /// That of this secret.
+    pub fn of(secret: &[u8]) -> SecretDigest {
+        let digest = digest::digest(&digest::SHA256, secret);
+        SecretDigest(digest.as_ref().try_into().unwrap_or_default())
+    }
+
+    /// That of this secret, which is wiped.
+    pub fn take(mut secret: String) -> SecretDigest {
+        let digest = SecretDigest::of(secret.as_bytes());
+        secret.zeroize();
+        digest
+    }
+}
+
+impl FromStr for SecretDigest {
+    type Err = AuthRulesError;
+
+    /// Reads 64 hexadecimal digits, with or without `sha256:` before them.
+    fn from_str(text: &str) -> Result<SecretDigest, AuthRulesError> {
+        let digits = text.strip_prefix("sha256:").unwrap_or(text).as_bytes();
+        let mut bytes = [0; 32];
+        if digits.len() != 2 * bytes.len() {
+            return Err(AuthRulesError::Digest);
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |at: usize| char::from(pair[at]).to_digit(16);
+            let (high, low) = digit(0).zip(digit(1)).ok_or(AuthRulesError::Digest)?;
+            *byte = (high << 4 | low) as u8;
+        }
+        Ok(SecretDigest(bytes))
+    }
+}
+
+impl fmt::Debug for SecretDigest {
+    /// Of a short secret the digest is as good as the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretDigest")
+    }
+}
+
+/// A caller that the configuration names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownCaller {
+    /// Its name. Two keys of one kind with one name are one caller.
+    pub name: String,
+    /// The tenants that it may name.
+    pub tenants: TenantGrant,
+    /// What it may do.
+    pub scopes: ScopeSet,
+    /// The name of its quota; `None`: the default's.
+    pub quota: Option<String>,
+}
+
+/// A key or a token that the configuration knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRule {
+    /// What it is known by.
+    pub digest: SecretDigest,
+    /// Whose it is.
+    pub caller: KnownCaller,
+    /// It ends then, in ms since the Unix epoch.
+    pub expires_unix_ms: Option<u64>,
+}
+
+/// What trusted proxies say of who calls. They have to remove these fields from what they pass on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyRule {
+    /// Where connections of proxies come from; nobody else is believed.
+    pub networks: Vec<Network>,
+    /// The field with the caller's name.
+    pub name_field: String,
+    /// The field with its scopes, with blanks or commas between them.
+    pub scopes_field: Option<String>,
+    /// The field with its tenants, likewise.
+    pub tenants_field: Option<String>,
+    /// The scopes of each caller, where no field is named.
+    pub scopes: ScopeSet,
+    /// The tenants of each caller, where no field is named.
+    pub tenants: TenantGrant,
+    /// The quota of each caller.
+    pub quota: Option<String>,
+}
+
+/// What callers with a certificate may do; its name is theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateRule {
+    /// The tenants that they may name.
+    pub tenants: TenantGrant,
+    /// What they may do.
+    pub scopes: ScopeSet,
+    /// The name of their quota.
+    pub quota: Option<String>,
+}
+
+/// Where the keys of an issuer come from.
+#[derive(Clone, Debug)]
+pub enum KeySource {
+    /// From the configuration.
+    Local(TokenKeys),
+    /// From a URL.
+    Remote {
+        /// Which.
+        place: KeyPlace,
+        /// ms after which they are fetched again where the server does not say.
+        refresh_ms: u64,
+    },
+}
+
+/// An issuer of tokens that is trusted.
+#[derive(Clone, Debug)]
+pub struct IssuerRule {
+    /// What its tokens have to be.
+    pub tokens: TokenRules,
+    /// What proves that they are its.
+    pub keys: KeySource,
+}
+
+/// Whom a server knows, and by what.
+#[derive(Clone, Debug)]
+pub struct AuthRules {
+    /// The field of API keys.
+    pub api_key_field: String,
+    /// The API keys.
+    pub api_keys: Vec<KeyRule>,
+    /// Bearer tokens that are known as they are.
+    pub bearer_tokens: Vec<KeyRule>,
+    /// Issuers of JWTs.
+    pub issuers: Vec<IssuerRule>,
+    /// Trusted proxies.
+    pub proxy: Option<ProxyRule>,
+    /// Certificates of clients, which TLS has verified.
+    pub certificates: Option<CertificateRule>,
+}
+
+impl Default for AuthRules {
+    /// Nobody is known.
+    fn default() -> AuthRules {
+        AuthRules {
+            api_key_field: API_KEY_FIELD.to_owned(),
+            api_keys: Vec::new(),
+            bearer_tokens: Vec::new(),
+            issuers: Vec::new(),
+            proxy: None,
+            certificates: None,
+        }
+    }
+}
+
+/// Why rules cannot hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthRulesError {
+    /// It is not the SHA-256 of a secret in hexadecimal digits.
+    Digest,
+    /// The name of a caller is empty, has control characters or is longer than
+    /// [`CALLER_NAME_BYTES_MAX`](crate::limits::callers::CALLER_NAME_BYTES_MAX).
+    Name(String),
+    /// It is no name of a field, or one that means something else.
+    Field(String),
+    /// Two callers, or one twice, have the same key or token.
+    SameSecret(String),
+    /// An issuer is there twice, or has no name.
+    Issuer(String),
+    /// The keys of this issuer cannot be fetched.
+    KeyPlace(String, KeyPlaceError),
+    /// There are more of them than may be.
+    TooMany(&'static str),
+}
+
+impl fmt::Display for AuthRulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AuthRulesError::Digest => f.write_str("a SHA-256 has 64 hexadecimal digits"),
+            AuthRulesError::Name(name) => write!(f, "{name:?} is no name of a caller"),
+            AuthRulesError::Field(name) => write!(f, "{name:?} is no field for credentials"),
+            AuthRulesError::SameSecret(name) => {
+                write!(f, "the key or token of {name:?} is there twice")
+            }
+            AuthRulesError::Issuer(issuer) => {
+                write!(f, "the issuer {issuer:?} is there twice, or has no name")
+            }
+            AuthRulesError::KeyPlace(issuer, why) => {
+                write!(f, "the keys of {issuer:?} cannot be fetched: {why}")
+            }
+            AuthRulesError::TooMany(what) => write!(f, "there are too many {what}"),
+        }
+    }
+}
+
+impl std::error::Error for AuthRulesError {}
+
+impl AuthRules {
+    /// True: nobody is known, so nobody can be asked who it is.
+    pub fn is_empty(&self) -> bool {
+        let has_keys = !self.api_keys.is_empty() || !self.bearer_tokens.is_empty();
+        let has_others = !self.issuers.is_empty() || self.proxy.is_some();
+        !has_keys && !has_others && self.certificates.is_none()
+    }
+
+    /// Whether they can hold.
+    ///
+    /// # Errors
+    /// [`AuthRulesError`], but never `Digest`.
+    pub fn check(&self) -> Result<(), AuthRulesError> {
+        check_keys(&self.api_keys, "API keys")?;
+        check_keys(&self.bearer_tokens, "bearer tokens")?;
+        check_field(&self.api_key_field)?;
+        if self.issuers.len() > ISSUERS_MAX {
+            return Err(AuthRulesError::TooMany("issuers"));
+        }
+        let mut issuers = HashSet::new();
+        for IssuerRule { tokens, keys } in &self.issuers {
+            let issuer = &tokens.issuer;
+            if issuer.is_empty() || !issuers.insert(issuer) {
+                return Err(AuthRulesError::Issuer(issuer.clone()));
+            }
+            if let KeySource::Remote { place, refresh_ms } = keys {
+                let remote = RemoteKeys::new(issuer, place.clone(), *refresh_ms);
+                remote.map_err(|why| AuthRulesError::KeyPlace(issuer.clone(), why))?;
+            }
+        }
+        if let Some(proxy) = &self.proxy {
+            if proxy.networks.len() > PROXY_NETWORKS_MAX {
+                return Err(AuthRulesError::TooMany("networks"));
+            }
+            check_field(&proxy.name_field)?;
+            proxy.scopes_field.iter().try_for_each(|name| check_field(name))?;
+            proxy.tenants_field.iter().try_for_each(|name| check_field(name))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_keys(rules: &[KeyRule], what: &'static str) -> Result<(), AuthRulesError> {
+    if rules.len() > CALLER_KEYS_MAX {
+        return Err(AuthRulesError::TooMany(what));
+    }
+    let mut digests = HashSet::new();
+    for KeyRule { digest, caller, .. } in rules {
+        if !is_name(&caller.name) {
+            return Err(AuthRulesError::Name(caller.name.clone()));
+        }
+        if !digests.insert(digest) {
+            return Err(AuthRulesError::SameSecret(caller.name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// RFC 9110 §5.1: a token. Fields that frame or route a request are not for credentials, and
+/// `Authorization` has a meaning of its own.
+fn check_field(name: &str) -> Result<(), AuthRulesError> {
+    const OTHERS: [&str; 10] = [
+        "authorization",
+        "connection",
+        "content-length",
+        "content-type",
+        "cookie",
+        "host",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_other = OTHERS.iter().any(|other| other.eq_ignore_ascii_case(name));
+    match !name.is_empty() && name.bytes().all(is_token) && !is_other {
+        true => Ok(()),
+        false => Err(AuthRulesError::Field(name.to_owned())),
+    }
+}
+
+impl KeySource {
+    /// A secret that the issuer has as well, which is wiped.
+    ///
+    /// # Errors
+    /// [`TokenKeysError::ShortSecret`](super::token_keys::TokenKeysError::ShortSecret)
+    pub fn secret(secret: String) -> Result<KeySource, super::token_keys::TokenKeysError> {
+        TokenKeys::secret(Zeroizing::new(secret.into_bytes())).map(KeySource::Local)
+    }
+}

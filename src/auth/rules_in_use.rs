@@ -1,0 +1,185 @@
+//! Rules as they are looked up, and how the next ones take their place.
+//!
+//! Law: an entry that stays as it was keeps its grant, and with it whoever was let in; the grant of
+//! every other is withdrawn once the new rules hold.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::service::principal::{CredentialKind, Principal, PrincipalBuf};
+
+use super::{
+    Admission, Grant,
+    jwt::TokenRules,
+    remote_keys::RemoteKeys,
+    rules::{AuthRules, AuthRulesError, IssuerRule, KeyRule, KeySource, SecretDigest},
+    token_keys::TokenKeys,
+};
+
+/// A key or a token that is known.
+pub(super) struct KnownKey {
+    rule: KeyRule,
+    pub(super) admission: Admission,
+}
+
+type KnownKeys = HashMap<SecretDigest, KnownKey>;
+
+/// Keys of an issuer as they are in use.
+pub(super) enum IssuerKeys {
+    Local(Arc<TokenKeys>),
+    Remote(Arc<RemoteKeys>),
+}
+
+/// An issuer of tokens that is trusted.
+pub(super) struct TrustedIssuer {
+    pub(super) rules: TokenRules,
+    pub(super) keys: IssuerKeys,
+}
+
+/// Rules that hold.
+pub(super) struct RulesInUse {
+    /// As they were given, without keys, tokens and issuers.
+    pub(super) given: AuthRules,
+    pub(super) api_keys: KnownKeys,
+    pub(super) bearer_tokens: KnownKeys,
+    pub(super) issuers: HashMap<String, TrustedIssuer>,
+    pub(super) proxy_grant: Arc<Grant>,
+    pub(super) certificate_grant: Arc<Grant>,
+}
+
+impl RulesInUse {
+    /// Rules, after others or none.
+    ///
+    /// # Errors
+    /// [`AuthRulesError`]
+    pub(super) fn new(
+        mut rules: AuthRules,
+        before: Option<&RulesInUse>,
+    ) -> Result<RulesInUse, AuthRulesError> {
+        rules.check()?;
+        let (api_keys, tokens) =
+            (std::mem::take(&mut rules.api_keys), std::mem::take(&mut rules.bearer_tokens));
+        let of = |kind, rules: Vec<KeyRule>, before: Option<&KnownKeys>| {
+            let known = |rule: KeyRule| (rule.digest, KnownKey::new(kind, rule, before));
+            rules.into_iter().map(known).collect::<KnownKeys>()
+        };
+        let mut issuers = HashMap::new();
+        for rule in std::mem::take(&mut rules.issuers) {
+            let issuer = rule.tokens.issuer.clone();
+            let before = before.and_then(|before| before.issuers.get(&issuer));
+            issuers.insert(issuer, TrustedIssuer::new(rule, before)?);
+        }
+        let kept = |grant: Option<&Arc<Grant>>| grant.map(Arc::clone).unwrap_or_default();
+        let same_proxy = before.filter(|before| before.given.proxy == rules.proxy);
+        let same_certificates =
+            before.filter(|before| before.given.certificates == rules.certificates);
+        Ok(RulesInUse {
+            api_keys: of(CredentialKind::ApiKey, api_keys, before.map(|before| &before.api_keys)),
+            bearer_tokens: of(
+                CredentialKind::Bearer,
+                tokens,
+                before.map(|before| &before.bearer_tokens),
+            ),
+            issuers,
+            proxy_grant: kept(same_proxy.map(|before| &before.proxy_grant)),
+            certificate_grant: kept(same_certificates.map(|before| &before.certificate_grant)),
+            given: rules,
+        })
+    }
+
+    /// Lets go whoever was let in by what is not in the rules that hold now.
+    pub(super) fn withdraw_but(&self, now: &RulesInUse) {
+        withdraw_keys(&self.api_keys, &now.api_keys);
+        withdraw_keys(&self.bearer_tokens, &now.bearer_tokens);
+        withdraw(&self.proxy_grant, Some(&now.proxy_grant));
+        withdraw(&self.certificate_grant, Some(&now.certificate_grant));
+        for (issuer, old) in &self.issuers {
+            let now = now.issuers.get(issuer).map(|issuer| &issuer.keys);
+            match (&old.keys, now) {
+                (IssuerKeys::Local(old), Some(IssuerKeys::Local(now))) => old.withdraw_but(now),
+                (IssuerKeys::Local(old), Some(IssuerKeys::Remote(_)) | None) => {
+                    old.withdraw_but(&TokenKeys::default());
+                }
+                (IssuerKeys::Remote(old), Some(IssuerKeys::Remote(now)))
+                    if Arc::ptr_eq(old, now) => {}
+                (IssuerKeys::Remote(old), Some(_) | None) => old.close(),
+            }
+        }
+    }
+
+    /// The keys that are fetched.
+    pub(super) fn remote_keys(&self) -> impl Iterator<Item = &Arc<RemoteKeys>> {
+        self.issuers.values().filter_map(|issuer| match &issuer.keys {
+            IssuerKeys::Local(_) => None,
+            IssuerKeys::Remote(keys) => Some(keys),
+        })
+    }
+}
+
+impl KnownKey {
+    fn new(kind: CredentialKind, rule: KeyRule, before: Option<&KnownKeys>) -> KnownKey {
+        let same = before.and_then(|before| before.get(&rule.digest));
+        if let Some(same) = same.filter(|same| same.rule == rule) {
+            return KnownKey { rule, admission: same.admission.clone() };
+        }
+        let caller = rule.caller.clone();
+        let principal = Principal::new(PrincipalBuf {
+            kind,
+            issuer: String::new(),
+            name: caller.name,
+            tenants: caller.tenants,
+            scopes: caller.scopes,
+            quota: caller.quota,
+        });
+        let admission = Admission {
+            principal: Arc::new(principal),
+            expires_unix_ms: rule.expires_unix_ms.unwrap_or(u64::MAX),
+            grant: Arc::default(),
+        };
+        KnownKey { rule, admission }
+    }
+}
+
+impl TrustedIssuer {
+    fn new(
+        rule: IssuerRule,
+        before: Option<&TrustedIssuer>,
+    ) -> Result<TrustedIssuer, AuthRulesError> {
+        let IssuerRule { tokens: rules, keys } = rule;
+        let is_same = before.is_some_and(|before| before.rules == rules);
+        let keys = match (keys, before.map(|before| &before.keys)) {
+            // Other rules may let nobody in that those before did; a key that stays is no reason.
+            (KeySource::Local(keys), Some(IssuerKeys::Local(before))) if is_same => {
+                IssuerKeys::Local(Arc::new(keys.anew().after(before)))
+            }
+            (KeySource::Local(keys), _) => IssuerKeys::Local(Arc::new(keys.anew())),
+            (KeySource::Remote { place, refresh_ms }, Some(IssuerKeys::Remote(before)))
+                if before.place() == (&place, refresh_ms) =>
+            {
+                match is_same {
+                    true => IssuerKeys::Remote(Arc::clone(before)),
+                    false => IssuerKeys::Remote(Arc::new(before.anew())),
+                }
+            }
+            (KeySource::Remote { place, refresh_ms }, _) => {
+                let keys = RemoteKeys::new(&rules.issuer, place, refresh_ms);
+                let keys =
+                    keys.map_err(|why| AuthRulesError::KeyPlace(rules.issuer.clone(), why))?;
+                IssuerKeys::Remote(Arc::new(keys))
+            }
+        };
+        Ok(TrustedIssuer { rules, keys })
+    }
+}
+
+fn withdraw_keys(old: &KnownKeys, now: &KnownKeys) {
+    for (digest, key) in old {
+        let now = now.get(digest).map(|now| &now.admission.grant);
+        withdraw(&key.admission.grant, now);
+    }
+}
+
+fn withdraw(old: &Arc<Grant>, now: Option<&Arc<Grant>>) {
+    if !now.is_some_and(|now| Arc::ptr_eq(old, now)) {
+        old.withdraw();
+    }
+}
