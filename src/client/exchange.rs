@@ -263,7 +263,7 @@ pub(super) fn head_of<R: HttpResponse>(response: &R) -> ReplyHead<'_> {
 ///
 /// # Errors
 /// `TooLarge` with the name of the limit, `Timeout`, and what the transport says.
-pub(super) async fn read_all<T: Transport>(
+pub(crate) async fn read_all<T: Transport>(
     transport: &T,
     response: &mut T::Response,
     out: &mut Vec<u8>,

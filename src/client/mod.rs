@@ -39,6 +39,8 @@ pub use builder::{CallOptions, ClientBuilder};
 pub use client::Client;
 pub use error::{ClientError, ClientErrorKind, ErrorDetails};
 pub use event::{EventKind, StreamEvent};
+#[cfg(feature = "auth")]
+pub(crate) use exchange::read_all;
 pub use format::{CallError, Format, FormatBuffers, ReplyHead, WrittenCall};
 pub use known_card::KnownCard;
 pub use limits::{

@@ -23,6 +23,8 @@ mod held_back;
 #[cfg(feature = "grpc")]
 mod http2;
 mod input_buffer;
+#[cfg(feature = "auth")]
+mod key_fetch;
 mod local_addr;
 mod output_buffer;
 mod owned_turn;
@@ -50,6 +52,8 @@ pub use client::{
 };
 pub use entropy::worker;
 pub use error::ServerError;
+#[cfg(feature = "auth")]
+pub use key_fetch::KeyFetcher;
 pub use owned_turn::OwnedTurn;
 pub use running::Running;
 pub use server::{LISTEN_DEFAULT, Server, start, workers_default};

@@ -51,6 +51,24 @@ impl Running {
         self.server.tls.as_ref().map_or(0, Current::failed)
     }
 
+    /// Fetches the keys of the issuers that these callers trust, until the server ends, on a thread
+    /// of its own and with connections of its own. Who fetched keys before no longer does.
+    ///
+    /// # Errors
+    /// [`HttpClientError`](super::HttpClientError)
+    #[cfg(feature = "auth")]
+    pub fn fetch_keys(
+        &self,
+        callers: Arc<crate::auth::Callers>,
+        options: super::HttpClientOptions,
+    ) -> Result<(), super::HttpClientError> {
+        let epoch = self.server.epoch;
+        let mono_ms = move || epoch.elapsed().as_millis() as u64;
+        let fetcher = super::KeyFetcher::start(callers, options, mono_ms)?;
+        self.server.keep_key_fetcher(Some(fetcher));
+        Ok(())
+    }
+
     /// The agents, to add, replace and remove some while the server runs; `None` where a service
     /// answers in place of agents.
     pub fn agents(&self) -> Option<&Agents> {

@@ -49,6 +49,9 @@ pub(super) struct ServerState {
     pub(super) cut: OnceLock<Waiting>,
     /// Who is told of agents that hold up their workers.
     pub(super) slow_turns: SlowTurns,
+    /// Who fetches the keys of issuers; it ends with the last worker.
+    #[cfg(feature = "auth")]
+    key_fetcher: Mutex<Option<super::KeyFetcher>>,
     stage: AtomicU8,
     /// How many workers there were in the beginning.
     pub(super) workers_at_start: usize,
@@ -78,6 +81,8 @@ impl ServerState {
             tls,
             cut: OnceLock::new(),
             slow_turns: SlowTurns::new(slow_turns),
+            #[cfg(feature = "auth")]
+            key_fetcher: Mutex::default(),
             stage: AtomicU8::new(0),
             workers_at_start: workers.max(1),
             workers: AtomicUsize::new(workers),
@@ -131,8 +136,23 @@ impl ServerState {
 
     /// Says that a worker has ended.
     pub(super) fn worker_ended(&self) {
-        self.workers.fetch_sub(1, Ordering::AcqRel);
+        let _before = self.workers.fetch_sub(1, Ordering::AcqRel);
+        #[cfg(feature = "auth")]
+        if _before == 1 {
+            self.keep_key_fetcher(None);
+        }
         self.wake_all();
+    }
+
+    /// Keeps who fetches keys until the last worker has ended; who did before ends now.
+    #[cfg(feature = "auth")]
+    pub(super) fn keep_key_fetcher(&self, fetcher: Option<super::KeyFetcher>) {
+        let mut kept = self.key_fetcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = self.workers.load(Ordering::Acquire) == 0;
+        let before = std::mem::replace(&mut *kept, fetcher.filter(|_| !is_over));
+        drop(kept);
+        // It is waited for.
+        drop(before);
     }
 
     fn wake_all(&self) {

@@ -18,6 +18,8 @@ mod grpc;
 mod hosts;
 mod http2;
 mod hyper;
+#[cfg(feature = "auth")]
+mod key_fetch;
 mod limits;
 mod listeners;
 #[cfg(target_os = "linux")]

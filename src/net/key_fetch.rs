@@ -1,0 +1,209 @@
+//! Fetches the keys of issuers, on a thread of its own.
+//!
+//! Laws: what is fetched, and when, is [`Callers`]' to say; here it is asked for with the client's
+//! transport. A fetch ends by its deadline and holds no more than a document may have. The thread
+//! ends with its owner, whatever is under way.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    io,
+    pin::pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Poll, Waker},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    auth::{Callers, FetchedDocument, KeyFetch, NextFetch},
+    client::{
+        HttpMethod, HttpOrigin, HttpRequest, HttpResponse, HttpVersion, Transport, read_all,
+        redirect,
+    },
+    http::{FieldLines, field_lines},
+    limits::callers::{ISSUER_DOCUMENT_BYTES_MAX, ISSUER_REDIRECTS_MAX},
+    service::Now,
+};
+
+use super::{HttpClient, HttpClientError, HttpClientOptions, clock::unix_ms};
+
+const FIELDS: FieldLines<'static> = field_lines!("Accept": "application/json");
+
+/// The longest that one timer is set for; then it is looked at again.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
+
+/// Fetches the keys of the issuers that some callers trust. Dropping it ends that.
+///
+/// A server has one by [`Running::fetch_keys`](super::Running::fetch_keys); this is for whoever
+/// serves without one.
+pub struct KeyFetcher {
+    shared: Arc<FetcherState>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct FetcherState {
+    is_stopped: AtomicBool,
+    /// The thread's own.
+    waker: Mutex<Option<Waker>>,
+}
+
+impl fmt::Debug for KeyFetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyFetcher")
+    }
+}
+
+impl KeyFetcher {
+    /// Begins; `mono_ms` is [`Now::mono_ms`], as whoever asks the callers has it.
+    ///
+    /// # Errors
+    /// [`HttpClientError`]
+    pub fn start(
+        callers: Arc<Callers>,
+        options: HttpClientOptions,
+        mono_ms: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<KeyFetcher, HttpClientError> {
+        let client = HttpClient::new(options)?;
+        let no_thread = |error: io::Error| HttpClientError::System(error.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(no_thread)?;
+        let shared = Arc::<FetcherState>::default();
+        let fetching = Fetching { callers, client, mono_ms: Arc::new(mono_ms), shared };
+        let shared = Arc::clone(&fetching.shared);
+        let work = move || {
+            runtime.block_on(fetching.run());
+            // A name that is being looked up is not waited for.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("peregrine-keys".to_owned()).spawn(work);
+        Ok(KeyFetcher { shared, thread: Some(thread.map_err(no_thread)?) })
+    }
+}
+
+impl Drop for KeyFetcher {
+    fn drop(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Release);
+        self.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl FetcherState {
+    fn wake(&self) {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// What the thread has.
+struct Fetching {
+    callers: Arc<Callers>,
+    client: HttpClient,
+    mono_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
+    shared: Arc<FetcherState>,
+}
+
+impl Fetching {
+    /// Until its owner is gone. Of each issuer one fetch is under way, so there are not many.
+    async fn run(self) {
+        let mut timer = pin!(sleep(Duration::ZERO));
+        poll_fn(|cx| {
+            let own = Some(cx.waker().clone());
+            *self.shared.waker.lock().unwrap_or_else(PoisonError::into_inner) = own;
+            if self.shared.is_stopped.load(Ordering::Acquire) {
+                return Poll::Ready(());
+            }
+            loop {
+                let now = now(&*self.mono_ms);
+                match self.callers.next_fetch(now, cx.waker()) {
+                    NextFetch::Fetch(next) => {
+                        let (client, shared) = (self.client.clone(), Arc::clone(&self.shared));
+                        let mono_ms = Arc::clone(&self.mono_ms);
+                        tokio::spawn(async move {
+                            fetch(&client, next, &*mono_ms).await;
+                            shared.wake();
+                        });
+                    }
+                    NextFetch::Wait(until_ms) => {
+                        let pause = Duration::from_millis(until_ms.saturating_sub(now.mono_ms));
+                        timer.as_mut().reset(Instant::now() + pause.min(LONGEST));
+                        if timer.as_mut().poll(cx).is_pending() {
+                            return Poll::Pending;
+                        }
+                    }
+                }
+            }
+        })
+        .await;
+    }
+}
+
+fn now(mono_ms: &(dyn Fn() -> u64 + Send + Sync)) -> Now {
+    Now { mono_ms: mono_ms(), unix_ms: unix_ms() }
+}
+
+/// Fetches a document, and what it leads to.
+async fn fetch(client: &HttpClient, next: KeyFetch, mono_ms: &(dyn Fn() -> u64 + Send + Sync)) {
+    let mut next = Some(next);
+    while let Some(fetch) = next {
+        let left_ms = fetch.due_ms().saturating_sub(mono_ms());
+        let fetched = get(client, &fetch, left_ms).await;
+        next = fetch.end(now(mono_ms), fetched);
+    }
+}
+
+/// The content of a 200 within so many ms, or why there is none.
+async fn get(
+    client: &HttpClient,
+    fetch: &KeyFetch,
+    left_ms: u64,
+) -> Result<FetchedDocument, String> {
+    let due_ms = client.mono_ms().saturating_add(left_ms);
+    let mut url = HttpOrigin::parse(fetch.url()).map_err(|error| error.to_string())?;
+    for redirects in 0.. {
+        let request = HttpRequest {
+            method: HttpMethod::Get,
+            origin: &url.origin,
+            target: &url.path,
+            fields: FIELDS,
+            body: b"",
+            version: HttpVersion::Any,
+            head_due_ms: due_ms,
+            body_idle_ms: left_ms,
+            is_repeatable: true,
+        };
+        let mut response = client.request(request).await.map_err(|error| error.to_string())?;
+        let status = response.status();
+        if redirect::is_redirect(status) {
+            let location = response.field("location");
+            let (get, most) = (HttpMethod::Get, ISSUER_REDIRECTS_MAX);
+            let next = redirect::next(get, &url, location, redirects, most);
+            url = next.map_err(|error| error.to_string())?.url;
+            if !fetch.may_go_to(&url.to_string()) {
+                return Err("the redirect leads to no URL of https".to_owned());
+            }
+            continue;
+        }
+        if status != 200 {
+            return Err(format!("HTTP status {status}"));
+        }
+        let mut content = Vec::new();
+        let limit = (ISSUER_DOCUMENT_BYTES_MAX, "ISSUER_DOCUMENT_BYTES_MAX");
+        let read = read_all(client, &mut response, &mut content, limit, due_ms).await;
+        read.map_err(|error| error.to_string())?;
+        let cache_control = response.field("cache-control");
+        let cache_control = cache_control.map(|value| String::from_utf8_lossy(value).into_owned());
+        return Ok(FetchedDocument { content, cache_control });
+    }
+    Err("too many redirects".to_owned())
+}

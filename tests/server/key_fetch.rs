@@ -1,0 +1,345 @@
+//! Keys of an issuer over sockets: an issuer that is dead, slow, huge or wrong, and one that is not.
+
+use std::{
+    borrow::Cow,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Poll, Wake, Waker},
+    thread,
+    time::Duration,
+};
+
+use peregrine::{
+    agent::echo::Echo,
+    auth::{
+        Admission, AuthRules, Authenticator, Callers, CredentialKind, IssuerRule, KeyPlace,
+        KeySource, KeyStatus, Presented, Refusal, TokenRules,
+    },
+    net::{HttpClientOptions, KeyFetcher, Server},
+    service::Now,
+};
+
+const KEYS: &str = include_str!("../data/tokens/keys.json");
+const TOKENS: &str = include_str!("../data/tokens/pyjwt.txt");
+/// When the tokens hold.
+const UNIX_MS: u64 = 1_700_000_000_000;
+
+/// What the issuer says next: bytes of an answer, and whether it closes behind them.
+type Answer = (Vec<u8>, bool);
+
+/// An issuer that answers as it is told, and counts.
+struct Issuer {
+    addr: SocketAddr,
+    answer: Arc<Mutex<Answer>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Issuer {
+    fn start() -> Issuer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let answer = Arc::<Mutex<Answer>>::default();
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let (says, heard) = (Arc::clone(&answer), Arc::clone(&asked));
+        thread::spawn(move || {
+            for peer in listener.incoming() {
+                let (says, heard) = (Arc::clone(&says), Arc::clone(&heard));
+                thread::spawn(move || serve(peer.unwrap(), &says, &heard));
+            }
+        });
+        Issuer { addr, answer, asked }
+    }
+
+    fn says(&self, answer: impl Into<Vec<u8>>) {
+        *self.answer.lock().unwrap() = (answer.into(), true);
+    }
+
+    fn has(&self, content: &str) {
+        self.says(ok(content));
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+
+    /// Callers that trust it, by its keys at `/keys`.
+    fn callers(&self) -> Arc<Callers> {
+        self.callers_at(KeyPlace::Jwks(format!("http://{}/keys", self.addr)), ISSUER)
+    }
+
+    fn callers_at(&self, place: KeyPlace, issuer: &str) -> Arc<Callers> {
+        let keys = KeySource::Remote { place, refresh_ms: 600_000 };
+        let rule = IssuerRule { tokens: TokenRules::new(issuer), keys };
+        Arc::new(Callers::new(AuthRules { issuers: vec![rule], ..AuthRules::default() }).unwrap())
+    }
+}
+
+const ISSUER: &str = "https://issuer.example";
+
+fn ok(content: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}", content.len()).into_bytes()
+}
+
+fn serve(mut peer: TcpStream, says: &Mutex<Answer>, heard: &Mutex<Vec<String>>) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match peer.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return,
+        }
+    }
+    let head = String::from_utf8(head).unwrap();
+    heard.lock().unwrap().push(head.lines().next().unwrap().to_owned());
+    let (answer, closes) = says.lock().unwrap().clone();
+    _ = peer.write_all(&answer);
+    if !closes {
+        // Until the client has had enough.
+        while let Ok(1..) = peer.read(&mut byte) {}
+    }
+}
+
+/// The clock of the test, and who is waited for.
+#[derive(Default)]
+struct Clock {
+    ms: AtomicU64,
+    woken: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Wake for Clock {
+    fn wake(self: Arc<Clock>) {
+        *self.woken.lock().unwrap() += 1;
+        self.changed.notify_all();
+    }
+}
+
+struct Test {
+    callers: Arc<Callers>,
+    clock: Arc<Clock>,
+    waker: Waker,
+    _fetcher: KeyFetcher,
+}
+
+impl Test {
+    fn of(callers: Arc<Callers>) -> Test {
+        let clock = Arc::<Clock>::default();
+        let (waker, time) = (Waker::from(Arc::clone(&clock)), Arc::clone(&clock));
+        let mono_ms = move || time.ms.load(Ordering::SeqCst);
+        let options = HttpClientOptions::default();
+        let fetcher = KeyFetcher::start(Arc::clone(&callers), options, mono_ms).unwrap();
+        Test { callers, clock, waker, _fetcher: fetcher }
+    }
+
+    fn poll(&self, token: &str) -> Poll<Result<Admission, Refusal>> {
+        let secret = Cow::Borrowed(token.as_bytes());
+        let presented = Presented { kind: CredentialKind::Jwt, secret };
+        let now = Now { mono_ms: self.clock.ms.load(Ordering::SeqCst), unix_ms: UNIX_MS };
+        self.callers.check(&presented, now, &self.waker)
+    }
+
+    /// Asks until there is an answer, woken each time.
+    fn check(&self, token: &str) -> Result<Admission, Refusal> {
+        loop {
+            let before = *self.clock.woken.lock().unwrap();
+            if let Poll::Ready(checked) = self.poll(token) {
+                return checked;
+            }
+            let woken = self.clock.woken.lock().unwrap();
+            drop(self.clock.changed.wait_while(woken, |woken| *woken == before).unwrap());
+        }
+    }
+
+    fn status(&self) -> KeyStatus {
+        self.callers.key_status().remove(0)
+    }
+
+    /// Sets the clock, which nothing notices by itself, and has the rules read again, which does.
+    fn at(&self, ms: u64) {
+        self.clock.ms.store(ms, Ordering::SeqCst);
+    }
+
+    /// Waits until the state of the keys is such.
+    fn until(&self, is_so: impl Fn(&KeyStatus) -> bool) {
+        while !is_so(&self.status()) {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// The token that was signed with EdDSA.
+fn token() -> &'static str {
+    TOKENS.lines().find(|token| token.starts_with("eyJhbGciOiJFZERTQSI")).unwrap()
+}
+
+/// The keys without that of Ed25519.
+fn other_keys() -> String {
+    let mut keys: serde_json::Value = serde_json::from_str(KEYS).unwrap();
+    keys["keys"].as_array_mut().unwrap().retain(|key| key["kid"] != "ed");
+    keys.to_string()
+}
+
+#[test]
+fn keys_are_fetched_once_for_all_who_wait() {
+    let issuer = Issuer::start();
+    issuer.has(KEYS);
+    let test = Test::of(issuer.callers());
+    thread::scope(|scope| {
+        let all = [0; 8].map(|_| scope.spawn(|| test.check(token()).unwrap()));
+        for admitted in all {
+            let principal = admitted.join().unwrap().principal;
+            assert_eq!((principal.name(), principal.issuer()), ("alice", ISSUER));
+        }
+    });
+    assert_eq!(*issuer.asked.lock().unwrap(), ["GET /keys HTTP/1.1"]);
+}
+
+#[test]
+fn a_rotated_key_lets_in_anew_and_lets_go_and_a_storm_of_kids_asks_once() {
+    let issuer = Issuer::start();
+    issuer.has(&other_keys());
+    let test = Test::of(issuer.callers());
+    let es256 = TOKENS.lines().find(|token| token.starts_with("eyJhbGciOiJFUzI1NiI")).unwrap();
+    let first = test.check(es256).unwrap();
+    // A `kid` that is new: the issuer is asked, and has it now.
+    issuer.has(KEYS);
+    let admitted = test.check(token()).unwrap();
+    assert_eq!(issuer.asked(), 2);
+    // One that is unknown, again and again, within a minute and after it.
+    let header = base64url(r#"{"alg":"EdDSA","kid":"made-up"}"#);
+    let rest = token().split_once('.').unwrap().1;
+    let made_up = format!("{header}.{rest}");
+    let unknown = Refusal::Wrong("no key of the issuer has the kid of the token");
+    for _ in 0..1_000 {
+        assert_eq!(test.check(&made_up).unwrap_err(), unknown);
+    }
+    assert_eq!(issuer.asked(), 2);
+    test.at(60_001);
+    for _ in 0..1_000 {
+        assert_eq!(test.check(&made_up).unwrap_err(), unknown);
+    }
+    assert_eq!(issuer.asked(), 3);
+    // The key is gone, and with it whoever it let in; the other one stays.
+    issuer.has(&other_keys());
+    test.at(120_002);
+    assert_eq!(test.check(&made_up).unwrap_err(), unknown);
+    let now = Now { mono_ms: 120_002, unix_ms: UNIX_MS };
+    assert!(!admitted.holds(now) && first.holds(now));
+    assert_eq!(test.check(token()).unwrap_err(), unknown);
+}
+
+fn base64url(text: &str) -> String {
+    peregrine::json::base64::encode(text.as_bytes()).trim_end_matches('=').replace('+', "-")
+}
+
+/// Each answer is one that gives no keys, and the next one that does is taken.
+#[test]
+fn an_issuer_that_is_wrong_is_asked_again_until_it_is_not() {
+    let huge = ok(&format!("{KEYS}{}", " ".repeat(256 * 1024)));
+    let endless =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{}", " ".repeat(1 << 20));
+    let all = [
+        (ok("{\"keys\":"), "neither a JWK set"),
+        (ok("{}"), "neither a JWK set"),
+        (ok("<html></html>"), "neither a JWK set"),
+        (b"HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n".to_vec(), "HTTP status 503"),
+        (b"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n".to_vec(), "HTTP status 404"),
+        (b"HTTP/1.1 304 x\r\n\r\n".to_vec(), "HTTP status 304"),
+        (b"".to_vec(), "closed before"),
+        (b"SSH-2.0-x\r\n".to_vec(), "no valid response"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{".to_vec(), "closed inside"),
+        (huge, "ISSUER_DOCUMENT_BYTES_MAX"),
+        (endless.into_bytes(), "beyond"),
+        (redirect("http://192.0.2.1/keys"), "leads to no URL of https"),
+        (redirect("file:///etc/passwd"), "redirect"),
+        (redirect("/keys"), "more than 3 redirects"),
+    ];
+    thread::scope(|scope| {
+        for (bad, problem) in all {
+            scope.spawn(move || asked_again(bad, problem));
+        }
+    });
+}
+
+fn asked_again(bad: Vec<u8>, problem: &str) {
+    let issuer = Issuer::start();
+    issuer.says(bad);
+    let test = Test::of(issuer.callers());
+    let refused = test.check(token()).unwrap_err();
+    assert!(matches!(refused, Refusal::Unavailable(_)), "{refused:?}");
+    let said = test.status().problem.unwrap();
+    assert!(said.contains(problem), "{said} for {problem}");
+    // Nobody waits for a second attempt, which is made all the same.
+    assert!(matches!(test.poll(token()), Poll::Ready(Err(Refusal::Unavailable(_)))));
+    issuer.has(KEYS);
+    test.at(1_000);
+    test.until(|status| status.keys.is_some());
+    assert_eq!(test.check(token()).unwrap().principal.name(), "alice");
+    // Stale ones are better than none.
+    issuer.says("");
+    test.at(700_000);
+    assert_eq!(test.check(token()).unwrap().principal.name(), "alice");
+}
+
+fn redirect(to: &str) -> Vec<u8> {
+    format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+}
+
+/// One that accepts nothing, and one that says nothing more: within five seconds both are given up.
+#[test]
+fn an_issuer_that_is_dead_or_slow_is_given_up() {
+    let dead = Issuer::start();
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let test = Test::of(dead.callers_at(KeyPlace::Jwks(format!("http://{gone}/")), ISSUER));
+    assert!(matches!(test.check(token()), Err(Refusal::Unavailable(_))));
+    assert_eq!(dead.asked(), 0);
+    let slow = Issuer::start();
+    *slow.answer.lock().unwrap() =
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{".to_vec(), false);
+    let test = Test::of(slow.callers());
+    assert!(matches!(test.check(token()), Err(Refusal::Unavailable(_))));
+    assert_eq!(slow.asked(), 1);
+}
+
+#[test]
+fn metadata_leads_to_the_keys() {
+    let issuer = Issuer::start();
+    let url = format!("http://{}", issuer.addr);
+    // The keys are at the same server, which says both in one document.
+    let keys: serde_json::Value = serde_json::from_str(KEYS).unwrap();
+    let document = serde_json::json!({
+        "issuer": url, "jwks_uri": format!("{url}/jwks"), "keys": keys["keys"],
+    });
+    issuer.has(&document.to_string());
+    let test = Test::of(issuer.callers_at(KeyPlace::OpenId, &url));
+    test.until(|status| status.keys == Some(5));
+    let asked = ["GET /.well-known/openid-configuration HTTP/1.1", "GET /jwks HTTP/1.1"];
+    assert_eq!(*issuer.asked.lock().unwrap(), asked);
+    // The tokens are another issuer's.
+    let refused = Refusal::Wrong("the issuer of the token is not known");
+    assert_eq!(test.check(token()).unwrap_err(), refused);
+}
+
+/// A server that fetches keys ends as any other does.
+#[test]
+fn who_fetches_keys_ends_with_the_server() {
+    let issuer = Issuer::start();
+    issuer.has(KEYS);
+    let callers = issuer.callers();
+    let server = Server::new().agent(Echo::profile(), Echo).listen("127.0.0.1:0").workers(1);
+    let running = server.start().unwrap();
+    for _ in 0..2 {
+        running.fetch_keys(Arc::clone(&callers), HttpClientOptions::default()).unwrap();
+    }
+    while callers.key_status()[0].keys.is_none() {
+        thread::sleep(Duration::from_millis(2));
+    }
+    running.shutdown();
+    running.join();
+    // It held the callers.
+    assert_eq!(Arc::strong_count(&callers), 1);
+}
