@@ -112,7 +112,13 @@ mod tests {
         ]
         .concat();
         let json = json_of(&v1::CLIENT_CREDENTIALS_O_AUTH_FLOW, &flow);
-        assert_eq!(json, Ok(r#"{"tokenUrl":"t","scopes":{"a":"\"x\"","b":""}}"#.to_owned()));
+        let text = r#"{"tokenUrl":"t","scopes":{"a":"\"x\"","b":""}}"#;
+        assert_eq!(json, Ok(text.to_owned()));
+        let again = bytes_of(&v1::CLIENT_CREDENTIALS_O_AUTH_FLOW, text).unwrap();
+        assert_eq!(json_of(&v1::CLIENT_CREDENTIALS_O_AUTH_FLOW, &again), Ok(text.to_owned()));
+        for wrong in [r#"{"scopes":{"a":1}}"#, r#"{"scopes":[]}"#] {
+            assert!(bytes_of(&v1::CLIENT_CREDENTIALS_O_AUTH_FLOW, wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

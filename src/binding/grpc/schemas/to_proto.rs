@@ -5,7 +5,7 @@
 
 use crate::{
     binding::grpc::{
-        fields::other::timestamp,
+        fields::{entry, other::timestamp},
         from_json::{struct_field, value_field},
     },
     json::{Kind, Value, base64},
@@ -97,7 +97,18 @@ fn push_field(
                 writer.close(nested);
             })
         }
-        // No call has a map.
+        FieldType::Map(kind) if is_object => {
+            for (key, member) in value.members() {
+                let nested = writer.open(number, member.raw().len());
+                writer.bytes(entry::KEY, &key.text());
+                let pushed = push_field(writer.0, entry::VALUE, kind, member)?;
+                writer.close(nested);
+                if pushed.is_none() {
+                    return Ok(None);
+                }
+            }
+            Some(())
+        }
         FieldType::Message(_) | FieldType::Struct | FieldType::Map(_) => None,
     })
 }
