@@ -1262,3 +1262,49 @@ fn calls_that_wait_are_answered_at_the_end_of_the_server() {
     });
     rig.0.join();
 }
+
+#[test]
+fn a_page_of_another_origin_reads_every_answer_over_http2() {
+    const APP: &str = "https://app.example";
+    let origins = vec!["https://b".to_owned(), APP.to_owned()];
+    let rig = Rig::with(|setup| setup.cors.origins = origins);
+    run(async {
+        let mut client = connect(rig.0.addrs()[0]).await;
+        let send = rpc("SendMessage", &params("hi"));
+        let stream = rpc("SendStreamingMessage", &params("stream:3"));
+        let json = |path: &str| post("application/json", path);
+        let get = |path: &str| Request::get(format!("http://test.example{path}"));
+        let preflight = |path: &str| {
+            let options = Request::options(format!("http://test.example{path}"));
+            options.header("access-control-request-method", "POST")
+        };
+        for (what, status, request, body) in [
+            ("a preflight", 204, preflight("/message:send"), &[][..]),
+            ("a preflight where nothing is", 204, preflight("/nothing"), &[]),
+            ("a result", 200, json("/"), &send),
+            ("a stream", 200, json("/"), &stream),
+            ("a card", 200, get("/.well-known/agent-card.json"), &[]),
+            ("a list", 200, get("/agents"), &[]),
+            ("nothing", 404, get("/nothing"), &[]),
+        ] {
+            let request = request.header("origin", APP).body(()).unwrap();
+            let answer = ask(&mut client, request, body).await;
+            let head = answer.headers();
+            assert_eq!(answer.status(), status, "{what}");
+            assert_eq!(head["access-control-allow-origin"], APP, "{what}");
+            assert!(head["vary"].to_str().unwrap().contains("Origin"), "{what}: {head:?}");
+            assert!(head.contains_key("access-control-expose-headers"), "{what}");
+            let is_preflight = head.contains_key("access-control-allow-methods");
+            assert_eq!(is_preflight, status == 204, "{what}");
+        }
+        // What is refused before its body has come.
+        let large = json("/").header("content-length", "99999999").header("origin", APP);
+        let (answer, _body) = client.send_request(large.body(()).unwrap(), false).unwrap();
+        let answer = tokio::time::timeout(PATIENCE, answer).await.unwrap().unwrap();
+        assert_eq!(answer.status(), 413);
+        assert_eq!(answer.headers()["access-control-allow-origin"], APP);
+        let evil = get("/.well-known/agent-card.json").header("origin", "https://evil");
+        let answer = ask(&mut client, evil.body(()).unwrap(), b"").await;
+        assert!(!answer.headers().contains_key("access-control-allow-origin"));
+    });
+}
