@@ -280,6 +280,8 @@ impl Bare {
             streams: Permits::new(limits.streams_max, 1),
             waiting: Permits::new(limits.connections_max, 1),
             large,
+            card_signer: None,
+            signed_cards: Default::default(),
             card_times: Default::default(),
             catalog_times: Default::default(),
             held_bytes: Default::default(),

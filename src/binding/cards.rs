@@ -11,7 +11,11 @@ use std::{
 
 use crate::{
     binding::{
-        CallContext, Endpoint, ServerConfig, http_error, interfaces::Urls, origin::Origin,
+        CallContext, Endpoint, ServerConfig,
+        card_signer::{self, DetachedSignature},
+        http_error,
+        interfaces::Urls,
+        origin::Origin,
         responder::Content,
     },
     dialect::{
@@ -271,7 +275,7 @@ pub fn extended(
     Ok(body(&profile, config, origin, endpoint, base, form))
 }
 
-/// Renders the card of an agent that is served at path `base`.
+/// Renders the card of an agent that is served at path `base`, and signs it.
 pub fn body(
     profile: &Profile,
     config: &ServerConfig,
@@ -294,5 +298,11 @@ pub fn body(
         skill_modes: dialect.quirks.card_v1,
         security: Some(config.security_of(profile)),
     };
-    card::render(profile, &interfaces, form, options)
+    let mut card = card::render(profile, &interfaces, form, options);
+    // 0.1 has no place for them.
+    if form != CardForm::V03 || !card::is_v01_alone(&interfaces) {
+        let signatures = card_signer::signatures(config, origin, &card);
+        card::push_signatures(&mut card, signatures.iter().map(DetachedSignature::pair));
+    }
+    card
 }

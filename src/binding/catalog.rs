@@ -8,7 +8,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
-    binding::{CallContext, Endpoint, cards, cors, http_error, interfaces::Urls, origin::Origin},
+    binding::{
+        CallContext, Endpoint, ServerConfig, cards, cors, http_error, interfaces::Urls,
+        origin::Origin,
+    },
     dialect::{STANDARD, card},
     http::{FieldLines, Head, Method, field_lines, media},
     json::write::push_string,
@@ -23,15 +26,21 @@ pub enum Catalog {
     Agents,
     /// The linkset of RFC 9727.
     ApiCatalog,
+    /// The keys that cards are signed with (RFC 7517 §5).
+    Keys,
 }
 
 const AGENTS: &str = "/agents";
 const API_CATALOG: &str = "/.well-known/api-catalog";
+const KEYS: &str = "/.well-known/jwks.json";
 const METHODS: FieldLines<'static> = field_lines!("Allow": "GET, HEAD, OPTIONS");
 
 /// RFC 9727 §4.2, RFC 9264 §4.2.
 const LINKSET: &str =
     "application/linkset+json; profile=\"https://www.rfc-editor.org/info/rfc9727\"";
+
+/// RFC 7517 §8.5.2.
+const JWK_SET: &str = "application/jwk-set+json";
 
 /// Since when the agents are those that they are, for all workers.
 #[derive(Default)]
@@ -68,10 +77,11 @@ struct ListedAgent {
 
 /// The list at a path.
 #[inline]
-pub fn at(path: &str) -> Option<Catalog> {
+pub fn at(config: &ServerConfig, path: &str) -> Option<Catalog> {
     match path {
         AGENTS => Some(Catalog::Agents),
         API_CATALOG => Some(Catalog::ApiCatalog),
+        KEYS if config.card_signer.is_some() => Some(Catalog::Keys),
         _ => None,
     }
 }
@@ -84,13 +94,16 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, catalog: Catalog) {
         Method::Options => return cors::options(cx, head, METHODS),
         _ => return http_error::not_allowed(&mut cx.writer, METHODS),
     }
+    if catalog == Catalog::Keys {
+        return keys(cx, head);
+    }
     let (listed, origin) = (listed(cx), Origin::of(cx.config, cx.peer, head));
     let modified_s =
         cx.config.catalog_times.of(&listed, cx.config.started_s, cx.now.unix_ms / 1000);
     let here = format!("{}{API_CATALOG}", origin.url(cx.config));
     let (media, body) = match catalog {
-        Catalog::Agents => (media::JSON, agents(cx, &origin, &listed)),
         Catalog::ApiCatalog => (LINKSET, linkset(cx, &origin, &listed, &here)),
+        Catalog::Agents | Catalog::Keys => (media::JSON, agents(cx, &origin, &listed)),
     };
     let mut validators = cards::Validators::new(cx.config, card::etag(&body), modified_s);
     if catalog == Catalog::ApiCatalog {
@@ -98,6 +111,14 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, catalog: Catalog) {
         validators.fields.push("Link", &format!("<{here}>; rel=\"api-catalog\""));
     }
     cards::send_validated(cx, head, &validators, (media, &body));
+}
+
+/// Answers with the keys that cards are signed with.
+fn keys(cx: &mut CallContext<'_>, head: &Head<'_>) {
+    let config = cx.config;
+    let keys = config.card_signer.as_ref().map_or(&b"{\"keys\":[]}"[..], |signer| signer.jwks());
+    let validators = cards::Validators::new(config, card::etag(keys), config.started_s);
+    cards::send_validated(cx, head, &validators, (JWK_SET, keys));
 }
 
 /// Everything that is listed: the agents by their indexes, then the mounts.

@@ -4,8 +4,14 @@ use std::sync::{Arc, atomic::AtomicUsize};
 
 use crate::{
     binding::{
-        admission::Access, cards::CardTimes, catalog::CatalogTimes, cors::CorsPolicy, hosts::Hosts,
-        interfaces::Interface, tenant::Tenants,
+        admission::Access,
+        card_signer::{CardSigner, SignedCards},
+        cards::CardTimes,
+        catalog::CatalogTimes,
+        cors::CorsPolicy,
+        hosts::Hosts,
+        interfaces::Interface,
+        tenant::Tenants,
     },
     dialect::{self, Dialect, card::CardForm},
     http,
@@ -72,6 +78,10 @@ pub struct ServerConfig {
     pub held_bytes: Arc<AtomicUsize>,
     /// What large bodies are parsed with.
     pub large: Arc<LargeBodies>,
+    /// Who signs cards.
+    pub card_signer: Option<Arc<dyn CardSigner>>,
+    /// The signatures of cards.
+    pub signed_cards: SignedCards,
     /// Since when the cards are as they are.
     pub card_times: CardTimes,
     /// Since when the agents are those that they are.

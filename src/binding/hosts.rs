@@ -60,6 +60,19 @@ impl Hosts {
     }
 }
 
+impl Hosts {
+    /// Whether the setup names this very host, in lower case, without a port or with this one; `*`
+    /// names none.
+    pub fn name(&self, authority: &[u8], port: Option<&str>) -> bool {
+        let Ok(text) = str::from_utf8(authority) else { return false };
+        self.named.iter().filter(|named| *named != ANY).any(|named| {
+            let rest = text.strip_prefix(&*named.to_ascii_lowercase());
+            let has_port = |rest: &str| rest.strip_prefix(':').is_some_and(|it| Some(it) == port);
+            rest.is_some_and(|rest| rest.is_empty() || has_port(rest))
+        })
+    }
+}
+
 /// Whether every host that a request names is known, wherever it came in. `is_host_known` says that
 /// of the one in `Host`, if it is known to be so from a request before.
 #[inline]
@@ -131,6 +144,29 @@ mod tests {
         }
         assert!(!hosts.know("10.0.0.1", None));
         assert!(Hosts::new(vec![ANY.to_owned()], None).know("evil.example", None));
+    }
+
+    #[test]
+    fn a_host_is_named_as_the_setup_has_it() {
+        let named = ["A.example", "::2", ANY].map(str::to_owned).to_vec();
+        let hosts = Hosts::new(named, None);
+        for host in ["a.example", "a.example:3000", "[::2]", "[::2]:3000"] {
+            assert!(hosts.name(host.as_bytes(), Some("3000")), "{host}");
+        }
+        for host in [
+            "A.example",
+            "a.example:",
+            "a.example:3001",
+            "a.example.evil",
+            "a.example.evil:3000",
+            "b.example",
+            "*",
+            "localhost",
+            "",
+        ] {
+            assert!(!hosts.name(host.as_bytes(), Some("3000")), "{host}");
+        }
+        assert!(!hosts.name(b"a.example:3000", None));
     }
 
     #[test]

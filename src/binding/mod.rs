@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod answer;
 pub mod call;
+pub mod card_signer;
 pub mod cards;
 pub mod catalog;
 pub mod config;

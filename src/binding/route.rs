@@ -101,7 +101,7 @@ fn below_root<'r>(config: &'r ServerConfig, service: &dyn Service, path: &'r str
             }
         }
     }
-    if let Some(catalog) = catalog::at(path) {
+    if let Some(catalog) = catalog::at(config, path) {
         return Route::Catalog(catalog);
     }
     if path.starts_with("/.") && config.mounts.is_empty() {

@@ -182,6 +182,15 @@ fn card() -> Command {
         )
         .subcommand(client("card lint", &[], "Say everything that is wrong with a card"))
         .subcommand(client("card verify", &[], "Check the signatures of a card").args(keys()))
+        .subcommand(
+            // It calls nobody: `--key` is not the client's.
+            Command::new("sign")
+                .about("Write a card with a signature of yours to stdout")
+                .override_usage("peregrine card sign FILE --key FILE [--kid KID]")
+                .arg(word("card", "FILE", "The card").required(true))
+                .arg(flag("key", "FILE", "Your private key (PEM, PKCS#8); may be repeated"))
+                .arg(flag("kid", "KID", "What each is called [default: its thumbprint]")),
+        )
 }
 
 fn keys() -> [Arg; 2] {

@@ -5,6 +5,7 @@
 //! stdout. Words and flags that nobody knows are found before anything is started.
 
 mod calls;
+mod card_sign;
 mod command;
 mod failure;
 mod json_line;
@@ -64,6 +65,11 @@ fn command_line() -> ExitCode {
         Some(("serve", flags)) => end(serve::run(flags)),
         Some(("completion", flags)) => end(pages::completion(flags).map_err(one_line)),
         Some(("man", flags)) => end(pages::man(flags).map_err(|line| (1, line))),
+        Some(("card", card)) if card.subcommand_name() == Some("sign") => {
+            let signed = card_sign::sign(card.subcommand().map_or(card, |(_, flags)| flags));
+            signed
+                .map_or_else(|failure| fail(&failure, format_said(&words)), |()| ExitCode::SUCCESS)
+        }
         _ => call(&asked, &words),
     }
 }

@@ -16,6 +16,7 @@ mod socket;
 
 pub use crate::{
     binding::{
+        card_signer::{CardSigner, DetachedSignature},
         cors::{Cors, CorsError},
         hosts::is_host,
         interfaces::{Binding, Interface, InterfaceError},

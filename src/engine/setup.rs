@@ -15,6 +15,7 @@ use crate::{
     binding::{
         Endpoint, LargeBodies, ServerConfig,
         admission::Access,
+        card_signer::{CardSigner, SignedCards},
         cards::CardTimes,
         catalog::CatalogTimes,
         config,
@@ -98,6 +99,10 @@ pub struct Setup {
     pub ws_origins: Vec<String>,
     /// Which pages of other origins may read answers (CORS); by default none.
     pub cors: Cors,
+    /// Who signs cards (A2A 1.0 §8.4), as `client::card::SigningKeys` does: those that name
+    /// `public_url` or one of `allow_hosts`; for any other host a card goes out unsigned. The
+    /// public keys are at `/.well-known/jwks.json`.
+    pub card_signer: Option<Arc<dyn CardSigner>>,
     /// What cards say that callers have to show, unless the agent has words of its own
     /// ([`Profile::security`]); by default what the authenticator asks for. It is said, and asked by
     /// nobody but the authenticator.
@@ -131,6 +136,7 @@ impl Default for Setup {
             extended_card: false,
             ws_origins: Vec::new(),
             cors: Cors::default(),
+            card_signer: None,
             security: CardSecurity::default(),
             #[cfg(feature = "test-echo")]
             test_echo: None,
@@ -267,6 +273,8 @@ impl Setup {
             extended_card: self.extended_card || knows_callers,
             ws_origins: self.ws_origins,
             cors: CorsPolicy::new(self.cors),
+            card_signer: self.card_signer,
+            signed_cards: SignedCards::default(),
             security,
             #[cfg(feature = "test-echo")]
             test_echo: self.test_echo.map(|path| path.trim_end_matches('/').to_owned()),

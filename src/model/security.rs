@@ -65,8 +65,8 @@ pub enum CardSchemeKind {
     MutualTls,
 }
 
-/// Ways all of which are asked for together, each by its name and with its scopes; empty: nothing is
-/// asked for.
+/// Ways all of which are asked for together, each by its name and with its scopes; empty: nothing
+/// is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CardRequirement {
     /// Name and scopes of each.

@@ -218,3 +218,33 @@ fn whoever_does_not_speak_http_is_not_reached() {
     assert!(error["message"].as_str().unwrap().contains("for now"), "{error}");
     assert_eq!((&error["a2aCode"], &error["hint"]), (&json!(500), &json!(null)));
 }
+
+#[test]
+fn sign_writes_a_card_that_verify_verifies() {
+    let user = User::new();
+    let pem = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    user.write("work/key.pem", &pem.serialize_pem());
+    user.write("work/public.pem", &pem.public_key_pem());
+    user.write("work/card.json", &card("http://a.example", &json!({})));
+    let signed = user.ok(&["card", "sign", "card.json", "--key", "key.pem", "--kid", "k-1"]);
+    user.write("work/signed.json", &signed.out);
+    let verify = ["card", "verify", "signed.json", "--public-key", "public.pem"];
+    let said = user.ok(&verify);
+    assert!(said.field("Signature").starts_with("verified with the key \"k-1\""), "{said:?}");
+    // Another key signs beside it; what is signed by nobody else stays good.
+    user.write("work/other.pem", &rcgen::KeyPair::generate().unwrap().serialize_pem());
+    let both = user.ok(&["card", "sign", "signed.json", "--key", "other.pem"]);
+    user.write("work/signed.json", &both.out);
+    assert!(user.ok(&verify).field("Signature").starts_with("verified with the key"));
+    user.write("work/signed.json", &both.out.replace("a.example", "b.example"));
+    assert_eq!(user.run(&verify).code, Some(1));
+    for (words, said) in [
+        (&["card", "sign", "card.json"][..], "name a key"),
+        (&["card", "sign", "card.json", "--key", "public.pem"], "no private key"),
+        (&["card", "sign", "card.json", "--key", "nowhere.pem"], "cannot read"),
+        (&["card", "sign", "card.json", "--key", "key.pem", "--kid", "a", "--kid", "b"], "names"),
+    ] {
+        let failed = user.run(words);
+        assert!(failed.code == Some(2) && failed.err.contains(said), "{failed:?}");
+    }
+}

@@ -5,7 +5,8 @@
 #   run.sh BASE_URL [--only NAME,NAME...]
 # The server is the echo agent with the hybrid card. What ends with -grpc finds gRPC in the card
 # (`--interfaces jsonrpc,http+json,grpc`), `adk` refuses a card that lists it, and `fasta2a` needs
-# `--mount /fasta2a=fasta2a`; without --only everything runs but `adk`. Prints
+# `--mount /fasta2a=fasta2a`, `signed` two keys that sign, one of each kind (`--card-key`); without
+# --only everything runs but `adk` and `signed`. Prints
 # `N passed, N failed` last.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -14,7 +15,7 @@ official="py1 py03 js1 js03"
 only=$official
 for name in $official; do only="$only $name-rest $name-grpc"; done
 only="$only grpc ws fasta2a"
-base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $only adk}
+base=${1:?usage: run.sh BASE_URL [--only NAME,NAME...]; the names: $only adk signed}
 if [ "${2:-}" = --only ]; then only=${3:?--only needs a list}; fi
 export NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost PYTHONDONTWRITEBYTECODE=1
 
@@ -81,6 +82,10 @@ for name in ${only//,/ }; do
     fasta2a)
         stamped .venv-fasta2a/stamp requirements-fasta2a.txt venv fasta2a
         client fasta2a .venv-fasta2a/bin/python fasta2a_client.py
+        ;;
+    signed)
+        stamped .venv-signed/stamp requirements-signed.txt venv signed
+        client signed .venv-signed/bin/python signed.py
         ;;
     ws)
         stamped .venv-ws/stamp requirements-ws.txt venv ws

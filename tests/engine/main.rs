@@ -30,6 +30,8 @@ mod quotas;
 mod rest;
 mod sdk_pitfalls;
 mod setup;
+#[cfg(feature = "client")]
+mod signed_cards;
 mod smuggling;
 mod transcripts;
 mod websocket;

@@ -840,3 +840,84 @@ fn activated_extensions_are_named_in_the_metadata() {
         }
     });
 }
+
+#[test]
+fn the_card_says_what_callers_have_to_show_and_who_has_signed_it() {
+    use peregrine::{
+        client::card::{AgentCard, CardKeys, SignatureOutcome, SigningKeys, verify},
+        engine::CardSigner,
+        model::{CardRequirement, CardScheme, CardSchemeKind, CardSecurity, JsonObjectBuf},
+    };
+
+    let pem = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().serialize_pem();
+    let mut keys = SigningKeys::default();
+    keys.add(pem.as_bytes(), Some("k")).unwrap();
+    let public = CardKeys::read(keys.jwks()).unwrap();
+    // A flow that 0.3 has no field for.
+    let flow = JsonObjectBuf::parse(
+        r#"{"deviceAuthorizationUrl":"https://i/d","tokenUrl":"https://i/t","scopes":{"a":"A"}}"#,
+    );
+    let kind = CardSchemeKind::OAuth2 {
+        flows: vec![("deviceCode".to_owned(), flow.unwrap())],
+        metadata_url: String::new(),
+    };
+    let oauth = CardScheme { name: "oauth".to_owned(), description: String::new(), kind };
+    let rig = Rig::with(|setup| {
+        setup.card_signer = Some(Arc::new(keys));
+        setup.public_url = Some("https://agents.example".to_owned());
+        setup.security = CardSecurity {
+            schemes: vec![CardScheme::api_key("key", "X-API-Key"), oauth],
+            requirements: vec![
+                CardRequirement::of("key", []),
+                CardRequirement::of("oauth", ["a", "b"]),
+            ],
+        };
+        setup.agents[0].0.skills[0].security = vec![CardRequirement::of("key", [])];
+    });
+    run(async {
+        let own = v1::GetExtendedAgentCardRequest::default();
+        let card = rig.v1().await.get_extended_agent_card(own).await.unwrap().into_inner();
+        use v1::{o_auth_flows::Flow, security_scheme::Scheme};
+        let Some(Scheme::ApiKeySecurityScheme(key)) = &card.security_schemes["key"].scheme else {
+            panic!("{card:?}");
+        };
+        assert_eq!((&*key.location, &*key.name), ("header", "X-API-Key"));
+        let Some(Scheme::Oauth2SecurityScheme(oauth)) = &card.security_schemes["oauth"].scheme
+        else {
+            panic!("{card:?}");
+        };
+        let Some(Flow::DeviceCode(flow)) = &oauth.flows.as_ref().unwrap().flow else {
+            panic!("{oauth:?}");
+        };
+        assert_eq!((&*flow.token_url, &*flow.scopes["a"]), ("https://i/t", "A"));
+        assert_eq!(card.security_requirements[1].schemes["oauth"].list, ["a", "b"]);
+        assert!(card.skills[0].security_requirements[0].schemes.contains_key("key"));
+        // What is signed is the card of 1.0 that JSON shows.
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"});
+        let shown = http_post(&rig, &request.to_string()).await;
+        assert_eq!(card.signatures[0].signature, shown["signatures"][0]["signature"]);
+        let shown = AgentCard::read(shown.to_string().as_bytes()).unwrap();
+        assert!(matches!(verify(&shown, &public), SignatureOutcome::Verified { .. }));
+        let old = old_card(&rig).await;
+        assert_eq!(old.security[1].schemes["oauth"].list, ["a", "b"]);
+        let names: Vec<&String> = old.security_schemes.keys().collect();
+        assert_eq!(names, ["key"], "no half of a scheme is said");
+        assert_eq!((old.skills[0].security.len(), old.signatures.is_empty()), (1, false));
+    });
+}
+
+/// The result of a call of JSON-RPC 1.0.
+async fn http_post(rig: &Rig, body: &str) -> serde_json::Value {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(rig.0.addrs()[0]).await.unwrap();
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: test.example\r\nA2A-Version: 1.0\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    let (_, json) = text.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str::<serde_json::Value>(json).unwrap()["result"].take()
+}

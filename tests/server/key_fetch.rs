@@ -16,8 +16,8 @@ use std::{
 use peregrine::{
     agent::echo::Echo,
     auth::{
-        Admission, AuthRules, Authenticator, Callers, CredentialKind, IssuerRule, KeyPlace,
-        KeySource, KeyStatus, Presented, Refusal, TokenRules,
+        Admission, AuthRefusal, AuthRules, Authenticator, Callers, CredentialKind, IssuerRule,
+        KeyPlace, KeySource, KeyStatus, Presented, TokenRules,
     },
     net::{HttpClientOptions, KeyFetcher, Server},
     service::Now,
@@ -135,7 +135,7 @@ impl Test {
         Test { callers, clock, waker, _fetcher: fetcher }
     }
 
-    fn poll(&self, token: &str) -> Poll<Result<Admission, Refusal>> {
+    fn poll(&self, token: &str) -> Poll<Result<Admission, AuthRefusal>> {
         let secret = Cow::Borrowed(token.as_bytes());
         let presented = Presented { kind: CredentialKind::Jwt, secret };
         let now = Now { mono_ms: self.clock.ms.load(Ordering::SeqCst), unix_ms: UNIX_MS };
@@ -143,7 +143,7 @@ impl Test {
     }
 
     /// Asks until there is an answer, woken each time.
-    fn check(&self, token: &str) -> Result<Admission, Refusal> {
+    fn check(&self, token: &str) -> Result<Admission, AuthRefusal> {
         loop {
             let before = *self.clock.woken.lock().unwrap();
             if let Poll::Ready(checked) = self.poll(token) {
@@ -213,7 +213,7 @@ fn a_rotated_key_lets_in_anew_and_lets_go_and_a_storm_of_kids_asks_once() {
     let header = base64url(r#"{"alg":"EdDSA","kid":"made-up"}"#);
     let rest = token().split_once('.').unwrap().1;
     let made_up = format!("{header}.{rest}");
-    let unknown = Refusal::Wrong("no key of the issuer has the kid of the token");
+    let unknown = AuthRefusal::Wrong("no key of the issuer has the kid of the token");
     for _ in 0..1_000 {
         assert_eq!(test.check(&made_up).unwrap_err(), unknown);
     }
@@ -270,11 +270,11 @@ fn asked_again(bad: Vec<u8>, problem: &str) {
     issuer.says(bad);
     let test = Test::of(issuer.callers());
     let refused = test.check(token()).unwrap_err();
-    assert!(matches!(refused, Refusal::Unavailable(_)), "{refused:?}");
+    assert!(matches!(refused, AuthRefusal::Unavailable(_)), "{refused:?}");
     let said = test.status().problem.unwrap();
     assert!(said.contains(problem), "{said} for {problem}");
     // Nobody waits for a second attempt, which is made all the same.
-    assert!(matches!(test.poll(token()), Poll::Ready(Err(Refusal::Unavailable(_)))));
+    assert!(matches!(test.poll(token()), Poll::Ready(Err(AuthRefusal::Unavailable(_)))));
     issuer.has(KEYS);
     test.at(1_000);
     test.until(|status| status.keys.is_some());
@@ -295,13 +295,13 @@ fn an_issuer_that_is_dead_or_slow_is_given_up() {
     let dead = Issuer::start();
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let test = Test::of(dead.callers_at(KeyPlace::Jwks(format!("http://{gone}/")), ISSUER));
-    assert!(matches!(test.check(token()), Err(Refusal::Unavailable(_))));
+    assert!(matches!(test.check(token()), Err(AuthRefusal::Unavailable(_))));
     assert_eq!(dead.asked(), 0);
     let slow = Issuer::start();
     *slow.answer.lock().unwrap() =
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{".to_vec(), false);
     let test = Test::of(slow.callers());
-    assert!(matches!(test.check(token()), Err(Refusal::Unavailable(_))));
+    assert!(matches!(test.check(token()), Err(AuthRefusal::Unavailable(_))));
     assert_eq!(slow.asked(), 1);
 }
 
@@ -320,7 +320,7 @@ fn metadata_leads_to_the_keys() {
     let asked = ["GET /.well-known/openid-configuration HTTP/1.1", "GET /jwks HTTP/1.1"];
     assert_eq!(*issuer.asked.lock().unwrap(), asked);
     // The tokens are another issuer's.
-    let refused = Refusal::Wrong("the issuer of the token is not known");
+    let refused = AuthRefusal::Wrong("the issuer of the token is not known");
     assert_eq!(test.check(token()).unwrap_err(), refused);
 }
 

@@ -52,6 +52,15 @@ fn push(out: &mut Vec<u8>, cx: &CallContext<'_>, format: &AnswerFormat<'_>) -> R
         Generation::V01 | Generation::V03 => v03(out, &profile, &interfaces, extended),
     }
     card_security::push(out, security, generation);
+    let form = match generation {
+        Generation::V1 => CardForm::ExtendedV1,
+        Generation::V01 | Generation::V03 => CardForm::V03,
+    };
+    if config.card_signer.is_some() {
+        // What is signed is the same in JSON.
+        let signed = cards::body(&profile, config, &origin, endpoint, &base, form);
+        card_security::push_signatures(out, &signed, generation);
+    }
     Ok(())
 }
 

@@ -6,13 +6,13 @@
 use crate::{
     dialect::card_security::proto_json,
     json::Parser,
-    model::{CardRequirement, CardScheme, CardSecurity, Generation},
+    model::{CardRequirement, CardScheme, CardSecurity, Generation, JSON_DEPTH_MAX},
 };
 
 use super::schemas::{Schema, push_message, v1, v03};
 
 /// Objects in each other, those of an operator's flows included.
-const DEPTH_MAX: usize = 16;
+const DEPTH_MAX: usize = JSON_DEPTH_MAX + 8;
 
 /// Appends the security of an agent to its card.
 pub(super) fn push(out: &mut Vec<u8>, security: &CardSecurity, generation: Generation) {
@@ -28,6 +28,17 @@ pub(super) fn push_of_skill(out: &mut Vec<u8>, asked: &[CardRequirement], genera
     let (_, skill, requirements) = words(generation);
     if !asked.is_empty() {
         push_json(out, skill, &proto_json(&[], asked, requirements));
+    }
+}
+
+/// Appends the signatures of a card in JSON.
+pub(super) fn push_signatures(out: &mut Vec<u8>, card: &[u8], generation: Generation) {
+    let (schema, _, _) = words(generation);
+    let mut parser = Parser::new();
+    let Ok(card) = parser.parse(card, DEPTH_MAX) else { return };
+    if let Some(signatures) = card.get("signatures") {
+        let json = [b"{\"signatures\":", signatures.raw(), b"}"].concat();
+        push_json(out, schema, &json);
     }
 }
 

@@ -11,7 +11,8 @@ use peregrine::{
 use super::{
     super::usage::UsageError,
     values::{
-        agent, allow_host, card, interfaces, limit, memory, mount, tenants, workers, ws_origin,
+        agent, allow_host, card, card_key, interfaces, limit, memory, mount, tenants, workers,
+        ws_origin,
     },
 };
 
@@ -35,6 +36,8 @@ pub struct Serve {
     pub by_hand: Vec<String>,
     /// Whether the banner lists the terms of the memory sum.
     pub shows_memory: bool,
+    /// Files of keys that sign cards, each with the name of its key.
+    pub card_keys: Vec<(PathBuf, Option<String>)>,
     /// Files for TLS; the certificate and its key come together.
     pub tls: TlsFlags,
 }
@@ -78,6 +81,7 @@ pub fn read(flags: &ArgMatches) -> Result<Serve, UsageError> {
         memory: last(flags, "memory").map(memory).transpose()?,
         by_hand: Vec::new(),
         shows_memory: flags.get_flag("show-memory"),
+        card_keys: all(flags, "card-key").map(card_key).collect(),
         tls: TlsFlags {
             cert: file("tls-cert"),
             key: file("tls-key"),

@@ -48,6 +48,12 @@ const ROWS: &[Row] = &[
          with several]",
     ),
     ("card", "v1|v03|hybrid", "Form of the public agent cards [default: hybrid]"),
+    (
+        "card-key",
+        "FILE[=KID]",
+        "Signs cards with this private key (PEM, PKCS#8: P-256 or Ed25519); may be repeated; its \
+         name is KID [default: its thumbprint]",
+    ),
     ("strict", "", "--strict-version, and a message without messageId is refused"),
     ("strict-version", "", "A 1.0 method without the A2A-Version header is refused"),
     ("no-streaming", "", "Streaming operations are refused"),

@@ -3,6 +3,7 @@
 mod agents;
 mod args;
 mod banner;
+mod card_keys;
 mod flags;
 mod places;
 mod values;
@@ -40,7 +41,9 @@ pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
 /// Makes a server of what was said, and what it says when it is ready.
 fn server(serve: Serve) -> Result<(Server, Banner), UsageError> {
     let shows_memory = serve.shows_memory;
-    let Serve { mut setup, listen, agents, workers, anonymous, streaming, tls, .. } = serve;
+    let Serve { mut setup, listen, agents, workers, anonymous, streaming, tls, card_keys, .. } =
+        serve;
+    card_keys::sign(&mut setup, &card_keys)?;
     setup.agents = agents::load(&agents)?;
     for (profile, _) in &mut setup.agents {
         profile.streaming &= streaming;

@@ -1,5 +1,7 @@
 //! The values of flags: text in, a checked value or one line of what is wrong with it out.
 
+use std::path::PathBuf;
+
 use peregrine::{
     engine::{Binding, CardForm, Interface, Mount, Tenants, is_host, is_origin},
     limits::{LimitError, Limits, Unit},
@@ -51,6 +53,14 @@ pub fn allow_host(text: String) -> Result<String, UsageError> {
         return Ok(text);
     }
     Err(UsageError(format!("--allow-host {text:?} is no name or address without a port, nor *")))
+}
+
+/// `FILE[=KID]`; the name is behind the last `=`.
+pub fn card_key(text: &str) -> (PathBuf, Option<String>) {
+    match text.rsplit_once('=') {
+        Some((file, kid)) if !file.is_empty() => (file.into(), Some(kid.to_owned())),
+        Some(_) | None => (text.into(), None),
+    }
 }
 
 /// A number of threads.

@@ -30,5 +30,6 @@ pub use security::{
 };
 pub(in crate::client) use signature::check_signed;
 pub use signature::{
-    CardKeys, KeyError, SignatureError, SignatureOutcome, SignedForm, WhyUnverifiable, verify,
+    CardKeys, KeyError, SIGNING_KEYS_MAX, SignatureError, SignatureOutcome, SignedForm,
+    SigningKeyError, SigningKeys, WhyUnverifiable, verify,
 };

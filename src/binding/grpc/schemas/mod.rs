@@ -14,8 +14,11 @@ pub mod v03;
 #[allow(dead_code, missing_docs)]
 pub mod v1;
 
+#[cfg(any(feature = "client", feature = "internals"))]
 pub use from_proto::push_json;
-pub use to_proto::{NoField, push_message};
+#[cfg(any(feature = "client", feature = "internals"))]
+pub use to_proto::NoField;
+pub use to_proto::push_message;
 
 /// The fields of a message.
 #[derive(Debug)]

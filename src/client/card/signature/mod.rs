@@ -1,5 +1,5 @@
-//! Verifies the signatures of a card (A2A 1.0 §8.4, RFC 7515, RFC 8785) with keys that the caller
-//! has.
+//! Signs cards, and verifies the signatures of a card (A2A 1.0 §8.4, RFC 7515, RFC 8785) with keys
+//! that the caller has.
 //!
 //! Law: a key comes from the caller and from nowhere else: `jku` is never followed, and a key in a
 //! signature's header means nothing. The key says which algorithms fit, not the signature; `none`
@@ -8,6 +8,7 @@
 
 mod form;
 mod key;
+mod signing;
 
 use std::fmt;
 
@@ -19,6 +20,7 @@ use super::{AgentCard, CardSignature};
 
 pub use form::SignedForm;
 pub use key::{CardKeys, KeyError};
+pub use signing::{SIGNING_KEYS_MAX, SigningKeyError, SigningKeys};
 
 /// What came of the verification.
 #[derive(Clone, Debug, PartialEq, Eq)]

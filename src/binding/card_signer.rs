@@ -1,0 +1,97 @@
+//! Who signs cards, and which cards are signed (A2A 1.0 §8.4).
+//!
+//! Law: what is signed names hosts that the operator has named, and no others, so that nobody has a
+//! card signed that leads elsewhere. A card is signed once, for all workers, and again when it is
+//! another.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::binding::{ServerConfig, origin::Origin};
+
+/// Signs cards: with several keys at once while one takes the place of another.
+///
+/// It is asked on the threads that serve, once for each card.
+pub trait CardSigner: Send + Sync {
+    /// Signatures of this card, which is JSON without `signatures` in one of the forms that cards
+    /// have; empty: it goes out unsigned.
+    fn sign(&self, card: &[u8]) -> Vec<DetachedSignature>;
+
+    /// The public keys, as a JWK set (RFC 7517 §5), which stays the same.
+    fn jwks(&self) -> &[u8];
+}
+
+/// A signature whose payload stands elsewhere (detached content of RFC 7515), as cards have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetachedSignature {
+    /// The header that is signed, in base64url.
+    pub protected: String,
+    /// The signature, in base64url.
+    pub signature: String,
+}
+
+impl DetachedSignature {
+    /// The header and the signature.
+    pub(super) fn pair(&self) -> (&str, &str) {
+        (&self.protected, &self.signature)
+    }
+}
+
+/// Signed cards that are kept; the one that was signed first leaves first. An agent has one for
+/// each form and each name of the server.
+const SIGNED_CARDS_KEPT: usize = 256;
+
+/// The signatures of the cards that were signed lately.
+#[derive(Default)]
+pub struct SignedCards(Mutex<VecDeque<SignedCard>>);
+
+/// A card as it was signed, and its signatures.
+type SignedCard = (Box<[u8]>, Arc<[DetachedSignature]>);
+
+impl SignedCards {
+    fn of(&self, signer: &dyn CardSigner, card: &[u8]) -> Arc<[DetachedSignature]> {
+        // Others wait: each signature of ES256 is another, and a card is to have one.
+        let mut signed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, signatures)) = signed.iter().find(|(known, _)| **known == *card) {
+            return Arc::clone(signatures);
+        }
+        if signed.len() == SIGNED_CARDS_KEPT {
+            signed.pop_front();
+        }
+        let signatures: Arc<[DetachedSignature]> = signer.sign(card).into();
+        signed.push_back((card.into(), Arc::clone(&signatures)));
+        signatures
+    }
+}
+
+/// The signatures of a card that names this origin; empty: it goes out unsigned.
+pub fn signatures(
+    config: &ServerConfig,
+    origin: &Origin<'_>,
+    card: &[u8],
+) -> Arc<[DetachedSignature]> {
+    match &config.card_signer {
+        Some(signer) if is_named(config, origin) => config.signed_cards.of(&**signer, card),
+        Some(_) | None => Arc::default(),
+    }
+}
+
+/// Whether the operator has named where this origin leads: what a client says beyond that, a port
+/// or a path that a proxy is said to have taken off, is nothing to put a name to.
+fn is_named(config: &ServerConfig, origin: &Origin<'_>) -> bool {
+    match (&config.public_url, origin.host) {
+        (Some(_), _) => true,
+        (None, Some(host)) => {
+            origin.prefix.is_empty() && config.hosts.name(host, port_of(&config.base_url))
+        }
+        (None, None) => false,
+    }
+}
+
+/// The port that ends a URL without a path.
+fn port_of(url: &str) -> Option<&str> {
+    let (_, port) = url.rsplit_once(':')?;
+    (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())).then_some(port)
+}
