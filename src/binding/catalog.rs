@@ -25,7 +25,7 @@ pub enum Catalog {
     /// The agents, each with its card and its endpoint.
     Agents,
     /// The linkset of RFC 9727.
-    ApiCatalog,
+    Linkset,
     /// The keys that cards are signed with (RFC 7517 §5).
     Keys,
 }
@@ -80,7 +80,7 @@ struct ListedAgent {
 pub fn at(config: &ServerConfig, path: &str) -> Option<Catalog> {
     match path {
         AGENTS => Some(Catalog::Agents),
-        API_CATALOG => Some(Catalog::ApiCatalog),
+        API_CATALOG => Some(Catalog::Linkset),
         KEYS if config.card_signer.is_some() => Some(Catalog::Keys),
         _ => None,
     }
@@ -102,11 +102,11 @@ pub fn answer(cx: &mut CallContext<'_>, head: &Head<'_>, catalog: Catalog) {
         cx.config.catalog_times.of(&listed, cx.config.started_s, cx.now.unix_ms / 1000);
     let here = format!("{}{API_CATALOG}", origin.url(cx.config));
     let (media, body) = match catalog {
-        Catalog::ApiCatalog => (LINKSET, linkset(cx, &origin, &listed, &here)),
+        Catalog::Linkset => (LINKSET, linkset(cx, &origin, &listed, &here)),
         Catalog::Agents | Catalog::Keys => (media::JSON, agents(cx, &origin, &listed)),
     };
     let mut validators = cards::Validators::new(cx.config, card::etag(&body), modified_s);
-    if catalog == Catalog::ApiCatalog {
+    if catalog == Catalog::Linkset {
         // RFC 9727 §2: whoever asks by HEAD hears where the catalog is.
         validators.fields.push("Link", &format!("<{here}>; rel=\"api-catalog\""));
     }

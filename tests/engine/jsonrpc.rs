@@ -292,7 +292,7 @@ fn paths_are_taken_with_and_without_a_slash_at_the_end_and_in_absolute_form() {
         assert_eq!(lab.ask(&post(path, &[], &body)).result()["totalSize"], 0, "{path}");
     }
     assert_eq!(lab.ask(&post("http://a.example/", &[], &body)).result()["totalSize"], 0);
-    for path in ["/x", "/agents", "/agents/", "/agents/nobody", "/agents/echo/x", "/tenants/"] {
+    for path in ["/x", "/agent", "/agents/", "/agents/nobody", "/agents/echo/x", "/tenants/"] {
         let reply = lab.ask(&post(path, &[], &body));
         assert_eq!((reply.status, reply.closes(), reply.code()), (404, false, -32600), "{path}");
         assert_eq!(reply.json()["id"], Value::Null);
