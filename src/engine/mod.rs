@@ -27,7 +27,7 @@ pub use crate::{
     dialect::{FirstCall, card::CardForm, first_call},
     http::{FieldLines, RequestParts},
     json::Source,
-    op::{AgentError, Agents},
+    op::{AgentChange, AgentError, Agents},
     service::Start,
     store::node_of,
 };

@@ -5,6 +5,7 @@
 //! workers write. A program is dropped when no worker's list and no turn has it any more.
 
 use std::{
+    collections::HashSet,
     ops::Deref,
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard,
@@ -17,7 +18,7 @@ use crossbeam_utils::CachePadded;
 use crate::{
     agent::{Agent, Turn},
     model::{Profile, is_agent_name},
-    op::{AgentError, names::Names},
+    op::{AgentChange, AgentError, names::Names},
     service::AgentIndex,
 };
 
@@ -206,89 +207,78 @@ impl AllAgents {
         drop(fresh);
     }
 
-    /// Adds an agent, or one again that was removed.
+    /// Makes all of these changes, each about another agent, or none of them; says whom they are
+    /// about.
     ///
     /// # Errors
     /// [`AgentError`]; nothing has changed then.
-    pub fn add(&self, profile: Profile, agent: Arc<dyn Agent>) -> Result<AgentIndex, AgentError> {
-        if !is_agent_name(&profile.name) {
-            return Err(AgentError::Name(profile.name));
-        }
-        check_fields(&profile)?;
-        // One that is refused is dropped without any lock.
-        let _dropped_last = Arc::clone(&agent);
-        self.change(|listed| {
-            let Some(index) = self.names.find_ever(&profile.name) else {
-                let index = self.names.add(&profile.name).ok_or(AgentError::TooMany)?;
-                listed.push(Arc::new(RegisteredAgent::new(profile, agent, 0)));
-                return Ok((index, None));
-            };
-            let before = &mut listed[usize::from(index.0)];
-            if !before.is_removed {
-                return Err(AgentError::Taken(profile.name));
-            }
-            self.names.set_gone(index, false);
-            let next = RegisteredAgent::new(profile, agent, before.incarnation.wrapping_add(1));
-            Ok((index, Some(std::mem::replace(before, Arc::new(next)))))
-        })
-    }
-
-    /// Lets another program answer for the agent with the profile's name.
-    ///
-    /// # Errors
-    /// [`AgentError::Field`], [`AgentError::Unknown`].
-    pub fn replace(
-        &self,
-        profile: Profile,
-        agent: Arc<dyn Agent>,
-    ) -> Result<AgentIndex, AgentError> {
-        check_fields(&profile)?;
-        let (name, _dropped_last) = (profile.name.clone(), Arc::clone(&agent));
-        self.change_one(&name, |_, before| {
-            Ok(RegisteredAgent::new(profile, agent, before.incarnation.wrapping_add(1)))
-        })
-    }
-
-    /// Lets nobody answer for an agent any more.
-    ///
-    /// # Errors
-    /// [`AgentError::Unknown`], [`AgentError::Default`].
-    pub fn remove(&self, name: &str) -> Result<AgentIndex, AgentError> {
-        self.change_one(name, |index, before| match index {
-            AgentIndex(0) => Err(AgentError::Default(name.to_owned())),
-            AgentIndex(_) => Ok(before.removed()),
-        })
-    }
-
-    fn change_one(
-        &self,
-        name: &str,
-        next: impl FnOnce(AgentIndex, &RegisteredAgent) -> Result<RegisteredAgent, AgentError>,
-    ) -> Result<AgentIndex, AgentError> {
-        self.change(|listed| {
-            let unknown = || AgentError::Unknown(name.to_owned());
-            let index = self.names.find_ever(name).ok_or_else(unknown)?;
-            let before = &mut listed[usize::from(index.0)];
-            if before.is_removed {
-                return Err(unknown());
-            }
-            let next = Arc::new(next(index, before)?);
-            Ok((index, Some(std::mem::replace(before, next))))
-        })
-    }
-
-    /// Changes the agents, and lets every worker know that is at work in none of them; what was
-    /// replaced is dropped last.
-    fn change(
-        &self,
-        change: impl FnOnce(&mut Vec<Arc<RegisteredAgent>>) -> Result<Changed, AgentError>,
-    ) -> Result<AgentIndex, AgentError> {
+    pub fn change(&self, changes: Vec<AgentChange>) -> Result<Vec<AgentIndex>, AgentError> {
+        // What is refused is dropped behind the lock, as what is replaced is.
+        let mut replaced = Vec::new();
         let mut listed = self.listed.write().unwrap_or_else(PoisonError::into_inner);
-        let (index, _replaced) = change(&mut listed)?;
+        self.check(&listed, &changes)?;
+        let indexes = changes.into_iter().map(|change| {
+            let index = self.names.find_ever(change.name());
+            let index = index.or_else(|| self.names.add(change.name()));
+            let index = index.ok_or(AgentError::TooMany)?;
+            let before = listed.get(usize::from(index.0));
+            let incarnation = before.map_or(0, |before| before.incarnation.wrapping_add(1));
+            let next = match (change, before) {
+                (AgentChange::Add(profile, agent) | AgentChange::Replace(profile, agent), _) => {
+                    RegisteredAgent::new(profile, agent, incarnation)
+                }
+                (AgentChange::Describe(profile), Some(before)) => {
+                    RegisteredAgent::new(profile, Arc::clone(&before.agent), before.incarnation)
+                }
+                (AgentChange::Remove(_), Some(before)) => before.removed(),
+                (AgentChange::Describe(_) | AgentChange::Remove(_), None) => return Ok(index),
+            };
+            self.names.set_gone(index, false);
+            match listed.get_mut(usize::from(index.0)) {
+                Some(before) => replaced.push(std::mem::replace(before, Arc::new(next))),
+                None => listed.push(Arc::new(next)),
+            }
+            Ok(index)
+        });
+        let indexes = indexes.collect();
         self.changes.fetch_add(1, Ordering::Release);
         drop(listed);
         (0..self.workers.len()).for_each(|worker| self.refresh(worker));
-        Ok(index)
+        drop(replaced);
+        indexes
+    }
+
+    /// Says why these changes cannot be made.
+    fn check(
+        &self,
+        listed: &[Arc<RegisteredAgent>],
+        changes: &[AgentChange],
+    ) -> Result<(), AgentError> {
+        let (mut names, mut fresh) = (HashSet::new(), 0);
+        for change in changes {
+            let name = change.name();
+            if let Some(profile) = change.profile() {
+                check_fields(profile)?;
+            }
+            let index = self.names.find_ever(name);
+            let present = index.filter(|index| !listed[usize::from(index.0)].is_removed);
+            let is_again = !names.insert(name);
+            let own = || name.to_owned();
+            match (change, present) {
+                (AgentChange::Add(..), _) if !is_agent_name(name) => {
+                    return Err(AgentError::Name(own()));
+                }
+                (AgentChange::Add(..), Some(_)) => return Err(AgentError::Taken(own())),
+                (_, _) if is_again => return Err(AgentError::Taken(own())),
+                (AgentChange::Add(..), None) => fresh += usize::from(index.is_none()),
+                (AgentChange::Remove(_), Some(AgentIndex(0))) => {
+                    return Err(AgentError::Default(own()));
+                }
+                (_, None) => return Err(AgentError::Unknown(own())),
+                (_, Some(_)) => {}
+            }
+        }
+        if fresh > self.names.left() { Err(AgentError::TooMany) } else { Ok(()) }
     }
 
     /// Names that lead to agents which were removed, and which still have tasks as far as is known.
@@ -314,9 +304,6 @@ impl AllAgents {
         present.map(|one| one.profile.name.clone()).collect()
     }
 }
-
-/// Which agent has changed, and what is not needed any more.
-type Changed = (AgentIndex, Option<Arc<RegisteredAgent>>);
 
 fn check_fields(profile: &Profile) -> Result<(), AgentError> {
     if let Some(name) = profile.wrong_security(None) {

@@ -26,6 +26,41 @@ use crate::{
 #[derive(Clone)]
 pub struct Agents(pub(super) Arc<Core>);
 
+/// A change of one agent, which its profile or a name says.
+pub enum AgentChange {
+    /// As [`Agents::add`] has it.
+    Add(Profile, Arc<dyn Agent>),
+    /// As [`Agents::replace`] has it.
+    Replace(Profile, Arc<dyn Agent>),
+    /// The card shows this profile from now on. The same program answers, and goes on with its
+    /// tasks.
+    Describe(Profile),
+    /// As [`Agents::remove`] has it.
+    Remove(String),
+}
+
+impl AgentChange {
+    /// The agent that it is about.
+    pub fn name(&self) -> &str {
+        match self {
+            AgentChange::Add(profile, _)
+            | AgentChange::Replace(profile, _)
+            | AgentChange::Describe(profile) => &profile.name,
+            AgentChange::Remove(name) => name,
+        }
+    }
+
+    /// What its card says from then on.
+    pub(super) fn profile(&self) -> Option<&Profile> {
+        match self {
+            AgentChange::Add(profile, _)
+            | AgentChange::Replace(profile, _)
+            | AgentChange::Describe(profile) => Some(profile),
+            AgentChange::Remove(_) => None,
+        }
+    }
+}
+
 /// Why an agent could not be added, replaced or removed; nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentError {
@@ -97,17 +132,7 @@ impl Agents {
     /// [`AgentError::Name`], [`AgentError::Field`], [`AgentError::Taken`],
     /// [`AgentError::Tenant`], [`AgentError::TooMany`].
     pub fn add(&self, profile: Profile, agent: Arc<dyn Agent>) -> Result<AgentIndex, AgentError> {
-        let name = profile.name.clone();
-        // From here on no call makes it a tenant's, also one that was decoded before.
-        if !self.0.claim_name(&name) {
-            let (tasks, unfinished) = self.0.tasks_of_tenant(&name);
-            return Err(AgentError::Tenant { name, tasks, unfinished });
-        }
-        let added = self.0.agents.add(profile, agent);
-        if added.is_err() && !self.0.agents.had(&name) {
-            self.0.unclaim_name(&name);
-        }
-        added
+        self.change_one(AgentChange::Add(profile, agent))
     }
 
     /// Lets another program answer for the agent that has the profile's name, and its card show
@@ -120,9 +145,7 @@ impl Agents {
         profile: Profile,
         agent: Arc<dyn Agent>,
     ) -> Result<AgentIndex, AgentError> {
-        let index = self.0.agents.replace(profile, agent)?;
-        self.0.hand_over_all(index);
-        Ok(index)
+        self.change_one(AgentChange::Replace(profile, agent))
     }
 
     /// Removes an agent. Its card is gone at once. Its place refuses messages with
@@ -132,9 +155,47 @@ impl Agents {
     /// # Errors
     /// [`AgentError::Unknown`], [`AgentError::Default`].
     pub fn remove(&self, name: &str) -> Result<(), AgentError> {
-        let index = self.0.agents.remove(name)?;
-        self.0.hand_over_all(index);
-        Ok(())
+        self.change_one(AgentChange::Remove(name.to_owned())).map(drop)
+    }
+
+    /// Makes all of these changes at once, each about another agent, or none of them.
+    ///
+    /// # Errors
+    /// Every [`AgentError`], for the first change that cannot be made; [`AgentError::Taken`] also
+    /// where two are about one agent. Nothing has changed then.
+    pub fn change(&self, changes: Vec<AgentChange>) -> Result<(), AgentError> {
+        self.change_all(changes).map(drop)
+    }
+
+    fn change_one(&self, change: AgentChange) -> Result<AgentIndex, AgentError> {
+        let indexes = self.change_all(vec![change])?;
+        // There is one for each change.
+        indexes.first().copied().ok_or(AgentError::TooMany)
+    }
+
+    fn change_all(&self, changes: Vec<AgentChange>) -> Result<Vec<AgentIndex>, AgentError> {
+        let added = changes.iter().filter(|change| matches!(change, AgentChange::Add(..)));
+        let added: Vec<String> = added.map(|change| change.name().to_owned()).collect();
+        let unclaim = |names: &[String]| {
+            let never = names.iter().filter(|name| !self.0.agents.had(name));
+            never.for_each(|name| self.0.unclaim_name(name));
+        };
+        for (at, name) in added.iter().enumerate() {
+            // From here on no call makes it a tenant's, also one that was decoded before.
+            if !self.0.claim_name(name) {
+                unclaim(&added[..at]);
+                let ((tasks, unfinished), name) = (self.0.tasks_of_tenant(name), name.clone());
+                return Err(AgentError::Tenant { name, tasks, unfinished });
+            }
+        }
+        let is_other = |change: &AgentChange| {
+            matches!(change, AgentChange::Replace(..) | AgentChange::Remove(_))
+        };
+        let is_handed_over: Vec<bool> = changes.iter().map(is_other).collect();
+        let indexes = self.0.agents.change(changes).inspect_err(|_| unclaim(&added))?;
+        let with_others = indexes.iter().zip(is_handed_over).filter(|(_, is_other)| *is_other);
+        with_others.for_each(|(index, _)| self.0.hand_over_all(*index));
+        Ok(indexes)
     }
 
     /// Ends a tenant, so that an agent can have its name: its unfinished tasks fail, and no others

@@ -47,7 +47,7 @@ use agents::{AllAgents, CurrentAgent};
 use timer::AllTimers;
 use undecided::UndecidedCancels;
 
-pub use change::{AgentError, Agents};
+pub use change::{AgentChange, AgentError, Agents};
 
 /// Agents, their tasks, and when they want to be called again.
 pub struct Core {

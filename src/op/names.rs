@@ -68,6 +68,11 @@ impl Names {
         Some(index)
     }
 
+    /// How many names more there may be.
+    pub fn left(&self) -> usize {
+        self.gone.len() - usize::from(self.count.load(Ordering::Relaxed))
+    }
+
     /// True when nothing is left of an agent but its name.
     pub fn is_gone(&self, index: AgentIndex) -> bool {
         self.gone.get(usize::from(index.0)).is_some_and(|gone| gone.load(Ordering::Relaxed))
@@ -99,6 +104,7 @@ mod tests {
                 }
             }
             assert_eq!((names.add("more"), names.find("more")), (None, None));
+            assert_eq!(names.left(), 0);
             names.set_gone(AgentIndex(0), true);
             assert_eq!(
                 (names.find("agent-0"), names.find_ever("agent-0")),

@@ -16,7 +16,7 @@ use std::{
 
 use peregrine::{
     agent::{Adopted, Agent, Closed, Deferred, Job, NotKept, Profile, Turn},
-    engine::{AgentError, Agents, Setup},
+    engine::{AgentChange, AgentError, Agents, Setup},
     fault::FaultKind,
     limits::Limits,
     model::{ArtifactBuf, MessageBuf, PartsBuf, TaskState},
@@ -102,6 +102,7 @@ fn status(lab: &mut Lab, id: &Value) -> (String, String) {
     (state, if message.is_null() { String::new() } else { text_of(message).to_owned() })
 }
 
+const WORKING: &str = "TASK_STATE_WORKING";
 const FAILED: &str = "TASK_STATE_FAILED";
 const REPLACED: &str = "the agent was replaced, and the new one does not go on with this task";
 const REMOVED: &str = "the agent was removed before the task was done";
@@ -172,6 +173,71 @@ fn what_cannot_be_changed_is_refused_and_says_why() {
     assert_eq!(agents.remove("one"), Err(AgentError::Unknown("one".into())));
     assert_eq!(replace("one"), Err(AgentError::Unknown("one".into())));
     lab.assert_lives();
+}
+
+#[test]
+fn several_changes_are_made_at_once() {
+    let (mut lab, agents) = lab();
+    let named = |name: &'static str| Arc::new(Named(name)) as Arc<dyn Agent>;
+    agents.add(profile("two", ""), named("second")).unwrap();
+    let changes = vec![
+        AgentChange::Remove("two".into()),
+        AgentChange::Replace(profile("one", "Another."), named("another")),
+        AgentChange::Add(profile("three", ""), named("third")),
+    ];
+    assert_eq!(agents.change(changes), Ok(()));
+    assert_eq!(agents.names(), ["echo", "one", "three"]);
+    assert_eq!(
+        (said(&mut lab, "one"), said(&mut lab, "three")),
+        ("another".into(), "third".into())
+    );
+}
+
+#[test]
+fn of_several_changes_all_are_made_or_none() {
+    let (mut lab, agents) = lab_limited(Limits { agents_max: 3, ..Limits::default() });
+    let named = || Arc::new(Named("x")) as Arc<dyn Agent>;
+    // This name is a tenant's.
+    let params = json!({ "tenant": "acme", "message": Gen::V1.params(say("hi"))["message"] });
+    agents.remove("one").unwrap();
+    let made = lab.ask(&post("/", &[], &rpc("SendMessage", &params))).json();
+    assert!(made["result"]["task"].is_object(), "{made}");
+    agents.add(profile("one", "First."), Arc::new(Named("first"))).unwrap();
+    let add = |name: &str| AgentChange::Add(profile(name, ""), named());
+    let field = Profile { fields: vec!["te".to_owned()], ..profile("two", "") };
+    let tenant = AgentError::Tenant { name: "acme".to_owned(), tasks: 1, unfinished: 0 };
+    for (change, error) in [
+        (add("a/b"), AgentError::Name("a/b".into())),
+        (add("echo"), AgentError::Taken("echo".into())),
+        (AgentChange::Add(field, named()), AgentError::Field("te".into())),
+        (AgentChange::Remove("echo".into()), AgentError::Default("echo".into())),
+        (AgentChange::Remove("none".into()), AgentError::Unknown("none".into())),
+        (AgentChange::Describe(profile("none", "")), AgentError::Unknown("none".into())),
+        (AgentChange::Describe(profile("one", "")), AgentError::Taken("one".into())),
+        (add("four"), AgentError::TooMany),
+        (add("acme"), tenant),
+    ] {
+        let before = [add("two"), AgentChange::Replace(profile("one", "Second."), named())];
+        let refused = agents.change(before.into_iter().chain([change]).collect());
+        assert_eq!(refused, Err(error));
+        assert_eq!(agents.names(), ["echo", "one"]);
+        assert_eq!(said(&mut lab, "one"), "first");
+        assert_eq!(lab.ask(&get(CARD)).json()["description"], "First.");
+    }
+    // What was refused has taken no name.
+    assert_eq!(agents.change(vec![add("three")]), Ok(()));
+}
+
+#[test]
+fn a_card_that_changes_leaves_the_tasks_to_the_program() {
+    let (mut lab, agents) = lab();
+    let id = send(&mut lab, "one", "later")["task"]["id"].take();
+    let describe = AgentChange::Describe(profile("one", "Another."));
+    assert_eq!(agents.change(vec![describe]), Ok(()));
+    assert_eq!(lab.ask(&get(CARD)).json()["description"], "Another.");
+    assert_eq!((said(&mut lab, "one"), status(&mut lab, &id).0), ("first".into(), WORKING.into()));
+    lab.pass(5_000);
+    assert_eq!(status(&mut lab, &id), ("TASK_STATE_COMPLETED".into(), "resumed".into()));
 }
 
 #[test]
