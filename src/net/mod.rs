@@ -29,6 +29,7 @@ mod local_addr;
 mod output_buffer;
 mod owned_turn;
 mod pool;
+mod reload;
 mod report;
 mod running;
 mod server;
@@ -55,8 +56,9 @@ pub use error::ServerError;
 #[cfg(feature = "auth")]
 pub use key_fetch::KeyFetcher;
 pub use owned_turn::OwnedTurn;
+pub use reload::{Controls, LIVE_LIMITS, Reload};
 pub use running::Running;
 pub use server::{LISTEN_DEFAULT, Server, start, workers_default};
 pub use slow_turn::SlowTurn;
 #[cfg(feature = "tls")]
-pub use tls::Tls;
+pub use tls::{Tls, UsableTls};

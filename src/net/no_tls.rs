@@ -5,6 +5,7 @@ use tokio::net::TcpStream;
 use super::{error::ServerError, worker_state::ConnectionPermit};
 
 /// No files.
+#[derive(Clone)]
 pub(super) enum Tls {}
 
 impl Tls {

@@ -29,7 +29,7 @@ pub(super) fn slow_turn(slow: &SlowTurn) {
 pub(super) fn draining(server: &ServerState) {
     let engine = &server.engine;
     let open = server.open.load(Ordering::Relaxed);
-    let (tasks, seconds) = (engine.unfinished_tasks(), seconds(engine.limits().drain_ms));
+    let (tasks, seconds) = (engine.unfinished_tasks(), seconds(server.live.drain_ms()));
     say(&format_args!(
         "draining, for {seconds} at most: {}, {}; {}",
         list(&engine.waiting()),
@@ -41,7 +41,7 @@ pub(super) fn draining(server: &ServerState) {
 /// Says what a drain that is over has cut, and what is lost with the process.
 pub(super) fn drained(server: &ServerState) {
     let cut = server.cut.get().copied().unwrap_or_default();
-    let seconds = seconds(server.engine.limits().drain_ms);
+    let seconds = seconds(server.live.drain_ms());
     let lost = count(server.engine.unfinished_tasks(), "unfinished task");
     if cut == Waiting::default() {
         say(&format_args!("drained; {lost} in memory"));

@@ -14,6 +14,7 @@ use crate::engine::{Engine, Waiting};
 use crate::permits::Permits;
 
 use super::{
+    reload::{LiveLimits, ReloadRequests},
     share::AllBuffers,
     slow_turn::{SlowTurnListener, SlowTurns},
     tls::Current,
@@ -47,6 +48,10 @@ pub(super) struct ServerState {
     pub(super) tls: Option<Current>,
     /// What was still running when `drain_ms` were over.
     pub(super) cut: OnceLock<Waiting>,
+    /// The limits that can change.
+    pub(super) live: LiveLimits,
+    /// Has everything read again that the server was made of.
+    pub(super) asking: OnceLock<ReloadRequests>,
     /// Who is told of agents that hold up their workers.
     pub(super) slow_turns: SlowTurns,
     /// Who fetches the keys of issuers; it ends with the last worker.
@@ -71,6 +76,7 @@ impl ServerState {
         #[cfg(feature = "grpc")]
         let http2 = Permits::new(engine.limits().http2_connections_max, workers);
         let buffers = AllBuffers::new(engine.limits(), engine.held_bytes());
+        let live = LiveLimits::new(engine.limits());
         ServerState {
             engine,
             epoch: Instant::now(),
@@ -80,6 +86,8 @@ impl ServerState {
             buffers,
             tls,
             cut: OnceLock::new(),
+            live,
+            asking: OnceLock::new(),
             slow_turns: SlowTurns::new(slow_turns),
             #[cfg(feature = "auth")]
             key_fetcher: Mutex::default(),

@@ -1,5 +1,6 @@
-//! SIGTERM and SIGINT: the first drains the server, the second ends the process. SIGHUP has a
-//! server with TLS read its files again; one without has nothing to read, and says so.
+//! SIGTERM and SIGINT: the first drains the server, the second ends the process. SIGHUP has whoever
+//! was given to [`Server::reload`](super::Server::reload) read everything again; without, it has a
+//! server with TLS read its files again, and one without that has nothing to read, and says so.
 //!
 //! Files are read on a thread of their own: a file system that hangs holds up that thread and
 //! nothing else, not even the end of the process. One reading runs at a time, and signals that come
@@ -69,6 +70,9 @@ impl Signals {
 /// Has new files read for new connections. Whoever sent the signal is not there to be told of a
 /// failure, so it is said where the operator looks.
 fn reload(server: &Arc<ServerState>, asked: &Arc<AtomicUsize>) {
+    if let Some(asking) = server.asking.get() {
+        return asking.ask();
+    }
     if server.tls.is_none() {
         return say(&"SIGHUP: there is nothing to read again, for there is no TLS");
     }

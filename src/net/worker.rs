@@ -175,7 +175,7 @@ impl Drain {
         let cut_ms = *self.cut_ms.get_or_insert_with(|| {
             self.accepting.drain(..).for_each(|task| task.abort());
             local.wheel.borrow().wake_all();
-            now.mono_ms + local.bounds.drain_ms
+            now.mono_ms.saturating_add(local.server.live.drain_ms())
         });
         if now.mono_ms < cut_ms {
             return (local.open.get() > 0).then_some(cut_ms);

@@ -33,8 +33,6 @@ pub(super) struct DriverLimits {
     pub(super) write_progress_bytes_min: usize,
     /// See [`Limits`].
     pub(super) linger_ms: u64,
-    /// See [`Limits`].
-    pub(super) drain_ms: u64,
     /// This worker's part of [`Limits::reuse_bytes_max`] for each kind of buffer: of input, of
     /// output, and the one that is written to.
     pub(super) reuse_bytes_max: usize,
@@ -98,7 +96,6 @@ impl WorkerState {
             write_stall_ms: limits.write_stall_ms,
             write_progress_bytes_min: limits.write_progress_bytes_min,
             linger_ms: limits.linger_ms,
-            drain_ms: limits.drain_ms,
             reuse_bytes_max: limits.reuse_bytes_max / (3 * server.workers_at_start),
             input_bytes_max: limits.head_bytes_max + limits.body_bytes_max + READ_BYTES,
         };

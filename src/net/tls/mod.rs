@@ -63,15 +63,31 @@ impl Tls {
     /// # Errors
     /// [`ServerError::Tls`].
     pub(super) fn load(self) -> Result<Current, ServerError> {
-        let config = RwLock::new(Arc::new(files::load(&self)?));
-        Ok(Current { files: self, config, failed: AtomicU64::new(0) })
+        let usable = RwLock::new(UsableTls::read(self)?);
+        Ok(Current { usable, failed: AtomicU64::new(0) })
+    }
+}
+
+/// Files that were read, and fit each other.
+pub struct UsableTls {
+    files: Tls,
+    config: Arc<ServerConfig>,
+}
+
+impl UsableTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`ServerError::Tls`].
+    pub(super) fn read(files: Tls) -> Result<UsableTls, ServerError> {
+        let config = Arc::new(files::load(&files)?);
+        Ok(UsableTls { files, config })
     }
 }
 
 /// What new connections are accepted with.
 pub(super) struct Current {
-    files: Tls,
-    config: RwLock<Arc<ServerConfig>>,
+    usable: RwLock<UsableTls>,
     failed: AtomicU64,
 }
 
@@ -81,14 +97,26 @@ impl Current {
     /// # Errors
     /// [`ServerError::Tls`]; everything stays as it was.
     pub(super) fn reload(&self) -> Result<(), ServerError> {
-        let fresh = Arc::new(files::load(&self.files)?);
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        let files = self.usable.read().unwrap_or_else(PoisonError::into_inner).files.clone();
+        self.replace(UsableTls::read(files)?);
         Ok(())
+    }
+
+    /// Whether clients may show no certificate.
+    pub(super) fn are_clients_free(&self) -> bool {
+        self.usable.read().unwrap_or_else(PoisonError::into_inner).files.are_clients_free
+    }
+
+    /// Takes these for the connections that come from now on.
+    pub(super) fn replace(&self, usable: UsableTls) {
+        *self.usable.write().unwrap_or_else(PoisonError::into_inner) = usable;
     }
 
     /// Serves a connection that was just accepted on this side.
     pub(super) fn serve(&self, stream: TcpStream, permit: ConnectionPermit, local_addr: u8) {
-        let config = Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner));
+        let usable = self.usable.read().unwrap_or_else(PoisonError::into_inner);
+        let config = Arc::clone(&usable.config);
+        drop(usable);
         tokio::task::spawn_local(session::serve(stream, config, permit, local_addr));
     }
 

@@ -51,7 +51,7 @@ pub(super) async fn serve(
         session.set_buffer_limit(Some(AHEAD_BYTES));
     };
     let accept = Box::new(TlsAcceptor::from(config).accept_with(stream, limit));
-    let timeout_ms = permit.server.engine.limits().tls_handshake_timeout_ms;
+    let timeout_ms = permit.server.live.tls_handshake_timeout_ms();
     let due_ms = permit.clock.now().mono_ms.saturating_add(timeout_ms);
     let handshake = Handshake { accept, local: &permit, slot: None, due_ms };
     match handshake.await {

@@ -1,0 +1,126 @@
+//! What a server does before it runs: it checks, binds and builds.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    sync::Arc,
+};
+
+use super::{LISTEN_DEFAULT, Server, start, workers_default};
+use crate::{
+    auth::CertificateCallers,
+    net::{
+        bind::{bind, resolve, take_over},
+        descriptors,
+        error::ServerError,
+        running::Running,
+        server_state::ServerState,
+        tls::Tls,
+    },
+};
+
+impl Server {
+    /// The addresses to listen on. They and those of the sockets that are there already are meant
+    /// to be reached by whoever reaches them.
+    pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>, ServerError> {
+        let default = [LISTEN_DEFAULT.to_owned()];
+        let is_told = !self.listen.is_empty() || !self.listeners.is_empty();
+        let texts = if is_told { &self.listen } else { &default[..] };
+        let knows_callers = self.setup.authenticator.is_some() || self.knows_clients();
+        let is_deliberate = self.anonymous || knows_callers;
+        let check = |addr: SocketAddr, text: &str| match is_deliberate || addr.ip().is_loopback() {
+            true => Ok(addr),
+            false => Err(ServerError::Public(text.to_owned())),
+        };
+        for socket in &self.listeners {
+            let addr = socket.local_addr().map_err(ServerError::System)?;
+            check(addr, &addr.to_string())?;
+        }
+        texts.iter().map(|text| check(resolve(text)?, text)).collect()
+    }
+
+    /// Whether every client must show a certificate.
+    pub(super) fn knows_clients(&self) -> bool {
+        self.tls.as_ref().is_some_and(Tls::knows_clients)
+    }
+
+    /// Who shows a certificate is a caller: one kind among others, or the only one.
+    pub(super) fn ask_clients(&mut self) {
+        if self.setup.authenticator.is_some() {
+            self.tls = self.tls.take().map(Tls::of_known_callers);
+        } else if self.knows_clients() && !self.anonymous {
+            self.setup.authenticator = Some(Arc::new(CertificateCallers::default()));
+        }
+    }
+
+    /// Says what [`Server::start`] would refuse before it asks anything of the system but files.
+    ///
+    /// # Errors
+    /// [`ServerError::Build`], [`ServerError::Address`], [`ServerError::Public`],
+    /// [`ServerError::Tls`].
+    pub fn check(&self) -> Result<(), ServerError> {
+        self.setup.check()?;
+        self.addresses()?;
+        self.tls.clone().map_or(Ok(()), |tls| tls.load().map(drop))
+    }
+
+    /// Checks, binds and builds; the sockets are those of each worker.
+    pub(super) fn prepare(mut self) -> Result<(Running, Vec<Vec<TcpListener>>), ServerError> {
+        self.setup.check()?;
+        let listen = self.addresses()?;
+        self.ask_clients();
+        let tls = self.tls.map(Tls::load).transpose()?;
+        let workers = self.workers.unwrap_or_else(workers_default);
+        if let Some(bytes) = self.memory {
+            let divided = self.setup.limits.for_memory(bytes, workers, tls.is_some(), &[]);
+            self.setup.limits = divided.map_err(ServerError::Memory)?;
+        }
+        let (mut addrs, mut sockets) = (Vec::new(), Vec::new());
+        sockets.resize_with(workers, Vec::new);
+        let stall_ms = self.setup.limits.write_stall_ms;
+        let bound = listen.into_iter().map(|addr| bind(addr, workers, stall_ms));
+        let mut bound = bound.collect::<Result<Vec<_>, _>>()?;
+        bound.extend(take_over(self.listeners, workers, stall_ms).map_err(ServerError::System)?);
+        for listeners in bound {
+            addrs.push(listeners.addr);
+            let dealt = listeners.sockets.into_iter().enumerate();
+            dealt.for_each(|(index, socket)| sockets[index % workers].push(socket));
+        }
+        let connections_max = &mut self.setup.limits.connections_max;
+        *connections_max = descriptors::connections(*connections_max, workers);
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let base_url = format!("{scheme}://{}", reachable(addrs[0]));
+        let mut start = start(workers)?;
+        start.base_url.clone_from(&base_url);
+        start.secret = self.secret.unwrap_or(start.secret);
+        let engine = self.setup.build(start)?;
+        let server = Arc::new(ServerState::new(engine, tls, workers, self.slow_turns));
+        Ok((Running { addrs, base_url, workers, server, threads: Vec::new() }, sockets))
+    }
+}
+
+/// The address under which this machine reaches a socket that listens on `addr`.
+fn reachable(mut addr: SocketAddr) -> SocketAddr {
+    match addr.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => addr.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => addr.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    addr
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_one_that_this_machine_reaches() {
+        for (addr, url) in [
+            ("0.0.0.0:1", "127.0.0.1:1"),
+            ("[::]:1", "[::1]:1"),
+            ("10.1.2.3:1", "10.1.2.3:1"),
+            ("[fe80::1]:1", "[fe80::1]:1"),
+        ] {
+            assert_eq!(reachable(addr.parse().unwrap()).to_string(), url);
+        }
+    }
+}
