@@ -66,6 +66,14 @@ macro_rules! limits {
                 }
             }
 
+            /// What the limit of this name bounds, and why; empty for any other name.
+            pub fn about(name: &str) -> &'static str {
+                match name {
+                    $(stringify!($name) => concat!($($doc),+).trim_ascii_start(),)+
+                    _ => "",
+                }
+            }
+
             /// `(name, value)` of every limit.
             pub fn rows(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name as u64),)+]
@@ -285,5 +293,8 @@ mod tests {
         assert_eq!(limits.set("identifier_bytes_max", "65_535"), Ok(()));
         assert_eq!(Limits::NAMES.len(), limits.rows().len());
         assert_eq!(Limits::default().check(), Ok(()));
+        assert!(Limits::NAMES.iter().all(|name| Limits::about(name).ends_with('.')));
+        assert!(Limits::about("head_bytes_max").starts_with("Bytes of a request head."));
+        assert_eq!(Limits::about("none"), "");
     }
 }

@@ -11,6 +11,7 @@ mod support;
 mod agent;
 mod cards;
 mod chat;
+mod config;
 mod conformance;
 mod credentials;
 mod fake;

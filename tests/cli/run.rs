@@ -68,7 +68,9 @@ impl User {
     pub fn command_of<S: AsRef<OsStr>>(&self, program: &str, words: &[S]) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
-            let is_ours = name.to_string_lossy().starts_with("A2ACLI_");
+            let is_ours = ["A2ACLI_", "PEREGRINE_"]
+                .iter()
+                .any(|prefix| name.to_string_lossy().starts_with(prefix));
             let is_proxy = name.to_string_lossy().to_ascii_lowercase().ends_with("_proxy");
             if is_ours || is_proxy {
                 command.env_remove(name);

@@ -24,6 +24,7 @@ macro_rules! targets {
 targets! {
     answers "../../fuzz/fuzz_targets/answers.rs"
     cards "../../fuzz/fuzz_targets/cards.rs"
+    config "../../fuzz/fuzz_targets/config.rs"
     conn "../../fuzz/fuzz_targets/conn.rs"
     dialect "../../fuzz/fuzz_targets/dialect.rs"
     grpc "../../fuzz/fuzz_targets/grpc.rs"

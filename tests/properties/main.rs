@@ -14,6 +14,7 @@ mod support;
 mod answers;
 mod cards;
 mod carriers;
+mod config;
 mod conn;
 mod corpus;
 mod dialect;

@@ -413,6 +413,42 @@ fn sighup_brings_new_files_for_new_connections() {
     assert!(fs::read_to_string(&said).unwrap().contains("new connections get the certificate"));
 }
 
+#[test]
+fn a_configuration_that_is_read_again_brings_new_files() {
+    let authority = Authority::new("reload-config");
+    let (shown, fresh) = (authority.server("server"), authority.server("fresh"));
+    let [said, file] = ["stderr", "p.toml"].map(|name| authority.folder.join(name));
+    let with_tls = |shown: &Issued| {
+        let [cert, key] = [&shown.cert_file, &shown.key_file].map(|file| file.display());
+        let text = format!("[tls]\ncert = \"{cert}\"\nkey = \"{key}\"\n");
+        fs::write(&file, text).unwrap();
+    };
+    with_tls(&shown);
+    let flags = ["--config", file.to_str().unwrap()];
+    let server = Binary::start_with(&flags, fs::File::create(&said).unwrap().into());
+    let cert_now = || {
+        let mut client = Client::connect(server.addr(), authority.nobody());
+        assert!(client.lives());
+        client.server_cert()
+    };
+    assert_eq!(cert_now(), shown.cert);
+    let text = || fs::read_to_string(&said).unwrap();
+    // Other paths, without a signal; then other files at these paths, with one.
+    with_tls(&fresh);
+    eventually("the new certificate", || cert_now() == fresh.cert);
+    replace(&fresh.cert_file, &shown.cert_file);
+    server.signal("-HUP");
+    eventually("a line on stderr", || text().contains("; nothing has changed"));
+    assert_eq!(cert_now(), fresh.cert);
+    replace(&fresh.key_file, &shown.key_file);
+    server.signal("-HUP");
+    eventually("the old certificate", || cert_now() == shown.cert);
+    // Without TLS there would have to be other sockets.
+    fs::write(&file, "").unwrap();
+    eventually("a line on stderr", || text().contains("need a restart: tls"));
+    assert_eq!(cert_now(), shown.cert);
+}
+
 /// A file that is never read to its end, as on a file system that hangs: opening a FIFO waits for
 /// its writer.
 fn hang(file: &Path) {

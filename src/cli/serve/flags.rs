@@ -1,13 +1,19 @@
 //! The flags of `serve`, one row each: its name, what its value is called (none: a switch), and
 //! what it is for.
 
-use clap::{Arg, ArgAction, Command, builder::OsStringValueParser, value_parser};
+use clap::{Arg, ArgAction, Command, ValueHint, builder::OsStringValueParser, value_parser};
 
 /// One flag: its name, what its value is called, and what it is for.
 type Row = (&'static str, &'static str, &'static str);
 
 /// The flags, as the help lists them.
 const ROWS: &[Row] = &[
+    (
+        "config",
+        "FILE",
+        "The configuration, see docs/peregrine.toml; flags go before it [default: the variable \
+         PEREGRINE_CONFIG, or none]",
+    ),
     ("listen", "ADDR", "Address and port; may be repeated [default: 127.0.0.1:3000]"),
     (
         "agent",
@@ -78,18 +84,32 @@ const ROWS: &[Row] = &[
 const AFTER: &str = "\
 SIGTERM or SIGINT ends the server when running calls have ended; a second one at once.
 SIGHUP makes it read the files of --tls-* again, for the connections that come from then on;
-without TLS there is nothing to read, which it says.";
+without TLS there is nothing to read, which it says. With --config it reads that file again, also
+when the file has changed.";
 
 /// The command, with all its flags.
 pub fn command() -> Command {
     let command = Command::new("serve")
         .about("Serves agents: one port for every generation of A2A")
         .after_help(AFTER)
-        .args(ROWS.iter().map(arg));
+        .args(ROWS.iter().map(arg))
+        .subcommand(config());
     // For the framing test suites; deliberately not in the help.
     #[cfg(feature = "test-echo")]
     let command = command.arg(arg(&("test-echo", "PATH", "")).hide(true));
     command
+}
+
+/// What can be asked of a configuration without serving it.
+fn config() -> Command {
+    Command::new("config")
+        .about("The server's configuration")
+        .subcommand_required(true)
+        .subcommand(Command::new("check").about("Say whether it is good, or what is wrong with it"))
+        .subcommand(Command::new("schema").about("Print the JSON Schema of the file"))
+        .subcommand(Command::new("show").about(
+            "Show what holds, and who said so: a flag, the environment, the file, or nobody",
+        ))
 }
 
 fn arg(row: &Row) -> Arg {
@@ -103,6 +123,10 @@ fn arg(row: &Row) -> Arg {
     match name {
         "extended-card" => arg.overrides_with("no-extended-card"),
         "no-extended-card" => arg.overrides_with("extended-card"),
+        "config" => arg
+            .global(true)
+            .value_hint(ValueHint::FilePath)
+            .value_parser(OsStringValueParser::new()),
         _ if name.starts_with("tls-") => arg.value_parser(OsStringValueParser::new()),
         _ if value.is_empty() => arg,
         _ => arg.value_parser(value_parser!(String)),

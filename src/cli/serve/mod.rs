@@ -1,55 +1,82 @@
 //! `peregrine serve`: agents on a port, until a signal ends it.
 
 mod agents;
-mod args;
 mod banner;
 mod card_keys;
+mod config;
 mod flags;
 mod places;
-mod values;
 
 use clap::ArgMatches;
 #[cfg(feature = "tls")]
 use peregrine::net::Tls;
 use peregrine::net::{Running, Server, ServerError};
 
-use super::{say, usage::UsageError, warn};
-use args::{Serve, TlsFlags};
+use super::{nearest, say, usage::UsageError, warn};
+use agents::Loaded;
 use banner::Banner;
+use config::{Config, ConfigOrigin, Reloader, Serve, Stamp, TlsFiles};
 use places::Places;
 
 pub use flags::command;
 
-/// Serves until a signal ends it.
+/// Serves until a signal ends it, or says something of the configuration.
 ///
 /// # Errors
-/// An exit code and one line: 2 where the flags contradict each other, 1 where the system refuses.
+/// An exit code and one line: 2 where the configuration contradicts itself, 1 where the system
+/// refuses.
 pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
     let wrong = |UsageError(line): UsageError| (2, line);
-    let serve = args::read(flags).map_err(wrong)?;
-    let is_extended = serve.setup.extended_card;
-    let (server, banner) = server(serve).map_err(wrong)?;
+    if let Some(("config", words)) = flags.subcommand() {
+        return config::run(flags, words).map_err(wrong);
+    }
+    let origin = ConfigOrigin::new(flags).map_err(wrong)?;
+    let stamp = Stamp::of(&origin);
+    let config = origin.read().map_err(wrong)?;
+    let agents = origin.agents(&config).map_err(wrong)?;
+    let reloader = Reloader::new(&origin, &config, &agents, stamp);
+    let made = make(&origin, config, agents).map_err(wrong)?;
+    let server = match origin.file {
+        Some(_) => made.server.reload(reloader),
+        None => made.server,
+    };
+    let is_extended = made.is_extended;
     let greet = |running: &Running| {
         if is_extended {
             warn("--extended-card: anybody is shown the extended card");
         }
-        say(&banner.text(running));
+        say(&made.banner.text(running));
     };
     server.run_then(greet).map_err(|error| (code(&error), error.to_string()))
 }
 
-/// Makes a server of what was said, and what it says when it is ready.
-fn server(serve: Serve) -> Result<(Server, Banner), UsageError> {
-    let shows_memory = serve.shows_memory;
-    let Serve { mut setup, listen, agents, workers, anonymous, streaming, tls, card_keys, .. } =
-        serve;
-    card_keys::sign(&mut setup, &card_keys)?;
-    setup.agents = agents::load(&agents)?;
-    for (profile, _) in &mut setup.agents {
-        profile.streaming &= streaming;
-    }
-    let places = Places::of(&setup, &tls);
-    let connections_max = setup.limits.connections_max;
+/// A server that has not started, and what is known of it.
+struct Made {
+    server: Server,
+    banner: Banner,
+    is_extended: bool,
+}
+
+/// Makes a server of what was said and its agents, and what it says when it is ready.
+///
+/// # Errors
+/// [`UsageError`]: what is wrong, and who said it.
+fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Made, UsageError> {
+    let Config { root, serve } = config;
+    let Serve { mut setup, listen, workers, anonymous, tls, shows_memory, card_keys, .. } = serve;
+    card_keys::sign(&mut setup, &card_keys).map_err(|message| {
+        let wrong = root.wrong("card_keys", message);
+        origin.line(&wrong)
+    })?;
+    setup.agents =
+        agents.into_iter().map(|Loaded { profile, agent, .. }| (profile, agent)).collect();
+    setup.check().map_err(|error| match config::blame(&root, &error) {
+        Some(wrong) => origin.line(&wrong),
+        None => UsageError(error.to_string()),
+    })?;
+    let asks_clients = tls.as_ref().is_some_and(|files| files.client_ca.is_some());
+    let places = Places::of(&setup, asks_clients);
+    let (connections_max, is_extended) = (setup.limits.connections_max, setup.extended_card);
     let banner = Banner { places, connections_max, shows_memory };
     let mut server = Server::with(setup).workers(workers);
     for address in listen {
@@ -58,25 +85,35 @@ fn server(serve: Serve) -> Result<(Server, Banner), UsageError> {
     if anonymous {
         server = server.allow_anonymous();
     }
-    Ok((with_tls(server, tls), banner))
+    let server = match tls {
+        Some(files) => with_tls(server, files),
+        None => server,
+    };
+    Ok(Made { server, banner, is_extended })
 }
 
 #[cfg(feature = "tls")]
-fn with_tls(server: Server, flags: TlsFlags) -> Server {
-    let TlsFlags { cert: Some(cert), key: Some(key), client_ca } = flags else { return server };
-    let files = Tls::new(cert, key);
-    server.tls(match client_ca {
-        Some(file) => files.client_ca(file),
-        None => files,
-    })
+fn with_tls(server: Server, files: TlsFiles) -> Server {
+    server.tls(files.into())
+}
+
+#[cfg(feature = "tls")]
+impl From<TlsFiles> for Tls {
+    fn from(TlsFiles { cert, key, client_ca }: TlsFiles) -> Tls {
+        let files = Tls::new(cert, key);
+        match client_ca {
+            Some(file) => files.client_ca(file),
+            None => files,
+        }
+    }
 }
 
 #[cfg(not(feature = "tls"))]
-fn with_tls(server: Server, _flags: TlsFlags) -> Server {
+fn with_tls(server: Server, _files: TlsFiles) -> Server {
     server
 }
 
-/// Blame decides: a contradiction in the flags is the user's, a taken port is the system's.
+/// Blame decides: a contradiction in what was said is the user's, a taken port is the system's.
 fn code(error: &ServerError) -> u8 {
     match error {
         ServerError::Address(_)

@@ -8,8 +8,6 @@ use peregrine::{
     model::Generation,
 };
 
-use super::args::TlsFlags;
-
 /// Places that are shown; behind them stands how many more there are.
 const SHOWN_MAX: usize = 24;
 /// Flags of curl for a server that asks who its clients are.
@@ -28,8 +26,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// The places of a setup that has its agents.
-    pub fn of(setup: &Setup, tls: &TlsFlags) -> Places {
+    /// The places of a setup that has its agents; `asks_clients`: clients must show a certificate.
+    pub fn of(setup: &Setup, asks_clients: bool) -> Places {
         let names = setup.agents.iter().map(|(profile, _)| &profile.name);
         let mut rows: Vec<(String, String)> =
             names.map(|name| (format!("agent   {name}"), format!("/agents/{name}"))).collect();
@@ -51,7 +49,7 @@ impl Places {
         let extensions = setup.agents.get(first).map(|(profile, _)| &profile.extensions[..]);
         let required = extensions.unwrap_or_default().iter().filter(|it| it.required);
         let required = required.map(|Extension { uri, .. }| uri.clone()).collect();
-        Places { rows, root, required, asks_clients: tls.client_ca.is_some() }
+        Places { rows, root, required, asks_clients }
     }
 
     /// The lines of the banner about them, below `url`.
@@ -142,7 +140,7 @@ mod tests {
         };
         let mounts = vec![mount("/x/", Some("a1")), mount("/agents/a0", None)];
         let setup = Setup { agents: agents(2), mounts, ..Setup::default() };
-        let text = Places::of(&setup, &TlsFlags::default()).lines("http://h:1");
+        let text = Places::of(&setup, false).lines("http://h:1");
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         assert_eq!(lines[0], "agent   a1            http://h:1/agents/a1");
         assert_eq!(lines[1], "mount   langsmith a1  http://h:1/x/");
@@ -152,7 +150,7 @@ mod tests {
     #[test]
     fn many_agents_are_counted() {
         let setup = Setup { agents: agents(SHOWN_MAX + 2), ..Setup::default() };
-        let text = Places::of(&setup, &TlsFlags::default()).lines("http://h:1");
+        let text = Places::of(&setup, false).lines("http://h:1");
         assert!(text.contains("and 2 more") && text.lines().count() == SHOWN_MAX + 3, "{text}");
     }
 }

@@ -1,0 +1,105 @@
+//! Flags, put over what the file and the environment say.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::ArgMatches;
+use peregrine::limits::{LimitError, Limits};
+
+use super::{
+    UsageError,
+    tree::{
+        ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Item, Key, SaidValue, Shape, hint,
+    },
+};
+
+/// Switches that say the opposite of a key, or say it again: the flag, the key, what it says.
+const SWITCHES: &[(&str, &str, bool)] =
+    &[("no-streaming", "streaming", false), ("no-extended-card", "extended_card", false)];
+
+/// Sets what the flags say.
+///
+/// # Errors
+/// [`UsageError`].
+pub fn with_flags(root: &mut ConfigSection, flags: &ArgMatches) -> Result<(), UsageError> {
+    said_in(root, flags)?;
+    if let Some(Some(ConfigEntry::Section(tls))) =
+        root.keys.iter().position(|key| key.name == "tls").map(|at| root.entries[at].as_mut())
+    {
+        said_in(tls, flags)?;
+    }
+    for (flag, name, is_on) in SWITCHES {
+        if flags.get_flag(flag) {
+            let said =
+                SaidValue { value: ConfigValue::Switch(*is_on), source: ConfigSource::Flag(flag) };
+            root.set(name, ConfigEntry::Said(said));
+        }
+    }
+    all(flags, "limit").try_for_each(|text| limit(root, text))
+}
+
+fn said_in(section: &mut ConfigSection, flags: &ArgMatches) -> Result<(), UsageError> {
+    for key in section.keys.iter().filter(|key| !key.flag.is_empty()) {
+        if let Some(value) = value(key, flags)? {
+            let source = ConfigSource::Flag(key.flag);
+            section.set(key.name, ConfigEntry::Said(SaidValue { value, source }));
+        }
+    }
+    Ok(())
+}
+
+/// What the flag of a key says.
+fn value(key: &Key, flags: &ArgMatches) -> Result<Option<ConfigValue>, UsageError> {
+    let wrong = |message| UsageError(format!("--{}: {message}", key.flag));
+    match &key.shape {
+        Shape::Switch => Ok(flags.get_flag(key.flag).then_some(ConfigValue::Switch(true))),
+        Shape::Path => {
+            let last = flags.get_many::<OsString>(key.flag).and_then(|mut all| all.next_back());
+            Ok(last.map(|path| ConfigValue::Path(PathBuf::from(path))))
+        }
+        // One value is a list with commas.
+        Shape::Texts if key.flag == "interfaces" => Ok(last(flags, key.flag).map(split)),
+        Shape::TextsOr(word) => Ok(last(flags, key.flag).map(|text| match text {
+            text if text == *word => ConfigValue::Text(text.to_owned()),
+            text => split(text),
+        })),
+        Shape::Texts | Shape::Sections(_) | Shape::Named(_) => {
+            let items: Vec<Item> = all(flags, key.flag).map(Item::from).collect();
+            Ok((!items.is_empty()).then_some(ConfigValue::Texts(items)))
+        }
+        shape => last(flags, key.flag).map(|text| shape.read(text).map_err(wrong)).transpose(),
+    }
+}
+
+/// Nothing between two commas is wrong, and not nothing.
+fn split(text: &str) -> ConfigValue {
+    ConfigValue::Texts(text.split(',').map(Item::from).collect())
+}
+
+/// `NAME=VALUE`.
+fn limit(root: &mut ConfigSection, text: &str) -> Result<(), UsageError> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err(UsageError(format!("--limit {text:?} is not NAME=VALUE")));
+    };
+    let names = Limits::NAMES.iter().copied();
+    if Limits::default().set(name, "1") == Err(LimitError::Name) {
+        let hint = hint(name, names);
+        return Err(UsageError(format!("there is no limit {name:?}{hint}")));
+    }
+    let place = root.keys.iter().position(|key| key.name == "limits");
+    if let Some(Some(ConfigEntry::Section(limits))) = place.map(|at| root.entries[at].as_mut()) {
+        let value = ConfigValue::Text(value.to_owned());
+        limits
+            .set(name, ConfigEntry::Said(SaidValue { value, source: ConfigSource::Flag("limit") }));
+    }
+    Ok(())
+}
+
+/// The values of a flag, in their order.
+fn all<'m>(flags: &'m ArgMatches, name: &str) -> impl Iterator<Item = &'m str> + use<'m> {
+    flags.get_many::<String>(name).into_iter().flatten().map(String::as_str)
+}
+
+/// The value that was said last.
+fn last<'m>(flags: &'m ArgMatches, name: &str) -> Option<&'m str> {
+    all(flags, name).last()
+}

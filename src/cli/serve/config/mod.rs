@@ -1,0 +1,152 @@
+//! What holds for a server, and who said so: a flag, the environment, the file, or nobody.
+//!
+//! Law: a flag wins over a variable, that over the file, and that over what is built in, whichever
+//! key it is. A list that is said takes the place of the whole list.
+
+mod command;
+mod flags;
+mod reload;
+mod schema;
+mod sections;
+mod show;
+mod tree;
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use clap::ArgMatches;
+use peregrine::net::{self, ServerError};
+
+use super::{
+    UsageError,
+    agents::{self, Loaded},
+    make, nearest, say,
+};
+use tree::{ConfigSection, Variables, Wrong};
+
+pub use command::run;
+pub use reload::{Reloader, Stamp};
+pub use sections::{AgentSpec, Program, Serve, TlsFiles, blame};
+
+/// No file is longer.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Where a configuration comes from; it can be read again and again.
+#[derive(Clone)]
+pub struct ConfigOrigin {
+    /// The file, if there is one.
+    pub file: Option<PathBuf>,
+    variables: Variables,
+    flags: ArgMatches,
+}
+
+/// A configuration.
+pub struct Config {
+    /// What was said, and by whom.
+    pub root: ConfigSection,
+    /// What it means.
+    pub serve: Serve,
+}
+
+impl ConfigOrigin {
+    /// From the flags of `serve` and the environment of the process.
+    ///
+    /// # Errors
+    /// [`UsageError`]: a variable of ours that is not UTF-8.
+    pub fn new(flags: &ArgMatches) -> Result<ConfigOrigin, UsageError> {
+        let mut variables = Vec::new();
+        for (name, value) in std::env::vars_os() {
+            let Ok(name) = name.into_string() else { continue };
+            match value.into_string() {
+                Ok(value) => variables.push((name, value)),
+                Err(_) if name.starts_with("PEREGRINE_") => {
+                    return Err(UsageError(format!("{name}: it is not UTF-8")));
+                }
+                Err(_) => {}
+            }
+        }
+        let pairs = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Ok(ConfigOrigin::with(flags, Variables::new(pairs)))
+    }
+
+    /// From the flags of `serve` and these variables.
+    pub fn with(flags: &ArgMatches, variables: Variables) -> ConfigOrigin {
+        let of_flag = flags.get_many::<OsString>("config").and_then(|mut all| all.next_back());
+        let file = of_flag.map(PathBuf::from).or_else(|| variables.config().map(PathBuf::from));
+        ConfigOrigin { file, variables, flags: flags.clone() }
+    }
+
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// [`UsageError`]: the first thing that is wrong, and where it stands.
+    pub fn read(&self) -> Result<Config, UsageError> {
+        let mut root = match &self.file {
+            None => ConfigSection::new(sections::KEYS, String::new(), None),
+            Some(file) => {
+                let text = text(file).map_err(UsageError)?;
+                let folder = file.parent().unwrap_or(Path::new(""));
+                let root = tree::read(&text, sections::KEYS, folder, &self.variables);
+                root.map_err(|wrong| self.line(&wrong))?
+            }
+        };
+        tree::with_variables(&mut root, &self.variables).map_err(|wrong| self.line(&wrong))?;
+        flags::with_flags(&mut root, &self.flags)?;
+        let serve = sections::read(&root, net::workers_default());
+        #[cfg_attr(not(feature = "test-echo"), expect(unused_mut))]
+        let mut serve = serve.map_err(|wrong| self.line(&wrong))?;
+        #[cfg(feature = "test-echo")]
+        {
+            let path = self.flags.get_many::<String>("test-echo");
+            serve.setup.test_echo = path.and_then(|mut all| all.next_back()).cloned();
+        }
+        Ok(Config { root, serve })
+    }
+
+    /// Loads the agents of a configuration.
+    ///
+    /// # Errors
+    /// [`UsageError`]: a script that cannot be used.
+    pub fn agents(&self, config: &Config) -> Result<Vec<Loaded>, UsageError> {
+        let Serve { agents, streaming, .. } = &config.serve;
+        agents::load(agents, *streaming)
+            .map_err(|(spec, message)| self.line(&Wrong { message, ..spec.at.clone() }))
+    }
+
+    /// What is wrong, in one line.
+    pub fn line(&self, wrong: &Wrong) -> UsageError {
+        UsageError(wrong.line(&self.name()))
+    }
+
+    /// What is wrong with the server as a whole, in one line.
+    pub fn server_line(&self, error: &ServerError) -> String {
+        match &self.file {
+            Some(_) => format!("{}: {error}", self.name()),
+            None => error.to_string(),
+        }
+    }
+
+    /// What the file is called.
+    pub fn name(&self) -> String {
+        self.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default()
+    }
+}
+
+/// The text of a file.
+fn text(file: &Path) -> Result<String, String> {
+    let said = |error: io::Error| format!("cannot read {}: {error}", file.display());
+    let mut text = String::new();
+    let opened = File::open(file).map_err(said)?;
+    opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(said)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("{} is longer than {FILE_BYTES_MAX} bytes", file.display()));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

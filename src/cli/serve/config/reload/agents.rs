@@ -1,0 +1,142 @@
+//! From the agents that run to those of a configuration: which are added, replaced and removed.
+
+use peregrine::{agent::Profile, engine::AgentChange};
+
+use super::Loaded;
+
+/// The agents that run, as they were made.
+pub struct AgentChanges(Vec<RunningAgent>);
+
+struct RunningAgent {
+    name: String,
+    made_of: String,
+    card: String,
+}
+
+impl RunningAgent {
+    fn of(loaded: &Loaded) -> RunningAgent {
+        let Loaded { profile, made_of, .. } = loaded;
+        RunningAgent { name: profile.name.clone(), made_of: made_of.clone(), card: card(profile) }
+    }
+}
+
+/// All that a profile says.
+fn card(profile: &Profile) -> String {
+    format!("{profile:?}")
+}
+
+impl AgentChanges {
+    /// With these agents, the default one first.
+    pub fn of(agents: &[Loaded]) -> AgentChanges {
+        AgentChanges(agents.iter().map(RunningAgent::of).collect())
+    }
+
+    /// What has to change, and in words. Who answers at the root does so until the server is
+    /// started again: `held` gets the key that says otherwise.
+    pub fn to(&self, next: &[Loaded], held: &mut Vec<String>) -> (Vec<AgentChange>, String) {
+        let first = self.0.first();
+        if first.map(|known| &known.name) != next.first().map(|loaded| &loaded.profile.name)
+            && !held.iter().any(|key| key == "default_agent")
+        {
+            held.push("default_agent".to_owned());
+        }
+        let [mut added, mut replaced, mut removed, mut described] = [const { Vec::new() }; 4];
+        let mut changes = Vec::new();
+        for Loaded { profile, agent, made_of } in next {
+            let (name, profile, agent) = (profile.name.clone(), profile.clone(), agent.clone());
+            match self.0.iter().find(|known| known.name == name) {
+                None => {
+                    added.push(name);
+                    changes.push(AgentChange::Add(profile, agent));
+                }
+                Some(known) if known.made_of != *made_of => {
+                    replaced.push(name);
+                    changes.push(AgentChange::Replace(profile, agent));
+                }
+                Some(known) if known.card != card(&profile) => {
+                    described.push(name);
+                    changes.push(AgentChange::Describe(profile));
+                }
+                Some(_) => {}
+            }
+        }
+        for known in self.0.iter().skip(1) {
+            if !next.iter().any(|loaded| loaded.profile.name == known.name) {
+                removed.push(known.name.clone());
+                changes.push(AgentChange::Remove(known.name.clone()));
+            }
+        }
+        let words = [
+            ("added", added),
+            ("replaced", replaced),
+            ("with another card", described),
+            ("removed", removed),
+        ];
+        let words = words.into_iter().filter(|(_, names)| !names.is_empty());
+        let words: Vec<String> =
+            words.map(|(word, names)| format!("{word} {}", names.join(", "))).collect();
+        let said = match words.as_slice() {
+            [] => "the agents are the same".to_owned(),
+            words => format!("agents {}", words.join("; ")),
+        };
+        (changes, said)
+    }
+
+    /// Notes that these agents run now, and the one at the root, whatever was said of it.
+    pub fn took(&mut self, next: &[Loaded]) {
+        let mut known: Vec<RunningAgent> = next.iter().map(RunningAgent::of).collect();
+        if let Some(first) = self.0.drain(..).next() {
+            let at = known.iter().position(|other| other.name == first.name);
+            let first = at.map_or(first, |at| known.remove(at));
+            known.insert(0, first);
+        }
+        self.0 = known;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use peregrine::agent::echo::Echo;
+
+    use super::*;
+
+    fn loaded(name: &str, made_of: &str, version: &str) -> Loaded {
+        let version = version.to_owned();
+        let profile = Profile { version, ..Profile::new(name, "An agent.") };
+        Loaded { profile, agent: Arc::new(Echo), made_of: made_of.to_owned() }
+    }
+
+    fn said(agents: &AgentChanges, next: &[Loaded]) -> (usize, String, Vec<String>) {
+        let mut held = Vec::new();
+        let (changes, said) = agents.to(next, &mut held);
+        (changes.len(), said, held)
+    }
+
+    #[test]
+    fn only_what_is_different_changes() {
+        let mut agents = AgentChanges::of(&[loaded("a", "1", "1"), loaded("b", "1", "1")]);
+        let same = [loaded("a", "1", "1"), loaded("b", "1", "1")];
+        assert_eq!(said(&agents, &same), (0, "the agents are the same".to_owned(), vec![]));
+        let next = [loaded("a", "2", "2"), loaded("c", "1", "1")];
+        let words = "agents added c; replaced a; removed b";
+        assert_eq!(said(&agents, &next), (3, words.to_owned(), vec![]));
+        agents.took(&next);
+        let next = [loaded("a", "2", "3"), loaded("c", "1", "1")];
+        assert_eq!(said(&agents, &next), (1, "agents with another card a".to_owned(), vec![]));
+    }
+
+    #[test]
+    fn who_answers_at_the_root_stays_until_a_restart() {
+        let mut agents = AgentChanges::of(&[loaded("a", "1", "1"), loaded("b", "1", "1")]);
+        let next = [loaded("b", "1", "1")];
+        let held = vec!["default_agent".to_owned()];
+        assert_eq!(said(&agents, &next), (0, "the agents are the same".to_owned(), held.clone()));
+        agents.took(&next);
+        assert_eq!(said(&agents, &next).2, held);
+        // It is there again, and is not added a second time.
+        let again = [loaded("a", "1", "1"), loaded("b", "1", "1")];
+        assert_eq!(said(&agents, &again), (0, "the agents are the same".to_owned(), vec![]));
+    }
+}

@@ -1,0 +1,109 @@
+//! A configuration that is read again while its server runs.
+//!
+//! Law: everything is read, checked and prepared before anything changes, and what then changes
+//! cannot fail; so a reload changes all that can change, or nothing. A key that holds until the
+//! server is started again is named.
+
+mod agents;
+mod difference;
+mod watch;
+
+use peregrine::net::{Controls, Reload};
+
+use super::{
+    super::{agents::Loaded, make},
+    Config, ConfigOrigin, ConfigSection, UsageError,
+};
+use agents::AgentChanges;
+use difference::held_back;
+
+pub use watch::Stamp;
+
+/// What puts a part of a configuration in the place of what there is. It cannot fail.
+type Commit = Box<dyn FnOnce(&Controls)>;
+
+/// Reads and checks what a part of a configuration needs, and changes nothing yet.
+type Applier = fn(&ConfigOrigin, &Config, &Controls) -> Result<Commit, UsageError>;
+
+/// The parts that a reload changes, beside the agents.
+const APPLIERS: &[Applier] = &[
+    limits,
+    #[cfg(feature = "tls")]
+    tls,
+];
+
+/// What a server was made of, to be read again.
+pub struct Reloader {
+    origin: ConfigOrigin,
+    /// What the server was started with: its keys that are not live hold.
+    started: ConfigSection,
+    agents: AgentChanges,
+    watch: watch::Watch,
+}
+
+impl Reloader {
+    /// For a server that was made of this; `stamp` is that of the file before it was read.
+    pub fn new(
+        origin: &ConfigOrigin,
+        config: &Config,
+        agents: &[Loaded],
+        stamp: Stamp,
+    ) -> Reloader {
+        Reloader {
+            origin: origin.clone(),
+            started: config.root.clone(),
+            agents: AgentChanges::of(agents),
+            watch: watch::Watch::new(stamp),
+        }
+    }
+
+    fn apply(&mut self, server: &Controls) -> Result<Vec<String>, UsageError> {
+        let config = self.origin.read()?;
+        let agents = self.origin.agents(&config)?;
+        let commits = APPLIERS.iter().map(|applier| applier(&self.origin, &config, server));
+        let commits = commits.collect::<Result<Vec<Commit>, _>>()?;
+        let mut held = held_back(&self.started, &config.root);
+        // What could not be started is not taken either.
+        let made = make(&self.origin, config, agents.clone())?;
+        made.server.check().map_err(|error| UsageError(self.origin.server_line(&error)))?;
+        let (changes, said) = self.agents.to(&agents, &mut held);
+        if let Some(running) = server.agents() {
+            let said = |error| UsageError(format!("{}: agents: {error}", self.origin.name()));
+            running.change(changes).map_err(said)?;
+        }
+        commits.into_iter().for_each(|commit| commit(server));
+        self.agents.took(&agents);
+        let name = self.origin.name();
+        let mut lines = vec![format!("{name} was read again: {said}")];
+        if !held.is_empty() {
+            let held = held.join(", ");
+            lines.push(format!("{name}: these keys are different and need a restart: {held}"));
+        }
+        Ok(lines)
+    }
+}
+
+impl Reload for Reloader {
+    fn has_changed(&mut self) -> bool {
+        self.watch.has_changed(Stamp::of(&self.origin))
+    }
+
+    fn reload(&mut self, server: &Controls) -> Vec<String> {
+        self.watch.reads(Stamp::of(&self.origin));
+        let lines = self.apply(server);
+        lines.unwrap_or_else(|UsageError(line)| vec![format!("{line}; nothing has changed")])
+    }
+}
+
+fn limits(_: &ConfigOrigin, config: &Config, _: &Controls) -> Result<Commit, UsageError> {
+    let limits = config.serve.setup.limits.clone();
+    Ok(Box::new(move |server| server.set_limits(&limits)))
+}
+
+#[cfg(feature = "tls")]
+fn tls(origin: &ConfigOrigin, config: &Config, server: &Controls) -> Result<Commit, UsageError> {
+    let Some(files) = config.serve.tls.clone() else { return Ok(Box::new(|_| ())) };
+    let said = |error| UsageError(origin.server_line(&error));
+    let usable = server.read_tls(&files.into()).map_err(said)?;
+    Ok(Box::new(move |server| server.set_tls(usable)))
+}

@@ -1,0 +1,75 @@
+//! Whether a file has changed: by what the file system says of it, once a second.
+
+use std::{fs, time::SystemTime};
+
+use super::ConfigOrigin;
+
+/// What tells a file from what it was before; `None`: there is no file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp(Option<(Option<SystemTime>, u64, u64)>);
+
+impl Stamp {
+    /// The stamp of the file of a configuration.
+    pub fn of(origin: &ConfigOrigin) -> Stamp {
+        let metadata = origin.file.as_ref().and_then(|file| fs::metadata(file).ok());
+        Stamp(metadata.map(|metadata| (metadata.modified().ok(), metadata.len(), inode(&metadata))))
+    }
+}
+
+#[cfg(unix)]
+fn inode(metadata: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn inode(_: &fs::Metadata) -> u64 {
+    0
+}
+
+/// What was seen of a file.
+pub struct Watch {
+    /// When it was read, whatever became of it.
+    read: Stamp,
+    /// When it was looked at.
+    looked: Stamp,
+}
+
+impl Watch {
+    /// A file that was read when it had this stamp.
+    pub fn new(stamp: Stamp) -> Watch {
+        Watch { read: stamp.clone(), looked: stamp }
+    }
+
+    /// True when it is another than was read, and the same as at the last look: nobody is in the
+    /// middle of writing it.
+    pub fn has_changed(&mut self, now: Stamp) -> bool {
+        let is_settled = self.looked == now;
+        let is_other = self.read != now;
+        self.looked = now;
+        is_settled && is_other
+    }
+
+    /// Notes that it is read.
+    pub fn reads(&mut self, now: Stamp) {
+        self.read = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_has_settled_is_read_once() {
+        let stamp = |size| Stamp(Some((None, size, 1)));
+        let mut watch = Watch::new(stamp(1));
+        assert!(!watch.has_changed(stamp(1)));
+        assert!(!watch.has_changed(stamp(2)), "it may still be written");
+        assert!(!watch.has_changed(stamp(3)));
+        assert!(watch.has_changed(stamp(3)));
+        watch.reads(stamp(3));
+        assert!(!watch.has_changed(stamp(3)), "whether it was good or bad");
+        assert!(!watch.has_changed(Stamp(None)));
+        assert!(watch.has_changed(Stamp(None)), "that it is gone is worth a line");
+    }
+}

@@ -1,0 +1,170 @@
+//! `[agents.NAME]`: who answers messages, and what is different on its card.
+
+use std::path::PathBuf;
+
+use peregrine::engine::BuildError;
+
+use super::{
+    super::tree::{ConfigEntry, ConfigSection, Key, Shape, Wrong, hint, key},
+    cards::{self, CardOverrides},
+};
+
+const KIND: Shape = Shape::Choice(&["echo", "script"]);
+
+const KEYS: &[Key] = &[
+    key("kind", KIND, "", "What it is: echo or script; script where there is one").live(),
+    key("script", Shape::Path, "", "The file of a script agent, see docs/guide/script.md").live(),
+    key("description", Shape::Text, "", "One paragraph for humans").live(),
+    key("version", Shape::Text, "", "Version of the agent; that of the server unless it is said")
+        .live(),
+    key("provider", Shape::Section(cards::provider_keys), "", "Who provides it").live(),
+    key("documentation_url", Shape::Text, "", "URL of what there is to read about it").live(),
+    key("icon_url", Shape::Text, "", "URL of a picture of it").live(),
+    key("input_modes", Shape::Texts, "", "Media types it reads; */* is any").live(),
+    key("output_modes", Shape::Texts, "", "Media types it writes").live(),
+    key("streaming", Shape::Switch, "true", "Streaming operations are served").live(),
+    key(
+        "fields",
+        Shape::Texts,
+        "",
+        "Header fields of a request that it is shown, as traceparent; no others are",
+    )
+    .live(),
+    key("skills", Shape::Sections(cards::skill_keys), "", "What it can do").live(),
+    key("extensions", Shape::Sections(cards::extension_keys), "", "Extensions it supports").live(),
+];
+
+/// The keys of the section.
+pub fn keys() -> &'static [Key] {
+    KEYS
+}
+
+/// One agent, as it was said.
+#[derive(Debug)]
+pub struct AgentSpec {
+    /// Its name; one that a flag gave no name is called as it says itself.
+    pub name: Option<String>,
+    /// What answers for it.
+    pub program: Program,
+    /// What is different on its card.
+    pub card: CardOverrides,
+    /// What is said in front of an error about its program.
+    pub at: Wrong,
+}
+
+/// What answers for an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The echo agent.
+    Echo,
+    /// What this file says.
+    Script(PathBuf),
+}
+
+/// The agents, the default one first.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn read(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
+    let mut agents = match root.entry("agents") {
+        Some(ConfigEntry::Said(_)) => of_flags(root)?,
+        _ => root
+            .named("agents")
+            .iter()
+            .map(|(name, section)| of_file(name, section))
+            .collect::<Result<Vec<_>, _>>()?,
+    };
+    if let Some(default) = root.text("default_agent") {
+        let index = agents.iter().position(|agent| agent.name.as_deref() == Some(default));
+        let Some(index) = index else {
+            let hint = hint(default, agents.iter().filter_map(|agent| agent.name.as_deref()));
+            return Err(root.wrong("default_agent", format!("there is no agent {default:?}{hint}")));
+        };
+        agents[..=index].rotate_right(1);
+    }
+    Ok(agents)
+}
+
+fn of_file(name: &str, section: &ConfigSection) -> Result<AgentSpec, Wrong> {
+    let script = section.path("script");
+    let program = match (section.text("kind"), script) {
+        (Some("script") | None, Some(file)) => Program::Script(file),
+        (Some("script"), None) => {
+            return Err(section.wrong("script", "is missing: the agent kind script needs a file"));
+        }
+        (None, None) => return Err(section.wrong("kind", "is missing; it is echo or script")),
+        (Some(_), Some(_)) => {
+            return Err(section.wrong("script", "is for the agent kind script alone"));
+        }
+        (Some(_), None) => Program::Echo,
+    };
+    let at = match program {
+        Program::Echo => section.wrong("kind", ""),
+        Program::Script(_) => section.wrong("script", ""),
+    };
+    Ok(AgentSpec { name: Some(name.to_owned()), program, card: cards::read(section)?, at })
+}
+
+/// `[NAME=]KIND[:ARG]` each; the one without a name comes first.
+fn of_flags(root: &ConfigSection) -> Result<Vec<AgentSpec>, Wrong> {
+    let items = root.texts("agents").unwrap_or_default();
+    let agents = items.iter().enumerate().map(|(index, item)| {
+        let wrong = |message: String| root.wrong_item("agents", index, message);
+        let (name, kind, arg) = parts(&item.text);
+        let program = match (kind, arg) {
+            ("echo", None) => Program::Echo,
+            ("echo", Some(_)) => return Err(wrong("the agent kind echo takes no argument".into())),
+            ("script", Some(file)) if !file.is_empty() => Program::Script(PathBuf::from(file)),
+            ("script", _) => return Err(wrong("the agent kind script needs a file".into())),
+            (kind, _) => {
+                let kinds = "kinds: echo, script:FILE";
+                return Err(wrong(format!("there is no agent kind {kind:?}; {kinds}")));
+            }
+        };
+        let (name, at) = (name.map(str::to_owned), wrong(String::new()));
+        Ok(AgentSpec { name, program, card: CardOverrides::default(), at })
+    });
+    let mut agents = agents.collect::<Result<Vec<_>, _>>()?;
+    if agents.iter().filter(|agent| agent.name.is_none()).count() > 1 {
+        let line = "only one --agent can be the default; give the others a name: NAME=KIND";
+        return Err(root.wrong("agents", line));
+    }
+    agents.sort_by_key(|agent| agent.name.is_some());
+    Ok(agents)
+}
+
+/// A `=` behind something that is no name belongs to the argument.
+fn parts(text: &str) -> (Option<&str>, &str, Option<&str>) {
+    let is_name = |text: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        !text.is_empty() && text.chars().all(plain)
+    };
+    let (name, rest) = match text.split_once('=') {
+        Some((name, rest)) if is_name(name) => (Some(name), rest),
+        _ => (None, text),
+    };
+    match rest.split_once(':') {
+        Some((kind, arg)) => (name, kind, Some(arg)),
+        None => (name, rest, None),
+    }
+}
+
+/// The agent that asks for this header field.
+pub fn blame_field(root: &ConfigSection, field: &str, error: &BuildError) -> Option<Wrong> {
+    root.named("agents").iter().find_map(|(_, agent)| {
+        let index = agent.texts("fields")?.iter().rposition(|item| item.text == field)?;
+        Some(agent.wrong_item("fields", index, error.to_string()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_an_equals_sign_is_no_name() {
+        assert_eq!(parts("script:dir/a=b.toml"), (None, "script", Some("dir/a=b.toml")));
+        assert_eq!(parts("bob=script:a=b:c"), (Some("bob"), "script", Some("a=b:c")));
+        assert_eq!(parts("echo"), (None, "echo", None));
+    }
+}

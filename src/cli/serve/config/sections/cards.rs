@@ -1,0 +1,154 @@
+//! What `[agents.NAME]` says of the agent's card: the keys that are tables, and what of a profile
+//! was said.
+
+use peregrine::{
+    agent::{Extension, Profile, Provider, Skill},
+    model::JsonObject,
+};
+
+use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
+
+const PROVIDER: &[Key] = &[
+    key("organization", Shape::Text, "", "Name of the organization").live(),
+    key("url", Shape::Text, "", "URL of its pages").live(),
+];
+
+const SKILL: &[Key] = &[
+    key("id", Shape::Text, "", "Identifier").live(),
+    key("name", Shape::Text, "", "Title; its id unless it is said").live(),
+    key("description", Shape::Text, "", "One paragraph; its name unless it is said").live(),
+    key("tags", Shape::Texts, "", "Keywords; its id unless they are said").live(),
+    key("examples", Shape::Texts, "[]", "Messages that show what it does").live(),
+    key("input_modes", Shape::Texts, "[]", "Media types, where they are not the agent's").live(),
+    key("output_modes", Shape::Texts, "[]", "Media types, where they are not the agent's").live(),
+];
+
+const EXTENSION: &[Key] = &[
+    key("uri", Shape::Text, "", "Names it, its version included").live(),
+    key("description", Shape::Text, "\"\"", "What the agent does with it").live(),
+    key("required", Shape::Switch, "false", "Clients that do not name it are refused").live(),
+    key("params", Shape::Text, "", "What a client should know: a JSON object").live(),
+];
+
+/// The keys of `provider`.
+pub fn provider_keys() -> &'static [Key] {
+    PROVIDER
+}
+
+/// The keys of a skill.
+pub fn skill_keys() -> &'static [Key] {
+    SKILL
+}
+
+/// The keys of an extension.
+pub fn extension_keys() -> &'static [Key] {
+    EXTENSION
+}
+
+/// What of a profile was said.
+#[derive(Debug, Default)]
+pub struct CardOverrides {
+    description: Option<String>,
+    version: Option<String>,
+    provider: Option<Provider>,
+    documentation_url: Option<String>,
+    icon_url: Option<String>,
+    input_modes: Option<Vec<String>>,
+    output_modes: Option<Vec<String>>,
+    streaming: Option<bool>,
+    fields: Option<Vec<String>>,
+    skills: Option<Vec<Skill>>,
+    extensions: Option<Vec<Extension>>,
+}
+
+impl CardOverrides {
+    /// Puts what was said in the place of what a profile has.
+    pub fn over(&self, profile: &mut Profile) {
+        fn put<T: Clone>(said: &Option<T>, place: &mut T) {
+            if let Some(said) = said {
+                place.clone_from(said);
+            }
+        }
+        put(&self.description, &mut profile.description);
+        put(&self.version, &mut profile.version);
+        put(&self.input_modes, &mut profile.input_modes);
+        put(&self.output_modes, &mut profile.output_modes);
+        put(&self.streaming, &mut profile.streaming);
+        put(&self.fields, &mut profile.fields);
+        put(&self.skills, &mut profile.skills);
+        put(&self.extensions, &mut profile.extensions);
+        profile.provider = self.provider.clone().or(profile.provider.take());
+        let url = self.documentation_url.clone();
+        profile.documentation_url = url.or(profile.documentation_url.take());
+        profile.icon_url = self.icon_url.clone().or(profile.icon_url.take());
+    }
+}
+
+/// What of a card the section of an agent says.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn read(agent: &ConfigSection) -> Result<CardOverrides, Wrong> {
+    let text = |name| agent.text(name).map(str::to_owned);
+    let skills = agent.sections("skills").iter().map(skill).collect::<Result<Vec<_>, _>>()?;
+    let extensions = agent.sections("extensions").iter().map(extension);
+    let extensions = extensions.collect::<Result<Vec<_>, _>>()?;
+    Ok(CardOverrides {
+        description: text("description"),
+        version: text("version"),
+        provider: provider(agent)?,
+        documentation_url: text("documentation_url"),
+        icon_url: text("icon_url"),
+        input_modes: agent.strings("input_modes"),
+        output_modes: agent.strings("output_modes"),
+        streaming: agent.switch("streaming"),
+        fields: agent.strings("fields"),
+        skills: Some(skills).filter(|skills| !skills.is_empty()),
+        extensions: Some(extensions).filter(|extensions| !extensions.is_empty()),
+    })
+}
+
+fn provider(agent: &ConfigSection) -> Result<Option<Provider>, Wrong> {
+    let Some(provider) = agent.section("provider").filter(|section| !section.is_empty()) else {
+        return Ok(None);
+    };
+    let (organization, url) = (required(provider, "organization")?, required(provider, "url")?);
+    Ok(Some(Provider { organization, url }))
+}
+
+fn skill(section: &ConfigSection) -> Result<Skill, Wrong> {
+    let id = required(section, "id")?;
+    let name = section.text("name").map_or_else(|| id.clone(), str::to_owned);
+    let list = |key| section.strings(key).unwrap_or_default();
+    Ok(Skill {
+        description: section.text("description").map_or_else(|| name.clone(), str::to_owned),
+        tags: section.strings("tags").unwrap_or_else(|| vec![id.clone()]),
+        examples: list("examples"),
+        input_modes: list("input_modes"),
+        output_modes: list("output_modes"),
+        security: Vec::new(),
+        id,
+        name,
+    })
+}
+
+fn extension(section: &ConfigSection) -> Result<Extension, Wrong> {
+    let params = section.text("params").map(|text| match JsonObject::parse(text) {
+        Ok(object) => Ok(object.into()),
+        Err(error) => Err(section.wrong("params", format!("is no JSON object: {error}"))),
+    });
+    Ok(Extension {
+        uri: required(section, "uri")?,
+        description: section.text("description").unwrap_or_default().to_owned(),
+        required: section.switch("required").unwrap_or(false),
+        params: params.transpose()?,
+    })
+}
+
+/// A string that must be there and hold something.
+fn required(section: &ConfigSection, name: &str) -> Result<String, Wrong> {
+    match section.text(name) {
+        Some(text) if !text.is_empty() => Ok(text.to_owned()),
+        Some(_) | None => Err(section.wrong(name, "must be a string that is not empty")),
+    }
+}

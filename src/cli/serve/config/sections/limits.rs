@@ -1,0 +1,74 @@
+//! `[limits]`: every limit by its name, and the budget that those share which nobody set.
+
+use std::sync::LazyLock;
+
+use peregrine::{
+    limits::{LimitError, Limits, Unit},
+    net::LIVE_LIMITS,
+};
+
+use super::super::tree::{ConfigSection, ConfigValue, Key, Shape, Wrong, key};
+
+static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+    let rows = Limits::default().rows().into_iter().map(|(name, default)| {
+        // Made once, as the table is, and of the same life.
+        let default: &'static str = default.to_string().leak();
+        let key = key(name, Shape::Measure(Unit::of(name)), default, Limits::about(name));
+        Key { is_live: LIVE_LIMITS.contains(&name), ..key }
+    });
+    rows.collect()
+});
+
+/// The keys of the section.
+pub fn keys() -> &'static [Key] {
+    &KEYS
+}
+
+/// The budget of memory, in bytes.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn memory(root: &ConfigSection) -> Result<Option<u64>, Wrong> {
+    let unit = Unit::Bytes;
+    let Some(text) = root.text("memory") else { return Ok(None) };
+    let wrong = |_| root.wrong("memory", format!("{text:?} is not {}", unit.examples()));
+    unit.read(text).map(Some).map_err(wrong)
+}
+
+/// The limits that were set, and the others so that all of it fits the memory.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn read(
+    root: &ConfigSection,
+    memory: Option<u64>,
+    workers: usize,
+    is_secure: bool,
+) -> Result<Limits, Wrong> {
+    let (mut limits, mut fixed) = (Limits::default(), Vec::new());
+    for key in root.section("limits").into_iter().flat_map(|section| section.keys) {
+        let Some(section) = root.section("limits") else { continue };
+        let Some(said) = section.said(key.name) else { continue };
+        let ConfigValue::Text(text) = &said.value else { continue };
+        limits.set(key.name, text).map_err(|error| {
+            section.wrong(
+                key.name,
+                match error {
+                    LimitError::Unit => {
+                        format!("{text:?} is not {}", Unit::of(key.name).examples())
+                    }
+                    LimitError::Name | LimitError::Value => {
+                        format!("{text:?} is not a whole number above zero that fits")
+                    }
+                },
+            )
+        })?;
+        fixed.push(key.name);
+    }
+    match memory {
+        None => Ok(limits.for_default_memory(workers, is_secure, &fixed)),
+        Some(bytes) => limits
+            .for_memory(bytes, workers, is_secure, &fixed)
+            .map_err(|error| root.wrong("memory", error.to_string())),
+    }
+}

@@ -1,0 +1,101 @@
+//! The sections of a configuration, one file each: the table of its keys, and what its values mean.
+//!
+//! A section is added by its file here, a row in the `KEYS` of the section that has it (those of
+//! the root stand in `server.rs`), and its reader in [`read`]. What a reload does with it is an
+//! applier in `config/reload`.
+
+mod agents;
+mod cards;
+mod limits;
+mod mounts;
+mod server;
+mod tls;
+
+use std::path::PathBuf;
+
+use peregrine::engine::{BuildError, Setup};
+
+use super::tree::{ConfigSection, Wrong};
+
+pub use agents::{AgentSpec, Program};
+pub use server::KEYS;
+pub use tls::TlsFiles;
+
+/// What `serve` was told.
+pub struct Serve {
+    /// Everything about the engine; agents are still missing.
+    pub setup: Setup,
+    /// Addresses.
+    pub listen: Vec<String>,
+    /// Agents, the default one first; none: the echo agent.
+    pub agents: Vec<AgentSpec>,
+    /// Threads.
+    pub workers: usize,
+    /// Whether anybody may call the agents who reaches them.
+    pub anonymous: bool,
+    /// Whether streaming operations are served.
+    pub streaming: bool,
+    /// Whether the banner lists the terms of the memory sum.
+    pub shows_memory: bool,
+    /// Files of keys that sign cards, each with the name of its key.
+    pub card_keys: Vec<(PathBuf, Option<String>)>,
+    /// Files for TLS.
+    pub tls: Option<TlsFiles>,
+}
+
+/// Understands a configuration.
+///
+/// # Errors
+/// [`Wrong`]: the first value that means nothing.
+pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong> {
+    let mut setup = server::setup(root)?;
+    setup.mounts = mounts::read(root)?;
+    let tls = tls::read(root)?;
+    let workers = root.whole("workers").and_then(|number| usize::try_from(number).ok());
+    let workers = workers.unwrap_or(workers_default);
+    let memory = limits::memory(root)?;
+    setup.limits = limits::read(root, memory, workers, tls.is_some())?;
+    Ok(Serve {
+        setup,
+        listen: root.strings("listen").unwrap_or_default(),
+        agents: agents::read(root)?,
+        workers,
+        anonymous: root.switch("allow_anonymous").unwrap_or(false),
+        streaming: root.switch("streaming").unwrap_or(true),
+        shows_memory: root.switch("show_memory").unwrap_or(false),
+        card_keys: server::card_keys(root),
+        tls,
+    })
+}
+
+/// Who said what an engine cannot be built of; `None`: nobody in particular.
+pub fn blame(root: &ConfigSection, error: &BuildError) -> Option<Wrong> {
+    let item = |name: &str, text: &str| {
+        let items = root.texts(name)?;
+        let index = items.iter().position(|item| item.text == *text)?;
+        Some(root.wrong_item(name, index, error.to_string()))
+    };
+    let of_mount = |name: &str, text: &str| mounts::blame(root, name, text, error);
+    match error {
+        BuildError::Path(path) | BuildError::SameMount(path) => of_mount("path", path),
+        BuildError::Dialect(name) => of_mount("dialect", name),
+        BuildError::Agent(name) => of_mount("agent", name),
+        BuildError::Field(name) => agents::blame_field(root, name, error),
+        BuildError::Tenant(name) => item("tenants", name),
+        BuildError::Origin(text) => item("ws_origins", text),
+        BuildError::Host(text) => item("allow_hosts", text),
+        BuildError::PublicUrl(_) => Some(root.wrong("public_url", error.to_string())),
+        BuildError::Interfaces(_) => Some(root.wrong("interfaces", error.to_string())),
+        BuildError::Limit(name) => {
+            root.section("limits").map(|limits| limits.wrong(name, error.to_string()))
+        }
+        BuildError::TooManyAgents | BuildError::Name(_) | BuildError::SameName(_) => {
+            Some(root.wrong("agents", error.to_string()))
+        }
+        // What there can be of these is checked where it is read.
+        BuildError::NoAgent
+        | BuildError::AgentsBesideService
+        | BuildError::Cors(_)
+        | BuildError::Security(_) => None,
+    }
+}

@@ -1,0 +1,257 @@
+//! The keys above all sections: where a server listens, whom it answers to, and what it serves.
+//!
+//! A key is called as its flag is; one that is a list has a plural.
+
+use std::path::PathBuf;
+
+use peregrine::{
+    engine::{Binding, CardForm, Cors, CorsError, Interface, Setup, Tenants, is_host, is_origin},
+    limits::Unit,
+    model::is_agent_name,
+};
+
+use super::{
+    super::tree::{ConfigSection, Key, Shape, Wrong, hint, key},
+    agents, limits, mounts, tls,
+};
+
+/// Most threads that make sense to ask for.
+const WORKERS_MAX: u64 = 1024;
+
+const WORKERS: Shape = Shape::Whole { min: 1, max: WORKERS_MAX };
+const CARD: Shape = Shape::Choice(&["v1", "v03", "hybrid"]);
+
+/// The keys of a configuration.
+pub const KEYS: &[Key] = &[
+    key(
+        "listen",
+        Shape::Texts,
+        "[\"127.0.0.1:3000\"]",
+        "Addresses and ports; port 0 is any free one",
+    )
+    .flag("listen"),
+    key(
+        "allow_anonymous",
+        Shape::Switch,
+        "false",
+        "Listen on addresses that other machines can reach",
+    )
+    .flag("allow-anonymous"),
+    key("workers", WORKERS, "", "Threads; one per core unless it is said").flag("workers"),
+    key(
+        "memory",
+        Shape::Measure(Unit::Bytes),
+        "",
+        "What the server may take, divided among its limits; 4GiB, and 64 MiB for each worker \
+         above four, unless it is said",
+    )
+    .flag("memory"),
+    key("show_memory", Shape::Switch, "false", "The banner lists what the memory is for")
+        .flag("show-memory"),
+    key("public_url", Shape::Text, "", "The URL that cards name, for a server behind a proxy")
+        .flag("public-url"),
+    key(
+        "allow_hosts",
+        Shape::Texts,
+        "[]",
+        "Hosts that are answered to, * for any, beside those of the loopback interface, of \
+         public_url and of the address connected to",
+    )
+    .flag("allow-host"),
+    key(
+        "trust_forwarded",
+        Shape::Switch,
+        "false",
+        "Cards believe X-Forwarded-Proto, -Host and -Prefix: only behind a proxy that sets them \
+         and that nobody can pass by",
+    )
+    .flag("trust-forwarded"),
+    key(
+        "tenants",
+        Shape::TextsOr("any"),
+        "",
+        "Names that are no agent's and have tasks of their own; any with one agent, none with \
+         several, unless it is said",
+    )
+    .flag("tenants"),
+    key("card", CARD, "\"hybrid\"", "Form of the public agent cards: v1, v03 or hybrid")
+        .flag("card"),
+    key("extended_card", Shape::Switch, "false", "The extended agent card is served, to everybody")
+        .flag("extended-card"),
+    key(
+        "interfaces",
+        Shape::Texts,
+        "[\"jsonrpc\", \"http+json\"]",
+        "What cards list, the preferred first: jsonrpc, http+json, grpc, websocket, each with =URL \
+         if need be",
+    )
+    .flag("interfaces"),
+    key(
+        "ws_origins",
+        Shape::Texts,
+        "[]",
+        "Origins whose pages may open WebSockets, * for any, beside the server's own",
+    )
+    .flag("ws-origin"),
+    key(
+        "cors_origins",
+        Shape::Texts,
+        "[]",
+        "Origins whose pages may read answers, as https://app.example, * for any",
+    )
+    .flag("cors-origin"),
+    key(
+        "cors_credentials",
+        Shape::Switch,
+        "false",
+        "Those pages may send cookies and client certificates, too: not with *",
+    )
+    .flag("cors-credentials"),
+    key(
+        "card_keys",
+        Shape::Texts,
+        "[]",
+        "Private keys that sign cards, each FILE or FILE=KID (PEM, PKCS#8: P-256 or Ed25519); the \
+         name of a key is its thumbprint unless it is said",
+    )
+    .flag("card-key"),
+    key(
+        "strict",
+        Shape::Switch,
+        "false",
+        "strict_version, and a message without messageId is refused",
+    )
+    .flag("strict"),
+    key(
+        "strict_version",
+        Shape::Switch,
+        "false",
+        "A 1.0 method without the A2A-Version header is refused",
+    )
+    .flag("strict-version"),
+    key("streaming", Shape::Switch, "true", "Streaming operations are served").live(),
+    key("tls", Shape::Section(tls::keys), "", "TLS on every address"),
+    key("limits", Shape::Section(limits::keys), "", "Limits, see docs/limits.md"),
+    key("mounts", Shape::Sections(mounts::keys), "", "Dialects at paths of their own")
+        .flag("mount"),
+    key(
+        "default_agent",
+        Shape::Text,
+        "",
+        "The agent that answers at /; the first one unless it is said",
+    ),
+    key("agents", Shape::Named(agents::keys), "", "Agents; one echo agent unless some are said")
+        .flag("agent")
+        .live(),
+];
+
+/// What the engine is told by these keys.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn setup(root: &ConfigSection) -> Result<Setup, Wrong> {
+    let is_on = |name| root.switch(name).unwrap_or(false);
+    let mut setup = Setup {
+        public_url: root.text("public_url").map(str::to_owned),
+        trust_forwarded: is_on("trust_forwarded"),
+        strict: is_on("strict"),
+        strict_version: is_on("strict_version"),
+        extended_card: is_on("extended_card"),
+        allow_hosts: checked(root, "allow_hosts", is_host, "no name or address without a port")?,
+        ws_origins: checked(root, "ws_origins", is_origin, "neither like https://host:port nor *")?,
+        ..Setup::default()
+    };
+    setup.cors = cors(root)?;
+    setup.tenants = tenants(root)?.unwrap_or(setup.tenants);
+    setup.interfaces = interfaces(root)?.unwrap_or(setup.interfaces);
+    setup.card = match root.text("card") {
+        Some("v1") => CardForm::V1,
+        Some("v03") => CardForm::V03,
+        Some(_) | None => CardForm::Hybrid,
+    };
+    Ok(setup)
+}
+
+/// A list, each of which is something; `else_is` says what one that is not is.
+fn checked(
+    root: &ConfigSection,
+    name: &str,
+    is_good: fn(&str) -> bool,
+    else_is: &str,
+) -> Result<Vec<String>, Wrong> {
+    let all = root.strings(name).unwrap_or_default();
+    match all.iter().position(|text| !is_good(text)) {
+        None => Ok(all),
+        Some(index) => {
+            let message = format!("{:?} is {else_is}", all[index]);
+            Err(root.wrong_item(name, index, message))
+        }
+    }
+}
+
+/// Which pages may read answers.
+fn cors(root: &ConfigSection) -> Result<Cors, Wrong> {
+    let cors = Cors {
+        origins: root.strings("cors_origins").unwrap_or_default(),
+        credentials: root.switch("cors_credentials").unwrap_or(false),
+        ..Cors::default()
+    };
+    let key = |error: &CorsError| match error {
+        CorsError::Credentials => "cors_credentials",
+        CorsError::Origin(_) | CorsError::TooMany | CorsError::Header(_) => "cors_origins",
+    };
+    cors.check().map_err(|error| root.wrong(key(&error), error.to_string()))?;
+    Ok(cors)
+}
+
+/// `FILE[=KID]` each; the name is behind the last `=`.
+pub fn card_keys(root: &ConfigSection) -> Vec<(PathBuf, Option<String>)> {
+    let texts = root.strings("card_keys").unwrap_or_default();
+    let each = |text: String| match text.rsplit_once('=') {
+        Some((file, kid)) if !file.is_empty() => (file.into(), Some(kid.to_owned())),
+        Some(_) | None => (text.into(), None),
+    };
+    texts.into_iter().map(each).collect()
+}
+
+/// Any, or these names; whether an agent has one of them is for the engine to say.
+fn tenants(root: &ConfigSection) -> Result<Option<Tenants>, Wrong> {
+    if root.text("tenants").is_some() {
+        return Ok(Some(Tenants::Any));
+    }
+    let Some(names) = root.strings("tenants") else { return Ok(None) };
+    match names.iter().position(|name| !is_agent_name(name)) {
+        None => Ok(Some(Tenants::Named(names.into_iter().collect()))),
+        Some(index) => {
+            let message = format!(
+                "{:?} is neither any nor made of letters, digits, '-', '_', '.'",
+                names[index]
+            );
+            Err(root.wrong_item("tenants", index, message))
+        }
+    }
+}
+
+/// `NAME[=URL]` each.
+fn interfaces(root: &ConfigSection) -> Result<Option<Vec<Interface>>, Wrong> {
+    let Some(items) = root.texts("interfaces") else { return Ok(None) };
+    let list = items.iter().enumerate().map(|(index, item)| {
+        let (word, url) = match item.text.split_once('=') {
+            Some((word, url)) => (word, Some(url.to_owned())),
+            None => (item.text.as_str(), None),
+        };
+        let mut known = Binding::ALL.into_iter();
+        let found = known.find(|binding| binding.word().eq_ignore_ascii_case(word));
+        found.map(|binding| Interface { binding, url }).ok_or_else(|| {
+            let words = Binding::ALL.map(Binding::word);
+            let hint = match hint(word, words.into_iter()) {
+                none if none.is_empty() => format!("; there are {}", words.join(", ")),
+                hint => hint,
+            };
+            root.wrong_item("interfaces", index, format!("there is no interface {word:?}{hint}"))
+        })
+    });
+    let list = list.collect::<Result<Vec<Interface>, Wrong>>()?;
+    Interface::check(&list).map_err(|error| root.wrong("interfaces", error.to_string()))?;
+    Ok(Some(list))
+}

@@ -1,0 +1,237 @@
+//! `config show`: what holds, and who said so. It is a configuration itself, with a comment behind
+//! each value; secrets are left out.
+
+use std::{collections::HashMap, fmt::Write};
+
+use peregrine::{agent::Profile, limits::memory_bytes_default};
+
+use super::{
+    super::agents::Loaded,
+    Config, ConfigOrigin, Program,
+    tree::{ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Key, Shape},
+};
+
+/// The text of a value that nobody said, and who decides it.
+type BuiltIn = (String, &'static str);
+
+/// What holds.
+pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String {
+    let mut shown = ShownConfig { text: String::new(), file: origin.name() };
+    let serve = &config.serve;
+    let mut built_in = HashMap::from([
+        ("workers".to_owned(), (serve.workers.to_string(), "default")),
+        ("memory".to_owned(), (memory_bytes_default(serve.workers).to_string(), "default")),
+    ]);
+    let defaults = peregrine::limits::Limits::default().rows();
+    for ((name, value), (_, default)) in serve.setup.limits.rows().into_iter().zip(defaults) {
+        let source = if value == default { "default" } else { "memory" };
+        built_in.insert(format!("limits.{name}"), (value.to_string(), source));
+    }
+    if let Some(first) = agents.first() {
+        let name = quoted(&first.profile.name);
+        built_in.insert("default_agent".to_owned(), (name, "default"));
+    }
+    shown.values(&config.root, "", &built_in);
+    match config.root.entry("mounts") {
+        Some(ConfigEntry::Said(said)) => {
+            for mount in &serve.setup.mounts {
+                let source = shown.source(&said.source);
+                shown.line("\n[[mounts]]");
+                shown.row("path", &quoted(&mount.path), &source);
+                shown.row("dialect", &quoted(&mount.dialect), &source);
+                if let Some(agent) = &mount.agent {
+                    shown.row("agent", &quoted(agent), &source);
+                }
+            }
+        }
+        _ => shown.tables("mounts", config.root.sections("mounts")),
+    }
+    for (at, loaded) in agents.iter().enumerate() {
+        let name = &loaded.profile.name;
+        let own = config.root.named("agents").iter().find(|(other, _)| other == name);
+        shown.line(&format!("\n[agents.{}]", key_name(name)));
+        let built_in = profile(&loaded.profile);
+        match own {
+            Some((_, section)) => shown.agent(name, section, &built_in),
+            None => {
+                let spec = serve.agents.get(at);
+                let source = if spec.is_some() { "flag --agent" } else { "default" };
+                match spec.map(|spec| &spec.program) {
+                    Some(Program::Script(file)) => {
+                        shown.row("script", &quoted(&file.display().to_string()), source);
+                    }
+                    Some(Program::Echo) | None => shown.row("kind", "\"echo\"", source),
+                }
+                for (name, (value, source)) in &built_in {
+                    shown.row(name, value, source);
+                }
+            }
+        }
+    }
+    shown.text
+}
+
+/// What the card of an agent says that nobody said in the configuration.
+fn profile(profile: &Profile) -> Vec<(&'static str, BuiltIn)> {
+    let list = |items: &[String]| array(items.iter().map(String::as_str));
+    vec![
+        ("description", (quoted(&profile.description), "agent")),
+        ("version", (quoted(&profile.version), "agent")),
+        ("input_modes", (list(&profile.input_modes), "agent")),
+        ("output_modes", (list(&profile.output_modes), "agent")),
+        ("streaming", (profile.streaming.to_string(), "agent")),
+    ]
+}
+
+struct ShownConfig {
+    text: String,
+    file: String,
+}
+
+impl ShownConfig {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn row(&mut self, name: &str, value: &str, source: &str) {
+        // Writing to a String never fails.
+        let _ = writeln!(self.text, "{name} = {value}  # {source}");
+    }
+
+    fn source(&self, source: &ConfigSource) -> String {
+        match source {
+            ConfigSource::File(line) => format!("{}:{line}", self.file),
+            ConfigSource::Variable(name) => format!("environment {name}"),
+            ConfigSource::Flag(name) => format!("flag --{name}"),
+        }
+    }
+
+    /// The values of a section, and of those in it; `path` stands before their names.
+    fn values(&mut self, section: &ConfigSection, path: &str, built_in: &HashMap<String, BuiltIn>) {
+        for (key, entry) in section.keys.iter().zip(&section.entries) {
+            let name = format!("{path}{}", key.name);
+            match entry {
+                Some(ConfigEntry::Section(inner)) => {
+                    self.values(inner, &format!("{name}."), built_in)
+                }
+                Some(ConfigEntry::Said(_)) if is_tables(key) => {}
+                Some(ConfigEntry::Said(said)) => {
+                    let source = self.source(&said.source);
+                    self.value(key, &name, &said.value, &source);
+                }
+                Some(ConfigEntry::Sections(_) | ConfigEntry::Named(_)) => {}
+                None if is_tables(key) => {}
+                None => match (built_in.get(&name), key.default) {
+                    (Some((value, source)), _) => self.row(&name, value, source),
+                    (None, "") => self.line(&format!("# {name} is not set")),
+                    (None, default) => self.row(&name, default, "default"),
+                },
+            }
+        }
+    }
+
+    fn value(&mut self, key: &Key, name: &str, value: &ConfigValue, source: &str) {
+        if key.is_secret {
+            return self.line(&format!("# {name} is set and not shown  # {source}"));
+        }
+        let text = match value {
+            ConfigValue::Switch(is_on) => is_on.to_string(),
+            ConfigValue::Whole(number) => number.to_string(),
+            ConfigValue::Text(text) => match key.shape {
+                Shape::Measure(_) if text.bytes().all(|b| b.is_ascii_digit()) => text.clone(),
+                _ => quoted(text),
+            },
+            ConfigValue::Path(path) => quoted(&path.display().to_string()),
+            ConfigValue::Texts(items) => array(items.iter().map(|item| item.text.as_str())),
+        };
+        self.row(name, &text, source);
+    }
+
+    /// Several tables of one name.
+    fn tables(&mut self, path: &str, sections: &[ConfigSection]) {
+        for section in sections {
+            self.line(&format!("\n[[{path}]]"));
+            self.values(section, "", &HashMap::new());
+        }
+    }
+
+    fn agent(&mut self, name: &str, section: &ConfigSection, built_in: &[(&'static str, BuiltIn)]) {
+        let built_in = built_in.iter().map(|(name, said)| ((*name).to_owned(), said.clone()));
+        self.values(section, "", &built_in.collect());
+        let path = format!("agents.{}", key_name(name));
+        self.tables(&format!("{path}.skills"), section.sections("skills"));
+        self.tables(&format!("{path}.extensions"), section.sections("extensions"));
+    }
+}
+
+fn is_tables(key: &Key) -> bool {
+    matches!(key.shape, Shape::Sections(_) | Shape::Named(_))
+}
+
+fn array<'a>(items: impl Iterator<Item = &'a str>) -> String {
+    format!("[{}]", items.map(quoted).collect::<Vec<_>>().join(", "))
+}
+
+/// A name as a key of TOML.
+fn key_name(name: &str) -> String {
+    if name.contains('.') { quoted(name) } else { name.to_owned() }
+}
+
+/// A basic string of TOML, with `$$` for a dollar.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '$' => quoted.push_str("$$"),
+            '\n' => quoted.push_str("\\n"),
+            letter if letter.is_control() => {
+                // Writing to a String never fails.
+                let _ = write!(quoted, "\\u{:04X}", letter as u32);
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tree::{SaidValue, key},
+        *,
+    };
+
+    #[test]
+    fn secrets_are_not_shown_and_names_are_quoted() {
+        const KEYS: &[Key] = &[
+            Key { is_secret: true, ..key("token", Shape::Text, "", "") },
+            Key { is_secret: true, ..key("keys", Shape::Texts, "", "") },
+            key("name", Shape::Text, "", ""),
+            key("other", Shape::Text, "\"x\"", ""),
+        ];
+        let mut section = ConfigSection::new(KEYS, "auth.".to_owned(), None);
+        let mut say = |name: &str, value: ConfigValue, source: ConfigSource| {
+            section.set(name, ConfigEntry::Said(SaidValue { value, source }));
+        };
+        let variable = ConfigSource::Variable("PEREGRINE_AUTH_TOKEN".to_owned());
+        say("token", ConfigValue::Text("hidden-1".to_owned()), variable);
+        say("keys", ConfigValue::Texts(vec!["hidden-2".into()]), ConfigSource::File(3));
+        say("name", ConfigValue::Text("a \"$\\\n\u{1}".to_owned()), ConfigSource::Flag("name"));
+        let mut shown = ShownConfig { text: String::new(), file: "p.toml".to_owned() };
+        shown.values(&section, "auth.", &HashMap::new());
+        let lines: Vec<&str> = shown.text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "# auth.token is set and not shown  # environment PEREGRINE_AUTH_TOKEN",
+                "# auth.keys is set and not shown  # p.toml:3",
+                "auth.name = \"a \\\"$$\\\\\\n\\u0001\"  # flag --name",
+                "auth.other = \"x\"  # default",
+            ]
+        );
+    }
+}

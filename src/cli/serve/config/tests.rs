@@ -1,0 +1,376 @@
+//! What flags, variables and files say, and who wins.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use peregrine::{
+    engine::{Binding, Tenants},
+    limits::{Limits, memory_bytes_default},
+};
+
+use super::*;
+use crate::cli::{
+    command::{CommandLine, parse},
+    serve::flags as all_flags,
+};
+
+fn serve(words: &str) -> Result<Serve, String> {
+    let words = words.split_whitespace().map(OsString::from).collect();
+    match parse(words) {
+        Ok(CommandLine::Run(matches)) => {
+            let (_, flags) = matches.subcommand().unwrap();
+            let config = ConfigOrigin::with(flags, Variables::default()).read();
+            config.map(|config| config.serve).map_err(|UsageError(line)| line)
+        }
+        Ok(CommandLine::Print(_)) => Err("not serve".to_owned()),
+        Err(UsageError(line)) => Err(line),
+    }
+}
+
+#[test]
+fn serve_alone_is_enough() {
+    let serve = serve("serve").unwrap();
+    assert!(serve.listen.is_empty() && serve.agents.is_empty());
+    assert!(serve.workers >= 1 && serve.streaming && !serve.anonymous);
+}
+
+#[test]
+fn every_flag_is_taken() {
+    let serve = serve(
+        "serve --listen 127.0.0.1:1 --listen=[::1]:2 --agent echo --agent bob=script:a=b:c \
+         --public-url https://a.example/x --workers 3 --limit tasks_max=9 --card v03 \
+         --mount /x=v1:bob --strict-version --strict --no-streaming --extended-card \
+         --test-echo /e --ws-origin https://a.example --ws-origin=* --allow-anonymous \
+         --tls-cert a --tls-key b --tls-client-ca c --allow-host a.example \
+         --allow-host ::1 --interfaces=websocket,grpc=h:1 --tenants a,b",
+    )
+    .unwrap();
+    assert_eq!(serve.listen, ["127.0.0.1:1", "[::1]:2"]);
+    assert_eq!((serve.workers, serve.streaming, serve.anonymous), (3, false, true));
+    let [cert, key, client_ca] = ["a", "b", "c"].map(PathBuf::from);
+    assert_eq!(serve.tls, Some(TlsFiles { cert, key, client_ca: Some(client_ca) }));
+    let bob = &serve.agents[1];
+    assert_eq!(bob.name.as_deref(), Some("bob"));
+    assert_eq!(bob.program, Program::Script(PathBuf::from("a=b:c")));
+    let setup = &serve.setup;
+    assert_eq!((setup.limits.tasks_max, setup.strict_version), (9, true));
+    assert!(setup.strict);
+    assert!(setup.extended_card && setup.test_echo.as_deref() == Some("/e"));
+    let listed: Vec<_> =
+        setup.interfaces.iter().map(|one| (one.binding, one.url.as_deref())).collect();
+    assert_eq!(listed, [(Binding::WebSocket, None), (Binding::Grpc, Some("h:1"))]);
+    assert_eq!(setup.ws_origins, ["https://a.example", "*"]);
+    assert_eq!(setup.allow_hosts, ["a.example", "::1"]);
+    assert_eq!(setup.mounts[0].agent.as_deref(), Some("bob"));
+    let named = Tenants::Named(["a", "b"].map(str::to_owned).into());
+    assert_eq!(setup.tenants, named);
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    for (words, said) in [
+        ("", "nothing to do"),
+        ("sevre", "what is \"sevre\"? did you mean serve?"),
+        ("serve again", "what is \"again\"?"),
+        ("serve -x", "unknown flag -x"),
+        ("serve --lisen 1", "did you mean --listen?"),
+        ("serve --listen", "--listen needs a value: --listen <ADDR>"),
+        ("serve --no-streaming=1", "--no-streaming takes no value"),
+        ("serve --tls-cert a", "add --tls-key"),
+        ("serve --tls-key a", "add --tls-cert"),
+        ("serve --tls-client-ca a", "add --tls-cert and --tls-key"),
+        ("serve --tls-crt a", "did you mean --tls-cert?"),
+        ("serve --workers 0", "--workers: \"0\" is not a number from 1 to 1024"),
+        ("serve --agent ehco", "--agent: there is no agent kind \"ehco\""),
+        ("serve --agent echo:x", "takes no argument"),
+        ("serve --agent script", "needs a file"),
+        ("serve --agent echo --agent echo", "only one --agent"),
+        ("serve --limit body=1", "there is no limit \"body\""),
+        ("serve --limit task_max=1", "did you mean tasks_max?"),
+        ("serve --limit tasks_max=0", "not a whole number above zero"),
+        ("serve --limit tasks_max", "not NAME=VALUE"),
+        ("serve --limit tasks_max=5s", "not a number without a unit"),
+        ("serve --limit body_bytes_max=5s", "not a size, as 4096, 64KiB"),
+        ("serve --limit drain_ms=1GiB", "not a time, as 250ms, 5s"),
+        ("serve --memory much", "not a size, as 4096, 64KiB, 512M"),
+        ("serve --memory 5s", "not a size"),
+        ("serve --memory 1M", "MiB is the least"),
+        ("serve --mount /x", "not PATH=DIALECT"),
+        ("serve --tenants a,,b", "--tenants: \"\" is neither any nor"),
+        ("serve --card v2", "none of v1, v03, hybrid"),
+        ("serve --interfaces rest", "\"rest\"; there are jsonrpc, http+json, grpc, websocket"),
+        ("serve --interfaces json-rpc", "did you mean jsonrpc?"),
+        ("serve --interfaces=", "there is no interface \"\""),
+        ("serve --interfaces jsonrpc,jsonrpc", "jsonrpc is listed twice"),
+        ("serve --interfaces http+json=h:1", "begin with http:// or https://"),
+        ("serve --allow-host a.example:80", "no name or address without a port"),
+        ("serve --ws-origin a.example", "neither like https://host:port nor *"),
+        ("serve --ws-origin https://a.example/", "neither like https://host:port nor *"),
+    ] {
+        let line = serve(words).err().unwrap();
+        assert!(line.contains(said) && !line.contains('\n'), "{words}: {line}");
+    }
+}
+
+#[test]
+fn the_extended_card_is_off_unless_it_is_asked_for() {
+    for (words, on) in [
+        ("serve", false),
+        ("serve --no-extended-card", false),
+        ("serve --extended-card", true),
+        ("serve --extended-card --no-extended-card", false),
+    ] {
+        assert_eq!(serve(words).unwrap().setup.extended_card, on, "{words}");
+    }
+}
+
+#[test]
+fn memory_is_one_number() {
+    let limits = |words: &str| serve(words).unwrap().setup.limits;
+    let divided = limits("serve --workers 6 --memory 512M");
+    assert!(divided.memory_bytes_max(6, false) <= 512 << 20);
+    assert!(limits("serve --workers 6").memory_bytes_max(6, false) <= memory_bytes_default(6));
+    // Whatever comes first, what is set by hand wins, even to the value it had anyway.
+    let all = Limits::default().store_bytes_max;
+    for words in
+        ["--limit store_bytes_max=1GiB --memory 2G", "--memory 2G --limit store_bytes_max=1GiB"]
+    {
+        let limits = limits(&format!("serve --workers 2 {words}"));
+        assert_eq!(limits.store_bytes_max, all);
+        assert!(limits.memory_bytes_max(2, false) <= 2 << 30);
+    }
+}
+
+#[test]
+fn the_help_names_every_flag() {
+    let help = all_flags::command().term_width(100).render_help().to_string();
+    assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+    for arg in all_flags::command().get_arguments().filter(|arg| !arg.is_hide_set()) {
+        assert!(help.contains(&format!("--{}", arg.get_long().unwrap())));
+    }
+}
+
+/// A file, and variables as `NAME=value`.
+fn of_file(text: &str, variables: &[&str]) -> Result<(ConfigSection, Serve), String> {
+    let pairs = variables.iter().map(|pair| pair.split_once('=').unwrap());
+    let variables = Variables::new(pairs);
+    let read = || {
+        let mut root = tree::read(text, sections::KEYS, Path::new("folder"), &variables)?;
+        tree::with_variables(&mut root, &variables)?;
+        let serve = sections::read(&root, 4)?;
+        Ok((root, serve))
+    };
+    read().map_err(|wrong: Wrong| wrong.line("p.toml"))
+}
+
+const FILE: &str = r#"
+listen = ["127.0.0.1:0", "[::1]:${PORT}"]
+workers = 3
+tenants = ["a", "b"]
+interfaces = ["grpc=h:1", "jsonrpc"]
+card = "v03"
+streaming = false
+allow_hosts = [
+    "a.example",
+    "${HOST}",
+]
+default_agent = "bob"
+
+[limits]
+tasks_max = 9
+body_bytes_max = "64KiB"
+drain_ms = "5s"
+
+[tls]
+cert = "a.pem"
+key = "/b.pem"
+
+[[mounts]]
+path = "/x"
+dialect = "v1"
+agent = "bob"
+
+[agents.zoe]
+kind = "echo"
+
+[agents.bob]
+script = "bob.toml"
+description = "costs 5$$"
+provider = { organization = "Acme", url = "https://acme.example" }
+fields = ["traceparent"]
+
+[[agents.bob.skills]]
+id = "draw"
+
+[[agents.bob.extensions]]
+uri = "urn:x"
+params = '{"a":1}'
+"#;
+
+#[test]
+fn a_file_says_what_flags_do_and_more() {
+    let (_, serve) = of_file(FILE, &["PORT=7", "HOST=b.example"]).unwrap();
+    assert_eq!(serve.listen, ["127.0.0.1:0", "[::1]:7"]);
+    assert_eq!((serve.workers, serve.streaming, serve.anonymous), (3, false, false));
+    let limits = &serve.setup.limits;
+    assert_eq!((limits.tasks_max, limits.body_bytes_max, limits.drain_ms), (9, 65_536, 5_000));
+    assert_eq!(serve.setup.allow_hosts, ["a.example", "b.example"]);
+    assert_eq!(serve.setup.tenants, Tenants::Named(["a", "b"].map(str::to_owned).into()));
+    let [cert, key] = ["folder/a.pem", "/b.pem"].map(PathBuf::from);
+    assert_eq!(serve.tls, Some(TlsFiles { cert, key, client_ca: None }));
+    // The one that is said to be the default comes first, the others in the order of the file.
+    let [bob, zoe] = &serve.agents[..] else { panic!() };
+    assert_eq!((bob.name.as_deref(), zoe.name.as_deref()), (Some("bob"), Some("zoe")));
+    assert_eq!(bob.program, Program::Script(PathBuf::from("folder/bob.toml")));
+    let mut profile = peregrine::agent::echo::Echo::profile();
+    bob.card.over(&mut profile);
+    assert_eq!((profile.description.as_str(), profile.fields.len()), ("costs 5$", 1));
+    assert_eq!(profile.provider.unwrap().organization, "Acme");
+    assert_eq!((profile.skills[0].name.as_str(), profile.skills.len()), ("draw", 1));
+    assert!(profile.extensions[0].params.is_some() && profile.streaming);
+}
+
+#[test]
+fn what_is_wrong_in_a_file_has_its_line_and_a_suggestion() {
+    for (text, said) in [
+        ("workers = 1\nworkrs = 2", "p.toml:2: unknown key \"workrs\"; did you mean workers?"),
+        ("\n[limits]\ntask_max = 1", "p.toml:3: limits: unknown key \"task_max\"; did you mean"),
+        ("[limit]", "p.toml:1: unknown key \"limit\"; did you mean limits?"),
+        ("[tls]\nworkers = 1", "p.toml:2: tls: unknown key \"workers\"; it stands above"),
+        ("client_ca = 1", "p.toml:1: unknown key \"client_ca\"; it belongs to [tls]"),
+        ("workers = ", "p.toml:1: "),
+        ("workers = 1\nworkers = 2", "p.toml:2: "),
+        ("workers = \"2\"", "p.toml:1: workers: must be a whole number from 1 to 1024"),
+        ("workers = 0", "p.toml:1: workers: 0 is not a number from 1 to 1024"),
+        ("workers = -1", "-1 is not a number from 1"),
+        ("workers = 1.5", "must be a whole number"),
+        ("strict = \"yes\"", "p.toml:1: strict: must be true or false"),
+        ("listen = \"a\"", "p.toml:1: listen: must be an array of strings"),
+        ("listen = [\n\"a\",\n7]", "p.toml:3: listen: must be a string"),
+        ("card = \"hybird\"", "is none of v1, v03, hybrid; did you mean hybrid?"),
+        ("tenants = \"all\"", "must be \"any\" or an array of strings"),
+        ("tenants = [\"a\",\n\"b c\"]", "p.toml:2: tenants: \"b c\" is neither any nor"),
+        ("allow_hosts = [\"a\",\n\n\"b:80\"]", "p.toml:3: allow_hosts: \"b:80\" is no name"),
+        ("interfaces = [\"json-rpc\"]", "did you mean jsonrpc?"),
+        ("memory = \"much\"", "p.toml:1: memory: \"much\" is not a size"),
+        ("memory = \"1M\"", "p.toml:1: memory: "),
+        ("memory = true", "p.toml:1: memory: must be a size"),
+        ("[limits]\ndrain_ms = \"1GiB\"", "p.toml:2: limits.drain_ms: \"1GiB\" is not a time"),
+        ("[limits]\ntasks_max = 0", "p.toml:2: limits.tasks_max: \"0\" is not a whole number"),
+        ("[limits]\ntasks_max = -4", "p.toml:2: limits.tasks_max: \"-4\" is not a whole number"),
+        ("public_url = \"${NONE}\"", "p.toml:1: public_url: the variable NONE is not set"),
+        ("listen = [\"a\",\n\"${NONE}\"]", "p.toml:2: listen: the variable NONE is not set"),
+        ("[tls]\ncert = \"a\"", "p.toml:2: tls.cert: it needs its private key"),
+        ("[tls]\nkey = \"a\"", "p.toml:2: tls.key: it needs its certificate"),
+        ("tls = 1", "p.toml:1: tls: must be a table, written [tls]"),
+        ("mounts = 1", "p.toml:1: mounts: must be tables, each written [[mounts]]"),
+        ("[[mounts]]\npath = \"/\"", "p.toml:1: mounts.1.dialect: is missing"),
+        ("[agents]\nbob = 1", "p.toml:2: agents.bob: must be a table, written [agents.bob]"),
+        ("[agents.\"b b\"]", "p.toml:1: agents: the name \"b b\" is not made of"),
+        ("[agents.bob]", "p.toml:1: agents.bob.kind: is missing"),
+        ("[agents.bob]\nkind = \"ecko\"", "p.toml:2: agents.bob.kind: \"ecko\" is none of echo"),
+        ("[agents.bob]\nkind = \"script\"", "agents.bob.script: is missing"),
+        ("[agents.bob]\nkind = \"echo\"\nscript = \"x\"", "p.toml:3: agents.bob.script: is for"),
+        ("[agents.bob]\nkind = \"echo\"\nskils = 1", "p.toml:3: agents.bob: unknown key"),
+        (
+            "[agents.bob]\nkind = \"echo\"\n[[agents.bob.skills]]\nname = \"x\"",
+            "p.toml:3: agents.bob.skills.1.id: must be",
+        ),
+        (
+            "[agents.bob]\nkind = \"echo\"\n[[agents.bob.extensions]]\nuri = \"x\"\nparams = '[]'",
+            "p.toml:5: agents.bob.extensions.1.params: is no JSON object",
+        ),
+        (
+            "[agents.bob]\nkind = \"echo\"\nprovider = { url = \"x\" }",
+            "p.toml:3: agents.bob.provider.organization: must be",
+        ),
+        (
+            "default_agent = \"bbo\"\n[agents.bob]\nkind = \"echo\"",
+            "p.toml:1: default_agent: there is no agent \"bbo\"; did you mean bob?",
+        ),
+    ] {
+        let line = of_file(text, &[]).err().unwrap_or_else(|| panic!("{text} is good"));
+        assert!(line.contains(said) && !line.contains('\n'), "{text}: {line}");
+    }
+}
+
+#[test]
+fn variables_go_before_the_file() {
+    let (_, serve) = of_file(
+        FILE,
+        &[
+            "PORT=7",
+            "HOST=b.example",
+            "PEREGRINE_WORKERS=5",
+            "PEREGRINE_STREAMING=yes",
+            "PEREGRINE_LISTEN=127.0.0.1:1, 127.0.0.1:2",
+            "PEREGRINE_LIMITS_BODY_BYTES_MAX=1MiB",
+            "PEREGRINE_LIMITS_STREAMS_MAX=8",
+            "PEREGRINE_TLS_CLIENT_CA=ca.pem",
+            "PEREGRINE_TENANTS=any",
+            "PEREGRINE_CARD=",
+            "PEREGRINE_AGENTS_BOB_VERSION=9.9",
+            "PEREGRINE_AGENTS_ZOE_PROVIDER_ORGANIZATION=Acme",
+            "PEREGRINE_AGENTS_ZOE_PROVIDER_URL=https://acme.example",
+            // These are nobody's that we know.
+            "PEREGRINE_CONFIG=x",
+            "PEREGRINE_VERSION=1",
+            "PEREGRINE_PORT_3000_TCP=tcp://10.0.0.1:3000",
+            "PEREGRINE_SERVICE_HOST=10.0.0.1",
+            "PEREGRINE_AGENTS_SERVICE_PORT_HTTP=3000",
+            "PEREGRINE_LIMITS_PORT=tcp://10.0.0.1:3000",
+        ],
+    )
+    .unwrap();
+    assert_eq!((serve.workers, serve.streaming), (5, true));
+    assert_eq!(serve.listen, ["127.0.0.1:1", "127.0.0.1:2"]);
+    let limits = &serve.setup.limits;
+    assert_eq!((limits.body_bytes_max, limits.streams_max), (1 << 20, 8));
+    // Paths of the environment are from where the process is.
+    assert_eq!(serve.tls.unwrap().client_ca, Some(PathBuf::from("ca.pem")));
+    assert_eq!(serve.setup.tenants, Tenants::Any);
+    let mut profile = peregrine::agent::echo::Echo::profile();
+    serve.agents[0].card.over(&mut profile);
+    assert_eq!(profile.version, "9.9");
+    serve.agents[1].card.over(&mut profile);
+    assert_eq!(profile.provider.unwrap().url, "https://acme.example");
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    for (variable, said) in [
+        ("PEREGRINE_WORKRS=1", "PEREGRINE_WORKRS: there is no such key; did you mean PEREGRINE_WO"),
+        ("PEREGRINE_LIMITS_TASK_MAX=1", "did you mean PEREGRINE_LIMITS_TASKS_MAX?"),
+        ("PEREGRINE_LIMITS_XYZ=1", "PEREGRINE_LIMITS_XYZ: there is no such key"),
+        ("PEREGRINE_AGENTS_NOBODY_KIND=echo", "there is no such key"),
+        ("PEREGRINE_WORKERS=0", "PEREGRINE_WORKERS: \"0\" is not a number from 1 to 1024"),
+        ("PEREGRINE_STRICT=maybe", "PEREGRINE_STRICT: \"maybe\" is neither true nor false"),
+        ("PEREGRINE_LIMITS_DRAIN_MS=x", "PEREGRINE_LIMITS_DRAIN_MS: \"x\" is not a whole number"),
+        ("PEREGRINE_AGENTS_A_B_KIND=echo", "PEREGRINE_AGENTS_A_B_KIND: it is the variable of two"),
+    ] {
+        let text = "[agents.a-b]\nkind = \"echo\"\n[agents.a_b]\nkind = \"echo\"\n";
+        let line = of_file(text, &[variable]).err().unwrap_or_else(|| panic!("{variable} is good"));
+        assert!(line.contains(said) && !line.contains('\n'), "{variable}: {line}");
+    }
+}
+
+#[test]
+fn who_is_to_blame_is_found_by_what_the_engine_refuses() {
+    use peregrine::engine::BuildError;
+
+    let text = "public_url = \"x\"\nallow_hosts = [\"a\",\n\"b\"]\n\
+        [[mounts]]\npath = \"/x\"\ndialect = \"v9\"\n[[mounts]]\npath = \"/x/\"\ndialect = \"v1\"\n\
+        agent = \"eve\"\n[agents.bob]\nkind = \"echo\"\nfields = [\"a\",\n\"te\"]\n";
+    let (root, _) = of_file(text, &[]).unwrap();
+    let own = |text: &str| text.to_owned();
+    for (error, place) in [
+        (BuildError::PublicUrl(own("x")), "p.toml:1: public_url: "),
+        (BuildError::Host(own("b")), "p.toml:3: allow_hosts: "),
+        (BuildError::Dialect(own("v9")), "p.toml:6: mounts.1.dialect: "),
+        (BuildError::SameMount(own("/x")), "p.toml:8: mounts.2.path: "),
+        (BuildError::Agent(own("eve")), "p.toml:10: mounts.2.agent: "),
+        (BuildError::Field(own("te")), "p.toml:14: agents.bob.fields: "),
+    ] {
+        let line = blame(&root, &error).unwrap().line("p.toml");
+        assert!(line.starts_with(place), "{error:?}: {line}");
+    }
+}

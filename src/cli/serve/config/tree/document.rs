@@ -1,0 +1,232 @@
+//! From the text of a file to a section.
+//!
+//! Law: the first thing in the file that is wrong is told, with its line. The parser of TOML bounds
+//! how deep values are nested; here it is the tables of keys that do.
+
+use std::path::Path;
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use peregrine::model::is_agent_name;
+
+use super::{
+    environment::Variables,
+    expand::Expander,
+    hint,
+    section::{ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Item, SaidValue, Wrong},
+    shape::{Key, Shape, choice},
+};
+
+/// Reads the text of a file; paths in it are from `folder`.
+///
+/// # Errors
+/// [`Wrong`]: what is not TOML, an unknown key, or a value of another shape.
+pub fn read(
+    text: &str,
+    keys: &'static [Key],
+    folder: &Path,
+    variables: &Variables,
+) -> Result<ConfigSection, Wrong> {
+    let lines = Lines::of(text);
+    let table = DeTable::parse(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| lines.number(span.start));
+        let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        Wrong { source: ConfigSource::File(line), key: String::new(), message }
+    })?;
+    let mut reader = FileReader { lines, folder, root: keys, expander: Expander::new(variables) };
+    let mut root = ConfigSection::new(keys, String::new(), Some(ConfigSource::File(1)));
+    reader.fill(&mut root, table.get_ref())?;
+    Ok(root)
+}
+
+/// Where the lines of a text end.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(text: &str) -> Lines {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Lines(ends.map(|(offset, _)| offset).collect())
+    }
+
+    /// The number of the line that has this byte, from 1.
+    fn number(&self, offset: usize) -> usize {
+        1 + self.0.partition_point(|end| *end < offset)
+    }
+}
+
+struct FileReader<'t> {
+    lines: Lines,
+    folder: &'t Path,
+    root: &'static [Key],
+    expander: Expander<'t>,
+}
+
+/// A value, its place in the text and the key that it belongs to.
+struct At<'v, 't> {
+    value: &'v Spanned<DeValue<'t>>,
+    line: usize,
+    path: String,
+}
+
+impl At<'_, '_> {
+    fn wrong(&self, message: impl Into<String>) -> Wrong {
+        Wrong {
+            source: ConfigSource::File(self.line),
+            key: self.path.clone(),
+            message: message.into(),
+        }
+    }
+}
+
+/// A table's keys and values as they stand in the file: the parser sorts them.
+fn in_order<'v, 't>(table: &'v DeTable<'t>) -> Vec<(&'v str, usize, &'v Spanned<DeValue<'t>>)> {
+    let pairs = table.iter().map(|(key, value)| (key.get_ref().as_ref(), key.span().start, value));
+    let mut pairs: Vec<_> = pairs.collect();
+    pairs.sort_by_key(|(_, start, _)| *start);
+    pairs
+}
+
+impl FileReader<'_> {
+    fn fill(&mut self, section: &mut ConfigSection, table: &DeTable<'_>) -> Result<(), Wrong> {
+        for (name, start, value) in in_order(table) {
+            let line = self.lines.number(start);
+            let Some(index) = section.keys.iter().position(|key| key.name == name) else {
+                return Err(self.unknown(section, name, line));
+            };
+            let path = format!("{}{name}", section.path);
+            let entry = self.entry(&section.keys[index], &At { value, line, path })?;
+            section.entries[index] = Some(entry);
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, key: &Key, at: &At<'_, '_>) -> Result<ConfigEntry, Wrong> {
+        match key.shape {
+            Shape::Section(keys) => self.section(keys(), at).map(ConfigEntry::Section),
+            Shape::Sections(keys) => {
+                let DeValue::Array(tables) = at.value.get_ref() else {
+                    return Err(at.wrong(format!("must be tables, each written [[{}]]", at.path)));
+                };
+                let tables = tables.iter().enumerate().map(|(index, value)| {
+                    let path = format!("{}.{}", at.path, index + 1);
+                    let line = self.lines.number(value.span().start);
+                    self.section(keys(), &At { value, line, path })
+                });
+                tables.collect::<Result<Vec<_>, _>>().map(ConfigEntry::Sections)
+            }
+            Shape::Named(keys) => self.named(keys(), at),
+            _ => {
+                let value = self.value(&key.shape, at)?;
+                Ok(ConfigEntry::Said(SaidValue { value, source: ConfigSource::File(at.line) }))
+            }
+        }
+    }
+
+    fn section(&mut self, keys: &'static [Key], at: &At<'_, '_>) -> Result<ConfigSection, Wrong> {
+        let DeValue::Table(table) = at.value.get_ref() else {
+            return Err(at.wrong(format!("must be a table, written [{}]", at.path)));
+        };
+        let source = Some(ConfigSource::File(at.line));
+        let mut section = ConfigSection::new(keys, format!("{}.", at.path), source);
+        self.fill(&mut section, table)?;
+        Ok(section)
+    }
+
+    fn named(&mut self, keys: &'static [Key], at: &At<'_, '_>) -> Result<ConfigEntry, Wrong> {
+        let DeValue::Table(table) = at.value.get_ref() else {
+            return Err(at.wrong(format!("must be tables, each written [{}.NAME]", at.path)));
+        };
+        let mut all = Vec::new();
+        for (name, start, value) in in_order(table) {
+            let line = self.lines.number(start);
+            if !is_agent_name(name) {
+                let made_of = "is not made of letters, digits, '-', '_', '.'";
+                let path = at.path.clone();
+                return Err(At { value, line, path }.wrong(format!("the name {name:?} {made_of}")));
+            }
+            let at = At { value, line, path: format!("{}.{name}", at.path) };
+            all.push((name.to_owned(), self.section(keys, &at)?));
+        }
+        Ok(ConfigEntry::Named(all))
+    }
+
+    fn value(&mut self, shape: &Shape, at: &At<'_, '_>) -> Result<ConfigValue, Wrong> {
+        match (shape, at.value.get_ref()) {
+            (Shape::Switch, DeValue::Boolean(is_on)) => Ok(ConfigValue::Switch(*is_on)),
+            (Shape::Switch, _) => Err(at.wrong("must be true or false")),
+            (Shape::Whole { .. } | Shape::Measure(_), DeValue::Integer(number)) => {
+                let digits = number.as_str().replace('_', "");
+                let whole = u64::from_str_radix(&digits, number.radix()).ok();
+                match (shape, whole) {
+                    (Shape::Whole { min, max }, Some(whole)) if (*min..=*max).contains(&whole) => {
+                        Ok(ConfigValue::Whole(whole))
+                    }
+                    (Shape::Whole { min, max }, _) => {
+                        Err(at.wrong(format!("{digits} is not a number from {min} to {max}")))
+                    }
+                    (_, Some(whole)) => Ok(ConfigValue::Text(whole.to_string())),
+                    (_, None) => Ok(ConfigValue::Text(digits)),
+                }
+            }
+            (Shape::Whole { min, max }, _) => {
+                Err(at.wrong(format!("must be a whole number from {min} to {max}")))
+            }
+            (Shape::Measure(_), DeValue::String(_)) => self.text(at).map(ConfigValue::Text),
+            (Shape::Measure(unit), _) => Err(at.wrong(format!("must be {}", unit.examples()))),
+            (Shape::Choice(words), _) => {
+                let text = self.text(at)?;
+                choice(words, &text).map_err(|message| at.wrong(message))
+            }
+            (Shape::Path, _) => Ok(ConfigValue::Path(self.folder.join(self.text(at)?))),
+            (Shape::TextsOr(word), DeValue::String(_)) => match self.text(at)? {
+                text if text == *word => Ok(ConfigValue::Text(text)),
+                _ => Err(at.wrong(format!("must be {word:?} or an array of strings"))),
+            },
+            (Shape::Texts | Shape::TextsOr(_), _) => self.texts(at).map(ConfigValue::Texts),
+            (_, _) => self.text(at).map(ConfigValue::Text),
+        }
+    }
+
+    fn text(&mut self, at: &At<'_, '_>) -> Result<String, Wrong> {
+        let DeValue::String(text) = at.value.get_ref() else {
+            return Err(at.wrong("must be a string"));
+        };
+        self.expander.expand(text).map_err(|message| at.wrong(message))
+    }
+
+    fn texts(&mut self, at: &At<'_, '_>) -> Result<Vec<Item>, Wrong> {
+        let DeValue::Array(values) = at.value.get_ref() else {
+            return Err(at.wrong("must be an array of strings"));
+        };
+        let items = values.iter().map(|value| {
+            let line = self.lines.number(value.span().start);
+            let text = self.text(&At { value, line, path: at.path.clone() })?;
+            Ok(Item { text, line: Some(line) })
+        });
+        items.collect()
+    }
+
+    /// A key that the section does not have; it may be one of another section.
+    fn unknown(&self, section: &ConfigSection, name: &str, line: usize) -> Wrong {
+        let mut hint = hint(name, section.keys.iter().map(|key| key.name));
+        let is_root = section.path.is_empty();
+        if hint.is_empty() && !is_root && self.root.iter().any(|key| key.name == name) {
+            hint = "; it stands above the first section".to_owned();
+        } else if hint.is_empty() {
+            let inner = self.root.iter().filter_map(|key| match key.shape {
+                Shape::Section(keys) => Some((key.name, keys())),
+                _ => None,
+            });
+            let mut inner = inner.filter(|(_, keys)| keys.iter().any(|key| key.name == name));
+            if let Some((place, _)) = inner.next() {
+                hint = format!("; it belongs to [{place}]");
+            }
+        }
+        let place = section.path.trim_end_matches('.').to_owned();
+        let message = format!("unknown key {name:?}{hint}");
+        Wrong { source: ConfigSource::File(line), key: place, message }
+    }
+}

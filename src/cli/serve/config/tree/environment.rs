@@ -1,0 +1,147 @@
+//! `PEREGRINE_*`: a variable for each value of a configuration.
+//!
+//! Law: the variable of `limits.tasks_max` is `PEREGRINE_LIMITS_TASKS_MAX`: the path in capitals,
+//! with `_` for whatever is no letter or digit. One that is near to one of ours, or names a section
+//! of ours, and is none, is an error; any other is somebody else's.
+
+use super::{
+    hint,
+    section::{ConfigEntry, ConfigSection, ConfigSource, SaidValue, Wrong},
+    shape::Shape,
+};
+
+/// What begins our variables.
+const PREFIX: &str = "PEREGRINE_";
+/// The variable of `--config`.
+const CONFIG: &str = "CONFIG";
+
+/// The environment.
+#[derive(Clone, Debug, Default)]
+pub struct Variables(Vec<(String, String)>);
+
+impl Variables {
+    /// These variables.
+    pub fn new<'a>(all: impl IntoIterator<Item = (&'a str, &'a str)>) -> Variables {
+        Variables(
+            all.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        )
+    }
+
+    /// What a variable has.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(other, _)| other == name)?;
+        Some(&found.1)
+    }
+
+    /// The file that `PEREGRINE_CONFIG` names.
+    pub fn config(&self) -> Option<&str> {
+        self.value("PEREGRINE_CONFIG").filter(|path| !path.is_empty())
+    }
+}
+
+/// The name of a path, as `limits.tasks_max`, behind the prefix.
+fn capitals(path: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    path.chars().map(letter).collect()
+}
+
+/// Sets what the environment says; an empty variable says nothing.
+///
+/// # Errors
+/// [`Wrong`]: a variable that is nearly one of ours, means two keys, or has a value of another
+/// shape.
+pub fn with_variables(root: &mut ConfigSection, variables: &Variables) -> Result<(), Wrong> {
+    let mut all = Vec::new();
+    leaves(root, &mut Vec::new(), &mut all);
+    for (name, value) in &variables.0 {
+        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+        if rest == CONFIG {
+            continue;
+        }
+        let source = ConfigSource::Variable(name.clone());
+        let wrong = |message| Wrong { source: source.clone(), key: String::new(), message };
+        let mut found = all.iter().filter(|(other, _)| other == rest);
+        let place = match (found.next(), found.next()) {
+            (Some((_, place)), None) => place,
+            (Some(_), Some(_)) => {
+                return Err(wrong("it is the variable of two keys; say them in the file".into()));
+            }
+            (None, _) if is_of_service(rest) || !is_near(root, rest, &all) => continue,
+            (None, _) => {
+                let names = all.iter().map(|(name, _)| name.as_str());
+                // A part of the name is what all of them have.
+                let hint = hint(rest, names).replace("mean ", "mean PEREGRINE_");
+                return Err(wrong(format!("there is no such key{hint}")));
+            }
+        };
+        if value.is_empty() {
+            continue;
+        }
+        set(root, place, value, &source).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+/// True for what Kubernetes tells every container of a service whose name begins with peregrine:
+/// `SERVICE_HOST`, `SERVICE_PORT…`, `PORT`, `PORT_3000_TCP…`.
+fn is_of_service(rest: &str) -> bool {
+    let rest = format!("_{rest}");
+    rest.contains("_SERVICE_HOST")
+        || rest.contains("_SERVICE_PORT")
+        || rest.ends_with("_PORT")
+        || rest.contains("_PORT_")
+}
+
+/// True when it looks like ours: in one of our sections, or like one of our names.
+fn is_near(root: &ConfigSection, rest: &str, all: &[(String, Vec<usize>)]) -> bool {
+    let is_section = |shape: &Shape| matches!(shape, Shape::Section(_) | Shape::Named(_));
+    let mut sections = root.keys.iter().filter(|key| is_section(&key.shape));
+    sections.any(|key| rest.starts_with(&format!("{}_", capitals(key.name))))
+        || !hint(rest, all.iter().map(|(name, _)| name.as_str())).is_empty()
+}
+
+/// The names of all values that can be set, and the way to each: indexes of keys, and behind that
+/// of named sections the index of the section.
+fn leaves(section: &ConfigSection, way: &mut Vec<usize>, all: &mut Vec<(String, Vec<usize>)>) {
+    for (index, key) in section.keys.iter().enumerate() {
+        way.push(index);
+        match (&key.shape, &section.entries[index]) {
+            (_, Some(ConfigEntry::Section(inner))) => leaves(inner, way, all),
+            (_, Some(ConfigEntry::Named(inner))) => {
+                for (at, (_, inner)) in inner.iter().enumerate() {
+                    way.push(at);
+                    leaves(inner, way, all);
+                    way.pop();
+                }
+            }
+            (Shape::Section(_) | Shape::Sections(_) | Shape::Named(_), _) => {}
+            (_, _) => all.push((capitals(&format!("{}{}", section.path, key.name)), way.clone())),
+        }
+        way.pop();
+    }
+}
+
+/// Sets the value at the end of a way.
+fn set(
+    section: &mut ConfigSection,
+    way: &[usize],
+    text: &str,
+    source: &ConfigSource,
+) -> Result<(), String> {
+    let Some((index, rest)) = way.split_first() else { return Ok(()) };
+    section.source.get_or_insert_with(|| source.clone());
+    let keys = section.keys;
+    match section.entries.get_mut(*index) {
+        Some(Some(ConfigEntry::Section(inner))) => set(inner, rest, text, source),
+        Some(Some(ConfigEntry::Named(all))) => {
+            let Some((at, rest)) = rest.split_first() else { return Ok(()) };
+            all.get_mut(*at).map_or(Ok(()), |(_, inner)| set(inner, rest, text, source))
+        }
+        Some(slot) => {
+            let value = keys[*index].shape.read(text)?;
+            *slot = Some(ConfigEntry::Said(SaidValue { value, source: source.clone() }));
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,100 @@
+//! `${NAME}` in the strings of a file: a variable of the environment. `$$` is a dollar.
+
+use super::environment::Variables;
+
+/// Bytes that all variables together may put into a file: as much as the file may have itself.
+const EXPANDED_BYTES_MAX: usize = 1 << 20;
+
+/// Puts variables into strings.
+pub struct Expander<'v> {
+    variables: &'v Variables,
+    left: usize,
+}
+
+impl<'v> Expander<'v> {
+    /// With these variables.
+    pub fn new(variables: &'v Variables) -> Expander<'v> {
+        Expander { variables, left: EXPANDED_BYTES_MAX }
+    }
+
+    /// The string with what its variables have.
+    ///
+    /// # Errors
+    /// One sentence: a `$` that begins nothing, a variable that is not set, or too many bytes.
+    pub fn expand(&mut self, text: &str) -> Result<String, String> {
+        let (mut whole, mut rest) = (String::new(), text);
+        while let Some((before, behind)) = rest.split_once('$') {
+            whole.push_str(before);
+            if let Some(behind) = behind.strip_prefix('$') {
+                whole.push('$');
+                rest = behind;
+                continue;
+            }
+            let name = behind.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+            let Some((name, behind)) = name.filter(|(name, _)| is_name(name)) else {
+                return Err("a $ begins ${NAME}; a dollar is written $$".to_owned());
+            };
+            let value = self.variables.value(name);
+            let value = value.ok_or_else(|| format!("the variable {name} is not set"))?;
+            let Some(left) = self.left.checked_sub(value.len()) else {
+                let most = EXPANDED_BYTES_MAX;
+                return Err(format!("the variables of this file have more than {most} bytes"));
+            };
+            self.left = left;
+            whole.push_str(value);
+            rest = behind;
+        }
+        whole.push_str(rest);
+        Ok(whole)
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    let starts = !name.starts_with(|c: char| c.is_ascii_digit());
+    !name.is_empty() && starts && name.bytes().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_stand_in_braces() {
+        let variables = Variables::new([("A", "one"), ("B_2", "$A"), ("EMPTY", "")]);
+        let expand = |text: &str| Expander::new(&variables).expand(text);
+        for (text, whole) in [
+            ("", "".to_owned()),
+            ("no dollar", "no dollar".to_owned()),
+            ("${A}", "one".to_owned()),
+            ("x${A}${A}y", "xoneoney".to_owned()),
+            // What a variable has is not looked at again.
+            ("${B_2}", "$A".to_owned()),
+            ("[${EMPTY}]", "[]".to_owned()),
+            ("$${A} costs 5$$", "${A} costs 5$".to_owned()),
+        ] {
+            assert_eq!(expand(text), Ok(whole), "{text}");
+        }
+        for (text, said) in [
+            ("${NONE}", "the variable NONE is not set"),
+            ("$A", "a $ begins ${NAME}"),
+            ("${A", "a $ begins ${NAME}"),
+            ("${}", "a $ begins ${NAME}"),
+            ("${2}", "a $ begins ${NAME}"),
+            ("${A-x}", "a $ begins ${NAME}"),
+            ("5$", "written $$"),
+        ] {
+            let error = expand(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_variables_add_is_bounded() {
+        let large = "x".repeat(EXPANDED_BYTES_MAX / 2);
+        let variables = Variables::new([("L", large.as_str())]);
+        let mut expander = Expander::new(&variables);
+        assert!(expander.expand("${L}").is_ok() && expander.expand("${L}").is_ok());
+        assert!(expander.expand("${L}").unwrap_err().contains("more than"));
+    }
+}

@@ -1,0 +1,24 @@
+//! What a configuration says, as a tree: a table of keys for each section, and for each value who
+//! said it.
+//!
+//! Law: nothing here reads a file, the environment or the clock. Whatever comes, a
+//! [`ConfigSection`] has only keys of its table, each with a value of its shape; what else was said
+//! is one [`Wrong`].
+
+mod document;
+mod environment;
+mod expand;
+mod section;
+mod shape;
+
+pub use document::read;
+pub use environment::{Variables, with_variables};
+pub use section::{ConfigEntry, ConfigSection, ConfigSource, ConfigValue, Item, SaidValue, Wrong};
+pub use shape::{Key, Shape, key};
+
+use super::nearest::nearest;
+
+/// `; did you mean …?`, or nothing.
+pub fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    nearest(word, known).map_or(String::new(), |near| format!("; did you mean {near}?"))
+}

@@ -1,0 +1,249 @@
+//! A section that was read: which of its keys were said, what, and by whom.
+
+use std::path::PathBuf;
+
+use super::shape::Key;
+
+/// Who said a value; whoever stands further down wins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigSource {
+    /// The file, in this line.
+    File(usize),
+    /// This variable of the environment.
+    Variable(String),
+    /// This flag, without its dashes.
+    Flag(&'static str),
+}
+
+/// What is wrong, and who said it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Who said it.
+    pub source: ConfigSource,
+    /// The key, as `tls.cert`; empty: the file as a whole.
+    pub key: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl Wrong {
+    /// One line; `file` is what the file is called.
+    pub fn line(&self, file: &str) -> String {
+        let Wrong { source, key, message } = self;
+        match source {
+            ConfigSource::File(line) if key.is_empty() => format!("{file}:{line}: {message}"),
+            ConfigSource::File(line) => format!("{file}:{line}: {key}: {message}"),
+            ConfigSource::Variable(name) => format!("{name}: {message}"),
+            // Of several the name says which.
+            ConfigSource::Flag("limit") => {
+                let name = key.trim_start_matches("limits.");
+                format!("--limit {name}: {message}")
+            }
+            ConfigSource::Flag(name) => format!("--{name}: {message}"),
+        }
+    }
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigValue {
+    /// True or false.
+    Switch(bool),
+    /// A number.
+    Whole(u64),
+    /// A string.
+    Text(String),
+    /// A path.
+    Path(PathBuf),
+    /// Strings.
+    Texts(Vec<Item>),
+}
+
+/// One string of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The string.
+    pub text: String,
+    /// Its line, if it stands in the file.
+    pub line: Option<usize>,
+}
+
+impl From<&str> for Item {
+    fn from(text: &str) -> Item {
+        Item { text: text.to_owned(), line: None }
+    }
+}
+
+/// A value and who said it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaidValue {
+    /// The value.
+    pub value: ConfigValue,
+    /// Who said it.
+    pub source: ConfigSource,
+}
+
+/// What a key has.
+#[derive(Clone, Debug)]
+pub enum ConfigEntry {
+    /// A value.
+    Said(SaidValue),
+    /// A section.
+    Section(ConfigSection),
+    /// Several sections.
+    Sections(Vec<ConfigSection>),
+    /// Several sections, each with its name, in the order of the file.
+    Named(Vec<(String, ConfigSection)>),
+}
+
+/// A section: of each key of its table what was said, if anything was.
+#[derive(Clone, Debug)]
+pub struct ConfigSection {
+    /// Its table.
+    pub keys: &'static [Key],
+    /// What stands before its keys: `tls.` for those of `[tls]`.
+    pub path: String,
+    /// Who said it first; nobody: it was not said.
+    pub source: Option<ConfigSource>,
+    /// In the order of `keys`; inner sections are always there.
+    pub entries: Vec<Option<ConfigEntry>>,
+}
+
+impl ConfigSection {
+    /// A section of which nothing was said.
+    pub fn new(keys: &'static [Key], path: String, source: Option<ConfigSource>) -> ConfigSection {
+        let entry = |key: &Key| match key.shape {
+            super::Shape::Section(inner) => {
+                let path = format!("{path}{}.", key.name);
+                Some(ConfigEntry::Section(ConfigSection::new(inner(), path, None)))
+            }
+            _ => None,
+        };
+        let entries = keys.iter().map(entry).collect();
+        ConfigSection { keys, path, source, entries }
+    }
+
+    /// The entry of a key.
+    pub fn entry(&self, name: &str) -> Option<&ConfigEntry> {
+        let index = self.keys.iter().position(|key| key.name == name)?;
+        self.entries.get(index)?.as_ref()
+    }
+
+    /// Sets what a key has; whoever calls it last wins.
+    pub fn set(&mut self, name: &str, entry: ConfigEntry) {
+        if let Some(index) = self.keys.iter().position(|key| key.name == name) {
+            self.entries[index] = Some(entry);
+        }
+    }
+
+    /// The value of a key.
+    pub fn said(&self, name: &str) -> Option<&SaidValue> {
+        match self.entry(name)? {
+            ConfigEntry::Said(said) => Some(said),
+            ConfigEntry::Section(_) | ConfigEntry::Sections(_) | ConfigEntry::Named(_) => None,
+        }
+    }
+
+    /// The section under a key.
+    pub fn section(&self, name: &str) -> Option<&ConfigSection> {
+        match self.entry(name)? {
+            ConfigEntry::Section(section) => Some(section),
+            ConfigEntry::Said(_) | ConfigEntry::Sections(_) | ConfigEntry::Named(_) => None,
+        }
+    }
+
+    /// The sections under a key.
+    pub fn sections(&self, name: &str) -> &[ConfigSection] {
+        match self.entry(name) {
+            Some(ConfigEntry::Sections(sections)) => sections,
+            _ => &[],
+        }
+    }
+
+    /// The named sections under a key.
+    pub fn named(&self, name: &str) -> &[(String, ConfigSection)] {
+        match self.entry(name) {
+            Some(ConfigEntry::Named(sections)) => sections,
+            _ => &[],
+        }
+    }
+
+    /// Whether a switch is on.
+    pub fn switch(&self, name: &str) -> Option<bool> {
+        match self.said(name)?.value {
+            ConfigValue::Switch(is_on) => Some(is_on),
+            _ => None,
+        }
+    }
+
+    /// A number.
+    pub fn whole(&self, name: &str) -> Option<u64> {
+        match self.said(name)?.value {
+            ConfigValue::Whole(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// A string.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match &self.said(name)?.value {
+            ConfigValue::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A path.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        match &self.said(name)?.value {
+            ConfigValue::Path(path) => Some(path.clone()),
+            ConfigValue::Text(text) => Some(PathBuf::from(text)),
+            _ => None,
+        }
+    }
+
+    /// Strings.
+    pub fn texts(&self, name: &str) -> Option<&[Item]> {
+        match &self.said(name)?.value {
+            ConfigValue::Texts(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// Strings, without their lines.
+    pub fn strings(&self, name: &str) -> Option<Vec<String>> {
+        self.texts(name).map(|items| items.iter().map(|item| item.text.clone()).collect())
+    }
+
+    /// True when nothing was said of it, nor of what is in it.
+    pub fn is_empty(&self) -> bool {
+        self.entries.iter().flatten().all(|entry| match entry {
+            ConfigEntry::Section(section) => section.is_empty(),
+            ConfigEntry::Said(_) | ConfigEntry::Sections(_) | ConfigEntry::Named(_) => false,
+        })
+    }
+
+    /// What is wrong with a key, or with the section where the key was not said.
+    pub fn wrong(&self, name: &str, message: impl Into<String>) -> Wrong {
+        let source = match self.entry(name) {
+            Some(ConfigEntry::Said(said)) => Some(said.source.clone()),
+            Some(ConfigEntry::Section(section)) => section.source.clone(),
+            Some(ConfigEntry::Sections(all)) => all.first().and_then(|first| first.source.clone()),
+            Some(ConfigEntry::Named(all)) => {
+                all.first().and_then(|(_, first)| first.source.clone())
+            }
+            None => None,
+        };
+        let source = source.or_else(|| self.source.clone()).unwrap_or(ConfigSource::File(1));
+        Wrong { source, key: format!("{}{name}", self.path), message: message.into() }
+    }
+
+    /// What is wrong with one string of several.
+    pub fn wrong_item(&self, name: &str, index: usize, message: impl Into<String>) -> Wrong {
+        let line = self.texts(name).and_then(|items| items.get(index)?.line);
+        let wrong = self.wrong(name, message);
+        match line {
+            Some(line) => Wrong { source: ConfigSource::File(line), ..wrong },
+            None => wrong,
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! The configuration of a server as an operator makes it: `serve config`, who wins, and a server
+//! whose file changes while it runs.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+};
+
+use boon::{Compiler, Draft, Schemas};
+use serde_json::{Value, json};
+
+use crate::{
+    run::User,
+    support::{
+        ask::{V1, get, post, rpc, say, text_of},
+        binary::{Binary, eventually},
+    },
+};
+
+/// The example of the documentation.
+const EXAMPLE: &str = include_str!("../../docs/peregrine.toml");
+
+/// What `serve config` says with these words, and how it ends.
+fn config(user: &User, words: &[&str]) -> (Option<i32>, String, String) {
+    let said = user.run(&[&["serve", "config"], words].concat());
+    (said.code, said.out, said.err)
+}
+
+/// A user whose `p.toml` says this.
+fn user_with(text: &str) -> User {
+    let user = User::new();
+    user.write("work/p.toml", text);
+    user
+}
+
+#[test]
+fn check_says_ok_or_what_is_wrong_and_where() {
+    let good =
+        "workers = 1\npublic_url = \"https://${HOST_NAME}/x\"\n[agents.bob]\nkind = \"echo\"\n";
+    let user = user_with(good).with("HOST_NAME", "a.example");
+    let checked = config(&user, &["check", "--config", "p.toml"]);
+    assert_eq!(checked, (Some(0), "p.toml: ok\n".to_owned(), String::new()));
+    for (text, said) in [
+        ("workers = 1\nworkrs = 2\n", "p.toml:2: unknown key \"workrs\"; did you mean workers?"),
+        ("\nworkers = 0\n", "p.toml:2: workers: 0 is not a number from 1 to 1024"),
+        ("card = 3\n", "p.toml:1: card: must be a string"),
+        ("public_url = \"${NOT_SET}\"\n", "p.toml:1: public_url: the variable NOT_SET is not set"),
+        ("workers = \n", "p.toml:1: "),
+        // What the engine refuses, and what files do not hold, have their lines, too.
+        ("\npublic_url = \"ftp://x\"\n", "p.toml:2: public_url: the public URL"),
+        (
+            "[[mounts]]\npath = \"/x\"\ndialect = \"standard\"\nagent = \"eve\"\n",
+            "p.toml:4: mounts.1.agent: there is no agent \"eve\"",
+        ),
+        ("[agents.bob]\nscript = \"none.toml\"\n", "p.toml:2: agents.bob.script: cannot read"),
+        ("listen = [\"0.0.0.0:0\"]\n", "p.toml: "),
+        ("[tls]\ncert = \"none.pem\"\nkey = \"none.pem\"\n", "p.toml: cannot use none.pem"),
+    ] {
+        let (code, out, err) = config(&user_with(text), &["check", "--config", "p.toml"]);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{text}: {err}");
+        assert!(err.starts_with(&format!("peregrine: {said}")), "{text}: {err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    let (code, _, err) = config(&user, &["check"]);
+    assert!(code == Some(2) && err.contains("add --config FILE"), "{err}");
+    let (code, _, err) = config(&user, &["check", "--config", "none.toml"]);
+    assert!(code == Some(2) && err.contains("cannot read none.toml"), "{err}");
+    // The variable names the file as well, and the server itself says the same.
+    let user = user_with("workrs = 1\n").with("PEREGRINE_CONFIG", "p.toml");
+    let said = user.run(&["serve"]);
+    assert!(said.code == Some(2) && said.err.contains("p.toml:1: unknown key"), "{said:?}");
+}
+
+#[test]
+fn flags_go_before_variables_and_those_before_the_file() {
+    let text = "strict = true\nworkers = 3\nmemory = \"2GiB\"\npublic_url = \"https://a.example\"\n\
+        card = \"v1\"\nlisten = [\"127.0.0.1:1\"]\ntenants = [\"a\"]\n[limits]\ntasks_max = 11\n\
+        drain_ms = \"5s\"\n[[mounts]]\npath = \"/x\"\ndialect = \"standard\"\n\
+        [agents.bob]\nkind = \"echo\"\ndescription = \"of the file\"\n";
+    let variables = [
+        ("PEREGRINE_STRICT", "false"),
+        ("PEREGRINE_WORKERS", "4"),
+        ("PEREGRINE_MEMORY", "3GiB"),
+        ("PEREGRINE_PUBLIC_URL", "https://b.example"),
+        ("PEREGRINE_CARD", "v03"),
+        ("PEREGRINE_LISTEN", "127.0.0.1:2,127.0.0.1:3"),
+        ("PEREGRINE_TENANTS", "any"),
+        ("PEREGRINE_LIMITS_TASKS_MAX", "12"),
+        ("PEREGRINE_AGENTS_BOB_DESCRIPTION", "of the environment"),
+    ];
+    let flags = [
+        "--strict",
+        "--workers",
+        "5",
+        "--memory",
+        "4GiB",
+        "--public-url",
+        "https://c.example",
+        "--card",
+        "hybrid",
+        "--listen",
+        "127.0.0.1:4",
+        "--tenants",
+        "b,c",
+        "--limit",
+        "tasks_max=13",
+        "--mount",
+        "/y=standard",
+    ];
+    let shown = |user: &User, flags: &[&str]| {
+        let words = [&["serve", "--config", "p.toml"], flags, &["config", "show"]].concat();
+        user.ok(&words).out
+    };
+    let user = user_with(text);
+    let said = shown(&user, &[]);
+    for line in [
+        "strict = true  # p.toml:1",
+        "workers = 3  # p.toml:2",
+        "memory = \"2GiB\"  # p.toml:3",
+        "public_url = \"https://a.example\"  # p.toml:4",
+        "card = \"v1\"  # p.toml:5",
+        "listen = [\"127.0.0.1:1\"]  # p.toml:6",
+        "tenants = [\"a\"]  # p.toml:7",
+        "limits.tasks_max = 11  # p.toml:9",
+        "limits.drain_ms = \"5s\"  # p.toml:10",
+        "limits.head_bytes_max = 16384  # default",
+        "ws_origins = []  # default",
+        "# tls.cert is not set",
+        "path = \"/x\"  # p.toml:12",
+        "description = \"of the file\"  # p.toml:16",
+    ] {
+        assert!(said.lines().any(|other| other == line), "{line}: {said}");
+    }
+    let user = variables.iter().fold(user, |user, (name, value)| user.with(name, value));
+    let said = shown(&user, &[]);
+    for line in [
+        "strict = false  # environment PEREGRINE_STRICT",
+        "workers = 4  # environment PEREGRINE_WORKERS",
+        "memory = \"3GiB\"  # environment PEREGRINE_MEMORY",
+        "public_url = \"https://b.example\"  # environment PEREGRINE_PUBLIC_URL",
+        "card = \"v03\"  # environment PEREGRINE_CARD",
+        "listen = [\"127.0.0.1:2\", \"127.0.0.1:3\"]  # environment PEREGRINE_LISTEN",
+        "tenants = \"any\"  # environment PEREGRINE_TENANTS",
+        "limits.tasks_max = 12  # environment PEREGRINE_LIMITS_TASKS_MAX",
+        "description = \"of the environment\"  # environment PEREGRINE_AGENTS_BOB_DESCRIPTION",
+    ] {
+        assert!(said.lines().any(|other| other == line), "{line}: {said}");
+    }
+    let said = shown(&user, &flags);
+    for line in [
+        "strict = true  # flag --strict",
+        "workers = 5  # flag --workers",
+        "memory = \"4GiB\"  # flag --memory",
+        "public_url = \"https://c.example\"  # flag --public-url",
+        "card = \"hybrid\"  # flag --card",
+        "listen = [\"127.0.0.1:4\"]  # flag --listen",
+        "tenants = [\"b\", \"c\"]  # flag --tenants",
+        "limits.tasks_max = 13  # flag --limit",
+        "limits.drain_ms = \"5s\"  # p.toml:10",
+        "path = \"/y\"  # flag --mount",
+    ] {
+        assert!(said.lines().any(|other| other == line), "{line}: {said}");
+    }
+    assert!(!said.contains("path = \"/x\""), "a list takes the place of the whole list: {said}");
+    // What is shown is a configuration, and means the same.
+    let again = user_with(&said);
+    let (code, out, err) = config(&again, &["check", "--config", "p.toml"]);
+    assert_eq!((code, out.as_str()), (Some(0), "p.toml: ok\n"), "{err}");
+}
+
+/// Whether a document is one of this schema.
+fn validator(schema: &Value) -> impl Fn(&Value) -> bool + use<> {
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    compiler.set_default_draft(Draft::V2020_12);
+    compiler.add_resource("config.json", schema.clone()).unwrap();
+    let index = compiler.compile("config.json", &mut schemas).unwrap();
+    move |document| schemas.validate(document, index).is_ok()
+}
+
+fn schema() -> Value {
+    let (code, out, err) = config(&User::new(), &["schema"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    serde_json::from_str(&out).unwrap()
+}
+
+/// The example with all that is commented out: `#key`, where prose has a space.
+fn whole_example() -> String {
+    let lines = EXAMPLE.lines().map(|line| match line.strip_prefix('#') {
+        Some(rest) if rest.starts_with(|c: char| c != ' ') => rest,
+        _ => line,
+    });
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// The paths of all keys of a document; of arrays and agents the first one stands for all.
+fn keys_of(document: &Value, path: &str, keys: &mut BTreeSet<String>) {
+    match document {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let name = if path == "agents" { "*" } else { name };
+                let path = format!("{path}.{name}");
+                keys_of(value, path.trim_start_matches('.'), keys);
+            }
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            items.iter().for_each(|item| keys_of(item, path, keys));
+        }
+        _ => drop(keys.insert(path.to_owned())),
+    }
+}
+
+/// The paths of all keys of a schema, and the default of each.
+fn keys_in(schema: &Value, path: &str, keys: &mut Vec<(String, Option<Value>)>) {
+    let schema = schema.get("items").filter(|items| items["type"] == "object").unwrap_or(schema);
+    if let Some(members) = schema["properties"].as_object() {
+        for (name, value) in members {
+            let path = format!("{path}.{name}");
+            keys_in(value, path.trim_start_matches('.'), keys);
+        }
+    } else if schema["additionalProperties"].is_object() {
+        keys_in(&schema["additionalProperties"], &format!("{path}.*"), keys);
+    } else {
+        keys.push((path.to_owned(), schema.get("default").cloned()));
+    }
+}
+
+#[test]
+fn the_example_has_every_key_with_its_default() {
+    let (schema, user) = (schema(), user_with(EXAMPLE));
+    let is_good = validator(&schema);
+    let (code, out, err) = config(&user, &["check", "--config", "p.toml"]);
+    assert_eq!((code, out.as_str()), (Some(0), "p.toml: ok\n"), "{err}");
+    for text in [EXAMPLE, &whole_example()] {
+        let document: Value = toml::from_str(text).unwrap();
+        assert!(is_good(&document), "{document:#}");
+    }
+    let whole: Value = toml::from_str(&whole_example()).unwrap();
+    let (mut of_example, mut of_schema) = (BTreeSet::new(), Vec::new());
+    keys_of(&whole, "", &mut of_example);
+    keys_in(&schema, "", &mut of_schema);
+    let names: BTreeSet<String> = of_schema.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(of_example, names);
+    for (name, default) in of_schema.into_iter().filter(|(name, _)| !name.contains('*')) {
+        let Some(default) = default else { continue };
+        let pointer = format!("/{}", name.replace('.', "/"));
+        assert_eq!(whole.pointer(&pointer), Some(&default), "{name}");
+    }
+}
+
+#[test]
+fn the_guide_shows_configurations() {
+    let is_good = validator(&schema());
+    let page = include_str!("../../docs/guide/configuration.md");
+    let blocks = page.split("```toml\n").skip(1).map(|text| text.split("```").next().unwrap());
+    for block in blocks.collect::<Vec<_>>() {
+        assert!(is_good(&toml::from_str(block).unwrap()), "{block}");
+    }
+    let live = "`limits.drain_ms`, `limits.tls_handshake_timeout_ms` |";
+    assert_eq!(peregrine::net::LIVE_LIMITS, ["drain_ms", "tls_handshake_timeout_ms"]);
+    assert!(page.contains(live));
+}
+
+#[test]
+fn the_schema_refuses_what_check_refuses() {
+    let is_good = validator(&schema());
+    for (text, good) in [
+        ("", true),
+        ("workers = 2\ntenants = \"any\"\n[limits]\ndrain_ms = \"5s\"\ntasks_max = 7\n", true),
+        ("card = \"${FORM}\"\nmemory = \"512M\"\n", true),
+        ("[agents.a]\nkind = \"echo\"\n", true),
+        ("workrs = 2\n", false),
+        ("workers = 0\n", false),
+        ("workers = \"2\"\n", false),
+        ("strict = 1\n", false),
+        ("card = \"v2\"\n", false),
+        ("listen = \"x\"\n", false),
+        ("tenants = \"all\"\n", false),
+        ("memory = \"5s\"\n", false),
+        ("[limits]\ntask_max = 1\n", false),
+        ("[limits]\ntasks_max = \"5s\"\n", false),
+        ("[limits]\ntasks_max = 0\n", false),
+        ("[tls]\ncrt = \"x\"\n", false),
+        ("[agents.a]\nkind = \"ecko\"\n", false),
+        ("[agents.\"a b\"]\nkind = \"echo\"\n", false),
+        ("[mounts]\npath = \"/\"\n", false),
+    ] {
+        let document: Value = toml::from_str(text).unwrap();
+        assert_eq!(is_good(&document), good, "{text}");
+        let user = user_with(text).with("FORM", "v1");
+        let (code, _, err) = config(&user, &["check", "--config", "p.toml"]);
+        assert_eq!(code == Some(0), good, "{text}: {err}");
+    }
+}
+
+#[test]
+fn completion_and_the_manual_know_the_configuration() {
+    let user = User::new();
+    user.ok(&["man", "pages"]);
+    for page in ["serve", "serve-config", "serve-config-check", "serve-config-show"] {
+        let page = user.path(&format!("work/pages/peregrine-{page}.1"));
+        assert!(fs::read_to_string(&page).unwrap().contains("config"), "{}", page.display());
+    }
+    let script = user.ok(&["completion", "bash"]).out;
+    for word in ["serve__subcmd__config", "--config", "schema"] {
+        assert!(script.contains(word), "{word}");
+    }
+}
+
+/// A server with a file, and what it says on stderr.
+struct Configured {
+    user: User,
+    server: Binary,
+}
+
+const ONE: &str = "[agents.first]\nkind = \"echo\"\n";
+
+impl Configured {
+    fn start(text: &str) -> Configured {
+        let user = user_with(text);
+        let stderr = File::create(user.path("stderr")).unwrap();
+        let file = user.path("work/p.toml");
+        let server = Binary::start_with(&["--config", file.to_str().unwrap()], stderr.into());
+        Configured { user, server }
+    }
+
+    /// Puts another file in the place of this one, all at once.
+    fn replace(&self, text: &str) {
+        let fresh = self.user.write("work/fresh.toml", text);
+        fs::rename(fresh, self.user.path("work/p.toml")).unwrap();
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.user.path("stderr")).unwrap()
+    }
+
+    /// Waits for this in what it says.
+    fn hears(&self, words: &str) {
+        eventually(words, || self.said().contains(words));
+    }
+
+    /// The description on an agent's card; `None`: there is no card.
+    fn described(&self, agent: &str) -> Option<String> {
+        let mut line = self.server.connect();
+        line.write(&get(&format!("/agents/{agent}/.well-known/agent-card.json")));
+        let reply = line.reply();
+        (reply.status == 200).then(|| reply.json()["description"].as_str().unwrap().to_owned())
+    }
+
+    fn send(&self, agent: &str, text: &str) -> Value {
+        let mut line = self.server.connect();
+        let call = rpc("SendMessage", &V1.params(say(text)));
+        line.write(&post(&format!("/agents/{agent}"), &[], &call));
+        line.reply().result()
+    }
+}
+
+/// A script that answers `hello`, and is at work at `wait` for a long time.
+fn script(answer: &str) -> String {
+    format!(
+        "[[rule]]\ntext = \"hello\"\n[[rule.step]]\nmessage = [{{ text = \"{answer}\" }}]\n\
+         [[rule]]\ntext = \"wait\"\n[[rule.step]]\nstatus = \"working\"\n[[rule.step]]\n\
+         delay_ms = 600000\nstatus = \"completed\"\n"
+    )
+}
+
+#[test]
+fn a_signal_adds_replaces_and_removes_agents_while_calls_run() {
+    let scripted = |name: &str| format!("[agents.{name}]\nscript = \"{name}.toml\"\n");
+    let user_file = |server: &Configured, name: &str, answer: &str| {
+        server.user.write(&format!("work/{name}.toml"), &script(answer));
+    };
+    let server = Configured::start(ONE);
+    user_file(&server, "bob", "one");
+    user_file(&server, "zoe", "one");
+    server.replace(&format!("{ONE}{}{}", scripted("bob"), scripted("zoe")));
+    server.server.signal("-HUP");
+    server.hears("was read again: agents added bob, zoe");
+    assert_eq!(text_of(&server.send("bob", "hello")["message"]), "one");
+    // Calls that run: the one of an agent that stays goes on, whatever happens to others.
+    let held = |agent: &str| {
+        let mut line = server.server.connect();
+        let call = rpc("SendStreamingMessage", &V1.params(say("wait")));
+        line.write(&post(&format!("/agents/{agent}"), &[], &call));
+        line.read_until("TASK_STATE_WORKING");
+        line
+    };
+    let [mut stays, mut goes] = ["zoe", "bob"].map(held);
+    user_file(&server, "bob", "two");
+    let described = format!("{}description = \"another card\"\n", scripted("zoe"));
+    server.replace(&format!("{ONE}{}{described}", scripted("bob")));
+    server.server.signal("-HUP");
+    server.hears("agents replaced bob; with another card zoe");
+    assert_eq!(text_of(&server.send("bob", "hello")["message"]), "two");
+    assert_eq!(server.described("zoe").as_deref(), Some("another card"));
+    goes.read_until("TASK_STATE_FAILED");
+    assert!(stays.is_silent());
+    server.replace(ONE);
+    server.server.signal("-HUP");
+    server.hears("agents removed bob, zoe");
+    assert_eq!((server.described("bob"), server.described("zoe")), (None, None));
+    stays.read_until("TASK_STATE_FAILED");
+    server.server.assert_lives();
+}
+
+#[test]
+fn a_changed_file_is_read_without_a_signal() {
+    let server = Configured::start(ONE);
+    server.replace(&format!("{ONE}description = \"another\"\n"));
+    server.hears("was read again: agents with another card first");
+    assert_eq!(server.described("first").as_deref(), Some("another"));
+    // It is written over, as editors do that keep the file.
+    server.user.write("work/p.toml", &format!("{ONE}[agents.second]\nkind = \"echo\"\n"));
+    server.hears("agents added second; with another card first");
+    assert_eq!(server.said().lines().count(), 2, "{}", server.said());
+}
+
+#[test]
+fn a_bad_file_changes_nothing_and_is_one_line() {
+    let text = format!("{ONE}description = \"old\"\n");
+    let server = Configured::start(&text);
+    let bad = [
+        ("workrs = 1\n", ":1: unknown key \"workrs\"; did you mean workers?; nothing has changed"),
+        // All of it was good but the last thing.
+        (
+            "[agents.first]\nkind = \"echo\"\ndescription = \"new\"\n[agents.b]\nkind = \"echo\"\n\
+             [limits]\ndrain_ms = \"1s\"\n[tls]\ncert = \"none\"\nkey = \"none\"\n",
+            "cannot use ",
+        ),
+        ("[agents.first]\nscript = \"none.toml\"\n", ":2: agents.first.script: cannot read"),
+    ];
+    for (index, (text, said)) in bad.into_iter().enumerate() {
+        server.replace(text);
+        server.server.signal("-HUP");
+        server.hears(said);
+        assert_eq!(server.said().lines().count(), index + 1, "{}", server.said());
+        assert_eq!(server.described("first").as_deref(), Some("old"));
+        assert_eq!(server.described("b"), None);
+    }
+    fs::remove_file(server.user.path("work/p.toml")).unwrap();
+    server.hears("cannot read ");
+    server.replace(&text);
+    server.hears("was read again: the agents are the same");
+}
+
+#[test]
+fn keys_that_need_a_restart_are_named_and_change_nothing() {
+    let server = Configured::start(&format!("workers = 1\n{ONE}"));
+    server.replace(
+        "default_agent = \"second\"\nstrict = true\n[limits]\ndrain_ms = \"3s\"\ntasks_max = 7\n\
+         [agents.first]\nkind = \"echo\"\n[agents.second]\nkind = \"echo\"\n",
+    );
+    server.server.signal("-HUP");
+    server.hears("need a restart: strict, limits.tasks_max, default_agent\n");
+    assert!(server.said().contains("agents added second"), "{}", server.said());
+    // The new time for a drain is that of the next drain.
+    let mut line = server.server.connect();
+    let call = rpc("SendStreamingMessage", &V1.params(say("hold:60000:1")));
+    line.write(&post("/agents/first", &[], &call));
+    line.read_until("TASK_STATE_SUBMITTED");
+    server.server.terminate();
+    server.hears("draining, for 3 s at most");
+}
+
+#[test]
+fn a_name_that_a_tenant_has_changes_nothing_at_all() {
+    let server = Configured::start("tenants = \"any\"\n[agents.first]\nkind = \"echo\"\n");
+    let mut line = server.server.connect();
+    let mut params = V1.params(say("hello"));
+    params["tenant"] = json!("bob");
+    line.write(&post("/", &[], &rpc("SendMessage", &params)));
+    assert!(line.reply().result()["task"].is_object());
+    server.replace(
+        "tenants = \"any\"\n[agents.first]\nkind = \"echo\"\n[agents.alice]\nkind = \"echo\"\n\
+         [agents.bob]\nkind = \"echo\"\n",
+    );
+    server.hears("there is a tenant \"bob\" with 1 tasks");
+    assert_eq!((server.described("alice"), server.described("bob")), (None, None));
+}

@@ -1,0 +1,66 @@
+//! Configurations: whatever comes is read, or refused in one line that says where.
+//!
+//! What reads them is pure and belongs to the binary, so its files are included here.
+
+use std::path::Path;
+
+#[path = "../../src/cli/nearest.rs"]
+mod nearest;
+#[allow(dead_code, unused_imports)]
+#[path = "../../src/cli/serve/config/sections/mod.rs"]
+mod sections;
+#[allow(dead_code, unused_imports)]
+#[path = "../../src/cli/serve/config/tree/mod.rs"]
+mod tree;
+
+use tree::{ConfigSource, Variables, Wrong};
+
+/// A text is read as a file, its first line as a variable of ours, without a panic. What is refused
+/// is so in one line, with the number of a line of the text or the name of the variable. What is
+/// read is within the limits.
+pub fn a_configuration_is_read_or_refused_in_one_line(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let first = text.lines().next().unwrap_or_default().trim_start_matches('#');
+    let (name, value) = first.split_once('=').unwrap_or((first, "1"));
+    let name = format!("PEREGRINE_{}", name.trim());
+    let variables = Variables::new([("A", "one"), ("B", "127.0.0.1:0"), (&name, value.trim())]);
+    let read = || -> Result<sections::Serve, Wrong> {
+        let mut root = tree::read(text, sections::KEYS, Path::new("folder"), &variables)?;
+        tree::with_variables(&mut root, &variables)?;
+        sections::read(&root, 2)
+    };
+    match read() {
+        Ok(serve) => {
+            assert_eq!(serve.setup.limits.check(), Ok(()));
+            assert!(serve.workers > 0);
+        }
+        Err(wrong) => {
+            let line = wrong.line("p.toml");
+            assert!(!line.contains('\n'), "{line:?}");
+            match wrong.source {
+                ConfigSource::File(number) => {
+                    assert!((1..=text.lines().count() + 1).contains(&number), "{line}");
+                }
+                ConfigSource::Variable(said) => assert_eq!(said, name),
+                ConfigSource::Flag(flag) => panic!("there is no flag {flag}"),
+            }
+        }
+    }
+}
+
+/// The example of the documentation without its prose, with each of its lines in turn commented in,
+/// left out or cut.
+#[test]
+fn examples_with_one_line_changed() {
+    let text = include_str!("../../docs/peregrine.toml");
+    let is_prose = |line: &&str| line.is_empty() || *line == "#" || line.starts_with("# ");
+    let lines: Vec<&str> = text.lines().filter(|line| !is_prose(line)).collect();
+    for at in 0..lines.len() {
+        let others = [lines[at].trim_start_matches('#'), "", &lines[at][..lines[at].len() / 2]];
+        for other in others.into_iter().chain(["x = ", "[limits]", "\u{1f600}"]) {
+            let mut changed = lines.clone();
+            changed[at] = other;
+            a_configuration_is_read_or_refused_in_one_line(changed.join("\n").as_bytes());
+        }
+    }
+}
