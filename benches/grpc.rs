@@ -337,7 +337,8 @@ impl Bare {
             closes: false,
             extensions: None,
             admission: None,
-            share: Default::default(),
+            request_bytes: 0,
+            share: None,
         };
         let handled = grpc::call(&mut cx, method, decode, &self.request);
         let Handled::Stream(mut stream) = handled else { panic!("no stream") };

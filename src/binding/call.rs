@@ -56,8 +56,10 @@ pub struct CallContext<'x> {
     pub extensions: Option<Cow<'x, str>>,
     /// Who makes the request; `None`: anybody.
     pub admission: Admitted,
-    /// What its caller may take.
-    pub share: CallerShare,
+    /// Bytes of the request that are not counted yet.
+    pub request_bytes: usize,
+    /// What its caller may take, once that was asked.
+    pub share: Option<Box<CallerShare>>,
 }
 
 /// What a call says that its answer is written with.
@@ -237,7 +239,8 @@ impl<'x> CallContext<'x> {
             self.writer.refuse(format, &Fault::at_limit("streams_max"));
             return Handled::Answered;
         };
-        let place = match self.share.stream_place() {
+        let place = self.share.as_ref().map_or(Ok(None), |share| share.stream_place());
+        let place = match place {
             Ok(place) => place,
             Err(fault) => {
                 self.writer.refuse(format, &fault);
@@ -364,7 +367,7 @@ impl<'x> CallContext<'x> {
             tenant: Some(&**tenant).filter(|tenant| !tenant.is_empty()),
             owner: principal.map(|principal| principal.owner()),
             principal,
-            running_tasks_max: self.share.running_tasks_max(),
+            running_tasks_max: self.share.as_ref().and_then(|share| share.running_tasks_max()),
             worker: *worker,
             extensions: self.extensions.as_deref(),
             identity: self.peer.identity,

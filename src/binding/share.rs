@@ -14,44 +14,31 @@ use crate::{
     service::Now,
 };
 
-/// What is known of a request and its caller's share.
-#[derive(Default)]
+/// What a caller may take who has a quota.
 pub struct CallerShare {
-    /// Bytes of the request that are not counted yet.
-    pub request_bytes: usize,
-    /// What the caller of the call may take; none: as much as there is.
-    quota: Option<Quota>,
-    account: Option<Arc<CallerAccount>>,
+    quota: Quota,
+    account: Arc<CallerAccount>,
     /// What is left of its calls, once one was taken or refused.
     left: Option<Result<RateLeft, UsedUp>>,
 }
 
 impl CallerShare {
-    /// Of a request of so many bytes.
-    pub fn of(request_bytes: usize) -> CallerShare {
-        CallerShare { request_bytes, ..CallerShare::default() }
-    }
-
-    /// How many tasks of the caller may run.
+    /// How many of its tasks may run.
     pub fn running_tasks_max(&self) -> Option<u32> {
-        self.quota.and_then(|quota| quota.running_tasks)
+        self.quota.running_tasks
     }
 
-    /// A place among the caller's streams, if those are counted.
+    /// A place among its streams, if those are counted.
     ///
     /// # Errors
     /// `RateLimited`.
     pub(super) fn stream_place(&self) -> Result<Option<StreamPlace>, Fault> {
-        let (Some(account), Some(most)) =
-            (&self.account, self.quota.and_then(|quota| quota.streams))
-        else {
-            return Ok(None);
-        };
-        StreamPlace::take(account, most).map(Some).ok_or_else(|| streams_taken(most))
+        let Some(most) = self.quota.streams else { return Ok(None) };
+        StreamPlace::take(&self.account, most).map(Some).ok_or_else(|| streams_taken(most))
     }
 
     fn rate(&self) -> Option<Rate> {
-        self.quota.and_then(|quota| quota.calls)
+        self.quota.calls
     }
 
     /// What a refused caller is told beside the fault: RateLimit Fields for HTTP
@@ -85,20 +72,19 @@ impl CallContext<'_> {
     ///
     /// # Errors
     /// `RateLimited`.
+    #[inline(never)]
     pub(super) fn take_share(&mut self) -> Result<(), Fault> {
-        self.find_share();
-        let (Some(quota), Some(account)) = (&self.share.quota, &self.share.account) else {
-            return Ok(());
-        };
-        let kib = u32::try_from(self.share.request_bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-        match account.take_call(quota, kib, self.now) {
-            Ok(taken) => {
-                self.share.request_bytes = 0;
-                self.share.left = taken.map(Ok);
+        self.share = self.find_share().map(Box::new);
+        let Some(share) = &mut self.share else { return Ok(()) };
+        let kib = u32::try_from(self.request_bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+        match share.account.take_call(&share.quota, kib, self.now) {
+            Ok(left) => {
+                self.request_bytes = 0;
+                share.left = left.map(Ok);
                 Ok(())
             }
             Err(used_up) => {
-                self.share.left = Some(Err(used_up));
+                share.left = Some(Err(used_up));
                 Err(too_much(used_up))
             }
         }
@@ -106,47 +92,42 @@ impl CallContext<'_> {
 
     /// Who takes, and how much may be taken: by what the principal names, else by what the
     /// platform's documentation says, else by the defaults.
-    fn find_share(&mut self) {
-        let (access, dialect) = (&self.config.access, self.endpoint.dialect);
-        let quotas = access.accounts.quotas();
-        let documented = dialect.quirks.quota;
-        (self.share.quota, self.share.account) = match &self.admission {
-            Some(caller) => {
-                let principal = &caller.principal;
-                let name = principal.quota().filter(|name| quotas.named.contains_key(*name));
-                let quota = quotas.of(name);
-                match documented.filter(|_| name.is_none()) {
-                    None => (Some(quota), Some(Arc::clone(caller.account()))),
-                    Some(documented) => {
-                        let part = dialect.name;
-                        let account = access.accounts.of_owner(principal.owner(), part, self.now);
-                        let calls = Some(Rate::per_minute(documented.calls_per_minute));
-                        let streams = Some(documented.streams);
-                        (Some(Quota { calls, streams, ..quota }), Some(account))
-                    }
-                }
+    fn find_share(&self) -> Option<CallerShare> {
+        let (accounts, dialect) = (&self.config.access.accounts, self.endpoint.dialect);
+        let quotas = accounts.quotas();
+        let of = |quota, account| Some(CallerShare { quota, account, left: None });
+        let Some(caller) = &self.admission else {
+            if quotas.anonymous == Quota::default() {
+                return None;
             }
-            None if quotas.anonymous == Quota::default() => (None, None),
-            None => {
-                let address = self.origin_address();
-                let account = address.map(|at| access.accounts.of_address(at, "", self.now));
-                (Some(quotas.anonymous), account)
-            }
+            return of(quotas.anonymous, accounts.of_address(self.origin_address()?, "", self.now));
         };
+        let principal = &caller.principal;
+        let name = principal.quota().filter(|name| quotas.named.contains_key(*name));
+        let quota = quotas.of(name);
+        match dialect.quirks.quota.filter(|_| name.is_none()) {
+            None => of(quota, Arc::clone(caller.account())),
+            Some(documented) => {
+                let account = accounts.of_owner(principal.owner(), dialect.name, self.now);
+                let calls = Some(Rate::per_minute(documented.calls_per_minute));
+                let streams = Some(documented.streams);
+                of(Quota { calls, streams, ..quota }, account)
+            }
+        }
     }
 
     /// Names what is left of the share beside an answer that is a call's own: where it is used up,
     /// and always where the platform's clients look for it.
     #[inline(always)]
     pub(super) fn name_share(&mut self) {
-        if self.share.left.is_some() {
+        if self.share.is_some() {
             self.name_share_left();
         }
     }
 
     #[cold]
     fn name_share_left(&mut self) {
-        let (share, fields) = (&self.share, &mut self.writer.fields);
+        let (Some(share), fields) = (&self.share, &mut self.writer.fields) else { return };
         if self.endpoint.dialect.quirks.quota.is_some() {
             share.platform_fields(fields, self.now);
         }

@@ -166,14 +166,20 @@ impl Conn {
         let mut input = input.into();
         let (mut consumed, length) = (0, input.bytes().len());
         let written = cx.out.len();
+        let mut asked_ms = None;
+        if let State::Admitting { since_ms } = self.state
+            && !eof
+        {
+            // The head is read anew: there is one place that reads heads.
+            (asked_ms, self.state) = (Some(since_ms), FRESH);
+        }
         let mut progress = loop {
             let rest = input.behind(consumed);
             let step = match &mut self.state {
-                State::Reading { .. } => self.reading(cx, rest, eof, None),
-                State::Admitting { since_ms } => {
-                    let since_ms = *since_ms;
-                    self.admitting(cx, rest, eof, since_ms)
-                }
+                State::Reading { .. } => self.reading(cx, rest, eof, asked_ms.take()),
+                // It has been told nothing, and need not be.
+                State::Admitting { .. } if eof => Step::Over(Next::Abort),
+                State::Admitting { .. } => Step::Wait,
                 State::Chunks(_) => self.chunks(cx, rest.bytes(), eof),
                 State::Pending(_) => self.pending(cx, eof),
                 State::Streaming(_) => self.streaming(cx, eof),
@@ -255,7 +261,7 @@ impl Conn {
     }
 
     /// Looks for a whole request, which has waited since `asked_ms` until it is known who makes it.
-    #[inline(always)] // Its callers pass on what it says.
+    #[inline(always)] // Its one caller passes on what it says.
     fn reading(
         &mut self,
         cx: &mut Cx<'_>,

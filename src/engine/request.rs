@@ -6,7 +6,7 @@ use std::task::Waker;
 use crate::{
     auth::AuthRefusal,
     binding::{
-        self, CallContext, CallScratch, CallerShare, Endpoint, Handled, RequestSource, Scratch,
+        self, CallContext, CallScratch, Endpoint, Handled, RequestSource, Scratch,
         admission::{self, AdmissionCx, Admitted},
         answer::ResponseWriter,
         responder::{Http1, Http1Kept, Transport},
@@ -80,7 +80,7 @@ pub(super) fn handle<'x>(
     let responder = Transport::Http1(Http1::new(head, closes, date.at(now)));
     let writer = ResponseWriter::new(out, responder);
     let mut cx = context((engine, call, writer), (now, wake, peer), head, closes, admission);
-    cx.share = CallerShare::of(head.head_len() + body.bytes().len());
+    cx.request_bytes = head.head_len() + body.bytes().len();
     let mut session = None;
     let handled = binding::http::handle(&mut cx, head, decode, body, Some(&mut session));
     let (kept, record) = (cx.writer.responder.kept(), cx.writer.record);
@@ -100,7 +100,7 @@ pub(super) fn handle_parts<'x>(
     let writer = ResponseWriter::new(out, Transport::Parts(parts));
     let closes = engine.is_draining();
     let mut cx = context((engine, call, writer), (now, wake, peer), head, closes, admission);
-    cx.share = CallerShare::of(head.head_len() + body.bytes().len());
+    cx.request_bytes = head.head_len() + body.bytes().len();
     (binding::http::handle(&mut cx, head, decode, body, None), cx.writer.record)
 }
 
@@ -161,6 +161,7 @@ fn context<'x>(
         closes,
         extensions: None,
         admission,
-        share: CallerShare::default(),
+        request_bytes: 0,
+        share: None,
     }
 }

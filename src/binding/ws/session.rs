@@ -11,8 +11,7 @@ use std::{
 use super::Upgrade;
 use crate::{
     binding::{
-        CallContext, CallerShare, EventStream, Handled, PendingResponse, RequestSource, Scratch,
-        ServerConfig,
+        CallContext, EventStream, Handled, PendingResponse, RequestSource, Scratch, ServerConfig,
         answer::ResponseWriter,
         jsonrpc,
         responder::{Transport, WebSocketMessages},
@@ -120,7 +119,8 @@ impl Session {
             closes: false,
             extensions: upgrade.extensions().map(Cow::Borrowed),
             admission: upgrade.admission().clone(),
-            share: CallerShare::of(body.len()),
+            request_bytes: body.len(),
+            share: None,
         };
         match jsonrpc::handle(&mut cx, decode, Source::from(body)) {
             Handled::Answered => return (false, cx.writer.record),

@@ -2,33 +2,15 @@
 
 use std::task::Poll;
 
-use super::{Conn, Cx, FRESH, Next, State, Step};
+use super::{Conn, Cx, Next, State, Step};
 use crate::{
     auth::AuthRefusal,
     binding::admission::{ADMISSION_MS_MAX, Admitted, LATE},
     engine::request,
     http::Head,
-    json::Source,
 };
 
 impl Conn {
-    /// Asks again who makes a request that waits since `since_ms`.
-    #[inline(never)]
-    pub(super) fn admitting(
-        &mut self,
-        cx: &mut Cx<'_>,
-        rest: Source<'_>,
-        eof: bool,
-        since_ms: u64,
-    ) -> Step {
-        // It has been told nothing, and need not be.
-        if eof {
-            return Step::Over(Next::Abort);
-        }
-        self.state = FRESH;
-        self.reading(cx, rest, eof, Some(since_ms))
-    }
-
     /// Refuses a request, or lets it wait, at most [`ADMISSION_MS_MAX`] from `asked_ms` on.
     #[inline(never)]
     pub(super) fn not_admitted(
