@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{engine::Agents, limits::Limits};
+use crate::{auth::Quotas, engine::Agents, limits::Limits};
 
 #[cfg(feature = "tls")]
 use super::{
@@ -77,6 +77,11 @@ impl Controls {
         if let Some(current) = &self.0.tls {
             current.replace(tls);
         }
+    }
+
+    /// Sets what callers may take; what was taken stays taken.
+    pub fn set_quotas(&self, quotas: Quotas) {
+        self.0.engine.config.access.accounts.set_quotas(quotas);
     }
 
     /// Sets those of the limits that are in [`LIVE_LIMITS`].

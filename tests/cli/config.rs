@@ -197,7 +197,7 @@ fn keys_of(document: &Value, path: &str, keys: &mut BTreeSet<String>) {
     match document {
         Value::Object(members) => {
             for (name, value) in members {
-                let name = if path == "agents" { "*" } else { name };
+                let name = if matches!(path, "agents" | "quotas.named") { "*" } else { name };
                 let path = format!("{path}.{name}");
                 keys_of(value, path.trim_start_matches('.'), keys);
             }
@@ -475,4 +475,83 @@ fn a_name_that_a_tenant_has_changes_nothing_at_all() {
     );
     server.hears("there is a tenant \"bob\" with 1 tasks");
     assert_eq!((server.described("alice"), server.described("bob")), (None, None));
+}
+
+/// A call of this agent with this line in its head: the status of the answer.
+fn status(server: &Configured, line: &str) -> u16 {
+    let mut tcp = server.server.connect();
+    let call = rpc("ListTasks", &json!({}));
+    let fields: Vec<(&str, &str)> = line.split_once(": ").into_iter().collect();
+    tcp.write(&post("/", &[&[("A2A-Version", "1.0")], &fields[..]].concat(), &call));
+    tcp.reply().status
+}
+
+#[test]
+fn callers_and_their_quotas_are_those_of_the_file_as_it_is_now() {
+    let text = |keys: &str, quota: u32| {
+        format!(
+            "{ONE}{keys}[quotas.known]\ncalls_per_minute = 1000\n[quotas.named.small]\n\
+             calls_per_minute = {quota}\n"
+        )
+    };
+    let key = |name: &str, digest: &str, more: &str| {
+        format!("[[auth.api_keys]]\nname = \"{name}\"\nsha256 = \"{digest}\"\n{more}")
+    };
+    // Of `abc`, and of `abd`.
+    let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let abd = "a52d159f262b2c6ddb724a61840befc36eb30c88877a4030b65cbe86298449c9";
+    let server = Configured::start(&text(&key("alice", abc, ""), 1));
+    assert_eq!(status(&server, ""), 401);
+    assert_eq!(status(&server, "X-API-Key: abc"), 200);
+    assert_eq!(status(&server, "X-API-Key: abd"), 401);
+    // Another key comes, with a quota of its own, and the first one goes.
+    server.replace(&text(&key("bob", abd, "quota = \"small\"\n"), 1));
+    server.server.signal("-HUP");
+    server.hears("was read again");
+    assert_eq!(status(&server, "X-API-Key: abc"), 401);
+    assert_eq!(status(&server, "X-API-Key: abd"), 200);
+    assert_eq!(status(&server, "X-API-Key: abd"), 429);
+    server.replace(&text(&key("bob", abd, "quota = \"small\"\n"), 100_000));
+    server.server.signal("-HUP");
+    eventually("the larger quota holds", || status(&server, "X-API-Key: abd") == 200);
+    // Rules that cannot hold change nothing.
+    server.replace(&text(&format!("{0}{0}", key("bob", abd, "")), 1));
+    server.server.signal("-HUP");
+    server.hears("the key or token of \"bob\" is there twice; nothing has changed");
+    assert_eq!(status(&server, "X-API-Key: abd"), 200);
+    // To ask nobody needs a restart.
+    server.replace(ONE);
+    server.server.signal("-HUP");
+    server.hears("need a restart: auth");
+    assert_eq!(status(&server, ""), 401);
+}
+
+#[test]
+fn secrets_are_shown_to_nobody() {
+    let text = "[[auth.api_keys]]\nname = \"robot\"\nkey = \"${ROBOT_KEY}\"\n\
+        [[auth.issuers]]\nissuer = \"https://a.example\"\n\
+        secret = \"0123456789abcdef0123456789abcdef\"\n";
+    let user = user_with(text).with("ROBOT_KEY", "correct-horse");
+    let (code, out, err) = config(&user, &["show", "--config", "p.toml"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("robot") && out.contains("https://a.example"), "{out}");
+    for secret in ["correct-horse", "0123456789abcdef"] {
+        assert!(!out.contains(secret) && !err.contains(secret), "{out}");
+    }
+    for (text, said) in [
+        ("[[auth.api_keys]]\nname = \"a\"\n", "it needs key or sha256, one of them"),
+        ("[[auth.api_keys]]\nname = \"a\"\nsha256 = \"12\"\n", "64 hexadecimal digits"),
+        ("[auth]\nask_scopes = true\n", "nobody is known"),
+        (
+            "[[auth.issuers]]\nissuer = \"http://a.example\"\n",
+            "p.toml:2: auth.issuers.1.issuer: the keys of",
+        ),
+        ("[auth.proxy]\nnetworks = [\"10.0.0.1/8\"]\n", "not an address, or a network"),
+        ("[quotas.known]\ncall_burst = 3\n", "it needs calls_per_minute"),
+        ("trusted_proxies = [\"x\"]\n", "not an address"),
+    ] {
+        let (code, _, err) = config(&user_with(text), &["check", "--config", "p.toml"]);
+        assert_eq!((code, err.lines().count()), (Some(2), 1), "{text}: {err}");
+        assert!(err.contains(said), "{text}: {err}");
+    }
 }

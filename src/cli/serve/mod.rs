@@ -7,10 +7,15 @@ mod config;
 mod flags;
 mod places;
 
+use std::sync::Arc;
+
 use clap::ArgMatches;
 #[cfg(feature = "tls")]
 use peregrine::net::Tls;
-use peregrine::net::{Running, Server, ServerError};
+use peregrine::{
+    auth::{Authenticator, Callers},
+    net::{HttpClientOptions, Running, Server, ServerError},
+};
 
 use super::{nearest, say, usage::UsageError, warn};
 use agents::Loaded;
@@ -34,8 +39,9 @@ pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
     let stamp = Stamp::of(&origin);
     let config = origin.read().map_err(wrong)?;
     let agents = origin.agents(&config).map_err(wrong)?;
-    let reloader = Reloader::new(&origin, &config, &agents, stamp);
+    let mut reloader = Reloader::new(&origin, &config, &agents, stamp);
     let made = make(&origin, config, agents).map_err(wrong)?;
+    reloader.callers.clone_from(&made.callers);
     let server = match origin.file {
         Some(_) => made.server.reload(reloader),
         None => made.server,
@@ -44,6 +50,12 @@ pub fn run(flags: &ArgMatches) -> Result<(), (u8, String)> {
     let greet = |running: &Running| {
         if is_extended {
             warn("--extended-card: anybody is shown the extended card");
+        }
+        if let Some(callers) = &made.callers {
+            let fetching = running.fetch_keys(Arc::clone(callers), HttpClientOptions::default());
+            if let Err(error) = fetching {
+                warn(&format!("keys of issuers cannot be fetched: {error}"));
+            }
         }
         say(&made.banner.text(running));
     };
@@ -55,6 +67,8 @@ struct Made {
     server: Server,
     banner: Banner,
     is_extended: bool,
+    /// Who is known.
+    callers: Option<Arc<Callers>>,
 }
 
 /// Makes a server of what was said and its agents, and what it says when it is ready.
@@ -63,7 +77,14 @@ struct Made {
 /// [`UsageError`]: what is wrong, and who said it.
 fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Made, UsageError> {
     let Config { root, serve } = config;
-    let Serve { mut setup, listen, workers, anonymous, tls, shows_memory, card_keys, .. } = serve;
+    let Serve { mut setup, listen, workers, anonymous, tls, shows_memory, card_keys, auth, .. } =
+        serve;
+    let callers = auth.map(Callers::new).transpose();
+    let callers = callers.map_err(|error| origin.line(&root.wrong("auth", error.to_string())))?;
+    let callers = callers.map(Arc::new);
+    if let Some(callers) = &callers {
+        setup.authenticator = Some(Arc::clone(callers) as Arc<dyn Authenticator>);
+    }
     card_keys::sign(&mut setup, &card_keys).map_err(|message| {
         let wrong = root.wrong("card_keys", message);
         origin.line(&wrong)
@@ -76,7 +97,8 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
     })?;
     let asks_clients = tls.as_ref().is_some_and(|files| files.client_ca.is_some());
     let places = Places::of(&setup, asks_clients);
-    let (connections_max, is_extended) = (setup.limits.connections_max, setup.extended_card);
+    let (connections_max, is_extended) =
+        (setup.limits.connections_max, setup.extended_card && callers.is_none());
     let banner = Banner { places, connections_max, shows_memory };
     let mut server = Server::with(setup).workers(workers);
     for address in listen {
@@ -89,7 +111,7 @@ fn make(origin: &ConfigOrigin, config: Config, agents: Vec<Loaded>) -> Result<Ma
         Some(files) => with_tls(server, files),
         None => server,
     };
-    Ok(Made { server, banner, is_extended })
+    Ok(Made { server, banner, is_extended, callers })
 }
 
 #[cfg(feature = "tls")]

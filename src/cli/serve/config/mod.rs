@@ -99,6 +99,7 @@ impl ConfigOrigin {
         let serve = sections::read(&root, net::workers_default());
         #[cfg_attr(not(feature = "test-echo"), expect(unused_mut))]
         let mut serve = serve.map_err(|wrong| self.line(&wrong))?;
+        root.forget_secrets();
         #[cfg(feature = "test-echo")]
         {
             let path = self.flags.get_many::<String>("test-echo");

@@ -46,6 +46,9 @@ pub fn show(origin: &ConfigOrigin, config: &Config, agents: &[Loaded]) -> String
         }
         _ => shown.tables("mounts", config.root.sections("mounts")),
     }
+    for name in ["auth", "quotas"] {
+        shown.inner_tables(config.root.section(name), name);
+    }
     for (at, loaded) in agents.iter().enumerate() {
         let name = &loaded.profile.name;
         let own = config.root.named("agents").iter().find(|(other, _)| other == name);
@@ -127,6 +130,25 @@ impl ShownConfig {
                     (None, "") => self.line(&format!("# {name} is not set")),
                     (None, default) => self.row(&name, default, "default"),
                 },
+            }
+        }
+    }
+
+    /// The tables of a section of which there may be several.
+    fn inner_tables(&mut self, section: Option<&ConfigSection>, path: &str) {
+        let Some(section) = section else { return };
+        for (key, entry) in section.keys.iter().zip(&section.entries) {
+            let name = format!("{path}.{}", key.name);
+            match entry {
+                Some(ConfigEntry::Section(inner)) => self.inner_tables(Some(inner), &name),
+                Some(ConfigEntry::Sections(all)) => self.tables(&name, all),
+                Some(ConfigEntry::Named(all)) => {
+                    for (own, inner) in all {
+                        self.line(&format!("\n[{name}.{}]", key_name(own)));
+                        self.values(inner, "", &HashMap::new());
+                    }
+                }
+                Some(ConfigEntry::Said(_)) | None => {}
             }
         }
     }

@@ -8,7 +8,12 @@ mod agents;
 mod difference;
 mod watch;
 
-use peregrine::net::{Controls, Reload};
+use std::sync::Arc;
+
+use peregrine::{
+    auth::Callers,
+    net::{Controls, Reload},
+};
 
 use super::{
     super::{agents::Loaded, make},
@@ -28,6 +33,7 @@ type Applier = fn(&ConfigOrigin, &Config, &Controls) -> Result<Commit, UsageErro
 /// The parts that a reload changes, beside the agents.
 const APPLIERS: &[Applier] = &[
     limits,
+    quotas,
     #[cfg(feature = "tls")]
     tls,
 ];
@@ -39,6 +45,8 @@ pub struct Reloader {
     started: ConfigSection,
     agents: AgentChanges,
     watch: watch::Watch,
+    /// Whom the server knows; `None`: it asks nobody, and cannot begin to.
+    pub callers: Option<Arc<Callers>>,
 }
 
 impl Reloader {
@@ -54,6 +62,7 @@ impl Reloader {
             started: config.root.clone(),
             agents: AgentChanges::of(agents),
             watch: watch::Watch::new(stamp),
+            callers: None,
         }
     }
 
@@ -63,6 +72,10 @@ impl Reloader {
         let commits = APPLIERS.iter().map(|applier| applier(&self.origin, &config, server));
         let commits = commits.collect::<Result<Vec<Commit>, _>>()?;
         let mut held = held_back(&self.started, &config.root);
+        let rules = config.serve.auth.clone();
+        if rules.is_some() != self.callers.is_some() {
+            held.push("auth".to_owned());
+        }
         // What could not be started is not taken either.
         let made = make(&self.origin, config, agents.clone())?;
         made.server.check().map_err(|error| UsageError(self.origin.server_line(&error)))?;
@@ -70,6 +83,11 @@ impl Reloader {
         if let Some(running) = server.agents() {
             let said = |error| UsageError(format!("{}: agents: {error}", self.origin.name()));
             running.change(changes).map_err(said)?;
+        }
+        if let (Some(callers), Some(rules)) = (&self.callers, rules) {
+            // They were checked when they were read.
+            let said = |error| UsageError(format!("{}: auth: {error}", self.origin.name()));
+            callers.replace(rules).map_err(said)?;
         }
         commits.into_iter().for_each(|commit| commit(server));
         self.agents.took(&agents);
@@ -98,6 +116,11 @@ impl Reload for Reloader {
 fn limits(_: &ConfigOrigin, config: &Config, _: &Controls) -> Result<Commit, UsageError> {
     let limits = config.serve.setup.limits.clone();
     Ok(Box::new(move |server| server.set_limits(&limits)))
+}
+
+fn quotas(_: &ConfigOrigin, config: &Config, _: &Controls) -> Result<Commit, UsageError> {
+    let quotas = config.serve.setup.quotas.clone();
+    Ok(Box::new(move |server| server.set_quotas(quotas)))
 }
 
 #[cfg(feature = "tls")]

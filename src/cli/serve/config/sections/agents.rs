@@ -30,6 +30,9 @@ const KEYS: &[Key] = &[
         "Header fields of a request that it is shown, as traceparent; no others are",
     )
     .live(),
+    key("anonymous", Shape::Switch, "false", "Anybody may call it, also where callers are known")
+        .live(),
+    key("scopes", Shape::Texts, "[]", "Scopes that a caller needs for each operation").live(),
     key("skills", Shape::Sections(cards::skill_keys), "", "What it can do").live(),
     key("extensions", Shape::Sections(cards::extension_keys), "", "Extensions it supports").live(),
 ];

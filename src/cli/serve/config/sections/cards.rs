@@ -57,6 +57,8 @@ pub struct CardOverrides {
     output_modes: Option<Vec<String>>,
     streaming: Option<bool>,
     fields: Option<Vec<String>>,
+    anonymous: Option<bool>,
+    scopes: Option<Vec<String>>,
     skills: Option<Vec<Skill>>,
     extensions: Option<Vec<Extension>>,
 }
@@ -75,6 +77,8 @@ impl CardOverrides {
         put(&self.output_modes, &mut profile.output_modes);
         put(&self.streaming, &mut profile.streaming);
         put(&self.fields, &mut profile.fields);
+        put(&self.anonymous, &mut profile.anonymous);
+        put(&self.scopes, &mut profile.scopes);
         put(&self.skills, &mut profile.skills);
         put(&self.extensions, &mut profile.extensions);
         profile.provider = self.provider.clone().or(profile.provider.take());
@@ -103,6 +107,8 @@ pub fn read(agent: &ConfigSection) -> Result<CardOverrides, Wrong> {
         output_modes: agent.strings("output_modes"),
         streaming: agent.switch("streaming"),
         fields: agent.strings("fields"),
+        anonymous: agent.switch("anonymous"),
+        scopes: agent.strings("scopes"),
         skills: Some(skills).filter(|skills| !skills.is_empty()),
         extensions: Some(extensions).filter(|extensions| !extensions.is_empty()),
     })

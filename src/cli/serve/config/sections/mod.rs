@@ -5,15 +5,20 @@
 //! applier in `config/reload`.
 
 mod agents;
+mod auth;
 mod cards;
 mod limits;
 mod mounts;
+mod quotas;
 mod server;
 mod tls;
 
 use std::path::PathBuf;
 
-use peregrine::engine::{BuildError, Setup};
+use peregrine::{
+    auth::AuthRules,
+    engine::{BuildError, Setup},
+};
 
 use super::tree::{ConfigSection, Wrong};
 
@@ -41,6 +46,8 @@ pub struct Serve {
     pub card_keys: Vec<(PathBuf, Option<String>)>,
     /// Files for TLS.
     pub tls: Option<TlsFiles>,
+    /// Who is known; `None`: nobody is asked, or certificates alone are.
+    pub auth: Option<AuthRules>,
 }
 
 /// Understands a configuration.
@@ -50,6 +57,9 @@ pub struct Serve {
 pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong> {
     let mut setup = server::setup(root)?;
     setup.mounts = mounts::read(root)?;
+    setup.asks_scopes = auth::asks_scopes(root);
+    setup.trusted_proxies = auth::networks(root, "trusted_proxies")?;
+    setup.quotas = quotas::read(root)?;
     let tls = tls::read(root)?;
     let workers = root.whole("workers").and_then(|number| usize::try_from(number).ok());
     let workers = workers.unwrap_or(workers_default);
@@ -64,6 +74,7 @@ pub fn read(root: &ConfigSection, workers_default: usize) -> Result<Serve, Wrong
         streaming: root.switch("streaming").unwrap_or(true),
         shows_memory: root.switch("show_memory").unwrap_or(false),
         card_keys: server::card_keys(root),
+        auth: auth::read(root, tls.as_ref().is_some_and(|files| files.client_ca.is_some()))?,
         tls,
     })
 }

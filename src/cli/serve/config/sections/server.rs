@@ -12,7 +12,7 @@ use peregrine::{
 
 use super::{
     super::tree::{ConfigSection, Key, Shape, Wrong, hint, key},
-    agents, limits, mounts, tls,
+    agents, auth, limits, mounts, quotas, tls,
 };
 
 /// Most threads that make sense to ask for.
@@ -130,7 +130,20 @@ pub const KEYS: &[Key] = &[
     )
     .flag("strict-version"),
     key("streaming", Shape::Switch, "true", "Streaming operations are served").live(),
+    key(
+        "trusted_proxies",
+        Shape::Texts,
+        "[]",
+        "Networks of hops that are believed in X-Forwarded-For, where addresses are counted",
+    ),
     key("tls", Shape::Section(tls::keys), "", "TLS on every address"),
+    key(
+        "auth",
+        Shape::Section(auth::keys),
+        "",
+        "Who is known: every operation needs a caller then",
+    ),
+    key("quotas", Shape::Section(quotas::keys), "", "What callers may take"),
     key("limits", Shape::Section(limits::keys), "", "Limits, see docs/limits.md"),
     key("mounts", Shape::Sections(mounts::keys), "", "Dialects at paths of their own")
         .flag("mount"),

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use ring::digest;
+use zeroize::Zeroize;
+
 use super::shape::Key;
 
 /// Who said a value; whoever stands further down wins.
@@ -212,6 +215,29 @@ impl ConfigSection {
     /// Strings, without their lines.
     pub fn strings(&self, name: &str) -> Option<Vec<String>> {
         self.texts(name).map(|items| items.iter().map(|item| item.text.clone()).collect())
+    }
+
+    /// Puts a digest in the place of every secret: it says whether another one was said.
+    pub fn forget_secrets(&mut self) {
+        for (key, entry) in self.keys.iter().zip(&mut self.entries) {
+            match entry {
+                Some(ConfigEntry::Said(SaidValue { value: ConfigValue::Text(text), .. }))
+                    if key.is_secret =>
+                {
+                    let digest = digest::digest(&digest::SHA256, text.as_bytes());
+                    text.zeroize();
+                    *text = format!("{digest:?}");
+                }
+                Some(ConfigEntry::Section(section)) => section.forget_secrets(),
+                Some(ConfigEntry::Sections(all)) => {
+                    all.iter_mut().for_each(ConfigSection::forget_secrets);
+                }
+                Some(ConfigEntry::Named(all)) => {
+                    all.iter_mut().for_each(|(_, section)| section.forget_secrets());
+                }
+                Some(ConfigEntry::Said(_)) | None => {}
+            }
+        }
     }
 
     /// True when nothing was said of it, nor of what is in it.

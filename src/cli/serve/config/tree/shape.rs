@@ -43,6 +43,11 @@ impl Key {
         Key { flag, ..self }
     }
 
+    /// The same, whose value is shown to nobody and kept no longer than it takes to read it.
+    pub const fn secret(self) -> Key {
+        Key { is_secret: true, ..self }
+    }
+
     /// The same, which a reload changes.
     pub const fn live(self) -> Key {
         Key { is_live: true, ..self }

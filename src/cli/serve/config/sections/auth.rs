@@ -1,0 +1,287 @@
+//! `[auth]`: who is known, and by what; with any of it every operation needs a caller.
+//!
+//! Law: a secret is hashed when it is read, and dropped.
+
+use std::fs;
+
+use peregrine::auth::{
+    AuthRules, AuthRulesError, CertificateRule, IssuerRule, JwsAlgorithm, KeyPlace, KeyRule,
+    KeySource, KnownCaller, Network, ProxyRule, ScopeSet, SecretDigest, TenantGrant, TokenKeys,
+    TokenRules,
+};
+use peregrine::model::time::parse_rfc3339;
+use zeroize::Zeroizing;
+
+use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
+
+/// Milliseconds after which the keys of an issuer are fetched again that does not say when.
+const REFRESH_MS: u64 = 600_000;
+
+const TENANTS: Key =
+    key("tenants", Shape::Texts, "", "Tenants it may name, the first by default; * is any").live();
+const SCOPES: Key = key("scopes", Shape::Texts, "", "What it may do, as a2a:read").live();
+const QUOTA: Key = key("quota", Shape::Text, "", "The name of its quota in [quotas.named]").live();
+const NAME: Key = key("name", Shape::Text, "", "Whose it is").live();
+const SHA256: Key =
+    key("sha256", Shape::Text, "", "Its SHA-256 in hexadecimal digits, in place of itself").live();
+const EXPIRES: Key =
+    key("expires", Shape::Text, "", "It ends then, as 2027-01-31T00:00:00Z").live();
+
+const API_KEY: &[Key] = &[
+    NAME,
+    key("key", Shape::Text, "", "The key; better ${VARIABLE} than itself").live().secret(),
+    SHA256,
+    EXPIRES,
+    TENANTS,
+    SCOPES,
+    QUOTA,
+];
+
+const BEARER_TOKEN: &[Key] = &[
+    NAME,
+    key("token", Shape::Text, "", "The token; better ${VARIABLE} than itself").live().secret(),
+    SHA256,
+    EXPIRES,
+    TENANTS,
+    SCOPES,
+    QUOTA,
+];
+
+const ISSUER: &[Key] = &[
+    key("issuer", Shape::Text, "", "The iss of its tokens, letter by letter").live(),
+    key("audiences", Shape::Texts, "", "One of these must be in aud; none: any token will do")
+        .live(),
+    key("algorithms", Shape::Texts, "", "As ES256; none: each that fits a key").live(),
+    key("keys_file", Shape::Path, "", "Its keys: a JWK set or PEM").live(),
+    key("keys_url", Shape::Text, "", "Where its JWK set is; OpenID discovery without either")
+        .live(),
+    key("secret", Shape::Text, "", "A secret that both sides have, for HS256 to HS512")
+        .live()
+        .secret(),
+    key("name_claim", Shape::Text, "", "The claim with the caller's name; sub unless it is said")
+        .live(),
+    key("tenants_claim", Shape::Text, "", "The claim with its tenants").live(),
+    key(
+        "scope_claims",
+        Shape::Texts,
+        "",
+        "The claims with its scopes; scope and scp unless they are said",
+    )
+    .live(),
+    key("quota_claim", Shape::Text, "", "The claim with the name of its quota").live(),
+    TENANTS,
+    QUOTA,
+];
+
+const PROXY: &[Key] = &[
+    key("networks", Shape::Texts, "", "Where trusted proxies connect from, as 10.0.0.0/8").live(),
+    key("name_header", Shape::Text, "", "The field with the caller's name, as X-User").live(),
+    key("scopes_header", Shape::Text, "", "The field with its scopes").live(),
+    key("tenants_header", Shape::Text, "", "The field with its tenants").live(),
+    TENANTS,
+    SCOPES,
+    QUOTA,
+];
+
+const CERTIFICATES: &[Key] = &[TENANTS, SCOPES, QUOTA];
+
+const KEYS: &[Key] = &[
+    key("ask_scopes", Shape::Switch, "false", "Each operation asks for a2a:read, send or cancel"),
+    key("api_key_header", Shape::Text, "\"X-API-Key\"", "The field of API keys").live(),
+    key("api_keys", Shape::Sections(|| API_KEY), "", "API keys").live(),
+    key("bearer_tokens", Shape::Sections(|| BEARER_TOKEN), "", "Bearer tokens that are known")
+        .live(),
+    key("issuers", Shape::Sections(|| ISSUER), "", "Issuers of JWTs").live(),
+    key("proxy", Shape::Section(|| PROXY), "", "Proxies that say who calls").live(),
+    key(
+        "certificates",
+        Shape::Section(|| CERTIFICATES),
+        "",
+        "What clients may do that show a certificate (tls.client_ca)",
+    )
+    .live(),
+];
+
+/// The keys of the section.
+pub fn keys() -> &'static [Key] {
+    KEYS
+}
+
+/// Who is known; `None`: nobody is asked, or certificates alone are.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn read(root: &ConfigSection, asks_clients: bool) -> Result<Option<AuthRules>, Wrong> {
+    let Some(auth) = root.section("auth").filter(|section| !section.is_empty()) else {
+        return Ok(None);
+    };
+    let field = auth.text("api_key_header").map(str::to_owned);
+    let keys = |name, secret| auth.sections(name).iter().map(move |one| key_rule(one, secret));
+    let certificates = auth.section("certificates").filter(|_| asks_clients);
+    let mut rules = AuthRules {
+        api_keys: keys("api_keys", "key").collect::<Result<_, _>>()?,
+        bearer_tokens: keys("bearer_tokens", "token").collect::<Result<_, _>>()?,
+        issuers: auth.sections("issuers").iter().map(issuer).collect::<Result<_, _>>()?,
+        proxy: proxy(auth)?,
+        certificates: certificates.map(|section| CertificateRule {
+            tenants: tenants(section),
+            scopes: scopes(section),
+            quota: text(section, "quota"),
+        }),
+        ..AuthRules::default()
+    };
+    rules.api_key_field = field.unwrap_or(rules.api_key_field);
+    rules.check().map_err(|error| blame(auth, &error))?;
+    if rules.is_empty() && asks_scopes(root) {
+        let line = "nobody is known: add api_keys, bearer_tokens, issuers, proxy or tls.client_ca";
+        return Err(auth.wrong("ask_scopes", line));
+    }
+    Ok(Some(rules).filter(|rules| !rules.is_empty()))
+}
+
+/// What is wrong with rules, and where it stands.
+fn blame(auth: &ConfigSection, error: &AuthRulesError) -> Wrong {
+    let named = |tables: &[&str], key: &str, text: &str| {
+        let sections = tables.iter().flat_map(|table| auth.sections(table));
+        let mut of_it = sections.filter(|section| section.text(key) == Some(text));
+        of_it.next_back().map(|section| section.wrong(key, error.to_string()))
+    };
+    let found = match error {
+        AuthRulesError::Name(name) | AuthRulesError::SameSecret(name) => {
+            named(&["api_keys", "bearer_tokens"], "name", name)
+        }
+        AuthRulesError::Issuer(issuer) | AuthRulesError::KeyPlace(issuer, _) => {
+            named(&["issuers"], "issuer", issuer)
+        }
+        AuthRulesError::Field(name) if auth.text("api_key_header") == Some(name) => {
+            Some(auth.wrong("api_key_header", error.to_string()))
+        }
+        AuthRulesError::Field(_) => Some(auth.wrong("proxy", error.to_string())),
+        AuthRulesError::Digest | AuthRulesError::TooMany(_) => None,
+    };
+    found.unwrap_or_else(|| auth.wrong("api_keys", error.to_string()))
+}
+
+/// Whether each operation asks for its scope.
+pub fn asks_scopes(root: &ConfigSection) -> bool {
+    root.section("auth").and_then(|auth| auth.switch("ask_scopes")).unwrap_or(false)
+}
+
+fn text(section: &ConfigSection, name: &str) -> Option<String> {
+    section.text(name).map(str::to_owned)
+}
+
+/// A string that must be there and hold something.
+fn required(section: &ConfigSection, name: &str) -> Result<String, Wrong> {
+    let text = text(section, name).filter(|text| !text.is_empty());
+    text.ok_or_else(|| section.wrong(name, "must be a string that is not empty"))
+}
+
+fn tenants(section: &ConfigSection) -> TenantGrant {
+    let names = section.strings("tenants").unwrap_or_default();
+    match names.first().map(String::as_str) {
+        None => TenantGrant::None,
+        Some("*") => TenantGrant::Any,
+        Some(_) => TenantGrant::Named(names.into_iter().map(Into::into).collect()),
+    }
+}
+
+fn scopes(section: &ConfigSection) -> ScopeSet {
+    ScopeSet::new(section.strings("scopes").unwrap_or_default())
+}
+
+/// A key or a token: itself, or its digest.
+fn key_rule(section: &ConfigSection, secret: &str) -> Result<KeyRule, Wrong> {
+    let digest = match (section.text(secret), section.text("sha256")) {
+        (Some(text), None) if !text.is_empty() => SecretDigest::of(text.as_bytes()),
+        (None, Some(digits)) => {
+            digits.parse().map_err(|error| section.wrong("sha256", format!("{error}")))?
+        }
+        (Some(_), None) => return Err(section.wrong(secret, "must not be empty")),
+        (None, None) | (Some(_), Some(_)) => {
+            return Err(section.wrong("name", format!("it needs {secret} or sha256, one of them")));
+        }
+    };
+    let caller = KnownCaller {
+        name: required(section, "name")?,
+        tenants: tenants(section),
+        scopes: scopes(section),
+        quota: text(section, "quota"),
+    };
+    let expires = section.text("expires").map(|text| {
+        let line = "is no time, as 2027-01-31T00:00:00Z";
+        parse_rfc3339(text).ok_or_else(|| section.wrong("expires", line))
+    });
+    Ok(KeyRule { digest, caller, expires_unix_ms: expires.transpose()? })
+}
+
+fn issuer(section: &ConfigSection) -> Result<IssuerRule, Wrong> {
+    let default = TokenRules::new(required(section, "issuer")?);
+    let algorithms = section.texts("algorithms").unwrap_or_default().iter().enumerate();
+    let algorithms = algorithms.map(|(index, item)| {
+        let wrong = || {
+            let message = format!("there is no algorithm {:?}, as ES256", item.text);
+            section.wrong_item("algorithms", index, message)
+        };
+        JwsAlgorithm::named(&item.text).ok_or_else(wrong)
+    });
+    let tokens = TokenRules {
+        audiences: section.strings("audiences").unwrap_or_default(),
+        algorithms: algorithms.collect::<Result<_, _>>()?,
+        name_claim: text(section, "name_claim").unwrap_or(default.name_claim),
+        tenants_claim: text(section, "tenants_claim"),
+        scope_claims: section.strings("scope_claims").unwrap_or(default.scope_claims),
+        quota_claim: text(section, "quota_claim"),
+        tenants: tenants(section),
+        quota: text(section, "quota"),
+        issuer: default.issuer,
+    };
+    let said = ["keys_file", "keys_url", "secret"].map(|name| section.said(name).is_some());
+    if said.iter().filter(|is_said| **is_said).count() > 1 {
+        return Err(section.wrong("issuer", "it has one of keys_file, keys_url and secret"));
+    }
+    let keys = if let Some(file) = section.path("keys_file") {
+        let wrong = |error: String| {
+            section.wrong("keys_file", format!("cannot use {}: {error}", file.display()))
+        };
+        let document = fs::read(&file).map_err(|error| wrong(error.to_string()))?;
+        KeySource::Local(TokenKeys::read(&document).map_err(|error| wrong(error.to_string()))?)
+    } else if let Some(secret) = section.text("secret") {
+        let secret = Zeroizing::new(secret.as_bytes().to_vec());
+        let keys = TokenKeys::secret(secret);
+        KeySource::Local(keys.map_err(|error| section.wrong("secret", error.to_string()))?)
+    } else {
+        let place =
+            section.text("keys_url").map_or(KeyPlace::OpenId, |url| KeyPlace::Jwks(url.to_owned()));
+        KeySource::Remote { place, refresh_ms: REFRESH_MS }
+    };
+    Ok(IssuerRule { tokens, keys })
+}
+
+fn proxy(auth: &ConfigSection) -> Result<Option<ProxyRule>, Wrong> {
+    let Some(section) = auth.section("proxy").filter(|section| !section.is_empty()) else {
+        return Ok(None);
+    };
+    Ok(Some(ProxyRule {
+        networks: networks(section, "networks")?,
+        name_field: required(section, "name_header")?,
+        scopes_field: text(section, "scopes_header"),
+        tenants_field: text(section, "tenants_header"),
+        scopes: scopes(section),
+        tenants: tenants(section),
+        quota: text(section, "quota"),
+    }))
+}
+
+/// A list of networks.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn networks(section: &ConfigSection, name: &str) -> Result<Vec<Network>, Wrong> {
+    let items = section.texts(name).unwrap_or_default().iter().enumerate();
+    let networks = items.map(|(index, item)| {
+        let wrong = |error| section.wrong_item(name, index, format!("{:?} is {error}", item.text));
+        item.text.parse().map_err(wrong)
+    });
+    networks.collect()
+}

@@ -1,0 +1,83 @@
+//! `[quotas]`: what callers may take; what is not said is not counted.
+
+use std::collections::BTreeMap;
+
+use peregrine::{
+    auth::{Quota, Quotas, Rate},
+    limits::Unit,
+};
+
+use super::super::tree::{ConfigSection, Key, Shape, Wrong, key};
+
+const COUNT: Shape = Shape::Whole { min: 1, max: u32::MAX as u64 };
+
+const QUOTA: &[Key] = &[
+    key("calls_per_minute", COUNT, "", "Calls a minute; each of a batch counts").live(),
+    key("call_burst", COUNT, "", "Calls at once; those of a minute unless it is said").live(),
+    key(
+        "request_bytes_per_minute",
+        Shape::Measure(Unit::Bytes),
+        "",
+        "Bytes of requests a minute, in steps of 1KiB; as many at once",
+    )
+    .live(),
+    key("streams", COUNT, "", "Open streams").live(),
+    key("running_tasks", COUNT, "", "Tasks that have not ended").live(),
+];
+
+const KEYS: &[Key] = &[
+    key("known", Shape::Section(|| QUOTA), "", "Callers that are known and name no other").live(),
+    key(
+        "anonymous",
+        Shape::Section(|| QUOTA),
+        "",
+        "Anybody else, by address: one of IPv4, or a network of 64 bits of IPv6",
+    )
+    .live(),
+    key("named", Shape::Named(|| QUOTA), "", "Quotas that keys and claims name").live(),
+];
+
+/// The keys of the section.
+pub fn keys() -> &'static [Key] {
+    KEYS
+}
+
+/// The quotas of a server.
+///
+/// # Errors
+/// [`Wrong`].
+pub fn read(root: &ConfigSection) -> Result<Quotas, Wrong> {
+    let Some(quotas) = root.section("quotas") else { return Ok(Quotas::default()) };
+    let of = |name| quotas.section(name).map_or(Ok(Quota::default()), quota);
+    let named = quotas.named("named").iter();
+    let named = named.map(|(name, section)| Ok((name.clone(), quota(section)?)));
+    Ok(Quotas {
+        known: of("known")?,
+        anonymous: of("anonymous")?,
+        named: named.collect::<Result<BTreeMap<_, _>, Wrong>>()?,
+    })
+}
+
+fn quota(section: &ConfigSection) -> Result<Quota, Wrong> {
+    // The shape has seen to it that they fit.
+    let number = |name| section.whole(name).and_then(|number| u32::try_from(number).ok());
+    let calls = match (number("calls_per_minute"), number("call_burst")) {
+        (Some(per_minute), burst) => Some(Rate { per_minute, burst: burst.unwrap_or(per_minute) }),
+        (None, None) => None,
+        (None, Some(_)) => {
+            return Err(section.wrong("call_burst", "it needs calls_per_minute"));
+        }
+    };
+    let bytes = section.text("request_bytes_per_minute").map(|text| {
+        let wrong = || section.wrong("request_bytes_per_minute", "is not a size, as 10MiB");
+        let bytes = Unit::Bytes.read(text).map_err(|_| wrong())?;
+        let kib = u32::try_from(bytes.div_ceil(1024)).ok().filter(|kib| *kib > 0);
+        kib.map(Rate::per_minute).ok_or_else(wrong)
+    });
+    Ok(Quota {
+        calls,
+        request_kib: bytes.transpose()?,
+        streams: number("streams"),
+        running_tasks: number("running_tasks"),
+    })
+}
